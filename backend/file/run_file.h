@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/map/map.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// What a file says of how it was made.
+struct Provenance {
+  std::string command_line;
+  std::string created;  ///< ISO 8601, UTC; empty: now
+};
+
+enum class Overwrite { refuse, force };
+
+/// Writes a run file (schema 1) of one or more traces on the same text. Nothing appears under `path` before the file is
+/// whole and flushed; a process killed at any moment leaves the old file or none.
+/// @param seconds_without_flush  if not null: the time taken, the flush to disk left out
+/// @returns false if the job was stopped (nothing is left behind)
+/// @throws Error naming the file and the remedy (exists, not writable, disk full)
+bool write_run_file(const std::filesystem::path& path, std::span<const std::shared_ptr<const Trace>> traces,
+                    const Provenance& provenance, Overwrite overwrite, const Job& job,
+                    double* seconds_without_flush = nullptr);
+
+/// A run file opened for reading: its traces read q and k by tile from the file.
+struct RunFile {
+  std::vector<std::shared_ptr<const Trace>> traces;  ///< in the order of their names
+  std::string program_version;
+  std::string command_line;
+  std::string created;
+
+  /// @throws Error naming the file, the object in it, and the remedy (not HDF5, not a run file, newer schema,
+  ///         truncated, wrong shapes)
+  static RunFile open(const std::filesystem::path& path);
+
+  /// The trace of that name; without a name the only one.
+  /// @throws UsageError with the names that exist
+  [[nodiscard]] std::shared_ptr<const Trace> trace(const std::optional<std::string>& name) const;
+};
+
+/// One map to be written to an HDF5 file: requests differ in quantity only.
+struct NamedMap {
+  std::string name;  ///< MODEL_LNN_HNN_QUANTITY
+  MapRequest request;
+};
+
+/// Computes maps and writes them as NXdata groups under /maps, stripe by stripe: never a whole map in memory.
+/// @returns false if the job was stopped
+bool write_maps_hdf5(const std::filesystem::path& path, std::span<const NamedMap> maps, const Provenance& provenance,
+                     Overwrite overwrite, const Job& job);
+
+/// Computes one map and writes it as .npy (float32, C order), stripe by stripe.
+bool write_map_npy(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
+
+/// Computes one map and writes it as .csv: first line the bin centres of the keys, first column those of the queries.
+bool write_map_csv(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "backend/map/map.h"
+
+namespace foxscope {
+
+/// Median and quartiles over positions, with the share of positions whose value was cut off by an end of the text.
+struct Quartiles {
+  double lower = 0;
+  double median = 0;
+  double upper = 0;
+  double cut_off_share = 0;
+};
+
+/// A position where a head forgets: f at the position, and what the position reads is TokenTable::input_id there.
+struct ForgettingEvent {
+  std::int64_t position = 0;
+  double forget_gate = 0;
+};
+
+/// How a head's attention is spread over distances i - j, averaged over rows.
+struct DistanceProfile {
+  std::vector<double> mass;  ///< [L] mean attention mass at distance 0, 1, ...
+  double d50 = 0;            ///< smallest distance with cumulative mass >= 0.5, tokens
+  double d90 = 0;
+};
+
+/// What maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01.
+struct HeadStatistics {
+  int layer = 0;
+  int head = 0;
+  // gate; for a head without a gate f = 1: decay time infinite
+  double rate_decay_time = 0;    ///< T = -1 / mean(log f), tokens
+  double mean_log_gate = 0;      ///< nats per token
+  double gate_quantile[5] = {};  ///< of f: minimum, lower quartile, median, upper quartile, maximum
+  Quartiles backward_horizon[3];
+  Quartiles forward_survival[3];
+  std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
+  // attention; absent when q and k were not kept
+  bool has_attention = false;
+  double entropy = 0;        ///< nats, mean over rows
+  double mass_on_first = 0;  ///< on key 0, mean over rows
+  double mass_on_self = 0;
+  DistanceProfile distance;
+  DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
+};
+
+/// Levels of HeadStatistics::backward_horizon and forward_survival.
+inline constexpr double kHorizonLevel[3] = {0.36787944117144233, 0.5, 0.01};
+
+struct StatisticsOptions {
+  bool with_attention = true;
+  int events = 8;
+};
+
+/// Statistics of one head, without a matrix: gates by searches in c, attention by one streamed pass of tiles.
+/// @returns nothing if the job was stopped
+std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// What a map shows, for query i and key j <= i (inside the window).
+enum class Quantity {
+  forget,                  ///< F_ij = exp(c_i - c_j)
+  log_forget,              ///< c_i - c_j, nats
+  logits,                  ///< S_ij = q_i.k_j / sqrt(d), without the gate
+  attention,               ///< A_ij = exp(S_ij + c_i - c_j - lse_i)
+  attention_without_gate,  ///< softmax of S from the same q and k
+  gate_effect,             ///< attention minus attention_without_gate
+};
+
+/// How the entries of a bin become one pixel; absmax is the entry of largest size, with its sign.
+enum class Reduction { max, mean, min, absmax };
+
+const char* to_string(Quantity quantity);  ///< the command line's name
+const char* to_string(Reduction reduction);
+/// @throws UsageError naming those that exist
+Quantity quantity_from_string(const std::string& name);
+Reduction reduction_from_string(const std::string& name);
+/// absmax for signed quantities and differences, else max.
+Reduction default_reduction(Quantity quantity, bool difference);
+
+/// Half-open range of positions.
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  bool operator==(const Range&) const = default;
+};
+
+/// First position of bin `index` of `bins` over `range`: begin + floor(index * size / bins).
+std::int64_t bin_begin(const Range& range, std::int64_t bins, std::int64_t index);
+
+/// One head of one run.
+struct HeadOf {
+  std::shared_ptr<const Trace> trace;
+  int layer = 0;
+  int head = 0;
+};
+
+/// A picture of one quantity: rows x columns of positions, onto pixel_rows x pixel_columns bins.
+struct MapRequest {
+  HeadOf head;
+  Quantity quantity = Quantity::attention;
+  Reduction reduction = Reduction::max;
+  Range rows;                      ///< queries
+  Range columns;                   ///< keys
+  std::int64_t pixel_rows = 0;     ///< 1..rows.size()
+  std::int64_t pixel_columns = 0;  ///< 1..columns.size()
+  std::optional<HeadOf> minus;     ///< subtracted entry by entry before reducing; same length of text
+  /// Attention entries below this may be left out as 0, tile by tile. 0: exact. 2^-24 for a linear picture.
+  double skip_tolerance = 0;
+};
+
+/// Pixels, row-major float32. A pixel with no entry (above the diagonal, outside the window) is NaN.
+struct Image {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::vector<float> value;
+};
+
+/// Computes a map. Nothing of size L x L is ever held: F by its closed form (maps.md), attention by one pass of tiles.
+/// @returns nothing if the job was stopped
+/// @throws UsageError for ranges, sizes, layers or heads that do not exist; Error for parts that the trace did not keep
+std::optional<Image> compute_map(const MapRequest& request, const Job& job);
+
+/// Log-normaliser of softmax(S) without the gate, [L] nats, computed on first use and kept beside the trace.
+/// @returns an empty span if the job was stopped
+std::span<const float> log_normalizer_without_gate(const HeadOf& head, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/model/checkpoint.h"
+#include "backend/model/model_config.h"
+#include "backend/trace/recorder.h"
+
+namespace foxscope {
+
+/// Where a model computes.
+struct Device {
+  bool cuda = false;
+  int index = 0;
+  [[nodiscard]] std::string name() const;  ///< "cpu", "cuda:0"
+  /// "auto" (CUDA where there is one), "cpu", "cuda", "cuda:N".
+  /// @throws UsageError for another name, Error where that device does not exist in this build or on this machine
+  static Device parse(const std::string& name);
+};
+
+/// A change to the gate or the output of heads, made while the model runs (`--intervene LAYER:HEAD:KIND`).
+struct Intervention {
+  enum class Kind { one, constant, mean, scale, zero, cut };
+  int layer = -1;  ///< -1: all
+  int head = -1;   ///< -1: all
+  Kind kind = Kind::one;
+  double value = 0;           ///< constant: f; scale: factor of log f
+  std::int64_t position = 0;  ///< zero: f_p = 0
+  /// @throws UsageError that says what is allowed
+  static Intervention parse(const std::string& text);
+  [[nodiscard]] std::string text() const;  ///< as on the command line
+};
+
+/// What a forward pass did, beside what it recorded.
+struct ForwardReport {
+  std::string attention_kernel;       ///< which implementation ran
+  std::int64_t attention_blocks = 0;  ///< pairs of query and key blocks in the causal (or windowed) half
+  std::int64_t skipped_blocks = 0;    ///< of these, skipped because the gate had brought them below the tolerance
+};
+
+/// One forward pass over B sequences of L positions.
+struct ForwardRequest {
+  std::int64_t batch = 0;
+  std::int64_t length = 0;
+  std::span<const std::int32_t> input_ids;  ///< [B, L] what each position reads
+  std::span<const std::int32_t> labels;     ///< [B, L] what each position predicts
+  double pruning_tolerance = 0x1p-24;       ///< 0: nothing is skipped
+  std::vector<Intervention> interventions;
+};
+
+/// A causal language model with (forgetting) attention, ready to run. LibTorch inside, none of it in this header.
+class CausalLM {
+ public:
+  /// Takes the weights of an open checkpoint to a device.
+  /// @param dtype  of the matrices: float32, or bfloat16 (CUDA only; residuals, norms, gates and loss stay float32)
+  static std::unique_ptr<CausalLM> load(const Checkpoint& checkpoint, const Device& device, DType dtype);
+  virtual ~CausalLM() = default;
+
+  [[nodiscard]] virtual const ModelConfig& config() const = 0;
+  [[nodiscard]] virtual const Device& device() const = 0;
+  [[nodiscard]] virtual DType dtype() const = 0;
+
+  /// Runs the model (model.md) and fills one recorder per sequence: gates, row normalisers, loss, and what else each
+  /// keeps. Attention is tiled; lm_head and loss go in chunks, so no [L, V] array exists unless logits are kept.
+  /// @returns nothing if the job was stopped
+  /// @throws ShapeError for spans of another size; UsageError for ids or interventions out of range
+  virtual std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
+                                               const Job& job) = 0;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/model/model_config.h"
+#include "backend/model/safetensors.h"
+
+namespace foxscope {
+
+/// A checkpoint folder, opened and checked: every tensor that the configuration needs is there, in the right shape, and
+/// nothing else is. Weights are memory-mapped, not read.
+class Checkpoint {
+ public:
+  /// @param path  a folder, or a hub id "owner/name", which resolves in the local hub cache (HF_HUB_CACHE, else
+  ///              HF_HOME/hub, else ~/.cache/huggingface/hub) and is never downloaded
+  /// @throws Error naming the file, the tensors and the remedy
+  static Checkpoint open(const std::string& path);
+
+  [[nodiscard]] const std::filesystem::path& folder() const { return folder_; }
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  /// @throws Error if there is no such tensor
+  [[nodiscard]] const TensorView& tensor(const std::string& name) const;
+  [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  /// The weight files, by name.
+  [[nodiscard]] const std::vector<std::filesystem::path>& weight_files() const { return weight_files_; }
+  /// SHA-256 over the contents of the weight files in the order of their names, hexadecimal.
+  [[nodiscard]] std::string weights_sha256() const;
+  [[nodiscard]] std::int64_t parameter_count() const;
+
+ private:
+  std::filesystem::path folder_;
+  ModelConfig config_;
+  std::vector<std::filesystem::path> weight_files_;
+  std::vector<std::shared_ptr<const SafetensorsFile>> files_;
+  std::map<std::string, TensorView> tensors_;
+};
+
+/// The folder that a path or hub id stands for.  @throws Error that says what to run instead of downloading
+std::filesystem::path resolve_checkpoint_folder(const std::string& path);
+
+}  // namespace foxscope

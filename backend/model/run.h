@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/model/causal_lm.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// What a run reads: a text, or token ids.
+struct RunInput {
+  std::shared_ptr<const Text> text;  ///< null: ids
+  std::vector<std::int32_t> ids;     ///< the text's tokens, or the input ids when labels are given
+  std::optional<std::vector<std::int32_t>> labels;
+  std::string name;  ///< of the file, for errors
+};
+
+/// One model on one input.
+struct RunRequest {
+  std::string name;   ///< NAME in the run file
+  std::string model;  ///< folder or hub id
+  RunInput input;
+  std::int64_t limit = 0;  ///< first N tokens; 0: all
+  std::optional<std::int32_t> bos;
+  std::string device = "auto";
+  std::string dtype = "auto";               ///< auto: float32 on a CPU, bfloat16 on a GPU
+  std::optional<double> pruning_tolerance;  ///< overrides the config's, which overrides 2^-24
+  std::vector<Intervention> interventions;
+  KeepSet keep;
+};
+
+/// Figures of one run, as in the summary of `foxscope run --json`.
+struct RunReport {
+  ForwardReport forward;
+  double load_seconds = 0;
+  double forward_seconds = 0;
+  std::vector<std::string> notes;  ///< what the user should be told
+};
+
+struct RunResult {
+  std::shared_ptr<const Trace> trace;
+  RunReport report;
+};
+
+/// Opens the checkpoint, cuts the text, checks that the run fits into memory, runs the model and returns its trace.
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy
+std::optional<RunResult> run_model(const RunRequest& request, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace foxscope {
+
+/// Number formats of the safetensors format that Foxscope reads.
+enum class TensorDType { f32, f16, bf16, i64, i32 };
+
+/// A tensor inside a memory-mapped file: row-major, little-endian.
+struct TensorView {
+  TensorDType dtype = TensorDType::f32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+  [[nodiscard]] std::int64_t elements() const;
+};
+
+/// The tensors of one safetensors image in memory, checked: header length, JSON, dtypes, shapes, offsets that are in
+/// range, ordered, match the shape and do not overlap.
+/// @param name  of the file, for errors
+/// @throws Error naming the file and the tensor
+std::map<std::string, TensorView> parse_safetensors(std::span<const std::byte> file, std::string_view name);
+
+/// A safetensors file, memory-mapped read-only while the object lives.
+class SafetensorsFile {
+ public:
+  /// @throws Error naming the file
+  explicit SafetensorsFile(const std::filesystem::path& path);
+  ~SafetensorsFile();
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
+
+  [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+ private:
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::map<std::string, TensorView> tensors_;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace foxscope {
+
+/// A text cut into tokens. Token t stands for the bytes [byte_start[t], byte_end[t]) of the original text.
+struct Tokens {
+  std::vector<std::int32_t> id;
+  std::vector<std::int64_t> byte_start;
+  std::vector<std::int64_t> byte_end;
+
+  [[nodiscard]] std::size_t size() const { return id.size(); }
+};
+
+/// What to do with bytes that are not UTF-8.
+enum class InvalidUtf8 { refuse, replace };
+
+/// Byte-level BPE as GPT-2 defines it: GPT-2's pre-tokenisation pattern, bytes spelled as printable characters,
+/// merges by rank; added tokens are matched first. With `json_escaping` the text is first escaped as Python's
+/// json.dumps(text)[1:-1] does (tokenizer class JSONGPT2Tokenizer); offsets still refer to the original text.
+class Tokenizer {
+ public:
+  /// Reads a checkpoint folder: tokenizer.json, else vocab.json + merges.txt; honours tokenizer_config.json.
+  /// @throws Error naming the file and what is wrong with it
+  static Tokenizer load(const std::filesystem::path& folder);
+
+  /// Reads the contents of a tokenizer.json; `name` stands in errors.
+  static Tokenizer from_json(std::string_view content, std::string_view name, bool json_escaping = false);
+
+  /// Reads the contents of vocab.json and merges.txt; `name` stands in errors.
+  static Tokenizer from_vocab_and_merges(std::string_view vocab, std::string_view merges, std::string_view name,
+                                         bool json_escaping = false);
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  /// Cuts UTF-8 text into tokens. Safe to call from several threads.
+  /// @throws Error naming the offset of the first byte that is not UTF-8
+  [[nodiscard]] Tokens encode(std::string_view text) const;
+
+  /// The text's bytes again; bytes of incomplete characters are kept as they are.
+  /// @throws Error where an id is outside the vocabulary
+  [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const;
+
+  /// The bytes that one token stands for (escaping not undone).
+  [[nodiscard]] std::string_view token_bytes(std::int32_t id) const;
+
+  /// Largest id plus one.
+  [[nodiscard]] std::int32_t vocabulary_size() const;
+
+  /// The beginning-of-sequence token that the tokenizer's own files name (bos_token of tokenizer_config.json, or
+  /// special_tokens_map.json), if any.
+  [[nodiscard]] std::optional<std::int32_t> bos_id() const;
+
+ private:
+  struct Implementation;
+  explicit Tokenizer(std::unique_ptr<Implementation> implementation);
+  std::unique_ptr<Implementation> implementation_;
+};
+
+/// Offset of the first byte that is not part of well-formed UTF-8, if any.
+std::optional<std::size_t> find_invalid_utf8(std::string_view bytes);
+
+/// Every maximal ill-formed part replaced by U+FFFD.
+std::string replace_invalid_utf8(std::string_view bytes);
+
+/// A text file (or standard input for "-") as the program takes it in.
+/// @throws Error for a missing or unreadable file, for NUL bytes (with the offset), and for bytes that are not UTF-8
+///         (with the offset) unless they are to be replaced
+std::string read_text(const std::filesystem::path& path, InvalidUtf8 invalid);
+
+/// Token ids from a JSON file: an array of ids, or {"input_ids": [...], "labels": [...]}.
+struct TokenIds {
+  std::vector<std::int32_t> ids;                    ///< of the array: the text's tokens
+  std::optional<std::vector<std::int32_t>> labels;  ///< of the object: then `ids` are the input ids as they are
+};
+
+/// @param vocabulary_size  ids must be in [0, vocabulary_size)
+/// @throws Error naming the file, the position and the id
+TokenIds read_token_ids(std::string_view content, std::string_view name, std::int64_t vocabulary_size);
+
+}  // namespace foxscope

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace foxscope {
+
+/// Number format of stored queries and keys.
+enum class DType { float32, bfloat16 };
+
+/// "float32" or "bfloat16".
+const char* to_string(DType dtype);
+/// Bytes of one number.
+std::size_t size_of(DType dtype);
+/// @throws Error for another name
+DType dtype_from_string(const std::string& name);
+
+/// Nearest bfloat16, ties to even; NaN stays NaN. Bit patterns.
+std::uint16_t to_bfloat16(float value);
+float from_bfloat16(std::uint16_t bits);
+
+/// Where the queries and keys of a run live, as they enter attention (after shift, norm and rotation). Maps ask it for
+/// tiles of rows, never for a matrix. Safe to call from several threads.
+class QueryKeyStore {
+ public:
+  struct Shape {
+    int layers = 0;
+    int heads = 0;      ///< query heads H
+    int key_heads = 0;  ///< H_kv; query head h reads key head h / (H / H_kv)
+    std::int64_t length = 0;
+    int head_dim = 0;
+  };
+  enum class Part { query, key };
+
+  virtual ~QueryKeyStore() = default;
+  [[nodiscard]] const Shape& shape() const { return shape_; }
+  [[nodiscard]] DType dtype() const { return dtype_; }
+  /// "memory", "temporary file" or "run file", for what the program says of itself.
+  [[nodiscard]] virtual const char* where() const = 0;
+
+  /// Rows [begin, end) of one head as float32, [end - begin, d]: a view of the store itself where it holds float32 in
+  /// memory, else of `scratch`, which is resized and filled.
+  /// @param head  query head, or key head for Part::key
+  /// @throws Error if the file behind the store cannot be read
+  std::span<const float> rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
+                              std::vector<float>& scratch) const;
+
+  /// Raw bytes of rows [begin, end) in the store's dtype: a view of the store where it is in memory, else of `scratch`.
+  [[nodiscard]] virtual std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,
+                                                            std::int64_t end,
+                                                            std::vector<std::byte>& scratch) const = 0;
+
+ protected:
+  QueryKeyStore(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {}
+
+ private:
+  Shape shape_;
+  DType dtype_;
+};
+
+/// A store that a running model fills: anonymous memory within a budget, beyond it an unlinked temporary file mapped
+/// into memory, so that the system can put pages aside. Layout per layer: query [H, L, d], then key [H_kv, L, d].
+class HostQueryKeyStore final : public QueryKeyStore {
+ public:
+  /// @param memory_budget  bytes that may be held in memory; a larger store goes to a file in `spill_folder`
+  /// @throws Error naming the size when neither memory nor disk can hold it
+  HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
+                    const std::filesystem::path& spill_folder);
+  ~HostQueryKeyStore() override;
+  HostQueryKeyStore(const HostQueryKeyStore&) = delete;
+  HostQueryKeyStore& operator=(const HostQueryKeyStore&) = delete;
+
+  [[nodiscard]] const char* where() const override;
+  [[nodiscard]] std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,
+                                                    std::int64_t end, std::vector<std::byte>& scratch) const override;
+
+  /// Where a forward writes one layer: [heads, L, d] in the store's dtype.
+  std::span<std::byte> layer(Part part, int layer);
+
+  /// Bytes that a store of this shape takes.
+  static std::size_t bytes(const Shape& shape, DType dtype);
+
+ private:
+  [[nodiscard]] std::size_t offset(Part part, int layer, int head, std::int64_t row) const;
+
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  bool in_file_ = false;
+};
+
+}  // namespace foxscope

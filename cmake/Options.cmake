@@ -1,0 +1,33 @@
+# What every target of the project compiles with. Targets of other projects never see it.
+add_library(foxscope_options INTERFACE)
+target_include_directories(foxscope_options INTERFACE ${PROJECT_SOURCE_DIR})
+target_compile_options(foxscope_options INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Woverloaded-virtual
+  $<$<BOOL:${FOXSCOPE_WERROR}>:-Werror>)
+if(FOXSCOPE_SANITIZE)
+  target_compile_options(foxscope_options INTERFACE
+    -fsanitize=${FOXSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(foxscope_options INTERFACE -fsanitize=${FOXSCOPE_SANITIZE})
+endif()
+
+find_program(FOXSCOPE_CCACHE ccache)
+if(FOXSCOPE_CCACHE)
+  # A precompiled header is cached only when its macros and times are not compared.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${FOXSCOPE_CCACHE})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    target_compile_options(foxscope_options INTERFACE -fpch-preprocess)
+  endif()
+endif()
+
+# AUTO means ON only where a driver is: LibTorch's CUDA build is three times as large and starts slower.
+if(FOXSCOPE_CUDA STREQUAL "AUTO")
+  if(EXISTS /proc/driver/nvidia/version OR EXISTS /dev/nvidiactl)
+    set(FOXSCOPE_USE_CUDA ON)
+  else()
+    set(FOXSCOPE_USE_CUDA OFF)
+  endif()
+else()
+  set(FOXSCOPE_USE_CUDA ${FOXSCOPE_CUDA})
+endif()
+message(STATUS "CUDA: ${FOXSCOPE_USE_CUDA} (FOXSCOPE_CUDA=${FOXSCOPE_CUDA})")

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+
+#include "kernels/executor.h"
+#include "kernels/status.h"
+
+namespace foxscope::kernels::cpu {
+
+/// Distances in elements between neighbours along an axis; the last axis is contiguous.
+struct AttentionStrides {
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+};
+
+/// Forgetting attention on float32, O = softmax(Q K^T scale + D) V with D[i,j] = c[i] - c[j] for j <= i (Lin et al.
+/// 2025, eq. 6; model.md). B batch, H query heads, H_kv key heads (query head h reads key head h / (H / H_kv)),
+/// L positions, d head dimension.
+struct ForgettingAttention {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t key_heads = 0;
+  std::int64_t length = 0;
+  std::int64_t head_dim = 0;
+  const float* query = nullptr;  ///< [B, H, L, d]
+  AttentionStrides query_strides;
+  const float* key = nullptr;  ///< [B, H_kv, L, d]
+  AttentionStrides key_strides;
+  const float* value = nullptr;  ///< [B, H_kv, L, d]
+  AttentionStrides value_strides;
+  const double* cumulative_log_gate = nullptr;  ///< [B, H, L] contiguous, nats, non-increasing; null: no gate
+  float* output = nullptr;                      ///< [B, H, L, d]
+  AttentionStrides output_strides;
+  float* log_normalizer = nullptr;               ///< [B, H, L] contiguous, nats; may be null
+  float* log_normalizer_without_gate = nullptr;  ///< likewise, of softmax(Q K^T scale); may be null
+  float scale = 0;                               ///< 1/sqrt(d)
+  std::int64_t window_size = 0;                  ///< w: row i sees i-w < j <= i; 0: all j <= i
+  double pruning_tolerance = 0;                  ///< largest share of a row's attention that may be skipped; 0: none
+};
+
+/// Pairs of query block and key block of the causal (windowed) half, and those of them that were skipped.
+struct AttentionBlocks {
+  std::int64_t total = 0;
+  std::int64_t skipped = 0;
+};
+
+/// Computes it tile by tile with an online softmax over the causal half only. Key blocks are visited from the diagonal
+/// backwards; a row block stops where all that remains can hold no more than the tolerance of any of its rows.
+/// @param stop  polled between tiles of rows; Status::cancelled leaves the outputs incomplete
+Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, std::stop_token stop,
+                            AttentionBlocks* blocks);
+
+/// c[i] = sum_{l<=i} log f_l with compensated float64 summation, log f clamped at -1000 (model.md).
+/// @param log_gate  [rows, length] float32 or float64 contiguous, nats
+/// @param cumulative  [rows, length]
+void cumulative_log_gate(const float* log_gate, std::int64_t rows, std::int64_t length, double* cumulative);
+void cumulative_log_gate(const double* log_gate, std::int64_t rows, std::int64_t length, double* cumulative);
+
+}  // namespace foxscope::kernels::cpu
