@@ -64,7 +64,7 @@ struct LayerRows {
 class TraceSource {
  public:
   virtual ~TraceSource() = default;
-  [[nodiscard]] virtual LayerRows rows(int layer) const = 0;
+  [[nodiscard]] virtual std::shared_ptr<const LayerRows> rows(int layer) const = 0;
   /// [L, V] float32; empty where it was not kept
   [[nodiscard]] virtual std::vector<float> logits() const = 0;
   /// [L, D] float32, the input of layer `index`; index = layers: after the final norm; empty where it was not kept
@@ -113,7 +113,7 @@ class Trace {
   std::unique_ptr<const TraceSource> source_;
   std::shared_ptr<const QueryKeyStore> query_key_;
   mutable std::mutex mutex_;
-  mutable std::map<int, std::unique_ptr<const LayerRows>> rows_;
+  mutable std::map<int, std::shared_ptr<const LayerRows>> rows_;
   mutable std::map<std::pair<int, int>, std::vector<float>> without_gate_;
 };
 

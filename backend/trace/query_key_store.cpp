@@ -1,0 +1,136 @@
+#include "backend/trace/query_key_store.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+std::size_t part_elements(const QueryKeyStore::Shape& shape, QueryKeyStore::Part part) {
+  const int heads = part == QueryKeyStore::Part::query ? shape.heads : shape.key_heads;
+  return static_cast<std::size_t>(heads) * static_cast<std::size_t>(shape.length) *
+         static_cast<std::size_t>(shape.head_dim);
+}
+
+/// Descriptor of a new file without a name in `folder`; -1 with errno on failure.
+int open_unnamed_file(const std::filesystem::path& folder) {
+  const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT)) return descriptor;
+  std::string name = (folder / "foxscope-XXXXXX").string();
+  const int named = mkostemp(name.data(), O_CLOEXEC);
+  if (named >= 0) unlink(name.c_str());
+  return named;
+}
+
+}  // namespace
+
+const char* to_string(DType dtype) { return dtype == DType::float32 ? "float32" : "bfloat16"; }
+
+std::size_t size_of(DType dtype) { return dtype == DType::float32 ? 4 : 2; }
+
+DType dtype_from_string(const std::string& name) {
+  if (name == "float32") return DType::float32;
+  if (name == "bfloat16") return DType::bfloat16;
+  throw Error(fmt::format("dtype '{}' is not known: float32 and bfloat16 are", name));
+}
+
+std::uint16_t to_bfloat16(float value) {
+  const auto bits = std::bit_cast<std::uint32_t>(value);
+  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
+  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
+}
+
+float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+
+std::span<const float> QueryKeyStore::rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
+                                           std::vector<float>& scratch) const {
+  thread_local std::vector<std::byte> raw;
+  const std::span<const std::byte> bytes = raw_rows(part, layer, head, begin, end, raw);
+  const auto count = static_cast<std::size_t>((end - begin) * shape_.head_dim);
+  if (dtype_ == DType::float32 && bytes.data() != raw.data()) {
+    return {reinterpret_cast<const float*>(bytes.data()), count};
+  }
+  scratch.resize(count);
+  if (dtype_ == DType::float32) {
+    std::memcpy(scratch.data(), bytes.data(), bytes.size());
+  } else {
+    for (std::size_t n = 0; n < count; ++n) {
+      std::uint16_t bits = 0;
+      std::memcpy(&bits, bytes.data() + 2 * n, 2);
+      scratch[n] = from_bfloat16(bits);
+    }
+  }
+  return scratch;
+}
+
+std::size_t HostQueryKeyStore::bytes(const Shape& shape, DType dtype) {
+  return static_cast<std::size_t>(shape.layers) *
+         (part_elements(shape, Part::query) + part_elements(shape, Part::key)) * size_of(dtype);
+}
+
+HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
+                                     const std::filesystem::path& spill_folder)
+    : QueryKeyStore(shape, dtype), size_(bytes(shape, dtype)), in_file_(size_ > memory_budget) {
+  if (size_ == 0) return;
+  const double gib = static_cast<double>(size_) / (1024.0 * 1024.0 * 1024.0);
+  void* mapped = MAP_FAILED;
+  if (in_file_) {
+    const int descriptor = open_unnamed_file(spill_folder);
+    // Space is claimed at once: a full disk met later, through the mapping, would be a signal and not an error.
+    const int full = descriptor < 0 ? errno : posix_fallocate(descriptor, 0, static_cast<off_t>(size_));
+    if (full == 0) mapped = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+    if (descriptor >= 0) close(descriptor);
+    if (mapped == MAP_FAILED) {
+      throw Error(
+          fmt::format("{}: no room for a temporary file of {:.2f} GiB with queries and keys ({}): free space there, "
+                      "set TMPDIR, use --limit, or leave qk out of --keep",
+                      spill_folder.string(), gib, std::strerror(full != 0 ? full : errno)));
+    }
+  } else {
+    mapped = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) {
+      throw Error(
+          fmt::format("no memory for {:.2f} GiB of queries and keys: use --limit, or leave qk out of --keep", gib));
+    }
+    madvise(mapped, size_, MADV_HUGEPAGE);
+  }
+  data_ = static_cast<std::byte*>(mapped);
+}
+
+HostQueryKeyStore::~HostQueryKeyStore() {
+  if (data_ != nullptr) munmap(data_, size_);
+}
+
+const char* HostQueryKeyStore::where() const { return in_file_ ? "temporary file" : "memory"; }
+
+std::size_t HostQueryKeyStore::offset(Part part, int layer, int head, std::int64_t row) const {
+  const std::size_t query = part_elements(shape(), Part::query);
+  const std::size_t key = part_elements(shape(), Part::key);
+  std::size_t elements = static_cast<std::size_t>(layer) * (query + key);
+  if (part == Part::key) elements += query;
+  elements +=
+      (static_cast<std::size_t>(head) * static_cast<std::size_t>(shape().length) + static_cast<std::size_t>(row)) *
+      static_cast<std::size_t>(shape().head_dim);
+  return elements * size_of(dtype());
+}
+
+std::span<const std::byte> HostQueryKeyStore::raw_rows(Part part, int layer, int head, std::int64_t begin,
+                                                       std::int64_t end, std::vector<std::byte>& /*scratch*/) const {
+  return {data_ + offset(part, layer, head, begin),
+          static_cast<std::size_t>((end - begin) * shape().head_dim) * size_of(dtype())};
+}
+
+std::span<std::byte> HostQueryKeyStore::layer(Part part, int layer) {
+  return {data_ + offset(part, layer, 0, 0), part_elements(shape(), part) * size_of(dtype())};
+}
+
+}  // namespace foxscope

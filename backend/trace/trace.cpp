@@ -1,0 +1,88 @@
+#include "backend/trace/trace.h"
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+template <typename T>
+std::span<const T> row_of(const std::vector<T>& values, int head, std::int64_t length) {
+  return std::span<const T>(values).subspan(static_cast<std::size_t>(head) * static_cast<std::size_t>(length),
+                                            static_cast<std::size_t>(length));
+}
+
+Error not_kept(const std::string& name, const char* what, const char* keep) {
+  return Error(fmt::format("model '{}': the run did not keep {}: run again with '{}' in --keep", name, what, keep));
+}
+
+}  // namespace
+
+Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
+             std::vector<float> per_token_loss, std::unique_ptr<const TraceSource> source,
+             std::shared_ptr<const QueryKeyStore> query_key)
+    : info_(std::move(info)),
+      text_(std::move(text)),
+      tokens_(std::move(tokens)),
+      per_token_loss_(std::move(per_token_loss)),
+      source_(std::move(source)),
+      query_key_(std::move(query_key)) {}
+
+void Trace::check_head(int layer, int head) const {
+  if (layer < 0 || layer >= info_.layers) {
+    throw UsageError(
+        fmt::format("model '{}' has no layer {}: layers are 0 to {}", info_.name, layer, info_.layers - 1));
+  }
+  if (head < 0 || head >= info_.heads) {
+    throw UsageError(fmt::format("model '{}' has no head {}: heads are 0 to {}", info_.name, head, info_.heads - 1));
+  }
+}
+
+const QueryKeyStore& Trace::require_query_key() const {
+  if (!query_key_) throw not_kept(info_.name, "queries and keys", "qk");
+  return *query_key_;
+}
+
+const LayerRows& Trace::rows(int layer) const {
+  const std::lock_guard lock(mutex_);
+  std::shared_ptr<const LayerRows>& rows = rows_[layer];
+  if (!rows) rows = source_->rows(layer);
+  return *rows;
+}
+
+std::span<const double> Trace::cumulative_log_gate(int layer, int head) const {
+  check_head(layer, head);
+  const LayerRows& kept = rows(layer);
+  if (kept.cumulative_log_gate.empty()) throw not_kept(info_.name, "gates", "gates");
+  return row_of(kept.cumulative_log_gate, head, info_.length);
+}
+
+std::span<const float> Trace::log_normalizer(int layer, int head) const {
+  check_head(layer, head);
+  const LayerRows& kept = rows(layer);
+  if (kept.log_normalizer.empty()) throw not_kept(info_.name, "row normalisers", "rows");
+  return row_of(kept.log_normalizer, head, info_.length);
+}
+
+std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
+                                                          const std::function<std::vector<float>()>& compute) const {
+  check_head(layer, head);
+  const LayerRows& kept = rows(layer);
+  if (!kept.log_normalizer_without_gate.empty()) {
+    return row_of(kept.log_normalizer_without_gate, head, info_.length);
+  }
+  const std::pair key{layer, head};
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = without_gate_.find(key); found != without_gate_.end()) return found->second;
+  }
+  // Computed outside the lock: other heads and other readers need not wait. Of two that compute the same row, the first
+  // to finish is kept.
+  std::vector<float> computed = compute();
+  if (computed.empty()) return {};
+  const std::lock_guard lock(mutex_);
+  return without_gate_.try_emplace(key, std::move(computed)).first->second;
+}
+
+}  // namespace foxscope
