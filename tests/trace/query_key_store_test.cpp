@@ -1,0 +1,147 @@
+#include "backend/trace/query_key_store.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+using Part = QueryKeyStore::Part;
+
+/// The nearest bfloat16 by comparing distances in float64 to both neighbours; ties to the even bit pattern.
+float nearest_bfloat16(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, 4);
+  const std::uint32_t below_bits = bits & 0xffff0000U;
+  const std::uint32_t above_bits = below_bits + 0x10000U;
+  float below = 0;
+  float above = 0;
+  std::memcpy(&below, &below_bits, 4);
+  std::memcpy(&above, &above_bits, 4);
+  const double to_below = std::abs(static_cast<double>(value) - below);
+  const double to_above = std::abs(static_cast<double>(above) - value);
+  if (to_below != to_above) return to_below < to_above ? below : above;
+  return (below_bits >> 16U) % 2 == 0 ? below : above;
+}
+
+TEST(Bfloat16, RoundsToNearestEven) {
+  std::mt19937 random(17);
+  std::uniform_int_distribution<std::uint32_t> bits(0, 0x7f000000U);
+  for (int n = 0; n < 200000; ++n) {
+    const std::uint32_t pattern = bits(random);
+    float value = 0;
+    std::memcpy(&value, &pattern, 4);
+    ASSERT_EQ(from_bfloat16(to_bfloat16(value)), nearest_bfloat16(value)) << pattern;
+    ASSERT_EQ(from_bfloat16(to_bfloat16(-value)), -nearest_bfloat16(value)) << pattern;
+  }
+  EXPECT_TRUE(std::isnan(from_bfloat16(to_bfloat16(std::numeric_limits<float>::quiet_NaN()))));
+  EXPECT_EQ(from_bfloat16(to_bfloat16(std::numeric_limits<float>::infinity())), std::numeric_limits<float>::infinity());
+}
+
+TEST(DTypeNames, RoundTripAndRefuse) {
+  EXPECT_EQ(dtype_from_string(to_string(DType::float32)), DType::float32);
+  EXPECT_EQ(dtype_from_string(to_string(DType::bfloat16)), DType::bfloat16);
+  EXPECT_THROW(dtype_from_string("float8"), Error);
+}
+
+/// A number that tells where it lies, exact in bfloat16.
+float expected(Part part, int layer, int head, std::int64_t row, int column) {
+  return static_cast<float>((part == Part::query ? 0 : 128) + layer * 64 + head * 16 + row % 8 * 2 + column % 2);
+}
+
+void fill(HostQueryKeyStore& store) {
+  const QueryKeyStore::Shape& shape = store.shape();
+  for (const Part part : {Part::query, Part::key}) {
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      std::byte* out = store.layer(part, layer).data();
+      for (int head = 0; head < (part == Part::query ? shape.heads : shape.key_heads); ++head) {
+        for (std::int64_t row = 0; row < shape.length; ++row) {
+          for (int column = 0; column < shape.head_dim; ++column) {
+            const float value = expected(part, layer, head, row, column);
+            const std::uint16_t half = to_bfloat16(value);
+            const std::size_t size = size_of(store.dtype());
+            std::memcpy(out, size == 4 ? static_cast<const void*>(&value) : &half, size);
+            out += size;
+          }
+        }
+      }
+    }
+  }
+}
+
+void check(const QueryKeyStore& store) {
+  const QueryKeyStore::Shape& shape = store.shape();
+  std::vector<float> scratch;
+  for (const Part part : {Part::query, Part::key}) {
+    for (int layer = 0; layer < shape.layers; ++layer) {
+      for (int head = 0; head < (part == Part::query ? shape.heads : shape.key_heads); ++head) {
+        const std::span<const float> rows = store.rows(part, layer, head, 3, 11, scratch);
+        ASSERT_EQ(rows.size(), static_cast<std::size_t>(8 * shape.head_dim));
+        for (std::int64_t row = 3; row < 11; ++row) {
+          for (int column = 0; column < shape.head_dim; ++column) {
+            const std::size_t at = static_cast<std::size_t>((row - 3) * shape.head_dim + column);
+            ASSERT_EQ(rows[at], expected(part, layer, head, row, column));
+          }
+        }
+      }
+    }
+  }
+}
+
+constexpr QueryKeyStore::Shape kShape{.layers = 2, .heads = 4, .key_heads = 2, .length = 13, .head_dim = 5};
+
+TEST(HostQueryKeyStore, GivesBackRowsFromMemoryAndFromATemporaryFile) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30U}) {
+      HostQueryKeyStore store(kShape, dtype, budget, std::filesystem::temp_directory_path());
+      EXPECT_STREQ(store.where(), budget == 0 ? "temporary file" : "memory");
+      fill(store);
+      check(store);
+    }
+  }
+}
+
+TEST(HostQueryKeyStore, LeavesNoNameBehind) {
+  const std::filesystem::path folder = std::filesystem::temp_directory_path() / "foxscope-spill-test";
+  std::filesystem::create_directories(folder);
+  const HostQueryKeyStore store(kShape, DType::float32, 0, folder);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove(folder);
+}
+
+TEST(HostQueryKeyStore, CountsItsBytes) {
+  EXPECT_EQ(HostQueryKeyStore::bytes(kShape, DType::float32), 2U * (4 + 2) * 13 * 5 * 4);
+  EXPECT_EQ(HostQueryKeyStore::bytes(kShape, DType::bfloat16), 2U * (4 + 2) * 13 * 5 * 2);
+}
+
+TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
+  try {
+    const HostQueryKeyStore store(kShape, DType::float32, 0, "/nonexistent/folder");
+    FAIL() << "a store in a folder that does not exist";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("/nonexistent/folder"), std::string::npos) << message;
+    EXPECT_NE(message.find("--limit"), std::string::npos) << message;
+  }
+  constexpr QueryKeyStore::Shape kHuge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1LL << 50, .head_dim = 64};
+  EXPECT_THROW(HostQueryKeyStore(kHuge, DType::float32, ~std::size_t{0}, "/tmp"), Error);
+}
+
+TEST(HostQueryKeyStore, ServesSeveralThreads) {
+  HostQueryKeyStore store(kShape, DType::bfloat16, 1 << 20, "/tmp");
+  fill(store);
+  std::vector<std::thread> threads;
+  threads.reserve(4);
+  for (int n = 0; n < 4; ++n) threads.emplace_back([&store] { check(store); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace foxscope

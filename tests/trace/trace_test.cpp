@@ -1,0 +1,131 @@
+#include "backend/trace/trace.h"
+
+#include <atomic>
+#include <string>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/trace/recorder.h"
+
+namespace foxscope {
+namespace {
+
+TraceInfo small_info() {
+  TraceInfo info;
+  info.name = "fox";
+  info.layers = 2;
+  info.heads = 3;
+  info.key_heads = 3;
+  info.head_dim = 4;
+  info.length = 5;
+  info.gated = true;
+  return info;
+}
+
+std::shared_ptr<const Trace> record(const KeepSet& keep) {
+  const TraceInfo info = small_info();
+  std::shared_ptr<HostQueryKeyStore> store;
+  if (keep.contains(Keep::query_key)) {
+    store = std::make_shared<HostQueryKeyStore>(
+        QueryKeyStore::Shape{.layers = 2, .heads = 3, .key_heads = 3, .length = 5, .head_dim = 4}, DType::float32,
+        1 << 20, "/tmp");
+  }
+  Recorder recorder(info, keep, store);
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (std::size_t n = 0; n < 15; ++n) {
+      recorder.cumulative_log_gate(layer)[n] = -100.0 * layer - static_cast<double>(n);
+      recorder.log_normalizer(layer)[n] = static_cast<float>(10 * layer) + static_cast<float>(n);
+      if (recorder.keeps(Keep::ungated)) recorder.log_normalizer_without_gate(layer)[n] = static_cast<float>(n) + 0.5F;
+    }
+    recorder.release_layer(layer);
+  }
+  for (std::size_t p = 0; p < 5; ++p) recorder.per_token_loss()[p] = static_cast<float>(p);
+  return recorder.finish(nullptr, std::make_shared<const TokenTable>());
+}
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Trace, GivesTheRowsOfAHead) {
+  const auto trace = record({Keep::loss, Keep::gates, Keep::rows, Keep::query_key});
+  EXPECT_EQ(trace->cumulative_log_gate(1, 2)[4], -114.0);
+  EXPECT_EQ(trace->cumulative_log_gate(0, 1).size(), 5U);
+  EXPECT_EQ(trace->log_normalizer(1, 0)[3], 13.0F);
+  EXPECT_EQ(trace->per_token_loss()[4], 4.0F);
+  EXPECT_EQ(trace->require_query_key().shape().length, 5);
+}
+
+TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {
+  const auto trace = record({Keep::loss});
+  EXPECT_EQ(message_of([&] { static_cast<void>(trace->cumulative_log_gate(0, 0)); }),
+            "model 'fox': the run did not keep gates: run again with 'gates' in --keep");
+  EXPECT_EQ(message_of([&] { static_cast<void>(trace->log_normalizer(0, 0)); }),
+            "model 'fox': the run did not keep row normalisers: run again with 'rows' in --keep");
+  EXPECT_EQ(message_of([&] { static_cast<void>(trace->require_query_key()); }),
+            "model 'fox': the run did not keep queries and keys: run again with 'qk' in --keep");
+  EXPECT_TRUE(record({Keep::gates})->per_token_loss().empty());
+}
+
+TEST(Trace, NamesTheLayersAndHeadsThatExist) {
+  const auto trace = record({Keep::gates});
+  EXPECT_EQ(message_of([&] { trace->check_head(2, 0); }), "model 'fox' has no layer 2: layers are 0 to 1");
+  EXPECT_EQ(message_of([&] { trace->check_head(0, -1); }), "model 'fox' has no head -1: heads are 0 to 2");
+  EXPECT_THROW(trace->check_head(0, 3), UsageError);
+}
+
+TEST(Trace, KeepsTheNormalizerWithoutGateOnceItIsComputed) {
+  const auto trace = record({Keep::gates});
+  int calls = 0;
+  const auto compute = [&calls] {
+    ++calls;
+    return std::vector<float>{1, 2, 3, 4, 5};
+  };
+  EXPECT_TRUE(trace->log_normalizer_without_gate(0, 1, [] { return std::vector<float>{}; }).empty());
+  const std::span<const float> first = trace->log_normalizer_without_gate(0, 1, compute);
+  EXPECT_EQ(first[4], 5.0F);
+  EXPECT_EQ(trace->log_normalizer_without_gate(0, 1, compute).data(), first.data());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(Trace, TakesTheNormalizerWithoutGateFromTheRunWhereItWasKept) {
+  const auto trace = record({Keep::ungated});
+  const auto row = trace->log_normalizer_without_gate(1, 2, [] { return std::vector<float>{}; });
+  EXPECT_EQ(row[0], 10.5F);
+}
+
+TEST(Trace, ServesSeveralThreads) {
+  const auto trace = record({Keep::gates, Keep::rows});
+  std::atomic<int> right = 0;
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 4; ++n) {
+    threads.emplace_back([&trace, &right] {
+      for (int layer = 0; layer < 2; ++layer) {
+        right += trace->cumulative_log_gate(layer, 0)[0] == -100.0 * layer ? 1 : 0;
+        const auto row = trace->log_normalizer_without_gate(layer, 0, [] { return std::vector<float>(5, 7.0F); });
+        right += row[4] == 7.0F ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right, 16);
+}
+
+TEST(Keep, ParsesListsAndNamesTheWordsThatExist) {
+  EXPECT_EQ(parse_keep("loss,qk,hidden"), (KeepSet{Keep::loss, Keep::query_key, Keep::hidden}));
+  for (const char* list : {"", "loss,", "los", "loss,,qk"}) {
+    const std::string message = message_of([&] { parse_keep(list); });
+    EXPECT_NE(message.find("choose from loss, gates, rows, ungated, qk, logits, hidden"), std::string::npos) << message;
+    EXPECT_THROW(parse_keep(list), UsageError);
+  }
+}
+
+}  // namespace
+}  // namespace foxscope
