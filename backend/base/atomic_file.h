@@ -1,17 +1,20 @@
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
 namespace foxscope {
 
 /// A file that appears under its name only when it is whole. It is written without a name where the system allows
-/// (O_TMPFILE), else under a temporary name beside the target; commit() flushes it to disk and renames it. An object
-/// that goes away without commit leaves nothing behind.
+/// (O_TMPFILE), so that not even a killed process leaves anything; else under a temporary name beside the target.
+/// commit() flushes it to disk and puts it in place. An object that goes away without commit leaves nothing behind.
+/// A target that is a symbolic link stays one: the file that it points to is replaced.
 class AtomicFile {
  public:
   /// @param overwrite  false: refuse when the target exists
-  /// @throws Error naming the target and the remedy (exists, folder missing, not writable)
+  /// @throws Error naming the target and the remedy (exists, is a folder, folder missing, not writable)
   AtomicFile(const std::filesystem::path& target, bool overwrite);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -21,18 +24,37 @@ class AtomicFile {
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
 
+  /// Says at once what would otherwise come out after minutes: that the disk has no room for so many bytes.
+  /// @throws Error naming the target and both sizes
+  void require_space(std::uint64_t bytes) const;
+
+  /// Appends.
   /// @throws Error naming the target when the disk is full or the write failed
   void write(const void* data, std::size_t bytes);
+
+  /// Writes at an offset. Safe to call from several threads.
+  /// @returns 0, or the system's error number: for callers that must not throw
+  [[nodiscard]] int try_write_at(std::uint64_t offset, const void* data, std::size_t bytes) const;
+
+  /// What to throw for a write to this file that failed with the system's error number.
+  [[noreturn]] void throw_write_error(int error_number) const;
 
   /// Flushes to disk and puts the file in place. The object is finished afterwards.
   /// @throws Error naming the target; nothing is left behind
   void commit();
 
  private:
-  std::filesystem::path target_;
+  void open_without_name(const std::filesystem::path& folder);
+  void open_with_temporary_name();
+  void link_into_place();
+  void rename_into_place();
+
+  std::filesystem::path shown_;      ///< the target as the caller wrote it, for messages
+  std::filesystem::path target_;     ///< with symbolic links followed
   std::filesystem::path temporary_;  ///< empty while the file has no name
   std::string path_;
   int descriptor_ = -1;
+  std::uint64_t appended_ = 0;
   bool overwrite_ = false;
 };
 
