@@ -7,6 +7,7 @@
 #endif
 
 #include <cstdint>
+#include <limits>
 
 #include <hwy/highway.h>
 
@@ -22,55 +23,88 @@ enum class Start {
   zero,
   bias,        ///< bias[column], the same for every row: the gate as one more slice of the product
   accumulate,  ///< what is in C
+  rescale,     ///< factor[row] C, added last so that each product is summed on its own before it meets a long sum
 };
 
-/// C[r, n] = start + sum_k A[r, k] B[k, n] for kRows rows and kVectors vectors of columns.
+/// Where a tile product reads and writes: row-major matrices with strides in elements.
+struct ProductTile {
+  const float* a;
+  std::int64_t a_stride;
+  const float* b;
+  std::int64_t b_stride;
+  const float* start;  ///< bias by column or factor by row, as Start says; otherwise unread
+  float* c;
+  std::int64_t c_stride;
+};
+
+/// C[r, n] = start + sum_k A[r, k] B[k, n] for kRows rows and kVectors vectors of columns, held in registers.
 template <int kRows, int kVectors, Start kStart>
-HWY_INLINE void product_block(std::int64_t depth, const float* HWY_RESTRICT a, std::int64_t a_stride,
-                              const float* HWY_RESTRICT b, std::int64_t b_stride, const float* HWY_RESTRICT bias,
-                              float* HWY_RESTRICT c, std::int64_t c_stride) {
+HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::int64_t row, std::int64_t column) {
   const FloatTag tag;
-  const std::int64_t lanes = hn::Lanes(tag);
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const float* HWY_RESTRICT a = tile.a + row * tile.a_stride;
+  const float* HWY_RESTRICT b = tile.b + column;
+  float* HWY_RESTRICT c = tile.c + row * tile.c_stride + column;
+  const std::int64_t a_stride = tile.a_stride;
+  const std::int64_t b_stride = tile.b_stride;
+  const std::int64_t c_stride = tile.c_stride;
   Float sum[kRows][kVectors];
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
-      if constexpr (kStart == Start::zero) sum[r][v] = hn::Zero(tag);
-      if constexpr (kStart == Start::bias) sum[r][v] = hn::LoadU(tag, bias + v * lanes);
-      if constexpr (kStart == Start::accumulate) sum[r][v] = hn::LoadU(tag, c + r * c_stride + v * lanes);
+      if constexpr (kStart == Start::bias) {
+        sum[r][v] = hn::LoadU(tag, tile.start + column + v * lanes);
+      } else if constexpr (kStart == Start::accumulate) {
+        sum[r][v] = hn::LoadU(tag, c + r * c_stride + v * lanes);
+      } else {
+        sum[r][v] = hn::Zero(tag);
+      }
     }
   }
   for (std::int64_t k = 0; k < depth; ++k) {
-    Float row[kVectors];
-    for (int v = 0; v < kVectors; ++v) row[v] = hn::LoadU(tag, b + k * b_stride + v * lanes);
+    Float columns[kVectors];
+    for (int v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(tag, b + k * b_stride + v * lanes);
     for (int r = 0; r < kRows; ++r) {
       const Float factor = hn::Set(tag, a[r * a_stride + k]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(factor, row[v], sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(factor, columns[v], sum[r][v]);
     }
   }
   for (int r = 0; r < kRows; ++r) {
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(sum[r][v], tag, c + r * c_stride + v * lanes);
+    for (int v = 0; v < kVectors; ++v) {
+      float* HWY_RESTRICT target = c + r * c_stride + v * lanes;
+      if constexpr (kStart == Start::rescale) {
+        sum[r][v] = hn::MulAdd(hn::Set(tag, tile.start[row + r]), hn::LoadU(tag, target), sum[r][v]);
+      }
+      hn::StoreU(sum[r][v], tag, target);
+    }
   }
 }
 
+// AVX-512 and 64-bit Arm have 32 vector registers: 24 sums, a row of B and a factor. Elsewhere there are 16.
+inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
+
 template <int kVectors, Start kStart>
-HWY_INLINE void product_columns(std::int64_t rows, std::int64_t depth, const float* HWY_RESTRICT a,
-                                std::int64_t a_stride, const float* HWY_RESTRICT b, std::int64_t b_stride,
-                                const float* HWY_RESTRICT bias, float* HWY_RESTRICT c, std::int64_t c_stride) {
-  // 24 sums, 3 or 4 columns and a factor fill the 32 registers of AVX-512; elsewhere there are 16.
-  constexpr int kRows = HWY_MAX_BYTES >= 64 && HWY_TARGET <= HWY_AVX3 ? (kVectors == 4 ? 6 : 8) : 12 / kVectors;
+HWY_INLINE void product_columns(std::int64_t rows, std::int64_t depth, const ProductTile& tile, std::int64_t column) {
+  constexpr int kRows = kVectors == 1 ? (kManyRegisters ? 16 : 8) : (kManyRegisters ? 24 : 12) / kVectors;
   std::int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) {
-    product_block<kRows, kVectors, kStart>(depth, a + r * a_stride, a_stride, b, b_stride, bias, c + r * c_stride,
-                                           c_stride);
+  for (; r + kRows <= rows; r += kRows) product_block<kRows, kVectors, kStart>(depth, tile, r, column);
+  for (; r + 4 <= rows; r += 4) product_block<4, kVectors, kStart>(depth, tile, r, column);
+  for (; r < rows; ++r) product_block<1, kVectors, kStart>(depth, tile, r, column);
+}
+
+template <Start kStart>
+HWY_INLINE void product_tile(std::int64_t rows, std::int64_t columns, std::int64_t depth, const ProductTile& tile) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  std::int64_t n = 0;
+  if constexpr (kManyRegisters) {
+    for (; n + 4 * lanes <= columns; n += 4 * lanes) product_columns<4, kStart>(rows, depth, tile, n);
+    if (n + 3 * lanes <= columns) {
+      product_columns<3, kStart>(rows, depth, tile, n);
+      n += 3 * lanes;
+    }
   }
-  for (; r + 2 <= rows; r += 2) {
-    product_block<2, kVectors, kStart>(depth, a + r * a_stride, a_stride, b, b_stride, bias, c + r * c_stride,
-                                       c_stride);
-  }
-  for (; r < rows; ++r) {
-    product_block<1, kVectors, kStart>(depth, a + r * a_stride, a_stride, b, b_stride, bias, c + r * c_stride,
-                                       c_stride);
-  }
+  for (; n + 2 * lanes <= columns; n += 2 * lanes) product_columns<2, kStart>(rows, depth, tile, n);
+  for (; n + lanes <= columns; n += lanes) product_columns<1, kStart>(rows, depth, tile, n);
 }
 
 /// C = start + A B with A [rows, depth] and B [depth, columns], row-major with strides in elements.
@@ -80,38 +114,39 @@ template <Start kStart>
 HWY_INLINE void tile_product(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* HWY_RESTRICT a,
                              std::int64_t a_stride, const float* HWY_RESTRICT b, std::int64_t b_stride,
                              const float* HWY_RESTRICT bias, float* HWY_RESTRICT c, std::int64_t c_stride) {
-  const FloatTag tag;
-  const std::int64_t lanes = hn::Lanes(tag);
-  constexpr int kWide = HWY_TARGET <= HWY_AVX3 ? 4 : 2;
-  std::int64_t n = 0;
-  for (; n + kWide * lanes <= columns; n += kWide * lanes) {
-    product_columns<kWide, kStart>(rows, depth, a, a_stride, b + n, b_stride, bias + n, c + n, c_stride);
-  }
-  for (; n < columns; n += lanes) {
-    product_columns<1, kStart>(rows, depth, a, a_stride, b + n, b_stride, bias + n, c + n, c_stride);
-  }
+  static_assert(kStart != Start::rescale);
+  product_tile<kStart>(rows, columns, depth, {a, a_stride, b, b_stride, bias, c, c_stride});
 }
 
-/// 2^x to about 1 unit in the last place; 0 below -126, so -infinity gives exactly 0. NaN stays NaN.
+/// C = diag(factor) C + A B with factor [rows]; otherwise as tile_product.
+HWY_INLINE void tile_product_rescaled(std::int64_t rows, std::int64_t columns, std::int64_t depth,
+                                      const float* HWY_RESTRICT a, std::int64_t a_stride, const float* HWY_RESTRICT b,
+                                      std::int64_t b_stride, const float* HWY_RESTRICT factor, float* HWY_RESTRICT c,
+                                      std::int64_t c_stride) {
+  product_tile<Start::rescale>(rows, columns, depth, {a, a_stride, b, b_stride, factor, c, c_stride});
+}
+
+/// 2^x with a relative error below 1.2e-7 (one unit in the last place). Exactly 0 below -126, so also for -infinity;
+/// +infinity from 127.5 on; NaN stays NaN.
 HWY_INLINE Float exp2_vector(Float x) {
   const FloatTag tag;
-  const hn::RebindToSigned<FloatTag> int_tag;
-  const Float lowest = hn::Set(tag, -126.0f);
-  const auto representable = hn::Not(hn::Lt(x, lowest));
-  const Float clamped = hn::Min(hn::Max(x, lowest), hn::Set(tag, 127.999f));
-  const Float whole = hn::Round(clamped);
-  const Float rest = hn::Sub(clamped, whole);  // in [-1/2, 1/2]
-  // Taylor series of exp(rest ln 2) would need degree 7; these minimax coefficients reach 2e-9 at degree 6.
-  Float p = hn::Set(tag, 1.5403530393381608e-4f);
-  p = hn::MulAdd(p, rest, hn::Set(tag, 1.3333558146428441e-3f));
-  p = hn::MulAdd(p, rest, hn::Set(tag, 9.6181291076284772e-3f));
-  p = hn::MulAdd(p, rest, hn::Set(tag, 5.5504108664821580e-2f));
-  p = hn::MulAdd(p, rest, hn::Set(tag, 2.4022650695910072e-1f));
-  p = hn::MulAdd(p, rest, hn::Set(tag, 6.9314718055994531e-1f));
-  p = hn::MulAdd(p, rest, hn::Set(tag, 1.0f));
-  const auto exponent = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(int_tag, whole), hn::Set(int_tag, 127)));
-  const Float value = hn::Mul(p, hn::BitCast(tag, exponent));
-  return hn::IfThenElse(hn::IsNaN(x), x, hn::IfThenElseZero(representable, value));
+  const hn::RebindToUnsigned<FloatTag> bits_tag;
+  // Adding 1.5 2^23 rounds x to a whole number, which then stands in the lowest bits; 127 is the exponent's offset.
+  const Float shifter = hn::Set(tag, 12582912.0F + 127.0F);
+  const Float shifted = hn::Add(x, shifter);
+  const Float rest = hn::Sub(x, hn::Sub(shifted, shifter));  // in [-1/2, 1/2]
+  // 2^rest = 1 + rest q(rest), q of degree 5 fitted for the smallest largest relative error (2.0e-9) on [-1/2, 1/2].
+  Float p = hn::Set(tag, 1.5353362005571608e-4F);
+  p = hn::MulAdd(p, rest, hn::Set(tag, 1.3398874452815483e-3F));
+  p = hn::MulAdd(p, rest, hn::Set(tag, 9.6184373576154412e-3F));
+  p = hn::MulAdd(p, rest, hn::Set(tag, 5.5503324710410341e-2F));
+  p = hn::MulAdd(p, rest, hn::Set(tag, 2.4022647913626670e-1F));
+  p = hn::MulAdd(p, rest, hn::Set(tag, 6.9314720285505950e-1F));
+  p = hn::MulAdd(p, rest, hn::Set(tag, 1.0F));
+  const Float power = hn::BitCast(tag, hn::ShiftLeft<23>(hn::BitCast(bits_tag, shifted)));
+  // Both comparisons are false for NaN, which the product carries.
+  const Float value = hn::IfThenZeroElse(hn::Lt(x, hn::Set(tag, -126.0F)), hn::Mul(p, power));
+  return hn::IfThenElse(hn::Ge(x, hn::Set(tag, 127.5F)), hn::Set(tag, std::numeric_limits<float>::infinity()), value);
 }
 
 }  // namespace foxscope::kernels::HWY_NAMESPACE

@@ -1,0 +1,125 @@
+#include "kernels/cpu/forgetting_attention.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "kernels/cpu/forgetting_attention_tiles.h"
+
+namespace foxscope::kernels::cpu {
+namespace {
+
+// Packed keys and values of as many heads as this holds (at least one) exist at a time.
+constexpr std::int64_t kPackedBytes = std::int64_t{64} << 20;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
+
+bool valid(const ForgettingAttention& a) {
+  if (a.batch < 1 || a.heads < 1 || a.key_heads < 1 || a.length < 1 || a.head_dim < 1) return false;
+  if (a.heads % a.key_heads != 0 || a.window_size < 0 || !std::isfinite(a.scale)) return false;
+  if (a.query == nullptr || a.key == nullptr || a.value == nullptr || a.output == nullptr) return false;
+  if (!(a.pruning_tolerance >= 0 && a.pruning_tolerance < 1)) return false;
+  // Rows of the output that overlap would be written by several threads at once.
+  return a.length == 1 || std::abs(a.output_strides.row) >= a.head_dim;
+}
+
+FloatBuffer allocate(std::int64_t count) {
+  FloatBuffer buffer = hwy::AllocateAligned<float>(static_cast<std::size_t>(count));
+  if (buffer == nullptr) throw std::bad_alloc();
+  return buffer;
+}
+
+PackedKeys allocate_packed(const ForgettingAttention& a) {
+  PackedKeys packed;
+  packed.panels = round_up(divide_up(a.length, kPanel), kKeyBlock / kPanel);
+  packed.value_dim = round_up(a.head_dim, 16);
+  const std::int64_t key_floats = packed.panels * kPanel * a.head_dim;
+  const std::int64_t value_floats = packed.panels * kPanel * packed.value_dim;
+  const std::int64_t fit = kPackedBytes / ((key_floats + value_floats) * static_cast<std::int64_t>(sizeof(float)));
+  packed.key_heads = std::clamp<std::int64_t>(fit, 1, a.batch * a.key_heads);
+  packed.keys = allocate(packed.key_heads * key_floats);
+  packed.values = allocate(packed.key_heads * value_floats);
+  packed.norms.resize(static_cast<std::size_t>(packed.key_heads * packed.panels));
+  packed.irregular.resize(packed.norms.size());
+  return packed;
+}
+
+Scratch allocate_scratch(const ForgettingAttention& a) {
+  Scratch scratch;
+  scratch.queries = allocate(kQueryBlock * a.head_dim);
+  scratch.logits = allocate(kQueryBlock * kKeyBlock);
+  scratch.output = allocate(kQueryBlock * round_up(a.head_dim, 16));
+  scratch.sums = allocate(kQueryBlock * kMaxLanes);
+  scratch.sums_without_gate = allocate(kQueryBlock * kMaxLanes);
+  scratch.gate_bias = allocate(kKeyBlock);
+  for (auto* rows :
+       {&scratch.reference, &scratch.reference_without_gate, &scratch.factors, &scratch.row_terms, &scratch.norms}) {
+    rows->resize(kQueryBlock);
+  }
+  return scratch;
+}
+
+/// Packs the next key heads, then computes all rows that read them; false when stopped.
+bool run_key_heads(const ForgettingAttention& a, PackedKeys& packed, Executor& executor, const std::stop_token& stop,
+                   std::vector<Scratch>& scratch) {
+  std::atomic<bool> stopped = false;
+  executor.run(packed.key_heads * packed.panels, [&](std::int64_t task, int) {
+    if (stop.stop_requested()) {
+      stopped = true;
+    } else {
+      pack_panel(a, packed, task / packed.panels, task % packed.panels);
+    }
+  });
+  if (stopped) return false;
+  for (std::int64_t key_head = 0; key_head < packed.key_heads; ++key_head) {
+    float* norms = packed.norms.data() + key_head * packed.panels;
+    for (std::int64_t panel = 1; panel < packed.panels; ++panel) {
+      norms[panel] = std::max(norms[panel], norms[panel - 1]);
+    }
+  }
+  const std::int64_t group = a.heads / a.key_heads;
+  const std::int64_t heads = packed.key_heads * group;
+  const std::int64_t row_blocks = divide_up(a.length, kQueryBlock);
+  executor.run(heads * row_blocks, [&](std::int64_t task, int thread) {
+    if (stop.stop_requested()) {
+      stopped = true;
+      return;
+    }
+    // The last rows see most keys: they go first, so that the threads end together.
+    const std::int64_t row_block = row_blocks - 1 - task / heads;
+    const std::int64_t head = packed.first_key_head * group + task % heads;
+    attend_rows(a, packed, head / a.heads, head % a.heads, row_block * kQueryBlock,
+                scratch[static_cast<std::size_t>(thread)]);
+  });
+  return !stopped;
+}
+
+}  // namespace
+
+Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, std::stop_token stop,
+                            AttentionBlocks* blocks) {
+  if (!valid(arguments)) return Status::invalid_argument;
+  PackedKeys packed = allocate_packed(arguments);
+  std::vector<Scratch> scratch;
+  for (int thread = 0; thread < executor.threads(); ++thread) scratch.push_back(allocate_scratch(arguments));
+  const std::int64_t key_heads = arguments.batch * arguments.key_heads;
+  const std::int64_t at_a_time = packed.key_heads;
+  for (std::int64_t first = 0; first < key_heads; first += at_a_time) {
+    packed.first_key_head = first;
+    packed.key_heads = std::min(at_a_time, key_heads - first);
+    if (!run_key_heads(arguments, packed, executor, stop, scratch)) return Status::cancelled;
+  }
+  if (blocks != nullptr) {
+    *blocks = {};
+    for (const Scratch& each : scratch) {
+      blocks->total += each.blocks.total;
+      blocks->skipped += each.blocks.skipped;
+    }
+  }
+  return Status::ok;
+}
+
+}  // namespace foxscope::kernels::cpu

@@ -1,0 +1,56 @@
+// Between the plan of forgetting attention (forgetting_attention.cpp) and its arithmetic, which is compiled once per
+// instruction set (forgetting_attention_tiles.cpp). Not for other callers.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <hwy/aligned_allocator.h>
+
+#include "kernels/cpu/forgetting_attention.h"
+
+namespace foxscope::kernels::cpu {
+
+inline constexpr std::int64_t kPanel = 64;       ///< keys that are packed together
+inline constexpr std::int64_t kKeyBlock = 128;   ///< keys of one tile
+inline constexpr std::int64_t kQueryBlock = 96;  ///< rows of one tile
+inline constexpr std::int64_t kMaxLanes = 16;    ///< floats in the widest vector
+
+using FloatBuffer = hwy::AlignedFreeUniquePtr<float[]>;
+
+/// Keys and values of some key heads, rearranged for tile_product; key heads are counted through the batch.
+struct PackedKeys {
+  std::int64_t first_key_head = 0;
+  std::int64_t key_heads = 0;   ///< how many are packed at present
+  std::int64_t panels = 0;      ///< ceil(L / kPanel), rounded up to whole key blocks
+  std::int64_t value_dim = 0;   ///< d rounded up to 16
+  FloatBuffer keys;             ///< [key_heads, panels, d, kPanel], transposed, zeros after the last key
+  FloatBuffer values;           ///< [key_heads, panels * kPanel, value_dim], zeros likewise
+  std::vector<float> norms;     ///< [key_heads, panels] largest |k|; from nearest to key 0 on: of this and all before
+  std::vector<char> irregular;  ///< [key_heads, panels] whether a value is not finite
+};
+
+/// What one thread works in, reused from one block of rows to the next.
+struct Scratch {
+  FloatBuffer queries;            ///< [kQueryBlock, d] times scale log2(e)
+  FloatBuffer logits;             ///< [kQueryBlock, kKeyBlock], then the weights
+  FloatBuffer output;             ///< [kQueryBlock, value_dim]
+  FloatBuffer sums;               ///< [kQueryBlock, kMaxLanes] sums of weights, one per lane
+  FloatBuffer sums_without_gate;  ///< likewise
+  std::vector<float> reference;   ///< [kQueryBlock] base-2 exponent that the weights are relative to
+  std::vector<float> reference_without_gate;
+  std::vector<float> factors;    ///< [kQueryBlock] what the output so far has to be multiplied with
+  std::vector<float> row_terms;  ///< [kQueryBlock] base-2 gate between row and key block
+  std::vector<float> norms;      ///< [kQueryBlock] |q| scale log2(e)
+  FloatBuffer gate_bias;         ///< [kKeyBlock] base-2 gate inside the key block
+  AttentionBlocks blocks;        ///< counted over all its tasks
+};
+
+/// Packs one panel of one key head. @param panel  in [0, packed.panels)
+void pack_panel(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t panel);
+
+/// Computes rows [first_row, first_row + kQueryBlock) of one query head whose keys are packed.
+void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t batch, std::int64_t head,
+                 std::int64_t first_row, Scratch& scratch);
+
+}  // namespace foxscope::kernels::cpu
