@@ -1,0 +1,165 @@
+// `foxscope bench model`: a forward pass with loss of the FoX (Pro) demo model against the plain dense program in eager
+// LibTorch operations, in one run, measured in turn; and both demo models against the kept losses of held-out books.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/causal_lm.h"
+#include "tests/bench/dense_transformer.h"
+
+namespace foxscope::bench {
+namespace {
+
+const std::string kModels = FOXSCOPE_SOURCE_DIR "/resources/models/";
+const std::string kHeldout = FOXSCOPE_SOURCE_DIR "/tests/data/heldout/";
+
+/// One sequence of the held-out windows: input ids shifted right behind the BOS token, and labels.
+struct Sequence {
+  std::vector<std::int32_t> input_ids;
+  std::vector<std::int32_t> labels;
+};
+
+Sequence heldout_window(const SafetensorsFile& file, std::int32_t bos, int window, std::int64_t length) {
+  const TensorView& tokens = file.tensors().at("tokens");
+  const auto* first = reinterpret_cast<const std::int32_t*>(tokens.bytes.data()) + window * tokens.shape[1];
+  Sequence sequence{{bos}, {first, first + length}};
+  sequence.input_ids.insert(sequence.input_ids.end(), first, first + length - 1);
+  return sequence;
+}
+
+double seconds_of(const std::function<void()>& action) {
+  const auto start = std::chrono::steady_clock::now();
+  action();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Largest resident memory of this process so far, GiB.
+double peak_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / (1024.0 * 1024.0);
+  }
+  return 0;
+}
+
+/// A forward pass that keeps what `foxscope run` keeps by default.
+std::shared_ptr<const Trace> run(CausalLM& model, const Sequence& sequence, ForwardReport* report = nullptr) {
+  const ModelConfig& config = model.config();
+  TraceInfo info;
+  info.layers = config.layers;
+  info.heads = config.heads;
+  info.key_heads = config.key_heads;
+  info.head_dim = config.head_dim;
+  info.length = static_cast<std::int64_t>(sequence.labels.size());
+  const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+  auto store = std::make_shared<HostQueryKeyStore>(shape, DType::float32, ~std::size_t{0}, "/tmp");
+  Recorder recorder(info, {Keep::loss, Keep::gates, Keep::rows, Keep::query_key}, store);
+  ForwardRequest request;
+  request.batch = 1;
+  request.length = info.length;
+  request.input_ids = sequence.input_ids;
+  request.labels = sequence.labels;
+  Recorder* recorders[] = {&recorder};
+  const std::optional<ForwardReport> done = model.forward(request, recorders, Job{});
+  if (report != nullptr && done) *report = *done;
+  return recorder.finish(nullptr, std::make_shared<const TokenTable>());
+}
+
+at::Tensor to_tensor(const std::vector<std::int32_t>& ids) { return at::tensor(ids, at::kLong); }
+
+struct Target {
+  std::int64_t length;
+  double ratio;
+};
+
+void compare(CausalLM& model, const DenseTransformer& dense, const SafetensorsFile& tokens, const Target& target) {
+  const Sequence sequence = heldout_window(tokens, *model.config().bos_token_id, 0, target.length);
+  const at::Tensor input = to_tensor(sequence.input_ids);
+  const at::Tensor labels = to_tensor(sequence.labels);
+  std::vector<double> ours;
+  std::vector<double> matrices;
+  std::vector<double> ungated;
+  std::shared_ptr<const Trace> trace;
+  at::Tensor loss;
+  for (int turn = 0; turn < 3; ++turn) {
+    ours.push_back(seconds_of([&] { trace = run(model, sequence); }));
+    matrices.push_back(seconds_of([&] { loss = dense.per_token_loss(input, labels, DenseAttention::matrices); }));
+    ungated.push_back(seconds_of([&] { dense.per_token_loss(input, labels, DenseAttention::scaled_dot_product); }));
+  }
+  double difference = 0;
+  for (std::int64_t p = 0; p < target.length; ++p) {
+    const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - loss[p].item<double>();
+    difference = std::max(difference, std::abs(error));
+  }
+  const double ratio = median(matrices) / median(ours);
+  fmt::print("{:>6}  {:>9.3f} s {:>7.0f}  {:>9.3f} s  {:>5.1f} x (goal {:>4.1f})  {:>9.3f} s  {:>5.1f} x  {:.1e}\n",
+             target.length, median(ours), static_cast<double>(target.length) / median(ours), median(matrices), ratio,
+             target.ratio, median(ungated), median(ungated) / median(ours), difference);
+}
+
+void agree_with_kept_losses(const std::string& name, const std::string& reference_name) {
+  const SafetensorsFile tokens(kHeldout + "reference.safetensors");
+  const SafetensorsFile kept(kHeldout + "reference_float32.safetensors");
+  const TensorView& reference = kept.tensors().at(reference_name + ".per_token_loss_float32");
+  const auto* expected = reinterpret_cast<const float*>(reference.bytes.data());
+  const auto model = CausalLM::load(Checkpoint::open(kModels + name), Device{}, DType::float32);
+  for (int window = 0; window < 3; ++window) {
+    const std::int64_t length = reference.shape[1];
+    const auto trace = run(*model, heldout_window(tokens, *model->config().bos_token_id, window, length));
+    double largest = 0;
+    double mean = 0;
+    for (std::int64_t p = 0; p < length; ++p) {
+      const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - expected[window * length + p];
+      largest = std::max(largest, std::abs(error));
+      mean += error / static_cast<double>(length);
+    }
+    fmt::print("{:<20} window {}  largest difference {:.1e} nats (bound 1e-3), of the mean {:.1e} (bound 1e-5)\n", name,
+               window, largest, std::abs(mean));
+  }
+}
+
+void run_all() {
+  const SafetensorsFile tokens(kHeldout + "reference.safetensors");
+  const Checkpoint checkpoint = Checkpoint::open(kModels + "fox-pro-12m");
+  const auto model = CausalLM::load(checkpoint, Device{}, DType::float32);
+  fmt::print("FoX (Pro) demo model, forward with loss, float32, {} threads; medians of 3 in turn\n",
+             at::get_num_threads());
+  ForwardReport report;
+  run(*model, heldout_window(tokens, *model->config().bos_token_id, 0, 8192), &report);
+  fmt::print("peak memory of one pass at 8192 tokens: {:.2f} GiB (goal < 0.7); {}: {} of {} blocks skipped\n",
+             peak_memory(), report.attention_kernel, report.skipped_blocks, report.attention_blocks);
+  fmt::print("tokens     Foxscope  tokens/s    dense eager              ratio  eager ungated    ratio  difference\n");
+  const DenseTransformer dense(checkpoint);
+  for (const Target& target : {Target{4096, 8}, Target{8192, 18}}) compare(*model, dense, tokens, target);
+  agree_with_kept_losses("fox-pro-12m", "fox-pro");
+  agree_with_kept_losses("transformer-pro-12m", "transformer-pro");
+}
+
+}  // namespace
+}  // namespace foxscope::bench
+
+int main() {
+  try {
+    const c10::InferenceMode guard;
+    foxscope::bench::run_all();
+  } catch (const std::exception& error) {
+    std::cerr << "foxscope-bench-model: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
