@@ -1,0 +1,69 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "app/cli/console.h"
+#include "backend/base/job.h"
+
+namespace CLI {
+class App;
+}
+
+namespace foxscope::cli {
+
+/// What the program ends with.
+enum ExitCode { kDone = 0, kFailed = 1, kWrongUsage = 2, kInterrupted = 130 };
+
+/// What a command is given beside its own options.
+struct Session {
+  Console& console;
+  std::stop_token stop;
+  std::string commandLine;              ///< as it could be typed again, for the files that are written
+  std::filesystem::path programFolder;  ///< where the executable lies
+
+  /// A job that stops with the session and reports to its console.
+  [[nodiscard]] Job job() const {
+    return {stop, [&console = console](const Progress& progress) { console.progress(progress); }, nullptr};
+  }
+};
+
+/// A parsed command, ready to run. Returns an exit code; errors are thrown.
+using Action = std::function<int(const Session&)>;
+
+/// What parsing the command line fills.
+struct Selection {
+  Action action;
+  Verbosity verbosity = Verbosity::normal;
+};
+
+/// Each adds one subcommand, whose callback sets `selection.action`.
+void addRunCommand(CLI::App& program, Selection& selection);
+void addInfoCommand(CLI::App& program, Selection& selection);
+void addMapCommand(CLI::App& program, Selection& selection);
+void addHeadsCommand(CLI::App& program, Selection& selection);
+void addBenchCommand(CLI::App& program, Selection& selection);
+
+/// A subcommand with the flags that all have in common: --help, -q, -v, and examples under its help.
+CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
+                        const std::string& description, const std::string& examples);
+
+/// Parses the command line, runs what it asks for, and turns errors into one line and an exit code.
+int runProgram(const std::vector<std::string>& arguments);
+
+/// The arguments as a shell would take them, beginning with the program's name without its folder.
+std::string quotedCommandLine(const std::vector<std::string>& arguments);
+
+/// Refuses what `map` and `heads` cannot compute on.
+/// @throws UsageError unless the device is "auto" or "cpu"
+void requireCpu(const std::string& device);
+
+/// Refuses an output that is one of the inputs: --force must not destroy what is being read.
+/// @throws UsageError naming the file
+void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input);
+
+}  // namespace foxscope::cli

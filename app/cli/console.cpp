@@ -1,0 +1,150 @@
+#include "app/cli/console.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+constexpr int kBarWidth = 24;
+constexpr std::string_view kEraseLine = "\r\033[K";
+constexpr std::string_view kRed = "\033[31m";
+constexpr std::string_view kPlain = "\033[0m";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// What goes to standard error has nowhere to complain to.
+void writeToStandardError(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string oneLine(std::string_view text) {
+  std::string result;
+  for (const char character : text) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte == 0x7f) {
+      result += character == '\n' ? " " : fmt::format("\\x{:02x}", byte);
+    } else {
+      result += character;
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+Console::Console() : m_terminal(isatty(STDERR_FILENO) == 1) {
+  m_colour = m_terminal && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
+void Console::setSubject(std::string subject) {
+  const std::lock_guard lock(m_mutex);
+  m_subject = std::move(subject);
+  m_stage.clear();
+}
+
+void Console::note(std::string_view text) {
+  if (m_verbosity != Verbosity::quiet) line("", text);
+}
+
+void Console::detail(std::string_view text) {
+  if (m_verbosity == Verbosity::verbose) line("", text);
+}
+
+void Console::error(std::string_view text) { line(kRed, text); }
+
+void Console::line(std::string_view colour, std::string_view text) {
+  const std::lock_guard lock(m_mutex);
+  eraseBar();
+  const bool coloured = m_colour && !colour.empty();
+  writeToStandardError(
+      fmt::format("{}foxscope:{} {}\n", coloured ? colour : "", coloured ? kPlain : "", oneLine(text)));
+}
+
+void Console::progress(const Progress& progress) {
+  const auto now = Clock::now();
+  const std::lock_guard lock(m_mutex);
+  const bool newStage = m_stage != progress.stage;
+  if (newStage) {
+    m_stage = progress.stage;
+    m_stageStart = now;
+  }
+  if (!m_terminal || m_verbosity == Verbosity::quiet) return;
+  if (!newStage && now - m_lastDraw < std::chrono::milliseconds(100)) return;
+  m_lastDraw = now;
+
+  std::string text = m_subject.empty() ? m_stage : fmt::format("{}: {}", m_subject, m_stage);
+  if (progress.total > 0) {
+    const double share = static_cast<double>(progress.done) / static_cast<double>(progress.total);
+    const int filled = static_cast<int>(share * kBarWidth);
+    text += fmt::format(" [{:#>{}}{:.>{}}] {:3.0f} %", "", filled, "", kBarWidth - filled, 100 * share);
+    text += fmt::format(", {} of {} {}", countText(progress.done), countText(progress.total), progress.unit);
+    const double elapsed = std::chrono::duration<double>(now - m_stageStart).count();
+    if (elapsed > 0.5 && share > 0) text += fmt::format(", {} left", durationText(elapsed * (1 - share) / share));
+  }
+  writeToStandardError(fmt::format("{}{}", kEraseLine, text));
+  m_barVisible = true;
+}
+
+void Console::endProgress() {
+  const std::lock_guard lock(m_mutex);
+  eraseBar();
+}
+
+void Console::eraseBar() {
+  if (m_barVisible) writeToStandardError(kEraseLine);
+  m_barVisible = false;
+}
+
+void Console::write(std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EPIPE) throw OutputClosed{};
+    if (written < 0) {
+      throw Error(
+          fmt::format("standard output: {}: send the output elsewhere, or free some space", std::strerror(errno)));
+    }
+    data.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+std::string durationText(double seconds) {
+  if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+  if (whole < 60) return fmt::format("{} s", whole);
+  if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
+}
+
+std::string sizeText(double bytes) {
+  if (bytes < 1e3) return fmt::format("{:.0f} bytes", bytes);
+  if (bytes < 1e6) return fmt::format("{:.1f} kB", bytes / 1e3);
+  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
+  return fmt::format("{:.1f} GB", bytes / 1e9);
+}
+
+std::string countText(std::int64_t count) {
+  std::string digits = fmt::format("{}", count);
+  const std::size_t sign = count < 0 ? 1 : 0;
+  for (std::size_t place = digits.size(); place > sign + 3; place -= 3) digits.insert(place - 3, ",");
+  return digits;
+}
+
+}  // namespace foxscope::cli

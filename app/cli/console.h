@@ -1,0 +1,63 @@
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "backend/base/job.h"
+
+namespace foxscope::cli {
+
+enum class Verbosity { quiet, normal, verbose };
+
+/// Standard output was closed by its reader (`foxscope ... | head`): not an error, there is just nobody left to tell.
+struct OutputClosed {};
+
+/// What the program says on standard error, and a progress bar there when it is a terminal. Safe to use from several
+/// threads.
+class Console {
+ public:
+  Console();
+
+  void setVerbosity(Verbosity verbosity) { m_verbosity = verbosity; }
+  /// Put before the stage that progress reports name, for instance "fox-pro (1 of 2)".
+  void setSubject(std::string subject);
+
+  void note(std::string_view line);    ///< unless -q
+  void detail(std::string_view line);  ///< only with -v
+  void error(std::string_view line);   ///< always; control characters are made visible, so it stays one line
+
+  /// Draws the bar at most ten times a second, with an estimate of the time that remains.
+  void progress(const Progress& progress);
+  /// Removes the bar.
+  void endProgress();
+
+  /// Writes data to standard output.
+  /// @throws OutputClosed, or Error for any other failure (disk full)
+  static void write(std::string_view data);
+
+ private:
+  void line(std::string_view colour, std::string_view text);
+  void eraseBar();
+
+  using Clock = std::chrono::steady_clock;
+  std::mutex m_mutex;
+  Verbosity m_verbosity = Verbosity::normal;
+  bool m_terminal = false;
+  bool m_colour = false;
+  bool m_barVisible = false;
+  std::string m_subject;
+  std::string m_stage;
+  Clock::time_point m_stageStart;
+  Clock::time_point m_lastDraw;
+};
+
+/// "1 min 20 s", "12 s", "0.4 s".
+std::string durationText(double seconds);
+/// "12.3 MB", "640 bytes" (powers of 1000).
+std::string sizeText(double bytes);
+/// 12345 as "12,345".
+std::string countText(std::int64_t count);
+
+}  // namespace foxscope::cli

@@ -1,0 +1,152 @@
+#include <cmath>
+#include <filesystem>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/command.h"
+#include "app/cli/run_command.h"
+#include "app/cli/text_table.h"
+#include "backend/base/error.h"
+#include "backend/file/run_file.h"
+
+namespace foxscope::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct InfoOptions {
+  std::string path;
+  bool json = false;
+};
+
+// The words of --keep whose parts the file holds for this model.
+std::vector<std::string> keptWords(const Trace& trace) {
+  const auto rows = trace.source().rows(0);
+  std::vector<std::string> words;
+  const auto add = [&](bool kept, const char* word) {
+    if (kept) words.emplace_back(word);
+  };
+  add(!trace.per_token_loss().empty(), "loss");
+  add(!rows->cumulative_log_gate.empty(), "gates");
+  add(!rows->log_normalizer.empty(), "rows");
+  add(!rows->log_normalizer_without_gate.empty(), "ungated");
+  add(trace.query_key() != nullptr, "qk");
+  add(!trace.source().logits().empty(), "logits");
+  add(!trace.source().hidden_states(0).empty(), "hidden");
+  return words;
+}
+
+std::optional<double> meanOf(std::span<const float> losses) {
+  if (losses.empty()) return std::nullopt;
+  double sum = 0;
+  for (const float loss : losses) sum += loss;
+  return sum / static_cast<double>(losses.size());
+}
+
+Json numberOrNull(const std::optional<double>& value) {
+  if (!value || !std::isfinite(*value)) return nullptr;
+  return *value;
+}
+
+Json modelJson(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  const auto loss = meanOf(trace.per_token_loss());
+  return {{"name", info.name},
+          {"model_type", info.model_type},
+          {"layers", info.layers},
+          {"heads", info.heads},
+          {"key_heads", info.key_heads},
+          {"head_dim", info.head_dim},
+          {"tokens", info.length},
+          {"gated", info.gated},
+          {"window_size", info.window_size},
+          {"softmax_scale", info.softmax_scale},
+          {"mean_loss", numberOrNull(loss)},
+          {"perplexity", numberOrNull(loss ? std::optional(std::exp(*loss)) : std::nullopt)},
+          {"kept", keptWords(trace)},
+          {"dtype", to_string(info.dtype)},
+          {"device", info.device},
+          {"pruning_tolerance", info.pruning_tolerance},
+          {"intervention", info.intervention},
+          {"weights_sha256", info.weights_sha256}};
+}
+
+std::string runFileJson(const std::string& path, const RunFile& file) {
+  const auto& text = file.traces.front()->text();
+  Json description{{"kind", "run file"},
+                   {"path", path},
+                   {"bytes", std::filesystem::file_size(path)},
+                   {"created", file.created},
+                   {"program_version", file.program_version},
+                   {"command_line", file.command_line},
+                   {"text", text ? Json{{"bytes", text->content.size()}, {"sha256", text->sha256}} : Json(nullptr)},
+                   {"models", Json::array()}};
+  for (const auto& trace : file.traces) description["models"].push_back(modelJson(*trace));
+  return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+std::string modelLines(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  const auto loss = meanOf(trace.per_token_loss());
+  std::string kept;
+  for (const std::string& word : keptWords(trace)) kept += (kept.empty() ? "" : ", ") + word;
+  std::vector<std::pair<std::string, std::string>> lines = {
+      {"model", info.name},
+      {"  type", info.model_type},
+      {"  layers", fmt::format("{} of {} heads of {}{}", info.layers, info.heads, info.head_dim,
+                               info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
+      {"  gate", info.gated ? "forget gate" : "none"},
+      {"  tokens", countText(info.length)},
+      {"  mean loss",
+       loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
+      {"  kept", kept},
+      {"  computed",
+       fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
+  if (info.window_size > 0) lines.emplace_back("  window", fmt::format("{} tokens", info.window_size));
+  if (!info.intervention.empty()) lines.emplace_back("  intervention", info.intervention);
+  lines.emplace_back("  weights", "SHA-256 " + info.weights_sha256);
+  return nameValueLines(lines);
+}
+
+std::string runFileText(const std::string& path, const RunFile& file) {
+  const auto& text = file.traces.front()->text();
+  std::string description = nameValueLines(
+      {{"run file", fmt::format("{}, {}", path, sizeText(static_cast<double>(std::filesystem::file_size(path))))},
+       {"  created", fmt::format("{} by foxscope {}", file.created, file.program_version)},
+       {"  command", file.command_line},
+       {"  text", text ? fmt::format("{} bytes, SHA-256 {}", countText(static_cast<std::int64_t>(text->content.size())),
+                                     text->sha256)
+                       : "none, token ids were given"}});
+  for (const auto& trace : file.traces) description += '\n' + modelLines(*trace);
+  return description;
+}
+
+int describe(const InfoOptions& options) {
+  std::error_code failed;
+  const bool file = std::filesystem::is_regular_file(options.path, failed);
+  if (!file) {
+    Console::write(describeCheckpoint(options.path, options.json));
+    return kDone;
+  }
+  const RunFile run = RunFile::open(options.path);
+  Console::write(options.json ? runFileJson(options.path, run) : runFileText(options.path, run));
+  return kDone;
+}
+
+}  // namespace
+
+void addInfoCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<InfoOptions>();
+  CLI::App* command = addSubcommand(program, selection, "info", "Say what a checkpoint folder or a run file holds",
+                                    "  foxscope info resources/models/fox-pro-12m\n"
+                                    "  foxscope info owner/name\n"
+                                    "  foxscope info run.h5 --json");
+  command->add_option("path", options->path, "Checkpoint folder, hub id or run file")->type_name("PATH")->required();
+  command->add_flag("--json", options->json, "Print as JSON");
+  command->callback(
+      [options, &selection] { selection.action = [options](const Session&) { return describe(*options); }; });
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,151 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/command.h"
+#include "app/cli/map_options.h"
+#include "app/figure/map_figure.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+// Tiles whose attention stays below this cannot be seen on a linear colour scale.
+constexpr double kLinearSkipTolerance = 0x1p-24;
+
+// Map files larger than this are announced.
+constexpr double kAnnouncedBytes = 4e9;
+
+figure::ColourScale parseScale(const MapOptions& options, const MapRequest& request) {
+  if (options.scale == "auto") return figure::defaultScale(request);
+  if (options.scale == "linear") return figure::ColourScale::linear;
+  if (options.scale == "log") {
+    figure::requireLogarithmic(request);
+    return figure::ColourScale::logarithmic;
+  }
+  throw UsageError(fmt::format("--scale {}: use auto, linear or log", options.scale));
+}
+
+void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapFormat format, Console& console) {
+  const MapRequest& request = maps.front().request;
+  if (format == MapFormat::png) {
+    if (options.size.empty() &&
+        (request.pixel_rows < request.rows.size() || request.pixel_columns < request.columns.size())) {
+      console.note(
+          fmt::format("{} x {} entries are drawn on {} x {} pixels by {}: --size and --rows, --cols change that",
+                      request.rows.size(), request.columns.size(), request.pixel_rows, request.pixel_columns,
+                      to_string(request.reduction)));
+    }
+    return;
+  }
+  constexpr double kBytesOfEntry = 4;
+  const double bytes = kBytesOfEntry * static_cast<double>(request.pixel_rows) *
+                       static_cast<double>(request.pixel_columns) * static_cast<double>(maps.size());
+  if (bytes > kAnnouncedBytes) {
+    console.note(fmt::format("{} will hold {} of entries: --size RxC pools them, --rows and --cols choose a part",
+                             options.output, sizeText(bytes)));
+  }
+}
+
+int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwrite, const Session& session) {
+  figure::MapFigure figure;
+  figure.scale = parseScale(options, request);
+  if (figure.scale == figure::ColourScale::linear) request.skip_tolerance = kLinearSkipTolerance;
+  auto image = compute_map(request, session.job());
+  if (!image) return kInterrupted;
+  figure.image = std::move(*image);
+  figure.request = std::move(request);
+  figure.command = session.commandLine;
+  const std::string png = figure::drawPng(figure);
+  if (session.stop.stop_requested()) return kInterrupted;
+  AtomicFile file(options.output, overwrite == Overwrite::force);
+  file.write(png.data(), png.size());
+  file.commit();
+  return kDone;
+}
+
+int writeMap(const MapOptions& options, const Session& session) {
+  requireCpu(options.device);
+  const MapFormat format = formatOf(options.output);
+  if (format == MapFormat::png) figure::requireDrawing();
+  if (format != MapFormat::png && options.scale != "auto") {
+    throw UsageError(
+        fmt::format("--scale {}: {} holds numbers, not colours: leave the option out", options.scale, options.output));
+  }
+  requireDistinct(options.output, options.file);
+  AtomicFile(options.output, options.force);
+  const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
+
+  const RunFile run = RunFile::open(options.file);
+  const auto maps = planMaps(options, run, format);
+  announce(options, maps, format, session.console);
+  session.console.setSubject(options.output);
+  const MapRequest& request = maps.front().request;
+  bool whole = false;
+  switch (format) {
+    case MapFormat::png:
+      return drawPicture(options, request, overwrite, session);
+    case MapFormat::hdf5:
+      whole = write_maps_hdf5(options.output, maps, {session.commandLine, ""}, overwrite, session.job());
+      break;
+    case MapFormat::npy:
+      whole = write_map_npy(options.output, request, overwrite, session.job());
+      break;
+    case MapFormat::csv:
+      whole = write_map_csv(options.output, request, overwrite, session.job());
+      break;
+  }
+  return whole ? kDone : kInterrupted;
+}
+
+void addMapOptions(CLI::App& command, MapOptions& options) {
+  command.add_option("file", options.file, "Run file")->type_name("RUN.h5")->required();
+  command.add_option("--layer", options.layer, "Layer, from 0")->type_name("N")->required();
+  command.add_option("--head", options.head, "Head, from 0")->type_name("N")->required();
+  command
+      .add_option("--quantity", options.quantities,
+                  "forget, log_forget, logits, attention, attention_without_gate or gate_effect; "
+                  "several, with commas, only into .h5")
+      ->type_name("Q[,Q...]")
+      ->required();
+  command.add_option("-o,--output", options.output, "File to write: .npy, .h5, .csv or .png")
+      ->type_name("FILE")
+      ->required();
+  command.add_option("--model", options.model, "Which model, where the file holds several")->type_name("NAME");
+  command
+      .add_option("--minus", options.minus,
+                  "Subtract this model's map, or that of another head, entry by entry before reducing")
+      ->type_name("NAME[:LAYER:HEAD]");
+  command.add_option("--rows", options.rows, "Query positions from A up to, not including, B")->type_name("A:B");
+  command.add_option("--cols", options.columns, "Key positions likewise")->type_name("A:B");
+  command
+      .add_option("--size", options.size,
+                  "Pool to R x C pixels (default: exact entries; for .png at most 1024 on a side)")
+      ->type_name("RxC");
+  command
+      .add_option("--reduce", options.reduction,
+                  "How the entries of a pixel become one (default: max; absmax where entries have signs)")
+      ->type_name("max|mean|min|absmax");
+  command.add_option("--scale", options.scale, "Colour scale of a .png: auto, linear or log (default: auto)")
+      ->type_name("SCALE");
+  command.add_option("--device", options.device, "auto or cpu (default: auto)")->type_name("DEVICE");
+  command.add_flag("--force", options.force, "Overwrite the output");
+}
+
+}  // namespace
+
+void addMapCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<MapOptions>();
+  CLI::App* command = addSubcommand(
+      program, selection, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
+      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
+      "  foxscope map run.h5 --layer 2 --head 1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
+      "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");
+  addMapOptions(*command, *options);
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return writeMap(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/file/run_file.h"
+#include "backend/map/map.h"
+
+namespace foxscope::cli {
+
+/// `foxscope map`, as typed.
+struct MapOptions {
+  std::string file;
+  std::optional<std::string> model;
+  int layer = -1;
+  int head = -1;
+  std::string quantities;  ///< Q[,Q...]
+  std::string minus;       ///< NAME[:LAYER:HEAD]
+  std::string rows;        ///< A:B
+  std::string columns;     ///< A:B
+  std::string size;        ///< RxC
+  std::string reduction;
+  std::string scale = "auto";
+  std::string device = "auto";
+  std::string output;
+  bool force = false;
+};
+
+/// What kind of file an output name asks for.
+enum class MapFormat { npy, hdf5, csv, png };
+
+/// Longest side, in pixels, of a picture whose --size was not given.
+inline constexpr std::int64_t kPicturePixels = 1024;
+
+/// @throws UsageError naming the endings that exist
+MapFormat formatOf(const std::string& output);
+
+/// "A:B", "A:" or ":B" within [0, length); an empty text is everything.
+/// @throws UsageError naming the option and what is allowed
+Range parseRange(const std::string& option, const std::string& text, std::int64_t length);
+
+/// "RxC" for rows x columns of that many entries; an empty text gives every entry its pixel, up to `most` on a side.
+/// @throws UsageError naming what is allowed
+struct PixelSize {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, std::int64_t most);
+
+/// The maps that a command line asks for: one a quantity.
+/// @throws UsageError for what does not exist in the file
+std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format);
+
+}  // namespace foxscope::cli

@@ -1,0 +1,106 @@
+#include "app/cli/model_description.h"
+
+#include <algorithm>
+
+namespace foxscope::cli {
+namespace {
+
+/// What makes the Pro block of the paper: each is either in a layer or not.
+struct ProPart {
+  bool present;
+  const char* name;
+};
+
+std::vector<ProPart> proParts(const ModelConfig& config) {
+  return {{config.key_shift, "key shift"},
+          {config.value_shift, "value shift"},
+          {config.query_key_norm != QueryKeyNorm::none, "QK-norm"},
+          {config.output_gate, "output gate"},
+          {config.output_norm, "output norm"}};
+}
+
+const char* gateName(ForgetGate gate) {
+  switch (gate) {
+    case ForgetGate::full:
+      return "full";
+    case ForgetGate::bias_only:
+      return "bias_only";
+    case ForgetGate::fixed:
+      return "fixed";
+    case ForgetGate::none:
+      return "none";
+  }
+  return "";
+}
+
+const char* normName(QueryKeyNorm norm) {
+  switch (norm) {
+    case QueryKeyNorm::none:
+      return "none";
+    case QueryKeyNorm::per_head:
+      return "per head";
+    case QueryKeyNorm::shared:
+      return "shared by heads";
+  }
+  return "";
+}
+
+// What a layer has or lacks beside its family's own parts.
+std::vector<std::string> differences(const ModelConfig& config, bool gated, bool pro) {
+  std::vector<std::string> differences;
+  for (const ProPart& part : proParts(config)) {
+    if (part.present != pro) differences.push_back(std::string(pro ? "without " : "with ") + part.name);
+  }
+  if (config.rope == gated) differences.emplace_back(gated ? "with RoPE" : "without RoPE");
+  if (config.forget_gate == ForgetGate::bias_only) differences.emplace_back("data-independent gate");
+  if (config.forget_gate == ForgetGate::fixed) differences.emplace_back("fixed gate");
+  if (config.window_size > 0) differences.emplace_back("sliding window");
+  if (config.key_heads != config.heads) differences.emplace_back("grouped keys");
+  return differences;
+}
+
+}  // namespace
+
+std::string modelTitle(const ModelConfig& config) {
+  const bool gated = config.forget_gate != ForgetGate::none;
+  const auto parts = proParts(config);
+  const auto present = std::count_if(parts.begin(), parts.end(), [](const ProPart& part) { return part.present; });
+  const bool pro = present >= 3;
+  std::string title = std::string(gated ? "FoX" : "Transformer") + (pro ? " (Pro)" : " (LLaMA)");
+  if (config.dialect == Dialect::fla) title = "FoX of the FLA library";
+  std::string separator = ", ";
+  for (const std::string& difference : differences(config, gated, pro)) title += separator + difference;
+  return title;
+}
+
+std::vector<ConfigOption> configOptions(const ModelConfig& config) {
+  using Json = nlohmann::ordered_json;
+  return {{"layers", "layers", config.layers},
+          {"hidden_size", "hidden size", config.hidden_size},
+          {"intermediate_size", "intermediate size", config.intermediate_size},
+          {"heads", "heads", config.heads},
+          {"key_heads", "key heads", config.key_heads},
+          {"head_dim", "head size", config.head_dim},
+          {"vocabulary_size", "vocabulary", config.vocabulary_size},
+          {"forget_gate", "forget gate", gateName(config.forget_gate)},
+          {"key_shift", "key shift", config.key_shift},
+          {"value_shift", "value shift", config.value_shift},
+          {"query_key_norm", "QK-norm", normName(config.query_key_norm)},
+          {"query_key_value_bias", "QKV bias", config.query_key_value_bias},
+          {"rope", "RoPE", config.rope},
+          {"rope_base", "RoPE base", config.rope ? Json(config.rope_base) : Json(nullptr)},
+          {"output_norm", "output norm", config.output_norm},
+          {"output_gate", "output gate", config.output_gate},
+          {"output_gate_activation", "output gate's activation",
+           !config.output_gate                                              ? Json(nullptr)
+           : config.output_gate_activation == OutputGateActivation::sigmoid ? Json("sigmoid")
+                                                                            : Json("silu")},
+          {"window_size", "window", config.window_size},
+          {"norm_epsilon", "norm epsilon", config.norm_epsilon},
+          {"tie_word_embeddings", "tied embeddings", config.tie_word_embeddings},
+          {"bos_token_id", "BOS token", config.bos_token_id ? Json(*config.bos_token_id) : Json(nullptr)},
+          {"log_pruning_tolerance", "log pruning tolerance",
+           config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "backend/model/model_config.h"
+
+namespace foxscope::cli {
+
+/// The paper's name for a model of this configuration: "FoX (Pro)", "Transformer (LLaMA)", or the nearest of them with
+/// what differs, as in "FoX (LLaMA) with QK-norm".
+std::string modelTitle(const ModelConfig& config);
+
+/// One option of a model's layers.
+struct ConfigOption {
+  std::string key;    ///< in JSON
+  std::string label;  ///< for people
+  nlohmann::ordered_json value;
+};
+
+std::vector<ConfigOption> configOptions(const ModelConfig& config);
+
+}  // namespace foxscope::cli

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace foxscope::cli {
+
+/// One `--model [NAME=]DIR`.
+struct NamedModel {
+  std::string name;  ///< NAME, or the last part of DIR
+  std::string path;  ///< folder or hub id
+};
+
+/// Splits and checks the models of a run: what stands before the first `=` is a name unless it has a slash; names are
+/// of letters, digits, `.`, `_`, `-` and differ from each other.
+/// @throws UsageError that says how to name them
+std::vector<NamedModel> parseModels(std::span<const std::string> arguments);
+
+}  // namespace foxscope::cli

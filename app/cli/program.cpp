@@ -1,0 +1,184 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <new>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/command.h"
+#include "app/cli/interrupt.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+constexpr std::array kLaterCommands = {"open", "figure", "eval", "generate"};
+
+// A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into it.
+void occupyStandardStreams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF) {
+      [[maybe_unused]] const int opened = ::open("/dev/null", O_RDWR);
+    }
+  }
+}
+
+std::filesystem::path programFolder() {
+  std::error_code failed;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", failed);
+  return failed ? std::filesystem::path(".") : program.parent_path();
+}
+
+std::string firstLine(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+void describeProgram(CLI::App& program, Selection& selection) {
+  program.get_formatter()->column_width(34);
+  program.name("foxscope");
+  program.set_help_flag("-h,--help", "Print this help; `foxscope COMMAND --help` prints a command's own");
+  program.set_version_flag("--version", "foxscope " FOXSCOPE_VERSION, "Print the version");
+  program.footer(
+      "Examples:\n"
+      "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
+      "  foxscope heads run.h5\n"
+      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
+      "\n"
+      "Layers, heads and positions count from 0. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.");
+  addRunCommand(program, selection);
+  addInfoCommand(program, selection);
+  addMapCommand(program, selection);
+  addHeadsCommand(program, selection);
+  addBenchCommand(program, selection);
+}
+
+// "foxscope run", for the user to ask its help.
+std::string helpfulName(const CLI::App& program) {
+  const auto chosen = program.get_subcommands();
+  return chosen.empty() ? "foxscope" : "foxscope " + chosen.front()->get_name();
+}
+
+// What is not a command of this version is answered before the parser sees it.
+void checkCommandWord(const CLI::App& program, const std::vector<std::string>& arguments) {
+  if (arguments.size() < 2) {
+    throw UsageError("no command given, and the window is not in this version: see foxscope --help");
+  }
+  const std::string& word = arguments[1];
+  if (word.empty() || word.front() == '-') return;
+  if (std::find(kLaterCommands.begin(), kLaterCommands.end(), word) != kLaterCommands.end()) {
+    throw UsageError(
+        fmt::format("{}: this command is not in this version: see foxscope --help for those that are", word));
+  }
+  const auto commands = program.get_subcommands(static_cast<const std::function<bool(const CLI::App*)>&>(nullptr));
+  const bool known = std::any_of(commands.begin(), commands.end(),
+                                 [&](const CLI::App* command) { return command->get_name() == word; });
+  if (!known) throw UsageError(fmt::format("{}: there is no such command: see foxscope --help", word));
+}
+
+// Fills the selection, or prints what --help and --version ask for and leaves it empty.
+void parse(const std::vector<std::string>& arguments, Selection& selection) {
+  CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
+  describeProgram(program, selection);
+  checkCommandWord(program, arguments);
+  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend() - 1);
+  try {
+    program.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = program.get_subcommands();
+    Console::write(chosen.empty() ? program.help() : chosen.front()->help("foxscope"));
+    selection.action = [](const Session&) { return static_cast<int>(kDone); };
+  } catch (const CLI::CallForVersion& version) {
+    Console::write(fmt::format("{}\n", version.what()));
+    selection.action = [](const Session&) { return static_cast<int>(kDone); };
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{}: see {} --help", error.what(), helpfulName(program)));
+  }
+  if (!selection.action) throw UsageError("no command given: see foxscope --help");
+}
+
+int runCommand(const std::vector<std::string>& arguments, Console& console) {
+  Selection selection;
+  parse(arguments, selection);
+  console.setVerbosity(selection.verbosity);
+  const InterruptThread interrupt;
+  const Session session{console, interrupt.token(), quotedCommandLine(arguments), programFolder()};
+  const int code = selection.action(session);
+  console.endProgress();
+  if (code == kInterrupted) console.error(kInterruptedMessage);
+  return code;
+}
+
+}  // namespace
+
+int runProgram(const std::vector<std::string>& arguments) {
+  occupyStandardStreams();
+  Console console;
+  const auto fail = [&](std::string_view message, ExitCode code) {
+    console.error(message);
+    return static_cast<int>(code);
+  };
+  try {
+    return runCommand(arguments, console);
+  } catch (const OutputClosed&) {
+    return kDone;
+  } catch (const UsageError& error) {
+    return fail(error.what(), kWrongUsage);
+  } catch (const Error& error) {
+    return fail(error.what(), kFailed);
+  } catch (const std::bad_alloc&) {
+    return fail("out of memory: cut the text with --limit, or leave parts out with --keep", kFailed);
+  } catch (const std::exception& error) {
+    return fail(fmt::format("{}: this is a flaw of the program, please report it with the command",  // one line only
+                            firstLine(error.what())),
+                kFailed);
+  }
+}
+
+CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
+                        const std::string& description, const std::string& examples) {
+  CLI::App* command = program.add_subcommand(name, description);
+  command->set_help_flag("-h,--help", "Print this help");
+  command->footer("Examples:\n" + examples);
+  command->add_flag_callback(
+      "-q,--quiet", [&selection] { selection.verbosity = Verbosity::quiet; }, "Say nothing but errors");
+  command->add_flag_callback(
+      "-v,--verbose", [&selection] { selection.verbosity = Verbosity::verbose; }, "Say what is being done");
+  return command;
+}
+
+std::string quotedCommandLine(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
+  std::string line = "foxscope";
+  for (std::size_t index = 1; index < arguments.size(); ++index) {
+    const std::string& argument = arguments[index];
+    if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos) {
+      line += ' ' + argument;
+      continue;
+    }
+    std::string quoted;
+    for (const char character : argument)
+      quoted += character == '\'' ? std::string("'\\''") : std::string(1, character);
+    line += fmt::format(" '{}'", quoted);
+  }
+  return line;
+}
+
+void requireCpu(const std::string& device) {
+  if (device == "auto" || device == "cpu") return;
+  if (device == "cuda" || device.starts_with("cuda:")) {
+    throw UsageError(fmt::format("--device {}: maps on a GPU are not in this version: use --device cpu", device));
+  }
+  throw UsageError(fmt::format("--device {}: there is no such device: use auto or cpu", device));
+}
+
+void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input) {
+  std::error_code missing;
+  if (std::filesystem::equivalent(output, input, missing)) {
+    throw UsageError(fmt::format("{}: this file is being read, it cannot be the output too: choose another name for -o",
+                                 output.string()));
+  }
+}
+
+}  // namespace foxscope::cli

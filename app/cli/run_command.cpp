@@ -1,0 +1,221 @@
+#include "app/cli/run_command.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "app/cli/file_size.h"
+#include "app/cli/model_names.h"
+#include "app/cli/run_summary.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/file/run_file.h"
+#include "backend/model/run.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::cli {
+namespace {
+
+// A byte of text becomes at most this many tokens: JSON-escaping writes six characters for one.
+constexpr std::int64_t kTokensPerByte = 6;
+
+/// A model that is to be run, opened and checked.
+struct PlannedModel {
+  RunRequest request;
+  ModelConfig config;
+  std::filesystem::path folder;
+  DType dtype = DType::float32;
+
+  [[nodiscard]] std::vector<KeptPart> parts(std::int64_t length) const {
+    return keptParts(config, length, request.keep, dtype);
+  }
+};
+
+InvalidUtf8 parseInvalidUtf8(const std::string& word) {
+  if (word == "refuse") return InvalidUtf8::refuse;
+  if (word == "replace") return InvalidUtf8::replace;
+  throw UsageError(fmt::format("--invalid-utf8 {}: there is no such choice: use refuse or replace", word));
+}
+
+void checkOptions(const RunOptions& options) {
+  if (options.text.empty() == options.ids.empty()) {
+    throw UsageError("run needs one input: give either --text FILE or --ids FILE");
+  }
+  if (options.limit < 0) throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", options.limit));
+  if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
+    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
+  }
+  if (options.pruning && !(*options.pruning >= 0 && *options.pruning < 1)) {
+    throw UsageError(fmt::format("--pruning {}: use a share from 0 (nothing is skipped) to below 1", *options.pruning));
+  }
+  if (options.dtype != "auto" && options.dtype != "float32" && options.dtype != "bfloat16") {
+    throw UsageError(fmt::format("--dtype {}: use auto, float32 or bfloat16", options.dtype));
+  }
+}
+
+std::string readFile(const std::string& path) {
+  std::error_code failed;
+  if (std::filesystem::is_directory(path, failed)) {
+    throw Error(fmt::format("{}: this is a folder: give a file of token ids", path));
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(fmt::format("{}: cannot be read: check the name and the permissions", path));
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// The input as it stands in the file; ids are read again for each model, whose vocabulary bounds them.
+struct Source {
+  std::shared_ptr<const Text> text;
+  std::string idsContent;
+
+  static Source read(const RunOptions& options) {
+    if (options.text.empty()) return {nullptr, readFile(options.ids)};
+    std::string content = read_text(options.text, parseInvalidUtf8(options.invalidUtf8));
+    std::string identity = sha256(content);
+    return {std::make_shared<const Text>(Text{std::move(content), std::move(identity)}), ""};
+  }
+
+  [[nodiscard]] RunInput input(const RunOptions& options, const ModelConfig& config) const {
+    RunInput result;
+    result.text = text;
+    result.name = text ? options.text : options.ids;
+    if (!text) {
+      TokenIds ids = read_token_ids(idsContent, options.ids, config.vocabulary_size);
+      result.ids = std::move(ids.ids);
+      result.labels = std::move(ids.labels);
+    }
+    return result;
+  }
+};
+
+PlannedModel planModel(const RunOptions& options, const NamedModel& model, const Source& source) {
+  const Checkpoint checkpoint = Checkpoint::open(model.path);
+  PlannedModel plan{{}, checkpoint.config(), checkpoint.folder(), DType::float32};
+  const bool onGpu = Device::parse(options.device).cuda;
+  if (options.dtype == "bfloat16" || (options.dtype == "auto" && onGpu)) plan.dtype = DType::bfloat16;
+  RunRequest& request = plan.request;
+  request.name = model.name;
+  request.model = model.path;
+  request.input = source.input(options, plan.config);
+  request.limit = options.limit;
+  if (options.bos) request.bos = static_cast<std::int32_t>(*options.bos);
+  request.device = options.device;
+  request.dtype = options.dtype;
+  request.pruning_tolerance = options.pruning;
+  for (const std::string& text : options.interventions) request.interventions.push_back(Intervention::parse(text));
+  request.keep = parse_keep(options.keep);
+  return plan;
+}
+
+// At most as many tokens as the run will have, known without cutting the text.
+std::int64_t lengthBound(const PlannedModel& plan) {
+  const RunInput& input = plan.request.input;
+  const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();
+  const std::int64_t limit = plan.request.limit;
+  return limit > 0 ? std::min(limit, static_cast<std::int64_t>(length)) : static_cast<std::int64_t>(length);
+}
+
+std::int64_t exactLength(const PlannedModel& plan) {
+  const RunInput& input = plan.request.input;
+  if (!input.text) return lengthBound(plan);
+  const std::size_t length = Tokenizer::load(plan.folder).encode(input.text->content).size();
+  return std::min(lengthBound(plan), static_cast<std::int64_t>(length));
+}
+
+// Sizes of all models together, by part.
+std::vector<KeptPart> partsOfFile(const std::vector<PlannedModel>& plans,
+                                  std::int64_t (*length)(const PlannedModel& plan)) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const PlannedModel& plan : plans) {
+    for (const KeptPart& part : plan.parts(length(plan))) bytes[part.word] += part.bytes;
+  }
+  std::vector<KeptPart> parts;
+  for (const auto& [word, size] : bytes) parts.push_back({word, size});
+  std::stable_sort(parts.begin(), parts.end(), [](const KeptPart& a, const KeptPart& b) { return a.bytes > b.bytes; });
+  return parts;
+}
+
+// Cutting a long text twice costs little beside a run whose file is worth announcing.
+void announceLargeFile(const RunOptions& options, const std::vector<PlannedModel>& plans, Console& console) {
+  if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedBytes) return;
+  const auto parts = partsOfFile(plans, exactLength);
+  if (totalBytes(parts) > kAnnouncedBytes) console.note(largeFileNote(options.output, parts));
+}
+
+// The highest memory use is the process's own account; it starts anew for each model where the system allows.
+void resetPeakMemory() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+std::int64_t peakMemoryBytes() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    std::int64_t kibibytes = 0;
+    if (word == "VmHWM:" && status >> kibibytes) return kibibytes * 1024;
+  }
+  return 0;
+}
+
+// Divides the time of writing the file among the models by what each adds to it.
+void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
+  std::int64_t total = 0;
+  for (const ModelSummary& model : models) total += model.fileBytes;
+  for (ModelSummary& model : models) {
+    const double share = total > 0 ? static_cast<double>(model.fileBytes) / static_cast<double>(total)
+                                   : 1.0 / static_cast<double>(models.size());
+    model.writeSeconds = seconds * share;
+  }
+}
+
+}  // namespace
+
+int runModels(const RunOptions& options, const Session& session) {
+  checkOptions(options);
+  const auto models = parseModels(options.models);
+  const std::string& input = options.text.empty() ? options.ids : options.text;
+  requireDistinct(options.output, input);
+  // An output that cannot be written is refused before the work, by the same words as after it.
+  AtomicFile(options.output, options.force);
+
+  const Source source = Source::read(options);
+  std::vector<PlannedModel> plans;
+  for (const NamedModel& model : models) plans.push_back(planModel(options, model, source));
+  announceLargeFile(options, plans, session.console);
+
+  std::vector<std::shared_ptr<const Trace>> traces;
+  std::vector<ModelSummary> summaries;
+  for (PlannedModel& plan : plans) {
+    session.console.setSubject(plans.size() == 1
+                                   ? plan.request.name
+                                   : fmt::format("{} ({} of {})", plan.request.name, traces.size() + 1, plans.size()));
+    resetPeakMemory();
+    const auto result = run_model(plan.request, session.job());
+    if (!result) return kInterrupted;
+    for (const std::string& note : result->report.notes) {
+      session.console.note(fmt::format("{}: {}", plan.request.name, note));
+    }
+    summaries.push_back(summarize(*result));
+    summaries.back().peakMemoryBytes = peakMemoryBytes();
+    summaries.back().fileBytes = totalBytes(plan.parts(summaries.back().tokens));
+    session.console.detail(fmt::format("{}: {} tokens, attention by {}", plan.request.name,
+                                       countText(summaries.back().tokens), summaries.back().attentionKernel));
+    traces.push_back(result->trace);
+  }
+
+  session.console.setSubject(options.output);
+  double writeSeconds = 0;
+  const Provenance provenance{session.commandLine, ""};
+  if (!write_run_file(options.output, traces, provenance, options.force ? Overwrite::force : Overwrite::refuse,
+                      session.job(), &writeSeconds)) {
+    return kInterrupted;
+  }
+  session.console.endProgress();
+  shareWriteSeconds(writeSeconds, summaries);
+  Console::write(options.json ? summaryJson(options.output, summaries) : summaryTable(options.output, summaries));
+  return kDone;
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/command.h"
+
+namespace foxscope::cli {
+
+/// `foxscope run`, as typed.
+struct RunOptions {
+  std::vector<std::string> models;  ///< [NAME=]DIR
+  std::string text;                 ///< file, "-" for standard input; empty: ids
+  std::string ids;
+  std::int64_t limit = 0;
+  std::optional<std::int64_t> bos;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<double> pruning;
+  std::vector<std::string> interventions;
+  std::string keep = "loss,gates,rows,qk";
+  std::string invalidUtf8 = "refuse";
+  std::string output;
+  bool force = false;
+  bool json = false;
+};
+
+/// Runs the models one after the other and writes one run file.
+int runModels(const RunOptions& options, const Session& session);
+
+/// `foxscope info` on a checkpoint folder or hub id: its description as a table or JSON.
+std::string describeCheckpoint(const std::string& path, bool json);
+
+}  // namespace foxscope::cli

@@ -1,0 +1,56 @@
+#include <CLI/CLI.hpp>
+
+#include "app/cli/run_command.h"
+
+namespace foxscope::cli {
+
+void addRunCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<RunOptions>();
+  CLI::App* command = addSubcommand(
+      program, selection, "run", "Run one or more models on one text and write a run file",
+      "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
+      "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
+      "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
+      "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
+  command
+      ->add_option("--model", options->models,
+                   "Checkpoint folder or hub id, run under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE");
+  command
+      ->add_option("--ids", options->ids,
+                   "Instead of a text: JSON array of token ids, or {\"input_ids\": [...], \"labels\": [...]}")
+      ->type_name("FILE");
+  command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
+  command->add_option("--limit", options->limit, "Only the first N tokens")->type_name("N");
+  command->add_option("--bos", options->bos, "Token that begins the sequence (default: the model's)")->type_name("ID");
+  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
+  command->add_option("--dtype", options->dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
+  command
+      ->add_option("--pruning", options->pruning,
+                   "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
+      ->type_name("TOLERANCE");
+  command
+      ->add_option("--intervene", options->interventions,
+                   "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, "
+                   "zero@p or cut; repeatable")
+      ->type_name("LAYER:HEAD:KIND")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--keep", options->keep,
+                   "What the file holds, of loss,gates,rows,ungated,qk,logits,hidden (default: loss,gates,rows,qk)")
+      ->type_name("LIST");
+  command
+      ->add_option("--invalid-utf8", options->invalidUtf8,
+                   "Bytes of the text that are not UTF-8: refuse, or replace by U+FFFD (default: refuse)")
+      ->type_name("refuse|replace");
+  command->add_flag("--force", options->force, "Overwrite the output");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return runModels(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

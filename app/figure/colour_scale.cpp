@@ -1,0 +1,144 @@
+#include "app/figure/colour_scale.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr double kDecades = 4;
+// A few extreme entries must not turn a whole difference white.
+constexpr double kShownShare = 0.995;
+
+struct Extremes {
+  double lowest = std::numeric_limits<double>::infinity();
+  double highest = -std::numeric_limits<double>::infinity();
+  [[nodiscard]] bool empty() const { return lowest > highest; }
+};
+
+Extremes extremesOf(const Image& image) {
+  Extremes extremes;
+  for (const float value : image.value) {
+    if (!std::isfinite(value)) continue;
+    extremes.lowest = std::min(extremes.lowest, static_cast<double>(value));
+    extremes.highest = std::max(extremes.highest, static_cast<double>(value));
+  }
+  return extremes;
+}
+
+// The size that `kShownShare` of the entries stay within.
+double shownSize(const Image& image) {
+  std::vector<float> sizes;
+  sizes.reserve(image.value.size());
+  for (const float value : image.value) {
+    if (std::isfinite(value)) sizes.push_back(std::abs(value));
+  }
+  if (sizes.empty()) return 0;
+  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(kShownShare * static_cast<double>(sizes.size() - 1));
+  std::nth_element(sizes.begin(), place, sizes.end());
+  return *place;
+}
+
+bool hasSigns(const MapRequest& request) {
+  return request.minus.has_value() || request.quantity == Quantity::gate_effect;
+}
+
+std::string labelOf(const MapRequest& request) {
+  const std::string difference = request.minus ? "difference of " : "";
+  switch (request.quantity) {
+    case Quantity::forget:
+      return difference + "F, share that is retained";
+    case Quantity::log_forget:
+      return difference + "log F (nats)";
+    case Quantity::logits:
+      return difference + "logit q·k/√d (nats)";
+    case Quantity::attention:
+      return difference + "attention A";
+    case Quantity::attention_without_gate:
+      return difference + "attention without the gate";
+    case Quantity::gate_effect:
+      return difference + "gate effect: A − A without the gate";
+  }
+  return "";
+}
+
+void setSigned(const Image& image, const Extremes& extremes, ScaledColours& colours) {
+  const double largest = std::max(std::abs(extremes.lowest), std::abs(extremes.highest));
+  double limit = shownSize(image);
+  if (limit <= 0) limit = largest;
+  if (limit < largest) {
+    colours.note = fmt::format("colours end at ±{:.2g}; entries reach from {:.2g} to {:.2g}", limit, extremes.lowest,
+                               extremes.highest);
+  }
+  if (limit <= 0) limit = 1;
+  colours.map = &diverging();
+  colours.lower = -limit;
+  colours.upper = limit;
+}
+
+void setLogarithmic(const Extremes& extremes, ScaledColours& colours) {
+  colours.upper = extremes.highest > 0 ? extremes.highest : 1;
+  colours.lower = colours.upper * std::pow(10, -kDecades);
+  colours.label += fmt::format(", log scale of {:.0f} decades", kDecades);
+  if (extremes.lowest < colours.lower) colours.note = fmt::format("darkest: {:.1g} and below", colours.lower);
+}
+
+void setLinear(const MapRequest& request, const Extremes& extremes, ScaledColours& colours) {
+  const bool share = request.quantity == Quantity::forget;
+  const bool fromZero =
+      request.quantity == Quantity::attention || request.quantity == Quantity::attention_without_gate || share;
+  colours.lower = fromZero ? 0 : extremes.lowest;
+  colours.upper = share ? 1 : extremes.highest;
+  if (!(colours.upper > colours.lower)) colours.upper = colours.lower + 1;
+  if (!fromZero) colours.map = &magma();
+}
+
+}  // namespace
+
+ColourScale defaultScale(const MapRequest& request) {
+  const bool attention =
+      request.quantity == Quantity::attention || request.quantity == Quantity::attention_without_gate;
+  return attention && !request.minus ? ColourScale::logarithmic : ColourScale::linear;
+}
+
+void requireLogarithmic(const MapRequest& request) {
+  const bool positive = request.quantity == Quantity::forget || request.quantity == Quantity::attention ||
+                        request.quantity == Quantity::attention_without_gate;
+  if (!positive || request.minus) {
+    throw UsageError(fmt::format("--scale log: {}{} has entries below zero: use linear",
+                                 request.minus ? "a difference of " : "", to_string(request.quantity)));
+  }
+}
+
+double ScaledColours::position(double value) const {
+  if (scale == ColourScale::linear) return (value - lower) / (upper - lower);
+  if (value <= 0) return 0;
+  return std::log(value / lower) / std::log(upper / lower);
+}
+
+ScaledColours chooseColours(const MapFigure& figure) {
+  const Extremes extremes = extremesOf(figure.image);
+  ScaledColours colours;
+  colours.map = &viridis();
+  colours.scale = figure.scale;
+  colours.label = labelOf(figure.request);
+  if (extremes.empty()) {
+    colours.note = "no key of this region is before its query";
+    return colours;
+  }
+  if (hasSigns(figure.request)) {
+    setSigned(figure.image, extremes, colours);
+  } else if (figure.scale == ColourScale::logarithmic) {
+    setLogarithmic(extremes, colours);
+  } else {
+    setLinear(figure.request, extremes, colours);
+  }
+  return colours;
+}
+
+}  // namespace foxscope::figure

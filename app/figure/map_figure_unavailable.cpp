@@ -1,0 +1,17 @@
+#include "app/figure/map_figure.h"
+#include "backend/base/error.h"
+
+// For a build without Qt: numbers can be written, pictures cannot be drawn.
+
+namespace foxscope::figure {
+
+void requireDrawing() {
+  throw Error("drawing: this build has no Qt: build with -DFOXSCOPE_GUI=ON, or write .npy, .h5 or .csv");
+}
+
+std::string drawPng(const MapFigure& /*figure*/) {
+  requireDrawing();
+  return {};
+}
+
+}  // namespace foxscope::figure
