@@ -23,6 +23,8 @@ class AtomicFile {
   /// Path under which other libraries can open the unfinished file for reading and writing.
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] int descriptor() const { return descriptor_; }
+  /// The name that the file will have, as the caller wrote it.
+  [[nodiscard]] const std::filesystem::path& target() const { return shown_; }
 
   /// Says at once what would otherwise come out after minutes: that the disk has no room for so many bytes.
   /// @throws Error naming the target and both sizes

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace foxscope {
+
+/// The two filters that every HDF5 library has, in their order: bytes of equal significance side by side (shuffle),
+/// then deflate (gzip). Compressing here, and not in libhdf5, lets chunks be compressed by several threads.
+
+/// Bytes of element n, byte b move from n * size + b to b * count + n.
+void shuffle(std::span<const std::byte> data, std::size_t element_size, std::span<std::byte> shuffled);
+void unshuffle(std::span<const std::byte> shuffled, std::size_t element_size, std::span<std::byte> data);
+
+/// zlib stream of `data`. Empty if it would not be shorter than the data.
+std::vector<std::byte> deflate_chunk(std::span<const std::byte> data, int level);
+
+/// Fills `data` from a zlib stream of exactly that many bytes; false if it is anything else.
+[[nodiscard]] bool inflate_chunk(std::span<const std::byte> stream, std::span<std::byte> data);
+
+}  // namespace foxscope

@@ -1,0 +1,151 @@
+#include "tests/file/synthetic_trace.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "backend/base/sha256.h"
+
+namespace foxscope::test {
+namespace {
+
+using Part = QueryKeyStore::Part;
+
+constexpr std::size_t kNeverSpill = std::size_t{1} << 40U;
+
+void fill_query_key(Recorder& recorder, const SyntheticRun& run, int layer, std::mt19937& random) {
+  std::normal_distribution<float> normal;
+  for (const Part part : {Part::query, Part::key}) {
+    const std::span<std::byte> bytes = recorder.query_key(part, layer);
+    for (std::size_t offset = 0; offset < bytes.size(); offset += size_of(run.dtype)) {
+      const float value = normal(random);
+      if (run.dtype == DType::float32) {
+        std::memcpy(bytes.data() + offset, &value, 4);
+      } else {
+        const std::uint16_t bits = to_bfloat16(value);
+        std::memcpy(bytes.data() + offset, &bits, 2);
+      }
+    }
+  }
+}
+
+/// log f = -softplus(-x): slow decay with a few strong forgetting events.
+void fill_gates(std::span<double> c, const SyntheticRun& run, std::mt19937& random) {
+  std::normal_distribution<double> normal(3.0, 2.0);
+  for (int head = 0; head < run.heads; ++head) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < run.length; ++i) {
+      if (run.gated) sum -= static_cast<double>(static_cast<float>(std::log1p(std::exp(-normal(random)))));
+      c[static_cast<std::size_t>(head * run.length + i)] = sum;
+    }
+  }
+}
+
+/// lse_i = log sum_j exp(q_i.k_j / sqrt(d) + c_i - c_j), densely; zero where q and k are not kept.
+void fill_log_normalizer(Recorder& recorder, const HostQueryKeyStore* store, const SyntheticRun& run, int layer,
+                         bool with_gate, std::span<float> normalizer) {
+  if (store == nullptr) return;
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const std::span<const double> c = recorder.cumulative_log_gate(layer);
+  const auto dim = static_cast<std::size_t>(run.head_dim);
+  for (int head = 0; head < run.heads; ++head) {
+    const auto q = store->rows(Part::query, layer, head, 0, run.length, query_scratch);
+    const auto k = store->rows(Part::key, layer, head * run.key_heads / run.heads, 0, run.length, key_scratch);
+    const double* gate = c.data() + head * run.length;
+    for (std::int64_t i = 0; i < run.length; ++i) {
+      double sum = 0;
+      const std::int64_t first = run.window_size > 0 ? std::max<std::int64_t>(0, i - run.window_size + 1) : 0;
+      for (std::int64_t j = first; j <= i; ++j) {
+        double dot = 0;
+        for (std::size_t n = 0; n < dim; ++n) {
+          dot += static_cast<double>(q[static_cast<std::size_t>(i) * dim + n]) *
+                 static_cast<double>(k[static_cast<std::size_t>(j) * dim + n]);
+        }
+        sum += std::exp(dot / std::sqrt(static_cast<double>(dim)) + (with_gate ? gate[i] - gate[j] : 0.0));
+      }
+      normalizer[static_cast<std::size_t>(head * run.length + i)] = static_cast<float>(std::log(sum));
+    }
+  }
+}
+
+struct TextAndTokens {
+  std::shared_ptr<const Text> text;
+  std::shared_ptr<const TokenTable> tokens;
+};
+
+TextAndTokens make_tokens(const SyntheticRun& run) {
+  static const std::string pieces[] = {"the", " fox",        " \xc3\xa9t\xc3\xa9", "\n", " \xf0\x9f\xa6\x8a",
+                                       "ing", "\xe2\x80\x94"};
+  auto text = std::make_shared<Text>();
+  auto tokens = std::make_shared<TokenTable>();
+  for (std::int64_t p = 0; p < run.length; ++p) {
+    const auto kind = static_cast<std::size_t>(p * 5 + p / 7) % std::size(pieces);
+    const std::string& piece = pieces[kind];
+    tokens->id.push_back(static_cast<std::int32_t>(kind + 3));
+    tokens->input_id.push_back(p == 0 ? 0 : tokens->id[static_cast<std::size_t>(p) - 1]);
+    if (run.with_text) {
+      tokens->byte_start.push_back(static_cast<std::int64_t>(text->content.size()));
+      text->content += piece;
+      tokens->byte_end.push_back(static_cast<std::int64_t>(text->content.size()));
+    }
+    tokens->string.push_back(kind == 6 ? "\xef\xbf\xbd" : piece);
+  }
+  text->sha256 = sha256(text->content);
+  return {run.with_text ? text : nullptr, tokens};
+}
+
+TraceInfo make_info(const SyntheticRun& run) {
+  TraceInfo info;
+  info.name = run.name;
+  info.model_type = "forgetting_transformer-project_fox";
+  info.config = R"({"model_type": "forgetting_transformer-project_fox", "note": "é"})";
+  info.weights_sha256 = sha256(run.name);
+  info.device = "cpu";
+  info.dtype = run.dtype;
+  info.attention_kernel = "cpu avx2";
+  info.layers = run.layers;
+  info.heads = run.heads;
+  info.key_heads = run.key_heads;
+  info.head_dim = run.head_dim;
+  info.length = run.length;
+  info.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(run.head_dim)));
+  info.window_size = run.window_size;
+  info.pruning_tolerance = 0x1p-24;
+  info.gated = run.gated;
+  return info;
+}
+
+}  // namespace
+
+std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
+  std::mt19937 random(run.seed);
+  std::normal_distribution<float> normal;
+  std::shared_ptr<HostQueryKeyStore> store;
+  if (run.keep.contains(Keep::query_key)) {
+    store = std::make_shared<HostQueryKeyStore>(
+        QueryKeyStore::Shape{run.layers, run.heads, run.key_heads, run.length, run.head_dim}, run.dtype, kNeverSpill,
+        "/tmp");
+  }
+  Recorder recorder(make_info(run), run.keep, store);
+  for (int layer = 0; layer < run.layers; ++layer) {
+    fill_gates(recorder.cumulative_log_gate(layer), run, random);
+    fill_query_key(recorder, run, layer, random);
+    fill_log_normalizer(recorder, store.get(), run, layer, true, recorder.log_normalizer(layer));
+    if (recorder.keeps(Keep::ungated)) {
+      fill_log_normalizer(recorder, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));
+    }
+  }
+  for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
+  for (float& logit : recorder.logits(run.vocabulary_size)) logit = normal(random);
+  if (recorder.keeps(Keep::hidden)) {
+    for (int index = 0; index <= run.layers; ++index) {
+      for (float& state : recorder.hidden_states(index, run.heads * run.head_dim)) state = normal(random);
+    }
+  }
+  const TextAndTokens made = make_tokens(run);
+  return recorder.finish(made.text, made.tokens);
+}
+
+}  // namespace foxscope::test

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "backend/trace/recorder.h"
+
+namespace foxscope::test {
+
+/// What a made-up run looks like.
+struct SyntheticRun {
+  std::string name = "fox";
+  int layers = 2;
+  int heads = 4;
+  int key_heads = 2;
+  int head_dim = 8;
+  std::int64_t length = 37;
+  DType dtype = DType::float32;
+  bool gated = true;
+  bool with_text = true;
+  std::int64_t window_size = 0;
+  unsigned seed = 1;
+  KeepSet keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
+  std::int64_t vocabulary_size = 50;  ///< width of the logits, where kept
+};
+
+/// A trace of random numbers that obey what a real one does: c never increases, row normalisers belong to q, k and c,
+/// tokens cut a text into bytes, some of them in the middle of a character.
+std::shared_ptr<const Trace> make_trace(const SyntheticRun& run);
+
+}  // namespace foxscope::test
