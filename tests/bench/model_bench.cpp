@@ -96,10 +96,12 @@ void compare(CausalLM& model, const DenseTransformer& dense, const SafetensorsFi
   std::vector<double> ungated;
   std::shared_ptr<const Trace> trace;
   at::Tensor loss;
+  at::Tensor loss_without_gate;
   for (int turn = 0; turn < 3; ++turn) {
     ours.push_back(seconds_of([&] { trace = run(model, sequence); }));
     matrices.push_back(seconds_of([&] { loss = dense.per_token_loss(input, labels, DenseAttention::matrices); }));
-    ungated.push_back(seconds_of([&] { dense.per_token_loss(input, labels, DenseAttention::scaled_dot_product); }));
+    ungated.push_back(seconds_of(
+        [&] { loss_without_gate = dense.per_token_loss(input, labels, DenseAttention::scaled_dot_product); }));
   }
   double difference = 0;
   for (std::int64_t p = 0; p < target.length; ++p) {
