@@ -11,6 +11,7 @@
 
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/file/file_trace.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
@@ -26,17 +27,12 @@ constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 Element element_of(DType dtype) { return dtype == DType::float32 ? Element::float32 : Element::bfloat16; }
 
-bool is_name(const std::string& name) {
-  const auto allowed = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
-  return !name.empty() && name != "." && name != ".." && std::all_of(name.begin(), name.end(), allowed);
-}
-
 void check_traces(const std::filesystem::path& path, std::span<const std::shared_ptr<const Trace>> traces) {
   if (traces.empty()) throw Error(fmt::format("{}: no runs to write: name a model", path.string()));
   std::set<std::string> names;
   for (const auto& trace : traces) {
     const std::string& name = trace->info().name;
-    if (!is_name(name)) {
+    if (!is_model_name(name)) {
       throw UsageError(fmt::format("model name '{}': use letters, digits, '.', '_' and '-' (--model NAME=DIR)", name));
     }
     if (!names.insert(name).second) {

@@ -1,0 +1,58 @@
+#include "backend/file/map_stripes.h"
+
+#include <algorithm>
+
+namespace foxscope {
+namespace {
+
+MapRequest cut(const MapRequest& request, std::int64_t begin, std::int64_t end) {
+  MapRequest part = request;
+  part.rows = {bin_begin(request.rows, request.pixel_rows, begin), bin_begin(request.rows, request.pixel_rows, end)};
+  part.pixel_rows = end - begin;
+  return part;
+}
+
+}  // namespace
+
+bool can_cut(const MapRequest& request, std::int64_t begin, std::int64_t end) {
+  if (request.pixel_rows == request.rows.size()) return true;
+  const MapRequest part = cut(request, begin, end);
+  for (std::int64_t row = begin; row < end; ++row) {
+    if (bin_begin(part.rows, part.pixel_rows, row - begin) != bin_begin(request.rows, request.pixel_rows, row)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<double> bin_centres(const Range& range, std::int64_t bins) {
+  std::vector<double> centres;
+  centres.reserve(static_cast<std::size_t>(bins));
+  for (std::int64_t bin = 0; bin < bins; ++bin) {
+    const std::int64_t last = bin_begin(range, bins, bin + 1) - 1;
+    centres.push_back(static_cast<double>(bin_begin(range, bins, bin) + last) / 2);
+  }
+  return centres;
+}
+
+bool for_each_stripe(const MapRequest& request, const StripeOptions& options, const Job& job,
+                     const std::function<void(const Image& stripe)>& use) {
+  const Job quiet{job.stop, {}, job.executor};
+  const std::int64_t row_bytes = std::max<std::int64_t>(1, request.pixel_columns) * 4;
+  const std::int64_t wanted = std::max<std::int64_t>(1, options.stripe_bytes / row_bytes);
+  const std::int64_t total = options.total > 0 ? options.total : request.pixel_rows;
+  std::int64_t begin = 0;
+  do {
+    std::int64_t end = std::min(request.pixel_rows, begin + wanted);
+    const bool whole = begin == 0 && end == request.pixel_rows;
+    while (!whole && end - begin > 1 && !can_cut(request, begin, end)) --end;
+    const std::optional<Image> stripe = compute_map(whole ? request : cut(request, begin, end), quiet);
+    if (!stripe) return false;
+    use(*stripe);
+    begin = end;
+    job.tell({options.first_done + begin, total, "rows", "computing the map"});
+  } while (begin < request.pixel_rows);
+  return true;
+}
+
+}  // namespace foxscope

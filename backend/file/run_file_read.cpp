@@ -1,0 +1,237 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/file/file_trace.h"
+#include "backend/file/hdf5_object.h"
+#include "backend/file/provenance.h"
+#include "backend/file/run_file.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::int64_t kMostLayers = 10'000;
+constexpr std::int64_t kMostHeads = 65'536;
+
+/// What belongs to the whole file while it is read.
+struct Reading {
+  std::shared_ptr<const Hdf5File> file;
+  Hdf5Heap heap;
+  std::shared_ptr<const Text> text;
+  /// By the address of their group: models with equal tokens share one.
+  std::map<std::uint64_t, std::shared_ptr<const TokenTable>> tokens;
+
+  explicit Reading(std::shared_ptr<const Hdf5File> opened) : file(std::move(opened)), heap(file) {}
+
+  void check_utf8(const std::string& value, const std::string& object) const {
+    if (find_invalid_utf8(value)) file->fail_damaged(object, "is not UTF-8");
+  }
+
+  std::string text_attribute(const Hdf5Object& object, const std::string& name) {
+    std::string value = object.text_attribute(name, heap).value_or("");
+    check_utf8(value, object.path() + "@" + name);
+    return value;
+  }
+
+  std::string json_attribute(const Hdf5Object& object, const std::string& name) {
+    std::string value = text_attribute(object, name);
+    if (!value.empty() && !nlohmann::json::accept(value)) {
+      file->fail_damaged(object.path() + "@" + name, "is not JSON");
+    }
+    return value;
+  }
+
+  /// A whole number within bounds; `otherwise` where the attribute is absent.
+  std::int64_t integer_attribute(const Hdf5Object& object, const std::string& name, std::int64_t otherwise,
+                                 std::int64_t least, std::int64_t most) const {
+    const std::int64_t value = object.integer_attribute(name).value_or(otherwise);
+    if (value < least || value > most) {
+      file->fail_damaged(object.path() + "@" + name, fmt::format("is {}, not from {} to {}", value, least, most));
+    }
+    return value;
+  }
+
+  double real_attribute(const Hdf5Object& object, const std::string& name, double otherwise) const {
+    const double value = object.real_attribute(name).value_or(otherwise);
+    if (!std::isfinite(value) || value < 0) file->fail_damaged(object.path() + "@" + name, "is no such number");
+    return value;
+  }
+};
+
+std::shared_ptr<const Text> read_text(Reading& reading, const Hdf5Object& root) {
+  const std::optional<Hdf5Object> group = root.find("text");
+  if (!group) return nullptr;
+  const Hdf5Object object = group->child("content");
+  auto text = std::make_shared<Text>();
+  std::vector<std::string> content = Hdf5Dataset(object).texts(reading.heap);
+  if (content.size() != 1) reading.file->fail_damaged(object.path(), "is not one string");
+  text->content = std::move(content.front());
+  reading.check_utf8(text->content, object.path());
+  text->sha256 = reading.text_attribute(object, "sha256");
+  if (!text->sha256.empty() && text->sha256 != sha256(text->content)) {
+    reading.file->fail_damaged(object.path(), "is not the text that its SHA-256 belongs to");
+  }
+  return text;
+}
+
+template <typename T>
+std::vector<T> read_column(const Hdf5Object& group, const char* name, Element element, std::uint64_t length) {
+  const Hdf5Dataset column(group.child(name));
+  column.require(element, {length});
+  return column.values<T>();
+}
+
+void check_byte_range(const Reading& reading, const Hdf5Object& group, const TokenTable& tokens) {
+  if (!reading.text) reading.file->fail_damaged(group.path() + "/byte_start", "is there without a text");
+  const auto size = static_cast<std::int64_t>(reading.text->content.size());
+  for (std::size_t n = 0; n < tokens.id.size(); ++n) {
+    if (tokens.byte_start[n] < 0 || tokens.byte_start[n] > tokens.byte_end[n] || tokens.byte_end[n] > size) {
+      reading.file->fail_damaged(group.path() + "/byte_start", fmt::format("token {} lies outside of the text", n));
+    }
+  }
+}
+
+std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object& model) {
+  const Hdf5Object group = model.child("tokens");
+  std::shared_ptr<const TokenTable>& known = reading.tokens[group.address()];
+  if (known) return known;
+  auto tokens = std::make_shared<TokenTable>();
+  const Hdf5Dataset id(group.child("id"));
+  if (id.dims().size() != 1 || id.count() == 0) reading.file->fail_damaged(group.path() + "/id", "holds no tokens");
+  const std::uint64_t length = id.count();
+  id.require(Element::int32, {length});
+  tokens->id = id.values<std::int32_t>();
+  tokens->input_id = read_column<std::int32_t>(group, "input_id", Element::int32, length);
+  if (group.find("byte_start")) {
+    tokens->byte_start = read_column<std::int64_t>(group, "byte_start", Element::int64, length);
+    tokens->byte_end = read_column<std::int64_t>(group, "byte_end", Element::int64, length);
+    check_byte_range(reading, group, *tokens);
+  }
+  if (const std::optional<Hdf5Object> strings = group.find("string")) {
+    const Hdf5Dataset column(*strings);
+    if (column.dims() != id.dims()) reading.file->fail_damaged(strings->path(), "has not one string for each token");
+    tokens->string = column.texts(reading.heap);
+    for (const std::string& string : tokens->string) reading.check_utf8(string, strings->path());
+  }
+  known = tokens;
+  return known;
+}
+
+/// Sizes of a model that another program wrote without our attributes come from its first layer.
+void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
+  if (!layers) return;
+  info.layers = static_cast<int>(std::min<std::size_t>(layers->names().size(), kMostLayers));
+  const std::optional<Hdf5Object> first = layers->find("00");
+  if (!first) return;
+  const auto extent = [&first](const char* name, std::size_t axis) {
+    const std::optional<Hdf5Object> object = first->find(name);
+    if (!object) return 0;
+    const Hdf5Dataset dataset(*object);
+    return axis < dataset.dims().size() ? static_cast<int>(std::min<std::uint64_t>(dataset.dims()[axis], kMostHeads))
+                                        : 0;
+  };
+  info.heads = std::max({extent("query", 0), extent("cumulative_log_gate", 0), extent("log_normalizer", 0)});
+  info.key_heads = extent("key", 0);
+  info.head_dim = extent("query", 2);
+}
+
+TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {
+  TraceInfo info;
+  info.model_type = reading.text_attribute(model, "model_type");
+  info.config = reading.json_attribute(model, "config");
+  info.weights_sha256 = reading.text_attribute(model, "weights_sha256");
+  info.device = reading.text_attribute(model, "device");
+  info.attention_kernel = reading.text_attribute(model, "attention_kernel");
+  info.intervention = reading.json_attribute(model, "intervention");
+  const std::string dtype = reading.text_attribute(model, "dtype");
+  if (dtype != "float32" && dtype != "bfloat16") {
+    reading.file->fail_damaged(model.path() + "@dtype", "is neither float32 nor bfloat16");
+  }
+  info.dtype = dtype_from_string(dtype);
+  info.window_size = reading.integer_attribute(model, "window_size", 0, 0, std::int64_t{1} << 40U);
+  info.pruning_tolerance = reading.real_attribute(model, "pruning_tolerance", 0);
+  info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", -1));
+  info.gated = reading.integer_attribute(model, "gated", 1, 0, 1) != 0;
+  fill_sizes(layers, info);
+  info.layers = static_cast<int>(reading.integer_attribute(model, "layers", info.layers, 1, kMostLayers));
+  info.heads = static_cast<int>(reading.integer_attribute(model, "heads", info.heads, 1, kMostHeads));
+  info.key_heads =
+      static_cast<int>(reading.integer_attribute(model, "key_heads", std::max(1, info.key_heads), 1, info.heads));
+  info.head_dim = static_cast<int>(reading.integer_attribute(model, "head_dim", info.head_dim, 0, kMostHeads));
+  if (info.heads % info.key_heads != 0) {
+    reading.file->fail_damaged(model.path(),
+                               fmt::format("{} heads cannot share {} key heads", info.heads, info.key_heads));
+  }
+  return info;
+}
+
+std::shared_ptr<const Trace> read_model(Reading& reading, const Hdf5Object& model, const std::string& name) {
+  if (!is_model_name(name)) reading.file->fail_damaged(model.path(), "is not a name of a model");
+  const std::optional<Hdf5Object> layers = model.find("layers");
+  std::shared_ptr<const TokenTable> tokens = read_tokens(reading, model);
+  TraceInfo info = read_info(reading, model, layers);
+  info.name = name;
+  info.length = static_cast<std::int64_t>(tokens->id.size());
+  std::vector<float> loss;
+  if (const std::optional<Hdf5Object> group = model.find("loss")) {
+    loss = read_column<float>(*group, "per_token_loss", Element::float32, tokens->id.size());
+  }
+  FileTraceParts parts = locate_trace_parts(reading.file, model, layers, info);
+  return std::make_shared<const Trace>(std::move(info), reading.text, std::move(tokens), std::move(loss),
+                                       std::move(parts.source), std::move(parts.query_key));
+}
+
+void check_root(Reading& reading, const Hdf5Object& root) {
+  const std::optional<std::int64_t> schema = root.integer_attribute("foxscope_schema");
+  const std::string& name = reading.file->name();
+  if (!schema) {
+    throw Error(fmt::format("{}: is not a run file of Foxscope: name a file that `foxscope run` wrote", name));
+  }
+  if (*schema > kSchema) {
+    throw Error(
+        fmt::format("{}: was written by a newer Foxscope (schema {}, this program reads up to {}): update "
+                    "Foxscope",
+                    name, *schema, kSchema));
+  }
+  if (*schema < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
+  if (root.find("models")) return;
+  throw Error(fmt::format("{}: holds {} but no runs: name a file that `foxscope run` wrote", name,
+                          root.find("maps") ? "maps" : "nothing"));
+}
+
+}  // namespace
+
+RunFile RunFile::open(const std::filesystem::path& path) {
+  Reading reading(Hdf5File::open(path));
+  const Hdf5Object root(reading.file, reading.file->root(), "/");
+  check_root(reading, root);
+  RunFile run;
+  run.program_version = reading.text_attribute(root, "program_version");
+  run.command_line = reading.text_attribute(root, "command_line");
+  run.created = reading.text_attribute(root, "created");
+  reading.text = read_text(reading, root);
+  const Hdf5Object models = root.child("models");
+  for (const std::string& name : models.names()) {
+    run.traces.push_back(read_model(reading, models.child(name), name));
+  }
+  if (run.traces.empty()) reading.file->fail_damaged("/models", "is empty");
+  return run;
+}
+
+std::shared_ptr<const Trace> RunFile::trace(const std::optional<std::string>& name) const {
+  std::string names;
+  for (const auto& candidate : traces) {
+    if (candidate->info().name == name) return candidate;
+    names += (names.empty() ? "" : ", ") + candidate->info().name;
+  }
+  if (!name && traces.size() == 1) return traces.front();
+  if (!name) throw UsageError(fmt::format("the file holds several models: choose one with --model: {}", names));
+  throw UsageError(fmt::format("the file holds no model '{}': choose one with --model: {}", *name, names));
+}
+
+}  // namespace foxscope
