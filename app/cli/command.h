@@ -66,4 +66,8 @@ void requireCpu(const std::string& device);
 /// @throws UsageError naming the file
 void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input);
 
+/// Refuses an output that could not be written, before the work for it is done.
+/// @throws Error in the words of AtomicFile: exists and no --force, folder missing, not writable
+void requireWritable(const std::filesystem::path& output, bool force);
+
 }  // namespace foxscope::cli

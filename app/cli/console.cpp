@@ -71,6 +71,10 @@ void Console::error(std::string_view text) { line(kRed, text); }
 
 void Console::line(std::string_view colour, std::string_view text) {
   const std::lock_guard lock(m_mutex);
+  writeLine(colour, text);
+}
+
+void Console::writeLine(std::string_view colour, std::string_view text) {
   eraseBar();
   const bool coloured = m_colour && !colour.empty();
   writeToStandardError(
@@ -84,12 +88,13 @@ void Console::progress(const Progress& progress) {
   if (newStage) {
     m_stage = progress.stage;
     m_stageStart = now;
+    if (m_verbosity == Verbosity::verbose) writeLine("", stageText());
   }
   if (!m_terminal || m_verbosity == Verbosity::quiet) return;
   if (!newStage && now - m_lastDraw < std::chrono::milliseconds(100)) return;
   m_lastDraw = now;
 
-  std::string text = m_subject.empty() ? m_stage : fmt::format("{}: {}", m_subject, m_stage);
+  std::string text = stageText();
   if (progress.total > 0) {
     const double share = static_cast<double>(progress.done) / static_cast<double>(progress.total);
     const int filled = static_cast<int>(share * kBarWidth);
@@ -100,6 +105,10 @@ void Console::progress(const Progress& progress) {
   }
   writeToStandardError(fmt::format("{}{}", kEraseLine, text));
   m_barVisible = true;
+}
+
+std::string Console::stageText() const {
+  return m_subject.empty() ? m_stage : fmt::format("{}: {}", m_subject, m_stage);
 }
 
 void Console::endProgress() {

@@ -28,7 +28,7 @@ class Console {
   void detail(std::string_view line);  ///< only with -v
   void error(std::string_view line);   ///< always; control characters are made visible, so it stays one line
 
-  /// Draws the bar at most ten times a second, with an estimate of the time that remains.
+  /// Draws the bar at most ten times a second, with an estimate of the time that remains; with -v each stage is a line.
   void progress(const Progress& progress);
   /// Removes the bar.
   void endProgress();
@@ -39,6 +39,9 @@ class Console {
 
  private:
   void line(std::string_view colour, std::string_view text);
+  // The following are called with the lock held.
+  void writeLine(std::string_view colour, std::string_view text);
+  [[nodiscard]] std::string stageText() const;
   void eraseBar();
 
   using Clock = std::chrono::steady_clock;

@@ -31,6 +31,8 @@ InterruptThread::InterruptThread() {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // A reader that closes the pipe shows as EPIPE where we write, which ends the program quietly.
   std::signal(SIGPIPE, SIG_IGN);
+  // A file beyond the process's limit is an error of its write, as a full disk is.
+  std::signal(SIGXFSZ, SIG_IGN);
   m_thread = std::thread([this] { wait(); });
 }
 
@@ -56,6 +58,7 @@ void InterruptThread::wait() {
 
 void InterruptThread::restoreSignals() {
   std::signal(SIGPIPE, SIG_DFL);
+  std::signal(SIGXFSZ, SIG_DFL);
   const sigset_t signals = stopSignals();
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }

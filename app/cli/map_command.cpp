@@ -73,7 +73,7 @@ int writeMap(const MapOptions& options, const Session& session) {
         fmt::format("--scale {}: {} holds numbers, not colours: leave the option out", options.scale, options.output));
   }
   requireDistinct(options.output, options.file);
-  AtomicFile(options.output, options.force);
+  requireWritable(options.output, options.force);
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
   const RunFile run = RunFile::open(options.file);

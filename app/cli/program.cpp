@@ -11,6 +11,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/interrupt.h"
+#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {
@@ -130,9 +131,9 @@ int runProgram(const std::vector<std::string>& arguments) {
   } catch (const std::bad_alloc&) {
     return fail("out of memory: cut the text with --limit, or leave parts out with --keep", kFailed);
   } catch (const std::exception& error) {
-    return fail(fmt::format("{}: this is a flaw of the program, please report it with the command",  // one line only
-                            firstLine(error.what())),
-                kFailed);
+    return fail(
+        fmt::format("{}: this is a flaw of the program, please report it with the command", firstLine(error.what())),
+        kFailed);
   }
 }
 
@@ -180,5 +181,7 @@ void requireDistinct(const std::filesystem::path& output, const std::filesystem:
                                  output.string()));
   }
 }
+
+void requireWritable(const std::filesystem::path& output, bool force) { const AtomicFile unused(output, force); }
 
 }  // namespace foxscope::cli

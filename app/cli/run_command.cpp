@@ -11,7 +11,6 @@
 #include "app/cli/file_size.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
-#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
@@ -177,8 +176,7 @@ int runModels(const RunOptions& options, const Session& session) {
   const auto models = parseModels(options.models);
   const std::string& input = options.text.empty() ? options.ids : options.text;
   requireDistinct(options.output, input);
-  // An output that cannot be written is refused before the work, by the same words as after it.
-  AtomicFile(options.output, options.force);
+  requireWritable(options.output, options.force);
 
   const Source source = Source::read(options);
   std::vector<PlannedModel> plans;

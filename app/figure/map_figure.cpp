@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <QApplication>
 #include <QBuffer>
@@ -18,7 +20,7 @@ namespace foxscope::figure {
 namespace {
 
 constexpr double kLongSide = 900;      ///< screen pixels of the raster's longer side, nearly
-constexpr double kMostOblong = 4;      ///< a flatter region is drawn higher than it is
+constexpr double kMostOblong = 2.5;    ///< a flatter region is drawn higher than it is
 constexpr double kPixelsPerFont = 46;  ///< the raster's longer side over the font's height
 
 // Qt speaks of missing runtime folders and the like; nobody asked.
@@ -130,7 +132,9 @@ class MapPlot {
     m_font.setPixelSize(std::max(13, static_cast<int>(std::max(m_raster.width(), m_raster.height()) / kPixelsPerFont)));
     m_plot.setLocale(QLocale::c());
     m_plot.setBackground(Qt::white);
-    m_plot.setNoAntialiasingOnDrag(false);
+    const int border = m_font.pixelSize() / 2;
+    m_plot.plotLayout()->setAutoMargins(QCP::msNone);
+    m_plot.plotLayout()->setMargins(QMargins(border, border, border, border));
     addAxes();
     addColourBar();
     addTexts();
@@ -206,6 +210,7 @@ class MapPlot {
     bar->setDataRange(QCPRange(m_colours.lower, m_colours.upper));
     bar->setLabel(QString::fromStdString(m_colours.label));
     style(bar->axis());
+    bar->axis()->setLabelFont(fitted(m_font, bar->label(), m_raster.height()));
     auto* group = new QCPMarginGroup(&m_plot);
     m_plot.axisRect()->setMarginGroup(QCP::msTop | QCP::msBottom, group);
     bar->setMarginGroup(QCP::msTop | QCP::msBottom, group);
@@ -215,29 +220,34 @@ class MapPlot {
     const MapRequest& request = m_figure.request;
     std::string title = headText(request.head);
     if (request.minus) title += "  minus  " + headText(*request.minus);
-    std::string note = m_colours.note;
-    if (std::any_of(m_figure.image.value.begin(), m_figure.image.value.end(),
-                    [](float value) { return std::isnan(value); })) {
-      note += (note.empty() ? "" : "; ") + std::string("grey: the key comes after the query") +
-              (request.head.trace->info().window_size > 0 ? " or is outside the window" : "");
+    std::vector<std::string> notes;
+    if (!m_colours.note.empty()) notes.push_back(m_colours.note);
+    const auto& value = m_figure.image.value;
+    if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
+      const bool window = request.head.trace->info().window_size > 0;
+      notes.push_back(std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""));
     }
     QFont bold = m_font;
     bold.setBold(true);
     addText(0, title, bold);
     addText(1, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), m_font);
-    if (!note.empty()) addText(m_plot.plotLayout()->rowCount(), note, m_font);
+    for (const std::string& note : notes) addText(m_plot.plotLayout()->rowCount(), note, m_font);
   }
 
   // One line over the full width, smaller where it would not fit.
   void addText(int row, const std::string& text, QFont font) {
     QCPLayoutGrid* layout = m_plot.plotLayout();
     const QString line = QString::fromStdString(text);
-    const int room = m_raster.width() + 8 * m_font.pixelSize();
-    const int width = QFontMetrics(font).horizontalAdvance(line);
-    if (width > room) font.setPixelSize(std::max(9, font.pixelSize() * room / width));
+    font = fitted(std::move(font), line, m_raster.width() + 8 * m_font.pixelSize());
     if (row < layout->rowCount()) layout->insertRow(row);
     auto* element = new QCPTextElement(&m_plot, line, font);
     layout->addElement(row, 0, element);
+  }
+
+  static QFont fitted(QFont font, const QString& line, int room) {
+    const int width = QFontMetrics(font).horizontalAdvance(line);
+    if (width > room) font.setPixelSize(std::max(9, font.pixelSize() * room / width));
+    return font;
   }
 
   const MapFigure& m_figure;
