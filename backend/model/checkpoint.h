@@ -28,13 +28,20 @@ class Checkpoint {
   /// @throws Error if there is no such tensor
   [[nodiscard]] const TensorView& tensor(const std::string& name) const;
   [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  /// A weight as float32, row-major.
+  /// @throws Error naming the tensor if it holds a NaN or an infinity
+  [[nodiscard]] std::vector<float> read(const std::string& name) const;
   /// The weight files, by name.
   [[nodiscard]] const std::vector<std::filesystem::path>& weight_files() const { return weight_files_; }
   /// SHA-256 over the contents of the weight files in the order of their names, hexadecimal.
   [[nodiscard]] std::string weights_sha256() const;
+  /// Numbers in all tensors of the files.
   [[nodiscard]] std::int64_t parameter_count() const;
 
  private:
+  void open_weights();
+  void check_tensors();
+
   std::filesystem::path folder_;
   ModelConfig config_;
   std::vector<std::filesystem::path> weight_files_;

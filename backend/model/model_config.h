@@ -48,6 +48,7 @@ struct ModelConfig {
   bool key_shift = false;
   bool value_shift = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+  bool query_key_norm_by_shape = false;  ///< the config does not say which: a weight of size [d] means shared
   bool query_key_value_bias = false;
   bool rope = false;
   double rope_base = 500000.0;
@@ -60,6 +61,10 @@ struct ModelConfig {
 
   static constexpr double kQueryKeyNormEpsilon = 1e-5;
 
+  /// Number of columns of keys and of values, H_kv d.
+  [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
+  [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
+
   /// Reads config.json.
   /// @throws Error naming the file, the key, the value and what is allowed
   static ModelConfig from_json(std::string_view content, std::string_view name);
@@ -71,7 +76,28 @@ struct ExpectedTensor {
   std::vector<std::int64_t> shape;
 };
 
-/// Every tensor of a checkpoint, in the dialect's names.
+/// Parameter names of one layer, in a dialect's spelling. An empty name: this configuration has no such tensor.
+struct LayerNames {
+  std::string attention_norm;
+  std::string query, query_bias;
+  std::string key, key_bias, key_shift;
+  std::string value, value_bias, value_shift;
+  std::string query_norm, key_norm;
+  std::string forget, forget_bias;  ///< `forget` is empty where the gate is a bias alone
+  std::string output_gate, output_norm, output;
+  std::string mlp_norm;
+  std::string mlp_gate;  ///< [2 I, D], or [I, D] where `mlp_up` has a name
+  std::string mlp_up;
+  std::string mlp_down;
+};
+LayerNames layer_names(const ModelConfig& config, int layer);
+
+/// Names outside the layers; the same in all dialects.
+inline constexpr const char* kEmbeddingName = "model.embeddings.weight";
+inline constexpr const char* kFinalNormName = "model.norm.weight";
+inline constexpr const char* kLanguageModelHeadName = "lm_head.weight";
+
+/// Every tensor of a checkpoint, in the dialect's names. With tied embeddings lm_head is not among them.
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
 
 }  // namespace foxscope

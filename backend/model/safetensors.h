@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,7 +14,12 @@ namespace foxscope {
 /// Number formats of the safetensors format that Foxscope reads.
 enum class TensorDType { f32, f16, bf16, i64, i32 };
 
-/// A tensor inside a memory-mapped file: row-major, little-endian.
+/// "F32", "BF16", ... as a safetensors header spells them.
+const char* to_string(TensorDType dtype);
+/// Bytes of one number.
+std::size_t size_of(TensorDType dtype);
+
+/// A tensor inside a memory-mapped file: row-major, little-endian, at any alignment.
 struct TensorView {
   TensorDType dtype = TensorDType::f32;
   std::vector<std::int64_t> shape;
@@ -23,8 +27,11 @@ struct TensorView {
   [[nodiscard]] std::int64_t elements() const;
 };
 
-/// The tensors of one safetensors image in memory, checked: header length, JSON, dtypes, shapes, offsets that are in
-/// range, ordered, match the shape and do not overlap.
+/// "[2, 64]"
+std::string shape_text(const std::vector<std::int64_t>& shape);
+
+/// The tensors of one safetensors image in memory, checked: header length (at most 100 MB), JSON without repeated
+/// names, dtypes, shapes, offsets that are in range, match the shape, do not overlap and leave no gap.
 /// @param name  of the file, for errors
 /// @throws Error naming the file and the tensor
 std::map<std::string, TensorView> parse_safetensors(std::span<const std::byte> file, std::string_view name);

@@ -1,0 +1,87 @@
+#include "backend/model/causal_lm.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/composed_causal_lm.h"
+#include "backend/model/cpu_causal_lm.h"
+#include "backend/model/interventions.h"
+
+namespace foxscope {
+
+std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) : "cpu"; }
+
+Device Device::parse(const std::string& name) {
+  if (name == "cpu") return {};
+  if (name == "auto") return cuda_device_count() > 0 ? Device{true, 0} : Device{};
+  Device device{true, 0};
+  if (name != "cuda") {
+    const std::string number = name.starts_with("cuda:") ? name.substr(5) : "";
+    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), device.index);
+    if (problem != std::errc{} || end != number.data() + number.size() || device.index < 0) {
+      throw UsageError(fmt::format("--device '{}' is not known: choose auto, cpu, cuda or cuda:N", name));
+    }
+  }
+  const int count = cuda_device_count();
+  if (!cuda_is_built()) {
+    throw Error(
+        fmt::format("--device {}: this build has no CUDA: use --device cpu, or build with -DFOXSCOPE_CUDA=ON", name));
+  }
+  if (count == 0) {
+    throw Error(
+        fmt::format("--device {}: no CUDA device is visible: use --device cpu, or look at the driver and at "
+                    "CUDA_VISIBLE_DEVICES",
+                    name));
+  }
+  if (device.index >= count) {
+    throw Error(fmt::format("--device {}: there are {} CUDA devices, cuda:0 to cuda:{}", name, count, count - 1));
+  }
+  return device;
+}
+
+std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype) {
+  if (device.cuda) return load_composed_model(checkpoint, device, dtype);
+  if (dtype != DType::float32) {
+    throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
+  }
+  return load_cpu_model(checkpoint);
+}
+
+void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config) {
+  if (request.batch < 1 || request.length < 1) {
+    throw ShapeError(fmt::format("[forward] {} sequences of {} positions: there must be at least one of each",
+                                 request.batch, request.length));
+  }
+  const auto check = [](const char* what, std::size_t found, std::int64_t wanted) {
+    if (static_cast<std::int64_t>(found) == wanted) return;
+    throw ShapeError(fmt::format("[forward] {}: expected {}, got {}", what, wanted, found));
+  };
+  check("input_ids", request.input_ids.size(), request.batch * request.length);
+  check("labels", request.labels.size(), request.batch * request.length);
+  check("recorders", recorders.size(), request.batch);
+  for (const Recorder* recorder : recorders) {
+    const TraceInfo& info = recorder->info();
+    if (info.layers != config.layers || info.heads != config.heads || info.key_heads != config.key_heads ||
+        info.head_dim != config.head_dim || info.length != request.length) {
+      throw ShapeError("[forward] recorders: made for another model or another length");
+    }
+  }
+  for (const auto& [what, ids] : {std::pair{"input_ids", request.input_ids}, std::pair{"labels", request.labels}}) {
+    for (std::size_t n = 0; n < ids.size(); ++n) {
+      if (ids[n] >= 0 && ids[n] < config.vocabulary_size) continue;
+      throw UsageError(
+          fmt::format("token id {} at position {} of the {} is outside the model's vocabulary of {}: use "
+                      "the tokenizer that belongs to the model",
+                      ids[n], static_cast<std::int64_t>(n) % request.length, what, config.vocabulary_size));
+    }
+  }
+  if (!(request.pruning_tolerance >= 0 && request.pruning_tolerance < 1)) {
+    throw UsageError(fmt::format("--pruning {}: it must be at least 0 and below 1", request.pruning_tolerance));
+  }
+  check_interventions(request.interventions, config, request.length);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,242 @@
+#include "backend/model/checkpoint.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+
+namespace foxscope {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kIndexName = "model.safetensors.index.json";
+constexpr const char* kSingleName = "model.safetensors";
+constexpr std::uintmax_t kMaxJsonBytes = 64 << 20;
+constexpr std::size_t kNamesShown = 5;
+
+std::string read_small_file(const fs::path& path) {
+  std::error_code problem;
+  const std::uintmax_t size = fs::file_size(path, problem);
+  if (problem) throw Error(fmt::format("{}: cannot be read ({})", path.string(), problem.message()));
+  if (size > kMaxJsonBytes) {
+    throw Error(
+        fmt::format("{}: {} bytes are too many for such a file: copy or download it again", path.string(), size));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw Error(fmt::format("{}: cannot be read: check its permissions", path.string()));
+  return content;
+}
+
+/// "a, b, c and 12 more"
+std::string list_names(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min(names.size(), kNamesShown);
+  const auto end = names.begin() + static_cast<std::ptrdiff_t>(shown);
+  std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
+  return text;
+}
+
+[[noreturn]] void refuse_pickle(const fs::path& folder) {
+  throw Error(fmt::format(
+      "{}: pytorch_model.bin is a pickle, which can run code and is not read; convert it: python3 -c \"import "
+      "sys, glob, torch; from safetensors.torch import save_file; d = sys.argv[1]; save_file({{k: v.clone() for f in "
+      "glob.glob(d + '/pytorch_model*.bin') for k, v in torch.load(f, map_location='cpu', "
+      "weights_only=True).items()}}, d + '/model.safetensors')\" '{}'",
+      folder.string(), folder.string()));
+}
+
+[[noreturn]] void fail_without_weights(const fs::path& folder) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("pytorch_model") && name.ends_with(".bin")) refuse_pickle(folder);
+  }
+  throw Error(fmt::format("{}: holds config.json but no weights: put {}, or {} with its shards, beside it",
+                          folder.string(), kSingleName, kIndexName));
+}
+
+/// Tensor name to shard name.
+std::map<std::string, std::string> read_index(const fs::path& path) {
+  const json index = json::parse(read_small_file(path), nullptr, false);
+  if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
+    throw Error(fmt::format("{}: has no weight_map: copy or download it again", path.string()));
+  }
+  std::map<std::string, std::string> shards;
+  for (const auto& [tensor, shard] : index["weight_map"].items()) {
+    const std::string name = shard.is_string() ? shard.get<std::string>() : "";
+    if (!name.ends_with(".safetensors") || name.find_first_of("/\\") != std::string::npos || name.front() == '.') {
+      throw Error(
+          fmt::format("{}: tensor {} is said to be in {}: a shard must be a .safetensors file in the same folder",
+                      path.string(), tensor, shard.dump(-1, ' ', true)));
+    }
+    shards[tensor] = name;
+  }
+  return shards;
+}
+
+float from_float16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000U) << 16U;
+  const std::uint32_t magnitude = bits & 0x7fffU;
+  if (magnitude >= 0x7c00U) return std::bit_cast<float>(sign | 0x7f800000U | (magnitude & 0x3ffU) << 13U);
+  // Scaling by 2^112 moves the exponent's bias from 15 to 127 and makes subnormal numbers normal.
+  const float value = std::bit_cast<float>(magnitude << 13U) * 0x1p112F;
+  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(value));
+}
+
+template <typename Stored, typename Convert>
+void convert(std::span<const std::byte> bytes, std::vector<float>& values, Convert to_float) {
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    Stored stored;
+    std::memcpy(&stored, bytes.data() + n * sizeof(Stored), sizeof(Stored));
+    values[n] = to_float(stored);
+  }
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const std::string& path) {
+  Checkpoint checkpoint;
+  checkpoint.folder_ = resolve_checkpoint_folder(path);
+  const fs::path config = checkpoint.folder_ / "config.json";
+  if (!fs::exists(config)) {
+    throw Error(
+        fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
+                    checkpoint.folder_.string()));
+  }
+  checkpoint.config_ = ModelConfig::from_json(read_small_file(config), config.string());
+  checkpoint.open_weights();
+  checkpoint.check_tensors();
+  return checkpoint;
+}
+
+void Checkpoint::open_weights() {
+  const fs::path index = folder_ / kIndexName;
+  std::map<std::string, std::string> shard_of;
+  std::set<std::string> names;
+  if (fs::exists(index)) {
+    shard_of = read_index(index);
+    for (const auto& [tensor, shard] : shard_of) names.insert(shard);
+  } else if (fs::exists(folder_ / kSingleName)) {
+    names.insert(kSingleName);
+  } else {
+    fail_without_weights(folder_);
+  }
+  for (const std::string& name : names) {
+    if (!fs::exists(folder_ / name)) {
+      throw Error(fmt::format("{}: lists the shard {}, which is not in the folder: copy or download it again",
+                              index.string(), name));
+    }
+  }
+  for (const std::string& name : names) {
+    const fs::path path = folder_ / name;
+    files_.push_back(std::make_shared<const SafetensorsFile>(path));
+    weight_files_.push_back(path);
+    for (const auto& [tensor, view] : files_.back()->tensors()) {
+      if (!shard_of.empty() && (!shard_of.contains(tensor) || shard_of[tensor] != name)) {
+        throw Error(fmt::format("{}: tensor {} is in {}, which {} does not say: copy or download the folder again",
+                                folder_.string(), tensor, name, kIndexName));
+      }
+      tensors_[tensor] = view;
+    }
+  }
+}
+
+void Checkpoint::check_tensors() {
+  if (config_.query_key_norm_by_shape) {
+    const auto weight = tensors_.find(layer_names(config_, 0).query_norm);
+    const bool shared = weight != tensors_.end() && weight->second.shape == std::vector<std::int64_t>{config_.head_dim};
+    if (shared) config_.query_key_norm = QueryKeyNorm::shared;
+  }
+  std::vector<std::string> missing;
+  std::vector<std::string> wrong;
+  std::set<std::string> known;
+  if (config_.tie_word_embeddings) known.insert(kLanguageModelHeadName);
+  for (const ExpectedTensor& expected : expected_tensors(config_)) {
+    known.insert(expected.name);
+    const auto found = tensors_.find(expected.name);
+    if (found == tensors_.end()) {
+      missing.push_back(expected.name);
+    } else if (found->second.shape != expected.shape) {
+      wrong.push_back(fmt::format("{} is {} and should be {}", expected.name, shape_text(found->second.shape),
+                                  shape_text(expected.shape)));
+    } else if (found->second.dtype == TensorDType::i32 || found->second.dtype == TensorDType::i64) {
+      wrong.push_back(fmt::format("{} has dtype {} and should have F32, F16 or BF16", expected.name,
+                                  to_string(found->second.dtype)));
+    }
+  }
+  std::vector<std::string> unexpected;
+  for (const auto& [name, view] : tensors_) {
+    if (!known.contains(name)) unexpected.push_back(name);
+  }
+  if (missing.empty() && wrong.empty() && unexpected.empty()) return;
+  std::vector<std::string> problems;
+  if (!missing.empty()) problems.push_back(fmt::format("missing {}: {}", missing.size(), list_names(missing)));
+  if (!unexpected.empty()) {
+    problems.push_back(fmt::format("unexpected {}: {}", unexpected.size(), list_names(unexpected)));
+  }
+  if (!wrong.empty()) problems.push_back(fmt::format("wrong {}: {}", wrong.size(), list_names(wrong)));
+  throw Error(fmt::format("{}: the tensors do not fit config.json ({}); {}: use the config.json that belongs to them",
+                          folder_.string(), config_.model_type, fmt::join(problems, "; ")));
+}
+
+const TensorView& Checkpoint::tensor(const std::string& name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) throw Error(fmt::format("{}: there is no tensor {}", folder_.string(), name));
+  return found->second;
+}
+
+std::vector<float> Checkpoint::read(const std::string& name) const {
+  const TensorView& view = tensor(name);
+  std::vector<float> values(static_cast<std::size_t>(view.elements()));
+  switch (view.dtype) {
+    case TensorDType::f32:
+      convert<float>(view.bytes, values, [](float value) { return value; });
+      break;
+    case TensorDType::f16:
+      convert<std::uint16_t>(view.bytes, values, from_float16);
+      break;
+    case TensorDType::bf16:
+      convert<std::uint16_t>(view.bytes, values,
+                             [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); });
+      break;
+    case TensorDType::i32:
+    case TensorDType::i64:
+      throw Error(fmt::format("{}: tensor {} has dtype {}, weights are F32, F16 or BF16", folder_.string(), name,
+                              to_string(view.dtype)));
+  }
+  const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
+  if (bad != values.end()) {
+    throw Error(fmt::format("{}: tensor {} holds {} at element {}: the training diverged or the file is damaged",
+                            folder_.string(), name, std::isnan(*bad) ? "NaN" : "an infinity", bad - values.begin()));
+  }
+  return values;
+}
+
+std::string Checkpoint::weights_sha256() const {
+  Sha256 hash;
+  for (const auto& file : files_) hash.update(file->bytes());
+  return hash.finish();
+}
+
+std::int64_t Checkpoint::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& [name, view] : tensors_) count += view.elements();
+  return count;
+}
+
+}  // namespace foxscope

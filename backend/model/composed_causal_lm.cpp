@@ -1,0 +1,313 @@
+#include "backend/model/composed_causal_lm.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/composed_attention_torch.h"
+#include "backend/model/cpu_causal_lm.h"
+#include "backend/model/cpu_weights.h"
+#include "backend/model/device_errors_torch.h"
+#include "backend/model/interventions.h"
+#include "kernels/cpu/forgetting_attention.h"
+
+namespace foxscope {
+namespace {
+
+/// Rows of the MLP, and numbers of a block of logits, at once.
+constexpr std::int64_t kMlpRows = 8192;
+constexpr std::int64_t kLogitElements = std::int64_t{1} << 26;
+
+/// The same weights as CpuLayerWeights, on a device. Matrices are in the run's dtype; what makes gates is float32.
+struct DeviceLayer {
+  at::Tensor attention_norm, projection, projection_bias, gates, gates_bias, query_norm, key_norm, constant_gate,
+      output_gate, output_norm, output, mlp_norm, mlp_gate_up, mlp_down;
+};
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
+  return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
+}
+
+/// Half-rotation of x [L, H, d] float32 in float64 angles.
+at::Tensor rotate(const at::Tensor& x, double base) {
+  const std::int64_t dim = x.size(2);
+  const at::TensorOptions options = x.options().dtype(at::kDouble);
+  const at::Tensor frequency = at::pow(base, at::arange(0, dim, 2, options) / -static_cast<double>(dim));
+  const at::Tensor angle = at::arange(x.size(0), options).unsqueeze(1) * frequency.unsqueeze(0);
+  const at::Tensor cosine = angle.cos().to(at::kFloat).unsqueeze(1);
+  const at::Tensor sine = angle.sin().to(at::kFloat).unsqueeze(1);
+  const at::Tensor first = x.slice(2, 0, dim / 2);
+  const at::Tensor second = x.slice(2, dim / 2);
+  return at::cat({first * cosine - second * sine, second * cosine + first * sine}, 2);
+}
+
+/// a x_{t-1} + (1 - a) x_t with x_{-1} = 0.  @param x [L, H, d]  @param gate_logit [L, H]
+at::Tensor shift(const at::Tensor& x, const at::Tensor& gate_logit) {
+  const at::Tensor a = at::sigmoid(gate_logit).unsqueeze(2);
+  const at::Tensor previous = at::cat({at::zeros_like(x.slice(0, 0, 1)), x.slice(0, 0, x.size(0) - 1)}, 0);
+  return a * previous + (1 - a) * x;
+}
+
+/// Copies to an array of the recorder.
+template <typename T>
+void take_down(const at::Tensor& tensor, std::span<T> into, at::ScalarType type) {
+  if (into.empty()) return;
+  at::from_blob(into.data(), tensor.sizes(), at::TensorOptions().dtype(type)).copy_(tensor);
+}
+
+class ComposedCausalLM final : public CausalLM {
+ public:
+  ComposedCausalLM(const Checkpoint& checkpoint, const Device& device, DType dtype);
+
+  [[nodiscard]] const ModelConfig& config() const override { return config_; }
+  [[nodiscard]] const Device& device() const override { return device_; }
+  [[nodiscard]] DType dtype() const override { return dtype_; }
+  std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
+                                       const Job& job) override;
+
+ private:
+  struct Pass {
+    const ForwardRequest& request;
+    Recorder& recorder;
+    const Job& job;
+    ForwardReport& report;
+  };
+  at::Tensor place(const std::vector<float>& values, at::IntArrayRef shape, at::ScalarType type) const;
+  DeviceLayer load_layer(const Checkpoint& checkpoint, int layer) const;
+  bool run_sequence(const Pass& pass, std::int64_t row);
+  bool run_layer(const Pass& pass, int layer, at::Tensor& residual) const;
+  void prepare_gates(const Pass& pass, int layer, const at::Tensor& gates, bool active) const;
+  void feed_forward(const DeviceLayer& weights, at::Tensor& residual) const;
+  void predict(const Pass& pass, const at::Tensor& residual, std::span<const std::int32_t> labels) const;
+
+  ModelConfig config_;
+  Device device_;
+  DType dtype_;
+  at::Device place_;
+  at::ScalarType matrix_;
+  ProjectionColumns columns_;
+  at::Tensor embedding_;
+  at::Tensor head_;
+  at::Tensor final_norm_;
+  std::vector<DeviceLayer> layers_;
+};
+
+ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& device, DType dtype)
+    : config_(checkpoint.config()),
+      device_(device),
+      dtype_(dtype),
+      place_(device.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)) : at::Device(at::kCPU)),
+      matrix_(dtype == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
+      columns_(config_) {
+  const std::vector<std::int64_t> table{config_.vocabulary_size, config_.hidden_size};
+  const std::vector<float> embedding = checkpoint.read(kEmbeddingName);
+  embedding_ = place(embedding, table, at::kFloat);
+  head_ = config_.tie_word_embeddings ? place(embedding, table, matrix_)
+                                      : place(checkpoint.read(kLanguageModelHeadName), table, matrix_);
+  final_norm_ = place(checkpoint.read(kFinalNormName), {config_.hidden_size}, at::kFloat);
+  for (int layer = 0; layer < config_.layers; ++layer) layers_.push_back(load_layer(checkpoint, layer));
+}
+
+at::Tensor ComposedCausalLM::place(const std::vector<float>& values, at::IntArrayRef shape, at::ScalarType type) const {
+  if (values.empty()) return {};
+  return at::tensor(at::ArrayRef<float>(values), at::kFloat).view(shape).to(type).to(place_);
+}
+
+DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer) const {
+  const CpuLayerWeights host = read_layer_weights(checkpoint, layer);
+  const std::int64_t hidden = config_.hidden_size;
+  const std::int64_t inner = config_.intermediate_size;
+  const std::int64_t matrix_rows = columns_.key_shift;
+  DeviceLayer weights;
+  weights.attention_norm = place(host.attention_norm, {hidden}, at::kFloat);
+  const at::Tensor projection = place(host.projection, {columns_.count, hidden}, at::kFloat);
+  weights.projection = projection.slice(0, 0, matrix_rows).to(matrix_).contiguous();
+  weights.gates = projection.slice(0, matrix_rows).contiguous();
+  const at::Tensor bias = place(host.projection_bias, {columns_.count}, at::kFloat);
+  if (bias.defined()) {
+    weights.gates_bias = bias.slice(0, matrix_rows).contiguous();
+    if (config_.query_key_value_bias) weights.projection_bias = bias.slice(0, 0, matrix_rows).contiguous();
+  }
+  weights.query_norm = place(host.query_norm, {config_.heads, config_.head_dim}, at::kFloat);
+  weights.key_norm = place(host.key_norm, {config_.key_heads, config_.head_dim}, at::kFloat);
+  weights.constant_gate = place(host.constant_gate, {1, config_.heads}, at::kFloat);
+  weights.output_gate = place(host.output_gate, {hidden, hidden}, matrix_);
+  weights.output_norm = place(host.output_norm, {config_.heads, config_.head_dim}, at::kFloat);
+  weights.output = place(host.output, {hidden, hidden}, matrix_);
+  weights.mlp_norm = place(host.mlp_norm, {hidden}, at::kFloat);
+  weights.mlp_gate_up = place(host.mlp_gate_up, {2 * inner, hidden}, matrix_);
+  weights.mlp_down = place(host.mlp_down, {hidden, inner}, matrix_);
+  return weights;
+}
+
+/// c of a layer, into the recorder. The sum is made on the host, in compensated float64.
+/// @param gates  [L, ...] logits of what is projected in float32
+void ComposedCausalLM::prepare_gates(const Pass& pass, int layer, const at::Tensor& gates, bool active) const {
+  const std::span<double> cumulative = pass.recorder.cumulative_log_gate(layer);
+  if (!active) {
+    std::fill(cumulative.begin(), cumulative.end(), 0.0);
+    return;
+  }
+  const std::int64_t length = pass.request.length;
+  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
+  at::Tensor logits = at::empty({0});
+  if (config_.forget_gate == ForgetGate::full) logits = gates.slice(1, columns_.forget - columns_.key_shift);
+  if (weights.constant_gate.defined()) logits = weights.constant_gate.expand({length, config_.heads});
+  at::Tensor log_gate = config_.gated() ? at::log_sigmoid(logits.to(at::kDouble)).t().contiguous().cpu()
+                                        : at::zeros({config_.heads, length}, at::kDouble);
+  double* values = log_gate.mutable_data_ptr<double>();
+  change_gates(pass.request.interventions, layer, config_.heads, length, values);
+  kernels::cpu::cumulative_log_gate(values, config_.heads, length, cumulative.data());
+}
+
+bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residual) const {
+  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
+  const std::int64_t length = pass.request.length;
+  const std::int64_t dim = config_.head_dim;
+  Recorder& recorder = pass.recorder;
+  take_down(residual, recorder.hidden_states(layer, config_.hidden_size), at::kFloat);
+
+  const at::Tensor normed = rms_norm(residual, weights.attention_norm, config_.norm_epsilon);
+  const at::Tensor matrix_input = normed.to(matrix_);
+  at::Tensor projected = linear_to_float(matrix_input, weights.projection);
+  if (weights.projection_bias.defined()) projected += weights.projection_bias;
+  at::Tensor gates = linear_to_float(normed, weights.gates);
+  if (weights.gates_bias.defined()) gates += weights.gates_bias;
+
+  at::Tensor query = projected.slice(1, 0, columns_.key).reshape({length, config_.heads, dim});
+  at::Tensor key = projected.slice(1, columns_.key, columns_.value).reshape({length, config_.key_heads, dim});
+  at::Tensor value = projected.slice(1, columns_.value).reshape({length, config_.key_heads, dim});
+  if (config_.key_shift) key = shift(key, gates.slice(1, 0, config_.key_heads));
+  if (config_.value_shift) {
+    const std::int64_t first = columns_.value_shift - columns_.key_shift;
+    value = shift(value, gates.slice(1, first, first + config_.key_heads));
+  }
+  if (weights.query_norm.defined()) {
+    query = rms_norm(query, weights.query_norm, ModelConfig::kQueryKeyNormEpsilon);
+    key = rms_norm(key, weights.key_norm, ModelConfig::kQueryKeyNormEpsilon);
+  }
+  if (config_.rope) {
+    query = rotate(query, config_.rope_base);
+    key = rotate(key, config_.rope_base);
+  }
+  const bool gated = config_.gated() || changes_gates(pass.request.interventions, layer);
+  prepare_gates(pass, layer, gates, gated);
+
+  ComposedAttention attention;
+  attention.query = query.transpose(0, 1).to(matrix_).contiguous();
+  attention.key = key.transpose(0, 1).to(matrix_).contiguous();
+  attention.value = value.transpose(0, 1).to(matrix_).contiguous();
+  if (gated) attention.cumulative_gate = recorder.cumulative_log_gate(layer);
+  attention.window_size = config_.window_size;
+  attention.pruning_tolerance = pass.request.pruning_tolerance;
+  attention.without_gate = recorder.keeps(Keep::ungated);
+  attention.stop = pass.job.stop;
+  const auto attended = composed_attention(attention);
+  if (!attended) return false;
+  take_down(attention.query, recorder.query_key(QueryKeyStore::Part::query, layer), matrix_);
+  take_down(attention.key, recorder.query_key(QueryKeyStore::Part::key, layer), matrix_);
+  take_down(attended->log_normalizer, recorder.log_normalizer(layer), at::kFloat);
+  if (attention.without_gate) {
+    take_down(attended->log_normalizer_without_gate, recorder.log_normalizer_without_gate(layer), at::kFloat);
+  }
+  pass.report.attention_blocks += attended->blocks;
+  pass.report.skipped_blocks += attended->skipped_blocks;
+
+  at::Tensor output = attended->output.to(at::kFloat);
+  if (config_.output_norm) output = rms_norm(output, weights.output_norm, config_.norm_epsilon);
+  output = output.reshape({length, config_.hidden_size});
+  if (config_.output_gate) {
+    const at::Tensor gate = linear_to_float(matrix_input, weights.output_gate);
+    // Behind an output norm the authors' gate is always a sigmoid.
+    const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !config_.output_norm;
+    output = output * (silu ? at::silu(gate) : at::sigmoid(gate));
+  }
+  for (int head = 0; head < config_.heads; ++head) {
+    if (cuts_head(pass.request.interventions, layer, head)) output.slice(1, head * dim, (head + 1) * dim).zero_();
+  }
+  residual += linear_to_float(output.to(matrix_), weights.output);
+  feed_forward(weights, residual);
+  recorder.release_layer(layer);
+  return true;
+}
+
+void ComposedCausalLM::feed_forward(const DeviceLayer& weights, at::Tensor& residual) const {
+  const std::int64_t inner = config_.intermediate_size;
+  for (std::int64_t begin = 0; begin < residual.size(0); begin += kMlpRows) {
+    at::Tensor rows = residual.slice(0, begin, std::min(begin + kMlpRows, residual.size(0)));
+    const at::Tensor normed = rms_norm(rows, weights.mlp_norm, config_.norm_epsilon).to(matrix_);
+    const at::Tensor wide = linear_to_float(normed, weights.mlp_gate_up);
+    const at::Tensor product = at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner);
+    rows += linear_to_float(product.to(matrix_), weights.mlp_down);
+  }
+}
+
+void ComposedCausalLM::predict(const Pass& pass, const at::Tensor& residual,
+                               std::span<const std::int32_t> labels) const {
+  const std::int64_t length = residual.size(0);
+  const std::int64_t vocabulary = config_.vocabulary_size;
+  const at::Tensor normed = rms_norm(residual, final_norm_, config_.norm_epsilon);
+  take_down(normed, pass.recorder.hidden_states(config_.layers, config_.hidden_size), at::kFloat);
+  const std::span<float> kept = pass.recorder.logits(vocabulary);
+  if (!pass.recorder.keeps(Keep::loss) && kept.empty()) return;
+  const std::int64_t rows = std::clamp(kLogitElements / vocabulary, std::int64_t{1}, length);
+  const at::Tensor wanted =
+      at::tensor(at::ArrayRef<std::int32_t>(labels.data(), labels.size()), at::kInt).to(at::kLong).to(place_);
+  for (std::int64_t begin = 0; begin < length && !pass.job.stopped(); begin += rows) {
+    const std::int64_t end = std::min(begin + rows, length);
+    const at::Tensor logits = linear_to_float(normed.slice(0, begin, end).to(matrix_), head_);
+    const at::Tensor of_label = logits.gather(1, wanted.slice(0, begin, end).unsqueeze(1)).squeeze(1);
+    const std::span<float> loss = pass.recorder.per_token_loss();
+    take_down(at::logsumexp(logits, {1}) - of_label,
+              loss.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), at::kFloat);
+    if (!kept.empty()) {
+      take_down(logits, kept.subspan(static_cast<std::size_t>(begin * vocabulary)), at::kFloat);
+    }
+  }
+}
+
+bool ComposedCausalLM::run_sequence(const Pass& pass, std::int64_t row) {
+  const auto length = static_cast<std::size_t>(pass.request.length);
+  const auto ids = pass.request.input_ids.subspan(static_cast<std::size_t>(row) * length, length);
+  const auto tell = [&](int done) { pass.job.tell({done, config_.layers + 1, "layers", "forward"}); };
+  at::Tensor residual =
+      embedding_.index_select(0, at::tensor(at::ArrayRef<std::int32_t>(ids.data(), ids.size()), at::kInt).to(place_));
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    tell(layer);
+    if (pass.job.stopped() || !run_layer(pass, layer, residual)) return false;
+  }
+  tell(config_.layers);
+  predict(pass, residual, pass.request.labels.subspan(static_cast<std::size_t>(row) * length, length));
+  if (pass.job.stopped()) return false;
+  tell(config_.layers + 1);
+  return true;
+}
+
+std::optional<ForwardReport> ComposedCausalLM::forward(const ForwardRequest& request,
+                                                       std::span<Recorder* const> recorders, const Job& job) {
+  check_request(request, recorders, config_);
+  const c10::InferenceMode guard;
+  ForwardReport report;
+  report.attention_kernel = "composed";
+  return with_device_errors(device_, request.length, [&]() -> std::optional<ForwardReport> {
+    for (std::int64_t row = 0; row < request.batch; ++row) {
+      if (!run_sequence({request, *recorders[static_cast<std::size_t>(row)], job, report}, row)) return std::nullopt;
+    }
+    return report;
+  });
+}
+
+}  // namespace
+
+std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype) {
+  const c10::InferenceMode guard;
+  return with_device_errors(device, 0, [&] { return std::make_unique<ComposedCausalLM>(checkpoint, device, dtype); });
+}
+
+}  // namespace foxscope

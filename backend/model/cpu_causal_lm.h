@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+
+#include "backend/model/causal_lm.h"
+
+namespace foxscope {
+
+/// A model on the CPU in float32: every position-wise step runs on one chunk of rows in one thread's cache, attention
+/// in the tiled kernel.
+std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint);
+
+/// The sizes of a request and its ids, checked.
+/// @throws ShapeError, UsageError
+void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);
+
+}  // namespace foxscope

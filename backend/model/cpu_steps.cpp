@@ -1,0 +1,155 @@
+#include "backend/model/cpu_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+
+// The loops below are plain, so that the compiler makes vectors of them: once for each instruction set, chosen when
+// the program is loaded. Sanitizers do not go along with that choice.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define FOXSCOPE_VECTOR_CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define FOXSCOPE_VECTOR_CLONES
+#endif
+#define FOXSCOPE_INLINE __attribute__((always_inline)) inline
+
+namespace foxscope::cpu_steps {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+
+/// exp(x) to about 1 unit in the last place, without a branch or a call, so that loops over it become vectors. Below
+/// -87 it is 0 to float32's smallest normal number; above 88 it stays finite, as no step here needs more.
+FOXSCOPE_INLINE float exponential(float x) {
+  constexpr float kLog2E = 1.44269504088896341F;
+  constexpr float kLn2High = 0.693145751953125F;
+  constexpr float kLn2Low = 1.42860682030941723212e-6F;
+  constexpr float kRound = 12582912.0F;  // 1.5 * 2^23: adding it leaves the nearest whole number in the low bits
+  float bounded = x < -87.0F ? -87.0F : x;
+  bounded = bounded > 88.0F ? 88.0F : bounded;
+  const float shifted = bounded * kLog2E + kRound;
+  const float whole = shifted - kRound;
+  const float rest = (bounded - whole * kLn2High) - whole * kLn2Low;
+  float p = 1.9875691500e-4F;  // Cephes expf
+  p = p * rest + 1.3981999507e-3F;
+  p = p * rest + 8.3334519073e-3F;
+  p = p * rest + 4.1665795894e-2F;
+  p = p * rest + 1.6666665459e-1F;
+  p = p * rest + 5.0000001201e-1F;
+  p = p * rest * rest + rest + 1.0F;
+  const std::int32_t exponent = std::bit_cast<std::int32_t>(shifted) - std::bit_cast<std::int32_t>(kRound);
+  const float power = std::bit_cast<float>((exponent + 127) << 23);
+  return p * power;
+}
+
+/// Sum of squares with one partial sum a lane, so that it needs no reassociation.
+FOXSCOPE_INLINE float sum_of_squares(const float* x, std::int64_t size) {
+  std::array<float, kLanes> sums{};
+  std::int64_t n = 0;
+  for (; n + kLanes <= size; n += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      sums[static_cast<std::size_t>(lane)] += x[n + lane] * x[n + lane];
+    }
+  }
+  float total = 0;
+  for (; n < size; ++n) total += x[n] * x[n];
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+FOXSCOPE_INLINE void rms_norm_row(const float* x, const float* weight, std::int64_t size, float epsilon, float* out) {
+  const float factor = 1.0F / std::sqrt(sum_of_squares(x, size) / static_cast<float>(size) + epsilon);
+  for (std::int64_t n = 0; n < size; ++n) out[n] = x[n] * factor * weight[n];
+}
+
+}  // namespace
+
+FOXSCOPE_VECTOR_CLONES
+void rms_norm(const float* x, const float* weight, std::int64_t size, float epsilon, float* out) {
+  rms_norm_row(x, weight, size, epsilon, out);
+}
+
+FOXSCOPE_VECTOR_CLONES
+void rms_norm_heads(const float* x, const float* weight, std::int64_t heads, std::int64_t head_dim, float epsilon,
+                    float* out) {
+  for (std::int64_t head = 0; head < heads; ++head) {
+    const std::int64_t at = head * head_dim;
+    rms_norm_row(x + at, weight + at, head_dim, epsilon, out + at);
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+void shift(const float* previous, const float* current, float a, std::int64_t size, float* out) {
+  for (std::int64_t n = 0; n < size; ++n) out[n] = a * previous[n] + (1.0F - a) * current[n];
+}
+
+FOXSCOPE_VECTOR_CLONES
+void rotate(const float* cosine, const float* sine, std::int64_t head_dim, float* x) {
+  const std::int64_t half = head_dim / 2;
+  for (std::int64_t n = 0; n < half; ++n) {
+    const float first = x[n];
+    const float second = x[n + half];
+    x[n] = first * cosine[n] - second * sine[n];
+    x[n + half] = second * cosine[n] + first * sine[n];
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+void swiglu(const float* gate, const float* up, std::int64_t size, float* out) {
+  for (std::int64_t n = 0; n < size; ++n) out[n] = gate[n] / (1.0F + exponential(-gate[n])) * up[n];
+}
+
+FOXSCOPE_VECTOR_CLONES
+void multiply_sigmoid(const float* gate, std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) x[n] /= 1.0F + exponential(-gate[n]);
+}
+
+FOXSCOPE_VECTOR_CLONES
+void multiply_silu(const float* gate, std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) x[n] *= gate[n] / (1.0F + exponential(-gate[n]));
+}
+
+FOXSCOPE_VECTOR_CLONES
+void add(const float* term, std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) x[n] += term[n];
+}
+
+FOXSCOPE_VECTOR_CLONES
+float largest(const float* x, std::int64_t size) {
+  std::array<float, kLanes> lanes{};
+  lanes.fill(x[0]);
+  std::int64_t n = 0;
+  for (; n + kLanes <= size; n += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      float& best = lanes[static_cast<std::size_t>(lane)];
+      best = x[n + lane] > best ? x[n + lane] : best;
+    }
+  }
+  float result = lanes[0];
+  for (; n < size; ++n) result = std::max(result, x[n]);
+  for (const float lane : lanes) result = std::max(result, lane);
+  return result;
+}
+
+FOXSCOPE_VECTOR_CLONES
+float sum_of_exponentials(const float* x, std::int64_t size, float shift) {
+  std::array<float, kLanes> sums{};
+  std::int64_t n = 0;
+  for (; n + kLanes <= size; n += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      sums[static_cast<std::size_t>(lane)] += exponential(x[n + lane] - shift);
+    }
+  }
+  float total = 0;
+  for (; n < size; ++n) total += exponential(x[n] - shift);
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
+
+double log_sigmoid(double x) { return x >= 0 ? -std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x)); }
+
+}  // namespace foxscope::cpu_steps

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+/// The position-wise steps of a layer that are no matrix products, on float32 rows; each leaves its row in cache.
+namespace foxscope::cpu_steps {
+
+/// out = x / sqrt(mean(x^2) + epsilon) * weight, over one row of `size` numbers; out may be x.
+void rms_norm(const float* x, const float* weight, std::int64_t size, float epsilon, float* out);
+
+/// The same for `heads` groups of `head_dim` numbers each; weight has heads * head_dim numbers.
+void rms_norm_heads(const float* x, const float* weight, std::int64_t heads, std::int64_t head_dim, float epsilon,
+                    float* out);
+
+/// out = a * previous + (1 - a) * current (data-dependent shift; Lin et al. 2025, section 3.2).
+void shift(const float* previous, const float* current, float a, std::int64_t size, float* out);
+
+/// Rotary embedding of one head in place, first half with second half.
+/// @param cosine, sine  [head_dim / 2] of this position
+void rotate(const float* cosine, const float* sine, std::int64_t head_dim, float* x);
+
+/// out = silu(gate) * up; out may be gate.
+void swiglu(const float* gate, const float* up, std::int64_t size, float* out);
+
+/// x *= sigmoid(gate), and x *= silu(gate).
+void multiply_sigmoid(const float* gate, std::int64_t size, float* x);
+void multiply_silu(const float* gate, std::int64_t size, float* x);
+
+void add(const float* term, std::int64_t size, float* x);
+
+/// Largest of x, and sum of exp(x - shift). NaN in x makes the sum NaN.
+float largest(const float* x, std::int64_t size);
+float sum_of_exponentials(const float* x, std::int64_t size, float shift);
+
+float sigmoid(float x);
+/// log(sigmoid(x)) without cancellation, nats.
+double log_sigmoid(double x);
+
+}  // namespace foxscope::cpu_steps

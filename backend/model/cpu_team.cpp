@@ -1,0 +1,39 @@
+#include "backend/model/cpu_team.h"
+
+#include <atomic>
+
+#include <ATen/Parallel.h>
+
+// The Fortran interface of the BLAS inside libtorch_cpu: LibTorch's own products without the cost of its tensors.
+extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
+                       const float* alpha, const float* a, const int* a_stride, const float* b, const int* b_stride,
+                       const float* beta, float* c, const int* c_stride);
+
+namespace foxscope {
+
+int LibTorchTeam::threads() const { return at::get_num_threads(); }
+
+void LibTorchTeam::run(std::int64_t tasks, const std::function<void(std::int64_t task, int thread)>& body) {
+  std::atomic<std::int64_t> next = 0;
+  // One range a thread; each then takes the next task when it is free, so long tasks may come first.
+  at::parallel_for(0, threads(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t thread = begin; thread < end; ++thread) {
+      for (std::int64_t task = next++; task < tasks; task = next++) body(task, static_cast<int>(thread));
+    }
+  });
+}
+
+void linear(const LinearArguments& arguments) {
+  // Row-major out = in W^T is column-major out^T = W in^T.
+  const auto columns = static_cast<int>(arguments.columns);
+  const auto rows = static_cast<int>(arguments.rows);
+  const auto depth = static_cast<int>(arguments.depth);
+  const auto in_stride = static_cast<int>(arguments.in_stride);
+  const auto out_stride = static_cast<int>(arguments.out_stride);
+  const float alpha = 1;
+  const float beta = arguments.into == LinearArguments::Into::add ? 1.0F : 0.0F;
+  sgemm_("T", "N", &columns, &rows, &depth, &alpha, arguments.weight, &depth, arguments.in, &in_stride, &beta,
+         arguments.out, &out_stride);
+}
+
+}  // namespace foxscope
