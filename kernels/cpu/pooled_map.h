@@ -75,12 +75,9 @@ void combine(PixelReduction reduction, std::int64_t count, const float* values, 
 /// starts with maximum -infinity and sum 0; its value is maximum + log2(sum).
 void log_sum_exp_tile(const float* tile, std::int64_t key_count, float* maximum, double* sum);
 
-/// Sum of exp(sign (c[n] - reference)): one side of the separable mean of F.
-double sum_exp(const double* c, std::int64_t count, double reference, double sign);
-
-/// out[n] = factor * key_factor[n] * exp(row - key[n]) in float64, rounded once.
+/// out[n] = factor * key_factor[n] * exp(row - key[n]), in float64.
 /// @param key_factor  null: 1
-void forget_pixels(double row, const double* key, double factor, const double* key_factor, std::int64_t count,
-                   float* out);
+void exp_differences(double row, const double* key, double factor, const double* key_factor, std::int64_t count,
+                     double* out);
 
 }  // namespace foxscope::kernels::cpu

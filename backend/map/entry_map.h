@@ -1,0 +1,13 @@
+#pragma once
+
+#include <optional>
+
+#include "backend/map/map.h"
+
+namespace foxscope {
+
+/// A map by one pass over its entries, tile by tile: what has no closed form. The request is valid.
+/// @returns nothing if the job was stopped
+std::optional<Image> entry_map(const MapRequest& request, const Job& job);
+
+}  // namespace foxscope

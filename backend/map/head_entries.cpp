@@ -1,0 +1,182 @@
+#include "backend/map/head_entries.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace foxscope {
+namespace {
+
+using kernels::cpu::kMapTile;
+
+constexpr double kLog2E = 1.4426950408889634;
+/// Entries at 2^-126 and above are computed; exponentials below are exactly 0 (exponentiate).
+constexpr double kSmallestExponent = -126.0;
+/// Room for float32's rounding in a bound on logits.
+constexpr double kBoundSlack = 1.0 + 1e-5;
+
+bool needs_queries(Quantity quantity) { return quantity != Quantity::forget && quantity != Quantity::log_forget; }
+
+}  // namespace
+
+HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float> ungated_rows)
+    : head(of), quantity(which), without_gate(ungated_rows), skip_below(kSmallestExponent) {
+  const TraceInfo& info = of.trace->info();
+  of.trace->check_head(of.layer, of.head);
+  length = info.length;
+  head_dim = info.head_dim;
+  window = info.window_size;
+  scale = static_cast<double>(info.softmax_scale);
+  const bool attention = quantity == Quantity::attention || quantity == Quantity::gate_effect;
+  gated = info.gated;
+  if (gated && (attention || !needs_queries(quantity))) {
+    gate = of.trace->cumulative_log_gate(of.layer, of.head);
+  } else if (!needs_queries(quantity)) {
+    zero_gate.assign(static_cast<std::size_t>(length), 0.0);
+    gate = zero_gate;
+  }
+  if (attention) normalizer = of.trace->log_normalizer(of.layer, of.head);
+  if (needs_queries(quantity)) {
+    store = &of.trace->require_query_key();
+    key_head = of.head / std::max(1, info.heads / std::max(1, info.key_heads));
+  }
+}
+
+bool HeadEntries::measure_keys(Team& team) {
+  const auto blocks = (length + kMapTile - 1) / kMapTile;
+  block_norm.assign(static_cast<std::size_t>(blocks), 0.0);
+  // Without queries the bound is the gate's part alone.
+  if (store == nullptr) return true;
+  const std::int64_t chunks = (length + kKeyChunk - 1) / kKeyChunk;
+  return team.run({"measuring the keys", "tokens", length}, chunks, [&](std::int64_t chunk, int thread) {
+    std::vector<float> scratch;
+    const Range keys{chunk * kKeyChunk, std::min(length, (chunk + 1) * kKeyChunk)};
+    const auto rows = store->rows(QueryKeyStore::Part::key, head.layer, key_head, keys.begin, keys.end, scratch);
+    for (std::int64_t begin = keys.begin; begin < keys.end; begin += kMapTile) {
+      const std::int64_t count = std::min(kMapTile, keys.end - begin);
+      block_norm[static_cast<std::size_t>(begin / kMapTile)] =
+          kernels::cpu::largest_norm(rows.data() + (begin - keys.begin) * head_dim, count, head_dim);
+    }
+    team.advance(keys.size(), thread);
+  });
+}
+
+EntryReader::EntryReader(const HeadEntries& entries) : entries_(entries) {
+  strips_.resize(kBandRows / kMapTile);
+  if (entries.store != nullptr) packed_.resize(static_cast<std::size_t>(kBandRows * entries.head_dim));
+  if (entries.quantity == Quantity::gate_effect) second_.resize(kMapTile * kMapTile);
+}
+
+void EntryReader::set_band(const Range& rows) {
+  std::span<const float> queries;
+  if (entries_.store != nullptr) {
+    queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,
+                                   rows.end, query_scratch_);
+  }
+  const double factor = entries_.quantity == Quantity::logits ? entries_.scale : entries_.scale * kLog2E;
+  for (std::int64_t begin = rows.begin; begin < rows.end; begin += kMapTile) {
+    const std::int64_t index = (begin - rows.begin) / kMapTile;
+    const std::int64_t count = std::min(kMapTile, rows.end - begin);
+    Strip& strip = strips_[static_cast<std::size_t>(index)];
+    strip = {};
+    strip.largest_term = -std::numeric_limits<double>::infinity();
+    for (std::int64_t lane = 0; lane < count; ++lane) {
+      const auto row = static_cast<std::size_t>(begin + lane);
+      const double c = entries_.gate.empty() ? 0.0 : entries_.gate[row];
+      strip.gate[lane] = c;
+      strip.with_gate[lane] = entries_.normalizer.empty() ? c : c - static_cast<double>(entries_.normalizer[row]);
+      strip.without_gate[lane] = entries_.without_gate.empty() ? 0.0 : -static_cast<double>(entries_.without_gate[row]);
+      strip.largest_term = std::max(strip.largest_term, strip.with_gate[lane]);
+    }
+    if (queries.empty()) continue;
+    const float* const first = queries.data() + (begin - rows.begin) * entries_.head_dim;
+    if (!entries_.block_norm.empty()) {
+      strip.query_norm = kernels::cpu::largest_norm(first, count, entries_.head_dim);
+    }
+    kernels::cpu::pack_queries(first, count, entries_.head_dim, factor,
+                               packed_.data() + index * kMapTile * entries_.head_dim);
+  }
+}
+
+void EntryReader::set_chunk(const Range& keys) {
+  chunk_ = keys;
+  keys_ = {};
+}
+
+bool EntryReader::negligible(std::int64_t strip_index, const Range& keys) const {
+  if (entries_.block_norm.empty()) return false;
+  const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
+  const double last = entries_.gate.empty() ? 0.0 : entries_.gate[static_cast<std::size_t>(keys.end - 1)];
+  const double logit = strip.query_norm * entries_.block_norm[static_cast<std::size_t>(keys.begin / kMapTile)] *
+                       entries_.scale * kBoundSlack;
+  return (strip.largest_term - last + logit) * kLog2E < entries_.skip_below - 1e-3;
+}
+
+void EntryReader::logits(std::int64_t strip, const Range& keys, float* out) {
+  if (keys_.empty()) {
+    keys_ = entries_.store->rows(QueryKeyStore::Part::key, entries_.head.layer, entries_.key_head, chunk_.begin,
+                                 chunk_.end, key_scratch_);
+  }
+  kernels::cpu::logit_tile(packed_.data() + strip * kMapTile * entries_.head_dim,
+                           keys_.data() + (keys.begin - chunk_.begin) * entries_.head_dim, keys.size(),
+                           entries_.head_dim, out);
+}
+
+void EntryReader::add_gated_terms(const Strip& strip, const Range& keys, float* out) const {
+  kernels::cpu::LogTerms terms;
+  terms.row = strip.with_gate;
+  if (entries_.gated) {
+    // The block is the same for every request, so that an entry does not depend on the rectangle that it is part of.
+    const std::int64_t first = keys.begin / kMapTile * kMapTile;
+    const std::int64_t last = std::min(first + kMapTile, entries_.length) - 1;
+    terms.key = entries_.gate.data() + keys.begin;
+    terms.reference = entries_.gate[static_cast<std::size_t>(first)];
+    terms.spread = terms.reference - entries_.gate[static_cast<std::size_t>(last)];
+  }
+  kernels::cpu::add_log_terms(terms, keys.size(), out);
+}
+
+void EntryReader::add_ungated_terms(const Strip& strip, const Range& keys, float* out) {
+  kernels::cpu::LogTerms terms;
+  terms.row = strip.without_gate;
+  kernels::cpu::add_log_terms(terms, keys.size(), out);
+}
+
+void EntryReader::log_attention_tile(std::int64_t strip, const Range& keys, float* out) {
+  logits(strip, keys, out);
+  add_gated_terms(strips_[static_cast<std::size_t>(strip)], keys, out);
+}
+
+void EntryReader::tile(std::int64_t strip_index, const Range& keys, float* out) {
+  const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
+  const std::int64_t count = keys.size() * kMapTile;
+  switch (entries_.quantity) {
+    case Quantity::forget:
+      kernels::cpu::forget_tile(strip.gate, entries_.gate.data() + keys.begin, keys.size(), out);
+      return;
+    case Quantity::log_forget:
+      kernels::cpu::log_forget_tile(strip.gate, entries_.gate.data() + keys.begin, keys.size(), out);
+      return;
+    case Quantity::logits:
+      logits(strip_index, keys, out);
+      return;
+    case Quantity::attention:
+      log_attention_tile(strip_index, keys, out);
+      break;
+    case Quantity::attention_without_gate:
+      logits(strip_index, keys, out);
+      add_ungated_terms(strip, keys, out);
+      break;
+    case Quantity::gate_effect:
+      logits(strip_index, keys, out);
+      std::copy(out, out + count, second_.begin());
+      add_gated_terms(strip, keys, out);
+      add_ungated_terms(strip, keys, second_.data());
+      kernels::cpu::exponentiate(count, out);
+      kernels::cpu::exponentiate(count, second_.data());
+      kernels::cpu::subtract(count, out, second_.data());
+      return;
+  }
+  if (!entries_.logarithm) kernels::cpu::exponentiate(count, out);
+}
+
+}  // namespace foxscope

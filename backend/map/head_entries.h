@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/map/map.h"
+#include "backend/map/team.h"
+#include "kernels/cpu/pooled_map.h"
+
+namespace foxscope {
+
+/// Keys are read from the store this many at a time, so that a store in a file is asked for large pieces.
+inline constexpr std::int64_t kKeyChunk = 512;
+/// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.
+inline constexpr std::int64_t kBandRows = 256;
+
+/// What one head's entries of one quantity are made of: shared by the threads of a map, read only.
+struct HeadEntries {
+  /// Looks up all that the quantity needs.
+  /// @param without_gate  log_normalizer_without_gate, where the quantity needs it
+  /// @throws Error for parts that the trace did not keep
+  HeadEntries(const HeadOf& of, Quantity which, std::span<const float> without_gate);
+
+  /// Takes down the norms of keys by which tiles are skipped. @returns false if the job was stopped
+  bool measure_keys(Team& team);
+
+  HeadOf head;
+  Quantity quantity;
+  bool logarithm = false;                ///< tiles hold log2 of the entries; for both kinds of attention only
+  const QueryKeyStore* store = nullptr;  ///< null where the quantity needs no queries and keys
+  int key_head = 0;
+  std::int64_t length = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t window = 0;
+  double scale = 0;
+  bool gated = false;                   ///< false: f = 1, and `gate` holds zeros where it is needed at all
+  std::span<const double> gate;         ///< [L] nats
+  std::span<const float> normalizer;    ///< [L] nats, with the gate
+  std::span<const float> without_gate;  ///< [L] nats
+  std::vector<double> zero_gate;        ///< what `gate` views when the head has none
+  std::vector<double> block_norm;       ///< largest |k| of each block of kMapTile keys; empty: nothing is skipped
+  double skip_below = 0;                ///< log2 of the entries that may be left out
+};
+
+/// Computes tiles of entries for one thread: queries of a band packed, keys fetched chunk by chunk.
+class EntryReader {
+ public:
+  explicit EntryReader(const HeadEntries& entries);
+
+  /// The queries that follow: at most kBandRows.
+  void set_band(const Range& rows);
+  /// The keys that tiles will be asked for; read when the first of them is.
+  void set_chunk(const Range& keys);
+
+  /// True if every entry of strip x keys is below what may be skipped. Keys lie in one block.
+  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const;
+
+  /// Entries of the band's 64 queries from strip * 64 on, and keys of the chunk that lie in one block of kMapTile
+  /// positions: [keys][64]. Absent entries are computed like others.
+  void tile(std::int64_t strip, const Range& keys, float* out);
+  /// log2 of attention, whatever the quantity; for entries that have queries and keys.
+  void log_attention_tile(std::int64_t strip, const Range& keys, float* out);
+
+ private:
+  struct Strip {
+    double gate[kernels::cpu::kMapTile];          ///< c_i
+    double with_gate[kernels::cpu::kMapTile];     ///< c_i - lse_i
+    double without_gate[kernels::cpu::kMapTile];  ///< -lse_i of softmax without the gate
+    double largest_term = 0;                      ///< of `with_gate`, or of `gate` where there are no queries
+    double query_norm = 0;
+  };
+  void logits(std::int64_t strip, const Range& keys, float* out);
+  void add_gated_terms(const Strip& strip, const Range& keys, float* out) const;
+  static void add_ungated_terms(const Strip& strip, const Range& keys, float* out);
+
+  const HeadEntries& entries_;
+  std::vector<Strip> strips_;
+  std::vector<float> packed_;
+  std::vector<float> query_scratch_;
+  std::vector<float> key_scratch_;
+  std::vector<float> second_;
+  Range chunk_;
+  std::span<const float> keys_;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,97 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "backend/map/head_entries.h"
+#include "backend/map/map.h"
+#include "backend/map/team.h"
+#include "kernels/cpu/pooled_map.h"
+
+namespace foxscope {
+namespace {
+
+namespace cpu = kernels::cpu;
+using cpu::kMapTile;
+
+constexpr double kLn2 = 0.6931471805599453;
+
+/// What a thread works with.
+struct Worker {
+  explicit Worker(const HeadEntries& entries) : reader(entries) {}
+  EntryReader reader;
+  std::vector<float> tile = std::vector<float>(kMapTile * kMapTile);
+  float maximum[kBandRows] = {};
+  double sum[kBandRows] = {};
+};
+
+/// Rows of one band: an online log-sum-exp over its keys.
+/// @returns false if the job was stopped on the way
+bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& team, Worker& worker, float* out) {
+  std::fill(std::begin(worker.maximum), std::end(worker.maximum), -std::numeric_limits<float>::infinity());
+  std::fill(std::begin(worker.sum), std::end(worker.sum), 0.0);
+  worker.reader.set_band(rows);
+  const std::int64_t window = entries.window;
+  std::int64_t begin = window == 0 ? 0 : std::max<std::int64_t>(0, rows.begin - window + 1);
+  while (begin < rows.end) {
+    if (team.stopped()) return false;
+    const Range chunk{begin, std::min(begin / kKeyChunk * kKeyChunk + kKeyChunk, rows.end)};
+    worker.reader.set_chunk(chunk);
+    for (std::int64_t first = chunk.begin; first < chunk.end;) {
+      const Range keys{first, std::min(first / kMapTile * kMapTile + kMapTile, chunk.end)};
+      for (std::int64_t row = rows.begin; row < rows.end; row += kMapTile) {
+        const std::int64_t last_row = std::min(row + kMapTile, rows.end) - 1;
+        if (keys.begin > last_row || (window != 0 && keys.end <= row - window + 1)) continue;
+        worker.reader.tile((row - rows.begin) / kMapTile, keys, worker.tile.data());
+        if (keys.end - 1 > row || (window != 0 && keys.begin <= last_row - window)) {
+          cpu::mask_tile(row - keys.begin, window, keys.size(), -std::numeric_limits<float>::infinity(),
+                         worker.tile.data());
+        }
+        cpu::log_sum_exp_tile(worker.tile.data(), keys.size(), worker.maximum + (row - rows.begin),
+                              worker.sum + (row - rows.begin));
+      }
+      first = keys.end;
+    }
+    begin = chunk.end;
+  }
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    const std::int64_t n = row - rows.begin;
+    out[row] = static_cast<float>(static_cast<double>(worker.maximum[n]) * kLn2 + std::log(worker.sum[n]));
+  }
+  return true;
+}
+
+std::vector<float> compute_normalizer(const HeadOf& head, const Job& job) {
+  HeadEntries entries(head, Quantity::attention_without_gate, {});
+  entries.logarithm = true;
+  std::vector<float> normalizer(static_cast<std::size_t>(entries.length));
+  Team team(job);
+  std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(team.threads()));
+  const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
+  const bool done =
+      team.run({"normalising without the gate", "tokens", entries.length}, bands, [&](std::int64_t task, int thread) {
+        auto& worker = workers[static_cast<std::size_t>(thread)];
+        if (!worker) worker = std::make_unique<Worker>(entries);
+        // Later rows see more keys: they go first, so that the threads finish together.
+        const std::int64_t begin = (bands - 1 - task) * kBandRows;
+        const Range rows{begin, std::min(begin + kBandRows, entries.length)};
+        if (normalise_band(entries, rows, team, *worker, normalizer.data())) {
+          team.advance(rows.size(), thread);
+        }
+      });
+  if (!done) return {};
+  return normalizer;
+}
+
+}  // namespace
+
+std::span<const float> log_normalizer_without_gate(const HeadOf& head, const Job& job) {
+  return head.trace->log_normalizer_without_gate(head.layer, head.head, [&] {
+    if (head.trace->info().gated) return compute_normalizer(head, job);
+    // Without a gate the run's own normaliser is the one; taking it makes the gate's effect exactly 0.
+    const std::span<const float> own = head.trace->log_normalizer(head.layer, head.head);
+    return std::vector<float>(own.begin(), own.end());
+  });
+}
+
+}  // namespace foxscope

@@ -1,0 +1,103 @@
+#include "backend/map/map.h"
+
+#include <array>
+#include <cmath>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/map/entry_map.h"
+#include "backend/map/forget_map.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::array<std::pair<Quantity, const char*>, 6> kQuantities{{
+    {Quantity::forget, "forget"},
+    {Quantity::log_forget, "log_forget"},
+    {Quantity::logits, "logits"},
+    {Quantity::attention, "attention"},
+    {Quantity::attention_without_gate, "attention_without_gate"},
+    {Quantity::gate_effect, "gate_effect"},
+}};
+constexpr std::array<std::pair<Reduction, const char*>, 4> kReductions{{
+    {Reduction::max, "max"},
+    {Reduction::mean, "mean"},
+    {Reduction::min, "min"},
+    {Reduction::absmax, "absmax"},
+}};
+
+template <typename Table>
+auto value_of(const Table& table, const std::string& name, const char* what) {
+  std::string known;
+  for (const auto& [value, word] : table) {
+    if (name == word) return value;
+    known += known.empty() ? word : fmt::format(", {}", word);
+  }
+  throw UsageError(fmt::format("{} '{}' is not known: choose from {}", what, name, known));
+}
+
+template <typename Table, typename Value>
+const char* name_of(const Table& table, Value value) {
+  for (const auto& [entry, word] : table) {
+    if (entry == value) return word;
+  }
+  return "";
+}
+
+void check_range(const char* what, const Range& range, const TraceInfo& info) {
+  if (range.begin >= 0 && range.begin < range.end && range.end <= info.length) return;
+  throw UsageError(fmt::format("{} {}:{}: must be A:B with 0 <= A < B <= {}, the positions of model '{}'", what,
+                               range.begin, range.end, info.length, info.name));
+}
+
+void check_request(const MapRequest& request) {
+  const TraceInfo& info = request.head.trace->info();
+  request.head.trace->check_head(request.head.layer, request.head.head);
+  if (request.minus) {
+    const TraceInfo& other = request.minus->trace->info();
+    request.minus->trace->check_head(request.minus->layer, request.minus->head);
+    if (other.length != info.length) {
+      throw UsageError(fmt::format("a difference needs two runs on one text: model '{}' has {} positions, '{}' has {}",
+                                   info.name, info.length, other.name, other.length));
+    }
+  }
+  check_range("rows", request.rows, info);
+  check_range("columns", request.columns, info);
+  if (request.pixel_rows < 1 || request.pixel_rows > request.rows.size() || request.pixel_columns < 1 ||
+      request.pixel_columns > request.columns.size()) {
+    throw UsageError(fmt::format("size {}x{}: must be from 1x1 to {}x{}, the number of entries that are asked for",
+                                 request.pixel_rows, request.pixel_columns, request.rows.size(),
+                                 request.columns.size()));
+  }
+  if (!(request.skip_tolerance >= 0 && request.skip_tolerance < 1)) {
+    throw UsageError(
+        fmt::format("skip tolerance {}: must be 0 (exact) or a share of attention below 1", request.skip_tolerance));
+  }
+}
+
+}  // namespace
+
+const char* to_string(Quantity quantity) { return name_of(kQuantities, quantity); }
+const char* to_string(Reduction reduction) { return name_of(kReductions, reduction); }
+Quantity quantity_from_string(const std::string& name) { return value_of(kQuantities, name, "quantity"); }
+Reduction reduction_from_string(const std::string& name) { return value_of(kReductions, name, "reduction"); }
+
+Reduction default_reduction(Quantity quantity, bool difference) {
+  const bool is_signed = difference || quantity == Quantity::logits || quantity == Quantity::gate_effect;
+  return is_signed ? Reduction::absmax : Reduction::max;
+}
+
+std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
+  check_request(request);
+  try {
+    return has_closed_form(request) ? forget_map(request, job) : entry_map(request, job);
+  } catch (const std::bad_alloc&) {
+    throw Error(fmt::format("no memory for a map of {}x{} pixels: ask for a smaller size or fewer rows",
+                            request.pixel_rows, request.pixel_columns));
+  }
+}
+
+}  // namespace foxscope

@@ -1,0 +1,211 @@
+#include "tests/map/dense.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "backend/trace/recorder.h"
+
+namespace foxscope::test {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+void fill_query_key(const RunShape& shape, std::span<std::byte> bytes, std::mt19937_64& random) {
+  std::normal_distribution<float> normal;
+  for (std::size_t at = 0; at < bytes.size(); at += size_of(shape.dtype)) {
+    const float value = normal(random);
+    const std::uint16_t bits = to_bfloat16(value);
+    if (shape.dtype == DType::float32) {
+      std::memcpy(bytes.data() + at, &value, 4);
+    } else {
+      std::memcpy(bytes.data() + at, &bits, 2);
+    }
+  }
+}
+
+double default_log_gate(int head, double normal) {
+  // Decay times of about 3, 24, 200 tokens...
+  const double logit = std::log(3.0 * std::pow(8.0, head)) + normal;
+  return -std::log1p(std::exp(-logit));
+}
+
+/// Sum over d of the products of two rows, float64.
+double dot(const float* a, const float* b, int head_dim) {
+  double sum = 0;
+  for (int k = 0; k < head_dim; ++k) sum += static_cast<double>(a[k]) * static_cast<double>(b[k]);
+  return sum;
+}
+
+std::vector<double> dense_logits(const TraceInfo& info, const QueryKeyStore& store, int layer, int head) {
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const std::int64_t length = info.length;
+  const int key_head = head / (info.heads / info.key_heads);
+  const auto query = store.rows(QueryKeyStore::Part::query, layer, head, 0, length, query_scratch);
+  const auto key = store.rows(QueryKeyStore::Part::key, layer, key_head, 0, length, key_scratch);
+  std::vector<double> logits(static_cast<std::size_t>(length * length), kNone);
+  for (std::int64_t i = 0; i < length; ++i) {
+    const std::int64_t first = info.window_size == 0 ? 0 : std::max<std::int64_t>(0, i - info.window_size + 1);
+    for (std::int64_t j = first; j <= i; ++j) {
+      logits[static_cast<std::size_t>(i * length + j)] =
+          dot(query.data() + i * info.head_dim, key.data() + j * info.head_dim, info.head_dim) /
+          std::sqrt(static_cast<double>(info.head_dim));
+    }
+  }
+  return logits;
+}
+
+/// log sum exp of row i of logits plus the gate.
+double row_normalizer(const std::vector<double>& logits, const double* c, std::int64_t length, std::int64_t i) {
+  double largest = -std::numeric_limits<double>::infinity();
+  const auto value = [&](std::int64_t j) {
+    return logits[static_cast<std::size_t>(i * length + j)] + (c == nullptr ? 0.0 : c[i] - c[j]);
+  };
+  for (std::int64_t j = 0; j <= i; ++j) {
+    if (!std::isnan(value(j))) largest = std::max(largest, value(j));
+  }
+  double sum = 0;
+  for (std::int64_t j = 0; j <= i; ++j) {
+    if (!std::isnan(value(j))) sum += std::exp(value(j) - largest);
+  }
+  return largest + std::log(sum);
+}
+
+}  // namespace
+
+std::shared_ptr<const Trace> make_run(const RunShape& shape) {
+  TraceInfo info;
+  info.name = "random";
+  info.layers = shape.layers;
+  info.heads = shape.heads;
+  info.key_heads = shape.key_heads;
+  info.head_dim = shape.head_dim;
+  info.length = shape.length;
+  info.dtype = shape.dtype;
+  info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
+  info.window_size = shape.window;
+  info.gated = shape.gated;
+  const QueryKeyStore::Shape stored{shape.layers, shape.heads, shape.key_heads, shape.length, shape.head_dim};
+  auto store = std::make_shared<HostQueryKeyStore>(stored, shape.dtype, std::size_t{1} << 40U, "/tmp");
+  KeepSet keep;
+  if (shape.keeps_gates) keep.insert(Keep::gates);
+  if (shape.keeps_rows) keep.insert(Keep::rows);
+  Recorder recorder(info, keep, shape.keeps_query_key ? store : nullptr);
+  std::mt19937_64 random(shape.seed);
+  std::normal_distribution<double> normal;
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    fill_query_key(shape, store->layer(QueryKeyStore::Part::query, layer), random);
+    fill_query_key(shape, store->layer(QueryKeyStore::Part::key, layer), random);
+    const std::span<double> gate = recorder.cumulative_log_gate(layer);
+    const std::span<float> rows = recorder.log_normalizer(layer);
+    for (int head = 0; head < shape.heads; ++head) {
+      double* const c = gate.data() + head * shape.length;
+      for (std::int64_t t = 0; t < shape.length; ++t) {
+        const double number = normal(random);
+        const double log_gate = shape.log_gate ? shape.log_gate(head, t, number) : default_log_gate(head, number);
+        c[t] = shape.gated ? (t == 0 ? 0.0 : c[t - 1]) + log_gate : 0.0;
+      }
+      if (!shape.normalized) continue;
+      const std::vector<double> logits = dense_logits(info, *store, layer, head);
+      for (std::int64_t i = 0; i < shape.length; ++i) {
+        rows[static_cast<std::size_t>(head * shape.length + i)] =
+            static_cast<float>(row_normalizer(logits, c, shape.length, i));
+      }
+    }
+  }
+  return recorder.finish(nullptr, nullptr);
+}
+
+DenseHead::DenseHead(const HeadOf& head)
+    : length_(head.trace->info().length),
+      logits_(dense_logits(head.trace->info(), head.trace->require_query_key(), head.layer, head.head)) {
+  const auto c = head.trace->cumulative_log_gate(head.layer, head.head);
+  c_.assign(c.begin(), c.end());
+}
+
+std::vector<double> DenseHead::softmax(bool with_gate) const {
+  std::vector<double> result(logits_.size());
+  for (std::int64_t i = 0; i < length_; ++i) {
+    const double normalizer = row_normalizer(logits_, with_gate ? c_.data() : nullptr, length_, i);
+    for (std::int64_t j = 0; j < length_; ++j) {
+      const auto at = static_cast<std::size_t>(i * length_ + j);
+      const double gate = with_gate ? c_[static_cast<std::size_t>(i)] - c_[static_cast<std::size_t>(j)] : 0.0;
+      result[at] = std::exp(logits_[at] + gate - normalizer);
+    }
+  }
+  return result;
+}
+
+std::vector<double> DenseHead::entries(Quantity quantity) const {
+  if (quantity == Quantity::logits) return logits_;
+  if (quantity == Quantity::attention) return softmax(true);
+  if (quantity == Quantity::attention_without_gate) return softmax(false);
+  std::vector<double> result(logits_.size(), kNone);
+  if (quantity == Quantity::gate_effect) {
+    result = softmax(true);
+    const std::vector<double> without = softmax(false);
+    for (std::size_t n = 0; n < result.size(); ++n) result[n] -= without[n];
+    return result;
+  }
+  for (std::int64_t i = 0; i < length_; ++i) {
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const auto at = static_cast<std::size_t>(i * length_ + j);
+      const double difference = c_[static_cast<std::size_t>(i)] - c_[static_cast<std::size_t>(j)];
+      if (!std::isnan(logits_[at])) result[at] = quantity == Quantity::forget ? std::exp(difference) : difference;
+    }
+  }
+  return result;
+}
+
+std::vector<double> pool(const std::vector<double>& entries, std::int64_t length, const MapRequest& request) {
+  std::vector<double> pixels;
+  for (std::int64_t p = 0; p < request.pixel_rows; ++p) {
+    for (std::int64_t q = 0; q < request.pixel_columns; ++q) {
+      std::vector<double> present;
+      for (std::int64_t i = request.rows.begin + p * request.rows.size() / request.pixel_rows;
+           i < request.rows.begin + (p + 1) * request.rows.size() / request.pixel_rows; ++i) {
+        for (std::int64_t j = request.columns.begin + q * request.columns.size() / request.pixel_columns;
+             j < request.columns.begin + (q + 1) * request.columns.size() / request.pixel_columns; ++j) {
+          const double entry = entries[static_cast<std::size_t>(i * length + j)];
+          if (!std::isnan(entry)) present.push_back(entry);
+        }
+      }
+      double value = kNone;
+      if (!present.empty()) {
+        double sum = 0;
+        for (const double entry : present) sum += entry;
+        const auto [low, high] = std::minmax_element(present.begin(), present.end());
+        if (request.reduction == Reduction::max) value = *high;
+        if (request.reduction == Reduction::min) value = *low;
+        if (request.reduction == Reduction::mean) value = sum / static_cast<double>(present.size());
+        if (request.reduction == Reduction::absmax) value = *high >= -*low ? *high : *low;
+      }
+      pixels.push_back(value);
+    }
+  }
+  return pixels;
+}
+
+double largest_size(const std::vector<double>& values) {
+  double largest = 0;
+  for (const double value : values) {
+    if (!std::isnan(value)) largest = std::max(largest, std::abs(value));
+  }
+  return largest;
+}
+
+double largest_difference(const Image& image, const std::vector<double>& reference, double largest_entry) {
+  if (image.value.size() != reference.size()) return std::numeric_limits<double>::infinity();
+  double largest = 0;
+  for (std::size_t n = 0; n < reference.size(); ++n) {
+    const auto value = static_cast<double>(image.value[n]);
+    if (std::isnan(value) != std::isnan(reference[n])) return std::numeric_limits<double>::infinity();
+    if (!std::isnan(value)) largest = std::max(largest, std::abs(value - reference[n]));
+  }
+  return largest / largest_entry;
+}
+
+}  // namespace foxscope::test

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/map/map.h"
+
+namespace foxscope::test {
+
+/// A run made of random numbers.
+struct RunShape {
+  std::int64_t length = 300;
+  int layers = 1;
+  int heads = 1;
+  int key_heads = 1;
+  int head_dim = 16;
+  std::int64_t window = 0;
+  bool gated = true;
+  DType dtype = DType::float32;
+  unsigned seed = 1;
+  /// log f of a position in a head, from a number drawn from N(0, 1); by default decay times differ between heads.
+  std::function<double(int head, std::int64_t position, double normal)> log_gate;
+  bool keeps_gates = true;
+  bool keeps_rows = true;
+  bool keeps_query_key = true;
+  /// Row normalisers are computed densely in float64, or left as 0 where a test does not look at them.
+  bool normalized = true;
+};
+
+std::shared_ptr<const Trace> make_run(const RunShape& shape);
+
+/// Every entry of one head in float64, made the plain way: [L, L], NaN where absent.
+class DenseHead {
+ public:
+  explicit DenseHead(const HeadOf& head);
+  [[nodiscard]] std::vector<double> entries(Quantity quantity) const;
+  [[nodiscard]] std::int64_t length() const { return length_; }
+
+ private:
+  [[nodiscard]] std::vector<double> softmax(bool with_gate) const;
+
+  std::int64_t length_;
+  std::vector<double> logits_;
+  std::vector<double> c_;
+};
+
+/// Pools dense entries [length, length] as the request says, bin by bin.
+std::vector<double> pool(const std::vector<double>& entries, std::int64_t length, const MapRequest& request);
+
+/// Largest difference of two pictures, relative to the largest entry of the reference; infinite where one has NaN and
+/// the other has not.
+double largest_difference(const Image& image, const std::vector<double>& reference, double largest_entry);
+double largest_size(const std::vector<double>& values);
+
+}  // namespace foxscope::test

@@ -1,0 +1,120 @@
+#include <cmath>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "tests/map/dense.h"
+
+namespace foxscope::test {
+namespace {
+
+constexpr Quantity kQuantities[] = {
+    Quantity::forget,
+    Quantity::log_forget,
+    Quantity::logits,
+    Quantity::attention,
+    Quantity::attention_without_gate,
+    Quantity::gate_effect,
+};
+constexpr Reduction kReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
+
+/// All quantities and reductions of one head on one rectangle against dense float64.
+void expect_precise(const HeadOf& head, MapRequest request) {
+  const DenseHead dense(head);
+  request.head = head;
+  for (const Quantity quantity : kQuantities) {
+    request.quantity = quantity;
+    const std::vector<double> entries = dense.entries(quantity);
+    // The gate's effect is a difference of two softmaxes, so it is as precise as their entries, of which one is 1.
+    // Entries of log F are all 0 where there is no gate.
+    const double largest = quantity == Quantity::gate_effect ? 1.0 : std::max(largest_size(entries), 1e-3);
+    for (const Reduction reduction : kReductions) {
+      request.reduction = reduction;
+      auto image = compute_map(request, {});
+      ASSERT_TRUE(image.has_value());
+      std::vector<double> expected = pool(entries, dense.length(), request);
+      if (quantity == Quantity::gate_effect && reduction == Reduction::absmax) {
+        // Two visible keys gain and lose the same: which of the two is larger is a matter of rounding.
+        for (double& value : expected) value = std::abs(value);
+        for (float& value : image->value) value = std::abs(value);
+      }
+      EXPECT_LT(largest_difference(*image, expected, largest), 1e-6)
+          << to_string(quantity) << " " << to_string(reduction);
+    }
+  }
+}
+
+MapRequest issue_rectangle() {
+  MapRequest request;
+  request.rows = {17, 1931};
+  request.columns = {5, 1499};
+  request.pixel_rows = 333;
+  request.pixel_columns = 257;
+  return request;
+}
+
+TEST(PooledMap, IsPreciseForGatedHeadsWithGroupedKeys) {
+  RunShape shape;
+  shape.length = 1931;
+  shape.heads = 4;
+  shape.key_heads = 2;
+  shape.head_dim = 64;
+  const auto run = make_run(shape);
+  expect_precise({run, 0, 0}, issue_rectangle());
+  expect_precise({run, 0, 3}, issue_rectangle());
+}
+
+TEST(PooledMap, IsPreciseWithoutGate) {
+  RunShape shape;
+  shape.length = 1931;
+  shape.head_dim = 64;
+  shape.gated = false;
+  expect_precise({make_run(shape), 0, 0}, issue_rectangle());
+}
+
+TEST(PooledMap, IsPreciseWithWindowAndBfloat16) {
+  RunShape shape;
+  shape.length = 1931;
+  shape.heads = 3;
+  shape.head_dim = 32;
+  shape.window = 400;
+  shape.dtype = DType::bfloat16;
+  expect_precise({make_run(shape), 0, 2}, issue_rectangle());
+}
+
+TEST(PooledMap, IsPreciseForBinsLargerThanATile) {
+  RunShape shape;
+  shape.length = 1500;
+  shape.heads = 3;
+  shape.window = 700;
+  const auto run = make_run(shape);
+  for (const auto& [pixel_rows, pixel_columns] : {std::pair{1, 1}, {3, 1400}, {1480, 7}, {9, 11}}) {
+    MapRequest request;
+    request.rows = {13, 1493};
+    request.columns = {50, 1450};
+    request.pixel_rows = pixel_rows;
+    request.pixel_columns = pixel_columns;
+    expect_precise({run, 0, 2}, request);
+  }
+}
+
+TEST(PooledMap, IsPreciseForWindowsSmallerThanABin) {
+  RunShape shape;
+  shape.length = 400;
+  shape.heads = 2;
+  for (const std::int64_t window : {1, 2, 7, 64, 399}) {
+    shape.window = window;
+    const auto run = make_run(shape);
+    for (const auto& [pixel_rows, pixel_columns] : {std::pair{1, 1}, {5, 300}, {390, 3}, {17, 13}}) {
+      MapRequest request;
+      request.rows = {10, 400};
+      request.columns = {3, 391};
+      request.pixel_rows = pixel_rows;
+      request.pixel_columns = pixel_columns;
+      expect_precise({run, 0, 1}, request);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace foxscope::test
