@@ -1,0 +1,108 @@
+#include "backend/text/added_tokens.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "backend/text/pre_tokenizer.h"
+#include "backend/text/utf8.h"
+
+namespace foxscope {
+namespace {
+
+std::size_t white_space_before(std::string_view text, std::size_t position) {
+  while (position > 0) {
+    const std::size_t previous = previous_character(text, position);
+    if (!is_white_space(character_at(text, previous).code_point)) break;
+    position = previous;
+  }
+  return position;
+}
+
+std::size_t white_space_after(std::string_view text, std::size_t position) {
+  while (position < text.size()) {
+    const Character character = character_at(text, position);
+    if (!is_white_space(character.code_point)) break;
+    position += character.bytes;
+  }
+  return position;
+}
+
+bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
+  if (begin > 0 && begins_with_word_character(text.substr(previous_character(text, begin)))) return false;
+  return end == text.size() || !begins_with_word_character(text.substr(end));
+}
+
+}  // namespace
+
+void AddedTokens::Group::add(const AddedToken& token) {
+  std::vector<AddedToken>& list = by_first_byte[static_cast<std::uint8_t>(token.content.front())];
+  if (list.empty()) first_bytes += token.content.front();
+  list.push_back(token);
+}
+
+void AddedTokens::Group::sort() {
+  for (std::vector<AddedToken>& list : by_first_byte) {
+    std::sort(list.begin(), list.end(),
+              [](const AddedToken& one, const AddedToken& other) { return one.content.size() > other.content.size(); });
+  }
+}
+
+/// The first added token from `from` on and where it begins; null: none.
+const AddedToken* AddedTokens::Group::next(std::string_view text, std::size_t from, std::size_t& at) const {
+  for (at = from; at < text.size(); ++at) {
+    if (first_bytes.size() == 1) {
+      at = text.find(first_bytes.front(), at);
+      if (at == std::string_view::npos) return nullptr;
+    }
+    for (const AddedToken& token : by_first_byte[static_cast<std::uint8_t>(text[at])]) {
+      if (text.compare(at, token.content.size(), token.content) == 0) return &token;
+    }
+  }
+  return nullptr;
+}
+
+void AddedTokens::Group::split(std::string_view text, Section section, std::vector<Section>& sections) const {
+  const std::string_view part = text.substr(section.begin, section.end - section.begin);
+  const auto put = [&](std::size_t begin, std::size_t end, std::int32_t id) {
+    sections.push_back({section.begin + begin, section.begin + end, id});
+  };
+  std::size_t done = 0;
+  std::size_t at = 0;
+  std::size_t from = 0;
+  while (!first_bytes.empty()) {
+    const AddedToken* token = next(part, from, at);
+    if (token == nullptr) break;
+    std::size_t begin = at;
+    std::size_t end = from = at + token->content.size();
+    if (token->single_word && !stands_alone(part, begin, end)) continue;
+    if (token->strip_left) begin = std::max(white_space_before(part, begin), done);
+    if (token->strip_right) end = white_space_after(part, end);
+    if (done < begin) put(done, begin, -1);
+    put(begin, end, token->id);
+    done = end;
+  }
+  if (done < part.size()) put(done, part.size(), -1);
+}
+
+AddedTokens::AddedTokens(const std::map<std::string, AddedToken>& tokens) {
+  for (const auto& [content, token] : tokens) (token.normalized ? normalized_ : plain_).add(token);
+  plain_.sort();
+  normalized_.sort();
+}
+
+std::vector<Section> AddedTokens::split(std::string_view text) const {
+  std::vector<Section> first;
+  plain_.split(text, {0, text.size(), -1}, first);
+  if (normalized_.first_bytes.empty()) return first;
+  std::vector<Section> second;
+  for (const Section& section : first) {
+    if (section.id >= 0) {
+      second.push_back(section);
+    } else {
+      normalized_.split(text, section, second);
+    }
+  }
+  return second;
+}
+
+}  // namespace foxscope

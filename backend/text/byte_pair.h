@@ -1,0 +1,63 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace foxscope {
+
+/// Two neighbouring tokens become one.
+struct Merge {
+  std::int32_t left = 0;
+  std::int32_t right = 0;
+  std::int32_t result = 0;
+};
+
+/// Byte pair encoding of words (Sennrich et al. 2016): beginning with single bytes, again and again the pair of
+/// neighbours with the lowest rank becomes one token, the leftmost first, until no pair has a rank.
+class BytePairModel {
+ public:
+  /// Room that encode needs and reuses; one for each thread.
+  struct Workspace;
+  struct WorkspaceDeleter {
+    void operator()(Workspace* workspace) const;
+  };
+  using WorkspacePointer = std::unique_ptr<Workspace, WorkspaceDeleter>;
+  static WorkspacePointer make_workspace();
+
+  /// @param byte_id  the token of each single byte; -1: there is none
+  /// @param merges   in the order of their rank; of equal pairs the last counts
+  /// @param name     the file, for errors
+  BytePairModel(const std::array<std::int32_t, 256>& byte_id, std::span<const Merge> merges, std::string name);
+
+  /// Appends the word's tokens to `ids`. Time grows as n log n at most, whatever the word is.
+  /// @throws Error where a byte has no token
+  void encode(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const;
+
+ private:
+  static constexpr std::uint64_t no_pair = ~std::uint64_t{0};
+  static constexpr std::uint32_t no_rank = ~std::uint32_t{0};
+  struct Slot {
+    std::uint64_t pair = no_pair;
+    std::uint32_t rank = no_rank;
+    std::int32_t result = -1;
+  };
+
+  [[nodiscard]] std::size_t home(std::uint64_t pair) const { return (pair * 0x9E3779B97F4A7C15U) >> shift_; }
+  [[nodiscard]] const Slot& find(std::int32_t left, std::int32_t right) const;
+  [[nodiscard]] std::uint32_t rank(std::int32_t left, std::int32_t right) const { return find(left, right).rank; }
+  void bytes_to_ids(std::string_view word, std::int32_t* ids) const;
+  void encode_short(std::string_view word, std::vector<std::int32_t>& ids) const;
+  void encode_long(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const;
+
+  std::array<std::int32_t, 256> byte_id_;
+  std::vector<Slot> slots_;  ///< open addressing, a power of two, at most half full
+  int shift_ = 0;
+  std::string name_;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,72 @@
+#include "backend/text/json_reading.h"
+
+#include "backend/base/error.h"
+#include "backend/text/utf8.h"
+
+namespace foxscope {
+
+using nlohmann::json;
+
+std::string not_json(const std::string& name, std::size_t byte) {
+  return name + ": is not valid JSON (byte " + std::to_string(byte) + "); fetch the file again or repair it";
+}
+
+json parse_json(std::string_view content, const std::string& name) {
+  try {
+    return json::parse(content);
+  } catch (const json::parse_error& error) {
+    throw Error(not_json(name, error.byte));
+  } catch (const json::exception&) {
+    throw Error(name + ": holds a number that is too large; fetch the file again or repair it");
+  }
+}
+
+std::string in_quotes(std::string_view text) {
+  constexpr std::size_t longest = 60;
+  std::string result = "'";
+  for (std::size_t position = 0; position < text.size();) {
+    const Character character = character_at(text, position);
+    if (position + character.bytes > longest) {
+      result += "...";
+      break;
+    }
+    const bool control = character.code_point < 0x20 || (character.code_point >= 0x7F && character.code_point < 0xA0) ||
+                         character.code_point == 0x2028 || character.code_point == 0x2029;
+    result += control ? std::string("?") : std::string(text.substr(position, character.bytes));
+    position += character.bytes;
+  }
+  return result + "'";
+}
+
+const json* member(const json& object, const char* key) {
+  if (!object.is_object()) return nullptr;
+  const auto found = object.find(key);
+  return found == object.end() || found->is_null() ? nullptr : &*found;
+}
+
+bool flag(const json& object, const char* key, bool otherwise, const std::string& name) {
+  const json* value = member(object, key);
+  if (value == nullptr) return otherwise;
+  if (!value->is_boolean())
+    throw Error(name + ": " + key + " must be true or false; fetch the file again or repair it");
+  return value->get<bool>();
+}
+
+std::string text_member(const json& object, const char* key, const std::string& name) {
+  const json* value = member(object, key);
+  if (value == nullptr) return {};
+  if (!value->is_string()) throw Error(name + ": " + key + " must be a string; fetch the file again or repair it");
+  return value->get<std::string>();
+}
+
+std::int32_t token_id(const json& value, std::string_view token, const std::string& name) {
+  constexpr std::int64_t limit = std::int64_t{1} << 22;
+  const bool fits = value.is_number_unsigned() && value.get<std::uint64_t>() < static_cast<std::uint64_t>(limit);
+  if (!fits) {
+    throw Error(name + ": the id of the token " + in_quotes(token) + " must be an integer from 0 to " +
+                std::to_string(limit - 1) + "; fetch the file again or repair it");
+  }
+  return static_cast<std::int32_t>(value.get<std::uint64_t>());
+}
+
+}  // namespace foxscope

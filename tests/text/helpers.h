@@ -1,0 +1,95 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/text/byte_alphabet.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::test {
+
+inline std::string read_bytes(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+/// A folder of its own for each object, which goes away with it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "foxscope-text-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::filesystem::path operator/(const char* name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The message of the Error that `call` throws; it must be one line.
+template <typename Call>
+std::string error_of(Call&& call) {
+  try {
+    std::forward<Call>(call)();
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_EQ(message.find_first_of("\n\r"), std::string::npos) << message;
+    return message;
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return {};
+}
+
+/// A tokenizer.json with the 256 bytes as tokens 0 to 255, then what each merge makes.
+inline nlohmann::json small_tokenizer(const std::vector<std::pair<std::string, std::string>>& merges = {}) {
+  nlohmann::json vocab;
+  for (int byte = 0; byte < 256; ++byte) vocab[spell_byte(static_cast<std::uint8_t>(byte))] = byte;
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& [left, right] : merges) {
+    if (!vocab.contains(left + right)) vocab[left + right] = vocab.size();
+    list.push_back({left, right});
+  }
+  return {{"added_tokens", nlohmann::json::array()},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
+          {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", list}}}};
+}
+
+inline Tokenizer tokenizer_of(const nlohmann::json& json, bool json_escaping = false) {
+  return Tokenizer::from_json(json.dump(), "tokenizer.json", json_escaping);
+}
+
+/// The bytes of each token, for messages that can be read.
+inline std::vector<std::string> pieces(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<std::string> result;
+  for (const std::int32_t id : tokenizer.encode(text).id) result.emplace_back(tokenizer.token_bytes(id));
+  return result;
+}
+
+inline Tokenizer fixture_tokenizer(bool json_escaping = false) {
+  return Tokenizer::from_json(read_bytes(FOXSCOPE_TEST_DATA "/tokenizer/tokenizer.json"), "tokenizer.json",
+                              json_escaping);
+}
+
+}  // namespace foxscope::test

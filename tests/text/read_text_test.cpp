@@ -1,0 +1,1 @@
+#include "tests/text/helpers.h"
