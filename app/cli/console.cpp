@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,10 +39,12 @@ std::string oneLine(std::string_view text) {
   std::string result;
   for (const char character : text) {
     const auto byte = static_cast<unsigned char>(character);
-    if (byte < 0x20 || byte == 0x7f) {
-      result += character == '\n' ? " " : fmt::format("\\x{:02x}", byte);
+    if (character == '\n') {
+      result.push_back(' ');
+    } else if (byte < 0x20 || byte == 0x7f) {
+      fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte);
     } else {
-      result += character;
+      result.push_back(character);
     }
   }
   return result;
@@ -152,7 +155,7 @@ std::string sizeText(double bytes) {
 std::string countText(std::int64_t count) {
   std::string digits = fmt::format("{}", count);
   const std::size_t sign = count < 0 ? 1 : 0;
-  for (std::size_t place = digits.size(); place > sign + 3; place -= 3) digits.insert(place - 3, ",");
+  for (std::size_t place = digits.size(); place > sign + 3; place -= 3) digits.insert(place - 3, 1, ',');
   return digits;
 }
 

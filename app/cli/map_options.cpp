@@ -13,11 +13,11 @@
 namespace foxscope::cli {
 namespace {
 
-std::optional<std::int64_t> parseNumber(std::string_view text) {
-  std::int64_t value = 0;
+// Reads a whole number from 0; false for anything else.
+template <typename Number>
+bool parseNumber(std::string_view text, Number& value) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failed != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  return failed == std::errc() && end == text.data() + text.size() && value >= 0;
 }
 
 std::vector<std::string> split(const std::string& text, char separator) {
@@ -34,14 +34,13 @@ std::vector<std::string> split(const std::string& text, char separator) {
 // NAME[:LAYER:HEAD]; without numbers the same layer and head of the other model.
 HeadOf parseMinus(const std::string& text, const RunFile& run, const HeadOf& head) {
   const auto parts = split(text, ':');
-  const auto layer = parts.size() == 3 ? parseNumber(parts[1]) : std::optional<std::int64_t>(head.layer);
-  const auto number = parts.size() == 3 ? parseNumber(parts[2]) : std::optional<std::int64_t>(head.head);
-  constexpr std::int64_t kMost = std::numeric_limits<int>::max();
-  if ((parts.size() != 1 && parts.size() != 3) || parts[0].empty() || !layer || !number || *layer > kMost ||
-      *number > kMost) {
+  HeadOf minus = head;
+  const bool valid = parts.size() == 1 ||
+                     (parts.size() == 3 && parseNumber(parts[1], minus.layer) && parseNumber(parts[2], minus.head));
+  if (!valid || parts[0].empty()) {
     throw UsageError(fmt::format("--minus {}: write NAME, or NAME:LAYER:HEAD as in fox-pro:2:1", text));
   }
-  HeadOf minus{run.trace(parts[0]), static_cast<int>(*layer), static_cast<int>(*number)};
+  minus.trace = run.trace(parts[0]);
   minus.trace->check_head(minus.layer, minus.head);
   return minus;
 }
@@ -80,32 +79,34 @@ Range parseRange(const std::string& option, const std::string& text, std::int64_
   if (text.empty()) return {0, length};
   const std::size_t colon = text.find(':');
   const std::string_view view = text;
-  const auto begin = colon == 0 ? std::optional<std::int64_t>(0) : parseNumber(view.substr(0, colon));
-  const auto end = colon == std::string::npos ? std::nullopt
-                   : colon + 1 == text.size() ? std::optional(length)
-                                              : parseNumber(view.substr(colon + 1));
-  if (!begin || !end) {
+  Range range{0, length};
+  bool valid = colon != std::string::npos;
+  if (valid && colon > 0) valid = parseNumber(view.substr(0, colon), range.begin);
+  if (valid && colon + 1 < text.size()) valid = parseNumber(view.substr(colon + 1), range.end);
+  if (!valid) {
     throw UsageError(fmt::format("{} {}: write A:B for the positions from A up to, not including, B", option, text));
   }
-  if (*begin >= *end || *end > length) {
+  if (range.begin >= range.end || range.end > length) {
     throw UsageError(
         fmt::format("{} {}: use positions with 0 <= A < B <= {}, the text's length", option, text, length));
   }
-  return {*begin, *end};
+  return range;
 }
 
 PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, std::int64_t most) {
   if (text.empty()) return {std::min(rows.size(), most), std::min(columns.size(), most)};
   const std::size_t cross = text.find('x');
   const std::string_view view = text;
-  const auto height = parseNumber(view.substr(0, cross));
-  const auto width = cross == std::string::npos ? std::nullopt : parseNumber(view.substr(cross + 1));
-  if (!height || !width) throw UsageError(fmt::format("--size {}: write ROWSxCOLUMNS, as in 512x512", text));
-  if (*height < 1 || *width < 1 || *height > rows.size() || *width > columns.size()) {
+  PixelSize size;
+  if (cross == std::string::npos || !parseNumber(view.substr(0, cross), size.rows) ||
+      !parseNumber(view.substr(cross + 1), size.columns)) {
+    throw UsageError(fmt::format("--size {}: write ROWSxCOLUMNS, as in 512x512", text));
+  }
+  if (size.rows < 1 || size.columns < 1 || size.rows > rows.size() || size.columns > columns.size()) {
     throw UsageError(fmt::format("--size {}: the region has {} x {} entries: use from 1x1 to {}x{}", text, rows.size(),
                                  columns.size(), rows.size(), columns.size()));
   }
-  return {*height, *width};
+  return size;
 }
 
 std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, MapFormat format) {
@@ -122,6 +123,10 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   request.columns = parseRange("--cols", options.columns, length);
   const std::int64_t most = format == MapFormat::png ? kPicturePixels : std::numeric_limits<std::int64_t>::max();
   const PixelSize size = parseSize(options.size, request.rows, request.columns, most);
+  if (format == MapFormat::png && std::max(size.rows, size.columns) > kMostPicturePixels) {
+    throw UsageError(fmt::format("--size {}: a picture has at most {} pixels on a side: choose a smaller size, or .npy",
+                                 options.size, kMostPicturePixels));
+  }
   request.pixel_rows = size.rows;
   request.pixel_columns = size.columns;
 

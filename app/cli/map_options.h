@@ -35,6 +35,9 @@ enum class MapFormat { npy, hdf5, csv, png };
 /// Longest side, in pixels, of a picture whose --size was not given.
 inline constexpr std::int64_t kPicturePixels = 1024;
 
+/// Most pixels on a side that a picture is asked to have.
+inline constexpr std::int64_t kMostPicturePixels = 8192;
+
 /// @throws UsageError naming the endings that exist
 MapFormat formatOf(const std::string& output);
 

@@ -45,7 +45,9 @@ void checkOptions(const RunOptions& options) {
   if (options.text.empty() == options.ids.empty()) {
     throw UsageError("run needs one input: give either --text FILE or --ids FILE");
   }
-  if (options.limit < 0) throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", options.limit));
+  if (options.limit && *options.limit < 1) {
+    throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", *options.limit));
+  }
   if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
     throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
   }
@@ -101,7 +103,7 @@ PlannedModel planModel(const RunOptions& options, const NamedModel& model, const
   request.name = model.name;
   request.model = model.path;
   request.input = source.input(options, plan.config);
-  request.limit = options.limit;
+  request.limit = options.limit.value_or(0);
   if (options.bos) request.bos = static_cast<std::int32_t>(*options.bos);
   request.device = options.device;
   request.dtype = options.dtype;

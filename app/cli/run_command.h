@@ -14,7 +14,7 @@ struct RunOptions {
   std::vector<std::string> models;  ///< [NAME=]DIR
   std::string text;                 ///< file, "-" for standard input; empty: ids
   std::string ids;
-  std::int64_t limit = 0;
+  std::optional<std::int64_t> limit;
   std::optional<std::int64_t> bos;
   std::string device = "auto";
   std::string dtype = "auto";

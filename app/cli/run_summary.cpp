@@ -1,6 +1,7 @@
 #include "app/cli/run_summary.h"
 
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -16,9 +17,9 @@ double tokensPerSecond(const ModelSummary& model) {
   return model.forwardSeconds > 0 ? static_cast<double>(model.tokens) / model.forwardSeconds : 0.0;
 }
 
-nlohmann::ordered_json optionalNumber(const std::optional<double>& value) {
-  if (!value || !std::isfinite(*value)) return nullptr;
-  return *value;
+// A number that does not exist is NaN here and null in JSON.
+nlohmann::ordered_json numberOrNull(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
 }
 
 }  // namespace
@@ -47,12 +48,12 @@ ModelSummary summarize(const RunResult& result) {
 std::string summaryJson(const std::string& output, const std::vector<ModelSummary>& models) {
   auto list = nlohmann::ordered_json::array();
   for (const ModelSummary& model : models) {
-    const auto perplexity = model.meanLoss ? std::optional(std::exp(*model.meanLoss)) : std::nullopt;
+    const double loss = model.meanLoss.value_or(std::numeric_limits<double>::quiet_NaN());
     list.push_back(
         {{"name", model.name},
          {"tokens", model.tokens},
-         {"mean_loss", optionalNumber(model.meanLoss)},
-         {"perplexity", optionalNumber(perplexity)},
+         {"mean_loss", numberOrNull(loss)},
+         {"perplexity", numberOrNull(std::exp(loss))},
          {"tokens_per_second", tokensPerSecond(model)},
          {"seconds", {{"load", model.loadSeconds}, {"forward", model.forwardSeconds}, {"write", model.writeSeconds}}},
          {"peak_memory_bytes", model.peakMemoryBytes},
