@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "backend/model/causal_lm.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope::test {
+
+/// A folder that goes away with the object.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] std::string text() const { return path_.string(); }
+  /// Writes a file of the folder.
+  void write(const std::string& name, const std::string& content) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// A safetensors image: 8-byte length, header, data.
+std::string safetensors_image(const std::string& header, const std::string& data);
+
+/// A tensor to be written as F32.
+struct NamedTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::vector<float> values;
+};
+std::string safetensors_image(const std::vector<NamedTensor>& tensors);
+
+/// The smallest sound checkpoint: one layer, two heads of 4, a vocabulary of 11; with further config keys.
+nlohmann::json tiny_config(const std::string& model_type = "forgetting_transformer-project_fox");
+/// Random weights for a config, the same ones for the same config.
+std::vector<NamedTensor> random_weights(const nlohmann::json& config);
+/// Writes config.json and model.safetensors.
+void write_checkpoint(const TemporaryFolder& folder, const nlohmann::json& config,
+                      const std::vector<NamedTensor>& weights);
+
+/// Path of a fixture folder or file in tests/data, and of a demo model.
+std::string data_path(const std::string& name);
+std::string demo_model(const std::string& name);
+
+/// float32 values of a tensor in a safetensors file.
+std::vector<float> read_floats(const SafetensorsFile& file, const std::string& name);
+/// Integer values of a tensor.
+std::vector<std::int32_t> read_ids(const SafetensorsFile& file, const std::string& name);
+
+/// One batch through a model; a trace for each sequence.
+struct BatchResult {
+  std::vector<std::shared_ptr<const Trace>> traces;
+  ForwardReport report;
+};
+struct Batch {
+  std::int64_t size = 1;
+  std::vector<std::int32_t> input_ids;  ///< [B, L]
+  std::vector<std::int32_t> labels;     ///< [B, L]
+  KeepSet keep;
+  double pruning_tolerance = 0x1p-24;
+  std::vector<Intervention> interventions;
+};
+BatchResult run_batch(CausalLM& model, const Batch& batch);
+
+/// A recorder as a run makes one.
+std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t length, const KeepSet& keep);
+
+/// Largest absolute difference; NaN if any number is NaN; infinity if the sizes differ.
+double largest_difference(std::span<const float> a, std::span<const float> b);
+
+/// What an action throws, as text; empty if it throws nothing. Fails the test where it is not a foxscope::Error of one
+/// line.
+std::string error_of(const std::function<void()>& action);
+
+}  // namespace foxscope::test
