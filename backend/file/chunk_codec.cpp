@@ -2,6 +2,8 @@
 
 #include <zlib.h>
 
+#include <new>
+
 namespace foxscope {
 
 void shuffle(std::span<const std::byte> data, std::size_t element_size, std::span<std::byte> shuffled) {
@@ -18,13 +20,24 @@ void unshuffle(std::span<const std::byte> shuffled, std::size_t element_size, st
   }
 }
 
-std::vector<std::byte> deflate_chunk(std::span<const std::byte> data, int level) {
+std::vector<std::byte> deflate_chunk(std::span<const std::byte> data, Effort effort) {
+  constexpr int kFastest = 1;
+  constexpr int kWindowBits = 15;
+  constexpr int kMemoryLevel = 8;
+  z_stream state{};
+  if (deflateInit2(&state, kFastest, Z_DEFLATED, kWindowBits, kMemoryLevel,
+                   effort == Effort::runs ? Z_RLE : Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw std::bad_alloc();
+  }
   std::vector<std::byte> stream(data.size());
-  uLongf size = data.size();
-  const int status = compress2(reinterpret_cast<Bytef*>(stream.data()), &size,
-                               reinterpret_cast<const Bytef*>(data.data()), data.size(), level);
-  if (status != Z_OK || size >= data.size()) return {};
-  stream.resize(size);
+  // zlib declares its input without const and does not write to it.
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(data.data()));
+  state.avail_in = static_cast<uInt>(data.size());
+  state.next_out = reinterpret_cast<Bytef*>(stream.data());
+  state.avail_out = static_cast<uInt>(stream.size());
+  const int status = deflate(&state, Z_FINISH);
+  stream.resize(status == Z_STREAM_END ? state.total_out : 0);
+  deflateEnd(&state);
   return stream;
 }
 

@@ -27,8 +27,8 @@ namespace {
 constexpr std::uint64_t kChunkBytes = 128 * 1024;
 /// Below this a chunk index costs more than compression saves.
 constexpr std::uint64_t kSmallestChunkedBytes = 2048;
-/// Higher levels take several times as long for a few percent.
-constexpr int kDeflateLevel = 1;
+/// What the filter says of itself; readers do not care.
+constexpr unsigned kDeflateLevel = 1;
 /// q and k begin at page boundaries: they are written and read past libhdf5 in large pieces.
 constexpr hsize_t kAlignmentThreshold = 64 * 1024;
 constexpr hsize_t kAlignment = 4096;
@@ -148,7 +148,8 @@ PackedChunk pack(std::span<const std::byte> chunk, Element element) {
   if (packed.left_out) return packed;
   std::vector<std::byte> shuffled(chunk.size());
   shuffle(chunk, size_of(element), shuffled);
-  packed.bytes = deflate_chunk(shuffled, kDeflateLevel);
+  const bool whole_numbers = element == Element::int32 || element == Element::int64;
+  packed.bytes = deflate_chunk(shuffled, whole_numbers ? Effort::matches : Effort::runs);
   packed.deflated = !packed.bytes.empty();
   if (!packed.deflated) packed.bytes = std::move(shuffled);
   return packed;

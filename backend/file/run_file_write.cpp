@@ -15,6 +15,7 @@
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
@@ -51,11 +52,11 @@ void check_traces(const std::filesystem::path& path, std::span<const std::shared
   }
 }
 
-/// What a variable-length string cannot hold is spelled out.
-std::string escape_nul(const std::string& text) {
+/// What a variable-length UTF-8 string cannot hold is spelled out or replaced.
+std::string as_hdf5_string(const std::string& text) {
   std::string escaped;
   for (const char c : text) c == '\0' ? escaped.append("\\x00") : escaped.append(1, c);
-  return escaped;
+  return find_invalid_utf8(escaped) ? replace_invalid_utf8(escaped) : escaped;
 }
 
 /// Queries or keys of one layer and the place in the file that is kept for them.
@@ -160,7 +161,7 @@ class ModelWriter {
     if (!tokens.string.empty()) {
       std::vector<std::string> strings;
       strings.reserve(tokens.string.size());
-      for (const std::string& string : tokens.string) strings.push_back(escape_nul(string));
+      for (const std::string& string : tokens.string) strings.push_back(as_hdf5_string(string));
       writer_.strings(root_ + "/tokens/string", strings);
       attach("tokens/string", {"position"});
     }
@@ -262,7 +263,7 @@ class ModelWriter {
       make_plottable(group, "cumulative_log_gate", {"head", "position"}, "spectrum");
     } else if (!rows->log_normalizer.empty()) {
       make_plottable(group, "log_normalizer", {"head", "position"}, "spectrum");
-    } else if (trace_.query_key() == nullptr) {
+    } else if (trace_.query_key() == nullptr && rows->log_normalizer_without_gate.empty()) {
       writer_.group(root_ + "/" + group);
     }
   }

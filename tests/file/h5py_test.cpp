@@ -1,0 +1,155 @@
+#include <nlohmann/json.hpp>
+
+#include "tests/file/support.h"
+
+namespace foxscope::test {
+namespace {
+
+using H5pyTest = FolderTest;
+using Part = QueryKeyStore::Part;
+using Json = nlohmann::json;
+
+/// Says in a folder what h5py must find in a run file, from the traces that were written into it.
+class Expectation {
+ public:
+  explicit Expectation(std::filesystem::path folder) : folder_(std::move(folder)) {
+    std::filesystem::create_directory(folder_);
+    json_ = {{"attributes", Json::object()}, {"arrays", Json::object()},     {"strings", Json::object()},
+             {"absent", Json::array()},      {"same_object", Json::array()}, {"signal", nullptr}};
+  }
+
+  template <typename T>
+  void array(const std::string& path, const char* dtype, std::span<const T> values) {
+    if (values.empty()) {
+      json_["absent"].push_back(path);
+      return;
+    }
+    std::string name = path.substr(1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    dump(folder_ / name, values);
+    json_["arrays"][path] = dtype;
+  }
+
+  void trace(const Trace& trace) {
+    const TraceInfo& info = trace.info();
+    const std::string root = "/models/" + info.name;
+    json_["attributes"][root] = {{"NX_class", "NXentry"},
+                                 {"model_type", info.model_type},
+                                 {"config", info.config},
+                                 {"weights_sha256", info.weights_sha256},
+                                 {"dtype", to_string(info.dtype)},
+                                 {"device", info.device},
+                                 {"softmax_scale", info.softmax_scale},
+                                 {"window_size", info.window_size},
+                                 {"pruning_tolerance", info.pruning_tolerance},
+                                 {"intervention", info.intervention}};
+    const TokenTable& tokens = *trace.tokens();
+    array<std::int32_t>(root + "/tokens/id", "<i4", tokens.id);
+    array<std::int32_t>(root + "/tokens/input_id", "<i4", tokens.input_id);
+    array<std::int64_t>(root + "/tokens/byte_start", "<i8", tokens.byte_start);
+    array<std::int64_t>(root + "/tokens/byte_end", "<i8", tokens.byte_end);
+    json_["strings"][root + "/tokens/string"] = tokens.string;
+    array<float>(root + "/loss/per_token_loss", "<f4", trace.per_token_loss());
+    array<float>(root + "/logits", "<f4", trace.source().logits());
+    for (int layer = 0; layer < info.layers; ++layer) layer_arrays(trace, root, layer);
+    for (int index = 0; index <= info.layers; ++index) {
+      array<float>(fmt::format("{}/hidden_states/{:02}", root, index), "<f4", trace.source().hidden_states(index));
+    }
+    if (trace.text()) {
+      json_["strings"]["/text/content"] = trace.text()->content;
+      json_["attributes"]["/text/content"] = {{"sha256", trace.text()->sha256}};
+    } else {
+      json_["absent"].push_back("/text");
+    }
+  }
+
+  void check(const std::filesystem::path& file) {
+    json_["attributes"]["/"] = {{"foxscope_schema", 1},
+                                {"program", "foxscope"},
+                                {"command_line", "foxscope run -o x.h5"},
+                                {"created", "2026-11-21T12:00:00Z"},
+                                {"NX_class", "NXroot"}};
+    write_content(folder_ / "expected.json", json_.dump());
+    run_python("check_run_file.py", {file.string(), folder_.string()});
+  }
+
+  Json& json() { return json_; }
+
+ private:
+  void layer_arrays(const Trace& trace, const std::string& root, int layer) {
+    const std::string group = fmt::format("{}/layers/{:02}", root, layer);
+    const auto rows = trace.source().rows(layer);
+    array<double>(group + "/cumulative_log_gate", "<f8", rows->cumulative_log_gate);
+    array<float>(group + "/log_normalizer", "<f4", rows->log_normalizer);
+    array<float>(group + "/log_normalizer_without_gate", "<f4", rows->log_normalizer_without_gate);
+    const char* dtype = trace.info().dtype == DType::float32 ? "<f4" : "bfloat16";
+    array<std::byte>(group + "/query", dtype, query_key(trace, Part::query, layer));
+    array<std::byte>(group + "/key", dtype, query_key(trace, Part::key, layer));
+  }
+
+  static std::vector<std::byte> query_key(const Trace& trace, Part part, int layer) {
+    std::vector<std::byte> all;
+    std::vector<std::byte> scratch;
+    if (trace.query_key() == nullptr) return all;
+    for (int head = 0; head < (part == Part::query ? trace.info().heads : trace.info().key_heads); ++head) {
+      const auto rows = trace.query_key()->raw_rows(part, layer, head, 0, trace.info().length, scratch);
+      all.insert(all.end(), rows.begin(), rows.end());
+    }
+    return all;
+  }
+
+  std::filesystem::path folder_;
+  Json json_;
+};
+
+TEST_F(H5pyTest, FindsWhatTheInterfacePromises) {
+  const KeepSet everything = {Keep::loss,      Keep::gates,  Keep::rows,  Keep::ungated,
+                              Keep::query_key, Keep::logits, Keep::hidden};
+  const Traces traces = make_traces(
+      {{.name = "fox", .length = 700, .keep = everything},
+       {.name = "transformer-b.16_x", .length = 700, .dtype = DType::bfloat16, .gated = false, .window_size = 9}});
+  write_run(file("run.h5"), traces);
+  Expectation expectation(file("expected"));
+  for (const auto& trace : traces) expectation.trace(*trace);
+  expectation.json()["same_object"] = {{"/models/fox/tokens", "/models/transformer-b.16_x/tokens"},
+                                       {"/models/fox/tokens/id", "/models/transformer-b.16_x/tokens/id"}};
+  expectation.json()["signal"] = "/models/fox/loss/per_token_loss";
+  expectation.check(file("run.h5"));
+}
+
+TEST_F(H5pyTest, FindsARunOnIds) {
+  const Traces traces = make_traces({{.name = "ids", .length = 1, .with_text = false}});
+  write_run(file("run.h5"), traces);
+  Expectation expectation(file("expected"));
+  expectation.trace(*traces[0]);
+  expectation.json()["signal"] = "/models/ids/loss/per_token_loss";
+  expectation.check(file("run.h5"));
+}
+
+TEST_F(H5pyTest, FindsAPlotWithoutALoss) {
+  const Traces traces = make_traces({{.name = "gates", .keep = {Keep::gates}}});
+  write_run(file("run.h5"), traces);
+  Expectation expectation(file("expected"));
+  expectation.trace(*traces[0]);
+  expectation.json()["signal"] = "/models/gates/layers/00/cumulative_log_gate";
+  expectation.check(file("run.h5"));
+}
+
+TEST_F(H5pyTest, TokensThatStringsCannotHoldAreSpelledOut) {
+  const auto source = make_trace({.with_text = false});
+  auto tokens = std::make_shared<TokenTable>(*source->tokens());
+  tokens->string[0] = std::string("a\0b", 3);
+  tokens->string[1] = "\xff half";
+  tokens->string[2] = "";
+  Recorder recorder(source->info(), {Keep::loss}, nullptr);
+  write_run(file("run.h5"), {recorder.finish(nullptr, tokens)});
+  tokens->string[0] = "a\\x00b";
+  tokens->string[1] = "\xef\xbf\xbd half";
+  EXPECT_EQ(RunFile::open(file("run.h5")).trace({})->tokens()->string, tokens->string);
+  Expectation expectation(file("expected"));
+  expectation.json()["strings"]["/models/fox/tokens/string"] = tokens->string;
+  expectation.check(file("run.h5"));
+}
+
+}  // namespace
+}  // namespace foxscope::test

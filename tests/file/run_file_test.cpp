@@ -1,0 +1,205 @@
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "backend/map/map.h"
+#include "tests/file/support.h"
+
+namespace foxscope::test {
+namespace {
+
+using RunFileTest = FolderTest;
+using Part = QueryKeyStore::Part;
+
+const KeepSet kEverything = {Keep::loss,      Keep::gates,  Keep::rows,  Keep::ungated,
+                             Keep::query_key, Keep::logits, Keep::hidden};
+
+/// What the format must carry: number formats, grouped heads, sizes at both ends, and every choice of --keep.
+std::vector<SyntheticRun> variants() {
+  std::vector<SyntheticRun> runs(1);
+  runs.push_back({.name = "bf16", .dtype = DType::bfloat16});
+  runs.push_back({.name = "ungated", .gated = false});
+  runs.push_back({.name = "window", .window_size = 5});
+  runs.push_back({.name = "one-token", .length = 1});
+  runs.push_back({.name = "several-chunks", .layers = 1, .heads = 3, .key_heads = 1, .head_dim = 4, .length = 700});
+  runs.push_back({.name = "everything", .keep = kEverything});
+  runs.push_back({.name = "ids", .with_text = false});
+  for (const Keep part : kEverything) runs.push_back({.name = "only", .keep = {part}});
+  runs.push_back({.name = "nothing", .keep = {}});
+  return runs;
+}
+
+TEST_F(RunFileTest, ReopensAsTheTraceThatWasWritten) {
+  for (const SyntheticRun& run : variants()) {
+    SCOPED_TRACE(run.name);
+    const Traces traces = make_traces({run});
+    write_run(file("run.h5"), traces);
+    const RunFile opened = RunFile::open(file("run.h5"));
+    ASSERT_EQ(opened.traces.size(), 1U);
+    expect_equal(*traces[0], *opened.traces[0]);
+    EXPECT_EQ(opened.command_line, "foxscope run -o x.h5");
+    EXPECT_EQ(opened.created, "2026-11-21T12:00:00Z");
+    EXPECT_FALSE(opened.program_version.empty());
+  }
+}
+
+TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const Traces traces = make_traces({{.length = 130, .dtype = dtype}});
+    write_run(file("run.h5"), traces);
+    const auto opened = RunFile::open(file("run.h5")).trace({});
+    for (const Quantity quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,
+                                    Quantity::attention_without_gate, Quantity::gate_effect}) {
+      MapRequest request;
+      request.quantity = quantity;
+      request.reduction = default_reduction(quantity, false);
+      request.rows = {3, 129};
+      request.columns = {0, 130};
+      request.pixel_rows = 50;
+      request.pixel_columns = 41;
+      request.head = {traces[0], 1, 3};
+      const std::optional<Image> live = compute_map(request, {});
+      request.head.trace = opened;
+      const std::optional<Image> read = compute_map(request, {});
+      ASSERT_TRUE(live && read);
+      EXPECT_EQ(std::memcmp(live->value.data(), read->value.data(), live->value.size() * sizeof(float)), 0)
+          << to_string(quantity);
+    }
+  }
+}
+
+TEST_F(RunFileTest, AFileOfAFileIsEqual) {
+  const Traces traces = make_traces({{.keep = kEverything}});
+  write_run(file("first.h5"), traces);
+  write_run(file("second.h5"), RunFile::open(file("first.h5")).traces);
+  EXPECT_EQ(content_of(file("first.h5")), content_of(file("second.h5")));
+}
+
+TEST_F(RunFileTest, TheSameRunGivesTheSameBytes) {
+  write_run(file("first.h5"), make_traces({{.length = 300}, {.name = "other", .length = 300, .gated = false}}));
+  write_run(file("second.h5"), make_traces({{.length = 300}, {.name = "other", .length = 300, .gated = false}}));
+  EXPECT_EQ(content_of(file("first.h5")), content_of(file("second.h5")));
+}
+
+TEST_F(RunFileTest, SaysWhenItWasMade) {
+  ASSERT_TRUE(write_run_file(file("run.h5"), make_traces({{}}), {"command", ""}, Overwrite::refuse, {}));
+  const std::string created = RunFile::open(file("run.h5")).created;
+  ASSERT_EQ(created.size(), 20U);
+  EXPECT_EQ(created[4], '-');
+  EXPECT_EQ(created[10], 'T');
+  EXPECT_EQ(created.back(), 'Z');
+}
+
+TEST_F(RunFileTest, ModelsWithEqualTokensShareThem) {
+  write_run(file("run.h5"), make_traces({{.name = "b"}, {.name = "a", .gated = false}}));
+  const RunFile opened = RunFile::open(file("run.h5"));
+  ASSERT_EQ(opened.traces.size(), 2U);
+  EXPECT_EQ(opened.traces[0]->info().name, "a");
+  EXPECT_EQ(opened.traces[1]->info().name, "b");
+  EXPECT_EQ(opened.traces[0]->tokens(), opened.traces[1]->tokens());
+  EXPECT_EQ(opened.traces[0]->text(), opened.traces[1]->text());
+}
+
+TEST_F(RunFileTest, GivesATraceByName) {
+  write_run(file("one.h5"), make_traces({{.name = "fox"}}));
+  const RunFile one = RunFile::open(file("one.h5"));
+  EXPECT_EQ(one.trace({})->info().name, "fox");
+  EXPECT_EQ(one.trace("fox")->info().name, "fox");
+  EXPECT_THROW(static_cast<void>(one.trace("wolf")), UsageError);
+  expect_error([&] { static_cast<void>(one.trace("wolf")); }, {"'wolf'", "--model", "fox"});
+
+  write_run(file("two.h5"), make_traces({{.name = "fox"}, {.name = "transformer"}}));
+  const RunFile two = RunFile::open(file("two.h5"));
+  EXPECT_EQ(two.trace("transformer")->info().name, "transformer");
+  EXPECT_THROW(static_cast<void>(two.trace({})), UsageError);
+  expect_error([&] { static_cast<void>(two.trace({})); }, {"several models", "--model", "fox, transformer"});
+}
+
+TEST_F(RunFileTest, SeveralThreadsReadOneFile) {
+  const Traces traces = make_traces({{.length = 200}});
+  write_run(file("run.h5"), traces);
+  const auto opened = RunFile::open(file("run.h5")).trace({});
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 4; ++n) {
+    threads.emplace_back([&] {
+      std::vector<float> left;
+      std::vector<float> right;
+      for (std::int64_t row = 0; row + 10 <= 200; row += 10) {
+        const auto a = traces[0]->query_key()->rows(Part::key, 1, 1, row, row + 10, left);
+        const auto b = opened->query_key()->rows(Part::key, 1, 1, row, row + 10, right);
+        EXPECT_TRUE(std::equal(a.begin(), a.end(), b.begin(), b.end()));
+        EXPECT_EQ(traces[0]->cumulative_log_gate(1, 2)[0], opened->cumulative_log_gate(1, 2)[0]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST_F(RunFileTest, SeveralThreadsWriteFiles) {
+  const Traces traces = make_traces({{}});
+  std::vector<std::thread> threads;
+  for (int n = 0; n < 4; ++n) {
+    threads.emplace_back([&, n] { write_run(file(fmt::format("{}.h5", n)), traces); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int n = 1; n < 4; ++n) EXPECT_EQ(content_of(file("0.h5")), content_of(file(fmt::format("{}.h5", n))));
+}
+
+TEST_F(RunFileTest, ReportsItsProgressAndTime) {
+  std::int64_t last = -1;
+  std::int64_t total = 0;
+  Job job;
+  job.report = [&](const Progress& progress) {
+    EXPECT_GE(progress.done, last);
+    last = progress.done;
+    total = progress.total;
+  };
+  double seconds = -1;
+  ASSERT_TRUE(write_run_file(file("run.h5"), make_traces({{}}), {}, Overwrite::refuse, job, &seconds));
+  EXPECT_EQ(last, total);
+  EXPECT_GT(total, 0);
+  EXPECT_GT(seconds, 0);
+}
+
+TEST_F(RunFileTest, AStoppedWriteLeavesNothing) {
+  std::stop_source stop;
+  stop.request_stop();
+  Job job;
+  job.stop = stop.get_token();
+  EXPECT_FALSE(write_run_file(file("run.h5"), make_traces({{}}), {}, Overwrite::refuse, job));
+  EXPECT_EQ(entries(), 0U);
+}
+
+TEST_F(RunFileTest, RefusesWhatItCannotWrite) {
+  const auto write = [this](const Traces& traces) {
+    return [this, traces] { write_run_file(file("run.h5"), traces, {}, Overwrite::refuse, {}); };
+  };
+  expect_error(write({}), {"run.h5", "no runs"});
+  expect_error(write(make_traces({{.name = "a/b"}})), {"'a/b'", "letters, digits"});
+  expect_error(write(make_traces({{.name = ".."}})), {"'..'", "letters, digits"});
+  expect_error(write(make_traces({{.name = ""}})), {"''", "letters, digits"});
+  expect_error(write(make_traces({{.name = "fox"}, {.name = "fox"}})), {"two models", "'fox'", "NAME=DIR"});
+  expect_error(write(make_traces({{.name = "a"}, {.name = "b", .length = 12}})), {"different texts", "'a'", "'b'"});
+  expect_error(write(make_traces({{.name = "a"}, {.name = "b", .with_text = false}})), {"different texts"});
+  EXPECT_EQ(entries(), 0U);
+  write_run(file("run.h5"), make_traces({{}}));
+  expect_error(write(make_traces({{}})), {"run.h5", "exists already", "--force"});
+}
+
+TEST_F(RunFileTest, SaysThatTheQueriesWereNotKept) {
+  write_run(file("run.h5"), make_traces({{.keep = {Keep::loss}}}));
+  const auto opened = RunFile::open(file("run.h5")).trace({});
+  expect_error([&] { static_cast<void>(opened->require_query_key()); }, {"queries and keys", "'qk'"});
+  expect_error([&] { static_cast<void>(opened->cumulative_log_gate(0, 0)); }, {"gates", "--keep"});
+}
+
+TEST_F(RunFileTest, AFileCutShortWhileInUseIsAnError) {
+  write_run(file("run.h5"), make_traces({{}}));
+  const auto opened = RunFile::open(file("run.h5")).trace({});
+  std::filesystem::resize_file(file("run.h5"), 100);
+  std::vector<float> scratch;
+  expect_error([&] { opened->query_key()->rows(Part::query, 0, 0, 0, 5, scratch); }, {"run.h5", "cut short"});
+}
+
+}  // namespace
+}  // namespace foxscope::test
