@@ -102,13 +102,13 @@ void EntryReader::set_chunk(const Range& keys) {
   keys_ = {};
 }
 
-bool EntryReader::negligible(std::int64_t strip_index, const Range& keys) const {
+bool EntryReader::negligible(std::int64_t strip_index, const Range& keys, double log2_limit) const {
   if (entries_.block_norm.empty()) return false;
   const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
   const double last = entries_.gate.empty() ? 0.0 : entries_.gate[static_cast<std::size_t>(keys.end - 1)];
   const double logit = strip.query_norm * entries_.block_norm[static_cast<std::size_t>(keys.begin / kMapTile)] *
                        entries_.scale * kBoundSlack;
-  return (strip.largest_term - last + logit) * kLog2E < entries_.skip_below - 1e-3;
+  return (strip.largest_term - last + logit) * kLog2E < log2_limit - 1e-3;
 }
 
 void EntryReader::logits(std::int64_t strip, const Range& keys, float* out) {

@@ -53,8 +53,12 @@ class EntryReader {
   /// The keys that tiles will be asked for; read when the first of them is.
   void set_chunk(const Range& keys);
 
-  /// True if every entry of strip x keys is below what may be skipped. Keys lie in one block.
-  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const;
+  /// True if every entry of strip x keys is known to be below 2^log2_limit. Keys lie in one block.
+  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys, double log2_limit) const;
+  /// The same with the limit of HeadEntries::skip_below.
+  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const {
+    return negligible(strip, keys, entries_.skip_below);
+  }
 
   /// Entries of the band's 64 queries from strip * 64 on, and keys of the chunk that lie in one block of kMapTile
   /// positions: [keys][64]. Absent entries are computed like others.

@@ -8,7 +8,8 @@
 
 namespace foxscope {
 
-/// Median and quartiles over positions, with the share of positions whose value was cut off by an end of the text.
+/// Quartiles over positions: the order statistic at p (n - 1), linearly interpolated between its neighbours. A position
+/// that an end of the text cuts off counts with the distance to that end, and in the share.
 struct Quartiles {
   double lower = 0;
   double median = 0;
@@ -40,7 +41,7 @@ struct HeadStatistics {
   Quartiles backward_horizon[3];
   Quartiles forward_survival[3];
   std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
-  // attention; absent when q and k were not kept
+  // attention; absent when q and k, or the row normalisers, were not kept
   bool has_attention = false;
   double entropy = 0;        ///< nats, mean over rows
   double mass_on_first = 0;  ///< on key 0, mean over rows
@@ -57,8 +58,19 @@ struct StatisticsOptions {
   int events = 8;
 };
 
-/// Statistics of one head, without a matrix: gates by searches in c, attention by one streamed pass of tiles.
+/// Statistics of one head, without a matrix: gates by searches in c, attention by one streamed pass of tiles, which
+/// leaves out tiles whose every entry is below 2^-40 of its row.
+/// - backward horizon of position i at a level: how far back F(i, j) stays at the level or above, log F interpolated
+///   linearly between tokens; cut off where F(i, 0) still is. Forward survival of j: how far ahead F(i, j) does.
+/// - f of position 0 is exp(c_0). Without a gate f = 1: every horizon is cut off, and there are no events.
+/// - without the first key: rows that have no other mass (row 0 among them) are left out of the mean; where there are
+///   no rows at all (one token), d50 and d90 are NaN.
 /// @returns nothing if the job was stopped
+/// @throws UsageError for a head that does not exist, Error for gates that were not kept
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job);
+
+/// F(query, key) = exp(c_query - c_key), what the gates between two positions let through.
+/// @throws UsageError for positions that do not exist or a key after the query
+double retained_gate(const HeadOf& head, std::int64_t query, std::int64_t key);
 
 }  // namespace foxscope

@@ -3,6 +3,7 @@
 #include <limits>
 #include <memory>
 
+#include "backend/map/band_tiles.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/map.h"
 #include "backend/map/team.h"
@@ -31,29 +32,18 @@ bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& t
   std::fill(std::begin(worker.maximum), std::end(worker.maximum), -std::numeric_limits<float>::infinity());
   std::fill(std::begin(worker.sum), std::end(worker.sum), 0.0);
   worker.reader.set_band(rows);
-  const std::int64_t window = entries.window;
-  std::int64_t begin = window == 0 ? 0 : std::max<std::int64_t>(0, rows.begin - window + 1);
-  while (begin < rows.end) {
-    if (team.stopped()) return false;
-    const Range chunk{begin, std::min(begin / kKeyChunk * kKeyChunk + kKeyChunk, rows.end)};
-    worker.reader.set_chunk(chunk);
-    for (std::int64_t first = chunk.begin; first < chunk.end;) {
-      const Range keys{first, std::min(first / kMapTile * kMapTile + kMapTile, chunk.end)};
-      for (std::int64_t row = rows.begin; row < rows.end; row += kMapTile) {
-        const std::int64_t last_row = std::min(row + kMapTile, rows.end) - 1;
-        if (keys.begin > last_row || (window != 0 && keys.end <= row - window + 1)) continue;
-        worker.reader.tile((row - rows.begin) / kMapTile, keys, worker.tile.data());
-        if (keys.end - 1 > row || (window != 0 && keys.begin <= last_row - window)) {
-          cpu::mask_tile(row - keys.begin, window, keys.size(), -std::numeric_limits<float>::infinity(),
-                         worker.tile.data());
+  const bool done = for_each_tile(
+      rows, {0, entries.length}, entries.window, team, [&](const Range& keys) { worker.reader.set_chunk(keys); },
+      [&](const BandTile& tile) {
+        worker.reader.tile(tile.strip, tile.keys, worker.tile.data());
+        if (tile.cut) {
+          cpu::mask_tile(tile.rows.begin - tile.keys.begin, entries.window, tile.keys.size(),
+                         -std::numeric_limits<float>::infinity(), worker.tile.data());
         }
-        cpu::log_sum_exp_tile(worker.tile.data(), keys.size(), worker.maximum + (row - rows.begin),
-                              worker.sum + (row - rows.begin));
-      }
-      first = keys.end;
-    }
-    begin = chunk.end;
-  }
+        cpu::log_sum_exp_tile(worker.tile.data(), tile.keys.size(), worker.maximum + tile.strip * kMapTile,
+                              worker.sum + tile.strip * kMapTile);
+      });
+  if (!done) return false;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t n = row - rows.begin;
     out[row] = static_cast<float>(static_cast<double>(worker.maximum[n]) * kLn2 + std::log(worker.sum[n]));

@@ -1,0 +1,193 @@
+#include "backend/map/attention_pass.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "backend/map/band_tiles.h"
+#include "backend/map/head_entries.h"
+#include "backend/map/team.h"
+#include "kernels/cpu/attention_statistics.h"
+
+namespace foxscope {
+namespace {
+
+namespace cpu = kernels::cpu;
+using cpu::kMapTile;
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr double kLn2 = 0.6931471805599453;
+constexpr double kNegligible = -40.0;  // log2 of an entry
+/// Shares of a row beside key 0 down to which they are known well enough as 1 minus the share of key 0.
+constexpr double kWellKnown = 1.0 / 16.0;
+/// Bands are dealt out to so many tasks, each with sums of its own: sums then do not depend on the number of threads.
+constexpr std::int64_t kTasks = 32;
+
+/// What a task adds up.
+struct Sums {
+  std::vector<double> mass;
+  std::vector<double> mass_without_first;
+  double entropy = 0;
+  double on_first = 0;
+  std::int64_t rows_without_first = 0;
+};
+
+class BandPass {
+ public:
+  BandPass(const HeadEntries& entries, const Team& team, Sums& sums)
+      : entries_(entries), team_(team), sums_(sums), reader_(entries), tile_(kMapTile * kMapTile) {}
+
+  /// @returns false if the job was stopped on the way
+  bool run(const Range& rows) {
+    rows_ = rows;
+    limit_ = kNegligible;
+    reader_.set_band(rows);
+    weigh_rows();
+    const bool unsure = *std::min_element(beside_first_, beside_first_ + rows.size()) < kWellKnown;
+    if (unsure && !sum_beside_first()) return false;
+    for (std::int64_t n = 0; n < rows.size(); ++n) {
+      const bool counts = rows.begin + n > 0 && beside_first_[n] > 0;
+      weight_[n] = counts ? static_cast<float>(1.0 / beside_first_[n]) : 0.0F;
+      sums_.rows_without_first += counts ? 1 : 0;
+    }
+    return for_tiles([&](const BandTile& tile) { add(tile); });
+  }
+
+ private:
+  /// Attention on key 0, and what is beside it.
+  void weigh_rows() {
+    reader_.set_chunk({0, 1});
+    for (std::int64_t n = 0; n < rows_.size(); n += kMapTile) {
+      reader_.log_attention_tile(n / kMapTile, {0, 1}, tile_.data());
+      for (std::int64_t lane = 0; lane < std::min(kMapTile, rows_.size() - n); ++lane) {
+        const bool seen = entries_.window == 0 || rows_.begin + n + lane < entries_.window;
+        const double log_first = static_cast<double>(tile_[static_cast<std::size_t>(lane)]) * kLn2;
+        sums_.on_first += seen ? std::exp(log_first) : 0.0;
+        beside_first_[n + lane] = seen ? -std::expm1(log_first) : 1.0;
+      }
+    }
+    // Row 0 sees nothing beside key 0, and does not count.
+    if (rows_.begin == 0) beside_first_[0] = 1.0;
+  }
+
+  bool sum_beside_first() {
+    // What is left out is small beside the row; here it has to be small beside what key 0 leaves of it.
+    double least = 1.0;
+    for (std::int64_t n = 0; n < rows_.size(); ++n) {
+      if (beside_first_[n] > 0) least = std::min(least, beside_first_[n]);
+    }
+    limit_ = std::max(-120.0, kNegligible + std::log2(least));
+    std::fill(std::begin(beside_first_), std::end(beside_first_), 0.0);
+    return for_tiles([&](const BandTile& tile) {
+      cpu::add_row_sums(tile_.data(), tile.keys.size(), tile.keys.begin == 0 ? 1 : 0,
+                        beside_first_ + tile.strip * kMapTile);
+    });
+  }
+
+  void add(const BandTile& tile) {
+    cpu::TileStatistics statistics;
+    cpu::attention_statistics(tile_.data(), tile.keys.size(), weight_ + tile.strip * kMapTile,
+                              tile.keys.begin == 0 ? 1 : 0, statistics);
+    for (std::int64_t lane = 0; lane < tile.rows.size(); ++lane) {
+      sums_.entropy += static_cast<double>(statistics.entropy[lane]) * kLn2;
+    }
+    const std::int64_t shift = tile.rows.begin - tile.keys.begin - (kMapTile - 1);
+    const std::int64_t begin = std::max<std::int64_t>(0, -shift);
+    const std::int64_t end = std::min(2 * kMapTile, entries_.length - shift);
+    for (std::int64_t n = begin; n < end; ++n) {
+      const auto distance = static_cast<std::size_t>(shift + n);
+      sums_.mass[distance] += static_cast<double>(statistics.mass[n]);
+      sums_.mass_without_first[distance] += static_cast<double>(statistics.mass_without_first[n]);
+    }
+  }
+
+  /// Calls body(tile) with log2 of attention in tile_, for every tile that is not negligible.
+  template <typename Body>
+  bool for_tiles(const Body& body) {
+    return for_each_tile(
+        rows_, {0, entries_.length}, entries_.window, team_, [&](const Range& keys) { reader_.set_chunk(keys); },
+        [&](const BandTile& tile) {
+          if (reader_.negligible(tile.strip, tile.keys, limit_)) return;
+          reader_.log_attention_tile(tile.strip, tile.keys, tile_.data());
+          if (tile.cut) {
+            cpu::mask_tile(tile.rows.begin - tile.keys.begin, entries_.window, tile.keys.size(), kNone, tile_.data());
+          }
+          for (std::int64_t n = 0; n < tile.keys.size() && tile.rows.size() < kMapTile; ++n) {
+            std::fill(tile_.begin() + n * kMapTile + tile.rows.size(), tile_.begin() + (n + 1) * kMapTile, kNone);
+          }
+          body(tile);
+        });
+  }
+
+  const HeadEntries& entries_;
+  const Team& team_;
+  Sums& sums_;
+  EntryReader reader_;
+  std::vector<float> tile_;
+  Range rows_;
+  double limit_ = kNegligible;
+  double beside_first_[kBandRows] = {};
+  float weight_[kBandRows] = {};
+};
+
+/// Smallest distance whose cumulative mass reaches a share; NaN where no row has any.
+double distance_of_share(const std::vector<double>& mass, double share) {
+  double total = 0;
+  for (std::size_t distance = 0; distance < mass.size(); ++distance) {
+    total += mass[distance];
+    if (total >= share) return static_cast<double>(distance);
+  }
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+DistanceProfile profile(std::vector<double> mass, std::int64_t rows) {
+  for (double& value : mass) value /= static_cast<double>(std::max<std::int64_t>(1, rows));
+  DistanceProfile result{std::move(mass), 0, 0};
+  result.d50 = distance_of_share(result.mass, 0.5);
+  result.d90 = distance_of_share(result.mass, 0.9);
+  return result;
+}
+
+}  // namespace
+
+bool attention_pass(const HeadOf& head, const Job& job, HeadStatistics& statistics) {
+  HeadEntries entries(head, Quantity::attention, {});
+  Team team(job);
+  if (entries.gated && !entries.measure_keys(team)) return false;
+  const auto length = static_cast<std::size_t>(entries.length);
+  const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
+  std::vector<Sums> sums(static_cast<std::size_t>(std::min(kTasks, bands)));
+  const bool done = team.run({"measuring attention", "tokens", entries.length}, std::min(kTasks, bands),
+                             [&](std::int64_t task, int thread) {
+                               Sums& own = sums[static_cast<std::size_t>(task)];
+                               own.mass.resize(length);
+                               own.mass_without_first.resize(length);
+                               BandPass pass(entries, team, own);
+                               for (std::int64_t band = bands - 1 - task; band >= 0; band -= kTasks) {
+                                 const Range rows{band * kBandRows, std::min((band + 1) * kBandRows, entries.length)};
+                                 if (!pass.run(rows)) return;
+                                 team.advance(rows.size(), thread);
+                               }
+                             });
+  if (!done) return false;
+  for (std::size_t task = 1; task < sums.size(); ++task) {
+    for (std::size_t distance = 0; distance < length; ++distance) {
+      sums[0].mass[distance] += sums[task].mass[distance];
+      sums[0].mass_without_first[distance] += sums[task].mass_without_first[distance];
+    }
+    sums[0].entropy += sums[task].entropy;
+    sums[0].on_first += sums[task].on_first;
+    sums[0].rows_without_first += sums[task].rows_without_first;
+  }
+  Sums& all = sums.front();
+  statistics.has_attention = true;
+  statistics.entropy = all.entropy / static_cast<double>(length);
+  statistics.mass_on_first = all.on_first / static_cast<double>(length);
+  statistics.distance = profile(std::move(all.mass), entries.length);
+  statistics.mass_on_self = statistics.distance.mass.front();
+  statistics.distance_without_first = profile(std::move(all.mass_without_first), all.rows_without_first);
+  return true;
+}
+
+}  // namespace foxscope

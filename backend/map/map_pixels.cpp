@@ -1,0 +1,165 @@
+#include "backend/map/map_pixels.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "backend/map/bins.h"
+
+namespace foxscope {
+namespace {
+
+namespace cpu = kernels::cpu;
+using cpu::kMapTile;
+using cpu::PixelReduction;
+
+PixelReduction pixel_reduction(Reduction reduction, bool logarithm) {
+  switch (reduction) {
+    case Reduction::max:
+      return PixelReduction::max;
+    case Reduction::min:
+      return PixelReduction::min;
+    case Reduction::mean:
+      return PixelReduction::sum;
+    case Reduction::absmax:
+      // Attention has no negative entries.
+      return logarithm ? PixelReduction::max : PixelReduction::absolute;
+  }
+  return PixelReduction::max;
+}
+
+bool is_attention(Quantity quantity) {
+  return quantity == Quantity::attention || quantity == Quantity::attention_without_gate;
+}
+
+std::int64_t largest_bin(const std::vector<std::int64_t>& edges) {
+  std::int64_t largest = 0;
+  for (std::size_t n = 0; n + 1 < edges.size(); ++n) largest = std::max(largest, edges[n + 1] - edges[n]);
+  return largest;
+}
+
+}  // namespace
+
+MapPixels::MapPixels(const MapRequest& request, std::int64_t window)
+    : rows_(request.rows),
+      columns_(request.columns),
+      row_edges_(bin_edges(request.rows, request.pixel_rows)),
+      column_edges_(bin_edges(request.columns, request.pixel_columns)),
+      window_(window),
+      exact_(request.pixel_rows == request.rows.size() && request.pixel_columns == request.columns.size()),
+      partial_(largest_bin(row_edges_) > kMapTile || largest_bin(column_edges_) > kMapTile),
+      logarithm_(is_attention(request.quantity) && !request.minus && !exact_ && request.reduction != Reduction::mean),
+      reduction_(pixel_reduction(request.reduction, logarithm_)) {
+  image_.rows = request.pixel_rows;
+  image_.columns = request.pixel_columns;
+  image_.value.resize(static_cast<std::size_t>(image_.rows * image_.columns));
+}
+
+bool MapPixels::zeros_change_nothing() const {
+  // Exact pictures begin as zeros; where logarithms are compared, -infinity is both the beginning and log2 of 0.
+  if (exact_ || reduction_ == PixelReduction::sum || reduction_ == PixelReduction::absolute) return true;
+  return logarithm_ && reduction_ == PixelReduction::max;
+}
+
+Range MapPixels::rows_of(std::int64_t pixel) const {
+  return {row_edges_[static_cast<std::size_t>(pixel)], row_edges_[static_cast<std::size_t>(pixel + 1)]};
+}
+
+Range MapPixels::keys_of(std::int64_t pixel) const {
+  return {column_edges_[static_cast<std::size_t>(pixel)], column_edges_[static_cast<std::size_t>(pixel + 1)]};
+}
+
+void MapPixels::place_keys(const Range& keys, TilePlace& place) const {
+  place.first_column = bin_of(columns_, image_.columns, keys.begin);
+  place.pixels.pieces = 0;
+  for (std::int64_t pixel = place.first_column, end = keys.begin; end < keys.end; ++pixel) {
+    end = std::min(column_edges_[static_cast<std::size_t>(pixel + 1)], keys.end);
+    place.pixels.key_end[place.pixels.pieces++] = static_cast<std::uint8_t>(end - keys.begin);
+  }
+}
+
+void MapPixels::place_rows(const Range& rows, TilePlace& place) const {
+  place.first_row = bin_of(rows_, image_.rows, rows.begin);
+  place.pixels.segments = 0;
+  for (std::int64_t pixel = place.first_row, end = rows.begin; end < rows.end; ++pixel) {
+    end = std::min(row_edges_[static_cast<std::size_t>(pixel + 1)], rows.end);
+    place.pixels.lane_end[place.pixels.segments++] = static_cast<std::uint8_t>(end - rows.begin);
+  }
+}
+
+void MapPixels::begin_lines(std::int64_t begin, std::int64_t end, PartialPixels& partial) {
+  const float identity = cpu::identity_of(reduction_);
+  if (partial_) {
+    partial.first_row = begin;
+    partial.values.assign(static_cast<std::size_t>((end - begin) * image_.columns), static_cast<double>(identity));
+  } else if (!exact_ && identity != 0.0F) {
+    std::fill(line(begin), line(end), identity);
+  }
+}
+
+void MapPixels::merge(const TilePlace& place, const float* result, PartialPixels& partial) {
+  for (int segment = 0; segment < place.pixels.segments; ++segment) {
+    const float* const values = result + segment * kMapTile;
+    const std::int64_t row = place.first_row + segment;
+    if (partial_) {
+      double* const to = partial.values.data() + (row - partial.first_row) * image_.columns + place.first_column;
+      for (int piece = 0; piece < place.pixels.pieces; ++piece) {
+        to[piece] = combined(to[piece], static_cast<double>(values[piece]));
+      }
+    } else if (exact_) {
+      std::copy(values, values + place.pixels.pieces, line(row) + place.first_column);
+    } else {
+      cpu::combine(reduction_, place.pixels.pieces, values, line(row) + place.first_column);
+    }
+  }
+}
+
+void MapPixels::merge(const PartialPixels& other, PartialPixels& partial) const {
+  for (std::size_t n = 0; n < partial.values.size(); ++n) {
+    partial.values[n] = combined(partial.values[n], other.values[n]);
+  }
+}
+
+double MapPixels::combined(double a, double b) const {
+  const double high = std::max(a, b);
+  const double low = std::min(a, b);
+  switch (reduction_) {
+    case PixelReduction::max:
+      return high;
+    case PixelReduction::min:
+      return low;
+    case PixelReduction::sum:
+      return a + b;
+    case PixelReduction::absolute:
+      return high >= -low ? high : low;
+  }
+  return a;
+}
+
+void MapPixels::finish_line(std::int64_t pixel, const PartialPixels& partial) {
+  const Range rows = rows_of(pixel);
+  const PixelLine present = pixel_line(rows, column_edges_, window_);
+  float* const values = line(pixel);
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  std::fill(values, values + present.present_begin, kNone);
+  std::fill(values + present.present_end, values + image_.columns, kNone);
+  if (exact_) return;
+  const bool mean = reduction_ == PixelReduction::sum;
+  const double* const gathered =
+      partial_ ? partial.values.data() + (pixel - partial.first_row) * image_.columns : nullptr;
+  for (std::int64_t column = present.present_begin; column < present.present_end; ++column) {
+    const bool full = column >= present.full_begin && column < present.full_end;
+    if (full && !mean && gathered == nullptr) {
+      column = present.full_end - 1;
+      continue;
+    }
+    const Range keys = keys_of(column);
+    const std::int64_t count = full ? rows.size() * keys.size() : present_entries(rows, keys, window_);
+    const double value = gathered != nullptr ? gathered[column] : static_cast<double>(values[column]);
+    values[column] = static_cast<float>(mean ? value / static_cast<double>(count) : value);
+    if (count == 0) values[column] = kNone;
+  }
+  // NaN stays NaN.
+  if (logarithm_) cpu::exponentiate(present.present_end - present.present_begin, values + present.present_begin);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/map/map.h"
+#include "kernels/cpu/pooled_map.h"
+
+namespace foxscope {
+
+/// Where a tile lies in the picture: its first pixel, and how its keys and queries are shared out from there on.
+struct TilePlace {
+  std::int64_t first_row = 0;
+  std::int64_t first_column = 0;
+  kernels::cpu::TilePixels pixels;
+};
+
+/// What lines of pixels have gathered so far, in float64, where bins are larger than a tile: [rows, columns].
+struct PartialPixels {
+  std::int64_t first_row = 0;
+  std::vector<double> values;
+};
+
+/// A picture while tiles are reduced into it. Lines of pixels are independent of each other: each belongs to one thread
+/// at a time, and nothing else is written.
+class MapPixels {
+ public:
+  /// @param window  keys that a query sees; 0: all
+  MapPixels(const MapRequest& request, std::int64_t window);
+
+  /// True where every pixel is one entry.
+  [[nodiscard]] bool exact() const { return exact_; }
+  /// True where tiles should hold log2 of entries: extremes of attention are those of its logarithm, so that there is
+  /// one exponential a pixel and not one an entry.
+  [[nodiscard]] bool logarithm() const { return logarithm_; }
+  [[nodiscard]] kernels::cpu::PixelReduction reduction() const { return reduction_; }
+  /// True where entries of 0 change no pixel, so that tiles of nothing else need not be reduced.
+  [[nodiscard]] bool zeros_change_nothing() const;
+  [[nodiscard]] Range rows_of(std::int64_t pixel) const;
+  [[nodiscard]] std::int64_t rows() const { return image_.rows; }
+
+  void place_keys(const Range& keys, TilePlace& place) const;
+  void place_rows(const Range& rows, TilePlace& place) const;
+
+  /// Begins lines [begin, end): in the image itself, or in `partial` where bins are larger than a tile.
+  void begin_lines(std::int64_t begin, std::int64_t end, PartialPixels& partial);
+  /// Adds a tile's reduced pixels, [segments][64].
+  void merge(const TilePlace& place, const float* result, PartialPixels& partial);
+  /// Adds what another share of the same line gathered.
+  void merge(const PartialPixels& other, PartialPixels& partial) const;
+  /// Turns what a line has gathered into its values; NaN where there is no entry.
+  void finish_line(std::int64_t pixel, const PartialPixels& partial);
+
+  Image take() { return std::move(image_); }
+
+ private:
+  [[nodiscard]] double combined(double a, double b) const;
+  [[nodiscard]] float* line(std::int64_t pixel) { return image_.value.data() + pixel * image_.columns; }
+  [[nodiscard]] Range keys_of(std::int64_t pixel) const;
+
+  Range rows_;
+  Range columns_;
+  std::vector<std::int64_t> row_edges_;
+  std::vector<std::int64_t> column_edges_;
+  std::int64_t window_ = 0;
+  bool exact_ = false;
+  bool partial_ = false;
+  bool logarithm_ = false;
+  kernels::cpu::PixelReduction reduction_ = kernels::cpu::PixelReduction::max;
+  Image image_;
+};
+
+}  // namespace foxscope
