@@ -5,14 +5,16 @@
 #include <cmath>
 #include <cstdlib>
 #include <new>
+#include <numeric>
 
 #include "kernels/cpu/forgetting_attention_tiles.h"
 
 namespace foxscope::kernels::cpu {
 namespace {
 
-// Packed keys and values of as many heads as this holds (at least one) exist at a time.
-constexpr std::int64_t kPackedBytes = std::int64_t{64} << 20;
+// Packed keys and values of so many bytes exist at a time, but of as many heads as give every thread enough to do.
+constexpr std::int64_t kPackedBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kTasksPerThread = 16;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
@@ -32,18 +34,24 @@ FloatBuffer allocate(std::int64_t count) {
   return buffer;
 }
 
-PackedKeys allocate_packed(const ForgettingAttention& a) {
+PackedKeys allocate_packed(const ForgettingAttention& a, std::int64_t threads) {
   PackedKeys packed;
-  packed.panels = round_up(divide_up(a.length, kPanel), kKeyBlock / kPanel);
+  packed.blocks = divide_up(a.length, kKeyBlock);
   packed.value_dim = round_up(a.head_dim, 16);
-  const std::int64_t key_floats = packed.panels * kPanel * a.head_dim;
-  const std::int64_t value_floats = packed.panels * kPanel * packed.value_dim;
+  const std::int64_t key_floats = packed.blocks * kKeyBlock * a.head_dim;
+  const std::int64_t value_floats = packed.blocks * kKeyBlock * packed.value_dim;
   const std::int64_t fit = kPackedBytes / ((key_floats + value_floats) * static_cast<std::int64_t>(sizeof(float)));
-  packed.key_heads = std::clamp<std::int64_t>(fit, 1, a.batch * a.key_heads);
+  const std::int64_t tasks = divide_up(a.length, kQueryBlock) * (a.heads / a.key_heads);
+  const std::int64_t busy = divide_up(threads * kTasksPerThread, tasks);
+  packed.key_heads = std::min(std::max(fit, busy), a.batch * a.key_heads);
   packed.keys = allocate(packed.key_heads * key_floats);
   packed.values = allocate(packed.key_heads * value_floats);
-  packed.norms.resize(static_cast<std::size_t>(packed.key_heads * packed.panels));
+  packed.norms.resize(static_cast<std::size_t>(packed.key_heads * packed.blocks));
   packed.irregular.resize(packed.norms.size());
+  if (a.cumulative_log_gate != nullptr && a.pruning_tolerance > 0) {
+    const std::int64_t heads = packed.key_heads * (a.heads / a.key_heads);
+    packed.retained.resize(static_cast<std::size_t>(heads * packed.blocks));
+  }
   return packed;
 }
 
@@ -62,24 +70,33 @@ Scratch allocate_scratch(const ForgettingAttention& a) {
   return scratch;
 }
 
-/// Packs the next key heads, then computes all rows that read them; false when stopped.
-bool run_key_heads(const ForgettingAttention& a, PackedKeys& packed, Executor& executor, const std::stop_token& stop,
-                   std::vector<Scratch>& scratch) {
+/// Rearranges the next key heads; false when stopped.
+bool pack(const ForgettingAttention& a, PackedKeys& packed, Executor& executor, const std::stop_token& stop) {
   std::atomic<bool> stopped = false;
-  executor.run(packed.key_heads * packed.panels, [&](std::int64_t task, int) {
+  const std::int64_t group = a.heads / a.key_heads;
+  const std::int64_t blocks = packed.key_heads * packed.blocks;
+  const std::int64_t gates = packed.retained.empty() ? 0 : packed.key_heads * group;
+  executor.run(gates + blocks, [&](std::int64_t task, int) {
     if (stop.stop_requested()) {
       stopped = true;
+    } else if (task < gates) {
+      retained_mass(a, packed.first_key_head * group + task, packed.retained.data() + task * packed.blocks);
     } else {
-      pack_panel(a, packed, task / packed.panels, task % packed.panels);
+      pack_block(a, packed, (task - gates) / packed.blocks, (task - gates) % packed.blocks);
     }
   });
-  if (stopped) return false;
   for (std::int64_t key_head = 0; key_head < packed.key_heads; ++key_head) {
-    float* norms = packed.norms.data() + key_head * packed.panels;
-    for (std::int64_t panel = 1; panel < packed.panels; ++panel) {
-      norms[panel] = std::max(norms[panel], norms[panel - 1]);
-    }
+    float* norms = packed.norms.data() + key_head * packed.blocks;
+    std::partial_sum(norms, norms + packed.blocks, norms,
+                     [](float a_norm, float b_norm) { return std::max(a_norm, b_norm); });
   }
+  return !stopped;
+}
+
+/// Computes all rows of the heads that read the packed keys; false when stopped.
+bool attend(const ForgettingAttention& a, const PackedKeys& packed, Executor& executor, const std::stop_token& stop,
+            std::vector<Scratch>& scratch) {
+  std::atomic<bool> stopped = false;
   const std::int64_t group = a.heads / a.key_heads;
   const std::int64_t heads = packed.key_heads * group;
   const std::int64_t row_blocks = divide_up(a.length, kQueryBlock);
@@ -91,8 +108,7 @@ bool run_key_heads(const ForgettingAttention& a, PackedKeys& packed, Executor& e
     // The last rows see most keys: they go first, so that the threads end together.
     const std::int64_t row_block = row_blocks - 1 - task / heads;
     const std::int64_t head = packed.first_key_head * group + task % heads;
-    attend_rows(a, packed, head / a.heads, head % a.heads, row_block * kQueryBlock,
-                scratch[static_cast<std::size_t>(thread)]);
+    attend_rows(a, packed, head, row_block * kQueryBlock, scratch[static_cast<std::size_t>(thread)]);
   });
   return !stopped;
 }
@@ -102,7 +118,7 @@ bool run_key_heads(const ForgettingAttention& a, PackedKeys& packed, Executor& e
 Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, std::stop_token stop,
                             AttentionBlocks* blocks) {
   if (!valid(arguments)) return Status::invalid_argument;
-  PackedKeys packed = allocate_packed(arguments);
+  PackedKeys packed = allocate_packed(arguments, executor.threads());
   std::vector<Scratch> scratch;
   for (int thread = 0; thread < executor.threads(); ++thread) scratch.push_back(allocate_scratch(arguments));
   const std::int64_t key_heads = arguments.batch * arguments.key_heads;
@@ -110,7 +126,8 @@ Status forgetting_attention(const ForgettingAttention& arguments, Executor& exec
   for (std::int64_t first = 0; first < key_heads; first += at_a_time) {
     packed.first_key_head = first;
     packed.key_heads = std::min(at_a_time, key_heads - first);
-    if (!run_key_heads(arguments, packed, executor, stop, scratch)) return Status::cancelled;
+    if (!pack(arguments, packed, executor, stop)) return Status::cancelled;
+    if (!attend(arguments, packed, executor, stop, scratch)) return Status::cancelled;
   }
   if (blocks != nullptr) {
     *blocks = {};

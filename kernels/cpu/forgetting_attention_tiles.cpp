@@ -19,7 +19,6 @@ namespace {
 using cpu::ForgettingAttention;
 using cpu::kKeyBlock;
 using cpu::kMaxLanes;
-using cpu::kPanel;
 using cpu::kQueryBlock;
 using cpu::PackedKeys;
 using cpu::Scratch;
@@ -33,63 +32,118 @@ constexpr float kHeadroom = 8.0F;
 constexpr double kSteepGate = 4.0;
 // Rows of a tile that the diagonal or the window cuts are taken in groups, each with the columns that it needs.
 constexpr std::int64_t kRowGroup = 24;
+// Powers of 2 that cover the rounding of a retained mass.
+constexpr double kRetainedSlack = 1e-4;
 
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
 
-void pack_panel(const ForgettingAttention& a, PackedKeys& packed, std::int64_t key_head, std::int64_t panel) {
-  const std::int64_t flat = packed.first_key_head + key_head;
-  const std::int64_t batch = flat / a.key_heads;
-  const std::int64_t head = flat % a.key_heads;
-  const std::int64_t first = panel * kPanel;
-  const std::int64_t count = std::clamp<std::int64_t>(a.length - first, 0, kPanel);
-  const float* key = a.key + batch * a.key_strides.batch + head * a.key_strides.head + first * a.key_strides.row;
-  const float* value =
-      a.value + batch * a.value_strides.batch + head * a.value_strides.head + first * a.value_strides.row;
-  float* keys = packed.keys.get() + (key_head * packed.panels + panel) * kPanel * a.head_dim;
-  float* values = packed.values.get() + (key_head * packed.panels + panel) * kPanel * packed.value_dim;
-  std::fill(keys, keys + kPanel * a.head_dim, 0.0F);
-  std::fill(values, values + kPanel * packed.value_dim, 0.0F);
-  float largest = 0;
-  bool regular = true;
+/// sum_x a[x] b[x]
+HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t count) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  Float sums = hn::Zero(tag);
+  std::int64_t x = 0;
+  for (; x + lanes <= count; x += lanes) sums = hn::MulAdd(hn::LoadU(tag, a + x), hn::LoadU(tag, b + x), sums);
+  float sum = hn::GetLane(hn::SumOfLanes(tag, sums));
+  for (; x < count; ++x) sum += a[x] * b[x];
+  return sum;
+}
+
+/// Transposes kKeyBlock keys (zeros after count of them) and returns the largest |k|^2, infinity if a key is not
+/// finite.
+float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::int64_t dim, float* keys) {
   for (std::int64_t j = 0; j < count; ++j) {
-    float square = 0;
-    float zero = 0;  // stays 0 unless a value is not finite
-    for (std::int64_t x = 0; x < a.head_dim; ++x) {
-      const float component = key[j * a.key_strides.row + x];
-      keys[x * kPanel + j] = component;
-      square += component * component;
-    }
-    for (std::int64_t x = 0; x < a.head_dim; ++x) {
-      const float component = value[j * a.value_strides.row + x];
-      values[j * packed.value_dim + x] = component;
-      zero += component * 0.0F;
-    }
-    if (!(zero == 0.0F)) regular = false;
-    largest = square <= kInfinity && regular ? std::max(largest, square) : kInfinity;
+    for (std::int64_t x = 0; x < dim; ++x) keys[x * kKeyBlock + j] = key[j * stride + x];
   }
-  const std::int64_t at = key_head * packed.panels + panel;
+  for (std::int64_t x = 0; x < dim; ++x) std::fill(keys + x * kKeyBlock + count, keys + (x + 1) * kKeyBlock, 0.0F);
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  auto finite = hn::Eq(hn::Zero(tag), hn::Zero(tag));
+  Float largest = hn::Zero(tag);
+  for (std::int64_t j = 0; j < kKeyBlock; j += lanes) {
+    Float squares = hn::Zero(tag);
+    for (std::int64_t x = 0; x < dim; ++x) {
+      const Float component = hn::LoadU(tag, keys + x * kKeyBlock + j);
+      squares = hn::MulAdd(component, component, squares);
+    }
+    finite = hn::And(finite, hn::Lt(squares, hn::Set(tag, kInfinity)));  // false for NaN
+    largest = hn::Max(largest, squares);
+  }
+  return hn::AllTrue(tag, finite) ? hn::GetLane(hn::MaxOfLanes(tag, largest)) : kInfinity;
+}
+
+/// Copies kKeyBlock values (zeros after count of them and after each one's end); false if one is not finite.
+bool pack_values(const float* value, std::int64_t stride, std::int64_t count, std::int64_t dim, std::int64_t packed_dim,
+                 float* values) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  for (std::int64_t j = 0; j < kKeyBlock; ++j) {
+    const std::int64_t filled = j < count ? dim : 0;
+    std::copy(value + j * stride, value + j * stride + filled, values + j * packed_dim);
+    std::fill(values + j * packed_dim + filled, values + (j + 1) * packed_dim, 0.0F);
+  }
+  Float zero = hn::Zero(tag);  // stays 0 unless a value is not finite
+  for (std::int64_t x = 0; x < kKeyBlock * packed_dim; x += lanes) {
+    zero = hn::MulAdd(hn::LoadU(tag, values + x), hn::Zero(tag), zero);
+  }
+  return hn::AllTrue(tag, hn::Eq(zero, hn::Zero(tag)));
+}
+
+void pack_block(const ForgettingAttention& a, PackedKeys& packed, std::int64_t key_head, std::int64_t block) {
+  const std::int64_t batch = (packed.first_key_head + key_head) / a.key_heads;
+  const std::int64_t head = (packed.first_key_head + key_head) % a.key_heads;
+  const std::int64_t first = block * kKeyBlock;
+  const std::int64_t count = std::clamp<std::int64_t>(a.length - first, 0, kKeyBlock);
+  const std::int64_t at = key_head * packed.blocks + block;
+  const auto start = [&](const float* tensor, const cpu::AttentionStrides& strides) {
+    return count == 0 ? tensor : tensor + batch * strides.batch + head * strides.head + first * strides.row;
+  };
+  const float square = pack_keys(start(a.key, a.key_strides), a.key_strides.row, count, a.head_dim,
+                                 packed.keys.get() + at * kKeyBlock * a.head_dim);
+  const bool regular = pack_values(start(a.value, a.value_strides), a.value_strides.row, count, a.head_dim,
+                                   packed.value_dim, packed.values.get() + at * kKeyBlock * packed.value_dim);
   // The factor covers the rounding of the sum of squares; infinity keeps what is not finite from being skipped.
-  packed.norms[static_cast<std::size_t>(at)] = std::sqrt(largest) * 1.0001F;
+  packed.norms[static_cast<std::size_t>(at)] = regular ? std::sqrt(square) * 1.0001F : kInfinity;
   packed.irregular[static_cast<std::size_t>(at)] = regular ? 0 : 1;
+}
+
+void retained_mass(const ForgettingAttention& a, std::int64_t head, double* retained) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  const double* gate = a.cumulative_log_gate + head * a.length;
+  double mass = 0;
+  for (std::int64_t key = 0; key < a.length; key += kKeyBlock) {
+    const std::int64_t count = std::min(kKeyBlock, a.length - key);
+    const double last = gate[key + count - 1];
+    HWY_ALIGN float exponents[kKeyBlock];
+    std::fill(exponents + count, exponents + kKeyBlock, -kInfinity);
+    for (std::int64_t j = 0; j < count; ++j) exponents[j] = static_cast<float>((last - gate[key + j]) * kLog2E);
+    Float sums = hn::Zero(tag);
+    for (std::int64_t j = 0; j < kKeyBlock; j += lanes) {
+      sums = hn::Add(sums, exp2_vector(hn::Load(tag, exponents + j)));
+    }
+    if (key > 0) mass *= std::exp(last - gate[key - 1]);
+    mass += static_cast<double>(hn::GetLane(hn::SumOfLanes(tag, sums)));
+    retained[key / kKeyBlock] = mass;
+  }
 }
 
 /// One block of rows of one head on its way through the key blocks, from the diagonal backwards.
 class RowBlock {
  public:
-  RowBlock(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t batch, std::int64_t head,
-           std::int64_t first_row, Scratch& scratch)
+  RowBlock(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t head, std::int64_t first_row,
+           Scratch& scratch)
       : a_(arguments),
         packed_(packed),
         s_(scratch),
-        batch_(batch),
         head_(head),
-        key_head_(batch * arguments.key_heads + head / (arguments.heads / arguments.key_heads)),
+        group_(arguments.heads / arguments.key_heads),
+        local_key_head_(head / group_ - packed.first_key_head),
         first_row_(first_row),
         rows_(std::min(kQueryBlock, arguments.length - first_row)),
         first_key_(arguments.window_size > 0 ? std::max<std::int64_t>(0, first_row - arguments.window_size + 1) : 0),
-        gate_(arguments.cumulative_log_gate == nullptr
-                  ? nullptr
-                  : arguments.cumulative_log_gate + (batch * arguments.heads + head) * arguments.length),
+        gate_(arguments.cumulative_log_gate == nullptr ? nullptr
+                                                       : arguments.cumulative_log_gate + head * arguments.length),
         ungated_wanted_(arguments.log_normalizer_without_gate != nullptr && gate_ != nullptr) {}
 
   void run() {
@@ -130,44 +184,42 @@ class RowBlock {
   float* logits(std::int64_t row) const { return s_.logits.get() + row * kKeyBlock; }
 
   void load_queries() {
-    const float* query = a_.query + batch_ * a_.query_strides.batch + head_ * a_.query_strides.head;
-    const float* key = a_.key + batch_ * a_.key_strides.batch + head_ / (a_.heads / a_.key_heads) * a_.key_strides.head;
+    const std::int64_t batch = head_ / a_.heads;
+    const std::int64_t head = head_ % a_.heads;
+    const float* query = a_.query + batch * a_.query_strides.batch + head * a_.query_strides.head;
+    const float* key = a_.key + batch * a_.key_strides.batch + head / group_ * a_.key_strides.head;
     const auto scale = static_cast<float>(static_cast<double>(a_.scale) * kLog2E);
     for (std::int64_t r = 0; r < rows_; ++r) {
-      const float* from = query + (first_row_ + r) * a_.query_strides.row;
-      const float* diagonal = key + (first_row_ + r) * a_.key_strides.row;
-      float* to = s_.queries.get() + r * a_.head_dim;
-      float square = 0;
-      float logit = 0;
-      for (std::int64_t x = 0; x < a_.head_dim; ++x) {
-        const float component = from[x] * scale;
-        to[x] = component;
-        square += component * component;
-        logit += component * diagonal[x];
-      }
+      const float* HWY_RESTRICT from = query + (first_row_ + r) * a_.query_strides.row;
+      float* HWY_RESTRICT to = s_.queries.get() + r * a_.head_dim;
+      for (std::int64_t x = 0; x < a_.head_dim; ++x) to[x] = from[x] * scale;
       // Every row sees its own key, so its logit is a first reference that needs no stand-in for minus infinity.
+      const float logit = dot(to, key + (first_row_ + r) * a_.key_strides.row, a_.head_dim);
       s_.reference[index(r)] = logit;
       s_.reference_without_gate[index(r)] = logit;
-      s_.norms[index(r)] = std::sqrt(square) * 1.0001F;
+      s_.norms[index(r)] = std::sqrt(dot(to, to, a_.head_dim)) * 1.0001F;
     }
     std::fill_n(s_.sums.get(), rows_ * kMaxLanes, 0.0F);
     std::fill_n(s_.sums_without_gate.get(), rows_ * kMaxLanes, 0.0F);
     std::fill_n(s_.output.get(), rows_ * packed_.value_dim, 0.0F);
   }
 
-  /// Whether the keys before a block hold no more than the tolerance of any row: each of the n that remain has a
-  /// weight of at most exp(|q| max|k| + c_r - c_last), and the row's normaliser is at least what has been summed.
+  /// Whether the keys of a block and all before it hold no more than the tolerance of any row: their weights are at
+  /// most exp(|q| max|k| + c_r - c_last) times exp(c_last - c_j), whose sum over keys is known, and the row's
+  /// normaliser is at least what has been summed so far.
   /// A row that has passed will pass from then on, so each row is looked at until it does, and never again.
   bool rest_negligible(std::int64_t block) {
-    if (gate_ == nullptr || a_.pruning_tolerance <= 0) return false;
-    const std::int64_t remaining = (block + 1) * kKeyBlock;
-    const std::int64_t panel = remaining / kPanel - 1;
-    const double bound = std::log2(static_cast<double>(remaining - first_key_)) - std::log2(a_.pruning_tolerance);
-    const auto norm = static_cast<double>(norms()[panel]);
+    if (packed_.retained.empty()) return false;
+    const std::int64_t last = (block + 1) * kKeyBlock - 1;
+    const std::int64_t local_head = head_ - packed_.first_key_head * group_;
+    const double retained = packed_.retained[index(local_head * packed_.blocks + block)];
+    const auto norm = static_cast<double>(packed_.norms[index(local_key_head_ * packed_.blocks + block)]);
+    const double bound = std::log2(retained) + kRetainedSlack - std::log2(a_.pruning_tolerance);
     for (; negligible_rows_ < rows_; ++negligible_rows_) {
       const std::int64_t r = negligible_rows_;
-      const double gate = (gate_[first_row_ + r] - gate_[remaining - 1]) * kLog2E;
+      const double gate = (gate_[first_row_ + r] - gate_[last]) * kLog2E;
       const double normalizer = log2_sum(s_.sums.get(), r) + static_cast<double>(s_.reference[index(r)]);
+      // False for NaN, which has to reach the output.
       if (!(bound + static_cast<double>(s_.norms[index(r)]) * norm + gate <= normalizer)) return false;
     }
     return true;
@@ -182,7 +234,7 @@ class RowBlock {
       const std::int64_t count = masked ? std::min(kRowGroup, rows_ - row) : rows_;
       Part part{row, count, 0, kKeyBlock, masked};
       if (masked) {
-        part.first = low(row, key) / kPanel * kPanel;
+        part.first = low(row, key) / 16 * 16;
         part.last = round_up(high(row + count - 1, key), 16);
       }
       if (part.first < part.last) visit_part(block, part, steep, without_gate_only);
@@ -241,26 +293,26 @@ class RowBlock {
 
   template <Start kStart>
   void multiply_keys(std::int64_t block, const Part& part) {
-    const float* keys = packed_.keys.get() + local_key_head() * packed_.panels * kPanel * a_.head_dim;
-    for (std::int64_t column = part.first; column < part.last; column += kPanel) {
-      const std::int64_t panel = (block * kKeyBlock + column) / kPanel;
-      tile_product<kStart>(part.rows, std::min(kPanel, part.last - column), a_.head_dim,
-                           s_.queries.get() + part.row * a_.head_dim, a_.head_dim, keys + panel * kPanel * a_.head_dim,
-                           kPanel, s_.gate_bias.get() + column, logits(part.row) + column, kKeyBlock);
-    }
+    const float* keys =
+        packed_.keys.get() + (local_key_head_ * packed_.blocks + block) * kKeyBlock * a_.head_dim + part.first;
+    tile_product<kStart>(part.rows, part.last - part.first, a_.head_dim, s_.queries.get() + part.row * a_.head_dim,
+                         a_.head_dim, keys, kKeyBlock, s_.gate_bias.get() + part.first, logits(part.row) + part.first,
+                         kKeyBlock);
   }
 
-  /// Adds the gate to a part's logits: the bias per key, or where it is steep every entry's own difference.
+  /// Adds the gate to a part's logits: the bias per key, or where it is steep every entry's own difference. Only where
+  /// a row sees a key, since a gate that is not a number may follow.
   void add_gate(std::int64_t key, const Part& part, bool steep) {
-    const std::int64_t last = std::min(part.last, a_.length - key);
     for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
+      const std::int64_t first = std::max(part.first, low(r, key));
+      const std::int64_t last = std::min(part.last, high(r, key));
       float* HWY_RESTRICT row = logits(r);
       if (steep) {
         const double own = gate_[first_row_ + r];
-        for (std::int64_t j = part.first; j < last; ++j) row[j] += static_cast<float>((own - gate_[key + j]) * kLog2E);
+        for (std::int64_t j = first; j < last; ++j) row[j] += static_cast<float>((own - gate_[key + j]) * kLog2E);
       } else {
         const float* HWY_RESTRICT bias = s_.gate_bias.get();
-        for (std::int64_t j = part.first; j < last; ++j) row[j] += bias[j];
+        for (std::int64_t j = first; j < last; ++j) row[j] += bias[j];
       }
     }
   }
@@ -305,7 +357,7 @@ class RowBlock {
   void multiply_values(std::int64_t block, const Part& part) {
     const std::int64_t key = block * kKeyBlock;
     const std::int64_t dim = packed_.value_dim;
-    const float* values = packed_.values.get() + (local_key_head() * packed_.panels * kPanel + key) * dim;
+    const float* values = packed_.values.get() + (local_key_head_ * packed_.blocks * kKeyBlock + key) * dim;
     float* output = s_.output.get() + part.row * dim;
     if (!part.masked || !irregular(block)) {
       tile_product_rescaled(part.rows, dim, part.last - part.first, logits(part.row) + part.first, kKeyBlock,
@@ -322,8 +374,8 @@ class RowBlock {
   }
 
   void store() {
-    const std::int64_t offset = (batch_ * a_.heads + head_) * a_.length + first_row_;
-    float* output = a_.output + batch_ * a_.output_strides.batch + head_ * a_.output_strides.head;
+    const std::int64_t offset = head_ * a_.length + first_row_;
+    float* output = a_.output + head_ / a_.heads * a_.output_strides.batch + head_ % a_.heads * a_.output_strides.head;
     for (std::int64_t r = 0; r < rows_; ++r) {
       const double log_sum = log2_sum(s_.sums.get(), r);
       const auto inverse = static_cast<float>(std::exp2(-log_sum));
@@ -347,19 +399,16 @@ class RowBlock {
     return std::log2(sum);
   }
   static std::size_t index(std::int64_t row) { return static_cast<std::size_t>(row); }
-  std::int64_t local_key_head() const { return key_head_ - packed_.first_key_head; }
-  const float* norms() const { return packed_.norms.data() + local_key_head() * packed_.panels; }
   bool irregular(std::int64_t block) const {
-    const char* flags = packed_.irregular.data() + local_key_head() * packed_.panels + block * (kKeyBlock / kPanel);
-    return std::any_of(flags, flags + kKeyBlock / kPanel, [](char flag) { return flag != 0; });
+    return packed_.irregular[index(local_key_head_ * packed_.blocks + block)] != 0;
   }
 
   const ForgettingAttention& a_;
   const PackedKeys& packed_;
   Scratch& s_;
-  std::int64_t batch_;
-  std::int64_t head_;
-  std::int64_t key_head_;  // counted through the batch
+  std::int64_t head_;            // counted through the batch
+  std::int64_t group_;           // query heads of one key head
+  std::int64_t local_key_head_;  // among the packed ones
   std::int64_t first_row_;
   std::int64_t rows_;
   std::int64_t first_key_;  // that any row sees
@@ -368,9 +417,9 @@ class RowBlock {
   std::int64_t negligible_rows_ = 0;
 };
 
-void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t batch, std::int64_t head,
+void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t head,
                  std::int64_t first_row, Scratch& scratch) {
-  RowBlock(arguments, packed, batch, head, first_row, scratch).run();
+  RowBlock(arguments, packed, head, first_row, scratch).run();
 }
 
 }  // namespace
@@ -379,18 +428,23 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 namespace foxscope::kernels {
-HWY_EXPORT(pack_panel);
+HWY_EXPORT(pack_block);
+HWY_EXPORT(retained_mass);
 HWY_EXPORT(attend_rows);
 
 namespace cpu {
 
-void pack_panel(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t panel) {
-  HWY_DYNAMIC_DISPATCH(pack_panel)(arguments, packed, key_head, panel);
+void pack_block(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t block) {
+  HWY_DYNAMIC_DISPATCH(pack_block)(arguments, packed, key_head, block);
 }
 
-void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t batch, std::int64_t head,
+void retained_mass(const ForgettingAttention& arguments, std::int64_t head, double* retained) {
+  HWY_DYNAMIC_DISPATCH(retained_mass)(arguments, head, retained);
+}
+
+void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t head,
                  std::int64_t first_row, Scratch& scratch) {
-  HWY_DYNAMIC_DISPATCH(attend_rows)(arguments, packed, batch, head, first_row, scratch);
+  HWY_DYNAMIC_DISPATCH(attend_rows)(arguments, packed, head, first_row, scratch);
 }
 
 }  // namespace cpu

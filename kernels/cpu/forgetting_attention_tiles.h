@@ -11,23 +11,24 @@
 
 namespace foxscope::kernels::cpu {
 
-inline constexpr std::int64_t kPanel = 64;       ///< keys that are packed together
-inline constexpr std::int64_t kKeyBlock = 128;   ///< keys of one tile
+inline constexpr std::int64_t kKeyBlock = 64;    ///< keys of one tile, packed together
 inline constexpr std::int64_t kQueryBlock = 96;  ///< rows of one tile
 inline constexpr std::int64_t kMaxLanes = 16;    ///< floats in the widest vector
 
 using FloatBuffer = hwy::AlignedFreeUniquePtr<float[]>;
 
-/// Keys and values of some key heads, rearranged for tile_product; key heads are counted through the batch.
+/// Keys and values of some key heads, rearranged for tile_product, and what is known about all keys up to each; key
+/// heads are counted through the batch.
 struct PackedKeys {
   std::int64_t first_key_head = 0;
-  std::int64_t key_heads = 0;   ///< how many are packed at present
-  std::int64_t panels = 0;      ///< ceil(L / kPanel), rounded up to whole key blocks
-  std::int64_t value_dim = 0;   ///< d rounded up to 16
-  FloatBuffer keys;             ///< [key_heads, panels, d, kPanel], transposed, zeros after the last key
-  FloatBuffer values;           ///< [key_heads, panels * kPanel, value_dim], zeros likewise
-  std::vector<float> norms;     ///< [key_heads, panels] largest |k|; from nearest to key 0 on: of this and all before
-  std::vector<char> irregular;  ///< [key_heads, panels] whether a value is not finite
+  std::int64_t key_heads = 0;    ///< how many are packed at present
+  std::int64_t blocks = 0;       ///< ceil(L / kKeyBlock)
+  std::int64_t value_dim = 0;    ///< d rounded up to 16
+  FloatBuffer keys;              ///< [key_heads, blocks, d, kKeyBlock], transposed, zeros after the last key
+  FloatBuffer values;            ///< [key_heads, blocks * kKeyBlock, value_dim], zeros likewise
+  std::vector<float> norms;      ///< [key_heads, blocks] largest |k| of a block; then of this block and all before it
+  std::vector<char> irregular;   ///< [key_heads, blocks] whether a value is not finite
+  std::vector<double> retained;  ///< [query heads of key_heads, blocks] see retained_mass; empty: nothing is skipped
 };
 
 /// What one thread works in, reused from one block of rows to the next.
@@ -46,11 +47,17 @@ struct Scratch {
   AttentionBlocks blocks;        ///< counted over all its tasks
 };
 
-/// Packs one panel of one key head. @param panel  in [0, packed.panels)
-void pack_panel(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t panel);
+/// Packs one block of one key head. @param key_head  in [0, packed.key_heads)
+void pack_block(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t block);
 
-/// Computes rows [first_row, first_row + kQueryBlock) of one query head whose keys are packed.
-void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t batch, std::int64_t head,
+/// For each key block of one query head (counted through the batch) the sum over all keys up to its last,
+/// sum_j exp(c_last - c_j): how many keys of full weight the gate leaves of them.
+/// @param retained  [blocks]
+void retained_mass(const ForgettingAttention& arguments, std::int64_t head, double* retained);
+
+/// Computes rows [first_row, first_row + kQueryBlock) of one query head (counted through the batch) whose keys are
+/// packed.
+void attend_rows(const ForgettingAttention& arguments, const PackedKeys& packed, std::int64_t head,
                  std::int64_t first_row, Scratch& scratch);
 
 }  // namespace foxscope::kernels::cpu

@@ -1,0 +1,84 @@
+#include "kernels/executor.h"
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace foxscope::kernels {
+namespace {
+
+std::vector<int> times_run(Executor& executor, std::int64_t tasks) {
+  std::vector<std::atomic<int>> counts(static_cast<std::size_t>(tasks));
+  executor.run(tasks, [&](std::int64_t task, int) { ++counts[static_cast<std::size_t>(task)]; });
+  return {counts.begin(), counts.end()};
+}
+
+TEST(ThreadPool, RunsEveryTaskOnce) {
+  for (const int threads : {1, 2, 3, 8}) {
+    ThreadPool pool(threads);
+    EXPECT_EQ(pool.threads(), threads);
+    for (const std::int64_t tasks : {0, 1, 2, 3, 7, 100, 5000}) {
+      EXPECT_EQ(times_run(pool, tasks), std::vector<int>(static_cast<std::size_t>(tasks), 1));
+    }
+  }
+}
+
+TEST(ThreadPool, ReturnsOnlyWhenAllTasksHaveEnded) {
+  ThreadPool pool(4);
+  for (int run = 0; run < 2000; ++run) {
+    // Not atomic: a task that still ran when `run` returns would be a race.
+    std::vector<int> results(5, 0);
+    pool.run(5, [&](std::int64_t task, int) { results[static_cast<std::size_t>(task)] = run + 1; });
+    ASSERT_EQ(std::accumulate(results.begin(), results.end(), 0), 5 * (run + 1));
+  }
+}
+
+TEST(ThreadPool, NoTwoTasksAtATimeShareAThreadIndex) {
+  ThreadPool pool(4);
+  std::vector<std::atomic<int>> inside(4);
+  std::atomic<bool> shared = false;
+  pool.run(20000, [&](std::int64_t, int thread) {
+    if (thread < 0 || thread >= 4 || inside[static_cast<std::size_t>(thread)]++ != 0) shared = true;
+    --inside[static_cast<std::size_t>(thread)];
+  });
+  EXPECT_FALSE(shared);
+}
+
+TEST(ThreadPool, StartsTasksInAscendingOrder) {
+  ThreadPool one(1);
+  std::vector<std::int64_t> order;
+  one.run(100, [&](std::int64_t task, int) { order.push_back(task); });
+  std::vector<std::int64_t> ascending(100);
+  std::iota(ascending.begin(), ascending.end(), 0);
+  EXPECT_EQ(order, ascending);
+
+  ThreadPool several(3);
+  std::vector<std::vector<std::int64_t>> orders(3);
+  several.run(1000, [&](std::int64_t task, int thread) { orders[static_cast<std::size_t>(thread)].push_back(task); });
+  for (const auto& of_thread : orders) EXPECT_TRUE(std::is_sorted(of_thread.begin(), of_thread.end()));
+}
+
+TEST(ThreadPool, PoolsInsideTasksOfAnotherPoolWork) {
+  ThreadPool outer(3);
+  std::atomic<int> total = 0;
+  outer.run(6, [&](std::int64_t task, int) {
+    ThreadPool inner(2);
+    inner.run(task, [&](std::int64_t, int) { ++total; });
+  });
+  EXPECT_EQ(total, 0 + 1 + 2 + 3 + 4 + 5);
+}
+
+TEST(ThreadPool, EndsWithoutEverHavingRun) {
+  for (int i = 0; i < 100; ++i) std::make_unique<ThreadPool>(4).reset();
+}
+
+TEST(ThreadPool, TakesOneThreadForEachAvailableCore) {
+  EXPECT_GE(available_cores(), 1);
+  EXPECT_EQ(ThreadPool().threads(), available_cores());
+}
+
+}  // namespace
+}  // namespace foxscope::kernels
