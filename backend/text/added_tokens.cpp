@@ -77,6 +77,7 @@ void AddedTokens::Group::split(std::string_view text, Section section, std::vect
     if (token->single_word && !stands_alone(part, begin, end)) continue;
     if (token->strip_left) begin = std::max(white_space_before(part, begin), done);
     if (token->strip_right) end = white_space_after(part, end);
+    if (begin >= end) continue;  // the token before took all of it along
     if (done < begin) put(done, begin, -1);
     put(begin, end, token->id);
     done = end;

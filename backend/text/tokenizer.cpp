@@ -192,7 +192,7 @@ Tokenizer::~Tokenizer() = default;
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   const auto present = [&](const char* file) { return std::filesystem::exists(folder / file); };
   const auto content = [&](const char* file) {
-    return read_file_bytes(folder / file, "tokenizer file", largest_vocabulary_file);
+    return read_file_bytes(folder / file, "tokenizer", largest_vocabulary_file);
   };
   const auto path = [&](const char* file) { return (folder / file).string(); };
   TokenizerDescription description;
