@@ -93,7 +93,7 @@ void Hdf5Dataset::decode_layout(Hdf5Cursor cursor) {
     if (compact_.size() != bytes) file_->fail_damaged(path_, "its size is not that of its shape");
   } else if (kind == 1) {
     offset_ = cursor.u64();
-    if (offset_ == kHdf5Undefined || offset_ > file_->size() || bytes > file_->size() - offset_) {
+    if (bytes > 0 && (offset_ > file_->size() || bytes > file_->size() - offset_)) {
       file_->fail_damaged(path_,
                           fmt::format("its data, {} of {}, are not in the file", shape_text(dims_), type_text(type_)));
     }
