@@ -59,8 +59,19 @@ HWY_INLINE void with_operation(PixelReduction reduction, const Body& body) {
   }
 }
 
+/// The sum over the head's dimensions is taken in parts of this many: each is rounded at its own, smaller size, which
+/// makes a logit about three times as precise as one running sum.
+constexpr std::int64_t kDepthPart = 16;
+
 void logit_tile(const float* packed, const float* keys, std::int64_t key_count, std::int64_t head_dim, float* tile) {
-  tile_product<Start::zero>(key_count, kMapTile, head_dim, keys, head_dim, packed, kMapTile, packed, tile, kMapTile);
+  HWY_ALIGN float ones[kMapTile];
+  std::fill(ones, ones + kMapTile, 1.0F);
+  tile_product<Start::zero>(key_count, kMapTile, std::min(kDepthPart, head_dim), keys, head_dim, packed, kMapTile,
+                            packed, tile, kMapTile);
+  for (std::int64_t k = kDepthPart; k < head_dim; k += kDepthPart) {
+    tile_product_rescaled(key_count, kMapTile, std::min(kDepthPart, head_dim - k), keys + k, head_dim,
+                          packed + k * kMapTile, kMapTile, ones, tile, kMapTile);
+  }
 }
 
 double largest_norm(const float* rows, std::int64_t count, std::int64_t head_dim) {

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <benchmark/benchmark.h>
+
+#include "backend/map/head_statistics.h"
+#include "backend/map/map.h"
+#include "backend/trace/recorder.h"
+#include "kernels/executor.h"
+
+namespace {
+
+using namespace foxscope;
+
+/// One random head: queries and keys of unit root mean square, as after QK-norm; gates that fall by `rate` nats a
+/// token on average, or none.
+std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, double rate) {
+  TraceInfo info;
+  info.name = "random";
+  info.layers = info.heads = info.key_heads = 1;
+  info.head_dim = head_dim;
+  info.length = length;
+  info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  info.gated = rate > 0;
+  auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, head_dim}, DType::float32,
+                                                   std::size_t{1} << 40U, ".");
+  Recorder recorder(info, {Keep::gates, Keep::rows}, store);
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal;
+  for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
+    const std::span<std::byte> bytes = store->layer(part, 0);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+      const float value = normal(random);
+      std::memcpy(bytes.data() + at, &value, sizeof(value));
+    }
+  }
+  std::exponential_distribution<double> step(1.0);
+  double c = 0;
+  for (double& value : recorder.cumulative_log_gate(0)) value = c -= rate > 0 ? rate * step(random) : 0.0;
+  // The value of a normaliser changes nothing in the work: that of equal logits is near enough.
+  std::int64_t row = 0;
+  for (float& value : recorder.log_normalizer(0)) value = std::log(static_cast<float>(++row)) + 0.5F;
+  return recorder.finish(nullptr, nullptr);
+}
+
+struct Case {
+  std::string name;
+  std::shared_ptr<const Trace> trace;
+  Quantity quantity = Quantity::attention;
+  Reduction reduction = Reduction::max;
+  Range rows;
+  std::int64_t pixel_rows = 1024;
+  std::int64_t pixel_columns = 1024;
+  double skip_tolerance = 0;
+  int threads = 2;
+  double target_milliseconds = 0;  ///< 0: none is set
+};
+
+void run_case(benchmark::State& state, const Case& test) {
+  kernels::ThreadPool pool(std::min(test.threads, kernels::available_cores()));
+  MapRequest request;
+  request.head = {test.trace, 0, 0};
+  request.quantity = test.quantity;
+  request.reduction = test.reduction;
+  request.rows = test.rows;
+  request.columns = {0, test.trace->info().length};
+  request.pixel_rows = test.pixel_rows;
+  request.pixel_columns = test.pixel_columns;
+  request.skip_tolerance = test.skip_tolerance;
+  Job job;
+  job.executor = &pool;
+  for (auto _ : state) benchmark::DoNotOptimize(compute_map(request, job));
+}
+
+void run_statistics(benchmark::State& state, const Case& test) {
+  kernels::ThreadPool pool(std::min(test.threads, kernels::available_cores()));
+  Job job;
+  job.executor = &pool;
+  for (auto _ : state) benchmark::DoNotOptimize(head_statistics({test.trace, 0, 0}, {}, job));
+}
+
+/// One line per case: the best of all repetitions, which is what the machine can do when it is left alone.
+class Table : public benchmark::BenchmarkReporter {
+ public:
+  explicit Table(const std::vector<Case>& cases) : cases_(cases) {}
+
+  bool ReportContext(const Context& /*context*/) override {
+    std::printf("%-66s %7s %10s %10s\n", "map of one head", "threads", "best ms", "target ms");
+    return true;
+  }
+
+  void ReportRuns(const std::vector<Run>& runs) override {
+    if (runs.front().run_type == Run::RT_Aggregate) return;
+    double best = 0;
+    for (const Run& run : runs) {
+      const double milliseconds = run.real_accumulated_time / static_cast<double>(run.iterations) * 1e3;
+      if (best == 0 || milliseconds < best) best = milliseconds;
+    }
+    const std::string name = runs.front().run_name.function_name;
+    for (const Case& test : cases_) {
+      if (test.name != name) continue;
+      std::printf("%-66s %7d %10.2f ", name.c_str(), test.threads, best);
+      if (test.target_milliseconds > 0) {
+        std::printf("%10.0f %s\n", test.target_milliseconds, best <= test.target_milliseconds ? "met" : "MISSED");
+      } else {
+        std::printf("%10s\n", "-");
+      }
+    }
+    std::fflush(stdout);
+  }
+
+ private:
+  const std::vector<Case>& cases_;
+};
+
+std::vector<Case> cases() {
+  const auto transformer = random_head(8192, 64, 0);
+  const auto forgetting = random_head(8192, 64, 1.0 / 50);
+  const auto remembering = random_head(8192, 64, 1.0 / 3000);
+  const auto stripe_head = random_head(16384, 64, 0);
+  const auto long_head = random_head(65536, 16, 1.0 / 500);
+  const Range half{0, 8192};
+  const Range whole{0, 65536};
+  std::vector<Case> list{
+      {"A, Transformer head, 8192 tokens to 1024x1024, max", transformer, Quantity::attention, Reduction::max, half,
+       1024, 1024, 0, 2, 50},
+      {"A, Transformer head, 8192 tokens to 1024x1024, mean", transformer, Quantity::attention, Reduction::mean, half},
+      {"A, decay time 3000, 8192 tokens to 1024x1024, max", remembering, Quantity::attention, Reduction::max, half},
+      {"A, decay time 50, 8192 tokens to 1024x1024, max", forgetting, Quantity::attention, Reduction::max, half},
+      {"A, decay time 50, the same with tolerance 2^-24", forgetting, Quantity::attention, Reduction::max, half, 1024,
+       1024, 0x1p-24},
+      {"gate effect, decay time 3000, 8192 tokens to 1024x1024, absmax", remembering, Quantity::gate_effect,
+       Reduction::absmax, half},
+      {"A, Transformer head, exact rows 16128:16384 of 16384",
+       stripe_head,
+       Quantity::attention,
+       Reduction::max,
+       {16128, 16384},
+       256,
+       16384},
+  };
+  for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min}) {
+    Case test{std::string("F, 65536 tokens to 1024x1024, ") + to_string(reduction), long_head, Quantity::forget,
+              reduction, whole};
+    test.threads = 1;
+    test.target_milliseconds = reduction == Reduction::max ? 5 : 0;
+    list.push_back(test);
+  }
+  list.push_back(
+      {"F, exact rows 65280:65536 of 65536", long_head, Quantity::forget, Reduction::max, {65280, 65536}, 256, 65536});
+  return list;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  const std::vector<Case> list = cases();
+  std::vector<Case> all = list;
+  Case statistics;
+  statistics.name = "head statistics, decay time 3000, 8192 tokens";
+  statistics.trace = list[2].trace;
+  all.push_back(statistics);
+  for (const Case& test : all) {
+    const bool map = test.name != statistics.name;
+    benchmark::RegisterBenchmark(
+        test.name.c_str(),
+        [&test, map](benchmark::State& state) { map ? run_case(state, test) : run_statistics(state, test); })
+        ->Unit(benchmark::kMillisecond)
+        ->UseRealTime()
+        ->MinTime(0.2)
+        ->Repetitions(5);
+  }
+  Table table(all);
+  benchmark::RunSpecifiedBenchmarks(&table);
+  benchmark::Shutdown();
+  return 0;
+}
