@@ -1,0 +1,143 @@
+#include "backend/model/run.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_tokens.h"
+
+namespace foxscope {
+namespace {
+
+constexpr double kDefaultPruning = 0x1p-24;  // below the rounding of float32
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+DType choose_dtype(const std::string& name, const Device& device) {
+  if (name == "auto") return device.cuda ? DType::bfloat16 : DType::float32;
+  if (name != "float32" && name != "bfloat16") {
+    throw UsageError(fmt::format("--dtype '{}' is not known: choose auto, float32 or bfloat16", name));
+  }
+  return dtype_from_string(name);
+}
+
+/// The option overrides the checkpoint, which overrides the default.
+double choose_pruning(const RunRequest& request, const ModelConfig& config) {
+  if (!request.pruning_tolerance) {
+    return config.log_pruning_tolerance ? std::exp(*config.log_pruning_tolerance) : kDefaultPruning;
+  }
+  const double tolerance = *request.pruning_tolerance;
+  if (!(tolerance >= 0 && tolerance < 1)) {
+    throw UsageError(fmt::format("--pruning {}: it must be at least 0 (off) and below 1", tolerance));
+  }
+  return tolerance;
+}
+
+bool any_changes_gates(const std::vector<Intervention>& interventions) {
+  for (const Intervention& intervention : interventions) {
+    if (intervention.kind != Intervention::Kind::cut) return true;
+  }
+  return false;
+}
+
+std::string intervention_json(const std::vector<Intervention>& interventions) {
+  if (interventions.empty()) return {};
+  nlohmann::json list = nlohmann::json::array();
+  for (const Intervention& intervention : interventions) list.push_back(intervention.text());
+  return list.dump();
+}
+
+TraceInfo describe(const RunRequest& request, const Checkpoint& checkpoint, const Device& device, DType dtype,
+                   std::int64_t length) {
+  const ModelConfig& config = checkpoint.config();
+  TraceInfo info;
+  info.name = request.name;
+  info.model_type = config.model_type;
+  info.config = config.json;
+  info.weights_sha256 = checkpoint.weights_sha256();
+  info.device = device.name();
+  info.dtype = dtype;
+  info.layers = config.layers;
+  info.heads = config.heads;
+  info.key_heads = config.key_heads;
+  info.head_dim = config.head_dim;
+  info.length = length;
+  info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
+  info.window_size = config.window_size;
+  info.pruning_tolerance = choose_pruning(request, config);
+  info.gated = config.gated() || any_changes_gates(request.interventions);
+  info.intervention = intervention_json(request.interventions);
+  return info;
+}
+
+/// A place for queries and keys; null if they are not kept.
+std::shared_ptr<HostQueryKeyStore> make_store(const TraceInfo& info, const KeepSet& keep, std::int64_t budget,
+                                              std::vector<std::string>& notes) {
+  if (!keep.contains(Keep::query_key)) return nullptr;
+  const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+  const std::filesystem::path folder = std::filesystem::temp_directory_path();
+  auto store = std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(budget), folder);
+  if (std::string_view(store->where()) != "memory") {
+    notes.push_back(fmt::format("{}: queries and keys take {:.1f} GiB and are held in a temporary file in {}",
+                                info.name, static_cast<double>(HostQueryKeyStore::bytes(shape, info.dtype)) / 0x1p30,
+                                folder.string()));
+  }
+  return store;
+}
+
+std::shared_ptr<const Text> identify(const std::shared_ptr<const Text>& text) {
+  if (!text || !text->sha256.empty()) return text;
+  return std::make_shared<const Text>(Text{text->content, sha256(text->content)});
+}
+
+}  // namespace
+
+std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  const Device device = Device::parse(request.device);
+  const DType dtype = choose_dtype(request.dtype, device);
+  const Checkpoint checkpoint = Checkpoint::open(request.model);
+  job.tell({0, 1, "models", "load"});
+  const std::shared_ptr<const TokenTable> tokens = read_run_tokens(request, checkpoint);
+  if (job.stopped()) return std::nullopt;
+
+  const auto length = static_cast<std::int64_t>(tokens->id.size());
+  const RunMemory memory =
+      estimate_memory(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device.cuda);
+  const std::int64_t budget = query_key_budget(memory, length, available_memory(), request.keep);
+  RunResult result;
+  result.report.notes = checkpoint.config().notes;
+  const TraceInfo info = describe(request, checkpoint, device, dtype, length);
+  Recorder recorder(info, request.keep, make_store(info, request.keep, budget, result.report.notes));
+  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype);
+  result.report.load_seconds = seconds_since(start);
+  if (job.stopped()) return std::nullopt;
+
+  ForwardRequest forward;
+  forward.batch = 1;
+  forward.length = length;
+  forward.input_ids = tokens->input_id;
+  forward.labels = tokens->id;
+  forward.pruning_tolerance = info.pruning_tolerance;
+  forward.interventions = request.interventions;
+  Recorder* const recorders[] = {&recorder};
+  const auto forward_start = std::chrono::steady_clock::now();
+  const std::optional<ForwardReport> report = model->forward(forward, recorders, job);
+  if (!report) return std::nullopt;
+  result.report.forward = *report;
+  result.report.forward_seconds = seconds_since(forward_start);
+  recorder.info().attention_kernel = report->attention_kernel;
+  result.trace = recorder.finish(identify(request.input.text), tokens);
+  return result;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,80 @@
+#include "backend/model/run_memory.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+/// Threads' scratch, packed keys and values of the attention kernel, libraries.
+constexpr std::int64_t kWorkspace = 256 * kMebibyte;
+/// Ids, byte offsets and the string of a token.
+constexpr std::int64_t kTokenTable = 96;
+
+double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * static_cast<double>(kMebibyte)); }
+
+/// A number of bytes in a file of /sys/fs/cgroup; nothing where it says "max" or does not exist.
+std::optional<std::int64_t> control_group(const char* name) {
+  std::int64_t bytes = 0;
+  if (std::ifstream(std::string("/sys/fs/cgroup/") + name) >> bytes) return bytes;
+  return std::nullopt;
+}
+
+}  // namespace
+
+RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
+                          bool on_gpu) {
+  const std::int64_t layers = config.layers;
+  const std::int64_t heads = config.heads;
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t keys = config.key_size();
+  const auto kept_layers = [&](Keep part) { return keep.contains(part) ? layers : std::int64_t{1}; };
+  RunMemory memory;
+  memory.fixed = kWorkspace + (on_gpu ? 0 : parameters * 4);
+  memory.per_token = kTokenTable + 4 + heads * 8 * (kept_layers(Keep::gates) + 1) + heads * 4 * kept_layers(Keep::rows);
+  if (!on_gpu) memory.per_token += 4 * (2 * hidden + keys + (config.rope ? config.head_dim : 0));
+  if (keep.contains(Keep::ungated)) memory.per_token += heads * 4 * layers;
+  if (keep.contains(Keep::logits)) memory.per_token += 4 * config.vocabulary_size;
+  if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden * (layers + 1);
+  if (keep.contains(Keep::query_key)) {
+    memory.query_key_per_token = layers * (hidden + keys) * static_cast<std::int64_t>(size_of(dtype));
+  } else if (!on_gpu) {
+    memory.per_token += 4 * (hidden + keys);
+  }
+  return memory;
+}
+
+std::int64_t available_memory() {
+  std::int64_t available = std::numeric_limits<std::int64_t>::max();
+  std::ifstream file("/proc/meminfo");
+  for (std::string word; file >> word;) {
+    std::int64_t kibibytes = 0;
+    if (word == "MemAvailable:" && file >> kibibytes) available = kibibytes * 1024;
+  }
+  const auto limit = control_group("memory.max");
+  const auto used = control_group("memory.current");
+  if (limit && used) available = std::min(available, std::max<std::int64_t>(0, *limit - *used));
+  return available;
+}
+
+std::int64_t query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t available,
+                              const KeepSet& keep) {
+  const std::int64_t needed = memory.fixed + memory.per_token * length;
+  if (needed <= available) return (available - needed) / 4 * 3;
+  std::string remedy = "free memory, or use a smaller model";
+  const std::int64_t fitting = (available - memory.fixed) / memory.per_token;
+  if (fitting > 0) remedy = fmt::format("use --limit {}", fitting);
+  if (keep.contains(Keep::logits)) remedy += ", or leave logits out of --keep";
+  if (keep.contains(Keep::hidden)) remedy += ", or leave hidden out of --keep";
+  throw Error(fmt::format("a run over {} tokens needs about {:.1f} GiB of memory and {:.1f} GiB are available: {}",
+                          length, gibibytes(needed), gibibytes(available), remedy));
+}
+
+}  // namespace foxscope

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/model/model_config.h"
+#include "backend/trace/recorder.h"
+
+namespace foxscope {
+
+/// Host memory that a run takes, in bytes: what does not depend on the text, what each token adds, and what queries
+/// and keys add if they are kept (these alone can go to a temporary file instead).
+struct RunMemory {
+  std::int64_t fixed = 0;
+  std::int64_t per_token = 0;
+  std::int64_t query_key_per_token = 0;
+};
+
+/// @param on_gpu  weights and activations are then not in host memory
+RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
+                          bool on_gpu);
+
+/// Bytes that this process may still take: the system's available memory, or what its control group leaves.
+std::int64_t available_memory();
+
+/// How much of the available memory queries and keys may take; beyond it they go to a temporary file.
+/// @throws Error with both figures and what would fit, if the rest of the run does not
+std::int64_t query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t available,
+                              const KeepSet& keep);
+
+}  // namespace foxscope

@@ -1,0 +1,115 @@
+#include "backend/model/run_tokens.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+namespace {
+
+bool has_tokenizer(const Checkpoint& checkpoint) {
+  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
+         std::filesystem::exists(checkpoint.folder() / "vocab.json");
+}
+
+std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer) {
+  std::optional<std::int32_t> bos = request.bos;
+  if (!bos) bos = checkpoint.config().bos_token_id;
+  if (!bos && tokenizer != nullptr) bos = tokenizer->bos_id();
+  if (!bos) {
+    throw UsageError(fmt::format("{}: neither config.json nor the tokenizer names a BOS token: give its id with --bos",
+                                 checkpoint.folder().string()));
+  }
+  if (*bos < 0 || *bos >= checkpoint.config().vocabulary_size) {
+    throw UsageError(
+        fmt::format("--bos {}: the model's vocabulary has ids 0 to {}", *bos, checkpoint.config().vocabulary_size - 1));
+  }
+  return *bos;
+}
+
+void check_ids(const std::vector<std::int32_t>& ids, const char* what, const RunRequest& request,
+               const Checkpoint& checkpoint) {
+  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    if (ids[n] >= 0 && ids[n] < vocabulary) continue;
+    throw Error(
+        fmt::format("{}: {} {} at {} is outside the vocabulary of {} ({} ids): use the tokenizer that belongs to "
+                    "the model",
+                    request.input.name, what, ids[n], n, checkpoint.folder().string(), vocabulary));
+  }
+}
+
+/// Shifts right behind BOS: position p reads token p-1 and predicts token p.
+void put_behind_bos(TokenTable& table, std::int32_t bos) {
+  table.input_id = {bos};
+  table.input_id.insert(table.input_id.end(), table.id.begin(), table.id.end() - 1);
+}
+
+template <typename T>
+void cut(std::vector<T>& values, std::int64_t limit) {
+  if (limit > 0 && static_cast<std::int64_t>(values.size()) > limit) values.resize(static_cast<std::size_t>(limit));
+}
+
+void read_text(const RunRequest& request, const Tokenizer& tokenizer, TokenTable& table) {
+  const std::string_view content = request.input.text->content;
+  Tokens tokens = tokenizer.encode(content);
+  table.id = std::move(tokens.id);
+  table.byte_start = std::move(tokens.byte_start);
+  table.byte_end = std::move(tokens.byte_end);
+  cut(table.id, request.limit);
+  cut(table.byte_start, request.limit);
+  cut(table.byte_end, request.limit);
+  table.string.reserve(table.id.size());
+  for (std::size_t n = 0; n < table.id.size(); ++n) {
+    const auto begin = static_cast<std::size_t>(table.byte_start[n]);
+    table.string.push_back(
+        replace_invalid_utf8(content.substr(begin, static_cast<std::size_t>(table.byte_end[n]) - begin)));
+  }
+}
+
+void name_ids(const Tokenizer& tokenizer, TokenTable& table) {
+  table.string.reserve(table.id.size());
+  for (const std::int32_t id : table.id) {
+    table.string.push_back(id < tokenizer.vocabulary_size() ? replace_invalid_utf8(tokenizer.token_bytes(id)) : "");
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, const Checkpoint& checkpoint) {
+  if (request.limit < 0) throw UsageError(fmt::format("--limit {}: it must be at least 1", request.limit));
+  const RunInput& input = request.input;
+  std::optional<Tokenizer> tokenizer;
+  if (input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
+  auto table = std::make_shared<TokenTable>();
+  if (input.text) {
+    read_text(request, *tokenizer, *table);
+  } else {
+    table->id = input.labels.value_or(input.ids);
+    cut(table->id, request.limit);
+  }
+  if (table->id.empty()) {
+    throw Error(fmt::format("{}: holds no tokens: a run needs at least one", input.name));
+  }
+  check_ids(table->id, "token", request, checkpoint);
+  if (input.labels) {
+    if (input.labels->size() != input.ids.size()) {
+      throw UsageError(fmt::format("{}: {} input_ids and {} labels: there must be as many of both", input.name,
+                                   input.ids.size(), input.labels->size()));
+    }
+    table->input_id = input.ids;
+    cut(table->input_id, request.limit);
+    check_ids(table->input_id, "input id", request, checkpoint);
+  } else {
+    put_behind_bos(*table, choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr));
+  }
+  if (!input.text && tokenizer) name_ids(*tokenizer, *table);
+  return table;
+}
+
+}  // namespace foxscope
