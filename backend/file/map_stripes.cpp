@@ -38,8 +38,11 @@ std::vector<double> bin_centres(const Range& range, std::int64_t bins) {
 bool for_each_stripe(const MapRequest& request, const StripeOptions& options, const Job& job,
                      const std::function<void(const Image& stripe)>& use) {
   const Job quiet{job.stop, {}, job.executor};
-  const std::int64_t row_bytes = std::max<std::int64_t>(1, request.pixel_columns) * 4;
-  const std::int64_t wanted = std::max<std::int64_t>(1, options.stripe_bytes / row_bytes);
+  // What cannot be cut is handed to compute_map as it is, to be refused there.
+  const bool has_sizes = request.pixel_rows > 0 && request.pixel_rows <= request.rows.size() &&
+                         request.pixel_columns > 0 && request.pixel_columns <= request.columns.size();
+  const std::int64_t wanted =
+      has_sizes ? std::max<std::int64_t>(1, options.stripe_bytes / 4 / request.pixel_columns) : request.pixel_rows;
   const std::int64_t total = options.total > 0 ? options.total : request.pixel_rows;
   std::int64_t begin = 0;
   do {
