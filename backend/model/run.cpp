@@ -105,7 +105,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   const Device device = Device::parse(request.device);
   const DType dtype = choose_dtype(request.dtype, device);
-  const Checkpoint checkpoint = Checkpoint::open(request.model);
+  Checkpoint checkpoint = Checkpoint::open(request.model);
   job.tell({0, 1, "models", "load"});
   const std::shared_ptr<const TokenTable> tokens = read_run_tokens(request, checkpoint);
   if (job.stopped()) return std::nullopt;
@@ -119,6 +119,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const TraceInfo info = describe(request, checkpoint, device, dtype, length);
   Recorder recorder(info, request.keep, make_store(info, request.keep, budget, result.report.notes));
   const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype);
+  checkpoint = Checkpoint();  // its files need no longer be mapped
   result.report.load_seconds = seconds_since(start);
   if (job.stopped()) return std::nullopt;
 

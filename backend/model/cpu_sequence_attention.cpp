@@ -1,0 +1,196 @@
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/cpu_sequence_pass.h"
+#include "backend/model/cpu_steps.h"
+#include "backend/model/interventions.h"
+#include "kernels/cpu/forgetting_attention.h"
+
+namespace foxscope {
+
+void SequencePass::rotate_heads(float* first, std::int64_t heads, std::int64_t position) const {
+  if (!config_.rope) return;
+  const float* cosine = rotary_.cosine.data() + position * rotary_.half;
+  const float* sine = rotary_.sine.data() + position * rotary_.half;
+  for (std::int64_t head = 0; head < heads; ++head) {
+    cpu_steps::rotate(cosine, sine, head_dim_, first + head * length_ * head_dim_);
+  }
+}
+
+void SequencePass::place_queries_and_gates(const CpuLayerWeights& weights, const float* row, std::int64_t position) {
+  constexpr auto kEpsilon = static_cast<float>(ModelConfig::kQueryKeyNormEpsilon);
+  float* query = query_ + position * head_dim_;
+  for (std::int64_t head = 0; head < config_.heads; ++head) {
+    const float* from = row + head * head_dim_;
+    float* to = query + head * length_ * head_dim_;
+    if (weights.query_norm.empty()) {
+      std::copy(from, from + head_dim_, to);
+    } else {
+      cpu_steps::rms_norm(from, weights.query_norm.data() + head * head_dim_, head_dim_, kEpsilon, to);
+    }
+  }
+  rotate_heads(query, config_.heads, position);
+  if (config_.forget_gate == ForgetGate::full) {
+    for (std::int64_t head = 0; head < config_.heads; ++head) {
+      log_gate_[floats(head * length_ + position)] = cpu_steps::log_sigmoid(row[columns_.forget + head]);
+    }
+  }
+}
+
+void SequencePass::place_keys(const CpuLayerWeights& weights, const float* row, const float* previous,
+                              std::int64_t position) {
+  constexpr auto kEpsilon = static_cast<float>(ModelConfig::kQueryKeyNormEpsilon);
+  float* key = key_ + position * head_dim_;
+  float* value = value_.data() + position * head_dim_;
+  const auto place = [&](std::int64_t column, bool shifted, std::int64_t gate_column, std::int64_t head, float* to) {
+    const float* from = row + column + head * head_dim_;
+    if (shifted) {
+      const float a = cpu_steps::sigmoid(row[gate_column + head]);
+      cpu_steps::shift(previous + column + head * head_dim_, from, a, head_dim_, to);
+    } else {
+      std::copy(from, from + head_dim_, to);
+    }
+  };
+  for (std::int64_t head = 0; head < config_.key_heads; ++head) {
+    float* to = key + head * length_ * head_dim_;
+    place(columns_.key, config_.key_shift, columns_.key_shift, head, to);
+    if (!weights.key_norm.empty()) {
+      cpu_steps::rms_norm(to, weights.key_norm.data() + head * head_dim_, head_dim_, kEpsilon, to);
+    }
+    place(columns_.value, config_.value_shift, columns_.value_shift, head, value + head * length_ * head_dim_);
+  }
+  rotate_heads(key, config_.key_heads, position);
+}
+
+/// Queries, keys, values and gates of the rows [begin, end). The shift needs the projection of the row before: it is
+/// computed once more, so that chunks do not wait for each other.
+void SequencePass::project(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
+  const bool shifted = config_.key_shift || config_.value_shift;
+  const std::int64_t first = shifted && begin > 0 ? begin - 1 : begin;
+  for (std::int64_t p = first; p < end; ++p) {
+    cpu_steps::rms_norm(residual_.data() + p * hidden_, weights.attention_norm.data(), hidden_,
+                        static_cast<float>(config_.norm_epsilon), scratch.normed.data() + (p - first) * hidden_);
+  }
+  linear({.rows = end - first,
+          .columns = columns_.count,
+          .depth = hidden_,
+          .in = scratch.normed.data(),
+          .in_stride = hidden_,
+          .weight = weights.projection.data(),
+          .out = scratch.wide.data(),
+          .out_stride = columns_.count});
+  if (!weights.projection_bias.empty()) {
+    for (std::int64_t p = first; p < end; ++p) {
+      cpu_steps::add(weights.projection_bias.data(), columns_.count,
+                     scratch.wide.data() + (p - first) * columns_.count);
+    }
+  }
+  for (std::int64_t p = begin; p < end; ++p) {
+    const float* row = scratch.wide.data() + (p - first) * columns_.count;
+    place_queries_and_gates(weights, row, p);
+    place_keys(weights, row, p == 0 ? zeros_.data() : row - columns_.count, p);
+  }
+}
+
+/// log f of gates that do not depend on data, interventions, and the cumulative sum.
+void SequencePass::prepare_gates(int layer) {
+  const std::vector<float>& constant = weights_.layers[static_cast<std::size_t>(layer)].constant_gate;
+  for (std::size_t head = 0; head < constant.size(); ++head) {
+    double* gates = log_gate_.data() + head * floats(length_);
+    std::fill(gates, gates + length_, cpu_steps::log_sigmoid(constant[head]));
+  }
+  const std::span<double> cumulative = recorder_.cumulative_log_gate(layer);
+  if (log_gate_.empty()) {
+    std::fill(cumulative.begin(), cumulative.end(), 0.0);
+    return;
+  }
+  if (!config_.gated()) std::fill(log_gate_.begin(), log_gate_.end(), 0.0);
+  change_gates(request_.interventions, layer, config_.heads, length_, log_gate_.data());
+  kernels::cpu::cumulative_log_gate(log_gate_.data(), config_.heads, length_, cumulative.data());
+}
+
+bool SequencePass::attend(int layer, ForwardReport& report) {
+  const kernels::cpu::AttentionStrides per_head{0, length_ * head_dim_, head_dim_};
+  kernels::cpu::ForgettingAttention arguments;
+  arguments.batch = 1;
+  arguments.heads = config_.heads;
+  arguments.key_heads = config_.key_heads;
+  arguments.length = length_;
+  arguments.head_dim = head_dim_;
+  arguments.query = query_;
+  arguments.key = key_;
+  arguments.value = value_.data();
+  arguments.query_strides = arguments.key_strides = arguments.value_strides = per_head;
+  if (!log_gate_.empty()) arguments.cumulative_log_gate = recorder_.cumulative_log_gate(layer).data();
+  arguments.output = attended_.data();
+  arguments.output_strides = {0, head_dim_, hidden_};
+  arguments.log_normalizer = recorder_.log_normalizer(layer).data();
+  const std::span<float> without_gate = recorder_.log_normalizer_without_gate(layer);
+  arguments.log_normalizer_without_gate = without_gate.empty() ? nullptr : without_gate.data();
+  arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
+  arguments.window_size = config_.window_size;
+  arguments.pruning_tolerance = request_.pruning_tolerance;
+  kernels::cpu::AttentionBlocks blocks;
+  const kernels::Status status = kernels::cpu::forgetting_attention(arguments, team_, job_.stop, &blocks);
+  if (status == kernels::Status::invalid_argument) {
+    throw ShapeError(
+        fmt::format("[forgetting_attention] {} heads of {} over {} positions with pruning tolerance {} are "
+                    "not supported",
+                    config_.heads, head_dim_, length_, request_.pruning_tolerance));
+  }
+  report.attention_blocks += blocks.total;
+  report.skipped_blocks += blocks.skipped;
+  return status == kernels::Status::ok;
+}
+
+/// x += o_proj(act(gate) * norm(o)) for the rows [begin, end).
+void SequencePass::leave_attention(const CpuLayerWeights& weights, int layer, std::int64_t begin, std::int64_t end,
+                                   CpuScratch& scratch) {
+  const auto epsilon = static_cast<float>(config_.norm_epsilon);
+  const std::int64_t rows = end - begin;
+  if (config_.output_gate) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      cpu_steps::rms_norm(residual_.data() + p * hidden_, weights.attention_norm.data(), hidden_, epsilon,
+                          scratch.normed.data() + (p - begin) * hidden_);
+    }
+    linear({.rows = rows,
+            .columns = hidden_,
+            .depth = hidden_,
+            .in = scratch.normed.data(),
+            .in_stride = hidden_,
+            .weight = weights.output_gate.data(),
+            .out = scratch.wide.data(),
+            .out_stride = hidden_});
+  }
+  // Behind an output norm the authors' gate is always a sigmoid.
+  const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !config_.output_norm;
+  for (std::int64_t p = begin; p < end; ++p) {
+    float* row = attended_.data() + p * hidden_;
+    const float* gate = scratch.wide.data() + (p - begin) * hidden_;
+    if (config_.output_norm) {
+      cpu_steps::rms_norm_heads(row, weights.output_norm.data(), config_.heads, head_dim_, epsilon, row);
+    }
+    if (config_.output_gate) {
+      silu ? cpu_steps::multiply_silu(gate, hidden_, row) : cpu_steps::multiply_sigmoid(gate, hidden_, row);
+    }
+    for (int head = 0; head < config_.heads && !request_.interventions.empty(); ++head) {
+      if (cuts_head(request_.interventions, layer, head)) {
+        std::fill(row + head * head_dim_, row + (head + 1) * head_dim_, 0.0F);
+      }
+    }
+  }
+  linear({.rows = rows,
+          .columns = hidden_,
+          .depth = hidden_,
+          .in = attended_.data() + begin * hidden_,
+          .in_stride = hidden_,
+          .weight = weights.output.data(),
+          .out = residual_.data() + begin * hidden_,
+          .out_stride = hidden_,
+          .into = LinearArguments::Into::add});
+}
+
+}  // namespace foxscope

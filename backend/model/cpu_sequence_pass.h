@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "backend/model/causal_lm.h"
+#include "backend/model/cpu_team.h"
+#include "backend/model/cpu_weights.h"
+
+namespace foxscope {
+
+/// Columns of the vocabulary at once: a block of logits stays in a core's cache.
+inline constexpr std::int64_t kVocabularyBlock = 1024;
+
+inline std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count); }
+
+/// What one thread needs for one chunk of rows.
+struct CpuScratch {
+  std::vector<float> normed;  ///< [rows + 1, D]
+  std::vector<float> wide;    ///< [rows + 1, the widest product]
+};
+
+/// Cosines and sines of all positions.
+struct RotaryTable {
+  RotaryTable(const ModelConfig& config, std::int64_t length);
+  std::int64_t half;
+  std::vector<float> cosine;  ///< [L, d / 2]
+  std::vector<float> sine;
+};
+
+/// One sequence on its way through the layers.
+class SequencePass {
+ public:
+  SequencePass(const ModelConfig& config, const CpuWeights& weights, const ForwardRequest& request, std::int64_t row,
+               Recorder& recorder, const Job& job);
+
+  /// @returns false if the job was stopped
+  bool run(ForwardReport& report);
+
+ private:
+  bool run_layer(int layer, ForwardReport& report);
+  /// Calls a step for every chunk of rows, on all threads.
+  bool for_rows(const std::function<void(std::int64_t begin, std::int64_t end, CpuScratch&)>& step);
+  void embed();
+  void project(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end, CpuScratch& scratch);
+  void place_keys(const CpuLayerWeights& weights, const float* row, const float* previous, std::int64_t position);
+  void place_queries_and_gates(const CpuLayerWeights& weights, const float* row, std::int64_t position);
+  void rotate_heads(float* first, std::int64_t heads, std::int64_t position) const;
+  void prepare_gates(int layer);
+  bool attend(int layer, ForwardReport& report);
+  void leave_attention(const CpuLayerWeights& weights, int layer, std::int64_t begin, std::int64_t end,
+                       CpuScratch& scratch);
+  void feed_forward(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end, CpuScratch& scratch);
+  void predict(std::int64_t begin, std::int64_t end, CpuScratch& scratch);
+  void record_hidden(int index);
+
+  const ModelConfig& config_;
+  const CpuWeights& weights_;
+  const ForwardRequest& request_;
+  Recorder& recorder_;
+  const Job& job_;
+  const std::int32_t* input_ids_;
+  const std::int32_t* labels_;
+  const std::int64_t length_;
+  const std::int64_t hidden_;
+  const std::int64_t head_dim_;
+  const ProjectionColumns columns_;
+  const RotaryTable rotary_;
+  LibTorchTeam team_;
+  std::int64_t chunk_;
+  std::vector<CpuScratch> scratch_;
+  std::vector<float> residual_;   ///< [L, D]
+  std::vector<float> value_;      ///< [H_kv, L, d]
+  std::vector<float> attended_;   ///< [L, D]
+  std::vector<double> log_gate_;  ///< [H, L]; empty where every f is 1
+  std::vector<float> own_query_;  ///< [H, L, d] where the recorder does not keep it
+  std::vector<float> own_key_;    ///< [H_kv, L, d]
+  std::vector<float> zeros_;      ///< the key and value before the first position
+  float* query_ = nullptr;        ///< of the layer at hand
+  float* key_ = nullptr;
+};
+
+}  // namespace foxscope
