@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/file/hdf5_dense.h"
 #include "backend/file/hdf5_messages.h"
 #include "backend/file/hdf5_object.h"
 
@@ -121,6 +122,20 @@ void Hdf5Object::read_link(Hdf5Cursor cursor, std::map<std::string, Link>& links
   links.try_emplace(std::string(reinterpret_cast<const char*>(name.data()), name.size()), Link{type == 0, address});
 }
 
+/// A message that tells where many links or attributes are: version, flags, the largest number given to one (if flag
+/// 1), heap, index.
+std::optional<Hdf5DenseStorage> Hdf5Object::dense_storage(std::uint16_t type, std::size_t number_bytes) const {
+  const std::vector<std::byte>* data = message(type);
+  if (data == nullptr) return {};
+  Hdf5Cursor cursor(*file_, path_, *data);
+  cursor.skip(1);
+  if ((cursor.u8() & 1U) != 0) cursor.skip(number_bytes);
+  const std::uint64_t heap = cursor.u64();
+  const std::uint64_t index = cursor.u64();
+  if (heap == kHdf5Undefined || index == kHdf5Undefined) return {};
+  return Hdf5DenseStorage{heap, index};
+}
+
 const std::map<std::string, Hdf5Object::Link>& Hdf5Object::links() const {
   if (links_) return *links_;
   std::map<std::string, Link> links;
@@ -130,11 +145,10 @@ const std::map<std::string, Hdf5Object::Link>& Hdf5Object::links() const {
   for (const Message& message : messages_) {
     if (message.type == hdf5::kLink) read_link({*file_, path_, message.data}, links);
   }
-  if (const std::vector<std::byte>* data = message(hdf5::kLinkInfo)) {
-    Hdf5Cursor cursor(*file_, path_, *data);
-    cursor.skip(1);
-    if ((cursor.u8() & 1U) != 0) cursor.skip(8);
-    if (cursor.u64() != kHdf5Undefined) file_->fail_unsupported(path_, "a group of many links in the newer form");
+  if (const std::optional<Hdf5DenseStorage> dense = dense_storage(hdf5::kLinkInfo, 8)) {
+    for_each_dense_message(*file_, path_, *dense, [&](std::span<const std::byte> data) {
+      read_link({*file_, path_, data}, links);
+    });
   }
   links_ = std::move(links);
   return *links_;

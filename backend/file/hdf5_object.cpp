@@ -199,7 +199,13 @@ std::optional<Hdf5Object::Attribute> Hdf5Object::attribute(const std::string& na
     if (message.shared) file_->fail_unsupported(path_, "a shared attribute");
     if (std::optional<Attribute> found = decode_attribute(message.data, name)) return found;
   }
-  return {};
+  std::optional<Attribute> found;
+  if (const std::optional<Hdf5DenseStorage> dense = dense_storage(hdf5::kAttributeInfo, 2)) {
+    for_each_dense_message(*file_, path_, *dense, [&](std::span<const std::byte> data) {
+      if (!found) found = decode_attribute(data, name);
+    });
+  }
+  return found;
 }
 
 std::optional<std::string> Hdf5Object::text_attribute(const std::string& name, Hdf5Heap& heap) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/file/element.h"
+#include "backend/file/hdf5_dense.h"
 #include "backend/file/hdf5_file.h"
 
 namespace foxscope {
@@ -99,6 +100,7 @@ class Hdf5Object {
   void read_blocks(Block block, const HeaderForm& form);
   void read_messages(Hdf5Cursor cursor, const HeaderForm& form, std::vector<Block>& continuations);
   [[nodiscard]] const std::vector<std::byte>* message(std::uint16_t type) const;
+  [[nodiscard]] std::optional<Hdf5DenseStorage> dense_storage(std::uint16_t type, std::size_t number_bytes) const;
   [[nodiscard]] const std::map<std::string, Link>& links() const;
   void read_link(Hdf5Cursor cursor, std::map<std::string, Link>& links) const;
   void read_symbol_table(Hdf5Cursor cursor, std::map<std::string, Link>& links) const;
