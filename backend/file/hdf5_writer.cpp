@@ -123,10 +123,9 @@ std::vector<const char*> pointers(std::span<const std::string> values) {
   return result;
 }
 
-bool is_fill(std::span<const std::byte> chunk, Element element) {
-  if (element != Element::float32) {
-    return std::all_of(chunk.begin(), chunk.end(), [](std::byte byte) { return byte == std::byte{0}; });
-  }
+/// Whether a chunk of a map holds absent entries only.
+bool is_absent(std::span<const std::byte> chunk, Element element) {
+  if (element != Element::float32) return false;
   for (std::size_t n = 0; n < chunk.size(); n += sizeof(float)) {
     float value = 0;
     std::memcpy(&value, chunk.data() + n, sizeof(float));
@@ -144,7 +143,7 @@ struct PackedChunk {
 
 PackedChunk pack(std::span<const std::byte> chunk, Element element) {
   PackedChunk packed;
-  packed.left_out = is_fill(chunk, element);
+  packed.left_out = is_absent(chunk, element);
   if (packed.left_out) return packed;
   std::vector<std::byte> shuffled(chunk.size());
   shuffle(chunk, size_of(element), shuffled);
