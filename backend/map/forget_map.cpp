@@ -40,10 +40,10 @@ std::optional<Image> forget_map(const MapRequest& request, const Job& job) {
   Image image{request.pixel_rows, request.pixel_columns, {}};
   image.value.resize(static_cast<std::size_t>(image.rows * image.columns));
   const std::int64_t lines = std::clamp<std::int64_t>(kTaskPixels / image.columns, 1, image.rows);
-  const auto compute = [&](std::int64_t task) {
+  const auto compute = [&](const Range& pixels) {
     std::vector<double> values(static_cast<std::size_t>(image.columns));
     std::vector<double> subtracted(request.minus ? values.size() : 0);
-    for (std::int64_t pixel = task * lines; pixel < std::min((task + 1) * lines, image.rows); ++pixel) {
+    for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
       heads.front().line(pixel, values.data());
       if (request.minus) {
         heads.back().line(pixel, subtracted.data());
@@ -57,8 +57,9 @@ std::optional<Image> forget_map(const MapRequest& request, const Job& job) {
   const std::int64_t tasks = (image.rows + lines - 1) / lines;
   const bool done =
       team.run({"computing the map", "pixels", image.rows * image.columns}, tasks, [&](std::int64_t task, int thread) {
-        compute(task);
-        team.advance(lines * image.columns, thread);
+        const Range pixels{task * lines, std::min((task + 1) * lines, image.rows)};
+        compute(pixels);
+        team.advance(pixels.size() * image.columns, thread);
       });
   if (!done) return std::nullopt;
   return image;

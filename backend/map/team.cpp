@@ -27,7 +27,7 @@ bool Team::run(const Stage& stage, std::int64_t tasks, const std::function<void(
   if (error_) std::rethrow_exception(error_);
   if (job_.stopped()) return false;
   job_.tell({stage.total, stage.total, stage.unit, stage.name});
-  return true;
+  return !job_.stopped();
 }
 
 }  // namespace foxscope

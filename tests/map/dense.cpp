@@ -26,6 +26,16 @@ void fill_query_key(const RunShape& shape, std::span<std::byte> bytes, std::mt19
   }
 }
 
+/// Sets the first number of every query to 1, of every other key to 0, and of key 0 so that its logit is as wanted.
+void park_on_first(const RunShape& shape, HostQueryKeyStore& store, int layer) {
+  auto* const query = reinterpret_cast<float*>(store.layer(QueryKeyStore::Part::query, layer).data());
+  auto* const key = reinterpret_cast<float*>(store.layer(QueryKeyStore::Part::key, layer).data());
+  for (std::int64_t row = 0; row < shape.length; ++row) query[row * shape.head_dim] = 1;
+  for (std::int64_t row = 0; row < shape.length; ++row) key[row * shape.head_dim] = 0;
+  std::fill(key, key + shape.head_dim, 0.0F);
+  key[0] = static_cast<float>(shape.parks_on_first * std::sqrt(static_cast<double>(shape.head_dim)));
+}
+
 double default_log_gate(int head, double normal) {
   // Decay times of about 3, 24, 200 tokens...
   const double logit = std::log(3.0 * std::pow(8.0, head)) + normal;
@@ -99,6 +109,7 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
   for (int layer = 0; layer < shape.layers; ++layer) {
     fill_query_key(shape, store->layer(QueryKeyStore::Part::query, layer), random);
     fill_query_key(shape, store->layer(QueryKeyStore::Part::key, layer), random);
+    if (shape.parks_on_first > 0) park_on_first(shape, *store, layer);
     const std::span<double> gate = recorder.cumulative_log_gate(layer);
     const std::span<float> rows = recorder.log_normalizer(layer);
     for (int head = 0; head < shape.heads; ++head) {
@@ -160,33 +171,40 @@ std::vector<double> DenseHead::entries(Quantity quantity) const {
   return result;
 }
 
-std::vector<double> pool(const std::vector<double>& entries, std::int64_t length, const MapRequest& request) {
-  std::vector<double> pixels;
+DenseBins::DenseBins(const std::vector<double>& entries, std::int64_t length, const MapRequest& request) {
   for (std::int64_t p = 0; p < request.pixel_rows; ++p) {
     for (std::int64_t q = 0; q < request.pixel_columns; ++q) {
-      std::vector<double> present;
+      Bin& bin = bins_.emplace_back();
       for (std::int64_t i = request.rows.begin + p * request.rows.size() / request.pixel_rows;
            i < request.rows.begin + (p + 1) * request.rows.size() / request.pixel_rows; ++i) {
         for (std::int64_t j = request.columns.begin + q * request.columns.size() / request.pixel_columns;
              j < request.columns.begin + (q + 1) * request.columns.size() / request.pixel_columns; ++j) {
           const double entry = entries[static_cast<std::size_t>(i * length + j)];
-          if (!std::isnan(entry)) present.push_back(entry);
+          if (std::isnan(entry)) continue;
+          bin.high = bin.count == 0 ? entry : std::max(bin.high, entry);
+          bin.low = bin.count == 0 ? entry : std::min(bin.low, entry);
+          bin.sum += entry;
+          ++bin.count;
         }
       }
-      double value = kNone;
-      if (!present.empty()) {
-        double sum = 0;
-        for (const double entry : present) sum += entry;
-        const auto [low, high] = std::minmax_element(present.begin(), present.end());
-        if (request.reduction == Reduction::max) value = *high;
-        if (request.reduction == Reduction::min) value = *low;
-        if (request.reduction == Reduction::mean) value = sum / static_cast<double>(present.size());
-        if (request.reduction == Reduction::absmax) value = *high >= -*low ? *high : *low;
-      }
-      pixels.push_back(value);
     }
   }
-  return pixels;
+}
+
+std::vector<double> DenseBins::pixels(Reduction reduction) const {
+  std::vector<double> values;
+  for (const Bin& bin : bins_) {
+    double value = bin.high;
+    if (reduction == Reduction::min) value = bin.low;
+    if (reduction == Reduction::mean) value = bin.sum / static_cast<double>(bin.count);
+    if (reduction == Reduction::absmax) value = bin.high >= -bin.low ? bin.high : bin.low;
+    values.push_back(bin.count == 0 ? kNone : value);
+  }
+  return values;
+}
+
+std::vector<double> pool(const std::vector<double>& entries, std::int64_t length, const MapRequest& request) {
+  return DenseBins(entries, length, request).pixels(request.reduction);
 }
 
 double largest_size(const std::vector<double>& values) {

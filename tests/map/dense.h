@@ -22,6 +22,8 @@ struct RunShape {
   unsigned seed = 1;
   /// log f of a position in a head, from a number drawn from N(0, 1); by default decay times differ between heads.
   std::function<double(int head, std::int64_t position, double normal)> log_gate;
+  /// Added to every query's logit with key 0, by making that key the direction that all queries share; 0: nothing.
+  double parks_on_first = 0;
   bool keeps_gates = true;
   bool keeps_rows = true;
   bool keeps_query_key = true;
@@ -46,7 +48,23 @@ class DenseHead {
   std::vector<double> c_;
 };
 
-/// Pools dense entries [length, length] as the request says, bin by bin.
+/// Dense entries [length, length] gathered bin by bin, for every reduction at once.
+class DenseBins {
+ public:
+  DenseBins(const std::vector<double>& entries, std::int64_t length, const MapRequest& request);
+  [[nodiscard]] std::vector<double> pixels(Reduction reduction) const;
+
+ private:
+  struct Bin {
+    double high = 0;
+    double low = 0;
+    double sum = 0;
+    std::int64_t count = 0;
+  };
+  std::vector<Bin> bins_;
+};
+
+/// Dense entries pooled as the request says.
 std::vector<double> pool(const std::vector<double>& entries, std::int64_t length, const MapRequest& request);
 
 /// Largest difference of two pictures, relative to the largest entry of the reference; infinite where one has NaN and

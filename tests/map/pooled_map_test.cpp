@@ -28,11 +28,12 @@ void expect_precise(const HeadOf& head, MapRequest request) {
     // The gate's effect is a difference of two softmaxes, so it is as precise as their entries, of which one is 1.
     // Entries of log F are all 0 where there is no gate.
     const double largest = quantity == Quantity::gate_effect ? 1.0 : std::max(largest_size(entries), 1e-3);
+    const DenseBins bins(entries, dense.length(), request);
     for (const Reduction reduction : kReductions) {
       request.reduction = reduction;
       auto image = compute_map(request, {});
       ASSERT_TRUE(image.has_value());
-      std::vector<double> expected = pool(entries, dense.length(), request);
+      std::vector<double> expected = bins.pixels(reduction);
       if (quantity == Quantity::gate_effect && reduction == Reduction::absmax) {
         // Two visible keys gain and lose the same: which of the two is larger is a matter of rounding.
         for (double& value : expected) value = std::abs(value);

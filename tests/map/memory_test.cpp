@@ -1,0 +1,117 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/map/head_statistics.h"
+#include "tests/map/dense.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FOXSCOPE_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define FOXSCOPE_SANITIZED 1
+#endif
+#endif
+
+namespace foxscope::test {
+namespace {
+
+constexpr std::int64_t kLength = 65536;
+/// What a whole map in float32 would take is 16 GiB; these may take this much beyond the run itself.
+constexpr std::size_t kAllowed = std::size_t{300} << 20U;
+
+/// Limits address space to what is in use and kAllowed more.
+class LimitedMemory {
+ public:
+  LimitedMemory() {
+    std::size_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
+    rlimit limit = before_;
+    limit.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + kAllowed;
+    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
+  }
+  ~LimitedMemory() { setrlimit(RLIMIT_AS, &before_); }
+  LimitedMemory(const LimitedMemory&) = delete;
+  LimitedMemory& operator=(const LimitedMemory&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+std::shared_ptr<const Trace> long_run() {
+  RunShape shape;
+  shape.length = kLength;
+  shape.head_dim = 16;
+  shape.normalized = false;
+  shape.log_gate = [](int, std::int64_t, double normal) { return -std::abs(normal) / 40; };
+  return make_run(shape);
+}
+
+/// All that follows runs with so little address space that nothing near L x L can even be reserved.
+TEST(Memory, MapsAndStatisticsOfLongTextsNeedNoMatrix) {
+#ifdef FOXSCOPE_SANITIZED
+  GTEST_SKIP() << "sanitizers reserve address space of their own";
+#endif
+  const auto run = long_run();
+  const LimitedMemory limited;
+  EXPECT_THROW((void)std::make_unique<char[]>(kAllowed), std::bad_alloc);
+
+  MapRequest request;
+  request.head = {run, 0, 0};
+  request.rows = request.columns = {0, kLength};
+  request.pixel_rows = request.pixel_columns = 1024;
+  for (const Quantity quantity :
+       {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention, Quantity::gate_effect}) {
+    request.quantity = quantity;
+    request.reduction = default_reduction(quantity, false);
+    const Image image = compute_map(request, {}).value();
+    EXPECT_FALSE(std::isnan(image.value.front())) << to_string(quantity);
+    EXPECT_TRUE(std::isnan(image.value[1])) << to_string(quantity);
+    EXPECT_FALSE(std::isnan(image.value.back())) << to_string(quantity);
+  }
+  request.quantity = Quantity::attention;
+  for (const auto& [pixel_rows, pixel_columns] : {std::pair<std::int64_t, std::int64_t>{1, kLength}, {kLength, 1}}) {
+    request.reduction = Reduction::mean;
+    request.pixel_rows = pixel_rows;
+    request.pixel_columns = pixel_columns;
+    EXPECT_FALSE(std::isnan(compute_map(request, {}).value().value.back()));
+  }
+  request.rows = {kLength - 256, kLength};
+  request.pixel_rows = 256;
+  request.pixel_columns = kLength;
+  EXPECT_FALSE(std::isnan(compute_map(request, {}).value().value.back()));
+  EXPECT_TRUE(head_statistics({run, 0, 0}, {}, {}).value().has_attention);
+}
+
+TEST(Memory, ThatIsMissingIsAnErrorThatNamesTheSize) {
+#ifdef FOXSCOPE_SANITIZED
+  GTEST_SKIP() << "sanitizers reserve address space of their own";
+#endif
+  const auto run = long_run();
+  const LimitedMemory limited;
+  MapRequest request;
+  request.head = {run, 0, 0};
+  request.rows = request.columns = {0, kLength};
+  request.pixel_rows = request.pixel_columns = kLength;
+  for (const Quantity quantity : {Quantity::forget, Quantity::attention}) {
+    request.quantity = quantity;
+    try {
+      (void)compute_map(request, {});
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), "no memory for a map of 65536x65536 pixels: ask for a smaller size or fewer rows");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace foxscope::test
