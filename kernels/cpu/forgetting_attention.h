@@ -40,15 +40,23 @@ struct ForgettingAttention {
   double pruning_tolerance = 0;                  ///< largest share of a row's attention that may be skipped; 0: none
 };
 
-/// Pairs of query block and key block of the causal (windowed) half, and those of them that were skipped.
+/// Pairs of a block of rows and a block of keys in the causal (windowed) half, and those of them that were left out of
+/// the output because of the pruning tolerance.
 struct AttentionBlocks {
   std::int64_t total = 0;
   std::int64_t skipped = 0;
 };
 
 /// Computes it tile by tile with an online softmax over the causal half only. Key blocks are visited from the diagonal
-/// backwards; a row block stops where all that remains can hold no more than the tolerance of any of its rows.
-/// @param stop  polled between tiles of rows; Status::cancelled leaves the outputs incomplete
+/// backwards; a row block stops where all that remains can hold no more than the tolerance of any of its rows, by the
+/// bound |q| max|k| scale on a logit and the gate's exact sum. The logits of skipped blocks are still computed where
+/// log_normalizer_without_gate is asked for; without a gate nothing is skipped.
+/// NaN in an input reaches every row that reads it and no other, skipped blocks included.
+/// @param stop    polled before each block of rows; Status::cancelled leaves the outputs incomplete
+/// @param blocks  may be null
+/// @returns invalid_argument for a size below 1, heads that key_heads does not divide, a null input or output, a
+///          negative window, a tolerance outside [0, 1), a scale that is not finite, output rows that overlap
+/// @throws std::bad_alloc only
 Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, std::stop_token stop,
                             AttentionBlocks* blocks);
 

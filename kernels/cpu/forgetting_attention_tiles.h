@@ -1,5 +1,5 @@
 // Between the plan of forgetting attention (forgetting_attention.cpp) and its arithmetic, which is compiled once per
-// instruction set (forgetting_attention_tiles.cpp). Not for other callers.
+// instruction set (forgetting_attention_pack.cpp, forgetting_attention_tiles.cpp). Not for other callers.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,8 @@ namespace foxscope::kernels::cpu {
 inline constexpr std::int64_t kKeyBlock = 64;    ///< keys of one tile, packed together
 inline constexpr std::int64_t kQueryBlock = 96;  ///< rows of one tile
 inline constexpr std::int64_t kMaxLanes = 16;    ///< floats in the widest vector
+
+inline constexpr double kLog2E = 1.4426950408889634;  ///< logits are in powers of 2 throughout
 
 using FloatBuffer = hwy::AlignedFreeUniquePtr<float[]>;
 
