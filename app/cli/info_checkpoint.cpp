@@ -66,6 +66,12 @@ std::string checkpointJson(const std::string& path, const Checkpoint& checkpoint
   return description.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
+std::string valueText(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 std::string checkpointText(const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
   std::vector<std::pair<std::string, std::string>> lines = {
@@ -73,8 +79,7 @@ std::string checkpointText(const Checkpoint& checkpoint) {
       {"  model", fmt::format("{} ({})", modelTitle(config), config.model_type)},
       {"  parameters", fmt::format("{} in {}", countText(checkpoint.parameter_count()), dtypes(checkpoint))}};
   for (const ConfigOption& option : configOptions(config)) {
-    lines.emplace_back("  " + option.label,
-                       option.value.is_string() ? option.value.get<std::string>() : option.value.dump());
+    lines.emplace_back("  " + option.label, valueText(option.value));
   }
   const std::string tokenizer = tokenizerOf(checkpoint);
   lines.emplace_back("  tokenizer", tokenizer.empty() ? "none: only --ids can be run" : tokenizer);
