@@ -120,6 +120,12 @@ TEST_P(Golden, ComposedTwinGivesTheAuthorsOutputs) {
   check_model(*load_composed_model(checkpoint, Device{}, DType::float32), GetParam());
 }
 
+TEST_P(Golden, CudaInFloat32GivesTheAuthorsOutputs) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const Checkpoint checkpoint = Checkpoint::open(test::data_path(GetParam()));
+  check_model(*CausalLM::load(checkpoint, Device::parse("cuda"), DType::float32), GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, Golden,
                          testing::Values("fox-llama", "fox-pro", "transformer-pro", "transformer-llama",
                                          "fox-llama-rope", "fox-llama-qknorm", "fox-llama-fixed-gate",
