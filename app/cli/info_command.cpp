@@ -95,7 +95,7 @@ std::string modelLines(const Trace& trace) {
   std::vector<std::pair<std::string, std::string>> lines = {
       {"model", info.name},
       {"  type", info.model_type},
-      {"  layers", fmt::format("{} of {} heads of {}{}", info.layers, info.heads, info.head_dim,
+      {"  layers", fmt::format("{} with {} heads of size {}{}", info.layers, info.heads, info.head_dim,
                                info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
       {"  gate", info.gated ? "forget gate" : "none"},
       {"  tokens", countText(info.length)},

@@ -12,8 +12,9 @@ namespace foxscope::figure {
 namespace {
 
 constexpr double kDecades = 4;
-// A few extreme entries must not turn a whole difference white.
-constexpr double kShownShare = 0.995;
+// A few extreme entries must not turn a whole difference white, or all other attention dark.
+constexpr double kSignedShare = 0.995;
+constexpr double kLogarithmicShare = 0.999;
 
 struct Extremes {
   double lowest = std::numeric_limits<double>::infinity();
@@ -31,15 +32,15 @@ Extremes extremesOf(const Image& image) {
   return extremes;
 }
 
-// The size that `kShownShare` of the entries stay within.
-double shownSize(const Image& image) {
+// The size that this share of the entries stay within.
+double sizeOfMost(const Image& image, double share) {
   std::vector<float> sizes;
   sizes.reserve(image.value.size());
   for (const float value : image.value) {
     if (std::isfinite(value)) sizes.push_back(std::abs(value));
   }
   if (sizes.empty()) return 0;
-  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(kShownShare * static_cast<double>(sizes.size() - 1));
+  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(sizes.size() - 1));
   std::nth_element(sizes.begin(), place, sizes.end());
   return *place;
 }
@@ -69,7 +70,7 @@ std::string labelOf(const MapRequest& request) {
 
 void setSigned(const Image& image, const Extremes& extremes, ScaledColours& colours) {
   const double largest = std::max(std::abs(extremes.lowest), std::abs(extremes.highest));
-  double limit = shownSize(image);
+  double limit = sizeOfMost(image, kSignedShare);
   if (limit <= 0) limit = largest;
   if (limit < largest) {
     colours.note = fmt::format("colours end at ±{:.2g}; entries reach from {:.2g} to {:.2g}", limit, extremes.lowest,
@@ -81,11 +82,25 @@ void setSigned(const Image& image, const Extremes& extremes, ScaledColours& colo
   colours.upper = limit;
 }
 
-void setLogarithmic(const Extremes& extremes, ScaledColours& colours) {
-  colours.upper = extremes.highest > 0 ? extremes.highest : 1;
+// The next of 1, 2, 5, 10, 20, ... that is not below the value.
+double roundUp(double value) {
+  const double decade = std::pow(10, std::floor(std::log10(value)));
+  for (const double step : {1.0, 2.0, 5.0}) {
+    if (value <= step * decade * (1 + 1e-9)) return step * decade;
+  }
+  return 10 * decade;
+}
+
+void setLogarithmic(const Image& image, const Extremes& extremes, ScaledColours& colours) {
+  const double most = sizeOfMost(image, kLogarithmicShare);
+  colours.upper = most > 0 ? roundUp(most) : 1;
   colours.lower = colours.upper * std::pow(10, -kDecades);
   colours.label += fmt::format(", log scale of {:.0f} decades", kDecades);
   if (extremes.lowest < colours.lower) colours.note = fmt::format("darkest: {:.1g} and below", colours.lower);
+  if (extremes.highest > colours.upper) {
+    colours.note += fmt::format("{}brightest: {:.1g} and above (to {:.2g})", colours.note.empty() ? "" : "; ",
+                                colours.upper, extremes.highest);
+  }
 }
 
 void setLinear(const MapRequest& request, const Extremes& extremes, ScaledColours& colours) {
@@ -134,7 +149,7 @@ ScaledColours chooseColours(const MapFigure& figure) {
   if (hasSigns(figure.request)) {
     setSigned(figure.image, extremes, colours);
   } else if (figure.scale == ColourScale::logarithmic) {
-    setLogarithmic(extremes, colours);
+    setLogarithmic(figure.image, extremes, colours);
   } else {
     setLinear(figure.request, extremes, colours);
   }

@@ -119,7 +119,7 @@ std::string resolutionText(const MapRequest& request) {
       reduction = "entry of largest size (absmax)";
       break;
   }
-  return fmt::format("{} of {:.4g} x {:.4g} tokens a pixel", reduction, rows, columns);
+  return fmt::format("{} of {:.3g} x {:.3g} tokens a pixel", reduction, rows, columns);
 }
 
 /// Sets up axes, raster, colour bar and texts in a plot that is never shown.
