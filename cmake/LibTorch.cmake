@@ -23,7 +23,7 @@ function(foxscope_import_torch_library name)
   add_library(torch::${name} SHARED IMPORTED)
   set_target_properties(torch::${name} PROPERTIES
     IMPORTED_LOCATION ${FOXSCOPE_TORCH_DIR}/lib/lib${name}.so
-    INTERFACE_SYSTEM_INCLUDE_DIRECTORIES
+    INTERFACE_INCLUDE_DIRECTORIES
       "${FOXSCOPE_TORCH_DIR}/include;${FOXSCOPE_TORCH_DIR}/include/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=1)
 endfunction()
