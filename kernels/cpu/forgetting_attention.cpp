@@ -115,11 +115,12 @@ bool attend(const ForgettingAttention& a, const PackedKeys& packed, Executor& ex
 
 }  // namespace
 
-Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, std::stop_token stop,
+Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, const std::stop_token& stop,
                             AttentionBlocks* blocks) {
   if (!valid(arguments)) return Status::invalid_argument;
   PackedKeys packed = allocate_packed(arguments, executor.threads());
   std::vector<Scratch> scratch;
+  scratch.reserve(static_cast<std::size_t>(executor.threads()));
   for (int thread = 0; thread < executor.threads(); ++thread) scratch.push_back(allocate_scratch(arguments));
   const std::int64_t key_heads = arguments.batch * arguments.key_heads;
   const std::int64_t at_a_time = packed.key_heads;

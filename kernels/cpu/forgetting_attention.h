@@ -57,7 +57,7 @@ struct AttentionBlocks {
 /// @returns invalid_argument for a size below 1, heads that key_heads does not divide, a null input or output, a
 ///          negative window, a tolerance outside [0, 1), a scale that is not finite, output rows that overlap
 /// @throws std::bad_alloc only
-Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, std::stop_token stop,
+Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, const std::stop_token& stop,
                             AttentionBlocks* blocks);
 
 /// c[i] = sum_{l<=i} log f_l with compensated float64 summation, log f clamped at -1000 (model.md).
