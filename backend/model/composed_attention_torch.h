@@ -1,38 +1,39 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <stop_token>
 
-#include <ATen/ATen.h>
-
-#include "backend/model/causal_lm.h"
+#include <ATen/core/Tensor.h>
 
 namespace foxscope {
 
-/// in W^T with float32 results, whatever the dtype of the operands.
-/// @param in      [rows, depth]
-/// @param weight  [columns, depth], same dtype
-at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight);
-
-/// Forgetting attention of one sequence made of LibTorch's operations, one head and one tile of rows at a time.
+/// Arguments of composed_forgetting_attention; all tensors on one device.
 struct ComposedAttention {
-  at::Tensor query;                         ///< [H, L, d] float32 or bfloat16
-  at::Tensor key;                           ///< [H_kv, L, d]
-  at::Tensor value;                         ///< [H_kv, L, d]
-  std::span<const double> cumulative_gate;  ///< [H, L] on the host, nats; empty: no gate
-  std::int64_t window_size = 0;             ///< 0: none
-  double pruning_tolerance = 0;             ///< largest share of a row's attention that may be skipped
-  bool without_gate = false;                ///< whether the normaliser without the gate is wanted as well
-  std::stop_token stop;
+  at::Tensor query;                ///< [B, H, L, d] float32 or bfloat16
+  at::Tensor key;                  ///< [B, H_kv, L, d] likewise; query head h reads key head h / (H / H_kv)
+  at::Tensor value;                ///< [B, H_kv, L, d] likewise
+  at::Tensor cumulative_log_gate;  ///< [B, H, L] float64, nats, non-increasing; undefined: no gate
+  double scale = 0;                ///< 1/sqrt(d)
+  std::int64_t window_size = 0;    ///< row i sees i-w < j <= i; 0: all j <= i
+  double pruning_tolerance = 0;    ///< largest share of a row's attention that may be skipped; 0: none
+  bool without_gate_as_well = false;
 };
+
 struct ComposedAttentionResult {
-  at::Tensor output;                       ///< [L, H, d] in the dtype of the values
-  at::Tensor log_normalizer;               ///< [H, L] float32, nats
-  at::Tensor log_normalizer_without_gate;  ///< likewise; undefined if not wanted
-  std::int64_t blocks = 0;
+  at::Tensor output;                       ///< [B, H, L, d] in the query's dtype
+  at::Tensor log_normalizer;               ///< [B, H, L] float32, nats
+  at::Tensor log_normalizer_without_gate;  ///< likewise, if asked for
+  std::int64_t blocks = 0;                 ///< tiles of all heads
   std::int64_t skipped_blocks = 0;
 };
+
+/// Forgetting attention, O = softmax(Q K^T scale + D) V with D[i,j] = c[i] - c[j] for j <= i (Lin et al. 2025, eq. 6),
+/// composed of LibTorch operations, tile by tile with an online softmax: the twin of the fused kernels, and what runs
+/// on hardware without one. Logits, softmax and sums are float32. Key tiles are visited from the diagonal backwards,
+/// and a head leaves when all that remains holds no more than the tolerance of any row of the query tile.
 /// @returns nothing if it was stopped
-std::optional<ComposedAttentionResult> composed_attention(const ComposedAttention& arguments);
+std::optional<ComposedAttentionResult> composed_forgetting_attention(const ComposedAttention& arguments,
+                                                                     const std::stop_token& stop);
 
 }  // namespace foxscope

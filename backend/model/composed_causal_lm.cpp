@@ -34,6 +34,15 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
 }
 
+/// in W^T with float32 results, whatever the dtype of the operands.
+/// @param in      [rows, depth]
+/// @param weight  [columns, depth], same dtype
+at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
+  if (in.scalar_type() == at::kFloat) return at::mm(in, weight.t());
+  if (in.is_cuda()) return at::mm(in, weight.t(), at::kFloat);
+  return at::mm(in.to(at::kFloat), weight.to(at::kFloat).t());
+}
+
 /// Half-rotation of x [L, H, d] float32 in float64 angles.
 at::Tensor rotate(const at::Tensor& x, double base) {
   const std::int64_t dim = x.size(2);
@@ -200,26 +209,30 @@ bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residu
   prepare_gates(pass, layer, gates, gated);
 
   ComposedAttention attention;
-  attention.query = query.transpose(0, 1).to(matrix_).contiguous();
-  attention.key = key.transpose(0, 1).to(matrix_).contiguous();
-  attention.value = value.transpose(0, 1).to(matrix_).contiguous();
-  if (gated) attention.cumulative_gate = recorder.cumulative_log_gate(layer);
+  attention.query = query.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
+  attention.key = key.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
+  attention.value = value.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
+  if (gated) {
+    const std::span<double> gate = recorder.cumulative_log_gate(layer);
+    attention.cumulative_log_gate =
+        at::from_blob(gate.data(), {1, config_.heads, length}, at::TensorOptions().dtype(at::kDouble)).to(place_);
+  }
+  attention.scale = 1 / std::sqrt(static_cast<double>(dim));
   attention.window_size = config_.window_size;
   attention.pruning_tolerance = pass.request.pruning_tolerance;
-  attention.without_gate = recorder.keeps(Keep::ungated);
-  attention.stop = pass.job.stop;
-  const auto attended = composed_attention(attention);
+  attention.without_gate_as_well = recorder.keeps(Keep::ungated);
+  const auto attended = composed_forgetting_attention(attention, pass.job.stop);
   if (!attended) return false;
   take_down(attention.query, recorder.query_key(QueryKeyStore::Part::query, layer), matrix_);
   take_down(attention.key, recorder.query_key(QueryKeyStore::Part::key, layer), matrix_);
   take_down(attended->log_normalizer, recorder.log_normalizer(layer), at::kFloat);
-  if (attention.without_gate) {
+  if (attention.without_gate_as_well) {
     take_down(attended->log_normalizer_without_gate, recorder.log_normalizer_without_gate(layer), at::kFloat);
   }
   pass.report.attention_blocks += attended->blocks;
   pass.report.skipped_blocks += attended->skipped_blocks;
 
-  at::Tensor output = attended->output.to(at::kFloat);
+  at::Tensor output = attended->output[0].transpose(0, 1).to(at::kFloat);  // [L, H, d]
   if (config_.output_norm) output = rms_norm(output, weights.output_norm, config_.norm_epsilon);
   output = output.reshape({length, config_.hidden_size});
   if (config_.output_gate) {

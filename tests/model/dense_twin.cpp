@@ -1,5 +1,6 @@
 #include "tests/model/dense_twin.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -26,21 +27,27 @@ at::Tensor rotate(const at::Tensor& x, double base) {
   return turned;
 }
 
-/// softmax(Q K^T / sqrt(d) + D) V of one head, D from log f [L], with the L x L matrix written out.
+/// softmax(Q K^T / sqrt(d) + D) V of one head, D from log f [L], with every entry of the rows written out: some rows at
+/// a time, each with all keys up to the last of them.
 at::Tensor dense_head(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, const at::Tensor& log_f,
                       std::int64_t window) {
+  constexpr std::int64_t kRows = 256;
   const std::int64_t length = query.size(0);
-  at::Tensor scores = at::matmul(query, key.t()).div_(std::sqrt(static_cast<double>(query.size(1))));
   const at::Tensor sum = at::cumsum(log_f, 0);
-  scores.add_(sum.unsqueeze(1)).sub_(sum.unsqueeze(0));
   const at::Tensor position = at::arange(length);
-  const at::Tensor distance = position.unsqueeze(1) - position.unsqueeze(0);
-  at::Tensor hidden = distance < 0;
-  if (window > 0) hidden.logical_or_(distance >= window);
-  scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
-  scores.sub_(std::get<0>(scores.max(1, true))).exp_();
-  const at::Tensor mass = scores.sum(1, true);
-  return at::matmul(scores, value) / mass;
+  at::Tensor output = at::empty_like(query);
+  for (std::int64_t begin = 0; begin < length; begin += kRows) {
+    const std::int64_t end = std::min(begin + kRows, length);
+    at::Tensor scores = at::matmul(query.slice(0, begin, end), key.slice(0, 0, end).t());
+    scores.div_(std::sqrt(static_cast<double>(query.size(1))));
+    scores.add_(sum.slice(0, begin, end).unsqueeze(1)).sub_(sum.slice(0, 0, end).unsqueeze(0));
+    const at::Tensor distance = position.slice(0, begin, end).unsqueeze(1) - position.slice(0, 0, end).unsqueeze(0);
+    at::Tensor hidden = distance < 0;
+    if (window > 0) hidden.logical_or_(distance >= window);
+    scores.masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+    output.slice(0, begin, end).copy_(at::matmul(at::softmax(scores, 1), value.slice(0, 0, end)));
+  }
+  return output;
 }
 
 }  // namespace

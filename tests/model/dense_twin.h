@@ -9,7 +9,8 @@
 
 namespace foxscope::test {
 
-/// Every layer option of model.md once more, the plain way and in float64: one head at a time as an L x L matrix.
+/// Every layer option of model.md once more, the plain way and in float64: one head at a time, all entries of its rows
+/// written out.
 class DenseTwin {
  public:
   /// @param weights  float64, in the dialect's names
