@@ -31,6 +31,15 @@ class Input {
 
 std::string reason(int code) { return std::generic_category().message(code); }
 
+[[noreturn]] void fail_reading(const std::string& name, const std::string& what, int code) {
+  throw Error(name + ": cannot read the " + what + ": " + reason(code) + "; check the file and its disk");
+}
+
+[[noreturn]] void fail_too_large(const std::string& name, const std::string& what, std::size_t limit) {
+  throw Error(name + ": the " + what + " is larger than " + std::to_string(limit >> 20) +
+              " MiB; give a smaller file, or a part of this one");
+}
+
 }  // namespace
 
 std::string read_file_bytes(const std::filesystem::path& path, const std::string& what, std::size_t limit) {
@@ -56,13 +65,8 @@ std::string read_file_bytes(const std::filesystem::path& path, const std::string
     const ssize_t got = ::read(input.descriptor(), bytes.data() + used, bytes.size() - used);
     bytes.resize(used + static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0) return bytes;
-    if (got < 0 && errno != EINTR) {
-      throw Error(name + ": cannot read the " + what + ": " + reason(errno) + "; check the file and its disk");
-    }
-    if (bytes.size() > limit) {
-      throw Error(name + ": the " + what + " is larger than " + std::to_string(limit >> 20) +
-                  " MiB; give a smaller file, or a part of this one");
-    }
+    if (got < 0 && errno != EINTR) fail_reading(name, what, errno);
+    if (bytes.size() > limit) fail_too_large(name, what, limit);
   }
 }
 

@@ -53,7 +53,7 @@ std::string error_of(Call&& call) {
   try {
     std::forward<Call>(call)();
   } catch (const Error& error) {
-    const std::string message = error.what();
+    std::string message = error.what();
     EXPECT_EQ(message.find_first_of("\n\r"), std::string::npos) << message;
     return message;
   }

@@ -78,9 +78,13 @@ TEST(ReadText, UnreadableFile) {
   write_bytes(folder / "text", "x");
   std::filesystem::permissions(folder / "text", std::filesystem::perms::none);
   const bool root = ::geteuid() == 0;  // who may read everything
-  if (root) ASSERT_EQ(::seteuid(65534), 0);
+  if (root) {
+    ASSERT_EQ(::seteuid(65534), 0);
+  }
   const std::string message = error_of([&] { read_text(folder / "text", InvalidUtf8::refuse); });
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  if (root) {
+    ASSERT_EQ(::seteuid(0), 0);
+  }
   EXPECT_EQ(message, (folder / "text").string() +
                          ": cannot open the text: Permission denied; check the path and its permissions");
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <random>
+#include <thread>
 
 #include "tests/text/helpers.h"
 
@@ -202,6 +203,18 @@ TEST(Tokenizer, AddedTokensAreLiteral) {
   const Tokenizer tokenizer = tokenizer_of(description);
   EXPECT_EQ(tokenizer.encode("<\xC3\xA9 >").id, std::vector<std::int32_t>{256});
   EXPECT_EQ(tokenizer.token_bytes(256), "<\xC3\xA9 >");
+}
+
+TEST(Tokenizer, ThreadsShareIt) {
+  const Tokenizer tokenizer = fixture_tokenizer();
+  const std::string text = golden().back()["text"];
+  const std::vector<std::int32_t> expected = tokenizer.encode(text).id;
+  std::vector<std::vector<std::int32_t>> ids(4);
+  {
+    std::vector<std::jthread> threads;
+    for (std::vector<std::int32_t>& one : ids) threads.emplace_back([&] { one = tokenizer.encode(text).id; });
+  }
+  for (const std::vector<std::int32_t>& one : ids) EXPECT_EQ(one, expected);
 }
 
 // Where time grew with the square of a word's length, each of these would take hours.
