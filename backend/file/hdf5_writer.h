@@ -2,22 +2,17 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "backend/base/atomic_file.h"
+#include "backend/file/chunk_packing.h"
 #include "backend/file/element.h"
 
 namespace foxscope {
-
-namespace kernels {
-class Executor;
-}
 
 /// Writes the groups, attributes and datasets that Foxscope's files are made of. Paths are absolute; missing groups on
 /// the way are created. Calls into libhdf5, which knows no threads, are made one at a time in the whole process.
@@ -77,16 +72,12 @@ class Hdf5Writer {
   void write_attribute(const std::string& path, const char* name, Element element, std::span<const std::uint64_t> dims,
                        const void* data);
   void write_strings(const std::string& path, std::span<const char* const> values, bool scalar);
-  void create_chunked(const std::string& path, Element element, const std::vector<std::uint64_t>& dims,
-                      const std::vector<std::uint64_t>& chunk);
-  void write_chunks(const Chunked& dataset, const std::string& path, std::uint64_t first_row, std::uint64_t rows,
-                    const std::byte* data, kernels::Executor* executor);
+  void create_chunked(const std::string& path, const ChunkedShape& shape, bool sparse);
+  void write_chunks(const std::string& path, std::uint64_t first_row, std::uint64_t rows, const void* data,
+                    kernels::Executor* executor);
 
   const AtomicFile& file_;
   std::unique_ptr<State> state_;
 };
-
-/// Chunk of about 128 KiB for an array in C order: whole last axes first.
-std::vector<std::uint64_t> chunk_shape(const std::vector<std::uint64_t>& dims, std::size_t element_size);
 
 }  // namespace foxscope

@@ -1,6 +1,6 @@
+#include <cmath>
+#include <cstring>
 #include <thread>
-
-#include <nlohmann/json.hpp>
 
 #include "backend/map/map.h"
 #include "tests/file/support.h"
@@ -19,6 +19,7 @@ std::vector<SyntheticRun> variants() {
   std::vector<SyntheticRun> runs(1);
   runs.push_back({.name = "bf16", .dtype = DType::bfloat16});
   runs.push_back({.name = "ungated", .gated = false});
+  runs.push_back({.name = "ungated-chunks", .length = 700, .gated = false});
   runs.push_back({.name = "window", .window_size = 5});
   runs.push_back({.name = "one-token", .length = 1});
   runs.push_back({.name = "several-chunks", .layers = 1, .heads = 3, .key_heads = 1, .head_dim = 4, .length = 700});
@@ -66,6 +67,19 @@ TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {
           << to_string(quantity);
     }
   }
+}
+
+/// Weights that are not numbers give a run that is none; its file says so instead of failing to open.
+TEST_F(RunFileTest, NotANumberReopens) {
+  const auto source = make_trace({.length = 900});
+  Recorder recorder(source->info(), {Keep::loss, Keep::rows}, nullptr);
+  for (float& loss : recorder.per_token_loss()) loss = std::nanf("");
+  for (int layer = 0; layer < source->info().layers; ++layer) {
+    for (float& value : recorder.log_normalizer(layer)) value = std::nanf("");
+  }
+  const Traces traces = {recorder.finish(source->text(), source->tokens())};
+  write_run(file("run.h5"), traces);
+  expect_equal(*traces[0], *RunFile::open(file("run.h5")).trace({}));
 }
 
 TEST_F(RunFileTest, AFileOfAFileIsEqual) {
