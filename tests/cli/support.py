@@ -1,0 +1,108 @@
+"""What the command line's tests share: running the program, and checkpoints, ids and damaged copies to run it on."""
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import tempfile
+import unittest
+
+import numpy
+import safetensors.numpy
+
+PROGRAM = os.environ["FOXSCOPE"]
+DRAWS = os.environ["FOXSCOPE_GUI"] == "ON"
+SOURCE = pathlib.Path(os.environ["FOXSCOPE_SOURCE_DIR"])
+DATA = SOURCE / "tests" / "data"
+FOX = SOURCE / "resources" / "models" / "fox-pro-12m"
+TRANSFORMER = SOURCE / "resources" / "models" / "transformer-pro-12m"
+TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
+
+
+def golden(fixture):
+    return safetensors.numpy.load_file(DATA / fixture / "golden.safetensors")
+
+
+class CommandLineTest(unittest.TestCase):
+    """A test with a folder of its own that goes away afterwards."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="foxscope-cli-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def foxscope(self, *arguments, stdin=None, environment=None, **options):
+        variables = {**os.environ, **(environment or {})}
+        return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, env=variables,
+                              timeout=300, **options)
+
+    def done(self, *arguments, **options):
+        """Runs what has to succeed; returns standard output as text."""
+        result = self.foxscope(*arguments, **options)
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return result.stdout.decode()
+
+    def fails(self, code, words, *arguments, output=None, **options):
+        """Runs what has to fail: nothing on standard output, one line on standard error with all the words, no file."""
+        result = self.foxscope(*arguments, **options)
+        message = result.stderr.decode()
+        self.assertEqual(result.returncode, code, message)
+        self.assertEqual(result.stdout, b"")
+        self.assertRegex(message, r"\Afoxscope: [^\n]+\n\Z")
+        for word in [words] if isinstance(words, str) else words:
+            self.assertIn(word, message)
+        if output is not None:
+            self.assertFalse(output.exists(), "a failed command left its output")
+        return message
+
+    def write(self, name, content):
+        path = self.folder / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def ids_file(self, fixture="fox-pro", length=None, name="ids.json"):
+        """Inputs and labels of a fixture's first golden sequence, and their file."""
+        values = golden(fixture)
+        inputs = values["input_ids"][0][:length].tolist()
+        labels = values["labels"][0][:length].tolist()
+        return self.write(name, json.dumps({"input_ids": inputs, "labels": labels}))
+
+    def run_fixture(self, fixture="fox-pro", name="run.h5", extra=()):
+        """A run file of a fixture on its golden sequence."""
+        path = self.folder / name
+        self.done("run", "--model", DATA / fixture, "--ids", self.ids_file(fixture), "-o", path, *extra)
+        return path
+
+    def copy_of(self, fixture):
+        target = self.folder / (fixture + "-copy")
+        shutil.copytree(DATA / fixture, target)
+        return target
+
+
+def read_safetensors(path):
+    """The header as a dictionary, and the bytes after it."""
+    content = path.read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    return json.loads(content[8:8 + length]), content[8 + length:]
+
+
+def write_safetensors(path, header, data):
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def set_config(folder, **values):
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config.update(values)
+    path.write_text(json.dumps(config))
+
+
+def set_tensor(folder, name, function):
+    """Puts function(tensor) in the place of a tensor."""
+    path = folder / "model.safetensors"
+    tensors = safetensors.numpy.load_file(path)
+    tensors[name] = numpy.ascontiguousarray(function(tensors[name]))
+    safetensors.numpy.save_file(tensors, path)

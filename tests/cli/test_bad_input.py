@@ -1,0 +1,284 @@
+"""Bad input, end to end: one line that names the file and the remedy, the right exit code, and no output left."""
+
+import json
+import os
+import resource
+import struct
+import subprocess
+import unittest
+
+import h5py
+import numpy
+from support import DATA, FOX, PROGRAM, CommandLineTest, read_safetensors, set_config, set_tensor, write_safetensors
+
+
+class BadInputTest(CommandLineTest):
+    def refuses(self, model, words, code=1, ids=None, extra=(), **options):
+        output = self.folder / "out.h5"
+        return self.fails(code, words, "run", "--model", model, "--ids", ids or self.ids_file(), "-o", output, *extra,
+                          output=output, **options)
+
+
+class CheckpointTest(BadInputTest):
+    def test_folders(self):
+        self.refuses(self.folder / "missing", "missing")
+        empty = self.folder / "empty"
+        empty.mkdir()
+        self.refuses(empty, ["empty", "config.json"])
+        folder = self.copy_of("fox-pro")
+        (folder / "model.safetensors").unlink()
+        self.refuses(folder, "model.safetensors")
+        (folder / "pytorch_model.bin").write_bytes(b"\x80\x02")
+        self.refuses(folder, ["pytorch_model.bin", "safetensors"])
+        self.fails(1, "model.safetensors", "info", folder)
+
+    def test_configurations(self):
+        for values, words in [({"model_type": "gpt2"}, ["model_type", "gpt2"]),
+                              ({"num_heads": 7}, "num_heads"),
+                              ({"num_heads": 0}, "num_heads"),
+                              ({"num_heads": -3}, "num_heads"),
+                              ({"hidden_size": 10**15}, "hidden_size"),
+                              ({"num_hidden_layers": 2**40}, "num_hidden_layers"),
+                              ({"hidden_size": "large"}, "hidden_size"),
+                              ({"norm_eps": -1}, "norm_eps"),
+                              ({"vocab_size": 0}, "vocab_size"),
+                              ({"vocab_size": 2**63}, "vocab_size"),
+                              ({"fgate_type": "leaky"}, ["fgate_type", "leaky"]),
+                              ({"use_k_shift": "yes"}, "use_k_shift")]:
+            with self.subTest(values):
+                folder = self.copy_of("fox-pro")
+                set_config(folder, **values)
+                self.refuses(folder, words)
+                subprocess.run(["rm", "-r", folder], check=True)
+
+    def test_a_configuration_that_is_no_json(self):
+        folder = self.copy_of("fox-pro")
+        for content in [b"", b"{", b"[]", b"\xff\xfe", b"null", b"[" * 100_000]:
+            (folder / "config.json").write_bytes(content)
+            self.refuses(folder, "config.json")
+
+    def test_wrong_shapes_and_names_of_tensors(self):
+        folder = self.copy_of("fox-pro")
+        set_tensor(folder, "lm_head.weight", lambda tensor: tensor[:-1])
+        self.refuses(folder, ["lm_head.weight", "319"])
+        folder = self.copy_of("fox-llama")
+        header, data = read_safetensors(folder / "model.safetensors")
+        header["surplus.weight"] = header.pop("lm_head.weight")
+        write_safetensors(folder / "model.safetensors", header, data)
+        self.refuses(folder, "lm_head.weight")
+
+    def test_weights_that_are_not_numbers(self):
+        folder = self.copy_of("fox-pro")
+
+        def spoil(tensor):
+            tensor = tensor.copy()
+            tensor[0, 0] = numpy.nan
+            return tensor
+
+        set_tensor(folder, "model.layers.0.mlp.down_proj.weight", spoil)
+        self.refuses(folder, "NaN")
+
+
+class SafetensorsTest(BadInputTest):
+    def setUp(self):
+        super().setUp()
+        self.model = self.copy_of("fox-pro")
+        self.weights = self.model / "model.safetensors"
+
+    def test_damaged_headers(self):
+        content = self.weights.read_bytes()
+        for name, damaged in [("empty", b""), ("seven bytes", content[:7]), ("no header", content[:8]),
+                              ("half a header", content[:300]), ("truncated data", content[:-100]),
+                              ("longer than the file", struct.pack("<Q", len(content)) + content[8:]),
+                              ("of 10 GB", struct.pack("<Q", 10 << 30) + content[8:]),
+                              ("of 2^64 - 1", b"\xff" * 8 + content[8:]),
+                              ("no JSON", content[:8] + b"#" * 40 + content[48:])]:
+            with self.subTest(name):
+                self.weights.write_bytes(damaged)
+                self.refuses(self.model, "model.safetensors")
+
+    def test_flipped_bits_end_in_an_error_or_a_valid_reading(self):
+        content = bytearray(self.weights.read_bytes())
+        ids = self.ids_file(length=4)
+        output = self.folder / "out.h5"
+        generator = numpy.random.default_rng(1)
+        (length,) = struct.unpack("<Q", content[:8])
+        for bit in generator.integers(0, 8 * (8 + length), 24):
+            damaged = content.copy()
+            damaged[bit // 8] ^= 1 << (bit % 8)
+            self.weights.write_bytes(damaged)
+            result = self.foxscope("run", "--model", self.model, "--ids", ids, "-o", output, "--force")
+            self.assertIn(result.returncode, (0, 1), f"bit {bit}: {result.stderr}")
+            if result.returncode == 1:
+                self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]+\n\Z", f"bit {bit}")
+
+    def test_offsets_and_shapes(self):
+        header, data = read_safetensors(self.weights)
+        first = next(name for name in header if name != "__metadata__")
+        write_safetensors(self.weights, {**header, "overlapping": header[first]}, data)
+        self.refuses(self.model, ["model.safetensors", "overlap"])
+        for name, change in [("reversed", {"data_offsets": header[first]["data_offsets"][::-1]}),
+                             ("beyond the end", {"data_offsets": [len(data), 2 * len(data)]}),
+                             ("negative", {"data_offsets": [-4, 0]}),
+                             ("overflowing product", {"shape": [2**32, 2**32]}),
+                             ("negative shape", {"shape": [-1, -4]}),
+                             ("unknown dtype", {"dtype": "F4"}),
+                             ("no shape", {"shape": None})]:
+            with self.subTest(name):
+                write_safetensors(self.weights, {**header, first: {**header[first], **change}}, data)
+                self.refuses(self.model, ["model.safetensors", first])
+
+
+class TextTest(BadInputTest):
+    def text(self, content, words, code=1, extra=()):
+        path = self.write("text.txt", content)
+        output = self.folder / "out.h5"
+        self.fails(code, words, "run", "--model", FOX, "--text", path, "-o", output, *extra, output=output)
+
+    def test_texts(self):
+        self.text(b"", "text.txt")
+        self.text(b"one\0two", ["text.txt", "NUL", "3"])
+        self.text(b"abc\xffdef", ["text.txt", "UTF-8", "3", "--invalid-utf8 replace"])
+        self.text(os.urandom(4096).replace(b"\0", b"\xfe"), "text.txt")
+        self.text(b"fine", "--invalid-utf8 maybe", code=2, extra=["--invalid-utf8", "maybe"])
+
+    def test_a_text_of_100_megabytes_is_refused_or_cut(self):
+        path = self.folder / "long.txt"
+        path.write_bytes(b"All work and no play makes Jack a dull boy.\n" * (100_000_000 // 44))
+        output = self.folder / "out.h5"
+        self.fails(1, ["memory", "--limit"], "run", "-q", "--model", FOX, "--text", path, "-o", output, output=output)
+        self.done("run", "-q", "--model", FOX, "--text", path, "--limit", 32, "-o", output)
+
+    def test_files(self):
+        output = self.folder / "out.h5"
+        self.fails(1, "missing.txt", "run", "--model", FOX, "--text", self.folder / "missing.txt", "-o", output, output=output)
+        self.fails(1, str(self.folder), "run", "--model", FOX, "--text", self.folder, "-o", output, output=output)
+
+    def test_one_input(self):
+        self.fails(2, ["--text", "--ids"], "run", "--model", FOX, "-o", self.folder / "o.h5")
+        self.fails(2, ["--text", "--ids"], "run", "--model", FOX, "--text", "a", "--ids", "b", "-o", self.folder / "o.h5")
+
+    def test_a_checkpoint_without_a_tokenizer_runs_ids_only(self):
+        output = self.folder / "out.h5"
+        self.fails(1, "tokenizer.json", "run", "--model", DATA / "fox-pro", "--text", self.write("t.txt", "a"), "-o", output,
+                   output=output)
+
+
+class IdsTest(BadInputTest):
+    def test_ids(self):
+        for content, words in [("[1, 2, 320]", ["ids.json", "320"]), ("[1, -1]", "-1"), ("[]", "ids.json"), ("[1.5]", "ids.json"),
+                               ('["a"]', "ids.json"), ("{}", "input_ids"), ("[1", "ids.json"), ("", "ids.json"),
+                               ("[4294967297]", "4294967297"), ("[" * 50_000, "ids.json"), ("\xff", "ids.json"),
+                               ('{"input_ids": [1, 2], "labels": [1]}', "labels"),
+                               ('{"input_ids": [1, 2], "labels": [1, 999]}', "999")]:
+            with self.subTest(content[:40]):
+                self.refuses(DATA / "fox-pro", words, ids=self.write("ids.json", content.encode("latin-1")))
+
+    def test_files(self):
+        self.refuses(DATA / "fox-pro", "missing.json", ids=self.folder / "missing.json")
+        self.refuses(DATA / "fox-pro", "folder", ids=self.folder)
+
+
+class OptionTest(BadInputTest):
+    def test_values(self):
+        for extra, words in [(["--limit", "0"], "--limit"), (["--limit", "-5"], "--limit"), (["--bos", "-1"], "--bos"),
+                             (["--pruning", "1"], "--pruning"), (["--pruning", "nan"], "--pruning"),
+                             (["--pruning", "-0.1"], "--pruning"), (["--dtype", "float8"], "--dtype"),
+                             (["--device", "tpu"], "tpu"), (["--keep", "loss,everything"], "everything"),
+                             (["--intervene", "0:0:explode"], "explode"), (["--intervene", "0:one"], "0:one"),
+                             (["--intervene", "9:0:one"], "9"), (["--intervene", "0:5:one"], "5"),
+                             (["--intervene", "0:0:zero@64"], "64"), (["--intervene", "0:0:constant=2"], "constant")]:
+            with self.subTest(extra):
+                self.refuses(DATA / "fox-pro", words, code=2, extra=extra)
+
+    def test_bos_outside_the_vocabulary(self):
+        message = self.foxscope("run", "--model", DATA / "fox-pro", "--ids", self.write("ids.json", "[1]"), "--bos", 320, "-o",
+                                self.folder / "o.h5")
+        self.assertIn(message.returncode, (1, 2))
+        self.assertRegex(message.stderr.decode(), r"\Afoxscope: [^\n]*320[^\n]*\n\Z")
+
+
+class OutputTest(BadInputTest):
+    def arguments(self, output):
+        return ["run", "--model", DATA / "fox-pro", "--ids", self.ids_file(), "-o", output]
+
+    def test_an_output_that_exists_stays_without_force(self):
+        output = self.write("old.h5", "old")
+        self.fails(1, ["old.h5", "--force"], *self.arguments(output))
+        self.assertEqual(output.read_text(), "old")
+        self.done(*self.arguments(output), "--force")
+        self.assertTrue(h5py.is_hdf5(output))
+
+    def test_folders_that_cannot_be_written(self):
+        output = self.folder / "missing" / "run.h5"
+        self.fails(1, "missing", *self.arguments(output), output=output)
+        self.fails(1, str(self.folder), *self.arguments(self.folder), "--force")
+        # Not even root can write there.
+        self.fails(1, "/proc/run.h5", *self.arguments("/proc/run.h5"))
+
+    def test_the_output_is_checked_before_the_work(self):
+        output = self.folder / "missing" / "run.h5"
+        self.fails(1, str(output), "run", "--model", "nowhere", "--ids", "nothing", "-o", output)
+
+    def test_an_input_is_never_the_output(self):
+        ids = self.ids_file()
+        content = ids.read_bytes()
+        self.fails(2, "being read", "run", "--model", DATA / "fox-pro", "--ids", ids, "-o", ids, "--force")
+        self.assertEqual(ids.read_bytes(), content)
+
+    def test_a_full_disk_leaves_the_old_file(self):
+        output = self.write("old.h5", "old")
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+        result = subprocess.run([PROGRAM, *map(str, self.arguments(output)), "--force"], capture_output=True, timeout=60,
+                                preexec_fn=limit)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]*old\.h5[^\n]+\n\Z")
+        self.assertEqual(output.read_text(), "old")
+        self.assertEqual([path.name for path in self.folder.glob("*old*")], ["old.h5"])
+
+
+class RunFileTest(BadInputTest):
+    def refuses_file(self, path, words):
+        for command in [["heads", path], ["info", path],
+                        ["map", path, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", self.folder / "o.npy"]]:
+            self.fails(1, words, *command)
+
+    def test_files(self):
+        self.fails(1, "missing.h5", "heads", self.folder / "missing.h5")
+        self.refuses_file(self.write("text.h5", "no HDF5"), "text.h5")
+        self.refuses_file(self.write("empty.h5", ""), "empty.h5")
+        with h5py.File(self.folder / "other.h5", "w") as file:
+            file["something"] = 1
+        self.refuses_file(self.folder / "other.h5", "other.h5")
+
+    def test_a_newer_schema(self):
+        path = self.run_fixture()
+        with h5py.File(path, "r+") as file:
+            file.attrs["foxscope_schema"] = 2
+        self.refuses_file(path, ["run.h5", "schema"])
+
+    def test_truncated(self):
+        path = self.run_fixture()
+        content = path.read_bytes()
+        for length in [len(content) - 1, len(content) // 2, 2048, 100]:
+            path.write_bytes(content[:length])
+            self.refuses_file(path, "run.h5")
+
+    def test_missing_and_misshapen_parts(self):
+        path = self.run_fixture()
+        with h5py.File(path, "r+") as file:
+            del file["models/fox-pro/tokens/id"]
+        self.refuses_file(path, ["run.h5", "tokens/id"])
+        path = self.run_fixture(name="shape.h5")
+        with h5py.File(path, "r+") as file:
+            layer = file["models/fox-pro/layers/00"]
+            del layer["cumulative_log_gate"]
+            layer["cumulative_log_gate"] = numpy.zeros((2, 63))
+        self.fails(1, ["shape.h5", "cumulative_log_gate"], "heads", path)
+
+
+if __name__ == "__main__":
+    unittest.main()

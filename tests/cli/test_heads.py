@@ -1,0 +1,177 @@
+"""`foxscope heads` and `foxscope info`."""
+
+import csv
+import io
+import json
+import math
+import unittest
+
+import numpy
+from support import DATA, FOX, CommandLineTest, golden, set_config
+
+LEVELS = ["1_over_e", "half", "0.01"]
+
+
+class HeadsTest(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.run_fixture()
+
+    def test_json_holds_every_statistic_of_every_head(self):
+        document = json.loads(self.done("heads", self.run_file, "--json"))
+        self.assertEqual((document["model"], document["tokens"]), ("fox-pro", 64))
+        self.assertEqual([(head["layer"], head["head"]) for head in document["heads"]], [(0, 0), (0, 1), (1, 0), (1, 1)])
+        values = golden("fox-pro")
+        for head in document["heads"]:
+            log_gate = values[f"layers.{head['layer']}.log_fgate"][0, head["head"]].astype(numpy.float64)
+            attention = values[f"layers.{head['layer']}.attention"][0, head["head"]].astype(numpy.float64)
+            self.assertAlmostEqual(head["mean_log_gate"], log_gate.mean(), places=4)
+            self.assertAlmostEqual(head["rate_decay_time"] * -log_gate.mean(), 1, places=3)
+            self.assertAlmostEqual(head["gate"]["gate_median"], numpy.median(numpy.exp(log_gate)), places=4)
+            self.assertEqual(list(head["backward_horizon"]), LEVELS)
+            self.assertEqual(list(head["forward_survival"]), LEVELS)
+            self.assertEqual(head["strongest_events"][0]["position"], int(log_gate.argmin()))
+            spread = head["attention"]
+            self.assertAlmostEqual(spread["mass_on_first"], attention[:, 0].mean(), places=4)
+            self.assertAlmostEqual(spread["mass_on_self"], numpy.diagonal(attention).mean(), places=4)
+            self.assertAlmostEqual(spread["entropy"],
+                                   -(attention * numpy.log(attention, where=attention > 0, out=numpy.zeros_like(attention)))
+                                   .sum(axis=1).mean(), places=3)
+            for profile in ["distance", "distance_without_first"]:
+                bins = spread[profile]["mass"]
+                self.assertEqual((bins[0]["from"], bins[0]["to"]), (0, 0))
+                self.assertEqual((bins[3]["from"], bins[3]["to"]), (4, 7))
+                self.assertEqual(bins[-1]["to"], 63)
+                self.assertAlmostEqual(sum(bin_["mass"] for bin_ in bins), 1, places=4)
+            distance = numpy.arange(64)[:, None] - numpy.arange(64)[None, :]
+            expected = attention[(distance >= 4) & (distance <= 7)].sum() / 64
+            self.assertAlmostEqual(spread["distance"]["mass"][3]["mass"], expected, places=4)
+
+    def test_csv_holds_the_same_numbers(self):
+        rows = list(csv.DictReader(io.StringIO(self.done("heads", self.run_file, "--csv"))))
+        heads = json.loads(self.done("heads", self.run_file, "--json"))["heads"]
+        self.assertEqual(len(rows), len(heads))
+        for row, head in zip(rows, heads):
+            self.assertEqual((int(row["layer"]), int(row["head"])), (head["layer"], head["head"]))
+            self.assertEqual(float(row["rate_decay_time"]), head["rate_decay_time"])
+            self.assertEqual(float(row["horizon_half_median"]), head["backward_horizon"]["half"]["median"])
+            self.assertEqual(float(row["survival_0.01_cut_off_share"]), head["forward_survival"]["0.01"]["cut_off_share"])
+            self.assertEqual(float(row["d90"]), head["attention"]["distance"]["d90"])
+            self.assertEqual(float(row["mass_4_7_without_first"]),
+                             head["attention"]["distance_without_first"]["mass"][3]["mass"])
+            self.assertEqual(int(row["event_1_position"]), head["strongest_events"][0]["position"])
+            self.assertTrue(all(row.values()))
+
+    def test_table_has_a_line_for_each_head_and_units(self):
+        lines = self.done("heads", self.run_file).splitlines()
+        self.assertTrue(lines[0].startswith("fox-pro, 64 tokens"))
+        for word in ["layer", "head", "decay time", "horizon 1/e", "half-life", "survival", "d50", "d90", "entropy", "key 0",
+                     "self"]:
+            self.assertIn(word, lines[1])
+        self.assertIn("tokens", lines[2])
+        self.assertIn("nats", lines[2])
+        self.assertEqual([line.split()[:2] for line in lines[3:7]], [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]])
+
+    def test_a_model_without_gates_never_forgets(self):
+        run_file = self.run_fixture("transformer-pro", "t.h5")
+        head = json.loads(self.done("heads", run_file, "--json"))["heads"][0]
+        self.assertIsNone(head["rate_decay_time"])
+        row = next(csv.DictReader(io.StringIO(self.done("heads", run_file, "--csv"))))
+        self.assertEqual(row["rate_decay_time"], "inf")
+        self.assertIn(" inf ", self.done("heads", run_file))
+
+    def test_what_was_not_kept_is_absent_and_the_program_says_so(self):
+        run_file = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
+        result = self.foxscope("heads", run_file, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn(b"--keep gates,rows,qk", result.stderr)
+        self.assertIsNone(json.loads(result.stdout)["heads"][0]["attention"])
+        row = next(csv.DictReader(io.StringIO(self.done("heads", run_file, "--csv"))))
+        self.assertEqual((row["entropy"], row["mass_4_7"]), ("", ""))
+        self.assertIn(" -", self.done("heads", run_file))
+        run_file = self.run_fixture(name="loss.h5", extra=["--keep", "loss"])
+        self.fails(1, "gates", "heads", run_file, "-q")
+
+    def test_several_models_need_a_name(self):
+        path = self.folder / "two.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--model", "b=" + str(DATA / "fox-llama"), "--ids", self.ids_file(),
+                  "-o", path)
+        self.fails(2, ["fox-pro", "b", "--model"], "heads", path)
+        self.fails(2, ["fox-pro", "b"], "heads", path, "--model", "c")
+        self.assertIn("b, 64 tokens", self.done("heads", path, "--model", "b"))
+
+    def test_wrong_options(self):
+        self.fails(2, "exclude each other", "heads", self.run_file, "--json", "--csv")
+        self.fails(2, ["GPU", "--device cpu"], "heads", self.run_file, "--device", "cuda:1")
+
+
+class CheckpointInfoTest(CommandLineTest):
+    def test_names_of_the_paper(self):
+        for fixture, title in [("fox-pro", "FoX (Pro)"), ("fox-llama", "FoX (LLaMA)"),
+                               ("transformer-pro", "Transformer (Pro)"), ("transformer-llama", "Transformer (LLaMA)"),
+                               ("fox-pro-shared-qknorm", "FoX (Pro)"), ("fox-llama-rope", "FoX (LLaMA), with RoPE"),
+                               ("fox-llama-qknorm", "FoX (LLaMA), with QK-norm"),
+                               ("fox-llama-fixed-gate", "FoX (LLaMA), fixed gate"),
+                               ("fox-llama-data-independent-gate", "FoX (LLaMA), data-independent gate")]:
+            with self.subTest(fixture):
+                self.assertEqual(json.loads(self.done("info", DATA / fixture, "--json"))["name"], title)
+        self.assertIn("FLA", self.done("info", DATA / "fla-fox"))
+
+    def test_json(self):
+        described = json.loads(self.done("info", FOX, "--json"))
+        config = json.loads((FOX / "config.json").read_text())
+        self.assertEqual(described["kind"], "checkpoint")
+        self.assertEqual(described["model_type"], "forgetting_transformer-project_fox")
+        self.assertEqual(described["options"]["layers"], config["num_hidden_layers"])
+        self.assertEqual(described["options"]["forget_gate"], "full")
+        self.assertEqual(described["options"]["bos_token_id"], 0)
+        self.assertGreater(described["parameters"], 10_000_000)
+        self.assertEqual([file["name"] for file in described["files"]],
+                         ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"])
+        self.assertEqual(described["tokenizer"], "tokenizer.json")
+
+    def test_text(self):
+        text = self.done("info", DATA / "fox-pro-bf16")
+        for words in ["FoX (Pro)", "bfloat16", "parameters", "only --ids can be run", "model.safetensors, "]:
+            self.assertIn(words, text)
+
+    def test_notes_of_the_dialect_are_told(self):
+        folder = self.copy_of("fla-fox")
+        set_config(folder, window_size=16)
+        self.assertIn("window", " ".join(json.loads(self.done("info", folder, "--json"))["notes"]))
+
+    def test_hub_ids_resolve_in_the_local_cache_only(self):
+        cache = self.folder / "cache"
+        snapshot = cache / "models--lab--fox" / "snapshots" / "abc"
+        snapshot.parent.mkdir(parents=True)
+        self.copy_of("fox-pro").rename(snapshot)
+        text = self.done("info", "lab/fox", environment={"HF_HUB_CACHE": str(cache)})
+        self.assertIn("FoX (Pro)", text)
+        self.fails(1, "lab/other", "info", "lab/other", environment={"HF_HUB_CACHE": str(cache)})
+
+
+class RunFileInfoTest(CommandLineTest):
+    def test_json(self):
+        path = self.run_fixture(extra=["--keep", "loss,gates,hidden", "--intervene", "0:1:one"])
+        described = json.loads(self.done("info", path, "--json"))
+        self.assertEqual((described["kind"], described["text"]), ("run file", None))
+        self.assertEqual(described["bytes"], path.stat().st_size)
+        self.assertIn("--keep loss,gates,hidden", described["command_line"])
+        (model,) = described["models"]
+        self.assertEqual((model["name"], model["layers"], model["heads"], model["tokens"]), ("fox-pro", 2, 2, 64))
+        self.assertEqual(model["kept"], ["loss", "gates", "hidden"])
+        self.assertIn("0:1:one", model["intervention"])
+        self.assertAlmostEqual(model["mean_loss"], golden("fox-pro")["per_token_loss"][0].mean(), delta=0.5)
+        self.assertAlmostEqual(model["perplexity"], math.exp(model["mean_loss"]), places=6)
+
+    def test_text(self):
+        path = self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--text", "-", "-o", path, stdin=b"Once upon a time.")
+        text = self.done("info", path)
+        for words in ["17 bytes, SHA-256 ", "8 with 4 heads of size 64", "forget gate", "kept", "loss, gates, rows, qk",
+                      "float32 on cpu", "nats a token"]:
+            self.assertIn(words, text)
+
+
+if __name__ == "__main__":
+    unittest.main()

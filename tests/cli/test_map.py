@@ -1,0 +1,275 @@
+"""`foxscope map`: numbers against the authors' attention and against each other, pictures by their pixels."""
+
+import csv
+import struct
+import unittest
+import zlib
+
+import h5py
+import numpy
+from support import DATA, DRAWS, CommandLineTest, golden
+
+LENGTH = 64
+
+
+def read_png(path):
+    """Pixels [rows, columns, 3] and the texts of an 8-bit RGB file without interlacing."""
+    content = path.read_bytes()
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    place, data, texts = 8, b"", {}
+    while place < len(content):
+        length, kind = struct.unpack(">I4s", content[place:place + 8])
+        body = content[place + 8:place + 8 + length]
+        if kind == b"IHDR":
+            width, height, depth, colour, _, _, interlace = struct.unpack(">IIBBBBB", body)
+            assert (depth, colour, interlace) == (8, 2, 0)
+        elif kind == b"IDAT":
+            data += body
+        elif kind == b"tEXt":
+            key, value = body.split(b"\0", 1)
+            texts[key.decode()] = value.decode("latin-1")
+        elif kind == b"zTXt":
+            key, value = body.split(b"\0", 1)
+            texts[key.decode()] = zlib.decompress(value[1:]).decode("latin-1")
+        place += 12 + length
+    lines = numpy.frombuffer(zlib.decompress(data), numpy.uint8).reshape(height, 1 + 3 * width)
+    pixels = numpy.zeros((height, width, 3), numpy.int64)
+    above = numpy.zeros((width, 3), numpy.int64)
+    for row, line in enumerate(lines):
+        values = line[1:].reshape(width, 3).astype(numpy.int64)
+        if line[0] == 0:
+            current = values
+        elif line[0] == 2:
+            current = (values + above) % 256
+        else:
+            current = numpy.zeros_like(values)
+            left, corner = numpy.zeros(3, numpy.int64), numpy.zeros(3, numpy.int64)
+            for column in range(width):
+                up = above[column]
+                guess = left
+                if line[0] == 3:
+                    guess = (left + up) // 2
+                elif line[0] == 4:
+                    towards = left + up - corner
+                    distances = numpy.abs([towards - left, towards - up, towards - corner])
+                    guess = numpy.where((distances[0] <= distances[1]) & (distances[0] <= distances[2]), left,
+                                        numpy.where(distances[1] <= distances[2], up, corner))
+                left = (values[column] + guess) % 256
+                corner = up
+                current[column] = left
+        pixels[row] = current
+        above = current
+    return pixels, texts
+
+
+class MapTest(CommandLineTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.golden = golden("fox-pro")
+
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.run_fixture()
+
+    def map(self, quantity, ending="npy", extra=(), layer=1, head=0):
+        path = self.folder / f"map.{ending}"
+        said = self.done("map", self.run_file, "--layer", layer, "--head", head, "--quantity", quantity, "--force", "-o",
+                         path, *extra)
+        self.assertEqual(said, "")
+        return path
+
+    def gates(self):
+        return numpy.cumsum(self.golden["layers.1.log_fgate"][0, 0].astype(numpy.float64))
+
+
+class NumbersTest(MapTest):
+    def test_attention_is_that_of_the_authors_and_absent_above_the_diagonal(self):
+        value = numpy.load(self.map("attention"))
+        self.assertEqual((value.shape, value.dtype), ((LENGTH, LENGTH), numpy.float32))
+        below = numpy.tri(LENGTH, dtype=bool)
+        self.assertTrue(numpy.isnan(value[~below]).all())
+        expected = self.golden["layers.1.attention"][0, 0]
+        self.assertLess(numpy.abs(value[below] - expected[below]).max(), 1e-5)
+
+    def test_forget_is_the_product_of_gates(self):
+        c = self.gates()
+        expected = numpy.exp(c[:, None] - c[None, :])
+        value = numpy.load(self.map("forget"))
+        below = numpy.tri(LENGTH, dtype=bool)
+        self.assertLess(numpy.abs(value[below] - expected[below]).max(), 1e-4)
+        logs = numpy.load(self.map("log_forget"))
+        self.assertTrue(numpy.allclose(numpy.exp(logs[below]), value[below], atol=1e-6))
+
+    def test_gate_effect_is_a_difference_of_two_softmaxes(self):
+        below = numpy.tri(LENGTH, dtype=bool)
+        logits = numpy.where(below, numpy.load(self.map("logits")).astype(numpy.float64), -numpy.inf)
+        ungated = numpy.exp(logits - logits.max(axis=1, keepdims=True))
+        ungated /= ungated.sum(axis=1, keepdims=True)
+        without = numpy.load(self.map("attention_without_gate"))
+        self.assertLess(numpy.abs(without - ungated)[below].max(), 1e-5)
+        effect = numpy.load(self.map("gate_effect"))
+        self.assertLess(numpy.abs(effect - (numpy.load(self.map("attention")) - without))[below].max(), 1e-6)
+
+    def test_rows_columns_and_sizes(self):
+        whole = numpy.load(self.map("attention"))
+        part = numpy.load(self.map("attention", extra=["--rows", "17:51", "--cols", "5:40"]))
+        self.assertTrue(numpy.array_equal(part, whole[17:51, 5:40], equal_nan=True))
+        self.assertTrue(numpy.array_equal(numpy.load(self.map("attention", extra=["--rows", "50:", "--cols", ":9"])),
+                                          whole[50:, :9], equal_nan=True))
+        pooled = numpy.load(self.map("attention", extra=["--rows", "17:51", "--cols", "5:40", "--size", "7x5"]))
+        self.assertEqual(pooled.shape, (7, 5))
+        for row in range(7):
+            for column in range(5):
+                bin_ = part[row * 34 // 7:(row + 1) * 34 // 7, column * 35 // 5:(column + 1) * 35 // 5]
+                expected = numpy.nan if numpy.isnan(bin_).all() else numpy.nanmax(bin_)
+                numpy.testing.assert_allclose(pooled[row, column], expected, rtol=1e-6)
+        smallest = numpy.load(self.map("attention", extra=["--size", "1x1", "--reduce", "min"]))
+        numpy.testing.assert_allclose(smallest[0, 0], numpy.nanmin(whole), rtol=1e-6)
+
+    def test_csv_holds_positions_and_values(self):
+        value = numpy.load(self.map("attention", extra=["--rows", "10:14", "--cols", "8:12"]))
+        with open(self.map("attention", "csv", ["--rows", "10:14", "--cols", "8:12"])) as file:
+            rows = list(csv.reader(file))
+        self.assertEqual([float(cell) for cell in rows[0][1:]], [8, 9, 10, 11])
+        self.assertEqual([float(row[0]) for row in rows[1:]], [10, 11, 12, 13])
+        cells = numpy.array([[float(cell or "nan") for cell in row[1:]] for row in rows[1:]])
+        numpy.testing.assert_allclose(cells, value, rtol=1e-6)
+
+    def test_several_quantities_in_one_hdf5_file(self):
+        path = self.map("forget,attention", "h5")
+        with h5py.File(path) as file:
+            self.assertEqual(sorted(file["maps"]), ["fox-pro_L01_H00_attention", "fox-pro_L01_H00_forget"])
+            group = file["maps/fox-pro_L01_H00_attention"]
+            self.assertEqual(group.attrs["NX_class"], "NXdata")
+            value = group[group.attrs["signal"]][()]
+        self.assertTrue(numpy.array_equal(value, numpy.load(self.map("attention")), equal_nan=True))
+
+    def test_differences_of_heads(self):
+        difference = numpy.load(self.map("attention", extra=["--minus", "fox-pro:0:1"]))
+        first = numpy.load(self.map("attention"))
+        second = numpy.load(self.map("attention", layer=0, head=1))
+        below = numpy.tri(LENGTH, dtype=bool)
+        self.assertLess(numpy.abs(difference - (first - second))[below].max(), 1e-6)
+        same = numpy.load(self.map("attention", extra=["--minus", "fox-pro"]))
+        self.assertEqual(numpy.nanmax(numpy.abs(same)), 0)
+
+
+class UsageTest(MapTest):
+    def refuses(self, words, *extra, quantity="attention", output="x.npy", layer=0, head=0, code=2):
+        path = self.folder / output
+        self.fails(code, words, "map", self.run_file, "--layer", layer, "--head", head, "--quantity", quantity, "-o", path,
+                   *extra, output=path)
+
+    def test_wrong_options(self):
+        self.refuses("layer", layer=2)
+        self.refuses("layer", layer=-1)
+        self.refuses("head", head=2)
+        self.refuses("colour", quantity="colour")
+        self.refuses(["several quantities", ".h5"], quantity="forget,attention")
+        self.refuses("twice", quantity="forget,forget", output="x.h5")
+        self.refuses(["--rows 5", "A:B"], "--rows", "5")
+        self.refuses(["--rows 9:3", "0 <= A < B <= 64"], "--rows", "9:3")
+        self.refuses("--cols 3:65", "--cols", "3:65")
+        self.refuses("A:B", "--cols", "-3:9")
+        self.refuses(["--size 9", "512x512"], "--size", "9")
+        self.refuses(["--size 65x3", "64x64"], "--size", "65x3")
+        self.refuses("1x1", "--size", "0x3")
+        self.refuses("absmax", "--reduce", "median")
+        self.refuses(["other", "fox-pro"], "--minus", "other")
+        self.refuses("NAME:LAYER:HEAD", "--minus", "fox-pro:1")
+        self.refuses("layer", "--minus", "fox-pro:7:0")
+        self.refuses(["other", "fox-pro"], "--model", "other")
+        self.refuses(["GPU", "--device cpu"], "--device", "cuda")
+        self.refuses("no such device", "--device", "tpu")
+
+    def test_formats(self):
+        self.refuses(["x.txt", ".npy"], output="x.txt")
+        self.refuses(["x.pdf", ".png"], output="x.pdf")
+        self.refuses("--scale", "--scale", "log")
+        self.refuses(["gate_effect", "linear"], "--scale", "log", quantity="gate_effect", output="x.png")
+        self.refuses("--scale odd", "--scale", "odd", output="x.png")
+
+    def test_the_run_file_is_never_overwritten_by_its_map(self):
+        content = self.run_file.read_bytes()
+        self.fails(2, "being read", "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "--force", "-o",
+                   self.folder / "." / self.run_file.name)
+        self.assertEqual(self.run_file.read_bytes(), content)
+
+    def test_an_output_that_exists_stays_without_force(self):
+        path = self.write("old.npy", "old")
+        self.fails(1, ["old.npy", "--force"], "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "-o",
+                   path)
+        self.assertEqual(path.read_text(), "old")
+
+    def test_parts_that_were_not_kept(self):
+        self.run_file = self.run_fixture(name="small.h5", extra=["--keep", "loss"])
+        self.refuses("--keep", quantity="forget", code=1)
+        self.refuses("--keep", quantity="attention", code=1)
+
+    def test_several_models_need_a_name(self):
+        path = self.folder / "two.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--model", DATA / "transformer-pro", "--ids", self.ids_file(), "-o",
+                  path)
+        self.run_file = path
+        self.refuses(["fox-pro", "transformer-pro", "--model"])
+        numpy.load(self.map("attention", extra=["--model", "transformer-pro"]))
+        numpy.load(self.map("attention", extra=["--model", "fox-pro", "--minus", "transformer-pro:0:1"]))
+
+
+@unittest.skipUnless(DRAWS, "built without Qt")
+class PictureTest(MapTest):
+    GREY = [222, 222, 222]
+
+    def test_a_picture_has_a_white_ground_a_grey_triangle_and_its_command(self):
+        pixels, texts = read_png(self.map("attention", "png"))
+        self.assertTrue((pixels[0] == 255).all() and (pixels[:, 0] == 255).all())
+        self.assertGreater(pixels.shape[0], 900)
+        self.assertGreater(pixels.shape[1], 900)
+        # 64 x 64 entries on 14 x 14 screen pixels each: just below half of them have no entry.
+        grey = (pixels == self.GREY).all(axis=2).sum()
+        self.assertAlmostEqual(grey / (14 * 14 * 64 * 63 / 2), 1, delta=0.03)
+        self.assertIn("--quantity attention", texts["Command"])
+        self.assertIn("fox-pro, layer 1, head 0", texts["Title"])
+
+    def test_every_quantity_is_drawn(self):
+        for quantity in ["forget", "log_forget", "logits", "attention", "attention_without_gate", "gate_effect"]:
+            with self.subTest(quantity):
+                path = self.map(quantity, "png", ["--size", "16x16"])
+                self.assertGreater(path.stat().st_size, 5000)
+        self.map("attention", "png", ["--minus", "fox-pro:0:0"])
+        self.map("attention", "png", ["--scale", "linear"])
+        self.map("forget", "png", ["--scale", "log"])
+        self.map("forget", "png", ["--rows", "0:1", "--cols", "0:1"])
+        self.map("forget", "png", ["--rows", "0:8", "--cols", "20:60"])
+
+    def test_the_same_command_draws_the_same_bytes(self):
+        first = self.map("attention", "png").read_bytes()
+        self.assertEqual(self.map("attention", "png").read_bytes(), first)
+
+    def test_a_large_region_is_pooled_and_the_program_says_so(self):
+        ids = self.write("long.json", str([index % 300 for index in range(1500)]))
+        self.run_file = self.folder / "long.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--ids", ids, "-o", self.run_file)
+        arguments = ["map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", self.folder / "x.png"]
+        said = self.foxscope(*arguments).stderr.decode()
+        self.assertIn("1500 x 1500 entries are drawn on 1024 x 1024 pixels by max", said)
+        self.assertEqual(self.foxscope(*arguments, "--force", "-q").stderr, b"")
+
+    def test_no_display_is_needed(self):
+        path = self.folder / "x.png"
+        result = self.foxscope("map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", path,
+                               environment={"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "xcb"})
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        self.assertTrue(path.exists())
+
+
+@unittest.skipIf(DRAWS, "built with Qt")
+class NoPictureTest(MapTest):
+    def test_a_build_without_qt_says_so(self):
+        path = self.folder / "x.png"
+        self.fails(1, ["no Qt", "FOXSCOPE_GUI=ON", ".npy"], "map", self.run_file, "--layer", 0, "--head", 0, "--quantity",
+                   "forget", "-o", path, output=path)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,160 @@
+"""Help, version, exit codes, streams and benchmarks of the program as a whole."""
+
+import os
+import pty
+import shutil
+import stat
+import subprocess
+import unittest
+
+from support import DATA, PROGRAM, CommandLineTest
+
+COMMANDS = ["run", "info", "map", "heads", "bench"]
+
+
+class HelpTest(CommandLineTest):
+    def test_help_lists_the_commands_of_this_version_and_no_others(self):
+        text = self.done("--help")
+        for command in COMMANDS:
+            self.assertRegex(text, rf"(?m)^  {command} ")
+        for later in ["open", "figure", "eval", "generate"]:
+            self.assertNotRegex(text, rf"(?m)^  {later}\b")
+        self.assertIn("Examples:", text)
+
+    def test_every_command_has_help_with_examples(self):
+        for command in COMMANDS:
+            with self.subTest(command):
+                text = self.done(command, "--help")
+                self.assertIn("Examples:\n  foxscope " + command, text)
+                self.assertIn("--help", text)
+                self.assertIn("--quiet", text)
+
+    def test_version(self):
+        self.assertRegex(self.done("--version"), r"\Afoxscope \d+\.\d+\.\d+\n\Z")
+
+
+class UsageTest(CommandLineTest):
+    def test_without_a_command(self):
+        self.fails(2, ["no command", "foxscope --help"])
+
+    def test_commands_of_later_versions_say_so(self):
+        for command in ["open", "figure", "eval", "generate"]:
+            with self.subTest(command):
+                self.fails(2, [command, "not in this version"], command, "anything", "--option")
+
+    def test_unknown_command(self):
+        self.fails(2, ["frobnicate", "no such command", "foxscope --help"], "frobnicate")
+
+    def test_unknown_option_names_the_help_of_its_command(self):
+        self.fails(2, ["--colour", "foxscope heads --help"], "heads", "run.h5", "--colour")
+
+    def test_missing_option(self):
+        self.fails(2, ["--layer", "foxscope map --help"], "map", "run.h5", "--head", "0", "--quantity", "forget", "-o",
+                   "x.npy")
+
+    def test_number_that_is_none(self):
+        self.fails(2, ["--limit", "many"], "run", "--model", "m", "--ids", "i", "-o", "o.h5", "--limit", "many")
+
+    def test_line_breaks_in_names_do_not_break_the_line(self):
+        self.fails(1, "two lines", "heads", "two\nlines")
+
+
+class StreamTest(CommandLineTest):
+    def test_data_goes_to_standard_output_and_nothing_else_is_said(self):
+        result = self.foxscope("info", DATA / "fox-pro")
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(b"FoX (Pro)", result.stdout)
+        self.assertEqual(result.stderr, b"")
+
+    def test_a_reader_that_goes_away_is_no_error(self):
+        reading, writing = os.pipe()
+        os.close(reading)
+        result = subprocess.run([PROGRAM, "info", DATA / "fox-pro"], stdout=writing, stderr=subprocess.PIPE, timeout=60)
+        os.close(writing)
+        self.assertEqual(result.returncode, 0)
+        self.assertEqual(result.stderr, b"")
+
+    def test_standard_output_that_is_full(self):
+        with open("/dev/full", "wb") as full:
+            result = subprocess.run([PROGRAM, "info", DATA / "fox-pro"], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr.decode(), r"\Afoxscope: standard output: No space left on device: [^\n]+\n\Z")
+
+    def test_messages_never_go_into_a_file_that_took_a_closed_stream_s_place(self):
+        output = self.folder / "run.h5"
+        subprocess.run(["/bin/sh", "-c", '"$0" "$@" >&- 2>&- <&-', PROGRAM, "run", "--model", DATA / "fox-pro", "--ids",
+                        self.ids_file(), "-o", output], check=True, timeout=60)
+        self.assertEqual(output.read_bytes()[:8], b"\x89HDF\r\n\x1a\n")
+
+    def terminal(self, *arguments, **environment):
+        """What the program says on standard error when that is a terminal."""
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs,
+                                   env={**os.environ, "TERM": "xterm", **environment})
+        os.close(theirs)
+        said = b""
+        while True:
+            try:
+                piece = os.read(ours, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            said += piece
+        os.close(ours)
+        process.wait(timeout=60)
+        return said.decode()
+
+    def test_errors_are_coloured_on_a_terminal_only_and_not_with_no_color(self):
+        self.assertIn("\033[31mfoxscope:", self.terminal("heads", "missing.h5"))
+        self.assertNotIn("\033", self.terminal("heads", "missing.h5", NO_COLOR="1"))
+        self.assertNotIn(b"\033", self.foxscope("heads", "missing.h5").stderr)
+
+    def test_progress_is_drawn_on_a_terminal_only(self):
+        run = self.run_fixture()
+        self.assertIn("heads", self.terminal("heads", run))
+        self.assertEqual(self.terminal("heads", run, "-q"), "")
+        self.assertEqual(self.foxscope("heads", run).stderr, b"")
+
+
+class BenchTest(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.program = self.folder / "foxscope"
+        shutil.copy(PROGRAM, self.program)
+
+    def bench(self, *arguments):
+        return subprocess.run([self.program, "bench", *arguments], capture_output=True, text=True, timeout=60)
+
+    def install(self, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        script = folder / "foxscope-bench-text"
+        script.write_text('#!/bin/sh\necho "$@"\nexit 7\n')
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+
+    def test_runs_the_program_beside_it_with_the_arguments_that_follow(self):
+        self.install(self.folder)
+        result = self.bench("text", "--help", "-v", "a b")
+        self.assertEqual((result.returncode, result.stdout, result.stderr), (7, "--help -v a b\n", ""))
+
+    def test_runs_the_installed_program(self):
+        self.program.rename(self.folder / "moved")
+        (self.folder / "bin").mkdir()
+        self.program = (self.folder / "moved").rename(self.folder / "bin" / "foxscope")
+        self.install(self.folder / "libexec" / "foxscope")
+        self.assertEqual(self.bench("text").returncode, 7)
+
+    def test_one_that_is_not_built_says_how_to_build_it(self):
+        result = self.bench("text")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"\Afoxscope: bench text: foxscope-bench-text is not built: run cmake [^\n]+\n\Z")
+
+    def test_wrong_names(self):
+        for arguments in [(), ("speed",)]:
+            result = self.bench(*arguments)
+            self.assertEqual(result.returncode, 2)
+            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, map, model or text\n\Z")
+
+
+if __name__ == "__main__":
+    unittest.main()
