@@ -20,7 +20,7 @@ ALLOWED = {
     "backend/text": {"backend/base"},
     "backend/trace": {"backend/base", "backend/text", "kernels"},
     "backend/map": {"backend/base", "backend/trace", "kernels"},
-    "backend/file": {"backend/base", "backend/trace", "backend/map"},
+    "backend/file": {"backend/base", "backend/text", "backend/trace", "backend/map", "kernels"},
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
     "app": {"app", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},
@@ -100,8 +100,10 @@ def tidy_arguments(entry):
 
 
 def check_tidy(build):
+    # Tests are left to the compilers' warnings: they would double the time.
+    folders = tuple(f"{ROOT}/{folder}/" for folder in ("kernels", "backend", "app"))
     entries = [entry for entry in json.loads((build / "compile_commands.json").read_text())
-               if entry["file"].startswith(f"{ROOT}/") and "/build" not in entry["file"].removeprefix(str(ROOT))]
+               if entry["file"].startswith(folders)]
     entries = list({entry["file"]: entry for entry in entries}.values())
     headers = hashlib.sha256()
     for path in sorted(sources()) + [ROOT / ".clang-tidy"]:
