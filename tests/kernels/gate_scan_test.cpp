@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -16,9 +18,8 @@ constexpr double kUnit = 0x1p-40;
 constexpr std::size_t kLength = 100000;
 
 std::vector<std::int64_t> exact_sums(const std::vector<std::int64_t>& units) {
-  std::vector<std::int64_t> sums;
-  std::int64_t sum = 0;
-  for (const std::int64_t unit : units) sums.push_back(sum += unit);
+  std::vector<std::int64_t> sums(units.size());
+  std::partial_sum(units.begin(), units.end(), sums.begin());
   return sums;
 }
 
@@ -93,8 +94,8 @@ TEST(CumulativeLogGate, NanReachesAllLaterSumsOfItsRow) {
 TEST(CumulativeLogGate, NeverRises) {
   std::mt19937_64 random(4);
   std::uniform_real_distribution<double> gate(-1e-12, 0.0);
-  std::vector<double> log_gate;
-  for (int i = 0; i < 10000; ++i) log_gate.push_back(i % 100 == 0 ? -50.0 : gate(random));
+  std::vector<double> log_gate(10000);
+  for (std::size_t i = 0; i < log_gate.size(); ++i) log_gate[i] = i % 100 == 0 ? -50.0 : gate(random);
   std::vector<double> cumulative(log_gate.size());
   cumulative_log_gate(log_gate.data(), 1, static_cast<std::int64_t>(log_gate.size()), cumulative.data());
   EXPECT_TRUE(std::is_sorted(cumulative.rbegin(), cumulative.rend()));

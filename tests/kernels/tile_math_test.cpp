@@ -64,10 +64,10 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 TEST(TileMath, Exp2IsWithinOneUnitInTheLastPlace) {
   std::vector<float> x;
-  for (float power = -126.0F; power < 127.499F; power += 0x1p-12F) x.push_back(power);
-  for (float small = 0x1p-140F; small < 1.0F; small *= 1.37F) {
-    x.push_back(small);
-    x.push_back(-small);
+  for (int step = -126 * 4096; step < 127 * 4096 + 2048; ++step) x.push_back(static_cast<float>(step) * 0x1p-12F);
+  for (int exponent = -140; exponent <= 0; ++exponent) {
+    x.push_back(std::ldexp(0.7F, exponent));
+    x.push_back(std::ldexp(-0.9F, exponent));
   }
   x.resize((x.size() + 15) / 16 * 16, 0.0F);
   for (const std::int64_t target : InstructionSet::available()) {
