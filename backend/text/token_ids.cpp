@@ -19,7 +19,8 @@ constexpr const char* forms = R"(give an array of ids, or {"input_ids": [...], "
 class IdReader : public json::json_sax_t {
  public:
   IdReader(std::string name, std::int64_t vocabulary_size)
-      : name_(std::move(name)), vocabulary_size_(vocabulary_size) {}
+      : name_(std::move(name)),
+        vocabulary_size_(std::min(vocabulary_size, std::int64_t{std::numeric_limits<std::int32_t>::max()})) {}
 
   TokenIds finish() {
     if (is_object_) {
