@@ -1,5 +1,6 @@
 #include "tests/model/model_test_support.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -156,6 +157,11 @@ std::string error_of(const std::function<void()>& action) {
     return text;
   }
   return {};
+}
+
+bool says(const std::string& text, const Parts& parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [&text](const std::string& part) { return text.find(part) != std::string::npos; });
 }
 
 }  // namespace foxscope::test

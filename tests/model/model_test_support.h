@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -82,5 +84,9 @@ double largest_difference(std::span<const float> a, std::span<const float> b);
 /// What an action throws, as text; empty if it throws nothing. Fails the test where it is not a foxscope::Error of one
 /// line.
 std::string error_of(const std::function<void()>& action);
+
+/// Whether a text holds all of these parts.
+using Parts = std::vector<std::string>;
+bool says(const std::string& text, const Parts& parts);
 
 }  // namespace foxscope::test

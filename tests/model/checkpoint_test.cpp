@@ -1,0 +1,263 @@
+// Checkpoint folders: shards, missing and unexpected tensors, formats of numbers, the hub's cache.
+
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+using test::NamedTensor;
+using test::TemporaryFolder;
+
+std::string open_error(const std::string& path) {
+  return test::error_of([&] { Checkpoint::open(path); });
+}
+
+NamedTensor& named(std::vector<NamedTensor>& weights, const std::string& name) {
+  for (NamedTensor& tensor : weights) {
+    if (tensor.name == name) return tensor;
+  }
+  throw std::logic_error(name);
+}
+
+TEST(Checkpoint, OpensTheDemoModelsInShards) {
+  const Checkpoint checkpoint = Checkpoint::open(test::demo_model("fox-pro-12m"));
+  EXPECT_EQ(checkpoint.weight_files().size(), 2U);
+  EXPECT_EQ(checkpoint.parameter_count(), 11569440);  // total_size of its index, in bfloat16
+  EXPECT_EQ(checkpoint.config().layers, 8);
+  EXPECT_EQ(checkpoint.tensor("lm_head.weight").shape, (std::vector<std::int64_t>{8192, 256}));
+  EXPECT_EQ(checkpoint.weights_sha256().size(), 64U);
+  EXPECT_PRED2(test::says, test::error_of([&] { (void)checkpoint.tensor("x"); }),
+               (test::Parts{"there is no tensor x"}));
+}
+
+TEST(Checkpoint, RefusesFoldersWithoutWhatItNeeds) {
+  const TemporaryFolder folder;
+  EXPECT_PRED2(test::says, open_error(folder.text() + "/none"), (test::Parts{"none: no such folder", "owner/name"}));
+  EXPECT_PRED2(test::says, open_error(""), (test::Parts{"no such folder"}));
+  EXPECT_PRED2(test::says, open_error(folder.text()), (test::Parts{"holds no config.json"}));
+  folder.write("config.json", test::tiny_config().dump());
+  EXPECT_PRED2(test::says, open_error(folder.text()),
+               (test::Parts{"holds config.json but no weights: put model.safetensors"}));
+  EXPECT_PRED2(test::says, open_error((folder.path() / "config.json").string()),
+               (test::Parts{"is a file: give the checkpoint folder"}));
+  folder.write("pytorch_model.bin", "x");
+  EXPECT_PRED2(test::says, open_error(folder.text()),
+               (test::Parts{"pytorch_model.bin is a pickle", "python3 -c", "save_file"}));
+}
+
+TEST(Checkpoint, ConfigMayBeNeitherFolderNorHuge) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder.path() / "config.json");
+  EXPECT_PRED2(test::says, open_error(folder.text()), (test::Parts{"config.json: cannot be read"}));
+  const TemporaryFolder huge;
+  huge.write("config.json", "{}");
+  std::filesystem::resize_file(huge.path() / "config.json", std::uintmax_t{1} << 32);  // sparse
+  EXPECT_PRED2(test::says, open_error(huge.text()), (test::Parts{"4294967296 bytes are too many"}));
+}
+
+TEST(Checkpoint, ListsWhatDoesNotFit) {
+  const TemporaryFolder folder;
+  const json config = test::tiny_config();
+  std::vector<NamedTensor> weights = test::random_weights(config);
+  named(weights, "model.norm.weight").name = "model.norm.weights";
+  named(weights, "lm_head.weight").shape = {8, 11};
+  test::write_checkpoint(folder, config, weights);
+  EXPECT_PRED2(test::says, open_error(folder.text()),
+               (test::Parts{"missing 1: model.norm.weight;", "unexpected 1: model.norm.weights",
+                            "wrong 1: lm_head.weight is [8, 11] and should be [11, 8]"}));
+}
+
+TEST(Checkpoint, NamesTheFirstOfManyMissingTensors) {
+  const TemporaryFolder folder;
+  json config = test::tiny_config();
+  const std::vector<NamedTensor> weights = test::random_weights(config);
+  config["num_hidden_layers"] = 1000;
+  test::write_checkpoint(folder, config, weights);
+  EXPECT_PRED2(test::says, open_error(folder.text()),
+               (test::Parts{"missing 9990: model.layers.1.attn_norm.weight", "and 9985 more"}));
+}
+
+TEST(Checkpoint, RefusesNumbersThatAreNone) {
+  for (const float value : {std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    const TemporaryFolder folder;
+    const json config = test::tiny_config();
+    std::vector<NamedTensor> weights = test::random_weights(config);
+    named(weights, "model.layers.0.mlp.down_proj.weight").values[5] = value;
+    test::write_checkpoint(folder, config, weights);
+    EXPECT_PRED2(test::says,
+                 test::error_of([&] { CausalLM::load(Checkpoint::open(folder.text()), Device{}, DType::float32); }),
+                 (test::Parts{"tensor model.layers.0.mlp.down_proj.weight holds", "at element 5"}));
+  }
+}
+
+TEST(Checkpoint, RefusesWholeNumbersAsWeights) {
+  const TemporaryFolder folder;
+  const json config = test::tiny_config();
+  const std::vector<NamedTensor> weights = test::random_weights(config);
+  std::string image = test::safetensors_image(weights);
+  const std::size_t at = image.find(R"("dtype":"F32")", image.find("model.norm.weight"));
+  image.replace(at, 13, R"("dtype":"I32")");
+  folder.write("config.json", config.dump());
+  folder.write("model.safetensors", image);
+  EXPECT_PRED2(test::says, open_error(folder.text()), (test::Parts{"model.norm.weight has dtype I32"}));
+}
+
+TEST(Checkpoint, ReadsHalfPrecisionExactly) {
+  const TemporaryFolder folder;
+  json config = test::tiny_config();
+  std::vector<NamedTensor> weights = test::random_weights(config);
+  test::write_checkpoint(folder, config, weights);
+  // One tensor becomes F16: 1, -2, the largest, the smallest normal and subnormal, -0, 1/3 rounded, 0.
+  const std::vector<std::uint16_t> bits = {0x3c00, 0xc000, 0x7bff, 0x0400, 0x0001, 0x8000, 0x3555, 0x0000};
+  const std::vector<float> expected = {1, -2, 65504, 0x1p-14F, 0x1p-24F, -0.0F, 0.333251953125F, 0};
+  std::string header;
+  std::string data;
+  for (const NamedTensor& tensor : weights) {
+    const bool half = tensor.name == "model.norm.weight";
+    const std::string bytes =
+        half ? std::string(reinterpret_cast<const char*>(bits.data()), 16)
+             : std::string(reinterpret_cast<const char*>(tensor.values.data()), 4 * tensor.values.size());
+    header += header.empty() ? "{" : ",";
+    header += json(tensor.name).dump();
+    header += json({{"dtype", half ? "F16" : "F32"},
+                    {"shape", tensor.shape},
+                    {"data_offsets", {data.size(), data.size() + bytes.size()}}})
+                  .dump()
+                  .insert(0, 1, ':');
+    data += bytes;
+  }
+  folder.write("model.safetensors", test::safetensors_image(header + "}", data));
+  const std::vector<float> values = Checkpoint::open(folder.text()).read("model.norm.weight");
+  EXPECT_EQ(values, expected);
+  EXPECT_TRUE(std::signbit(values[5]));
+}
+
+TEST(Checkpoint, TellsSharedQueryKeyNormByItsShape) {
+  for (const char* model_type : {"forgetting_transformer-project_fox", "forgetting_transformer"}) {
+    json config = test::tiny_config(model_type);
+    config["qk_norm"] = true;
+    std::vector<NamedTensor> weights = test::random_weights(config);
+    for (const char* name : {"model.layers.0.attn.q_norm.weight", "model.layers.0.attn.k_norm.weight"}) {
+      named(weights, name).shape = {4};
+      named(weights, name).values.resize(4);
+    }
+    const TemporaryFolder folder;
+    test::write_checkpoint(folder, config, weights);
+    EXPECT_EQ(Checkpoint::open(folder.text()).config().query_key_norm, QueryKeyNorm::shared);
+    config["qk_norm_share_param_across_head"] = false;
+    test::write_checkpoint(folder, config, weights);
+    if (std::string(model_type) != "forgetting_transformer") {
+      EXPECT_PRED2(test::says, open_error(folder.text()), (test::Parts{"q_norm.weight is [4] and should be [8]"}));
+    }
+  }
+}
+
+class Shards : public testing::Test {
+ protected:
+  Shards() {
+    const json config = test::tiny_config();
+    std::vector<NamedTensor> weights = test::random_weights(config);
+    std::vector<NamedTensor> first(weights.begin(), weights.begin() + 4);
+    std::vector<NamedTensor> second(weights.begin() + 4, weights.end());
+    folder_.write("config.json", config.dump());
+    folder_.write("a.safetensors", test::safetensors_image(first));
+    folder_.write("b.safetensors", test::safetensors_image(second));
+    for (const NamedTensor& tensor : first) map_[tensor.name] = "a.safetensors";
+    for (const NamedTensor& tensor : second) map_[tensor.name] = "b.safetensors";
+    write_index();
+  }
+  void write_index() { folder_.write("model.safetensors.index.json", json({{"weight_map", map_}}).dump()); }
+
+  TemporaryFolder folder_;
+  json map_ = json::object();
+};
+
+TEST_F(Shards, AreReadByTheIndexBeforeASingleFile) {
+  folder_.write("model.safetensors", "broken");
+  EXPECT_EQ(Checkpoint::open(folder_.text()).weight_files().size(), 2U);
+}
+
+TEST_F(Shards, MustAllBeThere) {
+  std::filesystem::remove(folder_.path() / "b.safetensors");
+  EXPECT_PRED2(test::says, open_error(folder_.text()),
+               (test::Parts{"lists the shard b.safetensors, which is not in the folder"}));
+}
+
+TEST_F(Shards, MustStayInTheFolder) {
+  for (const char* name : {"../b.safetensors", "/tmp/b.safetensors", "sub/b.safetensors", "..", "", "b.bin"}) {
+    map_["lm_head.weight"] = name;
+    write_index();
+    EXPECT_PRED2(test::says, open_error(folder_.text()),
+                 (test::Parts{"a shard must be a .safetensors file in the same folder"}));
+  }
+  map_["lm_head.weight"] = 5;
+  write_index();
+  EXPECT_PRED2(test::says, open_error(folder_.text()), (test::Parts{"lm_head.weight is said to be in 5"}));
+}
+
+TEST_F(Shards, HoldWhatTheIndexSays) {
+  map_["lm_head.weight"] = "a.safetensors";
+  write_index();
+  EXPECT_PRED2(test::says, open_error(folder_.text()),
+               (test::Parts{"tensor lm_head.weight is in b.safetensors, which"}));
+  map_.erase("lm_head.weight");
+  write_index();
+  EXPECT_PRED2(test::says, open_error(folder_.text()),
+               (test::Parts{"tensor lm_head.weight is in b.safetensors, which"}));
+}
+
+TEST_F(Shards, NeedASoundIndex) {
+  folder_.write("model.safetensors.index.json", "{");
+  EXPECT_PRED2(test::says, open_error(folder_.text()), (test::Parts{"index.json: has no weight_map"}));
+  folder_.write("model.safetensors.index.json", R"({"weight_map": []})");
+  EXPECT_PRED2(test::says, open_error(folder_.text()), (test::Parts{"has no weight_map"}));
+}
+
+class HubCache : public testing::Test {
+ protected:
+  HubCache() { setenv("HF_HUB_CACHE", folder_.text().c_str(), 1); }
+  ~HubCache() override {
+    unsetenv("HF_HUB_CACHE");
+    unsetenv("HF_HOME");
+  }
+  void add_snapshot(const std::string& base, const std::string& revision) {
+    folder_.write(base + "models--someone--fox/snapshots/" + revision + "/config.json", "{}");
+  }
+  static std::string resolve() { return resolve_checkpoint_folder("someone/fox").filename().string(); }
+  TemporaryFolder folder_;
+};
+
+TEST_F(HubCache, GivesTheOnlySnapshotOrTheOneThatMainNames) {
+  add_snapshot("", "aaa");
+  EXPECT_EQ(resolve(), "aaa");
+  add_snapshot("", "bbb");
+  EXPECT_PRED2(test::says, test::error_of([] { resolve(); }), (test::Parts{"several snapshots", "snapshots/bbb"}));
+  folder_.write("models--someone--fox/refs/main", "bbb\n");
+  EXPECT_EQ(resolve(), "bbb");
+  folder_.write("models--someone--fox/refs/main", "../../..");
+  EXPECT_PRED2(test::says, test::error_of([] { resolve(); }), (test::Parts{"several snapshots"}));
+}
+
+TEST_F(HubCache, FollowsHfHome) {
+  add_snapshot("hub/", "ccc");
+  unsetenv("HF_HUB_CACHE");
+  setenv("HF_HOME", folder_.text().c_str(), 1);
+  EXPECT_EQ(resolve(), "ccc");
+}
+
+TEST_F(HubCache, SaysWhatToRunInsteadOfDownloading) {
+  EXPECT_PRED2(test::says, test::error_of([] { resolve(); }),
+               (test::Parts{folder_.text(), "hf download someone/fox", "nothing is downloaded"}));
+  std::filesystem::create_directories(folder_.path() / "models--someone--fox");
+  EXPECT_PRED2(test::says, test::error_of([] { resolve(); }), (test::Parts{"holds no snapshot of someone/fox"}));
+}
+
+}  // namespace
+}  // namespace foxscope

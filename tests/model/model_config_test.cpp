@@ -1,0 +1,153 @@
+// config.json: the three dialects, their defaults, and everything that is refused.
+
+#include <gtest/gtest.h>
+
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+
+ModelConfig read(const json& config) { return ModelConfig::from_json(config.dump(), "dir/config.json"); }
+
+std::string config_error(const json& config) {
+  return test::error_of([&] { read(config); });
+}
+
+std::string error_with(const std::string& key, const json& value,
+                       const std::string& model_type = "forgetting_transformer-project_fox") {
+  json config = test::tiny_config(model_type);
+  config[key] = value;
+  return config_error(config);
+}
+
+TEST(ModelConfig, ReadsForgettingTransformerDefaults) {
+  json config = test::tiny_config();
+  config.erase("intermediate_size");
+  const ModelConfig read_config = read(config);
+  EXPECT_EQ(read_config.dialect, Dialect::project_fox);
+  EXPECT_EQ(read_config.forget_gate, ForgetGate::full);
+  EXPECT_FALSE(read_config.rope);
+  EXPECT_EQ(read_config.key_heads, 2);
+  EXPECT_EQ(read_config.head_dim, 4);
+  EXPECT_EQ(read_config.intermediate_size, 256);  // 8 * 4 * 2 / 3 rounded up
+  EXPECT_EQ(read_config.rope_base, 500000.0);
+  EXPECT_EQ(read_config.bos_token_id, 0);
+  EXPECT_EQ(read_config.json, config.dump());
+}
+
+TEST(ModelConfig, RoundsTheMlpUp) {
+  json config = test::tiny_config();
+  config.update({{"hidden_size", 1536}, {"num_heads", 24}, {"hidden_ratio", 3.5}, {"intermediate_size", nullptr}});
+  EXPECT_EQ(read(config).intermediate_size, 3584);  // exactly 14 * 256
+  config["hidden_ratio"] = 4;
+  EXPECT_EQ(read(config).intermediate_size, 4096);
+  config["hidden_size"] = 768;
+  config["hidden_ratio"] = 3.5;
+  EXPECT_EQ(read(config).intermediate_size, 1792);
+  config["hidden_size"] = 1152;
+  EXPECT_EQ(read(config).intermediate_size, 2816);  // 2688 rounded up
+}
+
+TEST(ModelConfig, PlainTransformersRotateUnlessTold) {
+  json config = test::tiny_config("transformer-project_fox");
+  EXPECT_TRUE(read(config).rope);
+  EXPECT_EQ(read(config).forget_gate, ForgetGate::none);
+  config["use_rope"] = false;
+  config["window_size"] = 7;
+  EXPECT_FALSE(read(config).rope);
+  EXPECT_EQ(read(config).window_size, 7);
+}
+
+TEST(ModelConfig, FlaIgnoresItsWindowAndSaysSo) {
+  json config = test::tiny_config("forgetting_transformer");
+  EXPECT_TRUE(read(config).notes.empty());
+  config.update({{"window_size", 512}, {"use_rope", true}, {"use_k_shift", true}, {"qkv_bias", true}});
+  const ModelConfig fla = read(config);
+  EXPECT_EQ(fla.window_size, 0);
+  EXPECT_FALSE(fla.rope);
+  EXPECT_FALSE(fla.key_shift);
+  EXPECT_TRUE(fla.query_key_value_bias);
+  ASSERT_EQ(fla.notes.size(), 1U);
+  EXPECT_PRED2(test::says, fla.notes[0], (test::Parts{"window_size 512", "does not apply"}));
+}
+
+TEST(ModelConfig, ReadsThePruningTolerance) {
+  json config = test::tiny_config();
+  EXPECT_FALSE(read(config).log_pruning_tolerance.has_value());
+  config["log_pruning_tolerance"] = -10;
+  EXPECT_EQ(read(config).log_pruning_tolerance, -10.0);
+}
+
+TEST(ModelConfig, RefusesWhatIsNoConfig) {
+  const auto error = [](const std::string& content) {
+    return test::error_of([&] { ModelConfig::from_json(content, "dir/config.json"); });
+  };
+  EXPECT_PRED2(test::says, error(""), (test::Parts{"dir/config.json", "is not JSON"}));
+  EXPECT_PRED2(test::says, error("\xff\xfe\x00"), (test::Parts{"is not JSON"}));
+  EXPECT_PRED2(test::says, error(std::string(1 << 20, '[')), (test::Parts{"is not JSON"}));
+  EXPECT_PRED2(test::says, error("[1]"), (test::Parts{"is not a JSON object"}));
+  EXPECT_PRED2(test::says, error("{}"), (test::Parts{"model_type is missing", "supported are"}));
+}
+
+TEST(ModelConfig, RefusesOtherModels) {
+  EXPECT_PRED2(test::says, config_error({{"model_type", "llama"}}),
+               (test::Parts{R"(model_type "llama" is not known)", "forgetting_transformer-project_fox",
+                            "transformer-project_fox", "FLA"}));
+  EXPECT_PRED2(test::says, config_error({{"model_type", "line\nbreak"}}), (test::Parts{R"("line\nbreak")"}));
+  EXPECT_PRED2(test::says, config_error({{"model_type", 5}}), (test::Parts{"model_type is 5: it must be a string"}));
+  for (const char* name : {"mamba2-project_fox", "hgrn2-project_fox", "delta_net-project_fox"}) {
+    EXPECT_PRED2(test::says, config_error({{"model_type", name}}), (test::Parts{name, "recurrent baseline"}));
+  }
+}
+
+TEST(ModelConfig, RefusesAbsurdSizes) {
+  for (const char* key : {"vocab_size", "hidden_size", "num_hidden_layers", "num_heads"}) {
+    for (const json& value : {json(0), json(-5), json(1'000'000'000), json(1e30), json("12"), json(1.5), json(true),
+                              json(18446744073709551615ULL)}) {
+      EXPECT_PRED2(test::says, error_with(key, value), (test::Parts{key, "it must be a whole number from 1 to"}));
+    }
+    json config = test::tiny_config();
+    config.erase(key);
+    EXPECT_PRED2(test::says, config_error(config), (test::Parts{std::string(key) + " is missing"}));
+  }
+  EXPECT_PRED2(test::says, error_with("intermediate_size", -1), (test::Parts{"intermediate_size is -1"}));
+  EXPECT_PRED2(test::says, error_with("intermediate_size", json::array({1, 2})),
+               (test::Parts{"intermediate_size is a list"}));
+  EXPECT_PRED2(test::says, error_with("hidden_ratio", -4), (test::Parts{"hidden_ratio is -4"}));
+  EXPECT_PRED2(test::says, error_with("num_heads", 3), (test::Parts{"num_heads is 3: it must divide hidden_size 8"}));
+  EXPECT_PRED2(test::says, error_with("num_kv_heads", 3),
+               (test::Parts{"num_kv_heads is 3: it must be a whole number from 1 to 2"}));
+  json config = test::tiny_config();
+  config.update({{"hidden_size", 12}, {"num_heads", 4}, {"num_kv_heads", 3}});
+  EXPECT_PRED2(test::says, config_error(config), (test::Parts{"num_kv_heads is 3: it must divide num_heads 4"}));
+  config.update({{"hidden_size", 8192}, {"num_heads", 2}, {"num_kv_heads", nullptr}});
+  EXPECT_PRED2(test::says, config_error(config), (test::Parts{"heads of 4096, at most 1024 is supported"}));
+  config.update({{"hidden_size", 200000}, {"num_heads", 400}, {"hidden_ratio", 1000}, {"intermediate_size", nullptr}});
+  EXPECT_PRED2(test::says, config_error(config), (test::Parts{"hidden_ratio is 1000: it must be such that"}));
+}
+
+TEST(ModelConfig, RefusesOptionsThatDoNotExist) {
+  EXPECT_PRED2(test::says, error_with("fgate_type", "half"),
+               (test::Parts{R"(fgate_type is "half": it must be "full", "bias_only", "fixed" or "none")"}));
+  EXPECT_PRED2(test::says, error_with("ogate_act", "tanh"), (test::Parts{R"(ogate_act is "tanh")"}));
+  EXPECT_PRED2(test::says, error_with("hidden_act", "gelu"), (test::Parts{R"(hidden_act is "gelu")"}));
+  EXPECT_PRED2(test::says, error_with("use_k_shift", "yes"),
+               (test::Parts{R"(use_k_shift is "yes": it must be true or false)"}));
+  EXPECT_PRED2(test::says, error_with("elementwise_affine", false), (test::Parts{"elementwise_affine is false"}));
+  EXPECT_PRED2(test::says, error_with("norm_eps", -1),
+               (test::Parts{"norm_eps is -1: it must be a number from 0 to 1"}));
+  EXPECT_PRED2(test::says, error_with("rope_base", 0), (test::Parts{"rope_base is 0"}));
+  EXPECT_PRED2(test::says, error_with("window_size", 0), (test::Parts{"window_size is 0"}));
+  EXPECT_PRED2(test::says, error_with("window_size", -3, "forgetting_transformer"), (test::Parts{"window_size is -3"}));
+  EXPECT_PRED2(test::says, error_with("log_pruning_tolerance", 3), (test::Parts{"log_pruning_tolerance is 3"}));
+  EXPECT_PRED2(test::says, error_with("bos_token_id", 11),
+               (test::Parts{"bos_token_id is 11: it must be a whole number from 0 to 10"}));
+  json config = test::tiny_config();
+  config.update({{"hidden_size", 6}, {"use_rope", true}});
+  EXPECT_PRED2(test::says, config_error(config), (test::Parts{"the head dimension is odd, and it is 3"}));
+}
+
+}  // namespace
+}  // namespace foxscope
