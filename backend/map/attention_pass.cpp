@@ -154,7 +154,7 @@ DistanceProfile profile(std::vector<double> mass, std::int64_t rows) {
 bool attention_pass(const HeadOf& head, const Job& job, HeadStatistics& statistics) {
   HeadEntries entries(head, Quantity::attention, {});
   Team team(job);
-  if (entries.gated && !entries.measure_keys(team)) return false;
+  if (entries.gated && !entries.measure_keys({0, entries.length}, team)) return false;
   const auto length = static_cast<std::size_t>(entries.length);
   const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
   std::vector<Sums> sums(static_cast<std::size_t>(std::min(kTasks, bands)));

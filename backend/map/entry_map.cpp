@@ -189,7 +189,10 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
     if (attention && request.skip_tolerance > 0) {
       added.skip_below = std::max(added.skip_below, std::log2(request.skip_tolerance));
     }
-    if (!added.measure_keys(team)) return false;
+    const std::int64_t window = added.window;
+    const std::int64_t oldest = window == 0 ? 0 : std::max<std::int64_t>(0, request.rows.begin - window + 1);
+    const Range keys{std::max(request.columns.begin, oldest), std::min(request.columns.end, request.rows.end)};
+    if (keys.size() > 0 && !added.measure_keys(keys, team)) return false;
   }
   return true;
 }

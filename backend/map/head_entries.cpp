@@ -41,22 +41,25 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   }
 }
 
-bool HeadEntries::measure_keys(Team& team) {
+bool HeadEntries::measure_keys(const Range& keys, Team& team) {
   const auto blocks = (length + kMapTile - 1) / kMapTile;
   block_norm.assign(static_cast<std::size_t>(blocks), 0.0);
   // Without queries the bound is the gate's part alone.
   if (store == nullptr) return true;
-  const std::int64_t chunks = (length + kKeyChunk - 1) / kKeyChunk;
-  return team.run({"measuring the keys", "tokens", length}, chunks, [&](std::int64_t chunk, int thread) {
+  // Whole chunks, so that no block is measured in part.
+  const std::int64_t first = keys.begin / kKeyChunk;
+  const std::int64_t chunks = (keys.end + kKeyChunk - 1) / kKeyChunk - first;
+  return team.run({"measuring the keys", "tokens", keys.size()}, chunks, [&](std::int64_t task, int thread) {
     std::vector<float> scratch;
-    const Range keys{chunk * kKeyChunk, std::min(length, (chunk + 1) * kKeyChunk)};
-    const auto rows = store->rows(QueryKeyStore::Part::key, head.layer, key_head, keys.begin, keys.end, scratch);
-    for (std::int64_t begin = keys.begin; begin < keys.end; begin += kMapTile) {
-      const std::int64_t count = std::min(kMapTile, keys.end - begin);
-      block_norm[static_cast<std::size_t>(begin / kMapTile)] =
-          kernels::cpu::largest_norm(rows.data() + (begin - keys.begin) * head_dim, count, head_dim);
+    const std::int64_t begin = (first + task) * kKeyChunk;
+    const Range chunk{begin, std::min(length, begin + kKeyChunk)};
+    const auto rows = store->rows(QueryKeyStore::Part::key, head.layer, key_head, chunk.begin, chunk.end, scratch);
+    for (std::int64_t block = chunk.begin; block < chunk.end; block += kMapTile) {
+      const std::int64_t count = std::min(kMapTile, chunk.end - block);
+      block_norm[static_cast<std::size_t>(block / kMapTile)] =
+          kernels::cpu::largest_norm(rows.data() + (block - chunk.begin) * head_dim, count, head_dim);
     }
-    team.advance(keys.size(), thread);
+    team.advance(std::min(chunk.end, keys.end) - std::max(chunk.begin, keys.begin), thread);
   });
 }
 

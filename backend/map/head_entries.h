@@ -22,8 +22,8 @@ struct HeadEntries {
   /// @throws Error for parts that the trace did not keep
   HeadEntries(const HeadOf& of, Quantity which, std::span<const float> without_gate);
 
-  /// Takes down the norms of keys by which tiles are skipped. @returns false if the job was stopped
-  bool measure_keys(Team& team);
+  /// Takes down the norms of keys by which their tiles are skipped. @returns false if the job was stopped
+  bool measure_keys(const Range& keys, Team& team);
 
   HeadOf head;
   Quantity quantity;

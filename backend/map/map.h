@@ -21,7 +21,8 @@ enum class Quantity {
   gate_effect,             ///< attention minus attention_without_gate
 };
 
-/// How the entries of a bin become one pixel; absmax is the entry of largest size, with its sign.
+/// How the entries of a bin become one pixel; absmax is the entry of largest size, with its sign (of two as large, the
+/// positive one).
 enum class Reduction { max, mean, min, absmax };
 
 const char* to_string(Quantity quantity);  ///< the command line's name
@@ -59,8 +60,11 @@ struct MapRequest {
   Range columns;                   ///< keys
   std::int64_t pixel_rows = 0;     ///< 1..rows.size()
   std::int64_t pixel_columns = 0;  ///< 1..columns.size()
-  std::optional<HeadOf> minus;     ///< subtracted entry by entry before reducing; same length of text
-  /// Attention entries below this may be left out as 0, tile by tile. 0: exact. 2^-24 for a linear picture.
+  /// Subtracted entry by entry before reducing; same length of text. Of two windows the narrower one counts: an entry
+  /// is present where both heads have it.
+  std::optional<HeadOf> minus;
+  /// Entries of attention below this may be left out as 0, tile by tile. 0: exact (below 2^-126 they are 0 all the
+  /// same); 2^-24 for a linear picture.
   double skip_tolerance = 0;
 };
 
