@@ -30,7 +30,9 @@ void expect_precise(const HeadOf& head, const HeadOf& minus) {
     request.quantity = quantity;
     std::vector<double> entries = dense.entries(quantity);
     const std::vector<double> subtracted = other.entries(quantity);
-    const double largest = std::max({largest_size(entries), largest_size(subtracted), 1e-3});
+    // The gate's effect is as precise as the two softmaxes that it is made of, whose largest entry is 1.
+    const double least = quantity == Quantity::gate_effect ? 1.0 : 1e-3;
+    const double largest = std::max({largest_size(entries), largest_size(subtracted), least});
     for (std::size_t n = 0; n < entries.size(); ++n) entries[n] -= subtracted[n];
     for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
       request.reduction = reduction;
