@@ -136,6 +136,7 @@ std::vector<KeptPart> partsOfFile(const std::vector<PlannedModel>& plans,
     for (const KeptPart& part : plan.parts(length(plan))) bytes[part.word] += part.bytes;
   }
   std::vector<KeptPart> parts;
+  parts.reserve(bytes.size());
   for (const auto& [word, size] : bytes) parts.push_back({word, size});
   std::stable_sort(parts.begin(), parts.end(), [](const KeptPart& a, const KeptPart& b) { return a.bytes > b.bytes; });
   return parts;
@@ -182,6 +183,7 @@ int runModels(const RunOptions& options, const Session& session) {
 
   const Source source = Source::read(options);
   std::vector<PlannedModel> plans;
+  plans.reserve(models.size());
   for (const NamedModel& model : models) plans.push_back(planModel(options, model, source));
   announceLargeFile(options, plans, session.console);
 

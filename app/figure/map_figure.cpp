@@ -235,10 +235,10 @@ class MapPlot {
   }
 
   // One line over the full width, smaller where it would not fit.
-  void addText(int row, const std::string& text, QFont font) {
+  void addText(int row, const std::string& text, const QFont& wanted) {
     QCPLayoutGrid* layout = m_plot.plotLayout();
     const QString line = QString::fromStdString(text);
-    font = fitted(std::move(font), line, m_raster.width() + 8 * m_font.pixelSize());
+    const QFont font = fitted(wanted, line, m_raster.width() + 8 * m_font.pixelSize());
     if (row < layout->rowCount()) layout->insertRow(row);
     auto* element = new QCPTextElement(&m_plot, line, font);
     layout->addElement(row, 0, element);

@@ -32,34 +32,31 @@ def read_png(path):
             key, value = body.split(b"\0", 1)
             texts[key.decode()] = zlib.decompress(value[1:]).decode("latin-1")
         place += 12 + length
-    lines = numpy.frombuffer(zlib.decompress(data), numpy.uint8).reshape(height, 1 + 3 * width)
-    pixels = numpy.zeros((height, width, 3), numpy.int64)
-    above = numpy.zeros((width, 3), numpy.int64)
-    for row, line in enumerate(lines):
-        values = line[1:].reshape(width, 3).astype(numpy.int64)
-        if line[0] == 0:
-            current = values
-        elif line[0] == 2:
-            current = (values + above) % 256
-        else:
-            current = numpy.zeros_like(values)
-            left, corner = numpy.zeros(3, numpy.int64), numpy.zeros(3, numpy.int64)
-            for column in range(width):
-                up = above[column]
-                guess = left
-                if line[0] == 3:
-                    guess = (left + up) // 2
-                elif line[0] == 4:
-                    towards = left + up - corner
-                    distances = numpy.abs([towards - left, towards - up, towards - corner])
-                    guess = numpy.where((distances[0] <= distances[1]) & (distances[0] <= distances[2]), left,
-                                        numpy.where(distances[1] <= distances[2], up, corner))
-                left = (values[column] + guess) % 256
-                corner = up
-                current[column] = left
-        pixels[row] = current
-        above = current
-    return pixels, texts
+    return unfilter(zlib.decompress(data), width, height), texts
+
+
+def unfilter(data, width, height):
+    """Undoes the prediction of each line from the bytes to the left, above, and above to the left."""
+    size = 3 * width
+    lines = []
+    above = bytes(size)
+    for start in range(0, height * (size + 1), size + 1):
+        kind, line = data[start], bytearray(data[start + 1:start + 1 + size])
+        if kind == 2:
+            line = bytearray((value + up) & 255 for value, up in zip(line, above))
+        elif kind != 0:
+            for place in range(size):
+                left = line[place - 3] if place >= 3 else 0
+                up = above[place]
+                guess = left if kind == 1 else (left + up) // 2
+                if kind == 4:
+                    corner = above[place - 3] if place >= 3 else 0
+                    to_left, to_up, to_corner = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
+                    guess = left if to_left <= to_up and to_left <= to_corner else up if to_up <= to_corner else corner
+                line[place] = (line[place] + guess) & 255
+        lines.append(bytes(line))
+        above = lines[-1]
+    return numpy.frombuffer(b"".join(lines), numpy.uint8).reshape(height, width, 3)
 
 
 class MapTest(CommandLineTest):
