@@ -40,6 +40,7 @@ struct Sample {
 /// The sample texts as they are, and again and again until there are a few megabytes; or the files that were named.
 std::vector<Sample> samples(const std::vector<std::string>& files) {
   std::vector<Sample> result;
+  result.reserve(files.size());
   for (const std::string& file : files) {
     result.push_back({fs::path(file).filename(), foxscope::read_text(file, foxscope::InvalidUtf8::refuse)});
   }

@@ -212,6 +212,7 @@ TEST(Tokenizer, ThreadsShareIt) {
   std::vector<std::vector<std::int32_t>> ids(4);
   {
     std::vector<std::jthread> threads;
+    threads.reserve(ids.size());
     for (std::vector<std::int32_t>& one : ids) threads.emplace_back([&] { one = tokenizer.encode(text).id; });
   }
   for (const std::vector<std::int32_t>& one : ids) EXPECT_EQ(one, expected);
