@@ -87,7 +87,7 @@ class ComposedCausalLM final : public CausalLM {
     const Job& job;
     ForwardReport& report;
   };
-  at::Tensor place(const std::vector<float>& values, at::IntArrayRef shape, at::ScalarType type) const;
+  at::Tensor place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
   DeviceLayer load_layer(const Checkpoint& checkpoint, int layer) const;
   bool run_sequence(const Pass& pass, std::int64_t row);
   bool run_layer(const Pass& pass, int layer, at::Tensor& residual) const;
@@ -123,9 +123,9 @@ ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& d
   for (int layer = 0; layer < config_.layers; ++layer) layers_.push_back(load_layer(checkpoint, layer));
 }
 
-at::Tensor ComposedCausalLM::place(const std::vector<float>& values, at::IntArrayRef shape, at::ScalarType type) const {
+at::Tensor ComposedCausalLM::place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
   if (values.empty()) return {};
-  return at::tensor(at::ArrayRef<float>(values), at::kFloat).view(shape).to(type).to(place_);
+  return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place_);
 }
 
 DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer) const {

@@ -97,7 +97,7 @@ void SequencePass::project(const CpuLayerWeights& weights, std::int64_t begin, s
 
 /// log f of gates that do not depend on data, interventions, and the cumulative sum.
 void SequencePass::prepare_gates(int layer) {
-  const std::vector<float>& constant = weights_.layers[static_cast<std::size_t>(layer)].constant_gate;
+  const FloatArray& constant = weights_.layers[static_cast<std::size_t>(layer)].constant_gate;
   for (std::size_t head = 0; head < constant.size(); ++head) {
     double* gates = log_gate_.data() + head * floats(length_);
     std::fill(gates, gates + length_, cpu_steps::log_sigmoid(constant[head]));

@@ -111,7 +111,7 @@ void SequencePass::record_hidden(int index) {
 
 bool SequencePass::run_layer(int layer, ForwardReport& report) {
   const CpuLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
-  const auto own_or_kept = [&](QueryKeyStore::Part part, std::vector<float>& own, std::int64_t heads) {
+  const auto own_or_kept = [&](QueryKeyStore::Part part, FloatArray& own, std::int64_t heads) {
     const std::span<std::byte> kept = recorder_.query_key(part, layer);
     if (!kept.empty()) return reinterpret_cast<float*>(kept.data());
     own.resize(floats(heads * length_ * head_dim_));

@@ -18,16 +18,16 @@ inline std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(
 
 /// What one thread needs for one chunk of rows.
 struct CpuScratch {
-  std::vector<float> normed;  ///< [rows + 1, D]
-  std::vector<float> wide;    ///< [rows + 1, the widest product]
+  FloatArray normed;  ///< [rows + 1, D]
+  FloatArray wide;    ///< [rows + 1, the widest product]
 };
 
 /// Cosines and sines of all positions.
 struct RotaryTable {
   RotaryTable(const ModelConfig& config, std::int64_t length);
   std::int64_t half;
-  std::vector<float> cosine;  ///< [L, d / 2]
-  std::vector<float> sine;
+  FloatArray cosine;  ///< [L, d / 2]
+  FloatArray sine;
 };
 
 /// One sequence on its way through the layers.
@@ -71,13 +71,13 @@ class SequencePass {
   LibTorchTeam team_;
   std::int64_t chunk_;
   std::vector<CpuScratch> scratch_;
-  std::vector<float> residual_;   ///< [L, D]
-  std::vector<float> value_;      ///< [H_kv, L, d]
-  std::vector<float> attended_;   ///< [L, D]
+  FloatArray residual_;           ///< [L, D]
+  FloatArray value_;              ///< [H_kv, L, d]
+  FloatArray attended_;           ///< [L, D]
   std::vector<double> log_gate_;  ///< [H, L]; empty where every f is 1
-  std::vector<float> own_query_;  ///< [H, L, d] where the recorder does not keep it
-  std::vector<float> own_key_;    ///< [H_kv, L, d]
-  std::vector<float> zeros_;      ///< the key and value before the first position
+  FloatArray own_query_;          ///< [H, L, d] where the recorder does not keep it
+  FloatArray own_key_;            ///< [H_kv, L, d]
+  FloatArray zeros_;              ///< the key and value before the first position
   float* query_ = nullptr;        ///< of the layer at hand
   float* key_ = nullptr;
 };

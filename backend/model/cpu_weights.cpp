@@ -6,13 +6,16 @@
 namespace foxscope {
 namespace {
 
-void append(std::vector<float>& values, const std::vector<float>& more) {
-  values.insert(values.end(), more.begin(), more.end());
+FloatArray read(const Checkpoint& checkpoint, const std::string& name) {
+  const std::vector<float> values = checkpoint.read(name);
+  return {values.begin(), values.end()};
 }
 
+void append(FloatArray& values, const FloatArray& more) { values.insert(values.end(), more.begin(), more.end()); }
+
 /// A norm's weight with one number a column: one that all heads share is repeated.
-std::vector<float> repeat_for_heads(std::vector<float> weight, std::int64_t columns) {
-  const std::vector<float> once = weight;
+FloatArray repeat_for_heads(FloatArray weight, std::int64_t columns) {
+  const FloatArray once = weight;
   while (static_cast<std::int64_t>(weight.size()) < columns) append(weight, once);
   return weight;
 }
@@ -23,10 +26,10 @@ CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer) {
   const ModelConfig& config = checkpoint.config();
   const LayerNames names = layer_names(config, layer);
   const auto optional = [&checkpoint](const std::string& name) {
-    return name.empty() ? std::vector<float>{} : checkpoint.read(name);
+    return name.empty() ? FloatArray{} : read(checkpoint, name);
   };
   CpuLayerWeights weights;
-  weights.attention_norm = checkpoint.read(names.attention_norm);
+  weights.attention_norm = read(checkpoint, names.attention_norm);
   for (const std::string& name :
        {names.query, names.key, names.value, names.key_shift, names.value_shift, names.forget}) {
     append(weights.projection, optional(name));
@@ -35,7 +38,7 @@ CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer) {
   if (config.query_key_value_bias || config.forget_gate == ForgetGate::full) {
     weights.projection_bias.assign(static_cast<std::size_t>(columns.count), 0.0F);
     const auto place = [&](const std::string& name, std::int64_t column) {
-      const std::vector<float> bias = optional(name);
+      const FloatArray bias = optional(name);
       std::copy(bias.begin(), bias.end(), weights.projection_bias.begin() + column);
     };
     place(names.query_bias, 0);
@@ -44,19 +47,19 @@ CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer) {
     if (config.forget_gate == ForgetGate::full) place(names.forget_bias, columns.forget);
   }
   if (config.forget_gate == ForgetGate::bias_only || config.forget_gate == ForgetGate::fixed) {
-    weights.constant_gate = checkpoint.read(names.forget_bias);
+    weights.constant_gate = read(checkpoint, names.forget_bias);
   }
   if (config.query_key_norm != QueryKeyNorm::none) {
-    weights.query_norm = repeat_for_heads(checkpoint.read(names.query_norm), config.hidden_size);
-    weights.key_norm = repeat_for_heads(checkpoint.read(names.key_norm), config.key_size());
+    weights.query_norm = repeat_for_heads(read(checkpoint, names.query_norm), config.hidden_size);
+    weights.key_norm = repeat_for_heads(read(checkpoint, names.key_norm), config.key_size());
   }
   weights.output_gate = optional(names.output_gate);
   weights.output_norm = optional(names.output_norm);
-  weights.output = checkpoint.read(names.output);
-  weights.mlp_norm = checkpoint.read(names.mlp_norm);
-  weights.mlp_gate_up = checkpoint.read(names.mlp_gate);
+  weights.output = read(checkpoint, names.output);
+  weights.mlp_norm = read(checkpoint, names.mlp_norm);
+  weights.mlp_gate_up = read(checkpoint, names.mlp_gate);
   append(weights.mlp_gate_up, optional(names.mlp_up));
-  weights.mlp_down = checkpoint.read(names.mlp_down);
+  weights.mlp_down = read(checkpoint, names.mlp_down);
   return weights;
 }
 
@@ -70,11 +73,11 @@ ProjectionColumns::ProjectionColumns(const ModelConfig& config) {
 }
 
 CpuWeights::CpuWeights(const Checkpoint& checkpoint) {
-  embedding = checkpoint.read(kEmbeddingName);
+  embedding = read(checkpoint, kEmbeddingName);
   for (int layer = 0; layer < checkpoint.config().layers; ++layer)
     layers.push_back(read_layer_weights(checkpoint, layer));
-  final_norm = checkpoint.read(kFinalNormName);
-  if (!checkpoint.config().tie_word_embeddings) language_model_head = checkpoint.read(kLanguageModelHeadName);
+  final_norm = read(checkpoint, kFinalNormName);
+  if (!checkpoint.config().tie_word_embeddings) language_model_head = read(checkpoint, kLanguageModelHeadName);
 }
 
 }  // namespace foxscope

@@ -1,25 +1,42 @@
 #pragma once
 
+#include <cstddef>
+#include <new>
 #include <vector>
 
 #include "backend/model/checkpoint.h"
 
 namespace foxscope {
 
+/// Memory that begins at a cache line: the BLAS rounds differently at other addresses, and the same command is to write
+/// the same numbers.
+template <typename T>
+struct CacheLineAllocator {
+  using value_type = T;
+  static constexpr std::align_val_t kAlignment{64};
+  CacheLineAllocator() = default;
+  template <typename U>
+  explicit CacheLineAllocator(const CacheLineAllocator<U>& /*other*/) {}
+  T* allocate(std::size_t count) { return static_cast<T*>(::operator new(count * sizeof(T), kAlignment)); }
+  void deallocate(T* memory, std::size_t /*count*/) { ::operator delete(memory, kAlignment); }
+  bool operator==(const CacheLineAllocator& /*other*/) const { return true; }
+};
+using FloatArray = std::vector<float, CacheLineAllocator<float>>;
+
 /// The weights of one layer in float32, with everything that reads the same input merged into one matrix.
 struct CpuLayerWeights {
-  std::vector<float> attention_norm;   ///< [D]
-  std::vector<float> projection;       ///< [columns, D]: query, key, value, key shift, value shift, forget gate
-  std::vector<float> projection_bias;  ///< [columns]; empty where all are 0
-  std::vector<float> query_norm;       ///< [D]; empty without norm
-  std::vector<float> key_norm;         ///< [H_kv d]
-  std::vector<float> constant_gate;    ///< [H] logits of a gate that does not depend on data; else empty
-  std::vector<float> output_gate;      ///< [D, D]; may be empty
-  std::vector<float> output_norm;      ///< [D]; may be empty
-  std::vector<float> output;           ///< [D, D]
-  std::vector<float> mlp_norm;         ///< [D]
-  std::vector<float> mlp_gate_up;      ///< [2 I, D]
-  std::vector<float> mlp_down;         ///< [D, I]
+  FloatArray attention_norm;   ///< [D]
+  FloatArray projection;       ///< [columns, D]: query, key, value, key shift, value shift, forget gate
+  FloatArray projection_bias;  ///< [columns]; empty where all are 0
+  FloatArray query_norm;       ///< [D]; empty without norm
+  FloatArray key_norm;         ///< [H_kv d]
+  FloatArray constant_gate;    ///< [H] logits of a gate that does not depend on data; else empty
+  FloatArray output_gate;      ///< [D, D]; may be empty
+  FloatArray output_norm;      ///< [D]; may be empty
+  FloatArray output;           ///< [D, D]
+  FloatArray mlp_norm;         ///< [D]
+  FloatArray mlp_gate_up;      ///< [2 I, D]
+  FloatArray mlp_down;         ///< [D, I]
 };
 
 /// Where the parts of the merged projection begin, in columns.
@@ -40,10 +57,10 @@ CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer);
 struct CpuWeights {
   /// @throws Error naming the tensor that holds a NaN or an infinity
   explicit CpuWeights(const Checkpoint& checkpoint);
-  std::vector<float> embedding;  ///< [V, D]
+  FloatArray embedding;  ///< [V, D]
   std::vector<CpuLayerWeights> layers;
-  std::vector<float> final_norm;           ///< [D]
-  std::vector<float> language_model_head;  ///< [V, D]; empty where it is the embedding
+  FloatArray final_norm;           ///< [D]
+  FloatArray language_model_head;  ///< [V, D]; empty where it is the embedding
   [[nodiscard]] const float* head() const {
     return language_model_head.empty() ? embedding.data() : language_model_head.data();
   }
