@@ -112,7 +112,7 @@ H5FD_class_t make_driver() {
   driver.name = "foxscope_atomic_file";
   driver.maxaddr = static_cast<haddr_t>(std::numeric_limits<off_t>::max());
   driver.fc_degree = H5F_CLOSE_STRONG;
-  driver.fapl_size = sizeof(Hdf5DriverTarget*);
+  driver.fapl_size = sizeof(void*);  // the target's address
   driver.open = open_file;
   driver.close = close_file;
   driver.cmp = compare_files;

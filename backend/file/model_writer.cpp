@@ -136,7 +136,9 @@ void ModelWriter::write_scale(const std::string& name, std::uint64_t size) {
 
 void ModelWriter::attach(const std::string& path, std::initializer_list<const char*> scales) {
   unsigned dimension = 0;
-  for (const char* scale : scales) writer_.attach_scale(root_ + "/" + path, dimension++, root_ + "/axes/" + scale);
+  for (const char* scale : scales) {
+    writer_.attach_scale(root_ + "/" + path, dimension++, fmt::format("{}/axes/{}", root_, scale));
+  }
 }
 
 void ModelWriter::write_column(const std::string& path, Element element, const void* data) {

@@ -19,8 +19,9 @@ struct RawArray {
   std::uint64_t offset = 0;
 };
 
-/// Bytes that are written past libhdf5 at a time; between two the job may be stopped.
-inline constexpr std::uint64_t kRawPieceBytes = 8U << 20U;
+/// Bytes that are written past libhdf5 at a time; between two the job may be stopped. For larger pieces the system
+/// takes larger pages, and those it may first have to fetch from a virtual machine's host: up to ten times as slow.
+inline constexpr std::uint64_t kRawPieceBytes = 64U << 10U;
 
 /// Writes the group /models/NAME of a run file. All methods throw Error as Hdf5Writer does.
 class ModelWriter {
