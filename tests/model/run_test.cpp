@@ -1,0 +1,255 @@
+// From a folder and a text to a trace: positions, BOS, limits, identities, memory, and what is refused on the way.
+#include "backend/model/run.h"
+
+#include <cmath>
+#include <fstream>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_tokens.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+
+/// A byte-level vocabulary of 11: single letters, a space, "ab", and one byte of a two-byte character each.
+constexpr const char* kTokenizer = R"({"added_tokens":[],"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},
+  "decoder":{"type":"ByteLevel"},"model":{"type":"BPE",
+  "vocab":{"<s>":0,"a":1,"b":2,"c":3,"Ġ":4,"ab":5,"Ã":6,"¤":7,"d":8,"e":9,"f":10},"merges":["a b"]}})";
+
+class RunModel : public testing::Test {
+ protected:
+  RunModel() {
+    config_ = test::tiny_config();
+    write();
+    request_.name = "tiny";
+    request_.model = folder_.text();
+    request_.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
+  }
+  void write() {
+    test::write_checkpoint(folder_, config_, test::random_weights(config_));
+    folder_.write("tokenizer.json", kTokenizer);
+  }
+  void set_text(const std::string& text) {
+    request_.input = {};
+    request_.input.name = "text.txt";
+    request_.input.text = std::make_shared<const Text>(Text{text, ""});
+  }
+  void set_ids(std::vector<std::int32_t> ids, std::optional<std::vector<std::int32_t>> labels = {}) {
+    request_.input = {nullptr, std::move(ids), std::move(labels), "ids.json"};
+  }
+  RunResult run() {
+    std::optional<RunResult> result = run_model(request_, Job{});
+    EXPECT_TRUE(result.has_value());
+    return std::move(result).value();
+  }
+  std::string error() {
+    return test::error_of([this] { run_model(request_, Job{}); });
+  }
+
+  test::TemporaryFolder folder_;
+  json config_;
+  RunRequest request_;
+};
+
+TEST_F(RunModel, PositionsReadThePreviousTokenAndPredictTheirOwn) {
+  set_text("ab cä");
+  const RunResult result = run();
+  const TokenTable& tokens = *result.trace->tokens();
+  EXPECT_EQ(tokens.id, (std::vector<std::int32_t>{5, 4, 3, 6, 7}));
+  EXPECT_EQ(tokens.input_id, (std::vector<std::int32_t>{0, 5, 4, 3, 6}));
+  EXPECT_EQ(tokens.byte_start[2], 3);
+  EXPECT_EQ(tokens.byte_end[2], 4);
+  EXPECT_EQ(tokens.string, (std::vector<std::string>{"ab", " ", "c", "\xef\xbf\xbd", "\xef\xbf\xbd"}));
+  EXPECT_EQ(result.trace->text()->sha256, sha256("ab cä"));
+
+  // The same numbers as a forward pass over these ids.
+  const auto model = CausalLM::load(Checkpoint::open(folder_.text()), Device{}, DType::float32);
+  test::Batch batch;
+  batch.input_ids = tokens.input_id;
+  batch.labels = tokens.id;
+  batch.keep = {Keep::loss};
+  const auto direct = test::run_batch(*model, batch);
+  EXPECT_EQ(test::largest_difference(direct.traces[0]->per_token_loss(), result.trace->per_token_loss()), 0);
+}
+
+TEST_F(RunModel, DescribesItself) {
+  set_text("abc");
+  request_.interventions = {Intervention::parse("0:1:cut"), Intervention::parse("*:0:zero@1")};
+  const RunResult result = run();
+  const TraceInfo& info = result.trace->info();
+  EXPECT_EQ(info.name, "tiny");
+  EXPECT_EQ(info.model_type, "forgetting_transformer-project_fox");
+  EXPECT_EQ(json::parse(info.config), config_);
+  std::ifstream file(folder_.path() / "model.safetensors", std::ios::binary);
+  const std::string weights{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_EQ(info.weights_sha256, sha256(weights));
+  EXPECT_EQ(info.dtype, DType::float32);
+  EXPECT_EQ(info.layers, 1);
+  EXPECT_EQ(info.length, 2);
+  EXPECT_EQ(info.softmax_scale, 0.5F);
+  EXPECT_TRUE(info.gated);
+  EXPECT_EQ(json::parse(info.intervention), json({"0:1:cut", "*:0:zero@1"}));
+  EXPECT_FALSE(info.attention_kernel.empty());
+  EXPECT_EQ(info.attention_kernel, result.report.forward.attention_kernel);
+  EXPECT_GT(result.report.forward_seconds, 0);
+  EXPECT_GT(result.report.load_seconds, 0);
+}
+
+TEST_F(RunModel, KnowsWhetherThereAreGates) {
+  config_["fgate_type"] = "none";
+  write();
+  set_text("abc");
+  EXPECT_FALSE(run().trace->info().gated);
+  request_.interventions = {Intervention::parse("0:1:cut")};
+  EXPECT_FALSE(run().trace->info().gated);
+  request_.interventions = {Intervention::parse("0:1:constant=0.5")};
+  EXPECT_TRUE(run().trace->info().gated);
+}
+
+TEST_F(RunModel, LimitsToTheFirstTokens) {
+  set_text("ab cab c");
+  request_.limit = 3;
+  EXPECT_EQ(run().trace->tokens()->id, (std::vector<std::int32_t>{5, 4, 3}));
+  set_ids({1, 2, 3, 4, 5});
+  EXPECT_EQ(run().trace->tokens()->input_id, (std::vector<std::int32_t>{0, 1, 2}));
+  set_ids({9, 8, 7, 6}, std::vector<std::int32_t>{1, 2, 3, 4});
+  const RunResult result = run();
+  EXPECT_EQ(result.trace->tokens()->id, (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(result.trace->tokens()->input_id, (std::vector<std::int32_t>{9, 8, 7}));
+  request_.limit = -1;
+  EXPECT_PRED2(test::says, error(), (test::Parts{"--limit -1"}));
+}
+
+TEST_F(RunModel, TakesIdsWithoutATokenizer) {
+  set_ids({5, 6});
+  EXPECT_EQ(run().trace->tokens()->string, (std::vector<std::string>{"ab", "\xef\xbf\xbd"}));
+  std::filesystem::remove(folder_.path() / "tokenizer.json");
+  const RunResult result = run();
+  EXPECT_TRUE(result.trace->tokens()->string.empty());
+  EXPECT_TRUE(result.trace->tokens()->byte_start.empty());
+  EXPECT_EQ(result.trace->text(), nullptr);
+}
+
+TEST_F(RunModel, OneTokenIsEnoughAndNoneIsNot) {
+  set_text("a");
+  EXPECT_EQ(run().trace->per_token_loss().size(), 1U);
+  set_text("");
+  EXPECT_PRED2(test::says, error(), (test::Parts{"text.txt: holds no tokens", "at least one"}));
+  set_ids({});
+  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: holds no tokens"}));
+}
+
+TEST_F(RunModel, AsksForBosWhereNobodyNamesIt) {
+  config_.erase("bos_token_id");
+  write();
+  set_text("ab");
+  EXPECT_PRED2(test::says, error(), (test::Parts{"neither config.json nor the tokenizer", "--bos"}));
+  EXPECT_THROW(run_model(request_, Job{}), UsageError);
+  request_.bos = 9;
+  EXPECT_EQ(run().trace->tokens()->input_id[0], 9);
+  request_.bos = 11;
+  EXPECT_PRED2(test::says, error(), (test::Parts{"--bos 11", "0 to 10"}));
+  request_.bos.reset();
+  set_ids({1, 2}, std::vector<std::int32_t>{2, 3});  // labels need no BOS
+  EXPECT_EQ(run().trace->tokens()->input_id[0], 1);
+}
+
+TEST_F(RunModel, OptionBeatsConfigBeatsTokenizerForBos) {
+  folder_.write("tokenizer_config.json", R"({"bos_token": "<s>"})");
+  config_["bos_token_id"] = 2;
+  write();
+  set_text("ab");
+  EXPECT_EQ(run().trace->tokens()->input_id[0], 2);
+  config_.erase("bos_token_id");
+  write();
+  EXPECT_EQ(run().trace->tokens()->input_id[0], 0);
+}
+
+TEST_F(RunModel, RefusesIdsOutsideTheVocabulary) {
+  set_ids({1, 11});
+  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: token 11 at 1 is outside the vocabulary", "(11 ids)"}));
+  set_ids({1, -2}, std::vector<std::int32_t>{2, 3});
+  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: input id -2 at 1"}));
+  set_ids({1, 2, 3}, std::vector<std::int32_t>{2, 3});
+  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: 3 input_ids and 2 labels"}));
+}
+
+TEST_F(RunModel, RefusesUnknownOptions) {
+  set_text("ab");
+  request_.dtype = "float16";
+  EXPECT_PRED2(test::says, error(), (test::Parts{"--dtype 'float16' is not known", "auto, float32 or bfloat16"}));
+  request_.dtype = "bfloat16";
+  request_.device = "cpu";
+  EXPECT_PRED2(test::says, error(), (test::Parts{"--dtype bfloat16 needs --device cuda"}));
+  request_.dtype = "auto";
+  request_.pruning_tolerance = 1;
+  EXPECT_PRED2(test::says, error(), (test::Parts{"--pruning 1", "below 1"}));
+}
+
+TEST_F(RunModel, OptionBeatsConfigForPruning) {
+  set_text("ab");
+  EXPECT_EQ(run().trace->info().pruning_tolerance, 0x1p-24);
+  config_["log_pruning_tolerance"] = -10;
+  write();
+  EXPECT_DOUBLE_EQ(run().trace->info().pruning_tolerance, std::exp(-10.0));
+  request_.pruning_tolerance = 0;
+  EXPECT_EQ(run().trace->info().pruning_tolerance, 0);
+}
+
+TEST_F(RunModel, PassesOnWhatTheUserShouldKnow) {
+  config_ = test::tiny_config("forgetting_transformer");
+  config_["window_size"] = 4;
+  write();
+  set_text("ab");
+  const RunResult result = run();
+  ASSERT_EQ(result.report.notes.size(), 1U);
+  EXPECT_PRED2(test::says, result.report.notes[0], (test::Parts{"window_size 4"}));
+  EXPECT_EQ(result.trace->info().window_size, 0);
+}
+
+TEST_F(RunModel, StopsWithoutAnError) {
+  set_text("ab");
+  std::stop_source stop;
+  stop.request_stop();
+  Job job;
+  job.stop = stop.get_token();
+  EXPECT_FALSE(run_model(request_, job).has_value());
+}
+
+TEST(RunMemory, GrowsWithWhatIsKept) {
+  const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();
+  const auto estimate = [&](const KeepSet& keep) {
+    return estimate_memory(config, 11'600'000, keep, DType::float32, false);
+  };
+  const RunMemory usual = estimate({Keep::loss, Keep::gates, Keep::rows, Keep::query_key});
+  EXPECT_EQ(usual.query_key_per_token, 8 * 2 * 256 * 4);
+  // What was measured for 8192 tokens, process included: 0.35 GiB.
+  const double gib = static_cast<double>(usual.fixed + 8192 * (usual.per_token + usual.query_key_per_token)) / 0x1p30;
+  EXPECT_GT(gib, 0.3);
+  EXPECT_LT(gib, 0.6);
+  EXPECT_EQ(estimate({Keep::loss, Keep::logits}).per_token - estimate({Keep::loss}).per_token, 8192 * 4);
+  EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 9 * 256 * 4);
+  EXPECT_GT(available_memory(), 0);
+}
+
+TEST(RunMemory, SaysWhatWouldFit) {
+  RunMemory memory;
+  memory.fixed = std::int64_t{1} << 30;
+  memory.per_token = 1 << 20;
+  const std::int64_t available = std::int64_t{3} << 30;
+  EXPECT_EQ(query_key_budget(memory, 1024, available, {}), (std::int64_t{1} << 30) / 4 * 3);
+  EXPECT_PRED2(test::says, test::error_of([&] { query_key_budget(memory, 4096, available, {Keep::logits}); }),
+               (test::Parts{"4096 tokens needs about 5.0 GiB", "3.0 GiB are available", "--limit 2048",
+                            "leave logits out of --keep"}));
+  EXPECT_PRED2(test::says, test::error_of([&] { query_key_budget(memory, 1, 5, {Keep::hidden}); }),
+               (test::Parts{"a smaller model", "leave hidden out of --keep"}));
+}
+
+}  // namespace
+}  // namespace foxscope
