@@ -38,7 +38,7 @@ InterruptThread::InterruptThread() {
 
 InterruptThread::~InterruptThread() {
   m_finished = true;
-  pthread_kill(m_thread.native_handle(), SIGTERM);
+  pthread_kill(m_thread.native_handle(), SIGINT);  // only wakes it
   m_thread.join();
 }
 

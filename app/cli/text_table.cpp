@@ -48,7 +48,10 @@ std::string nameValueLines(const std::vector<std::pair<std::string, std::string>
   for (const auto& line : lines) widest = std::max(widest, width(line.first));
   std::string result;
   for (const auto& [name, value] : lines) {
-    result += name + std::string(widest - width(name) + kGap, ' ') + value + '\n';
+    result += name;
+    result.append(widest - width(name) + kGap, ' ');
+    result += value;
+    result += '\n';
   }
   return result;
 }

@@ -183,8 +183,6 @@ class UsageTest(MapTest):
         self.refuses(["x.txt", ".npy"], output="x.txt")
         self.refuses(["x.pdf", ".png"], output="x.pdf")
         self.refuses("--scale", "--scale", "log")
-        self.refuses(["gate_effect", "linear"], "--scale", "log", quantity="gate_effect", output="x.png")
-        self.refuses("--scale odd", "--scale", "odd", output="x.png")
 
     def test_the_run_file_is_never_overwritten_by_its_map(self):
         content = self.run_file.read_bytes()
@@ -251,6 +249,13 @@ class PictureTest(MapTest):
         said = self.foxscope(*arguments).stderr.decode()
         self.assertIn("1500 x 1500 entries are drawn on 1024 x 1024 pixels by max", said)
         self.assertEqual(self.foxscope(*arguments, "--force", "-q").stderr, b"")
+
+    def test_scales(self):
+        for quantity, scale, words in [("gate_effect", "log", ["gate_effect", "linear"]),
+                                       ("attention", "odd", ["--scale odd", "auto, linear or log"])]:
+            path = self.folder / "x.png"
+            self.fails(2, words, "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", quantity, "--scale", scale, "-o",
+                       path, output=path)
 
     def test_no_display_is_needed(self):
         path = self.folder / "x.png"
