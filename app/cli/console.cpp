@@ -51,6 +51,15 @@ std::string oneLine(std::string_view text) {
   return result;
 }
 
+// "3 of 9 layers", "12.3 MB of 137.3 MB".
+std::string amountText(const Progress& progress) {
+  if (progress.unit == "bytes") {
+    return fmt::format("{} of {}", sizeText(static_cast<double>(progress.done)),
+                       sizeText(static_cast<double>(progress.total)));
+  }
+  return fmt::format("{} of {} {}", countText(progress.done), countText(progress.total), progress.unit);
+}
+
 }  // namespace
 
 Console::Console() : m_terminal(isatty(STDERR_FILENO) == 1) {
@@ -99,11 +108,11 @@ void Console::progress(const Progress& progress) {
   m_lastDraw = now;
 
   std::string text = stageText();
-  if (progress.total > 0) {
+  if (progress.total > 1) {
     const double share = static_cast<double>(progress.done) / static_cast<double>(progress.total);
     const int filled = static_cast<int>(share * kBarWidth);
     text += fmt::format(" [{:#>{}}{:.>{}}] {:3.0f} %", "", filled, "", kBarWidth - filled, 100 * share);
-    text += fmt::format(", {} of {} {}", countText(progress.done), countText(progress.total), progress.unit);
+    text += ", " + amountText(progress);
     const double elapsed = std::chrono::duration<double>(now - m_stageStart).count();
     if (elapsed > 0.5 && share > 0) text += fmt::format(", {} left", durationText(elapsed * (1 - share) / share));
   }
