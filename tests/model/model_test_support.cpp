@@ -152,7 +152,7 @@ std::string error_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
-    const std::string text = error.what();
+    std::string text = error.what();
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
     return text;
   }
