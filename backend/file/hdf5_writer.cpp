@@ -32,9 +32,9 @@ namespace {
 constexpr std::uint64_t kSmallestChunkedBytes = 2048;
 /// What the filter says of itself; readers do not care.
 constexpr unsigned kDeflateLevel = 1;
-/// q and k begin at page boundaries: they are written and read past libhdf5 in large pieces.
-constexpr hsize_t kAlignmentThreshold = 64 * 1024;
-constexpr hsize_t kAlignment = 4096;
+/// Large arrays begin where the system's pages of 64 KiB do: q and k are written past libhdf5 in pieces of that size.
+constexpr hsize_t kAlignmentThreshold = 1024 * 1024;
+constexpr hsize_t kAlignment = 64 * 1024;
 constexpr unsigned kSkipDeflate = 1U << 1U;  // bit of the second filter
 
 std::vector<const char*> pointers(std::span<const std::string> values) {
