@@ -1,6 +1,5 @@
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -15,7 +14,14 @@
 namespace foxscope::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kBenchmarks = {"attention", "map", "model", "text"};
+struct Benchmark {
+  const char* name;
+  const char* measures;
+};
+constexpr std::array<Benchmark, 4> kBenchmarks = {{{"attention", "The attention kernel against LibTorch's own"},
+                                                   {"map", "Maps and head statistics of one head"},
+                                                   {"model", "A forward pass against a plain dense program"},
+                                                   {"text", "The tokenizer against the tokenizers package"}}};
 
 // Beside the executable in a build folder, in libexec once installed.
 std::filesystem::path findBenchmark(const std::string& name, const std::filesystem::path& programFolder) {
@@ -27,21 +33,20 @@ std::filesystem::path findBenchmark(const std::string& name, const std::filesyst
                           programFolder.string()));
 }
 
-int runBenchmark(const std::vector<std::string>& arguments, const Session& session) {
-  if (arguments.empty()) throw UsageError("bench: which one? use attention, map, model or text");
-  const std::string& name = arguments.front();
-  if (std::find(kBenchmarks.begin(), kBenchmarks.end(), name) == kBenchmarks.end()) {
-    throw UsageError(fmt::format("bench {}: there is no such benchmark: use attention, map, model or text", name));
-  }
-  const std::string program = findBenchmark(name, session.programFolder).string();
-  std::vector<char*> pointers{const_cast<char*>(program.c_str())};
-  for (std::size_t index = 1; index < arguments.size(); ++index) {
-    pointers.push_back(const_cast<char*>(arguments[index].c_str()));
-  }
+int runBenchmark(const std::string& name, std::vector<std::string> arguments, const Session& session) {
+  std::string program = findBenchmark(name, session.programFolder).string();
+  std::vector<char*> pointers{program.data()};
+  for (std::string& argument : arguments) pointers.push_back(argument.data());
   pointers.push_back(nullptr);
   InterruptThread::restoreSignals();
   execv(program.c_str(), pointers.data());
   throw Error(fmt::format("{}: cannot be run: {}: build it again", program, std::strerror(errno)));
+}
+
+[[noreturn]] void refuse(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) throw UsageError("bench: which one? use attention, map, model or text");
+  throw UsageError(
+      fmt::format("bench {}: there is no such benchmark: use attention, map, model or text", arguments.front()));
 }
 
 }  // namespace
@@ -55,10 +60,20 @@ void addBenchCommand(CLI::App& program, Selection& selection) {
                                     "NAME is attention, map, model or text; what follows it goes to the benchmark.");
   command->prefix_command();
   command->callback([command, &selection] {
-    selection.action = [arguments = command->remaining()](const Session& session) {
-      return runBenchmark(arguments, session);
-    };
+    if (!command->get_subcommands().empty()) return;
+    selection.action = [arguments = command->remaining()](const Session&) -> int { refuse(arguments); };
   });
+  // Subcommands of their own, since CLI11 would take `map` for the program's.
+  for (const auto& [name, measures] : kBenchmarks) {
+    CLI::App* benchmark = command->add_subcommand(name, measures);
+    benchmark->set_help_flag();
+    benchmark->prefix_command();
+    benchmark->callback([benchmark, name = std::string(name), &selection] {
+      selection.action = [name, arguments = benchmark->remaining()](const Session& session) {
+        return runBenchmark(name, arguments, session);
+      };
+    });
+  }
 }
 
 }  // namespace foxscope::cli
