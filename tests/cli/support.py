@@ -34,7 +34,7 @@ class CommandLineTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def foxscope(self, *arguments, stdin=None, environment=None, **options):
-        variables = {**os.environ, **(environment or {})}
+        variables = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **(environment or {})}
         return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, env=variables,
                               timeout=300, **options)
 

@@ -116,7 +116,9 @@ TEST(Job, ReportsProgressUpToTheEnd) {
   for (const Quantity quantity : kQuantities) {
     Progress last;
     int reports = 0;
+    kernels::ThreadPool pool(1);  // the calling thread reports, and here does all the work
     Job job;
+    job.executor = &pool;
     job.report = [&](const Progress& progress) {
       EXPECT_LE(progress.done, progress.total);
       EXPECT_FALSE(progress.stage.empty() || progress.unit.empty());

@@ -11,6 +11,7 @@
 
 #include "backend/base/error.h"
 #include "backend/map/head_statistics.h"
+#include "kernels/executor.h"
 #include "tests/map/dense.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -62,6 +63,9 @@ TEST(Memory, MapsAndStatisticsOfLongTextsNeedNoMatrix) {
   GTEST_SKIP() << "sanitizers reserve address space of their own";
 #endif
   const auto run = long_run();
+  kernels::ThreadPool pool(2);  // every thread of a large machine would reserve address space
+  Job job;
+  job.executor = &pool;
   const LimitedMemory limited;
   EXPECT_THROW((void)std::make_unique<char[]>(kAllowed), std::bad_alloc);
 
@@ -73,7 +77,7 @@ TEST(Memory, MapsAndStatisticsOfLongTextsNeedNoMatrix) {
        {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention, Quantity::gate_effect}) {
     request.quantity = quantity;
     request.reduction = default_reduction(quantity, false);
-    const Image image = compute_map(request, {}).value();
+    const Image image = compute_map(request, job).value();
     EXPECT_FALSE(std::isnan(image.value.front())) << to_string(quantity);
     EXPECT_TRUE(std::isnan(image.value[1])) << to_string(quantity);
     EXPECT_FALSE(std::isnan(image.value.back())) << to_string(quantity);
@@ -83,13 +87,13 @@ TEST(Memory, MapsAndStatisticsOfLongTextsNeedNoMatrix) {
     request.reduction = Reduction::mean;
     request.pixel_rows = pixel_rows;
     request.pixel_columns = pixel_columns;
-    EXPECT_FALSE(std::isnan(compute_map(request, {}).value().value.back()));
+    EXPECT_FALSE(std::isnan(compute_map(request, job).value().value.back()));
   }
   request.rows = {kLength - 256, kLength};
   request.pixel_rows = 256;
   request.pixel_columns = kLength;
-  EXPECT_FALSE(std::isnan(compute_map(request, {}).value().value.back()));
-  EXPECT_TRUE(head_statistics({run, 0, 0}, {}, {}).value().has_attention);
+  EXPECT_FALSE(std::isnan(compute_map(request, job).value().value.back()));
+  EXPECT_TRUE(head_statistics({run, 0, 0}, {}, job).value().has_attention);
 }
 
 TEST(Memory, ThatIsMissingIsAnErrorThatNamesTheSize) {

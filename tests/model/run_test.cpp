@@ -29,6 +29,7 @@ class RunModel : public testing::Test {
     write();
     request_.name = "tiny";
     request_.model = folder_.text();
+    request_.device = "cpu";
     request_.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
   }
   void write() {
