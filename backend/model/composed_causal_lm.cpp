@@ -11,6 +11,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/composed_attention_torch.h"
+#include "backend/model/composed_steps_torch.h"
 #include "backend/model/cpu_causal_lm.h"
 #include "backend/model/cpu_weights.h"
 #include "backend/model/device_errors_torch.h"
@@ -19,6 +20,9 @@
 
 namespace foxscope {
 namespace {
+
+using composed_steps::linear_to_float;
+using composed_steps::rms_norm;
 
 /// Rows of the MLP, and numbers of a block of logits, at once.
 constexpr std::int64_t kMlpRows = 8192;
@@ -29,39 +33,6 @@ struct DeviceLayer {
   at::Tensor attention_norm, projection, projection_bias, gates, gates_bias, query_norm, key_norm, constant_gate,
       output_gate, output_norm, output, mlp_norm, mlp_gate_up, mlp_down;
 };
-
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
-}
-
-/// in W^T with float32 results, whatever the dtype of the operands.
-/// @param in      [rows, depth]
-/// @param weight  [columns, depth], same dtype
-at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
-  if (in.scalar_type() == at::kFloat) return at::mm(in, weight.t());
-  if (in.is_cuda()) return at::mm(in, weight.t(), at::kFloat);
-  return at::mm(in.to(at::kFloat), weight.to(at::kFloat).t());
-}
-
-/// Half-rotation of x [L, H, d] float32 in float64 angles.
-at::Tensor rotate(const at::Tensor& x, double base) {
-  const std::int64_t dim = x.size(2);
-  const at::TensorOptions options = x.options().dtype(at::kDouble);
-  const at::Tensor frequency = at::pow(base, at::arange(0, dim, 2, options) / -static_cast<double>(dim));
-  const at::Tensor angle = at::arange(x.size(0), options).unsqueeze(1) * frequency.unsqueeze(0);
-  const at::Tensor cosine = angle.cos().to(at::kFloat).unsqueeze(1);
-  const at::Tensor sine = angle.sin().to(at::kFloat).unsqueeze(1);
-  const at::Tensor first = x.slice(2, 0, dim / 2);
-  const at::Tensor second = x.slice(2, dim / 2);
-  return at::cat({first * cosine - second * sine, second * cosine + first * sine}, 2);
-}
-
-/// a x_{t-1} + (1 - a) x_t with x_{-1} = 0.  @param x [L, H, d]  @param gate_logit [L, H]
-at::Tensor shift(const at::Tensor& x, const at::Tensor& gate_logit) {
-  const at::Tensor a = at::sigmoid(gate_logit).unsqueeze(2);
-  const at::Tensor previous = at::cat({at::zeros_like(x.slice(0, 0, 1)), x.slice(0, 0, x.size(0) - 1)}, 0);
-  return a * previous + (1 - a) * x;
-}
 
 /// Copies to an array of the recorder.
 template <typename T>
@@ -91,7 +62,10 @@ class ComposedCausalLM final : public CausalLM {
   DeviceLayer load_layer(const Checkpoint& checkpoint, int layer) const;
   bool run_sequence(const Pass& pass, std::int64_t row);
   bool run_layer(const Pass& pass, int layer, at::Tensor& residual) const;
-  void prepare_gates(const Pass& pass, int layer, const at::Tensor& gates, bool active) const;
+  at::Tensor prepare_gates(const Pass& pass, int layer, const at::Tensor& gates) const;
+  ComposedAttention project(const Pass& pass, int layer, const at::Tensor& normed) const;
+  at::Tensor attend(const Pass& pass, int layer, ComposedAttention& attention) const;
+  at::Tensor leave_attention(const Pass& pass, int layer, const at::Tensor& normed, const at::Tensor& attended) const;
   void feed_forward(const DeviceLayer& weights, at::Tensor& residual) const;
   void predict(const Pass& pass, const at::Tensor& residual, std::span<const std::int32_t> labels) const;
 
@@ -155,36 +129,37 @@ DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer
   return weights;
 }
 
-/// c of a layer, into the recorder. The sum is made on the host, in compensated float64.
+/// c of a layer, into the recorder and [1, H, L] on the device; undefined where every f is 1. The sum is made on the
+/// host, in compensated float64.
 /// @param gates  [L, ...] logits of what is projected in float32
-void ComposedCausalLM::prepare_gates(const Pass& pass, int layer, const at::Tensor& gates, bool active) const {
+at::Tensor ComposedCausalLM::prepare_gates(const Pass& pass, int layer, const at::Tensor& gates) const {
   const std::span<double> cumulative = pass.recorder.cumulative_log_gate(layer);
-  if (!active) {
+  if (!config_.gated() && !changes_gates(pass.request.interventions, layer)) {
     std::fill(cumulative.begin(), cumulative.end(), 0.0);
-    return;
+    return {};
   }
   const std::int64_t length = pass.request.length;
   const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
-  at::Tensor logits = at::empty({0});
-  if (config_.forget_gate == ForgetGate::full) logits = gates.slice(1, columns_.forget - columns_.key_shift);
-  if (weights.constant_gate.defined()) logits = weights.constant_gate.expand({length, config_.heads});
-  at::Tensor log_gate = config_.gated() ? at::log_sigmoid(logits.to(at::kDouble)).t().contiguous().cpu()
-                                        : at::zeros({config_.heads, length}, at::kDouble);
+  at::Tensor log_gate = at::zeros({config_.heads, length}, at::kDouble);
+  if (config_.gated()) {
+    const at::Tensor logits = weights.constant_gate.defined() ? weights.constant_gate.expand({length, config_.heads})
+                                                              : gates.slice(1, columns_.forget - columns_.key_shift);
+    log_gate.copy_(at::log_sigmoid(logits.to(at::kDouble)).t());
+  }
   double* values = log_gate.mutable_data_ptr<double>();
   change_gates(pass.request.interventions, layer, config_.heads, length, values);
   kernels::cpu::cumulative_log_gate(values, config_.heads, length, cumulative.data());
+  return at::from_blob(cumulative.data(), {1, config_.heads, length}, at::TensorOptions().dtype(at::kDouble))
+      .to(place_);
 }
 
-bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residual) const {
+/// Queries, keys and values as they enter attention, and c, which goes to the recorder.
+/// @param normed  [L, D] float32, the layer's input after its norm
+ComposedAttention ComposedCausalLM::project(const Pass& pass, int layer, const at::Tensor& normed) const {
   const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
   const std::int64_t length = pass.request.length;
   const std::int64_t dim = config_.head_dim;
-  Recorder& recorder = pass.recorder;
-  take_down(residual, recorder.hidden_states(layer, config_.hidden_size), at::kFloat);
-
-  const at::Tensor normed = rms_norm(residual, weights.attention_norm, config_.norm_epsilon);
-  const at::Tensor matrix_input = normed.to(matrix_);
-  at::Tensor projected = linear_to_float(matrix_input, weights.projection);
+  at::Tensor projected = linear_to_float(normed.to(matrix_), weights.projection);
   if (weights.projection_bias.defined()) projected += weights.projection_bias;
   at::Tensor gates = linear_to_float(normed, weights.gates);
   if (weights.gates_bias.defined()) gates += weights.gates_bias;
@@ -192,37 +167,37 @@ bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residu
   at::Tensor query = projected.slice(1, 0, columns_.key).reshape({length, config_.heads, dim});
   at::Tensor key = projected.slice(1, columns_.key, columns_.value).reshape({length, config_.key_heads, dim});
   at::Tensor value = projected.slice(1, columns_.value).reshape({length, config_.key_heads, dim});
-  if (config_.key_shift) key = shift(key, gates.slice(1, 0, config_.key_heads));
+  if (config_.key_shift) key = composed_steps::shift(key, gates.slice(1, 0, config_.key_heads));
   if (config_.value_shift) {
     const std::int64_t first = columns_.value_shift - columns_.key_shift;
-    value = shift(value, gates.slice(1, first, first + config_.key_heads));
+    value = composed_steps::shift(value, gates.slice(1, first, first + config_.key_heads));
   }
   if (weights.query_norm.defined()) {
     query = rms_norm(query, weights.query_norm, ModelConfig::kQueryKeyNormEpsilon);
     key = rms_norm(key, weights.key_norm, ModelConfig::kQueryKeyNormEpsilon);
   }
   if (config_.rope) {
-    query = rotate(query, config_.rope_base);
-    key = rotate(key, config_.rope_base);
+    query = composed_steps::rotate(query, config_.rope_base);
+    key = composed_steps::rotate(key, config_.rope_base);
   }
-  const bool gated = config_.gated() || changes_gates(pass.request.interventions, layer);
-  prepare_gates(pass, layer, gates, gated);
-
   ComposedAttention attention;
   attention.query = query.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
   attention.key = key.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
   attention.value = value.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
-  if (gated) {
-    const std::span<double> gate = recorder.cumulative_log_gate(layer);
-    attention.cumulative_log_gate =
-        at::from_blob(gate.data(), {1, config_.heads, length}, at::TensorOptions().dtype(at::kDouble)).to(place_);
-  }
-  attention.scale = 1 / std::sqrt(static_cast<double>(dim));
+  attention.cumulative_log_gate = prepare_gates(pass, layer, gates);
+  return attention;
+}
+
+/// o [L, D] float32 of the heads, before its norm and gate; undefined if the job was stopped. Takes down what the
+/// recorder keeps.
+at::Tensor ComposedCausalLM::attend(const Pass& pass, int layer, ComposedAttention& attention) const {
+  Recorder& recorder = pass.recorder;
+  attention.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
   attention.window_size = config_.window_size;
   attention.pruning_tolerance = pass.request.pruning_tolerance;
   attention.without_gate_as_well = recorder.keeps(Keep::ungated);
   const auto attended = composed_forgetting_attention(attention, pass.job.stop);
-  if (!attended) return false;
+  if (!attended) return {};
   take_down(attention.query, recorder.query_key(QueryKeyStore::Part::query, layer), matrix_);
   take_down(attention.key, recorder.query_key(QueryKeyStore::Part::key, layer), matrix_);
   take_down(attended->log_normalizer, recorder.log_normalizer(layer), at::kFloat);
@@ -231,12 +206,20 @@ bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residu
   }
   pass.report.attention_blocks += attended->blocks;
   pass.report.skipped_blocks += attended->skipped_blocks;
+  return attended->output[0].transpose(0, 1).to(at::kFloat);
+}
 
-  at::Tensor output = attended->output[0].transpose(0, 1).to(at::kFloat);  // [L, H, d]
+/// What is added to the residual stream: o_proj(act(gate) * norm(o)).
+/// @param attended  [L, H, d] float32
+at::Tensor ComposedCausalLM::leave_attention(const Pass& pass, int layer, const at::Tensor& normed,
+                                             const at::Tensor& attended) const {
+  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
+  const std::int64_t dim = config_.head_dim;
+  at::Tensor output = attended;
   if (config_.output_norm) output = rms_norm(output, weights.output_norm, config_.norm_epsilon);
-  output = output.reshape({length, config_.hidden_size});
+  output = output.reshape({pass.request.length, config_.hidden_size});
   if (config_.output_gate) {
-    const at::Tensor gate = linear_to_float(matrix_input, weights.output_gate);
+    const at::Tensor gate = linear_to_float(normed.to(matrix_), weights.output_gate);
     // Behind an output norm the authors' gate is always a sigmoid.
     const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !config_.output_norm;
     output = output * (silu ? at::silu(gate) : at::sigmoid(gate));
@@ -244,9 +227,19 @@ bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residu
   for (int head = 0; head < config_.heads; ++head) {
     if (cuts_head(pass.request.interventions, layer, head)) output.slice(1, head * dim, (head + 1) * dim).zero_();
   }
-  residual += linear_to_float(output.to(matrix_), weights.output);
+  return linear_to_float(output.to(matrix_), weights.output);
+}
+
+bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residual) const {
+  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
+  take_down(residual, pass.recorder.hidden_states(layer, config_.hidden_size), at::kFloat);
+  const at::Tensor normed = rms_norm(residual, weights.attention_norm, config_.norm_epsilon);
+  ComposedAttention attention = project(pass, layer, normed);
+  const at::Tensor attended = attend(pass, layer, attention);
+  if (!attended.defined()) return false;
+  residual += leave_attention(pass, layer, normed, attended);
   feed_forward(weights, residual);
-  recorder.release_layer(layer);
+  pass.recorder.release_layer(layer);
   return true;
 }
 

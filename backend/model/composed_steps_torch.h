@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+/// The position-wise steps of a layer as LibTorch's operations, on any device.
+namespace foxscope::composed_steps {
+
+/// in W^T with float32 results, whatever the dtype of the operands.
+/// @param in      [rows, depth]
+/// @param weight  [columns, depth], same dtype
+at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight);
+
+/// x / sqrt(mean(x^2) + epsilon) * weight over the last axis, float32.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
+
+/// Rotary embedding, first half with second half; angles in float64.  @param x [L, H, d] float32
+at::Tensor rotate(const at::Tensor& x, double base);
+
+/// a x_{t-1} + (1 - a) x_t with x_{-1} = 0 and a = sigmoid(gate_logit).
+/// @param x           [L, H, d] float32
+/// @param gate_logit  [L, H] float32
+at::Tensor shift(const at::Tensor& x, const at::Tensor& gate_logit);
+
+}  // namespace foxscope::composed_steps
