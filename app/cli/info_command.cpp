@@ -33,8 +33,8 @@ std::vector<std::string> keptWords(const Trace& trace) {
   add(!rows->log_normalizer.empty(), "rows");
   add(!rows->log_normalizer_without_gate.empty(), "ungated");
   add(trace.query_key() != nullptr, "qk");
-  add(!trace.source().logits().empty(), "logits");
-  add(!trace.source().hidden_states(0).empty(), "hidden");
+  add(trace.source().has_logits(), "logits");
+  add(trace.source().has_hidden_states(), "hidden");
   return words;
 }
 

@@ -46,6 +46,8 @@ class FileTraceSource final : public TraceSource {
     return rows;
   }
 
+  [[nodiscard]] bool has_logits() const override { return logits_.has_value(); }
+  [[nodiscard]] bool has_hidden_states() const override { return !hidden_states_.empty(); }
   [[nodiscard]] std::vector<float> logits() const override {
     return logits_ ? logits_->values<float>() : std::vector<float>{};
   }

@@ -28,6 +28,8 @@ class MemorySource final : public TraceSource {
   [[nodiscard]] std::shared_ptr<const LayerRows> rows(int layer) const override {
     return rows_[static_cast<std::size_t>(layer)];
   }
+  [[nodiscard]] bool has_logits() const override { return !logits_.empty(); }
+  [[nodiscard]] bool has_hidden_states() const override { return !hidden_states_.empty(); }
   [[nodiscard]] std::vector<float> logits() const override { return logits_; }
   [[nodiscard]] std::vector<float> hidden_states(int index) const override {
     return hidden_states_.empty() ? std::vector<float>{} : hidden_states_[static_cast<std::size_t>(index)];

@@ -65,6 +65,9 @@ class TraceSource {
  public:
   virtual ~TraceSource() = default;
   [[nodiscard]] virtual std::shared_ptr<const LayerRows> rows(int layer) const = 0;
+  /// Whether these were kept, without reading them.
+  [[nodiscard]] virtual bool has_logits() const = 0;
+  [[nodiscard]] virtual bool has_hidden_states() const = 0;
   /// [L, V] float32; empty where it was not kept
   [[nodiscard]] virtual std::vector<float> logits() const = 0;
   /// [L, D] float32, the input of layer `index`; index = layers: after the final norm; empty where it was not kept

@@ -64,6 +64,8 @@ class SameRows final : public TraceSource {
  public:
   explicit SameRows(std::shared_ptr<const Trace> of) : of_(std::move(of)) {}
   [[nodiscard]] std::shared_ptr<const LayerRows> rows(int layer) const override { return of_->source().rows(layer); }
+  [[nodiscard]] bool has_logits() const override { return false; }
+  [[nodiscard]] bool has_hidden_states() const override { return false; }
   [[nodiscard]] std::vector<float> logits() const override { return {}; }
   [[nodiscard]] std::vector<float> hidden_states(int /*index*/) const override { return {}; }
 
