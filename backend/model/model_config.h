@@ -45,7 +45,7 @@ struct ModelConfig {
   std::optional<std::int32_t> bos_token_id;
 
   ForgetGate forget_gate = ForgetGate::full;
-  bool key_shift = false;
+  bool key_shift = false;  ///< one shift gate a key head
   bool value_shift = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool query_key_norm_by_shape = false;  ///< the config does not say which: a weight of size [d] means shared
