@@ -8,16 +8,18 @@
 
 namespace foxscope {
 
-/// Calls `use` with a map's pixels from top to bottom, in stripes of at most about `stripe_bytes`: a whole map is never
-/// in memory. The pixels are those of one compute_map call.
-/// @param job   told of pixel rows; first_done and total let several maps share one progress
-/// @returns false if the job was stopped
-/// @throws what compute_map throws
+/// How a map is cut, and how far the maps before it have come.
 struct StripeOptions {
   std::int64_t stripe_bytes = 16 << 20;
   std::int64_t first_done = 0;  ///< pixel rows of maps before this one
   std::int64_t total = 0;       ///< pixel rows of all maps; 0: of this one
 };
+
+/// Calls `use` with a map's pixels from top to bottom, in stripes of at most about `stripe_bytes`: a whole map is never
+/// in memory. The pixels are those of one compute_map call.
+/// @param job   told of pixel rows; first_done and total let several maps share one progress
+/// @returns false if the job was stopped
+/// @throws what compute_map throws
 bool for_each_stripe(const MapRequest& request, const StripeOptions& options, const Job& job,
                      const std::function<void(const Image& stripe)>& use);
 

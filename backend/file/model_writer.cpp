@@ -149,7 +149,9 @@ void ModelWriter::write_column(const std::string& path, Element element, const v
 void ModelWriter::make_plottable(const std::string& group, const std::string& signal,
                                  const std::vector<std::string>& axes) {
   const std::string path = root_ + "/" + group;
-  for (const std::string& axis : axes) writer_.link(root_ + "/axes/" + axis, path + "/" + axis);
+  for (const std::string& axis : axes) {
+    writer_.link(fmt::format("{}/axes/{}", root_, axis), fmt::format("{}/{}", path, axis));
+  }
   writer_.attribute(path, "NX_class", "NXdata");
   writer_.attribute(path, "signal", signal);
   writer_.attribute(path, "axes", axes);

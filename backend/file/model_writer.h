@@ -7,21 +7,10 @@
 
 #include "backend/base/job.h"
 #include "backend/file/hdf5_writer.h"
+#include "backend/file/raw_copy.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {
-
-/// Queries or keys of one layer and the place in the file that is kept for them.
-struct RawArray {
-  const QueryKeyStore* store = nullptr;
-  QueryKeyStore::Part part = QueryKeyStore::Part::query;
-  int layer = 0;
-  std::uint64_t offset = 0;
-};
-
-/// Bytes that are written past libhdf5 at a time; between two the job may be stopped. For larger pieces the system
-/// takes larger pages, and those it may first have to fetch from a virtual machine's host: up to ten times as slow.
-inline constexpr std::uint64_t kRawPieceBytes = 64U << 10U;
 
 /// Writes the group /models/NAME of a run file. All methods throw Error as Hdf5Writer does.
 class ModelWriter {

@@ -1,7 +1,4 @@
-#include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <future>
 #include <set>
 
 #include <fmt/format.h>
@@ -12,15 +9,13 @@
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/model_writer.h"
 #include "backend/file/provenance.h"
+#include "backend/file/raw_copy.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope {
 namespace {
 
-using Part = QueryKeyStore::Part;
 using Clock = std::chrono::steady_clock;
-
-constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
 void check_traces(const std::filesystem::path& path, std::span<const std::shared_ptr<const Trace>> traces) {
   if (traces.empty()) throw Error(fmt::format("{}: no runs to write: name a model", path.string()));
@@ -44,43 +39,6 @@ void check_traces(const std::filesystem::path& path, std::span<const std::shared
                               path.string()));
     }
   }
-}
-
-/// Copies queries and keys into the file: pages of the system's cache are filled straight from where they lie, past
-/// libhdf5 and while other threads compress the rest. Two threads writing to one file would only wait for each other.
-/// @returns false if the job was stopped
-bool copy_raw_arrays(const AtomicFile& file, const std::vector<RawArray>& arrays, const std::stop_token& stop,
-                     std::atomic<std::uint64_t>& bytes_written) {
-  std::vector<std::byte> scratch;
-  for (const RawArray& array : arrays) {
-    const QueryKeyStore::Shape& shape = array.store->shape();
-    const std::uint64_t row_bytes = static_cast<std::uint64_t>(shape.head_dim) * size_of(array.store->dtype());
-    const auto piece_rows = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kRawPieceBytes / row_bytes));
-    const int heads = array.part == Part::query ? shape.heads : shape.key_heads;
-    std::uint64_t offset = array.offset;
-    for (int head = 0; head < heads; ++head) {
-      for (std::int64_t begin = 0; begin < shape.length; begin += piece_rows) {
-        if (stop.stop_requested()) return false;
-        const std::int64_t end = std::min(shape.length, begin + piece_rows);
-        const std::span<const std::byte> bytes =
-            array.store->raw_rows(array.part, array.layer, head, begin, end, scratch);
-        if (const int error = file.try_write_at(offset, bytes.data(), bytes.size()); error != 0) {
-          file.throw_write_error(error);
-        }
-        offset += bytes.size();
-        bytes_written += bytes.size();
-      }
-    }
-  }
-  return true;
-}
-
-std::uint64_t query_key_bytes(const Trace& trace) {
-  const TraceInfo& info = trace.info();
-  if (trace.query_key() == nullptr) return 0;
-  return static_cast<std::uint64_t>(info.layers) * static_cast<std::uint64_t>(info.heads + info.key_heads) *
-         static_cast<std::uint64_t>(info.length) * static_cast<std::uint64_t>(info.head_dim) *
-         size_of(trace.query_key()->dtype());
 }
 
 void write_text(Hdf5Writer& writer, const Text& text) {
@@ -112,10 +70,6 @@ bool write_run_file(const std::filesystem::path& path, std::span<const std::shar
   const Clock::time_point start = Clock::now();
   check_traces(path, traces);
   AtomicFile file(path, overwrite == Overwrite::force);
-  std::uint64_t total = 0;
-  for (const auto& trace : traces) total += query_key_bytes(*trace);
-  file.require_space(total);
-
   Hdf5Writer writer(file);
   write_root(writer, provenance);
   writer.attribute("/", "default", "models/" + traces.front()->info().name);
@@ -128,27 +82,15 @@ bool write_run_file(const std::filesystem::path& path, std::span<const std::shar
     arrays.insert(arrays.end(), more.begin(), more.end());
   }
 
-  std::atomic<std::uint64_t> done = 0;
-  std::stop_source give_up;
-  const std::stop_callback forward(job.stop, [&give_up] { give_up.request_stop(); });
-  std::future<bool> copied =
-      std::async(std::launch::async, [&] { return copy_raw_arrays(file, arrays, give_up.get_token(), done); });
-  bool whole = false;
-  try {
-    whole = write_structure(writer, traces, models);
-  } catch (...) {
-    give_up.request_stop();
-    copied.wait();
-    throw;
-  }
-  while (copied.wait_for(kReportInterval) != std::future_status::ready) {
-    job.tell({static_cast<std::int64_t>(done), static_cast<std::int64_t>(total), "bytes", "writing"});
-  }
-  whole = copied.get() && whole;
+  const std::uint64_t raw_bytes = total_bytes(arrays);
+  file.require_space(raw_bytes);  // nearly all of the file
+  RawCopy copy(file, std::move(arrays), job.stop);
+  bool whole = write_structure(writer, traces, models);
+  whole = copy.finish(job) && whole;
   for (ModelWriter& model : models) whole = whole && model.write_wide_arrays();
   if (!whole || job.stopped()) return false;
   writer.close();
-  job.tell({static_cast<std::int64_t>(total), static_cast<std::int64_t>(total), "bytes", "writing"});
+  job.tell({static_cast<std::int64_t>(raw_bytes), static_cast<std::int64_t>(raw_bytes), "bytes", "writing"});
   if (seconds_without_flush != nullptr) {
     *seconds_without_flush = std::chrono::duration<double>(Clock::now() - start).count();
   }

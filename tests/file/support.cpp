@@ -1,6 +1,6 @@
 #include "tests/file/support.h"
 
-#include <cstring>
+#include <algorithm>
 #include <numeric>
 
 namespace foxscope::test {
@@ -11,7 +11,9 @@ using Part = QueryKeyStore::Part;
 template <typename T>
 void expect_same_bits(std::span<const T> left, std::span<const T> right, const std::string& what) {
   ASSERT_EQ(left.size(), right.size()) << what;
-  EXPECT_EQ(std::memcmp(left.data(), right.data(), left.size_bytes()), 0) << what;
+  const auto left_bytes = std::as_bytes(left);
+  const auto right_bytes = std::as_bytes(right);
+  EXPECT_TRUE(std::equal(left_bytes.begin(), left_bytes.end(), right_bytes.begin())) << what;
 }
 
 void expect_equal_info(const TraceInfo& left, const TraceInfo& right) {
