@@ -55,14 +55,16 @@ struct NamedMap {
 };
 
 /// Computes maps and writes them as NXdata groups under /maps, stripe by stripe: never a whole map in memory.
-/// @returns false if the job was stopped
+/// @returns false if the job was stopped (nothing is left behind)
+/// @throws Error naming the file and the remedy; UsageError for no maps, equal names, or what compute_map refuses
 bool write_maps_hdf5(const std::filesystem::path& path, std::span<const NamedMap> maps, const Provenance& provenance,
                      Overwrite overwrite, const Job& job);
 
 /// Computes one map and writes it as .npy (float32, C order), stripe by stripe.
 bool write_map_npy(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
 
-/// Computes one map and writes it as .csv: first line the bin centres of the keys, first column those of the queries.
+/// Computes one map and writes it as .csv, stripe by stripe: first line the bin centres of the keys, first column those
+/// of the queries, `nan` in the corner and for absent entries, so that the whole table reads as numbers.
 bool write_map_csv(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
 
 }  // namespace foxscope
