@@ -69,8 +69,4 @@ struct StatisticsOptions {
 /// @throws UsageError for a head that does not exist, Error for gates that were not kept
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job);
 
-/// F(query, key) = exp(c_query - c_key), what the gates between two positions let through.
-/// @throws UsageError for positions that do not exist or a key after the query
-double retained_gate(const HeadOf& head, std::int64_t query, std::int64_t key);
-
 }  // namespace foxscope

@@ -65,6 +65,11 @@ std::span<const float> Trace::log_normalizer(int layer, int head) const {
   return row_of(kept.log_normalizer, head, info_.length);
 }
 
+bool Trace::has_attention(int layer) const {
+  check_head(layer, 0);
+  return query_key_ != nullptr && !rows(layer).log_normalizer.empty();
+}
+
 std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
                                                           const std::function<std::vector<float>()>& compute) const {
   check_head(layer, head);

@@ -95,6 +95,8 @@ class Trace {
   [[nodiscard]] std::span<const double> cumulative_log_gate(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
+  /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept.
+  [[nodiscard]] bool has_attention(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or
   /// from `compute`, which may return an empty vector to say that it was cancelled (then so is the result).

@@ -91,7 +91,7 @@ def tidy_arguments(entry):
             next(words)
         elif word in ("-o", "-MF", "-MT", "-MQ"):
             next(words)
-        elif word not in ("-c", "-MD", "-fpch-preprocess", "-Winvalid-pch", "-Werror", entry["file"]):
+        elif word not in ("-c", "-MD", "-fopenmp", "-fpch-preprocess", "-Winvalid-pch", "-Werror", entry["file"]):
             arguments.append(word)
     start = next(n for n, word in enumerate(arguments) if word.startswith("-"))
     while not arguments[start - 1].endswith(("++", "cc", "gcc")):

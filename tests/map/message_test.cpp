@@ -6,6 +6,7 @@
 
 #include "backend/base/error.h"
 #include "backend/map/head_statistics.h"
+#include "backend/map/pair_reading.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -129,16 +130,16 @@ TEST(Message, SaysWhatTheRunDidNotKeep) {
             "model 'random': the run did not keep gates: run again with 'gates' in --keep");
 }
 
-TEST(Message, RefusesARetainedGateOfPositionsThatDoNotExist) {
+TEST(Message, RefusesAPairOfPositionsThatDoNotExist) {
   const auto run = make_run(hundred());
   const std::string expected = "must be 0 <= key <= query <= 99, the last position of 'random'";
-  EXPECT_EQ(message_of<UsageError>([&] { (void)retained_gate({run, 0, 0}, 3, 4); }), "positions 3 and 4: " + expected);
+  EXPECT_EQ(message_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 3, 4); }), "positions 3 and 4: " + expected);
   EXPECT_EQ(message_of<UsageError>([&] {
-              (void)retained_gate({run, 0, 0}, 100, 4);
+              (void)pair_reading({run, 0, 0}, 100, 4);
             }),
             "positions 100 and 4: " + expected);
   EXPECT_EQ(message_of<UsageError>([&] {
-              (void)retained_gate({run, 0, 0}, 3, -1);
+              (void)pair_reading({run, 0, 0}, 3, -1);
             }),
             "positions 3 and -1: " + expected);
 }

@@ -7,6 +7,7 @@
 
 #include "backend/map/gate_statistics.h"
 #include "backend/map/head_statistics.h"
+#include "backend/map/pair_reading.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -269,12 +270,12 @@ TEST(GateStatistics, RetainedGateIsPreciseFarIntoALongText) {
     for (std::int64_t query = key; query < key + 20; ++query) {
       if (query > key) expected += static_cast<long double>(log_gates[static_cast<std::size_t>(query)]);
       const auto exact = static_cast<double>(std::exp(expected));
-      EXPECT_NEAR(retained_gate({run, 0, 0}, query, key) / exact, 1.0, 1e-9);
+      EXPECT_NEAR(pair_reading({run, 0, 0}, query, key).forget / exact, 1.0, 1e-9);
     }
   }
   shape.length = 10;
   shape.gated = false;
-  EXPECT_EQ(retained_gate({make_run(shape), 0, 0}, 9, 0), 1.0);
+  EXPECT_EQ(pair_reading({make_run(shape), 0, 0}, 9, 0).forget, 1.0);
 }
 
 TEST(Quantile, InterpolatesBetweenOrderStatistics) {

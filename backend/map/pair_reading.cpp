@@ -1,0 +1,77 @@
+#include "backend/map/pair_reading.h"
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+constexpr double kSurvivalLevel = -1.0;  ///< log F of 1/e, nats
+
+void check_pair(const HeadOf& head, std::int64_t query, std::int64_t key) {
+  const TraceInfo& info = head.trace->info();
+  head.trace->check_head(head.layer, head.head);
+  if (key < 0 || key > query || query >= info.length) {
+    throw UsageError(fmt::format("positions {} and {}: must be 0 <= key <= query <= {}, the last position of '{}'",
+                                 query, key, info.length - 1, info.name));
+  }
+}
+
+void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
+  const TraceInfo& info = head.trace->info();
+  reading.forward_survival = static_cast<double>(info.length - 1 - key);
+  if (!info.gated) return;
+  const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
+  const double at_key = c[static_cast<std::size_t>(key)];
+  reading.log_forget = c[static_cast<std::size_t>(query)] - at_key;
+  reading.forget = std::exp(reading.log_forget);
+  // c never increases: the first position after the key where F has fallen below the level.
+  const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
+  const auto fallen = std::partition_point(after.begin(), after.end(),
+                                           [&](double value) { return value - at_key >= kSurvivalLevel; });
+  if (fallen == after.end()) return;
+  const auto kept = static_cast<double>(fallen - after.begin());
+  const double inside = (fallen == after.begin() ? at_key : *(fallen - 1)) - at_key;
+  const double beyond = *fallen - at_key;
+  reading.forward_survival = kept + (inside - kSurvivalLevel) / (inside - beyond);
+  reading.survives_text = false;
+}
+
+void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
+  const Trace& trace = *head.trace;
+  const TraceInfo& info = trace.info();
+  if (!trace.has_attention(head.layer)) return;
+  reading.has_attention = true;
+  const int key_head = head.head / (info.heads / info.key_heads);
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const QueryKeyStore& store = *trace.query_key();
+  const auto q = store.rows(QueryKeyStore::Part::query, head.layer, head.head, query, query + 1, query_scratch);
+  const auto k = store.rows(QueryKeyStore::Part::key, head.layer, key_head, key, key + 1, key_scratch);
+  double dot = 0;
+  for (std::size_t n = 0; n < q.size(); ++n) dot += static_cast<double>(q[n]) * static_cast<double>(k[n]);
+  reading.logit = dot * static_cast<double>(info.softmax_scale);
+  if (!reading.in_window) return;
+  const double normalizer = trace.log_normalizer(head.layer, head.head)[static_cast<std::size_t>(query)];
+  reading.attention = std::exp(reading.logit + reading.log_forget - normalizer);
+}
+
+}  // namespace
+
+PairReading pair_reading(const HeadOf& head, std::int64_t query, std::int64_t key) {
+  check_pair(head, query, key);
+  const TraceInfo& info = head.trace->info();
+  PairReading reading;
+  reading.in_window = info.window_size == 0 || query - key < info.window_size;
+  read_gates(head, query, key, reading);
+  read_attention(head, query, key, reading);
+  return reading;
+}
+
+}  // namespace foxscope
