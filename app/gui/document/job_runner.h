@@ -1,0 +1,106 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <QObject>
+#include <QPointer>
+#include <QString>
+
+#include "backend/base/job.h"
+
+namespace foxscope::gui {
+
+/// interactive: somebody waits for the answer. It puts background work aside, which begins anew afterwards.
+enum class Priority { interactive, background };
+
+/// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
+enum class Team { lent, own };
+
+/// One permanent compute thread and its queue. A request is named by its owner and a channel of the owner's choosing; a
+/// newer request of the same name replaces the older, queued or running. Answers arrive on the window's thread, and only
+/// while the request is the newest of its name and the owner lives. Waiting requests are served interactive ones first,
+/// then in their order.
+class JobRunner : public QObject {
+  Q_OBJECT
+
+ public:
+  explicit JobRunner(Team team, QObject* parent = nullptr);
+  /// Stops what runs and waits for it; nothing is answered any more.
+  ~JobRunner() override;
+
+  /// What is wanted: `work` runs on the compute thread and returns nothing when it was stopped; then one of `done` and
+  /// `failed` (with an error's one line) is called on the window's thread, or neither when the request was replaced.
+  template <typename Result>
+  struct Request {
+    std::function<std::optional<Result>(const Job&)> work;
+    std::function<void(Result)> done;
+    std::function<void(const QString&)> failed;
+    std::function<void(const Progress&)> progress;  ///< called on the compute thread; may be empty
+    Priority priority = Priority::interactive;
+  };
+
+  template <typename Result>
+  void submit(QObject* owner, int channel, Request<Result> request) {
+    auto answer = [work = std::move(request.work), done = std::move(request.done)](const Job& job) -> Answer {
+      std::optional<Result> result = work(job);
+      if (!result) return {};
+      // A result may be movable only, and std::function wants copies: so it travels by pointer.
+      auto held = std::make_shared<Result>(std::move(*result));
+      return [done, held] { done(std::move(*held)); };
+    };
+    enqueue(owner, channel, {std::move(answer), std::move(request.failed), std::move(request.progress)},
+            request.priority);
+  }
+
+  /// Forgets a request, queued or running; it is not answered.
+  void cancel(QObject* owner, int channel);
+  /// True while any request is queued, running, or its answer is on its way.
+  [[nodiscard]] bool busy() const;
+
+ signals:
+  /// Nothing is queued, runs or waits to be answered.
+  void idle();
+
+ private:
+  using Answer = std::function<void()>;
+  struct Work {
+    std::function<Answer(const Job&)> answer;
+    std::function<void(const QString&)> failed;
+    std::function<void(const Progress&)> progress;
+  };
+  struct Entry {
+    quint64 id = 0;
+    QObject* owner = nullptr;  ///< compared, never followed, on the compute thread
+    QPointer<QObject> guard;   ///< looked at on the window's thread only
+    int channel = 0;
+    Priority priority = Priority::interactive;
+    Work work;
+    std::stop_source stop;
+    bool dropped = false;  ///< not to be answered, nor begun anew
+  };
+
+  void enqueue(QObject* owner, int channel, Work work, Priority priority);
+  void loop(const std::stop_token& ending);
+  void perform(const std::shared_ptr<Entry>& entry, kernels::Executor* executor);
+  void answer(const std::shared_ptr<Entry>& entry, const Answer& deliver);
+  [[nodiscard]] std::shared_ptr<Entry> takeNext();
+  void drop(QObject* owner, int channel);
+
+  const Team m_team;
+  mutable std::mutex m_mutex;
+  std::condition_variable_any m_wake;
+  std::deque<std::shared_ptr<Entry>> m_waiting;
+  std::shared_ptr<Entry> m_running;
+  std::deque<std::shared_ptr<Entry>> m_answering;  ///< done, on the way to the window's thread
+  quint64 m_lastId = 0;
+  std::jthread m_thread;
+};
+
+}  // namespace foxscope::gui

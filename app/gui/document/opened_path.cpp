@@ -1,0 +1,86 @@
+#include "app/gui/document/opened_path.h"
+
+#include <filesystem>
+#include <fstream>
+
+#include <QJsonDocument>
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/checkpoint.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr std::uintmax_t kLargestText = 64U << 20U;    // far beyond what a model reads
+constexpr std::uintmax_t kLargestSession = 16U << 20U;
+
+bool isHdf5(const std::string& head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
+
+bool looksLikeSession(const std::string& head) {
+  const auto first = head.find_first_not_of(" \t\r\n");
+  return first != std::string::npos && head[first] == '{' && head.find(kSessionKey) != std::string::npos;
+}
+
+OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size) {
+  if (size > kLargestSession) throw Error(fmt::format("{}: too large for a session", path.string()));
+  const std::string content = read_text(path, InvalidUtf8::refuse);
+  QJsonParseError error;
+  const QJsonDocument json = QJsonDocument::fromJson(QByteArray::fromStdString(content), &error);
+  if (!json.isObject()) {
+    throw Error(fmt::format("{}: damaged session: {} at byte {}", path.string(), error.errorString().toStdString(),
+                            error.offset));
+  }
+  const QJsonObject session = json.object();
+  const int schema = session[kSessionKey].toInt(0);
+  if (schema < 1) throw Error(fmt::format("{}: damaged session: '{}' is no number", path.string(), kSessionKey));
+  if (schema > kSessionSchema) {
+    throw Error(fmt::format("{}: this session was saved by a newer version of Foxscope (schema {}, this one reads {}): "
+                            "open it there",
+                            path.string(), schema, kSessionSchema));
+  }
+  return {session};
+}
+
+OpenedCheckpoint openCheckpoint(const QString& path) {
+  const Checkpoint checkpoint = Checkpoint::open(path.toStdString());
+  QStringList notes;
+  for (const std::string& note : checkpoint.config().notes) notes += QString::fromStdString(note);
+  return {notes};
+}
+
+}  // namespace
+
+OpenedContent openPath(const QString& path) {
+  const std::filesystem::path file = path.toStdString();
+  std::error_code failed;
+  const auto status = std::filesystem::status(file, failed);
+  // A hub id "owner/name" is no path; the checkpoint's reader says what it looked for.
+  if (!std::filesystem::exists(status) || std::filesystem::is_directory(status)) {
+    if (!std::filesystem::exists(status) && (path.count('/') != 1 || path.startsWith('/') || path.startsWith('.'))) {
+      throw Error(fmt::format("{}: there is no such file or folder", file.string()));
+    }
+    return openCheckpoint(path);
+  }
+  if (!std::filesystem::is_regular_file(status)) {
+    throw Error(fmt::format("{}: this is no ordinary file", file.string()));
+  }
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) throw Error(fmt::format("{}: cannot be read: check the permissions", file.string()));
+  std::string head(4096, '\0');
+  stream.read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(stream.gcount()));
+  stream.close();
+  if (isHdf5(head)) return OpenedRunFile{RunFile::open(file)};
+  const auto size = std::filesystem::file_size(file, failed);
+  if (looksLikeSession(head)) return readSession(file, size);
+  if (size > kLargestText) {
+    throw Error(fmt::format("{}: {} MB is more text than a window can show: cut it into parts of at most {} MB",
+                            file.string(), size >> 20U, kLargestText >> 20U));
+  }
+  if (size == 0) throw Error(fmt::format("{}: the file is empty: choose a text with at least one token", file.string()));
+  return OpenedText{read_text(file, InvalidUtf8::refuse)};
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <variant>
+
+#include <QJsonObject>
+#include <QString>
+#include <QStringList>
+
+#include "backend/file/run_file.h"
+
+namespace foxscope::gui {
+
+struct OpenedCheckpoint {
+  QStringList notes;  ///< what the user should be told of it
+};
+struct OpenedText {
+  std::string content;  ///< UTF-8
+};
+struct OpenedRunFile {
+  RunFile file;
+};
+struct OpenedSession {
+  QJsonObject session;
+};
+
+using OpenedContent = std::variant<OpenedCheckpoint, OpenedText, OpenedRunFile, OpenedSession>;
+
+/// Schema of session files that this program writes, and the newest that it reads.
+inline constexpr int kSessionSchema = 1;
+inline constexpr const char* kSessionKey = "foxscope_session";
+
+/// Opens a path by what it holds: a folder or hub id is a checkpoint, a file with HDF5's signature a run file, a JSON
+/// object with `foxscope_session` a session, anything else a text.
+/// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or
+///         larger than a window can hold
+OpenedContent openPath(const QString& path);
+
+}  // namespace foxscope::gui

@@ -1,0 +1,81 @@
+#include "app/gui/document/selection.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr std::size_t kLongestHistory = 200;
+
+}  // namespace
+
+Cursor Selection::cursor() const {
+  Cursor both = m_pin;
+  if (m_hover.query) {
+    both.query = m_hover.query;
+    both.key = m_hover.key ? m_hover.key : m_pin.key;
+  } else if (m_hover.key) {
+    both.key = m_hover.key;
+  }
+  if (both.query && both.key && *both.key > *both.query) both.key.reset();
+  return both;
+}
+
+void Selection::setHead(const HeadChoice& head) {
+  if (head == m_head) return;
+  m_head = head;
+  emit headChanged();
+}
+
+void Selection::setPin(const Cursor& pin) {
+  Cursor wanted = pin;
+  if (wanted.query && wanted.key && *wanted.key > *wanted.query) wanted.key.reset();
+  if (wanted == m_pin) return;
+  m_pin = wanted;
+  emit pinChanged();
+}
+
+void Selection::pinQuery(std::int64_t query) { setPin({query, m_pin.key}); }
+
+void Selection::pinKey(std::int64_t key) {
+  Cursor wanted{m_pin.query, key};
+  // The key was asked for last: a query before it goes.
+  if (wanted.query && *wanted.query < key) wanted.query.reset();
+  setPin(wanted);
+}
+
+void Selection::setHover(const Cursor& hover) {
+  if (hover == m_hover) return;
+  m_hover = hover;
+  emit hoverChanged();
+}
+
+void Selection::setView(const View& view) {
+  if (view == m_view) return;
+  if (!m_moving) {
+    m_history.push_back(m_view);
+    if (m_history.size() > kLongestHistory) m_history.erase(m_history.begin());
+    m_moving = true;
+  }
+  m_view = view;
+  emit viewChanged();
+}
+
+void Selection::endMovement() { m_moving = false; }
+
+void Selection::goBack() {
+  if (m_history.empty()) return;
+  m_view = m_history.back();
+  m_history.pop_back();
+  m_moving = false;
+  emit viewChanged();
+}
+
+void Selection::resetView(std::int64_t length) {
+  m_history.clear();
+  m_moving = false;
+  const View all{{0, length}, {0, length}};
+  if (all == m_view) return;
+  m_view = all;
+  emit viewChanged();
+}
+
+}  // namespace foxscope::gui

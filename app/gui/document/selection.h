@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <QObject>
+
+#include "backend/map/map.h"
+
+namespace foxscope::gui {
+
+/// Number of a run in the window; never used twice.
+using RunId = int;
+inline constexpr RunId kNoRun = -1;
+
+/// One head of one run.
+struct HeadChoice {
+  RunId run = kNoRun;
+  int layer = 0;
+  int head = 0;
+  bool operator==(const HeadChoice&) const = default;
+};
+
+/// A query and a key, as positions of the reference run (Document::reference). Either may be missing.
+struct Cursor {
+  std::optional<std::int64_t> query;
+  std::optional<std::int64_t> key;
+  bool operator==(const Cursor&) const = default;
+};
+
+/// The part of the text that maps and curves show: queries [rows), keys [columns), positions of the reference run.
+struct View {
+  Range rows;
+  Range columns;
+  bool operator==(const View&) const = default;
+};
+
+/// What all views have in common: one head, one pinned and one hovered pair, one range. Setting what is already set is
+/// no change, so views may follow each other in a circle.
+class Selection : public QObject {
+  Q_OBJECT
+
+ public:
+  using QObject::QObject;
+
+  [[nodiscard]] const HeadChoice& head() const { return m_head; }
+  [[nodiscard]] const Cursor& pin() const { return m_pin; }
+  [[nodiscard]] const Cursor& hover() const { return m_hover; }
+  [[nodiscard]] const View& view() const { return m_view; }
+  /// The hovered position where there is one, else the pinned one.
+  [[nodiscard]] Cursor cursor() const;
+  [[nodiscard]] bool canGoBack() const { return !m_history.empty(); }
+
+ public slots:
+  void setHead(const foxscope::gui::HeadChoice& head);
+  /// A pinned key after the pinned query is let go: no such pair exists.
+  void setPin(const foxscope::gui::Cursor& pin);
+  void pinQuery(std::int64_t query);
+  void pinKey(std::int64_t key);
+  void setHover(const foxscope::gui::Cursor& hover);
+  /// Shows another part of the text. A step that belongs to the same movement as the one before (a drag, one turn of the
+  /// wheel) does not make another entry of the history.
+  void setView(const foxscope::gui::View& view);
+  /// The next setView begins a new entry of the history.
+  void endMovement();
+  /// Back to the view before the last movement.
+  void goBack();
+  /// All of a text of this length, without a history.
+  void resetView(std::int64_t length);
+
+ signals:
+  void headChanged();
+  void pinChanged();
+  void hoverChanged();
+  void viewChanged();
+
+ private:
+  HeadChoice m_head;
+  Cursor m_pin;
+  Cursor m_hover;
+  View m_view;
+  std::vector<View> m_history;
+  bool m_moving = false;
+};
+
+}  // namespace foxscope::gui
+
+Q_DECLARE_METATYPE(foxscope::gui::HeadChoice)

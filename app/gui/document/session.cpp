@@ -1,0 +1,103 @@
+#include "app/gui/document/session.h"
+
+#include <QDir>
+#include <QFileInfo>
+#include <QJsonArray>
+#include <QJsonDocument>
+
+#include "app/gui/document/opened_path.h"
+#include "backend/base/atomic_file.h"
+
+namespace foxscope::gui {
+namespace {
+
+QJsonArray toJson(const Range& range) { return {static_cast<qint64>(range.begin), static_cast<qint64>(range.end)}; }
+
+Range rangeFrom(const QJsonValue& value) {
+  const QJsonArray pair = value.toArray();
+  return {pair.at(0).toInteger(), pair.at(1).toInteger()};
+}
+
+QJsonValue toJson(const std::optional<std::int64_t>& position) {
+  return position ? QJsonValue(static_cast<qint64>(*position)) : QJsonValue();
+}
+
+std::optional<std::int64_t> positionFrom(const QJsonValue& value) {
+  return value.isDouble() ? std::optional<std::int64_t>(value.toInteger()) : std::nullopt;
+}
+
+QString shortened(const QString& path, const QString& folder) {
+  if (path.isEmpty() || !QDir::isAbsolutePath(path)) return path;
+  const QString relative = QDir(folder).relativeFilePath(path);
+  return relative.startsWith("..") ? path : "./" + relative;
+}
+
+QString lengthened(const QString& path, const QString& folder) {
+  return path.startsWith("./") ? QDir::cleanPath(QDir(folder).absoluteFilePath(path)) : path;
+}
+
+}  // namespace
+
+QJsonObject SelectionState::toJson() const {
+  return {{"run", run},
+          {"layer", layer},
+          {"head", head},
+          {"query", gui::toJson(pin.query)},
+          {"key", gui::toJson(pin.key)},
+          {"rows", gui::toJson(view.rows)},
+          {"columns", gui::toJson(view.columns)}};
+}
+
+SelectionState SelectionState::fromJson(const QJsonObject& json) {
+  return {json["run"].toString(),
+          json["layer"].toInt(),
+          json["head"].toInt(),
+          {positionFrom(json["query"]), positionFrom(json["key"])},
+          {rangeFrom(json["rows"]), rangeFrom(json["columns"])}};
+}
+
+Session Session::fromJson(const QJsonObject& json, const QString& folder) {
+  Session session;
+  for (const QJsonValue& model : json["models"].toArray()) {
+    session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder)});
+  }
+  session.text = {lengthened(json["text"]["file"].toString(), folder), json["text"]["content"].toString().toStdString()};
+  const RunSettings defaults;
+  const QJsonObject settings = json["settings"].toObject();
+  session.settings = {settings["limit"].toInteger(defaults.limit), settings["device"].toString(defaults.device),
+                      settings["dtype"].toString(defaults.dtype), settings["query_key"].toBool(defaults.keepQueryKey)};
+  for (const QJsonValue& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
+  session.selection = json["selection"].toObject();
+  session.window = json["window"].toObject();
+  return session;
+}
+
+QJsonObject Session::toJson(const QString& folder) const {
+  QJsonArray modelList;
+  for (const ModelInput& model : models) {
+    modelList.append(QJsonObject{{"name", model.name}, {"path", shortened(model.path, folder)}});
+  }
+  QJsonArray files;
+  for (const QString& file : runFiles) files.append(shortened(file, folder));
+  const QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
+                                                   : QJsonObject{{"file", shortened(text.file, folder)}};
+  return {{kSessionKey, kSessionSchema},
+          {"models", modelList},
+          {"text", textJson},
+          {"settings", QJsonObject{{"limit", static_cast<qint64>(settings.limit)},
+                                   {"device", settings.device},
+                                   {"dtype", settings.dtype},
+                                   {"query_key", settings.keepQueryKey}}},
+          {"run_files", files},
+          {"selection", selection},
+          {"window", window}};
+}
+
+void Session::write(const QString& path) const {
+  const QByteArray content = QJsonDocument(toJson(QFileInfo(path).absolutePath())).toJson();
+  AtomicFile file(path.toStdString(), true);
+  file.write(content.constData(), static_cast<std::size_t>(content.size()));
+  file.commit();
+}
+
+}  // namespace foxscope::gui

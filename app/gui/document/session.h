@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include <QJsonObject>
+#include <QString>
+#include <QStringList>
+
+#include "app/gui/document/run.h"
+#include "app/gui/document/selection.h"
+
+namespace foxscope::gui {
+
+/// What is chosen, with the run by its name, as numbers of runs end with the window.
+struct SelectionState {
+  QString run;
+  int layer = 0;
+  int head = 0;
+  Cursor pin;
+  View view;
+
+  [[nodiscard]] QJsonObject toJson() const;
+  static SelectionState fromJson(const QJsonObject& json);
+};
+
+/// A session file: everything that is needed to see the same again. JSON, `foxscope_session` is its schema number.
+/// Paths are kept relative to the session's folder where they lie below it, so that a folder can be moved.
+struct Session {
+  std::vector<ModelInput> models;
+  TextInput text;  ///< its content is kept only where it comes from no file
+  RunSettings settings;
+  QStringList runFiles;
+  QJsonObject selection;  ///< SelectionState
+  QJsonObject window;     ///< panes, docks, colours: the views' own
+
+  /// Reads what is there; what is missing or of another type is left at its default.
+  /// @param folder  of the session file
+  static Session fromJson(const QJsonObject& json, const QString& folder);
+  [[nodiscard]] QJsonObject toJson(const QString& folder) const;
+  /// Writes the file whole or not at all, replacing an older one.
+  /// @throws Error naming the file and the remedy
+  void write(const QString& path) const;
+};
+
+}  // namespace foxscope::gui
