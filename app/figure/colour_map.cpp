@@ -1,7 +1,7 @@
+#include "app/figure/colour_map.h"
+
 #include <algorithm>
 #include <cmath>
-
-#include "app/figure/colour_scale.h"
 
 namespace foxscope::figure {
 
@@ -17,6 +17,34 @@ const ColourMap& magma() {
                                 {0x9e, 0x2f, 0x7f}, {0xcd, 0x40, 0x71}, {0xf1, 0x60, 0x5d}, {0xfd, 0x96, 0x68},
                                 {0xfe, 0xca, 0x8d}, {0xfc, 0xfd, 0xbf}};
   return map;
+}
+
+const ColourMap& cividis() {
+  static const ColourMap map = {{0x00, 0x22, 0x4e}, {0x12, 0x35, 0x70}, {0x3b, 0x49, 0x6c}, {0x57, 0x5d, 0x6d},
+                                {0x70, 0x71, 0x73}, {0x8a, 0x86, 0x78}, {0xa5, 0x9c, 0x74}, {0xc3, 0xb3, 0x69},
+                                {0xe1, 0xcc, 0x55}, {0xfe, 0xe8, 0x38}};
+  return map;
+}
+
+const ColourMap& grey() {
+  static const ColourMap map = {{0x00, 0x00, 0x00}, {0xff, 0xff, 0xff}};
+  return map;
+}
+
+const ColourMap& colourMapOf(ColourMapName name) {
+  switch (name) {
+    case ColourMapName::viridis:
+      return viridis();
+    case ColourMapName::cividis:
+      return cividis();
+    case ColourMapName::magma:
+      return magma();
+    case ColourMapName::grey:
+      return grey();
+    case ColourMapName::diverging:
+      return diverging();
+  }
+  return viridis();
 }
 
 const ColourMap& diverging() {

@@ -6,9 +6,7 @@
 #include "backend/map/gate_statistics.h"
 
 namespace foxscope {
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job) {
   const TraceInfo& info = head.trace->info();

@@ -33,8 +33,8 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.forget = std::exp(reading.log_forget);
   // c never increases: the first position after the key where F has fallen below the level.
   const auto after = c.subspan(static_cast<std::size_t>(key) + 1);
-  const auto fallen = std::partition_point(after.begin(), after.end(),
-                                           [&](double value) { return value - at_key >= kSurvivalLevel; });
+  const auto fallen =
+      std::partition_point(after.begin(), after.end(), [&](double value) { return value - at_key >= kSurvivalLevel; });
   if (fallen == after.end()) return;
   const auto kept = static_cast<double>(fallen - after.begin());
   const double inside = (fallen == after.begin() ? at_key : *(fallen - 1)) - at_key;

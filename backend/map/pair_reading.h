@@ -13,8 +13,8 @@ struct PairReading {
   /// Tokens after the key at which F(., key) falls to 1/e, log F interpolated linearly between tokens; where it never
   /// does, the distance to the end of the text.
   double forward_survival = 0;
-  bool survives_text = true;  ///< F(., key) is at 1/e or above to the end of the text
-  bool in_window = true;      ///< false: the query does not see the key, and its attention is 0
+  bool survives_text = true;   ///< F(., key) is at 1/e or above to the end of the text
+  bool in_window = true;       ///< false: the query does not see the key, and its attention is 0
   bool has_attention = false;  ///< false: the run did not keep queries and keys, or row normalisers
   double logit = 0;            ///< q.k / sqrt(d), without the gate
   double attention = 0;        ///< A(query, key)

@@ -138,10 +138,7 @@ TEST(Message, RefusesAPairOfPositionsThatDoNotExist) {
               (void)pair_reading({run, 0, 0}, 100, 4);
             }),
             "positions 100 and 4: " + expected);
-  EXPECT_EQ(message_of<UsageError>([&] {
-              (void)pair_reading({run, 0, 0}, 3, -1);
-            }),
-            "positions 3 and -1: " + expected);
+  EXPECT_EQ(message_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 3, -1); }), "positions 3 and -1: " + expected);
 }
 
 TEST(Names, AreThoseOfTheCommandLineBothWays) {

@@ -29,8 +29,8 @@ bool sameText(const Trace& a, const Trace& b) {
 QString nameFromPath(const QString& path) {
   QString name = QFileInfo(QDir::cleanPath(path)).fileName();
   for (QChar& character : name) {
-    const bool allowed = (character.isLetterOrNumber() && character.unicode() < 128) ||
-                         QStringLiteral("._-").contains(character);
+    const bool allowed =
+        (character.isLetterOrNumber() && character.unicode() < 128) || QStringLiteral("._-").contains(character);
     if (!allowed) character = '-';
   }
   return name.isEmpty() ? QStringLiteral("model") : name;
@@ -176,13 +176,14 @@ void Document::receiveRunFile(const Opened& opened) {
     runs.push_back({++m_lastRun, QString::fromStdString(trace->info().name), trace, {}, opened.path, 0});
   }
   if (runs.empty()) return;
-  if (const auto& text = runs.front().trace->text()) setText({m_text.content == text->content ? m_text.file : QString(), text->content});
+  if (const auto& text = runs.front().trace->text())
+    setText({m_text.content == text->content ? m_text.file : QString(), text->content});
   takeRuns(std::move(runs));
 }
 
 void Document::receiveSession(const Opened& opened) {
-  const Session session = Session::fromJson(std::get<OpenedSession>(opened.content).session,
-                                            QFileInfo(opened.path).absolutePath());
+  const Session session =
+      Session::fromJson(std::get<OpenedSession>(opened.content).session, QFileInfo(opened.path).absolutePath());
   cancelRun();
   m_models.clear();
   m_settings = session.settings;
@@ -220,7 +221,8 @@ void Document::receiveSession(const Opened& opened) {
 void Document::startRun() {
   if (m_status.running) return;
   if (m_models.empty()) return tell(Message::Kind::warning, tr("No model yet: open a checkpoint folder (Ctrl+O)"));
-  if (m_text.empty()) return tell(Message::Kind::warning, tr("No text yet: open one (Ctrl+Shift+O), or type or paste it"));
+  if (m_text.empty())
+    return tell(Message::Kind::warning, tr("No text yet: open one (Ctrl+Shift+O), or type or paste it"));
   m_readText = std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)});
   m_status = {};
   m_status.running = true;
@@ -263,7 +265,10 @@ void Document::runNext() {
     const std::int64_t done = progress.done;
     const std::int64_t total = progress.total;
     QMetaObject::invokeMethod(
-        this, [this, stage, done, total] { showProgress({done, total, {}, stage.toStdString()}); },
+        this,
+        [this, stage, done, total] {
+          showProgress({done, total, {}, stage.toStdString()});
+        },
         Qt::QueuedConnection);
   };
   m_runner.submit(this, kRun, std::move(request));
@@ -277,7 +282,8 @@ void Document::showProgress(const Progress& progress) {
     m_status.stage = stage;
     m_stageTime.start();
   }
-  m_status.fraction = progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
+  m_status.fraction =
+      progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
   const double elapsed = static_cast<double>(m_stageTime.elapsed()) / kMilliseconds;
   m_status.secondsLeft = m_status.fraction > 0 ? elapsed * (1 - m_status.fraction) / m_status.fraction : -1;
   emit runStatusChanged();
@@ -285,9 +291,11 @@ void Document::showProgress(const Progress& progress) {
 
 void Document::receiveRun(Produced produced) {
   const RunResult& result = produced.result;
-  Run made{++m_lastRun, QString::fromStdString(result.trace->info().name), result.trace, produced.model, {},
-           result.report.forward_seconds};
-  for (const std::string& note : result.report.notes) tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
+  Run made{++m_lastRun,  QString::fromStdString(result.trace->info().name),
+           result.trace, produced.model,
+           {},           result.report.forward_seconds};
+  for (const std::string& note : result.report.notes)
+    tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
   std::vector<Run> runs;
   for (const Run& run : m_runs) {
     const bool stays = sameText(*run.trace, *result.trace) && run.name != made.name;
@@ -326,7 +334,8 @@ void Document::takeRuns(std::vector<Run> runs) {
   emit runsChanged();
   if (m_runs.empty()) return;
   if (run(head.run) == nullptr) {
-    const auto same = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.name == chosenName; });
+    const auto same =
+        std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.name == chosenName; });
     const Run& next = same == m_runs.end() ? m_runs.front() : *same;
     HeadChoice choice{next.id, head.layer, head.head};
     if (!headOf(choice)) choice = {next.id, 0, 0};

@@ -17,8 +17,8 @@
 
 namespace foxscope::gui {
 
-/// What the window is about: models and a text to run them on, the runs on one text that there are, and what is chosen in
-/// them. It knows no widget; views observe it. Everything that takes time happens on its two job runners.
+/// What the window is about: models and a text to run them on, the runs on one text that there are, and what is chosen
+/// in them. It knows no widget; views observe it. Everything that takes time happens on its two job runners.
 class Document : public QObject {
   Q_OBJECT
 

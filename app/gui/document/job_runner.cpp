@@ -142,7 +142,8 @@ void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* 
     return;
   }
   m_answering.push_back(entry);
-  QMetaObject::invokeMethod(this, [this, entry, deliver] { answer(entry, deliver); }, Qt::QueuedConnection);
+  QMetaObject::invokeMethod(
+      this, [this, entry, deliver] { answer(entry, deliver); }, Qt::QueuedConnection);
 }
 
 void JobRunner::answer(const std::shared_ptr<Entry>& entry, const Answer& deliver) {

@@ -24,9 +24,9 @@ enum class Priority { interactive, background };
 enum class Team { lent, own };
 
 /// One permanent compute thread and its queue. A request is named by its owner and a channel of the owner's choosing; a
-/// newer request of the same name replaces the older, queued or running. Answers arrive on the window's thread, and only
-/// while the request is the newest of its name and the owner lives. Waiting requests are served interactive ones first,
-/// then in their order.
+/// newer request of the same name replaces the older, queued or running. Answers arrive on the window's thread, and
+/// only while the request is the newest of its name and the owner lives. Waiting requests are served interactive ones
+/// first, then in their order.
 class JobRunner : public QObject {
   Q_OBJECT
 

@@ -13,7 +13,7 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr std::uintmax_t kLargestText = 64U << 20U;    // far beyond what a model reads
+constexpr std::uintmax_t kLargestText = 64U << 20U;  // far beyond what a model reads
 constexpr std::uintmax_t kLargestSession = 16U << 20U;
 
 bool isHdf5(const std::string& head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
@@ -36,9 +36,10 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   const int schema = session[kSessionKey].toInt(0);
   if (schema < 1) throw Error(fmt::format("{}: damaged session: '{}' is no number", path.string(), kSessionKey));
   if (schema > kSessionSchema) {
-    throw Error(fmt::format("{}: this session was saved by a newer version of Foxscope (schema {}, this one reads {}): "
-                            "open it there",
-                            path.string(), schema, kSessionSchema));
+    throw Error(
+        fmt::format("{}: this session was saved by a newer version of Foxscope (schema {}, this one reads {}): "
+                    "open it there",
+                    path.string(), schema, kSessionSchema));
   }
   return {session};
 }
@@ -79,7 +80,8 @@ OpenedContent openPath(const QString& path) {
     throw Error(fmt::format("{}: {} MB is more text than a window can show: cut it into parts of at most {} MB",
                             file.string(), size >> 20U, kLargestText >> 20U));
   }
-  if (size == 0) throw Error(fmt::format("{}: the file is empty: choose a text with at least one token", file.string()));
+  if (size == 0)
+    throw Error(fmt::format("{}: the file is empty: choose a text with at least one token", file.string()));
   return OpenedText{read_text(file, InvalidUtf8::refuse)};
 }
 

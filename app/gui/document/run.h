@@ -48,11 +48,11 @@ struct RunSettings {
 /// How far the runs are, for the progress bar.
 struct RunStatus {
   bool running = false;
-  QString model;    ///< the one that runs now
-  int index = 0;    ///< its place among them
+  QString model;  ///< the one that runs now
+  int index = 0;  ///< its place among them
   int count = 0;
-  QString stage;         ///< what it does
-  double fraction = 0;   ///< of this model's work in this stage, 0 to 1; negative: not known
+  QString stage;            ///< what it does
+  double fraction = 0;      ///< of this model's work in this stage, 0 to 1; negative: not known
   double secondsLeft = -1;  ///< negative: not known
 };
 

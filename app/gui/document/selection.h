@@ -58,8 +58,8 @@ class Selection : public QObject {
   void pinQuery(std::int64_t query);
   void pinKey(std::int64_t key);
   void setHover(const foxscope::gui::Cursor& hover);
-  /// Shows another part of the text. A step that belongs to the same movement as the one before (a drag, one turn of the
-  /// wheel) does not make another entry of the history.
+  /// Shows another part of the text. A step that belongs to the same movement as the one before (a drag, one turn of
+  /// the wheel) does not make another entry of the history.
   void setView(const foxscope::gui::View& view);
   /// The next setView begins a new entry of the history.
   void endMovement();

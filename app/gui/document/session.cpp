@@ -61,7 +61,8 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   for (const QJsonValue& model : json["models"].toArray()) {
     session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder)});
   }
-  session.text = {lengthened(json["text"]["file"].toString(), folder), json["text"]["content"].toString().toStdString()};
+  session.text = {lengthened(json["text"]["file"].toString(), folder),
+                  json["text"]["content"].toString().toStdString()};
   const RunSettings defaults;
   const QJsonObject settings = json["settings"].toObject();
   session.settings = {settings["limit"].toInteger(defaults.limit), settings["device"].toString(defaults.device),

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace foxscope::figure {
+
+struct Rgb {
+  std::uint8_t red = 0;
+  std::uint8_t green = 0;
+  std::uint8_t blue = 0;
+};
+
+/// Colours from one end of a scale to the other, evenly spaced, interpolated in between.
+using ColourMap = std::vector<Rgb>;
+
+const ColourMap& viridis();
+const ColourMap& magma();
+const ColourMap& cividis();
+const ColourMap& grey();
+/// Blue, white, red: for differences only.
+const ColourMap& diverging();
+
+/// The maps by name, for whoever offers a choice.
+enum class ColourMapName { viridis, cividis, magma, grey, diverging };
+const ColourMap& colourMapOf(ColourMapName name);
+
+/// The colour at `position`, from 0 to 1; outside, the nearer end.
+Rgb colourAt(const ColourMap& map, double position);
+
+/// Entries that do not exist: above the diagonal or outside the window.
+inline constexpr Rgb kAbsent{222, 222, 222};
+
+}  // namespace foxscope::figure
