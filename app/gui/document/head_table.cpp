@@ -1,0 +1,290 @@
+#include "app/gui/document/head_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace foxscope::gui {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+constexpr int kFixedColumns = 2;
+// Channels: the pinned pair of a run, and the statistics of a head, numbered within its run.
+constexpr int kPinChannel = 0;
+constexpr int kHeadChannels = 1'000'000;  // more than a run has heads
+
+int pinChannel(RunId run) { return kPinChannel - run; }
+
+double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
+  const bool attention = statistics.has_attention;
+  switch (quantity) {
+    case HeadQuantity::rateDecayTime:
+      return statistics.rate_decay_time;
+    case HeadQuantity::backwardHorizon:
+      return statistics.backward_horizon[0].median;
+    case HeadQuantity::forwardSurvival:
+      return statistics.forward_survival[0].median;
+    case HeadQuantity::halfLife:
+      return statistics.backward_horizon[1].median;
+    case HeadQuantity::distance50:
+      return attention ? statistics.distance.d50 : kUnknown;
+    case HeadQuantity::distance90:
+      return attention ? statistics.distance.d90 : kUnknown;
+    case HeadQuantity::entropy:
+      return attention ? statistics.entropy : kUnknown;
+    case HeadQuantity::massOnFirst:
+      return attention ? statistics.mass_on_first : kUnknown;
+    default:
+      return kUnknown;
+  }
+}
+
+double pinnedValue(const PairReading& reading, HeadQuantity quantity) {
+  switch (quantity) {
+    case HeadQuantity::pinnedForget:
+      return reading.forget;
+    case HeadQuantity::pinnedAttention:
+      return reading.has_attention ? reading.attention : kUnknown;
+    case HeadQuantity::pinnedSurvival:
+      return reading.forward_survival;
+    default:
+      return kUnknown;
+  }
+}
+
+}  // namespace
+
+HeadQuantityText textOf(HeadQuantity quantity) {
+  const auto tr = [](const char* text) { return HeadTable::tr(text); };
+  switch (quantity) {
+    case HeadQuantity::rateDecayTime:
+      return {tr("decay time"), tr("tokens"), false, true,
+              tr("−1 / mean(log f): after so many tokens a head has forgotten by a factor e")};
+    case HeadQuantity::backwardHorizon:
+      return {tr("backward horizon"), tr("tokens"), false, true,
+              tr("how far back F stays above 1/e, median over queries")};
+    case HeadQuantity::forwardSurvival:
+      return {tr("forward survival"), tr("tokens"), false, true,
+              tr("how far ahead a key's F stays above 1/e, median over keys")};
+    case HeadQuantity::halfLife:
+      return {tr("half-life"), tr("tokens"), false, true, tr("how far back F stays above 1/2, median over queries")};
+    case HeadQuantity::distance50:
+      return {tr("distance of 50 % of A"), tr("tokens"), false, true,
+              tr("the nearest so many tokens hold half of the attention mass")};
+    case HeadQuantity::distance90:
+      return {tr("distance of 90 % of A"), tr("tokens"), false, true,
+              tr("the nearest so many tokens hold nine tenths of the attention mass")};
+    case HeadQuantity::entropy:
+      return {tr("entropy"), tr("nats"), false, false, tr("of a row of attention, mean over queries")};
+    case HeadQuantity::massOnFirst:
+      return {tr("mass on key 0"), {}, false, true, tr("share of attention on the first position, mean over queries")};
+    case HeadQuantity::pinnedForget:
+      return {
+          tr("F(i, j) of the pin"), {}, true, true, tr("what the gates between the pinned key and query let through")};
+    case HeadQuantity::pinnedAttention:
+      return {tr("A(i, j) of the pin"), {}, true, true, tr("attention of the pinned query on the pinned key")};
+    case HeadQuantity::pinnedSurvival:
+      return {tr("survival of the pinned key"), tr("tokens"), true, true,
+              tr("how far ahead the pinned key's F stays above 1/e")};
+  }
+  return {};
+}
+
+QString valueText(HeadQuantity quantity, double value) {
+  if (std::isnan(value)) return QStringLiteral("–");
+  if (std::isinf(value)) return HeadTable::tr("never forgets");
+  const HeadQuantityText text = textOf(quantity);
+  const QString number = std::abs(value) >= 1000 && std::abs(value) < 1e7 ? QString::number(value, 'f', 0)
+                                                                          : QString::number(value, 'g', 3);
+  return text.unit.isEmpty() ? number : number + ' ' + text.unit;
+}
+
+HeadTable::HeadTable(Document& document, QObject* parent) : QAbstractTableModel(parent), m_document(document) {
+  connect(&m_document, &Document::runsChanged, this, &HeadTable::followRuns);
+  connect(&m_document.selection(), &Selection::pinChanged, this, &HeadTable::followPin);
+  followRuns();
+}
+
+int HeadTable::total() const {
+  int heads = 0;
+  for (const Run& run : m_document.runs()) heads += run.trace->info().layers * run.trace->info().heads;
+  return heads;
+}
+
+void HeadTable::followRuns() {
+  beginResetModel();
+  const auto gone = [&](RunId id) { return m_document.run(id) == nullptr; };
+  std::erase_if(m_known, [&](const auto& entry) { return gone(entry.first.run); });
+  std::erase_if(m_pinned, [&](const auto& entry) { return gone(entry.first); });
+  std::erase_if(m_requested, gone);
+  if (gone(m_run)) m_run = m_document.reference() != nullptr ? m_document.reference()->id : kNoRun;
+  const Run* shown = m_document.run(m_run);
+  m_layers = shown != nullptr ? shown->trace->info().layers : 0;
+  m_heads = shown != nullptr ? shown->trace->info().heads : 0;
+  endResetModel();
+  for (const Run& run : m_document.runs()) {
+    if (std::find(m_requested.begin(), m_requested.end(), run.id) != m_requested.end()) continue;
+    m_requested.push_back(run.id);
+    requestStatistics(run);
+  }
+  followPin();
+  emit valuesChanged();
+}
+
+void HeadTable::requestStatistics(const Run& run) {
+  const TraceInfo& info = run.trace->info();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      JobRunner::Request<Known> request;
+      request.priority = Priority::background;
+      request.work = [of = HeadOf{run.trace, layer, head}](const Job& job) -> std::optional<Known> {
+        auto statistics = head_statistics(of, {}, job);
+        if (!statistics) return std::nullopt;
+        Known known{std::move(*statistics), {}};
+        if (known.statistics.has_attention) known.sketch = sketch(known.statistics.distance);
+        known.statistics.distance.mass = {};
+        known.statistics.distance_without_first.mass = {};
+        return known;
+      };
+      const HeadChoice choice{run.id, layer, head};
+      request.done = [this, choice](Known known) {
+        if (m_document.run(choice.run) == nullptr) return;
+        m_known[choice] = std::move(known);
+        const int row = rowOf(choice);
+        if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
+        emit valuesChanged();
+      };
+      // What cannot be known of a head stays unknown; views of that head say why.
+      request.failed = [](const QString&) {};
+      m_document.jobs().submit(this, run.id * kHeadChannels + layer * info.heads + head, std::move(request));
+    }
+  }
+}
+
+void HeadTable::followPin() {
+  const Cursor pin = m_document.selection().pin();
+  m_pinned.clear();
+  for (const Run& run : m_document.runs()) {
+    if (!pin.query || !pin.key) {
+      m_document.jobs().cancel(this, pinChannel(run.id));
+      continue;
+    }
+    const std::int64_t query = m_document.positionIn(run.id, *pin.query);
+    const std::int64_t key = m_document.positionIn(run.id, *pin.key);
+    JobRunner::Request<std::vector<std::optional<PairReading>>> request;
+    request.work = [trace = run.trace, query, key](const Job& job) {
+      std::optional<std::vector<std::optional<PairReading>>> readings;
+      readings.emplace();
+      const TraceInfo& info = trace->info();
+      for (int layer = 0; layer < info.layers && key <= query; ++layer) {
+        for (int head = 0; head < info.heads; ++head) {
+          if (job.stopped()) return decltype(readings)();
+          readings->push_back(pair_reading({trace, layer, head}, query, key));
+        }
+      }
+      return readings;
+    };
+    request.done = [this, id = run.id](std::vector<std::optional<PairReading>> readings) {
+      takePinned(id, std::move(readings));
+    };
+    request.failed = [](const QString&) {};
+    m_document.jobs().submit(this, pinChannel(run.id), std::move(request));
+  }
+  emit valuesChanged();
+}
+
+void HeadTable::takePinned(RunId run, std::vector<std::optional<PairReading>> readings) {
+  m_pinned[run] = std::move(readings);
+  if (run == m_run && rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, columnCount() - 1));
+  emit valuesChanged();
+}
+
+void HeadTable::setRun(RunId run) {
+  if (run == m_run || m_document.run(run) == nullptr) return;
+  beginResetModel();
+  m_run = run;
+  m_layers = m_document.run(run)->trace->info().layers;
+  m_heads = m_document.run(run)->trace->info().heads;
+  endResetModel();
+  emit valuesChanged();
+}
+
+const HeadStatistics* HeadTable::statistics(const HeadChoice& head) const {
+  const auto found = m_known.find(head);
+  return found == m_known.end() ? nullptr : &found->second.statistics;
+}
+
+double HeadTable::value(const HeadChoice& head, HeadQuantity quantity) const {
+  if (textOf(quantity).ofPin) {
+    const auto found = m_pinned.find(head.run);
+    const Run* run = m_document.run(head.run);
+    if (found == m_pinned.end() || run == nullptr) return kUnknown;
+    const auto place = static_cast<std::size_t>(head.layer * run->trace->info().heads + head.head);
+    if (place >= found->second.size() || !found->second[place]) return kUnknown;
+    return pinnedValue(*found->second[place], quantity);
+  }
+  const HeadStatistics* known = statistics(head);
+  return known == nullptr ? kUnknown : statisticOf(*known, quantity);
+}
+
+std::optional<HeadChoice> HeadTable::nearestHead(const HeadChoice& head, RunId other) const {
+  const auto of = m_known.find(head);
+  if (of == m_known.end() || !of->second.statistics.has_attention) return std::nullopt;
+  std::optional<HeadChoice> nearest;
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [choice, known] : m_known) {
+    if (choice.run != other || choice == head || !known.statistics.has_attention) continue;
+    const double apart = octaves_apart(of->second.sketch, known.sketch);
+    if (apart < least) {
+      least = apart;
+      nearest = choice;
+    }
+  }
+  return nearest;
+}
+
+double HeadTable::difference(const HeadChoice& head, RunId other, HeadQuantity quantity) const {
+  const auto nearest = nearestHead(head, other);
+  if (!nearest) return kUnknown;
+  const double a = value(head, quantity);
+  const double b = value(*nearest, quantity);
+  return std::isfinite(a) && std::isfinite(b) ? a - b : kUnknown;
+}
+
+int HeadTable::rowOf(const HeadChoice& head) const { return head.run == m_run ? head.layer * m_heads + head.head : -1; }
+
+int HeadTable::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : m_layers * m_heads; }
+
+int HeadTable::columnCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : kFixedColumns + kHeadQuantities;
+}
+
+QVariant HeadTable::data(const QModelIndex& index, int role) const {
+  if (!index.isValid()) return {};
+  const HeadChoice head{m_run, index.row() / m_heads, index.row() % m_heads};
+  if (role == HeadRole) return QVariant::fromValue(head);
+  if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignRight | Qt::AlignVCenter);
+  const int column = index.column();
+  if (column < kFixedColumns) {
+    const int number = column == 0 ? head.layer : head.head;
+    if (role == Qt::DisplayRole || role == ValueRole) return number;
+    return {};
+  }
+  const auto quantity = static_cast<HeadQuantity>(column - kFixedColumns);
+  if (role == ValueRole) return value(head, quantity);
+  if (role == Qt::DisplayRole) return valueText(quantity, value(head, quantity));
+  return {};
+}
+
+QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal) return {};
+  if (section < kFixedColumns) {
+    return role == Qt::DisplayRole ? QVariant(section == 0 ? tr("layer") : tr("head")) : QVariant();
+  }
+  const HeadQuantityText text = textOf(static_cast<HeadQuantity>(section - kFixedColumns));
+  if (role == Qt::DisplayRole) return text.name;
+  if (role == Qt::ToolTipRole) return text.meaning;
+  return {};
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <QAbstractTableModel>
+
+#include "app/gui/document/document.h"
+#include "backend/map/head_match.h"
+#include "backend/map/head_statistics.h"
+#include "backend/map/pair_reading.h"
+
+namespace foxscope::gui {
+
+/// What a head can be judged by. The order is that of the table's columns, after layer and head.
+enum class HeadQuantity {
+  rateDecayTime,    ///< -1 / mean(log f), tokens
+  backwardHorizon,  ///< median, level 1/e, tokens
+  forwardSurvival,  ///< median, level 1/e, tokens
+  halfLife,         ///< median backward horizon, level 1/2, tokens
+  distance50,       ///< tokens that hold half of the attention mass
+  distance90,
+  entropy,          ///< of rows of attention, nats
+  massOnFirst,      ///< share of attention on key 0
+  pinnedForget,     ///< F of the pinned pair
+  pinnedAttention,  ///< A of the pinned pair
+  pinnedSurvival,   ///< how long the pinned key survives, tokens
+};
+inline constexpr int kHeadQuantities = 11;
+
+/// What a quantity is called, for menus and legends; its unit ("tokens", "nats", "" for shares); whether it is one of
+/// the pinned pair; whether its values spread over decades; what it means, in one sentence.
+struct HeadQuantityText {
+  QString name;
+  QString unit;
+  bool ofPin = false;
+  bool logarithmic = false;
+  QString meaning;
+};
+HeadQuantityText textOf(HeadQuantity quantity);
+/// "retained to the end" for infinite times, else three digits and the unit.
+QString valueText(HeadQuantity quantity, double value);
+
+/// Statistics of every head of every run, made in the background as runs come, and the pinned pair in every head. One
+/// row a head of the shown run; columns: layer, head, then HeadQuantity.
+class HeadTable : public QAbstractTableModel {
+  Q_OBJECT
+
+ public:
+  explicit HeadTable(Document& document, QObject* parent = nullptr);
+
+  enum Role { ValueRole = Qt::UserRole, HeadRole };  ///< double (NaN where not known); HeadChoice
+
+  /// The run whose heads are the rows.
+  void setRun(RunId run);
+  [[nodiscard]] RunId run() const { return m_run; }
+  /// A value of any head of any run; NaN where it is not known (yet) or was not kept, infinite for a head that never
+  /// forgets.
+  [[nodiscard]] double value(const HeadChoice& head, HeadQuantity quantity) const;
+  /// Null until they are there.
+  [[nodiscard]] const HeadStatistics* statistics(const HeadChoice& head) const;
+  /// The head of another run whose attention reaches as far: nearest by distance profile. Nothing until both are known.
+  [[nodiscard]] std::optional<HeadChoice> nearestHead(const HeadChoice& head, RunId other) const;
+  /// value() less that of the nearest head in `other`; NaN where either is not known.
+  [[nodiscard]] double difference(const HeadChoice& head, RunId other, HeadQuantity quantity) const;
+  /// Heads whose statistics are there, and all heads of all runs.
+  [[nodiscard]] int known() const { return static_cast<int>(m_known.size()); }
+  [[nodiscard]] int total() const;
+
+  [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] QVariant data(const QModelIndex& index, int role) const override;
+  [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+ signals:
+  /// Values came or changed: repaint.
+  void valuesChanged();
+
+ private:
+  struct Known {
+    HeadStatistics statistics;  ///< without the profiles, which are as long as the text
+    ProfileSketch sketch;
+  };
+  struct Order {
+    bool operator()(const HeadChoice& a, const HeadChoice& b) const {
+      return std::tie(a.run, a.layer, a.head) < std::tie(b.run, b.layer, b.head);
+    }
+  };
+  void followRuns();
+  void requestStatistics(const Run& run);
+  void followPin();
+  void takePinned(RunId run, std::vector<std::optional<PairReading>> readings);
+  [[nodiscard]] int rowOf(const HeadChoice& head) const;
+
+  Document& m_document;
+  RunId m_run = kNoRun;
+  int m_layers = 0;
+  int m_heads = 0;
+  std::map<HeadChoice, Known, Order> m_known;
+  std::map<RunId, std::vector<std::optional<PairReading>>> m_pinned;  ///< by layer * heads + head
+  std::vector<RunId> m_requested;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,76 @@
+#include "app/gui/heads/head_colours.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/figure/colour_map.h"
+
+namespace foxscope::gui {
+namespace {
+
+// An F or A of 1e-300 must not take the colours of all others.
+constexpr double kMostDecades = 6;
+
+QString shortNumber(double value) {
+  const double size = std::abs(value);
+  if (value == 0 || (size >= 0.01 && size < 1e5)) return QString::number(value, 'g', 4);
+  return QString::number(value, 'e', 0);
+}
+
+}  // namespace
+
+HeadColours::HeadColours(const HeadColouring& colouring, const std::vector<double>& values)
+    : m_diverging(colouring.kind == HeadColouring::Kind::difference) {
+  std::vector<double> finite;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(finite),
+               [](double value) { return std::isfinite(value); });
+  if (finite.empty()) return;
+  const auto [least, most] = std::minmax_element(finite.begin(), finite.end());
+  m_lower = *least;
+  m_upper = *most;
+  if (m_diverging) {
+    m_upper = std::max(std::abs(m_lower), std::abs(m_upper));
+    m_lower = -m_upper;
+  } else if (textOf(colouring.quantity).logarithmic && m_upper > 0) {
+    m_logarithmic = true;
+    m_lower = std::max(m_lower, m_upper * std::pow(10.0, -kMostDecades));
+  }
+  if (!(m_upper > m_lower)) {
+    m_upper += std::max(1e-9, std::abs(m_upper) * 0.1);
+    m_lower -= m_logarithmic ? 0.1 * m_lower : std::max(1e-9, std::abs(m_lower) * 0.1);
+  }
+}
+
+double HeadColours::placeOf(double value) const {
+  if (m_logarithmic) return value <= 0 ? 0 : std::log(value / m_lower) / std::log(m_upper / m_lower);
+  return (value - m_lower) / (m_upper - m_lower);
+}
+
+QColor HeadColours::at(double place) const {
+  const figure::Rgb rgb = figure::colourAt(m_diverging ? figure::diverging() : figure::viridis(), place);
+  return {rgb.red, rgb.green, rgb.blue};
+}
+
+QColor HeadColours::colour(double value) const {
+  if (std::isnan(value) || empty()) return Qt::transparent;
+  return at(std::isinf(value) ? (value > 0 ? 1 : 0) : placeOf(value));
+}
+
+std::vector<HeadColours::Tick> HeadColours::ticks() const {
+  std::vector<Tick> ticks;
+  if (empty()) return ticks;
+  if (m_logarithmic) {
+    for (double decade = std::floor(std::log10(m_lower)); decade <= std::ceil(std::log10(m_upper)); ++decade) {
+      const double value = std::pow(10.0, decade);
+      if (value >= m_lower * 0.999 && value <= m_upper * 1.001) ticks.push_back({placeOf(value), shortNumber(value)});
+    }
+    if (ticks.size() >= 2) return ticks;
+    ticks.clear();
+  }
+  ticks.push_back({0, shortNumber(m_lower)});
+  if (m_diverging) ticks.push_back({0.5, "0"});
+  ticks.push_back({1, shortNumber(m_upper)});
+  return ticks;
+}
+
+}  // namespace foxscope::gui

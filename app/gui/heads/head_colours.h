@@ -1,0 +1,52 @@
+#pragma once
+
+#include <vector>
+
+#include <QColor>
+#include <QString>
+
+#include "app/gui/document/head_table.h"
+
+namespace foxscope::gui {
+
+/// What the grid's cells show: a quantity, its difference from the nearest head of another run, or small pictures of F.
+struct HeadColouring {
+  enum class Kind { quantity, difference, thumbnail };
+  Kind kind = Kind::quantity;
+  HeadQuantity quantity = HeadQuantity::rateDecayTime;
+  RunId other = kNoRun;  ///< of a difference
+  bool operator==(const HeadColouring&) const = default;
+};
+
+/// Colours of values on a scale that all runs share: viridis, logarithmic where a quantity spreads over decades and is
+/// positive throughout; diverging and centred at zero for differences.
+class HeadColours {
+ public:
+  /// @param values  all that are shown; NaN and infinite ones do not shape the scale
+  HeadColours(const HeadColouring& colouring, const std::vector<double>& values);
+
+  [[nodiscard]] bool empty() const { return !(m_upper > m_lower); }
+  [[nodiscard]] bool logarithmic() const { return m_logarithmic; }
+  [[nodiscard]] double lower() const { return m_lower; }
+  [[nodiscard]] double upper() const { return m_upper; }
+  /// Transparent for NaN; an infinite value has the upper end's colour.
+  [[nodiscard]] QColor colour(double value) const;
+  /// Colour at a place of the legend, 0 to 1.
+  [[nodiscard]] QColor at(double place) const;
+  /// Values to label the legend with, and their places.
+  struct Tick {
+    double place = 0;
+    QString text;
+  };
+  [[nodiscard]] std::vector<Tick> ticks() const;
+
+ private:
+  [[nodiscard]] double placeOf(double value) const;
+
+  bool m_diverging = false;
+  bool m_logarithmic = false;
+  double m_lower = 0;
+  double m_upper = 0;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,353 @@
+#include "app/gui/heads/head_grid.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QHelpEvent>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+#include <QToolTip>
+
+#include "app/figure/colour_map.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr int kLargestCell = 64;
+constexpr int kSmallestCell = 9;
+constexpr int kThumbnailPixels = 48;
+constexpr int kHeadChannels = 1'000'000;
+
+QImage paintForget(const Image& image) {
+  QImage picture(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_ARGB32);
+  const float* value = image.value.data();
+  for (int row = 0; row < picture.height(); ++row) {
+    for (int column = 0; column < picture.width(); ++column, ++value) {
+      if (std::isnan(*value)) {
+        picture.setPixelColor(column, row, Qt::transparent);
+      } else {
+        const figure::Rgb rgb = figure::colourAt(figure::viridis(), *value);
+        picture.setPixel(column, row, qRgb(rgb.red, rgb.green, rgb.blue));
+      }
+    }
+  }
+  return picture;
+}
+
+}  // namespace
+
+HeadGrid::HeadGrid(Document& document, HeadTable& table, QWidget* parent)
+    : QWidget(parent), m_document(document), m_table(table), m_colours(m_colouring, {}) {
+  setFocusPolicy(Qt::StrongFocus);
+  setMouseTracking(true);
+  setAccessibleName(tr("Heads"));
+  QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Minimum);
+  policy.setHeightForWidth(true);
+  setSizePolicy(policy);
+  connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
+  connect(&m_document.selection(), &Selection::headChanged, this, qOverload<>(&QWidget::update));
+  connect(&m_document, &Document::runsChanged, this, [this] {
+    std::erase_if(m_thumbnails, [&](const auto& entry) { return m_document.run(std::get<0>(entry.first)) == nullptr; });
+    requestThumbnails();
+    updateGeometry();
+  });
+}
+
+void HeadGrid::setColouring(const HeadColouring& colouring) {
+  m_colouring = colouring;
+  requestThumbnails();
+  recolour();
+}
+
+double HeadGrid::shownValue(const HeadChoice& head) const {
+  switch (m_colouring.kind) {
+    case HeadColouring::Kind::quantity:
+      return m_table.value(head, m_colouring.quantity);
+    case HeadColouring::Kind::difference:
+      return m_table.difference(head, m_colouring.other, m_colouring.quantity);
+    case HeadColouring::Kind::thumbnail:
+      break;
+  }
+  return std::nan("");
+}
+
+void HeadGrid::recolour() {
+  std::vector<double> values;
+  for (const Run& run : m_document.runs()) {
+    const TraceInfo& info = run.trace->info();
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.heads; ++head) values.push_back(shownValue({run.id, layer, head}));
+    }
+  }
+  m_colours = HeadColours(m_colouring, values);
+  emit coloursChanged();
+  update();
+}
+
+void HeadGrid::requestThumbnails() {
+  if (m_colouring.kind != HeadColouring::Kind::thumbnail) return;
+  for (const Run& run : m_document.runs()) {
+    const TraceInfo& info = run.trace->info();
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.heads; ++head) {
+        if (m_thumbnails.contains({run.id, layer, head})) continue;
+        MapRequest wanted;
+        wanted.head = {run.trace, layer, head};
+        wanted.quantity = Quantity::forget;
+        wanted.reduction = Reduction::mean;
+        wanted.rows = wanted.columns = {0, info.length};
+        wanted.pixel_rows = wanted.pixel_columns = std::min<std::int64_t>(kThumbnailPixels, info.length);
+        JobRunner::Request<QImage> request;
+        request.priority = Priority::background;
+        request.work = [wanted](const Job& job) -> std::optional<QImage> {
+          const auto image = compute_map(wanted, job);
+          if (!image) return std::nullopt;
+          return paintForget(*image);
+        };
+        request.done = [this, id = run.id, layer, head](const QImage& picture) {
+          m_thumbnails[{id, layer, head}] = picture;
+          update();
+        };
+        request.failed = [](const QString&) {};
+        m_document.jobs().submit(this, run.id * kHeadChannels + layer * info.heads + head, std::move(request));
+      }
+    }
+  }
+}
+
+int HeadGrid::labelWidth() const { return fontMetrics().horizontalAdvance(QStringLiteral("000")) + 4; }
+
+int HeadGrid::cellSize(int width) const {
+  int most = 1;
+  for (const Run& run : m_document.runs()) most = std::max(most, run.trace->info().heads);
+  return std::clamp((width - labelWidth() - 2) / most, kSmallestCell, kLargestCell);
+}
+
+std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
+  std::vector<Block> blocks;
+  const int size = cellSize(width);
+  const int line = fontMetrics().height();
+  int top = 0;
+  for (const Run& run : m_document.runs()) {
+    const TraceInfo& info = run.trace->info();
+    Block block{run.id, run.name, info.layers, info.heads, QRect(0, top, width, line + 4), {}};
+    top += line + 4 + line;  // the title, and the heads' numbers
+    block.corner = {labelWidth(), top};
+    top += size * info.layers + line / 2;
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
+int HeadGrid::heightForWidth(int width) const {
+  const auto blocks = layOut(width);
+  if (blocks.empty()) return fontMetrics().height() * 4;
+  return blocks.back().corner.y() + blocks.back().layers * cellSize(width) + 4;
+}
+
+QSize HeadGrid::sizeHint() const { return {240, heightForWidth(240)}; }
+
+QSize HeadGrid::minimumSizeHint() const {
+  int most = 1;
+  for (const Run& run : m_document.runs()) most = std::max(most, run.trace->info().heads);
+  return {labelWidth() + most * kSmallestCell + 2, fontMetrics().height() * 4};
+}
+
+QRect HeadGrid::cell(const HeadChoice& head) const {
+  const int size = cellSize(width());
+  for (const Block& block : layOut(width())) {
+    if (block.run != head.run || head.layer >= block.layers || head.head >= block.heads) continue;
+    return {block.corner.x() + head.head * size, block.corner.y() + head.layer * size, size, size};
+  }
+  return {};
+}
+
+std::optional<HeadChoice> HeadGrid::headAt(const QPoint& place) const {
+  const int size = cellSize(width());
+  for (const Block& block : layOut(width())) {
+    const QRect area(block.corner, QSize(block.heads * size, block.layers * size));
+    if (!area.contains(place)) continue;
+    const QPoint inside = place - block.corner;
+    return HeadChoice{block.run, inside.y() / size, inside.x() / size};
+  }
+  return std::nullopt;
+}
+
+void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const {
+  const QRect inner = cell.adjusted(0, 0, -1, -1);
+  if (m_colouring.kind == HeadColouring::Kind::thumbnail) {
+    painter.fillRect(inner, palette().color(QPalette::AlternateBase));
+    const auto picture = m_thumbnails.find({head.run, head.layer, head.head});
+    if (picture != m_thumbnails.end()) painter.drawImage(inner, picture->second);
+    return;
+  }
+  const double value = shownValue(head);
+  if (std::isnan(value)) {
+    painter.fillRect(inner, palette().color(QPalette::AlternateBase));
+    painter.setPen(mutedTextColour(palette()));
+    painter.drawPoint(inner.center());
+    return;
+  }
+  const QColor colour = m_colours.colour(value);
+  painter.fillRect(inner, colour);
+  if (std::isinf(value) && inner.height() > fontMetrics().height()) {
+    painter.setPen(colour.lightnessF() > 0.5F ? Qt::black : Qt::white);
+    painter.drawText(inner, Qt::AlignCenter, QStringLiteral("∞"));
+  }
+}
+
+void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
+  const int size = cellSize(width());
+  QFont bold = font();
+  bold.setBold(true);
+  painter.setFont(bold);
+  painter.setPen(palette().color(QPalette::WindowText));
+  painter.drawText(block.title, Qt::AlignLeft | Qt::AlignVCenter,
+                   QFontMetrics(bold).elidedText(block.name, Qt::ElideMiddle, block.title.width()));
+  painter.setFont(font());
+  painter.setPen(mutedTextColour(palette()));
+  const int line = fontMetrics().height();
+  const int everyHead = std::max(1, (fontMetrics().horizontalAdvance("00") + 4 + size - 1) / size);
+  for (int head = 0; head < block.heads; head += everyHead) {
+    const QRect label(block.corner.x() + head * size - size, block.corner.y() - line, size * 3, line);
+    painter.drawText(label, Qt::AlignHCenter | Qt::AlignVCenter, QString::number(head));
+  }
+  const int everyLayer = std::max(1, (line + size - 1) / size);
+  for (int layer = 0; layer < block.layers; ++layer) {
+    if (layer % everyLayer == 0) {
+      const QRect label(0, block.corner.y() + layer * size, block.corner.x() - 4, size);
+      painter.drawText(label, Qt::AlignRight | Qt::AlignVCenter, QString::number(layer));
+    }
+    for (int head = 0; head < block.heads; ++head) {
+      const QRect cell(block.corner.x() + head * size, block.corner.y() + layer * size, size, size);
+      paintCell(painter, cell, {block.run, layer, head});
+      painter.setPen(mutedTextColour(palette()));
+    }
+  }
+}
+
+void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
+  QPainter painter(this);
+  if (m_document.runs().empty()) {
+    painter.setPen(mutedTextColour(palette()));
+    painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap, tr("The heads of a run appear here"));
+    return;
+  }
+  painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
+  for (const Block& block : layOut(width())) paintBlock(painter, block);
+  const auto outline = [&](const QRect& cell, const QColor& colour, int thickness) {
+    if (cell.isEmpty()) return;
+    painter.setPen(QPen(colour, thickness, Qt::SolidLine, Qt::SquareCap, Qt::MiterJoin));
+    painter.setBrush(Qt::NoBrush);
+    painter.drawRect(cell.adjusted(0, 0, -2, -2));
+  };
+  if (m_hovered) outline(cell(*m_hovered), hoverColour(palette()), 1);
+  const QRect chosen = cell(m_document.selection().head());
+  outline(chosen.adjusted(-1, -1, 1, 1), palette().color(QPalette::Base), 4);
+  outline(chosen, pinnedQueryColour(palette()), 2);
+}
+
+QString HeadGrid::description(const HeadChoice& head) const {
+  const Run* run = m_document.run(head.run);
+  if (run == nullptr) return {};
+  QString text = QStringLiteral("<b>%1, %2</b><table>")
+                     .arg(run->name.toHtmlEscaped(), tr("layer %1, head %2").arg(head.layer).arg(head.head));
+  for (int number = 0; number < kHeadQuantities; ++number) {
+    const auto quantity = static_cast<HeadQuantity>(number);
+    const double value = m_table.value(head, quantity);
+    if (std::isnan(value)) continue;
+    text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2</td></tr>")
+                .arg(textOf(quantity).name.toHtmlEscaped(), valueText(quantity, value));
+  }
+  if (const HeadStatistics* known = m_table.statistics(head); known != nullptr && run->trace->info().gated) {
+    text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2 … %3 … %4</td></tr>")
+                .arg(tr("f: least, median, largest"))
+                .arg(known->gate_quantile[0], 0, 'g', 3)
+                .arg(known->gate_quantile[2], 0, 'g', 3)
+                .arg(known->gate_quantile[4], 0, 'g', 3);
+  }
+  text += "</table>";
+  for (const Run& other : m_document.runs()) {
+    if (other.id == head.run) continue;
+    if (const auto nearest = m_table.nearestHead(head, other.id)) {
+      text +=
+          tr("nearest in %1: layer %2, head %3").arg(other.name.toHtmlEscaped()).arg(nearest->layer).arg(nearest->head);
+    }
+  }
+  return text;
+}
+
+bool HeadGrid::event(QEvent* event) {
+  if (event->type() == QEvent::ToolTip) {
+    const auto* help = static_cast<QHelpEvent*>(event);
+    if (const auto head = headAt(help->pos())) {
+      QToolTip::showText(help->globalPos(), description(*head), this, cell(*head));
+    } else {
+      QToolTip::hideText();
+    }
+    return true;
+  }
+  return QWidget::event(event);
+}
+
+void HeadGrid::mousePressEvent(QMouseEvent* event) {
+  if (event->button() != Qt::LeftButton) return;
+  if (const auto head = headAt(event->pos())) m_document.selection().setHead(*head);
+}
+
+void HeadGrid::mouseMoveEvent(QMouseEvent* event) {
+  const auto head = headAt(event->pos());
+  if (head == m_hovered) return;
+  m_hovered = head;
+  update();
+}
+
+void HeadGrid::leaveEvent(QEvent* /*event*/) {
+  m_hovered.reset();
+  update();
+}
+
+// Up and down go on from one run's last layer to the next run's first.
+void HeadGrid::step(int layers, int heads) {
+  HeadChoice head = m_document.selection().head();
+  const auto blocks = layOut(width());
+  auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block& entry) { return entry.run == head.run; });
+  if (block == blocks.end()) return;
+  head.head = std::clamp(head.head + heads, 0, block->heads - 1);
+  head.layer += layers;
+  if (head.layer >= block->layers && block + 1 != blocks.end()) {
+    ++block;
+    head.layer = 0;
+  } else if (head.layer < 0 && block != blocks.begin()) {
+    --block;
+    head.layer = block->layers - 1;
+  }
+  head.run = block->run;
+  head.layer = std::clamp(head.layer, 0, block->layers - 1);
+  head.head = std::clamp(head.head, 0, block->heads - 1);
+  m_document.selection().setHead(head);
+}
+
+void HeadGrid::keyPressEvent(QKeyEvent* event) {
+  switch (event->key()) {
+    case Qt::Key_Up:
+      return step(-1, 0);
+    case Qt::Key_Down:
+      return step(1, 0);
+    case Qt::Key_Left:
+      return step(0, -1);
+    case Qt::Key_Right:
+      return step(0, 1);
+    default:
+      QWidget::keyPressEvent(event);
+  }
+}
+
+void HeadGrid::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::PaletteChange || event->type() == QEvent::FontChange) update();
+  QWidget::changeEvent(event);
+}
+
+}  // namespace foxscope::gui

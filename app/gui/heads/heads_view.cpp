@@ -1,0 +1,235 @@
+#include "app/gui/heads/heads_view.h"
+
+#include <cmath>
+
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QLabel>
+#include <QScrollArea>
+#include <QVBoxLayout>
+
+namespace foxscope::gui {
+namespace {
+
+// What a choice of the box stands for.
+constexpr int kKindRole = Qt::UserRole;
+constexpr int kQuantityRole = Qt::UserRole + 1;
+constexpr int kOtherRole = Qt::UserRole + 2;
+
+/// Sorts by numbers, with what is not known at the end.
+class NumberOrder : public QSortFilterProxyModel {
+ public:
+  using QSortFilterProxyModel::QSortFilterProxyModel;
+
+ protected:
+  [[nodiscard]] bool lessThan(const QModelIndex& left, const QModelIndex& right) const override {
+    const double a = left.data(HeadTable::ValueRole).toDouble();
+    const double b = right.data(HeadTable::ValueRole).toDouble();
+    if (std::isnan(a) || std::isnan(b)) {
+      return std::isnan(a) == std::isnan(b) ? false : (std::isnan(b) == (sortOrder() == Qt::AscendingOrder));
+    }
+    return a < b;
+  }
+};
+
+}  // namespace
+
+HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
+    : QWidget(parent), m_document(document), m_table(table) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 6, 6, 6);
+  m_choice = new QComboBox;
+  m_choice->setToolTip(tr("What the colour of a head stands for"));
+  m_choice->setAccessibleName(tr("Colour heads by"));
+  m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_choice->setMinimumContentsLength(12);
+  layout->addWidget(m_choice);
+
+  m_tabs = new QTabWidget;
+  m_tabs->setDocumentMode(true);
+  m_grid = new HeadGrid(document, table);
+  auto* scroll = new QScrollArea;
+  scroll->setWidget(m_grid);
+  scroll->setWidgetResizable(true);
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAsNeeded);
+  scroll->setFocusPolicy(Qt::NoFocus);
+  m_tabs->addTab(scroll, tr("Grid"));
+  m_tabs->setTabToolTip(0, tr("Layers downwards, heads to the right"));
+
+  auto* page = new QWidget;
+  auto* pageLayout = new QVBoxLayout(page);
+  pageLayout->setContentsMargins(0, 4, 0, 0);
+  m_run = new QComboBox;
+  m_run->setToolTip(tr("The run whose heads are listed"));
+  m_run->setAccessibleName(tr("Run"));
+  pageLayout->addWidget(m_run);
+  m_sorted = new NumberOrder(this);
+  m_sorted->setSourceModel(&m_table);
+  m_list = new QTableView;
+  m_list->setModel(m_sorted);
+  m_list->setSortingEnabled(true);
+  m_list->sortByColumn(0, Qt::AscendingOrder);
+  m_list->setSelectionBehavior(QAbstractItemView::SelectRows);
+  m_list->setSelectionMode(QAbstractItemView::SingleSelection);
+  m_list->setEditTriggers(QAbstractItemView::NoEditTriggers);
+  m_list->setAlternatingRowColors(true);
+  m_list->setTabKeyNavigation(false);
+  m_list->verticalHeader()->hide();
+  m_list->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
+  m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  m_list->setToolTip(tr("Click a column's title to sort by it"));
+  pageLayout->addWidget(m_list);
+  m_tabs->addTab(page, tr("Table"));
+  m_tabs->setTabToolTip(1, tr("All numbers of all heads, sorted by any of them"));
+  layout->addWidget(m_tabs, 1);
+  m_legend = new HeadLegend;
+  layout->addWidget(m_legend);
+
+  connect(m_choice, &QComboBox::currentIndexChanged, this, &HeadsView::followChoice);
+  connect(m_run, &QComboBox::currentIndexChanged, this, [this] { m_table.setRun(m_run->currentData().toInt()); });
+  connect(m_list->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& index) {
+    if (index.isValid()) m_document.selection().setHead(index.data(HeadTable::HeadRole).value<HeadChoice>());
+  });
+  connect(m_grid, &HeadGrid::coloursChanged, this, &HeadsView::showLegend);
+  connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
+  connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
+  addCommands();
+  fillChoices();
+}
+
+void HeadsView::addCommands() {
+  for (int number = 0; number < kHeadQuantities; ++number) {
+    const auto quantity = static_cast<HeadQuantity>(number);
+    auto* action = new QAction(tr("Colour heads by %1").arg(textOf(quantity).name), this);
+    action->setToolTip(textOf(quantity).meaning);
+    connect(action, &QAction::triggered, this, [this, quantity] {
+      setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
+    });
+    m_commands += action;
+  }
+  auto* thumbnails = new QAction(tr("Show heads as small pictures of F"), this);
+  connect(thumbnails, &QAction::triggered, this, [this] {
+    setColouring({HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
+  });
+  m_commands += thumbnails;
+}
+
+HeadColouring HeadsView::colouring() const {
+  return {static_cast<HeadColouring::Kind>(m_choice->currentData(kKindRole).toInt()),
+          static_cast<HeadQuantity>(m_choice->currentData(kQuantityRole).toInt()),
+          m_choice->currentData(kOtherRole).toInt()};
+}
+
+void HeadsView::setColouring(const HeadColouring& colouring) {
+  for (int index = 0; index < m_choice->count(); ++index) {
+    const HeadColouring entry{static_cast<HeadColouring::Kind>(m_choice->itemData(index, kKindRole).toInt()),
+                              static_cast<HeadQuantity>(m_choice->itemData(index, kQuantityRole).toInt()),
+                              m_choice->itemData(index, kOtherRole).toInt()};
+    if (entry == colouring) return m_choice->setCurrentIndex(index);
+  }
+}
+
+// The choices depend on the runs: differences are from one of them.
+void HeadsView::fillChoices() {
+  const HeadColouring before = m_choice->count() > 0 ? colouring() : HeadColouring{};
+  {
+    const QSignalBlocker blocker(m_choice);
+    m_choice->clear();
+    const auto add = [&](const QString& text, const QString& meaning, const HeadColouring& entry) {
+      m_choice->addItem(text);
+      const int last = m_choice->count() - 1;
+      m_choice->setItemData(last, meaning, Qt::ToolTipRole);
+      m_choice->setItemData(last, static_cast<int>(entry.kind), kKindRole);
+      m_choice->setItemData(last, static_cast<int>(entry.quantity), kQuantityRole);
+      m_choice->setItemData(last, entry.other, kOtherRole);
+    };
+    for (int number = 0; number < kHeadQuantities; ++number) {
+      const auto quantity = static_cast<HeadQuantity>(number);
+      if (number == static_cast<int>(HeadQuantity::pinnedForget)) m_choice->insertSeparator(m_choice->count());
+      add(textOf(quantity).name, textOf(quantity).meaning, {HeadColouring::Kind::quantity, quantity, kNoRun});
+    }
+    m_choice->insertSeparator(m_choice->count());
+    add(tr("pictures of F"), tr("a small forget matrix for every head"),
+        {HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
+    if (m_document.runs().size() > 1) {
+      m_choice->insertSeparator(m_choice->count());
+      for (const Run& other : m_document.runs()) {
+        for (int number = 0; number < static_cast<int>(HeadQuantity::pinnedForget); ++number) {
+          const auto quantity = static_cast<HeadQuantity>(number);
+          add(tr("%1: difference from %2").arg(textOf(quantity).name, other.name),
+              tr("less that of the head of %1 whose attention reaches as far").arg(other.name),
+              {HeadColouring::Kind::difference, quantity, other.id});
+        }
+      }
+    }
+    setColouring(before);
+  }
+  {
+    const QSignalBlocker blocker(m_run);
+    m_run->clear();
+    for (const Run& run : m_document.runs()) m_run->addItem(run.name, run.id);
+    m_run->setCurrentIndex(std::max(0, m_run->findData(m_table.run())));
+  }
+  followChoice();
+  followHead();
+}
+
+void HeadsView::followChoice() { m_grid->setColouring(colouring()); }
+
+void HeadsView::followHead() {
+  const HeadChoice head = m_document.selection().head();
+  const int row = m_run->findData(head.run);
+  if (row >= 0) m_run->setCurrentIndex(row);
+  for (int index = 0; index < m_sorted->rowCount(); ++index) {
+    const QModelIndex entry = m_sorted->index(index, 0);
+    if (entry.data(HeadTable::HeadRole).value<HeadChoice>() != head) continue;
+    const QSignalBlocker blocker(m_list->selectionModel());
+    m_list->setCurrentIndex(entry);
+    m_list->viewport()->update();
+    break;
+  }
+}
+
+void HeadsView::showLegend() {
+  const HeadColouring shown = colouring();
+  const HeadQuantityText text = textOf(shown.quantity);
+  if (shown.kind == HeadColouring::Kind::thumbnail) {
+    m_legend->hideScale(tr("F from 0 (dark) to 1 (bright), mean of each pixel"));
+    return;
+  }
+  QString title = text.unit.isEmpty() ? text.name : text.name + QStringLiteral(" (%1)").arg(text.unit);
+  if (shown.kind == HeadColouring::Kind::difference) title += tr(", difference from nearest head");
+  if (m_grid->colours().logarithmic()) title += tr(", log");
+  const Cursor pin = m_document.selection().pin();
+  if (text.ofPin && !(pin.query && pin.key)) {
+    m_legend->hideScale(tr("%1: pin a query (click) and a key (Shift+click)").arg(text.name));
+    return;
+  }
+  m_legend->show(m_grid->colours(), title);
+}
+
+bool HeadsView::isSettled() const { return m_table.known() == m_table.total() || !m_document.busy(); }
+
+QJsonObject HeadsView::saveState() const {
+  const HeadColouring shown = colouring();
+  const Run* other = m_document.run(shown.other);
+  return {{"kind", static_cast<int>(shown.kind)},
+          {"quantity", static_cast<int>(shown.quantity)},
+          {"other", other != nullptr ? other->name : QString()},
+          {"tab", m_tabs->currentIndex()}};
+}
+
+void HeadsView::restoreState(const QJsonObject& state) {
+  HeadColouring wanted;
+  wanted.kind = static_cast<HeadColouring::Kind>(state["kind"].toInt());
+  wanted.quantity = static_cast<HeadQuantity>(state["quantity"].toInt());
+  wanted.other = kNoRun;
+  for (const Run& run : m_document.runs()) {
+    if (wanted.kind == HeadColouring::Kind::difference && run.name == state["other"].toString()) wanted.other = run.id;
+  }
+  setColouring(wanted);
+  m_tabs->setCurrentIndex(state["tab"].toInt());
+}
+
+}  // namespace foxscope::gui
