@@ -42,6 +42,7 @@ struct Selection {
 };
 
 /// Each adds one subcommand, whose callback sets `selection.action`.
+void addOpenCommand(CLI::App& program, Selection& selection);
 void addRunCommand(CLI::App& program, Selection& selection);
 void addInfoCommand(CLI::App& program, Selection& selection);
 void addMapCommand(CLI::App& program, Selection& selection);

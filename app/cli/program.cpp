@@ -17,7 +17,7 @@
 namespace foxscope::cli {
 namespace {
 
-constexpr std::array kLaterCommands = {"open", "figure", "eval", "generate"};
+constexpr std::array kLaterCommands = {"figure", "eval", "generate"};
 
 // A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into it.
 void occupyStandardStreams() {
@@ -48,6 +48,7 @@ void describeProgram(CLI::App& program, Selection& selection) {
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
       "\n"
       "Layers, heads and positions count from 0. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.");
+  addOpenCommand(program, selection);
   addRunCommand(program, selection);
   addInfoCommand(program, selection);
   addMapCommand(program, selection);
@@ -63,9 +64,7 @@ std::string helpfulName(const CLI::App& program) {
 
 // What is not a command of this version is answered before the parser sees it.
 void checkCommandWord(const CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.size() < 2) {
-    throw UsageError("no command given, and the window is not in this version: see foxscope --help");
-  }
+  if (arguments.size() < 2) return;
   const std::string& word = arguments[1];
   if (word.empty() || word.front() == '-') return;
   if (std::find(kLaterCommands.begin(), kLaterCommands.end(), word) != kLaterCommands.end()) {
@@ -84,6 +83,8 @@ void parse(const std::vector<std::string>& arguments, Selection& selection) {
   describeProgram(program, selection);
   checkCommandWord(program, arguments);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend() - 1);
+  // Bare `foxscope` is the window.
+  if (reversed.empty()) reversed.emplace_back("open");
   try {
     program.parse(reversed);
   } catch (const CLI::CallForHelp&) {

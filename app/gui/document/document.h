@@ -68,7 +68,7 @@ class Document : public QObject {
   void cancelRun();
   /// Writes all runs to a run file; success and failure are told by messages.
   void saveRunFile(const QString& path);
-  /// Reads the session's own part; what belongs to views is in windowState().
+  /// Writes a session file with the views' part in it; success and failure are told by messages.
   void saveSession(const QString& path, const QJsonObject& windowState);
   [[nodiscard]] const QString& sessionFile() const { return m_sessionFile; }
 

@@ -1,0 +1,81 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/command.h"
+#include "app/gui/application.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+struct OpenOptions {
+  std::vector<std::string> paths;
+  std::string screenshot;
+  std::string size;
+  double scale = 0;
+  std::string theme;
+};
+
+constexpr int kLeastSide = 320;
+constexpr int kMostSide = 8192;
+constexpr double kLeastScale = 0.5;
+constexpr double kMostScale = 4;
+
+void parseWindowSize(const std::string& text, gui::WindowOptions& window) {
+  if (text.empty()) return;
+  char beyond = '\0';
+  const int read = std::sscanf(text.c_str(), "%dx%d%c", &window.width, &window.height, &beyond);
+  const auto fits = [](int side) { return side >= kLeastSide && side <= kMostSide; };
+  if (read != 2 || !fits(window.width) || !fits(window.height)) {
+    throw UsageError(fmt::format("--size {}: use WxH in pixels, each from {} to {}", text, kLeastSide, kMostSide));
+  }
+}
+
+gui::Theme parseTheme(const std::string& word) {
+  if (word.empty()) return gui::Theme::settings;
+  if (word == "light") return gui::Theme::light;
+  if (word == "dark") return gui::Theme::dark;
+  throw UsageError(fmt::format("--theme {}: use light or dark", word));
+}
+
+int openWindow(const OpenOptions& options, const Session& session) {
+  gui::WindowOptions window;
+  window.paths = options.paths;
+  window.screenshot = options.screenshot;
+  window.theme = parseTheme(options.theme);
+  window.programFolder = session.programFolder;
+  parseWindowSize(options.size, window);
+  if (options.scale != 0 && !(options.scale >= kLeastScale && options.scale <= kMostScale)) {
+    throw UsageError(fmt::format("--scale {}: use a factor from {} to {}", options.scale, kLeastScale, kMostScale));
+  }
+  window.scale = options.scale;
+  if (!window.screenshot.empty()) requireWritable(window.screenshot, true);
+  return gui::openWindow(window);
+}
+
+}  // namespace
+
+void addOpenCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<OpenOptions>();
+  CLI::App* command = addSubcommand(program, selection, "open", "Open the window (also without a command)",
+                                    "  foxscope open run.h5\n"
+                                    "  foxscope open path/to/checkpoint book.txt\n"
+                                    "  foxscope open run.h5 --screenshot window.png --size 1600x1000 --theme dark");
+  command->add_option("path", options->paths, "Checkpoint folders, texts, run files, sessions, told apart by content")
+      ->type_name("PATH");
+  command->add_option("--screenshot", options->screenshot, "Write a PNG of the window when all views are done, and end")
+      ->type_name("FILE");
+  command->add_option("--size", options->size, "Size of the window in pixels")->type_name("WxH");
+  command->add_option("--scale", options->scale, "Dots of the screen to a pixel: 1, 1.5, 2 ...")->type_name("S");
+  command->add_option("--theme", options->theme, "light or dark (default: as in the preferences)")->type_name("THEME");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return openWindow(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,277 @@
+#include "app/gui/window/export_dialog.h"
+
+#include <array>
+#include <filesystem>
+
+#include <QBuffer>
+#include <QDialogButtonBox>
+#include <QFileDialog>
+#include <QFormLayout>
+#include <QLabel>
+#include <QLocale>
+#include <QPushButton>
+
+#include "app/figure/curve_figure.h"
+#include "app/figure/map_figure.h"
+#include "app/gui/curves/curves_view.h"
+#include "app/gui/maps/maps_view.h"
+#include "backend/base/atomic_file.h"
+#include "backend/file/run_file.h"
+
+namespace foxscope::gui {
+namespace {
+
+struct Ending {
+  ExportDialog::Kind kind;
+  const char* name;
+  const char* ending;
+};
+constexpr std::array kPictures{Ending{ExportDialog::Kind::pdf, "PDF", "pdf"},
+                               Ending{ExportDialog::Kind::svg, "SVG", "svg"},
+                               Ending{ExportDialog::Kind::png, "PNG", "png"}};
+constexpr std::array kMapData{Ending{ExportDialog::Kind::hdf5, "HDF5 (data)", "h5"},
+                              Ending{ExportDialog::Kind::npy, "NPY (data)", "npy"},
+                              Ending{ExportDialog::Kind::csv, "CSV (data)", "csv"}};
+
+struct Width {
+  const char* name;
+  double mm;
+};
+constexpr std::array kWidths{Width{"NeurIPS, ICLR: text width", 139.7}, Width{"NeurIPS, ICLR: half", 67.31},
+                             Width{"ICML: column", 82.55}, Width{"ICML: page", 171.45}};
+
+void writeFile(const QString& path, const std::string& bytes) {
+  AtomicFile file(path.toStdString(), true);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+bool isData(ExportDialog::Kind kind) {
+  return kind == ExportDialog::Kind::hdf5 || kind == ExportDialog::Kind::npy || kind == ExportDialog::Kind::csv;
+}
+
+std::string mapName(const MapRequest& request) {
+  const TraceInfo& info = request.head.trace->info();
+  return QStringLiteral("%1_L%2_H%3_%4")
+      .arg(QString::fromStdString(info.name))
+      .arg(request.head.layer, 2, 10, QChar('0'))
+      .arg(request.head.head, 2, 10, QChar('0'))
+      .arg(to_string(request.quantity))
+      .toStdString();
+}
+
+}  // namespace
+
+ExportDialog::ExportDialog(Document& document, MapsView& maps, CurvesView& curves, QWidget& window)
+    : QDialog(&window), m_document(document), m_maps(maps), m_curves(curves), m_window(window) {
+  setWindowTitle(tr("Export"));
+  makeForm();
+  followSource();
+}
+
+void ExportDialog::makeForm() {
+  auto* form = new QFormLayout(this);
+  m_source = new QComboBox;
+  if (m_maps.requestOfActivePane()) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
+  if (m_curves.figureOfCurrentTab()) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
+  m_source->addItem(tr("whole window"), static_cast<int>(Source::window));
+  form->addRow(tr("&What"), m_source);
+  m_kind = new QComboBox;
+  form->addRow(tr("&File"), m_kind);
+  m_preset = new QComboBox;
+  for (const Width& width : kWidths) m_preset->addItem(tr(width.name), width.mm);
+  m_preset->addItem(tr("own width"));
+  form->addRow(tr("&Size for"), m_preset);
+  m_width = new QDoubleSpinBox;
+  m_width->setRange(20, 1000);
+  m_width->setSuffix(tr(" mm"));
+  m_width->setValue(kWidths[0].mm);
+  form->addRow(tr("Wi&dth"), m_width);
+  m_font = new QDoubleSpinBox;
+  m_font->setRange(4, 48);
+  m_font->setValue(9);
+  m_font->setSuffix(tr(" pt"));
+  form->addRow(tr("F&ont"), m_font);
+  m_dpi = new QSpinBox;
+  m_dpi->setRange(36, 2400);
+  m_dpi->setValue(300);
+  m_dpi->setSuffix(tr(" dots per inch"));
+  form->addRow(tr("&Resolution"), m_dpi);
+  m_everyEntry = new QCheckBox(tr("every entry, not pooled to what the screen shows"));
+  form->addRow(QString(), m_everyEntry);
+  m_size = new QLabel;
+  form->addRow(QString(), m_size);
+  auto* buttons = new QDialogButtonBox(QDialogButtonBox::Save | QDialogButtonBox::Cancel);
+  buttons->button(QDialogButtonBox::Save)->setText(tr("Save as…"));
+  form->addRow(buttons);
+  connect(buttons, &QDialogButtonBox::accepted, this, &ExportDialog::choosePath);
+  connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
+  connect(m_source, &QComboBox::currentIndexChanged, this, &ExportDialog::followSource);
+  connect(m_kind, &QComboBox::currentIndexChanged, this, &ExportDialog::followKind);
+  connect(m_everyEntry, &QCheckBox::toggled, this, &ExportDialog::followKind);
+  connect(m_preset, &QComboBox::currentIndexChanged, this, [this] {
+    if (m_preset->currentData().isValid()) m_width->setValue(m_preset->currentData().toDouble());
+  });
+  connect(m_width, &QDoubleSpinBox::valueChanged, this, [this](double width) {
+    if (m_preset->currentData().isValid() && width != m_preset->currentData().toDouble()) {
+      m_preset->setCurrentIndex(m_preset->count() - 1);
+    }
+  });
+}
+
+ExportDialog::Source ExportDialog::chosenSource() const { return static_cast<Source>(m_source->currentData().toInt()); }
+ExportDialog::Kind ExportDialog::chosenKind() const { return static_cast<Kind>(m_kind->currentData().toInt()); }
+
+void ExportDialog::followSource() {
+  const QSignalBlocker blocker(m_kind);
+  m_kind->clear();
+  const auto add = [&](const Ending& ending) { m_kind->addItem(tr(ending.name), static_cast<int>(ending.kind)); };
+  if (chosenSource() == Source::window) {
+    add(kPictures.back());
+  } else {
+    for (const Ending& ending : kPictures) add(ending);
+    if (chosenSource() == Source::map) {
+      for (const Ending& ending : kMapData) add(ending);
+    } else {
+      add(kMapData.back());
+    }
+  }
+  followKind();
+}
+
+void ExportDialog::followKind() {
+  const bool data = isData(chosenKind());
+  const bool drawn = !data && chosenSource() != Source::window;
+  for (QWidget* widget : std::initializer_list<QWidget*>{m_preset, m_width, m_font, m_dpi}) widget->setEnabled(drawn);
+  m_everyEntry->setEnabled(data && chosenSource() == Source::map);
+  m_size->clear();
+  if (!m_everyEntry->isEnabled() || !m_everyEntry->isChecked()) return;
+  const auto request = m_maps.requestOfActivePane();
+  if (!request) return;
+  constexpr double kBytes = 4;
+  const double bytes =
+      kBytes * static_cast<double>(request->rows.size()) * static_cast<double>(request->columns.size());
+  m_size->setText(tr("%1 x %2 entries, %3")
+                      .arg(request->rows.size())
+                      .arg(request->columns.size())
+                      .arg(QLocale().formattedDataSize(static_cast<qint64>(bytes), 1, QLocale::DataSizeSIFormat)));
+}
+
+figure::FigureFormat ExportDialog::format() const {
+  figure::FigureFormat format;
+  format.kind = chosenKind() == Kind::pdf   ? figure::FigureFormat::Kind::pdf
+                : chosenKind() == Kind::svg ? figure::FigureFormat::Kind::svg
+                                            : figure::FigureFormat::Kind::png;
+  format.widthMm = m_width->value();
+  format.dpi = m_dpi->value();
+  format.fontSizePt = m_font->value();
+  return format;
+}
+
+void ExportDialog::choosePath() {
+  QString ending;
+  for (const Ending& entry : kPictures) {
+    if (entry.kind == chosenKind()) ending = entry.ending;
+  }
+  for (const Ending& entry : kMapData) {
+    if (entry.kind == chosenKind()) ending = entry.ending;
+  }
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export"), "foxscope." + ending, "*." + ending);
+  if (path.isEmpty()) return;
+  write(path);
+  accept();
+}
+
+void ExportDialog::write(const QString& path) {
+  switch (chosenSource()) {
+    case Source::map:
+      return isData(chosenKind()) ? writeMapData(path) : writeMapPicture(path);
+    case Source::curves:
+      return writeCurves(path);
+    case Source::window:
+      return writeWindow(path);
+  }
+}
+
+void ExportDialog::submit(const QString& path, std::function<std::optional<bool>(const Job&)> work) {
+  // The answer may come when the dialog is gone: the window's document outlives it.
+  JobRunner::Request<bool> request;
+  request.work = std::move(work);
+  Document* document = &m_document;
+  request.done = [document, path](bool) {
+    emit document->messageRaised({Message::Kind::note, tr("Saved %1").arg(path)});
+  };
+  request.failed = [document](const QString& message) {
+    emit document->messageRaised({Message::Kind::error, message});
+  };
+  // A channel for each path: exports do not replace each other.
+  m_document.jobs().submit(document, static_cast<int>(qHash(path) | 0x40000000U), std::move(request));
+}
+
+void ExportDialog::writeMapPicture(const QString& path) {
+  auto figure = m_maps.figureOfActivePane();
+  if (!figure) return;
+  submit(path, [figure = std::move(*figure), format = format(), path](const Job& job) mutable -> std::optional<bool> {
+    // A print has more dots than the screen: the map is computed for them.
+    const figure::PixelRoom room = figure::mapRoom(figure.request.rows, figure.request.columns, format);
+    figure.request.pixel_rows = std::min(figure.request.rows.size(), room.rows);
+    figure.request.pixel_columns = std::min(figure.request.columns.size(), room.columns);
+    auto image = compute_map(figure.request, job);
+    if (!image) return std::nullopt;
+    figure.image = std::move(*image);
+    writeFile(path, figure::drawMap(figure, format));
+    return true;
+  });
+}
+
+void ExportDialog::writeMapData(const QString& path) {
+  auto request = m_maps.requestOfActivePane();
+  if (!request) return;
+  if (m_everyEntry->isChecked()) {
+    request->pixel_rows = request->rows.size();
+    request->pixel_columns = request->columns.size();
+  }
+  request->skip_tolerance = 0;
+  submit(path, [request = *request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
+    const std::filesystem::path file = path.toStdString();
+    bool whole = false;
+    if (kind == Kind::npy) {
+      whole = write_map_npy(file, request, Overwrite::force, job);
+    } else if (kind == Kind::csv) {
+      whole = write_map_csv(file, request, Overwrite::force, job);
+    } else {
+      const NamedMap map{mapName(request), request};
+      whole = write_maps_hdf5(file, std::span(&map, 1), {"foxscope", ""}, Overwrite::force, job);
+    }
+    return whole ? std::optional(true) : std::nullopt;
+  });
+}
+
+void ExportDialog::writeCurves(const QString& path) {
+  if (chosenKind() == Kind::csv) {
+    submit(path, [data = m_curves.dataOfCurrentTab().toStdString(), path](const Job&) {
+      writeFile(path, data);
+      return std::optional(true);
+    });
+    return;
+  }
+  const auto figure = m_curves.figureOfCurrentTab();
+  if (!figure) return;
+  submit(path, [figure = *figure, format = format(), path](const Job&) {
+    writeFile(path, figure::drawCurves(figure, format));
+    return std::optional(true);
+  });
+}
+
+void ExportDialog::writeWindow(const QString& path) {
+  QByteArray bytes;
+  QBuffer buffer(&bytes);
+  buffer.open(QIODevice::WriteOnly);
+  m_window.grab().save(&buffer, "PNG");
+  submit(path, [content = bytes.toStdString(), path](const Job&) {
+    writeFile(path, content);
+    return std::optional(true);
+  });
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <QCheckBox>
+#include <QComboBox>
+#include <QDialog>
+#include <QDoubleSpinBox>
+#include <QSpinBox>
+
+#include "app/figure/figure_format.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/run.h"
+
+class QLabel;
+
+namespace foxscope::gui {
+
+class CurvesView;
+class MapsView;
+
+/// Saves what is shown: a picture at a physical size, or the data behind it.
+class ExportDialog : public QDialog {
+  Q_OBJECT
+
+ public:
+  enum class Source { map, curves, window };
+  enum class Kind { pdf, svg, png, hdf5, npy, csv };
+
+  ExportDialog(Document& document, MapsView& maps, CurvesView& curves, QWidget& window);
+
+  /// What is chosen, for whoever drives the dialog.
+  QComboBox& source() { return *m_source; }
+  QComboBox& kind() { return *m_kind; }
+  [[nodiscard]] figure::FigureFormat format() const;
+  /// Writes the file in the background; success and failure are told by the document.
+  void write(const QString& path);
+
+ private:
+  void makeForm();
+  void followSource();
+  void followKind();
+  void choosePath();
+  void writeMapPicture(const QString& path);
+  void writeMapData(const QString& path);
+  void writeCurves(const QString& path);
+  void writeWindow(const QString& path);
+  void submit(const QString& path, std::function<std::optional<bool>(const Job&)> work);
+  [[nodiscard]] Source chosenSource() const;
+  [[nodiscard]] Kind chosenKind() const;
+
+  Document& m_document;
+  MapsView& m_maps;
+  CurvesView& m_curves;
+  QWidget& m_window;
+  QComboBox* m_source = nullptr;
+  QComboBox* m_kind = nullptr;
+  QComboBox* m_preset = nullptr;
+  QDoubleSpinBox* m_width = nullptr;
+  QSpinBox* m_dpi = nullptr;
+  QDoubleSpinBox* m_font = nullptr;
+  QCheckBox* m_everyEntry = nullptr;
+  QLabel* m_size = nullptr;
+};
+
+}  // namespace foxscope::gui

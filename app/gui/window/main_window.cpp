@@ -1,0 +1,400 @@
+#include "app/gui/window/main_window.h"
+
+#include <algorithm>
+
+#include <QApplication>
+#include <QClipboard>
+#include <QCloseEvent>
+#include <QDockWidget>
+#include <QDropEvent>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QMenuBar>
+#include <QMimeData>
+#include <QStackedWidget>
+#include <QStatusBar>
+#include <QToolBar>
+#include <QVBoxLayout>
+
+#include "app/gui/curves/curves_view.h"
+#include "app/gui/heads/heads_view.h"
+#include "app/gui/maps/maps_view.h"
+#include "app/gui/text/text_view.h"
+#include "app/gui/window/command_palette.h"
+#include "app/gui/window/export_dialog.h"
+#include "app/gui/window/message_bar.h"
+#include "app/gui/window/preferences.h"
+#include "app/gui/window/readout.h"
+#include "app/gui/window/run_bar.h"
+#include "app/gui/window/shortcut_sheet.h"
+#include "app/gui/window/start_page.h"
+
+namespace foxscope::gui {
+namespace {
+
+QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, const QString& key) {
+  auto* dock = new QDockWidget(title, &window);
+  dock->setObjectName(key);
+  dock->setWidget(view);
+  return dock;
+}
+
+}  // namespace
+
+MainWindow::MainWindow(const QString& demo, QWidget* parent)
+    : QMainWindow(parent), m_headTable(m_document), m_demo(demo) {
+  setWindowTitle(QStringLiteral("Foxscope[*]"));
+  setAcceptDrops(true);
+  setDockNestingEnabled(true);
+  makeViews();
+  makeMenus();
+  connectDocument();
+  fillRecent();
+  followInputs();
+  followRuns();
+}
+
+MainWindow::~MainWindow() = default;
+
+void MainWindow::makeViews() {
+  m_heads = new HeadsView(m_document, m_headTable);
+  m_maps = new MapsView(m_document);
+  m_text = new TextView(m_document);
+  m_curves = new CurvesView(m_document);
+  m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
+  m_parts = {{"heads", tr("&Heads"), m_heads},
+             {"maps", tr("&Maps"), m_maps},
+             {"text", tr("&Text"), m_text},
+             {"curves", tr("&Curves"), m_curves}};
+
+  auto* centre = new QWidget;
+  auto* layout = new QVBoxLayout(centre);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->setSpacing(0);
+  m_messages = new MessageBar;
+  layout->addWidget(m_messages);
+  m_centre = new QStackedWidget;
+  m_start = new StartPage;
+  m_centre->addWidget(m_start);
+  m_centre->addWidget(m_maps);
+  layout->addWidget(m_centre, 1);
+  setCentralWidget(centre);
+
+  QDockWidget* heads = makeDock(*this, m_heads, tr("Heads"), "heads");
+  QDockWidget* text = makeDock(*this, m_text, tr("Text"), "text");
+  QDockWidget* curves = makeDock(*this, m_curves, tr("Curves"), "curves");
+  // The corners belong to the sides, so that curves stand under the maps.
+  setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
+  setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
+  addDockWidget(Qt::LeftDockWidgetArea, heads);
+  addDockWidget(Qt::RightDockWidgetArea, text);
+  addDockWidget(Qt::BottomDockWidgetArea, curves);
+  resizeDocks({heads, text}, {230, 360}, Qt::Horizontal);
+  resizeDocks({curves}, {250}, Qt::Vertical);
+
+  auto* bar = new QToolBar(tr("Run"));
+  bar->setObjectName("run");
+  bar->setMovable(false);
+  bar->addWidget(new RunBar(m_document));
+  addToolBar(bar);
+  statusBar()->addWidget(new Readout(m_document), 1);
+  statusBar()->setSizeGripEnabled(false);
+}
+
+QAction* MainWindow::addCommand(QMenu* menu, const QString& text, const QKeySequence& keys, const QString& tip,
+                                const std::function<void()>& act) {
+  auto* action = new QAction(text, this);
+  action->setShortcut(keys);
+  action->setToolTip(tip);
+  action->setStatusTip(tip);
+  connect(action, &QAction::triggered, this, act);
+  menu->addAction(action);
+  return action;
+}
+
+void MainWindow::makeMenus() {
+  makeFileMenu();
+  makeRunMenu();
+  makeViewMenu();
+  for (const Part& part : m_parts) {
+    if (part.part->commands().isEmpty()) continue;
+    QMenu* menu = menuBar()->addMenu(part.title);
+    menu->addActions(part.part->commands());
+  }
+  makeHelpMenu();
+}
+
+void MainWindow::makeFileMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&File"));
+  addCommand(menu, tr("Open &Model…"), QKeySequence("Ctrl+O"), tr("Add a checkpoint folder to what is run"),
+             [this] { openModel(); });
+  addCommand(menu, tr("Open &Text…"), QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"), [this] {
+    openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)"));
+  });
+  addCommand(menu, tr("Open &Run or Session…"), QKeySequence("Ctrl+Alt+O"),
+             tr("Open a run file (.h5) or a session (.json)"), [this] {
+               openWith(tr("Open run file or session"),
+                        tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
+             });
+  m_recentMenu = menu->addMenu(tr("Open R&ecent"));
+  addCommand(menu, tr("Open &Demo"), {}, tr("Both demo models on a chapter of a book"), [this] {
+    if (!m_demo.isEmpty()) m_document.open({m_demo});
+  })->setEnabled(!m_demo.isEmpty());
+  menu->addSeparator();
+  addCommand(menu, tr("&Save Session"), QKeySequence::Save, tr("Save models, text, panes, pins and places"), [this] {
+    if (m_document.sessionFile().isEmpty() || m_document.sessionFile() == m_demo) return saveSessionAs();
+    saveSession(m_document.sessionFile());
+  });
+  addCommand(menu, tr("Save Session &As…"), QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
+             [this] { saveSessionAs(); });
+  addCommand(menu, tr("Save R&un File…"), {}, tr("Save all runs to an HDF5 file that opens without a model"),
+             [this] { saveRunFile(); });
+  menu->addSeparator();
+  addCommand(menu, tr("&Export…"), QKeySequence("Ctrl+E"), tr("Save what is shown as PNG, SVG or PDF, or its data"),
+             [this] { exportShown(); });
+  addCommand(menu, tr("&Copy Picture"), QKeySequence::Copy, tr("Copy the view that has the keyboard, else the maps"),
+             [this] { copyShown(); });
+  menu->addSeparator();
+  addCommand(menu, tr("&Preferences…"), QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
+             [this] { showPreferences(); });
+  addCommand(menu, tr("&New Window Content"), QKeySequence::New, tr("Close all runs, models and the text"),
+             [this] { m_document.clear(); });
+  addCommand(menu, tr("&Quit"), QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
+}
+
+void MainWindow::makeRunMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&Run"));
+  QAction* run = addCommand(menu, tr("&Run"), QKeySequence("F5"), tr("Run the models on the text"),
+                            [this] { m_document.startRun(); });
+  QAction* cancel = addCommand(menu, tr("&Cancel Run"), QKeySequence("Shift+F5"),
+                               tr("Stop; what is there already stays"), [this] { m_document.cancelRun(); });
+  addCommand(menu, tr("Remove &Shown Run"), {}, tr("Take the run of the chosen head out of the window"),
+             [this] { m_document.removeRun(m_document.selection().head().run); });
+  const auto follow = [this, run, cancel] {
+    run->setEnabled(!m_document.runStatus().running);
+    cancel->setEnabled(m_document.runStatus().running);
+  };
+  connect(&m_document, &Document::runStatusChanged, this, follow);
+  follow();
+}
+
+void MainWindow::makeViewMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&View"));
+  for (QDockWidget* dock : findChildren<QDockWidget*>()) {
+    QAction* toggle = dock->toggleViewAction();
+    toggle->setText(tr("Show %1").arg(dock->windowTitle()));
+    toggle->setToolTip(tr("Show or hide this part of the window"));
+    menu->addAction(toggle);
+  }
+  menu->addSeparator();
+  const auto theme = [&](const QString& text, ThemeChoice choice) {
+    addCommand(menu, text, {}, tr("Colours of the window; exports are always white"), [this, choice] {
+      m_settings.setTheme(choice);
+      emit themeChosen();
+    });
+  };
+  theme(tr("&Light"), ThemeChoice::light);
+  theme(tr("&Dark"), ThemeChoice::dark);
+  theme(tr("As the &System"), ThemeChoice::system);
+}
+
+void MainWindow::makeHelpMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("H&elp"));
+  addCommand(menu, tr("&Commands…"), QKeySequence("Ctrl+K"), tr("All commands, found by typing"), [this] {
+    CommandPalette palette(commands(), this);
+    palette.move(mapToGlobal(QPoint((width() - palette.width()) / 2, menuBar()->height() + 40)));
+    palette.exec();
+  });
+  addCommand(menu, tr("&Keys and Mouse…"), QKeySequence("F1"), tr("What keys and the mouse do"),
+             [this] { ShortcutSheet(commands(), this).exec(); });
+  addCommand(menu, tr("&About Foxscope"), {}, tr("Version, licence, libraries"), [this] { showAbout(); });
+}
+
+QList<QAction*> MainWindow::commands() const {
+  QList<QAction*> actions;
+  for (const QAction* top : menuBar()->actions()) {
+    if (top->menu() == nullptr) continue;
+    for (QAction* action : top->menu()->actions()) {
+      if (!action->isSeparator() && action->menu() == nullptr) actions += action;
+    }
+  }
+  return actions;
+}
+
+void MainWindow::connectDocument() {
+  connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
+  connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
+  connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
+  connect(&m_document, &Document::fileMissing, this, &MainWindow::askForMissing);
+  connect(&m_document, &Document::sessionOpened, this, [this](const QJsonObject& state) {
+    m_messages->clearNotes();
+    m_wantedViews = state;
+    restoreViews(state);
+  });
+  connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
+    if (m_remembering == Remembering::off || path == m_demo) return;
+    m_settings.addRecent(path);
+    fillRecent();
+  });
+  connect(&m_document, &Document::runStatusChanged, this, [this] {
+    if (m_document.runStatus().running && m_document.runStatus().index == 0) m_messages->clearNotes();
+  });
+  connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
+  connect(m_start, &StartPage::demoWanted, this, [this] { m_document.open({m_demo}); });
+  connect(m_start, &StartPage::modelWanted, this, &MainWindow::openModel);
+  connect(m_start, &StartPage::textWanted, this, [this] { openWith(tr("Open text"), tr("All files (*)")); });
+  connect(m_start, &StartPage::fileWanted, this, [this] {
+    openWith(tr("Open run file or session"), tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
+  });
+  connect(m_start, &StartPage::pathWanted, this, [this](const QString& path) { m_document.open({path}); });
+  m_start->setDemoAvailable(!m_demo.isEmpty());
+}
+
+void MainWindow::followRuns() {
+  const bool empty = m_document.runs().empty();
+  m_centre->setCurrentWidget(empty ? static_cast<QWidget*>(m_start) : m_maps);
+  QStringList names;
+  for (const Run& run : m_document.runs()) names += run.name;
+  setWindowTitle(empty ? QStringLiteral("Foxscope") : names.join(", ") + QStringLiteral(" – Foxscope"));
+  if (empty || m_wantedViews.isEmpty()) return;
+  restoreViews(m_wantedViews);
+  if (!m_document.runStatus().running) m_wantedViews = {};
+}
+
+void MainWindow::followInputs() {
+  const bool models = !m_document.models().empty();
+  const bool text = !m_document.text().empty();
+  QString words;
+  if (models && text) {
+    words = tr("Press F5 to run.");
+  } else if (models) {
+    words = tr("Now a text: open one, or type or paste it at the right.");
+  } else if (text) {
+    words = tr("Now a model: open a checkpoint folder.");
+  }
+  m_start->setInputs(words);
+}
+
+void MainWindow::fillRecent() {
+  const QStringList paths = m_settings.recent();
+  m_start->setRecent(paths);
+  m_recentMenu->clear();
+  for (const QString& path : paths) {
+    QAction* action = m_recentMenu->addAction(path);
+    connect(action, &QAction::triggered, this, [this, path] { m_document.open({path}); });
+  }
+  m_recentMenu->addSeparator();
+  QAction* clear = m_recentMenu->addAction(tr("Clear List"));
+  connect(clear, &QAction::triggered, this, [this] {
+    m_settings.clearRecent();
+    fillRecent();
+  });
+  m_recentMenu->setEnabled(!paths.isEmpty());
+}
+
+void MainWindow::openModel() {
+  const QString folder = QFileDialog::getExistingDirectory(this, tr("Open checkpoint folder"), m_settings.folder());
+  if (folder.isEmpty()) return;
+  m_settings.setFolder(QFileInfo(folder).absolutePath());
+  m_document.open({folder});
+}
+
+void MainWindow::openWith(const QString& title, const QString& filter) {
+  const QStringList files = QFileDialog::getOpenFileNames(this, title, m_settings.folder(), filter);
+  if (files.isEmpty()) return;
+  m_settings.setFolder(QFileInfo(files.front()).absolutePath());
+  m_document.open(files);
+}
+
+void MainWindow::askForMissing(const QString& what, const QString& path) {
+  const Message message{Message::Kind::warning, tr("The session's %1 is not there any more: %2").arg(what, path)};
+  m_messages->show(message, tr("Locate…"), [this, what] {
+    const QString title = tr("Where is the %1?").arg(what);
+    const QString found = what == tr("checkpoint") ? QFileDialog::getExistingDirectory(this, title, m_settings.folder())
+                                                   : QFileDialog::getOpenFileName(this, title, m_settings.folder());
+    if (!found.isEmpty()) m_document.open({found});
+  });
+}
+
+void MainWindow::saveSession(const QString& path) { m_document.saveSession(path, viewState()); }
+
+void MainWindow::saveSessionAs() {
+  const QString path = QFileDialog::getSaveFileName(this, tr("Save session"), m_settings.folder() + "/session.json",
+                                                    tr("Sessions (*.json)"));
+  if (!path.isEmpty()) saveSession(path);
+}
+
+void MainWindow::saveRunFile() {
+  const QString path =
+      QFileDialog::getSaveFileName(this, tr("Save run file"), m_settings.folder() + "/run.h5", tr("Run files (*.h5)"));
+  if (!path.isEmpty()) m_document.saveRunFile(path);
+}
+
+void MainWindow::exportShown() {
+  ExportDialog dialog(m_document, *m_maps, *m_curves, *this);
+  dialog.exec();
+}
+
+void MainWindow::copyShown() {
+  for (QWidget* view :
+       {static_cast<QWidget*>(m_curves), static_cast<QWidget*>(m_heads), static_cast<QWidget*>(m_text)}) {
+    if (view->isAncestorOf(QApplication::focusWidget())) return QApplication::clipboard()->setPixmap(view->grab());
+  }
+  QApplication::clipboard()->setImage(m_maps->grabActivePane());
+}
+
+QJsonObject MainWindow::viewState() const {
+  QJsonObject state{{"docks", QString::fromLatin1(saveState().toBase64())}};
+  for (const Part& part : m_parts) state[part.key] = part.part->saveState();
+  return state;
+}
+
+void MainWindow::restoreViews(const QJsonObject& state) {
+  restoreState(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
+  for (const Part& part : m_parts) {
+    if (state.contains(part.key)) part.part->restoreState(state[part.key].toObject());
+  }
+}
+
+bool MainWindow::restorePlaces() {
+  if (m_settings.windowGeometry().isEmpty()) return false;
+  restoreGeometry(m_settings.windowGeometry());
+  restoreState(m_settings.windowState());
+  return true;
+}
+
+bool MainWindow::isSettled() const {
+  if (m_document.busy() || m_document.runStatus().running) return false;
+  return std::all_of(m_parts.begin(), m_parts.end(), [](const Part& part) { return part.part->isSettled(); });
+}
+
+QStringList MainWindow::messages() const { return m_messages->texts(); }
+
+void MainWindow::showPreferences() {
+  Preferences dialog(m_document, m_settings, this);
+  if (dialog.exec() == QDialog::Accepted) emit themeChosen();
+}
+
+void MainWindow::closeEvent(QCloseEvent* event) {
+  if (m_remembering == Remembering::on) m_settings.setWindow(saveState(), saveGeometry());
+  event->accept();
+}
+
+void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
+  if (event->mimeData()->hasUrls() || event->mimeData()->hasText()) event->acceptProposedAction();
+}
+
+void MainWindow::dropEvent(QDropEvent* event) {
+  QStringList paths;
+  for (const QUrl& url : event->mimeData()->urls()) {
+    if (url.isLocalFile()) paths += url.toLocalFile();
+  }
+  if (!paths.isEmpty()) {
+    m_document.open(paths);
+  } else if (event->mimeData()->hasText()) {
+    m_document.setText({{}, event->mimeData()->text().toStdString()});
+  }
+  event->acceptProposedAction();
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <QMainWindow>
+
+#include "app/gui/document/document.h"
+#include "app/gui/document/head_table.h"
+#include "app/gui/views/view_part.h"
+#include "app/gui/window/settings.h"
+
+class QMenu;
+class QStackedWidget;
+
+namespace foxscope::gui {
+
+class CurvesView;
+class HeadsView;
+class MapsView;
+class MessageBar;
+class StartPage;
+class TextView;
+
+/// The window: heads at the left, maps in the centre, text at the right, curves below, all on one document.
+class MainWindow : public QMainWindow {
+  Q_OBJECT
+
+ public:
+  /// @param demo  session file of the demo; empty where there is none
+  explicit MainWindow(const QString& demo, QWidget* parent = nullptr);
+  ~MainWindow() override;
+
+  Document& document() { return m_document; }
+  HeadTable& heads() { return m_headTable; }
+  [[nodiscard]] Settings& settings() { return m_settings; }
+  MapsView& maps() { return *m_maps; }
+  TextView& text() { return *m_text; }
+  CurvesView& curves() { return *m_curves; }
+  HeadsView& headsView() { return *m_heads; }
+  [[nodiscard]] QStringList messages() const;
+
+  /// Size and docks as they were when the last window closed. @returns false the first time
+  bool restorePlaces();
+  enum class Remembering { on, off };
+  /// Whether closing remembers places and opening remembers paths.
+  void setRemembering(Remembering remembering) { m_remembering = remembering; }
+  /// Everything that is shown is final.
+  [[nodiscard]] bool isSettled() const;
+  /// Every command, as in the menus.
+  [[nodiscard]] QList<QAction*> commands() const;
+
+ signals:
+  void themeChosen();
+
+ protected:
+  void closeEvent(QCloseEvent* event) override;
+  void dragEnterEvent(QDragEnterEvent* event) override;
+  void dropEvent(QDropEvent* event) override;
+
+ private:
+  struct Part {
+    QString key;  ///< in session files
+    QString title;
+    ViewPart* part = nullptr;
+  };
+  void makeViews();
+  void makeMenus();
+  void makeFileMenu();
+  void makeRunMenu();
+  void makeViewMenu();
+  void makeHelpMenu();
+  QAction* addCommand(QMenu* menu, const QString& text, const QKeySequence& keys, const QString& tip,
+                      const std::function<void()>& act);
+  void connectDocument();
+  void followRuns();
+  void followInputs();
+  void fillRecent();
+  void openWith(const QString& title, const QString& filter);
+  void openModel();
+  void askForMissing(const QString& what, const QString& path);
+  void saveSession(const QString& path);
+  void saveSessionAs();
+  void saveRunFile();
+  void exportShown();
+  void copyShown();
+  void restoreViews(const QJsonObject& state);
+  [[nodiscard]] QJsonObject viewState() const;
+  void showPreferences();
+  void showAbout();
+
+  Settings m_settings;
+  Document m_document;
+  HeadTable m_headTable;
+  QString m_demo;
+  Remembering m_remembering = Remembering::on;
+  std::vector<Part> m_parts;
+  HeadsView* m_heads = nullptr;
+  MapsView* m_maps = nullptr;
+  TextView* m_text = nullptr;
+  CurvesView* m_curves = nullptr;
+  StartPage* m_start = nullptr;
+  QStackedWidget* m_centre = nullptr;
+  MessageBar* m_messages = nullptr;
+  QMenu* m_recentMenu = nullptr;
+  QJsonObject m_wantedViews;  ///< of a session whose runs are still being made
+};
+
+}  // namespace foxscope::gui

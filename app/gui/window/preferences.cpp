@@ -1,0 +1,50 @@
+#include "app/gui/window/preferences.h"
+
+#include <QDialogButtonBox>
+#include <QFormLayout>
+
+namespace foxscope::gui {
+
+Preferences::Preferences(Document& document, Settings& settings, QWidget* parent)
+    : QDialog(parent), m_document(document), m_settings(settings) {
+  setWindowTitle(tr("Preferences"));
+  auto* form = new QFormLayout(this);
+  m_theme = new QComboBox;
+  m_theme->addItems({tr("as the system"), tr("light"), tr("dark")});
+  m_theme->setCurrentIndex(static_cast<int>(m_settings.theme()));
+  form->addRow(tr("&Theme"), m_theme);
+
+  const RunSettings& run = m_document.settings();
+  m_device = new QComboBox;
+  m_device->setEditable(true);
+  m_device->addItems({"auto", "cpu", "cuda"});
+  m_device->setCurrentText(run.device);
+  m_device->setToolTip(tr("auto takes a GPU where there is one; cuda:N names one of several"));
+  form->addRow(tr("&Device of runs"), m_device);
+  m_dtype = new QComboBox;
+  m_dtype->addItems({"auto", "float32", "bfloat16"});
+  m_dtype->setCurrentText(run.dtype);
+  m_dtype->setToolTip(tr("auto: float32 on a CPU, bfloat16 on a GPU"));
+  form->addRow(tr("&Numbers"), m_dtype);
+  m_queryKey = new QCheckBox(tr("keep queries and keys (needed for attention maps)"));
+  m_queryKey->setChecked(run.keepQueryKey);
+  m_queryKey->setToolTip(tr("Without them a run takes far less memory, and shows gates, F and loss only"));
+  form->addRow(QString(), m_queryKey);
+
+  auto* buttons = new QDialogButtonBox(QDialogButtonBox::Ok | QDialogButtonBox::Cancel);
+  connect(buttons, &QDialogButtonBox::accepted, this, &Preferences::accept);
+  connect(buttons, &QDialogButtonBox::rejected, this, &Preferences::reject);
+  form->addRow(buttons);
+}
+
+void Preferences::accept() {
+  m_settings.setTheme(static_cast<ThemeChoice>(m_theme->currentIndex()));
+  RunSettings run = m_document.settings();
+  run.device = m_device->currentText();
+  run.dtype = m_dtype->currentText();
+  run.keepQueryKey = m_queryKey->isChecked();
+  m_document.setSettings(run);
+  QDialog::accept();
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <QCheckBox>
+#include <QComboBox>
+#include <QDialog>
+
+#include "app/gui/document/document.h"
+#include "app/gui/window/settings.h"
+
+namespace foxscope::gui {
+
+/// Theme, and how models are run.
+class Preferences : public QDialog {
+  Q_OBJECT
+
+ public:
+  Preferences(Document& document, Settings& settings, QWidget* parent);
+  void accept() override;
+
+ private:
+  Document& m_document;
+  Settings& m_settings;
+  QComboBox* m_theme = nullptr;
+  QComboBox* m_device = nullptr;
+  QComboBox* m_dtype = nullptr;
+  QCheckBox* m_queryKey = nullptr;
+};
+
+}  // namespace foxscope::gui

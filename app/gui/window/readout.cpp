@@ -1,0 +1,85 @@
+#include "app/gui/window/readout.h"
+
+#include <cmath>
+
+namespace foxscope::gui {
+namespace {
+
+enum Channel { kPair };
+
+QString number(double value) { return QString::number(value, 'g', 3).replace('-', QChar(0x2212)); }
+
+}  // namespace
+
+Readout::Readout(Document& document, QWidget* parent) : QLabel(parent), m_document(document) {
+  setTextFormat(Qt::PlainText);
+  setAccessibleName(tr("Read-out of the cursor"));
+  // A long token must not widen the window.
+  setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+  const Selection& selection = m_document.selection();
+  connect(&selection, &Selection::hoverChanged, this, &Readout::follow);
+  connect(&selection, &Selection::pinChanged, this, &Readout::follow);
+  connect(&selection, &Selection::headChanged, this, &Readout::follow);
+  connect(&m_document, &Document::runsChanged, this, &Readout::follow);
+  follow();
+}
+
+void Readout::follow() {
+  m_reading.reset();
+  const Cursor cursor = m_document.selection().cursor();
+  const HeadChoice choice = m_document.selection().head();
+  const auto head = m_document.headOf(choice);
+  if (!head || !cursor.query || !cursor.key) {
+    m_document.jobs().cancel(this, kPair);
+    return tell();
+  }
+  const std::int64_t query = m_document.positionIn(choice.run, *cursor.query);
+  const std::int64_t key = m_document.positionIn(choice.run, *cursor.key);
+  JobRunner::Request<PairReading> request;
+  request.work = [of = *head, query, key](const Job&) { return std::optional(pair_reading(of, query, key)); };
+  request.done = [this](const PairReading& reading) {
+    m_reading = reading;
+    tell();
+  };
+  request.failed = [this](const QString& message) { setText(message); };
+  m_document.jobs().submit(this, kPair, std::move(request));
+  tell();
+}
+
+QString Readout::positionText(const Run& run, std::int64_t position) const {
+  const std::int64_t own = m_document.positionIn(run.id, position);
+  return QStringLiteral("%1 %2").arg(own).arg(readText(*run.trace->tokens(), own, Whitespace::visible));
+}
+
+void Readout::tell() {
+  const Cursor cursor = m_document.selection().cursor();
+  const HeadChoice choice = m_document.selection().head();
+  const Run* run = m_document.run(choice.run);
+  if (run == nullptr || (!cursor.query && !cursor.key)) return clear();
+  QStringList parts;
+  if (cursor.query) {
+    const std::int64_t query = m_document.positionIn(run->id, *cursor.query);
+    QString part =
+        tr("query %1 → predicts %2")
+            .arg(positionText(*run, *cursor.query), predictedText(*run->trace->tokens(), query, Whitespace::visible));
+    const auto losses = run->trace->per_token_loss();
+    if (static_cast<std::size_t>(query) < losses.size()) {
+      part += tr(", loss %1 nats").arg(number(static_cast<double>(losses[static_cast<std::size_t>(query)])));
+    }
+    parts += part;
+  }
+  if (cursor.key) parts += tr("key %1").arg(positionText(*run, *cursor.key));
+  if (m_reading) {
+    parts += tr("layer %1, head %2").arg(choice.layer).arg(choice.head);
+    parts += QStringLiteral("F %1").arg(number(m_reading->forget));
+    parts += tr("c difference %1 nats").arg(number(m_reading->log_forget));
+    if (m_reading->has_attention) {
+      parts += QStringLiteral("A %1").arg(number(m_reading->attention));
+      parts += tr("logit %1 nats").arg(number(m_reading->logit));
+    }
+  }
+  setText(parts.join(QStringLiteral("  ·  ")));
+  setToolTip(text());
+}
+
+}  // namespace foxscope::gui

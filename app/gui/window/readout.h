@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+
+#include <QLabel>
+
+#include "app/gui/document/document.h"
+#include "backend/map/pair_reading.h"
+
+namespace foxscope::gui {
+
+/// The status bar's account of the cursor in the chosen head: positions, what they read and predict, F, A, logit,
+/// difference of c, loss.
+class Readout : public QLabel {
+  Q_OBJECT
+
+ public:
+  explicit Readout(Document& document, QWidget* parent = nullptr);
+
+ private:
+  void follow();
+  void tell();
+  [[nodiscard]] QString positionText(const Run& run, std::int64_t position) const;
+
+  Document& m_document;
+  std::optional<PairReading> m_reading;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,53 @@
+#include "app/gui/window/settings.h"
+
+#include <QDir>
+
+namespace foxscope::gui {
+namespace {
+
+constexpr int kMostRecent = 10;
+constexpr char kTheme[] = "theme";
+constexpr char kRecent[] = "recent";
+constexpr char kState[] = "window/state";
+constexpr char kGeometry[] = "window/geometry";
+constexpr char kFolder[] = "folder";
+
+}  // namespace
+
+Settings::Settings() : m_values(QSettings::IniFormat, QSettings::UserScope, "foxscope", "foxscope") {}
+
+ThemeChoice Settings::theme() const {
+  const QString name = m_values.value(kTheme).toString();
+  if (name == "light") return ThemeChoice::light;
+  return name == "dark" ? ThemeChoice::dark : ThemeChoice::system;
+}
+
+void Settings::setTheme(ThemeChoice theme) {
+  m_values.setValue(kTheme, theme == ThemeChoice::system ? "system" : theme == ThemeChoice::light ? "light" : "dark");
+}
+
+QStringList Settings::recent() const { return m_values.value(kRecent).toStringList(); }
+
+void Settings::addRecent(const QString& path) {
+  QStringList paths = recent();
+  paths.removeAll(path);
+  paths.prepend(path);
+  m_values.setValue(kRecent, paths.mid(0, kMostRecent));
+}
+
+void Settings::clearRecent() { m_values.remove(kRecent); }
+
+QByteArray Settings::windowState() const { return m_values.value(kState).toByteArray(); }
+
+QByteArray Settings::windowGeometry() const { return m_values.value(kGeometry).toByteArray(); }
+
+void Settings::setWindow(const QByteArray& state, const QByteArray& geometry) {
+  m_values.setValue(kState, state);
+  m_values.setValue(kGeometry, geometry);
+}
+
+QString Settings::folder() const { return m_values.value(kFolder, QDir::homePath()).toString(); }
+
+void Settings::setFolder(const QString& folder) { m_values.setValue(kFolder, folder); }
+
+}  // namespace foxscope::gui

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <QSettings>
+#include <QStringList>
+
+namespace foxscope::gui {
+
+enum class ThemeChoice { system, light, dark };
+
+/// What the program remembers between windows, in $XDG_CONFIG_HOME/foxscope/foxscope.ini.
+class Settings {
+ public:
+  Settings();
+
+  [[nodiscard]] ThemeChoice theme() const;
+  void setTheme(ThemeChoice theme);
+
+  /// Paths opened lately, newest first, at most ten.
+  [[nodiscard]] QStringList recent() const;
+  void addRecent(const QString& path);
+  void clearRecent();
+
+  /// Places of docks and toolbars, and the window's size; empty before the first time.
+  [[nodiscard]] QByteArray windowState() const;
+  [[nodiscard]] QByteArray windowGeometry() const;
+  void setWindow(const QByteArray& state, const QByteArray& geometry);
+
+  /// Folder where the last file was opened or saved.
+  [[nodiscard]] QString folder() const;
+  void setFolder(const QString& folder);
+
+ private:
+  QSettings m_values;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <QAction>
+#include <QDialog>
+#include <QList>
+
+namespace foxscope::gui {
+
+/// What keys and the mouse do, on one page (F1).
+class ShortcutSheet : public QDialog {
+  Q_OBJECT
+
+ public:
+  ShortcutSheet(const QList<QAction*>& actions, QWidget* parent);
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,200 @@
+#include "app/gui/document/job_runner.h"
+
+#include <semaphore>
+#include <vector>
+
+#include <QSignalSpy>
+#include <QTest>
+
+#include "backend/base/error.h"
+
+namespace foxscope::gui::test {
+
+class JobRunnerTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void answersOnTheOwnersThread();
+  void aNewerRequestReplacesARunningOne();
+  void aNewerRequestReplacesAnAnswerOnItsWay();
+  void requestsOfOtherChannelsAreLeftAlone();
+  void interactiveWorkPutsBackgroundWorkAside();
+  void errorsBecomeOneLine();
+  void anOwnerThatIsGoneIsNotAnswered();
+  void cancelledWorkIsNotAnswered();
+  void endsWhileWorkRuns();
+  void saysWhenItIsIdle();
+};
+
+namespace {
+
+JobRunner::Request<int> answering(int value, std::vector<int>& answers) {
+  JobRunner::Request<int> request;
+  request.work = [value](const Job&) { return std::optional(value); };
+  request.done = [&answers](int answer) { answers.push_back(answer); };
+  return request;
+}
+
+// Runs until it is stopped.
+JobRunner::Request<int> endless(std::binary_semaphore& started, std::vector<int>& answers) {
+  JobRunner::Request<int> request;
+  request.work = [&started](const Job& job) -> std::optional<int> {
+    started.release();
+    while (!job.stopped()) std::this_thread::yield();
+    return std::nullopt;
+  };
+  request.done = [&answers](int answer) { answers.push_back(answer); };
+  return request;
+}
+
+}  // namespace
+
+void JobRunnerTest::answersOnTheOwnersThread() {
+  JobRunner runner(Team::lent);
+  std::thread::id worked;
+  std::thread::id answered;
+  JobRunner::Request<int> request;
+  request.work = [&](const Job& job) {
+    worked = std::this_thread::get_id();
+    return std::optional(job.executor != nullptr ? 7 : 0);
+  };
+  int value = 0;
+  request.done = [&](int answer) {
+    answered = std::this_thread::get_id();
+    value = answer;
+  };
+  runner.submit(this, 0, request);
+  QTRY_COMPARE(value, 7);
+  QVERIFY(worked != std::this_thread::get_id());
+  QVERIFY(answered == std::this_thread::get_id());
+}
+
+void JobRunnerTest::aNewerRequestReplacesARunningOne() {
+  JobRunner runner(Team::own);
+  std::vector<int> answers;
+  std::binary_semaphore started(0);
+  runner.submit(this, 1, endless(started, answers));
+  started.acquire();
+  runner.submit(this, 1, answering(2, answers));
+  QTRY_COMPARE(answers, std::vector<int>{2});
+  QTRY_VERIFY(!runner.busy());
+}
+
+void JobRunnerTest::aNewerRequestReplacesAnAnswerOnItsWay() {
+  JobRunner runner(Team::own);
+  std::vector<int> answers;
+  std::binary_semaphore done(0);
+  JobRunner::Request<int> first = answering(1, answers);
+  first.work = [&](const Job&) {
+    done.release();
+    return std::optional(1);
+  };
+  runner.submit(this, 1, first);
+  done.acquire();
+  // No event is handled in between: the first answer waits, or is about to.
+  runner.submit(this, 1, answering(2, answers));
+  QTRY_VERIFY(!runner.busy());
+  QCOMPARE(answers, std::vector<int>{2});
+}
+
+void JobRunnerTest::requestsOfOtherChannelsAreLeftAlone() {
+  JobRunner runner(Team::own);
+  std::vector<int> answers;
+  QObject other;
+  for (int channel = 0; channel < 5; ++channel) runner.submit(this, channel, answering(channel, answers));
+  runner.submit(&other, 0, answering(9, answers));
+  QTRY_COMPARE(answers, (std::vector<int>{0, 1, 2, 3, 4, 9}));
+}
+
+void JobRunnerTest::interactiveWorkPutsBackgroundWorkAside() {
+  JobRunner runner(Team::own);
+  std::vector<int> answers;
+  std::binary_semaphore started(0);
+  int beginnings = 0;
+  JobRunner::Request<int> slow;
+  slow.priority = Priority::background;
+  slow.work = [&](const Job& job) -> std::optional<int> {
+    if (++beginnings > 1) return 1;
+    started.release();
+    while (!job.stopped()) std::this_thread::yield();
+    return std::nullopt;
+  };
+  slow.done = [&](int answer) { answers.push_back(answer); };
+  runner.submit(this, 0, slow);
+  started.acquire();
+  runner.submit(this, 1, answering(2, answers));
+  QTRY_COMPARE(answers, (std::vector<int>{2, 1}));
+  QCOMPARE(beginnings, 2);
+}
+
+void JobRunnerTest::errorsBecomeOneLine() {
+  JobRunner runner(Team::own);
+  QStringList messages;
+  const auto failing = [&](auto thrown) {
+    JobRunner::Request<int> request;
+    request.work = [thrown](const Job&) -> std::optional<int> { throw thrown; };
+    request.done = [](int) {};
+    request.failed = [&](const QString& message) { messages += message; };
+    return request;
+  };
+  runner.submit(this, 0, failing(Error("book.txt: there is no such file")));
+  runner.submit(this, 1, failing(std::bad_alloc()));
+  runner.submit(this, 2, failing(std::runtime_error("first\nsecond")));
+  QTRY_COMPARE(messages.size(), 3);
+  QCOMPARE(messages[0], "book.txt: there is no such file");
+  QCOMPARE(messages[1], "out of memory: use fewer tokens, or keep fewer parts of the run");
+  QCOMPARE(messages[2], "first: this is a flaw of the program, please report it");
+}
+
+void JobRunnerTest::anOwnerThatIsGoneIsNotAnswered() {
+  JobRunner runner(Team::own);
+  std::vector<int> answers;
+  {
+    QObject owner;
+    runner.submit(&owner, 0, answering(1, answers));
+  }
+  QTRY_VERIFY(!runner.busy());
+  QVERIFY(answers.empty());
+}
+
+void JobRunnerTest::cancelledWorkIsNotAnswered() {
+  JobRunner runner(Team::own);
+  std::vector<int> answers;
+  std::binary_semaphore started(0);
+  runner.submit(this, 0, endless(started, answers));
+  started.acquire();
+  runner.submit(this, 1, answering(1, answers));
+  runner.cancel(this, 0);
+  runner.cancel(this, 1);
+  QTRY_VERIFY(!runner.busy());
+  QVERIFY(answers.empty());
+}
+
+void JobRunnerTest::endsWhileWorkRuns() {
+  std::vector<int> answers;
+  std::binary_semaphore started(0);
+  {
+    JobRunner runner(Team::lent);
+    runner.submit(this, 0, endless(started, answers));
+    runner.submit(this, 1, answering(1, answers));
+    started.acquire();
+  }
+  QCoreApplication::processEvents();
+  QVERIFY(answers.empty());
+}
+
+void JobRunnerTest::saysWhenItIsIdle() {
+  JobRunner runner(Team::own);
+  QSignalSpy idle(&runner, &JobRunner::idle);
+  std::vector<int> answers;
+  runner.submit(this, 0, answering(1, answers));
+  runner.submit(this, 1, answering(2, answers));
+  QVERIFY(runner.busy());
+  QTRY_VERIFY(!idle.isEmpty() && !runner.busy());
+  QCOMPARE(answers.size(), 2U);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_GUILESS_MAIN(foxscope::gui::test::JobRunnerTest)
+#include "job_runner_test.moc"
