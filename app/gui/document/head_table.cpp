@@ -9,11 +9,10 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr int kFixedColumns = 2;
-// Channels: the pinned pair of a run, and the statistics of a head, numbered within its run.
-constexpr int kPinChannel = 0;
+// Channels: below 0 the pinned pair of a run, from 0 on the statistics of a head, numbered within its run.
 constexpr int kHeadChannels = 1'000'000;  // more than a run has heads
 
-int pinChannel(RunId run) { return kPinChannel - run; }
+int pinChannel(RunId run) { return -1 - run; }
 
 double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
   const bool attention = statistics.has_attention;
