@@ -1,0 +1,20 @@
+#pragma once
+
+#include <QLabel>
+
+namespace foxscope::gui {
+
+/// One line of text that gives way where there is no room for it, and is then told whole by its tooltip.
+class ElidedLabel : public QLabel {
+  Q_OBJECT
+
+ public:
+  explicit ElidedLabel(QWidget* parent = nullptr);
+  void setFullText(const QString& text);
+
+ protected:
+  void paintEvent(QPaintEvent* event) override;
+  [[nodiscard]] QSize minimumSizeHint() const override;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <QWidget>
+
+class QLabel;
+class QLineEdit;
+class QToolButton;
+
+namespace foxscope::gui {
+
+/// What is looked for in the text, and how many there are of it. Esc closes.
+class FindBar : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit FindBar(QWidget* parent = nullptr);
+
+  [[nodiscard]] QString words() const;
+  [[nodiscard]] Qt::CaseSensitivity sensitivity() const;
+  /// "3 of 17"; -1 where none is current.
+  void showCount(int current, int count);
+  /// Shows the bar and takes the keys.
+  void open();
+
+ signals:
+  void changed();  ///< words or case
+  void next();
+  void previous();
+  void closed();
+
+ protected:
+  void keyPressEvent(QKeyEvent* event) override;
+
+ private:
+  QLineEdit* m_words;
+  QToolButton* m_case;
+  QLabel* m_count;
+};
+
+}  // namespace foxscope::gui

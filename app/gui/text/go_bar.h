@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+
+#include <QWidget>
+
+class QLabel;
+class QLineEdit;
+
+namespace foxscope::gui {
+
+/// Asks for a position, as a number or a percentage of the text. Esc closes.
+class GoBar : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit GoBar(QWidget* parent = nullptr);
+
+  /// Shows the bar for a text of this many positions and takes the keys.
+  void open(std::int64_t length);
+
+ signals:
+  void chosen(std::int64_t position);
+  void closed();
+
+ protected:
+  void keyPressEvent(QKeyEvent* event) override;
+
+ private:
+  void accept();
+
+  QLineEdit* m_input;
+  QLabel* m_hint;
+  std::int64_t m_length = 0;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,82 @@
+#include "app/gui/text/text_cells.h"
+
+#include <algorithm>
+
+#include "app/gui/document/places.h"
+
+namespace foxscope::gui {
+namespace {
+
+bool continuesCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
+
+/// Where token `index` ends and the next begins. Both may claim the bytes between the next one's start and this one's
+/// end; then these are cut into as many slices as there are tokens that claim them.
+double edgeAfter(const TokenTable& tokens, std::size_t index) {
+  const std::int64_t begin = tokens.byte_start[index + 1];
+  const std::int64_t end = tokens.byte_end[index];
+  if (end <= begin) return static_cast<double>(begin);
+  std::size_t first = index;
+  while (first > 0 && tokens.byte_end[first - 1] > begin) --first;
+  std::size_t last = index + 1;
+  while (last + 1 < tokens.byte_start.size() && tokens.byte_start[last + 1] < end) ++last;
+  const double share = static_cast<double>(index + 1 - first) / static_cast<double>(last + 1 - first);
+  return static_cast<double>(begin) + static_cast<double>(end - begin) * share;
+}
+
+QString tokenOfCell(const TokenTable& tokens, std::int64_t cell) {
+  const auto length = static_cast<std::int64_t>(tokens.id.size());
+  const bool isRead = cell < length;
+  const QString text =
+      isRead ? readText(tokens, cell, Whitespace::visible) : predictedText(tokens, length - 1, Whitespace::visible);
+  if (!text.isEmpty()) return text;
+  return QStringLiteral("⟨%1⟩").arg(isRead ? tokens.input_id[static_cast<std::size_t>(cell)] : tokens.id.back());
+}
+
+TextCells cellsOfTokens(const TokenTable& tokens) {
+  TextCells cells;
+  for (std::size_t cell = 0; cell <= tokens.id.size(); ++cell) {
+    const double begin = static_cast<double>(cells.shown.size());
+    cells.shown += tokenOfCell(tokens, static_cast<std::int64_t>(cell)).toStdString();
+    cells.cell.push_back({begin, static_cast<double>(cells.shown.size())});
+    cells.shown += ' ';
+  }
+  return cells;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> TextCells::at(double byte) const {
+  const auto after =
+      std::upper_bound(cell.begin(), cell.end(), byte, [](double place, const Stretch& s) { return place < s.begin; });
+  if (after == cell.begin() || byte >= (after - 1)->end) return std::nullopt;
+  return after - cell.begin() - 1;
+}
+
+TextCells cellsOf(const Trace& trace) {
+  const TokenTable& tokens = *trace.tokens();
+  if (!trace.text() || tokens.byte_start.empty()) return cellsOfTokens(tokens);
+  const std::string& content = trace.text()->content;
+  // A run that was cut off inside a character shows the whole of it.
+  auto end = static_cast<std::size_t>(tokens.byte_end.back());
+  while (end < content.size() && continuesCharacter(content[end])) ++end;
+
+  TextCells cells;
+  cells.hasText = true;
+  cells.shown = tokenOfCell(tokens, 0).toStdString();
+  cells.cell.push_back({0, static_cast<double>(cells.shown.size())});
+  cells.shown += ' ';
+  cells.textBegin = static_cast<std::int64_t>(cells.shown.size());
+  cells.shown.append(content, 0, end);
+  cells.unread = static_cast<std::int64_t>(content.size() - end);
+  const auto offset = static_cast<double>(cells.textBegin);
+  double begin = 0;
+  for (std::size_t token = 0; token < tokens.id.size(); ++token) {
+    const bool isLast = token + 1 == tokens.id.size();
+    const double edge = std::max(begin, isLast ? static_cast<double>(end) : edgeAfter(tokens, token));
+    cells.cell.push_back({offset + begin, offset + edge});
+    begin = edge;
+  }
+  return cells;
+}
+
+}  // namespace foxscope::gui

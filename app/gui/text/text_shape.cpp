@@ -1,0 +1,212 @@
+#include "app/gui/text/text_shape.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QFontMetricsF>
+#include <QHash>
+#include <QTextBoundaryFinder>
+#include <QTextLayout>
+
+namespace foxscope::gui {
+namespace {
+
+constexpr double kLineSpacing = 1.3;          // of the font's height, so that tints and outlines have room
+constexpr double kTabBlanks = 4;              // width of a tab
+constexpr std::int32_t kLongestWord = 256;    // clusters in one atom; a longer word is several
+constexpr std::int32_t kPollClusters = 4096;  // between looks at whether the job was stopped
+
+Atom::Kind kindOf(QChar first) {
+  switch (first.unicode()) {
+    case '\n':
+    case '\r':
+    case 0x0B:
+    case 0x0C:
+    case 0x85:
+    case QChar::LineSeparator:
+    case QChar::ParagraphSeparator:
+      return Atom::Kind::lineEnd;
+    case ' ':
+    case '\t':
+    case 0x3000:
+      return Atom::Kind::blank;
+    case QChar::Nbsp:
+      return Atom::Kind::word;
+    default:
+      break;
+  }
+  const QChar::Category category = first.category();
+  if (category == QChar::Other_Control || category == QChar::Other_Format) return Atom::Kind::unseen;
+  return category == QChar::Separator_Space ? Atom::Kind::blank : Atom::Kind::word;
+}
+
+/// Measures words, each different one once.
+class WordMeasure {
+ public:
+  explicit WordMeasure(const QFont& font) : m_font(font) {}
+
+  struct Extent {
+    std::vector<float> left;   ///< per cluster
+    std::vector<float> width;  ///< likewise
+    float total = 0;
+  };
+
+  /// @param begins  where clusters begin in `word`, and its size at the end
+  const Extent& operator()(const QString& word, const std::vector<int>& begins) {
+    const auto known = m_known.constFind(word);
+    if (known != m_known.constEnd()) return *known;
+    QTextLayout layout(word, m_font);
+    layout.beginLayout();
+    QTextLine line = layout.createLine();
+    line.setLineWidth(kNoLimit);
+    layout.endLayout();
+    Extent extent;
+    extent.total = static_cast<float>(line.naturalTextWidth());
+    for (std::size_t n = 0; n + 1 < begins.size(); ++n) {
+      const double a = line.cursorToX(begins[n]);
+      const double b = line.cursorToX(begins[n + 1]);
+      extent.left.push_back(static_cast<float>(std::min(a, b)));
+      extent.width.push_back(static_cast<float>(std::abs(b - a)));
+    }
+    return *m_known.insert(word, std::move(extent));
+  }
+
+ private:
+  static constexpr double kNoLimit = 1 << 24;  // pixels; half of what Qt can count
+  QFont m_font;
+  QHash<QString, Extent> m_known;
+};
+
+std::int32_t bytesOf(const QString& text, qsizetype begin, qsizetype end) {
+  std::int32_t bytes = 0;
+  for (qsizetype n = begin; n < end; ++n) {
+    const char16_t unit = text[n].unicode();
+    // Either half of a surrogate pair stands for two of its four bytes.
+    bytes += unit < 0x80 ? 1 : unit < 0x800 || QChar::isSurrogate(unit) ? 2 : 3;
+  }
+  return bytes;
+}
+
+void findClusters(TextShape& shape) {
+  QTextBoundaryFinder finder(QTextBoundaryFinder::Grapheme, shape.text);
+  qsizetype begin = 0;
+  std::int32_t byte = 0;
+  while (begin < shape.text.size()) {
+    const qsizetype end = finder.toNextBoundary();
+    shape.cluster.push_back({static_cast<std::int32_t>(begin), byte, 0, 0});
+    byte += bytesOf(shape.text, begin, end);
+    begin = end;
+  }
+  shape.cluster.push_back({static_cast<std::int32_t>(begin), byte, 0, 0});
+}
+
+/// Walks over the clusters of a text and makes atoms of them.
+class AtomMaker {
+ public:
+  explicit AtomMaker(TextShape& shape)
+      : m_shape(shape), m_measure(shape.font), m_breaks(QTextBoundaryFinder::Line, shape.text) {
+    const QFontMetricsF metrics(shape.font);
+    m_blank = static_cast<float>(metrics.horizontalAdvance(' '));
+    m_lineEnd = static_cast<float>(metrics.averageCharWidth());
+  }
+
+  [[nodiscard]] bool atEnd() const { return m_at + 1 >= static_cast<std::int32_t>(m_shape.cluster.size()); }
+  [[nodiscard]] std::int32_t at() const { return m_at; }
+
+  void next() {
+    const Atom::Kind kind = kindAt(m_at);
+    Atom atom{m_at, 0, kind, mayBreakAt(m_at)};
+    if (kind == Atom::Kind::word) {
+      atom.width = takeWord();
+    } else {
+      Cluster& cluster = m_shape.cluster[static_cast<std::size_t>(m_at++)];
+      cluster.width = atom.width = widthOf(kind, m_shape.text[cluster.character]);
+    }
+    m_shape.atom.push_back(atom);
+  }
+
+  void finish() { m_shape.atom.push_back({m_at, 0, Atom::Kind::word, true}); }
+
+ private:
+  [[nodiscard]] std::int32_t characterOf(std::int32_t cluster) const {
+    return m_shape.cluster[static_cast<std::size_t>(cluster)].character;
+  }
+  [[nodiscard]] Atom::Kind kindAt(std::int32_t cluster) const { return kindOf(m_shape.text[characterOf(cluster)]); }
+
+  bool mayBreakAt(std::int32_t cluster) {
+    const qsizetype character = characterOf(cluster);
+    while (m_nextBreak >= 0 && m_nextBreak < character) m_nextBreak = m_breaks.toNextBoundary();
+    return m_nextBreak == character;
+  }
+
+  float widthOf(Atom::Kind kind, QChar character) const {
+    if (kind == Atom::Kind::lineEnd) return m_lineEnd;
+    if (kind == Atom::Kind::unseen || character == ' ') return m_blank;
+    if (character == '\t') return m_blank * static_cast<float>(kTabBlanks);
+    return static_cast<float>(QFontMetricsF(m_shape.font).horizontalAdvance(character));
+  }
+
+  float takeWord() {
+    const std::int32_t first = m_at;
+    std::vector<int> begins;
+    do {
+      begins.push_back(characterOf(m_at) - characterOf(first));
+      ++m_at;
+    } while (!atEnd() && kindAt(m_at) == Atom::Kind::word && m_at - first < kLongestWord && !mayBreakAt(m_at));
+    const int size = characterOf(m_at) - characterOf(first);
+    begins.push_back(size);
+    const auto& extent = m_measure(m_shape.text.mid(characterOf(first), size), begins);
+    for (std::int32_t n = first; n < m_at; ++n) {
+      Cluster& cluster = m_shape.cluster[static_cast<std::size_t>(n)];
+      cluster.left = extent.left[static_cast<std::size_t>(n - first)];
+      cluster.width = extent.width[static_cast<std::size_t>(n - first)];
+    }
+    return extent.total;
+  }
+
+  TextShape& m_shape;
+  WordMeasure m_measure;
+  QTextBoundaryFinder m_breaks;
+  qsizetype m_nextBreak = 0;
+  std::int32_t m_at = 0;
+  float m_blank = 0;
+  float m_lineEnd = 0;
+};
+
+}  // namespace
+
+double TextShape::byteOf(qsizetype character) const {
+  const auto after = std::upper_bound(cluster.begin(), cluster.end(), character,
+                                      [](qsizetype place, const Cluster& c) { return place < c.character; });
+  const Cluster& holder = *(after - 1);
+  return holder.byte + bytesOf(text, holder.character, character);
+}
+
+std::int32_t TextShape::clusterAt(double byte) const {
+  const auto after = std::upper_bound(cluster.begin(), cluster.end() - 1, byte,
+                                      [](double place, const Cluster& c) { return place < c.byte; });
+  return static_cast<std::int32_t>(std::max<std::ptrdiff_t>(0, after - cluster.begin() - 1));
+}
+
+std::optional<TextShape> shapeText(std::shared_ptr<const TextCells> cells, const QFont& font, const Job& job) {
+  TextShape shape;
+  shape.font = font;
+  shape.text = QString::fromStdString(cells->shown);
+  shape.cells = std::move(cells);
+  const QFontMetricsF metrics(font);
+  shape.lineHeight = std::ceil(metrics.height() * kLineSpacing);
+  shape.ascent = std::round((shape.lineHeight - metrics.height()) / 2 + metrics.ascent());
+  findClusters(shape);
+  AtomMaker maker(shape);
+  std::int32_t polled = 0;
+  while (!maker.atEnd()) {
+    maker.next();
+    if (maker.at() - polled < kPollClusters) continue;
+    if (job.stopped()) return std::nullopt;
+    polled = maker.at();
+  }
+  maker.finish();
+  return shape;
+}
+
+}  // namespace foxscope::gui

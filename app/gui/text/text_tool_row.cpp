@@ -1,0 +1,260 @@
+#include "app/gui/text/text_tool_row.h"
+
+#include <QComboBox>
+#include <QCoreApplication>
+#include <QEvent>
+#include <QHBoxLayout>
+#include <QJsonArray>
+#include <QLabel>
+#include <QToolButton>
+#include <QVBoxLayout>
+
+#include "app/gui/text/elided_label.h"
+#include "app/gui/text/tint_bar.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui {
+namespace {
+
+QString tintTip(TintKind kind) {
+  switch (kind) {
+    case TintKind::none:
+      return TextToolRow::tr("The plain text");
+    case TintKind::loss:
+      return TextToolRow::tr("How badly each word was predicted, by the position before it");
+    case TintKind::lossDifference:
+      return TextToolRow::tr("Where one run predicts worse (red) or better (blue) than another");
+    case TintKind::gate:
+      return TextToolRow::tr("How much the chosen head forgets where it reads each word");
+    case TintKind::forgetRow:
+      return TextToolRow::tr("How much of each word the gates of the chosen head leave to one query");
+    case TintKind::attentionRow:
+      return TextToolRow::tr("How much one query of the chosen head attends to each word");
+    case TintKind::ungatedRow:
+      return TextToolRow::tr("The same from queries and keys alone, as if nothing was forgotten");
+  }
+  return {};
+}
+
+QToolButton* toggle(QWidget* parent, const QString& text, const QString& tip) {
+  auto* button = new QToolButton(parent);
+  button->setText(text);
+  button->setCheckable(true);
+  button->setToolTip(tip);
+  button->setAccessibleName(text);
+  return button;
+}
+
+}  // namespace
+
+QString tintName(TintKind kind) {
+  switch (kind) {
+    case TintKind::none:
+      return TextToolRow::tr("No tint");
+    case TintKind::loss:
+      return TextToolRow::tr("Loss");
+    case TintKind::lossDifference:
+      return TextToolRow::tr("Loss difference");
+    case TintKind::gate:
+      return TextToolRow::tr("Forgetting 1 − f");
+    case TintKind::forgetRow:
+      return TextToolRow::tr("Row of F");
+    case TintKind::attentionRow:
+      return TextToolRow::tr("Row of A");
+    case TintKind::ungatedRow:
+      return TextToolRow::tr("Row of A without gate");
+  }
+  return {};
+}
+
+QJsonObject TintChoice::toJson() const {
+  QJsonArray logs;
+  for (const TintKind each : logarithmic) logs += toString(each);
+  return {{"tint", toString(kind)},
+          {"run", run},
+          {"minus", minus},
+          {"follow_pointer", query == RowQuery::pointer},
+          {"logarithmic", logs}};
+}
+
+TintChoice TintChoice::fromJson(const QJsonObject& json, const TintChoice& before) {
+  TintChoice choice = before;
+  if (const auto kind = tintKindFromString(json["tint"].toString())) choice.kind = *kind;
+  choice.run = json["run"].toString(before.run);
+  choice.minus = json["minus"].toString(before.minus);
+  if (json["follow_pointer"].isBool())
+    choice.query = json["follow_pointer"].toBool() ? RowQuery::pointer : RowQuery::pinned;
+  if (json["logarithmic"].isArray()) {
+    choice.logarithmic.clear();
+    for (const QJsonValue word : json["logarithmic"].toArray()) {
+      if (const auto kind = tintKindFromString(word.toString())) choice.logarithmic.insert(*kind);
+    }
+  }
+  return choice;
+}
+
+TextToolRow::TextToolRow(QWidget* parent)
+    : QWidget(parent),
+      m_kind(new QComboBox(this)),
+      m_run(new QComboBox(this)),
+      m_minusSign(new QLabel(QStringLiteral("−"), this)),
+      m_minus(new QComboBox(this)),
+      m_pointer(toggle(this, tr("Follow pointer"), tr("The row of the word under the pointer, not of the pinned one"))),
+      m_log(toggle(this, tr("Log"), tr("Logarithmic scale, four decades"))),
+      m_edit(new QToolButton(this)),
+      m_bar(new TintBar(this)),
+      m_caption(new ElidedLabel(this)),
+      m_notice(new QLabel(this)) {
+  m_caption->setObjectName(QStringLiteral("tintCaption"));
+  m_notice->setObjectName(QStringLiteral("textNotice"));
+  m_kind->setToolTip(tr("What words are tinted by"));
+  m_kind->setAccessibleName(tr("Tint"));
+  m_run->setToolTip(tr("Run whose loss is shown"));
+  m_run->setAccessibleName(tr("Run"));
+  m_minus->setToolTip(tr("Run whose loss is subtracted"));
+  m_minus->setAccessibleName(tr("Subtracted run"));
+  for (QComboBox* combo : {m_run, m_minus}) combo->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+  fillKinds();
+
+  auto* first = new QHBoxLayout;
+  for (QWidget* widget :
+       {static_cast<QWidget*>(m_kind), static_cast<QWidget*>(m_run), static_cast<QWidget*>(m_minusSign),
+        static_cast<QWidget*>(m_minus), static_cast<QWidget*>(m_pointer), static_cast<QWidget*>(m_log)}) {
+    first->addWidget(widget);
+  }
+  first->addStretch(1);
+  first->addWidget(m_notice);
+  first->addWidget(m_edit);
+  auto* second = new QHBoxLayout;
+  second->addWidget(m_bar);
+  second->addSpacing(fontMetrics().averageCharWidth());
+  second->addWidget(m_caption, 1);
+  auto* rows = new QVBoxLayout(this);
+  rows->setContentsMargins(6, 4, 6, 4);
+  rows->setSpacing(3);
+  rows->addLayout(first);
+  rows->addLayout(second);
+
+  connect(m_run, &QComboBox::textActivated, this, [this](const QString& name) {
+    TintChoice choice = m_choice;
+    choice.run = name;
+    choose(choice);
+  });
+  connect(m_minus, &QComboBox::textActivated, this, [this](const QString& name) {
+    TintChoice choice = m_choice;
+    choice.minus = name;
+    choose(choice);
+  });
+  connect(m_pointer, &QToolButton::clicked, this, [this](bool checked) {
+    TintChoice choice = m_choice;
+    choice.query = checked ? RowQuery::pointer : RowQuery::pinned;
+    choose(choice);
+  });
+  connect(m_log, &QToolButton::clicked, this, [this](bool checked) {
+    TintChoice choice = m_choice;
+    if (checked) {
+      choice.logarithmic.insert(choice.kind);
+    } else {
+      choice.logarithmic.erase(choice.kind);
+    }
+    choose(choice);
+  });
+  connect(m_edit, &QToolButton::clicked, this, &TextToolRow::modeToggled);
+  colourTexts();
+  setMode(Mode::empty);
+}
+
+void TextToolRow::fillKinds() {
+  for (const TintKind kind : kTintKinds) {
+    m_kind->addItem(tintName(kind), toString(kind));
+    m_kind->setItemData(m_kind->count() - 1, tintTip(kind), Qt::ToolTipRole);
+  }
+  connect(m_kind, &QComboBox::activated, this, [this](int index) {
+    TintChoice choice = m_choice;
+    choice.kind = kTintKinds[index];
+    choose(choice);
+  });
+}
+
+void TextToolRow::choose(const TintChoice& choice) {
+  if (choice == m_choice) return;
+  m_choice = choice;
+  showChoice();
+  emit choiceChanged();
+}
+
+void TextToolRow::setChoice(const TintChoice& choice) {
+  m_choice = choice;
+  showChoice();
+}
+
+void TextToolRow::setMode(Mode mode) {
+  m_mode = mode;
+  m_edit->setVisible(mode != Mode::empty);
+  const bool shows = mode == Mode::run;
+  m_edit->setText(shows ? tr("Edit text") : tr("Show run"));
+  m_edit->setToolTip(shows ? tr("Change the text that the next run (F5) reads")
+                           : tr("Back to the text that was run, with its tints"));
+  setVisible(mode != Mode::empty);
+  showChoice();
+}
+
+void TextToolRow::setRuns(const QStringList& names) {
+  for (QComboBox* combo : {m_run, m_minus}) {
+    combo->clear();
+    combo->addItems(names);
+  }
+  showChoice();
+}
+
+void TextToolRow::showRun(QComboBox* combo, const QString& name, int otherwise) const {
+  const int found = combo->findText(name);
+  combo->setCurrentIndex(found >= 0 ? found : std::min(otherwise, combo->count() - 1));
+}
+
+void TextToolRow::showChoice() {
+  const bool shows = m_mode == Mode::run;
+  const TintKind kind = m_choice.kind;
+  m_kind->setCurrentIndex(m_kind->findData(toString(kind)));
+  showRun(m_run, m_choice.run, 0);
+  showRun(m_minus, m_choice.minus, 1);
+  m_kind->setVisible(shows);
+  m_run->setVisible(shows && (kind == TintKind::loss || kind == TintKind::lossDifference));
+  m_minusSign->setVisible(shows && kind == TintKind::lossDifference);
+  m_minus->setVisible(shows && kind == TintKind::lossDifference);
+  m_pointer->setVisible(shows && isRow(kind));
+  m_pointer->setChecked(m_choice.query == RowQuery::pointer);
+  m_log->setVisible(shows && kind != TintKind::none && kind != TintKind::lossDifference);
+  m_log->setChecked(m_choice.scaling() == TintScaling::logarithmic);
+  m_caption->setVisible(shows);
+  if (!shows) m_bar->hide();
+}
+
+void TextToolRow::setScale(const TintScale* scale, const QString& unit) {
+  m_bar->setVisible(scale != nullptr && m_mode == Mode::run);
+  if (scale != nullptr) m_bar->setScale(*scale, unit);
+}
+
+void TextToolRow::setCaption(const QString& caption) { m_caption->setFullText(caption); }
+void TextToolRow::setNotice(const QString& notice) {
+  m_notice->setText(notice);
+  m_notice->setVisible(!notice.isEmpty());
+}
+QString TextToolRow::caption() const { return m_caption->text(); }
+QString TextToolRow::notice() const { return m_notice->text(); }
+
+void TextToolRow::colourTexts() {
+  QPalette muted = palette();
+  muted.setColor(QPalette::WindowText, mutedTextColour(muted));
+  m_caption->setPalette(muted);
+  QPalette noticed = palette();
+  noticed.setColor(QPalette::WindowText, pinnedQueryColour(noticed));
+  m_notice->setPalette(noticed);
+}
+
+void TextToolRow::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() == QEvent::PaletteChange) colourTexts();
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <set>
+
+#include <QJsonObject>
+#include <QStringList>
+#include <QWidget>
+
+#include "app/gui/text/text_tint.h"
+
+class QComboBox;
+class QLabel;
+class QToolButton;
+
+namespace foxscope::gui {
+
+class ElidedLabel;
+class TintBar;
+
+/// Which query a row is of.
+enum class RowQuery { pinned, pointer };
+
+/// What the user chose to see behind the words. Runs are chosen by name; a name that no run has stands for the first
+/// (minus: the second).
+struct TintChoice {
+  TintKind kind = TintKind::loss;
+  QString run;
+  QString minus;
+  RowQuery query = RowQuery::pinned;
+  std::set<TintKind> logarithmic{TintKind::attentionRow, TintKind::ungatedRow, TintKind::gate};
+  bool operator==(const TintChoice&) const = default;
+
+  [[nodiscard]] TintScaling scaling() const {
+    return logarithmic.contains(kind) ? TintScaling::logarithmic : TintScaling::linear;
+  }
+  [[nodiscard]] QJsonObject toJson() const;
+  /// What is missing or not understood stays as in `before`.
+  static TintChoice fromJson(const QJsonObject& json, const TintChoice& before);
+};
+
+/// The name of a tint, for menus.
+QString tintName(TintKind kind);
+
+/// The two lines above the text: choice of the tint, its scale and what it means; or, over the editor, how to get back.
+class TextToolRow : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit TextToolRow(QWidget* parent = nullptr);
+
+  /// run: the run's text with tints; editor: the text to be run, and a run to go back to; empty: no run.
+  enum class Mode { run, editor, empty };
+  void setMode(Mode mode);
+  void setRuns(const QStringList& names);
+  void setChoice(const TintChoice& choice);
+  [[nodiscard]] const TintChoice& choice() const { return m_choice; }
+
+  /// No scale where there is nothing to be read off it.
+  void setScale(const TintScale* scale, const QString& unit);
+  void setCaption(const QString& caption);
+  /// A word that stands out: the text was edited. Empty: none.
+  void setNotice(const QString& notice);
+  [[nodiscard]] QString caption() const;
+  [[nodiscard]] QString notice() const;
+
+ signals:
+  void choiceChanged();
+  void modeToggled();
+
+ protected:
+  void changeEvent(QEvent* event) override;
+
+ private:
+  void fillKinds();
+  void showChoice();
+  void choose(const TintChoice& choice);
+  void showRun(QComboBox* combo, const QString& name, int otherwise) const;
+  void colourTexts();
+
+  TintChoice m_choice;
+  Mode m_mode = Mode::empty;
+  QComboBox* m_kind;
+  QComboBox* m_run;
+  QLabel* m_minusSign;
+  QComboBox* m_minus;
+  QToolButton* m_pointer;
+  QToolButton* m_log;
+  QToolButton* m_edit;
+  TintBar* m_bar;
+  ElidedLabel* m_caption;
+  QLabel* m_notice;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,524 @@
+#include "app/gui/text/text_view.h"
+
+#include <algorithm>
+
+#include <QApplication>
+#include <QClipboard>
+#include <QEvent>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QMenu>
+#include <QStackedWidget>
+#include <QToolButton>
+#include <QToolTip>
+#include <QVBoxLayout>
+
+#include "app/gui/text/find_bar.h"
+#include "app/gui/text/go_bar.h"
+#include "app/gui/text/text_editor.h"
+#include "app/gui/text/text_overview.h"
+#include "app/gui/text/text_page.h"
+#include "app/gui/text/text_readout.h"
+#include "app/gui/text/text_search.h"
+#include "app/gui/text/text_tool_row.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui {
+namespace {
+
+enum Channel { kShape, kTint, kSearch, kReadout };
+
+}  // namespace
+
+TextView::TextView(Document& document, QWidget* parent)
+    : QWidget(parent),
+      m_document(document),
+      m_tools(new TextToolRow(this)),
+      m_find(new FindBar(this)),
+      m_go(new GoBar(this)),
+      m_stack(new QStackedWidget(this)) {
+  m_stack->addWidget(makePage());
+  m_stack->addWidget(makeEditor());
+  m_find->hide();
+  m_go->hide();
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->setSpacing(0);
+  column->addWidget(m_tools);
+  column->addWidget(m_find);
+  column->addWidget(m_go);
+  column->addWidget(m_stack, 1);
+  makeCommands();
+  connectPage();
+  connectBars();
+  connectDocument();
+  takeInputs();
+  takeRuns();
+}
+
+QWidget* TextView::makePage() {
+  auto* whole = new QWidget(m_stack);
+  m_page = new TextPage(whole);
+  m_overview = new TextOverview(*m_page, whole);
+  auto* row = new QHBoxLayout(whole);
+  row->setContentsMargins(0, 0, 0, 0);
+  row->setSpacing(0);
+  row->addWidget(m_page, 1);
+  row->addWidget(m_overview);
+  return whole;
+}
+
+QWidget* TextView::makeEditor() {
+  auto* whole = new QWidget(m_stack);
+  m_editor = new TextEditor(whole);
+  m_editorNote = new QLabel(whole);
+  m_editorNote->setObjectName(QStringLiteral("editorNote"));
+  m_editorNote->setWordWrap(true);
+  m_clear = new QToolButton(whole);
+  m_clear->setText(tr("Clear"));
+  m_clear->setToolTip(tr("Begin with an empty text"));
+  auto* note = new QHBoxLayout;
+  note->setContentsMargins(6, 0, 6, 0);
+  note->addWidget(m_editorNote, 1);
+  note->addWidget(m_clear);
+  auto* column = new QVBoxLayout(whole);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->addWidget(m_editor, 1);
+  column->addLayout(note);
+  m_editorNote->hide();
+  m_clear->hide();
+  return whole;
+}
+
+QAction* TextView::addCommand(const QString& text, const QString& tip, const QKeySequence& shortcut) {
+  auto* action = new QAction(text, this);
+  action->setToolTip(tip);
+  action->setShortcut(shortcut);
+  addAction(action);
+  m_commands += action;
+  return action;
+}
+
+void TextView::makeCommands() {
+  const auto onPage = [this](QAction* action, auto handler) {
+    m_pageCommands += action;
+    connect(action, &QAction::triggered, this, handler);
+  };
+  onPage(addCommand(tr("Find in the text"), tr("Looks for words in the text that was run"), QKeySequence::Find),
+         [this] {
+           closeBars();
+           m_find->open();
+           requestSearch();
+         });
+  onPage(addCommand(tr("Find next"), tr("The next place that was found"), Qt::Key_F3), [this] { goToHit(1); });
+  onPage(addCommand(tr("Find previous"), tr("The place before that was found"), Qt::SHIFT | Qt::Key_F3),
+         [this] { goToHit(-1); });
+  onPage(addCommand(tr("Go to position"), tr("Pins a position, by number or percentage, and shows it"),
+                    Qt::CTRL | Qt::Key_G),
+         [this] {
+           closeBars();
+           m_go->open(m_document.length());
+         });
+  for (const TintKind kind : kTintKinds) {
+    onPage(addCommand(tr("Tint text: %1").arg(tintName(kind)), tr("What the words of the text are tinted by"), {}),
+           [this, kind] {
+             TintChoice choice = m_tools->choice();
+             choice.kind = kind;
+             m_tools->setChoice(choice);
+             requestTint();
+           });
+  }
+  connect(
+      addCommand(tr("Edit text or show run"), tr("Changes between the text that was run and the one to be run"), {}),
+      &QAction::triggered, this, [this] { setEditing(!m_editing); });
+}
+
+void TextView::connectDocument() {
+  connect(&m_document, &Document::runsChanged, this, &TextView::takeRuns);
+  connect(&m_document, &Document::inputsChanged, this, &TextView::takeInputs);
+  Selection& selection = m_document.selection();
+  connect(&selection, &Selection::pinChanged, this, &TextView::takePin);
+  connect(&selection, &Selection::hoverChanged, this, &TextView::takeHover);
+  connect(&selection, &Selection::viewChanged, this, &TextView::takeView);
+  connect(&selection, &Selection::headChanged, this, [this] {
+    if (isOfHead(m_tools->choice().kind)) requestTint();
+  });
+}
+
+void TextView::connectPage() {
+  Selection& selection = m_document.selection();
+  connect(m_page, &TextPage::cellHovered, this, [this, &selection](std::optional<std::int64_t> cell) {
+    Cursor hover;
+    // The last cell is read by no position.
+    if (cell && *cell < m_document.length()) hover.query = cell;
+    selection.setHover(hover);
+  });
+  connect(m_page, &TextPage::queryPicked, &selection, &Selection::pinQuery);
+  connect(m_page, &TextPage::keyPicked, &selection, &Selection::pinKey);
+  connect(m_page, &TextPage::readoutAsked, this, &TextView::requestReadout);
+  connect(m_page, &TextPage::menuAsked, this, &TextView::openMenu);
+  connect(m_tools, &TextToolRow::choiceChanged, this, &TextView::requestTint);
+  connect(m_tools, &TextToolRow::modeToggled, this, [this] { setEditing(!m_editing); });
+  connect(m_editor, &TextEditor::contentEdited, this, [this] { m_document.setText({{}, m_editor->content()}); });
+  connect(m_editor, &TextEditor::refused, this, [this](const QString& reason) {
+    m_editorNote->setText(reason);
+    m_editorNote->show();
+  });
+  connect(m_clear, &QToolButton::clicked, this, [this] { m_document.setText({}); });
+}
+
+void TextView::connectBars() {
+  connect(m_find, &FindBar::changed, this, &TextView::requestSearch);
+  connect(m_find, &FindBar::next, this, [this] { goToHit(1); });
+  connect(m_find, &FindBar::previous, this, [this] { goToHit(-1); });
+  connect(m_find, &FindBar::closed, this, &TextView::closeBars);
+  connect(m_go, &GoBar::closed, this, &TextView::closeBars);
+  connect(m_go, &GoBar::chosen, this, &TextView::goTo);
+}
+
+// ---- Runs and inputs
+
+void TextView::takeRuns() {
+  QStringList names;
+  for (const Run& run : m_document.runs()) names += run.name;
+  m_tools->setRuns(names);
+  const Run* reference = m_document.reference();
+  const std::shared_ptr<const Trace> trace = reference != nullptr ? reference->trace : nullptr;
+  if (trace != m_reference) {
+    m_reference = trace;
+    // What was asked for is there: it is shown.
+    m_editing = false;
+    requestShape();
+  }
+  showMode();
+  takeInputs();
+  requestTint();
+}
+
+void TextView::takeInputs() {
+  const std::string& content = m_document.text().content;
+  m_editor->setContent(content);
+  m_clear->setVisible(m_editor->showsBeginning());
+  m_editorNote->setVisible(m_editor->showsBeginning());
+  if (m_editor->showsBeginning()) {
+    m_editorNote->setText(tr("%1 MB of text, of which the beginning is shown; all of it is read by a run.")
+                              .arg(static_cast<double>(content.size()) / (1U << 20U), 0, 'f', 1));
+  }
+  const bool differs =
+      m_reference && !content.empty() && (!m_reference->text() || m_reference->text()->content != content);
+  m_tools->setNotice(differs ? tr("edited: press F5 to run") : QString());
+}
+
+void TextView::setEditing(bool editing) {
+  m_editing = editing && m_reference;
+  closeBars();
+  showMode();
+  if (m_editing) m_editor->setFocus(Qt::OtherFocusReason);
+}
+
+void TextView::showMode() {
+  const bool hasRun = m_reference != nullptr;
+  const bool showsPage = hasRun && !m_editing;
+  m_stack->setCurrentIndex(showsPage ? 0 : 1);
+  m_tools->setMode(showsPage ? TextToolRow::Mode::run : hasRun ? TextToolRow::Mode::editor : TextToolRow::Mode::empty);
+  for (QAction* action : m_pageCommands) action->setEnabled(showsPage);
+  m_commands.back()->setEnabled(hasRun);
+  if (!showsPage) closeBars();
+  if (showsPage && m_page->tint() != nullptr) takeTint(*m_page->tint());
+}
+
+void TextView::requestShape() {
+  m_page->setShape(nullptr);
+  m_shapePending = m_reference != nullptr;
+  if (!m_reference) {
+    m_document.jobs().cancel(this, kShape);
+    return;
+  }
+  JobRunner::Request<std::shared_ptr<const TextShape>> request;
+  request.work = [trace = m_reference,
+                  font = m_page->font()](const Job& job) -> std::optional<std::shared_ptr<const TextShape>> {
+    auto shape = shapeText(std::make_shared<const TextCells>(cellsOf(*trace)), font, job);
+    if (!shape) return std::nullopt;
+    return std::make_shared<const TextShape>(std::move(*shape));
+  };
+  request.done = [this](std::shared_ptr<const TextShape> shape) { takeShape(std::move(shape)); };
+  request.failed = [this](const QString& message) {
+    m_shapePending = false;
+    emit messageRaised({Message::Kind::error, message});
+  };
+  m_document.jobs().submit(this, kShape, std::move(request));
+}
+
+void TextView::takeShape(std::shared_ptr<const TextShape> shape) {
+  m_shapePending = false;
+  const auto tint = m_page->tint() != nullptr ? std::make_shared<const Tint>(*m_page->tint()) : nullptr;
+  m_page->setShape(std::move(shape));
+  if (tint) m_page->setTint(tint);
+  const Selection& selection = m_document.selection();
+  m_page->setPin(selection.pin());
+  m_page->setView(selection.view());
+  if (selection.pin().query) m_page->showCell(*selection.pin().query);
+  if (m_find->isVisible()) requestSearch();
+}
+
+// ---- Selection
+
+void TextView::takePin() {
+  const Cursor& pin = m_document.selection().pin();
+  m_page->setPin(pin);
+  if (pin.query && pin.query != m_lastPin.query) {
+    m_page->showCell(*pin.query);
+  } else if (pin.key && pin.key != m_lastPin.key) {
+    m_page->showCell(*pin.key);
+  }
+  m_lastPin = pin;
+  if (isRow(m_tools->choice().kind)) requestTint();
+}
+
+void TextView::takeHover() {
+  m_page->setHover(m_document.selection().hover());
+  const bool follows = m_tools->choice().query == RowQuery::pointer || !m_document.selection().pin().query;
+  if (isRow(m_tools->choice().kind) && follows) requestTint();
+}
+
+void TextView::takeView() {
+  const View& view = m_document.selection().view();
+  m_page->setView(view);
+  const TextLayout* layout = m_page->textLayout();
+  if (layout == nullptr || view.rows.size() <= 0 || view.rows.end > m_document.length()) return;
+  const Range lines = m_page->visibleLines();
+  const std::int64_t first = layout->lineOfCell(view.rows.begin);
+  const std::int64_t last = layout->lineOfCell(view.rows.end - 1);
+  if (last < lines.begin || first >= lines.end) m_page->showCell(view.rows.begin);
+}
+
+// ---- Tints
+
+const Run* TextView::chosenRun(const QString& name, std::size_t otherwise) const {
+  const std::vector<Run>& runs = m_document.runs();
+  const auto found = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.name == name; });
+  if (found != runs.end()) return &*found;
+  return runs.empty() ? nullptr : &runs[std::min(otherwise, runs.size() - 1)];
+}
+
+std::optional<std::int64_t> TextView::rowQuery() const {
+  const auto& pinned = m_document.selection().pin().query;
+  const auto& hovered = m_document.selection().hover().query;
+  const bool pointerFirst = m_tools->choice().query == RowQuery::pointer;
+  const auto query = pointerFirst ? (hovered ? hovered : pinned) : (pinned ? pinned : hovered);
+  return query && *query < m_document.length() ? query : std::nullopt;
+}
+
+std::optional<TintRequest> TextView::tintRequest() const {
+  const TintChoice& choice = m_tools->choice();
+  TintRequest request;
+  request.kind = choice.kind;
+  request.scaling = choice.scaling();
+  request.reference = m_reference;
+  if (!m_reference) return std::nullopt;
+  if (isOfHead(choice.kind)) {
+    const auto head = m_document.headOf(m_document.selection().head());
+    if (!head) return std::nullopt;
+    request.run = head->trace;
+    request.layer = head->layer;
+    request.head = head->head;
+  } else {
+    request.run = chosenRun(choice.run, 0)->trace;
+    request.minus = chosenRun(choice.minus, 1)->trace;
+  }
+  if (isRow(choice.kind)) {
+    const auto query = rowQuery();
+    if (!query) return std::nullopt;
+    request.query = *query;
+  }
+  return request;
+}
+
+void TextView::requestTint() {
+  m_tools->setCaption(caption());
+  const auto wanted = tintRequest();
+  m_tintPending = wanted.has_value();
+  if (!wanted) {
+    m_document.jobs().cancel(this, kTint);
+    m_page->setTint(nullptr);
+    m_tools->setScale(nullptr, {});
+    return;
+  }
+  JobRunner::Request<Tint> request;
+  request.work = [wanted = *wanted](const Job& job) { return computeTint(wanted, job); };
+  request.done = [this](Tint tint) { takeTint(std::move(tint)); };
+  request.failed = [this](const QString& message) { failTint(message); };
+  m_document.jobs().submit(this, kTint, std::move(request));
+}
+
+void TextView::takeTint(Tint tint) {
+  m_tintPending = false;
+  const bool isLoss = tint.kind == TintKind::loss || tint.kind == TintKind::lossDifference;
+  m_tools->setScale(tint.kind == TintKind::none ? nullptr : &tint.scale, isLoss ? tr("nats") : QString());
+  m_page->setTint(std::make_shared<const Tint>(std::move(tint)));
+}
+
+void TextView::failTint(const QString& message) {
+  m_tintPending = false;
+  m_page->setTint(nullptr);
+  m_tools->setScale(nullptr, {});
+  m_tools->setCaption(message);
+}
+
+QString TextView::headName() const {
+  const HeadChoice& choice = m_document.selection().head();
+  const Run* run = m_document.run(choice.run);
+  if (run == nullptr) return {};
+  return QStringLiteral("%1 L%2 H%3").arg(run->name).arg(choice.layer).arg(choice.head);
+}
+
+QString TextView::placesNote() const {
+  const auto differs = [this](const Run* run) {
+    return run != nullptr && !TokenPlaces(*m_reference, *run->trace).identical();
+  };
+  const TintChoice& choice = m_tools->choice();
+  const bool any = isOfHead(choice.kind)
+                       ? differs(m_document.run(m_document.selection().head().run))
+                       : differs(chosenRun(choice.run, 0)) ||
+                             (choice.kind == TintKind::lossDifference && differs(chosenRun(choice.minus, 1)));
+  return any ? tr(" · other tokens, found by their place in the text") : QString();
+}
+
+QString TextView::caption() const {
+  const TintChoice& choice = m_tools->choice();
+  if (!m_reference || choice.kind == TintKind::none) return {};
+  const Run* first = chosenRun(choice.run, 0);
+  const Run* second = chosenRun(choice.minus, 1);
+  if (choice.kind == TintKind::loss) {
+    return tr("loss of %1, at the word that is predicted").arg(first->name) + placesNote();
+  }
+  if (choice.kind == TintKind::lossDifference) {
+    if (first == second) return tr("%1 is the only run: a difference needs two").arg(first->name);
+    return tr("loss of %1 minus %2, at the word that is predicted").arg(first->name, second->name) + placesNote();
+  }
+  const Run* run = m_document.run(m_document.selection().head().run);
+  if (run == nullptr) return tr("no head is chosen");
+  if (choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow && !run->trace->info().gated) {
+    return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(run->name);
+  }
+  if (choice.kind == TintKind::gate) {
+    return tr("1 − f of %1, at the word that is read").arg(headName()) + placesNote();
+  }
+  const auto query = rowQuery();
+  if (!query) return tr("click a word to pin it as query");
+  const bool pinned = m_document.selection().pin().query == query;
+  return tr("%1 of %2, query %3 reads “%4” (%5), keys at the word that is read")
+             .arg(tintName(choice.kind), headName())
+             .arg(*query)
+             .arg(readText(*m_reference->tokens(), *query, Whitespace::visible),
+                  pinned ? tr("pinned") : tr("under the pointer")) +
+         placesNote();
+}
+
+// ---- Find, go to, read-out, menu
+
+void TextView::requestSearch() {
+  const TextLayout* layout = m_page->textLayout();
+  if (layout == nullptr) return;
+  JobRunner::Request<std::vector<Stretch>> request;
+  request.work = [shape = layout->sharedShape(), words = m_find->words(), sensitivity = m_find->sensitivity()](
+                     const Job& job) { return findInText(*shape, words, sensitivity, job); };
+  request.done = [this](std::vector<Stretch> found) {
+    m_page->setHits({std::move(found), -1});
+    goToHit(0);
+  };
+  m_document.jobs().submit(this, kSearch, std::move(request));
+}
+
+void TextView::goToHit(int step) {
+  SearchHits hits = m_page->hits();
+  const auto count = static_cast<int>(hits.place.size());
+  if (count > 0 && hits.current < 0) {
+    // The first that is seen or comes after what is seen, else the first of all.
+    const TextLayout& layout = *m_page->textLayout();
+    const double top =
+        layout.cells().cell[static_cast<std::size_t>(layout.firstCell(m_page->visibleLines().begin))].begin;
+    const auto next = std::lower_bound(hits.place.begin(), hits.place.end(), top,
+                                       [](const Stretch& place, double byte) { return place.begin < byte; });
+    hits.current = next == hits.place.end() ? 0 : static_cast<int>(next - hits.place.begin());
+  } else if (count > 0) {
+    hits.current = (hits.current + step + count) % count;
+  }
+  m_find->showCount(hits.current, count);
+  if (count > 0) m_page->showStretch(hits.place[static_cast<std::size_t>(hits.current)]);
+  m_page->setHits(std::move(hits));
+}
+
+void TextView::closeBars() {
+  const bool hadKeys =
+      m_find->isAncestorOf(QApplication::focusWidget()) || m_go->isAncestorOf(QApplication::focusWidget());
+  m_document.jobs().cancel(this, kSearch);
+  m_find->hide();
+  m_go->hide();
+  if (!m_page->hits().place.empty()) m_page->setHits({});
+  if (hadKeys) m_page->setFocus(Qt::OtherFocusReason);
+}
+
+void TextView::goTo(std::int64_t position) {
+  m_document.selection().pinQuery(position);
+  m_page->showCell(position);
+  closeBars();
+}
+
+void TextView::requestReadout(std::int64_t cell, const QPoint& globalPosition) {
+  ReadoutRequest wanted;
+  wanted.reference = m_reference;
+  wanted.cell = cell;
+  const HeadChoice& head = m_document.selection().head();
+  for (const Run& run : m_document.runs()) {
+    if (run.id == head.run && m_document.headOf(head)) wanted.headRun = static_cast<int>(wanted.runs.size());
+    wanted.runs.push_back({run.name, run.trace});
+  }
+  wanted.layer = head.layer;
+  wanted.head = head.head;
+  wanted.pinnedQuery = m_document.selection().pin().query;
+  wanted.pinnedKey = m_document.selection().pin().key;
+  JobRunner::Request<QString> request;
+  request.work = [wanted](const Job&) { return std::optional<QString>(readoutOf(wanted)); };
+  request.done = [this, cell, globalPosition](const QString& html) {
+    QToolTip::showText(globalPosition, html, m_page->viewport(), m_page->cellRect(cell).toAlignedRect());
+  };
+  request.failed = [this](const QString& message) { emit messageRaised({Message::Kind::error, message}); };
+  m_document.jobs().submit(this, kReadout, std::move(request));
+}
+
+void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
+  auto* menu = new QMenu(this);
+  menu->setAttribute(Qt::WA_DeleteOnClose);
+  const bool isRead = cell < m_document.length();
+  Selection& selection = m_document.selection();
+  QAction* query = menu->addAction(tr("Pin as query"), &selection, [&selection, cell] { selection.pinQuery(cell); });
+  QAction* key = menu->addAction(tr("Pin as key"), &selection, [&selection, cell] { selection.pinKey(cell); });
+  query->setEnabled(isRead);
+  key->setEnabled(isRead);
+  menu->addSeparator();
+  const TokenTable& tokens = *m_reference->tokens();
+  const QString token =
+      isRead ? readText(tokens, cell, Whitespace::asIs) : predictedText(tokens, cell - 1, Whitespace::asIs);
+  menu->addAction(tr("Copy token"), this, [token] { QApplication::clipboard()->setText(token); });
+  QAction* copyPosition =
+      menu->addAction(tr("Copy position"), this, [cell] { QApplication::clipboard()->setText(QString::number(cell)); });
+  copyPosition->setEnabled(isRead);
+  menu->popup(globalPosition);
+}
+
+// ---- Session
+
+QJsonObject TextView::saveState() const { return m_tools->choice().toJson(); }
+
+void TextView::restoreState(const QJsonObject& state) {
+  m_tools->setChoice(TintChoice::fromJson(state, m_tools->choice()));
+  requestTint();
+}
+
+void TextView::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() == QEvent::FontChange && m_reference) requestShape();
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <QPoint>
+#include <QWidget>
+
+#include "app/gui/document/document.h"
+#include "app/gui/text/text_shape.h"
+#include "app/gui/text/text_tint.h"
+#include "app/gui/views/view_part.h"
+
+class QLabel;
+class QStackedWidget;
+class QToolButton;
+
+namespace foxscope::gui {
+
+class FindBar;
+class GoBar;
+class TextEditor;
+class TextOverview;
+class TextPage;
+class TextToolRow;
+
+/// The text: that of the reference run, each word tinted by a chosen quantity, or, where there is no run or the user
+/// asks for it, an editor of the text that is to be run.
+class TextView : public QWidget, public ViewPart {
+  Q_OBJECT
+
+ public:
+  explicit TextView(Document& document, QWidget* parent = nullptr);
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
+  [[nodiscard]] bool isSettled() const override { return !m_shapePending && !m_tintPending; }
+
+ signals:
+  void messageRaised(const foxscope::gui::Message& message);
+
+ protected:
+  void changeEvent(QEvent* event) override;
+
+ private:
+  QWidget* makePage();
+  QWidget* makeEditor();
+  void makeCommands();
+  void connectDocument();
+  void connectPage();
+  void connectBars();
+  QAction* addCommand(const QString& text, const QString& tip, const QKeySequence& shortcut);
+
+  void takeRuns();
+  void takeInputs();
+  void takePin();
+  void takeHover();
+  void takeView();
+  void setEditing(bool editing);
+  void showMode();
+
+  void requestShape();
+  void takeShape(std::shared_ptr<const TextShape> shape);
+  void requestTint();
+  void takeTint(Tint tint);
+  void failTint(const QString& message);
+  [[nodiscard]] std::optional<TintRequest> tintRequest() const;
+  [[nodiscard]] const Run* chosenRun(const QString& name, std::size_t otherwise) const;
+  [[nodiscard]] std::optional<std::int64_t> rowQuery() const;
+  [[nodiscard]] QString caption() const;
+  [[nodiscard]] QString headName() const;
+  [[nodiscard]] QString placesNote() const;
+
+  void requestSearch();
+  void goToHit(int step);
+  void requestReadout(std::int64_t cell, const QPoint& globalPosition);
+  void openMenu(std::int64_t cell, const QPoint& globalPosition);
+  void closeBars();
+  void goTo(std::int64_t position);
+
+  Document& m_document;
+  TextToolRow* m_tools;
+  FindBar* m_find;
+  GoBar* m_go;
+  QStackedWidget* m_stack;
+  TextPage* m_page;
+  TextOverview* m_overview;
+  TextEditor* m_editor;
+  QLabel* m_editorNote;
+  QToolButton* m_clear;
+  QList<QAction*> m_commands;
+  QList<QAction*> m_pageCommands;  ///< that need a run's text
+  std::shared_ptr<const Trace> m_reference;
+  Cursor m_lastPin;
+  bool m_editing = false;
+  bool m_shapePending = false;
+  bool m_tintPending = false;
+};
+
+}  // namespace foxscope::gui
