@@ -28,7 +28,7 @@ figure::ColourScale parseScale(const MapOptions& options, const MapRequest& requ
 
 void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapFormat format, Console& console) {
   const MapRequest& request = maps.front().request;
-  if (format == MapFormat::png) {
+  if (isPicture(format)) {
     if (options.size.empty() &&
         (request.pixel_rows < request.rows.size() || request.pixel_columns < request.columns.size())) {
       console.note(
@@ -48,6 +48,7 @@ void announce(const MapOptions& options, const std::vector<NamedMap>& maps, MapF
 }
 
 int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwrite, const Session& session) {
+  const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
   if (figure.scale == figure::ColourScale::linear) request.skip_tolerance = kLinearSkipTolerance;
@@ -56,10 +57,10 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   figure.image = std::move(*image);
   figure.request = std::move(request);
   figure.command = session.commandLine;
-  const std::string png = figure::drawPng(figure);
+  const std::string picture = figure::drawMap(figure, format);
   if (session.stop.stop_requested()) return kInterrupted;
   AtomicFile file(options.output, overwrite == Overwrite::force);
-  file.write(png.data(), png.size());
+  file.write(picture.data(), picture.size());
   file.commit();
   return kDone;
 }
@@ -67,10 +68,10 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
 int writeMap(const MapOptions& options, const Session& session) {
   requireCpu(options.device);
   const MapFormat format = formatOf(options.output);
-  if (format == MapFormat::png) figure::requireDrawing();
-  if (format != MapFormat::png && options.scale != "auto") {
-    throw UsageError(
-        fmt::format("--scale {}: {} holds numbers, not colours: leave the option out", options.scale, options.output));
+  if (isPicture(format)) {
+    figure::requireDrawing();
+  } else {
+    requireNoPictureOptions(options);
   }
   requireDistinct(options.output, options.file);
   requireWritable(options.output, options.force);
@@ -84,6 +85,8 @@ int writeMap(const MapOptions& options, const Session& session) {
   bool whole = false;
   switch (format) {
     case MapFormat::png:
+    case MapFormat::svg:
+    case MapFormat::pdf:
       return drawPicture(options, request, overwrite, session);
     case MapFormat::hdf5:
       whole = write_maps_hdf5(options.output, maps, {session.commandLine, ""}, overwrite, session.job());
@@ -108,7 +111,7 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
                   "several, with commas, only into .h5")
       ->type_name("Q[,Q...]")
       ->required();
-  command.add_option("-o,--output", options.output, "File to write: .npy, .h5, .csv or .png")
+  command.add_option("-o,--output", options.output, "File to write: .npy, .h5, .csv, .png, .svg or .pdf")
       ->type_name("FILE")
       ->required();
   command.add_option("--model", options.model, "Which model, where the file holds several")->type_name("NAME");
@@ -120,14 +123,20 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--cols", options.columns, "Key positions likewise")->type_name("A:B");
   command
       .add_option("--size", options.size,
-                  "Pool to R x C pixels (default: exact entries; for .png at most 1024 on a side)")
+                  "Pool to R x C pixels (default: exact entries, in a picture as far as it has dots for them)")
       ->type_name("RxC");
   command
       .add_option("--reduce", options.reduction,
                   "How the entries of a pixel become one (default: max; absmax where entries have signs)")
       ->type_name("max|mean|min|absmax");
-  command.add_option("--scale", options.scale, "Colour scale of a .png: auto, linear or log (default: auto)")
+  command.add_option("--scale", options.scale, "Colour scale of a picture: auto, linear or log (default: auto)")
       ->type_name("SCALE");
+  command.add_option("--width", options.width, "Width of a picture, as in 140mm or 5.5in (default: 5.5in)")
+      ->type_name("LENGTH");
+  command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of the map in .svg and .pdf (default: 300)")
+      ->type_name("N");
+  command.add_option("--font-size", options.fontSize, "Size of a picture's letters, in points (default: 9)")
+      ->type_name("PT");
   command.add_option("--device", options.device, "auto or cpu (default: auto)")->type_name("DEVICE");
   command.add_flag("--force", options.force, "Overwrite the output");
 }
@@ -139,6 +148,7 @@ void addMapCommand(CLI::App& program, Selection& selection) {
   CLI::App* command = addSubcommand(
       program, selection, "map", "Write or draw the map of one head: exact entries, or pooled to pixels",
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
+      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
       "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {
@@ -61,6 +62,36 @@ std::vector<Quantity> parseQuantities(const std::string& text) {
   return quantities;
 }
 
+// "140mm" or "5.5in", in millimetres.
+double parseLength(const std::string& text) {
+  double number = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (failed != std::errc() || (unit != "mm" && unit != "in")) {
+    throw UsageError(fmt::format("--width {}: write a length with its unit, as in 140mm or 5.5in", text));
+  }
+  return unit == "in" ? number * figure::kMillimetresPerInch : number;
+}
+
+// A picture without --size gets a pixel for every dot that it has room for.
+PixelSize pixelSize(const MapOptions& options, const MapRequest& request, MapFormat format) {
+  constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
+  if (!isPicture(format)) return parseSize(options.size, request.rows, request.columns, {kAny, kAny});
+  const figure::PixelRoom room = figure::mapRoom(request, figureFormat(options, format));
+  const PixelSize size = parseSize(options.size, request.rows, request.columns, {room.rows, room.columns});
+  if (std::max(size.rows, size.columns) > kMostPicturePixels) {
+    throw UsageError(fmt::format("--size {}: a picture has at most {} pixels on a side: choose a smaller size, or .npy",
+                                 options.size, kMostPicturePixels));
+  }
+  if (format == MapFormat::png && (size.rows > room.rows || size.columns > room.columns)) {
+    throw UsageError(
+        fmt::format("--size {}: this .png has room for {}x{} pixels: choose a smaller size, more --width or "
+                    "--dpi, or .pdf or .svg",
+                    options.size, room.rows, room.columns));
+  }
+  return size;
+}
+
 }  // namespace
 
 MapFormat formatOf(const std::string& output) {
@@ -69,10 +100,36 @@ MapFormat formatOf(const std::string& output) {
   if (ending == ".h5" || ending == ".hdf5") return MapFormat::hdf5;
   if (ending == ".csv") return MapFormat::csv;
   if (ending == ".png") return MapFormat::png;
-  if (ending == ".pdf" || ending == ".svg") {
-    throw UsageError(fmt::format("{}: maps as {} are not in this version: use .png", output, ending));
+  if (ending == ".svg") return MapFormat::svg;
+  if (ending == ".pdf") return MapFormat::pdf;
+  throw UsageError(
+      fmt::format("{}: cannot tell the format from the name: use .npy, .h5, .csv, .png, .svg or .pdf", output));
+}
+
+bool isPicture(MapFormat format) {
+  return format == MapFormat::png || format == MapFormat::svg || format == MapFormat::pdf;
+}
+
+figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format) {
+  using Kind = figure::FigureFormat::Kind;
+  figure::FigureFormat picture;
+  picture.kind = format == MapFormat::pdf ? Kind::pdf : format == MapFormat::svg ? Kind::svg : Kind::png;
+  if (options.width) picture.widthMm = parseLength(*options.width);
+  if (options.dpi) picture.dpi = *options.dpi;
+  if (options.fontSize) picture.fontSizePt = *options.fontSize;
+  figure::requireValid(picture);
+  return picture;
+}
+
+void requireNoPictureOptions(const MapOptions& options) {
+  const std::pair<const char*, bool> given[] = {{"--scale", options.scale != "auto"},
+                                                {"--width", options.width.has_value()},
+                                                {"--dpi", options.dpi.has_value()},
+                                                {"--font-size", options.fontSize.has_value()}};
+  for (const auto& [name, isGiven] : given) {
+    if (!isGiven) continue;
+    throw UsageError(fmt::format("{}: {} holds numbers, not a picture: leave the option out", name, options.output));
   }
-  throw UsageError(fmt::format("{}: cannot tell the format from the name: use .npy, .h5, .csv or .png", output));
 }
 
 Range parseRange(const std::string& option, const std::string& text, std::int64_t length) {
@@ -93,8 +150,8 @@ Range parseRange(const std::string& option, const std::string& text, std::int64_
   return range;
 }
 
-PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, std::int64_t most) {
-  if (text.empty()) return {std::min(rows.size(), most), std::min(columns.size(), most)};
+PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, const PixelSize& most) {
+  if (text.empty()) return {std::min(rows.size(), most.rows), std::min(columns.size(), most.columns)};
   const std::size_t cross = text.find('x');
   const std::string_view view = text;
   PixelSize size;
@@ -121,20 +178,16 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
   request.minus = minus;
   request.rows = parseRange("--rows", options.rows, length);
   request.columns = parseRange("--cols", options.columns, length);
-  const std::int64_t most = format == MapFormat::png ? kPicturePixels : std::numeric_limits<std::int64_t>::max();
-  const PixelSize size = parseSize(options.size, request.rows, request.columns, most);
-  if (format == MapFormat::png && std::max(size.rows, size.columns) > kMostPicturePixels) {
-    throw UsageError(fmt::format("--size {}: a picture has at most {} pixels on a side: choose a smaller size, or .npy",
-                                 options.size, kMostPicturePixels));
-  }
-  request.pixel_rows = size.rows;
-  request.pixel_columns = size.columns;
-
   const auto quantities = parseQuantities(options.quantities);
   if (quantities.size() > 1 && format != MapFormat::hdf5) {
     throw UsageError(fmt::format("{}: several quantities fit only into one .h5: ask for one, or name the output .h5",
                                  options.output));
   }
+  request.quantity = quantities.front();
+  const PixelSize size = pixelSize(options, request, format);
+  request.pixel_rows = size.rows;
+  request.pixel_columns = size.columns;
+
   std::vector<NamedMap> maps;
   for (const Quantity quantity : quantities) {
     request.quantity = quantity;

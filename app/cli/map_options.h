@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/figure/figure_format.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map.h"
 
@@ -24,16 +25,17 @@ struct MapOptions {
   std::string size;        ///< RxC
   std::string reduction;
   std::string scale = "auto";
+  std::optional<std::string> width;  ///< 140mm or 5.5in
+  std::optional<int> dpi;
+  std::optional<double> fontSize;  ///< pt
   std::string device = "auto";
   std::string output;
   bool force = false;
 };
 
 /// What kind of file an output name asks for.
-enum class MapFormat { npy, hdf5, csv, png };
-
-/// Longest side, in pixels, of a picture whose --size was not given.
-inline constexpr std::int64_t kPicturePixels = 1024;
+enum class MapFormat { npy, hdf5, csv, png, svg, pdf };
+bool isPicture(MapFormat format);
 
 /// Most pixels on a side that a picture is asked to have.
 inline constexpr std::int64_t kMostPicturePixels = 8192;
@@ -41,17 +43,25 @@ inline constexpr std::int64_t kMostPicturePixels = 8192;
 /// @throws UsageError naming the endings that exist
 MapFormat formatOf(const std::string& output);
 
+/// The picture's file and size, from what was typed.
+/// @throws UsageError for a width without a unit, and sizes that figures cannot have
+figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format);
+
+/// @throws UsageError for options of pictures beside an output that holds numbers
+void requireNoPictureOptions(const MapOptions& options);
+
 /// "A:B", "A:" or ":B" within [0, length); an empty text is everything.
 /// @throws UsageError naming the option and what is allowed
 Range parseRange(const std::string& option, const std::string& text, std::int64_t length);
 
-/// "RxC" for rows x columns of that many entries; an empty text gives every entry its pixel, up to `most` on a side.
-/// @throws UsageError naming what is allowed
 struct PixelSize {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 };
-PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, std::int64_t most);
+
+/// "RxC" for rows x columns of that many entries; an empty text gives every entry its pixel, up to `most`.
+/// @throws UsageError naming what is allowed
+PixelSize parseSize(const std::string& text, const Range& rows, const Range& columns, const PixelSize& most);
 
 /// The maps that a command line asks for: one a quantity.
 /// @throws UsageError for what does not exist in the file

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backend/base/error.h"
 
@@ -53,29 +54,24 @@ std::string labelOf(const MapRequest& request) {
   const std::string difference = request.minus ? "difference of " : "";
   switch (request.quantity) {
     case Quantity::forget:
-      return difference + "F, share that is retained";
+      return difference + (request.minus ? "F" : "F, share that is retained");
     case Quantity::log_forget:
       return difference + "log F (nats)";
     case Quantity::logits:
       return difference + "logit q·k/√d (nats)";
     case Quantity::attention:
-      return difference + "attention A";
+      return difference + (request.minus ? "A" : "attention A");
     case Quantity::attention_without_gate:
-      return difference + "attention without the gate";
+      return difference + "A without the gate";
     case Quantity::gate_effect:
-      return difference + "gate effect: A − A without the gate";
+      return difference + "A − A without the gate";
   }
   return "";
 }
 
 void setSigned(const Image& image, const Extremes& extremes, ScaledColours& colours) {
-  const double largest = std::max(std::abs(extremes.lowest), std::abs(extremes.highest));
   double limit = sizeOfMost(image, kSignedShare);
-  if (limit <= 0) limit = largest;
-  if (limit < largest) {
-    colours.note = fmt::format("colours end at ±{:.2g}; entries reach from {:.2g} to {:.2g}", limit, extremes.lowest,
-                               extremes.highest);
-  }
+  if (limit <= 0) limit = std::max(std::abs(extremes.lowest), std::abs(extremes.highest));
   if (limit <= 0) limit = 1;
   colours.map = &diverging();
   colours.lower = -limit;
@@ -91,16 +87,10 @@ double roundUp(double value) {
   return 10 * decade;
 }
 
-void setLogarithmic(const Image& image, const Extremes& extremes, ScaledColours& colours) {
+void setLogarithmic(const Image& image, ScaledColours& colours) {
   const double most = sizeOfMost(image, kLogarithmicShare);
   colours.upper = most > 0 ? roundUp(most) : 1;
   colours.lower = colours.upper * std::pow(10, -kDecades);
-  colours.label += fmt::format(", log scale of {:.0f} decades", kDecades);
-  if (extremes.lowest < colours.lower) colours.note = fmt::format("darkest: {:.1g} and below", colours.lower);
-  if (extremes.highest > colours.upper) {
-    colours.note += fmt::format("{}brightest: {:.1g} and above (to {:.2g})", colours.note.empty() ? "" : "; ",
-                                colours.upper, extremes.highest);
-  }
 }
 
 void setLinear(const MapRequest& request, const Extremes& extremes, ScaledColours& colours) {
@@ -111,6 +101,50 @@ void setLinear(const MapRequest& request, const Extremes& extremes, ScaledColour
   colours.upper = share ? 1 : extremes.highest;
   if (!(colours.upper > colours.lower)) colours.upper = colours.lower + 1;
   if (!fromZero) colours.map = &magma();
+}
+
+void applyChoice(const ColourChoice& choice, ScaledColours& colours) {
+  if (choice.map != nullptr) colours.map = choice.map;
+  colours.blankBelow = choice.blankBelow;
+  if (choice.upper) {
+    colours.upper = *choice.upper;
+    if (colours.hasSigns) colours.lower = -colours.upper;
+    if (colours.scale == ColourScale::logarithmic) colours.lower = colours.upper * std::pow(10, -kDecades);
+  }
+  if (choice.lower) {
+    colours.lower = *choice.lower;
+    if (colours.hasSigns && !choice.upper) colours.upper = -colours.lower;
+  }
+  if (!std::isfinite(colours.lower) || !std::isfinite(colours.upper) || colours.lower >= colours.upper) {
+    throw UsageError(
+        fmt::format("colour limits {:g} to {:g}: the lower must be below the upper", colours.lower, colours.upper));
+  }
+  if (colours.scale == ColourScale::logarithmic && colours.lower <= 0) {
+    throw UsageError(
+        fmt::format("colour limits {:g} to {:g}: a logarithmic scale begins above 0", colours.lower, colours.upper));
+  }
+}
+
+std::string number(double value) {
+  const std::string text = fmt::format("{:.2g}", std::abs(value));
+  return value < 0 ? "−" + text : text;
+}
+
+// A limit that is the extreme itself but for float32's rounding leaves nothing out.
+bool reaches(double limit, double extreme) { return std::abs(limit - extreme) <= 1e-6 * std::abs(extreme); }
+
+std::string noteOf(const ScaledColours& colours, const Extremes& extremes) {
+  std::vector<std::string> notes;
+  const bool below = extremes.lowest < colours.lower && !reaches(colours.lower, extremes.lowest);
+  const bool above = extremes.highest > colours.upper && !reaches(colours.upper, extremes.highest);
+  if (below || above) {
+    notes.push_back(fmt::format("colours from {} to {}, entries from {} to {}", number(colours.lower),
+                                number(colours.upper), number(extremes.lowest), number(extremes.highest)));
+  }
+  if (colours.blankBelow) {
+    notes.push_back(fmt::format("white: {} below {:g}", colours.hasSigns ? "size" : "entries", *colours.blankBelow));
+  }
+  return fmt::format("{}", fmt::join(notes, "; "));
 }
 
 }  // namespace
@@ -136,23 +170,36 @@ double ScaledColours::position(double value) const {
   return std::log(value / lower) / std::log(upper / lower);
 }
 
+double ScaledColours::value(double position) const {
+  if (scale == ColourScale::linear) return lower + position * (upper - lower);
+  return lower * std::pow(upper / lower, position);
+}
+
+Rgb ScaledColours::colour(double value) const {
+  if (std::isnan(value)) return kAbsent;
+  if (blankBelow && (hasSigns ? std::abs(value) : value) < *blankBelow) return kBlank;
+  return colourAt(*map, position(value));
+}
+
 ScaledColours chooseColours(const MapFigure& figure) {
   const Extremes extremes = extremesOf(figure.image);
   ScaledColours colours;
   colours.map = &viridis();
   colours.scale = figure.scale;
+  colours.hasSigns = hasSigns(figure.request);
   colours.label = labelOf(figure.request);
-  if (extremes.empty()) {
-    colours.note = "no key of this region is before its query";
-    return colours;
+  if (colours.scale == ColourScale::logarithmic) colours.lower = std::pow(10, -kDecades);
+  if (!extremes.empty()) {
+    if (colours.hasSigns) {
+      setSigned(figure.image, extremes, colours);
+    } else if (figure.scale == ColourScale::logarithmic) {
+      setLogarithmic(figure.image, colours);
+    } else {
+      setLinear(figure.request, extremes, colours);
+    }
   }
-  if (hasSigns(figure.request)) {
-    setSigned(figure.image, extremes, colours);
-  } else if (figure.scale == ColourScale::logarithmic) {
-    setLogarithmic(figure.image, extremes, colours);
-  } else {
-    setLinear(figure.request, extremes, colours);
-  }
+  applyChoice(figure.colours, colours);
+  colours.note = extremes.empty() ? "no key of this region is before its query" : noteOf(colours, extremes);
   return colours;
 }
 

@@ -24,6 +24,8 @@ struct ScaledColours {
 
   /// From 0 at `lower` to 1 at `upper`, not clamped.
   [[nodiscard]] double position(double value) const;
+  /// The value at a position, the inverse of `position`.
+  [[nodiscard]] double value(double position) const;
   /// kAbsent for NaN, kBlank below the threshold, else the map's colour at the value's position.
   [[nodiscard]] Rgb colour(double value) const;
 };

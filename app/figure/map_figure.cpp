@@ -2,104 +2,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include <QApplication>
-#include <QBuffer>
-#include <QImage>
 #include <fmt/format.h>
-#include <qcustomplot.h>
 
+#include "app/figure/axis_drawing.h"
 #include "app/figure/colour_scale.h"
+#include "app/figure/figure_measures.h"
+#include "app/figure/map_layout.h"
+#include "app/figure/page.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {
 namespace {
 
-constexpr double kLongSide = 900;      ///< screen pixels of the raster's longer side, nearly
-constexpr double kMostOblong = 2.5;    ///< a flatter region is drawn higher than it is
-constexpr double kPixelsPerFont = 46;  ///< the raster's longer side over the font's height
+constexpr int kMostTicks = 9;
+const QColor kNoteColour(70, 70, 70);
 
-// Qt speaks of missing runtime folders and the like; nobody asked.
-void ignoreMessage(QtMsgType /*type*/, const QMessageLogContext& /*context*/, const QString& /*text*/) {}
-
-/// Qt without a display, for as long as a picture takes; an application that runs already is used as it is.
-class OffscreenApplication {
- public:
-  OffscreenApplication() {
-    if (QCoreApplication::instance() != nullptr) return;
-    setenv("QT_QPA_PLATFORM", "offscreen", 1);
-    qInstallMessageHandler(ignoreMessage);
-    m_application = std::make_unique<QApplication>(m_count, m_arguments);
-  }
-
- private:
-  int m_count = 1;
-  char m_name[9] = "foxscope";
-  char* m_arguments[2] = {m_name, nullptr};
-  std::unique_ptr<QApplication> m_application;
-};
-
-/// An image that fills the axes, each of its pixels a crisp rectangle.
-class RasterItem final : public QCPAbstractItem {
- public:
-  RasterItem(QCustomPlot* plot, QImage image) : QCPAbstractItem(plot), m_image(std::move(image)) {}
-  double selectTest(const QPointF& /*position*/, bool /*onlySelectable*/, QVariant* /*details*/) const override {
-    return -1;
-  }
-
- protected:
-  void draw(QCPPainter* painter) override {
-    painter->setRenderHint(QPainter::SmoothPixmapTransform, false);
-    painter->drawImage(clipAxisRect()->rect(), m_image);
-  }
-
- private:
-  QImage m_image;
-};
-
-QColor toColor(const Rgb& colour) { return {colour.red, colour.green, colour.blue}; }
-
-QImage paintRaster(const Image& image, const ScaledColours& colours) {
-  QImage raster(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_RGB32);
-  const QRgb absent = toColor(kAbsent).rgb();
-  const float* value = image.value.data();
-  for (int row = 0; row < raster.height(); ++row) {
-    auto* line = reinterpret_cast<QRgb*>(raster.scanLine(row));
-    for (int column = 0; column < raster.width(); ++column, ++value) {
-      if (std::isnan(*value)) {
-        line[column] = absent;
-        continue;
-      }
-      const Rgb colour = colourAt(*colours.map, colours.position(*value));
-      line[column] = qRgb(colour.red, colour.green, colour.blue);
-    }
-  }
-  return raster;
-}
-
-// Screen pixels of the raster: whole multiples of the image's pixels, in the region's proportions where they are mild.
-QSize rasterSize(const MapRequest& request) {
-  const auto rows = static_cast<double>(request.rows.size());
-  const auto columns = static_cast<double>(request.columns.size());
-  const double aspect = std::clamp(rows / columns, 1 / kMostOblong, kMostOblong);
-  const double height = aspect >= 1 ? kLongSide : kLongSide * aspect;
-  const double width = aspect >= 1 ? kLongSide / aspect : kLongSide;
-  const auto multiple = [](double room, std::int64_t pixels) {
-    const double times = std::max(1.0, std::round(room / static_cast<double>(pixels)));
-    return static_cast<int>(times) * static_cast<int>(pixels);
-  };
-  return {multiple(width, request.pixel_columns), multiple(height, request.pixel_rows)};
-}
-
-std::string headText(const HeadOf& head) {
-  return fmt::format("{}, layer {}, head {}", head.trace->info().name, head.layer, head.head);
-}
-
-// "8 x 8 tokens a pixel, largest entry", or that pixels are entries.
+// "largest entry (max) of 8 × 8 tokens a pixel", or that pixels are entries.
 std::string resolutionText(const MapRequest& request) {
   const double rows = static_cast<double>(request.rows.size()) / static_cast<double>(request.pixel_rows);
   const double columns = static_cast<double>(request.columns.size()) / static_cast<double>(request.pixel_columns);
@@ -119,161 +40,228 @@ std::string resolutionText(const MapRequest& request) {
       reduction = "entry of largest size (absmax)";
       break;
   }
-  return fmt::format("{} of {:.3g} x {:.3g} tokens a pixel", reduction, rows, columns);
+  return fmt::format("{} of {:.3g} × {:.3g} tokens a pixel", reduction, rows, columns);
 }
 
-/// Sets up axes, raster, colour bar and texts in a plot that is never shown.
-class MapPlot {
+std::string titleText(const MapRequest& request) {
+  std::string title = headText(request.head);
+  if (request.minus) title += " minus " + headText(*request.minus);
+  return title;
+}
+
+FigureOrigin originOf(const MapFigure& figure, const ScaledColours& colours) {
+  const MapRequest& request = figure.request;
+  FigureOrigin origin;
+  origin.title = fmt::format("{}: {}", titleText(request), to_string(request.quantity));
+  origin.command = figure.command;
+  origin.facts = {
+      {"quantity", to_string(request.quantity)},
+      {"head", titleText(request)},
+      {"queries", fmt::format("{}:{}", request.rows.begin, request.rows.end)},
+      {"keys", fmt::format("{}:{}", request.columns.begin, request.columns.end)},
+      {"pixels", fmt::format("{} x {}, {}", request.pixel_rows, request.pixel_columns, to_string(request.reduction))},
+      {"colours", fmt::format("{} from {:g} to {:g}", colours.scale == ColourScale::linear ? "linear" : "logarithmic",
+                              colours.lower, colours.upper)},
+  };
+  addRun(origin, *request.head.trace);
+  if (request.minus) addRun(origin, *request.minus->trace);
+  return origin;
+}
+
+// The map with every pixel repeated, as a raster of this size.
+QImage paintRaster(const Image& image, const ScaledColours& colours, const QSize& size) {
+  QImage cells(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_RGB32);
+  QImage raster(size, QImage::Format_RGB32);
+  if (cells.isNull() || raster.isNull()) throw Error("drawing: there is no memory for this picture: choose fewer dpi");
+  const float* value = image.value.data();
+  for (int row = 0; row < cells.height(); ++row) {
+    auto* line = reinterpret_cast<QRgb*>(cells.scanLine(row));
+    for (int column = 0; column < cells.width(); ++column, ++value) {
+      const Rgb colour = colours.colour(*value);
+      line[column] = qRgb(colour.red, colour.green, colour.blue);
+    }
+  }
+  // The cell at a raster pixel's centre.
+  const auto cellAt = [](int pixel, int pixels, int cellCount) {
+    return static_cast<int>((2LL * pixel + 1) * cellCount / (2LL * pixels));
+  };
+  for (int row = 0; row < size.height(); ++row) {
+    const auto* from = reinterpret_cast<const QRgb*>(cells.constScanLine(cellAt(row, size.height(), cells.height())));
+    auto* to = reinterpret_cast<QRgb*>(raster.scanLine(row));
+    for (int column = 0; column < size.width(); ++column)
+      to[column] = from[cellAt(column, size.width(), cells.width())];
+  }
+  return raster;
+}
+
+QColor toColor(const Rgb& colour) { return {colour.red, colour.green, colour.blue}; }
+
+/// One line of text above or below the map.
+struct TextLine {
+  QString text;
+  TextStyle style;
+};
+
+double heightOf(const std::vector<TextLine>& lines) {
+  double height = 0;
+  for (const TextLine& line : lines) height += line.style.size * em::kLine;
+  return height;
+}
+
+/// Works out where everything goes, then draws it.
+class MapDrawing {
  public:
-  MapPlot(const MapFigure& figure, const ScaledColours& colours)
-      : m_figure(figure), m_colours(colours), m_raster(rasterSize(figure.request)) {
-    m_font = m_plot.font();
-    m_font.setFamily("DejaVu Sans");
-    m_font.setPixelSize(std::max(13, static_cast<int>(std::max(m_raster.width(), m_raster.height()) / kPixelsPerFont)));
-    m_plot.setLocale(QLocale::c());
-    m_plot.setBackground(Qt::white);
-    const int border = m_font.pixelSize() / 2;
-    m_plot.plotLayout()->setAutoMargins(QCP::msNone);
-    m_plot.plotLayout()->setMargins(QMargins(border, border, border, border));
-    addAxes();
-    addColourBar();
-    addTexts();
+  MapDrawing(const MapFigure& figure, const FigureFormat& format)
+      : m_figure(figure), m_format(format), m_font(format.fontSizePt), m_colours(chooseColours(figure)) {
+    collectTexts();
+    chooseBarTicks();
+    placeParts();
   }
 
-  QImage paint() {
-    // The raster's own size is fixed, margins depend on the labels: so the first layout says how large the plot is.
-    const QSize size = m_plot.plotLayout()->minimumOuterSizeHint();
-    m_plot.toPixmap(size.width(), size.height());
-    const QSize settled = m_plot.plotLayout()->minimumOuterSizeHint();
-    return m_plot.toPixmap(settled.width(), settled.height()).toImage();
+  std::string draw() const {
+    return paintPage(m_format, m_page, originOf(m_figure, m_colours), [this](Canvas& canvas) {
+      canvas.image(m_raster, paintRaster(m_figure.image, m_colours, m_rasterPixels));
+      canvas.frame(m_raster, stroke(), Qt::black);
+      drawAxes(canvas);
+      drawColourBar(canvas);
+      drawTexts(canvas);
+    });
   }
 
  private:
-  void addAxes() {
-    QCPAxisRect* rect = m_plot.axisRect();
-    rect->setupFullAxesBox();
-    rect->setSizeConstraintRect(QCPLayoutElement::scrInnerRect);
-    rect->setMinimumSize(m_raster);
-    rect->setMaximumSize(m_raster);
-    setUpAxis(m_plot.xAxis, m_figure.request.columns, "key position (token)");
-    setUpAxis(m_plot.yAxis, m_figure.request.rows, "query position (token)");
-    m_plot.yAxis->setRangeReversed(true);
-    for (QCPAxis* axis : {m_plot.xAxis2, m_plot.yAxis2}) axis->setTicks(false);
-    new RasterItem(&m_plot, paintRaster(m_figure.image, m_colours));
-  }
+  [[nodiscard]] double stroke() const { return em::kStroke * m_font; }
 
-  // An entry's cell is centred at its position.
-  void setUpAxis(QCPAxis* axis, const Range& range, const char* label) {
-    axis->setRange(static_cast<double>(range.begin) - 0.5, static_cast<double>(range.end) - 0.5);
-    axis->setNumberFormat("f");
-    axis->setNumberPrecision(0);
-    if (range.size() <= 10) {
-      auto ticker = QSharedPointer<QCPAxisTickerFixed>::create();
-      ticker->setTickStep(1);
-      axis->setTicker(ticker);
-    }
-    axis->grid()->setVisible(false);
-    axis->setLabel(label);
-    style(axis);
-    axis->setSubTicks(range.size() > 40);
-  }
-
-  void style(QCPAxis* axis) {
-    const int tick = m_font.pixelSize() / 3;
-    axis->setLabelFont(m_font);
-    axis->setTickLabelFont(m_font);
-    axis->setTickLength(0, tick);
-    axis->setSubTickLength(0, tick / 2);
-    axis->setTickLabelPadding(tick);
-    axis->setLabelPadding(tick);
-  }
-
-  void addColourBar() {
-    auto* bar = new QCPColorScale(&m_plot);
-    m_plot.plotLayout()->addElement(0, 1, bar);
-    bar->setType(QCPAxis::atRight);
-    bar->setBarWidth(m_font.pixelSize() * 5 / 4);
-    QCPColorGradient gradient;
-    gradient.clearColorStops();
-    constexpr int kStops = 256;
-    for (int stop = 0; stop < kStops; ++stop) {
-      const double position = stop / (kStops - 1.0);
-      gradient.setColorStopAt(position, toColor(colourAt(*m_colours.map, position)));
-    }
-    bar->setGradient(gradient);
-    if (m_colours.scale == ColourScale::logarithmic) {
-      bar->setDataScaleType(QCPAxis::stLogarithmic);
-      bar->axis()->setTicker(QSharedPointer<QCPAxisTickerLog>::create());
-      bar->axis()->setNumberFormat("eb");
-      bar->axis()->setNumberPrecision(0);
-    }
-    bar->setDataRange(QCPRange(m_colours.lower, m_colours.upper));
-    bar->setLabel(QString::fromStdString(m_colours.label));
-    style(bar->axis());
-    bar->axis()->setLabelFont(fitted(m_font, bar->label(), m_raster.height()));
-    auto* group = new QCPMarginGroup(&m_plot);
-    m_plot.axisRect()->setMarginGroup(QCP::msTop | QCP::msBottom, group);
-    bar->setMarginGroup(QCP::msTop | QCP::msBottom, group);
-  }
-
-  void addTexts() {
+  void collectTexts() {
     const MapRequest& request = m_figure.request;
-    std::string title = headText(request.head);
-    if (request.minus) title += "  minus  " + headText(*request.minus);
-    std::vector<std::string> notes;
-    if (!m_colours.note.empty()) notes.push_back(m_colours.note);
+    const TextStyle title{m_font * em::kTitleFont};
+    const TextStyle small{m_font * em::kSmallFont, kNoteColour};
+    addLines(m_above, titleText(request), title);
+    addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
       const bool window = request.head.trace->info().window_size > 0;
-      notes.push_back(std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""));
+      addLines(m_below,
+               std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""), small);
     }
-    QFont bold = m_font;
-    bold.setBold(true);
-    addText(0, title, bold);
-    addText(1, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), m_font);
-    for (const std::string& note : notes) addText(m_plot.plotLayout()->rowCount(), note, m_font);
+    if (!m_colours.note.empty()) addLines(m_below, m_colours.note, small);
   }
 
-  // One line over the full width, smaller where it would not fit.
-  void addText(int row, const std::string& text, const QFont& wanted) {
-    QCPLayoutGrid* layout = m_plot.plotLayout();
-    const QString line = QString::fromStdString(text);
-    const QFont font = fitted(wanted, line, m_raster.width() + 8 * m_font.pixelSize());
-    if (row < layout->rowCount()) layout->insertRow(row);
-    auto* element = new QCPTextElement(&m_plot, line, font);
-    layout->addElement(row, 0, element);
+  void addLines(std::vector<TextLine>& lines, const std::string& text, const TextStyle& style) const {
+    const double width = widthInPoints(m_format) - 2 * em::kBorder * m_font;
+    for (const QString& line : wrapped(text, style, width)) lines.push_back({line, fitted(style, line, width)});
   }
 
-  static QFont fitted(QFont font, const QString& line, int room) {
-    const int width = QFontMetrics(font).horizontalAdvance(line);
-    if (width > room) font.setPixelSize(std::max(9, font.pixelSize() * room / width));
-    return font;
+  // Before the bar's length is known, since its labels decide how much is left for the map: from the least room.
+  void chooseBarTicks() {
+    const MapRequest& request = m_figure.request;
+    const double length = static_cast<double>(mapRoom(request, m_format).rows) / dotsPerPoint(m_format);
+    const int most = std::clamp(static_cast<int>(length / (2 * m_font)), 3, kMostTicks);
+    m_barTicks = m_colours.scale == ColourScale::logarithmic
+                     ? logarithmicTicks(m_colours.lower, m_colours.upper, most)
+                     : linearTicks(m_colours.lower, m_colours.upper, most, TickValues::any);
+    m_barLabels = widestLabel(m_barTicks, {m_font});
+  }
+
+  void placeParts() {
+    const MapRequest& request = m_figure.request;
+    const double dots = dotsPerPoint(m_format);
+    const double border = em::kBorder * m_font;
+    m_rowLabels = digitsOf(request.rows) * em::kDigit * m_font;
+    const double barLabels = std::max(barLabelRoom(request), m_barLabels / m_font);
+    Margins margins;
+    margins.left = border + em::axisDepth(m_rowLabels / m_font) * m_font;
+    margins.right = border + (em::kBarGap + em::kBarWidth + em::axisDepth(barLabels)) * m_font;
+    margins.top = border + heightOf(m_above) + 0.4 * m_font;
+    const double below = m_below.empty() ? 0 : heightOf(m_below) + 0.3 * m_font;
+    margins.bottom = em::axisDepth(em::kDigitHeight) * m_font + below + border;
+    const RasterRoom room = rasterRoom(request.rows, request.columns, m_format, margins);
+    const auto side = [&](double length, std::int64_t pixels) {
+      return sideDots(static_cast<int>(length * dots + 1e-6), static_cast<int>(pixels), m_format.kind);
+    };
+    const SideDots across = side(room.width, request.pixel_columns);
+    const SideDots down = side(room.height, request.pixel_rows);
+    m_rasterPixels = {across.pixels, down.pixels};
+
+    const double slack = widthInPoints(m_format) - margins.left - margins.right - across.dots / dots;
+    const auto onDot = [&](double length) { return std::round(length * dots) / dots; };
+    m_raster = QRectF(onDot(margins.left + slack / 2), onDot(margins.top), across.dots / dots, down.dots / dots);
+    m_bar = QRectF(onDot(m_raster.right() + em::kBarGap * m_font), m_raster.top(), onDot(em::kBarWidth * m_font),
+                   m_raster.height());
+    const double height = m_format.heightMm ? *m_format.heightMm / kMillimetresPerInch * kPointsPerInch
+                                            : std::ceil(m_raster.bottom() + margins.bottom);
+    m_page = {widthInPoints(m_format), height};
+  }
+
+  void drawAxes(Canvas& canvas) const {
+    const Range& rows = m_figure.request.rows;
+    const Range& columns = m_figure.request.columns;
+    // An entry's cell is centred at its position.
+    const auto along = [](const Range& range, double value) {
+      return (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
+    };
+    const auto ticks = [](const Range& range, double room) {
+      return linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1),
+                         std::clamp(static_cast<int>(room), 2, kMostTicks), TickValues::whole);
+    };
+    const double labelWidth = (digitsOf(columns) * em::kDigit + 1.5) * m_font;
+    drawAxis(canvas, {AxisEdge::Side::bottom, m_raster, [&](double value) { return along(columns, value); }},
+             ticks(columns, m_raster.width() / labelWidth), "key position (token)", em::kDigitHeight * m_font, m_font);
+    drawAxis(canvas, {AxisEdge::Side::left, m_raster, [&](double value) { return 1 - along(rows, value); }},
+             ticks(rows, m_raster.height() / (2.5 * m_font)), "query position (token)", m_rowLabels, m_font);
+  }
+
+  void drawColourBar(Canvas& canvas) const {
+    const double dots = dotsPerPoint(m_format);
+    QImage bar(static_cast<int>(std::lround(m_bar.width() * dots)),
+               static_cast<int>(std::lround(m_bar.height() * dots)), QImage::Format_RGB32);
+    for (int row = 0; row < bar.height(); ++row) {
+      const double position = 1 - (row + 0.5) / bar.height();
+      const QRgb colour = toColor(m_colours.colour(m_colours.value(position))).rgb();
+      std::fill_n(reinterpret_cast<QRgb*>(bar.scanLine(row)), bar.width(), colour);
+    }
+    canvas.image(m_bar, bar);
+    canvas.frame(m_bar, stroke(), Qt::black);
+    drawAxis(canvas, {AxisEdge::Side::right, m_bar, [this](double value) { return m_colours.position(value); }},
+             m_barTicks, m_colours.label, m_barLabels, m_font);
+  }
+
+  void drawTexts(Canvas& canvas) const {
+    double bottom = em::kBorder * m_font;
+    const auto lines = [&](const std::vector<TextLine>& texts) {
+      for (const TextLine& line : texts) {
+        bottom += line.style.size * em::kLine;
+        canvas.text(line.text, {QPointF(m_page.width() / 2, bottom - 0.3 * line.style.size), Align::centre},
+                    line.style);
+      }
+    };
+    lines(m_above);
+    bottom = m_raster.bottom() + em::axisDepth(em::kDigitHeight) * m_font + 0.3 * m_font;
+    lines(m_below);
   }
 
   const MapFigure& m_figure;
-  const ScaledColours& m_colours;
-  QSize m_raster;
-  QFont m_font;
-  QCustomPlot m_plot;
+  const FigureFormat& m_format;
+  double m_font;
+  ScaledColours m_colours;
+  std::vector<TextLine> m_above;
+  std::vector<TextLine> m_below;
+  Ticks m_barTicks;
+  double m_barLabels = 0;  ///< width of the bar's tick labels, points, like all that follow
+  double m_rowLabels = 0;
+  QSizeF m_page;
+  QRectF m_raster;
+  QRectF m_bar;
+  QSize m_rasterPixels;
 };
 
 }  // namespace
 
 void requireDrawing() {}
 
-std::string drawPng(const MapFigure& figure) {
+std::string drawMap(const MapFigure& figure, const FigureFormat& format) {
+  requireValid(format);
   const OffscreenApplication application;
-  const ScaledColours colours = chooseColours(figure);
-  QImage picture = MapPlot(figure, colours).paint();
-  if (picture.isNull()) throw Error("drawing: the picture is too large for Qt: choose a smaller --size");
-  picture.setText("Software", "foxscope");
-  picture.setText("Title", QString::fromStdString(headText(figure.request.head)));
-  picture.setText("Command", QString::fromStdString(figure.command));
-  QByteArray bytes;
-  QBuffer buffer(&bytes);
-  buffer.open(QIODevice::WriteOnly);
-  if (!picture.save(&buffer, "PNG")) throw Error("drawing: Qt has no PNG writer: install Debian's libqt6gui6");
-  return bytes.toStdString();
+  return MapDrawing(figure, format).draw();
 }
 
 }  // namespace foxscope::figure

@@ -1,8 +1,11 @@
 """`foxscope map`: numbers against the authors' attention and against each other, pictures by their pixels."""
 
 import csv
+import re
 import struct
+import subprocess
 import unittest
+import xml.etree.ElementTree
 import zlib
 
 import h5py
@@ -181,8 +184,9 @@ class UsageTest(MapTest):
 
     def test_formats(self):
         self.refuses(["x.txt", ".npy"], output="x.txt")
-        self.refuses(["x.pdf", ".png"], output="x.pdf")
-        self.refuses("--scale", "--scale", "log")
+        for option, value in [("--scale", "log"), ("--width", "5in"), ("--dpi", "300"), ("--font-size", "9")]:
+            for output in ["x.npy", "x.h5", "x.csv"]:
+                self.refuses([option, output, "numbers, not a picture", "leave the option out"], option, value, output=output)
 
     def test_the_run_file_is_never_overwritten_by_its_map(self):
         content = self.run_file.read_bytes()
@@ -218,11 +222,12 @@ class PictureTest(MapTest):
     def test_a_picture_has_a_white_ground_a_grey_triangle_and_its_command(self):
         pixels, texts = read_png(self.map("attention", "png"))
         self.assertTrue((pixels[0] == 255).all() and (pixels[:, 0] == 255).all())
-        self.assertGreater(pixels.shape[0], 900)
-        self.assertGreater(pixels.shape[1], 900)
-        # 64 x 64 entries on 14 x 14 screen pixels each: just below half of them have no entry.
+        self.assertEqual(pixels.shape[1], 5.5 * 300)
+        # Just below half of the 64 x 64 entries do not exist; each has as many dots as all others.
         grey = (pixels == self.GREY).all(axis=2).sum()
-        self.assertAlmostEqual(grey / (14 * 14 * 64 * 63 / 2), 1, delta=0.03)
+        side = round((grey / (64 * 63 / 2)) ** 0.5)
+        self.assertGreater(side * 64, 1000)
+        self.assertAlmostEqual(grey / (side * side * 64 * 63 / 2), 1, delta=0.003)
         self.assertIn("--quantity attention", texts["Command"])
         self.assertIn("fox-pro, layer 1, head 0", texts["Title"])
 
@@ -238,16 +243,65 @@ class PictureTest(MapTest):
         self.map("forget", "png", ["--rows", "0:8", "--cols", "20:60"])
 
     def test_the_same_command_draws_the_same_bytes(self):
-        first = self.map("attention", "png").read_bytes()
-        self.assertEqual(self.map("attention", "png").read_bytes(), first)
+        for ending in ["png", "svg", "pdf"]:
+            first = self.map("attention", ending).read_bytes()
+            for _ in range(4):
+                self.assertEqual(self.map("attention", ending).read_bytes(), first)
+
+    def test_width_resolution_and_letters(self):
+        def width_of(*options):
+            return read_png(self.map("forget", "png", options))[0].shape[1]
+        self.assertEqual(width_of("--width", "2.65in"), 795)
+        self.assertEqual(width_of("--width", "140mm", "--dpi", "100"), round(140 / 25.4 * 100))
+        for option, ending in [(["--width", "67.31mm", "--font-size", "7"], "pdf"), (["--width", "2.65in"], "pdf")]:
+            info = subprocess.run(["pdfinfo", self.map("forget", ending, option)], capture_output=True, check=True, text=True)
+            self.assertRegex(info.stdout, r"Page size: +190.8")
+            self.assertIn("--quantity forget", info.stdout)
+            self.assertNotIn("CreationDate", info.stdout)
+        svg = xml.etree.ElementTree.parse(self.map("forget", "svg", ["--width", "80mm"])).getroot()
+        self.assertEqual(svg.get("width"), "80.0000mm")
+        texts = {child.tag.split("}")[1]: child.text for child in svg if child.text and child.text.strip()}
+        self.assertIn("fox-pro, layer 1, head 0", texts["title"])
+        weights = self.run_weights()
+        self.assertIn(weights, texts["desc"])
+
+    def run_weights(self):
+        with h5py.File(self.run_file) as file:
+            return file["models/fox-pro"].attrs["weights_sha256"]
+
+    def test_sizes_that_are_none_are_refused_in_one_line(self):
+        for extra, words in [(["--width", "5"], ["--width 5", "140mm or 5.5in"]),
+                             (["--width", "5cm"], "140mm or 5.5in"),
+                             (["--width", "wide"], "140mm or 5.5in"),
+                             (["--width", "0mm"], ["width 0 mm", "1000 mm"]),
+                             (["--width=-5.5in"], "more than 0"),
+                             (["--width", "nanmm"], "more than 0"),
+                             (["--width", "1001mm"], "at most 1000 mm"),
+                             (["--width", "20mm"], ["20 mm", "no room for a map"]),
+                             (["--dpi", "3"], ["3 dpi", "36 to 2400"]),
+                             (["--dpi", "many"], "--dpi"),
+                             (["--font-size", "1"], ["1 pt", "4 to 48"]),
+                             (["--font-size", "nan"], "4 to 48"),
+                             (["--width", "900mm", "--dpi", "1200"], "fewer dpi"),
+                             (["--width", "55mm", "--dpi", "36", "--size", "60x60"], ["--size 60x60", "room for", ".pdf"])]:
+            for output in ["x.png"] if "--size" in extra else ["x.png", "x.svg", "x.pdf"]:
+                with self.subTest(extra=extra, output=output):
+                    path = self.folder / output
+                    self.fails(2, words, "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", path,
+                               *extra, output=path)
 
     def test_a_large_region_is_pooled_and_the_program_says_so(self):
         ids = self.write("long.json", str([index % 300 for index in range(1500)]))
         self.run_file = self.folder / "long.h5"
         self.done("run", "--model", DATA / "fox-pro", "--ids", ids, "-o", self.run_file)
-        arguments = ["map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "-o", self.folder / "x.png"]
+        arguments = ["map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", "--width", "100mm", "-o",
+                     self.folder / "x.png"]
         said = self.foxscope(*arguments).stderr.decode()
-        self.assertIn("1500 x 1500 entries are drawn on 1024 x 1024 pixels by max", said)
+        found = re.search(r"1500 x 1500 entries are drawn on (\d+) x (\d+) pixels by max", said)
+        self.assertTrue(found, said)
+        # As many as there are dots: a map of that many entries is drawn with a dot for each.
+        self.assertEqual(found[1], found[2])
+        self.assertTrue(600 < int(found[1]) < 100 / 25.4 * 300)
         self.assertEqual(self.foxscope(*arguments, "--force", "-q").stderr, b"")
 
     def test_scales(self):
@@ -268,9 +322,10 @@ class PictureTest(MapTest):
 @unittest.skipIf(DRAWS, "built with Qt")
 class NoPictureTest(MapTest):
     def test_a_build_without_qt_says_so(self):
-        path = self.folder / "x.png"
-        self.fails(1, ["no Qt", "FOXSCOPE_GUI=ON", ".npy"], "map", self.run_file, "--layer", 0, "--head", 0, "--quantity",
-                   "forget", "-o", path, output=path)
+        for name in ["x.png", "x.svg", "x.pdf"]:
+            path = self.folder / name
+            self.fails(1, ["no Qt", "FOXSCOPE_GUI=ON", ".npy"], "map", self.run_file, "--layer", 0, "--head", 0, "--quantity",
+                       "forget", "-o", path, output=path)
 
 
 if __name__ == "__main__":

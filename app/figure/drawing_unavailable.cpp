@@ -1,3 +1,4 @@
+#include "app/figure/curve_figure.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
@@ -9,7 +10,12 @@ void requireDrawing() {
   throw Error("drawing: this build has no Qt: build with -DFOXSCOPE_GUI=ON, or write .npy, .h5 or .csv");
 }
 
-std::string drawPng(const MapFigure& /*figure*/) {
+std::string drawMap(const MapFigure& /*figure*/, const FigureFormat& /*format*/) {
+  requireDrawing();
+  return {};
+}
+
+std::string drawCurves(const CurveFigure& /*figure*/, const FigureFormat& /*format*/) {
   requireDrawing();
   return {};
 }

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace foxscope::figure {
+
+struct Tick {
+  double value = 0;
+  std::string label;
+};
+
+/// The ticks of an axis.
+struct Ticks {
+  std::vector<Tick> major;    ///< with labels, ascending
+  std::vector<double> minor;  ///< without
+  std::string factor;         ///< "10⁻⁷" where labels are to be multiplied by that, else empty
+};
+
+enum class TickValues { any, whole };
+
+/// Ticks at multiples of 1, 2 or 5 times a power of ten within [lower, upper]; `most`, at least 2, limits the labels.
+/// Where the limits include 0, labels have at most four digits, point and sign included five characters;
+/// whole numbers are written out. Limits that are equal give one tick.
+Ticks linearTicks(double lower, double upper, int most, TickValues values);
+
+/// Ticks at powers of ten within [lower, upper], 0 < lower < upper; where that gives fewer than two, at 1, 2 and 5
+/// times powers of ten, and where that does as well, those of a linear axis.
+Ticks logarithmicTicks(double lower, double upper, int most);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "app/figure/colour_map.h"
+
+namespace foxscope::figure {
+
+/// Number of different colours of curves.
+inline constexpr int kCurveColours = 6;
+
+/// Colour of a curve on white, from 0, again from the start after kCurveColours. Their lightness differs (CIE L* by 10
+/// or so), so that they stay apart in grey print and without red or green vision.
+Rgb curveColour(int index);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,42 @@
+#include "app/figure/figure_origin.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace foxscope::figure {
+namespace {
+
+void addOnce(FigureOrigin& origin, std::pair<std::string, std::string> fact) {
+  if (std::find(origin.facts.begin(), origin.facts.end(), fact) == origin.facts.end()) {
+    origin.facts.push_back(std::move(fact));
+  }
+}
+
+}  // namespace
+
+std::string FigureOrigin::factsText(const std::string& separator) const {
+  std::string text;
+  for (const auto& [name, value] : facts) {
+    if (!text.empty()) text += separator;
+    text.append(name).append(": ").append(value);
+  }
+  return text;
+}
+
+std::string headText(const HeadOf& head) {
+  return fmt::format("{}, layer {}, head {}", head.trace->info().name, head.layer, head.head);
+}
+
+void addRun(FigureOrigin& origin, const Trace& run) {
+  const TraceInfo& info = run.info();
+  std::string model = info.name;
+  if (!info.weights_sha256.empty()) model += ", weights SHA-256 " + info.weights_sha256;
+  if (!info.intervention.empty()) model += ", intervention " + info.intervention;
+  addOnce(origin, {"model", model});
+  const std::string tokens = fmt::format("{} tokens", info.length);
+  addOnce(origin, {"text", run.text() ? fmt::format("SHA-256 {}, {}", run.text()->sha256, tokens)
+                                      : fmt::format("token ids without a text, {}", tokens)});
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/map/map.h"
+
+namespace foxscope::figure {
+
+/// Where a figure comes from, for its file's metadata: enough to make it again and to check that it is the same.
+struct FigureOrigin {
+  std::string title;
+  std::string command;                                     ///< how to make the figure again; may be empty
+  std::vector<std::pair<std::string, std::string>> facts;  ///< name and value, in the order to be read
+
+  /// "name: value" of every fact, with this between them.
+  [[nodiscard]] std::string factsText(const std::string& separator) const;
+};
+
+/// "fox-pro-12m, layer 2, head 1"
+std::string headText(const HeadOf& head);
+
+/// Adds the run's model with its weights' SHA-256, and its text's.
+void addRun(FigureOrigin& origin, const Trace& run);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+namespace foxscope::figure {
+
+/// What a PDF says of itself, UTF-8.
+struct PdfMetadata {
+  std::string title;
+  std::string subject;
+  std::string keywords;
+  double widthPt = 0;  ///< page size; Qt wrote it rounded up to whole points
+  double heightPt = 0;
+};
+
+/// Replaces the document information of a PDF that QPdfWriter wrote, and the size of its page, measured from the upper
+/// left corner; names subsets of fonts as such. Qt writes the time of day, so that no two files would be equal: here
+/// the file has no date.
+/// @throws Error where the file does not have the form that Qt writes
+std::string withMetadata(const std::string& pdf, const PdfMetadata& metadata);
+
+}  // namespace foxscope::figure
