@@ -176,7 +176,7 @@ class CurveDrawing {
     trace();
   }
 
-  // How many strokes and labels of markers would lie under the legend.
+  // How many segments of curves and labels of markers would lie under the legend.
   [[nodiscard]] std::size_t coveredBy(const QRectF& legend) const {
     PlotArea box;
     box.left = legend.left();
@@ -185,7 +185,7 @@ class CurveDrawing {
     box.bottom = legend.bottom();
     std::size_t covered = 0;
     const auto count = [&](const std::vector<Stroke>& strokes) {
-      for (const Stroke& stroke : strokes) covered += touches(stroke, box) ? 1 : 0;
+      for (const Stroke& stroke : strokes) covered += segmentsInside(stroke, box);
     };
     for (const DrawnCurve& drawn : m_drawn) {
       count(drawn.raw);

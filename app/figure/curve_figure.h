@@ -44,7 +44,7 @@ struct CurveFigure {
 };
 
 /// Draws the curves without a display, from any thread while a Qt application runs. The legend stands where it covers
-/// no curve.
+/// no curve, or least where limits of y were chosen.
 /// @returns the bytes of the file; the same figure and format give the same bytes
 /// @throws ShapeError for a curve whose x and y differ in size; UsageError for a format that is not valid or has no
 /// room

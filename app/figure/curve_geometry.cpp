@@ -105,12 +105,13 @@ void addClipped(const Stroke& stroke, const PlotArea& area, std::vector<Stroke>&
 
 }  // namespace
 
-bool touches(const Stroke& stroke, const PlotArea& area) {
-  if (stroke.size() == 1) return inside(stroke[0], area);
+std::size_t segmentsInside(const Stroke& stroke, const PlotArea& area) {
+  if (stroke.size() == 1) return inside(stroke[0], area) ? 1 : 0;
+  std::size_t count = 0;
   for (std::size_t index = 1; index < stroke.size(); ++index) {
-    if (clipped({stroke[index - 1], stroke[index]}, area)) return true;
+    count += clipped({stroke[index - 1], stroke[index]}, area) ? 1 : 0;
   }
-  return false;
+  return count;
 }
 
 double axisPosition(double value, const AxisLimits& limits, AxisScale scale) {

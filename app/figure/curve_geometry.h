@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -45,7 +46,7 @@ struct PlotArea {
 std::vector<Stroke> strokesOf(std::span<const double> x, std::span<const double> y, const PlotArea& area,
                               double columnWidth);
 
-/// Whether the stroke has a part inside the area's rectangle.
-bool touches(const Stroke& stroke, const PlotArea& area);
+/// How many segments of the stroke (or its only point) have a part inside the area's rectangle.
+std::size_t segmentsInside(const Stroke& stroke, const PlotArea& area);
 
 }  // namespace foxscope::figure

@@ -117,6 +117,19 @@ TEST(CurveFigure, TheLegendCoversNoCurve) {
   EXPECT_LT(highest - axes.top(), 0.1 * axes.height());
 }
 
+TEST(CurveFigure, UnderChosenLimitsTheLegendCoversLeast) {
+  // Dense on the right, a single slope through the left: the legend goes where less is hidden.
+  auto figure = figure_of({curve([](double x) { return x < 600 ? x / 300 - 1 : std::sin(x * x); }, 1000, 0)});
+  figure.yLimits = figure::AxisLimits{-1, 1};
+  figure.curves[0].name = "a curve with a long name";
+  const QImage page = rendered(drawCurves(figure, {}), Kind::png, 300);
+  EXPECT_GT(share(columns_with(page, 0), 0.61, 0.99), 0.99);
+  const std::string text = in_file(drawCurves(figure, {.kind = Kind::pdf}), ".pdf");
+  const std::string boxes = output_of("pdftotext -bbox " + text + " -");
+  const std::string before = boxes.substr(0, boxes.find(">long<"));
+  EXPECT_LT(std::stod(before.substr(before.rfind("xMax=\"") + 6)), 396 * 0.6) << boxes;
+}
+
 TEST(CurveFigure, LimitsCutTheCurve) {
   auto shown = curve([](double x) { return x; }, 100, 0);
   shown.name = "";

@@ -1,7 +1,10 @@
 #include <cmath>
+#include <cstdlib>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include <QGuiApplication>
 #include <QXmlStreamReader>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -50,6 +53,25 @@ TEST(File, TheSameFigureGivesTheSameBytes) {
   for (const Kind kind : {Kind::png, Kind::svg, Kind::pdf}) {
     const std::string first = drawMap(figure_of_run(), {.kind = kind});
     EXPECT_EQ(drawMap(figure_of_run(), {.kind = kind}), first);
+  }
+}
+
+TEST(File, AnotherThreadDrawsTheSameWhileAnApplicationRuns) {
+  int count = 1;
+  std::string name = "test";
+  char* arguments[] = {name.data(), nullptr};
+  setenv("QT_QPA_PLATFORM", "offscreen", 1);
+  const QGuiApplication application(count, arguments);
+  for (const Kind kind : {Kind::png, Kind::svg, Kind::pdf}) {
+    const std::string here = drawMap(figure_of_run(), {.kind = kind});
+    std::string first;
+    std::string second;
+    std::thread one([&] { first = drawMap(figure_of_run(), {.kind = kind}); });
+    std::thread two([&] { second = drawMap(figure_of_run(), {.kind = kind}); });
+    one.join();
+    two.join();
+    EXPECT_EQ(first, here);
+    EXPECT_EQ(second, here);
   }
 }
 
