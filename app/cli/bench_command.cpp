@@ -18,10 +18,12 @@ struct Benchmark {
   const char* name;
   const char* measures;
 };
-constexpr std::array<Benchmark, 4> kBenchmarks = {{{"attention", "The attention kernel against LibTorch's own"},
-                                                   {"map", "Maps and head statistics of one head"},
-                                                   {"model", "A forward pass against a plain dense program"},
-                                                   {"text", "The tokenizer against the tokenizers package"}}};
+constexpr std::array<Benchmark, 5> kBenchmarks = {
+    {{"attention", "The attention kernel against LibTorch's own"},
+     {"gui", "The window: start, demo, panning, scrolling, latency, memory"},
+     {"map", "Maps and head statistics of one head"},
+     {"model", "A forward pass against a plain dense program"},
+     {"text", "The tokenizer against the tokenizers package"}}};
 
 // Beside the executable in a build folder, in libexec once installed.
 std::filesystem::path findBenchmark(const std::string& name, const std::filesystem::path& programFolder) {
@@ -44,20 +46,20 @@ int runBenchmark(const std::string& name, std::vector<std::string> arguments, co
 }
 
 [[noreturn]] void refuse(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw UsageError("bench: which one? use attention, map, model or text");
+  if (arguments.empty()) throw UsageError("bench: which one? use attention, gui, map, model or text");
   throw UsageError(
-      fmt::format("bench {}: there is no such benchmark: use attention, map, model or text", arguments.front()));
+      fmt::format("bench {}: there is no such benchmark: use attention, gui, map, model or text", arguments.front()));
 }
 
 }  // namespace
 
 void addBenchCommand(CLI::App& program, Selection& selection) {
-  CLI::App* command = addSubcommand(program, selection, "bench",
-                                    "Run one of the benchmarks that the README quotes: bench NAME [ARGUMENTS]",
-                                    "  foxscope bench attention\n"
-                                    "  foxscope bench model --help\n"
-                                    "\n"
-                                    "NAME is attention, map, model or text; what follows it goes to the benchmark.");
+  CLI::App* command = addSubcommand(
+      program, selection, "bench", "Run one of the benchmarks that the README quotes: bench NAME [ARGUMENTS]",
+      "  foxscope bench attention\n"
+      "  foxscope bench model --help\n"
+      "\n"
+      "NAME is attention, gui, map, model or text; what follows it goes to the benchmark.");
   command->prefix_command();
   command->callback([command, &selection] {
     if (!command->get_subcommands().empty()) return;

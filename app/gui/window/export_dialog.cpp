@@ -140,10 +140,10 @@ void ExportDialog::followSource() {
 }
 
 void ExportDialog::followKind() {
-  const bool data = isData(chosenKind());
-  const bool drawn = !data && chosenSource() != Source::window;
+  const bool numbers = isData(chosenKind());
+  const bool drawn = !numbers && chosenSource() != Source::window;
   for (QWidget* widget : std::initializer_list<QWidget*>{m_preset, m_width, m_font, m_dpi}) widget->setEnabled(drawn);
-  m_everyEntry->setEnabled(data && chosenSource() == Source::map);
+  m_everyEntry->setEnabled(numbers && chosenSource() == Source::map);
   m_size->clear();
   if (!m_everyEntry->isEnabled() || !m_everyEntry->isChecked()) return;
   const auto request = m_maps.requestOfActivePane();
@@ -213,7 +213,7 @@ void ExportDialog::writeMapPicture(const QString& path) {
   if (!figure) return;
   submit(path, [figure = std::move(*figure), format = format(), path](const Job& job) mutable -> std::optional<bool> {
     // A print has more dots than the screen: the map is computed for them.
-    const figure::PixelRoom room = figure::mapRoom(figure.request.rows, figure.request.columns, format);
+    const figure::PixelRoom room = figure::mapRoom(figure.request, format);
     figure.request.pixel_rows = std::min(figure.request.rows.size(), room.rows);
     figure.request.pixel_columns = std::min(figure.request.columns.size(), room.columns);
     auto image = compute_map(figure.request, job);
@@ -249,8 +249,8 @@ void ExportDialog::writeMapData(const QString& path) {
 
 void ExportDialog::writeCurves(const QString& path) {
   if (chosenKind() == Kind::csv) {
-    submit(path, [data = m_curves.dataOfCurrentTab().toStdString(), path](const Job&) {
-      writeFile(path, data);
+    submit(path, [content = m_curves.dataOfCurrentTab().toStdString(), path](const Job&) {
+      writeFile(path, content);
       return std::optional(true);
     });
     return;
