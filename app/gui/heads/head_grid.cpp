@@ -15,7 +15,7 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kLargestCell = 64;
+constexpr int kLargestCell = 44;
 constexpr int kSmallestCell = 9;
 constexpr int kThumbnailPixels = 48;
 constexpr int kHeadChannels = 1'000'000;

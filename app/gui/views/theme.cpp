@@ -65,7 +65,7 @@ QColor lineColour(const QPalette& palette) {
 }
 
 QColor mutedTextColour(const QPalette& palette) {
-  return mixed(palette.color(QPalette::Base), palette.color(QPalette::Text), 0.62);
+  return mixed(palette.color(QPalette::Base), palette.color(QPalette::Text), 0.72);
 }
 
 QPalette lightPalette() { return made(QColor(0xf5f5f3), Qt::white, QColor(0x1f2328), QColor(0x2563a8)); }

@@ -11,8 +11,6 @@
 #include <QLocale>
 #include <QPushButton>
 
-#include "app/figure/curve_figure.h"
-#include "app/figure/map_figure.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "backend/base/atomic_file.h"
@@ -62,8 +60,13 @@ std::string mapName(const MapRequest& request) {
 
 }  // namespace
 
-ExportDialog::ExportDialog(Document& document, MapsView& maps, CurvesView& curves, QWidget& window)
-    : QDialog(&window), m_document(document), m_maps(maps), m_curves(curves), m_window(window) {
+ExportDialog::ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, QWidget& window)
+    : QDialog(&window),
+      m_document(document),
+      m_window(window),
+      m_map(maps.figureOfActivePane()),
+      m_curves(curves.figureOfCurrentTab()),
+      m_curveData(curves.dataOfCurrentTab()) {
   setWindowTitle(tr("Export"));
   makeForm();
   followSource();
@@ -72,8 +75,8 @@ ExportDialog::ExportDialog(Document& document, MapsView& maps, CurvesView& curve
 void ExportDialog::makeForm() {
   auto* form = new QFormLayout(this);
   m_source = new QComboBox;
-  if (m_maps.requestOfActivePane()) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
-  if (m_curves.figureOfCurrentTab()) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
+  if (m_map) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
+  if (m_curves) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
   m_source->addItem(tr("whole window"), static_cast<int>(Source::window));
   form->addRow(tr("&What"), m_source);
   m_kind = new QComboBox;
@@ -146,14 +149,12 @@ void ExportDialog::followKind() {
   m_everyEntry->setEnabled(numbers && chosenSource() == Source::map);
   m_size->clear();
   if (!m_everyEntry->isEnabled() || !m_everyEntry->isChecked()) return;
-  const auto request = m_maps.requestOfActivePane();
-  if (!request) return;
+  const MapRequest& request = m_map->request;
   constexpr double kBytes = 4;
-  const double bytes =
-      kBytes * static_cast<double>(request->rows.size()) * static_cast<double>(request->columns.size());
+  const double bytes = kBytes * static_cast<double>(request.rows.size()) * static_cast<double>(request.columns.size());
   m_size->setText(tr("%1 x %2 entries, %3")
-                      .arg(request->rows.size())
-                      .arg(request->columns.size())
+                      .arg(request.rows.size())
+                      .arg(request.columns.size())
                       .arg(QLocale().formattedDataSize(static_cast<qint64>(bytes), 1, QLocale::DataSizeSIFormat)));
 }
 
@@ -209,9 +210,7 @@ void ExportDialog::submit(const QString& path, std::function<std::optional<bool>
 }
 
 void ExportDialog::writeMapPicture(const QString& path) {
-  auto figure = m_maps.figureOfActivePane();
-  if (!figure) return;
-  submit(path, [figure = std::move(*figure), format = format(), path](const Job& job) mutable -> std::optional<bool> {
+  submit(path, [figure = *m_map, format = format(), path](const Job& job) mutable -> std::optional<bool> {
     // A print has more dots than the screen: the map is computed for them.
     const figure::PixelRoom room = figure::mapRoom(figure.request, format);
     figure.request.pixel_rows = std::min(figure.request.rows.size(), room.rows);
@@ -225,14 +224,13 @@ void ExportDialog::writeMapPicture(const QString& path) {
 }
 
 void ExportDialog::writeMapData(const QString& path) {
-  auto request = m_maps.requestOfActivePane();
-  if (!request) return;
+  MapRequest request = m_map->request;
   if (m_everyEntry->isChecked()) {
-    request->pixel_rows = request->rows.size();
-    request->pixel_columns = request->columns.size();
+    request.pixel_rows = request.rows.size();
+    request.pixel_columns = request.columns.size();
   }
-  request->skip_tolerance = 0;
-  submit(path, [request = *request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
+  request.skip_tolerance = 0;
+  submit(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
     const std::filesystem::path file = path.toStdString();
     bool whole = false;
     if (kind == Kind::npy) {
@@ -249,15 +247,13 @@ void ExportDialog::writeMapData(const QString& path) {
 
 void ExportDialog::writeCurves(const QString& path) {
   if (chosenKind() == Kind::csv) {
-    submit(path, [content = m_curves.dataOfCurrentTab().toStdString(), path](const Job&) {
+    submit(path, [content = m_curveData.toStdString(), path](const Job&) {
       writeFile(path, content);
       return std::optional(true);
     });
     return;
   }
-  const auto figure = m_curves.figureOfCurrentTab();
-  if (!figure) return;
-  submit(path, [figure = *figure, format = format(), path](const Job&) {
+  submit(path, [figure = *m_curves, format = format(), path](const Job&) {
     writeFile(path, figure::drawCurves(figure, format));
     return std::optional(true);
   });

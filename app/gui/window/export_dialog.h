@@ -1,12 +1,16 @@
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include <QCheckBox>
 #include <QComboBox>
 #include <QDialog>
 #include <QDoubleSpinBox>
 #include <QSpinBox>
 
-#include "app/figure/figure_format.h"
+#include "app/figure/curve_figure.h"
+#include "app/figure/map_figure.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/run.h"
 
@@ -25,7 +29,7 @@ class ExportDialog : public QDialog {
   enum class Source { map, curves, window };
   enum class Kind { pdf, svg, png, hdf5, npy, csv };
 
-  ExportDialog(Document& document, MapsView& maps, CurvesView& curves, QWidget& window);
+  ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, QWidget& window);
 
   /// What is chosen, for whoever drives the dialog.
   QComboBox& source() { return *m_source; }
@@ -48,9 +52,11 @@ class ExportDialog : public QDialog {
   [[nodiscard]] Kind chosenKind() const;
 
   Document& m_document;
-  MapsView& m_maps;
-  CurvesView& m_curves;
   QWidget& m_window;
+  // What was shown when the dialog opened: views may move on behind it.
+  std::optional<figure::MapFigure> m_map;
+  std::optional<figure::CurveFigure> m_curves;
+  QString m_curveData;
   QComboBox* m_source = nullptr;
   QComboBox* m_kind = nullptr;
   QComboBox* m_preset = nullptr;

@@ -89,8 +89,8 @@ void MainWindow::makeViews() {
   addDockWidget(Qt::LeftDockWidgetArea, heads);
   addDockWidget(Qt::RightDockWidgetArea, text);
   addDockWidget(Qt::BottomDockWidgetArea, curves);
-  resizeDocks({heads, text}, {230, 360}, Qt::Horizontal);
-  resizeDocks({curves}, {250}, Qt::Vertical);
+  resizeDocks({heads, text}, {190, 340}, Qt::Horizontal);
+  resizeDocks({curves}, {300}, Qt::Vertical);
 
   auto* bar = new QToolBar(tr("Run"));
   bar->setObjectName("run");

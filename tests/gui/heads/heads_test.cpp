@@ -1,0 +1,206 @@
+#include <cmath>
+
+#include <QHeaderView>
+#include <QSignalSpy>
+#include <QTest>
+
+#include "app/figure/colour_map.h"
+#include "app/gui/heads/heads_view.h"
+#include "tests/gui/support.h"
+
+namespace foxscope::gui::test {
+
+class HeadsTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void clicksAndArrowsChooseAHead();
+  void aCellHasTheColourOfItsNumber();
+  void theScaleIsLogarithmicWhereNumbersSpread();
+  void hoveringTellsTheNumbers();
+  void thePinnedPairColoursEveryHead();
+  void theTableSortsByNumbers();
+  void smallPicturesOfForgetMatrices();
+  void theStateComesBack();
+  void withoutRunsItSaysSo();
+};
+
+namespace {
+
+struct Heads {
+  Document document;
+  HeadTable table{document};
+  HeadsView view{document, table};
+
+  bool run(std::int64_t tokens) {
+    view.resize(260, 700);
+    view.show();
+    return runDemo(document, tokens) &&
+           QTest::qWaitFor([&] { return table.known() == table.total() && !document.busy(); }, 60'000);
+  }
+};
+
+QColor colourAt(QWidget& widget, const QPoint& place) {
+  const QImage picture = widget.grab().toImage();
+  const qreal ratio = picture.devicePixelRatio();
+  return picture.pixelColor(QPoint(static_cast<int>(place.x() * ratio), static_cast<int>(place.y() * ratio)));
+}
+
+}  // namespace
+
+void HeadsTest::clicksAndArrowsChooseAHead() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  HeadGrid& grid = heads.view.grid();
+  const RunId fox = heads.document.runs()[0].id;
+  const RunId transformer = heads.document.runs()[1].id;
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell({fox, 5, 2}).center());
+  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 5, 2}));
+  QTest::keyClick(&grid, Qt::Key_Right);
+  QTest::keyClick(&grid, Qt::Key_Right);
+  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 5, 3}));
+  QTest::keyClick(&grid, Qt::Key_Up);
+  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 4, 3}));
+  for (int step = 0; step < 4; ++step) QTest::keyClick(&grid, Qt::Key_Down);
+  QVERIFY(heads.document.selection().head() == (HeadChoice{transformer, 0, 3}));
+  QTest::keyClick(&grid, Qt::Key_Left);
+  QTest::keyClick(&grid, Qt::Key_Up);
+  QVERIFY(heads.document.selection().head() == (HeadChoice{fox, 7, 2}));
+  QVERIFY(!grid.headAt({-5, -5}));
+}
+
+void HeadsTest::aCellHasTheColourOfItsNumber() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::entropy, kNoRun});
+  HeadGrid& grid = heads.view.grid();
+  const RunId fox = heads.document.runs()[0].id;
+  double least = INFINITY;
+  double most = -INFINITY;
+  for (const Run& run : heads.document.runs()) {
+    for (int layer = 0; layer < 8; ++layer) {
+      for (int head = 0; head < 4; ++head) {
+        const double entropy = head_statistics({run.trace, layer, head}, {}, {})->entropy;
+        least = std::min(least, entropy);
+        most = std::max(most, entropy);
+      }
+    }
+  }
+  for (int layer = 0; layer < 8; ++layer) {
+    const HeadChoice head{fox, layer, 1};
+    const double entropy = heads.table.statistics(head)->entropy;
+    const figure::Rgb expected = figure::colourAt(figure::viridis(), (entropy - least) / (most - least));
+    const QColor shown = colourAt(grid, grid.cell(head).center());
+    QVERIFY(std::abs(shown.red() - expected.red) <= 1 && std::abs(shown.green() - expected.green) <= 1 &&
+            std::abs(shown.blue() - expected.blue) <= 1);
+  }
+}
+
+void HeadsTest::theScaleIsLogarithmicWhereNumbersSpread() {
+  const HeadColouring decay{HeadColouring::Kind::quantity, HeadQuantity::rateDecayTime, kNoRun};
+  const HeadColours colours(decay, {1, 10, 100, INFINITY, NAN});
+  QVERIFY(colours.logarithmic());
+  const figure::Rgb middle = figure::colourAt(figure::viridis(), 0.5);
+  QCOMPARE(colours.colour(10), QColor(middle.red, middle.green, middle.blue));
+  QCOMPARE(colours.colour(INFINITY), colours.colour(100));
+  QCOMPARE(colours.colour(NAN).alpha(), 0);
+  QStringList labels;
+  for (const auto& tick : colours.ticks()) labels += tick.text;
+  QCOMPARE(labels, (QStringList{"1", "10", "100"}));
+  const HeadColours difference({HeadColouring::Kind::difference, HeadQuantity::entropy, 0}, {-1, 3});
+  QCOMPARE(difference.lower(), -3);
+  QCOMPARE(difference.upper(), 3);
+  QCOMPARE(difference.colour(0), QColor(Qt::white));
+  QVERIFY(HeadColours(decay, {NAN}).empty());
+  QVERIFY(!HeadColours(decay, {5, 5}).empty());
+}
+
+void HeadsTest::hoveringTellsTheNumbers() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  const RunId fox = heads.document.runs()[0].id;
+  const QString told = heads.view.grid().description({fox, 3, 0});
+  const HeadStatistics& known = *heads.table.statistics({fox, 3, 0});
+  QVERIFY(told.contains("layer 3, head 0"));
+  QVERIFY(told.contains(valueText(HeadQuantity::rateDecayTime, known.rate_decay_time)));
+  QVERIFY(told.contains(valueText(HeadQuantity::entropy, known.entropy)));
+  QVERIFY(told.contains("nearest in transformer-pro-12m: layer"));
+  QCOMPARE(valueText(HeadQuantity::rateDecayTime, INFINITY), "never forgets");
+  QCOMPARE(valueText(HeadQuantity::rateDecayTime, 12345.6), "12346 tokens");
+  QCOMPARE(valueText(HeadQuantity::massOnFirst, 0.01234), "0.0123");
+}
+
+void HeadsTest::thePinnedPairColoursEveryHead() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::pinnedForget, kNoRun});
+  heads.document.selection().setPin({50, 30});
+  QVERIFY(waitUntilIdle(heads.document));
+  const HeadChoice head{heads.document.runs()[0].id, 3, 0};
+  QCOMPARE(heads.view.grid().shownValue(head), pair_reading({heads.document.runs()[0].trace, 3, 0}, 50, 30).forget);
+  heads.document.selection().setPin({});
+  QVERIFY(std::isnan(heads.view.grid().shownValue(head)));
+}
+
+void HeadsTest::theTableSortsByNumbers() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  QTableView& list = heads.view.table();
+  const int column = 2;  // decay time
+  for (const Qt::SortOrder order : {Qt::AscendingOrder, Qt::DescendingOrder}) {
+    list.sortByColumn(column, order);
+    double before = order == Qt::AscendingOrder ? 0 : INFINITY;
+    for (int row = 0; row < list.model()->rowCount(); ++row) {
+      const double value = list.model()->index(row, column).data(HeadTable::ValueRole).toDouble();
+      QVERIFY(order == Qt::AscendingOrder ? value >= before : value <= before);
+      before = value;
+    }
+  }
+  // Choosing a row chooses its head.
+  list.selectRow(0);
+  const HeadChoice chosen = heads.document.selection().head();
+  QCOMPARE(heads.table.value(chosen, HeadQuantity::rateDecayTime),
+           list.model()->index(0, column).data(HeadTable::ValueRole).toDouble());
+}
+
+void HeadsTest::smallPicturesOfForgetMatrices() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  heads.view.setColouring({HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
+  QVERIFY(waitUntilIdle(heads.document));
+  HeadGrid& grid = heads.view.grid();
+  // Without a gate F is 1 everywhere below the diagonal: the brightest colour.
+  const QRect cell = grid.cell({heads.document.runs()[1].id, 2, 2});
+  const figure::Rgb bright = figure::colourAt(figure::viridis(), 1);
+  QCOMPARE(colourAt(grid, cell.topLeft() + QPoint(3, cell.height() - 6)),
+           QColor(bright.red, bright.green, bright.blue));
+}
+
+void HeadsTest::theStateComesBack() {
+  Heads heads;
+  QVERIFY(heads.run(32));
+  const RunId transformer = heads.document.runs()[1].id;
+  const HeadColouring wanted{HeadColouring::Kind::difference, HeadQuantity::entropy, transformer};
+  heads.view.setColouring(wanted);
+  QVERIFY(heads.view.colouring() == wanted);
+  const QJsonObject state = heads.view.saveState();
+  heads.view.setColouring({});
+  heads.view.restoreState(state);
+  QVERIFY(heads.view.colouring() == wanted);
+  heads.view.restoreState({{"kind", 77}, {"quantity", "x"}});
+  QVERIFY(heads.view.colouring() == wanted);
+}
+
+void HeadsTest::withoutRunsItSaysSo() {
+  Heads heads;
+  heads.view.resize(200, 400);
+  heads.view.show();
+  QVERIFY(!heads.view.grab().isNull());
+  QTest::keyClick(&heads.view.grid(), Qt::Key_Down);
+  QCOMPARE(heads.document.selection().head().run, kNoRun);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::HeadsTest)
+#include "heads_test.moc"
