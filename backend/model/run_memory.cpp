@@ -1,5 +1,8 @@
 #include "backend/model/run_memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -25,6 +28,15 @@ std::optional<std::int64_t> control_group(const char* name) {
   std::int64_t bytes = 0;
   if (std::ifstream(std::string("/sys/fs/cgroup/") + name) >> bytes) return bytes;
   return std::nullopt;
+}
+
+/// What the process's own limit of address space (ulimit -v) leaves; nothing where there is none.
+std::optional<std::int64_t> left_of_address_space() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -61,6 +73,7 @@ std::int64_t available_memory() {
   const auto limit = control_group("memory.max");
   const auto used = control_group("memory.current");
   if (limit && used) available = std::min(available, std::max<std::int64_t>(0, *limit - *used));
+  if (const auto left = left_of_address_space()) available = std::min(available, *left);
   return available;
 }
 

@@ -19,7 +19,8 @@ struct RunMemory {
 RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
                           bool on_gpu);
 
-/// Bytes that this process may still take: the system's available memory, or what its control group leaves.
+/// Bytes that this process may still take: the system's available memory, or what its control group or its own limit of
+/// address space leaves.
 std::int64_t available_memory();
 
 /// How much of the available memory queries and keys may take; beyond it they go to a temporary file.

@@ -18,11 +18,20 @@ SOURCE = pathlib.Path(os.environ["FOXSCOPE_SOURCE_DIR"])
 DATA = SOURCE / "tests" / "data"
 FOX = SOURCE / "resources" / "models" / "fox-pro-12m"
 TRANSFORMER = SOURCE / "resources" / "models" / "transformer-pro-12m"
+# The window's own settings go to a folder that does not exist, and no display is found.
+NO_DISPLAY = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "", "XDG_CONFIG_HOME": "/nonexistent"}
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
 
 
 def golden(fixture):
     return safetensors.numpy.load_file(DATA / fixture / "golden.safetensors")
+
+
+def png_size(path):
+    """Width and height of a PNG file."""
+    head = pathlib.Path(path).read_bytes()[:24]
+    assert head.startswith(b"\x89PNG\r\n\x1a\n"), "not a PNG"
+    return struct.unpack(">II", head[16:24])
 
 
 class CommandLineTest(unittest.TestCase):

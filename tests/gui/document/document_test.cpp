@@ -5,6 +5,7 @@
 #include <QTest>
 
 #include "backend/file/run_file.h"
+#include "backend/model/run_memory.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"
 
@@ -300,9 +301,10 @@ void DocumentTest::aRunThatWouldNotFitIsRefusedWithTheFigure() {
   Document document;
   document.open({foxModel()});
   QVERIFY(waitUntilIdle(document));
-  // Some 60 million tokens: terabytes of trace.
+  // Each line is six tokens, and each token takes more than a kibibyte, whatever the run keeps.
+  const std::int64_t lines = available_memory() / 1024 / 6;
   std::string text;
-  for (int line = 0; line < 3'000'000; ++line) text += "x y z w v\n";
+  for (std::int64_t line = 0; line < lines; ++line) text += "x y z w v\n";
   document.setText({{}, std::move(text)});
   QSignalSpy messages(&document, &Document::messageRaised);
   document.startRun();

@@ -1,0 +1,71 @@
+"""`foxscope open`: what it refuses, and the picture of the window that it writes without a display."""
+
+import json
+import unittest
+
+from support import DRAWS, FOX, NO_DISPLAY, SOURCE, CommandLineTest, png_size
+
+
+@unittest.skipUnless(DRAWS, "a build without a window")
+class OpenTest(CommandLineTest):
+    def run_file(self):
+        text = self.write("text.txt", b"The fox ran over the hill, and nobody saw the fox.\n" * 8)
+        path = self.folder / "run.h5"
+        self.done("run", "-q", "--model", FOX, "--text", text, "-o", path)
+        return path
+
+    def test_without_a_display(self):
+        self.fails(2, ["display", "--screenshot"], "open", environment=NO_DISPLAY)
+
+    def test_options(self):
+        for option, value, words in [("--size", "10x10", "320"), ("--size", "wide", "WxH"), ("--size", "800x600x3", "WxH"),
+                                     ("--scale", "9", "0.5 to 4"), ("--scale", "nan", "0.5 to 4"),
+                                     ("--theme", "blue", "light or dark")]:
+            with self.subTest(f"{option} {value}"):
+                picture = self.folder / "window.png"
+                self.fails(2, [option, words], "open", "--screenshot", picture, option, value, environment=NO_DISPLAY,
+                           output=picture)
+
+    def test_a_picture_of_a_run_file(self):
+        run = self.run_file()
+        for theme in ["light", "dark"]:
+            picture = self.folder / f"{theme}.png"
+            self.done("open", run, "--screenshot", picture, "--size", "1400x900", "--theme", theme, environment=NO_DISPLAY)
+            self.assertEqual(png_size(picture), (1400, 900))
+        light, dark = ((self.folder / f"{theme}.png").read_bytes() for theme in ["light", "dark"])
+        self.assertNotEqual(light, dark)
+
+    def test_a_scaled_picture_has_more_dots(self):
+        picture = self.folder / "window.png"
+        self.done("open", "--screenshot", picture, "--size", "1400x900", "--scale", "2", environment=NO_DISPLAY)
+        self.assertEqual(png_size(picture), (2800, 1800))
+
+    def test_a_session_that_runs_its_models(self):
+        session = self.write("session.json", json.dumps({
+            "foxscope_session": 1, "models": [{"name": "fox", "path": str(FOX)}],
+            "text": {"content": "The fox ran. " * 20}, "settings": {"limit": 32}}).encode())
+        picture = self.folder / "window.png"
+        self.done("open", session, "--screenshot", picture, environment=NO_DISPLAY)
+        self.assertTrue(picture.exists())
+
+    def test_paths_that_cannot_be_opened(self):
+        picture = self.folder / "window.png"
+        for path, words in [(self.folder / "missing.h5", "no such file"), (self.folder, "config.json"),
+                            (self.write("bad.txt", b"abc\xff"), "UTF-8"),
+                            (self.write("new.json", b'{"foxscope_session": 99}'), "newer version"),
+                            (self.write("cut.h5", b"\x89HDF\r\n\x1a\n"), "cut.h5")]:
+            with self.subTest(str(path)):
+                self.fails(1, words, "open", path, "--screenshot", picture, environment=NO_DISPLAY, output=picture)
+
+    def test_a_picture_that_cannot_be_written(self):
+        self.fails(1, "nowhere", "open", "--screenshot", self.folder / "nowhere" / "window.png", environment=NO_DISPLAY)
+
+    def test_the_demo_is_there(self):
+        demo = json.loads((SOURCE / "resources" / "demo.json").read_text())
+        for model in demo["models"]:
+            self.assertTrue((SOURCE / "resources" / model["path"] / "config.json").exists())
+        self.assertTrue((SOURCE / "resources" / demo["text"]["file"]).exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
