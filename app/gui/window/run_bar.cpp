@@ -109,7 +109,7 @@ void RunBar::followInputs() {
 void RunBar::followStatus() {
   const RunStatus& status = m_document.runStatus();
   m_run->setText(status.running ? tr("Cancel") : tr("Run"));
-  m_run->setToolTip(status.running ? tr("Stop; what is there already stays (Esc)")
+  m_run->setToolTip(status.running ? tr("Stop; what is there already stays (Shift+F5)")
                                    : tr("Run the models on the text (F5)"));
   m_run->setEnabled(status.running || m_document.canRun());
   m_limit->setEnabled(!status.running);

@@ -58,7 +58,7 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   m_demo->setDefault(true);
   add(tr("Open model…"), tr("A checkpoint folder with config.json, weights and tokenizer (Ctrl+O)."),
       &StartPage::modelWanted);
-  add(tr("Open text…"), tr("A text for the models to read (Ctrl+Shift+O); or type one below. F5 runs."),
+  add(tr("Open text…"), tr("A text for the models to read (Ctrl+Shift+O); or type one at the right. F5 runs."),
       &StartPage::textWanted);
   add(tr("Open run or session…"), tr("A run file needs neither model nor GPU. Files can also be dropped anywhere."),
       &StartPage::fileWanted);
