@@ -1,5 +1,7 @@
 #include "app/gui/text/text_editor.h"
 
+#include <algorithm>
+
 #include <QMimeData>
 #include <QTextCursor>
 
@@ -8,10 +10,21 @@ namespace {
 
 bool continuesCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
 
-std::string beginningOf(const std::string& content) {
-  std::size_t end = kLargestEdited;
-  while (end > 0 && continuesCharacter(content[end])) --end;
-  return content.substr(0, end);
+/// Bytes of the text that can be shown for editing.
+std::size_t editableSize(const std::string& content) {
+  std::size_t line = 0;
+  std::size_t end = content.size();
+  while (line < content.size() && line < kLargestEdited) {
+    const std::size_t lineEnd = std::min(content.find('\n', line), content.size());
+    if (lineEnd - line > kLongestEditedLine) {
+      end = line + kLongestEditedLine;
+      break;
+    }
+    line = lineEnd + 1;
+  }
+  end = std::min(end, kLargestEdited);
+  while (end > 0 && end < content.size() && continuesCharacter(content[end])) --end;
+  return std::min(end, content.size());
 }
 
 }  // namespace
@@ -20,7 +33,7 @@ TextEditor::TextEditor(QWidget* parent) : QPlainTextEdit(parent) {
   setAccessibleName(tr("Text to be run"));
   setPlaceholderText(tr("Type or paste a text, or open one (Ctrl+Shift+O), then press F5"));
   setFrameShape(QFrame::NoFrame);
-  setTabChangesFocus(false);
+  document()->setDocumentMargin(fontMetrics().averageCharWidth());
   setLineWrapMode(QPlainTextEdit::WidgetWidth);
   connect(this, &QPlainTextEdit::textChanged, this, &TextEditor::takeEdit);
 }
@@ -32,16 +45,18 @@ QString TextEditor::plainText() const {
   return text;
 }
 
-void TextEditor::show(const std::string& content) {
+void TextEditor::display(const std::string& content) {
   m_content = content;
   m_showing = true;
-  setReadOnly(showsBeginning());
-  setPlainText(QString::fromStdString(showsBeginning() ? beginningOf(content) : content));
+  const std::size_t size = editableSize(content);
+  m_showsBeginning = size < content.size();
+  setReadOnly(m_showsBeginning);
+  setPlainText(QString::fromUtf8(content.data(), static_cast<qsizetype>(size)));
   m_showing = false;
 }
 
 void TextEditor::setContent(const std::string& content) {
-  if (content != m_content) show(content);
+  if (content != m_content) display(content);
 }
 
 void TextEditor::takeEdit() {
@@ -66,7 +81,8 @@ void TextEditor::insertFromMimeData(const QMimeData* source) {
     emit refused(tr("Not pasted: more than %1 MB of text: cut it into parts").arg(kLargestText >> 20U));
     return;
   }
-  if (bytes.size() + m_content.size() <= kLargestEdited) {
+  const bool isLong = editableSize(bytes) < bytes.size() || bytes.size() + m_content.size() > kLargestEdited;
+  if (!isLong) {
     QTextCursor cursor = textCursor();
     cursor.insertText(pasted);
     setTextCursor(cursor);
@@ -76,7 +92,7 @@ void TextEditor::insertFromMimeData(const QMimeData* source) {
   const QTextCursor cursor = textCursor();
   QString whole = plainText();
   whole.replace(cursor.selectionStart(), cursor.selectionEnd() - cursor.selectionStart(), pasted);
-  show(whole.toStdString());
+  display(whole.toStdString());
   emit contentEdited();
 }
 

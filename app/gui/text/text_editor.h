@@ -6,8 +6,10 @@
 
 namespace foxscope::gui {
 
-/// Largest text that is edited here; of a longer one the beginning is shown.
+/// Largest text, and longest line, that are edited here; of longer ones the beginning is shown. In bytes: Qt takes more
+/// than half a minute to lay out a line of a megabyte.
 inline constexpr std::size_t kLargestEdited = 1U << 20U;
+inline constexpr std::size_t kLongestEditedLine = 1U << 14U;
 /// Largest text that is taken, as when a file is opened.
 inline constexpr std::size_t kLargestText = 64U << 20U;
 
@@ -23,7 +25,7 @@ class TextEditor : public QPlainTextEdit {
   void setContent(const std::string& content);
   [[nodiscard]] const std::string& content() const { return m_content; }
   /// The text is too long to be edited: its beginning is shown, read only.
-  [[nodiscard]] bool showsBeginning() const { return m_content.size() > kLargestEdited; }
+  [[nodiscard]] bool showsBeginning() const { return m_showsBeginning; }
 
  signals:
   /// The user changed the text; content() is the new one.
@@ -37,10 +39,11 @@ class TextEditor : public QPlainTextEdit {
 
  private:
   void takeEdit();
-  void show(const std::string& content);
+  void display(const std::string& content);
   [[nodiscard]] QString plainText() const;
 
   std::string m_content;
+  bool m_showsBeginning = false;
   bool m_showing = false;  // a change that the user did not make
 };
 

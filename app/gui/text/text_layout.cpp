@@ -191,8 +191,16 @@ std::int64_t TextLayout::lineOfByte(double byte) const {
   return std::max<std::int64_t>(0, after - m_lines.begin() - 1);
 }
 
+QRectF TextLayout::mainRect(std::int64_t cell) const {
+  QRectF main;
+  for (const QRectF& rect : cellRects(cell)) {
+    if (rect.width() > main.width()) main = rect;
+  }
+  return main;
+}
+
 std::int64_t TextLayout::lineOfCell(std::int64_t cell) const {
-  return lineOfByte(cells().cell[static_cast<std::size_t>(cell)].begin);
+  return static_cast<std::int64_t>(std::floor(mainRect(cell).center().y() / lineHeight()));
 }
 
 std::int64_t TextLayout::firstCell(std::int64_t line) const {
@@ -217,7 +225,7 @@ std::optional<std::int64_t> TextLayout::nearestCell(std::int64_t line, double x)
   double least = 0;
   for (const Span& span : spans(line)) {
     const double distance = std::max({0.0, span.left - x, x - span.right});
-    if (nearest && distance >= least) continue;
+    if ((nearest && distance >= least) || lineOfCell(span.cell) != line) continue;
     nearest = span.cell;
     least = distance;
   }

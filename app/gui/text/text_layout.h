@@ -47,15 +47,18 @@ class TextLayout {
   [[nodiscard]] std::vector<QRectF> rects(const Stretch& stretch) const;
   /// The same of a cell.
   [[nodiscard]] std::vector<QRectF> cellRects(std::int64_t cell) const;
+  /// The largest of these: where the cell is, when its blank still hangs on the line before.
+  [[nodiscard]] QRectF mainRect(std::int64_t cell) const;
 
   [[nodiscard]] std::int64_t lineOfByte(double byte) const;
+  /// That of the main rectangle.
   [[nodiscard]] std::int64_t lineOfCell(std::int64_t cell) const;
   /// The first cell that begins on or reaches into a line; for line = lineCount(), one past the last cell.
   [[nodiscard]] std::int64_t firstCell(std::int64_t line) const;
 
   /// The cell under a point; nothing beside the text.
   [[nodiscard]] std::optional<std::int64_t> cellAt(const QPointF& point) const;
-  /// The cell of a line that is nearest to x, if the line has any.
+  /// The cell that is nearest to x among those that are on a line (lineOfCell), if there are any.
   [[nodiscard]] std::optional<std::int64_t> nearestCell(std::int64_t line, double x) const;
 
  private:

@@ -138,9 +138,7 @@ void TextPage::setHits(SearchHits hits) {
 }
 
 QRectF TextPage::cellRect(std::int64_t cell) const {
-  if (!m_layout) return {};
-  const std::vector<QRectF> rects = m_layout->cellRects(cell);
-  return rects.empty() ? QRectF() : rects.front().translated(origin());
+  return m_layout ? m_layout->mainRect(cell).translated(origin()) : QRectF();
 }
 
 std::optional<std::int64_t> TextPage::cellAt(const QPointF& point) const {
@@ -159,9 +157,13 @@ Range TextPage::visibleLines() const {
 
 void TextPage::showStretch(const Stretch& stretch) {
   if (!m_layout) return;
+  showLines({m_layout->lineOfByte(stretch.begin), m_layout->lineOfByte(stretch.end) + 1});
+}
+
+void TextPage::showLines(const Range& lines) {
   const double height = m_layout->lineHeight();
-  const double top = static_cast<double>(m_layout->lineOfByte(stretch.begin)) * height + margin() / 2;
-  const double bottom = static_cast<double>(m_layout->lineOfByte(stretch.end) + 1) * height + margin() / 2;
+  const double top = static_cast<double>(lines.begin) * height + margin() / 2;
+  const double bottom = static_cast<double>(lines.end) * height + margin() / 2;
   const double seen = viewport()->height();
   const double at = verticalScrollBar()->value();
   if (top >= at && bottom <= at + seen) return;
@@ -175,9 +177,8 @@ void TextPage::showStretch(const Stretch& stretch) {
 
 void TextPage::showCell(std::int64_t cell) {
   if (!m_layout || cell < 0 || cell > m_layout->cells().length()) return;
-  // A place within the cell: its end belongs to the next, which may be a line further.
-  const Stretch& whole = m_layout->cells().cell[static_cast<std::size_t>(cell)];
-  showStretch({whole.begin, whole.begin});
+  const std::int64_t line = m_layout->lineOfCell(cell);
+  showLines({line, line + 1});
 }
 
 void TextPage::centreLine(std::int64_t line) {
@@ -256,10 +257,7 @@ std::int64_t TextPage::keyOrigin() const {
 
 std::int64_t TextPage::verticalTarget(std::int64_t from, std::int64_t lines) {
   const std::int64_t line = m_layout->lineOfCell(from);
-  if (!m_wantedX) {
-    const std::vector<QRectF> rects = m_layout->cellRects(from);
-    m_wantedX = rects.empty() ? 0 : rects.front().center().x();
-  }
+  if (!m_wantedX) m_wantedX = m_layout->mainRect(from).center().x();
   const std::int64_t wanted = std::clamp<std::int64_t>(line + lines, 0, m_layout->lineCount() - 1);
   return m_layout->nearestCell(wanted, *m_wantedX).value_or(from);
 }

@@ -48,7 +48,7 @@ class TextPage : public QAbstractScrollArea {
   [[nodiscard]] const SearchHits& hits() const { return m_hits; }
   /// What stands behind a cell; no valid colour where it has no value.
   [[nodiscard]] QColor tintColour(std::int64_t cell) const;
-  /// The cell's first rectangle, in the viewport's coordinates (also where that is outside); empty without a text.
+  /// The cell's main rectangle, in the viewport's coordinates (also where that is outside); empty without a text.
   [[nodiscard]] QRectF cellRect(std::int64_t cell) const;
   /// The cell under a point of the viewport.
   [[nodiscard]] std::optional<std::int64_t> cellAt(const QPointF& point) const;
@@ -83,6 +83,7 @@ class TextPage : public QAbstractScrollArea {
 
  private:
   struct Colours;
+  void showLines(const Range& lines);
   void layOut();
   void layOutKeepingPlace();
   void makeRamp();

@@ -7,6 +7,7 @@
 #include <QHash>
 #include <QTextBoundaryFinder>
 #include <QTextLayout>
+#include <QTextOption>
 
 namespace foxscope::gui {
 namespace {
@@ -40,6 +41,8 @@ Atom::Kind kindOf(QChar first) {
   return category == QChar::Separator_Space ? Atom::Kind::blank : Atom::Kind::word;
 }
 
+bool runsLeft(QChar character) { return character.direction() == QChar::DirR || character.direction() == QChar::DirAL; }
+
 /// Measures words, each different one once.
 class WordMeasure {
  public:
@@ -56,17 +59,24 @@ class WordMeasure {
     const auto known = m_known.constFind(word);
     if (known != m_known.constEnd()) return *known;
     QTextLayout layout(word, m_font);
+    // Words stand in the order of the text; what runs from right to left does so inside its word.
+    QTextOption option;
+    option.setTextDirection(Qt::LeftToRight);
+    layout.setTextOption(option);
     layout.beginLayout();
     QTextLine line = layout.createLine();
     line.setLineWidth(kNoLimit);
     layout.endLayout();
     Extent extent;
-    extent.total = static_cast<float>(line.naturalTextWidth());
     for (std::size_t n = 0; n + 1 < begins.size(); ++n) {
       const double a = line.cursorToX(begins[n]);
-      const double b = line.cursorToX(begins[n + 1]);
+      // The end of the line is at its right edge, whichever way the last character runs.
+      const bool endsAtLeft = n + 2 == begins.size() && runsLeft(word[0]) && runsLeft(word[begins[n]]);
+      const double b = endsAtLeft ? 0 : line.cursorToX(begins[n + 1]);
       extent.left.push_back(static_cast<float>(std::min(a, b)));
       extent.width.push_back(static_cast<float>(std::abs(b - a)));
+      // Not the natural width, which has room for letters that lean over their own edge.
+      extent.total = std::max(extent.total, static_cast<float>(std::max(a, b)));
     }
     return *m_known.insert(word, std::move(extent));
   }

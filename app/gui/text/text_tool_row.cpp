@@ -1,5 +1,6 @@
 #include "app/gui/text/text_tool_row.h"
 
+#include <QCheckBox>
 #include <QComboBox>
 #include <QCoreApplication>
 #include <QEvent>
@@ -15,6 +16,8 @@
 
 namespace foxscope::gui {
 namespace {
+
+constexpr int kLeastShown = 9;  // characters of a run's name, with the combo box's arrow
 
 QString tintTip(TintKind kind) {
   switch (kind) {
@@ -36,10 +39,8 @@ QString tintTip(TintKind kind) {
   return {};
 }
 
-QToolButton* toggle(QWidget* parent, const QString& text, const QString& tip) {
-  auto* button = new QToolButton(parent);
-  button->setText(text);
-  button->setCheckable(true);
+QCheckBox* toggle(QWidget* parent, const QString& text, const QString& tip) {
+  auto* button = new QCheckBox(text, parent);
   button->setToolTip(tip);
   button->setAccessibleName(text);
   return button;
@@ -113,7 +114,11 @@ TextToolRow::TextToolRow(QWidget* parent)
   m_run->setAccessibleName(tr("Run"));
   m_minus->setToolTip(tr("Run whose loss is subtracted"));
   m_minus->setAccessibleName(tr("Subtracted run"));
-  for (QComboBox* combo : {m_run, m_minus}) combo->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+  for (QComboBox* combo : {m_kind, m_run, m_minus}) {
+    combo->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+    // Gives way in a narrow dock.
+    combo->setMinimumWidth(fontMetrics().averageCharWidth() * kLeastShown);
+  }
   fillKinds();
 
   auto* first = new QHBoxLayout;
@@ -123,7 +128,6 @@ TextToolRow::TextToolRow(QWidget* parent)
     first->addWidget(widget);
   }
   first->addStretch(1);
-  first->addWidget(m_notice);
   first->addWidget(m_edit);
   auto* second = new QHBoxLayout;
   second->addWidget(m_bar);
@@ -134,6 +138,8 @@ TextToolRow::TextToolRow(QWidget* parent)
   rows->setSpacing(3);
   rows->addLayout(first);
   rows->addLayout(second);
+  rows->addWidget(m_notice);
+  m_notice->hide();
 
   connect(m_run, &QComboBox::textActivated, this, [this](const QString& name) {
     TintChoice choice = m_choice;
@@ -145,12 +151,12 @@ TextToolRow::TextToolRow(QWidget* parent)
     choice.minus = name;
     choose(choice);
   });
-  connect(m_pointer, &QToolButton::clicked, this, [this](bool checked) {
+  connect(m_pointer, &QCheckBox::clicked, this, [this](bool checked) {
     TintChoice choice = m_choice;
     choice.query = checked ? RowQuery::pointer : RowQuery::pinned;
     choose(choice);
   });
-  connect(m_log, &QToolButton::clicked, this, [this](bool checked) {
+  connect(m_log, &QCheckBox::clicked, this, [this](bool checked) {
     TintChoice choice = m_choice;
     if (checked) {
       choice.logarithmic.insert(choice.kind);

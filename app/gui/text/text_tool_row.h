@@ -8,6 +8,7 @@
 
 #include "app/gui/text/text_tint.h"
 
+class QCheckBox;
 class QComboBox;
 class QLabel;
 class QToolButton;
@@ -83,8 +84,8 @@ class TextToolRow : public QWidget {
   QComboBox* m_run;
   QLabel* m_minusSign;
   QComboBox* m_minus;
-  QToolButton* m_pointer;
-  QToolButton* m_log;
+  QCheckBox* m_pointer;
+  QCheckBox* m_log;
   QToolButton* m_edit;
   TintBar* m_bar;
   ElidedLabel* m_caption;

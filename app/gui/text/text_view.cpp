@@ -390,11 +390,11 @@ QString TextView::caption() const {
   const Run* first = chosenRun(choice.run, 0);
   const Run* second = chosenRun(choice.minus, 1);
   if (choice.kind == TintKind::loss) {
-    return tr("loss of %1, at the word that is predicted").arg(first->name) + placesNote();
+    return tr("loss of %1, at the word predicted").arg(first->name) + placesNote();
   }
   if (choice.kind == TintKind::lossDifference) {
     if (first == second) return tr("%1 is the only run: a difference needs two").arg(first->name);
-    return tr("loss of %1 minus %2, at the word that is predicted").arg(first->name, second->name) + placesNote();
+    return tr("loss of %1 minus %2, at the word predicted").arg(first->name, second->name) + placesNote();
   }
   const Run* run = m_document.run(m_document.selection().head().run);
   if (run == nullptr) return tr("no head is chosen");
@@ -402,12 +402,12 @@ QString TextView::caption() const {
     return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(run->name);
   }
   if (choice.kind == TintKind::gate) {
-    return tr("1 − f of %1, at the word that is read").arg(headName()) + placesNote();
+    return tr("1 − f of %1, at the word read").arg(headName()) + placesNote();
   }
   const auto query = rowQuery();
   if (!query) return tr("click a word to pin it as query");
   const bool pinned = m_document.selection().pin().query == query;
-  return tr("%1 of %2, query %3 reads “%4” (%5), keys at the word that is read")
+  return tr("%1 of %2, query %3 “%4” (%5), at the word read")
              .arg(tintName(choice.kind), headName())
              .arg(*query)
              .arg(readText(*m_reference->tokens(), *query, Whitespace::visible),

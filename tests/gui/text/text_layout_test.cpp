@@ -1,0 +1,285 @@
+#include "app/gui/text/text_layout.h"
+
+#include <cmath>
+
+#include <QFontMetricsF>
+#include <QTest>
+
+#include "app/gui/text/text_search.h"
+#include "tests/gui/text/text_run.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+constexpr double kRounding = 0.02;
+
+TextLayout laidOut(const TextRun& run, double width) { return {shapeOf(*makeTextRun(run)), width}; }
+
+}  // namespace
+
+class TextLayoutTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void everyPlaceBelongsToOneCell_data();
+  void everyPlaceBelongsToOneCell();
+  void linesKeepToTheWidth();
+  void lineEndsEndLines_data();
+  void lineEndsEndLines();
+  void aWordWiderThanTheLineIsBroken();
+  void tokensShareACharacterBySlices();
+  void anAccentOfItsOwnTokenSharesItsLetter();
+  void escapedTokensShareACharacterEvenly();
+  void aCellBrokenOverLinesHasARectangleOnEach();
+  void aRunCutOffShowsTheWholeOfItsLastCharacter();
+  void tokensWithoutTextAreSeparated();
+  void searchFindsPlaces();
+  void searchLeavesOutWhatIsNoText();
+  void positionsFromInput_data();
+  void positionsFromInput();
+};
+
+void TextLayoutTest::everyPlaceBelongsToOneCell_data() {
+  QTest::addColumn<QByteArray>("text");
+  QTest::addColumn<int>("bytes");
+  QTest::newRow("prose by words of five bytes") << QByteArray::fromStdString(prose(300)) << 5;
+  QTest::newRow("one token") << QByteArray("fox") << 3;
+  QTest::newRow("CRLF cut between its halves") << QByteArray("one\r\ntwo\r\n\r\nthree") << 1;
+  QTest::newRow("tabs") << QByteArray("\tif\t(fox)\t\treturn\n\t\tforget;") << 2;
+  QTest::newRow("many blanks") << QByteArray("a" + QByteArray(400, ' ') + "b") << 3;
+  QTest::newRow("characters in pieces") << QByteArray("été — 🦊🦊 naïve") << 1;
+  QTest::newRow("a family of joined emoji") << QByteArray("x👩‍👩‍👧‍👦y") << 3;
+  QTest::newRow("Chinese") << QByteArray("狐狸记得它读过的东西，然后慢慢忘记。狐狸记得它读过的东西。") << 3;
+  QTest::newRow("Arabic") << QByteArray("الثعلب يتذكر ما قرأه ثم ينسى") << 2;
+  QTest::newRow("controls and a byte order mark") << QByteArray(
+                                                         "\xef\xbb\xbf"
+                                                         "a\x01\x02"
+                                                         "b\x7f"
+                                                         "c\f\vd")
+                                                  << 1;
+  QTest::newRow("line ends alone") << QByteArray("\n\n\n") << 1;
+  QTest::newRow("a very long word") << QByteArray(3000, 'w') << 7;
+}
+
+void TextLayoutTest::everyPlaceBelongsToOneCell() {
+  QFETCH(QByteArray, text);
+  QFETCH(int, bytes);
+  TextRun run;
+  run.text = text.toStdString();
+  run.tokens = cutEvery(run.text, bytes);
+  const auto shape = shapeOf(*makeTextRun(run));
+  const TextCells& cells = *shape->cells;
+  QCOMPARE(cells.cell.size(), run.tokens.size() + 1);
+  QCOMPARE(cells.shown.substr(static_cast<std::size_t>(cells.textBegin)), run.text);
+  // Cell k is token k - 1, and nothing lies between two of them.
+  for (std::size_t token = 0; token < run.tokens.size(); ++token) {
+    QCOMPARE(cells.cell[token + 1].begin, static_cast<double>(cells.textBegin + run.tokens[token].first));
+    QCOMPARE(cells.cell[token + 1].end, static_cast<double>(cells.textBegin + run.tokens[token].second));
+  }
+  for (const double width : {30.0, 200.0, 2000.0}) {
+    const TextLayout layout(shape, width);
+    std::int32_t cluster = 0;
+    std::vector<double> covered(cells.cell.size());
+    for (std::int64_t line = 0; line < layout.lineCount(); ++line) {
+      double x = 0;
+      for (const TextLayout::Piece& piece : layout.pieces(line)) {
+        QCOMPARE(piece.begin, cluster);
+        QVERIFY(piece.end > piece.begin);
+        QCOMPARE(piece.left, x);
+        cluster = piece.end;
+        x = piece.right;
+      }
+      for (const TextLayout::Span& span : layout.spans(line)) {
+        QVERIFY(span.left >= -kRounding && span.right <= x + kRounding);
+        covered[static_cast<std::size_t>(span.cell)] += span.right - span.left;
+        if (span.right - span.left < kRounding) continue;
+        const QPointF middle((span.left + span.right) / 2, (static_cast<double>(line) + 0.5) * layout.lineHeight());
+        QCOMPARE(layout.cellAt(middle), std::optional(span.cell));
+      }
+    }
+    QCOMPARE(cluster, static_cast<std::int32_t>(shape->cluster.size()) - 1);
+    for (std::size_t cell = 0; cell < covered.size(); ++cell) {
+      QVERIFY2(covered[cell] > 0, qPrintable(QString("cell %1 cannot be seen").arg(cell)));
+    }
+  }
+}
+
+void TextLayoutTest::linesKeepToTheWidth() {
+  TextRun run;
+  run.text = prose(2000);
+  run.tokens = cutEvery(run.text, 4);
+  const double width = 300;
+  const TextLayout layout = laidOut(run, width);
+  for (std::int64_t line = 0; line < layout.lineCount(); ++line) {
+    const auto pieces = layout.pieces(line);
+    for (const TextLayout::Piece& piece : pieces) {
+      const Atom& atom = layout.shape().atom[static_cast<std::size_t>(piece.atom)];
+      if (atom.kind == Atom::Kind::word) QVERIFY(piece.right <= width + kRounding);
+      QCOMPARE(piece.begin, atom.cluster);  // no word is broken
+    }
+    if (line + 1 == layout.lineCount()) continue;
+    // The first word of the next line would not have fitted.
+    const Atom& last = layout.shape().atom[static_cast<std::size_t>(pieces.back().atom)];
+    const auto next = layout.pieces(line + 1).front();
+    if (last.kind != Atom::Kind::lineEnd) QVERIFY(pieces.back().right + next.right - next.left > width);
+  }
+}
+
+void TextLayoutTest::lineEndsEndLines_data() {
+  QTest::addColumn<QByteArray>("text");
+  QTest::addColumn<int>("lines");
+  QTest::newRow("none") << QByteArray("a b") << 1;
+  QTest::newRow("LF") << QByteArray("a\nb\n\nc") << 4;
+  QTest::newRow("CRLF is one") << QByteArray("a\r\nb\r\n\r\nc") << 4;
+  QTest::newRow("at the end") << QByteArray("a\n") << 1;
+  QTest::newRow("paragraph separator") << QByteArray(
+                                              "a\xe2\x80\xa9"
+                                              "b")
+                                       << 2;
+}
+
+void TextLayoutTest::lineEndsEndLines() {
+  QFETCH(QByteArray, text);
+  QFETCH(int, lines);
+  TextRun run;
+  run.text = text.toStdString();
+  run.tokens = cutEvery(run.text, 1);
+  QCOMPARE(laidOut(run, 1000).lineCount(), lines);
+}
+
+void TextLayoutTest::aWordWiderThanTheLineIsBroken() {
+  TextRun run;
+  run.text = "so " + std::string(900, 'm') + " it goes";
+  run.tokens = cutEvery(run.text, 10);
+  const double width = 200;
+  const TextLayout layout = laidOut(run, width);
+  QVERIFY(layout.lineCount() > 10);
+  for (std::int64_t line = 0; line + 1 < layout.lineCount(); ++line)
+    QVERIFY(layout.pieces(line).back().right <= width + layout.lineHeight());
+}
+
+void TextLayoutTest::tokensShareACharacterBySlices() {
+  TextRun run;
+  run.text = "a🦊b";
+  run.tokens = cutEvery(run.text, 1);  // a, four pieces of the fox, b
+  const TextLayout layout = laidOut(run, 500);
+  const QRectF first = layout.cellRects(2).front();
+  const QRectF whole = layout.rects({layout.cells().cell[2].begin, layout.cells().cell[5].end}).front();
+  QVERIFY(first.width() > 0);
+  for (int piece = 0; piece < 4; ++piece) {
+    const auto rects = layout.cellRects(2 + piece);
+    QCOMPARE(rects.size(), std::size_t{1});
+    QVERIFY(std::abs(rects.front().width() - whole.width() / 4) < kRounding);
+    QVERIFY(std::abs(rects.front().left() - (whole.left() + piece * whole.width() / 4)) < kRounding);
+  }
+}
+
+void TextLayoutTest::anAccentOfItsOwnTokenSharesItsLetter() {
+  TextRun run;
+  run.text =
+      "e\xcc\x81"
+      "t";  // e, a combining accent, t
+  run.tokens = {{0, 1}, {1, 3}, {3, 4}};
+  const TextLayout layout = laidOut(run, 500);
+  const double letter = layout.cellRects(1).front().width();
+  const double accent = layout.cellRects(2).front().width();
+  QVERIFY(letter > 0);
+  QVERIFY(std::abs(accent - 2 * letter) < kRounding);
+}
+
+void TextLayoutTest::escapedTokensShareACharacterEvenly() {
+  // "\n" escaped is a backslash and an n: both tokens stand for the one byte; "é" escaped is in three tokens.
+  TextRun run;
+  run.text = "a\n\xc3\xa9z";
+  run.tokens = {{0, 2}, {1, 2}, {2, 4}, {2, 4}, {2, 4}, {4, 5}};
+  const TextCells cells = cellsOf(*makeTextRun(run));
+  const auto offset = static_cast<double>(cells.textBegin);
+  const std::vector<double> edges{0, 1.5, 2, 2 + 2.0 / 3, 2 + 4.0 / 3, 4, 5};
+  for (std::size_t token = 0; token + 1 < edges.size(); ++token) {
+    QVERIFY(std::abs(cells.cell[token + 1].begin - offset - edges[token]) < 1e-9);
+    QVERIFY(std::abs(cells.cell[token + 1].end - offset - edges[token + 1]) < 1e-9);
+  }
+}
+
+void TextLayoutTest::aCellBrokenOverLinesHasARectangleOnEach() {
+  TextRun run;
+  run.text = "a\n\nb";
+  run.tokens = {{0, 1}, {1, 3}, {3, 4}};
+  const TextLayout layout = laidOut(run, 500);
+  const auto rects = layout.cellRects(2);
+  QCOMPARE(rects.size(), std::size_t{2});
+  QCOMPARE(rects[1].top() - rects[0].top(), layout.lineHeight());
+  QCOMPARE(rects[1].left(), 0.0);
+}
+
+void TextLayoutTest::aRunCutOffShowsTheWholeOfItsLastCharacter() {
+  TextRun run;
+  run.text = "a🦊 and more";
+  run.tokens = {{0, 1}, {1, 3}};
+  const TextCells cells = cellsOf(*makeTextRun(run));
+  QCOMPARE(cells.shown.substr(static_cast<std::size_t>(cells.textBegin)), std::string("a🦊"));
+  QCOMPARE(cells.unread, 9);
+  QCOMPARE(cells.cell.back().end, static_cast<double>(cells.shown.size()));
+}
+
+void TextLayoutTest::tokensWithoutTextAreSeparated() {
+  TextRun run;
+  run.text = "The fox\nran";
+  run.tokens = {{0, 3}, {3, 7}, {7, 8}, {8, 11}};
+  run.withText = false;
+  const TextCells cells = cellsOf(*makeTextRun(run));
+  QVERIFY(!cells.hasText);
+  QCOMPARE(cells.shown, std::string("⟨BOS⟩ The ␣fox ⏎ ran "));
+  QCOMPARE(cells.at(cells.cell[2].begin), std::optional<std::int64_t>(2));
+  QCOMPARE(cells.at(cells.cell[2].end), std::optional<std::int64_t>());  // the blank between is no cell
+}
+
+void TextLayoutTest::searchFindsPlaces() {
+  TextRun run;
+  run.text = "Été fox. été FOX";
+  run.tokens = cutEvery(run.text, 3);
+  const auto shape = shapeOf(*makeTextRun(run));
+  const auto begin = static_cast<double>(shape->cells->textBegin);
+  const auto any = findInText(*shape, "été", Qt::CaseInsensitive, {});
+  QCOMPARE(*any, (std::vector<Stretch>{{begin, begin + 5}, {begin + 11, begin + 16}}));
+  QCOMPARE(*findInText(*shape, "FOX", Qt::CaseSensitive, {}), (std::vector<Stretch>{{begin + 17, begin + 20}}));
+  QVERIFY(findInText(*shape, "cat", Qt::CaseInsensitive, {})->empty());
+  QVERIFY(findInText(*shape, "", Qt::CaseInsensitive, {})->empty());
+}
+
+void TextLayoutTest::searchLeavesOutWhatIsNoText() {
+  TextRun run;
+  run.text = "BOS is a word here";
+  run.tokens = cutIntoWords(run.text);
+  const auto shape = shapeOf(*makeTextRun(run));
+  QCOMPARE(findInText(*shape, "BOS", Qt::CaseInsensitive, {})->size(), std::size_t{1});
+}
+
+void TextLayoutTest::positionsFromInput_data() {
+  QTest::addColumn<QString>("input");
+  QTest::addColumn<int>("position");
+  QTest::newRow("number") << "120" << 120;
+  QTest::newRow("with blanks") << " 7 " << 7;
+  QTest::newRow("first") << "0" << 0;
+  QTest::newRow("last") << "1000" << 1000;
+  QTest::newRow("after the last") << "1001" << -1;
+  QTest::newRow("negative") << "-1" << -1;
+  QTest::newRow("percentage") << "35%" << 350;
+  QTest::newRow("percentage with blank and fraction") << "12.5 %" << 125;
+  QTest::newRow("all") << "100%" << 1000;
+  QTest::newRow("more than all") << "101%" << -1;
+  QTest::newRow("not a number percentage") << "nan%" << -1;
+  QTest::newRow("words") << "half" << -1;
+  QTest::newRow("nothing") << "" << -1;
+}
+
+void TextLayoutTest::positionsFromInput() {
+  QFETCH(QString, input);
+  QFETCH(int, position);
+  QCOMPARE(positionFromInput(input, 1001).value_or(-1), position);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::TextLayoutTest)
+#include "text_layout_test.moc"

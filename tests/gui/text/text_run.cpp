@@ -1,0 +1,158 @@
+#include "tests/gui/text/text_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include <QGuiApplication>
+#include <QTest>
+
+#include "backend/base/sha256.h"
+#include "backend/file/run_file.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+using Part = QueryKeyStore::Part;
+
+constexpr int kHeads = 2;
+constexpr int kHeadDim = 4;
+constexpr std::int64_t kLongestNormalized = 2000;
+
+std::shared_ptr<TokenTable> tableOf(const TextRun& run) {
+  auto table = std::make_shared<TokenTable>();
+  std::int32_t before = 0;
+  for (const auto& [begin, end] : run.tokens) {
+    const std::string bytes = run.text.substr(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin));
+    table->input_id.push_back(before);
+    before = static_cast<std::int32_t>(std::hash<std::string>()(bytes) % 50'000) + 1;
+    table->id.push_back(before);
+    table->string.push_back(replace_invalid_utf8(bytes));
+    if (!run.withText) continue;
+    table->byte_start.push_back(begin);
+    table->byte_end.push_back(end);
+  }
+  return table;
+}
+
+void fillGates(Recorder& recorder, std::int64_t length, bool gated, std::mt19937& random) {
+  std::normal_distribution<double> normal(2.0, 2.0);
+  const auto c = recorder.cumulative_log_gate(0);
+  for (int head = 0; head < kHeads; ++head) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < length; ++n) {
+      if (gated) sum -= std::log1p(std::exp(-normal(random)));
+      c[static_cast<std::size_t>(head * length + n)] = sum;
+    }
+  }
+}
+
+void fillNormalizers(Recorder& recorder, const HostQueryKeyStore& store, std::int64_t length) {
+  std::vector<float> queryScratch;
+  std::vector<float> keyScratch;
+  for (int head = 0; head < kHeads; ++head) {
+    const auto q = store.rows(Part::query, 0, head, 0, length, queryScratch);
+    const auto k = store.rows(Part::key, 0, head, 0, length, keyScratch);
+    const double* c = recorder.cumulative_log_gate(0).data() + head * length;
+    for (std::int64_t i = 0; i < length; ++i) {
+      double sum = 0;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        double dot = 0;
+        for (int n = 0; n < kHeadDim; ++n)
+          dot += static_cast<double>(q[static_cast<std::size_t>(i * kHeadDim + n)]) *
+                 static_cast<double>(k[static_cast<std::size_t>(j * kHeadDim + n)]);
+        sum += std::exp(dot / std::sqrt(static_cast<double>(kHeadDim)) + c[i] - c[j]);
+      }
+      recorder.log_normalizer(0)[static_cast<std::size_t>(head * length + i)] = static_cast<float>(std::log(sum));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::pair<std::int64_t, std::int64_t>> cutEvery(const std::string& text, std::int64_t bytes) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> tokens;
+  const auto size = static_cast<std::int64_t>(text.size());
+  for (std::int64_t begin = 0; begin < size; begin += bytes) tokens.emplace_back(begin, std::min(size, begin + bytes));
+  return tokens;
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> cutIntoWords(const std::string& text) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> tokens;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.size(), text.find_first_of(" \n", begin + 1));
+    tokens.emplace_back(begin, end);
+    begin = end;
+  }
+  return tokens;
+}
+
+std::string prose(int words) {
+  static const char* const kWords[] = {"the",   "fox", "remembers", "what",    "it",      "read,", "and",
+                                       "after", "a",   "while",     "forgets", "nearly",  "all",   "of",
+                                       "it;",   "so",  "did",       "winter",  "quietly", "pass."};
+  std::mt19937 random(7);
+  std::string text = "Once";
+  for (int word = 1; word < words; ++word) {
+    text += random() % 60 == 0 ? '\n' : ' ';
+    text += kWords[random() % std::size(kWords)];
+  }
+  return text;
+}
+
+std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
+  const auto length = static_cast<std::int64_t>(run.tokens.size());
+  TraceInfo info;
+  info.name = run.name;
+  info.model_type = "forgetting_transformer-project_fox";
+  info.config = "{}";
+  info.weights_sha256 = sha256(run.name);
+  info.device = "cpu";
+  info.attention_kernel = "cpu avx2";
+  info.layers = 1;
+  info.heads = kHeads;
+  info.key_heads = kHeads;
+  info.head_dim = kHeadDim;
+  info.length = length;
+  info.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(kHeadDim)));
+  info.gated = run.gated;
+
+  std::mt19937 random(run.seed);
+  std::shared_ptr<HostQueryKeyStore> store;
+  if (run.keep.contains(Keep::query_key)) {
+    store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, kHeads, kHeads, length, kHeadDim},
+                                                DType::float32, std::size_t{1} << 40U, "/tmp");
+  }
+  Recorder recorder(info, run.keep, store);
+  fillGates(recorder, length, run.gated, random);
+  std::normal_distribution<float> normal;
+  for (const Part part : {Part::query, Part::key}) {
+    const auto bytes = recorder.query_key(part, 0);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+      const float value = normal(random);
+      std::memcpy(bytes.data() + at, &value, sizeof value);
+    }
+  }
+  if (store && length <= kLongestNormalized) fillNormalizers(recorder, *store, length);
+  for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
+  std::shared_ptr<const Text> text;
+  if (run.withText) text = std::make_shared<const Text>(Text{run.text, sha256(run.text)});
+  return recorder.finish(text, tableOf(run));
+}
+
+bool openRuns(Document& document, const Folder& folder, const std::vector<std::shared_ptr<const Trace>>& traces) {
+  const QString path = folder.path("runs.h5");
+  if (!write_run_file(path.toStdString(), traces, {"foxscope", ""}, Overwrite::force, {})) return false;
+  document.open({path});
+  return QTest::qWaitFor([&] { return document.runs().size() == traces.size(); }, 20'000);
+}
+
+std::shared_ptr<const TextShape> shapeOf(const Trace& trace) {
+  auto shape = shapeText(std::make_shared<const TextCells>(cellsOf(trace)), QGuiApplication::font(), {});
+  return std::make_shared<const TextShape>(std::move(*shape));
+}
+
+}  // namespace foxscope::gui::test
