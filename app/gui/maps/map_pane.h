@@ -1,0 +1,133 @@
+#pragma once
+
+#include <optional>
+
+#include <QLabel>
+#include <QWidget>
+
+#include "app/figure/map_figure.h"
+#include "app/gui/document/document.h"
+#include "app/gui/maps/pane_controls.h"
+#include "app/gui/maps/pane_heads.h"
+#include "app/gui/maps/pane_line.h"
+
+namespace foxscope::gui {
+
+class MapPlot;
+class MapGestures;
+class PlotArea;
+class ColourBar;
+enum class MapTool;
+enum class Proportions;
+
+/// One map with its controls. Follows the document's selection and range; asks the document's job runner for pictures,
+/// first for a coarse one where the exact one takes a pass over queries and keys.
+class MapPane : public QWidget {
+  Q_OBJECT
+
+ public:
+  /// @param colouring  where kept values are coloured anew, so that colours never wait for a map
+  MapPane(Document& document, JobRunner& colouring, const NearestHead& nearest, QWidget* parent = nullptr);
+
+  [[nodiscard]] const PaneState& state() const { return m_state; }
+  void setState(const PaneState& state);
+  void setTool(MapTool tool);
+  void setProportions(Proportions proportions);
+  enum class Role { ordinary, active };
+  void setRole(Role role);
+  /// Limits at the percentiles of what is shown.
+  void setContrast();
+  /// The other side's head becomes the nearest one of another run.
+  void chooseNearest();
+  /// Lets go of a drag.
+  void cancelGesture();
+
+  /// What is shown is what is wanted.
+  [[nodiscard]] bool isSettled() const;
+  /// Null until there is one.
+  [[nodiscard]] PicturePointer picture() const { return m_exact ? m_exact : m_coarse; }
+  [[nodiscard]] std::optional<MapRequest> request() const;
+  [[nodiscard]] std::optional<figure::MapFigure> figure() const;
+  [[nodiscard]] QImage grabPicture() const;
+  [[nodiscard]] MapPlot& plot() const;
+  [[nodiscard]] ColourBar& bar() const;
+  [[nodiscard]] QString titleText() const { return m_title->text(); }
+  [[nodiscard]] QString detailText() const { return m_detail->text(); }
+  [[nodiscard]] QString readoutText() const { return m_readout->text(); }
+  /// Why there is no picture, or why the last one could not be made; empty: all is well.
+  [[nodiscard]] QString messageText() const { return m_message; }
+
+ public slots:
+  void followRuns();
+  /// Another head was chosen in the window.
+  void followHead();
+  /// Asks for the picture that is wanted now, once, when control is back in the event loop.
+  void refreshLater();
+  void followCursor();
+
+ signals:
+  void activated();
+  void stateChanged();
+  void fitWanted();
+  void firstPictureShown();  ///< of a wanted one; it may be coarse
+  void exactPictureShown();
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  void paintEvent(QPaintEvent* event) override;
+
+ private:
+  enum Channel { kCoarse, kExact, kColours };
+
+  void connectParts();
+  void refresh();
+  void request(const PictureRequest& wanted);
+  void submitCoarse(const PictureRequest& wanted);
+  void submitExact(const PictureRequest& wanted);
+  void cancelPictures();
+  void take(const PicturePointer& picture);
+  void fail(const QString& message);
+  void recolour();
+  void showPictures();
+  void showNothing(const QString& notice);
+  void showTexts();
+  void showControls();
+  void announce();
+  void change(const PaneState& state);
+  [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
+  [[nodiscard]] Shading shading() const;
+  [[nodiscard]] View view() const;
+
+  Document& m_document;
+  JobRunner& m_colouring;
+  PaneHeads m_heads;
+  PaneState m_state;
+  Role m_role = Role::ordinary;
+
+  PaneControls* m_controls;
+  QWidget* m_body;
+  PaneLine* m_title;
+  PaneLine* m_detail;
+  PaneLine* m_readout;
+  QLabel* m_failure;
+  PlotArea* m_area;
+  MapGestures* m_gestures;
+
+  PicturePointer m_exact;   ///< the last exact picture of what is shown, maybe of another range
+  PicturePointer m_coarse;  ///< the last coarse one; none once the exact one is there
+  std::optional<PictureRequest> m_wanted;
+  std::optional<PictureRequest> m_coarseFlight;  ///< being computed
+  std::optional<PictureRequest> m_exactFlight;
+  std::optional<Shading> m_colourFlight;
+  std::optional<Shading> m_refused;  ///< colours that cannot be: their message stands until others are chosen
+  QString m_message;
+  bool m_refreshQueued = false;
+  bool m_firstDue = false;      ///< no picture of what is wanted has come yet
+  bool m_firstPending = false;  ///< it came, and is to be announced when it is painted
+  bool m_exactPending = false;
+  Cursor m_pinBeforeClick;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,181 @@
+#include "app/gui/maps/map_picture.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "app/gui/maps/picture_shading.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+/// Entries that the rows of a coarse picture have together; a few milliseconds of work.
+constexpr std::int64_t kCoarseEntries = 1 << 19;
+constexpr std::int64_t kFewestCoarseRows = 24;
+constexpr std::int64_t kMostCoarseRows = 96;
+constexpr std::int64_t kCoarseColumns = 256;
+
+bool sameHead(const HeadOf& a, const HeadOf& b) { return a.trace == b.trace && a.layer == b.layer && a.head == b.head; }
+
+/// The bin of `bins` over `range` that holds a position of it, as bin_begin deals them out.
+std::int64_t binOf(const Range& range, std::int64_t bins, std::int64_t position) {
+  return ((position - range.begin + 1) * bins - 1) / range.size();
+}
+
+/// The same part of the text in another run: from the first position's place to the last one's.
+Range placed(const Range& range, const PictureSide& side) {
+  if (side.samePositions()) return range;
+  const std::int64_t begin = (*side.places)(range.begin);
+  return {begin, std::max(begin, (*side.places)(range.end - 1)) + 1};
+}
+
+/// For each pixel of a raster over `range`, the pixel of a raster over the other run's part that shows its middle.
+std::vector<std::int64_t> pixelsByPlace(const Range& range, std::int64_t pixels, const PictureSide& side,
+                                        std::int64_t otherPixels) {
+  const Range other = placed(range, side);
+  std::vector<std::int64_t> result;
+  for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
+    const std::int64_t middle = (bin_begin(range, pixels, pixel) + bin_begin(range, pixels, pixel + 1) - 1) / 2;
+    const std::int64_t there = std::clamp((*side.places)(middle), other.begin, other.end - 1);
+    result.push_back(binOf(other, otherPixels, there));
+  }
+  return result;
+}
+
+Image byPlace(const Image& image, const PictureRequest& request, const PictureSide& side, const PixelSize& grid) {
+  const auto rows = pixelsByPlace(request.view.rows, grid.rows, side, image.rows);
+  const auto columns = pixelsByPlace(request.view.columns, grid.columns, side, image.columns);
+  Image result{grid.rows, grid.columns, {}};
+  result.value.reserve(static_cast<std::size_t>(grid.rows * grid.columns));
+  for (const std::int64_t row : rows) {
+    for (const std::int64_t column : columns) {
+      result.value.push_back(image.value[static_cast<std::size_t>(row * image.columns + column)]);
+    }
+  }
+  return result;
+}
+
+PixelSize gridOf(const PictureRequest& request) {
+  return {std::clamp<std::int64_t>(request.pixels.rows, 1, request.view.rows.size()),
+          std::clamp<std::int64_t>(request.pixels.columns, 1, request.view.columns.size())};
+}
+
+MapRequest mapRequestOf(const PictureRequest& request, const PictureSide& side) {
+  MapRequest map;
+  map.head = side.head;
+  map.minus = request.content.minus;
+  map.quantity = request.content.quantity;
+  map.reduction = request.content.reduction;
+  map.rows = placed(request.view.rows, side);
+  map.columns = placed(request.view.columns, side);
+  const PixelSize grid = gridOf(request);
+  map.pixel_rows = std::min(grid.rows, map.rows.size());
+  map.pixel_columns = std::min(grid.columns, map.columns.size());
+  map.skip_tolerance = request.skipTolerance;
+  return map;
+}
+
+/// One row of every band, at most; the raster has a line for each band.
+std::optional<Image> sampledRows(const MapRequest& whole, const Job& job) {
+  const std::int64_t lines =
+      std::min(whole.pixel_rows, std::clamp(kCoarseEntries / whole.columns.size(), kFewestCoarseRows, kMostCoarseRows));
+  MapRequest line = whole;
+  line.pixel_rows = 1;
+  line.pixel_columns = std::min(whole.pixel_columns, kCoarseColumns);
+  Image result{lines, line.pixel_columns, {}};
+  result.value.assign(static_cast<std::size_t>(result.rows * result.columns), kNone);
+  for (std::int64_t n = 0; n < lines; ++n) {
+    const std::int64_t row = (bin_begin(whole.rows, lines, n) + bin_begin(whole.rows, lines, n + 1)) / 2;
+    if (row < whole.columns.begin) continue;
+    line.rows = {row, row + 1};
+    const auto values = compute_map(line, job);
+    if (!values) return std::nullopt;
+    std::copy(values->value.begin(), values->value.end(), result.value.begin() + n * result.columns);
+  }
+  return result;
+}
+
+using Compute = std::optional<Image> (*)(const MapRequest&, const Job&);
+
+std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute compute, const Job& job) {
+  auto picture = std::make_shared<MapPicture>();
+  picture->request = request;
+  for (const PictureSide& side : request.content.sides) {
+    const MapRequest map = mapRequestOf(request, side);
+    auto image = compute(map, job);
+    if (!image) return nullptr;
+    const auto computed = std::make_shared<const Image>(std::move(*image));
+    if (picture->values.empty()) {
+      picture->computed = map;
+      picture->computedValues = computed;
+    }
+    // A coarse raster stays as it is; an exact one has a pixel for each of the view's own.
+    const PixelSize grid = compute == &compute_map ? gridOf(request) : PixelSize{computed->rows, computed->columns};
+    picture->values.push_back(
+        side.samePositions() ? computed : std::make_shared<const Image>(byPlace(*computed, request, side, grid)));
+  }
+  picture->summary = std::make_shared<const ValueSummary>(summaryOf(picture->values));
+  return picture;
+}
+
+}  // namespace
+
+bool PictureSide::operator==(const PictureSide& other) const { return sameHead(head, other.head); }
+
+bool PictureContent::operator==(const PictureContent& other) const {
+  const bool sameMinus = minus.has_value() == other.minus.has_value() && (!minus || sameHead(*minus, *other.minus));
+  return sides == other.sides && sameMinus && quantity == other.quantity && reduction == other.reduction;
+}
+
+bool PictureContent::hasClosedForm() const {
+  const bool gatesOnly = quantity == Quantity::forget || quantity == Quantity::log_forget;
+  return gatesOnly && (!minus || reduction == Reduction::mean);
+}
+
+float MapPicture::value(std::size_t side, std::int64_t row, std::int64_t column) const {
+  const View& view = request.view;
+  const bool inside = row >= view.rows.begin && row < view.rows.end && column >= view.columns.begin &&
+                      column < view.columns.end && side < values.size();
+  if (!inside || column > row) return kNone;
+  const Image& image = *values[side];
+  const std::int64_t line = binOf(view.rows, image.rows, row);
+  return image.value[static_cast<std::size_t>(line * image.columns + binOf(view.columns, image.columns, column))];
+}
+
+double MapPicture::tokensPerPixel() const {
+  const Image& image = *values.front();
+  return std::max(static_cast<double>(request.view.rows.size()) / static_cast<double>(image.rows),
+                  static_cast<double>(request.view.columns.size()) / static_cast<double>(image.columns));
+}
+
+bool MapPicture::showsEntries() const { return exact && tokensPerPixel() == 1; }
+
+std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job) {
+  const auto picture = uncoloured(request, &compute_map, job);
+  if (!picture) return std::nullopt;
+  picture->exact = true;
+  picture->colours = coloursOf(*picture, request.shading);
+  paint(*picture, job.executor);
+  return picture;
+}
+
+std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,
+                                                const Job& job) {
+  const auto picture = uncoloured(request, &sampledRows, job);
+  if (!picture) return std::nullopt;
+  picture->colours = beside ? beside->colours : coloursOf(*picture, request.shading);
+  paint(*picture, job.executor);
+  return picture;
+}
+
+PicturePointer recoloured(const MapPicture& picture, const Shading& shading) {
+  auto result = std::make_shared<MapPicture>(picture);
+  result->request.shading = shading;
+  result->colours = coloursOf(*result, shading);
+  paint(*result, nullptr);
+  return result;
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <QImage>
+
+#include "app/figure/colour_scale.h"
+#include "app/gui/document/places.h"
+#include "app/gui/document/selection.h"
+#include "app/gui/maps/pane_state.h"
+#include "app/gui/maps/value_summary.h"
+#include "backend/map/map.h"
+
+namespace foxscope::gui {
+
+/// One head of a picture. Positions of its run may differ from those of the reference run, which the view speaks in.
+struct PictureSide {
+  HeadOf head;
+  std::shared_ptr<const PlaceMap> places;  ///< from the reference run; null: positions are the same
+
+  [[nodiscard]] bool samePositions() const { return !places || places->identical(); }
+  bool operator==(const PictureSide& other) const;
+};
+
+/// What values a picture is made of; pictures of equal content differ in range, pixels and colours only.
+struct PictureContent {
+  std::vector<PictureSide> sides;  ///< one, or two where a line divides them
+  std::optional<HeadOf> minus;     ///< subtracted from the only side
+  Quantity quantity = Quantity::forget;
+  Reduction reduction = Reduction::max;
+  bool operator==(const PictureContent& other) const;
+
+  /// Made without reading queries and keys, in a moment at any length (maps.md).
+  [[nodiscard]] bool hasClosedForm() const;
+};
+
+/// Pixels of a raster, at most.
+struct PixelSize {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool operator==(const PixelSize&) const = default;
+};
+
+/// How values become colours.
+struct Shading {
+  ColourState colours;
+  figure::ColourScale scale = figure::ColourScale::linear;
+  QRgb absent = 0;  ///< of entries that do not exist
+  QRgb blank = 0;   ///< of those below the threshold
+  bool operator==(const Shading&) const = default;
+};
+
+/// What a pane asks for. Plain values: it travels to the compute thread.
+struct PictureRequest {
+  PictureContent content;
+  View view;         ///< positions of the reference run
+  PixelSize pixels;  ///< device pixels of the plot; the raster has as many, or one for each entry
+  double skipTolerance = 0;
+  Shading shading;
+};
+
+/// A map as a picture. Immutable; recoloured ones share their values.
+struct MapPicture {
+  PictureRequest request;
+  bool exact = false;
+  /// Per side, on the raster's grid over the request's view.
+  std::vector<std::shared_ptr<const Image>> values;
+  /// What the first side's values were computed from and as, in positions of its own run; for export.
+  MapRequest computed;
+  std::shared_ptr<const Image> computedValues;
+  std::shared_ptr<const ValueSummary> summary;
+  figure::ScaledColours colours;
+  std::vector<QImage> images;  ///< per side, Format_RGB32, a pixel for each value
+
+  /// The value at a position of the reference run inside the view; NaN where there is none.
+  [[nodiscard]] float value(std::size_t side, std::int64_t row, std::int64_t column) const;
+  /// Tokens in the larger of a pixel's two sides.
+  [[nodiscard]] double tokensPerPixel() const;
+  /// Every pixel is one entry.
+  [[nodiscard]] bool showsEntries() const;
+};
+using PicturePointer = std::shared_ptr<const MapPicture>;
+
+/// The picture as it is asked for.
+/// @returns nothing if the job was stopped. @throws as compute_map and figure::chooseColours
+std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job);
+
+/// A quick one of what takes a pass over queries and keys: of every band of rows one row is computed.
+/// @param colours  of the picture beside which it will be shown; null: chosen from its own values
+std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,
+                                                const Job& job);
+
+/// The same values in other colours. @throws UsageError for limits that are none
+PicturePointer recoloured(const MapPicture& picture, const Shading& shading);
+
+}  // namespace foxscope::gui

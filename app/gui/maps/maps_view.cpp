@@ -1,0 +1,361 @@
+#include "app/gui/maps/maps_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QActionGroup>
+#include <QGridLayout>
+#include <QHBoxLayout>
+#include <QJsonArray>
+#include <QKeyEvent>
+#include <QVBoxLayout>
+
+#include "app/gui/maps/map_gestures.h"
+#include "app/gui/maps/map_pane.h"
+#include "app/gui/maps/map_plot.h"
+#include "app/gui/maps/view_motion.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr std::array<int, 3> kCounts{1, 2, 4};
+/// What panes show at first, in their order.
+constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
+    Quantity::forget, Quantity::attention, Quantity::attention_without_gate, Quantity::gate_effect};
+
+}  // namespace
+
+MapsView::MapsView(Document& document, QWidget* parent)
+    : QWidget(parent),
+      m_document(document),
+      m_colouring(Team::own),
+      m_pages(new QStackedWidget),
+      m_notice(new QLabel),
+      m_grid(new QGridLayout),
+      m_bar(new QHBoxLayout) {
+  auto* all = new QVBoxLayout(this);
+  all->setContentsMargins(0, 0, 0, 0);
+  all->setSpacing(0);
+  all->addLayout(m_bar);
+  all->addWidget(m_pages, 1);
+  m_notice->setAlignment(Qt::AlignCenter);
+  m_notice->setWordWrap(true);
+  m_notice->setEnabled(false);
+  m_notice->setText(tr("No run yet. Open a run file, or a model and a text, and press F5."));
+  m_pages->addWidget(m_notice);
+  auto* panes = new QWidget;
+  panes->setLayout(m_grid);
+  m_grid->setContentsMargins(0, 0, 0, 0);
+  m_grid->setSpacing(4);
+  m_pages->addWidget(panes);
+  makePanes();
+  makeViewCommands();
+  makePaneCommands();
+  makeBar();
+  arrangePanes();
+  connect(&m_document, &Document::runsChanged, this, &MapsView::followRuns);
+  const Selection* selection = &m_document.selection();
+  connect(selection, &Selection::headChanged, this, [this] {
+    for (MapPane* pane : m_panes) pane->followHead();
+  });
+  connect(selection, &Selection::viewChanged, this, &MapsView::refreshAll);
+  for (const auto signal : {&Selection::pinChanged, &Selection::hoverChanged}) {
+    connect(selection, signal, this, [this] {
+      for (int pane = 0; pane < m_count; ++pane) this->pane(pane).followCursor();
+    });
+  }
+  followRuns();
+}
+
+MapsView::~MapsView() = default;
+
+void MapsView::makePanes() {
+  for (int index = 0; index < kMostPanes; ++index) {
+    auto* pane = new MapPane(m_document, m_colouring, m_nearest);
+    m_panes[static_cast<std::size_t>(index)] = pane;
+    pane->plot().setAccessibleName(tr("Map %1").arg(index + 1));
+    PaneState state;
+    state.setQuantity(kFirstQuantities[static_cast<std::size_t>(index)]);
+    pane->setState(state);
+    connect(pane, &MapPane::activated, this, [this, index] { setActivePane(index); });
+    connect(pane, &MapPane::stateChanged, this, &MapsView::stateChanged);
+    connect(pane, &MapPane::fitWanted, this, &MapsView::fit);
+    connect(pane, &MapPane::firstPictureShown, this, [this, index] { emit firstPictureShown(index); });
+    connect(pane, &MapPane::exactPictureShown, this, [this, index] { emit exactPictureShown(index); });
+    m_grid->addWidget(pane, index / 2, index % 2);
+    // Tab goes from map to map first, then through their controls.
+    if (index > 0) setTabOrder(&m_panes[static_cast<std::size_t>(index - 1)]->plot(), &pane->plot());
+  }
+}
+
+template <typename Run>
+QAction* MapsView::addCommand(const CommandText& text, Run run) {
+  auto* action = new QAction(text.text, this);
+  action->setToolTip(text.toolTip);
+  action->setShortcuts(text.shortcuts);
+  action->setShortcutContext(Qt::WidgetWithChildrenShortcut);
+  connect(action, &QAction::triggered, this, run);
+  addAction(action);
+  m_commands += action;
+  return action;
+}
+
+void MapsView::makeViewCommands() {
+  auto* counts = new QActionGroup(this);
+  const std::array<QString, 3> names{tr("One map"), tr("Two maps"), tr("Four maps")};
+  for (std::size_t n = 0; n < kCounts.size(); ++n) {
+    const int count = kCounts[n];
+    m_countActions[n] =
+        addCommand({names[n], tr("Show %n map(s)", nullptr, count), {QKeySequence(QString::number(count))}},
+                   [this, count] { setPaneCount(count); });
+    m_countActions[n]->setCheckable(true);
+    counts->addAction(m_countActions[n]);
+  }
+  addCommand({tr("Fit the whole text"), tr("Show the whole text"), {QKeySequence(Qt::CTRL | Qt::Key_0)}},
+             [this] { fit(); });
+  addCommand({tr("Back to the view before"), tr("Back through the views"), {QKeySequence(Qt::Key_Backspace)}},
+             [this] { m_document.selection().goBack(); });
+  addCommand({tr("Zoom in"), tr("Zoom in"), {QKeySequence(Qt::Key_Plus), QKeySequence(Qt::Key_Equal)}},
+             [this] { zoomBy(0.5); });
+  addCommand({tr("Zoom out"), tr("Zoom out"), {QKeySequence(Qt::Key_Minus)}}, [this] { zoomBy(2); });
+  m_bandAction = addCommand({tr("Zoom to a rectangle"),
+                             tr("Drag a rectangle to zoom to it; the right button always does"),
+                             {QKeySequence(Qt::Key_Z)}},
+                            [this] { setTool(m_bandAction->isChecked() ? MapTool::zoomBand : MapTool::pan); });
+  m_bandAction->setCheckable(true);
+  addCommand({tr("Reset the tool"), tr("Dragging moves the map again"), {QKeySequence(Qt::Key_Escape)}}, [this] {
+    for (MapPane* pane : m_panes) pane->cancelGesture();
+    setTool(MapTool::pan);
+  });
+  m_squareAction =
+      addCommand({tr("Square tokens"), tr("A token is as wide as it is high, and both axes zoom alike"), {}}, [this] {
+        setProportions(m_squareAction->isChecked() ? Proportions::square : Proportions::free);
+        emit stateChanged();
+      });
+  m_squareAction->setCheckable(true);
+  m_squareAction->setChecked(true);
+}
+
+void MapsView::makePaneCommands() {
+  const auto sides = [this](Sides wanted) {
+    return [this, wanted] { changeActive([wanted](PaneState& state) { state.setSides(wanted); }); };
+  };
+  addCommand({tr("Compare: A only"), tr("Show the pane's own head"), {QKeySequence(Qt::Key_A)}}, sides(Sides::left));
+  addCommand({tr("Compare: B only"), tr("Show the head on the other side"), {QKeySequence(Qt::Key_B)}},
+             sides(Sides::right));
+  addCommand(
+      {tr("Compare: split vertically"), tr("A left, B right of a line that can be dragged"), {QKeySequence(Qt::Key_V)}},
+      sides(Sides::splitVertically));
+  addCommand(
+      {tr("Compare: split horizontally"), tr("A above, B below a line that can be dragged"), {QKeySequence(Qt::Key_H)}},
+      sides(Sides::splitHorizontally));
+  addCommand({tr("Compare: difference A − B"), tr("Entry by entry, on a diverging scale"), {QKeySequence(Qt::Key_D)}},
+             sides(Sides::difference));
+  addCommand({tr("Compare with the nearest head"),
+              tr("The head of the other model whose attention reaches as far"),
+              {QKeySequence(Qt::Key_N)}},
+             [this] { pane(m_active).chooseNearest(); });
+  addCommand({tr("Next quantity"),
+              tr("F, log F, logits, attention, attention without the gate, gate effect"),
+              {QKeySequence(Qt::Key_Q)}},
+             [this] {
+               changeActive([](PaneState& state) {
+                 constexpr int kQuantities = 6;
+                 state.setQuantity(static_cast<Quantity>((static_cast<int>(state.quantity) + 1) % kQuantities));
+               });
+             });
+  addCommand(
+      {tr("Auto contrast"), tr("Limits at the 0.1 and 99.9 percentiles of what is shown"), {QKeySequence(Qt::Key_C)}},
+      [this] { pane(m_active).setContrast(); });
+  addCommand(
+      {tr("Automatic colours"), tr("Limits, scale and colours by quantity"), {QKeySequence(Qt::SHIFT | Qt::Key_C)}},
+      [this] { changeActive([](PaneState& state) { state.colours = {}; }); });
+  addCommand({tr("Linear or logarithmic colours"), tr("The other one of the two scales"), {QKeySequence(Qt::Key_L)}},
+             [this] {
+               changeActive([](PaneState& state) {
+                 if (!state.allowsLogarithm()) return;
+                 const bool linear = state.effectiveScale() == figure::ColourScale::linear;
+                 state.colours.lower.reset();
+                 state.colours.upper.reset();
+                 state.colours.scale = linear ? figure::ColourScale::logarithmic : figure::ColourScale::linear;
+               });
+             });
+  addCommand({tr("Keep this head in the pane"),
+              tr("The pane keeps its head, or follows the chosen one again"),
+              {QKeySequence(Qt::Key_K)}},
+             [this] {
+               const PaneHeads heads(m_document, m_nearest);
+               changeActive([&](PaneState& state) {
+                 const auto shown = heads.left(state);
+                 state.own = state.own || !shown ? std::nullopt : std::optional(shown->name);
+               });
+             });
+}
+
+void MapsView::makeBar() {
+  m_bar->setContentsMargins(4, 2, 4, 0);
+  m_bar->setSpacing(2);
+  const auto add = [this](QAction* action, const QString& text) {
+    // What stands on the button; the command's own text is longer.
+    action->setIconText(text);
+    auto* button = new QToolButton;
+    button->setDefaultAction(action);
+    button->setAutoRaise(true);
+    button->setToolButtonStyle(Qt::ToolButtonTextOnly);
+    const QKeySequence shortcut = action->shortcut();
+    if (!shortcut.isEmpty()) {
+      button->setToolTip(QStringLiteral("%1 (%2)").arg(action->toolTip(), shortcut.toString(QKeySequence::NativeText)));
+    }
+    m_bar->addWidget(button);
+  };
+  for (std::size_t n = 0; n < kCounts.size(); ++n) add(m_countActions[n], QString::number(kCounts[n]));
+  m_bar->addSpacing(8);
+  add(m_commands[3], tr("Fit"));
+  add(m_commands[4], tr("Back"));
+  add(m_bandAction, tr("Zoom"));
+  add(m_squareAction, tr("Square"));
+  m_bar->addStretch(1);
+}
+
+void MapsView::setNearestHead(NearestHead nearest) {
+  m_nearest = std::move(nearest);
+  refreshAll();
+}
+
+void MapsView::nearestHeadsChanged() { refreshAll(); }
+
+void MapsView::setPaneCount(int count) {
+  if (std::find(kCounts.begin(), kCounts.end(), count) == kCounts.end()) return;
+  const bool changed = count != m_count;
+  m_count = count;
+  arrangePanes();
+  if (changed) emit stateChanged();
+}
+
+void MapsView::arrangePanes() {
+  for (int index = 0; index < kMostPanes; ++index) pane(index).setVisible(index < m_count);
+  for (std::size_t n = 0; n < kCounts.size(); ++n) m_countActions[n]->setChecked(kCounts[n] == m_count);
+  m_grid->setColumnStretch(0, 1);
+  m_grid->setColumnStretch(1, m_count > 1 ? 1 : 0);
+  m_grid->setRowStretch(0, 1);
+  m_grid->setRowStretch(1, m_count > 2 ? 1 : 0);
+  setActivePane(std::min(m_active, m_count - 1));
+  refreshAll();
+}
+
+void MapsView::setActivePane(int pane) {
+  m_active = std::clamp(pane, 0, m_count - 1);
+  // A single pane needs no sign.
+  for (int index = 0; index < kMostPanes; ++index) {
+    this->pane(index).setRole(index == m_active && m_count > 1 ? MapPane::Role::active : MapPane::Role::ordinary);
+  }
+}
+
+const PaneState& MapsView::paneState(int pane) const { return this->pane(pane).state(); }
+
+void MapsView::setPaneState(int pane, const PaneState& state) {
+  this->pane(pane).setState(state);
+  emit stateChanged();
+}
+
+template <typename Change>
+void MapsView::changeActive(Change change) {
+  PaneState state = paneState(m_active);
+  change(state);
+  if (state != paneState(m_active)) setPaneState(m_active, state);
+}
+
+void MapsView::followRuns() {
+  m_pages->setCurrentIndex(m_document.runs().empty() ? 0 : 1);
+  for (MapPane* pane : m_panes) pane->followRuns();
+}
+
+void MapsView::refreshAll() {
+  for (MapPane* pane : m_panes) pane->refreshLater();
+}
+
+void MapsView::setTool(MapTool tool) {
+  m_bandAction->setChecked(tool == MapTool::zoomBand);
+  for (MapPane* pane : m_panes) pane->setTool(tool);
+}
+
+void MapsView::setProportions(Proportions proportions) {
+  m_squareAction->setChecked(proportions == Proportions::square);
+  for (MapPane* pane : m_panes) pane->setProportions(proportions);
+}
+
+void MapsView::fit() {
+  if (m_document.length() < 1) return;
+  Selection& selection = m_document.selection();
+  selection.endMovement();
+  selection.setView(wholeView(m_document.length()));
+  selection.endMovement();
+}
+
+void MapsView::zoomBy(double factor) {
+  if (m_document.length() < 1) return;
+  Selection& selection = m_document.selection();
+  selection.endMovement();
+  selection.setView(zoomed(selection.view(), factor, {}, ZoomAxes::both, m_document.length()));
+  selection.endMovement();
+}
+
+void MapsView::panBy(double rows, double columns) {
+  if (m_document.length() < 1) return;
+  Selection& selection = m_document.selection();
+  const View& view = selection.view();
+  // At least one token.
+  const auto step = [](const Range& range, double share) {
+    const double tokens = share * static_cast<double>(range.size());
+    return static_cast<std::int64_t>(share < 0 ? std::floor(tokens) : std::ceil(tokens));
+  };
+  selection.setView(panned(view, step(view.rows, rows), step(view.columns, columns), m_document.length()));
+}
+
+void MapsView::keyPressEvent(QKeyEvent* event) {
+  // A tenth of what is shown, with Shift nearly all of it; while the key is held it is one movement.
+  const double share = event->modifiers().testFlag(Qt::ShiftModifier) ? 0.9 : 0.1;
+  if (!event->isAutoRepeat()) m_document.selection().endMovement();
+  switch (event->key()) {
+    case Qt::Key_Left:
+      return panBy(0, -share);
+    case Qt::Key_Right:
+      return panBy(0, share);
+    case Qt::Key_Up:
+      return panBy(-share, 0);
+    case Qt::Key_Down:
+      return panBy(share, 0);
+    default:
+      QWidget::keyPressEvent(event);
+  }
+}
+
+std::optional<figure::MapFigure> MapsView::figureOfActivePane() const { return pane(m_active).figure(); }
+
+std::optional<MapRequest> MapsView::requestOfActivePane() const { return pane(m_active).request(); }
+
+QImage MapsView::grabActivePane() const { return pane(m_active).grabPicture(); }
+
+bool MapsView::isSettled() const {
+  return m_document.runs().empty() ||
+         std::all_of(m_panes.begin(), m_panes.end(), [](const MapPane* pane) { return pane->isSettled(); });
+}
+
+QJsonObject MapsView::saveState() const {
+  QJsonArray panes;
+  for (const MapPane* pane : m_panes) panes.append(pane->state().toJson());
+  return {{"pane_count", m_count}, {"active", m_active}, {"square", m_squareAction->isChecked()}, {"panes", panes}};
+}
+
+void MapsView::restoreState(const QJsonObject& state) {
+  const QJsonArray panes = state["panes"].toArray();
+  for (int index = 0; index < kMostPanes && index < panes.size(); ++index) {
+    if (panes[index].isObject()) setPaneState(index, PaneState::fromJson(panes[index].toObject()));
+  }
+  setPaneCount(state["pane_count"].toInt(m_count));
+  setActivePane(state["active"].toInt(m_active));
+  setProportions(state["square"].toBool(m_squareAction->isChecked()) ? Proportions::square : Proportions::free);
+}
+
+}  // namespace foxscope::gui

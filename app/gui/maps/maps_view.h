@@ -1,0 +1,110 @@
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include <QLabel>
+#include <QStackedWidget>
+#include <QToolButton>
+#include <QWidget>
+
+#include "app/figure/map_figure.h"
+#include "app/gui/document/document.h"
+#include "app/gui/maps/pane_heads.h"
+#include "app/gui/maps/pane_state.h"
+#include "app/gui/views/view_part.h"
+
+class QGridLayout;
+class QHBoxLayout;
+
+namespace foxscope::gui {
+
+class MapPane;
+enum class MapTool;
+enum class Proportions;
+
+/// The window's centre: one, two or four maps that zoom and pan together.
+class MapsView : public QWidget, public ViewPart {
+  Q_OBJECT
+
+ public:
+  static constexpr int kMostPanes = 4;
+
+  explicit MapsView(Document& document, QWidget* parent = nullptr);
+  ~MapsView() override;
+
+  /// Who knows which heads of two models are alike. The heads view does.
+  void setNearestHead(NearestHead nearest);
+
+  [[nodiscard]] int paneCount() const { return m_count; }
+  /// @param count  1, 2 or 4; others are ignored
+  void setPaneCount(int count);
+  [[nodiscard]] int activePane() const { return m_active; }
+  void setActivePane(int pane);
+  [[nodiscard]] const PaneState& paneState(int pane) const;
+  void setPaneState(int pane, const PaneState& state);
+  [[nodiscard]] MapPane& pane(int pane) const { return *m_panes[static_cast<std::size_t>(pane)]; }
+
+  /// What the active pane shows, once it is exact: for a figure, for its data, as it stands on the screen.
+  [[nodiscard]] std::optional<figure::MapFigure> figureOfActivePane() const;
+  [[nodiscard]] std::optional<MapRequest> requestOfActivePane() const;
+  [[nodiscard]] QImage grabActivePane() const;
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
+  [[nodiscard]] bool isSettled() const override;
+
+ public slots:
+  /// Statistics came: the nearest heads may be others.
+  void nearestHeadsChanged();
+  /// Shows the whole text.
+  void fit();
+
+ signals:
+  void firstPictureShown(int pane);
+  void exactPictureShown(int pane);
+  void stateChanged();  ///< something that saveState keeps
+
+ protected:
+  void keyPressEvent(QKeyEvent* event) override;
+
+ private:
+  void makePanes();
+  void makeBar();
+  void makeViewCommands();
+  void makePaneCommands();
+  struct CommandText {
+    QString text;
+    QString toolTip;
+    QList<QKeySequence> shortcuts;
+  };
+  template <typename Run>
+  QAction* addCommand(const CommandText& text, Run run);
+  template <typename Change>
+  void changeActive(Change change);
+  void arrangePanes();
+  void followRuns();
+  void refreshAll();
+  void setTool(MapTool tool);
+  void setProportions(Proportions proportions);
+  void zoomBy(double factor);
+  void panBy(double rows, double columns);
+
+  Document& m_document;
+  NearestHead m_nearest;
+  JobRunner m_colouring;
+  std::array<MapPane*, kMostPanes> m_panes{};
+  int m_count = 2;
+  int m_active = 0;
+  QStackedWidget* m_pages;
+  QLabel* m_notice;
+  QGridLayout* m_grid;
+  QHBoxLayout* m_bar;
+  QList<QAction*> m_commands;
+  std::array<QAction*, 3> m_countActions{};
+  QAction* m_squareAction = nullptr;
+  QAction* m_bandAction = nullptr;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "app/gui/document/document.h"
+#include "app/gui/maps/head_form.h"
+#include "app/gui/maps/map_picture.h"
+
+namespace foxscope::gui {
+
+/// The head of another run whose attention reaches as far; nothing while that is not known.
+using NearestHead = std::function<std::optional<HeadChoice>(const HeadChoice& head, RunId other)>;
+
+/// A head of a pane, found in the document.
+struct PaneHead {
+  HeadChoice choice;
+  NamedHead name;
+  HeadOf head;
+};
+
+/// What a pane is to show: a picture's content, or why there is none.
+struct WantedContent {
+  std::optional<PictureContent> content;
+  QString notice;
+};
+
+/// Finds the heads that a pane's state speaks of, and what is to be computed from them.
+class PaneHeads {
+ public:
+  PaneHeads(const Document& document, const NearestHead& nearest) : m_document(document), m_nearest(nearest) {}
+
+  /// Runs came or went.
+  void forgetPlaces() { m_places.clear(); }
+  [[nodiscard]] std::optional<PaneHead> left(const PaneState& state) const;
+  /// Chosen by hand, or else: nearest to the left one in another run, of equal number there, or in the only run the
+  /// next.
+  [[nodiscard]] std::optional<PaneHead> right(const PaneState& state) const;
+  /// Nearest to the left head, in another run.
+  [[nodiscard]] std::optional<NamedHead> nearest(const PaneState& state) const;
+  [[nodiscard]] WantedContent content(const PaneState& state);
+  [[nodiscard]] std::vector<RunHeads> runs() const;
+  /// "fox L1 H2", by the run's name in the document.
+  [[nodiscard]] QString textOf(const HeadOf& head) const;
+  /// True while all runs of a content are in the document.
+  [[nodiscard]] bool holds(const PictureContent& content) const;
+  /// Tokens of the reference run; null where there is none.
+  [[nodiscard]] std::shared_ptr<const TokenTable> tokens() const;
+
+ private:
+  [[nodiscard]] std::optional<PaneHead> found(const HeadChoice& choice) const;
+  [[nodiscard]] std::optional<PaneHead> found(const NamedHead& name) const;
+  [[nodiscard]] const Run* otherRun(RunId id) const;
+  [[nodiscard]] PictureSide sideOf(const PaneHead& head);
+  [[nodiscard]] QString refusal(const PaneState& state, const std::vector<PaneHead>& heads);
+
+  const Document& m_document;
+  const NearestHead& m_nearest;
+  std::map<RunId, std::shared_ptr<const PlaceMap>> m_places;
+};
+
+}  // namespace foxscope::gui

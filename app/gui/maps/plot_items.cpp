@@ -1,0 +1,212 @@
+#include "app/gui/maps/plot_items.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui {
+namespace {
+
+/// From this size on, logical pixels, a position's line becomes a frame around its cells.
+constexpr double kFramedCell = 5;
+constexpr double kValueSize = 0.85;   ///< of the font
+constexpr double kValueHeight = 1.1;  ///< lines
+
+/// Four characters at most, a sign left out.
+QString valueText(float value) {
+  const float size = std::abs(value);
+  if (value == 0) return QStringLiteral("0");
+  if (size < 0.01F || size >= 1000) {
+    QString text = QString::number(value, 'e', 0);
+    return text.replace(QStringLiteral("e-0"), QStringLiteral("e-"))
+        .replace(QStringLiteral("e+0"), QStringLiteral("e"));
+  }
+  if (size >= 10) return QString::number(value, 'f', size >= 100 ? 0 : 1);
+  return QString::number(value, 'f', 2);
+}
+
+/// Black or white, whichever is read more easily on a colour (Rec. 709 weights).
+QColor inkOn(QRgb ground) {
+  const double light = 0.2126 * qRed(ground) + 0.7152 * qGreen(ground) + 0.0722 * qBlue(ground);
+  return light > 128 ? Qt::black : Qt::white;
+}
+
+}  // namespace
+
+double PlotGeometry::cellWidth() const { return rect.width() / static_cast<double>(view.columns.size()); }
+
+double PlotGeometry::cellHeight() const { return rect.height() / static_cast<double>(view.rows.size()); }
+
+QPointF PlotGeometry::corner(std::int64_t row, std::int64_t column) const {
+  return {rect.left() + static_cast<double>(column - view.columns.begin) * cellWidth(),
+          rect.top() + static_cast<double>(row - view.rows.begin) * cellHeight()};
+}
+
+QRectF PlotGeometry::placeOf(const View& part) const {
+  return {corner(part.rows.begin, part.columns.begin), corner(part.rows.end, part.columns.end)};
+}
+
+std::int64_t PlotGeometry::rowAt(double y) const {
+  return view.rows.begin + static_cast<std::int64_t>(std::floor((y - rect.top()) / cellHeight()));
+}
+
+std::int64_t PlotGeometry::columnAt(double x) const {
+  return view.columns.begin + static_cast<std::int64_t>(std::floor((x - rect.left()) / cellWidth()));
+}
+
+QRectF Divider::part(const QRectF& rect, std::size_t side) const {
+  if (!divides()) return rect;
+  QRectF result = rect;
+  if (sides == Sides::splitVertically) {
+    const double line = std::round(rect.left() + place * rect.width());
+    side == 0 ? result.setRight(line) : result.setLeft(line);
+  } else {
+    const double line = std::round(rect.top() + place * rect.height());
+    side == 0 ? result.setBottom(line) : result.setTop(line);
+  }
+  return result;
+}
+
+std::size_t Divider::sideAt(const QRectF& rect, const QPointF& point) const {
+  if (!divides()) return 0;
+  return part(rect, 0).contains(point) ? 0 : 1;
+}
+
+RasterItem::RasterItem(QCustomPlot* plot, const PlotGeometry& geometry) : QCPAbstractItem(plot), m_geometry(geometry) {
+  setAntialiased(false);
+  setSelectable(false);
+}
+
+void RasterItem::draw(QCPPainter* painter) {
+  painter->setRenderHint(QPainter::SmoothPixmapTransform, false);
+  painter->setRenderHint(QPainter::Antialiasing, false);
+  painter->fillRect(m_geometry.rect, ground);
+  for (const PicturePointer& picture : pictures) drawPicture(painter, *picture);
+  if (pictures.empty() || !pictures.back()->showsEntries()) return;
+  QFont small = painter->font();
+  small.setPointSizeF(small.pointSizeF() * kValueSize);
+  painter->setFont(small);
+  const QFontMetricsF metrics(small);
+  const bool wide = m_geometry.cellWidth() >= metrics.horizontalAdvance(QStringLiteral("−0.00")) + 4 &&
+                    m_geometry.cellHeight() >= kValueHeight * metrics.height();
+  if (wide) drawValues(painter, *pictures.back());
+}
+
+void RasterItem::drawPicture(QCPPainter* painter, const MapPicture& picture) const {
+  const View& whole = picture.request.view;
+  const View& shown = m_geometry.view;
+  // Only what is seen: of a stretched picture the rest would be far outside.
+  const auto common = [](const Range& a, const Range& b) {
+    return Range{std::max(a.begin, b.begin), std::min(a.end, b.end)};
+  };
+  const View part{common(whole.rows, shown.rows), common(whole.columns, shown.columns)};
+  if (part.rows.size() <= 0 || part.columns.size() <= 0) return;
+  const QRectF target = m_geometry.placeOf(part);
+  for (std::size_t side = 0; side < picture.images.size(); ++side) {
+    const QImage& image = picture.images[side];
+    const double across = image.width() / static_cast<double>(whole.columns.size());
+    const double down = image.height() / static_cast<double>(whole.rows.size());
+    const QRectF source(static_cast<double>(part.columns.begin - whole.columns.begin) * across,
+                        static_cast<double>(part.rows.begin - whole.rows.begin) * down,
+                        static_cast<double>(part.columns.size()) * across,
+                        static_cast<double>(part.rows.size()) * down);
+    painter->save();
+    painter->setClipRect(divider.part(m_geometry.rect, side), Qt::IntersectClip);
+    painter->drawImage(target, image, source);
+    painter->restore();
+  }
+}
+
+void RasterItem::drawValues(QCPPainter* painter, const MapPicture& picture) const {
+  const View& view = m_geometry.view;
+  for (std::int64_t row = view.rows.begin; row < view.rows.end; ++row) {
+    for (std::int64_t column = view.columns.begin; column < view.columns.end; ++column) {
+      const QRectF cell(m_geometry.corner(row, column), QSizeF(m_geometry.cellWidth(), m_geometry.cellHeight()));
+      const std::size_t side = divider.sideAt(m_geometry.rect, cell.center());
+      const float value = picture.value(side, row, column);
+      if (!std::isfinite(value) || side >= picture.images.size()) continue;
+      const Range& rows = picture.request.view.rows;
+      const Range& columns = picture.request.view.columns;
+      painter->setPen(inkOn(
+          picture.images[side].pixel(static_cast<int>(column - columns.begin), static_cast<int>(row - rows.begin))));
+      painter->drawText(cell, Qt::AlignCenter, valueText(value));
+    }
+  }
+}
+
+MarksItem::MarksItem(QCustomPlot* plot, const PlotGeometry& geometry) : QCPAbstractItem(plot), m_geometry(geometry) {
+  setAntialiased(false);
+  setSelectable(false);
+}
+
+void MarksItem::draw(QCPPainter* painter) {
+  painter->setRenderHint(QPainter::Antialiasing, false);
+  if (pin.query) drawRow(painter, *pin.query, pinnedQueryColour(palette));
+  if (pin.key) drawColumn(painter, *pin.key, pinnedKeyColour(palette));
+  if (hover.query) drawRow(painter, *hover.query, hoverColour(palette));
+  if (hover.key) drawColumn(painter, *hover.key, hoverColour(palette));
+  drawDivider(painter);
+  if (band) {
+    QColor fill = palette.color(QPalette::Highlight);
+    painter->setPen(QPen(fill, 1));
+    fill.setAlpha(50);
+    painter->setBrush(fill);
+    painter->drawRect(*band);
+  }
+}
+
+void MarksItem::drawRow(QCPPainter* painter, std::int64_t row, const QColor& colour) const {
+  const double top = m_geometry.corner(row, 0).y();
+  const double height = m_geometry.cellHeight();
+  painter->setPen(QPen(colour, 1));
+  painter->setBrush(Qt::NoBrush);
+  const QRectF rect = m_geometry.rect;
+  const auto line = [&](double y) { painter->drawLine(QPointF(rect.left(), y), QPointF(rect.right(), y)); };
+  if (height < kFramedCell) return line(std::floor(top + height / 2));
+  line(std::round(top));
+  line(std::round(top + height) - 1);
+}
+
+void MarksItem::drawColumn(QCPPainter* painter, std::int64_t column, const QColor& colour) const {
+  const double left = m_geometry.corner(0, column).x();
+  const double width = m_geometry.cellWidth();
+  painter->setPen(QPen(colour, 1));
+  painter->setBrush(Qt::NoBrush);
+  const QRectF rect = m_geometry.rect;
+  const auto line = [&](double x) { painter->drawLine(QPointF(x, rect.top()), QPointF(x, rect.bottom())); };
+  if (width < kFramedCell) return line(std::floor(left + width / 2));
+  line(std::round(left));
+  line(std::round(left + width) - 1);
+}
+
+void MarksItem::drawDivider(QCPPainter* painter) const {
+  if (!divider.divides()) return;
+  const QRectF first = divider.part(m_geometry.rect, 0);
+  const bool vertical = divider.sides == Sides::splitVertically;
+  const QPointF from = vertical ? first.topRight() : first.bottomLeft();
+  // A line that is seen on any colour: light inside dark.
+  painter->setPen(QPen(Qt::black, 3));
+  painter->drawLine(from, first.bottomRight());
+  painter->setPen(QPen(Qt::white, 1));
+  painter->drawLine(from, first.bottomRight());
+  // Which side is which.
+  const QFontMetricsF metrics(painter->font());
+  const double size = metrics.height() * 1.3;
+  const auto letter = [&](const QString& text, const QPointF& corner) {
+    const QRectF box(corner, QSizeF(size, size));
+    painter->fillRect(box, QColor(0, 0, 0, 150));
+    painter->setPen(Qt::white);
+    painter->drawText(box, Qt::AlignCenter, text);
+  };
+  const QPointF line = vertical ? first.topRight() : first.topRight() + QPointF(0, first.height());
+  if (vertical) {
+    letter(QStringLiteral("A"), line + QPointF(-size - 4, 4));
+    letter(QStringLiteral("B"), line + QPointF(4, 4));
+  } else {
+    letter(QStringLiteral("A"), line + QPointF(-size - 4, -size - 4));
+    letter(QStringLiteral("B"), line + QPointF(-size - 4, 4));
+  }
+}
+
+}  // namespace foxscope::gui

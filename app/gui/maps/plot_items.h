@@ -1,0 +1,88 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <QRect>
+#include <qcustomplot.h>
+
+#include "app/gui/maps/map_picture.h"
+
+namespace foxscope::gui {
+
+/// Where positions lie in a plot: the view fills the rectangle, queries downwards, keys to the right.
+struct PlotGeometry {
+  QRect rect;  ///< logical pixels
+  View view;
+
+  [[nodiscard]] double cellWidth() const;
+  [[nodiscard]] double cellHeight() const;
+  /// Upper left corner of an entry's cell.
+  [[nodiscard]] QPointF corner(std::int64_t row, std::int64_t column) const;
+  [[nodiscard]] QRectF placeOf(const View& part) const;
+  /// The entry at a point, which may lie outside of the view where the point is outside of the rectangle.
+  [[nodiscard]] std::int64_t rowAt(double y) const;
+  [[nodiscard]] std::int64_t columnAt(double x) const;
+};
+
+/// The line between two sides.
+struct Divider {
+  Sides sides = Sides::left;
+  double place = 0.5;  ///< share of the rectangle's width or height
+
+  [[nodiscard]] bool divides() const { return sides == Sides::splitVertically || sides == Sides::splitHorizontally; }
+  [[nodiscard]] QRectF part(const QRectF& rect, std::size_t side) const;
+  [[nodiscard]] std::size_t sideAt(const QRectF& rect, const QPointF& point) const;
+};
+
+/// The pictures of a plot and, where cells are wide enough, their values.
+class RasterItem : public QCPAbstractItem {
+ public:
+  RasterItem(QCustomPlot* plot, const PlotGeometry& geometry);
+
+  std::vector<PicturePointer> pictures;  ///< later ones over earlier ones
+  Divider divider;
+  QColor ground;  ///< where there is no picture, or no entry
+
+  double selectTest(const QPointF& /*pos*/, bool /*onlySelectable*/, QVariant* /*details*/) const override {
+    return -1;
+  }
+
+ protected:
+  void draw(QCPPainter* painter) override;
+
+ private:
+  void drawPicture(QCPPainter* painter, const MapPicture& picture) const;
+  void drawValues(QCPPainter* painter, const MapPicture& picture) const;
+
+  const PlotGeometry& m_geometry;
+};
+
+/// What lies over the pictures and changes with the pointer: pinned and hovered positions, the line between two sides,
+/// the rubber band.
+class MarksItem : public QCPAbstractItem {
+ public:
+  MarksItem(QCustomPlot* plot, const PlotGeometry& geometry);
+
+  Cursor pin;
+  Cursor hover;
+  Divider divider;
+  std::optional<QRectF> band;
+  QPalette palette;
+
+  double selectTest(const QPointF& /*pos*/, bool /*onlySelectable*/, QVariant* /*details*/) const override {
+    return -1;
+  }
+
+ protected:
+  void draw(QCPPainter* painter) override;
+
+ private:
+  void drawRow(QCPPainter* painter, std::int64_t row, const QColor& colour) const;
+  void drawColumn(QCPPainter* painter, std::int64_t column, const QColor& colour) const;
+  void drawDivider(QCPPainter* painter) const;
+
+  const PlotGeometry& m_geometry;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,355 @@
+#include <cmath>
+
+#include <QJsonArray>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QTest>
+
+#include "app/gui/maps/pane_controls.h"
+#include "tests/gui/maps/support.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+using foxscope::test::make_trace;
+using foxscope::test::SyntheticRun;
+
+std::shared_ptr<const Trace> traceOf(const std::string& name, unsigned seed, bool gated = true) {
+  SyntheticRun run;
+  run.name = name;
+  run.seed = seed;
+  run.gated = gated;
+  run.length = 150;
+  return make_trace(run);
+}
+
+/// Two models on one text; the first pane, alone, shows attention.
+class TwoModels : public OpenMaps {
+ public:
+  TwoModels() : OpenMaps({traceOf("fox", 1), traceOf("transformer", 2, false)}) {
+    view.setPaneCount(1);
+    setQuantity(Quantity::attention);
+    settle();
+    plot().setFocus();
+  }
+
+  void press(Qt::Key key, Qt::KeyboardModifiers modifiers = {}) {
+    QTest::keyClick(&plot(), key, modifiers);
+    settle();
+  }
+
+  float entry(const std::string& run, int layer, int head, std::int64_t row, std::int64_t column) {
+    for (const Run& each : document.runs()) {
+      if (each.name.toStdString() != run) continue;
+      const MapRequest request{{each.trace, layer, head},
+                               Quantity::attention,
+                               Reduction::max,
+                               {row, row + 1},
+                               {column, column + 1},
+                               1,
+                               1,
+                               {},
+                               0};
+      return compute_map(request, {})->value.front();
+    }
+    return 0;
+  }
+};
+
+}  // namespace
+
+class MapsCompareTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void keysChooseTheSide();
+  void splitShowsBothSides();
+  void dividerIsDragged();
+  void differenceIsEntryByEntry();
+  void otherHeadIsChosenFreely();
+  void nearestHeadIsOffered();
+  void twoHeadsOfOneModel();
+  void nothingToCompareWith();
+  void otherTokensAreComparedByPlace();
+  void modelWithoutGates();
+  void panesKeepTheirOwnHead();
+  void runsGoAndComeBack();
+  void stateComesBack();
+  void figureHoldsWhatIsShown();
+  void controlsChooseHeads();
+};
+
+void MapsCompareTest::keysChooseTheSide() {
+  TwoModels maps;
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 · attention A");
+  QCOMPARE(maps.pane().picture()->value(0, 90, 70), maps.entry("fox", 0, 0, 90, 70));
+  maps.press(Qt::Key_B);
+  QCOMPARE(maps.pane().titleText(), "transformer L0 H0 · attention A");
+  QCOMPARE(maps.pane().picture()->value(0, 90, 70), maps.entry("transformer", 0, 0, 90, 70));
+  maps.press(Qt::Key_V);
+  QCOMPARE(maps.view.paneState(0).sides, Sides::splitVertically);
+  maps.press(Qt::Key_H);
+  QCOMPARE(maps.view.paneState(0).sides, Sides::splitHorizontally);
+  QCOMPARE(maps.pane().titleText(), "A: fox L0 H0 | B: transformer L0 H0 · attention A");
+  maps.press(Qt::Key_A);
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 · attention A");
+}
+
+void MapsCompareTest::splitShowsBothSides() {
+  TwoModels maps;
+  maps.press(Qt::Key_V);
+  const PicturePointer picture = maps.pane().picture();
+  QCOMPARE(picture->images.size(), std::size_t{2});
+  const QImage grabbed = maps.grabPlot();
+  // Left of the middle the one, right of it the other, in the same colours.
+  const auto colourOf = [&](std::size_t side, std::int64_t row, std::int64_t column) {
+    const figure::Rgb colour = picture->colours.colour(picture->value(side, row, column));
+    return qRgb(colour.red, colour.green, colour.blue);
+  };
+  QVERIFY(sameColour(grabbed.pixel(maps.cell(120, 30)), colourOf(0, 120, 30)));
+  QVERIFY(sameColour(grabbed.pixel(maps.cell(120, 100)), colourOf(1, 120, 100)));
+  QCOMPARE(picture->value(1, 120, 100), maps.entry("transformer", 0, 0, 120, 100));
+  // The value under the pointer is that of the side.
+  maps.moveTo(maps.cell(120, 100));
+  QVERIFY(maps.pane().readoutText().startsWith(
+      QString("A = %1 ·").arg(static_cast<double>(maps.entry("transformer", 0, 0, 120, 100)), 0, 'g', 3)));
+  maps.moveTo(maps.cell(120, 30));
+  QVERIFY(maps.pane().readoutText().startsWith(
+      QString("A = %1 ·").arg(static_cast<double>(maps.entry("fox", 0, 0, 120, 30)), 0, 'g', 3)));
+  maps.press(Qt::Key_H);
+  const QImage stacked = maps.grabPlot();
+  QVERIFY(sameColour(stacked.pixel(maps.cell(60, 40)), colourOf(0, 60, 40)));
+  QVERIFY(sameColour(stacked.pixel(maps.cell(120, 30)), colourOf(1, 120, 30)));
+}
+
+void MapsCompareTest::dividerIsDragged() {
+  TwoModels maps;
+  maps.press(Qt::Key_V);
+  const PicturePointer before = maps.pane().picture();
+  const View view = maps.range();
+  const QRect rect = maps.plot().geometryOfView().rect;
+  const QPoint line(rect.left() + rect.width() / 2, rect.center().y());
+  maps.drag(line, line + QPoint(-rect.width() / 4, 0));
+  QVERIFY(maps.settle());
+  QVERIFY(std::abs(maps.view.paneState(0).split - 0.25) < 0.02);
+  QCOMPARE(maps.range(), view);
+  QCOMPARE(maps.pane().picture()->values, before->values);
+}
+
+void MapsCompareTest::differenceIsEntryByEntry() {
+  TwoModels maps;
+  maps.press(Qt::Key_D);
+  const PicturePointer picture = maps.pane().picture();
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 − transformer L0 H0 · attention A");
+  QCOMPARE(picture->colours.lower, -picture->colours.upper);
+  QCOMPARE(picture->colours.map, &figure::diverging());
+  for (const auto& [row, column] : {std::pair{90, 70}, {149, 0}, {20, 20}}) {
+    const float expected = maps.entry("fox", 0, 0, row, column) - maps.entry("transformer", 0, 0, row, column);
+    QVERIFY(std::abs(picture->value(0, row, column) - expected) < 1e-6F);
+  }
+}
+
+void MapsCompareTest::otherHeadIsChosenFreely() {
+  TwoModels maps;
+  PaneState state = maps.view.paneState(0);
+  state.other = NamedHead{"transformer", 1, 3};
+  state.setSides(Sides::right);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "transformer L1 H3 · attention A");
+  state.other = NamedHead{"transformer", 7, 3};
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.pane().picture());
+  QVERIFY(maps.pane().messageText().startsWith("There is no other head"));
+}
+
+void MapsCompareTest::nearestHeadIsOffered() {
+  TwoModels maps;
+  auto* controls = maps.pane().findChild<PaneControls*>();
+  const auto button = [&]() -> QPushButton* {
+    for (auto* each : controls->findChildren<QPushButton*>()) {
+      if (each->text().startsWith("Nearest")) return each;
+    }
+    return nullptr;
+  };
+  QVERIFY(button() && !button()->isEnabled());
+  maps.view.setNearestHead([](const HeadChoice&, RunId) { return std::nullopt; });
+  QVERIFY(maps.settle());
+  QVERIFY(!button()->isEnabled());
+  maps.view.setNearestHead([](const HeadChoice& head, RunId other) {
+    return std::optional(HeadChoice{other, 1 - head.layer, 2});
+  });
+  QVERIFY(maps.settle());
+  QVERIFY(button()->isEnabled());
+  maps.press(Qt::Key_B);
+  QCOMPARE(maps.pane().titleText(), "transformer L1 H2 · attention A");
+  // It follows the head on this side, until it is kept.
+  maps.document.selection().setHead({maps.document.runs()[0].id, 1, 0});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "transformer L0 H2 · attention A");
+  maps.press(Qt::Key_N);
+  QCOMPARE(maps.view.paneState(0).other, (NamedHead{"transformer", 0, 2}));
+}
+
+void MapsCompareTest::twoHeadsOfOneModel() {
+  OpenMaps maps({traceOf("fox", 1)});
+  maps.view.setPaneCount(1);
+  PaneState state;
+  state.setQuantity(Quantity::attention);
+  state.setSides(Sides::difference);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 − fox L0 H1 · attention A");
+  state.other = NamedHead{"fox", 1, 2};
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 − fox L1 H2 · attention A");
+}
+
+void MapsCompareTest::nothingToCompareWith() {
+  SyntheticRun run;
+  run.heads = 1;
+  run.key_heads = 1;
+  OpenMaps maps({make_trace(run)});
+  PaneState state = maps.view.paneState(0);
+  state.setSides(Sides::splitVertically);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().messageText(), "There is no other head to compare with: choose one under “Compare”");
+}
+
+void MapsCompareTest::otherTokensAreComparedByPlace() {
+  const auto fox = traceOf("fox", 1);
+  const auto pairs = withPairedTokens(*fox, "pairs");
+  OpenMaps maps({fox, pairs});
+  QCOMPARE(maps.document.runs().size(), std::size_t{2});
+  maps.view.setPaneCount(1);
+  PaneState state;
+  state.setSides(Sides::difference);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().messageText(),
+           "fox and pairs cut the text into different tokens: no difference. Compare by place in the text with A, B, V "
+           "or H");
+  state.setSides(Sides::right);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QVERIFY2(maps.pane().detailText().endsWith("shown by place in the text"), qPrintable(maps.pane().detailText()));
+  const std::span<const double> c = pairs->cumulative_log_gate(0, 0);
+  const std::int64_t i = maps.document.positionIn(maps.document.runs()[1].id, 100);
+  const std::int64_t j = maps.document.positionIn(maps.document.runs()[1].id, 61);
+  QVERIFY(i < 60 && j < 40);
+  QCOMPARE(maps.pane().picture()->value(0, 100, 61),
+           static_cast<float>(std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)])));
+  // Export speaks in the positions of its own run.
+  QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{0, 75}));
+  QCOMPARE(maps.view.figureOfActivePane()->image.rows, 75);
+}
+
+void MapsCompareTest::modelWithoutGates() {
+  TwoModels maps;
+  maps.setQuantity(Quantity::forget);
+  maps.press(Qt::Key_B);
+  QCOMPARE(maps.pane().detailText(), "one entry a pixel · exact · no gates: nothing is forgotten");
+  QCOMPARE(maps.pane().picture()->value(0, 149, 0), 1.0F);
+  QCOMPARE(maps.pane().messageText(), QString());
+}
+
+void MapsCompareTest::panesKeepTheirOwnHead() {
+  TwoModels maps;
+  maps.press(Qt::Key_K);
+  QCOMPARE(maps.view.paneState(0).own, (NamedHead{"fox", 0, 0}));
+  maps.document.selection().setHead({maps.document.runs()[0].id, 1, 1});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 · attention A");
+  maps.press(Qt::Key_K);
+  QCOMPARE(maps.pane().titleText(), "fox L1 H1 · attention A");
+}
+
+void MapsCompareTest::runsGoAndComeBack() {
+  TwoModels maps;
+  PaneState state = maps.view.paneState(0);
+  state.own = NamedHead{"transformer", 1, 2};
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "transformer L1 H2 · attention A");
+  maps.document.removeRun(maps.document.runs()[1].id);
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.pane().picture());
+  QCOMPARE(maps.pane().messageText(), "transformer has no layer 1, head 2 here: choose another head");
+  maps.document.clear();
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.pane().isVisible());
+}
+
+void MapsCompareTest::stateComesBack() {
+  TwoModels maps;
+  PaneState state = maps.view.paneState(0);
+  state.own = NamedHead{"fox", 1, 1};
+  state.other = NamedHead{"transformer", 0, 3};
+  state.setSides(Sides::splitHorizontally);
+  state.split = 0.3;
+  state.colours.map = figure::ColourMapName::magma;
+  maps.view.setPaneState(0, state);
+  maps.view.setPaneCount(4);
+  maps.view.setActivePane(2);
+  QVERIFY(maps.settle());
+  const QJsonObject saved = maps.view.saveState();
+  // Into a window that has no runs yet.
+  Document document;
+  MapsView other(document);
+  other.restoreState(saved);
+  QCOMPARE(other.paneCount(), 4);
+  QCOMPARE(other.activePane(), 2);
+  for (int pane = 0; pane < MapsView::kMostPanes; ++pane) QCOMPARE(other.paneState(pane), maps.view.paneState(pane));
+  QCOMPARE(other.saveState(), saved);
+  // What makes no sense changes nothing.
+  other.restoreState({{"pane_count", 3}, {"panes", QJsonArray{7, "x"}}, {"active", -5}});
+  QCOMPARE(other.paneCount(), 4);
+  QCOMPARE(other.paneState(0), state);
+}
+
+void MapsCompareTest::figureHoldsWhatIsShown() {
+  TwoModels maps;
+  maps.document.selection().setView({{20, 120}, {10, 110}});
+  maps.press(Qt::Key_D);
+  const auto figure = maps.view.figureOfActivePane();
+  QVERIFY(figure);
+  const Image expected = compute_map(figure->request, {}).value();
+  QCOMPARE(figure->request.rows, (Range{20, 120}));
+  QCOMPARE(figure->image.rows, expected.rows);
+  for (std::size_t n = 0; n < expected.value.size(); ++n) {
+    QVERIFY(std::isnan(expected.value[n]) ? std::isnan(figure->image.value[n])
+                                          : std::abs(expected.value[n] - figure->image.value[n]) < 1e-6F);
+  }
+  const QString command = QString::fromStdString(figure->command);
+  QVERIFY2(
+      command.contains(" --model fox --layer 0 --head 0 --quantity attention --minus transformer:0:0 --rows 20:120 "
+                       "--cols 10:110 --size 100x100 --reduce absmax"),
+      qPrintable(command));
+  const QImage picture = maps.view.grabActivePane();
+  QVERIFY(picture.width() > 300 && picture.height() > 300);
+}
+
+void MapsCompareTest::controlsChooseHeads() {
+  TwoModels maps;
+  auto* controls = maps.pane().findChild<PaneControls*>();
+  auto* form = controls->findChild<HeadForm*>();
+  QVERIFY(form);
+  auto* follow = form->findChild<QCheckBox*>();
+  QVERIFY(follow->isChecked());
+  follow->click();
+  QCOMPARE(maps.view.paneState(0).own, (NamedHead{"fox", 0, 0}));
+  QVERIFY(maps.settle());
+  form->findChild<QComboBox*>()->setCurrentText("transformer");
+  QVERIFY(maps.settle());
+  form->findChildren<QSpinBox*>()[1]->setValue(3);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "transformer L0 H3 · attention A");
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::MapsCompareTest)
+#include "maps_compare_test.moc"

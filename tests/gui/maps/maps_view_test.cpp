@@ -1,0 +1,606 @@
+#include <cmath>
+
+#include <QSignalSpy>
+#include <QTest>
+
+#include "app/figure/colour_scale.h"
+#include "app/gui/maps/colour_bar.h"
+#include "app/gui/views/theme.h"
+#include "tests/gui/maps/support.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+using foxscope::test::make_trace;
+using foxscope::test::SyntheticRun;
+
+std::shared_ptr<const Trace> traceOf(std::int64_t length) {
+  SyntheticRun run;
+  run.length = length;
+  return make_trace(run);
+}
+
+/// Where the wheel is turned, relative to the plot's map: 0 to 1.
+QPoint pointAt(const MapPlot& plot, double x, double y) {
+  const QRect rect = plot.geometryOfView().rect;
+  return {rect.left() + static_cast<int>(x * rect.width()), rect.top() + static_cast<int>(y * rect.height())};
+}
+
+}  // namespace
+
+class MapsViewTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void saysWhatToDoWithoutRuns();
+  void showsForgetAndAttentionOfTheChosenHead();
+  void pixelsAreComputedValues_data();
+  void pixelsAreComputedValues();
+  void cellsAreComputedValues();
+  void axesNameTheTokensThatPositionsRead();
+  void wheelZoomsAtThePointer();
+  void wheelStepsAreFineAndFast();
+  void wheelBesideTheMapZoomsOneAxis();
+  void dragPans();
+  void rightDragZoomsToARectangle();
+  void toolZoomsUntilEscape();
+  void doubleClickFitsAndKeepsThePin();
+  void keysMoveTheView();
+  void backspaceGoesBack();
+  void hoverShowsTheEntry();
+  void clickPinsBothAndShiftTheKey();
+  void otherPicturesAreNeverShownAfterTheyWereReplaced();
+  void firstACoarsePictureThenTheExactOne();
+  void coloursDoNotComputeAgain();
+  void barSetsLimits();
+  void logarithmicPicturesLeaveNothingOut();
+  void badLimitsAreTold();
+  void quantitiesWithoutQueriesAndKeys();
+  void failedPictureIsTold();
+  void oneToken();
+  void idsWithoutText();
+  void windowOfAttention();
+  void longText();
+  void darkAndLight();
+};
+
+void MapsViewTest::saysWhatToDoWithoutRuns() {
+  OpenMaps maps({});
+  QVERIFY(maps.view.isSettled());
+  QVERIFY(!maps.view.requestOfActivePane());
+  QVERIFY(!maps.view.figureOfActivePane());
+  QVERIFY(!maps.pane().isVisible());
+  maps.view.fit();
+  QCOMPARE(maps.range(), View());
+}
+
+void MapsViewTest::showsForgetAndAttentionOfTheChosenHead() {
+  OpenMaps maps({traceOf(120)});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.view.paneCount(), 2);
+  QVERIFY(maps.pane(0).isVisible() && maps.pane(1).isVisible() && !maps.pane(2).isVisible());
+  QCOMPARE(maps.pane(0).titleText(), "fox L0 H0 · forget F");
+  QCOMPARE(maps.pane(1).titleText(), "fox L0 H0 · attention A");
+  QCOMPARE(maps.pane(0).detailText(), "one entry a pixel · exact");
+  maps.document.selection().setHead({maps.document.runs()[0].id, 1, 3});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(0).titleText(), "fox L1 H3 · forget F");
+  QCOMPARE(maps.pane(1).picture()->computed.head.head, 3);
+}
+
+void MapsViewTest::pixelsAreComputedValues_data() {
+  QTest::addColumn<int>("pane");
+  QTest::newRow("forget") << 0;
+  QTest::newRow("attention") << 1;
+}
+
+void MapsViewTest::pixelsAreComputedValues() {
+  QFETCH(const int, pane);
+  const auto trace = traceOf(700);
+  OpenMaps maps({trace});
+  QVERIFY(maps.settle());
+  const QImage grabbed = maps.grabPlot(pane);
+  const QRect rect = maps.plot(pane).geometryOfView().rect;
+  QVERIFY(rect.height() < 700);
+  // Asked for anew, by what stands on the screen: each pixel of the screen is one of the map.
+  MapRequest request{{trace, 0, 0},
+                     pane == 0 ? Quantity::forget : Quantity::attention,
+                     Reduction::max,
+                     {0, 700},
+                     {0, 700},
+                     rect.height(),
+                     rect.width(),
+                     {},
+                     0};
+  const Image values = compute_map(request, {}).value();
+  figure::MapFigure figure;
+  figure.request = request;
+  figure.image = values;
+  figure.scale = figure::defaultScale(request);
+  const figure::ScaledColours colours = figure::chooseColours(figure);
+  // The frame covers the outermost pixels.
+  for (int row = 1; row + 1 < rect.height(); ++row) {
+    for (int column = 1; column + 1 < rect.width(); ++column) {
+      const float value = values.value[static_cast<std::size_t>(row * rect.width() + column)];
+      const figure::Rgb colour = colours.colour(value);
+      const QRgb expected =
+          std::isnan(value) ? maps.plot().groundColour().rgb() : qRgb(colour.red, colour.green, colour.blue);
+      QVERIFY2(sameColour(grabbed.pixel(rect.left() + column, rect.top() + row), expected),
+               qPrintable(QString("row %1, column %2").arg(row).arg(column)));
+    }
+  }
+}
+
+void MapsViewTest::cellsAreComputedValues() {
+  const auto trace = traceOf(200);
+  OpenMaps maps({trace});
+  maps.document.selection().setView({{120, 160}, {110, 150}});
+  QVERIFY(maps.settle());
+  const QImage grabbed = maps.grabPlot();
+  const std::span<const double> c = trace->cumulative_log_gate(0, 0);
+  for (std::int64_t row = 120; row < 160; ++row) {
+    for (std::int64_t column = 110; column < 150; ++column) {
+      const QRgb shown = grabbed.pixel(maps.cell(row, column));
+      if (column > row) {
+        QCOMPARE(shown, maps.plot().groundColour().rgb());
+        continue;
+      }
+      const double forget = std::exp(c[static_cast<std::size_t>(row)] - c[static_cast<std::size_t>(column)]);
+      const figure::Rgb colour = figure::colourAt(figure::viridis(), forget);
+      QVERIFY(sameColour(shown, qRgb(colour.red, colour.green, colour.blue)));
+    }
+  }
+}
+
+void MapsViewTest::axesNameTheTokensThatPositionsRead() {
+  const auto trace = traceOf(200);
+  OpenMaps maps({trace});
+  maps.document.selection().setView({{40, 52}, {30, 42}});
+  QVERIFY(maps.settle());
+  maps.plot().replot(QCustomPlot::rpImmediateRefresh);
+  const TokenTable& tokens = *trace->tokens();
+  const QVector<QString> rows = maps.plot().tickLabels(Qt::Vertical);
+  const QVector<QString> columns = maps.plot().tickLabels(Qt::Horizontal);
+  QCOMPARE(rows.size(), 12);
+  QCOMPARE(columns.size(), 12);
+  for (int n = 0; n < 12; ++n) {
+    QCOMPARE(rows[n], readText(tokens, 40 + n, Whitespace::visible));
+    QCOMPARE(columns[n], readText(tokens, 30 + n, Whitespace::visible));
+    // Position p reads token p - 1 of the text.
+    QCOMPARE(rows[n].startsWith(QChar(0x2423)), tokens.string[static_cast<std::size_t>(39 + n)].starts_with(' '));
+  }
+  maps.view.fit();
+  QVERIFY(maps.settle());
+  maps.plot().replot(QCustomPlot::rpImmediateRefresh);
+  for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) {
+    bool number = false;
+    QVERIFY(label.toInt(&number) % 5 == 0);
+    QVERIFY(number);
+  }
+}
+
+void MapsViewTest::wheelZoomsAtThePointer() {
+  OpenMaps maps({traceOf(400)});
+  QVERIFY(maps.settle());
+  const QPoint at = pointAt(maps.plot(), 0.25, 0.75);
+  const std::int64_t row = maps.plot().geometryOfView().rowAt(at.y());
+  const std::int64_t column = maps.plot().geometryOfView().columnAt(at.x());
+  maps.wheel(at, 4);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.range().rows.size(), std::llround(400 / std::pow(1.25, 4)));
+  QCOMPARE(maps.range().columns.size(), maps.range().rows.size());
+  QVERIFY(std::abs(maps.plot().geometryOfView().rowAt(at.y()) - row) <= 1);
+  QVERIFY(std::abs(maps.plot().geometryOfView().columnAt(at.x()) - column) <= 1);
+  // Both panes show the same part.
+  QCOMPARE(maps.plot(1).geometryOfView().view, maps.range());
+  QCOMPARE(maps.pane(1).picture()->request.view, maps.range());
+  maps.wheel(at, -20);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+}
+
+void MapsViewTest::wheelStepsAreFineAndFast() {
+  OpenMaps maps({traceOf(400)});
+  QVERIFY(maps.settle());
+  const QPoint middle = pointAt(maps.plot(), 0.5, 0.5);
+  maps.wheel(middle, 1, Qt::ControlModifier);
+  QCOMPARE(maps.range().rows.size(), std::llround(400 / 1.05));
+  maps.view.fit();
+  QVERIFY(maps.settle());
+  maps.wheel(middle, 1, Qt::ShiftModifier);
+  QCOMPARE(maps.range().rows.size(), 200);
+}
+
+void MapsViewTest::wheelBesideTheMapZoomsOneAxis() {
+  OpenMaps maps({traceOf(400)});
+  for (QAction* action : maps.view.commands()) {
+    if (action->text() == "Square tokens") action->trigger();
+  }
+  QVERIFY(maps.settle());
+  const QRect rect = maps.plot().geometryOfView().rect;
+  maps.wheel({rect.left() / 2, rect.center().y()}, 2);
+  QVERIFY(maps.range().rows.size() < 400);
+  QCOMPARE(maps.range().columns, (Range{0, 400}));
+  QVERIFY(maps.settle());
+  maps.wheel({rect.center().x(), rect.bottom() + 8}, 1);
+  QVERIFY(maps.range().columns.size() < 400);
+}
+
+void MapsViewTest::dragPans() {
+  OpenMaps maps({traceOf(400)});
+  maps.document.selection().setView({{100, 200}, {100, 200}});
+  maps.document.selection().endMovement();
+  QVERIFY(maps.settle());
+  const QRect rect = maps.plot().geometryOfView().rect;
+  const QPoint from = rect.center();
+  maps.drag(from, from + QPoint(-rect.width() / 4, rect.height() / 10));
+  QVERIFY(maps.settle());
+  QVERIFY(std::abs(maps.range().columns.begin - 125) <= 1);
+  QVERIFY(std::abs(maps.range().rows.begin - 90) <= 1);
+  QCOMPARE(maps.range().rows.size(), 100);
+  QVERIFY(!maps.document.selection().pin().query);
+  // A drag is one step of the history.
+  maps.document.selection().goBack();
+  QCOMPARE(maps.range(), (View{{100, 200}, {100, 200}}));
+  maps.settle();
+  maps.drag(from, from + QPoint(rect.width() * 3, rect.height() * 3));
+  QCOMPARE(maps.range(), (View{{0, 100}, {0, 100}}));
+}
+
+void MapsViewTest::rightDragZoomsToARectangle() {
+  OpenMaps maps({traceOf(100)});
+  QVERIFY(maps.settle());
+  maps.drag(maps.cell(50, 25), maps.cell(70, 37), Qt::RightButton);
+  QVERIFY(maps.settle());
+  // Square: the longer side decides, and the whole rectangle is inside.
+  QCOMPARE(maps.range().rows, (Range{50, 71}));
+  QCOMPARE(maps.range().columns.size(), 21);
+  QVERIFY(maps.range().columns.begin <= 25 && maps.range().columns.end >= 38);
+}
+
+void MapsViewTest::toolZoomsUntilEscape() {
+  OpenMaps maps({traceOf(100)});
+  QVERIFY(maps.settle());
+  maps.plot().setFocus();
+  QTest::keyClick(&maps.plot(), Qt::Key_Z);
+  maps.drag(maps.cell(30, 15), maps.cell(69, 49));
+  QCOMPARE(maps.range().rows, (Range{30, 70}));
+  QVERIFY(maps.settle());
+  QTest::keyClick(&maps.plot(), Qt::Key_Escape);
+  const View before = maps.range();
+  maps.drag(maps.cell(45, 20), maps.cell(55, 30));
+  QCOMPARE(maps.range().rows.size(), before.rows.size());
+  QVERIFY(maps.range() != before);
+}
+
+void MapsViewTest::doubleClickFitsAndKeepsThePin() {
+  OpenMaps maps({traceOf(400)});
+  maps.document.selection().setPin({120, 110});
+  maps.document.selection().setView({{100, 200}, {100, 200}});
+  QVERIFY(maps.settle());
+  const QPoint at = maps.cell(180, 150);
+  QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, at);
+  QTest::mouseDClick(&maps.plot(), Qt::LeftButton, {}, at);
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{120, 110}));
+}
+
+void MapsViewTest::keysMoveTheView() {
+  OpenMaps maps({traceOf(400)});
+  maps.document.selection().setView({{100, 200}, {100, 200}});
+  QVERIFY(maps.settle());
+  QWidget* plot = &maps.plot();
+  plot->setFocus();
+  QTest::keyClick(plot, Qt::Key_Right);
+  QTest::keyClick(plot, Qt::Key_Down);
+  QCOMPARE(maps.range(), (View{{110, 210}, {110, 210}}));
+  QTest::keyClick(plot, Qt::Key_Left, Qt::ShiftModifier);
+  QTest::keyClick(plot, Qt::Key_Up);
+  QCOMPARE(maps.range(), (View{{100, 200}, {20, 120}}));
+  QTest::keyClick(plot, Qt::Key_Plus);
+  QCOMPARE(maps.range(), (View{{125, 175}, {45, 95}}));
+  QTest::keyClick(plot, Qt::Key_Minus);
+  QCOMPARE(maps.range(), (View{{100, 200}, {20, 120}}));
+  QTest::keyClick(plot, Qt::Key_0, Qt::ControlModifier);
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+  QTest::keyClick(plot, Qt::Key_Q);
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::log_forget);
+  QTest::keyClick(plot, Qt::Key_4);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.view.paneCount(), 4);
+  QVERIFY(maps.pane(3).picture());
+  QTest::keyClick(plot, Qt::Key_Tab);
+  QVERIFY(maps.plot(1).hasFocus());
+  QCOMPARE(maps.view.activePane(), 1);
+  QTest::keyClick(&maps.plot(1), Qt::Key_1);
+  QCOMPARE(maps.view.paneCount(), 1);
+  QCOMPARE(maps.view.activePane(), 0);
+}
+
+void MapsViewTest::backspaceGoesBack() {
+  OpenMaps maps({traceOf(400)});
+  QVERIFY(maps.settle());
+  maps.plot().setFocus();
+  QTest::keyClick(&maps.plot(), Qt::Key_Plus);
+  QTest::keyClick(&maps.plot(), Qt::Key_Plus);
+  QCOMPARE(maps.range().rows.size(), 100);
+  QTest::keyClick(&maps.plot(), Qt::Key_Backspace);
+  QCOMPARE(maps.range().rows.size(), 200);
+  QTest::keyClick(&maps.plot(), Qt::Key_Backspace);
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+}
+
+void MapsViewTest::hoverShowsTheEntry() {
+  const auto trace = traceOf(60);
+  OpenMaps maps({trace});
+  QVERIFY(maps.settle());
+  maps.moveTo(maps.cell(40, 21));
+  QCOMPARE(maps.document.selection().hover(), (Cursor{40, 21}));
+  const std::span<const double> c = trace->cumulative_log_gate(0, 0);
+  const QString readout = maps.pane().readoutText();
+  QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(std::exp(c[40] - c[21]), 0, 'g', 3)), qPrintable(readout));
+  QVERIFY(readout.contains(QString("i 40 “%1”").arg(readText(*trace->tokens(), 40, Whitespace::visible))));
+  QVERIFY(readout.contains(QString("j 21 “%1”").arg(readText(*trace->tokens(), 21, Whitespace::visible))));
+  // The other pane reads its own quantity at the same place.
+  QVERIFY(maps.pane(1).readoutText().startsWith("A = "));
+  maps.moveTo(maps.cell(21, 40));
+  QVERIFY2(maps.pane().readoutText().contains("no entry"), qPrintable(maps.pane().readoutText()));
+  QEvent leave(QEvent::Leave);
+  QCoreApplication::sendEvent(&maps.plot(), &leave);
+  QCOMPARE(maps.document.selection().hover(), Cursor());
+}
+
+void MapsViewTest::clickPinsBothAndShiftTheKey() {
+  OpenMaps maps({traceOf(60)});
+  QVERIFY(maps.settle());
+  QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(40, 21));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{40, 21}));
+  QTest::mouseClick(&maps.plot(1), Qt::LeftButton, Qt::ShiftModifier, maps.cell(55, 10, 1));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{40, 10}));
+  QCOMPARE(maps.view.activePane(), 1);
+  // Above the diagonal there is no pair: the query alone.
+  QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(5, 50));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{5, std::nullopt}));
+}
+
+void MapsViewTest::otherPicturesAreNeverShownAfterTheyWereReplaced() {
+  OpenMaps maps({traceOf(600)});
+  maps.view.setPaneCount(1);
+  QVERIFY(maps.settle());
+  QVector<Quantity> shown;
+  for (const Quantity quantity : {Quantity::logits, Quantity::attention_without_gate, Quantity::gate_effect}) {
+    maps.setQuantity(quantity);
+    // The request goes out, and is replaced before its answer is taken.
+    QCoreApplication::sendPostedEvents(&maps.pane(), QEvent::MetaCall);
+    maps.setQuantity(Quantity::attention);
+    const auto record = connect(&maps.view, &MapsView::exactPictureShown, this, [&] {
+      shown += maps.pane().picture()->request.content.quantity;
+      QVERIFY(maps.pane().titleText().endsWith("attention A"));
+    });
+    QVERIFY(maps.settle());
+    disconnect(record);
+    QCOMPARE(maps.pane().picture()->request.content.quantity, Quantity::attention);
+  }
+  for (const Quantity quantity : shown) QCOMPARE(quantity, Quantity::attention);
+}
+
+void MapsViewTest::firstACoarsePictureThenTheExactOne() {
+  SyntheticRun run;
+  run.length = 1500;
+  run.heads = 1;
+  run.key_heads = 1;
+  run.layers = 1;
+  OpenMaps maps({make_trace(run)});
+  maps.view.setPaneCount(1);
+  QVERIFY(maps.settle());
+  QSignalSpy first(&maps.view, &MapsView::firstPictureShown);
+  QSignalSpy exact(&maps.view, &MapsView::exactPictureShown);
+  QStringList details;
+  connect(&maps.view, &MapsView::firstPictureShown, this, [&] { details += maps.pane().detailText(); });
+  connect(&maps.view, &MapsView::exactPictureShown, this, [&] { details += maps.pane().detailText(); });
+  maps.setQuantity(Quantity::attention);
+  QVERIFY(!maps.view.isSettled());
+  QTRY_COMPARE_WITH_TIMEOUT(exact.count(), 1, 60'000);
+  QCOMPARE(first.count(), 1);
+  QVERIFY2(details[0].endsWith("coarse"), qPrintable(details[0]));
+  QVERIFY2(details[1].endsWith("exact"), qPrintable(details[1]));
+  QVERIFY2(details[1].startsWith("max of "), qPrintable(details[1]));
+  // F has no need of a coarse one.
+  maps.setQuantity(Quantity::forget);
+  QTRY_COMPARE_WITH_TIMEOUT(exact.count(), 2, 60'000);
+  QVERIFY(details[2].endsWith("exact"));
+}
+
+void MapsViewTest::coloursDoNotComputeAgain() {
+  OpenMaps maps({traceOf(300)});
+  QVERIFY(maps.settle());
+  const PicturePointer before = maps.pane().picture();
+  QSignalSpy exact(&maps.view, &MapsView::exactPictureShown);
+  PaneState state = maps.view.paneState(0);
+  state.colours = {figure::ColourMapName::cividis, figure::ColourScale::logarithmic, 1e-3, 0.9, 0.01};
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  const PicturePointer after = maps.pane().picture();
+  QCOMPARE(after->values.front(), before->values.front());
+  QVERIFY(after->images.front() != before->images.front());
+  QCOMPARE(after->colours.upper, 0.9);
+  QCOMPARE(exact.count(), 0);
+  // Auto contrast likewise.
+  maps.view.setActivePane(1);
+  maps.plot(1).setFocus();
+  const PicturePointer attention = maps.pane(1).picture();
+  QTest::keyClick(&maps.plot(1), Qt::Key_C);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).picture()->values.front(), attention->values.front());
+  QCOMPARE(maps.view.paneState(1).colours.upper, attention->summary->percentile99_9);
+  QCOMPARE(exact.count(), 0);
+}
+
+void MapsViewTest::barSetsLimits() {
+  OpenMaps maps({traceOf(300)});
+  QVERIFY(maps.settle());
+  ColourBar& bar = maps.pane().bar();
+  const auto at = [&](double value) { return QPoint(bar.width() / 3, static_cast<int>(bar.placeOf(value))); };
+  QTest::mousePress(&bar, Qt::LeftButton, {}, at(1));
+  QTest::mouseMove(&bar, at(0.5));
+  QTest::mouseRelease(&bar, Qt::LeftButton, {}, at(0.5));
+  QVERIFY(maps.settle());
+  QVERIFY(std::abs(*maps.view.paneState(0).colours.upper - 0.5) < 0.01);
+  QCOMPARE(*maps.view.paneState(0).colours.lower, 0.0);
+  QVERIFY(std::abs(maps.pane().picture()->colours.upper - 0.5) < 0.01);
+  QTest::mouseDClick(&bar, Qt::LeftButton, {}, at(0.2));
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.view.paneState(0).colours.upper);
+  QCOMPARE(maps.pane().picture()->colours.upper, 1.0);
+}
+
+void MapsViewTest::logarithmicPicturesLeaveNothingOut() {
+  OpenMaps maps({traceOf(300)});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0.0);
+  maps.view.setActivePane(1);
+  maps.plot(1).setFocus();
+  QTest::keyClick(&maps.plot(1), Qt::Key_L);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).picture()->colours.scale, figure::ColourScale::linear);
+  // What is exact enough for decades is so for a linear scale.
+  QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0.0);
+  maps.document.selection().setView({{10, 290}, {10, 290}});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0x1p-24);
+  QTest::keyClick(&maps.plot(1), Qt::Key_L);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0.0);
+}
+
+void MapsViewTest::badLimitsAreTold() {
+  OpenMaps maps({traceOf(100)});
+  QVERIFY(maps.settle());
+  const PicturePointer before = maps.pane().picture();
+  PaneState state = maps.view.paneState(0);
+  state.colours.lower = 0.8;
+  state.colours.upper = 0.2;
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QVERIFY2(maps.pane().messageText().contains("the lower must be below the upper"),
+           qPrintable(maps.pane().messageText()));
+  QCOMPARE(maps.pane().picture(), before);
+  state.colours = {};
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().messageText(), QString());
+}
+
+void MapsViewTest::quantitiesWithoutQueriesAndKeys() {
+  SyntheticRun run;
+  run.keep = {Keep::loss, Keep::gates};
+  run.length = 80;
+  OpenMaps maps({make_trace(run)});
+  QVERIFY(maps.settle());
+  QVERIFY(maps.pane(0).picture());
+  QVERIFY(!maps.pane(1).picture());
+  QCOMPARE(maps.pane(1).messageText(),
+           "fox kept no queries and keys, so there is no attention to show: show F or log F, or run it again with "
+           "attention maps");
+  maps.view.setActivePane(1);
+  QVERIFY(!maps.view.requestOfActivePane());
+  maps.setQuantity(Quantity::log_forget, 1);
+  QVERIFY(maps.settle());
+  QVERIFY(maps.pane(1).picture());
+  QCOMPARE(maps.pane(1).messageText(), QString());
+}
+
+void MapsViewTest::failedPictureIsTold() {
+  SyntheticRun run;
+  run.keep = {Keep::gates, Keep::query_key};
+  run.length = 80;
+  OpenMaps maps({make_trace(run)});
+  QVERIFY(maps.settle());
+  // Shown first: logits need no normalisers.
+  maps.setQuantity(Quantity::logits, 1);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).messageText(), QString());
+  const PicturePointer before = maps.pane(1).picture();
+  QVERIFY(before);
+  maps.setQuantity(Quantity::attention, 1);
+  QVERIFY(maps.settle());
+  QVERIFY2(maps.pane(1).messageText().contains("rows"), qPrintable(maps.pane(1).messageText()));
+  QCOMPARE(maps.pane(1).picture(), before);
+  QVERIFY(maps.pane(1).titleText().endsWith("logits S"));
+}
+
+void MapsViewTest::oneToken() {
+  OpenMaps maps({traceOf(1)});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().picture()->values.front()->value, std::vector<float>{1});
+  maps.wheel(maps.plot().geometryOfView().rect.center(), 2);
+  maps.wheel(maps.plot().geometryOfView().rect.center(), -2);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.range(), (View{{0, 1}, {0, 1}}));
+}
+
+void MapsViewTest::idsWithoutText() {
+  SyntheticRun run;
+  run.with_text = false;
+  run.length = 40;
+  OpenMaps maps({make_trace(run)});
+  maps.document.selection().setView({{10, 20}, {10, 20}});
+  QVERIFY(maps.settle());
+  maps.plot().replot(QCustomPlot::rpImmediateRefresh);
+  const QVector<QString> labels = maps.plot().tickLabels(Qt::Vertical);
+  QCOMPARE(labels.size(), 10);
+  QCOMPARE(labels[3], readText(*maps.document.runs()[0].trace->tokens(), 13, Whitespace::visible));
+}
+
+void MapsViewTest::windowOfAttention() {
+  SyntheticRun run;
+  run.window_size = 8;
+  run.length = 40;
+  OpenMaps maps({make_trace(run)});
+  QVERIFY(maps.settle());
+  QVERIFY(std::isnan(maps.pane(1).picture()->value(0, 30, 22)));
+  QVERIFY(maps.pane(1).picture()->value(0, 30, 23) > 0);
+}
+
+void MapsViewTest::longText() {
+  SyntheticRun run;
+  run.length = 65'536;
+  run.layers = 1;
+  run.heads = 1;
+  run.key_heads = 1;
+  run.keep = {Keep::gates};
+  const auto trace = make_trace(run);
+  OpenMaps maps({trace});
+  maps.view.setPaneCount(1);
+  QVERIFY(maps.settle());
+  QSignalSpy shown(&maps.view, &MapsView::exactPictureShown);
+  for (int step = 1; step <= 20; ++step) {
+    const std::int64_t begin = step * 1000;
+    maps.document.selection().setView({{begin, begin + 40'000}, {begin, begin + 40'000}});
+    QTRY_COMPARE_WITH_TIMEOUT(shown.count(), step, 60'000);
+  }
+  const MapRequest request = maps.view.requestOfActivePane().value();
+  QCOMPARE(request.rows, (Range{20'000, 60'000}));
+  const Image expected = compute_map(request, {}).value();
+  const Image& values = *maps.pane().picture()->values.front();
+  QVERIFY(std::equal(expected.value.begin(), expected.value.end(), values.value.begin(),
+                     [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); }));
+  QCOMPARE(expected.rows, maps.plot().devicePixels().rows);
+}
+
+void MapsViewTest::darkAndLight() {
+  OpenMaps maps({traceOf(100)});
+  QVERIFY(maps.settle());
+  const PicturePointer light = maps.pane().picture();
+  maps.view.setPalette(darkPalette());
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().picture()->values.front(), light->values.front());
+  const QImage grabbed = maps.grabPlot();
+  QCOMPARE(grabbed.pixel(maps.cell(20, 80)), maps.plot().groundColour().rgb());
+  QVERIFY(qGray(grabbed.pixel(maps.cell(20, 80))) < 100);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::MapsViewTest)
+#include "maps_view_test.moc"
