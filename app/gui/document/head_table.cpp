@@ -89,13 +89,13 @@ HeadQuantityText textOf(HeadQuantity quantity) {
   return {};
 }
 
-QString valueText(HeadQuantity quantity, double value) {
+QString valueText(HeadQuantity quantity, double value, Unit unit) {
   if (std::isnan(value)) return QStringLiteral("–");
-  if (std::isinf(value)) return HeadTable::tr("never forgets");
+  if (std::isinf(value)) return unit == Unit::with ? HeadTable::tr("never forgets") : QStringLiteral("∞");
   const HeadQuantityText text = textOf(quantity);
-  const QString number = std::abs(value) >= 1000 && std::abs(value) < 1e7 ? QString::number(value, 'f', 0)
-                                                                          : QString::number(value, 'g', 3);
-  return text.unit.isEmpty() ? number : number + ' ' + text.unit;
+  const bool whole = std::abs(value) >= 1000 && std::abs(value) < 1e7;
+  const QString number = whole ? QString::number(value, 'f', 0) : QString::number(value, 'g', 3);
+  return unit == Unit::without || text.unit.isEmpty() ? number : number + ' ' + text.unit;
 }
 
 HeadTable::HeadTable(Document& document, QObject* parent) : QAbstractTableModel(parent), m_document(document) {
@@ -271,7 +271,7 @@ QVariant HeadTable::data(const QModelIndex& index, int role) const {
   }
   const auto quantity = static_cast<HeadQuantity>(column - kFixedColumns);
   if (role == ValueRole) return value(head, quantity);
-  if (role == Qt::DisplayRole) return valueText(quantity, value(head, quantity));
+  if (role == Qt::DisplayRole) return valueText(quantity, value(head, quantity), Unit::without);
   return {};
 }
 
@@ -281,7 +281,8 @@ QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int rol
     return role == Qt::DisplayRole ? QVariant(section == 0 ? tr("layer") : tr("head")) : QVariant();
   }
   const HeadQuantityText text = textOf(static_cast<HeadQuantity>(section - kFixedColumns));
-  if (role == Qt::DisplayRole) return text.name;
+  if (role == Qt::DisplayRole)
+    return text.unit.isEmpty() ? text.name : text.name + QStringLiteral("\n(%1)").arg(text.unit);
   if (role == Qt::ToolTipRole) return text.meaning;
   return {};
 }

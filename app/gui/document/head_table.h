@@ -39,8 +39,9 @@ struct HeadQuantityText {
   QString meaning;
 };
 HeadQuantityText textOf(HeadQuantity quantity);
-/// "retained to the end" for infinite times, else three digits and the unit.
-QString valueText(HeadQuantity quantity, double value);
+enum class Unit { without, with };
+/// "never forgets" for infinite times (shorter without a unit: "∞"), "–" for what is not known, else three digits.
+QString valueText(HeadQuantity quantity, double value, Unit unit = Unit::with);
 
 /// Statistics of every head of every run, made in the background as runs come, and the pinned pair in every head. One
 /// row a head of the shown run; columns: layer, head, then HeadQuantity.

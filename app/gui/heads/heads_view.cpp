@@ -175,7 +175,16 @@ void HeadsView::fillChoices() {
   followHead();
 }
 
-void HeadsView::followChoice() { m_grid->setColouring(colouring()); }
+// The chosen quantity's column stands first after the head's name, where a narrow view shows it.
+void HeadsView::followChoice() {
+  m_grid->setColouring(colouring());
+  constexpr int kNameColumns = 2;
+  QHeaderView& header = *m_list->horizontalHeader();
+  for (int column = kNameColumns; column < header.count(); ++column)
+    header.moveSection(header.visualIndex(column), column);
+  const int chosen = kNameColumns + static_cast<int>(colouring().quantity);
+  if (chosen < header.count()) header.moveSection(header.visualIndex(chosen), kNameColumns);
+}
 
 void HeadsView::followHead() {
   const HeadChoice head = m_document.selection().head();

@@ -39,11 +39,13 @@ void HeadTableTest::holdsTheStatisticsOfEveryHead() {
       QCOMPARE(table.value(choice, HeadQuantity::distance90), expected->distance.d90);
       const QModelIndex cell = table.index(layer * 4 + head, 2);
       QCOMPARE(cell.data(HeadTable::ValueRole).toDouble(), expected->rate_decay_time);
-      QVERIFY(cell.data().toString().endsWith(" tokens"));
+      QCOMPARE(cell.data().toString(),
+               valueText(HeadQuantity::rateDecayTime, expected->rate_decay_time, Unit::without));
     }
   }
   table.setRun(document.runs()[1].id);
-  QCOMPARE(table.index(0, 2).data().toString(), "never forgets");
+  QCOMPARE(table.index(0, 2).data().toString(), QStringLiteral("∞"));
+  QCOMPARE(table.headerData(2, Qt::Horizontal, Qt::DisplayRole).toString(), "decay time\n(tokens)");
 }
 
 void HeadTableTest::holdsThePinnedPairInEveryHead() {
