@@ -26,7 +26,7 @@ double edgeAfter(const TokenTable& tokens, std::size_t index) {
 QString tokenOfCell(const TokenTable& tokens, std::int64_t cell) {
   const auto length = static_cast<std::int64_t>(tokens.id.size());
   const bool isRead = cell < length;
-  const QString text =
+  QString text =
       isRead ? readText(tokens, cell, Whitespace::visible) : predictedText(tokens, length - 1, Whitespace::visible);
   if (!text.isEmpty()) return text;
   return QStringLiteral("⟨%1⟩").arg(isRead ? tokens.input_id[static_cast<std::size_t>(cell)] : tokens.id.back());

@@ -121,7 +121,8 @@ void TextLayout::eachCluster(std::int64_t line, const Visit& visit) const {
   for (const Piece& piece : pieces(line)) {
     const auto* const begin = m_shape->cluster.data() + piece.begin;
     const auto* const end = m_shape->cluster.data() + piece.end;
-    const bool whole = piece.begin == m_shape->atom[static_cast<std::size_t>(piece.atom)].cluster;
+    const auto atom = static_cast<std::size_t>(piece.atom);
+    const bool whole = piece.begin == m_shape->atom[atom].cluster && piece.end == m_shape->atom[atom + 1].cluster;
     const float origin =
         whole ? 0
               : std::min_element(begin, end, [](const Cluster& a, const Cluster& b) { return a.left < b.left; })->left;

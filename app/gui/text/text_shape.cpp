@@ -78,7 +78,7 @@ class WordMeasure {
       // Not the natural width, which has room for letters that lean over their own edge.
       extent.total = std::max(extent.total, static_cast<float>(std::max(a, b)));
     }
-    return *m_known.insert(word, std::move(extent));
+    return *m_known.insert(word, extent);
   }
 
  private:
