@@ -88,6 +88,8 @@ class Document : public QObject {
   void idle();
 
  private:
+  /// Of the document's own requests; each opened path has one of its own from kFirstOpen on.
+  enum Channel { kRun, kSaveRunFile, kSaveSession, kFirstOpen = 100 };
   struct Opened;
   struct Produced;
   void receive(Opened opened);

@@ -9,7 +9,7 @@
 #include <QDropEvent>
 #include <QFileDialog>
 #include <QFileInfo>
-#include <QMenuBar>
+#include <QMenu>
 #include <QMimeData>
 #include <QStackedWidget>
 #include <QStatusBar>
@@ -20,13 +20,11 @@
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
-#include "app/gui/window/command_palette.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
-#include "app/gui/window/shortcut_sheet.h"
 #include "app/gui/window/start_page.h"
 
 namespace foxscope::gui {
@@ -99,126 +97,6 @@ void MainWindow::makeViews() {
   addToolBar(bar);
   statusBar()->addWidget(new Readout(m_document), 1);
   statusBar()->setSizeGripEnabled(false);
-}
-
-QAction* MainWindow::addCommand(QMenu* menu, const QString& text, const QKeySequence& keys, const QString& tip,
-                                const std::function<void()>& act) {
-  auto* action = new QAction(text, this);
-  action->setShortcut(keys);
-  action->setToolTip(tip);
-  action->setStatusTip(tip);
-  connect(action, &QAction::triggered, this, act);
-  menu->addAction(action);
-  return action;
-}
-
-void MainWindow::makeMenus() {
-  makeFileMenu();
-  makeRunMenu();
-  makeViewMenu();
-  for (const Part& part : m_parts) {
-    if (part.part->commands().isEmpty()) continue;
-    QMenu* menu = menuBar()->addMenu(part.title);
-    menu->addActions(part.part->commands());
-  }
-  makeHelpMenu();
-}
-
-void MainWindow::makeFileMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&File"));
-  addCommand(menu, tr("Open &Model…"), QKeySequence("Ctrl+O"), tr("Add a checkpoint folder to what is run"),
-             [this] { openModel(); });
-  addCommand(menu, tr("Open &Text…"), QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"), [this] {
-    openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)"));
-  });
-  addCommand(menu, tr("Open &Run or Session…"), QKeySequence("Ctrl+Alt+O"),
-             tr("Open a run file (.h5) or a session (.json)"), [this] {
-               openWith(tr("Open run file or session"),
-                        tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
-             });
-  m_recentMenu = menu->addMenu(tr("Open R&ecent"));
-  addCommand(menu, tr("Open &Demo"), {}, tr("Both demo models on a chapter of a book"), [this] {
-    if (!m_demo.isEmpty()) m_document.open({m_demo});
-  })->setEnabled(!m_demo.isEmpty());
-  menu->addSeparator();
-  addCommand(menu, tr("&Save Session"), QKeySequence::Save, tr("Save models, text, panes, pins and places"), [this] {
-    if (m_document.sessionFile().isEmpty() || m_document.sessionFile() == m_demo) return saveSessionAs();
-    saveSession(m_document.sessionFile());
-  });
-  addCommand(menu, tr("Save Session &As…"), QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
-             [this] { saveSessionAs(); });
-  addCommand(menu, tr("Save R&un File…"), {}, tr("Save all runs to an HDF5 file that opens without a model"),
-             [this] { saveRunFile(); });
-  menu->addSeparator();
-  addCommand(menu, tr("&Export…"), QKeySequence("Ctrl+E"), tr("Save what is shown as PNG, SVG or PDF, or its data"),
-             [this] { exportShown(); });
-  addCommand(menu, tr("&Copy Picture"), QKeySequence::Copy, tr("Copy the view that has the keyboard, else the maps"),
-             [this] { copyShown(); });
-  menu->addSeparator();
-  addCommand(menu, tr("&Preferences…"), QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
-             [this] { showPreferences(); });
-  addCommand(menu, tr("Close &All"), QKeySequence::New, tr("Close all runs, models and the text"),
-             [this] { m_document.clear(); });
-  addCommand(menu, tr("&Quit"), QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
-}
-
-void MainWindow::makeRunMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&Run"));
-  QAction* run = addCommand(menu, tr("&Run"), QKeySequence("F5"), tr("Run the models on the text"),
-                            [this] { m_document.startRun(); });
-  QAction* cancel = addCommand(menu, tr("&Cancel Run"), QKeySequence("Shift+F5"),
-                               tr("Stop; what is there already stays"), [this] { m_document.cancelRun(); });
-  addCommand(menu, tr("Remove &Shown Run"), {}, tr("Take the run of the chosen head out of the window"),
-             [this] { m_document.removeRun(m_document.selection().head().run); });
-  const auto follow = [this, run, cancel] {
-    run->setEnabled(!m_document.runStatus().running);
-    cancel->setEnabled(m_document.runStatus().running);
-  };
-  connect(&m_document, &Document::runStatusChanged, this, follow);
-  follow();
-}
-
-void MainWindow::makeViewMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("&View"));
-  for (QDockWidget* dock : findChildren<QDockWidget*>()) {
-    QAction* toggle = dock->toggleViewAction();
-    toggle->setText(tr("Show %1").arg(dock->windowTitle()));
-    toggle->setToolTip(tr("Show or hide this part of the window"));
-    menu->addAction(toggle);
-  }
-  menu->addSeparator();
-  const auto theme = [&](const QString& text, ThemeChoice choice) {
-    addCommand(menu, text, {}, tr("Colours of the window; exports are always white"), [this, choice] {
-      m_settings.setTheme(choice);
-      emit themeChosen();
-    });
-  };
-  theme(tr("&Light"), ThemeChoice::light);
-  theme(tr("&Dark"), ThemeChoice::dark);
-  theme(tr("As the &System"), ThemeChoice::system);
-}
-
-void MainWindow::makeHelpMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("H&elp"));
-  addCommand(menu, tr("&Commands…"), QKeySequence("Ctrl+K"), tr("All commands, found by typing"), [this] {
-    CommandPalette palette(commands(), this);
-    palette.move(mapToGlobal(QPoint((width() - palette.width()) / 2, menuBar()->height() + 40)));
-    palette.exec();
-  });
-  addCommand(menu, tr("&Keys and Mouse…"), QKeySequence("F1"), tr("What keys and the mouse do"),
-             [this] { ShortcutSheet(commands(), this).exec(); });
-  addCommand(menu, tr("&About Foxscope"), {}, tr("Version, licence, libraries"), [this] { showAbout(); });
-}
-
-QList<QAction*> MainWindow::commands() const {
-  QList<QAction*> actions;
-  for (const QAction* top : menuBar()->actions()) {
-    if (top->menu() == nullptr) continue;
-    for (QAction* action : top->menu()->actions()) {
-      if (!action->isSeparator() && action->menu() == nullptr) actions += action;
-    }
-  }
-  return actions;
 }
 
 void MainWindow::connectDocument() {
