@@ -26,7 +26,7 @@
 namespace foxscope::gui {
 namespace {
 
-enum Channel { kShape, kTint, kSearch, kReadout };
+enum Channel { kShape, kSearch, kReadout };
 
 }  // namespace
 
@@ -224,7 +224,7 @@ void TextView::showMode() {
   for (QAction* action : m_pageCommands) action->setEnabled(showsPage);
   m_commands.back()->setEnabled(hasRun);
   if (!showsPage) closeBars();
-  if (showsPage && m_page->tint() != nullptr) takeTint(*m_page->tint());
+  showScale();
 }
 
 void TextView::requestShape() {
@@ -290,129 +290,6 @@ void TextView::takeView() {
   const std::int64_t first = layout->lineOfCell(view.rows.begin);
   const std::int64_t last = layout->lineOfCell(view.rows.end - 1);
   if (last < lines.begin || first >= lines.end) m_page->showCell(view.rows.begin);
-}
-
-// ---- Tints
-
-const Run* TextView::chosenRun(const QString& name, std::size_t otherwise) const {
-  const std::vector<Run>& runs = m_document.runs();
-  const auto found = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.name == name; });
-  if (found != runs.end()) return &*found;
-  return runs.empty() ? nullptr : &runs[std::min(otherwise, runs.size() - 1)];
-}
-
-std::optional<std::int64_t> TextView::rowQuery() const {
-  const auto& pinned = m_document.selection().pin().query;
-  const auto& hovered = m_document.selection().hover().query;
-  const bool pointerFirst = m_tools->choice().query == RowQuery::pointer;
-  const auto query = pointerFirst ? (hovered ? hovered : pinned) : (pinned ? pinned : hovered);
-  return query && *query < m_document.length() ? query : std::nullopt;
-}
-
-std::optional<TintRequest> TextView::tintRequest() const {
-  const TintChoice& choice = m_tools->choice();
-  TintRequest request;
-  request.kind = choice.kind;
-  request.scaling = choice.scaling();
-  request.reference = m_reference;
-  if (!m_reference) return std::nullopt;
-  if (isOfHead(choice.kind)) {
-    const auto head = m_document.headOf(m_document.selection().head());
-    if (!head) return std::nullopt;
-    request.run = head->trace;
-    request.layer = head->layer;
-    request.head = head->head;
-  } else {
-    request.run = chosenRun(choice.run, 0)->trace;
-    request.minus = chosenRun(choice.minus, 1)->trace;
-  }
-  if (isRow(choice.kind)) {
-    const auto query = rowQuery();
-    if (!query) return std::nullopt;
-    request.query = *query;
-  }
-  return request;
-}
-
-void TextView::requestTint() {
-  m_tools->setCaption(caption());
-  const auto wanted = tintRequest();
-  m_tintPending = wanted.has_value();
-  if (!wanted) {
-    m_document.jobs().cancel(this, kTint);
-    m_page->setTint(nullptr);
-    m_tools->setScale(nullptr, {});
-    return;
-  }
-  JobRunner::Request<Tint> request;
-  request.work = [wanted = *wanted](const Job& job) { return computeTint(wanted, job); };
-  request.done = [this](Tint tint) { takeTint(std::move(tint)); };
-  request.failed = [this](const QString& message) { failTint(message); };
-  m_document.jobs().submit(this, kTint, std::move(request));
-}
-
-void TextView::takeTint(Tint tint) {
-  m_tintPending = false;
-  const bool isLoss = tint.kind == TintKind::loss || tint.kind == TintKind::lossDifference;
-  m_tools->setScale(tint.kind == TintKind::none ? nullptr : &tint.scale, isLoss ? tr("nats") : QString());
-  m_page->setTint(std::make_shared<const Tint>(std::move(tint)));
-}
-
-void TextView::failTint(const QString& message) {
-  m_tintPending = false;
-  m_page->setTint(nullptr);
-  m_tools->setScale(nullptr, {});
-  m_tools->setCaption(message);
-}
-
-QString TextView::headName() const {
-  const HeadChoice& choice = m_document.selection().head();
-  const Run* run = m_document.run(choice.run);
-  if (run == nullptr) return {};
-  return QStringLiteral("%1 L%2 H%3").arg(run->name).arg(choice.layer).arg(choice.head);
-}
-
-QString TextView::placesNote() const {
-  const auto differs = [this](const Run* run) {
-    return run != nullptr && !TokenPlaces(*m_reference, *run->trace).identical();
-  };
-  const TintChoice& choice = m_tools->choice();
-  const bool any = isOfHead(choice.kind)
-                       ? differs(m_document.run(m_document.selection().head().run))
-                       : differs(chosenRun(choice.run, 0)) ||
-                             (choice.kind == TintKind::lossDifference && differs(chosenRun(choice.minus, 1)));
-  return any ? tr(" · other tokens, found by their place in the text") : QString();
-}
-
-QString TextView::caption() const {
-  const TintChoice& choice = m_tools->choice();
-  if (!m_reference || choice.kind == TintKind::none) return {};
-  const Run* first = chosenRun(choice.run, 0);
-  const Run* second = chosenRun(choice.minus, 1);
-  if (choice.kind == TintKind::loss) {
-    return tr("loss of %1, at the word predicted").arg(first->name) + placesNote();
-  }
-  if (choice.kind == TintKind::lossDifference) {
-    if (first == second) return tr("%1 is the only run: a difference needs two").arg(first->name);
-    return tr("loss of %1 minus %2, at the word predicted").arg(first->name, second->name) + placesNote();
-  }
-  const Run* run = m_document.run(m_document.selection().head().run);
-  if (run == nullptr) return tr("no head is chosen");
-  if (choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow && !run->trace->info().gated) {
-    return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(run->name);
-  }
-  if (choice.kind == TintKind::gate) {
-    return tr("1 − f of %1, at the word read").arg(headName()) + placesNote();
-  }
-  const auto query = rowQuery();
-  if (!query) return tr("click a word to pin it as query");
-  const bool pinned = m_document.selection().pin().query == query;
-  return tr("%1 of %2, query %3 “%4” (%5), at the word read")
-             .arg(tintName(choice.kind), headName())
-             .arg(*query)
-             .arg(readText(*m_reference->tokens(), *query, Whitespace::visible),
-                  pinned ? tr("pinned") : tr("under the pointer")) +
-         placesNote();
 }
 
 // ---- Find, go to, read-out, menu

@@ -64,6 +64,7 @@ class TextView : public QWidget, public ViewPart {
   void takeShape(std::shared_ptr<const TextShape> shape);
   void requestTint();
   void takeTint(Tint tint);
+  void showScale();
   void failTint(const QString& message);
   [[nodiscard]] std::optional<TintRequest> tintRequest() const;
   [[nodiscard]] const Run* chosenRun(const QString& name, std::size_t otherwise) const;
