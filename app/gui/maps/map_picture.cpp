@@ -2,19 +2,23 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <limits>
 #include <utility>
 
 #include "app/gui/maps/picture_shading.h"
+#include "kernels/executor.h"
 
 namespace foxscope::gui {
 namespace {
 
 constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
-/// Entries that the rows of a coarse picture have together; a few milliseconds of work.
-constexpr std::int64_t kCoarseEntries = 1 << 19;
-constexpr std::int64_t kFewestCoarseRows = 24;
-constexpr std::int64_t kMostCoarseRows = 96;
+// Of a coarse picture. Tiles of queries and keys are 64 x 64 whatever is asked of them, so a sample of 64 rows costs no
+// more than one row does.
+constexpr std::int64_t kSampledRows = 64;
+constexpr std::int64_t kSampledEntries = 1 << 24;
+constexpr std::int64_t kFewestLines = 16;
+constexpr std::int64_t kMostLines = 64;
 constexpr std::int64_t kCoarseColumns = 256;
 
 bool sameHead(const HeadOf& a, const HeadOf& b) { return a.trace == b.trace && a.layer == b.layer && a.head == b.head; }
@@ -77,23 +81,46 @@ MapRequest mapRequestOf(const PictureRequest& request, const PictureSide& side) 
   return map;
 }
 
-/// One row of every band, at most; the raster has a line for each band.
-std::optional<Image> sampledRows(const MapRequest& whole, const Job& job) {
-  const std::int64_t lines =
-      std::min(whole.pixel_rows, std::clamp(kCoarseEntries / whole.columns.size(), kFewestCoarseRows, kMostCoarseRows));
-  MapRequest line = whole;
-  line.pixel_rows = 1;
-  line.pixel_columns = std::min(whole.pixel_columns, kCoarseColumns);
-  Image result{lines, line.pixel_columns, {}};
+/// The rows that stand for a band of a coarse picture: up to 64 in its middle.
+Range sampleOf(const Range& band) {
+  const std::int64_t size = std::min(band.size(), kSampledRows);
+  const std::int64_t begin = band.begin + (band.size() - size) / 2;
+  return {begin, begin + size};
+}
+
+/// A raster of few lines, each of them made from a sample of its rows. Lines are dealt out to the threads.
+std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
+  const std::int64_t affordable = kSampledEntries / (kSampledRows * whole.columns.size());
+  const std::int64_t lines = std::min(whole.pixel_rows, std::clamp(affordable, kFewestLines, kMostLines));
+  Image result{lines, std::min(whole.pixel_columns, kCoarseColumns), {}};
   result.value.assign(static_cast<std::size_t>(result.rows * result.columns), kNone);
-  for (std::int64_t n = 0; n < lines; ++n) {
-    const std::int64_t row = (bin_begin(whole.rows, lines, n) + bin_begin(whole.rows, lines, n + 1)) / 2;
-    if (row < whole.columns.begin) continue;
-    line.rows = {row, row + 1};
-    const auto values = compute_map(line, job);
-    if (!values) return std::nullopt;
-    std::copy(values->value.begin(), values->value.end(), result.value.begin() + n * result.columns);
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(lines));
+  const auto compute = [&](std::int64_t n) {
+    kernels::ThreadPool alone(1);
+    MapRequest line = whole;
+    line.rows = sampleOf({bin_begin(whole.rows, lines, n), bin_begin(whole.rows, lines, n + 1)});
+    if (line.rows.end <= whole.columns.begin) return;
+    line.pixel_rows = 1;
+    line.pixel_columns = result.columns;
+    const auto values = compute_map(line, {job.stop, {}, &alone});
+    if (values) std::copy(values->value.begin(), values->value.end(), result.value.begin() + n * result.columns);
+  };
+  const auto guarded = [&](std::int64_t n, int /*thread*/) {
+    try {
+      if (!job.stopped()) compute(n);
+    } catch (...) {
+      failures[static_cast<std::size_t>(n)] = std::current_exception();
+    }
+  };
+  if (job.executor != nullptr) {
+    job.executor->run(lines, guarded);
+  } else {
+    for (std::int64_t n = 0; n < lines; ++n) guarded(n, 0);
   }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+  if (job.stopped()) return std::nullopt;
   return result;
 }
 
@@ -163,7 +190,7 @@ std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, co
 
 std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,
                                                 const Job& job) {
-  const auto picture = uncoloured(request, &sampledRows, job);
+  const auto picture = uncoloured(request, &sampledLines, job);
   if (!picture) return std::nullopt;
   picture->colours = beside ? beside->colours : coloursOf(*picture, request.shading);
   paint(*picture, job.executor);

@@ -87,8 +87,9 @@ using PicturePointer = std::shared_ptr<const MapPicture>;
 /// @returns nothing if the job was stopped. @throws as compute_map and figure::chooseColours
 std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job);
 
-/// A quick one of what takes a pass over queries and keys: of every band of rows one row is computed.
-/// @param colours  of the picture beside which it will be shown; null: chosen from its own values
+/// A quick one of what takes a pass over queries and keys: of every band of rows a sample is computed, without a gap
+/// where the range is short.
+/// @param beside  the picture beside which it will be shown, whose colours it takes; null: colours by its own values
 std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,
                                                 const Job& job);
 
