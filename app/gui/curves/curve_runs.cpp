@@ -1,0 +1,110 @@
+#include "app/gui/curves/curve_runs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace foxscope::gui::curves {
+namespace {
+
+std::vector<double> indices(std::size_t count) {
+  std::vector<double> result(count);
+  for (std::size_t index = 0; index < count; ++index) result[index] = static_cast<double>(index);
+  return result;
+}
+
+std::shared_ptr<const Series> shared(Series series) { return std::make_shared<const Series>(std::move(series)); }
+
+Series lossOf(const CurveRun& run, const TokenTable& reference) {
+  const std::span<const float> loss = run.trace->per_token_loss();
+  return {{loss.begin(), loss.end()}, placesPredicted(*run.trace->tokens(), reference)};
+}
+
+Series differenceOf(const Series& first, const Series& second) {
+  Series difference{std::vector<double>(first.size()), first.position};
+  for (std::size_t index = 0; index < first.size(); ++index) {
+    const auto other = second.indexAt(first.positionAt(index));
+    difference.value[index] =
+        other ? first.value[index] - second.value[*other] : std::numeric_limits<double>::quiet_NaN();
+  }
+  return difference;
+}
+
+}  // namespace
+
+std::vector<CurveRun> curveRuns(const Document& document) {
+  std::vector<CurveRun> runs;
+  for (const Run& run : document.runs()) runs.push_back({run.id, static_cast<int>(runs.size()), run.name, run.trace});
+  return runs;
+}
+
+std::vector<double> placesPredicted(const TokenTable& run, const TokenTable& reference) {
+  if (&run == &reference || (run.id == reference.id && run.byte_start == reference.byte_start)) return {};
+  if (run.byte_start.empty() || reference.byte_start.empty()) return indices(run.id.size());
+  std::vector<double> places(run.id.size());
+  const auto& starts = reference.byte_start;
+  for (std::size_t position = 0; position < places.size(); ++position) {
+    const std::int64_t byte = run.byte_start[position];
+    const auto after = std::upper_bound(starts.begin(), starts.end(), byte) - starts.begin();
+    const auto token = static_cast<std::size_t>(std::max<std::ptrdiff_t>(0, after - 1));
+    const auto width = static_cast<double>(std::max<std::int64_t>(1, reference.byte_end[token] - starts[token]));
+    const double inside = static_cast<double>(byte - starts[token]) / width;
+    // Tokens past the end of the reference's text stay past its last position.
+    places[position] = static_cast<double>(token) + std::max(0.0, inside);
+  }
+  return places;
+}
+
+std::vector<double> placesRead(const TokenTable& run, const TokenTable& reference) {
+  const std::vector<double> predicted = placesPredicted(run, reference);
+  if (predicted.empty()) return {};
+  std::vector<double> places(predicted.size());
+  for (std::size_t position = 1; position < places.size(); ++position) places[position] = 1 + predicted[position - 1];
+  return places;
+}
+
+LossCurves lossCurves(std::span<const CurveRun> runs, int window) {
+  LossCurves curves;
+  for (const CurveRun& run : runs) {
+    RunLoss loss{run, nullptr, nullptr};
+    if (!run.trace->per_token_loss().empty()) {
+      Series raw = lossOf(run, *runs.front().trace->tokens());
+      curves.tokensDiffer = curves.tokensDiffer || !raw.position.empty();
+      loss.mean = shared({smoothed(raw.value, window), raw.position});
+      loss.raw = shared(std::move(raw));
+    }
+    curves.runs.push_back(std::move(loss));
+  }
+  if (curves.runs.size() >= 2 && curves.runs[0].raw && curves.runs[1].raw) {
+    Series difference = differenceOf(*curves.runs[0].raw, *curves.runs[1].raw);
+    curves.meanDifference = shared({smoothed(difference.value, window), difference.position});
+    curves.difference = shared(std::move(difference));
+  }
+  return curves;
+}
+
+std::vector<RunContext> contextCurves(std::span<const CurveRun> runs) {
+  std::vector<RunContext> curves;
+  for (const CurveRun& run : runs) {
+    RunContext context{run, nullptr, nullptr};
+    if (!run.trace->per_token_loss().empty()) {
+      const Series loss = lossOf(run, *runs.front().trace->tokens());
+      Series mean{meansSoFar(loss.value), loss.position};
+      Series perplexity = mean;
+      for (double& value : perplexity.value) value = std::exp(value);
+      context.mean = shared(std::move(mean));
+      context.perplexity = shared(std::move(perplexity));
+    }
+    curves.push_back(std::move(context));
+  }
+  return curves;
+}
+
+Series gateSeries(const HeadOf& head, const TokenTable& reference) {
+  const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
+  Series gate{std::vector<double>(c.size()), placesRead(*head.trace->tokens(), reference)};
+  for (std::size_t t = 0; t < c.size(); ++t) gate.value[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
+  return gate;
+}
+
+}  // namespace foxscope::gui::curves

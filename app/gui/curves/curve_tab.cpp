@@ -1,0 +1,125 @@
+#include "app/gui/curves/curve_tab.h"
+
+#include <QAction>
+#include <QEvent>
+#include <QLabel>
+#include <QStackedLayout>
+#include <QToolBar>
+#include <QVBoxLayout>
+
+#include "app/gui/curves/read_out.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+void mute(QLabel& label, const QPalette& palette) {
+  QPalette muted = palette;
+  muted.setColor(QPalette::WindowText, mutedTextColour(muted));
+  label.setPalette(muted);
+}
+
+}  // namespace
+
+CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
+    : QWidget(parent), m_document(document), m_controls(new QToolBar(name, parent)), m_readOut(new ReadOut(this)) {
+  m_controls->setToolButtonStyle(Qt::ToolButtonTextOnly);
+  m_controls->setMovable(false);
+  auto* plotWidget = new QWidget(this);
+  m_note = new QLabel(plotWidget);
+  m_note->setWordWrap(true);
+  m_note->setVisible(false);
+  m_plotPage = new QVBoxLayout(plotWidget);
+  m_plotPage->setContentsMargins(0, 0, 0, 0);
+  m_plotPage->setSpacing(2);
+  m_plotPage->addWidget(m_readOut);
+  m_plotPage->addWidget(m_note);
+  m_message = new QLabel(this);
+  m_message->setAlignment(Qt::AlignCenter);
+  m_message->setWordWrap(true);
+  m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_pages = new QStackedLayout(this);
+  m_pages->addWidget(m_message);
+  m_pages->addWidget(plotWidget);
+  mute(*m_note, palette());
+  mute(*m_message, palette());
+  Selection& selection = document.selection();
+  connect(&document, &Document::runsChanged, this, &CurveTab::outdate);
+  for (const auto signal : {&Selection::hoverChanged, &Selection::pinChanged, &Selection::headChanged}) {
+    connect(&selection, signal, this, [this] {
+      if (isVisible()) showReading();
+    });
+  }
+}
+
+void CurveTab::setPlot(QWidget* plot) { m_plotPage->insertWidget(1, plot, 1); }
+
+QString CurveTab::noRunText() {
+  return tr(
+      "No run yet. Open a checkpoint folder (Ctrl+O) and a text (Ctrl+Shift+O) and press F5, or open a run file.");
+}
+
+QAction* CurveTab::addChoice(const QString& text, const QString& tip, bool on) {
+  QAction* action = m_controls->addAction(text);
+  action->setCheckable(true);
+  action->setChecked(on);
+  action->setToolTip(tip);
+  action->setStatusTip(tip);
+  return action;
+}
+
+QString CurveTab::message() const { return m_pages->currentIndex() == 0 ? m_message->text() : QString(); }
+
+QString CurveTab::note() const { return m_note->text(); }
+
+void CurveTab::outdate() {
+  m_fresh = false;
+  if (isVisible()) refresh();
+}
+
+void CurveTab::showPlot(const QString& note) {
+  m_fresh = true;
+  m_note->setText(note);
+  m_note->setVisible(!note.isEmpty());
+  m_pages->setCurrentIndex(1);
+  restyle();
+  showReading();
+}
+
+void CurveTab::showMessage(const QString& message) {
+  m_fresh = true;
+  m_message->setText(message);
+  m_pages->setCurrentIndex(0);
+}
+
+void CurveTab::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  if (m_fresh) {
+    showReading();
+  } else {
+    refresh();
+  }
+}
+
+void CurveTab::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() != QEvent::PaletteChange) return;
+  mute(*m_note, palette());
+  mute(*m_message, palette());
+  if (m_fresh && message().isEmpty()) {
+    restyle();
+    showReading();
+  }
+}
+
+QString readingText(const TokenTable& tokens, std::int64_t position) {
+  return CurveTab::tr("%1 reads “%2”").arg(position).arg(readText(tokens, position, Whitespace::visible));
+}
+
+QString csvField(const QString& text) {
+  if (!text.contains(',') && !text.contains('"') && !text.contains('\n') && !text.contains('\r')) return text;
+  QString doubled = text;
+  return '"' + doubled.replace('"', QStringLiteral("\"\"")) + '"';
+}
+
+}  // namespace foxscope::gui::curves

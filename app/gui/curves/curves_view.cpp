@@ -1,0 +1,107 @@
+#include "app/gui/curves/curves_view.h"
+
+#include <array>
+
+#include <QHBoxLayout>
+#include <QStackedWidget>
+#include <QTabBar>
+#include <QToolBar>
+#include <QVBoxLayout>
+
+#include "app/gui/curves/context_tab.h"
+#include "app/gui/curves/decay_tab.h"
+#include "app/gui/curves/gate_tab.h"
+#include "app/gui/curves/loss_tab.h"
+#include "app/gui/curves/row_tab.h"
+
+namespace foxscope::gui {
+namespace {
+
+// In the order of CurvesView::Tab.
+constexpr std::array<const char*, 5> kStateNames{"loss", "context", "row", "gate", "decay"};
+
+}  // namespace
+
+CurvesView::CurvesView(Document& document, QWidget* parent)
+    : QWidget(parent), m_bar(new QTabBar(this)), m_pages(new QStackedWidget(this)), m_controls(new QWidget(this)) {
+  m_bar->setDrawBase(false);
+  m_bar->setExpanding(false);
+  m_bar->setUsesScrollButtons(true);
+  m_bar->setAccessibleName(tr("Curves"));
+  auto* controls = new QHBoxLayout(m_controls);
+  controls->setContentsMargins(0, 0, 0, 0);
+  auto* top = new QHBoxLayout;
+  top->setContentsMargins(0, 0, 0, 0);
+  top->addWidget(m_bar);
+  top->addWidget(m_controls, 1);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(4, 2, 4, 2);
+  layout->setSpacing(2);
+  layout->addLayout(top);
+  layout->addWidget(m_pages, 1);
+  add(new curves::LossTab(document, this), tr("Loss"), tr("Loss of every token along the text"),
+      tr("Show loss along the text"));
+  add(new curves::ContextTab(document, this), tr("P(l)"), tr("Perplexity against context length"),
+      tr("Show perplexity against context length"));
+  add(new curves::RowTab(document, this), tr("Row"), tr("Attention and F of the pinned query"),
+      tr("Show the pinned query's row"));
+  add(new curves::GateTab(document, this), tr("Gate"), tr("Forget gate of the chosen head along the text"),
+      tr("Show the forget gate along the text"));
+  add(new curves::DecayTab(document, this), tr("Decay"), tr("Decay times of all heads"),
+      tr("Show decay times of all heads"));
+  connect(m_bar, &QTabBar::currentChanged, this, &CurvesView::showCurrent);
+  showCurrent();
+}
+
+void CurvesView::add(curves::CurveTab* tab, const QString& name, const QString& tip, const QString& command) {
+  const int index = m_bar->addTab(name);
+  m_bar->setTabToolTip(index, tip);
+  m_pages->addWidget(tab);
+  m_controls->layout()->addWidget(tab->controls());
+  m_tabs.push_back(tab);
+  auto* action = new QAction(command, this);
+  action->setToolTip(tip);
+  connect(action, &QAction::triggered, this, [this, index] { m_bar->setCurrentIndex(index); });
+  m_commands += action;
+}
+
+void CurvesView::showCurrent() {
+  const int current = m_bar->currentIndex();
+  for (int index = 0; index < static_cast<int>(m_tabs.size()); ++index) {
+    m_tabs[static_cast<std::size_t>(index)]->controls()->setVisible(index == current);
+  }
+  m_pages->setCurrentIndex(current);
+}
+
+void CurvesView::setTab(Tab tab) { m_bar->setCurrentIndex(static_cast<int>(tab)); }
+
+CurvesView::Tab CurvesView::tab() const { return static_cast<Tab>(m_bar->currentIndex()); }
+
+QJsonObject CurvesView::saveState() const {
+  QJsonObject state;
+  for (std::size_t index = 0; index < m_tabs.size(); ++index) {
+    const QJsonObject part = m_tabs[index]->saveState();
+    if (!part.isEmpty()) state[kStateNames[index]] = part;
+  }
+  state["tab"] = kStateNames[static_cast<std::size_t>(m_bar->currentIndex())];
+  return state;
+}
+
+void CurvesView::restoreState(const QJsonObject& state) {
+  for (std::size_t index = 0; index < m_tabs.size(); ++index) {
+    m_tabs[index]->restoreState(state[kStateNames[index]].toObject());
+    if (state["tab"].toString() == kStateNames[index]) m_bar->setCurrentIndex(static_cast<int>(index));
+  }
+}
+
+bool CurvesView::isSettled() const {
+  return !isVisible() || m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->isSettled();
+}
+
+std::optional<figure::CurveFigure> CurvesView::figureOfCurrentTab() const {
+  return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->figure();
+}
+
+QString CurvesView::dataOfCurrentTab() const { return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->data(); }
+
+}  // namespace foxscope::gui

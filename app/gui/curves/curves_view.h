@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <QWidget>
+
+#include "app/figure/curve_figure.h"
+#include "app/gui/document/document.h"
+#include "app/gui/views/view_part.h"
+
+class QStackedWidget;
+class QTabBar;
+
+namespace foxscope::gui {
+
+namespace curves {
+class CurveTab;
+}
+
+/// What can be drawn as curves: losses, perplexity against context, a row of the chosen head, its gate, and the decay
+/// times of all heads; one tab each.
+class CurvesView : public QWidget, public ViewPart {
+  Q_OBJECT
+
+ public:
+  explicit CurvesView(Document& document, QWidget* parent = nullptr);
+
+  enum class Tab { loss, context, row, gate, decay };
+  void setTab(Tab tab);
+  [[nodiscard]] Tab tab() const;
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
+  [[nodiscard]] bool isSettled() const override;
+
+  /// What the current tab shows, for export; nothing where there is nothing yet, and for dots of decay times.
+  [[nodiscard]] std::optional<figure::CurveFigure> figureOfCurrentTab() const;
+  /// The numbers behind it, at full resolution: CSV with a line of names and units; empty where there are none.
+  [[nodiscard]] QString dataOfCurrentTab() const;
+
+ private:
+  void add(curves::CurveTab* tab, const QString& name, const QString& tip, const QString& command);
+  void showCurrent();
+
+  QTabBar* m_bar;
+  QStackedWidget* m_pages;
+  QWidget* m_controls;
+  std::vector<curves::CurveTab*> m_tabs;  ///< by Tab
+  QList<QAction*> m_commands;
+};
+
+}  // namespace foxscope::gui

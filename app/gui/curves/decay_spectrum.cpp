@@ -1,0 +1,47 @@
+#include "app/gui/curves/decay_spectrum.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace foxscope::gui::curves {
+
+std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun> runs, const Job& job) {
+  std::vector<DecaySpectrum> spectra;
+  for (const CurveRun& run : runs) {
+    DecaySpectrum spectrum{run, {}};
+    const TraceInfo& info = run.trace->info();
+    for (int layer = 0; info.gated && layer < info.layers; ++layer) {
+      for (int head = 0; head < info.heads; ++head) {
+        if (job.stopped()) return std::nullopt;
+        const double sum = run.trace->cumulative_log_gate(layer, head).back();
+        const double time =
+            sum == 0 ? std::numeric_limits<double>::infinity() : -static_cast<double>(info.length) / sum;
+        spectrum.heads.push_back({{run.id, layer, head}, time});
+      }
+    }
+    spectra.push_back(std::move(spectrum));
+  }
+  return spectra;
+}
+
+std::vector<double> swarm(const std::vector<double>& heights, double size, double room) {
+  std::vector<double> shifts(heights.size(), 0);
+  for (std::size_t dot = 0; dot < heights.size(); ++dot) {
+    const auto free = [&](double shift) {
+      for (std::size_t other = 0; other < dot; ++other) {
+        if (std::hypot(heights[dot] - heights[other], shift - shifts[other]) < size) return false;
+      }
+      return true;
+    };
+    constexpr double kStep = 0.25;  // of a dot
+    double shift = 0;
+    for (int step = 1; !free(shift) && std::abs(shift) < room; ++step) {
+      shift = (step % 2 == 0 ? -1 : 1) * ((step + 1) / 2) * kStep * size;
+    }
+    shifts[dot] = std::clamp(shift, -room, room);
+  }
+  return shifts;
+}
+
+}  // namespace foxscope::gui::curves

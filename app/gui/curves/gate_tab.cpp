@@ -1,0 +1,201 @@
+#include "app/gui/curves/gate_tab.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QAction>
+#include <QHeaderView>
+#include <QSplitter>
+#include <QTableView>
+
+#include "app/gui/curves/curve_export.h"
+#include "app/gui/curves/curve_runs.h"
+#include "app/gui/curves/plot_style.h"
+#include "app/gui/curves/position_plot.h"
+#include "app/gui/curves/read_out.h"
+#include "app/gui/views/theme.h"
+#include "backend/map/head_statistics.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+enum Channel { kGate };
+constexpr int kEvents = 20;
+constexpr int kListEms = 30;  // width of the list of events
+
+/// The range of the same size around a position.
+Range around(std::int64_t position, std::int64_t size, std::int64_t length) {
+  const std::int64_t begin = std::clamp<std::int64_t>(position - size / 2, 0, std::max<std::int64_t>(0, length - size));
+  return {begin, std::min(length, begin + size)};
+}
+
+}  // namespace
+
+GateTab::GateTab(Document& document, QWidget* parent)
+    : CurveTab(document, tr("Gate: choices"), parent),
+      m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_list(new QTableView(this)),
+      m_events(new ForgettingEventsModel(this)),
+      m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)) {
+  m_plot->setAccessibleName(tr("Forget gate along the text"));
+  m_list->setModel(m_events);
+  m_list->setAccessibleName(tr("Strongest forgetting events"));
+  m_list->setSelectionBehavior(QAbstractItemView::SelectRows);
+  m_list->setSelectionMode(QAbstractItemView::SingleSelection);
+  m_list->setShowGrid(false);
+  m_list->setTabKeyNavigation(false);
+  m_list->verticalHeader()->hide();
+  m_list->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
+  m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  m_list->horizontalHeader()->setSectionResizeMode(ForgettingEventsModel::token, QHeaderView::Stretch);
+  m_list->horizontalHeader()->setHighlightSections(false);
+  m_list->setMinimumWidth(0);
+  auto* both = new QSplitter(this);
+  both->setChildrenCollapsible(true);
+  both->addWidget(m_plot);
+  both->addWidget(m_list);
+  both->setStretchFactor(0, 1);
+  both->setStretchFactor(1, 0);
+  const int list = kListEms * fontMetrics().averageCharWidth();
+  both->setSizes({3 * list, list});
+  setPlot(both);
+  connect(m_logarithmic, &QAction::toggled, this, &GateTab::restyle);
+  connect(&document.selection(), &Selection::headChanged, this, &GateTab::outdate);
+  connect(m_list, &QTableView::clicked, this, &GateTab::jump);
+  connect(m_list, &QTableView::activated, this, &GateTab::jump);
+}
+
+void GateTab::refresh() {
+  const HeadChoice choice = document().selection().head();
+  const auto head = document().headOf(choice);
+  const QString name = head ? document().run(choice.run)->name : QString();
+  if (!head || !head->trace->info().gated) {
+    document().jobs().cancel(this, kGate);
+    m_gate = {};
+    return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.").arg(name)
+                            : noRunText());
+  }
+  Gate gate;
+  gate.head = choice;
+  gate.run = name;
+  gate.trace = head->trace;
+  for (const CurveRun& run : curveRuns(document())) {
+    if (run.id == choice.run) gate.runIndex = run.index;
+  }
+  JobRunner::Request<Gate> request;
+  request.work = [gate, head = *head, reference = document().reference()->trace->tokens()](const Job& job) {
+    Gate made = read(gate, head, *reference, job);
+    return job.stopped() ? std::nullopt : std::optional(std::move(made));
+  };
+  request.done = [this](Gate made) { take(std::move(made)); };
+  request.failed = [this](const QString& message) { showMessage(message); };
+  document().jobs().submit(this, kGate, std::move(request));
+}
+
+GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job) {
+  const auto series = std::make_shared<const Series>(gateSeries(head, reference));
+  const auto statistics = head_statistics(head, {.with_attention = false, .events = kEvents}, job);
+  gate.series = series;
+  if (!statistics) return gate;
+  for (const ForgettingEvent& event : statistics->strongest_events) {
+    const double place = series->positionAt(static_cast<std::size_t>(event.position));
+    gate.events.push_back({static_cast<std::int64_t>(place),
+                           readText(*head.trace->tokens(), event.position, Whitespace::visible), event.forget_gate});
+  }
+  return gate;
+}
+
+void GateTab::take(Gate gate) {
+  m_gate = std::move(gate);
+  m_events->setEvents(m_gate.events);
+  const bool differ = !m_gate.series->position.empty();
+  showPlot(differ
+               ? tr("Tokens differ: those of %1 stand at the positions of %2 that begin at the same place in the text.")
+                     .arg(m_gate.run, document().reference()->name)
+               : QString());
+}
+
+PositionAxis GateTab::axis() const {
+  PositionAxis axis;
+  axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
+  axis.first = m_logarithmic->isChecked() ? 1 : 0;
+  axis.length = document().length();
+  return axis;
+}
+
+QString GateTab::xLabel() const {
+  return m_logarithmic->isChecked() ? tr("1 + position, tokens") : tr("position, tokens");
+}
+
+void GateTab::restyle() {
+  if (!m_gate.series) return;
+  PlotContent content;
+  content.xLabel = xLabel();
+  content.strips.push_back({tr("forget gate f"), {}, figure::AxisScale::linear, 1});
+  content.markColour = runColour(m_gate.runIndex, palette());
+  Line line{m_gate.series, 0, Side::left, content.markColour};
+  line.width = 1.2;
+  content.lines.push_back(std::move(line));
+  for (const ListedEvent& event : m_gate.events) {
+    content.marks.push_back({{static_cast<double>(event.position), event.forgetGate}, Side::left, event.token});
+  }
+  m_plot->setContent(content, axis());
+}
+
+void GateTab::showReading() {
+  if (!m_gate.series || document().reference() == nullptr) return;
+  const auto position = cursorPosition(document().selection());
+  const auto index = position ? m_gate.series->indexAt(static_cast<double>(*position)) : std::nullopt;
+  const QString head = tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
+  readOut().setEntries({{head, runColour(m_gate.runIndex, palette()), Qt::SolidLine,
+                         index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
+  if (!index || *position >= document().length()) {
+    return readOut().setPlace(
+        tr("f: what a token leaves of all that came before it. Circles: where the head forgets most"));
+  }
+  readOut().setPlace(readingText(*document().reference()->trace->tokens(), *position));
+}
+
+void GateTab::jump(const QModelIndex& index) {
+  const auto row = static_cast<std::size_t>(index.row());
+  if (!index.isValid() || row >= m_gate.events.size()) return;
+  const std::int64_t position = m_gate.events[row].position;
+  Selection& selection = document().selection();
+  selection.pinQuery(position);
+  View view = selection.view();
+  if (position >= view.rows.begin && position < view.rows.end) return;
+  view.rows = around(position, view.rows.size(), document().length());
+  selection.endMovement();
+  selection.setView(view);
+  selection.endMovement();
+}
+
+bool GateTab::plotIsSettled() const { return m_plot->isSettled(); }
+
+QJsonObject GateTab::saveState() const { return {{"logarithmic", m_logarithmic->isChecked()}}; }
+
+void GateTab::restoreState(const QJsonObject& state) {
+  m_logarithmic->setChecked(state["logarithmic"].toBool(m_logarithmic->isChecked()));
+}
+
+QString GateTab::data() const {
+  if (!message().isEmpty() || !m_gate.series) return {};
+  CurveTable table = tableOfPositions(*m_gate.trace->tokens(), TokenColumns::read);
+  const QString name =
+      tr("forget gate of %1 layer %2 head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
+  table.columns.push_back({name, std::make_shared<const Series>(Series{m_gate.series->value, {}})});
+  return csvOf(table);
+}
+
+std::optional<figure::CurveFigure> GateTab::figure() const {
+  if (!message().isEmpty() || !m_gate.series) return std::nullopt;
+  figure::CurveFigure shown = figureOf(axis(), xLabel(), *m_plot);
+  shown.yLabel = tr("forget gate f").toStdString();
+  const QString head = tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
+  shown.curves.push_back(curveOf(*m_gate.series, axis(), head));
+  shown.curves.back().colour = m_gate.runIndex;
+  shown.runs.push_back(m_gate.trace);
+  return shown;
+}
+
+}  // namespace foxscope::gui::curves

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "app/gui/curves/curve_tab.h"
+#include "app/gui/curves/forgetting_events_model.h"
+#include "app/gui/curves/position_axis.h"
+#include "app/gui/curves/series.h"
+
+class QModelIndex;
+class QTableView;
+
+namespace foxscope::gui::curves {
+
+class PositionPlot;
+
+/// The forget gate of the chosen head along the text, and where it forgets most.
+class GateTab : public CurveTab {
+  Q_OBJECT
+
+ public:
+  GateTab(Document& document, QWidget* parent);
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QString data() const override;
+  [[nodiscard]] std::optional<figure::CurveFigure> figure() const override;
+
+ protected:
+  void refresh() override;
+  void restyle() override;
+  void showReading() override;
+  [[nodiscard]] bool plotIsSettled() const override;
+
+ private:
+  struct Gate {
+    HeadChoice head;
+    QString run;
+    int runIndex = 0;
+    std::shared_ptr<const Trace> trace;
+    std::shared_ptr<const Series> series;
+    std::vector<ListedEvent> events;
+  };
+  static Gate read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job);
+  void take(Gate gate);
+  /// Pins an event's position; the range follows where it does not show it.
+  void jump(const QModelIndex& index);
+  [[nodiscard]] PositionAxis axis() const;
+  [[nodiscard]] QString xLabel() const;
+
+  PositionPlot* m_plot;
+  QTableView* m_list;
+  ForgettingEventsModel* m_events;
+  QAction* m_logarithmic;
+  Gate m_gate;
+};
+
+}  // namespace foxscope::gui::curves

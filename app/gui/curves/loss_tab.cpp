@@ -1,0 +1,209 @@
+#include "app/gui/curves/loss_tab.h"
+
+#include <QAction>
+#include <QComboBox>
+#include <QSpinBox>
+#include <QToolBar>
+
+#include "app/gui/curves/curve_export.h"
+#include "app/gui/curves/plot_style.h"
+#include "app/gui/curves/position_plot.h"
+#include "app/gui/curves/read_out.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+enum Channel { kCurves };
+constexpr int kDefaultWindow = 101;  // of the paper's figures
+constexpr int kWidestWindow = 10001;
+constexpr float kFaint = 0.45F;  // opacity of single tokens behind their mean
+
+QColor faint(QColor colour) {
+  colour.setAlphaF(kFaint);
+  return colour;
+}
+
+QString reading(const Series& raw, const Series& mean, std::int64_t position) {
+  const auto index = raw.indexAt(static_cast<double>(position));
+  if (!index) return numberText(std::numeric_limits<double>::quiet_NaN());
+  return LossTab::tr("%1 nats (%2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
+}
+
+}  // namespace
+
+LossTab::LossTab(Document& document, QWidget* parent)
+    : CurveTab(document, tr("Loss: choices"), parent),
+      m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)),
+      m_raw(new QComboBox(controls())),
+      m_window(new QSpinBox(controls())) {
+  m_raw->addItem(tr("Tokens where they fit"), "whenSparse");
+  m_raw->addItem(tr("Tokens always"), "always");
+  m_raw->addItem(tr("Means only"), "never");
+  m_raw->setAccessibleName(tr("Single tokens"));
+  m_raw->setToolTip(
+      tr("When the loss of every token is drawn, faintly, behind its running mean: where each has room (zoom in), "
+         "always, or never. The vertical axis holds all that is drawn."));
+  m_window->setRange(1, kWidestWindow);
+  m_window->setSingleStep(50);
+  m_window->setValue(kDefaultWindow);
+  m_window->setPrefix(tr("Mean of "));
+  m_window->setKeyboardTracking(false);
+  m_window->setAccessibleName(tr("Smoothing window in tokens"));
+  m_window->setToolTip(tr("Tokens that the running mean is taken over, centred; fewer at both ends of the text"));
+  controls()->addWidget(m_window);
+  controls()->addWidget(m_raw);
+  m_plot->setAccessibleName(tr("Loss along the text"));
+  setPlot(m_plot);
+  connect(m_raw, &QComboBox::currentIndexChanged, this, &LossTab::restyle);
+  connect(m_logarithmic, &QAction::toggled, this, &LossTab::restyle);
+  connect(m_window, &QSpinBox::valueChanged, this, &LossTab::outdate);
+}
+
+void LossTab::refresh() {
+  const std::vector<CurveRun> runs = curveRuns(document());
+  if (runs.empty()) {
+    document().jobs().cancel(this, kCurves);
+    m_curves = {};
+    return showMessage(noRunText());
+  }
+  JobRunner::Request<LossCurves> request;
+  request.work = [runs, window = m_window->value()](const Job&) { return std::optional(lossCurves(runs, window)); };
+  request.done = [this](LossCurves curves) { take(std::move(curves)); };
+  request.failed = [this](const QString& message) { showMessage(message); };
+  document().jobs().submit(this, kCurves, std::move(request));
+}
+
+void LossTab::take(LossCurves curves) {
+  m_curves = std::move(curves);
+  QStringList without;
+  for (const RunLoss& loss : m_curves.runs) {
+    if (!loss.raw) without += loss.run.name;
+  }
+  const QString missing =
+      without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
+  if (without.size() == static_cast<qsizetype>(m_curves.runs.size())) return showMessage(missing);
+  const QString differ =
+      m_curves.tokensDiffer
+          ? tr("Tokens differ: positions are those of %1, other tokens stand where they begin in the text, and a "
+               "difference compares what covers the same place.")
+                .arg(m_curves.runs.front().run.name)
+          : QString();
+  showPlot(QStringList{differ, missing}.join(' ').trimmed());
+}
+
+LossTab::Raw LossTab::raw() const {
+  if (m_window->value() == 1) return Raw::never;
+  return static_cast<Raw>(m_raw->currentIndex());
+}
+
+PositionAxis LossTab::axis() const {
+  PositionAxis axis;
+  axis.scale = m_logarithmic->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
+  axis.first = m_logarithmic->isChecked() ? 1 : 0;
+  axis.length = document().length();
+  return axis;
+}
+
+QString LossTab::xLabel() const {
+  return m_logarithmic->isChecked() ? tr("1 + position, tokens") : tr("position, tokens");
+}
+
+void LossTab::restyle() {
+  PlotContent content;
+  content.xLabel = xLabel();
+  content.strips.push_back({tr("loss, nats"), {}, figure::AxisScale::linear, 5});
+  const Shown tokens = raw() == Raw::always ? Shown::always : Shown::whenSparse;
+  const auto add = [&](const auto& series, int strip, const QColor& colour, bool single) {
+    if (!series) return;
+    Line line{series, strip, Side::left, single ? faint(colour) : colour};
+    line.width = single ? 1 : 1.8;
+    line.shown = single ? tokens : Shown::always;
+    line.dots = single ? Dots::whereTheyFit : Dots::never;
+    content.lines.push_back(std::move(line));
+  };
+  for (const bool single : {true, false}) {
+    if (single && raw() == Raw::never) continue;
+    for (const RunLoss& loss : m_curves.runs) {
+      add(single ? loss.raw : loss.mean, 0, runColour(loss.run.index, palette()), single);
+    }
+    add(single ? m_curves.difference : m_curves.meanDifference, 1, palette().color(QPalette::Text), single);
+  }
+  if (m_curves.difference) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
+  m_plot->setContent(content, axis());
+}
+
+void LossTab::showReading() {
+  const auto position = cursorPosition(document().selection());
+  const bool inside = position && *position < document().length();
+  std::vector<ReadOut::Entry> entries;
+  for (const RunLoss& loss : m_curves.runs) {
+    if (!loss.raw) continue;
+    entries.push_back({loss.run.name, runColour(loss.run.index, palette()), Qt::SolidLine,
+                       inside ? reading(*loss.raw, *loss.mean, *position) : QString()});
+  }
+  if (m_curves.difference) {
+    entries.push_back({tr("%1 − %2").arg(m_curves.runs[0].run.name, m_curves.runs[1].run.name),
+                       palette().color(QPalette::Text), Qt::SolidLine,
+                       inside ? reading(*m_curves.difference, *m_curves.meanDifference, *position) : QString()});
+  }
+  readOut().setEntries(entries);
+  if (!inside) {
+    return readOut().setPlace(
+        tr("Loss of each predicted token and, in brackets, its mean over %1 tokens: hover to read, "
+           "click to pin the query, Shift+click the key")
+            .arg(m_window->value()));
+  }
+  const TokenTable& tokens = *document().reference()->trace->tokens();
+  readOut().setPlace(tr("%1, predicts “%2”")
+                         .arg(readingText(tokens, *position), predictedText(tokens, *position, Whitespace::visible)));
+}
+
+bool LossTab::plotIsSettled() const { return m_plot->isSettled(); }
+
+QJsonObject LossTab::saveState() const {
+  return {{"tokens", m_raw->currentData().toString()},
+          {"logarithmic", m_logarithmic->isChecked()},
+          {"window", m_window->value()}};
+}
+
+void LossTab::restoreState(const QJsonObject& state) {
+  const int raw = m_raw->findData(state["tokens"].toString());
+  if (raw >= 0) m_raw->setCurrentIndex(raw);
+  m_logarithmic->setChecked(state["logarithmic"].toBool(m_logarithmic->isChecked()));
+  m_window->setValue(state["window"].toInt(m_window->value()));
+}
+
+QString LossTab::data() const {
+  if (!message().isEmpty() || document().reference() == nullptr) return {};
+  CurveTable table = tableOfPositions(*document().reference()->trace->tokens(), TokenColumns::readAndPredicted);
+  for (const RunLoss& loss : m_curves.runs) {
+    if (!loss.raw) continue;
+    table.columns.push_back({tr("loss of %1 (nats)").arg(loss.run.name), loss.raw});
+    table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_window->value()), loss.mean});
+  }
+  if (m_curves.difference) {
+    const QString name = tr("loss of %1 minus %2").arg(m_curves.runs[0].run.name, m_curves.runs[1].run.name);
+    table.columns.push_back({tr("%1 (nats)").arg(name), m_curves.difference});
+    table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_window->value()), m_curves.meanDifference});
+  }
+  return csvOf(table);
+}
+
+std::optional<figure::CurveFigure> LossTab::figure() const {
+  if (!message().isEmpty() || m_curves.runs.empty()) return std::nullopt;
+  figure::CurveFigure shown = figureOf(axis(), xLabel(), *m_plot);
+  shown.yLabel = tr("loss, nats").toStdString();
+  for (const RunLoss& loss : m_curves.runs) {
+    if (!loss.mean) continue;
+    figure::Curve curve = curveOf(*loss.mean, axis(), loss.run.name);
+    curve.colour = loss.run.index;
+    if (raw() == Raw::always) curve.rawY = loss.raw->value;
+    shown.curves.push_back(std::move(curve));
+    shown.runs.push_back(loss.run.trace);
+  }
+  return shown;
+}
+
+}  // namespace foxscope::gui::curves

@@ -1,0 +1,48 @@
+#pragma once
+
+#include "app/gui/curves/curve_runs.h"
+#include "app/gui/curves/curve_tab.h"
+#include "app/gui/curves/position_axis.h"
+
+class QComboBox;
+class QSpinBox;
+
+namespace foxscope::gui::curves {
+
+class PositionPlot;
+
+/// Loss of every token of every run, and the first run's less the second's.
+class LossTab : public CurveTab {
+  Q_OBJECT
+
+ public:
+  LossTab(Document& document, QWidget* parent);
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QString data() const override;
+  [[nodiscard]] std::optional<figure::CurveFigure> figure() const override;
+
+ protected:
+  void refresh() override;
+  void restyle() override;
+  void showReading() override;
+  [[nodiscard]] bool plotIsSettled() const override;
+
+ private:
+  /// When single tokens are drawn behind their mean.
+  enum class Raw { whenSparse, always, never };
+
+  [[nodiscard]] Raw raw() const;
+  void take(LossCurves curves);
+  [[nodiscard]] PositionAxis axis() const;
+  [[nodiscard]] QString xLabel() const;
+
+  PositionPlot* m_plot;
+  QAction* m_logarithmic;
+  QComboBox* m_raw;
+  QSpinBox* m_window;
+  LossCurves m_curves;
+};
+
+}  // namespace foxscope::gui::curves

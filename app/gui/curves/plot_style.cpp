@@ -1,0 +1,106 @@
+#include "app/gui/curves/plot_style.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QFontMetricsF>
+#include <qcustomplot.h>
+
+#include "app/figure/axis_ticks.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+constexpr double kEmsPerTick = 8;      // along a horizontal axis
+constexpr double kLinesPerTick = 1.6;  // along a vertical one
+
+/// Ticks as in exported figures, for the axis' range and length as they are when it is laid out.
+class FittingTicker : public QCPAxisTicker {
+ public:
+  FittingTicker(QCPAxis* axis, figure::AxisScale scale, TickUnit unit, QString label)
+      : m_axis(axis), m_scale(scale), m_unit(unit), m_label(std::move(label)) {}
+
+  void generate(const QCPRange& range, const QLocale& /*locale*/, QChar /*formatChar*/, int /*precision*/,
+                QVector<double>& ticks, QVector<double>* subTicks, QVector<QString>* tickLabels) override {
+    const figure::Ticks made =
+        m_scale == figure::AxisScale::logarithmic && range.lower > 0
+            ? figure::logarithmicTicks(range.lower, range.upper, most())
+            : figure::linearTicks(range.lower, range.upper, most(),
+                                  m_unit == TickUnit::tokens ? figure::TickValues::whole : figure::TickValues::any);
+    ticks.clear();
+    if (tickLabels != nullptr) tickLabels->clear();
+    for (const figure::Tick& tick : made.major) {
+      ticks.push_back(tick.value);
+      if (tickLabels != nullptr) tickLabels->push_back(labelOf(tick));
+    }
+    if (subTicks != nullptr) *subTicks = QVector<double>(made.minor.begin(), made.minor.end());
+    const QString factor = made.factor.empty() ? QString() : " × " + QString::fromStdString(made.factor);
+    if (!m_label.isEmpty() && m_axis->label() != m_label + factor) m_axis->setLabel(m_label + factor);
+  }
+
+ private:
+  [[nodiscard]] int most() const {
+    const QFontMetricsF metrics(m_axis->tickLabelFont());
+    const bool across = QCPAxis::orientation(m_axis->axisType()) == Qt::Horizontal;
+    const double room = across ? m_axis->axisRect()->width() / (kEmsPerTick * metrics.averageCharWidth())
+                               : m_axis->axisRect()->height() / (kLinesPerTick * metrics.height());
+    return std::clamp(static_cast<int>(room), 2, across ? 12 : 8);
+  }
+
+  [[nodiscard]] QString labelOf(const figure::Tick& tick) const {
+    // Counts are written out, powers of ten among them.
+    const bool count = m_unit == TickUnit::tokens && tick.value >= 1 && std::round(tick.value) == tick.value;
+    return count ? QString::number(tick.value, 'f', 0) : QString::fromStdString(tick.label);
+  }
+
+  QCPAxis* m_axis;
+  figure::AxisScale m_scale;
+  TickUnit m_unit;
+  QString m_label;
+};
+
+}  // namespace
+
+void applyPalette(QCustomPlot& plot, const QPalette& palette) { plot.setBackground(palette.color(QPalette::Base)); }
+
+void applyPalette(QCPAxisRect& rect, const QPalette& palette) {
+  const QColor line = lineColour(palette);
+  QColor grid = line;
+  grid.setAlphaF(0.45F);
+  for (QCPAxis* axis : rect.axes()) {
+    axis->setBasePen(QPen(line, 1));
+    axis->setTickPen(QPen(line, 1));
+    axis->setSubTickPen(QPen(line, 1));
+    axis->setTickLabelColor(mutedTextColour(palette));
+    axis->setLabelColor(mutedTextColour(palette));
+    axis->grid()->setPen(QPen(grid, 1));
+    axis->grid()->setZeroLinePen(QPen(line, 1));
+    axis->grid()->setSubGridVisible(false);
+    if (const QWidget* plot = axis->parentPlot()) {
+      axis->setTickLabelFont(plot->font());
+      axis->setLabelFont(plot->font());
+    }
+  }
+}
+
+void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QString& label) {
+  axis.setScaleType(scale == figure::AxisScale::logarithmic ? QCPAxis::stLogarithmic : QCPAxis::stLinear);
+  axis.setTicker(QSharedPointer<QCPAxisTicker>(new FittingTicker(&axis, scale, unit, label)));
+  axis.setLabel(label);
+  axis.setTickLength(0, 4);
+  axis.setSubTickLength(0, 2);
+  axis.setTickLabelPadding(3);
+  axis.setLabelPadding(3);
+}
+
+QString numberText(double value) {
+  if (std::isnan(value)) return QStringLiteral("–");
+  if (std::isinf(value)) return value > 0 ? QStringLiteral("∞") : QStringLiteral("−∞");
+  constexpr int kDigits = 4;
+  QString text = std::abs(value) >= 1e4 && std::abs(value) < 1e7 ? QString::number(value, 'f', 0)
+                                                                 : QString::number(value, 'g', kDigits);
+  return text.replace('-', QChar(0x2212));
+}
+
+}  // namespace foxscope::gui::curves

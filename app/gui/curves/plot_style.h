@@ -1,0 +1,28 @@
+#pragma once
+
+#include <QPalette>
+#include <QString>
+
+#include "app/figure/curve_geometry.h"
+
+class QCPAxis;
+class QCPAxisRect;
+class QCustomPlot;
+
+namespace foxscope::gui::curves {
+
+/// What an axis counts, which decides how its ticks are written.
+enum class TickUnit { any, tokens };
+
+/// Ground, fonts and colours of a plot as the palette has them.
+void applyPalette(QCustomPlot& plot, const QPalette& palette);
+void applyPalette(QCPAxisRect& rect, const QPalette& palette);
+
+/// Scale and ticks of an axis: as many as there is room for at its present length. A common factor of the labels is
+/// told by the axis' label.
+void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QString& label);
+
+/// "0.0123", "12345", "−3.2e−09": four significant digits, true minus signs.
+QString numberText(double value);
+
+}  // namespace foxscope::gui::curves

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <QTimer>
+#include <QWidget>
+
+#include "app/gui/curves/plot_content.h"
+#include "app/gui/curves/position_axis.h"
+#include "app/gui/document/document.h"
+
+class QCPGraph;
+class QCPItemText;
+class QCPMarginGroup;
+class QCustomPlot;
+
+namespace foxscope::gui::curves {
+
+struct Stripe;
+
+/// Curves along the text that share one horizontal axis with the other views: the selection's range, its hovered and
+/// its pinned positions. What is drawn is decimated by jobs.
+class PositionPlot : public QWidget {
+  Q_OBJECT
+
+ public:
+  /// Which part of Selection::view is along the axis, and which part of the cursor the mouse hovers.
+  enum class Part { rows, columns };
+
+  PositionPlot(Document& document, Part part, QWidget* parent);
+  ~PositionPlot() override;
+
+  /// Shows this instead, once a job has made ready what is drawn; until then what is shown stays.
+  void setContent(const PlotContent& content, const PositionAxis& axis);
+  /// What is being shown, or asked for.
+  [[nodiscard]] const PlotContent& content() const { return m_wanted; }
+  [[nodiscard]] const PositionAxis& axis() const { return m_axis; }
+  /// What is drawn is what was asked for last.
+  [[nodiscard]] bool isSettled() const { return m_drawn == m_asked && !m_stale; }
+
+  /// Ends of the axes as they are shown.
+  [[nodiscard]] figure::AxisLimits horizontalLimits() const;
+  [[nodiscard]] figure::AxisLimits verticalLimits(int strip, Side side) const;
+  /// Points that are drawn of a line.
+  [[nodiscard]] const std::vector<Point>& points(std::size_t line) const { return m_points.at(line); }
+  /// Where a position is in this widget, horizontally.
+  [[nodiscard]] double pixelOf(double position) const;
+  [[nodiscard]] std::int64_t positionAt(double pixel) const;
+
+  /// All of the text.
+  void fit();
+
+ protected:
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void mouseReleaseEvent(QMouseEvent* event) override;
+  void mouseDoubleClickEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void wheelEvent(QWheelEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  void focusInEvent(QFocusEvent* event) override;
+  void focusOutEvent(QFocusEvent* event) override;
+  void paintEvent(QPaintEvent* event) override;
+
+ private:
+  struct Prepared;
+  void ask();
+  void take(Prepared prepared);
+  /// Whether there are others than before.
+  bool rebuildStripes();
+  void rebuildGraphs();
+  void followView();
+  void followCursor();
+  void redraw();
+  void fitVertically();
+  void placeLabels();
+  [[nodiscard]] int stripsWithRoom(const PlotContent& content) const;
+  [[nodiscard]] Range range() const;
+  void setRange(const Range& range);
+  [[nodiscard]] double pixelsAcross() const;
+  void hover(std::int64_t position);
+  void stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers);
+  [[nodiscard]] std::optional<double> visibleCoordinate(const std::optional<std::int64_t>& position) const;
+
+  Document& m_document;
+  const Part m_part;
+  QCustomPlot* m_plot;
+  QCPMarginGroup* m_margins;
+  PlotContent m_wanted;
+  PlotContent m_content;  ///< what is drawn
+  PositionAxis m_axis;
+  std::vector<std::vector<Point>> m_points;  ///< by line
+  std::vector<Stripe> m_stripes;
+  std::vector<QCPGraph*> m_graphs;  ///< by line
+  std::vector<QCPItemText*> m_labels;
+  int m_asked = 0;
+  int m_drawn = 0;
+  bool m_stale = false;  ///< about to be painted anew
+
+  // The mouse.
+  std::optional<QPointF> m_press;
+  Range m_pressRange;
+  bool m_panning = false;
+  Cursor m_pinBeforeClick;
+  QTimer m_wheelRest;  ///< a wheel that rests this long has ended its turn
+};
+
+}  // namespace foxscope::gui::curves

@@ -1,0 +1,166 @@
+// What the mouse and the keys do to a PositionPlot.
+#include <algorithm>
+#include <cmath>
+
+#include <QApplication>
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QWheelEvent>
+
+#include "app/gui/curves/position_plot.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+constexpr double kNotch = 120;      // QWheelEvent: eighths of a degree times 15
+constexpr double kZoom = 1.25;      // a notch of the wheel
+constexpr double kFineZoom = 1.05;  // with Ctrl
+constexpr double kFastZoom = 2;     // with Shift
+constexpr double kStep = 0.1;       // of the range, a key that pans
+
+double zoomOf(Qt::KeyboardModifiers modifiers) {
+  if (modifiers.testFlag(Qt::ControlModifier)) return kFineZoom;
+  return modifiers.testFlag(Qt::ShiftModifier) ? kFastZoom : kZoom;
+}
+
+}  // namespace
+
+void PositionPlot::setRange(const Range& range) {
+  if (m_axis.length == 0) return;
+  View view = m_document.selection().view();
+  (m_part == Part::rows ? view.rows : view.columns) = range;
+  m_document.selection().setView(view);
+}
+
+void PositionPlot::fit() {
+  const Range all{0, m_document.length()};
+  if (all.size() == 0) return;
+  Selection& selection = m_document.selection();
+  selection.endMovement();
+  selection.setView({all, all});
+  selection.endMovement();
+}
+
+void PositionPlot::hover(std::int64_t position) {
+  Selection& selection = m_document.selection();
+  if (m_part == Part::rows) {
+    selection.setHover({position, std::nullopt});
+    return;
+  }
+  // Keys belong to the row that is shown, which is pinned or was hovered elsewhere.
+  const bool pinned = selection.pin().query.has_value();
+  selection.setHover({pinned ? std::nullopt : std::optional(m_axis.query), std::min(position, m_axis.query)});
+}
+
+void PositionPlot::mousePressEvent(QMouseEvent* event) {
+  if (event->button() != Qt::LeftButton || m_drawn == 0) return QWidget::mousePressEvent(event);
+  m_press = event->position();
+  m_pressRange = range();
+  m_panning = false;
+  m_document.selection().endMovement();
+}
+
+void PositionPlot::mouseMoveEvent(QMouseEvent* event) {
+  if (m_drawn == 0) return;
+  if (!m_press) return hover(positionAt(event->position().x()));
+  const double by = event->position().x() - m_press->x();
+  if (std::abs(by) >= QApplication::startDragDistance()) m_panning = true;
+  if (!m_panning) return;
+  setCursor(Qt::ClosedHandCursor);
+  const double across = pixelsAcross();
+  if (across > 0) setRange(m_axis.moved(m_pressRange, -by / across));
+}
+
+void PositionPlot::mouseReleaseEvent(QMouseEvent* event) {
+  if (event->button() != Qt::LeftButton || !m_press) return QWidget::mouseReleaseEvent(event);
+  m_press.reset();
+  unsetCursor();
+  Selection& selection = m_document.selection();
+  if (m_panning) {
+    m_panning = false;
+    selection.endMovement();
+    return;
+  }
+  m_pinBeforeClick = selection.pin();
+  const std::int64_t position = positionAt(event->position().x());
+  if (event->modifiers().testFlag(Qt::ShiftModifier)) {
+    selection.pinKey(position);
+  } else {
+    selection.pinQuery(position);
+  }
+}
+
+// The first click of the two pinned something, which was not meant.
+void PositionPlot::mouseDoubleClickEvent(QMouseEvent* event) {
+  if (event->button() != Qt::LeftButton) return QWidget::mouseDoubleClickEvent(event);
+  m_press.reset();
+  m_document.selection().setPin(m_pinBeforeClick);
+  fit();
+}
+
+void PositionPlot::leaveEvent(QEvent* event) {
+  QWidget::leaveEvent(event);
+  m_document.selection().setHover({});
+}
+
+void PositionPlot::wheelEvent(QWheelEvent* event) {
+  if (m_drawn == 0) return event->ignore();
+  event->accept();
+  const QPoint turned = event->angleDelta();
+  m_wheelRest.start();
+  if (turned.y() == 0) return setRange(m_axis.moved(range(), -kStep * turned.x() / kNotch));
+  const double at = m_axis.coordinate(static_cast<double>(positionAt(event->position().x())));
+  setRange(m_axis.zoomed(range(), at, std::pow(zoomOf(event->modifiers()), -turned.y() / kNotch)));
+}
+
+void PositionPlot::stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers) {
+  Selection& selection = m_document.selection();
+  const bool key = modifiers.testFlag(Qt::ShiftModifier);
+  const std::optional<std::int64_t> from = key ? selection.pin().key : selection.pin().query;
+  const std::int64_t last = m_document.length() - 1;
+  const std::int64_t to = std::clamp<std::int64_t>(from ? *from + by : range().begin, 0, last);
+  if (key) {
+    selection.pinKey(to);
+  } else {
+    selection.pinQuery(to);
+  }
+}
+
+void PositionPlot::keyPressEvent(QKeyEvent* event) {
+  Selection& selection = m_document.selection();
+  if (m_axis.length == 0) return QWidget::keyPressEvent(event);
+  const auto zoom = [&](double factor) {
+    selection.endMovement();
+    const std::int64_t centre = (range().begin + range().end) / 2;
+    setRange(m_axis.zoomed(range(), m_axis.coordinate(static_cast<double>(centre)), factor));
+  };
+  const auto pan = [&](double share) {
+    selection.endMovement();
+    setRange(m_axis.moved(range(), share));
+  };
+  const std::int64_t rightwards = m_axis.kind == PositionAxis::Kind::position ? 1 : -1;
+  switch (event->key()) {
+    case Qt::Key_0:
+      if (!event->modifiers().testFlag(Qt::ControlModifier)) return QWidget::keyPressEvent(event);
+      return fit();
+    case Qt::Key_Backspace:
+      return selection.goBack();
+    case Qt::Key_Plus:
+    case Qt::Key_Equal:
+      return zoom(1 / kZoom);
+    case Qt::Key_Minus:
+      return zoom(kZoom);
+    case Qt::Key_PageUp:
+      return pan(-1 + kStep);
+    case Qt::Key_PageDown:
+      return pan(1 - kStep);
+    case Qt::Key_Left:
+      return stepPin(-rightwards, event->modifiers());
+    case Qt::Key_Right:
+      return stepPin(rightwards, event->modifiers());
+    default:
+      return QWidget::keyPressEvent(event);
+  }
+}
+
+}  // namespace foxscope::gui::curves

@@ -1,0 +1,95 @@
+#include "app/gui/curves/read_out.h"
+
+#include <algorithm>
+
+#include <QPainter>
+#include <QSizePolicy>
+
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui::curves {
+namespace {
+
+constexpr double kSwatch = 1.6;  // lines of text
+constexpr double kGap = 0.4;
+
+}  // namespace
+
+ReadOut::ReadOut(QWidget* parent) : QWidget(parent) {
+  QSizePolicy policy(QSizePolicy::Expanding, QSizePolicy::Preferred);
+  policy.setHeightForWidth(true);
+  setSizePolicy(policy);
+}
+
+void ReadOut::setPlace(const QString& place) {
+  if (place == m_place) return;
+  m_place = place;
+  setAccessibleName(place);
+  update();
+}
+
+void ReadOut::setEntries(const std::vector<Entry>& entries) {
+  const auto sameName = [](const Entry& a, const Entry& b) { return a.name == b.name; };
+  const bool sameNames = std::equal(entries.begin(), entries.end(), m_entries.begin(), m_entries.end(), sameName);
+  m_entries = entries;
+  if (!sameNames) updateGeometry();
+  QString all = m_place;
+  for (const Entry& entry : entries) all += '\n' + entry.name + (entry.value.isEmpty() ? "" : ": " + entry.value);
+  setToolTip(all);
+  update();
+}
+
+// Room for a value is kept whether there is one or not.
+int ReadOut::widthOf(const Entry& entry) const {
+  const int line = fontMetrics().height();
+  return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) +
+         fontMetrics().horizontalAdvance(QStringLiteral("  0.0000 nats (0.0000)"));
+}
+
+std::vector<QPoint> ReadOut::layOut(int width) const {
+  const int line = fontMetrics().height();
+  std::vector<QPoint> corners;
+  QPoint next(0, line);
+  for (const Entry& entry : m_entries) {
+    const int wanted = widthOf(entry);
+    if (next.x() > 0 && next.x() + wanted > width) next = {0, next.y() + line};
+    corners.push_back(next);
+    next.rx() += wanted;
+  }
+  return corners;
+}
+
+int ReadOut::heightForWidth(int width) const {
+  const auto corners = layOut(width);
+  return (corners.empty() ? 0 : corners.back().y()) + fontMetrics().height() + 2;
+}
+
+QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60, 2 * fontMetrics().height() + 2}; }
+
+QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
+
+void ReadOut::paintEvent(QPaintEvent* /*event*/) {
+  QPainter painter(this);
+  const int line = fontMetrics().height();
+  const int ascent = fontMetrics().ascent();
+  painter.setPen(palette().color(QPalette::WindowText));
+  painter.drawText(0, ascent, fontMetrics().elidedText(m_place, Qt::ElideMiddle, width()));
+  const auto corners = layOut(width());
+  for (std::size_t index = 0; index < m_entries.size(); ++index) {
+    const Entry& entry = m_entries[index];
+    const QPoint corner = corners[index];
+    const int swatch = static_cast<int>(kSwatch * line);
+    painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
+    painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
+    int x = corner.x() + swatch + static_cast<int>(kGap * line);
+    painter.setPen(mutedTextColour(palette()));
+    const QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, width() - x));
+    painter.drawText(x, corner.y() + ascent, name);
+    x += fontMetrics().horizontalAdvance(name + ' ');
+    painter.setPen(palette().color(QPalette::WindowText));
+    painter.drawText(x, corner.y() + ascent,
+                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, width() - x)));
+  }
+}
+
+}  // namespace foxscope::gui::curves

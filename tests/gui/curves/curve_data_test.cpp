@@ -1,0 +1,253 @@
+#include <cmath>
+#include <limits>
+
+#include <QTest>
+
+#include "app/gui/curves/curve_export.h"
+#include "app/gui/curves/curve_runs.h"
+#include "app/gui/curves/curve_tab.h"
+#include "app/gui/curves/decay_spectrum.h"
+#include "app/gui/curves/row_profile.h"
+#include "backend/map/head_statistics.h"
+#include "tests/file/synthetic_trace.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+using curves::CurveRun;
+using curves::Series;
+using foxscope::test::make_trace;
+using foxscope::test::SyntheticRun;
+
+SyntheticRun shape(unsigned seed, std::int64_t length) {
+  SyntheticRun run;
+  run.seed = seed;
+  run.length = length;
+  return run;
+}
+
+CurveRun curveRun(int index, std::shared_ptr<const Trace> trace) {
+  return {index + 1, index, QStringLiteral("run%1").arg(index), std::move(trace)};
+}
+
+Image row(const HeadOf& head, Quantity quantity, std::int64_t query) {
+  MapRequest request;
+  request.head = head;
+  request.quantity = quantity;
+  request.rows = {query, query + 1};
+  request.columns = {0, query + 1};
+  request.pixel_rows = 1;
+  request.pixel_columns = query + 1;
+  return *compute_map(request, {});
+}
+
+bool equal(const std::vector<double>& values, const Image& image, double tolerance) {
+  if (values.size() != image.value.size()) return false;
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    const double expected = static_cast<double>(image.value[index]);
+    if (std::isnan(values[index]) != std::isnan(expected)) return false;
+    if (!std::isnan(expected) && std::abs(values[index] - expected) > tolerance) return false;
+  }
+  return true;
+}
+
+double sumOf(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += std::isnan(value) ? 0 : value;
+  return sum;
+}
+
+/// A text cut into tokens of these lengths.
+TokenTable cut(const std::vector<std::int64_t>& lengths) {
+  TokenTable tokens;
+  std::int64_t byte = 0;
+  for (const std::int64_t length : lengths) {
+    tokens.id.push_back(static_cast<std::int32_t>(100 * byte + length));
+    tokens.input_id.push_back(tokens.id.size() == 1 ? 0 : tokens.id[tokens.id.size() - 2]);
+    tokens.byte_start.push_back(byte);
+    byte += length;
+    tokens.byte_end.push_back(byte);
+  }
+  return tokens;
+}
+
+}  // namespace
+
+class CurveDataTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void rowsAreThoseOfMaps_data();
+  void rowsAreThoseOfMaps();
+  void rowsWithoutQueriesAndKeysHaveNoAttention();
+  void strongestKeysComeFirst();
+  void lossesAreThoseOfTheTrace();
+  void perplexityIsThatOfAPlainLoop();
+  void tokensThatDifferStandWhereTheyBegin();
+  void differencesCompareTheSamePlace();
+  void lossesThatWereNotKeptAreMissing();
+  void gatesAreThoseOfTheTrace();
+  void decayTimesAreThoseOfTheStatistics();
+  void csvNamesUnitsAndQuotes();
+};
+
+void CurveDataTest::rowsAreThoseOfMaps_data() {
+  QTest::addColumn<int>("window");
+  QTest::addColumn<bool>("gated");
+  QTest::newRow("gated") << 0 << true;
+  QTest::newRow("window") << 9 << true;
+  QTest::newRow("without gate") << 0 << false;
+}
+
+void CurveDataTest::rowsAreThoseOfMaps() {
+  QFETCH(int, window);
+  QFETCH(bool, gated);
+  SyntheticRun run = shape(1, 60);
+  run.window_size = window;
+  run.gated = gated;
+  const HeadOf head{make_trace(run), 1, 3};
+  for (const std::int64_t query : {0, 1, 8, 9, 59}) {
+    const auto profile = curves::rowProfile(head, query, {});
+    QVERIFY(profile.has_value());
+    QCOMPARE(profile->query, query);
+    QVERIFY(equal(profile->forget, row(head, Quantity::forget, query), 0));
+    QVERIFY(equal(profile->logForget, row(head, Quantity::log_forget, query), 0));
+    QVERIFY(equal(profile->attention, row(head, Quantity::attention, query), 0));
+    // A softmax made another way: the map goes by the normaliser of the whole head.
+    QVERIFY(equal(profile->attentionWithoutGate, row(head, Quantity::attention_without_gate, query), 1e-6));
+    QVERIFY(std::abs(sumOf(profile->attention) - 1) < 1e-5);
+    QVERIFY(std::abs(sumOf(profile->attentionWithoutGate) - 1) < 1e-12);
+  }
+}
+
+void CurveDataTest::rowsWithoutQueriesAndKeysHaveNoAttention() {
+  SyntheticRun run = shape(1, 30);
+  run.keep = {Keep::loss, Keep::gates, Keep::rows};
+  const HeadOf head{make_trace(run), 0, 0};
+  const auto profile = curves::rowProfile(head, 20, {});
+  QVERIFY(profile->attention.empty());
+  QVERIFY(profile->attentionWithoutGate.empty());
+  QCOMPARE(profile->forget.size(), std::size_t{21});
+  QCOMPARE(profile->forget.back(), 1.0);
+}
+
+void CurveDataTest::strongestKeysComeFirst() {
+  const double none = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<std::int64_t> expected{4, 1, 3};
+  QCOMPARE(curves::strongest({none, 0.3, 0.0, 0.1, 0.6}, 8), expected);
+  QCOMPARE(curves::strongest({none, 0.3, 0.0, 0.1, 0.6}, 2).size(), std::size_t{2});
+  QVERIFY(curves::strongest({}, 3).empty());
+}
+
+void CurveDataTest::lossesAreThoseOfTheTrace() {
+  const auto a = make_trace(shape(1, 200));
+  SyntheticRun other = shape(2, 200);
+  other.name = "other";
+  const auto b = make_trace(other);
+  const std::vector<CurveRun> runs{curveRun(0, a), curveRun(1, b)};
+  const curves::LossCurves losses = curves::lossCurves(runs, 11);
+  QVERIFY(losses.difference != nullptr);
+  const bool sameTokens = a->tokens()->id == b->tokens()->id;
+  QCOMPARE(losses.tokensDiffer, !sameTokens);
+  for (std::size_t p = 0; p < 200; ++p) {
+    QCOMPARE(losses.runs[0].raw->value[p], static_cast<double>(a->per_token_loss()[p]));
+    QCOMPARE(losses.runs[1].raw->value[p], static_cast<double>(b->per_token_loss()[p]));
+  }
+}
+
+void CurveDataTest::perplexityIsThatOfAPlainLoop() {
+  const auto trace = make_trace(shape(3, 150));
+  const std::vector<CurveRun> runs{curveRun(0, trace)};
+  const auto context = curves::contextCurves(runs);
+  for (std::size_t l = 1; l <= 150; ++l) {
+    double sum = 0;
+    for (std::size_t p = 0; p < l; ++p) sum += static_cast<double>(trace->per_token_loss()[p]);
+    const double expected = std::exp(sum / static_cast<double>(l));
+    QVERIFY(std::abs(context[0].perplexity->value[l - 1] - expected) < 1e-9 * expected);
+  }
+}
+
+void CurveDataTest::tokensThatDifferStandWhereTheyBegin() {
+  const TokenTable reference = cut({2, 4, 1, 3});
+  QVERIFY(curves::placesPredicted(reference, reference).empty());
+  // Bytes 0, 2, 3, 5, 7.
+  const TokenTable finer = cut({2, 1, 2, 2, 3});
+  const std::vector<double> expected{0, 1, 1.25, 1.75, 3};
+  QCOMPARE(curves::placesPredicted(finer, reference), expected);
+  // What position p reads is what p - 1 predicts.
+  const std::vector<double> read{0, 1, 2, 2.25, 2.75};
+  QCOMPARE(curves::placesRead(finer, reference), read);
+  TokenTable withoutText = finer;
+  withoutText.byte_start.clear();
+  withoutText.byte_end.clear();
+  const std::vector<double> byIndex{0, 1, 2, 3, 4};
+  QCOMPARE(curves::placesPredicted(withoutText, reference), byIndex);
+}
+
+void CurveDataTest::differencesCompareTheSamePlace() {
+  const TokenTable reference = cut({2, 4, 1, 3});
+  const Series finer{{10, 20, 30, 40, 50}, curves::placesPredicted(cut({2, 1, 2, 2, 3}), reference)};
+  // The token of the finer run that holds the first byte of each token of the reference.
+  const std::vector<double> expected{10, 20, 40, 50};
+  for (std::size_t p = 0; p < 4; ++p) QCOMPARE(finer.value[*finer.indexAt(static_cast<double>(p))], expected[p]);
+}
+
+void CurveDataTest::lossesThatWereNotKeptAreMissing() {
+  SyntheticRun run = shape(1, 30);
+  run.keep = {Keep::gates};
+  const std::vector<CurveRun> runs{curveRun(0, make_trace(shape(1, 30))), curveRun(1, make_trace(run))};
+  const curves::LossCurves losses = curves::lossCurves(runs, 101);
+  QVERIFY(losses.runs[0].raw != nullptr);
+  QVERIFY(losses.runs[1].raw == nullptr);
+  QVERIFY(losses.difference == nullptr);
+  QVERIFY(curves::contextCurves(runs)[1].perplexity == nullptr);
+}
+
+void CurveDataTest::gatesAreThoseOfTheTrace() {
+  const auto trace = make_trace(shape(4, 300));
+  const HeadOf head{trace, 1, 2};
+  const Series gate = curves::gateSeries(head, *trace->tokens());
+  const auto c = trace->cumulative_log_gate(1, 2);
+  QCOMPARE(gate.value[0], std::exp(c[0]));
+  for (std::size_t t = 1; t < 300; ++t) QCOMPARE(gate.value[t], std::exp(c[t] - c[t - 1]));
+  const auto statistics = head_statistics(head, {.with_attention = false, .events = 5}, {});
+  QCOMPARE(statistics->strongest_events.size(), std::size_t{5});
+  for (const ForgettingEvent& event : statistics->strongest_events) {
+    QCOMPARE(gate.value[static_cast<std::size_t>(event.position)], event.forget_gate);
+  }
+}
+
+void CurveDataTest::decayTimesAreThoseOfTheStatistics() {
+  SyntheticRun ungated = shape(5, 100);
+  ungated.gated = false;
+  const auto trace = make_trace(shape(5, 100));
+  const std::vector<CurveRun> runs{curveRun(0, trace), curveRun(1, make_trace(ungated))};
+  const auto spectra = curves::decaySpectra(runs, {});
+  QCOMPARE(spectra->size(), std::size_t{2});
+  QCOMPARE((*spectra)[0].heads.size(), std::size_t{2 * 4});
+  for (const curves::HeadDecay& decay : (*spectra)[0].heads) {
+    const auto statistics =
+        head_statistics({trace, decay.head.layer, decay.head.head}, {.with_attention = false, .events = 0}, {});
+    QVERIFY(std::abs(decay.time - statistics->rate_decay_time) <= 1e-12 * decay.time);
+    QCOMPARE(decay.head.run, 1);
+  }
+  QVERIFY((*spectra)[1].heads.empty());
+}
+
+void CurveDataTest::csvNamesUnitsAndQuotes() {
+  QCOMPARE(curves::csvField("a"), "a");
+  QCOMPARE(curves::csvField("a,b"), "\"a,b\"");
+  QCOMPARE(curves::csvField("say \"a\""), "\"say \"\"a\"\"\"");
+  curves::CurveTable table;
+  table.positionName = "position";
+  table.positions = 3;
+  table.texts.emplace_back("reads", std::vector<QString>{"x", ",", "z"});
+  table.columns.push_back(
+      {"loss (nats)", std::make_shared<const Series>(Series{{0.1, std::numeric_limits<double>::quiet_NaN()}, {}})});
+  QCOMPARE(curves::csvOf(table), "position,reads,loss (nats)\n0,x,0.1\n1,\",\",\n2,z,\n");
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_GUILESS_MAIN(foxscope::gui::test::CurveDataTest)
+#include "curve_data_test.moc"
