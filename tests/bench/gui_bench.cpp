@@ -333,7 +333,8 @@ int main(int count, char** arguments) {
     return wanted.empty() || std::find(wanted.begin(), wanted.end(), part) != wanted.end();
   };
   if (wants("--help") && !wanted.empty()) {
-    std::printf("Measures the window. Arguments: parts to measure, of start, demo, pan, latency, scroll (default: all).\n");
+    std::printf(
+        "Measures the window. Arguments: parts to measure, of start, demo, pan, latency, scroll (default: all).\n");
     return 0;
   }
   setenv("QT_QPA_PLATFORM", "offscreen", 0);
