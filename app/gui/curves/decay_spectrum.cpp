@@ -37,7 +37,8 @@ std::vector<double> swarm(const std::vector<double>& heights, double size, doubl
     constexpr double kStep = 0.25;  // of a dot
     double shift = 0;
     for (int step = 1; !free(shift) && std::abs(shift) < room; ++step) {
-      shift = (step % 2 == 0 ? -1 : 1) * ((step + 1) / 2) * kStep * size;
+      const int places = (step + 1) / 2;
+      shift = (step % 2 == 0 ? -places : places) * kStep * size;
     }
     shifts[dot] = std::clamp(shift, -room, room);
   }

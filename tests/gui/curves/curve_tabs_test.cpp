@@ -1,0 +1,345 @@
+#include <QComboBox>
+#include <QSpinBox>
+#include <QTableView>
+#include <QTest>
+
+#include "backend/base/sha256.h"
+#include "backend/map/head_statistics.h"
+#include "backend/trace/recorder.h"
+#include "tests/gui/curves/scene.h"
+
+namespace foxscope::gui::test {
+
+namespace {
+
+/// A run on "abcdefgh", cut into tokens of these lengths; loss p is p, and its only head never forgets.
+std::shared_ptr<const Trace> cutRun(const std::string& name, const std::vector<std::int64_t>& lengths) {
+  const std::string content = "abcdefgh";
+  TokenTable tokens;
+  std::int64_t byte = 0;
+  for (const std::int64_t length : lengths) {
+    tokens.input_id.push_back(tokens.id.empty() ? 0 : tokens.id.back());
+    tokens.id.push_back(static_cast<std::int32_t>(10 * byte + length));
+    tokens.byte_start.push_back(byte);
+    tokens.string.push_back(content.substr(static_cast<std::size_t>(byte), static_cast<std::size_t>(length)));
+    byte += length;
+    tokens.byte_end.push_back(byte);
+  }
+  TraceInfo info;
+  info.name = name;
+  info.layers = info.heads = info.key_heads = info.head_dim = 1;
+  info.length = static_cast<std::int64_t>(lengths.size());
+  info.gated = true;
+  Recorder recorder(info, {Keep::loss, Keep::gates}, nullptr);
+  for (double& c : recorder.cumulative_log_gate(0)) c = 0;
+  float next = 0;
+  for (float& loss : recorder.per_token_loss()) loss = next++;
+  return recorder.finish(std::make_shared<const Text>(Text{content, sha256(content)}),
+                         std::make_shared<const TokenTable>(std::move(tokens)));
+}
+
+}  // namespace
+
+class CurveTabsTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void readsLossesOfPredictedTokens();
+  void readsPerplexityOfTheFirstTokens();
+  void smoothingWindowCanBeChanged();
+  void rowIsOfThePinnedElseTheHoveredQuery();
+  void rowAgainstDistance();
+  void rowWithoutQueriesAndKeys();
+  void gateListsItsStrongestEvents();
+  void eventsLeadToTheirPlace();
+  void modelWithoutGates();
+  void decayChoosesHeads();
+  void lossesThatWereNotKept();
+  void gatesThatWereNotKept();
+  void tokensThatDifferAreComparedByPlace();
+};
+
+void CurveTabsTest::readsLossesOfPredictedTokens() {
+  Scene scene({named("a", 80), named("b", 80)});
+  QVERIFY(scene.settle());
+  PositionPlot& plot = scene.plot<curves::LossTab>();
+  const Trace& a = *scene.document.runs()[0].trace;
+  const Trace& b = *scene.document.runs()[1].trace;
+  const TokenTable& tokens = *a.tokens();
+  for (const std::int64_t position : {0, 1, 40, 79}) {
+    moveMouse(plot, at(plot, static_cast<double>(position)));
+    QTRY_COMPARE(scene.document.selection().hover().query, std::optional(position));
+    const curves::ReadOut& reading = scene.tab<curves::LossTab>().readOut();
+    const auto index = static_cast<std::size_t>(position);
+    QCOMPARE(reading.place(), QStringLiteral("%1 reads “%2”, predicts “%3”")
+                                  .arg(position)
+                                  .arg(readText(tokens, position, Whitespace::visible),
+                                       QString(predictedText(tokens, position, Whitespace::visible))));
+    if (position > 0) QCOMPARE(tokens.input_id[index], tokens.id[index - 1]);
+    const double lossA = static_cast<double>(a.per_token_loss()[index]);
+    const double lossB = static_cast<double>(b.per_token_loss()[index]);
+    QCOMPARE(reading.entries().size(), std::size_t{3});
+    QCOMPARE(reading.entries()[0].name, "a");
+    QVERIFY(reading.entries()[0].value.startsWith(numberText(lossA) + " nats ("));
+    QVERIFY(reading.entries()[1].value.startsWith(numberText(lossB) + " nats ("));
+    QCOMPARE(reading.entries()[2].name, "a − b");
+    QVERIFY(reading.entries()[2].value.startsWith(numberText(lossA - lossB) + " nats ("));
+  }
+}
+
+void CurveTabsTest::readsPerplexityOfTheFirstTokens() {
+  Scene scene({named("a", 60)});
+  QVERIFY(scene.show(Tab::context));
+  scene.document.selection().setHover({9, std::nullopt});
+  const Trace& trace = *scene.document.runs()[0].trace;
+  double sum = 0;
+  for (std::size_t p = 0; p < 10; ++p) sum += static_cast<double>(trace.per_token_loss()[p]);
+  const curves::ReadOut& reading = scene.tab<curves::ContextTab>().readOut();
+  QCOMPARE(reading.entries()[0].value, numberText(std::exp(sum / 10)));
+  QVERIFY(reading.place().startsWith("first 10 tokens, to “" + predictedText(*trace.tokens(), 9, Whitespace::visible)));
+  choice(scene.view, "As loss").trigger();
+  QCOMPARE(reading.entries()[0].value, numberText(sum / 10) + " nats");
+}
+
+void CurveTabsTest::smoothingWindowCanBeChanged() {
+  Scene scene({named("a", 300)});
+  QVERIFY(scene.settle());
+  auto* window = scene.view.findChild<QSpinBox*>();
+  QCOMPARE(window->value(), 101);
+  QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{2});
+  window->setValue(3);
+  QVERIFY(scene.settle());
+  scene.document.selection().setHover({150, std::nullopt});
+  const auto loss = scene.document.runs()[0].trace->per_token_loss();
+  const double mean =
+      (static_cast<double>(loss[149]) + static_cast<double>(loss[150]) + static_cast<double>(loss[151])) / 3;
+  const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
+  QVERIFY2(value.endsWith('(' + numberText(mean) + ')'), qPrintable(value));
+  scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{1});
+}
+
+void CurveTabsTest::rowIsOfThePinnedElseTheHoveredQuery() {
+  Scene scene({named("a", 100)});
+  QVERIFY(scene.show(Tab::row));
+  const CurveTab& tab = scene.tab<curves::RowTab>();
+  QVERIFY(tab.message().startsWith("Pin a query to see its row"));
+  Selection& selection = scene.document.selection();
+  selection.setHead({scene.document.runs()[0].id, 1, 2});
+  selection.setHover({40, std::nullopt});
+  QVERIFY(scene.settle());
+  QCOMPARE(tab.message(), "");
+  QVERIFY(tab.data().count('\n') == 42);
+  // The mouse in the row's own plot keeps the row.
+  PositionPlot& plot = scene.plot<curves::RowTab>();
+  moveMouse(plot, at(plot, 30));
+  const Cursor hovered{40, 30};
+  QTRY_COMPARE(selection.hover(), hovered);
+  selection.setPin({60, 10});
+  selection.setHover({20, std::nullopt});
+  QVERIFY(scene.settle());
+  QVERIFY(tab.data().count('\n') == 62);
+  selection.setHover({});
+  const HeadOf head = *scene.document.headOf(selection.head());
+  MapRequest request;
+  request.head = head;
+  request.rows = {60, 61};
+  request.columns = {0, 61};
+  request.pixel_rows = 1;
+  request.pixel_columns = 61;
+  const double attention = static_cast<double>(compute_map(request, {})->value[10]);
+  const curves::ReadOut& reading = scene.tab<curves::RowTab>().readOut();
+  QCOMPARE(reading.entries()[0].name, "A");
+  QCOMPARE(reading.entries()[0].value, numberText(attention));
+  QVERIFY(reading.place().contains("layer 1, head 2: query 60 reads"));
+  QVERIFY(reading.place().endsWith("distance 50"));
+  // Eight keys are named, the strongest first.
+  QCOMPARE(plot.content().marks.size(), std::size_t{8});
+  QVERIFY(plot.content().marks[0].point.value >= plot.content().marks[7].point.value);
+  const auto key = static_cast<std::int64_t>(plot.content().marks[0].point.position);
+  QCOMPARE(plot.content().marks[0].label, readText(*head.trace->tokens(), key, Whitespace::visible));
+}
+
+void CurveTabsTest::rowAgainstDistance() {
+  Scene scene({named("a", 100)});
+  scene.document.selection().setPin({60, std::nullopt});
+  QVERIFY(scene.show(Tab::row));
+  choice(scene.view, "Distance").trigger();
+  QVERIFY(scene.settle());
+  PositionPlot& plot = scene.plot<curves::RowTab>();
+  QCOMPARE(plot.horizontalLimits().lower, -0.5);
+  QCOMPARE(plot.horizontalLimits().upper, 60.5);
+  QVERIFY(plot.pixelOf(60) < plot.pixelOf(59));
+  QTest::mouseClick(&plot, Qt::LeftButton, Qt::ShiftModifier, at(plot, 45));
+  QCOMPARE(scene.document.selection().pin().key, std::optional<std::int64_t>(45));
+  choice(scene.view, "Log x").trigger();
+  choice(scene.view, "Log y").trigger();
+  QVERIFY(scene.settle());
+  QCOMPARE(plot.horizontalLimits().lower, 0.5);
+  QVERIFY(plot.verticalLimits(0, Side::left).lower > 0);
+}
+
+void CurveTabsTest::rowWithoutQueriesAndKeys() {
+  SyntheticRun run = named("a", 50);
+  run.keep = {Keep::loss, Keep::gates};
+  Scene scene({run});
+  scene.document.selection().setPin({30, std::nullopt});
+  QVERIFY(scene.show(Tab::row));
+  const curves::RowTab& tab = scene.tab<curves::RowTab>();
+  QCOMPARE(tab.note(), "No attention: queries, keys or row normalisers of a were not kept (--keep rows,qk).");
+  QCOMPARE(scene.plot<curves::RowTab>().content().lines.size(), std::size_t{1});
+  choice(scene.view, "log F").trigger();
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.plot<curves::RowTab>().content().lines.size(), std::size_t{2});
+  QVERIFY(tab.data().startsWith("key,reads,F,log F (nats)\n"));
+}
+
+void CurveTabsTest::gateListsItsStrongestEvents() {
+  Scene scene({named("a", 400)});
+  Selection& selection = scene.document.selection();
+  selection.setHead({scene.document.runs()[0].id, 1, 3});
+  QVERIFY(scene.show(Tab::gate));
+  const HeadOf head = *scene.document.headOf(selection.head());
+  const auto statistics = head_statistics(head, {.with_attention = false, .events = 20}, {});
+  const QAbstractItemModel& list = *scene.view.findChild<QTableView*>()->model();
+  QCOMPARE(list.rowCount(), 20);
+  for (int row = 0; row < 20; ++row) {
+    const ForgettingEvent& event = statistics->strongest_events[static_cast<std::size_t>(row)];
+    QCOMPARE(list.index(row, 0).data().toString(),
+             readText(*head.trace->tokens(), event.position, Whitespace::visible));
+    QCOMPARE(list.index(row, 1).data().toString(), QString::number(event.position));
+    QCOMPARE(list.index(row, 2).data().toString(), numberText(event.forget_gate));
+  }
+  selection.setHover({123, std::nullopt});
+  const auto c = head.trace->cumulative_log_gate(1, 3);
+  QCOMPARE(scene.tab<curves::GateTab>().readOut().entries()[0].value, "f = " + numberText(std::exp(c[123] - c[122])));
+}
+
+void CurveTabsTest::eventsLeadToTheirPlace() {
+  Scene scene({named("a", 400)});
+  QVERIFY(scene.show(Tab::gate));
+  Selection& selection = scene.document.selection();
+  auto* list = scene.view.findChild<QTableView*>();
+  const std::int64_t first = list->model()->index(0, 1).data().toString().toLongLong();
+  const std::int64_t elsewhere = first > 200 ? 0 : 300;
+  selection.setView({{elsewhere, elsewhere + 40}, {0, 400}});
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, Qt::NoModifier,
+                    list->visualRect(list->model()->index(0, 0)).center());
+  QCOMPARE(selection.pin().query, std::optional(first));
+  QCOMPARE(selection.view().rows.size(), 40);
+  QVERIFY(selection.view().rows.begin <= first && first < selection.view().rows.end);
+  const View seen = selection.view();
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, Qt::NoModifier,
+                    list->visualRect(list->model()->index(0, 0)).center());
+  QCOMPARE(selection.view(), seen);
+}
+
+void CurveTabsTest::modelWithoutGates() {
+  SyntheticRun plain = named("plain", 60);
+  plain.gated = false;
+  Scene scene({plain});
+  scene.document.selection().setPin({30, std::nullopt});
+  QVERIFY(scene.show(Tab::gate));
+  QCOMPARE(scene.tab<curves::GateTab>().message(),
+           "plain has no forget gate: f is 1 everywhere and nothing is forgotten.");
+  QVERIFY(scene.show(Tab::decay));
+  QCOMPARE(scene.tab<curves::DecayTab>().message(), "No forget gate, so nothing decays: plain.");
+  QVERIFY(scene.show(Tab::row));
+  QCOMPARE(scene.tab<curves::RowTab>().note(), "plain has no forget gate: F is 1 everywhere.");
+}
+
+void CurveTabsTest::decayChoosesHeads() {
+  SyntheticRun plain = named("plain", 60);
+  plain.gated = false;
+  Scene scene({named("a", 60), plain});
+  QVERIFY(scene.show(Tab::decay));
+  QCOMPARE(scene.tab<curves::DecayTab>().note(), "No forget gate, so nothing decays: plain.");
+  auto* plot = scene.view.findChild<curves::DecayPlot*>();
+  const RunId run = scene.document.runs()[0].id;
+  const HeadChoice wanted{run, 1, 2};
+  QTRY_VERIFY(plot->dotOf(wanted).has_value());
+  moveMouse(*plot, plot->dotOf(wanted)->toPoint());
+  QTRY_VERIFY(plot->hovered() && plot->hovered()->head == wanted);
+  QVERIFY(scene.tab<curves::DecayTab>().readOut().place().startsWith("a, layer 1, head 2: decay time "));
+  QTest::mouseClick(plot, Qt::LeftButton, Qt::NoModifier, plot->dotOf(wanted)->toPoint());
+  QCOMPARE(scene.document.selection().head(), wanted);
+  QTest::keyClick(plot, Qt::Key_Left);
+  const HeadChoice before{run, 0, 2};
+  QCOMPARE(scene.document.selection().head(), before);
+  const auto time = [&](const HeadChoice& head) {
+    return head_statistics(*scene.document.headOf(head), {.with_attention = false, .events = 0}, {})->rate_decay_time;
+  };
+  for (int step = 0; step < 4; ++step) QTest::keyClick(plot, Qt::Key_Down);
+  const double shortest = time(scene.document.selection().head());
+  for (int step = 0; step < 4; ++step) QTest::keyClick(plot, Qt::Key_Up);
+  const double longest = time(scene.document.selection().head());
+  for (int head = 0; head < 4; ++head) {
+    QVERIFY(time({run, 0, head}) >= shortest);
+    QVERIFY(time({run, 0, head}) <= longest);
+  }
+  QCOMPARE(scene.view.dataOfCurrentTab().count('\n'), 1 + 8);
+  QVERIFY(scene.view.dataOfCurrentTab().startsWith("run,layer,head,decay time (tokens)\na,0,0,"));
+}
+
+void CurveTabsTest::lossesThatWereNotKept() {
+  SyntheticRun without = named("b", 60);
+  without.keep = {Keep::gates};
+  Scene scene({named("a", 60), without});
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.tab<curves::LossTab>().note(), "Losses of b were not kept (--keep loss).");
+  scene.document.removeRun(scene.document.runs()[0].id);
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.tab<curves::LossTab>().message(), "Losses of b were not kept (--keep loss).");
+  QVERIFY(scene.show(Tab::context));
+  QCOMPARE(scene.tab<curves::ContextTab>().message(), "Losses of b were not kept (--keep loss).");
+}
+
+void CurveTabsTest::gatesThatWereNotKept() {
+  SyntheticRun run = named("a", 60);
+  run.keep = {Keep::loss};
+  Scene scene({run});
+  scene.document.selection().setPin({30, std::nullopt});
+  for (const Tab tab : {Tab::row, Tab::gate, Tab::decay}) {
+    QVERIFY(scene.show(tab));
+    QVERIFY(scene.view.dataOfCurrentTab().isEmpty());
+  }
+  for (const QString& message : {scene.tab<curves::RowTab>().message(), scene.tab<curves::GateTab>().message(),
+                                 scene.tab<curves::DecayTab>().message()}) {
+    QVERIFY2(message.contains("--keep"), qPrintable(message));
+  }
+}
+
+void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
+  Scene scene({});
+  const std::vector<std::shared_ptr<const Trace>> runs{cutRun("coarse", {2, 4, 2}), cutRun("fine", {1, 1, 1, 3, 2})};
+  const QString path = scene.folder.path("cut.h5");
+  write_run_file(path.toStdString(), runs, {"test", ""}, Overwrite::force, {});
+  scene.document.open({path});
+  QVERIFY(waitUntilIdle(scene.document));
+  QVERIFY(scene.settle());
+  QVERIFY(scene.tab<curves::LossTab>().note().startsWith("Tokens differ: positions are those of coarse"));
+  // Position 1 of the coarse run predicts "cdef"; the fine one predicts "c", where that begins, at its position 2.
+  scene.document.selection().setHover({1, std::nullopt});
+  const auto& entries = scene.tab<curves::LossTab>().readOut().entries();
+  QVERIFY(entries[0].value.startsWith("1 nats"));
+  QVERIFY(entries[1].value.startsWith("2 nats"));
+  QVERIFY(entries[2].value.startsWith(QStringLiteral("%1 nats").arg(numberText(-1))));
+  QVERIFY(scene.show(Tab::context));
+  QVERIFY(scene.tab<curves::ContextTab>().note().startsWith("Tokens differ: l counts those of coarse"));
+  scene.document.selection().setHead({scene.document.runs()[1].id, 0, 0});
+  scene.document.selection().setPin({2, std::nullopt});
+  QVERIFY(scene.show(Tab::row));
+  QVERIFY(scene.tab<curves::RowTab>().note().endsWith(
+      "Tokens differ: keys of fine stand at the positions of coarse that begin at the same place in the text."));
+  QVERIFY(scene.show(Tab::gate));
+  QVERIFY(scene.tab<curves::GateTab>().note().startsWith("Tokens differ: those of fine stand at the positions"));
+  QVERIFY(scene.show(Tab::decay));
+  QVERIFY2(scene.tab<curves::DecayTab>().note().contains("1 head(s) of coarse never forget and are not drawn."),
+           qPrintable(scene.tab<curves::DecayTab>().note()));
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::CurveTabsTest)
+#include "curve_tabs_test.moc"

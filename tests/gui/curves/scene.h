@@ -1,0 +1,116 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <QAction>
+#include <QApplication>
+#include <QTest>
+#include <QToolBar>
+#include <QWheelEvent>
+
+#include "app/gui/curves/context_tab.h"
+#include "app/gui/curves/curves_view.h"
+#include "app/gui/curves/decay_plot.h"
+#include "app/gui/curves/decay_tab.h"
+#include "app/gui/curves/gate_tab.h"
+#include "app/gui/curves/loss_tab.h"
+#include "app/gui/curves/plot_style.h"
+#include "app/gui/curves/position_plot.h"
+#include "app/gui/curves/read_out.h"
+#include "app/gui/curves/row_tab.h"
+#include "backend/file/run_file.h"
+#include "tests/file/synthetic_trace.h"
+#include "tests/gui/support.h"
+
+namespace foxscope::gui::test {
+
+using curves::CurveTab;
+using curves::numberText;
+using curves::PositionPlot;
+using curves::Side;
+using foxscope::test::make_trace;
+using foxscope::test::SyntheticRun;
+using Tab = CurvesView::Tab;
+
+constexpr int kPatienceMs = 60'000;
+
+inline SyntheticRun named(std::string name, std::int64_t length) {
+  SyntheticRun run;
+  run.name = std::move(name);
+  run.length = length;
+  return run;
+}
+
+/// A document with runs, and the view on it.
+class Scene {
+ public:
+  explicit Scene(const std::vector<SyntheticRun>& runs) {
+    if (!runs.empty()) open(runs);
+    view.resize(900, 400);
+    view.show();
+  }
+
+  void open(const std::vector<SyntheticRun>& runs) {
+    std::vector<std::shared_ptr<const Trace>> traces;
+    for (const SyntheticRun& run : runs) traces.push_back(make_trace(run));
+    const QString path = folder.path(QStringLiteral("run%1.h5").arg(++files));
+    write_run_file(path.toStdString(), traces, {"test", ""}, Overwrite::force, {});
+    document.open({path});
+    waitUntilIdle(document);
+  }
+
+  bool settle() {
+    return QTest::qWaitFor([&] { return view.isSettled() && !document.busy(); }, kPatienceMs);
+  }
+  bool show(Tab tab) {
+    view.setTab(tab);
+    return settle();
+  }
+
+  template <typename TabType>
+  TabType& tab() {
+    return *view.findChild<TabType*>();
+  }
+  template <typename TabType>
+  PositionPlot& plot() {
+    return *view.findChild<TabType*>()->template findChild<PositionPlot*>();
+  }
+
+  Folder folder;
+  Document document;
+  CurvesView view{document};
+  int files = 0;
+};
+
+inline QPoint at(const PositionPlot& plot, double position) {
+  return {static_cast<int>(std::lround(plot.pixelOf(position))), plot.height() / 3};
+}
+
+// From elsewhere: a pointer that is there already does not move.
+inline void moveMouse(QWidget& widget, const QPoint& place) {
+  QTest::mouseMove(&widget, {2, 2});
+  QTest::mouseMove(&widget, place);
+}
+
+inline void wheel(QWidget& widget, const QPoint& place, int notches, Qt::KeyboardModifiers modifiers = Qt::NoModifier) {
+  QWheelEvent event(place, widget.mapToGlobal(place), {}, {0, 120 * notches}, Qt::NoButton, modifiers,
+                    Qt::NoScrollPhase, false);
+  QApplication::sendEvent(&widget, &event);
+}
+
+inline QAction& choice(QWidget& view, const QString& text) {
+  for (QAction* action : view.findChildren<QAction*>()) {
+    if (action->text() == text && action->isVisible()) {
+      // Choices of equal name belong to different tabs.
+      auto* controls = qobject_cast<QToolBar*>(action->parent());
+      if (controls != nullptr && controls->isVisible()) return *action;
+    }
+  }
+  qFatal("no such choice");
+}
+
+}  // namespace foxscope::gui::test
