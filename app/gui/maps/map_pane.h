@@ -44,8 +44,8 @@ class MapPane : public QWidget {
 
   /// What is shown is what is wanted.
   [[nodiscard]] bool isSettled() const;
-  /// Null until there is one.
-  [[nodiscard]] PicturePointer picture() const { return m_exact ? m_exact : m_coarse; }
+  /// The newest one; null until there is one.
+  [[nodiscard]] PicturePointer picture() const { return m_coarse ? m_coarse : m_exact; }
   [[nodiscard]] std::optional<MapRequest> request() const;
   [[nodiscard]] std::optional<figure::MapFigure> figure() const;
   [[nodiscard]] QImage grabPicture() const;

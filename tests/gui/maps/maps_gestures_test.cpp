@@ -1,0 +1,232 @@
+#include <cmath>
+
+#include <QAction>
+#include <QTest>
+
+#include "tests/gui/maps/support.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+using foxscope::test::make_trace;
+using foxscope::test::SyntheticRun;
+
+std::shared_ptr<const Trace> traceOf(std::int64_t length) {
+  SyntheticRun run;
+  run.length = length;
+  return make_trace(run);
+}
+
+/// Where the wheel is turned, relative to the plot's map: 0 to 1.
+QPoint pointAt(const MapPlot& plot, double x, double y) {
+  const QRect rect = plot.geometryOfView().rect;
+  return {rect.left() + static_cast<int>(x * rect.width()), rect.top() + static_cast<int>(y * rect.height())};
+}
+
+}  // namespace
+
+class MapsGesturesTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void wheelZoomsAtThePointer();
+  void wheelStepsAreFineAndFast();
+  void wheelBesideTheMapZoomsOneAxis();
+  void dragPans();
+  void rightDragZoomsToARectangle();
+  void toolZoomsUntilEscape();
+  void doubleClickFitsAndKeepsThePin();
+  void keysMoveTheView();
+  void backspaceGoesBack();
+  void hoverShowsTheEntry();
+  void clickPinsBothAndShiftTheKey();
+};
+
+void MapsGesturesTest::wheelZoomsAtThePointer() {
+  OpenMaps maps({traceOf(400)});
+  QVERIFY(maps.settle());
+  const QPoint at = pointAt(maps.plot(), 0.25, 0.75);
+  const std::int64_t row = maps.plot().geometryOfView().rowAt(at.y());
+  const std::int64_t column = maps.plot().geometryOfView().columnAt(at.x());
+  maps.wheel(at, 4);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.range().rows.size(), std::llround(400 / std::pow(1.25, 4)));
+  QCOMPARE(maps.range().columns.size(), maps.range().rows.size());
+  QVERIFY(std::abs(maps.plot().geometryOfView().rowAt(at.y()) - row) <= 1);
+  QVERIFY(std::abs(maps.plot().geometryOfView().columnAt(at.x()) - column) <= 1);
+  // Both panes show the same part.
+  QCOMPARE(maps.plot(1).geometryOfView().view, maps.range());
+  QCOMPARE(maps.pane(1).picture()->request.view, maps.range());
+  maps.wheel(at, -20);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+}
+
+void MapsGesturesTest::wheelStepsAreFineAndFast() {
+  OpenMaps maps({traceOf(400)});
+  QVERIFY(maps.settle());
+  const QPoint middle = pointAt(maps.plot(), 0.5, 0.5);
+  maps.wheel(middle, 1, Qt::ControlModifier);
+  QCOMPARE(maps.range().rows.size(), std::llround(400 / 1.05));
+  maps.view.fit();
+  QVERIFY(maps.settle());
+  maps.wheel(middle, 1, Qt::ShiftModifier);
+  QCOMPARE(maps.range().rows.size(), 200);
+}
+
+void MapsGesturesTest::wheelBesideTheMapZoomsOneAxis() {
+  OpenMaps maps({traceOf(400)});
+  for (QAction* action : maps.view.commands()) {
+    if (action->text() == "Square tokens") action->trigger();
+  }
+  QVERIFY(maps.settle());
+  const QRect rect = maps.plot().geometryOfView().rect;
+  maps.wheel({rect.left() / 2, rect.center().y()}, 2);
+  QVERIFY(maps.range().rows.size() < 400);
+  QCOMPARE(maps.range().columns, (Range{0, 400}));
+  QVERIFY(maps.settle());
+  maps.wheel({rect.center().x(), rect.bottom() + 8}, 1);
+  QVERIFY(maps.range().columns.size() < 400);
+}
+
+void MapsGesturesTest::dragPans() {
+  OpenMaps maps({traceOf(400)});
+  maps.document.selection().setView({{100, 200}, {100, 200}});
+  maps.document.selection().endMovement();
+  QVERIFY(maps.settle());
+  const QRect rect = maps.plot().geometryOfView().rect;
+  const QPoint from = rect.center();
+  maps.drag(from, from + QPoint(-rect.width() / 4, rect.height() / 10));
+  QVERIFY(maps.settle());
+  QVERIFY(std::abs(maps.range().columns.begin - 125) <= 1);
+  QVERIFY(std::abs(maps.range().rows.begin - 90) <= 1);
+  QCOMPARE(maps.range().rows.size(), 100);
+  QVERIFY(!maps.document.selection().pin().query);
+  // A drag is one step of the history.
+  maps.document.selection().goBack();
+  QCOMPARE(maps.range(), (View{{100, 200}, {100, 200}}));
+  maps.settle();
+  maps.drag(from, from + QPoint(rect.width() * 3, rect.height() * 3));
+  QCOMPARE(maps.range(), (View{{0, 100}, {0, 100}}));
+}
+
+void MapsGesturesTest::rightDragZoomsToARectangle() {
+  OpenMaps maps({traceOf(100)});
+  QVERIFY(maps.settle());
+  maps.drag(maps.cell(50, 25), maps.cell(70, 37), Qt::RightButton);
+  QVERIFY(maps.settle());
+  // Square: the longer side decides, and the whole rectangle is inside.
+  QCOMPARE(maps.range().rows, (Range{50, 71}));
+  QCOMPARE(maps.range().columns.size(), 21);
+  QVERIFY(maps.range().columns.begin <= 25 && maps.range().columns.end >= 38);
+}
+
+void MapsGesturesTest::toolZoomsUntilEscape() {
+  OpenMaps maps({traceOf(100)});
+  QVERIFY(maps.settle());
+  maps.plot().setFocus();
+  QTest::keyClick(&maps.plot(), Qt::Key_Z);
+  maps.drag(maps.cell(30, 15), maps.cell(69, 49));
+  QCOMPARE(maps.range().rows, (Range{30, 70}));
+  QVERIFY(maps.settle());
+  QTest::keyClick(&maps.plot(), Qt::Key_Escape);
+  const View before = maps.range();
+  maps.drag(maps.cell(45, 20), maps.cell(55, 30));
+  QCOMPARE(maps.range().rows.size(), before.rows.size());
+  QVERIFY(maps.range() != before);
+}
+
+void MapsGesturesTest::doubleClickFitsAndKeepsThePin() {
+  OpenMaps maps({traceOf(400)});
+  maps.document.selection().setPin({120, 110});
+  maps.document.selection().setView({{100, 200}, {100, 200}});
+  QVERIFY(maps.settle());
+  const QPoint at = maps.cell(180, 150);
+  QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, at);
+  QTest::mouseDClick(&maps.plot(), Qt::LeftButton, {}, at);
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{120, 110}));
+}
+
+void MapsGesturesTest::keysMoveTheView() {
+  OpenMaps maps({traceOf(400)});
+  maps.document.selection().setView({{100, 200}, {100, 200}});
+  QVERIFY(maps.settle());
+  QWidget* plot = &maps.plot();
+  plot->setFocus();
+  QTest::keyClick(plot, Qt::Key_Right);
+  QTest::keyClick(plot, Qt::Key_Down);
+  QCOMPARE(maps.range(), (View{{110, 210}, {110, 210}}));
+  QTest::keyClick(plot, Qt::Key_Left, Qt::ShiftModifier);
+  QTest::keyClick(plot, Qt::Key_Up);
+  QCOMPARE(maps.range(), (View{{100, 200}, {20, 120}}));
+  QTest::keyClick(plot, Qt::Key_Plus);
+  QCOMPARE(maps.range(), (View{{125, 175}, {45, 95}}));
+  QTest::keyClick(plot, Qt::Key_Minus);
+  QCOMPARE(maps.range(), (View{{100, 200}, {20, 120}}));
+  QTest::keyClick(plot, Qt::Key_0, Qt::ControlModifier);
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+  QTest::keyClick(plot, Qt::Key_Q);
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::log_forget);
+  QTest::keyClick(plot, Qt::Key_4);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.view.paneCount(), 4);
+  QVERIFY(maps.pane(3).picture());
+  QTest::keyClick(plot, Qt::Key_Tab);
+  QVERIFY(maps.plot(1).hasFocus());
+  QCOMPARE(maps.view.activePane(), 1);
+  QTest::keyClick(&maps.plot(1), Qt::Key_1);
+  QCOMPARE(maps.view.paneCount(), 1);
+  QCOMPARE(maps.view.activePane(), 0);
+}
+
+void MapsGesturesTest::backspaceGoesBack() {
+  OpenMaps maps({traceOf(400)});
+  QVERIFY(maps.settle());
+  maps.plot().setFocus();
+  QTest::keyClick(&maps.plot(), Qt::Key_Plus);
+  QTest::keyClick(&maps.plot(), Qt::Key_Plus);
+  QCOMPARE(maps.range().rows.size(), 100);
+  QTest::keyClick(&maps.plot(), Qt::Key_Backspace);
+  QCOMPARE(maps.range().rows.size(), 200);
+  QTest::keyClick(&maps.plot(), Qt::Key_Backspace);
+  QCOMPARE(maps.range(), (View{{0, 400}, {0, 400}}));
+}
+
+void MapsGesturesTest::hoverShowsTheEntry() {
+  const auto trace = traceOf(60);
+  OpenMaps maps({trace});
+  QVERIFY(maps.settle());
+  maps.moveTo(maps.cell(40, 21));
+  QCOMPARE(maps.document.selection().hover(), (Cursor{40, 21}));
+  const std::span<const double> c = trace->cumulative_log_gate(0, 0);
+  const QString readout = maps.pane().readoutText();
+  QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(std::exp(c[40] - c[21]), 0, 'g', 3)), qPrintable(readout));
+  QVERIFY(readout.contains(QString("i 40 “%1”").arg(readText(*trace->tokens(), 40, Whitespace::visible))));
+  QVERIFY(readout.contains(QString("j 21 “%1”").arg(readText(*trace->tokens(), 21, Whitespace::visible))));
+  // The other pane reads its own quantity at the same place.
+  QVERIFY(maps.pane(1).readoutText().startsWith("A = "));
+  maps.moveTo(maps.cell(21, 40));
+  QVERIFY2(maps.pane().readoutText().contains("no entry"), qPrintable(maps.pane().readoutText()));
+  QEvent leave(QEvent::Leave);
+  QCoreApplication::sendEvent(&maps.plot(), &leave);
+  QCOMPARE(maps.document.selection().hover(), Cursor());
+}
+
+void MapsGesturesTest::clickPinsBothAndShiftTheKey() {
+  OpenMaps maps({traceOf(60)});
+  QVERIFY(maps.settle());
+  QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(40, 21));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{40, 21}));
+  QTest::mouseClick(&maps.plot(1), Qt::LeftButton, Qt::ShiftModifier, maps.cell(55, 10, 1));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{40, 10}));
+  QCOMPARE(maps.view.activePane(), 1);
+  // Above the diagonal there is no pair: the query alone.
+  QTest::mouseClick(&maps.plot(), Qt::LeftButton, {}, maps.cell(5, 50));
+  QCOMPARE(maps.document.selection().pin(), (Cursor{5, std::nullopt}));
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::MapsGesturesTest)
+#include "maps_gestures_test.moc"
