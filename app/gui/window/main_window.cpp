@@ -60,6 +60,7 @@ void MainWindow::makeViews() {
   m_text = new TextView(m_document);
   m_curves = new CurvesView(m_document);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
+  connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},
              {"maps", tr("&Maps"), m_maps},
              {"text", tr("&Text"), m_text},
