@@ -67,7 +67,7 @@ struct Window {
     window.setRemembering(MainWindow::Remembering::off);
     window.resize(1400, 900);
     window.show();
-    QTest::qWaitForWindowActive(&window);
+    static_cast<void>(QTest::qWaitForWindowActive(&window));
   }
   Document& document() { return window.document(); }
   bool settle() {
