@@ -124,7 +124,7 @@ double MapPlot::lineHeight() const { return QFontMetricsF(xAxis->tickLabelFont()
 
 QMargins MapPlot::margins() const {
   const QFontMetricsF metrics(xAxis->tickLabelFont());
-  const double letter = metrics.averageCharWidth();
+  const double letter = metrics.horizontalAdvance(QLatin1Char('n'));  // wider than most: names are not cut off
   const double digit = metrics.horizontalAdvance(QLatin1Char('0'));
   const double tokens = kTokenWidth * letter;
   // By the longest position of the text, so that panning does not move the map.
