@@ -64,8 +64,7 @@ void MainWindow::makeFileMenu() {
   menu->addSeparator();
   addCommand(menu, tr("&Preferences…"), QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
              [this] { showPreferences(); });
-  addCommand(menu, tr("Close &All"), QKeySequence::New, tr("Close all runs, models and the text"),
-             [this] { m_document.clear(); });
+  addCommand(menu, tr("Close &All"), {}, tr("Close all runs, models and the text"), [this] { m_document.clear(); });
   addCommand(menu, tr("&Quit"), QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
 }
 
