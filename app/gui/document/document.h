@@ -97,7 +97,7 @@ class Document : public QObject {
   void receiveSession(const Opened& opened);
   void restoreSelection();
   void runNext();
-  void receiveRun(Produced produced);
+  void receiveRun(const Produced& produced);
   void endRun();
   void showProgress(const Progress& progress);
   void takeRuns(std::vector<Run> runs);

@@ -57,7 +57,7 @@ void Document::runNext() {
     if (!result) return std::nullopt;
     return Produced{path, std::move(*result)};
   };
-  request.done = [this](Produced produced) { receiveRun(std::move(produced)); };
+  request.done = [this](const Produced& produced) { receiveRun(produced); };
   request.failed = [this](const QString& message) {
     tell(Message::Kind::error, message);
     endRun();
@@ -92,7 +92,7 @@ void Document::showProgress(const Progress& progress) {
   emit runStatusChanged();
 }
 
-void Document::receiveRun(Produced produced) {
+void Document::receiveRun(const Produced& produced) {
   const RunResult& result = produced.result;
   Run made{++m_lastRun,  QString::fromStdString(result.trace->info().name),
            result.trace, produced.model,

@@ -218,7 +218,8 @@ double HeadTable::value(const HeadChoice& head, HeadQuantity quantity) const {
     const auto found = m_pinned.find(head.run);
     const Run* run = m_document.run(head.run);
     if (found == m_pinned.end() || run == nullptr) return kUnknown;
-    const auto place = static_cast<std::size_t>(head.layer * run->trace->info().heads + head.head);
+    const auto place = static_cast<std::size_t>(head.layer) * static_cast<std::size_t>(run->trace->info().heads) +
+                       static_cast<std::size_t>(head.head);
     if (place >= found->second.size() || !found->second[place]) return kUnknown;
     return pinnedValue(*found->second[place], quantity);
   }

@@ -58,7 +58,8 @@ SelectionState SelectionState::fromJson(const QJsonObject& json) {
 
 Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   Session session;
-  for (const QJsonValue& model : json["models"].toArray()) {
+  for (const auto& entry : json["models"].toArray()) {
+    const QJsonObject model = entry.toObject();
     session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder)});
   }
   session.text = {lengthened(json["text"]["file"].toString(), folder),
@@ -67,7 +68,7 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   const QJsonObject settings = json["settings"].toObject();
   session.settings = {settings["limit"].toInteger(defaults.limit), settings["device"].toString(defaults.device),
                       settings["dtype"].toString(defaults.dtype), settings["query_key"].toBool(defaults.keepQueryKey)};
-  for (const QJsonValue& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
+  for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
   session.selection = json["selection"].toObject();
   session.window = json["window"].toObject();
   return session;
