@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstdlib>
-#include <fstream>
 
 #include <QApplication>
 #include <QBuffer>
@@ -82,7 +81,7 @@ class Screenshot : public QObject {
   [[nodiscard]] const std::string& error() const { return m_error; }
 
  private:
-  // Settled twice in a row: what one view's answer makes another view ask for has then been asked.
+  // Settled several times in a row: what one view's answer makes another view ask for has then been asked.
   void look() {
     m_calm = m_window.isSettled() ? m_calm + 1 : 0;
     constexpr int kCalm = 3;

@@ -51,15 +51,23 @@ const Run* Document::reference() const { return m_runs.empty() ? nullptr : &m_ru
 std::int64_t Document::length() const { return m_runs.empty() ? 0 : m_runs.front().trace->info().length; }
 
 std::int64_t Document::positionIn(RunId id, std::int64_t position) const {
-  const Run* other = run(id);
-  if (other == nullptr || other == reference()) return position;
-  return PlaceMap(reference()->trace->tokens(), other->trace->tokens())(position);
+  const auto places = m_places.find(id);
+  return places == m_places.end() ? position : places->second.fromReference(position);
 }
 
 std::int64_t Document::positionFrom(RunId id, std::int64_t position) const {
-  const Run* other = run(id);
-  if (other == nullptr || other == reference()) return position;
-  return PlaceMap(other->trace->tokens(), reference()->trace->tokens())(position);
+  const auto places = m_places.find(id);
+  return places == m_places.end() ? position : places->second.toReference(position);
+}
+
+void Document::mapPlaces() {
+  m_places.clear();
+  for (const Run& run : m_runs) {
+    if (&run == reference()) continue;
+    const auto& own = run.trace->tokens();
+    const auto& theirs = m_runs.front().trace->tokens();
+    m_places.emplace(run.id, Places{PlaceMap(theirs, own), PlaceMap(own, theirs)});
+  }
 }
 
 std::optional<HeadOf> Document::headOf(const HeadChoice& choice) const {
@@ -206,6 +214,7 @@ void Document::takeRuns(std::vector<Run> runs) {
   const Run* chosen = run(head.run);
   const QString chosenName = chosen != nullptr ? chosen->name : QString();
   m_runs = std::move(runs);
+  mapPlaces();
   // Views hear of new runs before they hear of the selection in them.
   emit runsChanged();
   if (m_runs.empty()) return;

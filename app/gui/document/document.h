@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -101,11 +102,18 @@ class Document : public QObject {
   void endRun();
   void showProgress(const Progress& progress);
   void takeRuns(std::vector<Run> runs);
+  void mapPlaces();
   void tell(Message::Kind kind, const QString& text);
   [[nodiscard]] QString freeModelName(const QString& wanted) const;
 
   Selection m_selection;
   std::vector<Run> m_runs;
+  /// Of every run but the reference: comparing two long texts' tokens is not for each movement of the mouse.
+  struct Places {
+    PlaceMap fromReference;
+    PlaceMap toReference;
+  };
+  std::map<RunId, Places> m_places;
   RunId m_lastRun = kNoRun;
   std::vector<ModelInput> m_models;
   TextInput m_text;

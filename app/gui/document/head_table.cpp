@@ -9,9 +9,9 @@ namespace {
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr int kFixedColumns = 2;
-// Channels: below 0 the pinned pair of a run, from 0 on the statistics of a head, numbered within its run.
 constexpr int kHeadChannels = 1'000'000;  // more than a run has heads
 
+// Below the channels of heads.
 int pinChannel(RunId run) { return -1 - run; }
 
 double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
@@ -52,6 +52,10 @@ double pinnedValue(const PairReading& reading, HeadQuantity quantity) {
 }
 
 }  // namespace
+
+int headChannel(const HeadChoice& head, const TraceInfo& info) {
+  return head.run * kHeadChannels + head.layer * info.heads + head.head;
+}
 
 HeadQuantityText textOf(HeadQuantity quantity) {
   const auto tr = [](const char* text) { return HeadTable::tr(text); };
@@ -155,7 +159,7 @@ void HeadTable::requestStatistics(const Run& run) {
       };
       // What cannot be known of a head stays unknown; views of that head say why.
       request.failed = [](const QString&) {};
-      m_document.jobs().submit(this, run.id * kHeadChannels + layer * info.heads + head, std::move(request));
+      m_document.jobs().submit(this, headChannel(choice, info), std::move(request));
     }
   }
 }

@@ -39,6 +39,9 @@ struct HeadQuantityText {
   QString meaning;
 };
 HeadQuantityText textOf(HeadQuantity quantity);
+/// A job channel for each head of each run, from 0 on.
+int headChannel(const HeadChoice& head, const TraceInfo& info);
+
 enum class Unit { without, with };
 /// "never forgets" for infinite times (shorter without a unit: "∞"), "–" for what is not known, else three digits.
 QString valueText(HeadQuantity quantity, double value, Unit unit = Unit::with);

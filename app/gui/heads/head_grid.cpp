@@ -18,7 +18,6 @@ namespace {
 constexpr int kLargestCell = 44;
 constexpr int kSmallestCell = 9;
 constexpr int kThumbnailPixels = 48;
-constexpr int kHeadChannels = 1'000'000;
 
 QImage paintForget(const Image& image) {
   QImage picture(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_ARGB32);
@@ -111,7 +110,7 @@ void HeadGrid::requestThumbnails() {
           update();
         };
         request.failed = [](const QString&) {};
-        m_document.jobs().submit(this, run.id * kHeadChannels + layer * info.heads + head, std::move(request));
+        m_document.jobs().submit(this, headChannel({run.id, layer, head}, info), std::move(request));
       }
     }
   }
