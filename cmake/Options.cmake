@@ -12,9 +12,10 @@ endif()
 
 find_program(FOXSCOPE_CCACHE ccache)
 if(FOXSCOPE_CCACHE)
-  # A precompiled header is cached only when its macros and times are not compared.
+  # A precompiled header is cached only when its macros and times are not compared; another checkout's objects serve too.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
-      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${FOXSCOPE_CCACHE})
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=true ${FOXSCOPE_CCACHE})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_compile_options(foxscope_options INTERFACE -fpch-preprocess)
   endif()
