@@ -47,6 +47,7 @@ void addRunCommand(CLI::App& program, Selection& selection);
 void addInfoCommand(CLI::App& program, Selection& selection);
 void addMapCommand(CLI::App& program, Selection& selection);
 void addHeadsCommand(CLI::App& program, Selection& selection);
+void addEvalCommand(CLI::App& program, Selection& selection);
 void addBenchCommand(CLI::App& program, Selection& selection);
 
 /// A subcommand with the flags that all have in common: --help, -q, -v, and examples under its help.

@@ -17,7 +17,7 @@
 namespace foxscope::cli {
 namespace {
 
-constexpr std::array kLaterCommands = {"figure", "eval", "generate"};
+constexpr std::array kLaterCommands = {"figure", "generate"};
 
 // A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into it.
 void occupyStandardStreams() {
@@ -53,13 +53,17 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addInfoCommand(program, selection);
   addMapCommand(program, selection);
   addHeadsCommand(program, selection);
+  addEvalCommand(program, selection);
   addBenchCommand(program, selection);
 }
 
-// "foxscope run", for the user to ask its help.
+// The names of the chosen command and of those above it: "foxscope run", "foxscope eval loss".
 std::string helpfulName(const CLI::App& program) {
-  const auto chosen = program.get_subcommands();
-  return chosen.empty() ? "foxscope" : "foxscope " + chosen.front()->get_name();
+  std::string name = "foxscope";
+  for (auto chosen = program.get_subcommands(); !chosen.empty(); chosen = chosen.front()->get_subcommands()) {
+    name += ' ' + chosen.front()->get_name();
+  }
+  return name;
 }
 
 // What is not a command of this version is answered before the parser sees it.
@@ -88,8 +92,7 @@ void parse(const std::vector<std::string>& arguments, Selection& selection) {
   try {
     program.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = program.get_subcommands();
-    Console::write(chosen.empty() ? program.help() : chosen.front()->help("foxscope"));
+    Console::write(program.help());
     selection.action = [](const Session&) { return static_cast<int>(kDone); };
   } catch (const CLI::CallForVersion& version) {
     Console::write(fmt::format("{}\n", version.what()));

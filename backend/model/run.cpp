@@ -1,82 +1,21 @@
 #include "backend/model/run.h"
 
 #include <chrono>
-#include <cmath>
 #include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/model/run_memory.h"
+#include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
 
-constexpr double kDefaultPruning = 0x1p-24;  // below the rounding of float32
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-DType choose_dtype(const std::string& name, const Device& device) {
-  if (name == "auto") return device.cuda ? DType::bfloat16 : DType::float32;
-  if (name != "float32" && name != "bfloat16") {
-    throw UsageError(fmt::format("--dtype '{}' is not known: choose auto, float32 or bfloat16", name));
-  }
-  return dtype_from_string(name);
-}
-
-/// The option overrides the checkpoint, which overrides the default.
-double choose_pruning(const RunRequest& request, const ModelConfig& config) {
-  if (!request.pruning_tolerance) {
-    return config.log_pruning_tolerance ? std::exp(*config.log_pruning_tolerance) : kDefaultPruning;
-  }
-  const double tolerance = *request.pruning_tolerance;
-  if (!(tolerance >= 0 && tolerance < 1)) {
-    throw UsageError(fmt::format("--pruning {}: it must be at least 0 (off) and below 1", tolerance));
-  }
-  return tolerance;
-}
-
-bool any_changes_gates(const std::vector<Intervention>& interventions) {
-  for (const Intervention& intervention : interventions) {
-    if (intervention.kind != Intervention::Kind::cut) return true;
-  }
-  return false;
-}
-
-std::string intervention_json(const std::vector<Intervention>& interventions) {
-  if (interventions.empty()) return {};
-  nlohmann::json list = nlohmann::json::array();
-  for (const Intervention& intervention : interventions) list.push_back(intervention.text());
-  return list.dump();
-}
-
-TraceInfo describe(const RunRequest& request, const Checkpoint& checkpoint, const Device& device, DType dtype,
-                   std::int64_t length) {
-  const ModelConfig& config = checkpoint.config();
-  TraceInfo info;
-  info.name = request.name;
-  info.model_type = config.model_type;
-  info.config = config.json;
-  info.weights_sha256 = checkpoint.weights_sha256();
-  info.device = device.name();
-  info.dtype = dtype;
-  info.layers = config.layers;
-  info.heads = config.heads;
-  info.key_heads = config.key_heads;
-  info.head_dim = config.head_dim;
-  info.length = length;
-  info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
-  info.window_size = config.window_size;
-  info.pruning_tolerance = choose_pruning(request, config);
-  info.gated = config.gated() || any_changes_gates(request.interventions);
-  info.intervention = intervention_json(request.interventions);
-  return info;
 }
 
 /// A place for queries and keys; null if they are not kept.
@@ -116,7 +55,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const std::int64_t budget = query_key_budget(memory, length, available_memory(), request.keep);
   RunResult result;
   result.report.notes = checkpoint.config().notes;
-  const TraceInfo info = describe(request, checkpoint, device, dtype, length);
+  const TraceInfo info = describe_run(request, checkpoint, device, dtype, length);
   Recorder recorder(info, request.keep, make_store(info, request.keep, budget, result.report.notes));
   const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype);
   checkpoint = Checkpoint();  // its files need no longer be mapped

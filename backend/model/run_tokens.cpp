@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/run_settings.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -15,21 +16,6 @@ namespace {
 bool has_tokenizer(const Checkpoint& checkpoint) {
   return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
          std::filesystem::exists(checkpoint.folder() / "vocab.json");
-}
-
-std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer) {
-  std::optional<std::int32_t> bos = request.bos;
-  if (!bos) bos = checkpoint.config().bos_token_id;
-  if (!bos && tokenizer != nullptr) bos = tokenizer->bos_id();
-  if (!bos) {
-    throw UsageError(fmt::format("{}: neither config.json nor the tokenizer names a BOS token: give its id with --bos",
-                                 checkpoint.folder().string()));
-  }
-  if (*bos < 0 || *bos >= checkpoint.config().vocabulary_size) {
-    throw UsageError(
-        fmt::format("--bos {}: the model's vocabulary has ids 0 to {}", *bos, checkpoint.config().vocabulary_size - 1));
-  }
-  return *bos;
 }
 
 void check_ids(const std::vector<std::int32_t>& ids, const char* what, const RunRequest& request,

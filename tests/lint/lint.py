@@ -22,6 +22,8 @@ ALLOWED = {
     "backend/map": {"backend/base", "backend/trace", "kernels"},
     "backend/file": {"backend/base", "backend/text", "backend/trace", "backend/map", "kernels"},
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
+    "backend/eval": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
+                     "kernels"},
     "app": {"app", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},
 }

@@ -1,0 +1,15 @@
+#include "app/cli/eval_command.h"
+
+#include <CLI/CLI.hpp>
+
+namespace foxscope::cli {
+
+void addEvalCommand(CLI::App& program, Selection& selection) {
+  CLI::App* eval = addSubcommand(
+      program, selection, "eval", "Measure models over a corpus",
+      "  foxscope eval loss --model fox=FOLDER --model base=FOLDER --corpus books.jsonl.xz --windows 24 -o eval.h5");
+  eval->require_subcommand(1);
+  addEvalLossCommand(*eval, selection);
+}
+
+}  // namespace foxscope::cli

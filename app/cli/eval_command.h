@@ -1,0 +1,10 @@
+#pragma once
+
+#include "app/cli/command.h"
+
+namespace foxscope::cli {
+
+/// Each adds one subcommand of `foxscope eval`.
+void addEvalLossCommand(CLI::App& eval, Selection& selection);
+
+}  // namespace foxscope::cli

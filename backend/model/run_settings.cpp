@@ -1,0 +1,89 @@
+#include "backend/model/run_settings.h"
+
+#include <cmath>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+constexpr double kDefaultPruning = 0x1p-24;  // below the rounding of float32
+
+bool any_changes_gates(const std::vector<Intervention>& interventions) {
+  for (const Intervention& intervention : interventions) {
+    if (intervention.kind != Intervention::Kind::cut) return true;
+  }
+  return false;
+}
+
+std::string intervention_json(const std::vector<Intervention>& interventions) {
+  if (interventions.empty()) return {};
+  nlohmann::json list = nlohmann::json::array();
+  for (const Intervention& intervention : interventions) list.push_back(intervention.text());
+  return list.dump();
+}
+
+}  // namespace
+
+DType choose_dtype(const std::string& name, const Device& device) {
+  if (name == "auto") return device.cuda ? DType::bfloat16 : DType::float32;
+  if (name != "float32" && name != "bfloat16") {
+    throw UsageError(fmt::format("--dtype '{}' is not known: choose auto, float32 or bfloat16", name));
+  }
+  return dtype_from_string(name);
+}
+
+double choose_pruning(const RunRequest& request, const ModelConfig& config) {
+  if (!request.pruning_tolerance) {
+    return config.log_pruning_tolerance ? std::exp(*config.log_pruning_tolerance) : kDefaultPruning;
+  }
+  const double tolerance = *request.pruning_tolerance;
+  if (!(tolerance >= 0 && tolerance < 1)) {
+    throw UsageError(fmt::format("--pruning {}: it must be at least 0 (off) and below 1", tolerance));
+  }
+  return tolerance;
+}
+
+std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer) {
+  std::optional<std::int32_t> bos = request.bos;
+  if (!bos) bos = checkpoint.config().bos_token_id;
+  if (!bos && tokenizer != nullptr) bos = tokenizer->bos_id();
+  if (!bos) {
+    throw UsageError(fmt::format("{}: neither config.json nor the tokenizer names a BOS token: give its id with --bos",
+                                 checkpoint.folder().string()));
+  }
+  if (*bos < 0 || *bos >= checkpoint.config().vocabulary_size) {
+    throw UsageError(
+        fmt::format("--bos {}: the model's vocabulary has ids 0 to {}", *bos, checkpoint.config().vocabulary_size - 1));
+  }
+  return *bos;
+}
+
+TraceInfo describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device, DType dtype,
+                       std::int64_t length) {
+  const ModelConfig& config = checkpoint.config();
+  TraceInfo info;
+  info.name = request.name;
+  info.model_type = config.model_type;
+  info.config = config.json;
+  info.weights_sha256 = checkpoint.weights_sha256();
+  info.device = device.name();
+  info.dtype = dtype;
+  info.layers = config.layers;
+  info.heads = config.heads;
+  info.key_heads = config.key_heads;
+  info.head_dim = config.head_dim;
+  info.length = length;
+  info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
+  info.window_size = config.window_size;
+  info.pruning_tolerance = choose_pruning(request, config);
+  info.gated = config.gated() || any_changes_gates(request.interventions);
+  info.intervention = intervention_json(request.interventions);
+  return info;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backend/model/checkpoint.h"
+#include "backend/model/run.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+
+/// The matrices' format for the word of --dtype: "auto" is bfloat16 on a GPU, else float32.
+/// @throws UsageError for another word
+DType choose_dtype(const std::string& name, const Device& device);
+
+/// The share of a row's attention that may be skipped: the option overrides the checkpoint, which overrides 2^-24.
+/// @throws UsageError for a share outside [0, 1)
+double choose_pruning(const RunRequest& request, const ModelConfig& config);
+
+/// The token that begins a sequence: the option, else config.json's, else the tokenizer's.
+/// @param tokenizer  null: the checkpoint has none
+/// @throws UsageError if none is named, or one outside the vocabulary
+std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer);
+
+/// What a run of `length` positions is, for a recorder and for files. The request's input is not looked at.
+TraceInfo describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device, DType dtype,
+                       std::int64_t length);
+
+}  // namespace foxscope
