@@ -30,6 +30,7 @@ struct Sums {
   std::vector<double> mass_without_first;
   double entropy = 0;
   double on_first = 0;
+  double log_decay = 0;
   std::int64_t rows_without_first = 0;
 };
 
@@ -89,6 +90,7 @@ class BandPass {
     cpu::TileStatistics statistics;
     cpu::attention_statistics(tile_.data(), tile.keys.size(), weight_ + tile.strip * kMapTile,
                               tile.keys.begin == 0 ? 1 : 0, statistics);
+    if (entries_.gated) add_decay(tile);
     for (std::int64_t lane = 0; lane < tile.rows.size(); ++lane) {
       sums_.entropy += static_cast<double>(statistics.entropy[lane]) * kLn2;
     }
@@ -99,6 +101,24 @@ class BandPass {
       const auto distance = static_cast<std::size_t>(shift + n);
       sums_.mass[distance] += static_cast<double>(statistics.mass[n]);
       sums_.mass_without_first[distance] += static_cast<double>(statistics.mass_without_first[n]);
+    }
+  }
+
+  /// Sum of A_ij (c_i - c_j) over a tile, which holds A.
+  void add_decay(const BandTile& tile) {
+    double mass[kMapTile] = {};
+    double of_keys[kMapTile] = {};
+    for (std::int64_t n = 0; n < tile.keys.size(); ++n) {
+      const double c = entries_.gate[static_cast<std::size_t>(tile.keys.begin + n)];
+      const float* const attention = tile_.data() + n * kMapTile;
+      for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
+        const auto entry = static_cast<double>(attention[lane]);
+        mass[lane] += entry;
+        of_keys[lane] += entry * c;
+      }
+    }
+    for (std::int64_t lane = 0; lane < tile.rows.size(); ++lane) {
+      sums_.log_decay += mass[lane] * entries_.gate[static_cast<std::size_t>(tile.rows.begin + lane)] - of_keys[lane];
     }
   }
 
@@ -151,10 +171,9 @@ DistanceProfile profile(std::vector<double> mass, std::int64_t rows) {
 
 }  // namespace
 
-bool attention_pass(const HeadOf& head, const Job& job, HeadStatistics& statistics) {
-  HeadEntries entries(head, Quantity::attention, {});
+std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job) {
   Team team(job);
-  if (entries.gated && !entries.measure_keys({0, entries.length}, team)) return false;
+  if (entries.gated && !entries.measure_keys({0, entries.length}, team)) return std::nullopt;
   const auto length = static_cast<std::size_t>(entries.length);
   const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
   std::vector<Sums> sums(static_cast<std::size_t>(std::min(kTasks, bands)));
@@ -170,7 +189,7 @@ bool attention_pass(const HeadOf& head, const Job& job, HeadStatistics& statisti
                                  team.advance(rows.size(), thread);
                                }
                              });
-  if (!done) return false;
+  if (!done) return std::nullopt;
   for (std::size_t task = 1; task < sums.size(); ++task) {
     for (std::size_t distance = 0; distance < length; ++distance) {
       sums[0].mass[distance] += sums[task].mass[distance];
@@ -178,16 +197,18 @@ bool attention_pass(const HeadOf& head, const Job& job, HeadStatistics& statisti
     }
     sums[0].entropy += sums[task].entropy;
     sums[0].on_first += sums[task].on_first;
+    sums[0].log_decay += sums[task].log_decay;
     sums[0].rows_without_first += sums[task].rows_without_first;
   }
   Sums& all = sums.front();
-  statistics.has_attention = true;
-  statistics.entropy = all.entropy / static_cast<double>(length);
-  statistics.mass_on_first = all.on_first / static_cast<double>(length);
-  statistics.distance = profile(std::move(all.mass), entries.length);
-  statistics.mass_on_self = statistics.distance.mass.front();
-  statistics.distance_without_first = profile(std::move(all.mass_without_first), all.rows_without_first);
-  return true;
+  AttentionSpread spread;
+  spread.entropy = all.entropy / static_cast<double>(length);
+  spread.mass_on_first = all.on_first / static_cast<double>(length);
+  spread.mean_log_decay = all.log_decay / static_cast<double>(length);
+  spread.distance = profile(std::move(all.mass), entries.length);
+  spread.mass_on_self = spread.distance.mass.front();
+  spread.distance_without_first = profile(std::move(all.mass_without_first), all.rows_without_first);
+  return spread;
 }
 
 }  // namespace foxscope

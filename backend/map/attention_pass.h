@@ -1,13 +1,17 @@
 #pragma once
 
+#include <optional>
+
+#include "backend/map/head_entries.h"
 #include "backend/map/head_statistics.h"
 
 namespace foxscope {
 
-/// Fills the attention's part of the statistics by one pass of tiles; heads that park more than 15/16 of a row on key
-/// 0 take a second look at those rows, because what remains is then too small to be known as 1 minus that share. Tiles
-/// whose every entry is below 2^-40 of its row are left out.
-/// @returns false if the job was stopped
-bool attention_pass(const HeadOf& head, const Job& job, HeadStatistics& statistics);
+/// The spread of attention by one pass of tiles; heads that park more than 15/16 of a row on key 0 take a second look
+/// at those rows, because what remains is then too small to be known as 1 minus that share. Where there is a gate,
+/// tiles whose every entry is below 2^-40 of its row are left out.
+/// @param entries  of Quantity::attention, its gate or its content perhaps left out
+/// @returns nothing if the job was stopped
+std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job);
 
 }  // namespace foxscope

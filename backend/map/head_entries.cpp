@@ -41,6 +41,17 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   }
 }
 
+void HeadEntries::leave_out_gate(std::span<const float> rows) {
+  gated = false;
+  gate = {};
+  normalizer = rows;
+}
+
+void HeadEntries::leave_out_content(std::span<const float> rows) {
+  store = nullptr;
+  normalizer = rows;
+}
+
 bool HeadEntries::measure_keys(const Range& keys, Team& team) {
   const auto blocks = (length + kMapTile - 1) / kMapTile;
   block_norm.assign(static_cast<std::size_t>(blocks), 0.0);
@@ -145,7 +156,11 @@ void EntryReader::add_ungated_terms(const Strip& strip, const Range& keys, float
 }
 
 void EntryReader::log_attention_tile(std::int64_t strip, const Range& keys, float* out) {
-  logits(strip, keys, out);
+  if (entries_.store != nullptr) {
+    logits(strip, keys, out);
+  } else {
+    std::fill(out, out + keys.size() * kMapTile, 0.0F);
+  }
   add_gated_terms(strips_[static_cast<std::size_t>(strip)], keys, out);
 }
 

@@ -22,6 +22,11 @@ struct HeadEntries {
   /// @throws Error for parts that the trace did not keep
   HeadEntries(const HeadOf& of, Quantity which, std::span<const float> without_gate);
 
+  /// What remains of attention when one of its two parts is taken away, for Quantity::attention.
+  /// @param rows  [L] log-normalisers of what remains, nats; must outlive this
+  void leave_out_gate(std::span<const float> rows);     ///< softmax of S: what content alone would do
+  void leave_out_content(std::span<const float> rows);  ///< F normalised by rows: what decay alone would do
+
   /// Takes down the norms of keys by which their tiles are skipped. @returns false if the job was stopped
   bool measure_keys(const Range& keys, Team& team);
 

@@ -1,12 +1,13 @@
 #include "backend/map/head_statistics.h"
 
+#include <utility>
 #include <vector>
 
 #include "backend/map/attention_pass.h"
 #include "backend/map/gate_statistics.h"
+#include "backend/map/head_entries.h"
 
 namespace foxscope {
-namespace {}  // namespace
 
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job) {
   const TraceInfo& info = head.trace->info();
@@ -22,7 +23,12 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   }
   if (job.stopped()) return std::nullopt;
   const bool attention = options.with_attention && head.trace->has_attention(head.layer);
-  if (attention && !attention_pass(head, job, statistics)) return std::nullopt;
+  if (!attention) return statistics;
+  HeadEntries entries(head, Quantity::attention, {});
+  auto spread = attention_spread(entries, job);
+  if (!spread) return std::nullopt;
+  static_cast<AttentionSpread&>(statistics) = std::move(*spread);
+  statistics.has_attention = true;
   return statistics;
 }
 

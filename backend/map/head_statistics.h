@@ -30,8 +30,20 @@ struct DistanceProfile {
   double d90 = 0;
 };
 
-/// What maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01.
-struct HeadStatistics {
+/// Where a head's attention lies.
+struct AttentionSpread {
+  double entropy = 0;        ///< nats, mean over rows
+  double mass_on_first = 0;  ///< on key 0, mean over rows
+  double mass_on_self = 0;
+  double mean_log_decay =
+      0;  ///< sum over j of A_ij (c_i - c_j), mean over rows, nats: what the gate does where one looks
+  DistanceProfile distance;
+  DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
+};
+
+/// What maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is
+/// absent when q and k, or the row normalisers, were not kept.
+struct HeadStatistics : AttentionSpread {
   int layer = 0;
   int head = 0;
   // gate; for a head without a gate f = 1: decay time infinite
@@ -41,13 +53,7 @@ struct HeadStatistics {
   Quartiles backward_horizon[3];
   Quartiles forward_survival[3];
   std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
-  // attention; absent when q and k, or the row normalisers, were not kept
   bool has_attention = false;
-  double entropy = 0;        ///< nats, mean over rows
-  double mass_on_first = 0;  ///< on key 0, mean over rows
-  double mass_on_self = 0;
-  DistanceProfile distance;
-  DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
 };
 
 /// Levels of HeadStatistics::backward_horizon and forward_survival.

@@ -1,0 +1,80 @@
+#include "backend/map/gate_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace foxscope {
+namespace {
+
+constexpr int kSmallestOctave = -24;
+constexpr int kLargestOctave = 10;  // log f is clamped at -1000 (model.md)
+constexpr int kSteps = 16;          // in an octave
+// Below the first step lies what is as good as f = 1; above the last nothing.
+constexpr int kBins = 1 + (kLargestOctave - kSmallestOctave) * kSteps;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kLogHalf = -0.6931471805599453;
+
+std::size_t bin_of(double negative_log_gate) {
+  const double step = (std::log2(negative_log_gate) - kSmallestOctave) * kSteps;
+  return step < 0 ? 0 : static_cast<std::size_t>(std::min(kBins - 1.0, 1.0 + std::floor(step)));
+}
+
+/// -log f at a place in a bin, 0 to 1 from its lower end.
+double value_at(std::size_t bin, double place) {
+  if (bin == 0) return 0;
+  return std::exp2(kSmallestOctave + (static_cast<double>(bin) - 1.0 + place) / kSteps);
+}
+
+}  // namespace
+
+void GateTally::add(double log_gate) {
+  if (histogram_.empty()) histogram_.resize(kBins);
+  ++histogram_[bin_of(-log_gate)];
+  ++count_;
+  sum_ += log_gate;
+  below_half_ += log_gate < kLogHalf ? 1 : 0;
+}
+
+void GateTally::add(const GateTally& other) {
+  if (other.histogram_.empty()) return;
+  if (histogram_.empty()) histogram_.resize(kBins);
+  std::transform(histogram_.begin(), histogram_.end(), other.histogram_.begin(), histogram_.begin(), std::plus());
+  count_ += other.count_;
+  sum_ += other.sum_;
+  below_half_ += other.below_half_;
+}
+
+double GateTally::quantile(double p) const {
+  // Large f is small -log f. Values of one bin are taken to be spread evenly over it.
+  const double place = (1.0 - p) * static_cast<double>(count_);
+  double before = 0;
+  for (std::size_t bin = 0; bin < histogram_.size(); ++bin) {
+    const auto here = static_cast<double>(histogram_[bin]);
+    if (here > 0 && before + here >= place) return std::exp(-value_at(bin, (place - before) / here));
+    before += here;
+  }
+  return kNone;
+}
+
+GateGroup GateTally::summary() const {
+  if (count_ == 0) return {0, kNone, kNone, kNone, kNone, kNone};
+  const auto count = static_cast<double>(count_);
+  return {count_,        sum_ / count,   quantile(0.25),
+          quantile(0.5), quantile(0.75), static_cast<double>(below_half_) / count};
+}
+
+std::vector<GateTally> tally_gates(std::span<const double> c, std::span<const std::uint8_t> groups, std::size_t count) {
+  std::vector<GateTally> tallies(count);
+  double before = 0;
+  for (std::size_t position = 0; position < c.size(); ++position) {
+    const double log_gate = c[position] - before;
+    before = c[position];
+    for (std::size_t group = 0; group < count; ++group) {
+      if ((groups[position] >> group & 1U) != 0) tallies[group].add(log_gate);
+    }
+  }
+  return tallies;
+}
+
+}  // namespace foxscope

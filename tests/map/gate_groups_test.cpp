@@ -1,0 +1,95 @@
+#include "backend/map/gate_groups.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "backend/map/gate_statistics.h"
+
+namespace foxscope::test {
+namespace {
+
+/// Gates between nearly 0 and nearly 1, and groups: bit 0 for all, bit 1 for every third, bit 2 for none.
+struct Gates {
+  std::vector<double> log_gate;
+  std::vector<double> c;
+  std::vector<std::uint8_t> groups;
+};
+
+Gates random_gates(std::size_t length) {
+  Gates gates;
+  std::mt19937_64 random(3);
+  std::normal_distribution<double> normal(1.0, 3.0);
+  double sum = 0;
+  for (std::size_t t = 0; t < length; ++t) {
+    gates.log_gate.push_back(-std::log1p(std::exp(-normal(random))));
+    gates.c.push_back(sum += gates.log_gate.back());
+    gates.groups.push_back(t % 3 == 0 ? 3 : 1);
+  }
+  return gates;
+}
+
+/// -log f of a quantile found in the tally, against that of the sorted values.
+void expect_quantile(double f, std::vector<double> log_gates, double p) {
+  for (double& value : log_gates) value = std::exp(value);
+  EXPECT_NEAR(std::log(f) / std::log(quantile(log_gates, p)), 1.0, 0.045);
+}
+
+void expect_group(const GateTally& tally, const std::vector<double>& log_gates) {
+  const GateGroup group = tally.summary();
+  double sum = 0;
+  std::int64_t below_half = 0;
+  for (const double value : log_gates) {
+    sum += value;
+    below_half += std::exp(value) < 0.5 ? 1 : 0;
+  }
+  const auto count = static_cast<double>(log_gates.size());
+  EXPECT_EQ(group.count, static_cast<std::int64_t>(log_gates.size()));
+  EXPECT_NEAR(group.mean_log_gate, sum / count, 1e-9);
+  EXPECT_EQ(group.share_below_half, static_cast<double>(below_half) / count);
+  expect_quantile(group.lower_quartile, log_gates, 0.25);
+  expect_quantile(group.median, log_gates, 0.5);
+  expect_quantile(group.upper_quartile, log_gates, 0.75);
+}
+
+TEST(GateGroups, EqualSortedGatesOfTheirPositions) {
+  const Gates gates = random_gates(5000);
+  const auto tallies = tally_gates(gates.c, gates.groups, 3);
+  ASSERT_EQ(tallies.size(), 3U);
+  expect_group(tallies[0], gates.log_gate);
+  std::vector<double> every_third;
+  for (std::size_t t = 0; t < gates.log_gate.size(); t += 3) every_third.push_back(gates.log_gate[t]);
+  expect_group(tallies[1], every_third);
+  EXPECT_EQ(tallies[2].summary().count, 0);
+  EXPECT_TRUE(std::isnan(tallies[2].summary().median));
+}
+
+TEST(GateGroups, PartsAddUpToTheWhole) {
+  const Gates gates = random_gates(1000);
+  GateTally whole, parts;
+  for (const double value : gates.log_gate) whole.add(value);
+  GateTally first, second;
+  for (std::size_t t = 0; t < gates.log_gate.size(); ++t) (t < 300 ? first : second).add(gates.log_gate[t]);
+  parts.add(first);
+  parts.add(GateTally());
+  parts.add(second);
+  EXPECT_EQ(parts.count(), whole.count());
+  EXPECT_NEAR(parts.sum_log_gate(), whole.sum_log_gate(), 1e-9);
+  EXPECT_EQ(parts.below_half(), whole.below_half());
+  EXPECT_EQ(parts.summary().median, whole.summary().median);
+}
+
+TEST(GateGroups, ExtremesAreWhatTheyAre) {
+  GateTally open, shut;
+  for (int n = 0; n < 10; ++n) open.add(0.0);
+  for (int n = 0; n < 10; ++n) shut.add(-1000.0);
+  EXPECT_EQ(open.summary().lower_quartile, 1.0);
+  EXPECT_EQ(open.summary().share_below_half, 0.0);
+  EXPECT_LT(shut.summary().upper_quartile, 1e-300);
+  EXPECT_EQ(shut.summary().share_below_half, 1.0);
+}
+
+}  // namespace
+}  // namespace foxscope::test
