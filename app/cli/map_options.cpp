@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "app/cli/figure_options.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
@@ -62,17 +63,6 @@ std::vector<Quantity> parseQuantities(const std::string& text) {
   return quantities;
 }
 
-// "140mm" or "5.5in", in millimetres.
-double parseLength(const std::string& text) {
-  double number = 0;
-  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string_view unit(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  if (failed != std::errc() || (unit != "mm" && unit != "in")) {
-    throw UsageError(fmt::format("--width {}: write a length with its unit, as in 140mm or 5.5in", text));
-  }
-  return unit == "in" ? number * figure::kMillimetresPerInch : number;
-}
-
 // A picture without --size gets a pixel for every dot that it has room for.
 PixelSize pixelSize(const MapOptions& options, const MapRequest& request, MapFormat format) {
   constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
@@ -114,7 +104,7 @@ figure::FigureFormat figureFormat(const MapOptions& options, MapFormat format) {
   using Kind = figure::FigureFormat::Kind;
   figure::FigureFormat picture;
   picture.kind = format == MapFormat::pdf ? Kind::pdf : format == MapFormat::svg ? Kind::svg : Kind::png;
-  if (options.width) picture.widthMm = parseLength(*options.width);
+  if (options.width) picture.widthMm = parseLength("--width", *options.width);
   if (options.dpi) picture.dpi = *options.dpi;
   if (options.fontSize) picture.fontSizePt = *options.fontSize;
   figure::requireValid(picture);

@@ -17,7 +17,7 @@
 namespace foxscope::cli {
 namespace {
 
-constexpr std::array kLaterCommands = {"figure", "generate"};
+constexpr std::array kLaterCommands = {"generate"};
 
 // A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into it.
 void occupyStandardStreams() {
@@ -54,6 +54,7 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addMapCommand(program, selection);
   addHeadsCommand(program, selection);
   addEvalCommand(program, selection);
+  addFigureCommand(program, selection);
   addBenchCommand(program, selection);
 }
 

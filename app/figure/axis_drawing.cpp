@@ -50,8 +50,9 @@ double widestLabel(const Ticks& ticks, const TextStyle& style) {
 }
 
 void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const std::string& label, double labels,
-              double fontSize) {
+              const TextStyle& style) {
   const EdgePoints points{edge};
+  const double fontSize = style.size;
   const QPen pen(Qt::black, em::kStroke * fontSize, Qt::SolidLine, Qt::FlatCap);
   const auto tickAt = [&](double value, double length) {
     const double position = edge.position(value);
@@ -60,12 +61,12 @@ void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const st
     return position;
   };
   for (const double value : ticks.minor) tickAt(value, em::kMinorTick);
-  const TextStyle style{fontSize};
   for (const Tick& tick : ticks.major) {
     const double position = tickAt(tick.value, em::kTick);
     canvas.text(QString::fromStdString(tick.label), tickLabelPlace(points, position, fontSize), style);
   }
   QString line = QString::fromStdString(label);
+  if (line.isEmpty() && ticks.factor.empty()) return;
   if (!ticks.factor.empty()) line += QStringLiteral(" (× ") + QString::fromStdString(ticks.factor) + ")";
   const bool across = edge.side == AxisEdge::Side::bottom;
   const double length = across ? edge.rect.width() : edge.rect.height();

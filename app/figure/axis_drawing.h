@@ -23,7 +23,7 @@ double widestLabel(const Ticks& ticks, const TextStyle& style);
 /// Draws ticks outwards, their labels, and the axis' label, which shrinks where it would be longer than its edge.
 /// @param labels  room of the tick labels across the axis, points
 void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const std::string& label, double labels,
-              double fontSize);
+              const TextStyle& style);
 
 /// The text in lines of at most this width, broken at spaces; in one line if it is only a little longer, to be fitted.
 std::vector<QString> wrapped(const std::string& text, const TextStyle& style, double width);

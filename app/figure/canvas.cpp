@@ -1,11 +1,17 @@
 #include "app/figure/canvas.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <QFont>
+#include <QFontDatabase>
 #include <QFontMetricsF>
 #include <QLineF>
 #include <QPainterPath>
+#include <QRegularExpression>
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
 
 namespace foxscope::figure {
 namespace {
@@ -13,11 +19,39 @@ namespace {
 // Fonts are measured and outlined at this size and scaled down, so that no rounding to dots moves a letter.
 constexpr int kDesignSize = 1000;
 
-QFont designFont() {
-  QFont font(QStringLiteral("DejaVu Sans"));
+enum class Slant { upright, italic };
+
+/// Letters of one font, a part of a line.
+struct Piece {
+  QString text;
+  Slant slant = Slant::upright;
+};
+
+QFont designFont(const TextStyle& style, Slant slant) {
+  QFont font(style.family.isEmpty() ? QStringLiteral("DejaVu Sans") : style.family);
   font.setPixelSize(kDesignSize);
   font.setHintingPreference(QFont::PreferNoHinting);
+  font.setItalic(slant == Slant::italic);
   return font;
+}
+
+std::vector<Piece> piecesOf(const QString& text, const TextStyle& style) {
+  if (style.markup == Markup::none || !text.contains('*')) return {{text}};
+  static const QRegularExpression kItalic(QStringLiteral("\\*([^*\\s]+)\\*"));
+  std::vector<Piece> pieces;
+  qsizetype end = 0;
+  for (auto match = kItalic.globalMatch(text); match.hasNext();) {
+    const QRegularExpressionMatch found = match.next();
+    if (found.capturedStart() > end) pieces.push_back({text.mid(end, found.capturedStart() - end)});
+    pieces.push_back({found.captured(1), Slant::italic});
+    end = found.capturedEnd();
+  }
+  if (end < text.size()) pieces.push_back({text.mid(end)});
+  return pieces;
+}
+
+double designWidth(const Piece& piece, const TextStyle& style) {
+  return QFontMetricsF(designFont(style, piece.slant)).horizontalAdvance(piece.text);
 }
 
 // From the design font's coordinates to those of the page.
@@ -41,26 +75,43 @@ double lengthOf(const QPolygonF& points) {
 
 }  // namespace
 
+TextStyle textStyleOf(const FigureFormat& format) {
+  return {format.fontSizePt, Qt::black, QString::fromStdString(format.fontFamily)};
+}
+
+void requireFont(const FigureFormat& format) {
+  if (format.fontFamily.empty()) return;
+  const QString wanted = QString::fromStdString(format.fontFamily);
+  if (QFontDatabase::families().contains(wanted, Qt::CaseInsensitive)) return;
+  throw UsageError(fmt::format("figure font {}: no such family is installed: `fc-list : family` lists those that are",
+                               format.fontFamily));
+}
+
 double textWidth(const QString& text, const TextStyle& style) {
-  return QFontMetricsF(designFont()).horizontalAdvance(text) * style.size / kDesignSize;
+  double width = 0;
+  for (const Piece& piece : piecesOf(text, style)) width += designWidth(piece, style);
+  return width * style.size / kDesignSize;
 }
 
 void Canvas::text(const QString& text, const TextPlace& place, const TextStyle& style) {
-  const QTransform transform = placement(text, place, style);
-  const QFont font = designFont();
-  if (m_traits.textAs == TextAs::outlines) {
-    QPainterPath path;
-    path.setFillRule(Qt::WindingFill);
-    path.addText(QPointF(0, 0), font, text);
-    m_painter.fillPath(transform.map(path), style.colour);
-    return;
+  QTransform transform = placement(text, place, style);
+  for (const Piece& piece : piecesOf(text, style)) {
+    const QFont font = designFont(style, piece.slant);
+    if (m_traits.textAs == TextAs::outlines) {
+      QPainterPath path;
+      path.setFillRule(Qt::WindingFill);
+      path.addText(QPointF(0, 0), font, piece.text);
+      m_painter.fillPath(transform.map(path), style.colour);
+    } else {
+      m_painter.save();
+      m_painter.setTransform(transform, true);
+      m_painter.setFont(font);
+      m_painter.setPen(style.colour);
+      m_painter.drawText(QPointF(0, 0), piece.text);
+      m_painter.restore();
+    }
+    transform.translate(designWidth(piece, style), 0);
   }
-  m_painter.save();
-  m_painter.setTransform(transform, true);
-  m_painter.setFont(font);
-  m_painter.setPen(style.colour);
-  m_painter.drawText(QPointF(0, 0), text);
-  m_painter.restore();
 }
 
 void Canvas::line(const QPointF& from, const QPointF& to, const QPen& pen) {
@@ -89,6 +140,12 @@ void Canvas::disc(const QPointF& centre, double radius, const QColor& colour) {
 }
 
 void Canvas::fill(const QRectF& rect, const QColor& colour) { m_painter.fillRect(rect, colour); }
+
+void Canvas::polygon(const QPolygonF& corners, const QColor& colour) {
+  m_painter.setPen(Qt::NoPen);
+  m_painter.setBrush(colour);
+  m_painter.drawPolygon(corners);
+}
 
 void Canvas::frame(const QRectF& inner, double width, const QColor& colour) {
   const double half = width / 2;

@@ -9,12 +9,27 @@
 #include <QRectF>
 #include <QString>
 
+#include "app/figure/figure_format.h"
+
 namespace foxscope::figure {
+
+/// Whether "*F*" is an italic F or stars around a letter.
+enum class Markup { italics, none };
 
 struct TextStyle {
   double size = 9;  ///< pt
   QColor colour = Qt::black;
+  QString family = {};  ///< empty: DejaVu Sans
+  Markup markup = Markup::italics;
+
+  [[nodiscard]] TextStyle scaled(double factor) const { return {size * factor, colour, family, markup}; }
 };
+
+/// Black letters of the format's family and size.
+TextStyle textStyleOf(const FigureFormat& format);
+
+/// @throws UsageError for a family that is not installed; needs a Qt application
+void requireFont(const FigureFormat& format);
 
 enum class Align { left, centre, right };
 enum class Direction { across, upwards };
@@ -26,8 +41,7 @@ struct TextPlace {
   Direction direction = Direction::across;
 };
 
-/// Width of a line in DejaVu Sans, points; the same for every kind of file. There is one font: Qt embeds several in an
-/// order that differs from one start of the program to the next.
+/// Width of a line, points; the same for every kind of file.
 double textWidth(const QString& text, const TextStyle& style);
 
 /// Half the height of digits over their size: added to a centre, it gives the baseline.
@@ -54,6 +68,7 @@ class Canvas {
   void polyline(const QPolygonF& points, const QPen& pen);
   void disc(const QPointF& centre, double radius, const QColor& colour);
   void fill(const QRectF& rect, const QColor& colour);
+  void polygon(const QPolygonF& corners, const QColor& colour);
   /// A line of this width around a rectangle, none of it inside.
   void frame(const QRectF& inner, double width, const QColor& colour);
   /// An image that fills the rectangle, its pixels kept apart.

@@ -82,9 +82,9 @@ class CurveDrawing {
 
  private:
   [[nodiscard]] QRectF rect() const { return {QPointF(m_area.left, m_area.top), QPointF(m_area.right, m_area.bottom)}; }
-  [[nodiscard]] TextStyle regular() const { return {m_font}; }
-  [[nodiscard]] TextStyle title() const { return {m_font * em::kTitleFont}; }
-  [[nodiscard]] TextStyle small() const { return {m_font * em::kSmallFont}; }
+  [[nodiscard]] TextStyle regular() const { return textStyleOf(m_format); }
+  [[nodiscard]] TextStyle title() const { return regular().scaled(em::kTitleFont); }
+  [[nodiscard]] TextStyle small() const { return regular().scaled(em::kSmallFont); }
 
   void placeAxes() {
     const double width = widthInPoints(m_format);
@@ -259,11 +259,11 @@ class CurveDrawing {
     drawAxis(
         canvas,
         {AxisEdge::Side::bottom, rect(), [this](double value) { return axisPosition(value, m_area.x, m_area.xScale); }},
-        m_ticksOfX, m_figure.xLabel, em::kDigitHeight * m_font, m_font);
+        m_ticksOfX, m_figure.xLabel, em::kDigitHeight * m_font, regular());
     drawAxis(canvas,
              {AxisEdge::Side::left, rect(),
               [this](double value) { return axisPosition(value, m_area.y, AxisScale::linear); }},
-             m_ticksOfY, m_figure.yLabel, m_labelsOfY, m_font);
+             m_ticksOfY, m_figure.yLabel, m_labelsOfY, regular());
     if (!hasPoints(m_figure)) {
       canvas.text(QStringLiteral("no values"), {rect().center(), Align::centre}, {m_font, kMarker});
     }

@@ -12,6 +12,7 @@ constexpr int kLeastDpi = 36;
 constexpr int kMostDpi = 2400;
 constexpr double kLeastFont = 4;
 constexpr double kMostFont = 48;
+constexpr double kMostLineWidth = 10;
 
 void requireLength(const char* name, double millimetres) {
   // Written so that NaN fails.
@@ -40,6 +41,10 @@ void requireValid(const FigureFormat& format) {
   if (!(format.fontSizePt >= kLeastFont && format.fontSizePt <= kMostFont)) {
     throw UsageError(
         fmt::format("figure font size {:g} pt: use {:g} to {:g}", format.fontSizePt, kLeastFont, kMostFont));
+  }
+  if (format.lineWidthPt && !(*format.lineWidthPt > 0 && *format.lineWidthPt <= kMostLineWidth)) {
+    throw UsageError(fmt::format("figure line width {:g} pt: use more than 0 and at most {:g}", *format.lineWidthPt,
+                                 kMostLineWidth));
   }
   requireDots("width", format.widthMm, format.dpi);
   if (format.heightMm) requireDots("height", *format.heightMm, format.dpi);

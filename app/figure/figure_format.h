@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 
 namespace foxscope::figure {
 
@@ -18,11 +19,13 @@ struct FigureFormat {
   std::optional<double> heightMm = std::nullopt;  ///< absent: what the content needs
   int dpi = 300;                                  ///< of the whole PNG, and of rasters inside SVG and PDF
   double fontSizePt = 9;
+  std::string fontFamily = {};                       ///< empty: DejaVu Sans
+  std::optional<double> lineWidthPt = std::nullopt;  ///< of curves; absent: in proportion to the font
 };
 
 /// @throws UsageError for a size that is not above 0 and up to 1 m, a resolution outside 36 to 2400, a font outside 4
-/// to
-///         48 pt, and more than kMostDots dots on a side; NaN is refused as well
+///         to 48 pt, a line width that is not above 0 and up to 10 pt, and more than kMostDots dots on a side; NaN is
+///         refused as well
 void requireValid(const FigureFormat& format);
 
 /// Width in points of 1/72 inch.

@@ -1,5 +1,17 @@
 #pragma once
 
+namespace foxscope::figure {
+
+/// Room around a rectangle for axes, colour bar and texts, points.
+struct Margins {
+  double left = 0;
+  double right = 0;
+  double top = 0;
+  double bottom = 0;
+};
+
+}  // namespace foxscope::figure
+
 /// Sizes of a figure's parts, in font sizes.
 namespace foxscope::figure::em {
 

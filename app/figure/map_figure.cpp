@@ -11,6 +11,7 @@
 #include "app/figure/colour_scale.h"
 #include "app/figure/figure_measures.h"
 #include "app/figure/map_layout.h"
+#include "app/figure/map_raster.h"
 #include "app/figure/page.h"
 #include "backend/base/error.h"
 
@@ -68,34 +69,6 @@ FigureOrigin originOf(const MapFigure& figure, const ScaledColours& colours) {
   return origin;
 }
 
-// The map with every pixel repeated, as a raster of this size.
-QImage paintRaster(const Image& image, const ScaledColours& colours, const QSize& size) {
-  QImage cells(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_RGB32);
-  QImage raster(size, QImage::Format_RGB32);
-  if (cells.isNull() || raster.isNull()) throw Error("drawing: there is no memory for this picture: choose fewer dpi");
-  const float* value = image.value.data();
-  for (int row = 0; row < cells.height(); ++row) {
-    auto* line = reinterpret_cast<QRgb*>(cells.scanLine(row));
-    for (int column = 0; column < cells.width(); ++column, ++value) {
-      const Rgb colour = colours.colour(*value);
-      line[column] = qRgb(colour.red, colour.green, colour.blue);
-    }
-  }
-  // The cell at a raster pixel's centre.
-  const auto cellAt = [](int pixel, int pixels, int cellCount) {
-    return static_cast<int>((2LL * pixel + 1) * cellCount / (2LL * pixels));
-  };
-  for (int row = 0; row < size.height(); ++row) {
-    const auto* from = reinterpret_cast<const QRgb*>(cells.constScanLine(cellAt(row, size.height(), cells.height())));
-    auto* to = reinterpret_cast<QRgb*>(raster.scanLine(row));
-    for (int column = 0; column < size.width(); ++column)
-      to[column] = from[cellAt(column, size.width(), cells.width())];
-  }
-  return raster;
-}
-
-QColor toColor(const Rgb& colour) { return {colour.red, colour.green, colour.blue}; }
-
 /// One line of text above or below the map.
 struct TextLine {
   QString text;
@@ -112,7 +85,11 @@ double heightOf(const std::vector<TextLine>& lines) {
 class MapDrawing {
  public:
   MapDrawing(const MapFigure& figure, const FigureFormat& format)
-      : m_figure(figure), m_format(format), m_font(format.fontSizePt), m_colours(chooseColours(figure)) {
+      : m_figure(figure),
+        m_format(format),
+        m_font(format.fontSizePt),
+        m_style(textStyleOf(format)),
+        m_colours(chooseColours(figure)) {
     collectTexts();
     chooseBarTicks();
     placeParts();
@@ -133,8 +110,9 @@ class MapDrawing {
 
   void collectTexts() {
     const MapRequest& request = m_figure.request;
-    const TextStyle title{m_font * em::kTitleFont};
-    const TextStyle small{m_font * em::kSmallFont, kNoteColour};
+    const TextStyle title = m_style.scaled(em::kTitleFont);
+    TextStyle small = m_style.scaled(em::kSmallFont);
+    small.colour = kNoteColour;
     addLines(m_above, titleText(request), title);
     addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
@@ -159,7 +137,7 @@ class MapDrawing {
     m_barTicks = m_colours.scale == ColourScale::logarithmic
                      ? logarithmicTicks(m_colours.lower, m_colours.upper, most)
                      : linearTicks(m_colours.lower, m_colours.upper, most, TickValues::any);
-    m_barLabels = widestLabel(m_barTicks, {m_font});
+    m_barLabels = widestLabel(m_barTicks, m_style);
   }
 
   void placeParts() {
@@ -205,24 +183,17 @@ class MapDrawing {
     };
     const double labelWidth = (digitsOf(columns) * em::kDigit + 1.5) * m_font;
     drawAxis(canvas, {AxisEdge::Side::bottom, m_raster, [&](double value) { return along(columns, value); }},
-             ticks(columns, m_raster.width() / labelWidth), "key position (token)", em::kDigitHeight * m_font, m_font);
+             ticks(columns, m_raster.width() / labelWidth), "key position (token)", em::kDigitHeight * m_font, m_style);
     drawAxis(canvas, {AxisEdge::Side::left, m_raster, [&](double value) { return 1 - along(rows, value); }},
-             ticks(rows, m_raster.height() / (2.5 * m_font)), "query position (token)", m_rowLabels, m_font);
+             ticks(rows, m_raster.height() / (2.5 * m_font)), "query position (token)", m_rowLabels, m_style);
   }
 
   void drawColourBar(Canvas& canvas) const {
-    const double dots = dotsPerPoint(m_format);
-    QImage bar(static_cast<int>(std::lround(m_bar.width() * dots)),
-               static_cast<int>(std::lround(m_bar.height() * dots)), QImage::Format_RGB32);
-    for (int row = 0; row < bar.height(); ++row) {
-      const double position = 1 - (row + 0.5) / bar.height();
-      const QRgb colour = toColor(m_colours.colour(m_colours.value(position))).rgb();
-      std::fill_n(reinterpret_cast<QRgb*>(bar.scanLine(row)), bar.width(), colour);
-    }
+    const QImage bar = paintColourBar(m_colours, m_bar.size() * dotsPerPoint(m_format));
     canvas.image(m_bar, bar);
     canvas.frame(m_bar, stroke(), Qt::black);
     drawAxis(canvas, {AxisEdge::Side::right, m_bar, [this](double value) { return m_colours.position(value); }},
-             m_barTicks, m_colours.label, m_barLabels, m_font);
+             m_barTicks, m_colours.label, m_barLabels, m_style);
   }
 
   void drawTexts(Canvas& canvas) const {
@@ -242,6 +213,7 @@ class MapDrawing {
   const MapFigure& m_figure;
   const FigureFormat& m_format;
   double m_font;
+  TextStyle m_style;
   ScaledColours m_colours;
   std::vector<TextLine> m_above;
   std::vector<TextLine> m_below;
@@ -261,6 +233,7 @@ void requireDrawing() {}
 std::string drawMap(const MapFigure& figure, const FigureFormat& format) {
   requireValid(format);
   const OffscreenApplication application;
+  requireFont(format);
   return MapDrawing(figure, format).draw();
 }
 

@@ -1,16 +1,9 @@
 #pragma once
 
+#include "app/figure/figure_measures.h"
 #include "app/figure/map_figure.h"
 
 namespace foxscope::figure {
-
-/// Room around a map's raster for axes, colour bar and texts, points.
-struct Margins {
-  double left = 0;
-  double right = 0;
-  double top = 0;
-  double bottom = 0;
-};
 
 /// Width and height that a map's raster may take in its figure, points: in the region's proportions where they are
 /// mild, its longer side as long as the figure's width (and height, if that was chosen) allows.

@@ -6,6 +6,7 @@
 
 #include <QBuffer>
 #include <QGuiApplication>
+#include <QHashFunctions>
 #include <QPageLayout>
 #include <QPdfWriter>
 #include <QSvgGenerator>
@@ -65,6 +66,8 @@ std::string pngPage(const FigureFormat& format, const QSizeF& size, const Figure
 
 std::string pdfPage(const FigureFormat& format, const QSizeF& size, const FigureOrigin& origin,
                     const std::function<void(Canvas&)>& draw) {
+  // Fonts are embedded in the order of a hash table, which else differs from one start of the program to the next.
+  QHashSeed::setDeterministicGlobalSeed();
   QByteArray bytes;
   {
     QBuffer buffer(&bytes);

@@ -3,21 +3,14 @@
 #include <cstdint>
 #include <memory>
 
-#include <QString>
-
+#include "app/figure/token_text.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope::gui {
 
-/// How text is shown where a line break or a blank would not be seen.
-enum class Whitespace { asIs, visible };
-
-/// What position p reads, as text: "⟨BOS⟩" or "⟨id⟩" where it is no token of the text, visible signs for blanks
-/// and line breaks if asked for ("␣the", "⏎").
-/// @param position  0 <= position < length of the table
-QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
-/// What position p predicts, likewise.
-QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace);
+using figure::predictedText;
+using figure::readText;
+using figure::Whitespace;
 
 /// Positions of one run as positions of another run on the same text, by their place in the text where the tokens
 /// differ: position p goes to the one that reads the token which holds the first byte that p reads.

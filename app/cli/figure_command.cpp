@@ -1,0 +1,40 @@
+#include <array>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/figure_kind.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+std::vector<const FigureKind*> kinds() { return {&kMapsFigure}; }
+
+std::string kindNames() {
+  std::string names;
+  for (const FigureKind* kind : kinds()) names += (names.empty() ? "" : ", ") + std::string(kind->name);
+  return names;
+}
+
+}  // namespace
+
+void addFigureCommand(CLI::App& program, Selection& selection) {
+  CLI::App* figure = addSubcommand(program, selection, "figure", "Draw a figure for a paper: .pdf, .svg or .png",
+                                   "  foxscope figure maps run.h5 -o maps.pdf\n"
+                                   "  foxscope figure maps --help");
+  for (const FigureKind* kind : kinds()) {
+    CLI::App* command = addSubcommand(*figure, selection, kind->name, kind->description, kind->examples);
+    kind->add(*command, selection);
+  }
+  // A word that is no kind is answered here, with those that are.
+  figure->allow_extras();
+  figure->callback([figure] {
+    if (!figure->get_subcommands().empty()) return;
+    const auto words = figure->remaining();
+    throw UsageError(fmt::format("figure{}: {}: use {}", words.empty() ? "" : " " + words.front(),
+                                 words.empty() ? "which kind?" : "there is no such kind", kindNames()));
+  });
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "app/cli/command.h"
+
+namespace foxscope::cli {
+
+/// A kind of figure: `foxscope figure NAME`.
+struct FigureKind {
+  const char* name;
+  const char* description;
+  const char* examples;
+  /// Adds the kind's options to its command, and the callback that sets `selection.action`.
+  void (*add)(CLI::App& command, Selection& selection);
+};
+
+extern const FigureKind kMapsFigure;
+
+}  // namespace foxscope::cli

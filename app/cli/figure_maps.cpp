@@ -1,0 +1,74 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/figure_kind.h"
+#include "app/cli/figure_map_options.h"
+#include "app/cli/figure_options.h"
+#include "app/cli/map_options.h"
+#include "app/figure/kinds/maps.h"
+
+namespace foxscope::cli {
+namespace {
+
+struct MapsArguments {
+  FigureOptions figure;
+  std::optional<std::string> model;
+  std::vector<std::string> heads;
+  std::vector<std::string> quantities;
+  std::string rows;
+  std::string columns;
+  std::optional<double> threshold;
+  std::string colours;
+};
+
+int drawMaps(const MapsArguments& arguments, const Session& session) {
+  return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style) {
+    const auto run = chooseRun(arguments.figure.files, arguments.model, session.console);
+    figure::MapsOptions options;
+    for (const std::string& text : arguments.heads) {
+      const auto [layer, head] = parseHead("--heads", text);
+      options.heads.push_back({layer, head});
+    }
+    if (!arguments.quantities.empty()) {
+      options.quantities.clear();
+      for (const std::string& name : arguments.quantities) options.quantities.push_back(quantity_from_string(name));
+    }
+    options.rows = parseRange("--rows", arguments.rows, run->info().length);
+    options.columns = parseRange("--cols", arguments.columns, run->info().length);
+    options.threshold = arguments.threshold;
+    options.colours = parseColourMap(arguments.colours);
+    return figure::drawMaps(run, options, style, session.job());
+  });
+}
+
+void add(CLI::App& command, Selection& selection) {
+  const auto arguments = std::make_shared<MapsArguments>();
+  command.add_option("file", arguments->figure.files, "Run file")->type_name("RUN.h5")->required();
+  command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
+  command.add_option("--heads", arguments->heads, "Heads to show (default: of short, middle and long memory)")
+      ->type_name("L:H,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--quantity", arguments->quantities, "From above (default: forget,attention)")
+      ->type_name("Q,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--rows", arguments->rows, "Query positions from A up to, not including, B")->type_name("A:B");
+  command.add_option("--cols", arguments->columns, "Key positions likewise")->type_name("A:B");
+  command.add_option("--threshold", arguments->threshold, "Leave smaller entries of attention white")->type_name("A");
+  addColourMapOption(command, arguments->colours);
+  addFigureOptions(command, arguments->figure);
+  command.callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawMaps(*arguments, session); };
+  });
+}
+
+}  // namespace
+
+const FigureKind kMapsFigure = {"maps", "F above A of some heads",
+                                "  foxscope figure maps run.h5 -o maps.pdf\n"
+                                "  foxscope figure maps run.h5 --heads 2:1,6:1,7:2 --width icml-wide -o maps.pdf\n"
+                                "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
+                                add};
+
+}  // namespace foxscope::cli

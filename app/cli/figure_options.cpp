@@ -1,0 +1,238 @@
+#include "app/cli/figure_options.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "app/cli/map_options.h"
+#include "app/figure/map_figure.h"
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+struct Preset {
+  const char* name;
+  const char* length;
+};
+
+// Widths of text and columns in the venues' style files.
+constexpr std::array<Preset, 8> kPresets = {{{"neurips", "5.5in"},
+                                             {"iclr", "5.5in"},
+                                             {"half", "2.65in"},
+                                             {"icml", "3.25in"},
+                                             {"icml-wide", "6.75in"},
+                                             {"acl", "77mm"},
+                                             {"acl-wide", "160mm"},
+                                             {"slide", "10in"}}};
+
+std::optional<double> parseNumber(std::string_view text) {
+  double value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+figure::AxisLimits parseLimits(const std::string& option, const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const auto lower = parseNumber(std::string_view(text).substr(0, colon));
+  const auto upper = colon == std::string::npos ? std::nullopt : parseNumber(std::string_view(text).substr(colon + 1));
+  if (!lower || !upper) throw UsageError(fmt::format("{} {}: write A:B, as in 2.5:4", option, text));
+  return {*lower, *upper};
+}
+
+figure::Rgb parseColour(const std::string& option, const std::string& text) {
+  unsigned value = 0;
+  const auto [end, failed] = std::from_chars(text.data() + 1, text.data() + text.size(), value, 16);
+  if (text.size() != 7 || text[0] != '#' || failed != std::errc() || end != text.data() + text.size()) {
+    throw UsageError(fmt::format("{} {}: write a colour as #RRGGBB, for instance #2d466c", option, text));
+  }
+  return {static_cast<std::uint8_t>(value >> 16), static_cast<std::uint8_t>(value >> 8),
+          static_cast<std::uint8_t>(value)};
+}
+
+figure::FigureFormat::Kind kindOf(const std::string& output) {
+  const std::string ending = std::filesystem::path(output).extension().string();
+  if (ending == ".pdf") return figure::FigureFormat::Kind::pdf;
+  if (ending == ".svg") return figure::FigureFormat::Kind::svg;
+  if (ending == ".png") return figure::FigureFormat::Kind::png;
+  throw UsageError(fmt::format("{}: cannot tell the format from the name: use .pdf, .svg or .png", output));
+}
+
+std::string namesOf(const std::vector<std::shared_ptr<const Trace>>& runs) {
+  std::string names;
+  for (const auto& run : runs) names += (names.empty() ? "" : ", ") + run->info().name;
+  return names;
+}
+
+}  // namespace
+
+std::string lengthPresets() {
+  std::string text;
+  for (const Preset& preset : kPresets)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", preset.name, preset.length);
+  return text;
+}
+
+double parseLength(const std::string& option, const std::string& text) {
+  std::string_view length = text;
+  for (const Preset& preset : kPresets) {
+    if (text == preset.name) length = preset.length;
+  }
+  const std::string_view unit = length.size() < 2 ? "" : length.substr(length.size() - 2);
+  const auto number = length.size() < 2 ? std::nullopt : parseNumber(length.substr(0, length.size() - 2));
+  if (number && unit == "mm") return *number;
+  if (number && unit == "in") return *number * figure::kMillimetresPerInch;
+  if (number && unit == "pt") return *number * figure::kMillimetresPerInch / figure::kPointsPerInch;
+  throw UsageError(fmt::format("{} {}: write a length with its unit, as in 140mm or 5.5in, or one of {}", option, text,
+                               lengthPresets()));
+}
+
+std::pair<std::string, std::string> parsePair(const std::string& option, const std::string& text) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw UsageError(fmt::format("{} {}: write NAME=..., with a name that the figure has", option, text));
+  }
+  return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
+std::pair<int, int> parseHead(const std::string& option, const std::string& text) {
+  int layer = 0;
+  int head = 0;
+  const char* last = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), last, layer);
+  bool valid = first.ec == std::errc() && first.ptr != last && *first.ptr == ':';
+  if (valid) {
+    const auto second = std::from_chars(first.ptr + 1, last, head);
+    valid = second.ec == std::errc() && second.ptr == last;
+  }
+  if (!valid) throw UsageError(fmt::format("{} {}: write LAYER:HEAD, as in 2:1", option, text));
+  return {layer, head};
+}
+
+void addFigureOptions(CLI::App& command, FigureOptions& options) {
+  command.add_option("-o,--output", options.output, "File to write: .pdf, .svg or .png")->type_name("FILE")->required();
+  command
+      .add_option("--width", options.width, "Width, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)")
+      ->type_name("LENGTH");
+  command.add_option("--height", options.height, "Height (default: what the content needs)")->type_name("LENGTH");
+  command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of maps in .svg and .pdf (default: 300)")
+      ->type_name("N");
+  command.add_option("--font", options.font, "Family of the letters (default: DejaVu Sans)")->type_name("FAMILY");
+  command.add_option("--font-size", options.fontSize, "Size of the letters, in points (default: 9)")->type_name("PT");
+  command.add_option("--title", options.title, "A title above everything (default: none)")->type_name("TEXT");
+  command.add_option("--label", options.labels, "What is written for a model; *F* is an italic F")
+      ->type_name("NAME=TEXT")
+      ->allow_extra_args(false);
+  command.add_flag("--no-letters", options.noLetters, "No (a), (b) before the titles of panels");
+  command.add_flag("--force", options.force, "Overwrite the output");
+}
+
+void addCurveOptions(CLI::App& command, CurveOptions& options) {
+  command.add_option("--x-limits", options.xLimits, "Ends of the horizontal axis")->type_name("A:B");
+  command.add_option("--y-limits", options.yLimits, "Ends of the vertical axis")->type_name("A:B");
+  command.add_option("--x-ticks", options.xTicks, "Values to label on the horizontal axis")
+      ->type_name("X,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--y-ticks", options.yTicks, "Values to label on the vertical axis")
+      ->type_name("Y,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--legend", options.legend, "Order of the curves; those left out follow")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--colour,--color", options.colours, "Colour of a curve")
+      ->type_name("NAME=#RRGGBB")
+      ->allow_extra_args(false);
+}
+
+figure::FigureStyle figureStyle(const FigureOptions& options, const std::string& commandLine) {
+  figure::FigureStyle style;
+  style.format.kind = kindOf(options.output);
+  if (options.width) style.format.widthMm = parseLength("--width", *options.width);
+  if (options.height) style.format.heightMm = parseLength("--height", *options.height);
+  if (options.dpi) style.format.dpi = *options.dpi;
+  if (options.font) style.format.fontFamily = *options.font;
+  if (options.fontSize) style.format.fontSizePt = *options.fontSize;
+  style.format.lineWidthPt = options.lineWidth;
+  style.title = options.title;
+  if (options.noLetters) style.letters = figure::PanelLetters::none;
+  for (const std::string& label : options.labels) style.labels.push_back(parsePair("--label", label));
+  style.command = commandLine;
+  figure::requireValid(style.format);
+  return style;
+}
+
+figure::CurveChoice curveChoice(const CurveOptions& options) {
+  figure::CurveChoice choice;
+  if (options.xLimits) choice.xLimits = parseLimits("--x-limits", *options.xLimits);
+  if (options.yLimits) choice.yLimits = parseLimits("--y-limits", *options.yLimits);
+  choice.xTicks = options.xTicks;
+  choice.yTicks = options.yTicks;
+  choice.order = options.legend;
+  for (const std::string& text : options.colours) {
+    const auto [name, colour] = parsePair("--colour", text);
+    choice.colours.emplace_back(name, parseColour("--colour", colour));
+  }
+  return choice;
+}
+
+std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>& files) {
+  std::vector<std::shared_ptr<const Trace>> runs;
+  std::set<std::string> names;
+  for (const std::string& file : files) {
+    for (const auto& run : RunFile::open(file).traces) {
+      if (!names.insert(run->info().name).second) {
+        throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,
+                                     run->info().name));
+      }
+      runs.push_back(run);
+    }
+  }
+  return runs;
+}
+
+std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
+                                       Console& console) {
+  const auto runs = allRuns(files);
+  if (name) {
+    const auto named =
+        std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run->info().name == *name; });
+    if (named != runs.end()) return *named;
+    throw UsageError(fmt::format("--model {}: {} has {}", *name, fmt::join(files, ", "), namesOf(runs)));
+  }
+  if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(files, ", ")));
+  const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->info().gated; });
+  const auto& chosen = gated == runs.end() ? runs.front() : *gated;
+  if (runs.size() > 1) {
+    console.note(fmt::format("of {} this is {}: --model chooses another", namesOf(runs), chosen->info().name));
+  }
+  return chosen;
+}
+
+int writeFigure(const FigureOptions& options, const Session& session,
+                const std::function<std::optional<figure::DrawnFigure>(const figure::FigureStyle& style)>& draw) {
+  const figure::FigureStyle style = figureStyle(options, session.commandLine);
+  figure::requireDrawing();
+  for (const std::string& file : options.files) requireDistinct(options.output, file);
+  requireWritable(options.output, options.force);
+  session.console.setSubject(options.output);
+  const auto drawn = draw(style);
+  if (!drawn || session.stop.stop_requested()) return kInterrupted;
+  AtomicFile file(options.output, options.force);
+  file.write(drawn->file.data(), drawn->file.size());
+  file.commit();
+  session.console.endProgress();
+  for (const std::string& note : drawn->notes) session.console.note(note);
+  return kDone;
+}
+
+}  // namespace foxscope::cli

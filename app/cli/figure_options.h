@@ -1,0 +1,78 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/command.h"
+#include "app/figure/figure_style.h"
+#include "backend/file/run_file.h"
+
+namespace foxscope::cli {
+
+/// What every kind of figure takes on its command line.
+struct FigureOptions {
+  std::vector<std::string> files;
+  std::string output;
+  std::optional<std::string> width;   ///< 140mm, 5.5in, 397pt or a preset
+  std::optional<std::string> height;  ///< likewise without presets
+  std::optional<int> dpi;
+  std::optional<std::string> font;
+  std::optional<double> fontSize;   ///< pt
+  std::optional<double> lineWidth;  ///< pt
+  std::string title;
+  std::vector<std::string> labels;  ///< NAME=TEXT
+  bool noLetters = false;
+  bool force = false;
+};
+
+/// What kinds that draw curves take beside that.
+struct CurveOptions {
+  std::optional<std::string> xLimits;  ///< A:B
+  std::optional<std::string> yLimits;
+  std::vector<double> xTicks;
+  std::vector<double> yTicks;
+  std::vector<std::string> legend;   ///< names of curves in their order
+  std::vector<std::string> colours;  ///< NAME=#RRGGBB
+};
+
+void addFigureOptions(CLI::App& command, FigureOptions& options);
+void addCurveOptions(CLI::App& command, CurveOptions& options);
+
+/// "140mm", "5.5in", "397pt", or the width of a paper's column or text by its name, in millimetres.
+/// @throws UsageError naming the option and what is understood
+double parseLength(const std::string& option, const std::string& text);
+
+/// Lists the presets, "neurips 5.5in, ...", for a help text.
+std::string lengthPresets();
+
+/// "NAME=TEXT" as a pair.
+/// @throws UsageError naming the option
+std::pair<std::string, std::string> parsePair(const std::string& option, const std::string& text);
+
+/// "L:H" as a head.
+/// @throws UsageError likewise
+std::pair<int, int> parseHead(const std::string& option, const std::string& text);
+
+/// @throws UsageError for what cannot be understood and sizes that figures cannot have
+figure::FigureStyle figureStyle(const FigureOptions& options, const std::string& commandLine);
+figure::CurveChoice curveChoice(const CurveOptions& options);
+
+/// The run of this name in the files; without a name the first that has a gate, else the first of all, with a note if
+/// there was a choice.
+/// @throws UsageError with the names that exist
+std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
+                                       Console& console);
+
+/// Every run of every file, in their order.
+/// @throws Error, UsageError as RunFile::open; UsageError for two runs of one name
+std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>& files);
+
+/// Checks output and inputs, draws, writes the file and says what the figure's notes say.
+/// @returns the command's exit code
+int writeFigure(const FigureOptions& options, const Session& session,
+                const std::function<std::optional<figure::DrawnFigure>(const figure::FigureStyle& style)>& draw);
+
+}  // namespace foxscope::cli

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/figure/colour_map.h"
+#include "app/figure/curve_geometry.h"
+#include "app/figure/figure_format.h"
+
+namespace foxscope::figure {
+
+enum class PanelLetters { whereSeveral, none };
+
+/// What is chosen by hand of any figure.
+struct FigureStyle {
+  FigureFormat format;
+  std::string title;  ///< above everything; empty: none
+  PanelLetters letters = PanelLetters::whereSeveral;
+  std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model instead of its name
+  std::string command;                                      ///< how to make the figure again, for the file's metadata
+
+  /// What is written for a model of this name.
+  [[nodiscard]] std::string label(const std::string& name) const;
+};
+
+/// What is chosen by hand of a figure of curves.
+struct CurveChoice {
+  std::optional<AxisLimits> xLimits;
+  std::optional<AxisLimits> yLimits;
+  std::vector<double> xTicks;                        ///< empty: by the limits
+  std::vector<double> yTicks;                        ///< likewise
+  std::vector<std::string> order;                    ///< names of curves, first to last in the legend; others follow
+  std::vector<std::pair<std::string, Rgb>> colours;  ///< of curves by name; others from the palette
+};
+
+/// A finished figure.
+struct DrawnFigure {
+  std::string file;                ///< its bytes
+  std::vector<std::string> notes;  ///< what was chosen where nothing was asked for, one line each
+};
+
+}  // namespace foxscope::figure

@@ -1,0 +1,68 @@
+#include "app/figure/kinds/head_choice.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "backend/map/head_statistics.h"
+
+namespace foxscope::figure {
+namespace {
+
+struct Reach {
+  HeadIndex head;
+  double tokens = 0;
+};
+
+// -1 / mean(log f) by the last cumulative sum.
+double decayTime(std::span<const double> c) {
+  return c.back() < 0 ? -static_cast<double>(c.size()) / c.back() : std::numeric_limits<double>::infinity();
+}
+
+std::optional<double> reachOf(const HeadOf& head, const Job& job) {
+  if (head.trace->info().gated) return decayTime(head.trace->cumulative_log_gate(head.layer, head.head));
+  const auto statistics = head_statistics(head, {.with_attention = true, .events = 0}, job);
+  if (!statistics) return std::nullopt;
+  return statistics->distance.d50;
+}
+
+}  // namespace
+
+std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const TraceInfo& info = trace->info();
+  if (!info.gated) (void)trace->require_query_key();
+  std::vector<Reach> reaches;
+  Job quiet = job;
+  quiet.report = nullptr;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      job.tell(
+          {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
+      const auto tokens = reachOf({trace, layer, head}, quiet);
+      if (!tokens) return std::nullopt;
+      reaches.push_back({{layer, head}, *tokens});
+    }
+  }
+  std::stable_sort(reaches.begin(), reaches.end(), [](const Reach& a, const Reach& b) { return a.tokens < b.tokens; });
+  // One token is added, since a distance can be 0.
+  const double middle = std::sqrt((1 + reaches.front().tokens) * (1 + reaches.back().tokens));
+  const auto away = [&](const Reach& reach) { return std::abs(std::log((1 + reach.tokens) / middle)); };
+  std::vector<Reach> chosen = {reaches.front()};
+  if (reaches.size() > 2) {
+    chosen.push_back(*std::min_element(reaches.begin() + 1, reaches.end() - 1,
+                                       [&](const Reach& a, const Reach& b) { return away(a) < away(b); }));
+  }
+  if (reaches.size() > 1) chosen.push_back(reaches.back());
+  HeadChoice choice;
+  for (const Reach& reach : chosen) {
+    choice.heads.push_back(reach.head);
+    choice.note += fmt::format("{}{}:{} ({:.3g} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
+                               reach.head.head, reach.tokens);
+  }
+  choice.note = fmt::format("{}: heads of short to long memory by {}: {}; --heads chooses others", info.name,
+                            info.gated ? "decay time" : "half of the attention's distance", choice.note);
+  return choice;
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/map/map.h"
+
+namespace foxscope::figure {
+
+/// A head by its numbers.
+struct HeadIndex {
+  int layer = 0;
+  int head = 0;
+  bool operator==(const HeadIndex&) const = default;
+};
+
+/// Heads that show what a model does, and why they were chosen.
+struct HeadChoice {
+  std::vector<HeadIndex> heads;
+  std::string note;
+};
+
+/// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
+/// to their geometric mean; of a model without a gate likewise by the distance within which half of the attention is.
+/// @returns nothing if the job was stopped
+/// @throws Error for gates, or queries and keys, that were not kept
+std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job);
+
+}  // namespace foxscope::figure

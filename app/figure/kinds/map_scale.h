@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "app/figure/colour_scale.h"
+#include "backend/map/map.h"
+
+namespace foxscope::figure {
+
+/// One scale for several maps of the request's quantity, by the values of all of them.
+/// @throws UsageError as chooseColours
+ScaledColours sharedColours(const MapRequest& request, std::span<const Image> images, const ColourChoice& choice);
+
+/// What the positions of a range read, for the ticks of a map; empty where there are more than this.
+std::vector<std::string> tokenLabels(const Trace& trace, const Range& range, std::int64_t most);
+
+}  // namespace foxscope::figure

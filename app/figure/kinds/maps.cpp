@@ -1,0 +1,182 @@
+#include "app/figure/kinds/maps.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_origin.h"
+#include "app/figure/kinds/map_scale.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "app/figure/quantity_text.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr double kLeastColumn = 8.5;  ///< width of a head's column, font sizes, below which the heads take more rows
+constexpr std::int64_t kMostTokenLabels = 64;
+
+/// One map of the page.
+struct PlacedMap {
+  MapPanel* panel = nullptr;
+  MapRequest request;
+};
+
+/// The panels of a figure of maps, then their images.
+class MapsFigure {
+ public:
+  MapsFigure(const std::shared_ptr<const Trace>& trace, const MapsOptions& options, const FigureStyle& style)
+      : m_trace(trace), m_options(options), m_style(style), m_page(style) {
+    const std::int64_t length = trace->info().length;
+    m_rows = options.rows.value_or(Range{0, length});
+    m_columns = options.columns.value_or(Range{0, length});
+    addPanels();
+    m_page.arrange();
+  }
+
+  std::optional<std::string> draw(const Job& job) {
+    for (std::size_t quantity = 0; quantity < m_options.quantities.size(); ++quantity) {
+      if (!compute(quantity, job)) return std::nullopt;
+    }
+    return m_page.paint(origin());
+  }
+
+ private:
+  void addPanels() {
+    const double font = m_style.format.fontSizePt;
+    const auto heads = static_cast<int>(m_options.heads.size());
+    const double room = widthInPoints(m_style.format) - 9 * font;
+    const int fitting = std::max(1, static_cast<int>(room / (kLeastColumn * font)));
+    const int blocks = (heads + fitting - 1) / fitting;
+    m_across = (heads + blocks - 1) / blocks;
+    m_maps.resize(m_options.quantities.size());
+    m_bars.resize(m_options.quantities.size());
+    for (int index = 0; index < heads; ++index) addHead(index);
+    const auto quantities = static_cast<int>(m_options.quantities.size());
+    for (int row = 0; row < blocks * quantities; ++row) {
+      const auto quantity = static_cast<std::size_t>(row % quantities);
+      const double labels = barLabelRoom(m_maps[quantity].front().request);
+      m_bars[quantity].push_back(
+          &m_page.add(std::make_unique<ColourBarPanel>(m_style.format, labels), {row, m_across}));
+    }
+  }
+
+  void addHead(int index) {
+    const HeadIndex head = m_options.heads[static_cast<std::size_t>(index)];
+    const auto quantities = static_cast<int>(m_options.quantities.size());
+    const int heads = static_cast<int>(m_options.heads.size());
+    for (int below = 0; below < quantities; ++below) {
+      const PanelPlace place{index / m_across * quantities + below, index % m_across};
+      // The names of the axes stand where no other map follows.
+      const bool lowest = below == quantities - 1;
+      const bool lowestOfAll = lowest && index + m_across >= heads;
+      MapPanel::Content content;
+      content.rows = axisOf(m_rows, "query *i*");
+      content.rows.shown = place.column == 0 ? MapAxis::Shown::ticksAndName : MapAxis::Shown::nothing;
+      content.columns = axisOf(m_columns, "key *j*");
+      content.columns.shown = lowestOfAll ? MapAxis::Shown::ticksAndName
+                              : lowest    ? MapAxis::Shown::ticks
+                                          : MapAxis::Shown::nothing;
+      content.title = below == 0 ? fmt::format("Layer {}, head {}", head.layer, head.head) : "";
+      content.heightOfWidth =
+          std::clamp(static_cast<double>(m_rows.size()) / static_cast<double>(m_columns.size()), 0.4, 2.5);
+      const Quantity quantity = m_options.quantities[static_cast<std::size_t>(below)];
+      PlacedMap map;
+      map.panel = &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), place);
+      map.request.head = {m_trace, head.layer, head.head};
+      map.request.quantity = quantity;
+      map.request.reduction = default_reduction(quantity, false);
+      map.request.rows = m_rows;
+      map.request.columns = m_columns;
+      m_maps[static_cast<std::size_t>(below)].push_back(map);
+    }
+  }
+
+  [[nodiscard]] MapAxis axisOf(const Range& range, const std::string& name) const {
+    return {range, name, tokenLabels(*m_trace, range, kMostTokenLabels), {}};
+  }
+
+  // Every map of a quantity, in colours that they share.
+  bool compute(std::size_t quantity, const Job& job) {
+    std::vector<PlacedMap>& maps = m_maps[quantity];
+    std::vector<Image> images;
+    for (PlacedMap& map : maps) {
+      const PixelRoom pixels = map.panel->pixelsIn(m_page.inner(*map.panel));
+      map.request.pixel_rows = pixels.rows;
+      map.request.pixel_columns = pixels.columns;
+      auto image = compute_map(map.request, job);
+      if (!image) return false;
+      images.push_back(std::move(*image));
+    }
+    const ColourChoice choice{m_options.colours, {}, {}, thresholdOf(maps.front().request.quantity)};
+    const ScaledColours colours = sharedColours(maps.front().request, images, choice);
+    for (std::size_t index = 0; index < maps.size(); ++index) {
+      maps[index].panel->setImage(std::move(images[index]), colours);
+    }
+    for (ColourBarPanel* bar : m_bars[quantity]) {
+      bar->setColours(colours, quantityText(maps.front().request.quantity));
+    }
+    m_scales.push_back(fmt::format("{} {} from {:g} to {:g}{}", to_string(maps.front().request.quantity),
+                                   colours.scale == ColourScale::linear ? "linear" : "logarithmic", colours.lower,
+                                   colours.upper,
+                                   colours.blankBelow ? fmt::format(", white below {:g}", *colours.blankBelow) : ""));
+    return true;
+  }
+
+  [[nodiscard]] std::optional<double> thresholdOf(Quantity quantity) const {
+    return quantity == Quantity::forget ? std::nullopt : m_options.threshold;
+  }
+
+  [[nodiscard]] FigureOrigin origin() const {
+    FigureOrigin origin;
+    origin.title = m_style.title.empty() ? fmt::format("Maps of {}", m_trace->info().name) : m_style.title;
+    origin.command = m_style.command;
+    for (const HeadIndex& head : m_options.heads) {
+      origin.facts.emplace_back("head", headText({m_trace, head.layer, head.head}));
+    }
+    origin.facts.emplace_back("queries", fmt::format("{}:{}", m_rows.begin, m_rows.end));
+    origin.facts.emplace_back("keys", fmt::format("{}:{}", m_columns.begin, m_columns.end));
+    const MapRequest& request = m_maps.front().front().request;
+    origin.facts.emplace_back(
+        "pixels", fmt::format("{} x {}, {}", request.pixel_rows, request.pixel_columns, to_string(request.reduction)));
+    for (const std::string& scale : m_scales) origin.facts.emplace_back("colours", scale);
+    addRun(origin, *m_trace);
+    return origin;
+  }
+
+  const std::shared_ptr<const Trace>& m_trace;
+  const MapsOptions& m_options;
+  const FigureStyle& m_style;
+  PanelPage m_page;
+  Range m_rows;
+  Range m_columns;
+  int m_across = 1;
+  std::vector<std::vector<PlacedMap>> m_maps;  ///< [quantity][head]
+  std::vector<std::vector<ColourBarPanel*>> m_bars;
+  std::vector<std::string> m_scales;
+};
+
+}  // namespace
+
+std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
+                                    const FigureStyle& style, const Job& job) {
+  DrawnFigure drawn;
+  MapsOptions chosen = options;
+  for (const HeadIndex& head : chosen.heads) trace->check_head(head.layer, head.head);
+  if (!trace->info().gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
+    drawn.notes.push_back(fmt::format("{}: without a gate F is 1 everywhere, so it is left out", trace->info().name));
+  }
+  if (chosen.heads.empty()) {
+    auto choice = tellingHeads(trace, job);
+    if (!choice) return std::nullopt;
+    chosen.heads = std::move(choice->heads);
+    drawn.notes.push_back(std::move(choice->note));
+  }
+  auto file = MapsFigure(trace, chosen, style).draw(job);
+  if (!file) return std::nullopt;
+  drawn.file = std::move(*file);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "app/figure/figure_style.h"
+#include "app/figure/kinds/head_choice.h"
+#include "backend/base/job.h"
+
+namespace foxscope::figure {
+
+/// What `drawMaps` shows.
+struct MapsOptions {
+  std::vector<HeadIndex> heads;                                                ///< empty: telling ones
+  std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
+  std::optional<Range> rows;                                                   ///< queries; absent: all
+  std::optional<Range> columns;                                                ///< keys
+  std::optional<double> threshold;     ///< smaller entries stay white, of attention and whatever has no unit
+  const ColourMap* colours = nullptr;  ///< null: by quantity
+};
+
+/// One column of maps a head, F above A, with one colour bar for each quantity; more than fit side by side go into
+/// further rows. Without a gate F is 1 everywhere and is left out unless it was asked for alone.
+/// @returns nothing if the job was stopped
+/// @throws UsageError for heads and positions that do not exist, Error for parts that were not kept
+std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
+                                    const FigureStyle& style, const Job& job);
+
+}  // namespace foxscope::figure

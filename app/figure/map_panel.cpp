@@ -1,0 +1,233 @@
+#include "app/figure/map_panel.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/figure/map_raster.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr int kLeastTicks = 3;
+constexpr int kMostTicks = 7;
+constexpr double kLeastEntryLabel = 0.62;  ///< of the font: labels of entries are not written smaller
+constexpr double kEntryLine = 1.1;         ///< height of a line of such labels, in their font size
+constexpr double kLongestLabel = 9;        ///< such a label is cut beyond this width, font sizes
+
+double exactly(double length, double dots) { return std::floor(length * dots + 1e-6); }
+
+QString shortened(const QString& text, const TextStyle& style, double width) {
+  if (textWidth(text, style) <= width) return text;
+  QString part = text;
+  while (part.size() > 1 && textWidth(part + QChar(0x2026), style) > width) part.chop(1);
+  return part + QChar(0x2026);
+}
+
+}  // namespace
+
+MapPanel::MapPanel(const FigureFormat& format, Content content)
+    : m_format(format), m_content(std::move(content)), m_style(textStyleOf(format)) {}
+
+SideDots MapPanel::dotsOf(Side side, double length) const {
+  const int room = static_cast<int>(exactly(length, dotsPerPoint(m_format)));
+  const std::int64_t entries = axis(side).range.size();
+  if (entries >= room) return {room, room};
+  return sideDots(room, static_cast<int>(entries), m_format.kind);
+}
+
+PixelRoom MapPanel::pixelsIn(const QRectF& inner) const {
+  const double dots = dotsPerPoint(m_format);
+  const auto pixels = [&](Side side, double length) {
+    return std::min<std::int64_t>(axis(side).range.size(), static_cast<std::int64_t>(exactly(length, dots)));
+  };
+  return {pixels(Side::rows, inner.height()), pixels(Side::columns, inner.width())};
+}
+
+void MapPanel::setImage(Image image, const ScaledColours& colours) {
+  m_image = std::move(image);
+  m_colours = colours;
+}
+
+QSizeF MapPanel::sizeIn(const QSizeF& room) const {
+  const double dots = dotsPerPoint(m_format);
+  return {dotsOf(Side::columns, room.width()).dots / dots, dotsOf(Side::rows, room.height()).dots / dots};
+}
+
+std::optional<TextStyle> MapPanel::entryStyle(Side side, double length) const {
+  const MapAxis& which = axis(side);
+  if (which.labels.empty()) return std::nullopt;
+  const double size = length / static_cast<double>(which.labels.size()) / kEntryLine;
+  if (size < kLeastEntryLabel * m_style.size) return std::nullopt;
+  TextStyle style = m_style.scaled(std::min(em::kSmallFont, size / m_style.size));
+  style.markup = Markup::none;
+  return style;
+}
+
+Ticks MapPanel::ticksOf(Side side, double length) const {
+  const Range& range = axis(side).range;
+  const double room = side == Side::rows ? 2.2 * m_style.size : (digitsOf(range) * em::kDigit + 1.3) * m_style.size;
+  return linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1),
+                     std::clamp(static_cast<int>(length / room), kLeastTicks, kMostTicks), TickValues::whole);
+}
+
+double MapPanel::widestEntry(Side side, const TextStyle& style) const {
+  double widest = 0;
+  for (const std::string& label : axis(side).labels) {
+    widest = std::max(widest, textWidth(QString::fromStdString(label), style));
+  }
+  return std::min(widest, kLongestLabel * m_style.size);
+}
+
+double MapPanel::labelDepth(Side side, double length) const {
+  if (const auto style = entryStyle(side, length)) return widestEntry(side, *style);
+  return side == Side::rows ? widestLabel(ticksOf(side, length), m_style) : em::kDigitHeight * m_style.size;
+}
+
+std::vector<QString> MapPanel::titleLines(double width) const {
+  const std::string title = lettered(m_content.title);
+  if (title.empty()) return {};
+  return wrapped(title, m_style, width);
+}
+
+Margins MapPanel::margins(const QSizeF& inner) const {
+  const double font = m_style.size;
+  const auto depth = [&](Side side, double length) {
+    switch (axis(side).shown) {
+      case MapAxis::Shown::nothing:
+        return 0.0;
+      case MapAxis::Shown::ticks:
+        return labelDepth(side, length) + (em::kTick + em::kPad) * font;
+      case MapAxis::Shown::ticksAndName:
+        return labelDepth(side, length) + em::axisDepth(0) * font;
+    }
+    return 0.0;
+  };
+  Margins margins;
+  margins.left = depth(Side::rows, inner.height());
+  margins.bottom = depth(Side::columns, inner.width());
+  margins.top = static_cast<double>(titleLines(inner.width()).size()) * em::kLine * font;
+  if (margins.top > 0) margins.top += 0.15 * font;
+  if (axis(Side::columns).shown != MapAxis::Shown::nothing && !entryStyle(Side::columns, inner.width())) {
+    // The outer labels are centred on their ticks, which can be at the very ends.
+    const Ticks ticks = ticksOf(Side::columns, inner.width());
+    const Range& range = axis(Side::columns).range;
+    for (const Tick& tick : ticks.major) {
+      const double at = (tick.value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
+      const double half = textWidth(QString::fromStdString(tick.label), m_style) / 2;
+      margins.left = std::max(margins.left, half - at * inner.width());
+      margins.right = std::max(margins.right, half - (1 - at) * inner.width());
+    }
+  }
+  return margins;
+}
+
+void MapPanel::drawSide(Canvas& canvas, Side side, const QRectF& inner) const {
+  const MapAxis& which = axis(side);
+  if (which.shown == MapAxis::Shown::nothing) return;
+  const double length = side == Side::rows ? inner.height() : inner.width();
+  const auto style = entryStyle(side, length);
+  Ticks ticks;
+  if (style) {
+    drawEntryLabels(canvas, side, inner, *style);
+  } else {
+    ticks = ticksOf(side, length);
+  }
+  const Range& range = which.range;
+  const auto along = [&range, side](double value) {
+    const double at = (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
+    return side == Side::rows ? 1 - at : at;
+  };
+  const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner, along};
+  drawAxis(canvas, edge, ticks, which.shown == MapAxis::Shown::ticksAndName ? which.name : "", labelDepth(side, length),
+           m_style);
+}
+
+void MapPanel::drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, const TextStyle& style) const {
+  const std::vector<std::string>& labels = axis(side).labels;
+  const double out = (em::kTick + em::kPad) * m_style.size;
+  const QPen pen(Qt::black, em::kStroke * m_style.size, Qt::SolidLine, Qt::FlatCap);
+  for (std::size_t index = 0; index < labels.size(); ++index) {
+    const double at = (static_cast<double>(index) + 0.5) / static_cast<double>(labels.size());
+    const QString text = shortened(QString::fromStdString(labels[index]), style, kLongestLabel * m_style.size);
+    if (side == Side::rows) {
+      const double y = inner.top() + at * inner.height();
+      canvas.line({inner.left(), y}, {inner.left() - em::kTick * m_style.size, y}, pen);
+      canvas.text(text, {{inner.left() - out, y + kHalfDigit * style.size}, Align::right}, style);
+    } else {
+      const double x = inner.left() + at * inner.width();
+      canvas.line({x, inner.bottom()}, {x, inner.bottom() + em::kTick * m_style.size}, pen);
+      canvas.text(text, {{x + kHalfDigit * style.size, inner.bottom() + out}, Align::right, Direction::upwards}, style);
+    }
+  }
+}
+
+void MapPanel::drawCellTexts(Canvas& canvas, const QRectF& inner) const {
+  if (m_cellTexts.empty()) return;
+  const double width = inner.width() / static_cast<double>(m_image.columns);
+  const double height = inner.height() / static_cast<double>(m_image.rows);
+  double widest = 0;
+  for (const std::string& text : m_cellTexts) {
+    widest = std::max(widest, textWidth(QString::fromStdString(text), m_style.scaled(em::kSmallFont)));
+  }
+  const double factor = em::kSmallFont * std::min({1.0, 0.86 * width / std::max(widest, 1e-9),
+                                                   0.8 * height / (em::kSmallFont * m_style.size)});
+  if (factor < 0.5) return;
+  TextStyle style = m_style.scaled(factor);
+  for (std::size_t index = 0; index < m_cellTexts.size(); ++index) {
+    const Rgb colour = m_colours.colour(m_image.value[index]);
+    const double luminance = 0.299 * colour.red + 0.587 * colour.green + 0.114 * colour.blue;
+    style.colour = luminance > 140 ? Qt::black : Qt::white;
+    const auto row = static_cast<double>(index / static_cast<std::size_t>(m_image.columns));
+    const auto column = static_cast<double>(index % static_cast<std::size_t>(m_image.columns));
+    canvas.text(QString::fromStdString(m_cellTexts[index]),
+                {{inner.left() + (column + 0.5) * width, inner.top() + (row + 0.5) * height + kHalfDigit * style.size},
+                 Align::centre},
+                style);
+  }
+}
+
+void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
+  const SideDots across = dotsOf(Side::columns, inner.width());
+  const SideDots down = dotsOf(Side::rows, inner.height());
+  canvas.image(inner, paintRaster(m_image, m_colours, {across.pixels, down.pixels}));
+  drawCellTexts(canvas, inner);
+  canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
+  drawSide(canvas, Side::rows, inner);
+  drawSide(canvas, Side::columns, inner);
+  const auto lines = titleLines(inner.width());
+  double baseline =
+      inner.top() - (static_cast<double>(lines.size()) - 1) * em::kLine * m_style.size - 0.45 * m_style.size;
+  for (const QString& line : lines) {
+    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, line, inner.width()));
+    baseline += em::kLine * m_style.size;
+  }
+}
+
+ColourBarPanel::ColourBarPanel(const FigureFormat& format, double labelRoom)
+    : m_format(format), m_style(textStyleOf(format)), m_labelRoom(labelRoom) {}
+
+void ColourBarPanel::setColours(const ScaledColours& colours, const std::string& label) {
+  m_colours = colours;
+  m_label = label;
+}
+
+std::optional<double> ColourBarPanel::fixedWidth() const { return em::kBarWidth * m_style.size; }
+
+Margins ColourBarPanel::margins(const QSizeF& /*inner*/) const {
+  // Half a line for the labels at the ends.
+  const double half = 0.4 * m_style.size;
+  return {0.2 * m_style.size, em::axisDepth(m_labelRoom) * m_style.size, half, half};
+}
+
+void ColourBarPanel::draw(Canvas& canvas, const QRectF& inner) const {
+  canvas.image(inner, paintColourBar(m_colours, inner.size() * dotsPerPoint(m_format)));
+  canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
+  const int most = std::clamp(static_cast<int>(inner.height() / (2 * m_style.size)), 3, 9);
+  const Ticks ticks = m_colours.scale == ColourScale::logarithmic
+                          ? logarithmicTicks(m_colours.lower, m_colours.upper, most)
+                          : linearTicks(m_colours.lower, m_colours.upper, most, TickValues::any);
+  drawAxis(canvas, {AxisEdge::Side::right, inner, [this](double value) { return m_colours.position(value); }}, ticks,
+           m_label, m_labelRoom * m_style.size, m_style);
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/figure/axis_drawing.h"
+#include "app/figure/colour_scale.h"
+#include "app/figure/map_layout.h"
+#include "app/figure/panel.h"
+
+namespace foxscope::figure {
+
+/// One side of a map: what its rows or columns are.
+struct MapAxis {
+  enum class Shown { nothing, ticks, ticksAndName };
+  Range range;
+  std::string name;                 ///< "query *i*"
+  std::vector<std::string> labels;  ///< one for each entry, written if all have room; empty: numbers
+  Shown shown = Shown::ticksAndName;
+};
+
+/// A map in a frame, queries or whatever its rows are downwards. Its image is given once it is known how many pixels
+/// there is room for.
+class MapPanel final : public Panel {
+ public:
+  struct Content {
+    MapAxis rows;
+    MapAxis columns;
+    std::string title;  ///< above; may be empty
+    Proportions proportions = Proportions::kept;
+    double heightOfWidth = 1;
+  };
+  MapPanel(const FigureFormat& format, Content content);
+
+  /// Pixels for a map on this inner rectangle: one for each entry where there is a dot for it, else one for each dot.
+  [[nodiscard]] PixelRoom pixelsIn(const QRectF& inner) const;
+  void setImage(Image image, const ScaledColours& colours);
+  /// Draws numbers or words onto the cells, black or white; [rows x columns].
+  void setCellTexts(std::vector<std::string> texts) { m_cellTexts = std::move(texts); }
+
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
+  [[nodiscard]] std::optional<double> heightFor(double width) const override { return width * m_content.heightOfWidth; }
+  [[nodiscard]] Proportions proportions() const override { return m_content.proportions; }
+  [[nodiscard]] QSizeF sizeIn(const QSizeF& room) const override;
+  /// A map without a title belongs to the one above it.
+  [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
+  void draw(Canvas& canvas, const QRectF& inner) const override;
+
+ private:
+  enum class Side { rows, columns };
+  [[nodiscard]] const MapAxis& axis(Side side) const { return side == Side::rows ? m_content.rows : m_content.columns; }
+  [[nodiscard]] SideDots dotsOf(Side side, double length) const;
+  /// Letters of the labels of entries; nothing where numbers are written.
+  [[nodiscard]] std::optional<TextStyle> entryStyle(Side side, double length) const;
+  [[nodiscard]] Ticks ticksOf(Side side, double length) const;
+  [[nodiscard]] double labelDepth(Side side, double length) const;
+  [[nodiscard]] double widestEntry(Side side, const TextStyle& style) const;
+  [[nodiscard]] std::vector<QString> titleLines(double width) const;
+  void drawSide(Canvas& canvas, Side side, const QRectF& inner) const;
+  void drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, const TextStyle& style) const;
+  void drawCellTexts(Canvas& canvas, const QRectF& inner) const;
+
+  FigureFormat m_format;
+  Content m_content;
+  TextStyle m_style;
+  Image m_image;
+  ScaledColours m_colours;
+  std::vector<std::string> m_cellTexts;
+};
+
+/// The colours of a scale beside the maps of its row.
+class ColourBarPanel final : public Panel {
+ public:
+  /// @param labelRoom  width of the tick labels, font sizes: barLabelRoom of what the maps show
+  ColourBarPanel(const FigureFormat& format, double labelRoom);
+  void setColours(const ScaledColours& colours, const std::string& label);
+
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
+  [[nodiscard]] std::optional<double> fixedWidth() const override;
+  [[nodiscard]] bool hasLetter() const override { return false; }
+  void draw(Canvas& canvas, const QRectF& inner) const override;
+
+ private:
+  FigureFormat m_format;
+  TextStyle m_style;
+  double m_labelRoom;
+  ScaledColours m_colours;
+  std::string m_label;
+};
+
+}  // namespace foxscope::figure

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include <QRectF>
+#include <QSizeF>
+
+#include "app/figure/canvas.h"
+#include "app/figure/figure_measures.h"
+
+namespace foxscope::figure {
+
+/// A part of a page: an inner rectangle, and labels around it whose room it can say before it is drawn. Lengths are
+/// points.
+class Panel {
+ public:
+  Panel() = default;
+  virtual ~Panel() = default;
+  Panel(const Panel&) = delete;
+  Panel& operator=(const Panel&) = delete;
+
+  /// Room for the labels around an inner rectangle of this size.
+  [[nodiscard]] virtual Margins margins(const QSizeF& inner) const = 0;
+  /// The inner rectangle's width where that does not depend on the page.
+  [[nodiscard]] virtual std::optional<double> fixedWidth() const { return std::nullopt; }
+  /// Height for a width; nothing: that of the others in its row.
+  [[nodiscard]] virtual std::optional<double> heightFor(double /*width*/) const { return std::nullopt; }
+  /// Whether a chosen height of the page may change the proportions.
+  enum class Proportions { free, kept };
+  [[nodiscard]] virtual Proportions proportions() const { return Proportions::free; }
+  /// What the panel uses of this room, which is of whole dots.
+  [[nodiscard]] virtual QSizeF sizeIn(const QSizeF& room) const { return room; }
+  virtual void draw(Canvas& canvas, const QRectF& inner) const = 0;
+
+  /// Whether the panel is one of those that letters tell apart.
+  [[nodiscard]] virtual bool hasLetter() const { return true; }
+  void setLetter(const std::string& letter) { m_letter = letter; }
+
+ protected:
+  /// The title with the letter before it: "(a) Layer 2, head 1".
+  [[nodiscard]] std::string lettered(const std::string& title) const {
+    return m_letter.empty() || title.empty() ? m_letter + title : m_letter + " " + title;
+  }
+
+ private:
+  std::string m_letter;
+};
+
+}  // namespace foxscope::figure
