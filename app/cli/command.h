@@ -16,6 +16,8 @@ class App;
 
 namespace foxscope::cli {
 
+class InterruptThread;
+
 /// What the program ends with.
 enum ExitCode { kDone = 0, kFailed = 1, kWrongUsage = 2, kInterrupted = 130 };
 
@@ -25,6 +27,7 @@ struct Session {
   std::stop_token stop;
   std::string commandLine;              ///< as it could be typed again, for the files that are written
   std::filesystem::path programFolder;  ///< where the executable lies
+  InterruptThread& interrupt;           ///< told what to say when a signal ends the work
 
   /// A job that stops with the session and reports to its console.
   [[nodiscard]] Job job() const {

@@ -7,9 +7,11 @@ namespace foxscope::cli {
 void addEvalCommand(CLI::App& program, Selection& selection) {
   CLI::App* eval = addSubcommand(
       program, selection, "eval", "Measure models over a corpus",
-      "  foxscope eval loss --model fox=FOLDER --model base=FOLDER --corpus books.jsonl.xz --windows 24 -o eval.h5");
+      "  foxscope eval loss --model fox=FOLDER --model base=FOLDER --corpus books.jsonl.xz --windows 24 -o eval.h5\n"
+      "  foxscope eval import results.npz -o eval.h5");
   eval->require_subcommand(1);
   addEvalLossCommand(*eval, selection);
+  addEvalImportCommand(*eval, selection);
 }
 
 }  // namespace foxscope::cli

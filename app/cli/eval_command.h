@@ -6,5 +6,6 @@ namespace foxscope::cli {
 
 /// Each adds one subcommand of `foxscope eval`.
 void addEvalLossCommand(CLI::App& eval, Selection& selection);
+void addEvalImportCommand(CLI::App& eval, Selection& selection);
 
 }  // namespace foxscope::cli

@@ -6,9 +6,11 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
+#include "app/cli/eval_loss_summary.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
 #include "backend/base/error.h"
+#include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::cli {
@@ -123,11 +125,27 @@ std::string runFileText(const std::string& path, const RunFile& file) {
   return description;
 }
 
+std::string describeLosses(const InfoOptions& options) {
+  const LossEvaluation evaluation = LossEvaluation::open(options.path);
+  if (options.json) return lossJson("losses of windows", options.path, evaluation, {});
+  const auto bytes = static_cast<double>(std::filesystem::file_size(options.path));
+  return nameValueLines(
+             {{"losses of windows", fmt::format("{}, {}", options.path, sizeText(bytes))},
+              {"  created", fmt::format("{} by foxscope {}", evaluation.created, evaluation.program_version)},
+              {"  command", evaluation.command_line},
+              {"  source", evaluation.corpus.source}}) +
+         '\n' + lossText(evaluation, {});
+}
+
 int describe(const InfoOptions& options) {
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
   if (!file) {
     Console::write(describeCheckpoint(options.path, options.json));
+    return kDone;
+  }
+  if (read_content(options.path) == kLossContent) {
+    Console::write(describeLosses(options));
     return kDone;
   }
   const RunFile run = RunFile::open(options.path);
@@ -139,11 +157,14 @@ int describe(const InfoOptions& options) {
 
 void addInfoCommand(CLI::App& program, Selection& selection) {
   const auto options = std::make_shared<InfoOptions>();
-  CLI::App* command = addSubcommand(program, selection, "info", "Say what a checkpoint folder or a run file holds",
-                                    "  foxscope info resources/models/fox-pro-12m\n"
-                                    "  foxscope info owner/name\n"
-                                    "  foxscope info run.h5 --json");
-  command->add_option("path", options->path, "Checkpoint folder, hub id or run file")->type_name("PATH")->required();
+  CLI::App* command =
+      addSubcommand(program, selection, "info", "Say what a checkpoint folder, a run file or an evaluation holds",
+                    "  foxscope info resources/models/fox-pro-12m\n"
+                    "  foxscope info owner/name\n"
+                    "  foxscope info run.h5 --json");
+  command->add_option("path", options->path, "Checkpoint folder, hub id, run file or evaluation")
+      ->type_name("PATH")
+      ->required();
   command->add_flag("--json", options->json, "Print as JSON");
   command->callback(
       [options, &selection] { selection.action = [options](const Session&) { return describe(*options); }; });

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <ctime>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,10 +51,19 @@ void InterruptThread::wait() {
   sigtimedwait(&signals, nullptr, &kPatience);
   if (m_finished) return;
   // The console's lock may be held by the work that did not stop.
-  const std::string message =
-      fmt::format("{}foxscope: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", kInterruptedMessage);
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, message.data(), message.size());
+  const std::string line = fmt::format("{}foxscope: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", message());
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   _exit(kInterrupted);
+}
+
+void InterruptThread::say(std::string message) {
+  const std::lock_guard lock(m_mutex);
+  m_message = std::move(message);
+}
+
+std::string InterruptThread::message() const {
+  const std::lock_guard lock(m_mutex);
+  return m_message;
 }
 
 void InterruptThread::restoreSignals() {

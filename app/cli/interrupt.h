@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <mutex>
 #include <stop_token>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -14,7 +16,7 @@ inline constexpr std::string_view kInterruptedMessage = "interrupted, no unfinis
 
 /// Takes SIGINT and SIGTERM on a thread of its own and asks the work to stop. Work that has not come to its end within
 /// a second, or that a second signal finds still running, is ended with exit status 130: unfinished files have no name,
-/// so nothing stays behind.
+/// so nothing stays behind but what the work means to go on from.
 class InterruptThread {
  public:
   /// Blocks the signals in this thread and in all that it starts later; to be called before there are others.
@@ -25,6 +27,11 @@ class InterruptThread {
 
   [[nodiscard]] std::stop_token token() const { return m_source.get_token(); }
 
+  /// What is said when a signal ends the work; at first kInterruptedMessage. For work that leaves something to go on
+  /// from.
+  void say(std::string message);
+  [[nodiscard]] std::string message() const;
+
   /// Gives the signals back their usual meaning, for a program that is about to take this one's place.
   static void restoreSignals();
 
@@ -33,6 +40,8 @@ class InterruptThread {
 
   std::stop_source m_source;
   std::atomic<bool> m_finished = false;
+  mutable std::mutex m_mutex;
+  std::string m_message{kInterruptedMessage};
   std::thread m_thread;
 };
 

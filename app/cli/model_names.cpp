@@ -10,11 +10,6 @@
 namespace foxscope::cli {
 namespace {
 
-bool isName(const std::string& text) {
-  constexpr const char* kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-  return !text.empty() && text != "." && text != ".." && text.find_first_not_of(kAllowed) == std::string::npos;
-}
-
 // The last part of a path or hub id, "." and trailing slashes resolved.
 std::string lastPart(const std::string& path) {
   const auto normal = std::filesystem::absolute(path).lexically_normal();
@@ -29,7 +24,7 @@ NamedModel parseModel(const std::string& argument) {
     throw UsageError(fmt::format("--model {}: the folder is missing: write --model NAME=DIR", argument));
   }
   if (!named) model.name = lastPart(model.path);
-  if (!isName(model.name)) {
+  if (!isModelName(model.name)) {
     throw UsageError(
         fmt::format("--model {}: \"{}\" is not a name of letters, digits, '.', '_' and '-': write --model NAME=DIR",
                     argument, model.name));
@@ -38,6 +33,11 @@ NamedModel parseModel(const std::string& argument) {
 }
 
 }  // namespace
+
+bool isModelName(const std::string& text) {
+  constexpr const char* kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+  return !text.empty() && text != "." && text != ".." && text.find_first_not_of(kAllowed) == std::string::npos;
+}
 
 std::vector<NamedModel> parseModels(std::span<const std::string> arguments) {
   std::vector<NamedModel> models;

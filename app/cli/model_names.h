@@ -12,6 +12,9 @@ struct NamedModel {
   std::string path;  ///< folder or hub id
 };
 
+/// Letters, digits, `.`, `_` and `-`.
+bool isModelName(const std::string& text);
+
 /// Splits and checks the models of a run: what stands before the first `=` is a name unless it has a slash; names are
 /// of letters, digits, `.`, `_`, `-` and differ from each other.
 /// @throws UsageError that says how to name them

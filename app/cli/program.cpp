@@ -108,11 +108,11 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   Selection selection;
   parse(arguments, selection);
   console.setVerbosity(selection.verbosity);
-  const InterruptThread interrupt;
-  const Session session{console, interrupt.token(), quotedCommandLine(arguments), programFolder()};
+  InterruptThread interrupt;
+  const Session session{console, interrupt.token(), quotedCommandLine(arguments), programFolder(), interrupt};
   const int code = selection.action(session);
   console.endProgress();
-  if (code == kInterrupted) console.error(kInterruptedMessage);
+  if (code == kInterrupted) console.error(interrupt.message());
   return code;
 }
 

@@ -4,11 +4,19 @@
 
 #include <fmt/chrono.h>
 
+#include "backend/file/hdf5_object.h"
+
 namespace foxscope {
 
 std::string utc_now() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}",
                      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+std::string read_content(const std::filesystem::path& path) {
+  const std::shared_ptr<const Hdf5File> file = Hdf5File::open(path);
+  Hdf5Heap heap(file);
+  return Hdf5Object(file, file->root(), "/").text_attribute("content", heap).value_or("");
 }
 
 void write_root(Hdf5Writer& writer, const Provenance& provenance) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 #include "backend/file/hdf5_writer.h"
@@ -12,6 +13,10 @@ inline constexpr std::int64_t kSchema = 1;
 
 /// Attributes of the root group: schema, program, command line, time, and where a viewer looks first.
 void write_root(Hdf5Writer& writer, const Provenance& provenance);
+
+/// What a file of Foxscope holds beside runs and maps: @content of its root group, "eval_loss"; else empty.
+/// @throws Error if the file cannot be opened, is not HDF5, or is damaged
+std::string read_content(const std::filesystem::path& path);
 
 /// Now, ISO 8601, UTC, to the second.
 std::string utc_now();

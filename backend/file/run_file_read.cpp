@@ -199,6 +199,10 @@ void check_root(Reading& reading, const Hdf5Object& root) {
                     name, *schema, kSchema));
   }
   if (*schema < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
+  if (const std::string content = reading.text_attribute(root, "content"); !content.empty()) {
+    throw Error(
+        fmt::format("{}: holds an evaluation ({}) and no runs: name a file that `foxscope run` wrote", name, content));
+  }
   if (root.find("models")) return;
   throw Error(fmt::format("{}: holds {} but no runs: name a file that `foxscope run` wrote", name,
                           root.find("maps") ? "maps" : "nothing"));

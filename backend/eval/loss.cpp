@@ -1,0 +1,299 @@
+#include "backend/eval/loss.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/eval/loss_partial.h"
+#include "backend/model/checkpoint.h"
+#include "backend/model/interventions.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_settings.h"
+
+namespace foxscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// A model that is to be evaluated, opened and checked.
+struct Planned {
+  RunRequest request;
+  ModelConfig config;
+  Device device;
+  DType dtype = DType::float32;
+  std::int32_t bos = 0;
+  std::int64_t parameters = 0;
+  std::vector<std::vector<std::int32_t>> labels;  ///< by window
+  EvaluatedModel result;
+  std::vector<bool> done;  ///< by window
+};
+
+bool has_tokenizer(const Checkpoint& checkpoint) {
+  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
+         std::filesystem::exists(checkpoint.folder() / "vocab.json");
+}
+
+void check_vocabulary(const Windows& windows, const Checkpoint& checkpoint, const std::string& source) {
+  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
+  for (std::size_t n = 0; n < windows.windows.size(); ++n) {
+    for (const std::int32_t id : windows.windows[n].ids) {
+      if (id < vocabulary) continue;
+      throw Error(
+          fmt::format("{}: the token {} of window {} is outside the vocabulary of {} ({} ids): use the "
+                      "tokenizer that belongs to the model",
+                      source, id, n, checkpoint.folder().string(), vocabulary));
+    }
+  }
+}
+
+std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
+  auto table = std::make_shared<EvaluatedWindows>();
+  for (const Window& window : windows.windows) {
+    table->length = std::max(table->length, static_cast<std::int64_t>(window.ids.size()));
+  }
+  for (const Window& window : windows.windows) {
+    table->document.push_back(window.document);
+    table->tokens.push_back(static_cast<std::int64_t>(window.ids.size()));
+    table->token_id.insert(table->token_id.end(), window.ids.begin(), window.ids.end());
+    table->token_id.resize(table->document.size() * static_cast<std::size_t>(table->length), -1);
+    if (windows.documents.empty()) continue;
+    table->token_start.push_back(window.token_start);
+    table->byte_start.push_back(window.byte_start);
+    table->byte_end.push_back(window.byte_end);
+  }
+  return table;
+}
+
+/// Windows of the first model, and what the others need to get the same texts.
+struct Source {
+  std::string name;
+  Windows windows;
+  std::optional<Tokenizer> tokenizer;  ///< that they were chosen with; none for ids
+};
+
+std::optional<Source> choose_source(const LossRequest& request, const Checkpoint& first, const Job& job) {
+  Source source;
+  if (request.corpus.empty()) {
+    source.name = request.ids.file.string();
+    source.windows = read_window_ids(request.ids);
+    return source;
+  }
+  source.name = request.corpus.string();
+  source.tokenizer = Tokenizer::load(first.folder());
+  auto windows = choose_windows(request.corpus, *source.tokenizer, request.windows, job);
+  if (!windows) return std::nullopt;
+  source.windows = std::move(*windows);
+  return source;
+}
+
+/// @param before  models that were planned already: equal windows are shared
+Planned plan(const RunRequest& request, const Checkpoint& checkpoint, const Source& source,
+             const std::vector<Planned>& before) {
+  Planned planned;
+  planned.request = request;
+  planned.config = checkpoint.config();
+  planned.device = Device::parse(request.device);
+  planned.dtype = choose_dtype(request.dtype, planned.device);
+  planned.parameters = checkpoint.parameter_count();
+  std::optional<Tokenizer> tokenizer;
+  if (source.tokenizer || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
+  planned.bos = choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr);
+  const Windows windows =
+      source.tokenizer ? cut_windows(source.windows, *source.tokenizer, *tokenizer) : source.windows;
+  check_vocabulary(windows, checkpoint, source.name);
+  auto table = table_of(windows);
+  for (const Planned& other : before) {
+    if (*other.result.windows == *table) table = other.result.windows;
+  }
+  check_interventions(request.interventions, planned.config,
+                      *std::min_element(table->tokens.begin(), table->tokens.end()));
+  for (const Window& window : windows.windows) planned.labels.push_back(window.ids);
+
+  EvaluatedModel& result = planned.result;
+  result.info = describe_run(request, checkpoint, planned.device, planned.dtype, table->length);
+  result.losses.windows = static_cast<std::int64_t>(windows.windows.size());
+  result.losses.length = table->length;
+  result.losses.tokens = table->tokens;
+  result.losses.loss.assign(windows.windows.size() * static_cast<std::size_t>(table->length),
+                            std::numeric_limits<float>::quiet_NaN());
+  result.windows = std::move(table);
+  planned.done.assign(windows.windows.size(), false);
+  return planned;
+}
+
+/// All that the losses depend on.
+std::string fingerprint(const std::vector<Planned>& models) {
+  auto list = nlohmann::json::array();
+  for (const Planned& model : models) {
+    const TraceInfo& info = model.result.info;
+    const auto& ids = model.result.windows->token_id;
+    const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
+    list.push_back({info.name, info.weights_sha256, sha256(info.config), to_string(info.dtype), info.device,
+                    fmt::format("{}", info.pruning_tolerance), info.intervention, model.bos, sha256(bytes),
+                    model.result.windows->tokens});
+  }
+  return sha256(list.dump());
+}
+
+void put(Planned& model, std::size_t window, std::span<const float> losses) {
+  const auto length = static_cast<std::size_t>(model.result.losses.length);
+  std::copy(losses.begin(), losses.end(),
+            model.result.losses.loss.begin() + static_cast<std::ptrdiff_t>(window * length));
+  model.done[window] = true;
+}
+
+void check_memory(const Planned& model) {
+  const RunMemory memory =
+      estimate_memory(model.config, model.parameters, {Keep::loss}, model.dtype, model.device.cuda);
+  const std::int64_t length = model.result.losses.length;
+  const std::int64_t needed = memory.fixed + memory.per_token * length;
+  const std::int64_t available = available_memory();
+  if (needed <= available) return;
+  const std::int64_t fitting = (available - memory.fixed) / memory.per_token;
+  throw Error(fmt::format(
+      "{}: windows of {} tokens need about {:.1f} GiB of memory and {:.1f} GiB are available: {}", model.request.name,
+      length, static_cast<double>(needed) / 0x1p30, static_cast<double>(available) / 0x1p30,
+      fitting > 0 ? fmt::format("use --length {}", fitting) : std::string("free memory, or use a smaller model")));
+}
+
+void check_losses(const Planned& model, std::size_t window, std::span<const float> losses) {
+  for (std::size_t p = 0; p < losses.size(); ++p) {
+    if (std::isfinite(losses[p])) continue;
+    throw Error(fmt::format("{}: the loss at position {} of window {} is {}: check the weights and --dtype",
+                            model.request.name, p, window, losses[p]));
+  }
+}
+
+/// The work on one model.
+class ModelWork {
+ public:
+  ModelWork(Planned& model, std::uint32_t index, LossPartial& partial, LossTiming& timing, const Job& job)
+      : model_(model), index_(index), partial_(partial), timing_(timing), job_(job) {}
+
+  /// @returns false if the job was stopped
+  bool run() {
+    timing_.notes = model_.config.notes;
+    timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
+    if (timing_.resumed == model_.result.losses.windows) return true;
+    check_memory(model_);
+    const auto start = Clock::now();
+    job_.tell({0, 1, "models", "load"});
+    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
+    timing_.load_seconds = seconds_since(start);
+    const auto forward_start = Clock::now();
+    for (std::size_t window = 0; window < model_.labels.size(); ++window) {
+      if (job_.stopped()) return false;
+      if (!model_.done[window] && !run_window(*lm, window)) return false;
+    }
+    timing_.forward_seconds = seconds_since(forward_start);
+    return true;
+  }
+
+ private:
+  bool run_window(CausalLM& lm, std::size_t window) {
+    const std::vector<std::int32_t>& labels = model_.labels[window];
+    const auto length = static_cast<std::int64_t>(labels.size());
+    if (length == 0) {
+      model_.done[window] = true;
+      return true;
+    }
+    TraceInfo info = model_.result.info;
+    info.length = length;
+    Recorder recorder(std::move(info), {Keep::loss}, nullptr);
+    const std::vector<std::int32_t> inputs = input_ids(labels, model_.bos);
+    ForwardRequest forward;
+    forward.batch = 1;
+    forward.length = length;
+    forward.input_ids = inputs;
+    forward.labels = labels;
+    forward.pruning_tolerance = model_.result.info.pruning_tolerance;
+    forward.interventions = model_.request.interventions;
+    Recorder* const recorders[] = {&recorder};
+    const auto report = lm.forward(forward, recorders, window_job(length));
+    if (!report) return false;
+    timing_.attention_kernel = report->attention_kernel;
+    const std::span<const float> losses = recorder.per_token_loss();
+    check_losses(model_, window, losses);
+    put(model_, window, losses);
+    partial_.append(index_, static_cast<std::uint32_t>(window), losses);
+    timing_.tokens += length;
+    return true;
+  }
+
+  /// The layers of one window as a share of all tokens that are left.
+  Job window_job(std::int64_t length) {
+    std::int64_t total = timing_.tokens;
+    for (std::size_t n = 0; n < model_.labels.size(); ++n) {
+      if (!model_.done[n]) total += static_cast<std::int64_t>(model_.labels[n].size());
+    }
+    Job job = job_;
+    job.report = [this, total, length](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? length * progress.done / progress.total : 0;
+      job_.tell({timing_.tokens + inside, total, "tokens", "losses"});
+    };
+    return job;
+  }
+
+  Planned& model_;
+  std::uint32_t index_;
+  LossPartial& partial_;
+  LossTiming& timing_;
+  const Job& job_;
+};
+
+EvaluatedCorpus describe_corpus(const LossRequest& request, const Source& source) {
+  EvaluatedCorpus corpus;
+  corpus.source = source.name;
+  corpus.documents = source.windows.documents;
+  corpus.seed = request.corpus.empty() ? 0 : request.windows.seed;
+  corpus.documents_read = source.windows.corpus_documents;
+  corpus.tokens_read = source.windows.corpus_tokens;
+  return corpus;
+}
+
+}  // namespace
+
+std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job) {
+  std::vector<Checkpoint> checkpoints;
+  for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
+  const std::optional<Source> source = choose_source(request, checkpoints.front(), job);
+  if (!source) return std::nullopt;
+  std::vector<Planned> models;
+  for (std::size_t n = 0; n < request.models.size(); ++n) {
+    if (job.stopped()) return std::nullopt;
+    models.push_back(plan(request.models[n], checkpoints[n], *source, models));
+  }
+  checkpoints.clear();  // their files need not stay mapped
+
+  LossPartial partial(request.output, fingerprint(models), request.start_anew,
+                      [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
+                        if (model >= models.size() || window >= models[model].labels.size()) return;
+                        if (losses.size() == models[model].labels[window].size()) put(models[model], window, losses);
+                      });
+  if (events.partial) events.partial(partial.path());
+  LossResult result;
+  result.timings.resize(models.size());
+  for (std::size_t n = 0; n < models.size(); ++n) {
+    if (events.model) events.model(models[n].request.name);
+    ModelWork work(models[n], static_cast<std::uint32_t>(n), partial, result.timings[n], job);
+    if (!work.run()) return std::nullopt;
+  }
+  result.evaluation.corpus = describe_corpus(request, *source);
+  for (Planned& model : models) result.evaluation.models.push_back(std::move(model.result));
+  return result;
+}
+
+void finish_loss(const LossRequest& request) {
+  std::error_code failed;
+  std::filesystem::remove(partial_path(request.output), failed);
+}
+
+}  // namespace foxscope

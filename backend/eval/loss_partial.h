@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace foxscope {
+
+/// Losses that are computed already, in a file beside the output that is still to come: OUTPUT.partial. Every window's
+/// losses are appended as soon as they are known, so that a killed process loses one window's work at most.
+///
+/// File: the letters "FOXPART1", the fingerprint (64 letters), then records: model, window, tokens, CRC-32 of the
+/// losses (uint32 each, little-endian), and the losses (float32). A record that is cut short or damaged ends the file.
+class LossPartial {
+ public:
+  /// What is found: losses of one window of one model.
+  using Found = std::function<void(std::uint32_t model, std::uint32_t window, std::span<const float> losses)>;
+
+  /// Opens the partial file of an output, or begins one, and gives out what it holds.
+  /// @param fingerprint  SHA-256 of all that the losses depend on
+  /// @param start_anew   work of other settings is thrown away
+  /// @throws Error naming the file: it holds work of other settings, another process writes it, no partial file at
+  ///         all, not writable
+  LossPartial(const std::filesystem::path& output, const std::string& fingerprint, bool start_anew, const Found& found);
+  ~LossPartial();
+  LossPartial(const LossPartial&) = delete;
+  LossPartial& operator=(const LossPartial&) = delete;
+
+  /// @throws Error naming the file when the disk is full
+  void append(std::uint32_t model, std::uint32_t window, std::span<const float> losses);
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  void open_file();
+  void read_records(const Found& found);
+  void begin(const std::string& fingerprint);
+  void write(std::span<const std::byte> bytes);
+
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+/// "eval.h5.partial"
+std::filesystem::path partial_path(const std::filesystem::path& output);
+
+}  // namespace foxscope

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace foxscope {
+
+/// Losses of one model over windows.
+struct LossTable {
+  std::int64_t windows = 0;          ///< M
+  std::int64_t length = 0;           ///< L, of the longest window
+  std::vector<float> loss;           ///< [M, L] nats; NaN behind the end of a shorter window
+  std::vector<std::int64_t> tokens;  ///< [M] positions of each window
+
+  [[nodiscard]] std::span<const float> row(std::int64_t window) const {
+    return std::span(loss).subspan(static_cast<std::size_t>(window * length), static_cast<std::size_t>(length));
+  }
+  /// Positions that every window has: where curves are defined.
+  [[nodiscard]] std::int64_t common_length() const;
+};
+
+/// A number and its standard error; NaN where it cannot be known.
+struct Estimate {
+  double value = 0;
+  double error = 0;
+};
+
+/// Numbers at positions 0..L-1 with their standard errors; NaN where not every window has the position.
+struct Curve {
+  std::vector<double> value;
+  std::vector<double> error;
+};
+
+/// Errors everywhere below come from the spread over windows, clustered by document, since windows of one document
+/// resemble each other. For a mean over M windows with values y_i the estimator is the cluster-robust sandwich
+///   se^2 = G / (G - 1) * sum_g (sum_{i in g} (y_i - mean))^2 / M^2
+/// over the G documents g; with one window a document that is s / sqrt(M). With a single document nothing is known of
+/// the spread, and the error is NaN. `documents` holds the document of each window, any numbers that tell them apart.
+
+/// Ratio of sums, sum_i a_i / sum_i b_i, for instance nats and tokens: y_i above is (a_i - ratio b_i) M / sum b.
+Estimate clustered_ratio(std::span<const double> numerator, std::span<const double> denominator,
+                         std::span<const std::int32_t> documents);
+
+/// The ratios of two models on the same windows, one minus the other; the spread is that of the differences.
+struct RatioOfSums {
+  std::span<const double> numerator;
+  std::span<const double> denominator;
+};
+Estimate clustered_ratio_difference(const RatioOfSums& ratio, const RatioOfSums& minus,
+                                    std::span<const std::int32_t> documents);
+
+/// Mean of one value a window.
+Estimate clustered_mean(std::span<const double> values, std::span<const std::int32_t> documents);
+
+/// L(p), the mean over windows (model.md, eq. 7), smoothed by a centred moving average of `width` positions (odd; 1:
+/// none), which shrinks at the ends: position p takes max(0, p - width/2) to min(L - 1, p + width/2). Errors are those
+/// of the smoothed curves of the windows.
+/// @throws UsageError for a width that is even or below 1
+Curve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width);
+
+/// P(l) = exp(mean of L(0), ..., L(l-1)), at index l - 1; errors by the delta method.
+Curve perplexity_curve(const LossTable& losses, std::span<const std::int32_t> documents);
+
+/// L(p) of one model minus another's on the same windows and tokens, smoothed likewise; the spread is that of the
+/// differences within windows.
+/// @throws ShapeError for tables of different shapes
+Curve difference_curve(const LossTable& losses, const LossTable& minus, std::span<const std::int32_t> documents,
+                       std::int64_t width);
+
+/// Each window's mean loss over positions [begin, end), for clustered_mean: also of differences between two ranges.
+/// @throws UsageError for a range that is empty or that not every window has
+std::vector<double> window_means(const LossTable& losses, std::int64_t begin, std::int64_t end);
+
+}  // namespace foxscope
