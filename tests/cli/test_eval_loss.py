@@ -349,7 +349,7 @@ class ResumeTest(EvalTest):
 
     def arguments(self, output, *extra):
         return ["eval", "loss", "--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus", self.path,
-                "--length", 256, "--windows", 12, "-o", output, *extra]
+                "--length", 128, "--windows", 8, "-o", output, *extra]
 
     def setUp(self):
         super().setUp()
@@ -359,8 +359,8 @@ class ResumeTest(EvalTest):
 
     def test_a_killed_evaluation_goes_on(self):
         self.done(*self.arguments(self.folder / "whole.h5"))
-        window = 16 + 256 * 4
-        for count in [2, 8]:
+        window = 16 + 128 * 4
+        for count in [2, 10]:
             process = self.start(*self.arguments(self.output))
             self.wait_for_windows(process, self.partial, 72 + count * window)
             process.kill()
@@ -369,7 +369,7 @@ class ResumeTest(EvalTest):
         before = self.partial.read_bytes()
         self.partial.write_bytes(before + before[-100:])  # a record cut short
         summary = json.loads(self.done(*self.arguments(self.output, "--json")))
-        self.assertGreaterEqual(sum(model["windows_resumed"] for model in summary["models"]), 8)
+        self.assertGreaterEqual(sum(model["windows_resumed"] for model in summary["models"]), 10)
         self.assertFalse(self.partial.exists())
         expected, found = contents(self.folder / "whole.h5"), contents(self.output)
         self.assertEqual(expected.keys(), found.keys())
@@ -378,7 +378,7 @@ class ResumeTest(EvalTest):
 
     def test_an_interrupted_evaluation_goes_on(self):
         process = self.start(*self.arguments(self.output))
-        self.wait_for_windows(process, self.partial, 72 + 1040)
+        self.wait_for_windows(process, self.partial, 72 + 528)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (130, b""))
