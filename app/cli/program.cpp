@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <new>
 
 #include <CLI/CLI.hpp>
@@ -67,11 +68,20 @@ std::string helpfulName(const CLI::App& program) {
   return name;
 }
 
-// What is not a command of this version is answered before the parser sees it.
-void checkCommandWord(const CLI::App& program, const std::vector<std::string>& arguments) {
-  if (arguments.size() < 2) return;
-  const std::string& word = arguments[1];
-  if (word.empty() || word.front() == '-') return;
+/// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
+/// `open`. What is neither a command nor a path is answered before the parser sees it.
+std::vector<std::string> commandFirst(const CLI::App& program, const std::vector<std::string>& arguments) {
+  std::vector<std::string> words(arguments.begin() + 1, arguments.end());
+  const auto open = [&] {
+    words.insert(words.begin(), "open");
+    return words;
+  };
+  if (words.empty()) return open();
+  const std::string& word = words.front();
+  for (const char* own : {"-h", "--help", "--version"}) {
+    if (word == own) return words;
+  }
+  if (word.starts_with('-')) return open();
   if (std::find(kLaterCommands.begin(), kLaterCommands.end(), word) != kLaterCommands.end()) {
     throw UsageError(
         fmt::format("{}: this command is not in this version: see foxscope --help for those that are", word));
@@ -79,17 +89,18 @@ void checkCommandWord(const CLI::App& program, const std::vector<std::string>& a
   const auto commands = program.get_subcommands(static_cast<const std::function<bool(const CLI::App*)>&>(nullptr));
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == word; });
-  if (!known) throw UsageError(fmt::format("{}: there is no such command: see foxscope --help", word));
+  if (known) return words;
+  std::error_code failed;
+  if (std::filesystem::exists(word, failed)) return open();
+  throw UsageError(fmt::format("{}: there is no such command, file or folder: see foxscope --help", word));
 }
 
 // Fills the selection, or prints what --help and --version ask for and leaves it empty.
 void parse(const std::vector<std::string>& arguments, Selection& selection) {
   CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
   describeProgram(program, selection);
-  checkCommandWord(program, arguments);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend() - 1);
-  // Bare `foxscope` is the window.
-  if (reversed.empty()) reversed.emplace_back("open");
+  std::vector<std::string> reversed = commandFirst(program, arguments);
+  std::reverse(reversed.begin(), reversed.end());
   try {
     program.parse(reversed);
   } catch (const CLI::CallForHelp&) {

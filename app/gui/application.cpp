@@ -10,6 +10,7 @@
 #include <QTimer>
 #include <fmt/format.h>
 
+#include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/system_theme.h"
@@ -112,6 +113,17 @@ class Screenshot : public QObject {
   int m_calm = 0;
 };
 
+// Who names a model and a text wants to see the one read the other.
+void openAndRun(Document& document, const QStringList& paths) {
+  QObject::connect(
+      &document, &Document::idle, &document,
+      [&document] {
+        if (document.canRun() && document.runs().empty()) document.startRun();
+      },
+      Qt::SingleShotConnection);
+  document.open(paths);
+}
+
 // Qt speaks of missing runtime folders and the like on standard error; nobody asked.
 void ignoreMessage(QtMsgType /*type*/, const QMessageLogContext& /*context*/, const QString& /*text*/) {}
 
@@ -136,6 +148,7 @@ int openWindow(const WindowOptions& options) {
   QApplication::setApplicationName("foxscope");
   QApplication::setApplicationDisplayName("Foxscope");
   QApplication::setDesktopFileName("foxscope");
+  QApplication::setWindowIcon(programIcon());
   QApplication::setStyle(QStyleFactory::create("Fusion"));
 
   const auto demo = findDemo(options.programFolder);
@@ -146,7 +159,7 @@ int openWindow(const WindowOptions& options) {
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);
-  if (!paths.isEmpty()) window.document().open(paths);
+  if (!paths.isEmpty()) openAndRun(window.document(), paths);
   if (options.screenshot.empty()) return QApplication::exec();
 
   window.setRemembering(MainWindow::Remembering::off);

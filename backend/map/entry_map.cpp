@@ -1,6 +1,7 @@
 #include "backend/map/entry_map.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -171,8 +172,24 @@ bool EntryMap::fill_tile(const BandTile& tile, Worker& worker) const {
   return true;
 }
 
-/// What the request's heads offer. @returns false if the job was stopped
-bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries) {
+/// The whole normaliser is made once and kept; a few rows of a long text do not wait for it.
+/// @param own  holds it where it was made for these rows alone
+/// @returns an empty span if the job was stopped
+std::span<const float> normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job,
+                                               std::vector<float>& own) {
+  constexpr std::int64_t kFew = 32;
+  const TraceInfo& info = head.trace->info();
+  const bool few = info.gated && rows.size() * kFew <= info.length;
+  if (!few || head.trace->knows_log_normalizer_without_gate(head.layer, head.head)) {
+    return log_normalizer_without_gate(head, job);
+  }
+  own = compute_log_normalizer_without_gate(head, rows, job);
+  return own;
+}
+
+/// What the request's heads offer, and what was computed for them. @returns false if the job was stopped
+bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
+                   std::array<std::vector<float>, 2>& normalizers) {
   const bool attention = request.quantity == Quantity::attention;
   const bool ungated =
       request.quantity == Quantity::attention_without_gate || request.quantity == Quantity::gate_effect;
@@ -180,7 +197,7 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
     if (head == nullptr) continue;
     std::span<const float> without_gate;
     if (ungated) {
-      without_gate = log_normalizer_without_gate(*head, job);
+      without_gate = normalizer_without_gate(*head, request.rows, job, normalizers[entries.size()]);
       if (without_gate.empty()) return false;
     }
     HeadEntries& added = entries.emplace_back(*head, request.quantity, without_gate);
@@ -203,7 +220,8 @@ std::optional<Image> entry_map(const MapRequest& request, const Job& job) {
   Team team(job);
   std::vector<HeadEntries> entries;
   entries.reserve(2);
-  if (!look_up_heads(request, job, team, entries)) return std::nullopt;
+  std::array<std::vector<float>, 2> normalizers;
+  if (!look_up_heads(request, job, team, entries, normalizers)) return std::nullopt;
   return EntryMap(request, team, std::move(entries)).compute();
 }
 

@@ -10,6 +10,10 @@
 
 namespace foxscope {
 
+/// Log-normaliser of softmax(S) without the gate of some rows, nats.
+/// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
+std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job);
+
 /// Keys are read from the store this many at a time, so that a store in a file is asked for large pieces.
 inline constexpr std::int64_t kKeyChunk = 512;
 /// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.

@@ -51,33 +51,34 @@ bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& t
   return true;
 }
 
-std::vector<float> compute_normalizer(const HeadOf& head, const Job& job) {
+}  // namespace
+
+std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job) {
   HeadEntries entries(head, Quantity::attention_without_gate, {});
   entries.logarithm = true;
-  std::vector<float> normalizer(static_cast<std::size_t>(entries.length));
+  std::vector<float> normalizer(static_cast<std::size_t>(entries.length), std::numeric_limits<float>::quiet_NaN());
   Team team(job);
   std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(team.threads()));
-  const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
+  const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done =
-      team.run({"normalising without the gate", "tokens", entries.length}, bands, [&](std::int64_t task, int thread) {
+      team.run({"normalising without the gate", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
         auto& worker = workers[static_cast<std::size_t>(thread)];
         if (!worker) worker = std::make_unique<Worker>(entries);
         // Later rows see more keys: they go first, so that the threads finish together.
-        const std::int64_t begin = (bands - 1 - task) * kBandRows;
-        const Range rows{begin, std::min(begin + kBandRows, entries.length)};
-        if (normalise_band(entries, rows, team, *worker, normalizer.data())) {
-          team.advance(rows.size(), thread);
+        const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
+        const Range band{begin, std::min(begin + kBandRows, rows.end)};
+        if (normalise_band(entries, band, team, *worker, normalizer.data())) {
+          team.advance(band.size(), thread);
         }
       });
   if (!done) return {};
   return normalizer;
 }
 
-}  // namespace
-
 std::span<const float> log_normalizer_without_gate(const HeadOf& head, const Job& job) {
   return head.trace->log_normalizer_without_gate(head.layer, head.head, [&] {
-    if (head.trace->info().gated) return compute_normalizer(head, job);
+    const Range all{0, head.trace->info().length};
+    if (head.trace->info().gated) return compute_log_normalizer_without_gate(head, all, job);
     // Without a gate the run's own normaliser is the one; taking it makes the gate's effect exactly 0.
     const std::span<const float> own = head.trace->log_normalizer(head.layer, head.head);
     return std::vector<float>(own.begin(), own.end());

@@ -70,6 +70,13 @@ bool Trace::has_attention(int layer) const {
   return query_key_ != nullptr && !rows(layer).log_normalizer.empty();
 }
 
+bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {
+  check_head(layer, head);
+  if (!rows(layer).log_normalizer_without_gate.empty()) return true;
+  const std::lock_guard lock(mutex_);
+  return without_gate_.contains({layer, head});
+}
+
 std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
                                                           const std::function<std::vector<float>()>& compute) const {
   check_head(layer, head);

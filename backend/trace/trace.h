@@ -103,6 +103,9 @@ class Trace {
   std::span<const float> log_normalizer_without_gate(int layer, int head,
                                                      const std::function<std::vector<float>()>& compute) const;
 
+  /// Whether it is known already.
+  [[nodiscard]] bool knows_log_normalizer_without_gate(int layer, int head) const;
+
   /// @throws UsageError naming the numbers that exist
   void check_head(int layer, int head) const;
   /// Queries and keys. @throws Error with the remedy where they were not kept

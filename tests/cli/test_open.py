@@ -35,6 +35,29 @@ class OpenTest(CommandLineTest):
         light, dark = ((self.folder / f"{theme}.png").read_bytes() for theme in ["light", "dark"])
         self.assertNotEqual(light, dark)
 
+    def test_the_word_open_may_be_left_out(self):
+        run = self.run_file()
+        picture = self.folder / "window.png"
+        self.done(run, "--screenshot", picture, "--size", "1400x900", environment=NO_DISPLAY)
+        self.assertEqual(png_size(picture), (1400, 900))
+        first = self.folder / "first.png"
+        self.done("--size", "1300x800", "--screenshot", first, run, environment=NO_DISPLAY)
+        self.assertEqual(png_size(first), (1300, 800))
+
+    def test_a_model_and_a_text_are_run(self):
+        text = self.write("text.txt", b"The fox ran over the hill.\n" * 4)
+        other = self.write("other.txt", b"Nobody saw the fox that night.\n" * 4)
+        only = self.folder / "only.png"
+        self.done("open", FOX, "--screenshot", only, "--size", "1400x900", environment=NO_DISPLAY)
+        pictures = set()
+        for number, read in enumerate([text, other]):
+            picture = self.folder / f"{number}.png"
+            self.done(FOX, read, "--screenshot", picture, "--size", "1400x900", environment=NO_DISPLAY)
+            # Maps and curves do not compress as the first page does.
+            self.assertGreater(picture.stat().st_size, 1.2 * only.stat().st_size)
+            pictures.add(picture.read_bytes())
+        self.assertEqual(len(pictures), 2)
+
     def test_a_scaled_picture_has_more_dots(self):
         picture = self.folder / "window.png"
         self.done("open", "--screenshot", picture, "--size", "1400x900", "--scale", "2", environment=NO_DISPLAY)

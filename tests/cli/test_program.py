@@ -43,7 +43,7 @@ class UsageTest(CommandLineTest):
                 self.fails(2, [command, "not in this version"], command, "anything", "--option")
 
     def test_unknown_command(self):
-        self.fails(2, ["frobnicate", "no such command", "foxscope --help"], "frobnicate")
+        self.fails(2, ["frobnicate", "no such command, file or folder", "foxscope --help"], "frobnicate")
 
     def test_unknown_option_names_the_help_of_its_command(self):
         self.fails(2, ["--colour", "foxscope heads --help"], "heads", "run.h5", "--colour")

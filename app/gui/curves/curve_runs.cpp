@@ -34,7 +34,9 @@ Series differenceOf(const Series& first, const Series& second) {
 
 std::vector<CurveRun> curveRuns(const Document& document) {
   std::vector<CurveRun> runs;
-  for (const Run& run : document.runs()) runs.push_back({run.id, static_cast<int>(runs.size()), run.name, run.trace});
+  for (const Run& run : document.runs()) {
+    runs.push_back({run.id, static_cast<int>(runs.size()), run.name, run.trace, run.base});
+  }
   return runs;
 }
 
@@ -75,10 +77,18 @@ LossCurves lossCurves(std::span<const CurveRun> runs, int window) {
     }
     curves.runs.push_back(std::move(loss));
   }
-  if (curves.runs.size() >= 2 && curves.runs[0].raw && curves.runs[1].raw) {
-    Series difference = differenceOf(*curves.runs[0].raw, *curves.runs[1].raw);
-    curves.meanDifference = shared({smoothed(difference.value, window), difference.position});
-    curves.difference = shared(std::move(difference));
+  for (std::size_t index = 1; index < curves.runs.size(); ++index) {
+    const RunLoss& own = curves.runs[index];
+    const auto base = std::find_if(curves.runs.begin(), curves.runs.end(), [&](const RunLoss& loss) {
+      return !own.run.base.isEmpty() && loss.run.name == own.run.base;
+    });
+    const bool changed = base != curves.runs.end();
+    const RunLoss& first = changed ? own : curves.runs.front();
+    const RunLoss& second = changed ? *base : own;
+    if (!first.raw || !second.raw) continue;
+    Series raw = differenceOf(*first.raw, *second.raw);
+    const auto mean = shared({smoothed(raw.value, window), raw.position});
+    curves.differences.push_back({first.run, second.run, own.run, shared(std::move(raw)), mean});
   }
   return curves;
 }

@@ -17,6 +17,7 @@ struct CurveRun {
   int index = 0;  ///< its place in the document, for its colour
   QString name;
   std::shared_ptr<const Trace> trace;
+  QString base = {};  ///< name of the run that it is a changed copy of; empty: none
 };
 
 /// All runs of a document, the reference first.
@@ -36,12 +37,20 @@ struct RunLoss {
   std::shared_ptr<const Series> mean;
 };
 
+/// Loss of one run less that of another, at the positions of the one, and the same smoothed.
+struct LossDifference {
+  CurveRun run;
+  CurveRun minus;
+  CurveRun of;  ///< of the two, the one that it tells about: that which is not the reference, or was changed
+  std::shared_ptr<const Series> raw;
+  std::shared_ptr<const Series> mean;
+};
+
 struct LossCurves {
   std::vector<RunLoss> runs;
-  /// Loss of the first run less that of the second, at the positions of the first, and the same smoothed. Null unless
-  /// both are known.
-  std::shared_ptr<const Series> difference;
-  std::shared_ptr<const Series> meanDifference;
+  /// Of each run after the first, where both losses are known: of the first less this one's; of a changed copy its own
+  /// less that of what it was copied from.
+  std::vector<LossDifference> differences;
   bool tokensDiffer = false;
 };
 

@@ -110,6 +110,11 @@ QString LossTab::xLabel() const {
   return m_logarithmic->isChecked() ? tr("1 + position, tokens") : tr("position, tokens");
 }
 
+// A single difference needs no colour to be told by.
+QColor LossTab::colourOf(const LossDifference& difference) const {
+  return m_curves.differences.size() == 1 ? palette().color(QPalette::Text) : runColour(difference.of.index, palette());
+}
+
 void LossTab::restyle() {
   PlotContent content;
   content.xLabel = xLabel();
@@ -128,9 +133,11 @@ void LossTab::restyle() {
     for (const RunLoss& loss : m_curves.runs) {
       add(single ? loss.raw : loss.mean, 0, runColour(loss.run.index, palette()), single);
     }
-    add(single ? m_curves.difference : m_curves.meanDifference, 1, palette().color(QPalette::Text), single);
+    for (const LossDifference& difference : m_curves.differences) {
+      add(single ? difference.raw : difference.mean, 1, colourOf(difference), single);
+    }
   }
-  if (m_curves.difference) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
+  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
   m_plot->setContent(content, axis());
 }
 
@@ -143,10 +150,9 @@ void LossTab::showReading() {
     entries.push_back({loss.run.name, runColour(loss.run.index, palette()), Qt::SolidLine,
                        inside ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
-  if (m_curves.difference) {
-    entries.push_back({tr("%1 − %2").arg(m_curves.runs[0].run.name, m_curves.runs[1].run.name),
-                       palette().color(QPalette::Text), Qt::SolidLine,
-                       inside ? reading(*m_curves.difference, *m_curves.meanDifference, *position) : QString()});
+  for (const LossDifference& difference : m_curves.differences) {
+    entries.push_back({tr("%1 − %2").arg(difference.run.name, difference.minus.name), colourOf(difference),
+                       Qt::SolidLine, inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
   }
   readOut().setEntries(entries);
   if (!inside) {
@@ -183,10 +189,10 @@ QString LossTab::data() const {
     table.columns.push_back({tr("loss of %1 (nats)").arg(loss.run.name), loss.raw});
     table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_window->value()), loss.mean});
   }
-  if (m_curves.difference) {
-    const QString name = tr("loss of %1 minus %2").arg(m_curves.runs[0].run.name, m_curves.runs[1].run.name);
-    table.columns.push_back({tr("%1 (nats)").arg(name), m_curves.difference});
-    table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_window->value()), m_curves.meanDifference});
+  for (const LossDifference& difference : m_curves.differences) {
+    const QString name = tr("loss of %1 minus %2").arg(difference.run.name, difference.minus.name);
+    table.columns.push_back({tr("%1 (nats)").arg(name), difference.raw});
+    table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_window->value()), difference.mean});
   }
   return csvOf(table);
 }

@@ -11,7 +11,7 @@ namespace foxscope::gui::curves {
 
 class PositionPlot;
 
-/// Loss of every token of every run, and the first run's less the second's.
+/// Loss of every token of every run, and what the runs differ by.
 class LossTab : public CurveTab {
   Q_OBJECT
 
@@ -35,6 +35,7 @@ class LossTab : public CurveTab {
 
   [[nodiscard]] Raw raw() const;
   void take(LossCurves curves);
+  [[nodiscard]] QColor colourOf(const LossDifference& difference) const;
   [[nodiscard]] PositionAxis axis() const;
   [[nodiscard]] QString xLabel() const;
 

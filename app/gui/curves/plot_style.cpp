@@ -45,7 +45,7 @@ class FittingTicker : public QCPAxisTicker {
     const bool across = QCPAxis::orientation(m_axis->axisType()) == Qt::Horizontal;
     const double room = across ? m_axis->axisRect()->width() / (kEmsPerTick * metrics.averageCharWidth())
                                : m_axis->axisRect()->height() / (kLinesPerTick * metrics.height());
-    return std::clamp(static_cast<int>(room), 2, across ? 12 : 8);
+    return std::clamp(static_cast<int>(room), across ? 2 : 3, across ? 12 : 8);
   }
 
   [[nodiscard]] QString labelOf(const figure::Tick& tick) const {

@@ -282,6 +282,12 @@ figure::AxisLimits PositionPlot::verticalLimits(int strip, Side side) const {
   return {range.lower, range.upper};
 }
 
+QRect PositionPlot::stripsRect() const {
+  QRect all;
+  for (const Stripe& stripe : m_stripes) all |= stripe.rect->rect();
+  return all.translated(m_plot->pos());
+}
+
 double PositionPlot::pixelsAcross() const { return m_stripes.empty() ? 0 : m_stripes.front().rect->width(); }
 
 double PositionPlot::pixelOf(double position) const {

@@ -14,6 +14,7 @@ class QCPGraph;
 class QCPItemText;
 class QCPMarginGroup;
 class QCustomPlot;
+class QRubberBand;
 
 namespace foxscope::gui::curves {
 
@@ -84,6 +85,9 @@ class PositionPlot : public QWidget {
   [[nodiscard]] double pixelsAcross() const;
   void hover(std::int64_t position);
   void stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers);
+  void showBand(double to);
+  void finishBand(double to);
+  [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
   [[nodiscard]] std::optional<double> visibleCoordinate(const std::optional<std::int64_t>& position) const;
 
   Document& m_document;
@@ -106,6 +110,8 @@ class PositionPlot : public QWidget {
   Range m_pressRange;
   bool m_panning = false;
   Cursor m_pinBeforeClick;
+  std::optional<double> m_bandFrom;  ///< pixel at which the right button went down
+  QRubberBand* m_band = nullptr;
   QTimer m_wheelRest;  ///< a wheel that rests this long has ended its turn
 };
 

@@ -1,27 +1,23 @@
 // What the mouse and the keys do to a PositionPlot.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <QApplication>
 #include <QKeyEvent>
 #include <QMouseEvent>
+#include <QRubberBand>
 #include <QWheelEvent>
 
 #include "app/gui/curves/position_plot.h"
+#include "app/gui/views/wheel_zoom.h"
 
 namespace foxscope::gui::curves {
 namespace {
 
-constexpr double kNotch = 120;      // QWheelEvent: eighths of a degree times 15
-constexpr double kZoom = 1.25;      // a notch of the wheel
-constexpr double kFineZoom = 1.05;  // with Ctrl
-constexpr double kFastZoom = 2;     // with Shift
-constexpr double kStep = 0.1;       // of the range, a key that pans
-
-double zoomOf(Qt::KeyboardModifiers modifiers) {
-  if (modifiers.testFlag(Qt::ControlModifier)) return kFineZoom;
-  return modifiers.testFlag(Qt::ShiftModifier) ? kFastZoom : kZoom;
-}
+constexpr double kZoom = 1.25;       // a key that zooms
+constexpr double kStep = 0.1;        // of the range, a key that pans
+constexpr double kSmallestBand = 4;  // pixels; smaller ones are slips of the hand
 
 }  // namespace
 
@@ -53,7 +49,11 @@ void PositionPlot::hover(std::int64_t position) {
 }
 
 void PositionPlot::mousePressEvent(QMouseEvent* event) {
-  if (event->button() != Qt::LeftButton || m_drawn == 0) return QWidget::mousePressEvent(event);
+  if (event->button() == Qt::RightButton && m_drawn > 0 && !m_press) {
+    m_bandFrom = event->position().x();
+    return showBand(*m_bandFrom);
+  }
+  if (event->button() != Qt::LeftButton || m_drawn == 0 || m_bandFrom) return QWidget::mousePressEvent(event);
   m_press = event->position();
   m_pressRange = range();
   m_panning = false;
@@ -62,6 +62,7 @@ void PositionPlot::mousePressEvent(QMouseEvent* event) {
 
 void PositionPlot::mouseMoveEvent(QMouseEvent* event) {
   if (m_drawn == 0) return;
+  if (m_bandFrom) return showBand(event->position().x());
   if (!m_press) return hover(positionAt(event->position().x()));
   const double by = event->position().x() - m_press->x();
   if (std::abs(by) >= QApplication::startDragDistance()) m_panning = true;
@@ -71,7 +72,28 @@ void PositionPlot::mouseMoveEvent(QMouseEvent* event) {
   if (across > 0) setRange(m_axis.moved(m_pressRange, -by / across));
 }
 
+void PositionPlot::showBand(double to) {
+  if (m_band == nullptr) m_band = new QRubberBand(QRubberBand::Rectangle, this);
+  const QRect room = stripsRect();
+  const auto inside = [&](double x) { return std::clamp(static_cast<int>(x), room.left(), room.right()); };
+  m_band->setGeometry(QRect(QPoint(inside(*m_bandFrom), room.top()), QPoint(inside(to), room.bottom())).normalized());
+  m_band->show();
+}
+
+// Every position that the band touches.
+void PositionPlot::finishBand(double to) {
+  const double from = *std::exchange(m_bandFrom, std::nullopt);
+  m_band->hide();
+  if (std::abs(to - from) < kSmallestBand) return;
+  const auto [first, last] = std::minmax({positionAt(from), positionAt(to)});
+  Selection& selection = m_document.selection();
+  selection.endMovement();
+  setRange({first, last + 1});
+  selection.endMovement();
+}
+
 void PositionPlot::mouseReleaseEvent(QMouseEvent* event) {
+  if (event->button() == Qt::RightButton && m_bandFrom) return finishBand(event->position().x());
   if (event->button() != Qt::LeftButton || !m_press) return QWidget::mouseReleaseEvent(event);
   m_press.reset();
   unsetCursor();
@@ -108,9 +130,9 @@ void PositionPlot::wheelEvent(QWheelEvent* event) {
   event->accept();
   const QPoint turned = event->angleDelta();
   m_wheelRest.start();
-  if (turned.y() == 0) return setRange(m_axis.moved(range(), -kStep * turned.x() / kNotch));
+  if (turned.y() == 0) return setRange(m_axis.moved(range(), -kStep * turned.x() / kWheelNotch));
   const double at = m_axis.coordinate(static_cast<double>(positionAt(event->position().x())));
-  setRange(m_axis.zoomed(range(), at, std::pow(zoomOf(event->modifiers()), -turned.y() / kNotch)));
+  setRange(m_axis.zoomed(range(), at, std::pow(zoomOfNotch(event->modifiers()), -turned.y() / kWheelNotch)));
 }
 
 void PositionPlot::stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers) {
@@ -143,6 +165,10 @@ void PositionPlot::keyPressEvent(QKeyEvent* event) {
     case Qt::Key_0:
       if (!event->modifiers().testFlag(Qt::ControlModifier)) return QWidget::keyPressEvent(event);
       return fit();
+    case Qt::Key_Escape:
+      if (!m_bandFrom) return QWidget::keyPressEvent(event);
+      m_bandFrom.reset();
+      return m_band->hide();
     case Qt::Key_Backspace:
       return selection.goBack();
     case Qt::Key_Plus:

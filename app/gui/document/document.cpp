@@ -90,9 +90,9 @@ QString Document::freeModelName(const QString& wanted) const {
 }
 
 void Document::addModel(const QString& path, const QString& name) {
-  const auto same = [&](const ModelInput& model) { return model.path == path; };
+  const auto same = [&](const ModelInput& model) { return model.path == path && model.interventions.isEmpty(); };
   if (std::any_of(m_models.begin(), m_models.end(), same)) return;
-  m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path});
+  m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path, {}, {}});
   emit inputsChanged();
 }
 
@@ -159,10 +159,14 @@ void Document::receive(Opened opened) {
 }
 
 void Document::receiveRunFile(const Opened& opened) {
-  const RunFile& file = std::get<OpenedRunFile>(opened.content).file;
+  const auto& content = std::get<OpenedRunFile>(opened.content);
   std::vector<Run> runs;
-  for (const auto& trace : file.traces) {
-    runs.push_back({++m_lastRun, QString::fromStdString(trace->info().name), trace, {}, opened.path, 0});
+  for (std::size_t index = 0; index < content.file.traces.size(); ++index) {
+    const auto& trace = content.file.traces[index];
+    Run run{++m_lastRun, QString::fromStdString(trace->info().name), trace};
+    run.file = opened.path;
+    run.telling = content.telling[index];
+    runs.push_back(std::move(run));
   }
   if (runs.empty()) return;
   if (const auto& text = runs.front().trace->text())
@@ -223,7 +227,7 @@ void Document::takeRuns(std::vector<Run> runs) {
         std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.name == chosenName; });
     const Run& next = same == m_runs.end() ? m_runs.front() : *same;
     HeadChoice choice{next.id, head.layer, head.head};
-    if (!headOf(choice)) choice = {next.id, 0, 0};
+    if (head.run == kNoRun || !headOf(choice)) choice = {next.id, next.telling.layer, next.telling.head};
     m_selection.setHead(choice);
   }
   const std::shared_ptr<const TokenTable>& now = reference()->trace->tokens();

@@ -66,6 +66,9 @@ class Document : public QObject {
   /// Runs every model on the text, one after the other; each result appears when it is there. Runs on another text go
   /// when the first of them is there.
   void startRun();
+  /// Runs the model of a run once more on the text of that run, with changes to its gates or heads: a model of its own
+  /// from then on. What is in the way is told by a message.
+  void startDerivedRun(RunId base, const QStringList& interventions);
   void cancelRun();
   /// Writes all runs to a run file; success and failure are told by messages.
   void saveRunFile(const QString& path);
@@ -97,10 +100,11 @@ class Document : public QObject {
   void receiveRunFile(const Opened& opened);
   void receiveSession(const Opened& opened);
   void restoreSelection();
+  void run(std::vector<ModelInput> models, TextInput text, std::int64_t limit);
   void runNext();
   void receiveRun(const Produced& produced);
   void endRun();
-  void showProgress(const Progress& progress);
+  void showProgress(const JobProgress& progress);
   void takeRuns(std::vector<Run> runs);
   void mapPlaces();
   void tell(Message::Kind kind, const QString& text);
@@ -120,7 +124,10 @@ class Document : public QObject {
   RunSettings m_settings;
   RunStatus m_status;
   QElapsedTimer m_stageTime;
-  std::shared_ptr<const Text> m_readText;  ///< what the running models read
+  std::vector<ModelInput> m_queue;         ///< models that run, or have run, since the run was asked for
+  std::shared_ptr<const Text> m_readText;  ///< what they read
+  QString m_readFile;                      ///< its name, for errors
+  std::int64_t m_readLimit = 0;
   QString m_sessionFile;
   QJsonObject m_wantedSelection;  ///< of a session whose runs are still being made
   int m_openChannel = 0;

@@ -17,7 +17,8 @@ bool sameText(const Trace& a, const Trace& b) {
 }  // namespace
 
 struct Document::Produced {
-  QString model;
+  ModelInput model;
+  TellingHead telling;
   RunResult result;
 };
 
@@ -26,21 +27,54 @@ void Document::startRun() {
   if (m_models.empty()) return tell(Message::Kind::warning, tr("No model yet: open a checkpoint folder (Ctrl+O)"));
   if (m_text.empty())
     return tell(Message::Kind::warning, tr("No text yet: open one (Ctrl+Shift+O), or type or paste it"));
-  m_readText = std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)});
+  run(m_models, m_text, m_settings.limit);
+}
+
+void Document::startDerivedRun(RunId base, const QStringList& interventions) {
+  if (m_status.running) return tell(Message::Kind::warning, tr("A run is being made: wait for it, or cancel it"));
+  const Run* from = run(base);
+  if (from == nullptr || interventions.isEmpty()) return;
+  if (from->model.isEmpty()) {
+    return tell(Message::Kind::warning,
+                tr("%1 comes from a file, and changing it needs its model: open the checkpoint folder (Ctrl+O), the "
+                   "text, and press F5 first")
+                    .arg(from->name));
+  }
+  if (!from->trace->text()) return tell(Message::Kind::warning, tr("%1 was run without a text").arg(from->name));
+  const auto made =
+      std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& model) { return model.name == from->name; });
+  QStringList all = made == m_models.end() ? QStringList() : made->interventions;
+  all += interventions;
+  QString name = from->name;
+  for (QString part : interventions) {
+    name += QLatin1Char('.') + part.replace('*', QStringLiteral("all")).replace(':', '-').remove('=').remove('@');
+  }
+  const ModelInput derived{freeModelName(name), from->model, all, from->name};
+  m_models.push_back(derived);
+  emit inputsChanged();
+  run({derived}, {{}, from->trace->text()->content}, from->trace->info().length);
+}
+
+void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t limit) {
+  m_queue = std::move(models);
+  m_readFile = text.file;
+  m_readLimit = limit;
+  const std::string identity = sha256(text.content);
+  m_readText = std::make_shared<const Text>(Text{std::move(text.content), identity});
   m_status = {};
   m_status.running = true;
-  m_status.count = static_cast<int>(m_models.size());
+  m_status.count = static_cast<int>(m_queue.size());
   runNext();
 }
 
 void Document::runNext() {
-  const ModelInput& model = m_models[static_cast<std::size_t>(m_status.index)];
+  const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
   RunRequest wanted;
   wanted.name = model.name.toStdString();
   wanted.model = model.path.toStdString();
   wanted.input.text = m_readText;
-  wanted.input.name = m_text.file.isEmpty() ? "the text" : m_text.file.toStdString();
-  wanted.limit = m_settings.limit;
+  wanted.input.name = m_readFile.isEmpty() ? "the text" : m_readFile.toStdString();
+  wanted.limit = m_readLimit;
   wanted.device = m_settings.device.toStdString();
   wanted.dtype = m_settings.dtype.toStdString();
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
@@ -52,41 +86,32 @@ void Document::runNext() {
   emit runStatusChanged();
 
   JobRunner::Request<Produced> request;
-  request.work = [wanted, path = model.path](const Job& job) -> std::optional<Produced> {
-    auto result = run_model(wanted, job);
+  request.work = [wanted, model](const Job& job) -> std::optional<Produced> {
+    RunRequest changed = wanted;
+    for (const QString& text : model.interventions) {
+      changed.interventions.push_back(Intervention::parse(text.toStdString()));
+    }
+    auto result = run_model(changed, job);
     if (!result) return std::nullopt;
-    return Produced{path, std::move(*result)};
+    return Produced{model, tellingHead(*result->trace), std::move(*result)};
   };
   request.done = [this](const Produced& produced) { receiveRun(produced); };
   request.failed = [this](const QString& message) {
     tell(Message::Kind::error, message);
     endRun();
   };
-  request.progress = [this](const Progress& progress) {
-    // Views of the stage's name end with the call, so it is copied here.
-    const QString stage = QString::fromUtf8(progress.stage.data(), static_cast<qsizetype>(progress.stage.size()));
-    const std::int64_t done = progress.done;
-    const std::int64_t total = progress.total;
-    QMetaObject::invokeMethod(
-        this,
-        [this, stage, done, total] {
-          showProgress({done, total, {}, stage.toStdString()});
-        },
-        Qt::QueuedConnection);
-  };
+  request.progress = [this](const JobProgress& progress) { showProgress(progress); };
   m_runner.submit(this, kRun, std::move(request));
 }
 
-void Document::showProgress(const Progress& progress) {
+void Document::showProgress(const JobProgress& progress) {
   if (!m_status.running) return;
   constexpr double kMilliseconds = 1000;
-  const QString stage = QString::fromUtf8(progress.stage.data(), static_cast<qsizetype>(progress.stage.size()));
-  if (stage != m_status.stage) {
-    m_status.stage = stage;
+  if (progress.stage != m_status.stage) {
+    m_status.stage = progress.stage;
     m_stageTime.start();
   }
-  m_status.fraction =
-      progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
+  m_status.fraction = progress.fraction;
   const double elapsed = static_cast<double>(m_stageTime.elapsed()) / kMilliseconds;
   m_status.secondsLeft = m_status.fraction > 0 ? elapsed * (1 - m_status.fraction) / m_status.fraction : -1;
   emit runStatusChanged();
@@ -94,9 +119,14 @@ void Document::showProgress(const Progress& progress) {
 
 void Document::receiveRun(const Produced& produced) {
   const RunResult& result = produced.result;
-  Run made{++m_lastRun,  QString::fromStdString(result.trace->info().name),
-           result.trace, produced.model,
-           {},           result.report.forward_seconds};
+  Run made{++m_lastRun,
+           QString::fromStdString(result.trace->info().name),
+           result.trace,
+           produced.model.path,
+           {},
+           result.report.forward_seconds,
+           produced.model.base,
+           produced.telling};
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
   std::vector<Run> runs;
@@ -104,10 +134,16 @@ void Document::receiveRun(const Produced& produced) {
     const bool stays = sameText(*run.trace, *result.trace) && run.name != made.name;
     if (stays) runs.push_back(run);
   }
-  // The runs stand in the order of the models that made them.
-  runs.insert(runs.begin() + std::min<std::ptrdiff_t>(m_status.index, static_cast<std::ptrdiff_t>(runs.size())), made);
+  // The runs stand in the order of the models that made them, those of files first.
+  const auto place = [this](const Run& run) {
+    const auto model =
+        std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& input) { return input.name == run.name; });
+    return model == m_models.end() ? -1 : model - m_models.begin();
+  };
+  runs.push_back(made);
+  std::stable_sort(runs.begin(), runs.end(), [&](const Run& a, const Run& b) { return place(a) < place(b); });
   takeRuns(std::move(runs));
-  if (++m_status.index < m_status.count && m_status.index < static_cast<int>(m_models.size())) {
+  if (++m_status.index < m_status.count) {
     runNext();
   } else {
     endRun();

@@ -126,7 +126,9 @@ void JobRunner::loop(const std::stop_token& ending) {
 void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* executor) {
   Answer deliver;
   try {
-    deliver = entry->work.answer(Job{entry->stop.get_token(), entry->work.progress, executor});
+    Job job{entry->stop.get_token(), {}, executor};
+    if (entry->work.progress) job.report = [this, entry](const Progress& progress) { sendProgress(entry, progress); };
+    deliver = entry->work.answer(job);
   } catch (...) {
     const QString message = messageOf(std::current_exception());
     deliver = [message, failed = entry->work.failed] {
@@ -144,6 +146,28 @@ void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* 
   m_answering.push_back(entry);
   QMetaObject::invokeMethod(
       this, [this, entry, deliver] { answer(entry, deliver); }, Qt::QueuedConnection);
+}
+
+// On the compute thread. One message is on its way at a time, and the last word travels with it.
+void JobRunner::sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress) {
+  const std::lock_guard lock(m_mutex);
+  entry->progress.fraction =
+      progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
+  entry->progress.stage = QString::fromUtf8(progress.stage.data(), static_cast<qsizetype>(progress.stage.size()));
+  if (std::exchange(entry->progressed, true)) return;
+  QMetaObject::invokeMethod(
+      this, [this, entry] { tellProgress(entry); }, Qt::QueuedConnection);
+}
+
+void JobRunner::tellProgress(const std::shared_ptr<Entry>& entry) {
+  JobProgress progress;
+  {
+    const std::lock_guard lock(m_mutex);
+    entry->progressed = false;
+    if (entry != m_running || entry->dropped) return;
+    progress = entry->progress;
+  }
+  if (entry->guard) entry->work.progress(progress);
 }
 
 void JobRunner::answer(const std::shared_ptr<Entry>& entry, const Answer& deliver) {

@@ -23,6 +23,12 @@ enum class Priority { interactive, background };
 /// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
 enum class Team { lent, own };
 
+/// How far a request is.
+struct JobProgress {
+  double fraction = -1;  ///< of the stage's work, 0 to 1; negative: not known
+  QString stage;         ///< what is being done
+};
+
 /// One permanent compute thread and its queue. A request is named by its owner and a channel of the owner's choosing; a
 /// newer request of the same name replaces the older, queued or running. Answers arrive on the window's thread, and
 /// only while the request is the newest of its name and the owner lives. Waiting requests are served interactive ones
@@ -42,7 +48,7 @@ class JobRunner : public QObject {
     std::function<std::optional<Result>(const Job&)> work;
     std::function<void(Result)> done;
     std::function<void(const QString&)> failed;
-    std::function<void(const Progress&)> progress;  ///< called on the compute thread; may be empty
+    std::function<void(const JobProgress&)> progress;  ///< on the window's thread; may be empty
     Priority priority = Priority::interactive;
   };
 
@@ -73,7 +79,7 @@ class JobRunner : public QObject {
   struct Work {
     std::function<Answer(const Job&)> answer;
     std::function<void(const QString&)> failed;
-    std::function<void(const Progress&)> progress;
+    std::function<void(const JobProgress&)> progress;
   };
   struct Entry {
     quint64 id = 0;
@@ -83,13 +89,17 @@ class JobRunner : public QObject {
     Priority priority = Priority::interactive;
     Work work;
     std::stop_source stop;
-    bool dropped = false;  ///< not to be answered, nor begun anew
+    bool dropped = false;     ///< not to be answered, nor begun anew
+    bool progressed = false;  ///< its progress is on its way to the window's thread
+    JobProgress progress;
   };
 
   void enqueue(QObject* owner, int channel, Work work, Priority priority);
   void loop(const std::stop_token& ending);
   void perform(const std::shared_ptr<Entry>& entry, kernels::Executor* executor);
   void answer(const std::shared_ptr<Entry>& entry, const Answer& deliver);
+  void sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress);
+  void tellProgress(const std::shared_ptr<Entry>& entry);
   [[nodiscard]] std::shared_ptr<Entry> takeNext();
   void drop(QObject* owner, int channel);
 

@@ -73,7 +73,11 @@ OpenedContent openPath(const QString& path) {
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<std::size_t>(stream.gcount()));
   stream.close();
-  if (isHdf5(head)) return OpenedRunFile{RunFile::open(file)};
+  if (isHdf5(head)) {
+    OpenedRunFile opened{RunFile::open(file), {}};
+    for (const auto& trace : opened.file.traces) opened.telling.push_back(tellingHead(*trace));
+    return opened;
+  }
   const auto size = std::filesystem::file_size(file, failed);
   if (looksLikeSession(head)) return readSession(file, size);
   if (size > kLargestText) {

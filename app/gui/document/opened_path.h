@@ -2,11 +2,13 @@
 
 #include <string>
 #include <variant>
+#include <vector>
 
 #include <QJsonObject>
 #include <QString>
 #include <QStringList>
 
+#include "app/gui/document/telling_head.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::gui {
@@ -19,6 +21,7 @@ struct OpenedText {
 };
 struct OpenedRunFile {
   RunFile file;
+  std::vector<TellingHead> telling;  ///< of each of its traces
 };
 struct OpenedSession {
   QJsonObject session;

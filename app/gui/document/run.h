@@ -7,6 +7,7 @@
 #include <QStringList>
 
 #include "app/gui/document/selection.h"
+#include "app/gui/document/telling_head.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope::gui {
@@ -16,15 +17,19 @@ struct Run {
   RunId id = kNoRun;
   QString name;  ///< differs between the runs of a document
   std::shared_ptr<const Trace> trace;
-  QString model;  ///< folder or hub id that it was made from; empty where it comes from a file
-  QString file;   ///< run file that it comes from, or was saved to
+  QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
+  QString file = {};   ///< run file that it comes from, or was saved to
   double forwardSeconds = 0;
+  QString base = {};         ///< name of the run that it is a changed copy of; empty: none
+  TellingHead telling = {};  ///< the head to look at first
 };
 
-/// A checkpoint that runs are made from.
+/// A checkpoint that runs are made from, and what is changed in it while it runs.
 struct ModelInput {
-  QString name;  ///< differs between the models of a document
-  QString path;  ///< folder or hub id
+  QString name;                    ///< differs between the models of a document
+  QString path;                    ///< folder or hub id
+  QStringList interventions = {};  ///< as on the command line, LAYER:HEAD:KIND
+  QString base = {};               ///< name of the model that it was changed from; empty: none
   bool operator==(const ModelInput&) const = default;
 };
 

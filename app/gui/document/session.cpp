@@ -60,7 +60,10 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   Session session;
   for (const auto& entry : json["models"].toArray()) {
     const QJsonObject model = entry.toObject();
-    session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder)});
+    QStringList interventions;
+    for (const auto& text : model["interventions"].toArray()) interventions += text.toString();
+    session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder), interventions,
+                              model["base"].toString()});
   }
   session.text = {lengthened(json["text"]["file"].toString(), folder),
                   json["text"]["content"].toString().toStdString()};
@@ -77,7 +80,10 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
 QJsonObject Session::toJson(const QString& folder) const {
   QJsonArray modelList;
   for (const ModelInput& model : models) {
-    modelList.append(QJsonObject{{"name", model.name}, {"path", shortened(model.path, folder)}});
+    QJsonObject entry{{"name", model.name}, {"path", shortened(model.path, folder)}};
+    if (!model.interventions.isEmpty()) entry["interventions"] = QJsonArray::fromStringList(model.interventions);
+    if (!model.base.isEmpty()) entry["base"] = model.base;
+    modelList.append(entry);
   }
   QJsonArray files;
   for (const QString& file : runFiles) files.append(shortened(file, folder));

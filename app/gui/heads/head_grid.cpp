@@ -42,7 +42,7 @@ HeadGrid::HeadGrid(Document& document, HeadTable& table, QWidget* parent)
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setAccessibleName(tr("Heads"));
-  QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Minimum);
+  QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Preferred);
   policy.setHeightForWidth(true);
   setSizePolicy(policy);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
@@ -292,7 +292,7 @@ bool HeadGrid::event(QEvent* event) {
 }
 
 void HeadGrid::mousePressEvent(QMouseEvent* event) {
-  if (event->button() != Qt::LeftButton) return;
+  if (event->button() != Qt::LeftButton && event->button() != Qt::RightButton) return;
   if (const auto head = headAt(event->pos())) m_document.selection().setHead(*head);
 }
 

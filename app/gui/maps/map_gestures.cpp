@@ -7,14 +7,12 @@
 #include <QMouseEvent>
 #include <QWheelEvent>
 
+#include "app/gui/views/wheel_zoom.h"
+
 namespace foxscope::gui {
 namespace {
 
-constexpr double kNotch = 120;  ///< of QWheelEvent::angleDelta
-constexpr int kLeastTurn = 15;  ///< an eighth of a notch; touch pads send less at a time
-constexpr double kZoomOfNotch = 1.25;
-constexpr double kFineZoomOfNotch = 1.05;
-constexpr double kFastZoomOfNotch = 2;
+constexpr int kLeastTurn = 15;       ///< an eighth of a notch; touch pads send less at a time
 constexpr int kWheelPause = 400;     ///< ms after which another turn begins
 constexpr double kGrip = 5;          ///< logical pixels beside the dividing line
 constexpr double kSmallestBand = 4;  ///< smaller ones are slips of the hand
@@ -158,10 +156,7 @@ void MapGestures::turnWheel(const QWheelEvent& event) {
   const QPoint angle = event.angleDelta();
   m_wheelRest += angle.y() != 0 ? angle.y() : angle.x();
   if (std::abs(m_wheelRest) < kLeastTurn) return;
-  double base = kZoomOfNotch;
-  if (event.modifiers().testFlag(Qt::ControlModifier)) base = kFineZoomOfNotch;
-  if (event.modifiers().testFlag(Qt::ShiftModifier)) base = kFastZoomOfNotch;
-  const double factor = std::pow(base, -m_wheelRest / kNotch);
+  const double factor = std::pow(zoomOfNotch(event.modifiers()), -m_wheelRest / kWheelNotch);
   m_wheelRest = 0;
   const PlotGeometry& geometry = m_plot.geometryOfView();
   const QRectF rect = geometry.rect;

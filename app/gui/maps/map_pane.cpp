@@ -283,8 +283,10 @@ void MapPane::submitExact(const PictureRequest& wanted) {
   m_exactFlight = wanted;
   JobRunner::Request<PicturePointer> job;
   job.work = [wanted](const Job& running) { return makeExactPicture(wanted, running); };
+  job.progress = [this](const JobProgress& progress) { showProgress(progress); };
   job.done = [this](const PicturePointer& picture) {
     m_exactFlight.reset();
+    m_progress.clear();
     take(picture);
     if (!m_wanted || !answers(picture->request, *m_wanted)) refreshLater();
   };
@@ -292,7 +294,15 @@ void MapPane::submitExact(const PictureRequest& wanted) {
   m_document.jobs().submit(this, kExact, std::move(job));
 }
 
+void MapPane::showProgress(const JobProgress& progress) {
+  constexpr double kPercent = 100;
+  if (progress.fraction < 0) return;
+  m_progress = tr("%1 %2 %").arg(progress.stage).arg(static_cast<int>(progress.fraction * kPercent));
+  showTexts();
+}
+
 void MapPane::cancelPictures() {
+  m_progress.clear();
   m_document.jobs().cancel(this, kCoarse);
   m_document.jobs().cancel(this, kExact);
   m_coarseFlight.reset();
@@ -398,10 +408,11 @@ void MapPane::showTexts() {
   const bool waiting = m_wanted && !(m_exact && answers(m_exact->request, *m_wanted));
   if (shown) {
     m_title->setText(titleOf(shown->request.content, m_heads));
-    m_detail->setText(detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_document.length()));
+    const QString detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_document.length());
+    m_detail->setText(waiting && !m_progress.isEmpty() ? detail + QStringLiteral(" · ") + m_progress : detail);
   } else {
     m_title->setText(m_wanted ? titleOf(m_wanted->content, m_heads) : nameOf(m_state.quantity));
-    m_detail->setText(m_wanted ? tr("computing …") : QString());
+    m_detail->setText(m_wanted ? (m_progress.isEmpty() ? tr("computing …") : m_progress) : QString());
   }
   // A notice stands in the place of the picture; a failure above the one that stays.
   m_failure->setText(m_message);

@@ -86,6 +86,7 @@ class MapPane : public QWidget {
   void request(const PictureRequest& wanted);
   void submitCoarse(const PictureRequest& wanted);
   void submitExact(const PictureRequest& wanted);
+  void showProgress(const JobProgress& progress);
   void cancelPictures();
   void take(const PicturePointer& picture);
   void fail(const QString& message);
@@ -123,6 +124,7 @@ class MapPane : public QWidget {
   std::optional<Shading> m_colourFlight;
   std::optional<Shading> m_refused;  ///< colours that cannot be: their message stands until others are chosen
   QString m_message;
+  QString m_progress;  ///< of the exact picture that is on its way
   bool m_refreshQueued = false;
   bool m_firstDue = false;      ///< no picture of what is wanted has come yet
   bool m_firstPending = false;  ///< it came, and is to be announced when it is painted

@@ -14,6 +14,7 @@
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/view_motion.h"
+#include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -196,25 +197,30 @@ void MapsView::makePaneCommands() {
 void MapsView::makeBar() {
   m_bar->setContentsMargins(4, 2, 4, 0);
   m_bar->setSpacing(2);
-  const auto add = [this](QAction* action, const QString& text) {
+  enum class Words { hidden, shown };
+  const auto add = [this](QAction* action, const QString& icon, const QString& text, Words words) {
     // What stands on the button; the command's own text is longer.
     action->setIconText(text);
+    action->setIcon(themedIcon(icon));
     auto* button = new QToolButton;
     button->setDefaultAction(action);
     button->setAutoRaise(true);
-    button->setToolButtonStyle(Qt::ToolButtonTextOnly);
+    button->setToolButtonStyle(words == Words::shown ? Qt::ToolButtonTextBesideIcon : Qt::ToolButtonIconOnly);
     const QKeySequence shortcut = action->shortcut();
     if (!shortcut.isEmpty()) {
       button->setToolTip(QStringLiteral("%1 (%2)").arg(action->toolTip(), shortcut.toString(QKeySequence::NativeText)));
     }
     m_bar->addWidget(button);
   };
-  for (std::size_t n = 0; n < kCounts.size(); ++n) add(m_countActions[n], QString::number(kCounts[n]));
+  constexpr std::array kCountIcons{"one", "two", "four"};
+  for (std::size_t n = 0; n < kCounts.size(); ++n) {
+    add(m_countActions[n], kCountIcons[n], QString::number(kCounts[n]), Words::hidden);
+  }
   m_bar->addSpacing(8);
-  add(m_commands[3], tr("Fit"));
-  add(m_commands[4], tr("Back"));
-  add(m_bandAction, tr("Zoom"));
-  add(m_squareAction, tr("Square"));
+  add(m_commands[3], QStringLiteral("fit"), tr("Fit"), Words::shown);
+  add(m_commands[4], QStringLiteral("back"), tr("Back"), Words::shown);
+  add(m_bandAction, QStringLiteral("zoom"), tr("Zoom"), Words::shown);
+  add(m_squareAction, QStringLiteral("square"), tr("Square"), Words::shown);
   m_bar->addStretch(1);
 }
 

@@ -117,6 +117,7 @@ void MainWindow::connectDocument() {
   });
   connect(&m_document, &Document::runStatusChanged, this, [this] {
     if (m_document.runStatus().running && m_document.runStatus().index == 0) m_messages->clearNotes();
+    followInputs();
   });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
   connect(m_start, &StartPage::demoWanted, this, [this] { m_document.open({m_demo}); });
@@ -144,7 +145,9 @@ void MainWindow::followInputs() {
   const bool models = !m_document.models().empty();
   const bool text = !m_document.text().empty();
   QString words;
-  if (models && text) {
+  if (m_document.runStatus().running) {
+    words = tr("The models read the text …");
+  } else if (models && text) {
     words = tr("Press F5 to run.");
   } else if (models) {
     words = tr("Now a text: open one, or type or paste it at the right.");

@@ -70,7 +70,11 @@ class MainWindow : public QMainWindow {
   void makeRunMenu();
   void makeViewMenu();
   void makeHelpMenu();
-  QAction* addCommand(QMenu* menu, const QString& text, const QKeySequence& keys, const QString& tip,
+  struct CommandText {
+    QString words;
+    QString icon = {};  ///< of resources/icons; empty: none
+  };
+  QAction* addCommand(QMenu* menu, const CommandText& text, const QKeySequence& keys, const QString& tip,
                       const std::function<void()>& act);
   void connectDocument();
   void followRuns();

@@ -2,15 +2,19 @@
 #include <QDockWidget>
 #include <QMenuBar>
 
+#include "app/gui/heads/heads_view.h"
+#include "app/gui/views/icon.h"
 #include "app/gui/window/command_palette.h"
+#include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/shortcut_sheet.h"
 
 namespace foxscope::gui {
 
-QAction* MainWindow::addCommand(QMenu* menu, const QString& text, const QKeySequence& keys, const QString& tip,
+QAction* MainWindow::addCommand(QMenu* menu, const CommandText& text, const QKeySequence& keys, const QString& tip,
                                 const std::function<void()>& act) {
-  auto* action = new QAction(text, this);
+  auto* action = new QAction(text.words, this);
+  if (!text.icon.isEmpty()) action->setIcon(themedIcon(text.icon));
   action->setShortcut(keys);
   action->setToolTip(tip);
   action->setStatusTip(tip);
@@ -33,48 +37,57 @@ void MainWindow::makeMenus() {
 
 void MainWindow::makeFileMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&File"));
-  addCommand(menu, tr("Open &Model…"), QKeySequence("Ctrl+O"), tr("Add a checkpoint folder to what is run"),
+  addCommand(menu, {tr("Open &Model…"), "model"}, QKeySequence("Ctrl+O"), tr("Add a checkpoint folder to what is run"),
              [this] { openModel(); });
-  addCommand(menu, tr("Open &Text…"), QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"), [this] {
-    openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)"));
-  });
-  addCommand(menu, tr("Open &Run or Session…"), QKeySequence("Ctrl+Alt+O"),
+  addCommand(
+      menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"),
+      [this] { openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)")); });
+  addCommand(menu, {tr("Open &Run or Session…"), "file"}, QKeySequence("Ctrl+Alt+O"),
              tr("Open a run file (.h5) or a session (.json)"), [this] {
                openWith(tr("Open run file or session"),
                         tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
              });
   m_recentMenu = menu->addMenu(tr("Open R&ecent"));
-  addCommand(menu, tr("Open &Demo"), {}, tr("Both demo models on a chapter of a book"), [this] {
+  addCommand(menu, {tr("Open &Demo"), "demo"}, {}, tr("Both demo models on a chapter of a book"), [this] {
     if (!m_demo.isEmpty()) m_document.open({m_demo});
   })->setEnabled(!m_demo.isEmpty());
   menu->addSeparator();
-  addCommand(menu, tr("&Save Session"), QKeySequence::Save, tr("Save models, text, panes, pins and places"), [this] {
-    if (m_document.sessionFile().isEmpty() || m_document.sessionFile() == m_demo) return saveSessionAs();
-    saveSession(m_document.sessionFile());
-  });
-  addCommand(menu, tr("Save Session &As…"), QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
+  addCommand(menu, {tr("&Save Session"), "save"}, QKeySequence::Save, tr("Save models, text, panes, pins and places"),
+             [this] {
+               if (m_document.sessionFile().isEmpty() || m_document.sessionFile() == m_demo) return saveSessionAs();
+               saveSession(m_document.sessionFile());
+             });
+  addCommand(menu, {tr("Save Session &As…")}, QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
              [this] { saveSessionAs(); });
-  addCommand(menu, tr("Save R&un File…"), {}, tr("Save all runs to an HDF5 file that opens without a model"),
+  addCommand(menu, {tr("Save R&un File…")}, {}, tr("Save all runs to an HDF5 file that opens without a model"),
              [this] { saveRunFile(); });
   menu->addSeparator();
-  addCommand(menu, tr("&Export…"), QKeySequence("Ctrl+E"), tr("Save what is shown as PNG, SVG or PDF, or its data"),
-             [this] { exportShown(); });
-  addCommand(menu, tr("&Copy Picture"), QKeySequence::Copy, tr("Copy the view that has the keyboard, else the maps"),
-             [this] { copyShown(); });
+  addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
+             tr("Save what is shown as PNG, SVG or PDF, or its data"), [this] { exportShown(); });
+  addCommand(menu, {tr("&Copy Picture"), "copy"}, QKeySequence::Copy,
+             tr("Copy the view that has the keyboard, else the maps"), [this] { copyShown(); });
   menu->addSeparator();
-  addCommand(menu, tr("&Preferences…"), QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
+  addCommand(menu, {tr("&Preferences…"), "preferences"}, QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
              [this] { showPreferences(); });
-  addCommand(menu, tr("Close &All"), {}, tr("Close all runs, models and the text"), [this] { m_document.clear(); });
-  addCommand(menu, tr("&Quit"), QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
+  addCommand(menu, {tr("Close &All")}, {}, tr("Close all runs, models and the text"), [this] { m_document.clear(); });
+  addCommand(menu, {tr("&Quit")}, QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
 }
 
 void MainWindow::makeRunMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&Run"));
-  QAction* run = addCommand(menu, tr("&Run"), QKeySequence("F5"), tr("Run the models on the text"),
+  QAction* run = addCommand(menu, {tr("&Run"), "run"}, QKeySequence("F5"), tr("Run the models on the text"),
                             [this] { m_document.startRun(); });
-  QAction* cancel = addCommand(menu, tr("&Cancel Run"), QKeySequence("Shift+F5"),
+  QAction* cancel = addCommand(menu, {tr("&Cancel Run"), "cancel"}, QKeySequence("Shift+F5"),
                                tr("Stop; what is there already stays"), [this] { m_document.cancelRun(); });
-  addCommand(menu, tr("Remove &Shown Run"), {}, tr("Take the run of the chosen head out of the window"),
+  QAction* change =
+      addCommand(menu, {tr("Run with a C&hange…"), "intervene"}, QKeySequence("Ctrl+I"),
+                 tr("Change the gate of the chosen head, cut it, and see what that does to the loss"), [this] {
+                   if (m_document.runs().empty()) return;
+                   InterventionDialog(m_document, m_document.selection().head(), this).exec();
+                 });
+  m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
+  m_heads->grid().addAction(change);
+  addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Take the run of the chosen head out of the window"),
              [this] { m_document.removeRun(m_document.selection().head().run); });
   const auto follow = [this, run, cancel] {
     run->setEnabled(!m_document.runStatus().running);
@@ -94,7 +107,7 @@ void MainWindow::makeViewMenu() {
   }
   menu->addSeparator();
   const auto theme = [&](const QString& text, ThemeChoice choice) {
-    addCommand(menu, text, {}, tr("Colours of the window; exports are always white"), [this, choice] {
+    addCommand(menu, {text}, {}, tr("Colours of the window; exports are always white"), [this, choice] {
       m_settings.setTheme(choice);
       emit themeChosen();
     });
@@ -106,14 +119,14 @@ void MainWindow::makeViewMenu() {
 
 void MainWindow::makeHelpMenu() {
   QMenu* menu = menuBar()->addMenu(tr("H&elp"));
-  addCommand(menu, tr("&Commands…"), QKeySequence("Ctrl+K"), tr("All commands, found by typing"), [this] {
+  addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"), [this] {
     CommandPalette palette(commands(), this);
     palette.move(mapToGlobal(QPoint((width() - palette.width()) / 2, menuBar()->height() + 40)));
     palette.exec();
   });
-  addCommand(menu, tr("&Keys and Mouse…"), QKeySequence("F1"), tr("What keys and the mouse do"),
+  addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("F1"), tr("What keys and the mouse do"),
              [this] { ShortcutSheet(commands(), this).exec(); });
-  addCommand(menu, tr("&About Foxscope"), {}, tr("Version, licence, libraries"), [this] { showAbout(); });
+  addCommand(menu, {tr("&About Foxscope")}, {}, tr("Version, licence, libraries"), [this] { showAbout(); });
 }
 
 QList<QAction*> MainWindow::commands() const {

@@ -81,7 +81,8 @@ void RunBar::followInputs() {
     const ModelInput& model = models[static_cast<std::size_t>(index)];
     auto* chip = new QToolButton;
     chip->setText(model.name + QStringLiteral("  ×"));
-    chip->setToolTip(tr("%1\nClick takes the model out of the next run").arg(model.path));
+    const QString changed = model.interventions.isEmpty() ? QString() : "\n" + model.interventions.join("\n");
+    chip->setToolTip(tr("%1%2\nClick takes the model out of the next run").arg(model.path, changed));
     chip->setAccessibleName(tr("Remove model %1").arg(model.name));
     connect(
         chip, &QToolButton::clicked, &m_document, [this, index] { m_document.removeModel(index); },

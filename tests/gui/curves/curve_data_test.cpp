@@ -82,6 +82,7 @@ class CurveDataTest : public QObject {
   void rowsWithoutQueriesAndKeysHaveNoAttention();
   void strongestKeysComeFirst();
   void lossesAreThoseOfTheTrace();
+  void aChangedCopyIsComparedWithWhatItCopies();
   void perplexityIsThatOfAPlainLoop();
   void tokensThatDifferStandWhereTheyBegin();
   void differencesCompareTheSamePlace();
@@ -146,12 +147,32 @@ void CurveDataTest::lossesAreThoseOfTheTrace() {
   const auto b = make_trace(other);
   const std::vector<CurveRun> runs{curveRun(0, a), curveRun(1, b)};
   const curves::LossCurves losses = curves::lossCurves(runs, 11);
-  QVERIFY(losses.difference != nullptr);
+  QCOMPARE(losses.differences.size(), std::size_t{1});
   const bool sameTokens = a->tokens()->id == b->tokens()->id;
   QCOMPARE(losses.tokensDiffer, !sameTokens);
   for (std::size_t p = 0; p < 200; ++p) {
     QCOMPARE(losses.runs[0].raw->value[p], static_cast<double>(a->per_token_loss()[p]));
     QCOMPARE(losses.runs[1].raw->value[p], static_cast<double>(b->per_token_loss()[p]));
+    QCOMPARE(losses.differences[0].raw->value[p],
+             static_cast<double>(a->per_token_loss()[p]) - static_cast<double>(b->per_token_loss()[p]));
+  }
+}
+
+void CurveDataTest::aChangedCopyIsComparedWithWhatItCopies() {
+  std::vector<CurveRun> runs;
+  for (int number = 0; number < 3; ++number) runs.push_back(curveRun(number, make_trace(shape(number + 1, 60))));
+  runs[1].name = "second";
+  runs[2].name = "second.changed";
+  runs[2].base = "second";
+  const curves::LossCurves losses = curves::lossCurves(runs, 11);
+  QCOMPARE(losses.differences.size(), std::size_t{2});
+  QCOMPARE(losses.differences[0].minus.name, "second");
+  QCOMPARE(losses.differences[1].run.name, "second.changed");
+  QCOMPARE(losses.differences[1].minus.name, "second");
+  QCOMPARE(losses.differences[1].of.index, 2);
+  for (std::size_t p = 0; p < 60; ++p) {
+    QCOMPARE(losses.differences[1].raw->value[p], static_cast<double>(runs[2].trace->per_token_loss()[p]) -
+                                                      static_cast<double>(runs[1].trace->per_token_loss()[p]));
   }
 }
 
@@ -199,7 +220,7 @@ void CurveDataTest::lossesThatWereNotKeptAreMissing() {
   const curves::LossCurves losses = curves::lossCurves(runs, 101);
   QVERIFY(losses.runs[0].raw != nullptr);
   QVERIFY(losses.runs[1].raw == nullptr);
-  QVERIFY(losses.difference == nullptr);
+  QVERIFY(losses.differences.empty());
   QVERIFY(curves::contextCurves(runs)[1].perplexity == nullptr);
 }
 

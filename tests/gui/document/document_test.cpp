@@ -1,5 +1,8 @@
 #include "app/gui/document/document.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <QFile>
 #include <QSignalSpy>
 #include <QTest>
@@ -35,6 +38,10 @@ class DocumentTest : public QObject {
   void withoutModelOrTextNothingRuns();
   void modelsOfOneNameAreToldApart();
   void closingWhileARunIsMade();
+  void aFirstRunShowsAHeadWithMemory();
+  void aDerivedRunIsTheModelWithAChange();
+  void aDerivedRunComesBackWithItsSession();
+  void whatCannotBeDerivedSaysWhy();
 };
 
 namespace {
@@ -349,6 +356,91 @@ void DocumentTest::closingWhileARunIsMade() {
   document->startRun();
   document.reset();
   QCoreApplication::processEvents();
+}
+
+// By the definition of the decay time, from the gates themselves.
+void DocumentTest::aFirstRunShowsAHeadWithMemory() {
+  Document document;
+  QVERIFY(runDemo(document, 200));
+  const auto decayTime = [&](int layer, int head) {
+    const auto c = document.runs()[0].trace->cumulative_log_gate(layer, head);
+    return -static_cast<double>(c.size()) / c.back();
+  };
+  const HeadChoice chosen = document.selection().head();
+  QVERIFY(decayTime(chosen.layer, chosen.head) <= 50);
+  const TraceInfo& info = document.runs()[0].trace->info();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      QVERIFY(decayTime(layer, head) > 50 || decayTime(layer, head) <= decayTime(chosen.layer, chosen.head));
+    }
+  }
+}
+
+void DocumentTest::aDerivedRunIsTheModelWithAChange() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  const Run base = document.runs()[0];
+  // The text in the panel is another one by now: the derived run still reads what its base read.
+  document.setText({{}, "Quite another text."});
+  document.startDerivedRun(base.id, {QStringLiteral("3:1:one"), QStringLiteral("5:*:constant=0.5")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 3U);
+  const Run& derived = document.runs()[2];
+  QCOMPARE(derived.name, "fox-pro-12m.3-1-one.5-all-constant0.5");
+  QCOMPARE(document.models().back().interventions.size(), 2);
+  QVERIFY(derived.trace->tokens()->id == base.trace->tokens()->id);
+  for (std::int64_t i = 0; i < 64; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    QCOMPARE(derived.trace->cumulative_log_gate(3, 1)[at], 0.0);
+    QVERIFY(std::abs(derived.trace->cumulative_log_gate(5, 2)[at] - std::log(0.5) * static_cast<double>(i + 1)) < 1e-9);
+    QCOMPARE(derived.trace->cumulative_log_gate(0, 0)[at], base.trace->cumulative_log_gate(0, 0)[at]);
+  }
+  const auto& before = base.trace->per_token_loss();
+  const auto& after = derived.trace->per_token_loss();
+  QVERIFY(!std::equal(before.begin(), before.end(), after.begin()));
+  // A change of a changed model keeps both.
+  document.startDerivedRun(derived.id, {QStringLiteral("0:0:cut")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.models().back().interventions.size(), 3);
+  QVERIFY(document.runs()[3].trace->info().intervention.find("cut") != std::string::npos);
+}
+
+void DocumentTest::aDerivedRunComesBackWithItsSession() {
+  const Folder folder;
+  Document document;
+  QVERIFY(runDemo(document, 32));
+  document.startDerivedRun(document.runs()[0].id, {QStringLiteral("*:*:one")});
+  QVERIFY(waitUntilIdle(document));
+  document.saveSession(folder.path("session.json"), {});
+  QVERIFY(waitUntilIdle(document));
+  Document again;
+  again.open({folder.path("session.json")});
+  QVERIFY(waitUntilIdle(again));
+  QCOMPARE(again.runs().size(), 3U);
+  const auto before = document.runs()[2].trace->per_token_loss();
+  const auto after = again.runs()[2].trace->per_token_loss();
+  QCOMPARE(again.runs()[2].name, "fox-pro-12m.all-all-one");
+  QVERIFY(std::equal(before.begin(), before.end(), after.begin(), after.end()));
+}
+
+void DocumentTest::whatCannotBeDerivedSaysWhy() {
+  const Folder folder;
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({writeRun(folder, "run.h5", {})});
+  QVERIFY(waitUntilIdle(document));
+  const std::size_t before = document.runs().size();
+  document.startDerivedRun(document.runs()[0].id, {QStringLiteral("0:0:one")});
+  QVERIFY(textsOf(messages).last().contains("comes from a file"));
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), before);
+  Document live;
+  QSignalSpy refusals(&live, &Document::messageRaised);
+  QVERIFY(runDemo(live, 32));
+  live.startDerivedRun(live.runs()[0].id, {QStringLiteral("77:0:one")});
+  QVERIFY(waitUntilIdle(live));
+  QVERIFY(textsOf(refusals).last().contains("there is no layer 77"));
+  QCOMPARE(live.runs().size(), 2U);
 }
 
 }  // namespace foxscope::gui::test

@@ -1,0 +1,41 @@
+#include "app/gui/document/telling_head.h"
+
+#include <limits>
+
+#include "backend/base/error.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr double kShort = 0.25;  // of the text
+
+TellingHead byDecayTime(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  const auto length = static_cast<double>(info.length);
+  TellingHead best;
+  double longest = 0;
+  double shortest = std::numeric_limits<double>::infinity();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      const double time = -length / trace.cumulative_log_gate(layer, head).back();
+      const bool fits = time <= kShort * length;
+      if (fits ? time <= longest : longest > 0 || time >= shortest) continue;
+      (fits ? longest : shortest) = time;
+      best = {layer, head};
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+TellingHead tellingHead(const Trace& trace) {
+  if (!trace.info().gated) return {};
+  try {
+    return byDecayTime(trace);
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+}  // namespace foxscope::gui
