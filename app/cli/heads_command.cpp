@@ -1,14 +1,22 @@
+#include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "app/cli/command.h"
 #include "app/cli/heads_report.h"
+#include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/eval/heads_evaluation.h"
+#include "backend/eval/heads_file.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::cli {
 namespace {
+
+constexpr std::size_t kNearestKept = 3;
 
 struct HeadsOptions {
   std::string file;
@@ -16,36 +24,164 @@ struct HeadsOptions {
   std::string device = "auto";
   bool json = false;
   bool csv = false;
+  bool split = false;
+  bool byClass = false;
+  std::optional<std::string> match;
+  std::string sort;
+  bool reverse = false;
+  std::optional<std::int64_t> top;
+  std::string output;
+  bool force = false;
 };
 
-int printHeads(const HeadsOptions& options, const Session& session) {
+enum class Form { table, json, csv, hdf5 };
+
+// How the heads are told: by the output's ending, or by the flags where it is standard output.
+Form formOf(const HeadsOptions& options) {
   if (options.json && options.csv) throw UsageError("heads: --json and --csv exclude each other: choose one");
+  if (options.output.empty()) return options.json ? Form::json : options.csv ? Form::csv : Form::table;
+  if (options.json || options.csv) {
+    throw UsageError(
+        fmt::format("heads: {} says by its ending what is written: leave out --json and --csv", options.output));
+  }
+  const std::string ending = std::filesystem::path(options.output).extension().string();
+  if (ending == ".h5") return Form::hdf5;
+  if (ending == ".json") return Form::json;
+  if (ending == ".csv") return Form::csv;
+  throw UsageError(fmt::format("-o {}: give the file one of the endings .h5, .csv and .json", options.output));
+}
+
+void checkOptions(const HeadsOptions& options, Form form) {
   requireCpu(options.device);
-  const auto trace = RunFile::open(options.file).trace(options.model);
+  if (options.top && *options.top < 1) throw UsageError(fmt::format("--top {}: it must be at least 1", *options.top));
+  if (options.reverse && options.sort.empty()) throw UsageError("--reverse: say by --sort what heads are sorted by");
+  if (form == Form::hdf5 && (!options.sort.empty() || options.top || options.match)) {
+    throw UsageError(
+        fmt::format("-o {}: arrays of all heads have no order: leave out --sort, --top and --match", options.output));
+  }
+  if (options.output.empty()) return;
+  requireDistinct(options.output, options.file);
+  requireWritable(options.output, options.force);
+}
+
+bool knowsAttention(const Trace& trace) {
+  return trace.query_key() != nullptr && !trace.source().rows(0)->log_normalizer.empty();
+}
+
+MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
+  MeasureOptions measure;
+  measure.statistics.with_attention = knowsAttention(trace);
+  measure.with_split = options.split;
+  const bool needed = options.split || options.match;
+  if (needed && !measure.statistics.with_attention) {
+    throw Error(
+        fmt::format("{}: model '{}': queries and keys or row normalisers were not kept, and {} needs them: run "
+                    "again with --keep gates,rows,qk",
+                    options.file, trace.info().name, options.split ? "--split" : "--match"));
+  }
+  return measure;
+}
+
+/// Calls body(measures) for every head, by layer, then head. @returns false if the job was stopped
+template <typename Body>
+bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOptions& options, const Session& session,
+                  const Body& body) {
   const TraceInfo& info = trace->info();
-  HeadsReport report{info.name, info.length, {}};
-  StatisticsOptions statistics;
-  statistics.with_attention = trace->query_key() != nullptr && !trace->source().rows(0)->log_normalizer.empty();
-  if (!statistics.with_attention) {
+  Job job = session.job();
+  job.report = nullptr;
+  const std::int64_t heads = std::int64_t{info.layers} * info.heads;
+  session.console.setSubject(info.name);
+  for (std::int64_t n = 0; n < heads; ++n) {
+    session.console.progress({n, heads, "heads", "statistics"});
+    const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
+    auto measures = measure_head(head, options, job);
+    if (!measures) return false;
+    body(std::move(*measures));
+  }
+  session.console.endProgress();
+  return true;
+}
+
+bool findNearest(const HeadsOptions& options, const RunFile& run, const Session& session, HeadsReport& report) {
+  const auto other = run.trace(options.match);
+  report.matched = other->info().name;
+  const bool itself = report.matched == report.model;
+  std::vector<std::pair<NearestHead, ProfileSketch>> known;
+  MeasureOptions measure = measureOptions(options, *other);
+  measure.with_split = false;
+  if (!measureHeads(other, measure, session, [&](HeadMeasures measures) {
+        known.push_back({{measures.statistics.layer, measures.statistics.head, 0}, *measures.sketch});
+      })) {
+    return false;
+  }
+  for (ReportedHead& head : report.heads) {
+    const HeadStatistics& own = head.measures.statistics;
+    for (auto& [nearest, sketch] : known) {
+      if (itself && nearest.layer == own.layer && nearest.head == own.head) continue;
+      head.nearest.push_back({nearest.layer, nearest.head, octaves_apart(*head.measures.sketch, sketch)});
+    }
+    std::stable_sort(head.nearest.begin(), head.nearest.end(),
+                     [](const NearestHead& a, const NearestHead& b) { return a.octaves < b.octaves; });
+    head.nearest.resize(std::min(head.nearest.size(), kNearestKept));
+  }
+  return true;
+}
+
+void writeArrays(const HeadsOptions& options, const HeadsReport& report, const Trace& trace, const Session& session) {
+  HeadsAccumulator accumulator(trace.info());
+  for (const ReportedHead& head : report.heads) accumulator.add(head.measures);
+  accumulator.end_window(0);
+  HeadsEvaluation evaluation;
+  evaluation.content = HeadsContent::run;
+  evaluation.corpus.source = options.file;
+  evaluation.models.push_back(accumulator.finish());
+  write_heads_file(options.output, evaluation, {session.commandLine, ""},
+                   options.force ? Overwrite::force : Overwrite::refuse);
+}
+
+void writeText(const HeadsOptions& options, const std::string& text) {
+  if (options.output.empty()) {
+    Console::write(text);
+    return;
+  }
+  AtomicFile file(options.output, options.force);
+  file.write(text.data(), text.size());
+  file.commit();
+}
+
+int tellHeads(const HeadsOptions& options, const Session& session) {
+  const Form form = formOf(options);
+  checkOptions(options, form);
+  const RunFile run = RunFile::open(options.file);
+  const auto trace = run.trace(options.model);
+  MeasureOptions measure = measureOptions(options, *trace);
+  if (!measure.statistics.with_attention) {
     session.console.note(
         options.file +
         ": queries and keys or row normalisers were not kept, so there is nothing to say of attention: run "
         "again with --keep gates,rows,qk");
   }
-  Job job = session.job();
-  job.report = nullptr;
-  const std::int64_t heads = std::int64_t{info.layers} * info.heads;
-  session.console.setSubject(info.name);
-  for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
-      session.console.progress({static_cast<std::int64_t>(report.heads.size()), heads, "heads", "statistics"});
-      auto result = head_statistics({trace, layer, head}, statistics, job);
-      if (!result) return kInterrupted;
-      report.heads.push_back(std::move(*result));
-    }
+  std::vector<TokenClassSet> classes;
+  if (options.byClass) measure.classes = classes = read_classes(*trace);
+  HeadsReport report;
+  report.model = trace->info().name;
+  report.tokens = trace->info().length;
+  report.split = options.split;
+  report.classes = options.byClass;
+  if (!measureHeads(trace, measure, session, [&](HeadMeasures measures) {
+        report.heads.push_back({std::move(measures), {}});
+      })) {
+    return kInterrupted;
   }
-  session.console.endProgress();
-  Console::write(options.json ? headsJson(report) : options.csv ? headsCsv(report) : headsTable(report));
+  if (form == Form::hdf5) {
+    writeArrays(options, report, *trace, session);
+    return kDone;
+  }
+  if (options.match && !findNearest(options, run, session, report)) return kInterrupted;
+  rank(report, {options.sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
+  writeText(options, form == Form::json  ? headsJson(report)
+                     : form == Form::csv ? headsCsv(report)
+                                         : headsTables(report));
   return kDone;
 }
 
@@ -55,15 +191,33 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
   const auto options = std::make_shared<HeadsOptions>();
   CLI::App* command = addSubcommand(program, selection, "heads", "Statistics of every head of a run",
                                     "  foxscope heads run.h5\n"
-                                    "  foxscope heads both.h5 --model fox --csv > heads.csv\n"
-                                    "  foxscope heads run.h5 --json");
+                                    "  foxscope heads run.h5 --sort rate_decay_time --top 8\n"
+                                    "  foxscope heads run.h5 --split --by-class -o heads.h5\n"
+                                    "  foxscope heads both.h5 --model fox --match base\n"
+                                    "  foxscope heads both.h5 --model fox --csv > heads.csv");
   command->add_option("file", options->file, "Run file")->type_name("RUN.h5")->required();
   command->add_option("--model", options->model, "Which model, where the file holds several")->type_name("NAME");
+  command->add_flag("--split", options->split,
+                    "Split attention into content and decay: how much of a head's locality is the gate's doing");
+  command->add_flag("--by-class", options->byClass,
+                    "Gates by class of the token that is read: punctuation, newline, first token of a word...");
+  command
+      ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
+      ->type_name("NAME");
+  command->add_option("--sort", options->sort, "Largest first by this statistic, a column of --csv")
+      ->type_name("STATISTIC");
+  command->add_flag("--reverse", options->reverse, "Smallest first");
+  command->add_option("--top", options->top, "Only the first N heads")->type_name("N");
+  command
+      ->add_option("-o,--output", options->output,
+                   "File to write instead of standard output: .csv, .json, or .h5 for arrays [layers, heads]")
+      ->type_name("FILE");
+  command->add_flag("--force", options->force, "Overwrite the output");
   command->add_option("--device", options->device, "auto or cpu (default: auto)")->type_name("DEVICE");
   command->add_flag("--json", options->json, "Print every statistic as JSON");
   command->add_flag("--csv", options->csv, "Print every statistic as CSV");
   command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return printHeads(*options, session); };
+    selection.action = [options](const Session& session) { return tellHeads(*options, session); };
   });
 }
 

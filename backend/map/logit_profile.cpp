@@ -52,7 +52,8 @@ LogitMeans mean_logits(const Rows& rows, const DistanceBin& bin) {
   }
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   if (pairs == 0) return {bin, kNone, kNone};
-  return {bin, rows.scale * content / static_cast<double>(pairs), decay / static_cast<double>(pairs)};
+  // c never increases; what sums round to above 0 is 0.
+  return {bin, rows.scale * content / static_cast<double>(pairs), std::min(0.0, decay / static_cast<double>(pairs))};
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ import json
 import math
 import unittest
 
+import h5py
 import numpy
 from support import DATA, FOX, CommandLineTest, golden, set_config
 
@@ -103,6 +104,157 @@ class HeadsTest(CommandLineTest):
     def test_wrong_options(self):
         self.fails(2, "exclude each other", "heads", self.run_file, "--json", "--csv")
         self.fails(2, ["GPU", "--device cpu"], "heads", self.run_file, "--device", "cuda:1")
+
+
+def octaves(attention):
+    """Mean log distance of rows that are normalised over their keys, key 0 left out, row 0 too."""
+    length = len(attention)
+    distance = numpy.log2(1 + numpy.arange(length)[:, None] - numpy.arange(length)[None, :].clip(0), where=numpy.tri(
+        length, dtype=bool), out=numpy.zeros((length, length)))
+    rest = numpy.tril(attention)[1:, 1:]
+    return ((rest * distance[1:, 1:]).sum(axis=1) / rest.sum(axis=1)).mean()
+
+
+class HeadAnalysisTest(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.run_fixture()
+
+    def heads(self, *options, run_file=None):
+        return json.loads(self.done("heads", run_file or self.run_file, "--json", *options))["heads"]
+
+    def test_the_split_equals_one_made_of_the_authors_attention(self):
+        values = golden("fox-pro")
+        for head in self.heads("--split"):
+            log_gate = values[f"layers.{head['layer']}.log_fgate"][0, head["head"]].astype(numpy.float64)
+            attention = values[f"layers.{head['layer']}.attention"][0, head["head"]].astype(numpy.float64)
+            c = log_gate.cumsum()
+            decay = numpy.tril(c[:, None] - c[None, :])
+            ungated = numpy.tril(attention * numpy.exp(-decay))
+            ungated /= ungated.sum(axis=1, keepdims=True)
+            gate = numpy.tril(numpy.exp(decay))
+            both, content, decayed, uniform = (octaves(m) for m in [attention, ungated, gate, numpy.tri(64)])
+            split = head["split"]
+            locality = split["locality_without_first"]
+            self.assertAlmostEqual(locality["log_distance"], both, places=3)
+            self.assertAlmostEqual(locality["log_distance_content_only"], content, places=2)
+            self.assertAlmostEqual(locality["log_distance_decay_only"], decayed, places=4)
+            self.assertAlmostEqual(locality["log_distance_uniform"], uniform, places=9)
+            self.assertAlmostEqual(locality["total"], locality["by_decay"] + locality["by_content"], places=9)
+            self.assertAlmostEqual(locality["by_decay"], (uniform - decayed + content - both) / 2, places=2)
+            divergence = (attention * numpy.log(attention / ungated, where=attention > 1e-30,
+                                                out=numpy.zeros_like(attention))).sum(axis=1).mean()
+            self.assertAlmostEqual(split["divergence"] / divergence, 1, delta=0.01)
+            far = [(i, j) for i in range(64) for j in range(1, 64) if 4 <= i - j < 8]
+            self.assertAlmostEqual(split["logits"][3]["decay"], numpy.mean([decay[pair] for pair in far]), places=3)
+
+    def test_csv_of_the_split_holds_the_same_numbers(self):
+        rows = list(csv.DictReader(io.StringIO(self.done("heads", self.run_file, "--csv", "--split"))))
+        for row, head in zip(rows, self.heads("--split")):
+            self.assertEqual(float(row["divergence"]), head["split"]["divergence"])
+            self.assertEqual(float(row["locality_by_decay"]), head["split"]["locality"]["by_decay"])
+            self.assertEqual(float(row["d90_without_gate_without_first"]),
+                             head["split"]["without_gate"]["distance_without_first"]["d90"])
+            self.assertEqual(float(row["mass_4_7_without_gate"]),
+                             head["split"]["without_gate"]["distance"]["mass"][3]["mass"])
+            self.assertEqual(float(row["logit_content_4_7"]), head["split"]["logits"][3]["content"])
+
+    def test_gates_by_class_are_those_of_the_tokens_that_are_read(self):
+        path = self.folder / "text.h5"
+        text = "The fox ran.\n\nIt ran 7 miles; nobody else ran.\n" * 3
+        self.done("run", "--model", FOX, "--text", "-", "-o", path, stdin=text.encode())
+        heads = self.heads("--by-class", run_file=path)
+        with h5py.File(path) as file:
+            model = file["models"][FOX.name]
+            strings = [name.decode() for name in model["tokens/string"][()]]
+            for head in heads:
+                c = model[f"layers/{head['layer']:02}/cumulative_log_gate"][head["head"]]
+                log_gate = numpy.diff(c, prepend=0)
+                # Position p reads the token that position p - 1 predicts.
+                newline = [p for p in range(1, len(strings)) if strings[p - 1].strip() == ""]
+                stop = [p for p in range(1, len(strings)) if strings[p - 1] in (".", ";")]
+                classes = head["gates_by_class"]
+                self.assertEqual(classes["bos"]["tokens"], 1)
+                self.assertEqual(classes["space"]["tokens"], 0)
+                self.assertIsNone(classes["space"]["gate_median"])
+                self.assertEqual(classes["newline"]["tokens"], len(newline))
+                self.assertAlmostEqual(classes["newline"]["mean_log_gate"], log_gate[newline].mean(), places=6)
+                self.assertAlmostEqual(classes["punctuation"]["share_below_half"],
+                                       (numpy.exp(log_gate[stop]) < 0.5).mean(), places=9)
+                self.assertEqual(sum(group["tokens"] for name, group in classes.items() if name != "rare_word"),
+                                 len(strings))
+        table = self.done("heads", path, "--by-class")
+        for words in ["sentence_start", "mean log f", f"{len(newline)} tokens"]:
+            self.assertIn(words, table)
+        row = next(csv.DictReader(io.StringIO(self.done("heads", path, "--by-class", "--csv"))))
+        self.assertEqual(float(row["gate_median_newline"]), heads[0]["gates_by_class"]["newline"]["gate_median"])
+        self.fails(1, ["ids", "--text"], "heads", self.run_file, "--by-class")
+
+    def test_matching_heads(self):
+        path = self.folder / "two.h5"
+        self.done("run", "--model", "a=" + str(DATA / "fox-pro"), "--model", "b=" + str(DATA / "fox-pro"), "--ids",
+                  self.ids_file(), "-o", path)
+        heads = self.heads("--model", "a", "--match", "b", run_file=path)
+        for head in heads:
+            self.assertEqual(head["nearest"][0],
+                             {"model": "b", "layer": head["layer"], "head": head["head"], "octaves": 0})
+            self.assertEqual(len(head["nearest"]), 3)
+        # Among its own model's heads a head is not matched with itself.
+        for head in self.heads("--model", "a", "--match", "a", run_file=path):
+            self.assertNotEqual((head["nearest"][0]["layer"], head["nearest"][0]["head"]), (head["layer"], head["head"]))
+        self.assertIn("heads of b", self.done("heads", path, "--model", "a", "--match", "b"))
+        self.fails(2, ["'c'", "a, b"], "heads", path, "--model", "a", "--match", "c")
+
+    def test_sorting(self):
+        entropies = [head["attention"]["entropy"] for head in self.heads("--sort", "entropy")]
+        self.assertEqual(entropies, sorted(entropies, reverse=True))
+        smallest = self.heads("--sort", "entropy", "--reverse", "--top", "2")
+        self.assertEqual([head["attention"]["entropy"] for head in smallest], sorted(entropies)[:2])
+        self.assertEqual(len(self.heads("--top", "3")), 3)
+        self.assertIn("gate_min\n", self.done("heads", self.run_file, "--sort", "gate_min"))
+        by_split = self.heads("--split", "--sort", "locality_by_decay")
+        values = [head["split"]["locality"]["by_decay"] for head in by_split]
+        self.assertEqual(values, sorted(values, reverse=True))
+        self.fails(2, ["--sort size", "rate_decay_time"], "heads", self.run_file, "--sort", "size")
+        self.fails(2, "--split", "heads", self.run_file, "--sort", "divergence")
+        self.fails(2, "--top 0", "heads", self.run_file, "--top", "0")
+        self.fails(2, "--sort", "heads", self.run_file, "--reverse")
+
+    def test_arrays_in_hdf5(self):
+        path = self.folder / "heads.h5"
+        self.done("heads", self.run_file, "--split", "-o", path)
+        heads = self.heads("--split")
+        with h5py.File(path) as file:
+            self.assertEqual(file.attrs["content"], "heads")
+            model = file[file.attrs["default"]]
+            numbers = model[model.attrs["default"]]
+            times = numbers[numbers.attrs["signal"]]
+            self.assertEqual((times.shape, times.attrs["units"]), ((2, 2), "tokens"))
+            profile = model["by_distance/mass_without_gate"]
+            self.assertEqual([profile.dims[n].keys()[0] for n in range(3)], ["layer", "head", "distance"])
+            for head in heads:
+                place = head["layer"], head["head"]
+                self.assertEqual(numbers["divergence"][place], head["split"]["divergence"])
+                self.assertAlmostEqual(times[place], head["rate_decay_time"], places=9)
+                self.assertEqual(list(profile[place]),
+                                 [bin_["mass"] for bin_ in head["split"]["without_gate"]["distance"]["mass"]])
+        self.fails(1, ["exists", "--force"], "heads", self.run_file, "-o", path)
+        self.done("heads", self.run_file, "-o", path, "--force")
+
+    def test_tables_in_files(self):
+        for ending, flag in [("csv", "--csv"), ("json", "--json")]:
+            path = self.folder / ("heads." + ending)
+            self.assertEqual(self.done("heads", self.run_file, "-o", path), "")
+            self.assertEqual(path.read_text(), self.done("heads", self.run_file, flag))
+
+    def test_wrong_outputs(self):
+        self.fails(2, [".h5, .csv and .json"], "heads", self.run_file, "-o", self.folder / "heads.txt")
+        self.fails(2, "by its ending", "heads", self.run_file, "-o", self.folder / "heads.csv", "--json")
+        self.fails(2, "no order", "heads", self.run_file, "-o", self.folder / "heads.h5", "--sort", "d50")
+        self.fails(2, "being read", "heads", self.run_file, "-o", self.run_file, "--force")
+        run_file = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
+        self.fails(1, ["--split", "--keep gates,rows,qk"], "heads", run_file, "--split")
+        self.fails(1, ["--match", "--keep gates,rows,qk"], "heads", run_file, "--match", "fox-pro")
 
 
 class CheckpointInfoTest(CommandLineTest):

@@ -1,0 +1,159 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "app/cli/heads_report.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kWithoutFirst = "_without_first";
+
+// Enough digits to read the same double again.
+std::string digits(double value) { return std::isnan(value) ? "" : fmt::format("{}", value); }
+
+void addNumbers(Columns& columns, const std::vector<HeadNumber>& numbers) {
+  for (const HeadNumber& number : numbers) columns.emplace_back(number.name, number.value);
+}
+
+// A profile's bins by name: of "mass_without_gate" the bin of 4 to 7 tokens is mass_4_7_without_gate.
+void addBins(Columns& columns, const HeadsReport& report, const ReportedHead& head, const std::string& name) {
+  const auto& profiles = head.measures.profiles;
+  const auto profile =
+      std::find_if(profiles.begin(), profiles.end(), [&](const HeadProfile& one) { return one.name == name; });
+  const std::size_t stem = name.starts_with("mass") ? 4 : name.size();
+  const auto bins = distance_bins(report.tokens);
+  for (std::size_t n = 0; n < bins.size(); ++n) {
+    columns.emplace_back(
+        fmt::format("{}_{}_{}{}", name.substr(0, stem), bins[n].from, bins[n].to - 1, name.substr(stem)),
+        profile == profiles.end() ? kNone : profile->bins[n]);
+  }
+}
+
+void addSpread(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  const auto numbers = attention_numbers(head.measures.statistics);
+  const auto add = [&](bool withoutFirst, bool distance) {
+    for (const HeadNumber& number : numbers) {
+      const bool ofDistance = number.name.starts_with('d');
+      if (ofDistance == distance && number.name.ends_with(kWithoutFirst) == withoutFirst) {
+        columns.emplace_back(number.name, number.value);
+      }
+    }
+  };
+  add(false, false);
+  add(false, true);
+  addBins(columns, report, head, "mass");
+  add(true, true);
+  addBins(columns, report, head, "mass_without_first");
+}
+
+void addSplit(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  // A head without attention has the same columns, all of them empty.
+  const auto& split = head.measures.split;
+  for (HeadNumber& number : split_numbers(split.value_or(DecaySplit()))) {
+    columns.emplace_back(std::move(number.name), split ? number.value : kNone);
+  }
+  for (const char* suffix : {"_without_gate", "_without_content"}) {
+    addBins(columns, report, head, std::string("mass") + suffix);
+    addBins(columns, report, head, std::string("mass") + suffix + kWithoutFirst);
+  }
+  addBins(columns, report, head, "logit_content");
+  addBins(columns, report, head, "logit_decay");
+}
+
+void addClasses(Columns& columns, const ReportedHead& head) {
+  for (std::size_t n = 0; n < head.measures.classes.size(); ++n) {
+    const std::string name = to_string(static_cast<TokenClass>(n));
+    const GateGroup group = head.measures.classes[n].summary();
+    columns.emplace_back("tokens_" + name, static_cast<double>(group.count));
+    columns.emplace_back("mean_log_gate_" + name, group.mean_log_gate);
+    columns.emplace_back("gate_lower_quartile_" + name, group.lower_quartile);
+    columns.emplace_back("gate_median_" + name, group.median);
+    columns.emplace_back("gate_upper_quartile_" + name, group.upper_quartile);
+    columns.emplace_back("share_below_half_" + name, group.share_below_half);
+  }
+}
+
+void addEvents(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  std::size_t events = 0;
+  for (const ReportedHead& other : report.heads) {
+    events = std::max(events, other.measures.statistics.strongest_events.size());
+  }
+  const auto& own = head.measures.statistics.strongest_events;
+  for (std::size_t n = 0; n < events; ++n) {
+    columns.emplace_back(fmt::format("event_{}_position", n + 1),
+                         n < own.size() ? static_cast<double>(own[n].position) : kNone);
+    columns.emplace_back(fmt::format("event_{}_gate", n + 1), n < own.size() ? own[n].forget_gate : kNone);
+  }
+}
+
+double valueOf(const HeadsReport& report, const ReportedHead& head, const std::string& name) {
+  const Columns columns = headColumns(report, head);
+  const auto found =
+      std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return column.first == name; });
+  if (found == columns.end()) {
+    throw UsageError(
+        fmt::format("--sort {}: there is no such statistic: it is a column of --csv, as rate_decay_time, "
+                    "horizon_half_median, entropy, d50 or mass_on_first; those of --split, --by-class and --match "
+                    "only beside that option",
+                    name));
+  }
+  return found->second;
+}
+
+}  // namespace
+
+Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
+  const HeadStatistics& statistics = head.measures.statistics;
+  Columns columns = {{"layer", statistics.layer}, {"head", statistics.head}};
+  addNumbers(columns, gate_numbers(statistics));
+  addEvents(columns, report, head);
+  addSpread(columns, report, head);
+  if (report.split) addSplit(columns, report, head);
+  if (report.classes) addClasses(columns, head);
+  if (!report.matched.empty()) {
+    const bool found = !head.nearest.empty();
+    columns.emplace_back("nearest_layer", found ? head.nearest.front().layer : kNone);
+    columns.emplace_back("nearest_head", found ? head.nearest.front().head : kNone);
+    columns.emplace_back("nearest_octaves", found ? head.nearest.front().octaves : kNone);
+  }
+  return columns;
+}
+
+void rank(HeadsReport& report, const Ranking& ranking) {
+  if (!ranking.statistic.empty()) {
+    std::vector<std::pair<double, std::size_t>> order;
+    for (std::size_t n = 0; n < report.heads.size(); ++n) {
+      double value = valueOf(report, report.heads[n], ranking.statistic);
+      if (!ranking.smallestFirst) value = -value;
+      order.emplace_back(std::isnan(value) ? std::numeric_limits<double>::infinity() : value, n);
+    }
+    std::sort(order.begin(), order.end());
+    std::vector<ReportedHead> sorted;
+    sorted.reserve(order.size());
+    for (const auto& [value, place] : order) sorted.push_back(std::move(report.heads[place]));
+    report.heads = std::move(sorted);
+    report.sortedBy = ranking.statistic;
+  }
+  if (ranking.top > 0 && ranking.top < report.heads.size()) report.heads.resize(ranking.top);
+}
+
+std::string headsCsv(const HeadsReport& report) {
+  std::string text;
+  for (const ReportedHead& head : report.heads) {
+    std::vector<std::string> names, values;
+    for (const auto& [name, value] : headColumns(report, head)) {
+      names.push_back(name);
+      values.push_back(digits(value));
+    }
+    if (text.empty()) text = fmt::format("{}\n", fmt::join(names, ","));
+    text += fmt::format("{}\n", fmt::join(values, ","));
+  }
+  return text;
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,143 @@
+#include <array>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "app/cli/heads_report.h"
+
+namespace foxscope::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::array kLevelNames = {"1_over_e", "half", "0.01"};
+constexpr std::array kGateQuantileNames = {"gate_min", "gate_lower_quartile", "gate_median", "gate_upper_quartile",
+                                           "gate_max"};
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json quartilesJson(const Quartiles& quartiles) {
+  return {{"lower_quartile", number(quartiles.lower)},
+          {"median", number(quartiles.median)},
+          {"upper_quartile", number(quartiles.upper)},
+          {"cut_off_share", number(quartiles.cut_off_share)}};
+}
+
+const std::vector<double>& binsOf(const HeadMeasures& head, const std::string& name) {
+  static const std::vector<double> kAbsent;
+  for (const HeadProfile& profile : head.profiles) {
+    if (profile.name == name) return profile.bins;
+  }
+  return kAbsent;
+}
+
+Json profileJson(const HeadsReport& report, const DistanceProfile& profile, const std::vector<double>& mass) {
+  Json bins = Json::array();
+  const auto distances = distance_bins(report.tokens);
+  for (std::size_t n = 0; n < mass.size(); ++n) {
+    bins.push_back({{"from", distances[n].from}, {"to", distances[n].to - 1}, {"mass", number(mass[n])}});
+  }
+  return {{"d50", number(profile.d50)}, {"d90", number(profile.d90)}, {"mass", std::move(bins)}};
+}
+
+Json spreadJson(const HeadsReport& report, const HeadMeasures& head, const AttentionSpread& spread,
+                const std::string& suffix) {
+  return {{"entropy", number(spread.entropy)},
+          {"mass_on_first", number(spread.mass_on_first)},
+          {"mass_on_self", number(spread.mass_on_self)},
+          {"distance", profileJson(report, spread.distance, binsOf(head, "mass" + suffix))},
+          {"distance_without_first",
+           profileJson(report, spread.distance_without_first, binsOf(head, "mass" + suffix + "_without_first"))}};
+}
+
+Json localityJson(const Locality& locality) {
+  return {{"total", number(locality.total())},
+          {"by_decay", number(locality.by_decay())},
+          {"by_content", number(locality.by_content())},
+          {"log_distance", number(locality.both)},
+          {"log_distance_content_only", number(locality.content_only)},
+          {"log_distance_decay_only", number(locality.decay_only)},
+          {"log_distance_uniform", number(locality.uniform)}};
+}
+
+Json splitJson(const HeadsReport& report, const HeadMeasures& head) {
+  if (!head.split) return nullptr;
+  Json logits = Json::array();
+  for (const LogitMeans& means : head.split->logits) {
+    logits.push_back({{"from", means.distance.from},
+                      {"to", means.distance.to - 1},
+                      {"content", number(means.content)},
+                      {"decay", number(means.decay)}});
+  }
+  return {{"divergence", number(head.split->divergence)},
+          {"locality", localityJson(head.split->locality)},
+          {"locality_without_first", localityJson(head.split->locality_without_first)},
+          {"without_gate", spreadJson(report, head, head.split->without_gate, "_without_gate")},
+          {"without_content", spreadJson(report, head, head.split->without_content, "_without_content")},
+          {"logits", std::move(logits)}};
+}
+
+Json classesJson(const HeadMeasures& head) {
+  Json classes = Json::object();
+  for (std::size_t n = 0; n < head.classes.size(); ++n) {
+    const GateGroup group = head.classes[n].summary();
+    classes[to_string(static_cast<TokenClass>(n))] = {{"tokens", group.count},
+                                                      {"mean_log_gate", number(group.mean_log_gate)},
+                                                      {"gate_lower_quartile", number(group.lower_quartile)},
+                                                      {"gate_median", number(group.median)},
+                                                      {"gate_upper_quartile", number(group.upper_quartile)},
+                                                      {"share_below_half", number(group.share_below_half)}};
+  }
+  return classes;
+}
+
+Json nearestJson(const HeadsReport& report, const ReportedHead& head) {
+  Json nearest = Json::array();
+  for (const NearestHead& other : head.nearest) {
+    nearest.push_back(
+        {{"model", report.matched}, {"layer", other.layer}, {"head", other.head}, {"octaves", number(other.octaves)}});
+  }
+  return nearest;
+}
+
+Json headJson(const HeadsReport& report, const ReportedHead& reported) {
+  const HeadMeasures& measures = reported.measures;
+  const HeadStatistics& head = measures.statistics;
+  Json gate;
+  for (std::size_t index = 0; index < kGateQuantileNames.size(); ++index) {
+    gate[kGateQuantileNames[index]] = number(head.gate_quantile[index]);
+  }
+  Json horizon, survival;
+  for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
+    horizon[kLevelNames[level]] = quartilesJson(head.backward_horizon[level]);
+    survival[kLevelNames[level]] = quartilesJson(head.forward_survival[level]);
+  }
+  Json events = Json::array();
+  for (const ForgettingEvent& event : head.strongest_events) {
+    events.push_back({{"position", event.position}, {"forget_gate", number(event.forget_gate)}});
+  }
+  Json json = {{"layer", head.layer},
+               {"head", head.head},
+               {"rate_decay_time", number(head.rate_decay_time)},
+               {"mean_log_gate", number(head.mean_log_gate)},
+               {"gate", std::move(gate)},
+               {"backward_horizon", std::move(horizon)},
+               {"forward_survival", std::move(survival)},
+               {"strongest_events", std::move(events)},
+               {"attention", head.has_attention ? spreadJson(report, measures, head, "") : Json(nullptr)}};
+  if (report.split) json["split"] = splitJson(report, measures);
+  if (report.classes) json["gates_by_class"] = classesJson(measures);
+  if (!report.matched.empty()) json["nearest"] = nearestJson(report, reported);
+  return json;
+}
+
+}  // namespace
+
+std::string headsJson(const HeadsReport& report) {
+  Json heads = Json::array();
+  for (const ReportedHead& head : report.heads) heads.push_back(headJson(report, head));
+  const Json document{{"model", report.model}, {"tokens", report.tokens}, {"heads", std::move(heads)}};
+  return document.dump(2) + '\n';
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,134 @@
+#include "backend/eval/heads_evaluation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+namespace foxscope {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+/// Not a number that has a mean: the mean decay time follows from the mean log gate.
+constexpr std::string_view kDecayTime = "rate_decay_time";
+
+/// -1 / mean log f; its error by the delta method.
+HeadArray decay_times(const HeadArray& mean_log_gate) {
+  HeadArray times{std::string(kDecayTime), "tokens", {}, {}};
+  for (std::size_t n = 0; n < mean_log_gate.value.size(); ++n) {
+    const double mean = mean_log_gate.value[n];
+    times.value.push_back(mean == 0.0 ? std::numeric_limits<double>::infinity() : -1.0 / mean);
+    times.error.push_back(mean == 0.0 ? kNone : mean_log_gate.error[n] / (mean * mean));
+  }
+  return times;
+}
+
+}  // namespace
+
+const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name) {
+  const auto found =
+      std::find_if(arrays.begin(), arrays.end(), [&](const HeadArray& array) { return array.name == name; });
+  return found == arrays.end() ? nullptr : &*found;
+}
+
+void HeadsAccumulator::append(std::vector<Series>& list, std::size_t index, std::string_view name, const char* unit,
+                              const std::vector<double>& values) {
+  if (index == list.size()) list.push_back({std::string(name), unit, {}});
+  auto& windows = list[index].windows;
+  if (windows.size() == documents_.size()) windows.emplace_back();
+  windows.back().insert(windows.back().end(), values.begin(), values.end());
+}
+
+void HeadsAccumulator::add(const HeadMeasures& measures) {
+  std::vector<HeadNumber> numbers = gate_numbers(measures.statistics);
+  const auto take = [&](std::vector<HeadNumber> more) { numbers.insert(numbers.end(), more.begin(), more.end()); };
+  if (measures.statistics.has_attention) take(attention_numbers(measures.statistics));
+  if (measures.split) take(split_numbers(*measures.split));
+  std::erase_if(numbers, [](const HeadNumber& number) { return number.name == kDecayTime; });
+  for (std::size_t n = 0; n < numbers.size(); ++n) {
+    append(numbers_, n, numbers[n].name, numbers[n].unit, {numbers[n].value});
+  }
+  const std::size_t bins = distance_bins(info_.length).size();
+  for (std::size_t n = 0; n < measures.profiles.size(); ++n) {
+    const HeadProfile& profile = measures.profiles[n];
+    std::vector<double> values = profile.bins;
+    // A window that is shorter has no mass beyond its length, and no logits.
+    values.resize(bins, profile.name.starts_with("mass") ? 0.0 : kNone);
+    append(profiles_, n, profile.name, profile.unit, values);
+  }
+  if (!measures.classes.empty()) {
+    classes_.resize(std::max(classes_.size(), (head_ + 1) * kTokenClasses));
+    for (std::size_t n = 0; n < kTokenClasses; ++n) {
+      ClassSeries& series = classes_[head_ * kTokenClasses + n];
+      const GateTally& tally = measures.classes[n];
+      series.sum.push_back(tally.sum_log_gate());
+      series.count.push_back(static_cast<double>(tally.count()));
+      series.below_half.push_back(static_cast<double>(tally.below_half()));
+      series.all.add(tally);
+    }
+  }
+  ++head_;
+}
+
+void HeadsAccumulator::end_window(std::int32_t document) {
+  documents_.push_back(document);
+  head_ = 0;
+}
+
+HeadArray HeadsAccumulator::mean(const Series& series) const {
+  HeadArray array{series.name, series.unit, {}, {}};
+  std::vector<double> values;
+  std::vector<std::int32_t> documents;
+  for (std::size_t entry = 0; entry < series.windows.front().size(); ++entry) {
+    values.clear();
+    documents.clear();
+    for (std::size_t window = 0; window < series.windows.size(); ++window) {
+      const double value = series.windows[window][entry];
+      if (std::isnan(value)) continue;
+      values.push_back(value);
+      documents.push_back(documents_[window]);
+    }
+    const Estimate estimate = values.empty() ? Estimate{kNone, kNone} : clustered_mean(values, documents);
+    array.value.push_back(estimate.value);
+    array.error.push_back(estimate.error);
+  }
+  return array;
+}
+
+void HeadsAccumulator::finish_classes(EvaluatedHeads& heads) const {
+  if (classes_.empty()) return;
+  for (std::size_t n = 0; n < kTokenClasses; ++n) heads.class_tokens.push_back(classes_[n].all.count());
+  HeadArray mean{"mean_log_gate", "nats", {}, {}};
+  HeadArray lower{"gate_lower_quartile", "1", {}, {}};
+  HeadArray median{"gate_median", "1", {}, {}};
+  HeadArray upper{"gate_upper_quartile", "1", {}, {}};
+  HeadArray share{"share_below_half", "1", {}, {}};
+  const auto put = [](HeadArray& array, const Estimate& estimate) {
+    array.value.push_back(estimate.value);
+    array.error.push_back(estimate.error);
+  };
+  for (const ClassSeries& series : classes_) {
+    const GateGroup group = series.all.summary();
+    const bool any = group.count > 0;
+    const Estimate none{kNone, kNone};
+    put(mean, any ? clustered_ratio(series.sum, series.count, documents_) : none);
+    put(share, any ? clustered_ratio(series.below_half, series.count, documents_) : none);
+    put(lower, {group.lower_quartile, kNone});
+    put(median, {group.median, kNone});
+    put(upper, {group.upper_quartile, kNone});
+  }
+  heads.by_class = {std::move(mean), std::move(lower), std::move(median), std::move(upper), std::move(share)};
+}
+
+EvaluatedHeads HeadsAccumulator::finish() {
+  EvaluatedHeads heads;
+  for (const Series& series : numbers_) heads.numbers.push_back(mean(series));
+  heads.numbers.insert(heads.numbers.begin(), decay_times(*find_array(heads.numbers, "mean_log_gate")));
+  for (const Series& series : profiles_) heads.by_distance.push_back(mean(series));
+  heads.distances = distance_bins(info_.length);
+  finish_classes(heads);
+  heads.info = std::move(info_);
+  return heads;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/eval/head_measures.h"
+#include "backend/eval/loss_file.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// Something that is known of every head of a model, with standard errors; NaN where it does not exist or cannot be
+/// known.
+struct HeadArray {
+  std::string name;
+  std::string unit;           ///< "tokens", "nats", "octaves", "1"
+  std::vector<double> value;  ///< [layers, H], [layers, H, bins] or [layers, H, classes]
+  std::vector<double> error;  ///< likewise
+};
+
+/// What is known of one model's heads: of one run, or as means over windows of a corpus. A mean over windows has the
+/// clustered error of loss_statistics.h; NaN where a window has no such number leaves that window out. Decay times are
+/// -1 / mean log f of all windows together. Gates by class are those of all windows' positions together: mean and share
+/// have the clustered error of a ratio, quartiles have none.
+struct EvaluatedHeads {
+  TraceInfo info;                                   ///< length: of the longest window
+  std::shared_ptr<const EvaluatedWindows> windows;  ///< null: one run
+  std::vector<HeadArray> numbers;                   ///< [layers, H] gate_numbers, attention_numbers, split_numbers
+  std::vector<DistanceBin> distances;
+  std::vector<HeadArray> by_distance;      ///< [layers, H, bins] HeadMeasures::profiles; empty without attention
+  std::vector<std::int64_t> class_tokens;  ///< [kTokenClasses] positions of each class; empty without classes
+  /// [layers, H, kTokenClasses] mean_log_gate, gate_lower_quartile, gate_median, gate_upper_quartile, share_below_half
+  std::vector<HeadArray> by_class;
+
+  [[nodiscard]] std::size_t head_count() const {
+    return static_cast<std::size_t>(info.layers) * static_cast<std::size_t>(info.heads);
+  }
+};
+
+/// The array of that name, or null.
+const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name);
+
+/// Adds up what is measured, head by head and window by window.
+class HeadsAccumulator {
+ public:
+  /// @param info  length is that of the longest window
+  explicit HeadsAccumulator(TraceInfo info) : info_(std::move(info)) {}
+
+  /// The next head of a window, by layer, then head.
+  void add(const HeadMeasures& measures);
+  /// The window that was being added is whole.
+  /// @param document  any number that tells documents apart
+  void end_window(std::int32_t document);
+  [[nodiscard]] EvaluatedHeads finish();
+
+ private:
+  /// One array's values, [windows][heads * entries].
+  struct Series {
+    std::string name;
+    std::string unit;
+    std::vector<std::vector<double>> windows;
+  };
+  /// Gates of one class in one head.
+  struct ClassSeries {
+    std::vector<double> sum;    ///< [windows] of log f
+    std::vector<double> count;  ///< [windows]
+    std::vector<double> below_half;
+    GateTally all;
+  };
+
+  void append(std::vector<Series>& list, std::size_t index, std::string_view name, const char* unit,
+              const std::vector<double>& values);
+  [[nodiscard]] HeadArray mean(const Series& series) const;
+  void finish_classes(EvaluatedHeads& heads) const;
+
+  TraceInfo info_;
+  std::vector<std::int32_t> documents_;  ///< of the windows that are whole
+  std::vector<Series> numbers_;
+  std::vector<Series> profiles_;
+  std::vector<ClassSeries> classes_;  ///< [heads * kTokenClasses]
+  std::size_t head_ = 0;              ///< that comes next
+};
+
+}  // namespace foxscope

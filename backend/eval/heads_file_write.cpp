@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <numeric>
+
+#include "backend/base/atomic_file.h"
+#include "backend/eval/heads_file.h"
+#include "backend/file/hdf5_writer.h"
+#include "backend/file/provenance.h"
+
+namespace foxscope {
+namespace {
+
+constexpr const char* kEstimator =
+    "cluster-robust over windows by document: se^2 = G/(G-1) sum_g (sum of residuals in g)^2 / M^2; NaN with G = 1";
+
+class HeadsFileWriter {
+ public:
+  HeadsFileWriter(Hdf5Writer& writer, const AtomicFile& file, const HeadsEvaluation& evaluation)
+      : writer_(writer), file_(file), evaluation_(evaluation) {}
+
+  void write() {
+    writer_.attribute("/", "source", evaluation_.corpus.source);
+    if (evaluation_.content == HeadsContent::evaluation) write_corpus();
+    for (std::size_t n = 0; n < evaluation_.models.size(); ++n) write_model(n);
+  }
+
+ private:
+  void write_corpus() {
+    const EvaluatedCorpus& corpus = evaluation_.corpus;
+    writer_.attribute("/", "seed", static_cast<std::int64_t>(corpus.seed));
+    writer_.attribute("/", "corpus_documents", corpus.documents_read);
+    writer_.attribute("/", "corpus_tokens", corpus.tokens_read);
+    writer_.attribute("/", "error_estimator", kEstimator);
+    if (corpus.documents.empty()) return;
+    std::vector<std::string> names;
+    std::vector<std::string> hashes;
+    for (const WindowDocument& document : corpus.documents) {
+      names.push_back(document.name);
+      hashes.push_back(document.sha256);
+    }
+    writer_.strings("/documents/name", names);
+    writer_.strings("/documents/sha256", hashes);
+  }
+
+  template <typename T>
+  void column(const std::string& path, Element element, const std::vector<T>& values) {
+    if (!values.empty()) writer_.array(path, element, {values.size()}, values.data(), nullptr);
+  }
+
+  void scale(const std::string& path, const char* name, const std::vector<std::int64_t>& values) {
+    column(path, Element::int64, values);
+    writer_.make_scale(path, name);
+  }
+
+  void write_windows(const std::string& group, const EvaluatedWindows& windows) {
+    column(group + "/document", Element::int32, windows.document);
+    column(group + "/tokens", Element::int64, windows.tokens);
+    column(group + "/token_start", Element::int64, windows.token_start);
+    column(group + "/byte_start", Element::int64, windows.byte_start);
+    column(group + "/byte_end", Element::int64, windows.byte_end);
+  }
+
+  /// A group of arrays whose first two axes are layer and head.
+  /// @param last  dataset of the group that belongs to the third axis; empty: there is none, or it has no scale
+  void write_arrays(const std::string& group, const EvaluatedHeads& model, const std::vector<HeadArray>& arrays,
+                    const std::string& last) {
+    const TraceInfo& info = model.info;
+    std::vector<std::int64_t> index(static_cast<std::size_t>(std::max(info.layers, info.heads)));
+    std::iota(index.begin(), index.end(), 0);
+    scale(group + "/layer", "layer", {index.begin(), index.begin() + info.layers});
+    scale(group + "/head", "head", {index.begin(), index.begin() + info.heads});
+    std::vector<std::string> axes = {"layer", "head"};
+    if (!last.empty()) axes.push_back(last);
+    for (const HeadArray& array : arrays) {
+      write_array(group, model, array, axes);
+      if (evaluation_.content == HeadsContent::run) continue;
+      write_array(group, model, {array.name + "_errors", array.unit, array.error, {}}, axes);
+    }
+    writer_.attribute(group, "NX_class", "NXdata");
+    writer_.attribute(group, "signal", arrays.front().name);
+    if (arrays.front().value.size() > model.head_count() && last.empty()) axes.emplace_back(".");
+    writer_.attribute(group, "axes", axes);
+  }
+
+  void write_array(const std::string& group, const EvaluatedHeads& model, const HeadArray& array,
+                   const std::vector<std::string>& axes) {
+    const std::string path = group + "/" + array.name;
+    std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(model.info.layers),
+                                       static_cast<std::uint64_t>(model.info.heads)};
+    if (!group.ends_with("/numbers")) dims.push_back(array.value.size() / model.head_count());
+    // Small, and of more axes than the writer takes apart into chunks: in one piece.
+    const std::uint64_t offset = writer_.reserve(path, Element::float64, dims);
+    const int error = file_.try_write_at(offset, array.value.data(), array.value.size() * sizeof(double));
+    if (error != 0) file_.throw_write_error(error);
+    writer_.attribute(path, "units", array.unit);
+    writer_.attribute(path, "interpretation", dims.size() == 2 ? "image" : "spectrum");
+    for (unsigned dimension = 0; dimension < axes.size(); ++dimension) {
+      writer_.attach_scale(path, dimension, group + "/" + axes[dimension]);
+    }
+  }
+
+  void write_distances(const std::string& group, const EvaluatedHeads& model) {
+    std::vector<std::int64_t> begin, end;
+    for (const DistanceBin& bin : model.distances) {
+      begin.push_back(bin.from);
+      end.push_back(bin.to);
+    }
+    scale(group + "/distance", "distance", begin);
+    column(group + "/distance_end", Element::int64, end);
+    writer_.attribute(group + "/distance", "units", "tokens");
+    writer_.attribute(group + "/distance_end", "units", "tokens");
+    write_arrays(group, model, model.by_distance, "distance");
+  }
+
+  void write_classes(const std::string& group, const EvaluatedHeads& model) {
+    std::vector<std::string> names;
+    for (std::size_t n = 0; n < kTokenClasses; ++n) names.emplace_back(to_string(static_cast<TokenClass>(n)));
+    writer_.strings(group + "/token_class", names);
+    column(group + "/tokens", Element::int64, model.class_tokens);
+    write_arrays(group, model, model.by_class, "");
+  }
+
+  void write_model(std::size_t index) {
+    const EvaluatedHeads& model = evaluation_.models[index];
+    const std::string root = "/models/" + model.info.name;
+    writer_.group(root);
+    writer_.attribute(root, "order", static_cast<std::int64_t>(index));
+    write_attributes(root, model.info);
+    if (model.windows) write_windows(root + "/windows", *model.windows);
+    write_arrays(root + "/numbers", model, model.numbers, "");
+    if (!model.by_distance.empty()) write_distances(root + "/by_distance", model);
+    if (!model.by_class.empty()) write_classes(root + "/by_class", model);
+  }
+
+  void write_attributes(const std::string& root, const TraceInfo& info) {
+    writer_.attribute(root, "NX_class", "NXentry");
+    writer_.attribute(root, "default", "numbers");
+    writer_.attribute(root, "model_type", info.model_type);
+    writer_.attribute(root, "config", info.config);
+    writer_.attribute(root, "weights_sha256", info.weights_sha256);
+    writer_.attribute(root, "dtype", to_string(info.dtype));
+    writer_.attribute(root, "device", info.device);
+    writer_.attribute(root, "window_size", info.window_size);
+    writer_.attribute(root, "pruning_tolerance", info.pruning_tolerance);
+    writer_.attribute(root, "intervention", info.intervention);
+    writer_.attribute(root, "gated", std::int64_t{info.gated});
+    writer_.attribute(root, "layers", std::int64_t{info.layers});
+    writer_.attribute(root, "heads", std::int64_t{info.heads});
+    writer_.attribute(root, "length", info.length);
+  }
+
+  Hdf5Writer& writer_;
+  const AtomicFile& file_;
+  const HeadsEvaluation& evaluation_;
+};
+
+}  // namespace
+
+void write_heads_file(const std::filesystem::path& path, const HeadsEvaluation& evaluation,
+                      const Provenance& provenance, Overwrite overwrite) {
+  AtomicFile file(path, overwrite == Overwrite::force);
+  Hdf5Writer writer(file);
+  write_root(writer, provenance);
+  writer.attribute("/", "content", evaluation.content == HeadsContent::run ? "heads" : "eval_heads");
+  writer.attribute("/", "default", "models/" + evaluation.models.front().info.name);
+  HeadsFileWriter(writer, file, evaluation).write();
+  writer.close();
+  file.commit();
+}
+
+}  // namespace foxscope
