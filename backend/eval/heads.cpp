@@ -1,0 +1,148 @@
+#include "backend/eval/heads.h"
+
+#include <filesystem>
+
+#include <fmt/format.h>
+
+#include "backend/eval/corpus.h"
+#include "backend/eval/window_classes.h"
+#include "backend/model/run_memory.h"
+
+namespace foxscope {
+namespace {
+
+const KeepSet kKept = {Keep::gates, Keep::rows, Keep::query_key};
+
+/// Words of the whole corpus.
+std::optional<WordCounts> count_words(const std::filesystem::path& corpus, const Job& job) {
+  WordCounts counts;
+  CorpusReader reader(corpus);
+  while (const std::optional<Document> document = reader.next()) {
+    if (job.stopped()) return std::nullopt;
+    job.tell({reader.bytes_done(), reader.total_bytes(), "bytes", "counting words"});
+    counts.add(document->text);
+  }
+  return counts;
+}
+
+/// The work on one model.
+class HeadsWork {
+ public:
+  HeadsWork(const PlannedModel& model, const WordCounts* counts, const Job& job)
+      : model_(model), counts_(counts), job_(job), accumulator_(model.info) {
+    if (counts != nullptr) tokenizer_ = Tokenizer::load(Checkpoint::open(model.request.model).folder());
+  }
+
+  std::optional<EvaluatedHeads> run() {
+    job_.tell({0, 1, "models", "load"});
+    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
+    for (const Window& window : model_.windows.windows) {
+      if (job_.stopped() || !run_window(*lm, window)) return std::nullopt;
+      ++windows_done_;
+    }
+    EvaluatedHeads heads = accumulator_.finish();
+    heads.windows = model_.table;
+    return heads;
+  }
+
+ private:
+  [[nodiscard]] std::int64_t head_count() const { return std::int64_t{model_.info.layers} * model_.info.heads; }
+
+  /// One window counts for all its heads; the forward pass for none of them.
+  void tell(std::int64_t heads_done) const {
+    const auto windows = static_cast<std::int64_t>(model_.windows.windows.size());
+    job_.tell({windows_done_ * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
+  }
+
+  std::shared_ptr<HostQueryKeyStore> make_store(const TraceInfo& info) const {
+    const RunMemory memory = estimate_memory(model_.config, model_.parameters, kKept, model_.dtype, model_.device.cuda);
+    const std::int64_t budget = query_key_budget(memory, info.length, available_memory(), kKept);
+    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+    return std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(budget),
+                                               std::filesystem::temp_directory_path());
+  }
+
+  std::shared_ptr<const Trace> forward(CausalLM& lm, const Window& window) {
+    TraceInfo info = model_.info;
+    info.length = static_cast<std::int64_t>(window.ids.size());
+    Recorder recorder(info, kKept, make_store(info));
+    const std::vector<std::int32_t> inputs = input_ids(window.ids, model_.bos);
+    ForwardRequest request;
+    request.batch = 1;
+    request.length = info.length;
+    request.input_ids = inputs;
+    request.labels = window.ids;
+    request.pruning_tolerance = info.pruning_tolerance;
+    request.interventions = model_.request.interventions;
+    Recorder* const recorders[] = {&recorder};
+    const Job quiet{job_.stop, {}, job_.executor};
+    if (!lm.forward(request, recorders, quiet)) return nullptr;
+    return recorder.finish(nullptr, nullptr);
+  }
+
+  bool run_window(CausalLM& lm, const Window& window) {
+    if (window.ids.empty()) return true;
+    tell(0);
+    const auto trace = forward(lm, window);
+    if (!trace) return false;
+    std::vector<TokenClassSet> classes;
+    if (tokenizer_) classes = read_classes(window_classes(window, *tokenizer_, *counts_));
+    MeasureOptions options;
+    options.statistics.events = 0;
+    options.with_split = true;
+    options.classes = classes;
+    const Job quiet{job_.stop, {}, job_.executor};
+    for (std::int64_t n = 0; n < head_count(); ++n) {
+      const HeadOf head{trace, static_cast<int>(n / model_.info.heads), static_cast<int>(n % model_.info.heads)};
+      const auto measures = measure_head(head, options, quiet);
+      if (!measures) return false;
+      accumulator_.add(*measures);
+      tell(n + 1);
+    }
+    accumulator_.end_window(window.document);
+    return true;
+  }
+
+  const PlannedModel& model_;
+  const WordCounts* counts_;  ///< null: the windows have no text
+  const Job& job_;
+  HeadsAccumulator accumulator_;
+  std::optional<Tokenizer> tokenizer_;
+  std::int64_t windows_done_ = 0;
+};
+
+}  // namespace
+
+std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job) {
+  std::vector<Checkpoint> checkpoints;
+  for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
+  const auto source = choose_source(request.input, checkpoints.front(), job);
+  if (!source) return std::nullopt;
+  std::vector<PlannedModel> models;
+  for (std::size_t n = 0; n < request.models.size(); ++n) {
+    if (job.stopped()) return std::nullopt;
+    models.push_back(plan_model(request.models[n], checkpoints[n], *source));
+  }
+  checkpoints.clear();  // their files need not stay mapped
+  std::optional<WordCounts> counts;
+  if (!request.input.corpus.empty()) {
+    counts = count_words(request.input.corpus, job);
+    if (!counts) return std::nullopt;
+  } else if (events.note) {
+    events.note(fmt::format("{}: token ids have no text, so gates are not told by class of the token", source->name));
+  }
+  HeadsEvaluation evaluation;
+  evaluation.corpus = describe_corpus(request.input, *source);
+  for (const PlannedModel& model : models) {
+    if (events.model) events.model(model.request.name);
+    for (const std::string& note : model.config.notes) {
+      if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
+    }
+    auto heads = HeadsWork(model, counts ? &*counts : nullptr, job).run();
+    if (!heads) return std::nullopt;
+    evaluation.models.push_back(std::move(*heads));
+  }
+  return evaluation;
+}
+
+}  // namespace foxscope

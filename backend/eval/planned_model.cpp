@@ -1,0 +1,96 @@
+#include "backend/eval/planned_model.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/model/interventions.h"
+#include "backend/model/run_settings.h"
+
+namespace foxscope {
+namespace {
+
+bool has_tokenizer(const Checkpoint& checkpoint) {
+  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
+         std::filesystem::exists(checkpoint.folder() / "vocab.json");
+}
+
+void check_vocabulary(const Windows& windows, const Checkpoint& checkpoint, const std::string& source) {
+  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
+  for (std::size_t n = 0; n < windows.windows.size(); ++n) {
+    for (const std::int32_t id : windows.windows[n].ids) {
+      if (id < vocabulary) continue;
+      throw Error(
+          fmt::format("{}: the token {} of window {} is outside the vocabulary of {} ({} ids): use the "
+                      "tokenizer that belongs to the model",
+                      source, id, n, checkpoint.folder().string(), vocabulary));
+    }
+  }
+}
+
+std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
+  auto table = std::make_shared<EvaluatedWindows>();
+  for (const Window& window : windows.windows) {
+    table->length = std::max(table->length, static_cast<std::int64_t>(window.ids.size()));
+  }
+  for (const Window& window : windows.windows) {
+    table->document.push_back(window.document);
+    table->tokens.push_back(static_cast<std::int64_t>(window.ids.size()));
+    table->token_id.insert(table->token_id.end(), window.ids.begin(), window.ids.end());
+    table->token_id.resize(table->document.size() * static_cast<std::size_t>(table->length), -1);
+    if (windows.documents.empty()) continue;
+    table->token_start.push_back(window.token_start);
+    table->byte_start.push_back(window.byte_start);
+    table->byte_end.push_back(window.byte_end);
+  }
+  return table;
+}
+
+}  // namespace
+
+std::optional<WindowSource> choose_source(const EvaluationInput& input, const Checkpoint& first, const Job& job) {
+  WindowSource source;
+  if (input.corpus.empty()) {
+    source.name = input.ids.file.string();
+    source.windows = read_window_ids(input.ids);
+    return source;
+  }
+  source.name = input.corpus.string();
+  source.tokenizer = Tokenizer::load(first.folder());
+  auto windows = choose_windows(input.corpus, *source.tokenizer, input.windows, job);
+  if (!windows) return std::nullopt;
+  source.windows = std::move(*windows);
+  return source;
+}
+
+EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource& source) {
+  EvaluatedCorpus corpus;
+  corpus.source = source.name;
+  corpus.documents = source.windows.documents;
+  corpus.seed = input.corpus.empty() ? 0 : input.windows.seed;
+  corpus.documents_read = source.windows.corpus_documents;
+  corpus.tokens_read = source.windows.corpus_tokens;
+  return corpus;
+}
+
+PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source) {
+  PlannedModel planned;
+  planned.request = request;
+  planned.config = checkpoint.config();
+  planned.device = Device::parse(request.device);
+  planned.dtype = choose_dtype(request.dtype, planned.device);
+  planned.parameters = checkpoint.parameter_count();
+  std::optional<Tokenizer> tokenizer;
+  if (source.tokenizer || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
+  planned.bos = choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr);
+  planned.windows = source.tokenizer ? cut_windows(source.windows, *source.tokenizer, *tokenizer) : source.windows;
+  check_vocabulary(planned.windows, checkpoint, source.name);
+  planned.table = table_of(planned.windows);
+  check_interventions(request.interventions, planned.config,
+                      *std::min_element(planned.table->tokens.begin(), planned.table->tokens.end()));
+  planned.info = describe_run(request, checkpoint, planned.device, planned.dtype, planned.table->length);
+  return planned;
+}
+
+}  // namespace foxscope

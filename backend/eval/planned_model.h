@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "backend/base/job.h"
+#include "backend/eval/loss_file.h"
+#include "backend/eval/windows.h"
+#include "backend/eval/windows_ids.h"
+#include "backend/model/run.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+
+/// What models are evaluated on.
+struct EvaluationInput {
+  std::filesystem::path corpus;  ///< empty: ids
+  WindowOptions windows;         ///< of a corpus
+  IdsSource ids;
+};
+
+/// Windows as the first model's tokenizer cuts them, and what the others need to get the same texts.
+struct WindowSource {
+  std::string name;  ///< corpus or file of ids, as it was named
+  Windows windows;
+  std::optional<Tokenizer> tokenizer;  ///< that they were chosen with; none for ids
+};
+
+/// @returns nothing if the job was stopped
+/// @throws as choose_windows and read_window_ids do
+std::optional<WindowSource> choose_source(const EvaluationInput& input, const Checkpoint& first, const Job& job);
+
+EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource& source);
+
+/// A model that is to be evaluated, opened and checked; its weights are not loaded.
+struct PlannedModel {
+  RunRequest request;
+  ModelConfig config;
+  Device device;
+  DType dtype = DType::float32;
+  std::int32_t bos = 0;
+  std::int64_t parameters = 0;
+  Windows windows;                                ///< as its tokenizer cuts them
+  std::shared_ptr<const EvaluatedWindows> table;  ///< the same for files
+  TraceInfo info;                                 ///< length: of the longest window
+};
+
+/// @throws Error and UsageError with the remedy for what the model cannot run on
+PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source);
+
+}  // namespace foxscope

@@ -1,0 +1,269 @@
+#include <cmath>
+#include <filesystem>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/heads_evaluation.h"
+#include "backend/eval/heads_file.h"
+#include "backend/eval/window_classes.h"
+#include "tests/eval/eval_test_support.h"
+
+namespace foxscope::test {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+TraceInfo small_model() {
+  TraceInfo info;
+  info.name = "small";
+  info.model_type = "test";
+  info.config = "{}";
+  info.weights_sha256 = "ab";
+  info.device = "cpu";
+  info.layers = 1;
+  info.heads = 2;
+  info.length = 4;
+  info.gated = true;
+  return info;
+}
+
+/// A head whose numbers all follow from one.
+HeadMeasures measures_of(double number, std::size_t bins = 3) {
+  HeadMeasures measures;
+  HeadStatistics& statistics = measures.statistics;
+  statistics.mean_log_gate = -number;
+  statistics.rate_decay_time = 1 / number;
+  statistics.has_attention = true;
+  statistics.entropy = 10 * number;
+  statistics.distance.d50 = number < 3 ? number : kNone;
+  measures.split = DecaySplit();
+  measures.split->divergence = number / 2;
+  measures.profiles = {{"mass", "1", std::vector<double>(bins, number)},
+                       {"logit_content", "nats", std::vector<double>(bins, -number)}};
+  measures.classes.resize(kTokenClasses);
+  for (int n = 0; n < static_cast<int>(number); ++n) measures.classes[1].add(-number);
+  measures.classes[1].add(0.0);
+  return measures;
+}
+
+/// Three windows of two documents; head 1 has twice the numbers of head 0.
+EvaluatedHeads three_windows() {
+  HeadsAccumulator accumulator(small_model());
+  const double numbers[] = {1, 2, 4};
+  const std::int32_t documents[] = {0, 0, 1};
+  for (int window = 0; window < 3; ++window) {
+    const std::size_t bins = window == 2 ? 2 : 3;  // a shorter window
+    accumulator.add(measures_of(numbers[window], bins));
+    accumulator.add(measures_of(2 * numbers[window], bins));
+    accumulator.end_window(documents[window]);
+  }
+  return accumulator.finish();
+}
+
+const HeadArray& array(const std::vector<HeadArray>& arrays, const char* name) {
+  const HeadArray* const found = find_array(arrays, name);
+  if (found == nullptr) throw std::out_of_range(name);
+  return *found;
+}
+
+TEST(HeadsAccumulator, MeansHaveErrorsClusteredByDocument) {
+  const EvaluatedHeads heads = three_windows();
+  const HeadArray& entropy = array(heads.numbers, "entropy");
+  EXPECT_EQ(entropy.unit, "nats");
+  EXPECT_NEAR(entropy.value[0], 70.0 / 3, 1e-12);
+  // Residuals of the documents: 10 + 20 - 2 * 70/3 and 40 - 70/3, which are -50/3 and 50/3.
+  EXPECT_NEAR(entropy.error[0], std::sqrt(2.0 * 2 * (50.0 / 3) * (50.0 / 3)) / 3, 1e-12);
+  EXPECT_NEAR(entropy.value[1], 2 * entropy.value[0], 1e-12);
+  EXPECT_NEAR(array(heads.numbers, "divergence").value[0], 7.0 / 6, 1e-12);
+}
+
+TEST(HeadsAccumulator, DecayTimesAreThoseOfTheMeanLogGate) {
+  const EvaluatedHeads heads = three_windows();
+  const HeadArray& gate = array(heads.numbers, "mean_log_gate");
+  const HeadArray& time = array(heads.numbers, "rate_decay_time");
+  EXPECT_NEAR(time.value[0], 3.0 / 7, 1e-12);
+  EXPECT_NEAR(time.error[0], gate.error[0] * 9 / 49, 1e-12);
+  EXPECT_EQ(&time, heads.numbers.data()) << "files plot the first array";
+}
+
+TEST(HeadsAccumulator, WindowsWithoutANumberAreLeftOut) {
+  const EvaluatedHeads heads = three_windows();
+  EXPECT_NEAR(array(heads.numbers, "d50").value[0], 1.5, 1e-12);
+  EXPECT_TRUE(std::isnan(array(heads.numbers, "d50").error[0])) << "what is left is one document";
+  EXPECT_NEAR(array(heads.numbers, "d50").value[1], 2.0, 1e-12);
+}
+
+TEST(HeadsAccumulator, ShorterWindowsHaveNoMassAndNoLogitsBeyondTheirLength) {
+  const EvaluatedHeads heads = three_windows();
+  EXPECT_EQ(heads.distances, distance_bins(4));
+  const HeadArray& mass = array(heads.by_distance, "mass");
+  ASSERT_EQ(mass.value.size(), 6U);
+  EXPECT_NEAR(mass.value[1], 7.0 / 3, 1e-12);
+  EXPECT_NEAR(mass.value[2], 1.0, 1e-12);
+  EXPECT_NEAR(array(heads.by_distance, "logit_content").value[2], -1.5, 1e-12);
+}
+
+TEST(HeadsAccumulator, GatesByClassAreThoseOfAllPositions) {
+  const EvaluatedHeads heads = three_windows();
+  ASSERT_EQ(heads.class_tokens.size(), kTokenClasses);
+  // Windows give n gates with log f = -n, and one that is open.
+  EXPECT_EQ(heads.class_tokens[1], 10);
+  EXPECT_EQ(heads.class_tokens[2], 0);
+  const HeadArray& mean = array(heads.by_class, "mean_log_gate");
+  EXPECT_NEAR(mean.value[1], -2.1, 1e-12);
+  // Residuals sum - mean * count of the documents: -5 + 2.1 * 5 and -16 + 2.1 * 5.
+  EXPECT_NEAR(mean.error[1], std::sqrt(2.0 * 2 * 5.5 * 5.5) / 10, 1e-12);
+  EXPECT_NEAR(array(heads.by_class, "share_below_half").value[1], 0.7, 1e-12);
+  EXPECT_TRUE(std::isnan(mean.value[2]));
+}
+
+TEST(HeadsAccumulator, OneWindowHasNoErrors) {
+  HeadsAccumulator accumulator(small_model());
+  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
+  accumulator.end_window(0);
+  const EvaluatedHeads heads = accumulator.finish();
+  EXPECT_EQ(array(heads.numbers, "entropy").value[0], 10);
+  EXPECT_TRUE(std::isnan(array(heads.numbers, "entropy").error[0]));
+}
+
+/// A file in a folder of its own.
+class HeadsFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "foxscope-heads-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  [[nodiscard]] std::string error_of_opening() const {
+    try {
+      HeadsEvaluation::open(folder_ / "heads.h5");
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  std::filesystem::path folder_;
+};
+
+void expect_equal(const std::vector<HeadArray>& actual, const std::vector<HeadArray>& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (const HeadArray& one : expected) {
+    const HeadArray& other = array(actual, one.name.c_str());
+    EXPECT_EQ(other.unit, one.unit);
+    ASSERT_EQ(other.value.size(), one.value.size());
+    for (std::size_t n = 0; n < one.value.size(); ++n) {
+      EXPECT_TRUE(other.value[n] == one.value[n] || (std::isnan(other.value[n]) && std::isnan(one.value[n])));
+      EXPECT_TRUE(other.error[n] == one.error[n] || (std::isnan(other.error[n]) && std::isnan(one.error[n])));
+    }
+  }
+}
+
+TEST_F(HeadsFile, HoldsWhatWasWritten) {
+  HeadsEvaluation evaluation;
+  evaluation.corpus.source = "books.jsonl";
+  evaluation.corpus.documents = {{"a", "11"}, {"b", "22"}};
+  evaluation.corpus.seed = 7;
+  evaluation.models = {three_windows(), three_windows()};
+  auto windows = std::make_shared<EvaluatedWindows>();
+  windows->document = {0, 0, 1};
+  windows->tokens = {4, 4, 2};
+  windows->token_start = {10, 20, 0};
+  windows->byte_start = {40, 80, 0};
+  windows->byte_end = {56, 96, 8};
+  for (EvaluatedHeads& model : evaluation.models) model.windows = windows;
+  evaluation.models[1].info.name = "another";
+  evaluation.models[1].by_class.clear();
+  evaluation.models[1].class_tokens.clear();
+  write_heads_file(folder_ / "heads.h5", evaluation, {"foxscope eval heads", ""}, Overwrite::refuse);
+
+  const HeadsEvaluation read = HeadsEvaluation::open(folder_ / "heads.h5");
+  EXPECT_EQ(read.content, HeadsContent::evaluation);
+  EXPECT_EQ(read.command_line, "foxscope eval heads");
+  EXPECT_EQ(read.corpus.source, "books.jsonl");
+  EXPECT_EQ(read.corpus.seed, 7U);
+  ASSERT_EQ(read.corpus.documents.size(), 2U);
+  EXPECT_EQ(read.corpus.documents[1].name, "b");
+  ASSERT_EQ(read.models.size(), 2U);
+  for (std::size_t n = 0; n < 2; ++n) {
+    const EvaluatedHeads& model = read.models[n];
+    const EvaluatedHeads& expected = evaluation.models[n];
+    EXPECT_EQ(model.info.name, expected.info.name);
+    EXPECT_EQ(model.info.weights_sha256, "ab");
+    EXPECT_EQ(model.info.length, 4);
+    EXPECT_TRUE(model.info.gated);
+    EXPECT_EQ(model.windows->document, windows->document);
+    EXPECT_EQ(model.windows->byte_end, windows->byte_end);
+    EXPECT_EQ(model.distances, expected.distances);
+    EXPECT_EQ(model.class_tokens, expected.class_tokens);
+    expect_equal(model.numbers, expected.numbers);
+    expect_equal(model.by_distance, expected.by_distance);
+    expect_equal(model.by_class, expected.by_class);
+  }
+}
+
+TEST_F(HeadsFile, OfARunHasNoErrors) {
+  HeadsAccumulator accumulator(small_model());
+  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
+  accumulator.end_window(0);
+  HeadsEvaluation evaluation;
+  evaluation.content = HeadsContent::run;
+  evaluation.models = {accumulator.finish()};
+  write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse);
+  const HeadsEvaluation read = HeadsEvaluation::open(folder_ / "heads.h5");
+  EXPECT_EQ(read.content, HeadsContent::run);
+  EXPECT_EQ(read.models[0].windows, nullptr);
+  expect_equal(read.models[0].numbers, evaluation.models[0].numbers);
+}
+
+TEST_F(HeadsFile, ErrorsNameTheFileAndTheRemedy) {
+  EXPECT_NE(error_of_opening().find("heads.h5"), std::string::npos);
+  HeadsEvaluation evaluation;
+  evaluation.models = {three_windows()};
+  evaluation.models[0].distances.pop_back();
+  write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse);
+  EXPECT_NE(error_of_opening().find("by_distance/distance"), std::string::npos) << error_of_opening();
+  evaluation.models = {three_windows()};
+  evaluation.models[0].info.layers = 0;
+  EXPECT_THROW(write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse), Error) << "the file exists";
+}
+
+Window window_of(std::vector<std::int32_t> ids, std::string text) {
+  Window window;
+  window.ids = std::move(ids);
+  window.text = std::move(text);
+  return window;
+}
+
+std::vector<TokenClassSet> sets(std::initializer_list<TokenClass> classes) {
+  std::vector<TokenClassSet> result;
+  for (const TokenClass one : classes) result.push_back(set_of(one));
+  return result;
+}
+
+WordCounts twice(std::string_view text) {
+  WordCounts counts;
+  for (int n = 0; n < 2; ++n) counts.add(text);
+  return counts;
+}
+
+TEST(WindowClasses, AreThoseOfTheTokensWithinTheText) {
+  using enum TokenClass;
+  const Tokenizer tokenizer = byte_tokenizer();
+  EXPECT_EQ(window_classes(window_of({'a', ' ', 'b', 'c', '.'}, "a bc."), tokenizer, twice("a bc")),
+            sets({sentence_start, space, word_first, word_later, punctuation}));
+  EXPECT_TRUE(window_classes(window_of({'a'}, ""), tokenizer, {}).empty());
+}
+
+TEST(WindowClasses, OfAWindowThatBeginsAndEndsWithinCharacters) {
+  using enum TokenClass;
+  // The last two bytes of a quotation mark, a letter, and the first byte of another mark.
+  const auto classes = window_classes(window_of({0x80, 0x9C, 'a', 0xE2}, "a"), byte_tokenizer(), twice("a"));
+  EXPECT_EQ(classes, sets({space, space, sentence_start, space}));
+}
+
+}  // namespace
+}  // namespace foxscope::test
