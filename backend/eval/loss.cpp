@@ -11,10 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/loss_partial.h"
-#include "backend/model/checkpoint.h"
-#include "backend/model/interventions.h"
 #include "backend/model/run_memory.h"
-#include "backend/model/run_settings.h"
 
 namespace foxscope {
 namespace {
@@ -23,116 +20,39 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// A model that is to be evaluated, opened and checked.
-struct Planned {
-  RunRequest request;
-  ModelConfig config;
-  Device device;
-  DType dtype = DType::float32;
-  std::int32_t bos = 0;
-  std::int64_t parameters = 0;
-  std::vector<std::vector<std::int32_t>> labels;  ///< by window
+/// A model with its losses so far.
+struct LossModel : PlannedModel {
   EvaluatedModel result;
   std::vector<bool> done;  ///< by window
+
+  [[nodiscard]] const std::vector<std::int32_t>& labels(std::size_t window) const {
+    return windows.windows[window].ids;
+  }
 };
-
-bool has_tokenizer(const Checkpoint& checkpoint) {
-  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
-         std::filesystem::exists(checkpoint.folder() / "vocab.json");
-}
-
-void check_vocabulary(const Windows& windows, const Checkpoint& checkpoint, const std::string& source) {
-  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
-  for (std::size_t n = 0; n < windows.windows.size(); ++n) {
-    for (const std::int32_t id : windows.windows[n].ids) {
-      if (id < vocabulary) continue;
-      throw Error(
-          fmt::format("{}: the token {} of window {} is outside the vocabulary of {} ({} ids): use the "
-                      "tokenizer that belongs to the model",
-                      source, id, n, checkpoint.folder().string(), vocabulary));
-    }
-  }
-}
-
-std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
-  auto table = std::make_shared<EvaluatedWindows>();
-  for (const Window& window : windows.windows) {
-    table->length = std::max(table->length, static_cast<std::int64_t>(window.ids.size()));
-  }
-  for (const Window& window : windows.windows) {
-    table->document.push_back(window.document);
-    table->tokens.push_back(static_cast<std::int64_t>(window.ids.size()));
-    table->token_id.insert(table->token_id.end(), window.ids.begin(), window.ids.end());
-    table->token_id.resize(table->document.size() * static_cast<std::size_t>(table->length), -1);
-    if (windows.documents.empty()) continue;
-    table->token_start.push_back(window.token_start);
-    table->byte_start.push_back(window.byte_start);
-    table->byte_end.push_back(window.byte_end);
-  }
-  return table;
-}
-
-/// Windows of the first model, and what the others need to get the same texts.
-struct Source {
-  std::string name;
-  Windows windows;
-  std::optional<Tokenizer> tokenizer;  ///< that they were chosen with; none for ids
-};
-
-std::optional<Source> choose_source(const LossRequest& request, const Checkpoint& first, const Job& job) {
-  Source source;
-  if (request.corpus.empty()) {
-    source.name = request.ids.file.string();
-    source.windows = read_window_ids(request.ids);
-    return source;
-  }
-  source.name = request.corpus.string();
-  source.tokenizer = Tokenizer::load(first.folder());
-  auto windows = choose_windows(request.corpus, *source.tokenizer, request.windows, job);
-  if (!windows) return std::nullopt;
-  source.windows = std::move(*windows);
-  return source;
-}
 
 /// @param before  models that were planned already: equal windows are shared
-Planned plan(const RunRequest& request, const Checkpoint& checkpoint, const Source& source,
-             const std::vector<Planned>& before) {
-  Planned planned;
-  planned.request = request;
-  planned.config = checkpoint.config();
-  planned.device = Device::parse(request.device);
-  planned.dtype = choose_dtype(request.dtype, planned.device);
-  planned.parameters = checkpoint.parameter_count();
-  std::optional<Tokenizer> tokenizer;
-  if (source.tokenizer || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
-  planned.bos = choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr);
-  const Windows windows =
-      source.tokenizer ? cut_windows(source.windows, *source.tokenizer, *tokenizer) : source.windows;
-  check_vocabulary(windows, checkpoint, source.name);
-  auto table = table_of(windows);
-  for (const Planned& other : before) {
-    if (*other.result.windows == *table) table = other.result.windows;
+LossModel plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source,
+               const std::vector<LossModel>& before) {
+  LossModel planned{plan_model(request, checkpoint, source), {}, {}};
+  for (const LossModel& other : before) {
+    if (*other.table == *planned.table) planned.table = other.table;
   }
-  check_interventions(request.interventions, planned.config,
-                      *std::min_element(table->tokens.begin(), table->tokens.end()));
-  for (const Window& window : windows.windows) planned.labels.push_back(window.ids);
-
   EvaluatedModel& result = planned.result;
-  result.info = describe_run(request, checkpoint, planned.device, planned.dtype, table->length);
-  result.losses.windows = static_cast<std::int64_t>(windows.windows.size());
-  result.losses.length = table->length;
-  result.losses.tokens = table->tokens;
-  result.losses.loss.assign(windows.windows.size() * static_cast<std::size_t>(table->length),
+  result.info = planned.info;
+  result.windows = planned.table;
+  result.losses.windows = static_cast<std::int64_t>(planned.windows.windows.size());
+  result.losses.length = planned.table->length;
+  result.losses.tokens = planned.table->tokens;
+  result.losses.loss.assign(planned.windows.windows.size() * static_cast<std::size_t>(planned.table->length),
                             std::numeric_limits<float>::quiet_NaN());
-  result.windows = std::move(table);
-  planned.done.assign(windows.windows.size(), false);
+  planned.done.assign(planned.windows.windows.size(), false);
   return planned;
 }
 
 /// All that the losses depend on.
-std::string fingerprint(const std::vector<Planned>& models) {
+std::string fingerprint(const std::vector<LossModel>& models) {
   auto list = nlohmann::json::array();
-  for (const Planned& model : models) {
+  for (const LossModel& model : models) {
     const TraceInfo& info = model.result.info;
     const auto& ids = model.result.windows->token_id;
     const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
@@ -143,14 +63,14 @@ std::string fingerprint(const std::vector<Planned>& models) {
   return sha256(list.dump());
 }
 
-void put(Planned& model, std::size_t window, std::span<const float> losses) {
+void put(LossModel& model, std::size_t window, std::span<const float> losses) {
   const auto length = static_cast<std::size_t>(model.result.losses.length);
   std::copy(losses.begin(), losses.end(),
             model.result.losses.loss.begin() + static_cast<std::ptrdiff_t>(window * length));
   model.done[window] = true;
 }
 
-void check_memory(const Planned& model) {
+void check_memory(const LossModel& model) {
   const RunMemory memory =
       estimate_memory(model.config, model.parameters, {Keep::loss}, model.dtype, model.device.cuda);
   const std::int64_t length = model.result.losses.length;
@@ -164,7 +84,7 @@ void check_memory(const Planned& model) {
       fitting > 0 ? fmt::format("use --length {}", fitting) : std::string("free memory, or use a smaller model")));
 }
 
-void check_losses(const Planned& model, std::size_t window, std::span<const float> losses) {
+void check_losses(const LossModel& model, std::size_t window, std::span<const float> losses) {
   for (std::size_t p = 0; p < losses.size(); ++p) {
     if (std::isfinite(losses[p])) continue;
     throw Error(fmt::format("{}: the loss at position {} of window {} is {}: check the weights and --dtype",
@@ -175,7 +95,7 @@ void check_losses(const Planned& model, std::size_t window, std::span<const floa
 /// The work on one model.
 class ModelWork {
  public:
-  ModelWork(Planned& model, std::uint32_t index, LossPartial& partial, LossTiming& timing, const Job& job)
+  ModelWork(LossModel& model, std::uint32_t index, LossPartial& partial, LossTiming& timing, const Job& job)
       : model_(model), index_(index), partial_(partial), timing_(timing), job_(job) {}
 
   /// @returns false if the job was stopped
@@ -189,7 +109,7 @@ class ModelWork {
     const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();
-    for (std::size_t window = 0; window < model_.labels.size(); ++window) {
+    for (std::size_t window = 0; window < model_.done.size(); ++window) {
       if (job_.stopped()) return false;
       if (!model_.done[window] && !run_window(*lm, window)) return false;
     }
@@ -199,7 +119,7 @@ class ModelWork {
 
  private:
   bool run_window(CausalLM& lm, std::size_t window) {
-    const std::vector<std::int32_t>& labels = model_.labels[window];
+    const std::vector<std::int32_t>& labels = model_.labels(window);
     const auto length = static_cast<std::int64_t>(labels.size());
     if (length == 0) {
       model_.done[window] = true;
@@ -231,8 +151,8 @@ class ModelWork {
   /// The layers of one window as a share of all tokens that are left.
   Job window_job(std::int64_t length) {
     std::int64_t total = timing_.tokens;
-    for (std::size_t n = 0; n < model_.labels.size(); ++n) {
-      if (!model_.done[n]) total += static_cast<std::int64_t>(model_.labels[n].size());
+    for (std::size_t n = 0; n < model_.done.size(); ++n) {
+      if (!model_.done[n]) total += static_cast<std::int64_t>(model_.labels(n).size());
     }
     Job job = job_;
     job.report = [this, total, length](const Progress& progress) {
@@ -242,31 +162,21 @@ class ModelWork {
     return job;
   }
 
-  Planned& model_;
+  LossModel& model_;
   std::uint32_t index_;
   LossPartial& partial_;
   LossTiming& timing_;
   const Job& job_;
 };
 
-EvaluatedCorpus describe_corpus(const LossRequest& request, const Source& source) {
-  EvaluatedCorpus corpus;
-  corpus.source = source.name;
-  corpus.documents = source.windows.documents;
-  corpus.seed = request.corpus.empty() ? 0 : request.windows.seed;
-  corpus.documents_read = source.windows.corpus_documents;
-  corpus.tokens_read = source.windows.corpus_tokens;
-  return corpus;
-}
-
 }  // namespace
 
 std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job) {
   std::vector<Checkpoint> checkpoints;
   for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
-  const std::optional<Source> source = choose_source(request, checkpoints.front(), job);
+  const auto source = choose_source(request.input, checkpoints.front(), job);
   if (!source) return std::nullopt;
-  std::vector<Planned> models;
+  std::vector<LossModel> models;
   for (std::size_t n = 0; n < request.models.size(); ++n) {
     if (job.stopped()) return std::nullopt;
     models.push_back(plan(request.models[n], checkpoints[n], *source, models));
@@ -275,8 +185,8 @@ std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEv
 
   LossPartial partial(request.output, fingerprint(models), request.start_anew,
                       [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
-                        if (model >= models.size() || window >= models[model].labels.size()) return;
-                        if (losses.size() == models[model].labels[window].size()) put(models[model], window, losses);
+                        if (model >= models.size() || window >= models[model].done.size()) return;
+                        if (losses.size() == models[model].labels(window).size()) put(models[model], window, losses);
                       });
   if (events.partial) events.partial(partial.path());
   LossResult result;
@@ -286,8 +196,8 @@ std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEv
     ModelWork work(models[n], static_cast<std::uint32_t>(n), partial, result.timings[n], job);
     if (!work.run()) return std::nullopt;
   }
-  result.evaluation.corpus = describe_corpus(request, *source);
-  for (Planned& model : models) result.evaluation.models.push_back(std::move(model.result));
+  result.evaluation.corpus = describe_corpus(request.input, *source);
+  for (LossModel& model : models) result.evaluation.models.push_back(std::move(model.result));
   return result;
 }
 

@@ -9,18 +9,14 @@
 
 #include "backend/base/job.h"
 #include "backend/eval/loss_file.h"
-#include "backend/eval/windows.h"
-#include "backend/eval/windows_ids.h"
-#include "backend/model/run.h"
+#include "backend/eval/planned_model.h"
 
 namespace foxscope {
 
 /// Models over windows of a corpus.
 struct LossRequest {
   std::vector<RunRequest> models;  ///< input, limit and keep are not looked at
-  std::filesystem::path corpus;    ///< empty: ids
-  WindowOptions windows;           ///< of a corpus
-  IdsSource ids;
+  EvaluationInput input;
   std::filesystem::path output;  ///< the work so far is kept beside it, see loss_partial.h
   bool start_anew = false;       ///< unfinished work of other settings is thrown away
 };

@@ -1,0 +1,105 @@
+#include "app/cli/eval_options.h"
+
+#include <limits>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/model_names.h"
+#include "backend/base/error.h"
+
+namespace foxscope::cli {
+
+void addEvalInput(CLI::App& command, EvalOptions& options) {
+  command
+      .add_option("--model", options.models,
+                  "Checkpoint folder or hub id, evaluated under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command
+      .add_option("--corpus", options.corpus,
+                  "Texts: a .txt, .jsonl, .jsonl.xz or .jsonl.gz file (one object a line, the text under \"text\"), or "
+                  "a folder of such files")
+      ->type_name("FILE|FOLDER");
+  command
+      .add_option("--ids", options.ids,
+                  "Instead of a corpus: windows of token ids, [windows, tokens], in .npy or .safetensors")
+      ->type_name("FILE");
+  command.add_option("--tensor", options.tensor, "Of a .safetensors file that holds several")->type_name("NAME");
+  command
+      .add_option("--length", options.length, "Tokens of a window (default: 2048; with --ids all, else the first N)")
+      ->type_name("N");
+  command
+      .add_option("--windows", options.windows,
+                  "Number of windows (default: 24, or as many as there is room for; with --ids all, else the first N)")
+      ->type_name("N");
+  command.add_option("--seed", options.seed, "Of the random numbers (default: 0)")->type_name("S");
+}
+
+void addEvalRunning(CLI::App& command, EvalOptions& options) {
+  command.add_option("--bos", options.bos, "Token that begins every window (default: the model's)")->type_name("ID");
+  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
+  command.add_option("--dtype", options.dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
+  command
+      .add_option("--pruning", options.pruning,
+                   "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
+      ->type_name("TOLERANCE");
+  command
+      .add_option("--intervene", options.interventions,
+                   "Change gates or outputs in all models, as in foxscope run; repeatable")
+      ->type_name("LAYER:HEAD:KIND")
+      ->allow_extra_args(false);
+}
+
+void checkEvalOptions(const std::string& command, const EvalOptions& options) {
+  if (options.corpus.empty() == options.ids.empty()) {
+    throw UsageError(fmt::format("{} needs one input: give either --corpus or --ids", command));
+  }
+  if (options.ids.empty() && !options.tensor.empty()) {
+    throw UsageError(fmt::format("--tensor {}: goes with --ids only", options.tensor));
+  }
+  if (options.corpus.empty() && options.seed) {
+    throw UsageError("--seed: windows of --ids are not drawn: leave it out");
+  }
+  if (options.seed && *options.seed < 0) throw UsageError(fmt::format("--seed {}: use a number from 0", *options.seed));
+  if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
+    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
+  }
+  requireDistinct(options.output, options.corpus.empty() ? options.ids : options.corpus);
+}
+
+std::vector<RunRequest> evalModels(const EvalOptions& options) {
+  std::vector<RunRequest> models;
+  for (const NamedModel& named : parseModels(options.models)) {
+    RunRequest model;
+    model.name = named.name;
+    model.model = named.path;
+    if (options.bos) model.bos = static_cast<std::int32_t>(*options.bos);
+    model.device = options.device;
+    model.dtype = options.dtype;
+    model.pruning_tolerance = options.pruning;
+    for (const std::string& text : options.interventions) model.interventions.push_back(Intervention::parse(text));
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+EvaluationInput evalInput(const EvalOptions& options) {
+  EvaluationInput input;
+  input.corpus = options.corpus;
+  if (options.length) input.windows.length = *options.length;
+  input.windows.windows = options.windows;
+  input.windows.seed = static_cast<std::uint64_t>(options.seed.value_or(0));
+  input.ids.file = options.ids;
+  if (!options.tensor.empty()) input.ids.tensor = options.tensor;
+  input.ids.length = options.length;
+  input.ids.windows = options.windows;
+  return input;
+}
+
+std::string modelTurn(const std::string& name, std::size_t turn, std::size_t models) {
+  return models == 1 ? name : fmt::format("{} ({} of {})", name, turn, models);
+}
+
+}  // namespace foxscope::cli

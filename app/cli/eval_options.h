@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/command.h"
+#include "backend/eval/planned_model.h"
+
+namespace foxscope::cli {
+
+/// What the subcommands of `foxscope eval` that go over windows have in common, as typed.
+struct EvalOptions {
+  std::vector<std::string> models;  ///< [NAME=]DIR
+  std::string corpus;
+  std::string ids;
+  std::string tensor;
+  std::optional<std::int64_t> length;
+  std::optional<std::int64_t> windows;
+  std::optional<std::int64_t> seed;
+  std::optional<std::int64_t> bos;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<double> pruning;
+  std::vector<std::string> interventions;
+  std::string output;
+};
+
+/// Models and windows: from --model to --seed.
+void addEvalInput(CLI::App& command, EvalOptions& options);
+/// How models run: from --bos to --intervene.
+void addEvalRunning(CLI::App& command, EvalOptions& options);
+
+/// @param command  "eval loss", for the message
+/// @throws UsageError for options that do not go together, or an output that is the input
+void checkEvalOptions(const std::string& command, const EvalOptions& options);
+
+/// @throws UsageError for names and interventions that are none
+std::vector<RunRequest> evalModels(const EvalOptions& options);
+EvaluationInput evalInput(const EvalOptions& options);
+
+/// "fox (1 of 2)", or the name alone where there is one model.
+std::string modelTurn(const std::string& name, std::size_t turn, std::size_t models);
+
+}  // namespace foxscope::cli
