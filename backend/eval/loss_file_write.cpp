@@ -61,7 +61,8 @@ class LossFileWriter {
     writer_.attribute(group, "axes", axes);
     writer_.attribute(group + "/" + signal, "interpretation", "spectrum");
     for (unsigned dimension = 0; dimension < axes.size(); ++dimension) {
-      writer_.attach_scale(group + "/" + signal, dimension, group + "/" + axes[dimension]);
+      writer_.attach_scale(fmt::format("{}/{}", group, signal), dimension,
+                           fmt::format("{}/{}", group, axes[dimension]));
     }
   }
 

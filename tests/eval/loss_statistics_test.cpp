@@ -1,0 +1,198 @@
+// Means over windows and their errors, against the definitions written out.
+#include "backend/eval/loss_statistics.h"
+
+#include <cmath>
+#include <map>
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+/// Losses that are like each other within documents.
+struct Sample {
+  LossTable table;
+  std::vector<std::int32_t> documents = {4, 4, 1, 7, 1, 4, 2};
+
+  explicit Sample(unsigned seed, std::int64_t length = 40) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> noise(0, 1);
+    std::map<std::int32_t, float> level;
+    for (const std::int32_t document : documents) level.emplace(document, 3 + noise(random));
+    table.windows = static_cast<std::int64_t>(documents.size());
+    table.length = length;
+    table.tokens.assign(documents.size(), length);
+    for (const std::int32_t document : documents) {
+      for (std::int64_t p = 0; p < length; ++p) table.loss.push_back(level[document] + noise(random));
+    }
+  }
+};
+
+/// Mean and error of one number a window, by the formula of the header.
+Estimate by_hand(const std::vector<double>& values, const std::vector<std::int32_t>& documents) {
+  const auto count = static_cast<double>(values.size());
+  double mean = 0;
+  for (const double value : values) mean += value / count;
+  std::map<std::int32_t, double> sums;
+  for (std::size_t n = 0; n < values.size(); ++n) sums[documents[n]] += values[n] - mean;
+  double squares = 0;
+  for (const auto& [document, sum] : sums) squares += sum * sum;
+  const auto groups = static_cast<double>(sums.size());
+  return {mean, std::sqrt(groups / (groups - 1) * squares) / count};
+}
+
+void expect_near(const Estimate& found, const Estimate& expected) {
+  EXPECT_NEAR(found.value, expected.value, 1e-12);
+  EXPECT_NEAR(found.error, expected.error, 1e-12);
+}
+
+TEST(LossStatistics, MeanClusteredByDocument) {
+  const Sample sample(1);
+  const std::vector<double> means = window_means(sample.table, 5, 17);
+  for (std::size_t window = 0; window < means.size(); ++window) {
+    double sum = 0;
+    for (std::int64_t p = 5; p < 17; ++p) {
+      sum += static_cast<double>(sample.table.row(static_cast<std::int64_t>(window))[static_cast<std::size_t>(p)]);
+    }
+    EXPECT_NEAR(means[window], sum / 12, 1e-12);
+  }
+  expect_near(clustered_mean(means, sample.documents), by_hand(means, sample.documents));
+}
+
+// With one window a document it is the textbook's standard error; copies of a window in its document tell nothing new.
+TEST(LossStatistics, ClustersOfOneAndOfCopies) {
+  const std::vector<double> values = {1.0, 2.5, 4.0, 0.5};
+  const double variance = (1.0 + 0.25 + 4.0 + 2.25) / 3;
+  EXPECT_NEAR(clustered_mean(values, std::vector<std::int32_t>{0, 1, 2, 3}).error, std::sqrt(variance / 4), 1e-12);
+  const std::vector<double> twice = {1.0, 1.0, 2.5, 2.5, 4.0, 4.0, 0.5, 0.5};
+  EXPECT_NEAR(clustered_mean(twice, std::vector<std::int32_t>{0, 0, 1, 1, 2, 2, 3, 3}).error, std::sqrt(variance / 4),
+              1e-12);
+}
+
+TEST(LossStatistics, NoErrorOfASingleDocument) {
+  const std::vector<double> values = {1.0, 2.0};
+  const Estimate mean = clustered_mean(values, std::vector<std::int32_t>{3, 3});
+  EXPECT_EQ(mean.value, 1.5);
+  EXPECT_TRUE(std::isnan(mean.error));
+}
+
+// Leaving out a document each time (the jackknife) comes to the same, another way, where ratios hardly bend.
+TEST(LossStatistics, RatioLikeTheJackknife) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> noise(0, 1);
+  std::vector<double> nats;
+  std::vector<double> bytes;
+  std::vector<std::int32_t> documents;
+  for (std::int32_t n = 0; n < 600; ++n) {
+    documents.push_back(n / 3);
+    bytes.push_back(5000 + 100 * noise(random));
+    nats.push_back(bytes.back() * (0.9 + 0.02 * noise(random)));
+  }
+  const Estimate ratio = clustered_ratio(nats, bytes, documents);
+  const auto without = [&](std::int32_t left_out) {
+    double a = 0;
+    double b = 0;
+    for (std::size_t n = 0; n < nats.size(); ++n) {
+      if (documents[n] == left_out) continue;
+      a += nats[n];
+      b += bytes[n];
+    }
+    return a / b;
+  };
+  EXPECT_EQ(ratio.value, without(-1));
+  double squares = 0;
+  for (std::int32_t document = 0; document < 200; ++document) {
+    squares += std::pow(without(document) - ratio.value, 2);
+  }
+  EXPECT_NEAR(ratio.error, std::sqrt(squares * 199 / 200), 0.01 * ratio.error);
+}
+
+TEST(LossStatistics, DifferenceOfRatiosIsPaired) {
+  const std::vector<double> bytes = {100, 110, 90, 105};
+  const std::vector<double> tokens = {30, 28, 31, 29};
+  const std::vector<std::int32_t> documents = {0, 0, 1, 2};
+  std::vector<double> nats = {90, 80, 100, 95};
+  std::vector<double> others = nats;
+  for (std::size_t n = 0; n < nats.size(); ++n) others[n] += 0.01 * bytes[n];  // worse by the same everywhere
+  const Estimate difference = clustered_ratio_difference({nats, bytes}, {others, bytes}, documents);
+  EXPECT_NEAR(difference.value, -0.01, 1e-12);
+  EXPECT_NEAR(difference.error, 0, 1e-12);
+  EXPECT_GT(clustered_ratio(nats, bytes, documents).error, 0.01);
+}
+
+std::vector<double> smoothed_at(const LossTable& table, std::int64_t p, std::int64_t width) {
+  return window_means(table, std::max<std::int64_t>(0, p - width / 2), std::min(table.length, p + width / 2 + 1));
+}
+
+TEST(LossStatistics, SmoothedCurvesAndTheirBands) {
+  const Sample sample(2);
+  for (const std::int64_t width : {1, 5, 21, 101}) {
+    const Curve curve = loss_curve(sample.table, sample.documents, width);
+    ASSERT_EQ(curve.value.size(), 40U);
+    for (std::int64_t p = 0; p < 40; ++p) {
+      const auto at = static_cast<std::size_t>(p);
+      expect_near({curve.value[at], curve.error[at]}, by_hand(smoothed_at(sample.table, p, width), sample.documents));
+    }
+  }
+}
+
+TEST(LossStatistics, Perplexity) {
+  const Sample sample(3);
+  const Curve curve = perplexity_curve(sample.table, sample.documents);
+  for (std::int64_t l = 1; l <= 40; ++l) {
+    const Estimate mean = by_hand(window_means(sample.table, 0, l), sample.documents);
+    EXPECT_NEAR(curve.value[static_cast<std::size_t>(l - 1)], std::exp(mean.value), 1e-10);
+    EXPECT_NEAR(curve.error[static_cast<std::size_t>(l - 1)], std::exp(mean.value) * mean.error, 1e-10);
+  }
+}
+
+TEST(LossStatistics, DifferencesArePaired) {
+  const Sample sample(4);
+  LossTable other = sample.table;
+  const Sample noise(5);
+  for (std::size_t n = 0; n < other.loss.size(); ++n) other.loss[n] += 0.01F * noise.table.loss[n];
+  const Curve curve = difference_curve(sample.table, other, sample.documents, 9);
+  const Curve alone = loss_curve(sample.table, sample.documents, 9);
+  for (std::int64_t p = 0; p < 40; ++p) {
+    std::vector<double> differences = smoothed_at(sample.table, p, 9);
+    const std::vector<double> others = smoothed_at(other, p, 9);
+    for (std::size_t n = 0; n < differences.size(); ++n) differences[n] -= others[n];
+    const auto at = static_cast<std::size_t>(p);
+    expect_near({curve.value[at], curve.error[at]}, by_hand(differences, sample.documents));
+    EXPECT_LT(curve.error[at], alone.error[at] / 10);
+  }
+}
+
+TEST(LossStatistics, CurvesEndWithTheShortestWindow) {
+  Sample sample(6);
+  const Curve whole = loss_curve(sample.table, sample.documents, 1);
+  const float missing = std::numeric_limits<float>::quiet_NaN();
+  for (std::size_t p = 30; p < 40; ++p) sample.table.loss[p] = missing;
+  sample.table.tokens[0] = 30;
+  EXPECT_EQ(sample.table.common_length(), 30);
+  const Curve cut = loss_curve(sample.table, sample.documents, 1);
+  ASSERT_EQ(cut.value.size(), 40U);
+  for (std::size_t p = 0; p < 40; ++p) {
+    EXPECT_TRUE(p < 30 ? cut.value[p] == whole.value[p] : std::isnan(cut.value[p]));
+    EXPECT_EQ(std::isnan(cut.error[p]), p >= 30);
+  }
+}
+
+TEST(LossStatistics, WhatIsRefused) {
+  using test::says;
+  const Sample sample(7);
+  const auto& documents = sample.documents;
+  EXPECT_TRUE(says(test::error_of([&] { loss_curve(sample.table, documents, 100); }), {"100", "odd number"}));
+  EXPECT_TRUE(says(test::error_of([&] { loss_curve(sample.table, documents, 0); }), {"odd number"}));
+  EXPECT_TRUE(says(test::error_of([&] { window_means(sample.table, 5, 5); }), {"positions 5 to 4", "0 to 39"}));
+  EXPECT_TRUE(says(test::error_of([&] { window_means(sample.table, 0, 41); }), {"0 to 40", "0 to 39"}));
+  const Sample longer(7, 41);
+  EXPECT_TRUE(says(test::error_of([&] { difference_curve(sample.table, longer.table, documents, 1); }),
+                   {"difference_curve", "same tokens"}));
+}
+
+}  // namespace
+}  // namespace foxscope
