@@ -56,6 +56,9 @@ struct ForwardRequest {
   std::vector<Intervention> interventions;
 };
 
+class Continuation;
+struct PromptRequest;
+
 /// A causal language model with (forgetting) attention, ready to run. LibTorch inside, none of it in this header.
 class CausalLM {
  public:
@@ -74,6 +77,11 @@ class CausalLM {
   /// @throws ShapeError for spans of another size; UsageError for ids or interventions out of range
   virtual std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
                                                const Job& job) = 0;
+
+  /// Reads a prompt, to be continued token by token (continuation.h).
+  /// @returns nothing if the job was stopped
+  /// @throws what check_prompt does
+  virtual std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) = 0;
 };
 
 }  // namespace foxscope

@@ -11,11 +11,13 @@
 
 #include "backend/base/error.h"
 #include "backend/model/composed_attention_torch.h"
+#include "backend/model/composed_causal_lm_torch.h"
+#include "backend/model/composed_continuation_torch.h"
 #include "backend/model/composed_steps_torch.h"
 #include "backend/model/cpu_causal_lm.h"
-#include "backend/model/cpu_weights.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/interventions.h"
+#include "backend/model/prompt_pass.h"
 #include "kernels/cpu/forgetting_attention.h"
 
 namespace foxscope {
@@ -28,12 +30,6 @@ using composed_steps::rms_norm;
 constexpr std::int64_t kMlpRows = 8192;
 constexpr std::int64_t kLogitElements = std::int64_t{1} << 26;
 
-/// The same weights as CpuLayerWeights, on a device. Matrices are in the run's dtype; what makes gates is float32.
-struct DeviceLayer {
-  at::Tensor attention_norm, projection, projection_bias, gates, gates_bias, query_norm, key_norm, constant_gate,
-      output_gate, output_norm, output, mlp_norm, mlp_gate_up, mlp_down;
-};
-
 /// Copies to an array of the recorder.
 template <typename T>
 void take_down(const at::Tensor& tensor, std::span<T> into, at::ScalarType type) {
@@ -41,45 +37,7 @@ void take_down(const at::Tensor& tensor, std::span<T> into, at::ScalarType type)
   at::from_blob(into.data(), tensor.sizes(), at::TensorOptions().dtype(type)).copy_(tensor);
 }
 
-class ComposedCausalLM final : public CausalLM {
- public:
-  ComposedCausalLM(const Checkpoint& checkpoint, const Device& device, DType dtype);
-
-  [[nodiscard]] const ModelConfig& config() const override { return config_; }
-  [[nodiscard]] const Device& device() const override { return device_; }
-  [[nodiscard]] DType dtype() const override { return dtype_; }
-  std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
-                                       const Job& job) override;
-
- private:
-  struct Pass {
-    const ForwardRequest& request;
-    Recorder& recorder;
-    const Job& job;
-    ForwardReport& report;
-  };
-  at::Tensor place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
-  DeviceLayer load_layer(const Checkpoint& checkpoint, int layer) const;
-  bool run_sequence(const Pass& pass, std::int64_t row);
-  bool run_layer(const Pass& pass, int layer, at::Tensor& residual) const;
-  at::Tensor prepare_gates(const Pass& pass, int layer, const at::Tensor& gates) const;
-  ComposedAttention project(const Pass& pass, int layer, const at::Tensor& normed) const;
-  at::Tensor attend(const Pass& pass, int layer, ComposedAttention& attention) const;
-  at::Tensor leave_attention(const Pass& pass, int layer, const at::Tensor& normed, const at::Tensor& attended) const;
-  void feed_forward(const DeviceLayer& weights, at::Tensor& residual) const;
-  void predict(const Pass& pass, const at::Tensor& residual, std::span<const std::int32_t> labels) const;
-
-  ModelConfig config_;
-  Device device_;
-  DType dtype_;
-  at::Device place_;
-  at::ScalarType matrix_;
-  ProjectionColumns columns_;
-  at::Tensor embedding_;
-  at::Tensor head_;
-  at::Tensor final_norm_;
-  std::vector<DeviceLayer> layers_;
-};
+}  // namespace
 
 ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& device, DType dtype)
     : config_(checkpoint.config()),
@@ -126,7 +84,32 @@ DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer
   weights.mlp_norm = place(host.mlp_norm, {hidden}, at::kFloat);
   weights.mlp_gate_up = place(host.mlp_gate_up, {2 * inner, hidden}, matrix_);
   weights.mlp_down = place(host.mlp_down, {hidden, inner}, matrix_);
+  weights.logit_bound = host.logit_bound;
   return weights;
+}
+
+at::Tensor ComposedCausalLM::embed(std::span<const std::int32_t> ids) const {
+  const at::Tensor rows = at::tensor(at::ArrayRef<std::int32_t>(ids.data(), ids.size()), at::kInt).to(place_);
+  return embedding_.index_select(0, rows);
+}
+
+at::Tensor ComposedCausalLM::attention_input(int index, const at::Tensor& residual) const {
+  return rms_norm(residual, layer(index).attention_norm, config_.norm_epsilon);
+}
+
+at::Tensor ComposedCausalLM::logits(const at::Tensor& residual) const {
+  return linear_to_float(rms_norm(residual, final_norm_, config_.norm_epsilon).to(matrix_), head_);
+}
+
+at::Tensor ComposedCausalLM::log_gates(int index, const at::Tensor& gates) const {
+  const std::int64_t length = gates.size(0);
+  at::Tensor log_gate = at::zeros({config_.heads, length}, at::kDouble);
+  if (!config_.gated()) return log_gate;
+  const at::Tensor& constant = layer(index).constant_gate;
+  const at::Tensor logits = constant.defined() ? constant.expand({length, config_.heads})
+                                               : gates.slice(1, columns_.forget - columns_.key_shift);
+  log_gate.copy_(at::log_sigmoid(logits.to(at::kDouble)).t());
+  return log_gate;
 }
 
 /// c of a layer, into the recorder and [1, H, L] on the device; undefined where every f is 1. The sum is made on the
@@ -139,13 +122,7 @@ at::Tensor ComposedCausalLM::prepare_gates(const Pass& pass, int layer, const at
     return {};
   }
   const std::int64_t length = pass.request.length;
-  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
-  at::Tensor log_gate = at::zeros({config_.heads, length}, at::kDouble);
-  if (config_.gated()) {
-    const at::Tensor logits = weights.constant_gate.defined() ? weights.constant_gate.expand({length, config_.heads})
-                                                              : gates.slice(1, columns_.forget - columns_.key_shift);
-    log_gate.copy_(at::log_sigmoid(logits.to(at::kDouble)).t());
-  }
+  at::Tensor log_gate = log_gates(layer, gates);
   double* values = log_gate.mutable_data_ptr<double>();
   change_gates(pass.request.interventions, layer, config_.heads, length, values);
   kernels::cpu::cumulative_log_gate(values, config_.heads, length, cumulative.data());
@@ -153,45 +130,48 @@ at::Tensor ComposedCausalLM::prepare_gates(const Pass& pass, int layer, const at
       .to(place_);
 }
 
-/// Queries, keys and values as they enter attention, and c, which goes to the recorder.
-/// @param normed  [L, D] float32, the layer's input after its norm
-ComposedAttention ComposedCausalLM::project(const Pass& pass, int layer, const at::Tensor& normed) const {
-  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
-  const std::int64_t length = pass.request.length;
+ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, const ComposedBefore& before) const {
+  const DeviceLayer& weights = layer(index);
+  const std::int64_t length = normed.size(0);
   const std::int64_t dim = config_.head_dim;
   at::Tensor projected = linear_to_float(normed.to(matrix_), weights.projection);
   if (weights.projection_bias.defined()) projected += weights.projection_bias;
-  at::Tensor gates = linear_to_float(normed, weights.gates);
-  if (weights.gates_bias.defined()) gates += weights.gates_bias;
+  ComposedHeads heads;
+  heads.gates = linear_to_float(normed, weights.gates);
+  if (weights.gates_bias.defined()) heads.gates += weights.gates_bias;
 
   at::Tensor query = projected.slice(1, 0, columns_.key).reshape({length, config_.heads, dim});
   at::Tensor key = projected.slice(1, columns_.key, columns_.value).reshape({length, config_.key_heads, dim});
   at::Tensor value = projected.slice(1, columns_.value).reshape({length, config_.key_heads, dim});
-  if (config_.key_shift) key = composed_steps::shift(key, gates.slice(1, 0, config_.key_heads));
+  heads.next = {before.position + length, key.slice(0, length - 1).clone(), value.slice(0, length - 1).clone()};
+  if (config_.key_shift) key = composed_steps::shift(key, before.key, heads.gates.slice(1, 0, config_.key_heads));
   if (config_.value_shift) {
     const std::int64_t first = columns_.value_shift - columns_.key_shift;
-    value = composed_steps::shift(value, gates.slice(1, first, first + config_.key_heads));
+    value = composed_steps::shift(value, before.value, heads.gates.slice(1, first, first + config_.key_heads));
   }
   if (weights.query_norm.defined()) {
     query = rms_norm(query, weights.query_norm, ModelConfig::kQueryKeyNormEpsilon);
     key = rms_norm(key, weights.key_norm, ModelConfig::kQueryKeyNormEpsilon);
   }
   if (config_.rope) {
-    query = composed_steps::rotate(query, config_.rope_base);
-    key = composed_steps::rotate(key, config_.rope_base);
+    query = composed_steps::rotate(query, config_.rope_base, before.position);
+    key = composed_steps::rotate(key, config_.rope_base, before.position);
   }
-  ComposedAttention attention;
-  attention.query = query.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
-  attention.key = key.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
-  attention.value = value.transpose(0, 1).to(matrix_).contiguous().unsqueeze(0);
-  attention.cumulative_log_gate = prepare_gates(pass, layer, gates);
-  return attention;
+  heads.query = query.transpose(0, 1).to(matrix_).contiguous();
+  heads.key = key.transpose(0, 1).to(matrix_).contiguous();
+  heads.value = value.transpose(0, 1).to(matrix_).contiguous();
+  return heads;
 }
 
 /// o [L, D] float32 of the heads, before its norm and gate; undefined if the job was stopped. Takes down what the
 /// recorder keeps.
-at::Tensor ComposedCausalLM::attend(const Pass& pass, int layer, ComposedAttention& attention) const {
+at::Tensor ComposedCausalLM::attend(const Pass& pass, int layer, const ComposedHeads& heads) const {
   Recorder& recorder = pass.recorder;
+  ComposedAttention attention;
+  attention.query = heads.query.unsqueeze(0);
+  attention.key = heads.key.unsqueeze(0);
+  attention.value = heads.value.unsqueeze(0);
+  attention.cumulative_log_gate = prepare_gates(pass, layer, heads.gates);
   attention.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
   attention.window_size = config_.window_size;
   attention.pruning_tolerance = pass.request.pruning_tolerance;
@@ -209,15 +189,13 @@ at::Tensor ComposedCausalLM::attend(const Pass& pass, int layer, ComposedAttenti
   return attended->output[0].transpose(0, 1).to(at::kFloat);
 }
 
-/// What is added to the residual stream: o_proj(act(gate) * norm(o)).
-/// @param attended  [L, H, d] float32
-at::Tensor ComposedCausalLM::leave_attention(const Pass& pass, int layer, const at::Tensor& normed,
-                                             const at::Tensor& attended) const {
-  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
+at::Tensor ComposedCausalLM::leave_attention(int index, const at::Tensor& normed, const at::Tensor& attended,
+                                             std::span<const Intervention> interventions) const {
+  const DeviceLayer& weights = layer(index);
   const std::int64_t dim = config_.head_dim;
   at::Tensor output = attended;
   if (config_.output_norm) output = rms_norm(output, weights.output_norm, config_.norm_epsilon);
-  output = output.reshape({pass.request.length, config_.hidden_size});
+  output = output.reshape({normed.size(0), config_.hidden_size});
   if (config_.output_gate) {
     const at::Tensor gate = linear_to_float(normed.to(matrix_), weights.output_gate);
     // Behind an output norm the authors' gate is always a sigmoid.
@@ -225,25 +203,28 @@ at::Tensor ComposedCausalLM::leave_attention(const Pass& pass, int layer, const 
     output = output * (silu ? at::silu(gate) : at::sigmoid(gate));
   }
   for (int head = 0; head < config_.heads; ++head) {
-    if (cuts_head(pass.request.interventions, layer, head)) output.slice(1, head * dim, (head + 1) * dim).zero_();
+    if (cuts_head(interventions, index, head)) output.slice(1, head * dim, (head + 1) * dim).zero_();
   }
   return linear_to_float(output.to(matrix_), weights.output);
 }
 
 bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residual) const {
-  const DeviceLayer& weights = layers_[static_cast<std::size_t>(layer)];
   take_down(residual, pass.recorder.hidden_states(layer, config_.hidden_size), at::kFloat);
-  const at::Tensor normed = rms_norm(residual, weights.attention_norm, config_.norm_epsilon);
-  ComposedAttention attention = project(pass, layer, normed);
-  const at::Tensor attended = attend(pass, layer, attention);
+  const at::Tensor normed = attention_input(layer, residual);
+  const ComposedHeads heads = project(layer, normed, {});
+  const at::Tensor attended = attend(pass, layer, heads);
   if (!attended.defined()) return false;
-  residual += leave_attention(pass, layer, normed, attended);
-  feed_forward(weights, residual);
+  if (pass.continuation != nullptr) {
+    pass.continuation->take_layer(layer, heads, pass.recorder.cumulative_log_gate(layer));
+  }
+  residual += leave_attention(layer, normed, attended, pass.request.interventions);
+  feed_forward(layer, residual);
   pass.recorder.release_layer(layer);
   return true;
 }
 
-void ComposedCausalLM::feed_forward(const DeviceLayer& weights, at::Tensor& residual) const {
+void ComposedCausalLM::feed_forward(int index, at::Tensor& residual) const {
+  const DeviceLayer& weights = layer(index);
   const std::int64_t inner = config_.intermediate_size;
   for (std::int64_t begin = 0; begin < residual.size(0); begin += kMlpRows) {
     at::Tensor rows = residual.slice(0, begin, std::min(begin + kMlpRows, residual.size(0)));
@@ -282,8 +263,7 @@ bool ComposedCausalLM::run_sequence(const Pass& pass, std::int64_t row) {
   const auto length = static_cast<std::size_t>(pass.request.length);
   const auto ids = pass.request.input_ids.subspan(static_cast<std::size_t>(row) * length, length);
   const auto tell = [&](int done) { pass.job.tell({done, config_.layers + 1, "layers", "forward"}); };
-  at::Tensor residual =
-      embedding_.index_select(0, at::tensor(at::ArrayRef<std::int32_t>(ids.data(), ids.size()), at::kInt).to(place_));
+  at::Tensor residual = embed(ids);
   for (int layer = 0; layer < config_.layers; ++layer) {
     tell(layer);
     if (pass.job.stopped() || !run_layer(pass, layer, residual)) return false;
@@ -291,6 +271,7 @@ bool ComposedCausalLM::run_sequence(const Pass& pass, std::int64_t row) {
   tell(config_.layers);
   predict(pass, residual, pass.request.labels.subspan(static_cast<std::size_t>(row) * length, length));
   if (pass.job.stopped()) return false;
+  if (pass.continuation != nullptr) pass.continuation->take_residual(residual.slice(0, pass.request.length - 1));
   tell(config_.layers + 1);
   return true;
 }
@@ -303,13 +284,24 @@ std::optional<ForwardReport> ComposedCausalLM::forward(const ForwardRequest& req
   report.attention_kernel = "composed";
   return with_device_errors(device_, request.length, [&]() -> std::optional<ForwardReport> {
     for (std::int64_t row = 0; row < request.batch; ++row) {
-      if (!run_sequence({request, *recorders[static_cast<std::size_t>(row)], job, report}, row)) return std::nullopt;
+      if (!run_sequence({request, *recorders[static_cast<std::size_t>(row)], job, report, nullptr}, row))
+        return std::nullopt;
     }
     return report;
   });
 }
 
-}  // namespace
+std::unique_ptr<Continuation> ComposedCausalLM::begin(const PromptRequest& request, const Job& job) {
+  check_prompt(request, config_);
+  PromptPass prompt(request, *this);
+  const c10::InferenceMode guard;
+  ForwardReport report;
+  return with_device_errors(device_, prompt.request().length, [&]() -> std::unique_ptr<Continuation> {
+    auto continuation = std::make_unique<ComposedContinuation>(*this, request);
+    if (!run_sequence({prompt.request(), prompt.recorder(), job, report, continuation.get()}, 0)) return nullptr;
+    return continuation;
+  });
+}
 
 std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype) {
   const c10::InferenceMode guard;

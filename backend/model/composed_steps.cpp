@@ -14,11 +14,12 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
 }
 
-at::Tensor rotate(const at::Tensor& x, double base) {
+at::Tensor rotate(const at::Tensor& x, double base, std::int64_t first_position) {
   const std::int64_t dim = x.size(2);
   const at::TensorOptions options = x.options().dtype(at::kDouble);
   const at::Tensor frequency = at::pow(base, at::arange(0, dim, 2, options) / -static_cast<double>(dim));
-  const at::Tensor angle = at::arange(x.size(0), options).unsqueeze(1) * frequency.unsqueeze(0);
+  const at::Tensor angle =
+      at::arange(first_position, first_position + x.size(0), options).unsqueeze(1) * frequency.unsqueeze(0);
   const at::Tensor cosine = angle.cos().to(at::kFloat).unsqueeze(1);
   const at::Tensor sine = angle.sin().to(at::kFloat).unsqueeze(1);
   const at::Tensor first = x.slice(2, 0, dim / 2);
@@ -26,9 +27,10 @@ at::Tensor rotate(const at::Tensor& x, double base) {
   return at::cat({first * cosine - second * sine, second * cosine + first * sine}, 2);
 }
 
-at::Tensor shift(const at::Tensor& x, const at::Tensor& gate_logit) {
+at::Tensor shift(const at::Tensor& x, const at::Tensor& before, const at::Tensor& gate_logit) {
   const at::Tensor a = at::sigmoid(gate_logit).unsqueeze(2);
-  const at::Tensor previous = at::cat({at::zeros_like(x.slice(0, 0, 1)), x.slice(0, 0, x.size(0) - 1)}, 0);
+  const at::Tensor previous =
+      at::cat({before.defined() ? before : at::zeros_like(x.slice(0, 0, 1)), x.slice(0, 0, x.size(0) - 1)}, 0);
   return a * previous + (1 - a) * x;
 }
 

@@ -13,12 +13,15 @@ at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight);
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last axis, float32.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-/// Rotary embedding, first half with second half; angles in float64.  @param x [L, H, d] float32
-at::Tensor rotate(const at::Tensor& x, double base);
+/// Rotary embedding, first half with second half; angles in float64.
+/// @param x               [L, H, d] float32
+/// @param first_position  of x
+at::Tensor rotate(const at::Tensor& x, double base, std::int64_t first_position);
 
-/// a x_{t-1} + (1 - a) x_t with x_{-1} = 0 and a = sigmoid(gate_logit).
+/// a x_{t-1} + (1 - a) x_t with a = sigmoid(gate_logit).
 /// @param x           [L, H, d] float32
+/// @param before      [1, H, d] what precedes x; undefined: zeros
 /// @param gate_logit  [L, H] float32
-at::Tensor shift(const at::Tensor& x, const at::Tensor& gate_logit);
+at::Tensor shift(const at::Tensor& x, const at::Tensor& before, const at::Tensor& gate_logit);
 
 }  // namespace foxscope::composed_steps

@@ -1,6 +1,8 @@
 #include "backend/model/cpu_causal_lm.h"
 
+#include "backend/model/cpu_continuation.h"
 #include "backend/model/cpu_sequence_pass.h"
+#include "backend/model/prompt_pass.h"
 
 namespace foxscope {
 namespace {
@@ -23,6 +25,17 @@ class CpuCausalLM final : public CausalLM {
       if (job.stopped() || !pass.run(report)) return std::nullopt;
     }
     return report;
+  }
+
+  std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) override {
+    check_prompt(request, config_);
+    PromptPass prompt(request, *this);
+    auto continuation = std::make_unique<CpuContinuation>(config_, weights_, request);
+    SequencePass pass(config_, weights_, prompt.request(), 0, prompt.recorder(), job);
+    pass.fill(*continuation);
+    ForwardReport report;
+    if (job.stopped() || !pass.run(report)) return nullptr;
+    return continuation;
   }
 
  private:

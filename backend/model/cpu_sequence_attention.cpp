@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/cpu_continuation.h"
 #include "backend/model/cpu_sequence_pass.h"
 #include "backend/model/cpu_steps.h"
 #include "backend/model/interventions.h"
@@ -11,63 +12,25 @@
 
 namespace foxscope {
 
-void SequencePass::rotate_heads(float* first, std::int64_t heads, std::int64_t position) const {
-  if (!config_.rope) return;
-  const float* cosine = rotary_.cosine.data() + position * rotary_.half;
-  const float* sine = rotary_.sine.data() + position * rotary_.half;
-  for (std::int64_t head = 0; head < heads; ++head) {
-    cpu_steps::rotate(cosine, sine, head_dim_, first + head * length_ * head_dim_);
+cpu_rows::Places SequencePass::places(std::int64_t position) {
+  cpu_rows::Places places;
+  places.query = query_ + position * head_dim_;
+  places.key = key_ + position * head_dim_;
+  places.value = value_.data() + position * head_dim_;
+  places.head_stride = length_ * head_dim_;
+  if (!log_gate_.empty()) places.log_gate = log_gate_.data() + position;
+  places.gate_stride = length_;
+  if (config_.rope) {
+    places.cosine = rotary_.cosine.data() + position * rotary_.half;
+    places.sine = rotary_.sine.data() + position * rotary_.half;
   }
-}
-
-void SequencePass::place_queries_and_gates(const CpuLayerWeights& weights, const float* row, std::int64_t position) {
-  constexpr auto kEpsilon = static_cast<float>(ModelConfig::kQueryKeyNormEpsilon);
-  float* query = query_ + position * head_dim_;
-  for (std::int64_t head = 0; head < config_.heads; ++head) {
-    const float* from = row + head * head_dim_;
-    float* to = query + head * length_ * head_dim_;
-    if (weights.query_norm.empty()) {
-      std::copy(from, from + head_dim_, to);
-    } else {
-      cpu_steps::rms_norm(from, weights.query_norm.data() + head * head_dim_, head_dim_, kEpsilon, to);
-    }
-  }
-  rotate_heads(query, config_.heads, position);
-  if (config_.forget_gate == ForgetGate::full) {
-    for (std::int64_t head = 0; head < config_.heads; ++head) {
-      log_gate_[floats(head * length_ + position)] = cpu_steps::log_sigmoid(row[columns_.forget + head]);
-    }
-  }
-}
-
-void SequencePass::place_keys(const CpuLayerWeights& weights, const float* row, const float* previous,
-                              std::int64_t position) {
-  constexpr auto kEpsilon = static_cast<float>(ModelConfig::kQueryKeyNormEpsilon);
-  float* key = key_ + position * head_dim_;
-  float* value = value_.data() + position * head_dim_;
-  const auto place = [&](std::int64_t column, bool shifted, std::int64_t gate_column, std::int64_t head, float* to) {
-    const float* from = row + column + head * head_dim_;
-    if (shifted) {
-      const float a = cpu_steps::sigmoid(row[gate_column + head]);
-      cpu_steps::shift(previous + column + head * head_dim_, from, a, head_dim_, to);
-    } else {
-      std::copy(from, from + head_dim_, to);
-    }
-  };
-  for (std::int64_t head = 0; head < config_.key_heads; ++head) {
-    float* to = key + head * length_ * head_dim_;
-    place(columns_.key, config_.key_shift, columns_.key_shift, head, to);
-    if (!weights.key_norm.empty()) {
-      cpu_steps::rms_norm(to, weights.key_norm.data() + head * head_dim_, head_dim_, kEpsilon, to);
-    }
-    place(columns_.value, config_.value_shift, columns_.value_shift, head, value + head * length_ * head_dim_);
-  }
-  rotate_heads(key, config_.key_heads, position);
+  return places;
 }
 
 /// Queries, keys, values and gates of the rows [begin, end). The shift needs the projection of the row before: it is
 /// computed once more, so that chunks do not wait for each other.
-void SequencePass::project(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
+void SequencePass::project(int layer, std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
+  const CpuLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const bool shifted = config_.key_shift || config_.value_shift;
   const std::int64_t first = shifted && begin > 0 ? begin - 1 : begin;
   for (std::int64_t p = first; p < end; ++p) {
@@ -90,8 +53,10 @@ void SequencePass::project(const CpuLayerWeights& weights, std::int64_t begin, s
   }
   for (std::int64_t p = begin; p < end; ++p) {
     const float* row = scratch.wide.data() + (p - first) * columns_.count;
-    place_queries_and_gates(weights, row, p);
-    place_keys(weights, row, p == 0 ? zeros_.data() : row - columns_.count, p);
+    cpu_rows::place(config_, weights, row, p == 0 ? zeros_.data() : row - columns_.count, places(p));
+  }
+  if (continuation_ != nullptr && end == length_) {
+    continuation_->take_last_projection(layer, scratch.wide.data() + (end - 1 - first) * columns_.count);
   }
 }
 
@@ -165,22 +130,9 @@ void SequencePass::leave_attention(const CpuLayerWeights& weights, int layer, st
             .out = scratch.wide.data(),
             .out_stride = hidden_});
   }
-  // Behind an output norm the authors' gate is always a sigmoid.
-  const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !config_.output_norm;
   for (std::int64_t p = begin; p < end; ++p) {
-    float* row = attended_.data() + p * hidden_;
-    const float* gate = scratch.wide.data() + (p - begin) * hidden_;
-    if (config_.output_norm) {
-      cpu_steps::rms_norm_heads(row, weights.output_norm.data(), config_.heads, head_dim_, epsilon, row);
-    }
-    if (config_.output_gate) {
-      silu ? cpu_steps::multiply_silu(gate, hidden_, row) : cpu_steps::multiply_sigmoid(gate, hidden_, row);
-    }
-    for (int head = 0; head < config_.heads && !request_.interventions.empty(); ++head) {
-      if (cuts_head(request_.interventions, layer, head)) {
-        std::fill(row + head * head_dim_, row + (head + 1) * head_dim_, 0.0F);
-      }
-    }
+    cpu_rows::finish_attention(config_, weights, scratch.wide.data() + (p - begin) * hidden_, request_.interventions,
+                               layer, attended_.data() + p * hidden_);
   }
   linear({.rows = rows,
           .columns = hidden_,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/model/cpu_continuation.h"
 #include "backend/model/cpu_steps.h"
 #include "backend/model/interventions.h"
 
@@ -13,14 +14,15 @@ constexpr std::int64_t kRowsAtOnce = 256;
 
 }  // namespace
 
-RotaryTable::RotaryTable(const ModelConfig& config, std::int64_t length) : half(config.head_dim / 2) {
+RotaryTable::RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length)
+    : half(config.head_dim / 2) {
   if (!config.rope) return;
   cosine.resize(floats(length * half));
   sine.resize(floats(length * half));
   for (std::int64_t n = 0; n < half; ++n) {
     const double frequency = std::pow(config.rope_base, -2.0 * static_cast<double>(n) / config.head_dim);
     for (std::int64_t p = 0; p < length; ++p) {
-      const double angle = static_cast<double>(p) * frequency;
+      const double angle = static_cast<double>(first + p) * frequency;
       cosine[floats(p * half + n)] = static_cast<float>(std::cos(angle));
       sine[floats(p * half + n)] = static_cast<float>(std::sin(angle));
     }
@@ -39,7 +41,7 @@ SequencePass::SequencePass(const ModelConfig& config, const CpuWeights& weights,
       hidden_(config.hidden_size),
       head_dim_(config.head_dim),
       columns_(config),
-      rotary_(config, request.length),
+      rotary_(config, 0, request.length),
       residual_(floats(length_ * hidden_)),
       value_(floats(length_ * config.key_size())),
       attended_(floats(length_ * hidden_)),
@@ -125,10 +127,12 @@ bool SequencePass::run_layer(int layer, ForwardReport& report) {
     log_gate_.clear();
   }
   record_hidden(layer);
-  if (!for_rows([&](auto begin, auto end, CpuScratch& scratch) { project(weights, begin, end, scratch); }))
-    return false;
+  if (!for_rows([&](auto begin, auto end, CpuScratch& scratch) { project(layer, begin, end, scratch); })) return false;
   prepare_gates(layer);
   if (!attend(layer, report)) return false;
+  if (continuation_ != nullptr) {
+    continuation_->take_layer(layer, {key_, value_.data(), recorder_.cumulative_log_gate(layer)});
+  }
   const bool done = for_rows([&](auto begin, auto end, CpuScratch& scratch) {
     leave_attention(weights, layer, begin, end, scratch);
     feed_forward(weights, begin, end, scratch);
@@ -145,6 +149,7 @@ bool SequencePass::run(ForwardReport& report) {
     if (!run_layer(layer, report)) return false;
   }
   tell(config_.layers);
+  if (continuation_ != nullptr) continuation_->take_residual(residual_.data() + (length_ - 1) * hidden_);
   // The arrays are made here: their first use below is on several threads.
   recorder_.hidden_states(config_.layers, hidden_);
   recorder_.logits(config_.vocabulary_size);

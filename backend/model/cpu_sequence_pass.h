@@ -6,10 +6,13 @@
 #include <vector>
 
 #include "backend/model/causal_lm.h"
+#include "backend/model/cpu_rows.h"
 #include "backend/model/cpu_team.h"
 #include "backend/model/cpu_weights.h"
 
 namespace foxscope {
+
+class CpuContinuation;
 
 /// Columns of the vocabulary at once: a block of logits stays in a core's cache.
 inline constexpr std::int64_t kVocabularyBlock = 1024;
@@ -22,11 +25,11 @@ struct CpuScratch {
   FloatArray wide;    ///< [rows + 1, the widest product]
 };
 
-/// Cosines and sines of all positions.
+/// Cosines and sines of positions.
 struct RotaryTable {
-  RotaryTable(const ModelConfig& config, std::int64_t length);
+  RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length);
   std::int64_t half;
-  FloatArray cosine;  ///< [L, d / 2]
+  FloatArray cosine;  ///< [L, d / 2], of positions from `first` on; empty without rotary embedding
   FloatArray sine;
 };
 
@@ -39,15 +42,16 @@ class SequencePass {
   /// @returns false if the job was stopped
   bool run(ForwardReport& report);
 
+  /// What the layers leave goes to a continuation as well, which must outlive the pass.
+  void fill(CpuContinuation& continuation) { continuation_ = &continuation; }
+
  private:
   bool run_layer(int layer, ForwardReport& report);
   /// Calls a step for every chunk of rows, on all threads.
   bool for_rows(const std::function<void(std::int64_t begin, std::int64_t end, CpuScratch&)>& step);
   void embed();
-  void project(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end, CpuScratch& scratch);
-  void place_keys(const CpuLayerWeights& weights, const float* row, const float* previous, std::int64_t position);
-  void place_queries_and_gates(const CpuLayerWeights& weights, const float* row, std::int64_t position);
-  void rotate_heads(float* first, std::int64_t heads, std::int64_t position) const;
+  void project(int layer, std::int64_t begin, std::int64_t end, CpuScratch& scratch);
+  [[nodiscard]] cpu_rows::Places places(std::int64_t position);
   void prepare_gates(int layer);
   bool attend(int layer, ForwardReport& report);
   void leave_attention(const CpuLayerWeights& weights, int layer, std::int64_t begin, std::int64_t end,
@@ -80,6 +84,7 @@ class SequencePass {
   FloatArray zeros_;              ///< the key and value before the first position
   float* query_ = nullptr;        ///< of the layer at hand
   float* key_ = nullptr;
+  CpuContinuation* continuation_ = nullptr;
 };
 
 }  // namespace foxscope

@@ -148,6 +148,45 @@ float sum_of_exponentials(const float* x, std::int64_t size, float shift) {
   return total;
 }
 
+FOXSCOPE_VECTOR_CLONES
+void page_logits(const float* query, const float* keys, std::int64_t head_dim, float scale, std::span<float> logits) {
+  const auto page = static_cast<std::int64_t>(logits.size());
+  float* out = logits.data();
+  for (std::int64_t n = 0; n < page; ++n) out[n] = 0;
+  for (std::int64_t k = 0; k < head_dim; ++k) {
+    const float factor = query[k] * scale;
+    const float* row = keys + k * page;
+    for (std::int64_t n = 0; n < page; ++n) out[n] += factor * row[n];
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+float exponentials(std::int64_t size, float shift, float* x) {
+  std::array<float, kLanes> sums{};
+  std::int64_t n = 0;
+  for (; n + kLanes <= size; n += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      x[n + lane] = exponential(x[n + lane] - shift);
+      sums[static_cast<std::size_t>(lane)] += x[n + lane];
+    }
+  }
+  float total = 0;
+  for (; n < size; ++n) {
+    x[n] = exponential(x[n] - shift);
+    total += x[n];
+  }
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
+FOXSCOPE_VECTOR_CLONES
+void add_weighted_rows(const float* weight, const float* rows, std::int64_t count, std::int64_t size, float* out) {
+  for (std::int64_t n = 0; n < count; ++n) {
+    const float* row = rows + n * size;
+    for (std::int64_t k = 0; k < size; ++k) out[k] += weight[n] * row[k];
+  }
+}
+
 float sigmoid(float x) { return 1.0F / (1.0F + std::exp(-x)); }
 
 double log_sigmoid(double x) { return x >= 0 ? -std::log1p(std::exp(-x)) : x - std::log1p(std::exp(x)); }

@@ -34,6 +34,17 @@ void add(const float* term, std::int64_t size, float* x);
 float largest(const float* x, std::int64_t size);
 float sum_of_exponentials(const float* x, std::int64_t size, float shift);
 
+/// Logits of a page of keys: logits[n] = scale * sum_k query[k] keys[k, n].
+/// @param keys  [head_dim, page]
+void page_logits(const float* query, const float* keys, std::int64_t head_dim, float scale, std::span<float> logits);
+
+/// x = exp(x - shift); returns its sum.
+float exponentials(std::int64_t size, float shift, float* x);
+
+/// out += sum_n weight[n] rows[n].
+/// @param rows  [count, size]
+void add_weighted_rows(const float* weight, const float* rows, std::int64_t count, std::int64_t size, float* out);
+
 float sigmoid(float x);
 /// log(sigmoid(x)) without cancellation, nats.
 double log_sigmoid(double x);

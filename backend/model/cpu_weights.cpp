@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "backend/model/logit_bound.h"
+
 namespace foxscope {
 namespace {
 
@@ -60,6 +62,7 @@ CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer) {
   weights.mlp_gate_up = read(checkpoint, names.mlp_gate);
   append(weights.mlp_gate_up, optional(names.mlp_up));
   weights.mlp_down = read(checkpoint, names.mlp_down);
+  weights.logit_bound = bound_logits(config, weights);
   return weights;
 }
 

@@ -37,6 +37,8 @@ struct CpuLayerWeights {
   FloatArray mlp_norm;         ///< [D]
   FloatArray mlp_gate_up;      ///< [2 I, D]
   FloatArray mlp_down;         ///< [D, I]
+  /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read: by the norms' weights, else by spectral norms.
+  std::vector<double> logit_bound;
 };
 
 /// Where the parts of the merged projection begin, in columns.

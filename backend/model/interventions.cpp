@@ -4,6 +4,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -167,6 +168,28 @@ void change_gates(std::span<const Intervention> interventions, int layer, int he
       change_head(intervention, {log_gate + head * length, static_cast<std::size_t>(length)});
     }
   }
+}
+
+std::vector<Intervention> interventions_before(std::span<const Intervention> interventions, std::int64_t length) {
+  std::vector<Intervention> concerned;
+  std::copy_if(interventions.begin(), interventions.end(), std::back_inserter(concerned),
+               [length](const Intervention& intervention) {
+                 return intervention.kind != Kind::zero || intervention.position < length;
+               });
+  return concerned;
+}
+
+double changed_gate(std::span<const Intervention> interventions, int layer, int head, std::int64_t position,
+                    double log_gate) {
+  for (const Intervention& intervention : interventions) {
+    if (!concerns(intervention, layer, head)) continue;
+    if (intervention.kind == Kind::zero) {
+      if (intervention.position == position) log_gate = kLowestLogGate;
+    } else {
+      change_head(intervention, {&log_gate, 1});
+    }
+  }
+  return log_gate;
 }
 
 }  // namespace foxscope

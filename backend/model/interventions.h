@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "backend/model/causal_lm.h"
 
@@ -23,5 +24,13 @@ bool cuts_head(std::span<const Intervention> interventions, int layer, int head)
 /// @param log_gate  [H, L] log f, nats, changed in place
 void change_gates(std::span<const Intervention> interventions, int layer, int heads, std::int64_t length,
                   double* log_gate);
+
+/// Those that concern a text of this length: without zero@p of later positions.
+std::vector<Intervention> interventions_before(std::span<const Intervention> interventions, std::int64_t length);
+
+/// log f of one head at one position after what acts on gates, in the order given; `mean` needs the whole text and is
+/// not among them.
+double changed_gate(std::span<const Intervention> interventions, int layer, int head, std::int64_t position,
+                    double log_gate);
 
 }  // namespace foxscope

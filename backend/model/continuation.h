@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/model/causal_lm.h"
+
+namespace foxscope {
+
+/// What a continuation begins with.
+struct PromptRequest {
+  std::span<const std::int32_t> input_ids;  ///< [L] what each position reads, BOS included
+  double pruning_tolerance = 0x1p-24;       ///< share of a row's attention that may be left out; 0: nothing is
+  std::vector<Intervention> interventions;
+  /// What the pass over the prompt records, beside; null: nothing. Its losses are those of `labels`.
+  Recorder* recorder = nullptr;
+  std::span<const std::int32_t> labels;  ///< [L]; empty without a recorder
+};
+
+/// A sequence that a model has read and can read on, one token at a time: keys, values and gates of all positions are
+/// kept, so that a token costs O(keys held) and not a pass over everything before it. It refers to its model, which
+/// must outlive it. Keys leave the cache when they are out of the window, and when the gate has brought all that lies
+/// before some position below half of the tolerance for every row to come: c only falls, and no row's logits can win
+/// that back (CpuLayerWeights::logit_bound). The other half is what a step may skip.
+class Continuation {
+ public:
+  virtual ~Continuation() = default;
+  /// The same state, to be continued in another way; what both hold is shared.
+  [[nodiscard]] virtual std::unique_ptr<Continuation> copy() const = 0;
+
+  /// Positions read so far.
+  [[nodiscard]] virtual std::int64_t length() const = 0;
+  /// log p of every token of the vocabulary at the next place, [V] nats.
+  [[nodiscard]] virtual std::span<const float> log_probabilities() const = 0;
+  /// Reads one more token.
+  /// @throws UsageError for an id outside the vocabulary
+  virtual void read(std::int32_t id) = 0;
+  /// Keys in the cache for each layer and head, [layers * H].
+  [[nodiscard]] virtual std::vector<std::int64_t> held_keys() const = 0;
+};
+
+/// @throws UsageError for ids or interventions out of range, and for `mean`, which no part of a text has; ShapeError
+///         for an empty prompt, or a recorder or labels of another length
+void check_prompt(const PromptRequest& request, const ModelConfig& config);
+
+/// @throws UsageError for an id outside the vocabulary
+void check_next_token(std::int32_t id, const ModelConfig& config);
+
+/// Bytes that the cache takes for each position, before anything is dropped.
+std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype);
+
+}  // namespace foxscope

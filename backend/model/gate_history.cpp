@@ -1,0 +1,51 @@
+#include "backend/model/gate_history.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "backend/model/interventions.h"
+
+namespace foxscope {
+
+void GateHistory::start(std::span<const double> cumulative) {
+  first_ = 0;
+  lost_ = 0;
+  values_.assign(cumulative.begin(), cumulative.end());
+  sum_ = values_.empty() ? 0 : values_.back();
+}
+
+void GateHistory::append(double log_gate) {
+  const double term = std::max(log_gate, kLowestLogGate);
+  const double next = sum_ + term;
+  lost_ += std::abs(sum_) >= std::abs(term) ? (sum_ - next) + term : (term - next) + sum_;
+  sum_ = next;
+  values_.push_back(sum_ + lost_);
+}
+
+void GateHistory::drop_before(std::int64_t position) {
+  if (position <= first_) return;
+  values_.erase(values_.begin(), values_.begin() + (position - first_));
+  first_ = position;
+}
+
+std::int64_t GateHistory::first_needed(double logit_bound, double share) const {
+  if (share <= 0 || values_.empty()) return first_;
+  // The bound grows with j: c_j falls and n rises.
+  const auto negligible = [&](std::int64_t position) {
+    const double keys = std::log(static_cast<double>(position + 1));
+    return keys + 2 * logit_bound + last() - at(position) <= std::log(share);
+  };
+  std::int64_t low = first_;
+  std::int64_t high = end() - 1;  // the newest key is always needed
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2;
+    if (negligible(middle)) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,290 @@
+// Reading on from a cache: the same predictions as a pass over everything, for every kind of model.
+#include "backend/model/continuation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/model/composed_causal_lm.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+using Ids = std::vector<std::int32_t>;
+using Rows = std::vector<std::vector<float>>;
+using Loader = std::function<std::unique_ptr<CausalLM>(const Checkpoint&)>;
+
+std::unique_ptr<CausalLM> fused(const Checkpoint& checkpoint) {
+  return CausalLM::load(checkpoint, Device{}, DType::float32);
+}
+std::unique_ptr<CausalLM> composed(const Checkpoint& checkpoint) {
+  return load_composed_model(checkpoint, Device{}, DType::float32);
+}
+
+/// log p of every next token by one pass over all of a sequence.
+Rows by_one_pass(CausalLM& model, const Ids& ids, const std::vector<Intervention>& interventions = {}) {
+  test::Batch batch;
+  batch.input_ids = ids;
+  batch.labels = ids;
+  batch.keep = {Keep::logits};
+  batch.pruning_tolerance = 0;
+  batch.interventions = interventions;
+  const std::vector<float> logits = test::run_batch(model, batch).traces[0]->source().logits();
+  const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
+  Rows rows;
+  for (std::size_t p = 0; p < ids.size(); ++p) {
+    const std::span<const float> row(logits.data() + p * vocabulary, vocabulary);
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    std::vector<float>& out = rows.emplace_back();
+    for (const float logit : row) out.push_back(static_cast<float>(static_cast<double>(logit) - std::log(sum)));
+  }
+  return rows;
+}
+
+std::unique_ptr<Continuation> begin(CausalLM& model, std::span<const std::int32_t> prompt, double tolerance = 0x1p-24,
+                                    const std::vector<Intervention>& interventions = {}) {
+  PromptRequest request;
+  request.input_ids = prompt;
+  request.pruning_tolerance = tolerance;
+  request.interventions = interventions;
+  return model.begin(request, Job{});
+}
+
+/// The largest difference in log p between reading on from a prompt and one pass, over all places after the prompt.
+double difference(const Rows& expected, Continuation& continuation, const Ids& ids) {
+  const auto length = static_cast<std::size_t>(continuation.length());
+  double largest = test::largest_difference(continuation.log_probabilities(), expected[length - 1]);
+  for (std::size_t p = length; p < ids.size(); ++p) {
+    continuation.read(ids[p]);
+    const double now = test::largest_difference(continuation.log_probabilities(), expected[p]);
+    if (!(now <= largest)) largest = now;
+  }
+  return largest;
+}
+
+class ContinuedFixture : public testing::TestWithParam<const char*> {
+ protected:
+  /// The first golden sequence, again and again.
+  static Ids tokens(std::size_t count) {
+    const SafetensorsFile golden(test::data_path(GetParam()) + "/golden.safetensors");
+    const Ids all = test::read_ids(golden, "input_ids");
+    Ids ids;
+    for (std::size_t n = 0; n < count; ++n) ids.push_back(all[n % all.size()]);
+    return ids;
+  }
+  static void check(CausalLM& model, std::size_t count = 217) {
+    const Ids ids = tokens(count);
+    const Rows expected = by_one_pass(model, ids);
+    for (const std::size_t prompt : {1, 2, 17}) {
+      const auto continuation = begin(model, {ids.data(), prompt});
+      EXPECT_LE(difference(expected, *continuation, ids), 1e-4) << "prompt of " << prompt;
+      EXPECT_EQ(continuation->length(), static_cast<std::int64_t>(count));
+    }
+    const auto after_all = begin(model, ids);
+    EXPECT_LE(test::largest_difference(after_all->log_probabilities(), expected.back()), 1e-4);
+  }
+};
+
+TEST_P(ContinuedFixture, PredictsLikeOnePass) { check(*fused(Checkpoint::open(test::data_path(GetParam())))); }
+
+TEST_P(ContinuedFixture, ComposedPredictsLikeOnePass) {
+  check(*composed(Checkpoint::open(test::data_path(GetParam()))), 40);
+}
+
+TEST_P(ContinuedFixture, CudaPredictsLikeOnePass) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  check(*CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::parse("cuda"), DType::float32));
+}
+
+TEST_P(ContinuedFixture, GreedyTokensAreThoseOfOnePassOverThem) {
+  const auto model = fused(Checkpoint::open(test::data_path(GetParam())));
+  Ids ids = tokens(9);
+  const auto continuation = begin(*model, ids);
+  const auto likeliest = [](std::span<const float> row) {
+    return static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());
+  };
+  for (int n = 0; n < 512; ++n) {
+    ids.push_back(likeliest(continuation->log_probabilities()));
+    continuation->read(ids.back());
+  }
+  const Rows expected = by_one_pass(*model, ids);
+  for (std::size_t p = 8; p + 1 < ids.size(); ++p) ASSERT_EQ(ids[p + 1], likeliest(expected[p])) << "position " << p;
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, ContinuedFixture,
+                         testing::Values("fox-llama", "fox-pro", "transformer-pro", "transformer-llama",
+                                         "fox-llama-rope", "fox-llama-qknorm", "fox-llama-fixed-gate",
+                                         "fox-llama-data-independent-gate", "fox-pro-shared-qknorm", "fox-pro-bf16",
+                                         "fla-fox", "fla-fox-gated-qknorm"),
+                         [](const auto& fixture) {
+                           std::string name = fixture.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+/// A tiny model made for one option.
+class ContinuedOption : public testing::TestWithParam<bool> {
+ protected:
+  std::unique_ptr<CausalLM> make(const json& options, const std::string& type = "forgetting_transformer-project_fox") {
+    json config = test::tiny_config(type);
+    config.update({{"num_hidden_layers", 2}});
+    config.update(options);
+    const test::TemporaryFolder folder;
+    test::write_checkpoint(folder, config, weights_ ? weights_(config) : test::random_weights(config));
+    return (GetParam() ? composed : fused)(Checkpoint::open(folder.text()));
+  }
+  static Ids tokens(int count) {
+    Ids ids;
+    for (int p = 0; p < count; ++p) ids.push_back((p * p + 3 * p) % 11);
+    return ids;
+  }
+  static std::int64_t most(const std::vector<std::int64_t>& held) {
+    return *std::max_element(held.begin(), held.end());
+  }
+
+  std::function<std::vector<test::NamedTensor>(const json&)> weights_;
+};
+
+INSTANTIATE_TEST_SUITE_P(Paths, ContinuedOption, testing::Bool(),
+                         [](const auto& path) { return path.param ? "composed" : "fused"; });
+
+TEST_P(ContinuedOption, WindowIsSeenAndNoMoreIsHeld) {
+  const auto model = make({{"window_size", 7}}, "transformer-project_fox");
+  const Ids ids = tokens(150);
+  const Rows expected = by_one_pass(*model, ids);
+  for (const std::size_t prompt : {1, 6, 7, 8, 70}) {
+    const auto continuation = begin(*model, {ids.data(), prompt});
+    EXPECT_LE(difference(expected, *continuation, ids), 1e-4) << prompt;
+    EXPECT_EQ(most(continuation->held_keys()), 6);  // the row to come adds its own
+  }
+}
+
+TEST_P(ContinuedOption, GroupedKeysAndBiases) {
+  const Ids ids = tokens(100);
+  for (const auto& [type, options] : std::vector<std::pair<std::string, json>>{
+           {"transformer-project_fox", {{"num_kv_heads", 1}}},
+           {"forgetting_transformer", {{"num_kv_heads", 1}, {"qkv_bias", true}}}}) {
+    const auto model = make(options, type);
+    const auto continuation = begin(*model, {ids.data(), 5});
+    EXPECT_LE(difference(by_one_pass(*model, ids), *continuation, ids), 1e-4) << type;
+  }
+}
+
+TEST_P(ContinuedOption, GateChangesHoldForTokensThatAreReadOn) {
+  const auto model = make(json::object());
+  const Ids ids = tokens(60);
+  const std::vector<std::vector<std::string>> changes = {{"0:1:one"},
+                                                         {"*:0:constant=0.3"},
+                                                         {"1:*:scale=3"},
+                                                         {"*:*:zero@12"},
+                                                         {"*:*:zero@39"},
+                                                         {"0:0:cut", "1:1:cut"},
+                                                         {"0:*:scale=2", "0:*:zero@20", "1:0:one"}};
+  for (const auto& texts : changes) {
+    std::vector<Intervention> interventions;
+    for (const std::string& text : texts) interventions.push_back(Intervention::parse(text));
+    const auto continuation = begin(*model, {ids.data(), 10}, 0x1p-24, interventions);
+    const Rows expected = by_one_pass(*model, ids, interventions);
+    EXPECT_LE(difference(expected, *continuation, ids), 1e-4) << texts[0];
+    const Rows unchanged = by_one_pass(*model, ids);
+    EXPECT_GT(test::largest_difference(expected[40], unchanged[40]), 1e-3) << texts[0];
+  }
+}
+
+TEST_P(ContinuedOption, AForgettingHeadDropsKeysAndPredictsTheSame) {
+  // Norms and a constant gate of sigmoid(-1): |S| is at most sqrt(d) = 2, and every token costs 1.3 nats.
+  weights_ = [](const json& config) {
+    auto tensors = test::random_weights(config);
+    for (auto& tensor : tensors) {
+      if (tensor.name.find("fgate_bias") != std::string::npos)
+        std::fill(tensor.values.begin(), tensor.values.end(), -1);
+    }
+    return tensors;
+  };
+  const auto model = make({{"fgate_type", "fixed"}, {"qk_norm", true}});
+  const Ids ids = tokens(300);
+  const Rows expected = by_one_pass(*model, ids);
+  for (const double tolerance : {0x1p-24, 1e-3}) {
+    const auto continuation = begin(*model, {ids.data(), 200}, tolerance);
+    const auto held_at_first = most(continuation->held_keys());
+    EXPECT_LE(difference(expected, *continuation, ids), std::max(1e-4, 20 * tolerance));
+    // 2 |S| + log(300) + log(2 / tolerance) nats: 21 tokens, and 13.
+    EXPECT_LE(held_at_first, tolerance < 1e-6 ? 24 : 15);
+    EXPECT_LE(most(continuation->held_keys()), tolerance < 1e-6 ? 24 : 15);
+    EXPECT_GE(most(continuation->held_keys()), 5);
+  }
+  const auto exact = begin(*model, {ids.data(), 200}, 0);
+  EXPECT_EQ(exact->held_keys(), std::vector<std::int64_t>(4, 200));
+  EXPECT_LE(difference(expected, *exact, ids), 1e-4);
+}
+
+TEST_P(ContinuedOption, CopiesGoTheirOwnWays) {
+  const auto model = make({{"use_k_shift", true}, {"use_v_shift", true}});
+  const Ids ids = tokens(90);
+  const auto first = begin(*model, {ids.data(), 60});
+  const auto second = first->copy();
+  Ids other = ids;
+  for (std::size_t p = 60; p < other.size(); ++p) other[p] = (other[p] + 5) % 11;
+  const Rows expected_second = by_one_pass(*model, other);
+  for (std::size_t p = 60; p < 75; ++p) second->read(other[p]);
+  EXPECT_LE(difference(by_one_pass(*model, ids), *first, ids), 1e-4);
+  EXPECT_LE(difference(expected_second, *second, other), 1e-4);
+}
+
+TEST_P(ContinuedOption, ARecorderTakesDownThePrompt) {
+  const auto model = make(json::object());
+  const Ids ids = tokens(40);
+  test::Batch batch;
+  batch.input_ids = {ids.begin(), ids.end() - 1};
+  batch.labels = {ids.begin() + 1, ids.end()};
+  batch.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
+  const auto expected = test::run_batch(*model, batch).traces[0];
+  const auto recorder = test::make_recorder(*model, 39, batch.keep);
+  PromptRequest request;
+  request.input_ids = batch.input_ids;
+  request.labels = batch.labels;
+  request.recorder = recorder.get();
+  ASSERT_NE(model->begin(request, Job{}), nullptr);
+  const auto trace = recorder->finish(nullptr, std::make_shared<const TokenTable>());
+  EXPECT_EQ(test::largest_difference(trace->per_token_loss(), expected->per_token_loss()), 0);
+  EXPECT_EQ(test::largest_difference(trace->log_normalizer(1, 1), expected->log_normalizer(1, 1)), 0);
+}
+
+TEST_P(ContinuedOption, BadRequestsAreRefused) {
+  const auto model = make(json::object());
+  const Ids ids = tokens(10);
+  const auto error = [&](const Ids& prompt, double tolerance, const std::string& change) {
+    std::vector<Intervention> interventions;
+    if (!change.empty()) interventions.push_back(Intervention::parse(change));
+    return test::error_of([&] { begin(*model, prompt, tolerance, interventions); });
+  };
+  EXPECT_PRED2(test::says, error({}, 0, ""), (test::Parts{"input_ids", "at least one"}));
+  EXPECT_PRED2(test::says, error({1, 11}, 0, ""), (test::Parts{"token id 11 at position 1", "vocabulary of 11"}));
+  EXPECT_PRED2(test::says, error(ids, 1, ""), (test::Parts{"--pruning 1"}));
+  EXPECT_PRED2(test::says, error(ids, 0, "0:0:mean"), (test::Parts{"0:0:mean", "constant=f"}));
+  EXPECT_PRED2(test::says, error(ids, 0, "2:0:one"), (test::Parts{"there is no layer 2"}));
+  const auto continuation = begin(*model, ids);
+  EXPECT_PRED2(test::says, test::error_of([&] { continuation->read(-1); }), (test::Parts{"token id -1"}));
+  EXPECT_EQ(continuation->length(), 10);
+}
+
+TEST_P(ContinuedOption, StopsWhenAsked) {
+  const auto model = make(json::object());
+  std::stop_source stop;
+  stop.request_stop();
+  PromptRequest request;
+  const Ids ids = tokens(10);
+  request.input_ids = ids;
+  EXPECT_EQ(model->begin(request, Job{stop.get_token(), {}, nullptr}), nullptr);
+}
+
+}  // namespace
+}  // namespace foxscope
