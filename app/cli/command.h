@@ -52,6 +52,7 @@ void addMapCommand(CLI::App& program, Selection& selection);
 void addHeadsCommand(CLI::App& program, Selection& selection);
 void addEvalCommand(CLI::App& program, Selection& selection);
 void addFigureCommand(CLI::App& program, Selection& selection);
+void addGenerateCommand(CLI::App& program, Selection& selection);
 void addBenchCommand(CLI::App& program, Selection& selection);
 
 /// A subcommand with the flags that all have in common: --help, -q, -v, and examples under its help.

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <filesystem>
 #include <new>
@@ -17,8 +16,6 @@
 
 namespace foxscope::cli {
 namespace {
-
-constexpr std::array kLaterCommands = {"generate"};
 
 // A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into it.
 void occupyStandardStreams() {
@@ -56,6 +53,7 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addHeadsCommand(program, selection);
   addEvalCommand(program, selection);
   addFigureCommand(program, selection);
+  addGenerateCommand(program, selection);
   addBenchCommand(program, selection);
 }
 
@@ -82,10 +80,6 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     if (word == own) return words;
   }
   if (word.starts_with('-')) return open();
-  if (std::find(kLaterCommands.begin(), kLaterCommands.end(), word) != kLaterCommands.end()) {
-    throw UsageError(
-        fmt::format("{}: this command is not in this version: see foxscope --help for those that are", word));
-  }
   const auto commands = program.get_subcommands(static_cast<const std::function<bool(const CLI::App*)>&>(nullptr));
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == word; });

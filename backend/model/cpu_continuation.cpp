@@ -13,8 +13,9 @@ namespace {
 
 using Into = LinearArguments::Into;
 
-/// Numbers of a matrix that one task reads; less than two of these are not worth waking the other threads for.
+/// Numbers of a matrix that one task reads, and fewer than which are not worth waking the other threads for.
 constexpr std::int64_t kTaskNumbers = 1 << 16;
+constexpr std::int64_t kSharedNumbers = 1 << 18;
 
 }  // namespace
 
@@ -74,7 +75,7 @@ void CpuContinuation::take_residual(const float* residual) {
 
 void CpuContinuation::share(std::int64_t tasks, std::int64_t numbers,
                             const std::function<void(std::int64_t task)>& body) {
-  if (tasks > 1 && numbers >= 2 * kTaskNumbers) {
+  if (tasks > 1 && numbers >= kSharedNumbers) {
     team_.run(tasks, [&](std::int64_t task, int /*thread*/) { body(task); });
   } else {
     for (std::int64_t task = 0; task < tasks; ++task) body(task);

@@ -13,11 +13,6 @@
 namespace foxscope {
 namespace {
 
-bool has_tokenizer(const Checkpoint& checkpoint) {
-  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
-         std::filesystem::exists(checkpoint.folder() / "vocab.json");
-}
-
 void check_ids(const std::vector<std::int32_t>& ids, const char* what, const RunRequest& request,
                const Checkpoint& checkpoint) {
   const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
@@ -66,6 +61,21 @@ void name_ids(const Tokenizer& tokenizer, TokenTable& table) {
 }
 
 }  // namespace
+
+bool has_tokenizer(const Checkpoint& checkpoint) {
+  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
+         std::filesystem::exists(checkpoint.folder() / "vocab.json");
+}
+
+std::vector<std::int32_t> read_prompt(const RunRequest& request, const Checkpoint& checkpoint,
+                                      const Tokenizer* tokenizer) {
+  const RunInput& input = request.input;
+  std::vector<std::int32_t> ids = input.text ? tokenizer->encode(input.text->content).id : input.ids;
+  if (!input.labels) ids.insert(ids.begin(), choose_bos(request, checkpoint, tokenizer));
+  if (ids.empty()) throw Error(fmt::format("{}: holds no input_ids: a prompt needs at least one", input.name));
+  check_ids(ids, "token", request, checkpoint);
+  return ids;
+}
 
 std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, const Checkpoint& checkpoint) {
   if (request.limit < 0) throw UsageError(fmt::format("--limit {}: it must be at least 1", request.limit));

@@ -1,0 +1,203 @@
+#include <limits>
+#include <memory>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/command.h"
+#include "backend/base/error.h"
+#include "backend/eval/generate.h"
+#include "backend/model/checkpoint.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::cli {
+namespace {
+
+/// `foxscope generate`, as typed.
+struct GenerateOptions {
+  std::string model;
+  std::optional<std::string> text;  ///< file, "-" for standard input
+  std::optional<std::string> prompt;
+  std::optional<std::string> ids;
+  std::int64_t tokens = 100;
+  double temperature = 0;
+  std::uint64_t seed = 0;
+  std::optional<std::int64_t> bos;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<double> pruning;
+  std::vector<std::string> interventions;
+  bool json = false;
+};
+
+RunInput readInput(const GenerateOptions& options) {
+  RunInput input;
+  if (options.ids) {
+    input.name = *options.ids;
+    const Checkpoint checkpoint = Checkpoint::open(options.model);
+    const std::string content = read_file_bytes(*options.ids, "file of token ids", largest_vocabulary_file);
+    TokenIds ids = read_token_ids(content, input.name, checkpoint.config().vocabulary_size);
+    input.ids = std::move(ids.ids);
+    input.labels = std::move(ids.labels);
+    return input;
+  }
+  Text text;
+  if (options.prompt) {
+    input.name = "--prompt";
+    text.content = *options.prompt;
+    if (const auto offset = find_invalid_utf8(text.content)) {
+      throw UsageError(fmt::format("--prompt: byte {} is not UTF-8: give the text in a file with --text", *offset));
+    }
+  } else {
+    input.name = *options.text;
+    text.content = read_text(*options.text, InvalidUtf8::refuse);
+  }
+  input.text = std::make_shared<const Text>(std::move(text));
+  return input;
+}
+
+GenerateRequest makeRequest(const GenerateOptions& options) {
+  const int inputs = static_cast<int>(options.text.has_value()) + static_cast<int>(options.prompt.has_value()) +
+                     static_cast<int>(options.ids.has_value());
+  if (inputs != 1) {
+    throw UsageError("generate needs one input: give either --prompt STRING, --text FILE or --ids FILE");
+  }
+  if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
+    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
+  }
+  GenerateRequest request;
+  request.tokens = options.tokens;
+  request.sampling = {options.temperature, options.seed};
+  RunRequest& run = request.run;
+  run.model = options.model;
+  run.device = options.device;
+  run.dtype = options.dtype;
+  run.pruning_tolerance = options.pruning;
+  if (options.bos) run.bos = static_cast<std::int32_t>(*options.bos);
+  for (const std::string& text : options.interventions) run.interventions.push_back(Intervention::parse(text));
+  run.input = readInput(options);
+  return request;
+}
+
+// The first token comes with the prompt; nothing where there is no other.
+std::optional<double> tokensPerSecond(const Generation& generation) {
+  if (generation.ids.size() < 2) return std::nullopt;
+  return static_cast<double>(generation.ids.size() - 1) / generation.token_seconds;
+}
+
+std::string generationJson(const GenerateOptions& options, const Generation& generation) {
+  nlohmann::ordered_json held = nlohmann::ordered_json::array();
+  const auto heads = static_cast<std::ptrdiff_t>(generation.held_keys.size()) / generation.layers;
+  for (auto layer = generation.held_keys.begin(); layer != generation.held_keys.end(); layer += heads) {
+    held.push_back(std::vector<std::int64_t>(layer, layer + heads));
+  }
+  nlohmann::ordered_json summary = {{"model", options.model},
+                                    {"text", generation.text},
+                                    {"ids", generation.ids},
+                                    {"log_probabilities", generation.log_probability},
+                                    {"prompt_ids", generation.prompt},
+                                    {"temperature", options.temperature},
+                                    {"seed", options.seed},
+                                    {"tokens_per_second", nullptr},
+                                    {"seconds",
+                                     {{"load", generation.load_seconds},
+                                      {"prompt", generation.prompt_seconds},
+                                      {"tokens", generation.token_seconds}}},
+                                    {"held_keys", held},
+                                    {"pruning_tolerance", generation.pruning_tolerance},
+                                    {"device", generation.device},
+                                    {"dtype", to_string(generation.dtype)}};
+  if (const auto rate = tokensPerSecond(generation)) summary["tokens_per_second"] = *rate;
+  return summary.dump() + "\n";
+}
+
+std::string generationDetail(const Generation& generation) {
+  std::int64_t held = 0;
+  for (const std::int64_t keys : generation.held_keys) held += keys;
+  return fmt::format("{} tokens read in {}, {} added in {} ({:.0f} tokens/s); keys held: {} a head on average",
+                     countText(static_cast<std::int64_t>(generation.prompt.size())),
+                     durationText(generation.prompt_seconds),
+                     countText(static_cast<std::int64_t>(generation.ids.size())),
+                     durationText(generation.token_seconds), tokensPerSecond(generation).value_or(0.0),
+                     countText(held / static_cast<std::int64_t>(generation.held_keys.size())));
+}
+
+int runGenerate(const GenerateOptions& options, const Session& session) {
+  const GenerateRequest request = makeRequest(options);
+  Job job = session.job();
+  std::function<void(std::string_view)> give;
+  if (!options.json) {
+    // Once text comes, it is the progress.
+    job.report = [&session](const Progress& progress) {
+      if (progress.stage == "generate") {
+        session.console.endProgress();
+      } else {
+        session.console.progress(progress);
+      }
+    };
+    give = [](std::string_view text) { Console::write(text); };
+  }
+  const auto generation = generate(request, give, job);
+  if (!generation) return kInterrupted;
+  session.console.endProgress();
+  if (options.json) {
+    Console::write(generationJson(options, *generation));
+  } else {
+    if (generation->text.empty() && !generation->ids.empty()) {
+      throw Error(fmt::format("{}: has no tokenizer to write text with: use --json for token ids", options.model));
+    }
+    Console::write("\n");
+  }
+  for (const std::string& note : generation->notes) session.console.note(note);
+  session.console.detail(generationDetail(*generation));
+  return kDone;
+}
+
+}  // namespace
+
+void addGenerateCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<GenerateOptions>();
+  CLI::App* command =
+      addSubcommand(program, selection, "generate", "Continue a text",
+                    "  foxscope generate --model resources/models/fox-pro-12m --prompt 'It was a dark night, and'\n"
+                    "  foxscope generate --model FOLDER --text chapter.txt --tokens 300 --temperature 0.8 --seed 7\n"
+                    "  foxscope generate --model FOLDER --ids ids.json --json\n"
+                    "\n"
+                    "The continuation goes to standard output as it is made, and a line feed after it.");
+  command->add_option("--model", options->model, "Checkpoint folder or hub id")->type_name("DIR")->required();
+  command->add_option("--prompt", options->prompt, "Text to continue; an empty one is BOS alone")->type_name("STRING");
+  command->add_option("--text", options->text, "The same from a file, - for standard input")->type_name("FILE");
+  command
+      ->add_option("--ids", options->ids,
+                   "The same as token ids: a JSON array, or {\"input_ids\": [...], \"labels\": [...]}, whose input_ids "
+                   "are read as they are")
+      ->type_name("FILE");
+  command->add_option("--tokens", options->tokens, "How many tokens to add (default: 100)")->type_name("N");
+  command
+      ->add_option("--temperature", options->temperature,
+                   "Draw from the probabilities to the power 1/T (default: 0, always the likeliest token)")
+      ->type_name("T");
+  command->add_option("--seed", options->seed, "Of the draws; equal seeds give equal texts (default: 0)")
+      ->type_name("S");
+  command->add_option("--bos", options->bos, "Token that begins the sequence (default: the model's)")->type_name("ID");
+  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
+  command->add_option("--dtype", options->dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
+  command
+      ->add_option("--pruning", options->pruning,
+                   "Share of a row's attention that may be left out: keys that the gate has brought below it for good "
+                   "leave the cache (default: 2^-24; 0: none)")
+      ->type_name("TOLERANCE");
+  command
+      ->add_option("--intervene", options->interventions,
+                   "Change gates or outputs as in run, but not to their mean; repeatable")
+      ->type_name("LAYER:HEAD:KIND")
+      ->allow_extra_args(false);
+  command->add_flag("--json", options->json, "Print text, token ids, log-probabilities and figures as JSON");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return runGenerate(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

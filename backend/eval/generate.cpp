@@ -1,0 +1,105 @@
+#include "backend/eval/generate.h"
+
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/text_stream.h"
+#include "backend/model/continuation.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_settings.h"
+#include "backend/model/run_tokens.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The cache grows with the tokens that are added; that is known before anything is loaded.
+void check_memory(const GenerateRequest& request, const Checkpoint& checkpoint, const Generation& generation,
+                  bool on_gpu) {
+  const ModelConfig& config = checkpoint.config();
+  const auto prompt = static_cast<double>(generation.prompt.size());
+  const RunMemory memory = estimate_memory(config, checkpoint.parameter_count(), {}, generation.dtype, on_gpu);
+  double needed = static_cast<double>(memory.fixed) + prompt * static_cast<double>(memory.per_token);
+  if (!on_gpu) {
+    needed += (prompt + static_cast<double>(request.tokens)) *
+              static_cast<double>(continuation_bytes_per_token(config, generation.dtype));
+  }
+  const auto available = static_cast<double>(available_memory());
+  if (needed <= available) return;
+  throw Error(
+      fmt::format("a prompt of {} tokens and {} more need about {:.1f} GiB of memory and {:.1f} GiB are "
+                  "available: shorten the prompt, or ask for fewer --tokens",
+                  generation.prompt.size(), request.tokens, needed / 0x1p30, available / 0x1p30));
+}
+
+/// Adds the tokens one by one.
+bool extend(const GenerateRequest& request, Continuation& continuation, TextStream* stream, Generation& generation,
+            const std::function<void(std::string_view)>& give, const Job& job) {
+  Sampler sampler(request.sampling);
+  const auto add_text = [&](const std::string& piece) {
+    generation.text += piece;
+    if (give && !piece.empty()) give(piece);
+  };
+  for (std::int64_t n = 0; n < request.tokens; ++n) {
+    if (job.stopped()) return false;
+    job.tell({n, request.tokens, "tokens", "generate"});
+    const std::int32_t id = sampler.choose(continuation.log_probabilities());
+    generation.ids.push_back(id);
+    generation.log_probability.push_back(continuation.log_probabilities()[static_cast<std::size_t>(id)]);
+    if (stream != nullptr) add_text(stream->add(id));
+    if (n + 1 < request.tokens) continuation.read(id);
+  }
+  if (stream != nullptr) add_text(stream->finish());
+  job.tell({request.tokens, request.tokens, "tokens", "generate"});
+  return true;
+}
+
+}  // namespace
+
+std::optional<Generation> generate(const GenerateRequest& request, const std::function<void(std::string_view)>& give,
+                                   const Job& job) {
+  const auto start = std::chrono::steady_clock::now();
+  if (request.tokens < 0) throw UsageError(fmt::format("--tokens {}: it must be at least 0", request.tokens));
+  const Sampler checked(request.sampling);
+  const Device device = Device::parse(request.run.device);
+  Checkpoint checkpoint = Checkpoint::open(request.run.model);
+  Generation generation;
+  generation.device = device.name();
+  generation.dtype = choose_dtype(request.run.dtype, device);
+  generation.pruning_tolerance = choose_pruning(request.run, checkpoint.config());
+  generation.layers = checkpoint.config().layers;
+  generation.notes = checkpoint.config().notes;
+  std::optional<Tokenizer> tokenizer;
+  if (request.run.input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
+  generation.prompt = read_prompt(request.run, checkpoint, tokenizer ? &*tokenizer : nullptr);
+  check_memory(request, checkpoint, generation, device.cuda);
+  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, generation.dtype);
+  checkpoint = Checkpoint();  // its files need no longer be mapped
+  generation.load_seconds = seconds_since(start);
+  if (job.stopped()) return std::nullopt;
+
+  PromptRequest prompt;
+  prompt.input_ids = generation.prompt;
+  prompt.pruning_tolerance = generation.pruning_tolerance;
+  prompt.interventions = request.run.interventions;
+  const auto prompt_start = std::chrono::steady_clock::now();
+  const std::unique_ptr<Continuation> continuation = model->begin(prompt, job);
+  if (!continuation) return std::nullopt;
+  generation.prompt_seconds = seconds_since(prompt_start);
+  const auto token_start = std::chrono::steady_clock::now();
+  std::optional<TextStream> stream;
+  if (tokenizer) stream.emplace(*tokenizer);
+  if (!extend(request, *continuation, stream ? &*stream : nullptr, generation, give, job)) return std::nullopt;
+  generation.token_seconds = seconds_since(token_start);
+  generation.held_keys = continuation->held_keys();
+  return generation;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <span>
+
+namespace foxscope {
+
+/// How the next token is chosen.
+struct Sampling {
+  double temperature = 0;  ///< T; 0: the likeliest token
+  std::uint64_t seed = 0;
+};
+
+/// Draws tokens from p_i^(1/T), normalised. Equal seeds draw the same tokens on every platform: the bits are those of
+/// std::mt19937_64, which the C++ standard fixes, and a draw takes the first token at which the running sum of weights,
+/// in the order of ids, passes u times the whole sum, with u = (bits >> 11) 2^-53.
+class Sampler {
+ public:
+  /// @throws UsageError for a temperature that is negative or not finite
+  explicit Sampler(const Sampling& sampling);
+  /// @param log_probabilities  [V] nats; of equally likely ones the lowest id wins where T is 0
+  std::int32_t choose(std::span<const float> log_probabilities);
+
+ private:
+  double temperature_;
+  std::mt19937_64 generator_;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,80 @@
+// How the next token is chosen.
+#include "backend/eval/sampling.h"
+
+#include <cmath>
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+std::vector<float> log_softmax(const std::vector<double>& logits) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit);
+  std::vector<float> result;
+  for (const double logit : logits) result.push_back(static_cast<float>(logit - std::log(sum)));
+  return result;
+}
+
+TEST(Sampling, ZeroTakesTheLikeliestAndTheFirstOfEquals) {
+  Sampler sampler({0.0, 3});
+  EXPECT_EQ(sampler.choose(log_softmax({0, 2, 1})), 1);
+  EXPECT_EQ(sampler.choose(log_softmax({2, 0, 2})), 0);
+}
+
+TEST(Sampling, DrawsFollowTheSoftmaxAtEveryTemperature) {
+  const std::vector<double> logits = {1.0, 0.0, -1.0, 2.0, 0.5, -0.5, 1.5, 0.2};
+  for (const double temperature : {0.5, 1.0, 2.0}) {
+    std::vector<double> expected;
+    double total = 0;
+    for (const double logit : logits) total += expected.emplace_back(std::exp(logit / temperature));
+    constexpr int kDraws = 20000;
+    std::vector<int> count(logits.size());
+    Sampler sampler({temperature, 17});
+    for (int n = 0; n < kDraws; ++n) ++count[static_cast<std::size_t>(sampler.choose(log_softmax(logits)))];
+    double chi_square = 0;
+    for (std::size_t n = 0; n < logits.size(); ++n) {
+      const double wanted = kDraws * expected[n] / total;
+      chi_square += (count[n] - wanted) * (count[n] - wanted) / wanted;
+    }
+    // 7 degrees of freedom: 24.3 is passed once in a thousand.
+    EXPECT_LT(chi_square, 24.3) << temperature;
+  }
+}
+
+TEST(Sampling, SeedsDecide) {
+  const std::vector<float> flat = log_softmax(std::vector<double>(100, 0.0));
+  const auto draws = [&flat](std::uint64_t seed) {
+    Sampler sampler({1.0, seed});
+    std::vector<std::int32_t> ids;
+    for (int n = 0; n < 20; ++n) ids.push_back(sampler.choose(flat));
+    return ids;
+  };
+  EXPECT_EQ(draws(5), draws(5));
+  EXPECT_NE(draws(5), draws(6));
+}
+
+TEST(Sampling, WhatIsImpossibleIsNeverDrawn) {
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  Sampler sampler({1.0, 1});
+  for (int n = 0; n < 1000; ++n) EXPECT_EQ(sampler.choose(std::vector<float>{kNever, 0.0F, kNever}), 1);
+  Sampler cold({1e-300, 1});
+  EXPECT_EQ(cold.choose(log_softmax({0, 1, 0.5})), 1);
+}
+
+TEST(Sampling, TemperaturesThatAreNoneAreRefused) {
+  for (const double temperature :
+       {-1.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    EXPECT_PRED2(test::says, test::error_of([&] {
+                   const Sampler sampler({temperature, 0});
+                 }),
+                 (test::Parts{"--temperature", "use 0"}));
+  }
+}
+
+}  // namespace
+}  // namespace foxscope
