@@ -204,5 +204,27 @@ TEST(Normalizer, WithoutGateIsPreciseAndComputedOnce) {
   EXPECT_EQ(log_normalizer_without_gate({run, 0, 1}, {}).data(), normalizer.data());
 }
 
+// What it gives for all rows is compared with softmax in float64 above.
+TEST(Normalizer, AFewRowsDoNotWaitForIt) {
+  for (const Quantity quantity : {Quantity::attention_without_gate, Quantity::gate_effect}) {
+    const auto run = make_run(many_rows());
+    MapRequest few = whole(run, quantity, 1);
+    few.rows = {2100, 2190};
+    few.pixel_rows = few.rows.size();
+    few.pixel_columns = few.columns.size();
+    const auto before = compute_map(few, {});
+    EXPECT_FALSE(run->knows_log_normalizer_without_gate(0, 0));
+    ASSERT_TRUE(compute_map(whole(run, quantity, 100), {}));
+    EXPECT_TRUE(run->knows_log_normalizer_without_gate(0, 0));
+    const auto after = compute_map(few, {});
+    ASSERT_EQ(before->value.size(), after->value.size());
+    for (std::size_t pixel = 0; pixel < before->value.size(); ++pixel) {
+      ASSERT_EQ(std::isnan(before->value[pixel]), std::isnan(after->value[pixel]));
+      if (std::isnan(after->value[pixel])) continue;
+      ASSERT_NEAR(before->value[pixel], after->value[pixel], 2e-7);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace foxscope::test

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <QComboBox>
+#include <QRubberBand>
 #include <QSpinBox>
 #include <QTest>
 
@@ -20,6 +21,7 @@ class CurvesViewTest : public QObject {
   void cursorComesFromOtherViews();
   void wheelZoomsAtThePointer();
   void dragPans();
+  void aBandZooms();
   void doubleClickFitsAndPinsNothing();
   void keysZoomPanAndPin();
   void followsTheCommonRange();
@@ -131,6 +133,39 @@ void CurvesViewTest::dragPans() {
   QTest::keyClick(&plot, Qt::Key_Backspace);
   const Range before{400, 600};
   QCOMPARE(selection.view().rows, before);
+}
+
+void CurvesViewTest::aBandZooms() {
+  Scene scene({named("a", 1000)});
+  QVERIFY(scene.settle());
+  PositionPlot& plot = scene.plot<curves::LossTab>();
+  Selection& selection = scene.document.selection();
+  const auto drag = [&](int from, int to) {
+    QTest::mousePress(&plot, Qt::RightButton, Qt::NoModifier, at(plot, from));
+    QTest::mouseMove(&plot, at(plot, (from + to) / 2));
+    QTest::mouseMove(&plot, at(plot, to));
+  };
+  const auto* const band = plot.findChild<QRubberBand*>();
+  QVERIFY(band == nullptr);
+  drag(700, 300);
+  QVERIFY(plot.findChild<QRubberBand*>()->isVisible());
+  QTest::mouseRelease(&plot, Qt::RightButton, Qt::NoModifier, at(plot, 300));
+  QVERIFY(!plot.findChild<QRubberBand*>()->isVisible());
+  QVERIFY(std::abs(selection.view().rows.begin - 300) <= 1);
+  QVERIFY(std::abs(selection.view().rows.end - 701) <= 1);
+  QVERIFY(!selection.pin().query);
+  // A slip of the hand, and a band that was let go of, change nothing.
+  const Range zoomed = selection.view().rows;
+  QTest::mouseClick(&plot, Qt::RightButton, Qt::NoModifier, at(plot, 500));
+  QCOMPARE(selection.view().rows, zoomed);
+  drag(400, 500);
+  QTest::keyClick(&plot, Qt::Key_Escape);
+  QVERIFY(!plot.findChild<QRubberBand*>()->isVisible());
+  QTest::mouseRelease(&plot, Qt::RightButton, Qt::NoModifier, at(plot, 500));
+  QCOMPARE(selection.view().rows, zoomed);
+  QTest::keyClick(&plot, Qt::Key_Backspace);
+  const Range all{0, 1000};
+  QCOMPARE(selection.view().rows, all);
 }
 
 void CurvesViewTest::doubleClickFitsAndPinsNothing() {

@@ -24,6 +24,7 @@ class JobRunnerTest : public QObject {
   void cancelledWorkIsNotAnswered();
   void endsWhileWorkRuns();
   void saysWhenItIsIdle();
+  void progressArrivesOnTheOwnersThread();
 };
 
 namespace {
@@ -192,6 +193,33 @@ void JobRunnerTest::saysWhenItIsIdle() {
   QVERIFY(runner.busy());
   QTRY_VERIFY(!idle.isEmpty() && !runner.busy());
   QCOMPARE(answers.size(), 2U);
+}
+
+void JobRunnerTest::progressArrivesOnTheOwnersThread() {
+  JobRunner runner(Team::own);
+  std::binary_semaphore told(0);
+  JobRunner::Request<int> request;
+  request.work = [&told](const Job& job) {
+    // A stage's name that is gone when the message arrives.
+    job.tell({1, 4, "tokens", std::string("reading")});
+    told.acquire();
+    return std::optional(1);
+  };
+  std::vector<JobProgress> heard;
+  std::thread::id thread;
+  request.progress = [&](const JobProgress& progress) {
+    heard.push_back(progress);
+    thread = std::this_thread::get_id();
+    told.release();
+  };
+  int value = 0;
+  request.done = [&](int answer) { value = answer; };
+  runner.submit(this, 0, request);
+  QTRY_COMPARE(value, 1);
+  QCOMPARE(heard.size(), 1U);
+  QCOMPARE(heard[0].fraction, 0.25);
+  QCOMPARE(heard[0].stage, "reading");
+  QVERIFY(thread == std::this_thread::get_id());
 }
 
 }  // namespace foxscope::gui::test

@@ -26,6 +26,7 @@ OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : vi
   write_run_file(path.toStdString(), traces, {"test", ""}, Overwrite::force, {});
   document.open({path});
   if (!waitUntilIdle(document)) return;
+  document.selection().setHead({document.runs().front().id, 0, 0});
   settle();
 }
 

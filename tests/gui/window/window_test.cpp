@@ -21,9 +21,11 @@
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/export_dialog.h"
+#include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/readout.h"
@@ -53,6 +55,8 @@ class WindowTest : public QObject {
   void lightAndDarkAreBothReadable();
   void placesAreRemembered();
   void closingDuringARunEnds();
+  void aHeadIsChangedAndRunAgain();
+  void iconsTakeTheColoursOfTheTheme();
 };
 
 namespace {
@@ -386,6 +390,53 @@ void WindowTest::closingDuringARunEnds() {
   test->window.close();
   test.reset();
   QCoreApplication::processEvents();
+}
+
+void WindowTest::aHeadIsChangedAndRunAgain() {
+  Window test;
+  QVERIFY(test.run(64));
+  const RunId base = test.document().runs()[0].id;
+  test.document().selection().setHead({base, 2, 3});
+  test.document().selection().setPin({50, 20});
+  InterventionDialog dialog(test.document(), test.document().selection().head(), &test.window);
+  dialog.show();
+  QCOMPARE(dialog.intervention(), "2:3:one");
+  const auto boxes = dialog.findChildren<QComboBox*>();
+  QCOMPARE(boxes.size(), 2);
+  const auto chosen = [&](int place, int kind) {
+    boxes[0]->setCurrentIndex(place);
+    boxes[1]->setCurrentIndex(kind);
+    return dialog.intervention();
+  };
+  QCOMPARE(chosen(1, 1), "2:*:mean");
+  QCOMPARE(chosen(2, 2), "*:*:constant=0.99");
+  QCOMPARE(chosen(0, 3), "2:3:scale=2");
+  QCOMPARE(chosen(0, 4), "2:3:zero@20");
+  QCOMPARE(chosen(0, 5), "2:3:cut");
+  QTest::keyClick(&dialog, Qt::Key_Return);
+  QVERIFY(!dialog.isVisible());
+  QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 3U, kPatience);
+  QVERIFY(test.settle());
+  QCOMPARE(test.document().runs()[2].name, "fox-pro-12m.2-3-cut");
+  // The change in loss is a curve like any other.
+  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m.2-3-cut minus fox-pro-12m"));
+}
+
+void WindowTest::iconsTakeTheColoursOfTheTheme() {
+  const QPalette before = QApplication::palette();
+  const QIcon icon = themedIcon("run");
+  for (const QPalette& palette : {lightPalette(), darkPalette()}) {
+    QApplication::setPalette(palette);
+    const QImage picture = icon.pixmap(24, 24).toImage();
+    QCOMPARE(picture.pixelColor(10, 12).rgb(), palette.color(QPalette::ButtonText).rgb());
+    QCOMPARE(picture.pixelColor(0, 0).alpha(), 0);
+  }
+  QApplication::setPalette(before);
+  QVERIFY(!programIcon().pixmap(64, 64).isNull());
+  Window test;
+  for (const QAction* action : test.window.commands()) {
+    if (!action->icon().isNull()) QVERIFY2(!action->icon().pixmap(16, 16).isNull(), qPrintable(action->text()));
+  }
 }
 
 }  // namespace foxscope::gui::test
