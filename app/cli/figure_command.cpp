@@ -1,5 +1,3 @@
-#include <array>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -9,7 +7,7 @@
 namespace foxscope::cli {
 namespace {
 
-std::vector<const FigureKind*> kinds() { return {&kMapsFigure}; }
+std::vector<const FigureKind*> kinds() { return {&kMapsFigure, &kGridFigure, &kCompareFigure, &kTextFigure}; }
 
 std::string kindNames() {
   std::string names;

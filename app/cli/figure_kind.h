@@ -14,5 +14,8 @@ struct FigureKind {
 };
 
 extern const FigureKind kMapsFigure;
+extern const FigureKind kGridFigure;
+extern const FigureKind kCompareFigure;
+extern const FigureKind kTextFigure;
 
 }  // namespace foxscope::cli

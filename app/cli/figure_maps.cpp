@@ -1,5 +1,4 @@
 #include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/figure_kind.h"
 #include "app/cli/figure_map_options.h"
@@ -12,13 +11,10 @@ namespace {
 
 struct MapsArguments {
   FigureOptions figure;
+  FigureMapOptions maps;
   std::optional<std::string> model;
   std::vector<std::string> heads;
-  std::vector<std::string> quantities;
-  std::string rows;
-  std::string columns;
   std::optional<double> threshold;
-  std::string colours;
 };
 
 int drawMaps(const MapsArguments& arguments, const Session& session) {
@@ -29,14 +25,11 @@ int drawMaps(const MapsArguments& arguments, const Session& session) {
       const auto [layer, head] = parseHead("--heads", text);
       options.heads.push_back({layer, head});
     }
-    if (!arguments.quantities.empty()) {
-      options.quantities.clear();
-      for (const std::string& name : arguments.quantities) options.quantities.push_back(quantity_from_string(name));
-    }
-    options.rows = parseRange("--rows", arguments.rows, run->info().length);
-    options.columns = parseRange("--cols", arguments.columns, run->info().length);
+    if (!arguments.maps.quantities.empty()) options.quantities = parseQuantities(arguments.maps.quantities);
+    options.rows = parseRange("--rows", arguments.maps.rows, run->info().length);
+    options.columns = parseRange("--cols", arguments.maps.columns, run->info().length);
     options.threshold = arguments.threshold;
-    options.colours = parseColourMap(arguments.colours);
+    options.colours = parseColourMap(arguments.maps.colours);
     return figure::drawMaps(run, options, style, session.job());
   });
 }
@@ -49,14 +42,8 @@ void add(CLI::App& command, Selection& selection) {
       ->type_name("L:H,...")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--quantity", arguments->quantities, "From above (default: forget,attention)")
-      ->type_name("Q,...")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command.add_option("--rows", arguments->rows, "Query positions from A up to, not including, B")->type_name("A:B");
-  command.add_option("--cols", arguments->columns, "Key positions likewise")->type_name("A:B");
+  addFigureMapOptions(command, arguments->maps, "forget,attention");
   command.add_option("--threshold", arguments->threshold, "Leave smaller entries of attention white")->type_name("A");
-  addColourMapOption(command, arguments->colours);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawMaps(*arguments, session); };

@@ -71,6 +71,14 @@ std::string namesOf(const std::vector<std::shared_ptr<const Trace>>& runs) {
   return names;
 }
 
+std::shared_ptr<const Trace> namedRun(const std::vector<std::shared_ptr<const Trace>>& runs,
+                                      const std::vector<std::string>& files, const char* option,
+                                      const std::string& name) {
+  const auto named = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run->info().name == name; });
+  if (named != runs.end()) return *named;
+  throw UsageError(fmt::format("{} {}: {} has {}", option, name, fmt::join(files, ", "), namesOf(runs)));
+}
+
 }  // namespace
 
 std::string lengthPresets() {
@@ -203,12 +211,7 @@ std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>
 std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
                                        Console& console) {
   const auto runs = allRuns(files);
-  if (name) {
-    const auto named =
-        std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run->info().name == *name; });
-    if (named != runs.end()) return *named;
-    throw UsageError(fmt::format("--model {}: {} has {}", *name, fmt::join(files, ", "), namesOf(runs)));
-  }
+  if (name) return namedRun(runs, files, "--model", *name);
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(files, ", ")));
   const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->info().gated; });
   const auto& chosen = gated == runs.end() ? runs.front() : *gated;
@@ -216,6 +219,25 @@ std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, co
     console.note(fmt::format("of {} this is {}: --model chooses another", namesOf(runs), chosen->info().name));
   }
   return chosen;
+}
+
+std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoRuns(
+    const std::vector<std::string>& files, const std::vector<std::string>& names, Console& console) {
+  const auto runs = allRuns(files);
+  if (!names.empty() && names.size() != 2) {
+    throw UsageError(fmt::format("--models {}: write two names, as in fox,base", fmt::join(names, ",")));
+  }
+  if (names.empty()) {
+    if (runs.size() < 2) {
+      throw UsageError(fmt::format("{}: comparing takes two models, here is {}: name another run file too",
+                                   fmt::join(files, ", "), runs.empty() ? "none" : namesOf(runs)));
+    }
+    if (runs.size() > 2) {
+      console.note(fmt::format("of {} these are the first two: --models chooses others", namesOf(runs)));
+    }
+    return {runs[0], runs[1]};
+  }
+  return {namedRun(runs, files, "--models", names[0]), namedRun(runs, files, "--models", names[1])};
 }
 
 int writeFigure(const FigureOptions& options, const Session& session,

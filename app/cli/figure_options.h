@@ -66,6 +66,11 @@ figure::CurveChoice curveChoice(const CurveOptions& options);
 std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
                                        Console& console);
 
+/// The two runs of these names, or the first two of the files, with a note if there was a choice.
+/// @throws UsageError with the names that exist
+std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoRuns(
+    const std::vector<std::string>& files, const std::vector<std::string>& names, Console& console);
+
 /// Every run of every file, in their order.
 /// @throws Error, UsageError as RunFile::open; UsageError for two runs of one name
 std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>& files);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <QRegularExpression>
+
 #include "app/figure/figure_measures.h"
 
 namespace foxscope::figure {
@@ -39,6 +41,34 @@ TextPlace tickLabelPlace(const EdgePoints& points, double position, double fontS
       return {points.at(position, out) + 2 * down, Align::centre};
   }
   return {};
+}
+
+bool fits(const QString& text, const TextStyle& style, double width) {
+  return textWidth(text, style) * kLittleSmaller <= width;
+}
+
+void addWrapped(const QString& text, const TextStyle& style, double width, std::vector<QString>& lines) {
+  static const QRegularExpression kWithin(QStringLiteral("(?<=[-_/.,])"));
+  QString line;
+  QString gap;
+  const auto add = [&](const QString& part) {
+    if (!line.isEmpty() && !fits(line + gap + part, style, width)) {
+      lines.push_back(line);
+      line = part;
+    } else {
+      line += gap + part;
+    }
+    gap.clear();
+  };
+  for (const QString& word : text.split(' ')) {
+    if (!line.isEmpty()) gap = QStringLiteral(" ");
+    if (fits(line + gap + word, style, width) || fits(word, style, width)) {
+      add(word);
+      continue;
+    }
+    for (const QString& part : word.split(kWithin, Qt::SkipEmptyParts)) add(part);
+  }
+  lines.push_back(line);
 }
 
 }  // namespace
@@ -82,17 +112,8 @@ void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const st
 }
 
 std::vector<QString> wrapped(const std::string& text, const TextStyle& style, double width) {
-  const QString whole = QString::fromStdString(text);
-  if (textWidth(whole, style) * kLittleSmaller <= width) return {whole};
   std::vector<QString> lines;
-  for (const QString& word : whole.split(' ')) {
-    const QString longer = lines.empty() ? word : lines.back() + ' ' + word;
-    if (lines.empty() || textWidth(longer, style) > width) {
-      lines.push_back(word);
-    } else {
-      lines.back() = longer;
-    }
-  }
+  for (const QString& line : QString::fromStdString(text).split('\n')) addWrapped(line, style, width, lines);
   return lines;
 }
 

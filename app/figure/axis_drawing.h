@@ -25,7 +25,8 @@ double widestLabel(const Ticks& ticks, const TextStyle& style);
 void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const std::string& label, double labels,
               const TextStyle& style);
 
-/// The text in lines of at most this width, broken at spaces; in one line if it is only a little longer, to be fitted.
+/// The text in lines of about this width, broken at line ends and spaces, longer words within. A line can be a little
+/// longer, to be fitted.
 std::vector<QString> wrapped(const std::string& text, const TextStyle& style, double width);
 
 /// The style, smaller where the text would be wider than this, but not below 0.55 of its size.

@@ -128,4 +128,15 @@ Ticks logarithmicTicks(double lower, double upper, int most) {
   return ticks;
 }
 
+Ticks ticksAt(const std::vector<double>& values, double lower, double upper) {
+  Ticks ticks;
+  for (const double value : values) {
+    if (value < lower || value > upper) continue;
+    const std::string text = fmt::format("{:g}", std::abs(value));
+    ticks.major.push_back({value, value < 0 ? "−" + text : text});
+  }
+  std::sort(ticks.major.begin(), ticks.major.end(), [](const Tick& a, const Tick& b) { return a.value < b.value; });
+  return ticks;
+}
+
 }  // namespace foxscope::figure

@@ -28,4 +28,7 @@ Ticks linearTicks(double lower, double upper, int most, TickValues values);
 /// times powers of ten, and where that does as well, those of a linear axis.
 Ticks logarithmicTicks(double lower, double upper, int most);
 
+/// Ticks at those of the values that lie within [lower, upper], with as many decimals as they need.
+Ticks ticksAt(const std::vector<double>& values, double lower, double upper);
+
 }  // namespace foxscope::figure

@@ -6,8 +6,10 @@
 #include <QFont>
 #include <QFontDatabase>
 #include <QFontMetricsF>
+#include <QGlyphRun>
 #include <QLineF>
 #include <QPainterPath>
+#include <QRawFont>
 #include <QRegularExpression>
 #include <fmt/format.h>
 
@@ -15,9 +17,6 @@
 
 namespace foxscope::figure {
 namespace {
-
-// Fonts are measured and outlined at this size and scaled down, so that no rounding to dots moves a letter.
-constexpr int kDesignSize = 1000;
 
 enum class Slant { upright, italic };
 
@@ -27,6 +26,7 @@ struct Piece {
   Slant slant = Slant::upright;
 };
 
+// Fonts are measured and outlined at a large size and scaled down, so that no rounding to dots moves a letter.
 QFont designFont(const TextStyle& style, Slant slant) {
   QFont font(style.family.isEmpty() ? QStringLiteral("DejaVu Sans") : style.family);
   font.setPixelSize(kDesignSize);
@@ -87,6 +87,8 @@ void requireFont(const FigureFormat& format) {
                                format.fontFamily));
 }
 
+QFont layoutFont(const TextStyle& style) { return designFont(style, Slant::upright); }
+
 double textWidth(const QString& text, const TextStyle& style) {
   double width = 0;
   for (const Piece& piece : piecesOf(text, style)) width += designWidth(piece, style);
@@ -112,6 +114,30 @@ void Canvas::text(const QString& text, const TextPlace& place, const TextStyle& 
     }
     transform.translate(designWidth(piece, style), 0);
   }
+}
+
+void Canvas::textLine(const QTextLine& line, const QPointF& corner, double scale) {
+  m_painter.save();
+  m_painter.translate(corner);
+  m_painter.scale(1 / scale, 1 / scale);
+  m_painter.translate(-line.position());
+  m_painter.setPen(Qt::black);
+  if (m_traits.textAs == TextAs::glyphs) {
+    line.draw(&m_painter, QPointF(0, 0));
+    m_painter.restore();
+    return;
+  }
+  QPainterPath path;
+  path.setFillRule(Qt::WindingFill);
+  for (const QGlyphRun& run : line.glyphRuns()) {
+    const QList<quint32> glyphs = run.glyphIndexes();
+    const QList<QPointF> places = run.positions();
+    for (qsizetype index = 0; index < glyphs.size(); ++index) {
+      path.addPath(run.rawFont().pathForGlyph(glyphs[index]).translated(places[index]));
+    }
+  }
+  m_painter.fillPath(path, Qt::black);
+  m_painter.restore();
 }
 
 void Canvas::line(const QPointF& from, const QPointF& to, const QPen& pen) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <QColor>
+#include <QFont>
 #include <QImage>
 #include <QPainter>
 #include <QPen>
@@ -8,6 +9,7 @@
 #include <QPolygonF>
 #include <QRectF>
 #include <QString>
+#include <QTextLayout>
 
 #include "app/figure/figure_format.h"
 
@@ -41,6 +43,10 @@ struct TextPlace {
   Direction direction = Direction::across;
 };
 
+/// The font that a layout of many lines is made with, at kDesignSize pixels: lengths are scaled down to the page.
+QFont layoutFont(const TextStyle& style);
+inline constexpr int kDesignSize = 1000;
+
 /// Width of a line, points; the same for every kind of file.
 double textWidth(const QString& text, const TextStyle& style);
 
@@ -63,6 +69,8 @@ class Canvas {
   Canvas(QPainter& painter, const Traits& traits) : m_painter(painter), m_traits(traits) {}
 
   void text(const QString& text, const TextPlace& place, const TextStyle& style);
+  /// A line of a layout whose lengths are `scale` times those of the page, black, from its upper left corner on.
+  void textLine(const QTextLine& line, const QPointF& corner, double scale);
   void line(const QPointF& from, const QPointF& to, const QPen& pen);
   /// Pieces of a line overlap, so its colour has to be opaque.
   void polyline(const QPolygonF& points, const QPen& pen);

@@ -21,6 +21,9 @@ const ColourMap& grey();
 /// Blue, white, red: for differences only.
 const ColourMap& diverging();
 
+/// White to orange, light enough for black letters on it.
+const ColourMap& tint();
+
 /// The maps by name, for whoever offers a choice.
 enum class ColourMapName { viridis, cividis, magma, grey, diverging };
 const ColourMap& colourMapOf(ColourMapName name);

@@ -122,7 +122,7 @@ double axisPosition(double value, const AxisLimits& limits, AxisScale scale) {
 
 CurvePoint PlotArea::at(double xValue, double yValue) const {
   return {left + axisPosition(xValue, x, xScale) * (right - left),
-          bottom - axisPosition(yValue, y, AxisScale::linear) * (bottom - top)};
+          bottom - axisPosition(yValue, y, yScale) * (bottom - top)};
 }
 
 std::vector<Stroke> strokesOf(std::span<const double> x, std::span<const double> y, const PlotArea& area,
@@ -139,6 +139,35 @@ std::vector<Stroke> strokesOf(std::span<const double> x, std::span<const double>
   }
   addClipped(thinner.finish(), area, strokes);
   return strokes;
+}
+
+std::vector<Band> bandsOf(std::span<const double> x, std::span<const double> lower, std::span<const double> upper,
+                          const PlotArea& area, double columnWidth) {
+  std::vector<Band> bands(1);
+  double column = 0;
+  for (std::size_t index = 0; index < x.size(); ++index) {
+    CurvePoint high = area.at(x[index], upper[index]);
+    CurvePoint low = area.at(x[index], lower[index]);
+    Band& band = bands.back();
+    if (!std::isfinite(high.x) || !std::isfinite(high.y) || !std::isfinite(low.y) || high.x < area.left ||
+        high.x > area.right) {
+      if (!band.upper.empty()) bands.emplace_back();
+      continue;
+    }
+    high.y = std::clamp(high.y, area.top, area.bottom);
+    low.y = std::clamp(low.y, area.top, area.bottom);
+    const double here = std::floor(high.x / columnWidth);
+    if (!band.upper.empty() && here == column && index + 1 < x.size()) {
+      band.upper.back().y = std::min(band.upper.back().y, high.y);
+      band.lower.back().y = std::max(band.lower.back().y, low.y);
+      continue;
+    }
+    column = here;
+    band.upper.push_back(high);
+    band.lower.push_back(low);
+  }
+  std::erase_if(bands, [](const Band& band) { return band.upper.size() < 2; });
+  return bands;
 }
 
 }  // namespace foxscope::figure

@@ -36,6 +36,7 @@ struct PlotArea {
   AxisLimits x;
   AxisLimits y;
   AxisScale xScale = AxisScale::linear;
+  AxisScale yScale = AxisScale::linear;
 
   [[nodiscard]] CurvePoint at(double xValue, double yValue) const;
 };
@@ -45,6 +46,17 @@ struct PlotArea {
 /// highest and last point), so that a curve of any length draws fast and looks the same.
 std::vector<Stroke> strokesOf(std::span<const double> x, std::span<const double> y, const PlotArea& area,
                               double columnWidth);
+
+/// The upper and lower edge of a band, of equal size, to be closed.
+struct Band {
+  Stroke upper;
+  Stroke lower;
+};
+
+/// The band between two edges at the same x, likewise interrupted, cut and thinned: of every column its first place,
+/// with the highest upper and the lowest lower edge in it.
+std::vector<Band> bandsOf(std::span<const double> x, std::span<const double> lower, std::span<const double> upper,
+                          const PlotArea& area, double columnWidth);
 
 /// How many segments of the stroke (or its only point) have a part inside the area's rectangle.
 std::size_t segmentsInside(const Stroke& stroke, const PlotArea& area);

@@ -23,6 +23,10 @@ void requireShape(const Curve& curve) {
   };
   require("y", curve.y.size());
   if (!curve.rawY.empty()) require("rawY", curve.rawY.size());
+  if (!curve.bandLower.empty() || !curve.bandUpper.empty()) {
+    require("bandLower", curve.bandLower.size());
+    require("bandUpper", curve.bandUpper.size());
+  }
 }
 
 AxisLimits chosen(const AxisLimits& limits, const char* axis, AxisScale scale) {
@@ -38,12 +42,13 @@ AxisLimits chosen(const AxisLimits& limits, const char* axis, AxisScale scale) {
 }
 
 // Calls it with every point that the axes can show, of the curves and their raw lines.
-void forEachPoint(const CurveFigure& figure, const std::function<void(double x, double y)>& visit) {
+void forEachPoint(const CurvePlot& figure, const std::function<void(double x, double y)>& visit) {
   const auto along = [&](const std::vector<double>& xs, const std::vector<double>& ys) {
     for (std::size_t index = 0; index < ys.size(); ++index) {
       const double x = xs[index];
       if (!std::isfinite(x) || !std::isfinite(ys[index])) continue;
       if (figure.xScale == AxisScale::logarithmic && x <= 0) continue;
+      if (figure.yScale == AxisScale::logarithmic && ys[index] <= 0) continue;
       visit(x, ys[index]);
     }
   };
@@ -51,6 +56,8 @@ void forEachPoint(const CurveFigure& figure, const std::function<void(double x, 
     requireShape(curve);
     along(curve.x, curve.y);
     along(curve.x, curve.rawY);
+    along(curve.x, curve.bandLower);
+    along(curve.x, curve.bandUpper);
   }
 }
 
@@ -65,14 +72,15 @@ struct Extremes {
 
 }  // namespace
 
-bool hasPoints(const CurveFigure& figure) {
+bool hasPoints(const CurvePlot& figure) {
   bool any = false;
   forEachPoint(figure, [&](double /*x*/, double /*y*/) { any = true; });
   return any;
 }
 
-AxisLimits limitsOfX(const CurveFigure& figure) {
+AxisLimits limitsOfX(const CurvePlot& figure) {
   if (figure.xLimits) return chosen(*figure.xLimits, "x", figure.xScale);
+  if (!figure.categories.empty()) return {-0.5, static_cast<double>(figure.categories.size()) - 0.5};
   Extremes extremes;
   forEachPoint(figure, [&](double x, double /*y*/) { extremes.add(x); });
   const bool logarithmic = figure.xScale == AxisScale::logarithmic;
@@ -82,13 +90,18 @@ AxisLimits limitsOfX(const CurveFigure& figure) {
                      : AxisLimits{extremes.lowest - 0.5, extremes.lowest + 0.5};
 }
 
-AxisLimits limitsOfY(const CurveFigure& figure) {
-  if (figure.yLimits) return chosen(*figure.yLimits, "y", AxisScale::linear);
+AxisLimits limitsOfY(const CurvePlot& figure) {
+  if (figure.yLimits) return chosen(*figure.yLimits, "y", figure.yScale);
   const AxisLimits x = limitsOfX(figure);
   Extremes extremes;
   forEachPoint(figure, [&](double atX, double y) {
     if (atX >= x.lower && atX <= x.upper) extremes.add(y);
   });
+  if (figure.yScale == AxisScale::logarithmic) {
+    if (extremes.lowest > extremes.highest) return {1, 10};
+    const double factor = std::max(std::pow(extremes.highest / extremes.lowest, kMarginOfY), 1.05);
+    return {extremes.lowest / factor, extremes.highest * factor};
+  }
   if (extremes.lowest > extremes.highest) return {0, 1};
   const double size = std::max(std::abs(extremes.lowest), std::abs(extremes.highest));
   double margin = kMarginOfY * (extremes.highest - extremes.lowest);

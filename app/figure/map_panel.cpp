@@ -3,13 +3,17 @@
 #include <algorithm>
 #include <cmath>
 
+#include <QTransform>
+
 #include "app/figure/map_raster.h"
+#include "app/figure/quantity_text.h"
 
 namespace foxscope::figure {
 namespace {
 
 constexpr int kLeastTicks = 3;
 constexpr int kMostTicks = 7;
+constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
 constexpr double kLeastEntryLabel = 0.62;  ///< of the font: labels of entries are not written smaller
 constexpr double kEntryLine = 1.1;         ///< height of a line of such labels, in their font size
 constexpr double kLongestLabel = 9;        ///< such a label is cut beyond this width, font sizes
@@ -93,11 +97,11 @@ Margins MapPanel::margins(const QSizeF& inner) const {
   const double font = m_style.size;
   const auto depth = [&](Side side, double length) {
     switch (axis(side).shown) {
-      case MapAxis::Shown::nothing:
+      case AxisShown::nothing:
         return 0.0;
-      case MapAxis::Shown::ticks:
+      case AxisShown::ticks:
         return labelDepth(side, length) + (em::kTick + em::kPad) * font;
-      case MapAxis::Shown::ticksAndName:
+      case AxisShown::ticksAndName:
         return labelDepth(side, length) + em::axisDepth(0) * font;
     }
     return 0.0;
@@ -107,7 +111,7 @@ Margins MapPanel::margins(const QSizeF& inner) const {
   margins.bottom = depth(Side::columns, inner.width());
   margins.top = static_cast<double>(titleLines(inner.width()).size()) * em::kLine * font;
   if (margins.top > 0) margins.top += 0.15 * font;
-  if (axis(Side::columns).shown != MapAxis::Shown::nothing && !entryStyle(Side::columns, inner.width())) {
+  if (axis(Side::columns).shown != AxisShown::nothing && !entryStyle(Side::columns, inner.width())) {
     // The outer labels are centred on their ticks, which can be at the very ends.
     const Ticks ticks = ticksOf(Side::columns, inner.width());
     const Range& range = axis(Side::columns).range;
@@ -123,7 +127,7 @@ Margins MapPanel::margins(const QSizeF& inner) const {
 
 void MapPanel::drawSide(Canvas& canvas, Side side, const QRectF& inner) const {
   const MapAxis& which = axis(side);
-  if (which.shown == MapAxis::Shown::nothing) return;
+  if (which.shown == AxisShown::nothing) return;
   const double length = side == Side::rows ? inner.height() : inner.width();
   const auto style = entryStyle(side, length);
   Ticks ticks;
@@ -138,7 +142,7 @@ void MapPanel::drawSide(Canvas& canvas, Side side, const QRectF& inner) const {
     return side == Side::rows ? 1 - at : at;
   };
   const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner, along};
-  drawAxis(canvas, edge, ticks, which.shown == MapAxis::Shown::ticksAndName ? which.name : "", labelDepth(side, length),
+  drawAxis(canvas, edge, ticks, which.shown == AxisShown::ticksAndName ? which.name : "", labelDepth(side, length),
            m_style);
 }
 
@@ -203,31 +207,60 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   }
 }
 
+ColourBarPanel::ColourBarPanel(const FigureFormat& format) : m_format(format), m_style(textStyleOf(format)) {}
+
 ColourBarPanel::ColourBarPanel(const FigureFormat& format, double labelRoom)
     : m_format(format), m_style(textStyleOf(format)), m_labelRoom(labelRoom) {}
 
-void ColourBarPanel::setColours(const ScaledColours& colours, const std::string& label) {
-  m_colours = colours;
-  m_label = label;
+void ColourBarPanel::setColours(const ScaledColours& colours, Quantity quantity) {
+  setColours(colours, quantityText(quantity), quantitySymbol(quantity));
 }
 
-std::optional<double> ColourBarPanel::fixedWidth() const { return em::kBarWidth * m_style.size; }
+void ColourBarPanel::setDifference(const ScaledColours& colours, Quantity quantity) {
+  setColours(colours, "difference of " + quantitySymbol(quantity), "Δ " + quantitySymbol(quantity));
+}
+
+void ColourBarPanel::setColours(const ScaledColours& colours, const std::string& label, const std::string& symbol) {
+  m_colours = colours;
+  m_label = label;
+  m_symbol = symbol;
+}
+
+std::optional<double> ColourBarPanel::fixedWidth() const {
+  if (!m_labelRoom) return std::nullopt;
+  return em::kBarWidth * m_style.size;
+}
+
+std::optional<double> ColourBarPanel::heightFor(double /*width*/) const {
+  if (m_labelRoom) return std::nullopt;
+  return kLyingBar * m_style.size;
+}
 
 Margins ColourBarPanel::margins(const QSizeF& /*inner*/) const {
-  // Half a line for the labels at the ends.
+  // Half a label for those at the ends.
+  if (!m_labelRoom) {
+    const double half = 1.2 * m_style.size;
+    return {half, half, 0.1 * m_style.size, em::axisDepth(em::kDigitHeight) * m_style.size};
+  }
   const double half = 0.4 * m_style.size;
-  return {0.2 * m_style.size, em::axisDepth(m_labelRoom) * m_style.size, half, half};
+  return {0.2 * m_style.size, em::axisDepth(*m_labelRoom) * m_style.size, half, half};
 }
 
 void ColourBarPanel::draw(Canvas& canvas, const QRectF& inner) const {
-  canvas.image(inner, paintColourBar(m_colours, inner.size() * dotsPerPoint(m_format)));
+  const QSizeF dots = inner.size() * dotsPerPoint(m_format);
+  canvas.image(inner, m_labelRoom ? paintColourBar(m_colours, dots)
+                                  : paintColourBar(m_colours, dots.transposed()).transformed(QTransform().rotate(90)));
   canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
-  const int most = std::clamp(static_cast<int>(inner.height() / (2 * m_style.size)), 3, 9);
+  const double length = m_labelRoom ? inner.height() : inner.width();
+  const int most = std::clamp(static_cast<int>(length / ((m_labelRoom ? 2 : 3.5) * m_style.size)), 3, 9);
   const Ticks ticks = m_colours.scale == ColourScale::logarithmic
                           ? logarithmicTicks(m_colours.lower, m_colours.upper, most)
                           : linearTicks(m_colours.lower, m_colours.upper, most, TickValues::any);
-  drawAxis(canvas, {AxisEdge::Side::right, inner, [this](double value) { return m_colours.position(value); }}, ticks,
-           m_label, m_labelRoom * m_style.size, m_style);
+  const bool fits = textWidth(QString::fromStdString(m_label), m_style) <= length + m_style.size;
+  const AxisEdge edge{m_labelRoom ? AxisEdge::Side::right : AxisEdge::Side::bottom, inner,
+                      [this](double value) { return m_colours.position(value); }};
+  drawAxis(canvas, edge, ticks, fits ? m_label : m_symbol, m_labelRoom.value_or(em::kDigitHeight) * m_style.size,
+           m_style);
 }
 
 }  // namespace foxscope::figure

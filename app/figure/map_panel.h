@@ -12,11 +12,10 @@ namespace foxscope::figure {
 
 /// One side of a map: what its rows or columns are.
 struct MapAxis {
-  enum class Shown { nothing, ticks, ticksAndName };
   Range range;
   std::string name;                 ///< "query *i*"
   std::vector<std::string> labels;  ///< one for each entry, written if all have room; empty: numbers
-  Shown shown = Shown::ticksAndName;
+  AxisShown shown = AxisShown::ticksAndName;
 };
 
 /// A map in a frame, queries or whatever its rows are downwards. Its image is given once it is known how many pixels
@@ -68,24 +67,31 @@ class MapPanel final : public Panel {
   std::vector<std::string> m_cellTexts;
 };
 
-/// The colours of a scale beside the maps of its row.
+/// The colours of a scale: upright beside the maps of a row, or lying under those of a column.
 class ColourBarPanel final : public Panel {
  public:
   /// @param labelRoom  width of the tick labels, font sizes: barLabelRoom of what the maps show
   ColourBarPanel(const FigureFormat& format, double labelRoom);
-  void setColours(const ScaledColours& colours, const std::string& label);
+  /// One that lies; it needs no such room.
+  explicit ColourBarPanel(const FigureFormat& format);
+  void setColours(const ScaledColours& colours, Quantity quantity);
+  void setDifference(const ScaledColours& colours, Quantity quantity);
+  /// The symbol is written where the bar is too short for the label.
+  void setColours(const ScaledColours& colours, const std::string& label, const std::string& symbol);
 
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> fixedWidth() const override;
+  [[nodiscard]] std::optional<double> heightFor(double width) const override;
   [[nodiscard]] bool hasLetter() const override { return false; }
   void draw(Canvas& canvas, const QRectF& inner) const override;
 
  private:
   FigureFormat m_format;
   TextStyle m_style;
-  double m_labelRoom;
+  std::optional<double> m_labelRoom;  ///< absent: it lies
   ScaledColours m_colours;
   std::string m_label;
+  std::string m_symbol;
 };
 
 }  // namespace foxscope::figure

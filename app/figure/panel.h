@@ -11,6 +11,9 @@
 
 namespace foxscope::figure {
 
+/// What stands at an edge of a panel.
+enum class AxisShown { nothing, ticks, ticksAndName };
+
 /// A part of a page: an inner rectangle, and labels around it whose room it can say before it is drawn. Lengths are
 /// points.
 class Panel {

@@ -136,14 +136,18 @@ void PanelPage::shareHeight() {
       m_rows[row].size = std::max(m_rows[row].size, *height / item.place.rows);
     }
   }
-  for (Line& row : m_rows) row.size = std::max(row.size, leastPanel());
+  for (Line& row : m_rows) {
+    if (row.size == 0) row.size = leastPanel();
+  }
   if (!m_style.format.heightMm) return;
   const double page = *m_style.format.heightMm / kMillimetresPerInch * kPointsPerInch;
   double wanted = 0;
   for (const Line& row : m_rows) wanted += row.size;
   const double left = page - 2 * em::kBorder * m_font - titleHeight() - (sumOf(m_rows, kGap * m_font) - wanted);
   const auto rows = static_cast<double>(m_rows.size());
-  if (left < leastPanel() * rows) refuse("height", *m_style.format.heightMm, leastPanel() * rows - left);
+  if (left < std::min(wanted, leastPanel() * rows)) {
+    refuse("height", *m_style.format.heightMm, std::min(wanted, leastPanel() * rows) - left);
+  }
   keepProportions(left / wanted);
 }
 
@@ -220,11 +224,11 @@ double PanelPage::titleHeight() const {
 }
 
 void PanelPage::refuse(const char* side, double millimetres, double missing) const {
-  throw UsageError(
-      fmt::format("figure {} {:g} mm: labels of {:g} pt leave no room for {} panels: use at least {:.0f} "
-                  "mm, fewer panels or a smaller font",
-                  side, millimetres, m_font, m_items.size(),
-                  std::ceil(millimetres + missing / kPointsPerInch * kMillimetresPerInch)));
+  throw UsageError(fmt::format(
+      "figure {} {:g} mm: labels of {:g} pt leave no room for {}: use at least {:.0f} "
+      "mm, fewer panels or a smaller font",
+      side, millimetres, m_font, m_items.size() > 1 ? fmt::format("{} panels", m_items.size()) : "the figure",
+      std::ceil(millimetres + missing / kPointsPerInch * kMillimetresPerInch)));
 }
 
 QRectF PanelPage::inner(const Panel& panel) const {
@@ -238,7 +242,8 @@ std::string PanelPage::paint(const FigureOrigin& origin) const {
     const TextStyle style = textStyleOf(m_style.format).scaled(em::kTitleFont);
     double baseline = em::kBorder * m_font + 0.95 * style.size;
     for (const QString& line : m_title) {
-      canvas.text(line, {{m_page.width() / 2, baseline}, Align::centre}, style);
+      canvas.text(line, {{m_page.width() / 2, baseline}, Align::centre},
+                  fitted(style, line, m_page.width() - 2 * em::kBorder * m_font));
       baseline += em::kLine * style.size;
     }
     for (const Item& item : m_items) item.panel->draw(canvas, item.inner);

@@ -1,5 +1,9 @@
 #include "app/figure/kinds/map_scale.h"
 
+#include <algorithm>
+
+#include <fmt/format.h>
+
 #include "app/figure/token_text.h"
 
 namespace foxscope::figure {
@@ -13,6 +17,23 @@ ScaledColours sharedColours(const MapRequest& request, std::span<const Image> im
     all.image.value.insert(all.image.value.end(), image.value.begin(), image.value.end());
   }
   return chooseColours(all);
+}
+
+void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours) {
+  const std::string blank = colours.blankBelow ? fmt::format(", white below {:g}", *colours.blankBelow) : "";
+  origin.facts.emplace_back(
+      request.minus ? "difference" : "map",
+      fmt::format("{}, queries {}:{}, keys {}:{}, {} x {} pixels by {}, colours {} from {:g} to {:g}{}",
+                  to_string(request.quantity), request.rows.begin, request.rows.end, request.columns.begin,
+                  request.columns.end, request.pixel_rows, request.pixel_columns, to_string(request.reduction),
+                  colours.scale == ColourScale::linear ? "linear" : "logarithmic", colours.lower, colours.upper,
+                  blank));
+}
+
+double mapProportion(const Range& rows, const Range& columns) {
+  constexpr double kMostOblong = 2.5;
+  return std::clamp(static_cast<double>(rows.size()) / static_cast<double>(columns.size()), 1 / kMostOblong,
+                    kMostOblong);
 }
 
 std::vector<std::string> tokenLabels(const Trace& trace, const Range& range, std::int64_t most) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "app/figure/colour_scale.h"
+#include "app/figure/figure_origin.h"
 #include "backend/map/map.h"
 
 namespace foxscope::figure {
@@ -12,6 +13,15 @@ namespace foxscope::figure {
 /// One scale for several maps of the request's quantity, by the values of all of them.
 /// @throws UsageError as chooseColours
 ScaledColours sharedColours(const MapRequest& request, std::span<const Image> images, const ColourChoice& choice);
+
+/// What a map of this request shows, and how, for a figure's metadata.
+void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours);
+
+/// Height over width of a map of this region, mild where the region is oblong.
+double mapProportion(const Range& rows, const Range& columns);
+
+/// Most entries on a side whose tokens are written instead of numbers.
+inline constexpr std::int64_t kMostTokenLabels = 64;
 
 /// What the positions of a range read, for the ticks of a map; empty where there are more than this.
 std::vector<std::string> tokenLabels(const Trace& trace, const Range& range, std::int64_t most);

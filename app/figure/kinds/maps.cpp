@@ -1,21 +1,16 @@
 #include "app/figure/kinds/maps.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
 #include "app/figure/kinds/map_scale.h"
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
-#include "app/figure/quantity_text.h"
 
 namespace foxscope::figure {
 namespace {
 
 constexpr double kLeastColumn = 8.5;  ///< width of a head's column, font sizes, below which the heads take more rows
-constexpr std::int64_t kMostTokenLabels = 64;
 
 /// One map of the page.
 struct PlacedMap {
@@ -73,14 +68,11 @@ class MapsFigure {
       const bool lowestOfAll = lowest && index + m_across >= heads;
       MapPanel::Content content;
       content.rows = axisOf(m_rows, "query *i*");
-      content.rows.shown = place.column == 0 ? MapAxis::Shown::ticksAndName : MapAxis::Shown::nothing;
+      content.rows.shown = place.column == 0 ? AxisShown::ticksAndName : AxisShown::nothing;
       content.columns = axisOf(m_columns, "key *j*");
-      content.columns.shown = lowestOfAll ? MapAxis::Shown::ticksAndName
-                              : lowest    ? MapAxis::Shown::ticks
-                                          : MapAxis::Shown::nothing;
+      content.columns.shown = lowestOfAll ? AxisShown::ticksAndName : lowest ? AxisShown::ticks : AxisShown::nothing;
       content.title = below == 0 ? fmt::format("Layer {}, head {}", head.layer, head.head) : "";
-      content.heightOfWidth =
-          std::clamp(static_cast<double>(m_rows.size()) / static_cast<double>(m_columns.size()), 0.4, 2.5);
+      content.heightOfWidth = mapProportion(m_rows, m_columns);
       const Quantity quantity = m_options.quantities[static_cast<std::size_t>(below)];
       PlacedMap map;
       map.panel = &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), place);
@@ -114,13 +106,8 @@ class MapsFigure {
     for (std::size_t index = 0; index < maps.size(); ++index) {
       maps[index].panel->setImage(std::move(images[index]), colours);
     }
-    for (ColourBarPanel* bar : m_bars[quantity]) {
-      bar->setColours(colours, quantityText(maps.front().request.quantity));
-    }
-    m_scales.push_back(fmt::format("{} {} from {:g} to {:g}{}", to_string(maps.front().request.quantity),
-                                   colours.scale == ColourScale::linear ? "linear" : "logarithmic", colours.lower,
-                                   colours.upper,
-                                   colours.blankBelow ? fmt::format(", white below {:g}", *colours.blankBelow) : ""));
+    for (ColourBarPanel* bar : m_bars[quantity]) bar->setColours(colours, maps.front().request.quantity);
+    m_scales.push_back(colours);
     return true;
   }
 
@@ -135,12 +122,9 @@ class MapsFigure {
     for (const HeadIndex& head : m_options.heads) {
       origin.facts.emplace_back("head", headText({m_trace, head.layer, head.head}));
     }
-    origin.facts.emplace_back("queries", fmt::format("{}:{}", m_rows.begin, m_rows.end));
-    origin.facts.emplace_back("keys", fmt::format("{}:{}", m_columns.begin, m_columns.end));
-    const MapRequest& request = m_maps.front().front().request;
-    origin.facts.emplace_back(
-        "pixels", fmt::format("{} x {}, {}", request.pixel_rows, request.pixel_columns, to_string(request.reduction)));
-    for (const std::string& scale : m_scales) origin.facts.emplace_back("colours", scale);
+    for (std::size_t quantity = 0; quantity < m_scales.size(); ++quantity) {
+      addMapFacts(origin, m_maps[quantity].front().request, m_scales[quantity]);
+    }
     addRun(origin, *m_trace);
     return origin;
   }
@@ -154,7 +138,7 @@ class MapsFigure {
   int m_across = 1;
   std::vector<std::vector<PlacedMap>> m_maps;  ///< [quantity][head]
   std::vector<std::vector<ColourBarPanel*>> m_bars;
-  std::vector<std::string> m_scales;
+  std::vector<ScaledColours> m_scales;
 };
 
 }  // namespace

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/figure/colour_map.h"
+#include "app/figure/curve_geometry.h"
+
+namespace foxscope::figure {
+
+/// How the values of a curve are drawn; points: a disc each, nothing between them.
+enum class LineStyle { solid, dashed, dotted, points };
+
+/// One curve; NaN in x or y is a gap.
+struct Curve {
+  std::string name;  ///< in the legend; empty: not named there
+  std::vector<double> x;
+  std::vector<double> y;
+  int colour = 0;  ///< of curveColour
+  LineStyle line = LineStyle::solid;
+  std::vector<double> rawY;                     ///< drawn faintly behind it, at the same x; may be empty
+  std::vector<double> bandLower;                ///< [x] edges of a band around it, for errors; may be empty
+  std::vector<double> bandUpper;                ///< likewise
+  std::optional<Rgb> ownColour = std::nullopt;  ///< instead of `colour`
+};
+
+/// A vertical line at a position that matters, for instance the length that a model was trained on.
+struct CurveMarker {
+  double x = 0;
+  std::string label;
+};
+
+/// Curves in axes with a legend.
+struct CurvePlot {
+  std::string title;  ///< above the axes; may be empty
+  std::string xLabel;
+  std::string yLabel;
+  AxisScale xScale = AxisScale::linear;  ///< logarithmic leaves out what is not above 0
+  AxisScale yScale = AxisScale::linear;  ///< likewise
+  std::vector<Curve> curves;
+  std::vector<CurveMarker> markers;
+  std::optional<double> level;           ///< a horizontal line, for instance at no difference
+  std::optional<AxisLimits> xLimits;     ///< absent: all of the curves
+  std::optional<AxisLimits> yLimits;     ///< absent: all of the curves and a little more
+  std::vector<double> xTicks;            ///< values to label; empty: by the limits
+  std::vector<double> yTicks;            ///< likewise
+  std::vector<std::string> categories;   ///< what is written at x = 0, 1, ... instead of numbers; may be empty
+  enum class XLabels { shown, hidden };  ///< hidden where another panel below has the same axis
+  XLabels xLabels = XLabels::shown;
+  double heightOfWidth = 0.58;  ///< of the axes, where no height was chosen
+};
+
+}  // namespace foxscope::figure

@@ -1,0 +1,100 @@
+#include "app/figure/head_grid_panel.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/figure/axis_drawing.h"
+#include "app/figure/map_raster.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr double kGapPoints = 1.4;  ///< white between neighbouring maps
+constexpr int kLeastCell = 4;       ///< dots
+
+}  // namespace
+
+HeadGridPanel::HeadGridPanel(const FigureFormat& format, int layers, int heads)
+    : m_format(format),
+      m_style(textStyleOf(format)),
+      m_layers(layers),
+      m_heads(heads),
+      m_layersAcross(layers >= heads) {}
+
+int HeadGridPanel::cellOf(double width, double height) const {
+  const double dots = dotsPerPoint(m_format);
+  const int gap = std::max(1, static_cast<int>(std::lround(kGapPoints * dots)));
+  const auto cell = [&](double length, int count) {
+    return (static_cast<int>(std::floor(length * dots + 1e-6)) + gap) / count - gap;
+  };
+  return std::max(kLeastCell, std::min(cell(width, across()), cell(height, down())));
+}
+
+int HeadGridPanel::cellDots(const QRectF& inner) const { return cellOf(inner.width(), inner.height()); }
+
+void HeadGridPanel::setImages(std::vector<Image> images, const ScaledColours& colours) {
+  m_images = std::move(images);
+  m_colours = colours;
+}
+
+std::optional<double> HeadGridPanel::heightFor(double width) const {
+  const double cell = (width + kGapPoints) / across() - kGapPoints;
+  return down() * (cell + kGapPoints) - kGapPoints;
+}
+
+QSizeF HeadGridPanel::sizeIn(const QSizeF& room) const {
+  const double dots = dotsPerPoint(m_format);
+  const int gap = std::max(1, static_cast<int>(std::lround(kGapPoints * dots)));
+  const int cell = cellOf(room.width(), room.height());
+  return {(across() * (cell + gap) - gap) / dots, (down() * (cell + gap) - gap) / dots};
+}
+
+Ticks HeadGridPanel::numbers(int count, double room, double each) {
+  Ticks ticks;
+  const int every = std::max(1, static_cast<int>(std::ceil(each * count / room)));
+  for (int index = 0; index < count; index += every) {
+    ticks.major.push_back({static_cast<double>(index), std::to_string(index)});
+  }
+  return ticks;
+}
+
+Ticks HeadGridPanel::acrossTicks(double width) const { return numbers(across(), width, 1.7 * m_style.size); }
+Ticks HeadGridPanel::downTicks(double height) const { return numbers(down(), height, 1.1 * m_style.size); }
+
+Margins HeadGridPanel::margins(const QSizeF& inner) const {
+  const double font = m_style.size;
+  Margins margins;
+  margins.left = widestLabel(downTicks(inner.height()), m_style) + em::axisDepth(0) * font;
+  margins.bottom = em::axisDepth(em::kDigitHeight) * font;
+  margins.top = 0.2 * font;
+  return margins;
+}
+
+void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {
+  const double dots = dotsPerPoint(m_format);
+  const int cell = cellDots(inner);
+  const int gap = std::max(1, static_cast<int>(std::lround(kGapPoints * dots)));
+  QImage page(across() * (cell + gap) - gap, down() * (cell + gap) - gap, QImage::Format_RGB32);
+  page.fill(Qt::white);
+  for (std::size_t index = 0; index < m_images.size(); ++index) {
+    const int layer = static_cast<int>(index) / m_heads;
+    const int head = static_cast<int>(index) % m_heads;
+    const int left = (m_layersAcross ? layer : head) * (cell + gap);
+    const int top = (m_layersAcross ? head : layer) * (cell + gap);
+    const QImage map = paintRaster(m_images[index], m_colours, {cell, cell});
+    for (int row = 0; row < cell; ++row) {
+      const auto* from = reinterpret_cast<const QRgb*>(map.constScanLine(row));
+      std::copy_n(from, cell, reinterpret_cast<QRgb*>(page.scanLine(top + row)) + left);
+    }
+  }
+  canvas.image(inner, page);
+  const double font = m_style.size;
+  const auto centre = [&](double index, int count) { return (index + 0.5) / count; };
+  const Ticks rows = downTicks(inner.height());
+  drawAxis(canvas, {AxisEdge::Side::bottom, inner, [&](double index) { return centre(index, across()); }},
+           acrossTicks(inner.width()), m_layersAcross ? "layer" : "head", em::kDigitHeight * font, m_style);
+  drawAxis(canvas, {AxisEdge::Side::left, inner, [&](double index) { return 1 - centre(index, down()); }}, rows,
+           m_layersAcross ? "head" : "layer", widestLabel(rows, m_style), m_style);
+}
+
+}  // namespace foxscope::figure

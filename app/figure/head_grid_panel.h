@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/figure/axis_ticks.h"
+#include "app/figure/colour_scale.h"
+#include "app/figure/panel.h"
+
+namespace foxscope::figure {
+
+/// Small maps of every layer and head in a grid, as one raster with white between them. The longer of the two goes
+/// across, layers where there are as many.
+class HeadGridPanel final : public Panel {
+ public:
+  HeadGridPanel(const FigureFormat& format, int layers, int heads);
+
+  /// Dots on a side of each small map.
+  [[nodiscard]] int cellDots(const QRectF& inner) const;
+  /// @param images  of layer 0 head 0, layer 0 head 1, ...
+  void setImages(std::vector<Image> images, const ScaledColours& colours);
+
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
+  [[nodiscard]] std::optional<double> heightFor(double width) const override;
+  [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
+  [[nodiscard]] QSizeF sizeIn(const QSizeF& room) const override;
+  void draw(Canvas& canvas, const QRectF& inner) const override;
+
+ private:
+  [[nodiscard]] int across() const { return m_layersAcross ? m_layers : m_heads; }
+  [[nodiscard]] int down() const { return m_layersAcross ? m_heads : m_layers; }
+  [[nodiscard]] int cellOf(double width, double height) const;
+  [[nodiscard]] static Ticks numbers(int count, double room, double each);
+  [[nodiscard]] Ticks acrossTicks(double width) const;
+  [[nodiscard]] Ticks downTicks(double height) const;
+
+  FigureFormat m_format;
+  TextStyle m_style;
+  int m_layers;
+  int m_heads;
+  bool m_layersAcross;
+  std::vector<Image> m_images;
+  ScaledColours m_colours;
+};
+
+}  // namespace foxscope::figure

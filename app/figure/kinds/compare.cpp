@@ -1,0 +1,194 @@
+#include "app/figure/kinds/compare.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_origin.h"
+#include "app/figure/kinds/map_scale.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "app/figure/quantity_text.h"
+#include "backend/base/error.h"
+#include "backend/map/head_match.h"
+
+namespace foxscope::figure {
+namespace {
+
+void requireSameTokens(const Trace& first, const Trace& second) {
+  const bool sameText = first.text() && second.text() ? first.text()->sha256 == second.text()->sha256 : true;
+  if (sameText && first.tokens()->input_id == second.tokens()->input_id) return;
+  throw UsageError(fmt::format("{} and {} did not read the same {}: run both on one text in one command",
+                               first.info().name, second.info().name, sameText ? "tokens" : "text"));
+}
+
+/// A head and how far its distance profile is from the one asked about.
+struct Nearest {
+  HeadIndex head;
+  double octaves = 0;
+};
+
+std::optional<Nearest> nearestHead(const HeadOf& head, const std::shared_ptr<const Trace>& among, const Job& job) {
+  Job quiet = job;
+  quiet.report = nullptr;
+  const StatisticsOptions options{.with_attention = true, .events = 0};
+  (void)head.trace->require_query_key();
+  (void)among->require_query_key();
+  const auto own = head_statistics(head, options, quiet);
+  if (!own) return std::nullopt;
+  const ProfileSketch profile = sketch(own->distance);
+  std::optional<Nearest> nearest;
+  const TraceInfo& info = among->info();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int index = 0; index < info.heads; ++index) {
+      job.tell({std::int64_t{layer} * info.heads + index, std::int64_t{info.layers} * info.heads, "heads", "matching"});
+      const auto other = head_statistics({among, layer, index}, options, quiet);
+      if (!other) return std::nullopt;
+      const double octaves = octaves_apart(profile, sketch(other->distance));
+      if (!nearest || octaves < nearest->octaves) nearest = {{layer, index}, octaves};
+    }
+  }
+  return nearest;
+}
+
+/// Panels of one quantity: the two heads with their colour bar, the difference with its own.
+struct CompareRow {
+  std::array<MapPanel*, 3> maps{};
+  ColourBarPanel* shared = nullptr;
+  ColourBarPanel* signs = nullptr;
+  std::array<MapRequest, 3> requests;
+};
+
+class CompareFigure {
+ public:
+  CompareFigure(std::array<HeadOf, 2> heads, const CompareOptions& options, const FigureStyle& style)
+      : m_heads(std::move(heads)), m_options(options), m_style(style), m_page(style) {
+    for (std::size_t row = 0; row < options.quantities.size(); ++row) addRow(row);
+    m_page.arrange();
+  }
+
+  std::optional<std::string> draw(const Job& job) {
+    for (CompareRow& row : m_rows) {
+      if (!compute(row, job)) return std::nullopt;
+    }
+    return m_page.paint(origin());
+  }
+
+ private:
+  void addRow(std::size_t index) {
+    const std::int64_t length = m_heads[0].trace->info().length;
+    const Range rows = m_options.rows.value_or(Range{0, length});
+    const Range columns = m_options.columns.value_or(Range{0, length});
+    const bool lowest = index + 1 == m_options.quantities.size();
+    const int row = 2 * static_cast<int>(index);
+    CompareRow added;
+    for (int part = 0; part < 3; ++part) {
+      MapPanel::Content content;
+      content.rows = {rows, "query *i*", tokenLabels(*m_heads[0].trace, rows, kMostTokenLabels),
+                      part == 0 ? AxisShown::ticksAndName : AxisShown::nothing};
+      content.columns = {columns, "key *j*", tokenLabels(*m_heads[0].trace, columns, kMostTokenLabels),
+                         lowest ? AxisShown::ticksAndName : AxisShown::nothing};
+      if (index == 0) content.title = titleOf(part);
+      content.heightOfWidth = mapProportion(rows, columns);
+      MapRequest& request = added.requests[static_cast<std::size_t>(part)];
+      request.head = m_heads[part == 1 ? 1 : 0];
+      if (part == 2) request.minus = m_heads[1];
+      request.quantity = m_options.quantities[index];
+      request.reduction = default_reduction(request.quantity, part == 2);
+      request.rows = rows;
+      request.columns = columns;
+      added.maps[static_cast<std::size_t>(part)] =
+          &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), {row, part});
+    }
+    added.shared = &m_page.add(std::make_unique<ColourBarPanel>(m_style.format), {row + 1, 0, 1, 2});
+    added.signs = &m_page.add(std::make_unique<ColourBarPanel>(m_style.format), {row + 1, 2});
+    m_rows.push_back(std::move(added));
+  }
+
+  [[nodiscard]] std::string titleOf(int part) const {
+    if (part == 2) return "difference";
+    const HeadOf& head = m_heads[static_cast<std::size_t>(part)];
+    return fmt::format("{}\nlayer {}, head {}", m_style.label(head.trace->info().name), head.layer, head.head);
+  }
+
+  bool compute(CompareRow& row, const Job& job) {
+    std::vector<Image> images;
+    for (std::size_t part = 0; part < 3; ++part) {
+      const PixelRoom pixels = row.maps[part]->pixelsIn(m_page.inner(*row.maps[part]));
+      row.requests[part].pixel_rows = pixels.rows;
+      row.requests[part].pixel_columns = pixels.columns;
+      auto image = compute_map(row.requests[part], job);
+      if (!image) return false;
+      images.push_back(std::move(*image));
+    }
+    const ScaledColours shared =
+        sharedColours(row.requests[0], std::span(images).first(2), {m_options.colours, {}, {}, {}});
+    const ScaledColours signs = sharedColours(row.requests[2], std::span(images).last(1), {});
+    row.maps[0]->setImage(std::move(images[0]), shared);
+    row.maps[1]->setImage(std::move(images[1]), shared);
+    row.maps[2]->setImage(std::move(images[2]), signs);
+    row.shared->setColours(shared, row.requests[0].quantity);
+    row.signs->setDifference(signs, row.requests[2].quantity);
+    m_scales.emplace_back(row.requests[0], shared);
+    m_scales.emplace_back(row.requests[2], signs);
+    return true;
+  }
+
+  [[nodiscard]] FigureOrigin origin() const {
+    FigureOrigin origin;
+    origin.title =
+        m_style.title.empty() ? fmt::format("{} and {}", headText(m_heads[0]), headText(m_heads[1])) : m_style.title;
+    origin.command = m_style.command;
+    for (const HeadOf& head : m_heads) origin.facts.emplace_back("head", headText(head));
+    for (const auto& [request, colours] : m_scales) addMapFacts(origin, request, colours);
+    for (const HeadOf& head : m_heads) addRun(origin, *head.trace);
+    return origin;
+  }
+
+  std::array<HeadOf, 2> m_heads;
+  const CompareOptions& m_options;
+  const FigureStyle& m_style;
+  PanelPage m_page;
+  std::vector<CompareRow> m_rows;
+  std::vector<std::pair<MapRequest, ScaledColours>> m_scales;
+};
+
+}  // namespace
+
+std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first,
+                                       const std::shared_ptr<const Trace>& second, const CompareOptions& options,
+                                       const FigureStyle& style, const Job& job) {
+  requireSameTokens(*first, *second);
+  CompareOptions chosen = options;
+  DrawnFigure drawn;
+  if (!chosen.first) {
+    auto choice = tellingHeads(first, job);
+    if (!choice) return std::nullopt;
+    chosen.first = choice->heads.back();
+    drawn.notes.push_back(fmt::format("{}: {}:{} has the longest memory; --head chooses another", first->info().name,
+                                      chosen.first->layer, chosen.first->head));
+  }
+  first->check_head(chosen.first->layer, chosen.first->head);
+  const HeadOf head{first, chosen.first->layer, chosen.first->head};
+  if (!chosen.second) {
+    const auto nearest = nearestHead(head, second, job);
+    if (!nearest) return std::nullopt;
+    chosen.second = nearest->head;
+    drawn.notes.push_back(
+        fmt::format("{}: {}:{} is nearest to it by distance profile, {:.2g} octaves apart; --with "
+                    "chooses another",
+                    second->info().name, nearest->head.layer, nearest->head.head, nearest->octaves));
+  }
+  second->check_head(chosen.second->layer, chosen.second->head);
+  if (chosen.quantities.empty()) {
+    chosen.quantities = {Quantity::attention};
+    if (first->info().gated && second->info().gated) chosen.quantities = {Quantity::forget, Quantity::attention};
+  }
+  auto file = CompareFigure({head, {second, chosen.second->layer, chosen.second->head}}, chosen, style).draw(job);
+  if (!file) return std::nullopt;
+  drawn.file = std::move(*file);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

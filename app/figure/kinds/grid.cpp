@@ -1,0 +1,60 @@
+#include "app/figure/kinds/grid.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_origin.h"
+#include "app/figure/head_grid_panel.h"
+#include "app/figure/kinds/map_scale.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "app/figure/quantity_text.h"
+
+namespace foxscope::figure {
+
+std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
+                                    const FigureStyle& style, const Job& job) {
+  const TraceInfo& info = trace->info();
+  MapRequest request;
+  request.quantity = options.quantity.value_or(info.gated ? Quantity::forget : Quantity::attention);
+  request.reduction = default_reduction(request.quantity, false);
+  request.rows = options.rows.value_or(Range{0, info.length});
+  request.columns = options.columns.value_or(Range{0, info.length});
+
+  PanelPage page(style);
+  HeadGridPanel& grid = page.add(std::make_unique<HeadGridPanel>(style.format, info.layers, info.heads), {0, 0});
+  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, barLabelRoom(request)), {0, 1});
+  page.arrange();
+
+  const std::int64_t dots = grid.cellDots(page.inner(grid));
+  request.pixel_rows = std::min(dots, request.rows.size());
+  request.pixel_columns = std::min(dots, request.columns.size());
+  std::vector<Image> images;
+  Job quiet = job;
+  quiet.report = nullptr;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      job.tell({static_cast<std::int64_t>(images.size()), std::int64_t{info.layers} * info.heads, "heads", "maps"});
+      request.head = {trace, layer, head};
+      auto image = compute_map(request, quiet);
+      if (!image) return std::nullopt;
+      images.push_back(std::move(*image));
+    }
+  }
+  const ScaledColours colours = sharedColours(request, images, {options.colours, {}, {}, {}});
+  grid.setImages(std::move(images), colours);
+  bar.setColours(colours, request.quantity);
+
+  FigureOrigin origin;
+  origin.title =
+      style.title.empty() ? fmt::format("{} of every head of {}", to_string(request.quantity), info.name) : style.title;
+  origin.command = style.command;
+  addMapFacts(origin, request, colours);
+  addRun(origin, *trace);
+  DrawnFigure drawn;
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "app/figure/colour_map.h"
+#include "app/figure/figure_style.h"
+#include "backend/base/job.h"
+#include "backend/map/map.h"
+
+namespace foxscope::figure {
+
+/// What `drawGrid` shows.
+struct GridOptions {
+  std::optional<Quantity> quantity;  ///< absent: F, without a gate attention
+  std::optional<Range> rows;         ///< queries; absent: all
+  std::optional<Range> columns;      ///< keys
+  const ColourMap* colours = nullptr;
+};
+
+/// Every layer and head of a run as a small map, with one colour bar.
+/// @returns nothing if the job was stopped
+/// @throws UsageError for a page without room for them, Error for parts that were not kept
+std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
+                                    const FigureStyle& style, const Job& job);
+
+}  // namespace foxscope::figure

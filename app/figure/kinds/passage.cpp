@@ -1,0 +1,185 @@
+#include "app/figure/kinds/passage.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_origin.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "app/figure/text_panel.h"
+#include "app/figure/token_text.h"
+#include "backend/base/error.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr std::int64_t kDefaultTokens = 160;
+constexpr double kMostSharesShown = 0.98;  ///< of the values lie within the scale: a few extremes must not bleach it
+const double kNone = std::numeric_limits<double>::quiet_NaN();
+
+// Values of the positions of a range.
+std::optional<std::vector<double>> valuesOf(const HeadOf& head, const PassageOptions& options, const Range& range,
+                                            const Job& job) {
+  std::vector<double> values(static_cast<std::size_t>(range.size()), kNone);
+  const auto index = [](std::int64_t position) { return static_cast<std::size_t>(position); };
+  if (options.tint == PassageTint::loss) {
+    const auto loss = head.trace->per_token_loss();
+    if (loss.empty())
+      throw Error(fmt::format("{}: losses were not kept: run again with --keep loss", head.trace->info().name));
+    for (std::int64_t p = range.begin; p < range.end; ++p) values[index(p - range.begin)] = loss[index(p)];
+    return values;
+  }
+  if (options.tint == PassageTint::gate) {
+    const auto c = head.trace->cumulative_log_gate(head.layer, head.head);
+    for (std::int64_t p = range.begin; p < range.end; ++p) {
+      values[index(p - range.begin)] = -std::expm1(c[index(p)] - (p > 0 ? c[index(p - 1)] : 0));
+    }
+    return values;
+  }
+  MapRequest request;
+  request.head = head;
+  request.quantity = options.tint == PassageTint::forget ? Quantity::forget : Quantity::attention;
+  request.rows = {*options.query, *options.query + 1};
+  request.columns = range;
+  request.pixel_rows = 1;
+  request.pixel_columns = range.size();
+  const auto row = compute_map(request, job);
+  if (!row) return std::nullopt;
+  std::copy(row->value.begin(), row->value.end(), values.begin());
+  return values;
+}
+
+bool beginsCharacter(const std::string& text, std::int64_t byte) {
+  return byte >= static_cast<std::int64_t>(text.size()) ||
+         (static_cast<unsigned char>(text[static_cast<std::size_t>(byte)]) & 0xc0U) != 0x80U;
+}
+
+// The tokens as pieces; those that hold parts of one character are one piece with the largest value.
+std::vector<TintedPiece> piecesOf(const Trace& trace, const Range& range, const std::vector<double>& values,
+                                  const PassageOptions& options) {
+  const TokenTable& tokens = *trace.tokens();
+  const bool predicted = options.tint == PassageTint::loss;
+  const bool byText = trace.text() && !tokens.byte_start.empty();
+  std::vector<TintedPiece> pieces;
+  std::int64_t open = -1;  // first byte of a character that goes on in the next token
+  for (std::int64_t position = range.begin; position < range.end; ++position) {
+    const double value = values[static_cast<std::size_t>(position - range.begin)];
+    const bool outlined = !predicted && options.query == position;
+    const std::int64_t token = predicted ? position : position - 1;
+    if (!byText || token < 0) {
+      const QString text =
+          predicted ? predictedText(tokens, position, Whitespace::asIs) : readText(tokens, position, Whitespace::asIs);
+      pieces.push_back({text, value, outlined});
+      continue;
+    }
+    const std::string& text = trace.text()->content;
+    const std::int64_t start = open >= 0 ? open : tokens.byte_start[static_cast<std::size_t>(token)];
+    const std::int64_t end = tokens.byte_end[static_cast<std::size_t>(token)];
+    const QString part =
+        QString::fromStdString(text.substr(static_cast<std::size_t>(start), static_cast<std::size_t>(end - start)));
+    if (open >= 0) {
+      TintedPiece& piece = pieces.back();
+      piece.text = part;
+      piece.value = std::isnan(piece.value) ? value : std::fmax(piece.value, value);
+      piece.outlined = piece.outlined || outlined;
+    } else {
+      pieces.push_back({part, value, outlined});
+    }
+    open = beginsCharacter(text, end) ? -1 : start;
+  }
+  return pieces;
+}
+
+std::string quoted(const Trace& trace, std::int64_t position) {
+  return "“" + readText(*trace.tokens(), position, Whitespace::visible).toStdString() + "”";
+}
+
+std::string labelOf(const HeadOf& head, const PassageOptions& options) {
+  const std::string of = fmt::format("layer {}, head {}", head.layer, head.head);
+  switch (options.tint) {
+    case PassageTint::loss:
+      return "loss (nats)";
+    case PassageTint::gate:
+      return fmt::format("share forgotten 1 − *f*, {}", of);
+    case PassageTint::forget:
+      return fmt::format("*F* from position {}, {}", *options.query, of);
+    case PassageTint::attention:
+      return fmt::format("*A* from position {}, {}", *options.query, of);
+  }
+  return "";
+}
+
+ScaledColours coloursOf(const std::vector<double>& values, PassageTint tintedBy) {
+  ScaledColours colours;
+  colours.map = &tint();
+  std::vector<double> finite;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double v) { return std::isfinite(v); });
+  if (tintedBy == PassageTint::gate || tintedBy == PassageTint::forget || finite.empty()) return colours;
+  const auto place =
+      finite.begin() + static_cast<std::ptrdiff_t>(kMostSharesShown * static_cast<double>(finite.size() - 1));
+  std::nth_element(finite.begin(), place, finite.end());
+  colours.upper = *place > 0 ? *place : 1;
+  return colours;
+}
+
+void requirePositions(const Range& range, const PassageOptions& options, std::int64_t length) {
+  if (range.begin < 0 || range.begin >= range.end || range.end > length) {
+    throw UsageError(fmt::format("positions {}:{}: the text has {}", range.begin, range.end, length));
+  }
+  if (options.query && (*options.query < 0 || *options.query >= length)) {
+    throw UsageError(fmt::format("position {}: the text has 0 to {}", *options.query, length - 1));
+  }
+}
+
+}  // namespace
+
+std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace, const PassageOptions& options,
+                                       const FigureStyle& style, const Job& job) {
+  DrawnFigure drawn;
+  PassageOptions chosen = options;
+  const std::int64_t length = trace->info().length;
+  const Range range = chosen.positions.value_or(Range{0, std::min(length, kDefaultTokens)});
+  const bool fromQuery = chosen.tint == PassageTint::forget || chosen.tint == PassageTint::attention;
+  if (fromQuery && !chosen.query) chosen.query = range.end - 1;
+  requirePositions(range, chosen, length);
+  HeadOf head{trace, 0, 0};
+  if (chosen.tint != PassageTint::loss) {
+    if (!chosen.head) {
+      const auto choice = tellingHeads(trace, job);
+      if (!choice) return std::nullopt;
+      chosen.head = choice->heads[choice->heads.size() / 2];
+      drawn.notes.push_back(fmt::format("{}: {}:{} has a middle memory; --head chooses another", trace->info().name,
+                                        chosen.head->layer, chosen.head->head));
+    }
+    trace->check_head(chosen.head->layer, chosen.head->head);
+    head = {trace, chosen.head->layer, chosen.head->head};
+  }
+  if (fromQuery && !options.query) {
+    drawn.notes.push_back(fmt::format("from position {}, which reads {}; --position chooses another", *chosen.query,
+                                      quoted(*trace, *chosen.query)));
+  }
+  const auto values = valuesOf(head, chosen, range, job);
+  if (!values) return std::nullopt;
+  ScaledColours colours = coloursOf(*values, chosen.tint);
+
+  PanelPage page(style);
+  page.add(std::make_unique<TextPanel>(style.format, piecesOf(*trace, range, *values, chosen), colours), {0, 0, 1, 3});
+  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {1, 1});
+  bar.setColours(colours, labelOf(head, chosen), labelOf(head, chosen));
+  page.arrange();
+
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? fmt::format("Passage read by {}", trace->info().name) : style.title;
+  origin.command = style.command;
+  origin.facts = {{"tint", labelOf(head, chosen)},
+                  {"positions", fmt::format("{}:{}", range.begin, range.end)},
+                  {"colours", fmt::format("from {:g} to {:g}", colours.lower, colours.upper)}};
+  addRun(origin, *trace);
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure
