@@ -7,7 +7,10 @@
 namespace foxscope::cli {
 namespace {
 
-std::vector<const FigureKind*> kinds() { return {&kMapsFigure, &kGridFigure, &kCompareFigure, &kTextFigure}; }
+std::vector<const FigureKind*> kinds() {
+  return {&kLossFigure, &kPerplexityFigure, &kAblationFigure, &kMapsFigure,
+          &kGridFigure, &kCompareFigure,    &kTextFigure};
+}
 
 std::string kindNames() {
   std::string names;

@@ -17,5 +17,8 @@ extern const FigureKind kMapsFigure;
 extern const FigureKind kGridFigure;
 extern const FigureKind kCompareFigure;
 extern const FigureKind kTextFigure;
+extern const FigureKind kLossFigure;
+extern const FigureKind kPerplexityFigure;
+extern const FigureKind kAblationFigure;
 
 }  // namespace foxscope::cli

@@ -18,8 +18,8 @@ struct MapsArguments {
 };
 
 int drawMaps(const MapsArguments& arguments, const Session& session) {
-  return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style) {
-    const auto run = chooseRun(arguments.figure.files, arguments.model, session.console);
+  return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
+    const auto run = chooseRun(arguments.figure.files, arguments.model, notes);
     figure::MapsOptions options;
     for (const std::string& text : arguments.heads) {
       const auto [layer, head] = parseHead("--heads", text);

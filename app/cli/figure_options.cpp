@@ -209,20 +209,20 @@ std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>
 }
 
 std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
-                                       Console& console) {
+                                       Notes& notes) {
   const auto runs = allRuns(files);
   if (name) return namedRun(runs, files, "--model", *name);
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(files, ", ")));
   const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->info().gated; });
   const auto& chosen = gated == runs.end() ? runs.front() : *gated;
   if (runs.size() > 1) {
-    console.note(fmt::format("of {} this is {}: --model chooses another", namesOf(runs), chosen->info().name));
+    notes.push_back(fmt::format("of {} this is {}: --model chooses another", namesOf(runs), chosen->info().name));
   }
   return chosen;
 }
 
 std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoRuns(
-    const std::vector<std::string>& files, const std::vector<std::string>& names, Console& console) {
+    const std::vector<std::string>& files, const std::vector<std::string>& names, Notes& notes) {
   const auto runs = allRuns(files);
   if (!names.empty() && names.size() != 2) {
     throw UsageError(fmt::format("--models {}: write two names, as in fox,base", fmt::join(names, ",")));
@@ -233,27 +233,31 @@ std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoR
                                    fmt::join(files, ", "), runs.empty() ? "none" : namesOf(runs)));
     }
     if (runs.size() > 2) {
-      console.note(fmt::format("of {} these are the first two: --models chooses others", namesOf(runs)));
+      notes.push_back(fmt::format("of {} these are the first two: --models chooses others", namesOf(runs)));
     }
-    return {runs[0], runs[1]};
+    const bool swapped = !runs[0]->info().gated && runs[1]->info().gated;
+    return {runs[swapped ? 1 : 0], runs[swapped ? 0 : 1]};
   }
   return {namedRun(runs, files, "--models", names[0]), namedRun(runs, files, "--models", names[1])};
 }
 
-int writeFigure(const FigureOptions& options, const Session& session,
-                const std::function<std::optional<figure::DrawnFigure>(const figure::FigureStyle& style)>& draw) {
+int writeFigure(
+    const FigureOptions& options, const Session& session,
+    const std::function<std::optional<figure::DrawnFigure>(const figure::FigureStyle& style, Notes& notes)>& draw) {
   const figure::FigureStyle style = figureStyle(options, session.commandLine);
   figure::requireDrawing();
   for (const std::string& file : options.files) requireDistinct(options.output, file);
   requireWritable(options.output, options.force);
   session.console.setSubject(options.output);
-  const auto drawn = draw(style);
+  Notes notes;
+  const auto drawn = draw(style, notes);
   if (!drawn || session.stop.stop_requested()) return kInterrupted;
   AtomicFile file(options.output, options.force);
   file.write(drawn->file.data(), drawn->file.size());
   file.commit();
   session.console.endProgress();
-  for (const std::string& note : drawn->notes) session.console.note(note);
+  notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
+  for (const std::string& note : notes) session.console.note(note);
   return kDone;
 }
 

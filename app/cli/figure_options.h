@@ -60,16 +60,20 @@ std::pair<int, int> parseHead(const std::string& option, const std::string& text
 figure::FigureStyle figureStyle(const FigureOptions& options, const std::string& commandLine);
 figure::CurveChoice curveChoice(const CurveOptions& options);
 
+/// What is to be said of a figure once it is drawn, one line each.
+using Notes = std::vector<std::string>;
+
 /// The run of this name in the files; without a name the first that has a gate, else the first of all, with a note if
 /// there was a choice.
 /// @throws UsageError with the names that exist
 std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
-                                       Console& console);
+                                       Notes& notes);
 
-/// The two runs of these names, or the first two of the files, with a note if there was a choice.
+/// The two runs of these names, or the first two of the files, one with a gate before one without, with a note if there
+/// was a choice.
 /// @throws UsageError with the names that exist
 std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoRuns(
-    const std::vector<std::string>& files, const std::vector<std::string>& names, Console& console);
+    const std::vector<std::string>& files, const std::vector<std::string>& names, Notes& notes);
 
 /// Every run of every file, in their order.
 /// @throws Error, UsageError as RunFile::open; UsageError for two runs of one name
@@ -77,7 +81,8 @@ std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>
 
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.
 /// @returns the command's exit code
-int writeFigure(const FigureOptions& options, const Session& session,
-                const std::function<std::optional<figure::DrawnFigure>(const figure::FigureStyle& style)>& draw);
+int writeFigure(
+    const FigureOptions& options, const Session& session,
+    const std::function<std::optional<figure::DrawnFigure>(const figure::FigureStyle& style, Notes& notes)>& draw);
 
 }  // namespace foxscope::cli

@@ -28,8 +28,8 @@ figure::PassageTint parseTint(const std::string& text) {
 }
 
 int drawText(const TextArguments& arguments, const Session& session) {
-  return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style) {
-    const auto run = chooseRun(arguments.figure.files, arguments.model, session.console);
+  return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
+    const auto run = chooseRun(arguments.figure.files, arguments.model, notes);
     figure::PassageOptions options;
     options.tint = parseTint(arguments.tint);
     if (!arguments.head.empty()) {

@@ -1,4 +1,10 @@
 #include "app/figure/curve_figure.h"
+#include "app/figure/kinds/ablation.h"
+#include "app/figure/kinds/compare.h"
+#include "app/figure/kinds/grid.h"
+#include "app/figure/kinds/maps.h"
+#include "app/figure/kinds/passage.h"
+#include "app/figure/kinds/perplexity.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
@@ -16,6 +22,50 @@ std::string drawMap(const MapFigure& /*figure*/, const FigureFormat& /*format*/)
 }
 
 std::string drawCurves(const CurveFigure& /*figure*/, const FigureFormat& /*format*/) {
+  requireDrawing();
+  return {};
+}
+
+std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& /*trace*/, const MapsOptions& /*options*/,
+                                    const FigureStyle& /*style*/, const Job& /*job*/) {
+  requireDrawing();
+  return {};
+}
+
+std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& /*trace*/, const GridOptions& /*options*/,
+                                    const FigureStyle& /*style*/, const Job& /*job*/) {
+  requireDrawing();
+  return {};
+}
+
+std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& /*first*/,
+                                       const std::shared_ptr<const Trace>& /*second*/,
+                                       const CompareOptions& /*options*/, const FigureStyle& /*style*/,
+                                       const Job& /*job*/) {
+  requireDrawing();
+  return {};
+}
+
+std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& /*trace*/, const PassageOptions& /*options*/,
+                                       const FigureStyle& /*style*/, const Job& /*job*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawLoss(std::span<const LossSource> /*sources*/, const LossOptions& /*options*/,
+                     const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawPerplexity(std::span<const LossSource> /*sources*/, const LossOptions& /*options*/,
+                           const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawAblation(std::span<const LossSource> /*sources*/, const std::string& /*base*/,
+                         const LossOptions& /*options*/, const FigureStyle& /*style*/) {
   requireDrawing();
   return {};
 }

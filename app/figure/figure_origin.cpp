@@ -5,15 +5,12 @@
 #include <fmt/format.h>
 
 namespace foxscope::figure {
-namespace {
 
 void addOnce(FigureOrigin& origin, std::pair<std::string, std::string> fact) {
   if (std::find(origin.facts.begin(), origin.facts.end(), fact) == origin.facts.end()) {
     origin.facts.push_back(std::move(fact));
   }
 }
-
-}  // namespace
 
 std::string FigureOrigin::factsText(const std::string& separator) const {
   std::string text;
@@ -28,12 +25,16 @@ std::string headText(const HeadOf& head) {
   return fmt::format("{}, layer {}, head {}", head.trace->info().name, head.layer, head.head);
 }
 
-void addRun(FigureOrigin& origin, const Trace& run) {
-  const TraceInfo& info = run.info();
+void addModel(FigureOrigin& origin, const TraceInfo& info) {
   std::string model = info.name;
   if (!info.weights_sha256.empty()) model += ", weights SHA-256 " + info.weights_sha256;
   if (!info.intervention.empty()) model += ", intervention " + info.intervention;
   addOnce(origin, {"model", model});
+}
+
+void addRun(FigureOrigin& origin, const Trace& run) {
+  const TraceInfo& info = run.info();
+  addModel(origin, info);
   const std::string tokens = fmt::format("{} tokens", info.length);
   addOnce(origin, {"text", run.text() ? fmt::format("SHA-256 {}, {}", run.text()->sha256, tokens)
                                       : fmt::format("token ids without a text, {}", tokens)});

@@ -21,6 +21,12 @@ struct FigureOrigin {
 /// "fox-pro-12m, layer 2, head 1"
 std::string headText(const HeadOf& head);
 
+/// Adds a fact that is not there yet.
+void addOnce(FigureOrigin& origin, std::pair<std::string, std::string> fact);
+
+/// Adds a model with its weights' SHA-256.
+void addModel(FigureOrigin& origin, const TraceInfo& info);
+
 /// Adds the run's model with its weights' SHA-256, and its text's.
 void addRun(FigureOrigin& origin, const Trace& run);
 

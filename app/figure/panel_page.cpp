@@ -176,10 +176,9 @@ void PanelPage::useWholeDots() {
     const QSizeF used = item.panel->sizeIn(sizeOf(item));
     const auto row = static_cast<std::size_t>(item.place.row);
     const auto column = static_cast<std::size_t>(item.place.column);
+    if (item.panel->proportions() == Panel::Proportions::free) continue;
     if (item.place.columns == 1) widths[column] = std::max(widths[column], used.width());
-    if (item.place.rows == 1 && item.panel->heightFor(used.width())) {
-      heights[row] = std::max(heights[row], used.height());
-    }
+    if (item.place.rows == 1) heights[row] = std::max(heights[row], used.height());
   }
   for (std::size_t column = 0; column < widths.size(); ++column) {
     if (widths[column] > 0) m_columns[column].size = widths[column];

@@ -228,9 +228,11 @@ TEST(CurveFigure, WhatCannotBeDrawnIsRefused) {
   auto figure = figure_of({curve([](double x) { return x; }, 5, 0)});
   EXPECT_EQ(refused<UsageError>(figure, {.widthMm = 0}), "figure width 0 mm: use more than 0 and at most 1000 mm");
   EXPECT_EQ(refused<UsageError>(figure, {.widthMm = 15}),
-            "figure width 15 mm: labels of 9 pt leave no room for the figure: use at least 18 mm, fewer panels or a smaller font");
+            "figure width 15 mm: labels of 9 pt leave no room for the figure: use at least 18 mm, fewer panels or a "
+            "smaller font");
   EXPECT_EQ(refused<UsageError>(figure, {.heightMm = 15}),
-            "figure height 15 mm: labels of 9 pt leave no room for the figure: use at least 21 mm, fewer panels or a smaller font");
+            "figure height 15 mm: labels of 9 pt leave no room for the figure: use at least 24 mm, fewer panels or a "
+            "smaller font");
   figure.xLimits = figure::AxisLimits{3, 3};
   EXPECT_EQ(refused<UsageError>(figure), "x axis from 3 to 3: the lower must be below the upper");
   figure.xLimits = figure::AxisLimits{0, 3};

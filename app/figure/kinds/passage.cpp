@@ -167,8 +167,12 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
 
   PanelPage page(style);
   page.add(std::make_unique<TextPanel>(style.format, piecesOf(*trace, range, *values, chosen), colours), {0, 0, 1, 3});
-  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {1, 1});
-  bar.setColours(colours, labelOf(head, chosen), labelOf(head, chosen));
+  const std::string label = labelOf(head, chosen);
+  const bool narrow =
+      textWidth(QString::fromStdString(label), textStyleOf(style.format)) > widthInPoints(style.format) / 3;
+  ColourBarPanel& bar =
+      page.add(std::make_unique<ColourBarPanel>(style.format), narrow ? PanelPlace{1, 0, 1, 3} : PanelPlace{1, 1});
+  bar.setColours(colours, label, label);
   page.arrange();
 
   FigureOrigin origin;

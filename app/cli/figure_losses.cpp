@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/figure_kind.h"
+#include "app/cli/figure_options.h"
+#include "app/figure/kinds/ablation.h"
+#include "app/figure/kinds/perplexity.h"
+#include "backend/base/error.h"
+#include "backend/file/provenance.h"
+
+// The kinds that draw losses: of evaluations, or of the only text of run files.
+
+namespace foxscope::cli {
+namespace {
+
+struct LossArguments {
+  FigureOptions figure;
+  CurveOptions curves;
+  std::optional<std::int64_t> smooth;
+  std::optional<std::int64_t> trainLength;
+  std::string base;
+};
+
+std::vector<figure::LossSource> lossesIn(const std::string& file) {
+  if (read_content(file) == kLossContent) return figure::lossesOf(LossEvaluation::open(file));
+  std::vector<figure::LossSource> sources;
+  for (const auto& run : RunFile::open(file).traces) sources.push_back(figure::lossesOf(run));
+  return sources;
+}
+
+// Models of one name are told apart by their files.
+std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files) {
+  std::vector<figure::LossSource> all;
+  std::vector<std::string> origins;
+  std::map<std::string, int> count;
+  for (const std::string& file : files) {
+    const auto sources = lossesIn(file);
+    const std::string stem = std::filesystem::path(file).stem().string();
+    for (const figure::LossSource& source : sources) {
+      ++count[source.name];
+      origins.push_back(sources.size() == 1 ? stem : stem + ":" + source.name);
+      all.push_back(source);
+    }
+  }
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    if (count[all[index].name] > 1) all[index].name = origins[index];
+  }
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    for (std::size_t other = index + 1; other < all.size(); ++other) {
+      if (all[index].name != all[other].name) continue;
+      throw UsageError(fmt::format("{}: this name stands for two models: rename one of the files", all[index].name));
+    }
+  }
+  return all;
+}
+
+figure::LossOptions optionsOf(const LossArguments& arguments) {
+  if (arguments.trainLength && *arguments.trainLength < 1) {
+    throw UsageError(fmt::format("--train-length {}: use a number of tokens", *arguments.trainLength));
+  }
+  return {arguments.smooth, arguments.trainLength, curveChoice(arguments.curves)};
+}
+
+using Draw = figure::DrawnFigure (*)(const std::vector<figure::LossSource>& sources, const LossArguments& arguments,
+                                     const figure::FigureStyle& style);
+
+std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selection, Draw draw) {
+  const auto arguments = std::make_shared<LossArguments>();
+  command.add_option("file", arguments->figure.files, "Evaluations, or run files with one text")
+      ->type_name("FILE.h5")
+      ->required();
+  command.add_option("--train-length", arguments->trainLength, "A dashed line at the length of training")
+      ->type_name("N");
+  addCurveOptions(command, arguments->curves);
+  command.add_option("--line-width", arguments->figure.lineWidth, "Width of curves, in points (default: 1.2)")
+      ->type_name("PT");
+  addFigureOptions(command, arguments->figure);
+  command.callback([arguments, draw, &selection] {
+    selection.action = [arguments, draw](const Session& session) {
+      return writeFigure(arguments->figure, session, [&](const figure::FigureStyle& style, Notes& /*notes*/) {
+        return std::optional(draw(allLosses(arguments->figure.files), *arguments, style));
+      });
+    };
+  });
+  return arguments;
+}
+
+void addSmoothing(CLI::App& command, LossArguments& arguments) {
+  command
+      .add_option("--smooth", arguments.smooth,
+                  "Width of the moving average, odd (default: 101; 1001 for few windows; less for short ones)")
+      ->type_name("N");
+}
+
+void addLoss(CLI::App& command, Selection& selection) {
+  addSmoothing(command,
+               *addLossKind(command, selection, [](const auto& sources, const auto& arguments, const auto& style) {
+                 return figure::drawLoss(sources, optionsOf(arguments), style);
+               }));
+}
+
+void addPerplexity(CLI::App& command, Selection& selection) {
+  addLossKind(command, selection, [](const auto& sources, const auto& arguments, const auto& style) {
+    return figure::drawPerplexity(sources, optionsOf(arguments), style);
+  });
+}
+
+void addAblation(CLI::App& command, Selection& selection) {
+  const auto arguments = addLossKind(command, selection, [](const auto& sources, const auto& given, const auto& style) {
+    return figure::drawAblation(sources, given.base, optionsOf(given), style);
+  });
+  addSmoothing(command, *arguments);
+  command.add_option("--base", arguments->base, "What the others are compared with (default: the first)")
+      ->type_name("NAME");
+}
+
+}  // namespace
+
+const FigureKind kLossFigure = {
+    "loss", "L(p): loss against position, of several models",
+    "  foxscope figure loss eval.h5 --train-length 2048 -o loss.pdf\n"
+    "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colour fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
+    "  foxscope figure loss run.h5 --smooth 501 -o loss.pdf",
+    addLoss};
+
+const FigureKind kPerplexityFigure = {"perplexity", "P(l): perplexity against context length",
+                                      "  foxscope figure perplexity eval.h5 --train-length 2048 -o perplexity.pdf",
+                                      addPerplexity};
+
+const FigureKind kAblationFigure = {
+    "ablation", "Losses, and below their differences from a base",
+    "  foxscope figure ablation whole.h5 cut.h5 no-gate.h5 --base whole --smooth 1001 -o ablation.pdf", addAblation};
+
+}  // namespace foxscope::cli

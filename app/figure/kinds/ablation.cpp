@@ -1,0 +1,86 @@
+#include "app/figure/kinds/ablation.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "app/figure/curve_panel.h"
+#include "app/figure/panel_page.h"
+#include "backend/base/error.h"
+#include "backend/eval/loss_statistics.h"
+
+namespace foxscope::figure {
+namespace {
+
+const LossSource& baseOf(std::span<const LossSource> sources, const std::string& name) {
+  if (name.empty()) return sources.front();
+  std::string names;
+  for (const LossSource& source : sources) {
+    if (source.name == name) return source;
+    names += (names.empty() ? "" : ", ") + source.name;
+  }
+  throw UsageError(fmt::format("--base {}: the files have {}", name, names));
+}
+
+}  // namespace
+
+DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string& base, const LossOptions& options,
+                         const FigureStyle& style) {
+  requireComparable(sources);
+  const LossSource& against = baseOf(sources, base);
+  if (sources.size() < 2) {
+    throw UsageError(fmt::format("{} is alone: an ablation takes another model to compare it with", against.name));
+  }
+  DrawnFigure drawn;
+  if (base.empty()) drawn.notes.push_back(fmt::format("the base is {}: --base chooses another", against.name));
+  const std::int64_t smooth = smoothingWidth(sources, options.smooth);
+  if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
+
+  CurvePlot above = lossPlot(sources, options, smooth);
+  CurvePlot below;
+  below.xLabel = std::exchange(above.xLabel, "");
+  below.yLabel = fmt::format("loss minus {}", style.label(against.name));
+  below.level = 0;
+  below.markers = above.markers;
+  for (CurveMarker& marker : below.markers) marker.label.clear();
+  for (std::size_t index = 0; index < sources.size(); ++index) {
+    const LossSource& source = sources[index];
+    if (&source == &against) continue;
+    const foxscope::Curve values =
+        difference_curve(source.model.losses, against.model.losses, source.model.documents(), smooth);
+    below.curves.push_back(
+        curveOf(source.name, static_cast<int>(index), values, firstPosition(source.model.losses.common_length()), 0));
+  }
+  CurveChoice colours = options.curves;
+  std::erase_if(colours.colours, [&](const auto& colour) { return colour.first == against.name; });
+  std::erase(colours.order, against.name);
+  FigureStyle unnamed = style;
+  unnamed.labels.clear();
+  applyChoice(above.curves, options.curves, style);
+  applyChoice(below.curves, colours, unnamed);
+  for (Curve& curve : below.curves) curve.name.clear();
+  applyChoice(above, options.curves);
+  below.xLimits = options.curves.xLimits;
+  below.xTicks = options.curves.xTicks;
+  above.xLabels = CurvePlot::XLabels::hidden;
+  above.heightOfWidth = 0.42;
+  below.heightOfWidth = 0.3;
+
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? fmt::format("Losses and their differences from {}", against.name) : style.title;
+  origin.command = style.command;
+  origin.facts = {{"base", against.name},
+                  {"smoothed over", fmt::format("{} tokens", smooth)},
+                  {"bands", "one standard error; below, of the differences"}};
+  addLosses(origin, sources);
+  FigureStyle unlettered = style;
+  unlettered.letters = PanelLetters::none;
+  PanelPage page(unlettered);
+  page.add(std::make_unique<CurvePanel>(style.format, std::move(above)), {0, 0});
+  page.add(std::make_unique<CurvePanel>(style.format, std::move(below)), {1, 0});
+  page.arrange();
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

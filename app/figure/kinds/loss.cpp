@@ -1,0 +1,75 @@
+#include "app/figure/kinds/loss.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "app/figure/curve_panel.h"
+#include "app/figure/panel_page.h"
+#include "backend/base/error.h"
+#include "backend/eval/loss_statistics.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr std::int64_t kPaperWidth = 101;
+constexpr std::int64_t kWideWidth = 1001;  ///< the paper's for its ablations
+constexpr std::int64_t kFewWindows = 8;
+constexpr std::int64_t kWidthsInLength = 4;  ///< a moving average is at most this part of the length
+
+}  // namespace
+
+std::int64_t smoothingWidth(std::span<const LossSource> sources, const std::optional<std::int64_t>& chosen) {
+  if (chosen) {
+    if (*chosen < 1 || *chosen % 2 == 0) {
+      throw UsageError(fmt::format("--smooth {}: use an odd number of tokens, as 101 or 1001; 1 is none", *chosen));
+    }
+    return *chosen;
+  }
+  const LossTable& losses = sources.front().model.losses;
+  const bool few = losses.windows < kFewWindows && !sources.front().model.averaged;
+  const std::int64_t most = std::max<std::int64_t>(1, losses.common_length() / kWidthsInLength - 1);
+  const std::int64_t width = few && most >= kWideWidth ? kWideWidth : kPaperWidth;
+  return std::min(width, most) / 2 * 2 + 1;
+}
+
+CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& options, std::int64_t smooth) {
+  CurvePlot plot;
+  plot.xLabel = "token position *p*";
+  plot.yLabel = "loss *L*(*p*) (nats per token)";
+  int colour = 0;
+  for (const LossSource& source : sources) {
+    const foxscope::Curve values = loss_curve(source.model.losses, source.model.documents(), smooth);
+    plot.curves.push_back(
+        curveOf(source.name, colour++, values, firstPosition(source.model.losses.common_length()), 0));
+  }
+  if (options.trainLength) {
+    plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
+  }
+  return plot;
+}
+
+DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& options, const FigureStyle& style) {
+  requireComparable(sources);
+  DrawnFigure drawn;
+  const std::int64_t smooth = smoothingWidth(sources, options.smooth);
+  if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
+  CurvePlot plot = lossPlot(sources, options, smooth);
+  const bool errors =
+      std::any_of(plot.curves.begin(), plot.curves.end(), [](const Curve& curve) { return !curve.bandLower.empty(); });
+  if (!errors) drawn.notes.emplace_back("one text: no error can be estimated, so there are no bands");
+  applyChoice(plot.curves, options.curves, style);
+  applyChoice(plot, options.curves);
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? "Loss against position" : style.title;
+  origin.command = style.command;
+  origin.facts = {{"smoothed over", fmt::format("{} tokens", smooth)}, {"bands", "one standard error"}};
+  addLosses(origin, sources);
+  PanelPage page(style);
+  page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});
+  page.arrange();
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

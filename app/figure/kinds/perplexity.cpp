@@ -1,0 +1,38 @@
+#include "app/figure/kinds/perplexity.h"
+
+#include "app/figure/curve_panel.h"
+#include "app/figure/panel_page.h"
+#include "backend/eval/loss_statistics.h"
+
+namespace foxscope::figure {
+
+DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOptions& options, const FigureStyle& style) {
+  requireComparable(sources);
+  CurvePlot plot;
+  plot.xLabel = "context length *l* (tokens)";
+  plot.yLabel = "perplexity *P*(*l*)";
+  plot.xScale = AxisScale::logarithmic;
+  int colour = 0;
+  for (const LossSource& source : sources) {
+    const foxscope::Curve values = perplexity_curve(source.model.losses, source.model.documents());
+    // The first lengths, whose perplexity is that of guessing, would take the whole axis.
+    const std::int64_t first = firstPosition(source.model.losses.common_length());
+    plot.curves.push_back(curveOf(source.name, colour++, values, std::max<std::int64_t>(0, first - 1), 1));
+  }
+  if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
+  applyChoice(plot.curves, options.curves, style);
+  applyChoice(plot, options.curves);
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? "Perplexity against context length" : style.title;
+  origin.command = style.command;
+  origin.facts = {{"bands", "one standard error"}};
+  addLosses(origin, sources);
+  PanelPage page(style);
+  page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});
+  page.arrange();
+  DrawnFigure drawn;
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

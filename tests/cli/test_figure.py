@@ -1,0 +1,358 @@
+"""`foxscope figure`: every kind from files to pages that other programs read back, and what is refused."""
+
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import numpy
+from support import DATA, DRAWS, FOX, CommandLineTest, png_size
+from test_map import read_png
+
+RUN_KINDS = ["maps", "grid", "compare", "text"]
+LOSS_KINDS = ["loss", "perplexity", "ablation"]
+
+
+class FigureTest(CommandLineTest):
+    """Files that many tests read are made once."""
+
+    shared = tempfile.TemporaryDirectory(prefix="foxscope-cli-figure-")
+
+    def setUp(self):
+        super().setUp()
+        self.output = self.folder / "figure.pdf"
+
+    def made_once(self, name, make):
+        path = pathlib.Path(self.shared.name) / name
+        if not path.exists():
+            make(path)
+        return path
+
+    def two_models(self):
+        """A run file of a model with gates and one without, on the same tokens."""
+        return self.made_once("run.h5", lambda path: self.done(
+            "run", "--model", f"fox={DATA / 'fox-pro'}", "--model", f"base={DATA / 'transformer-pro'}", "--ids",
+            self.ids_file(), "-o", path))
+
+    def words(self, text="The fox ran over the hill.\nשלום fox, 狐狸 ran — naïve."):
+        """A run file with a text."""
+        return self.made_once("words.h5", lambda path: self.done("run", "--model", FOX, "--text",
+                                                                 self.write("text.txt", text), "-o", path))
+
+    def evaluation(self, name, windows=6, length=300, seed=1):
+        """Losses of windows as an evaluation, 0.001 lower at each position than at the one before."""
+        def make(path):
+            losses = numpy.random.default_rng(seed).normal(3, 0.5, (windows, length)) - 0.001 * numpy.arange(length)
+            archive = self.folder / f"{name}.npz"
+            numpy.savez(archive, **{"val/loss_per_token": losses.astype(numpy.float32)})
+            self.done("eval", "import", archive, "-o", path)
+        return self.made_once(f"{name}.h5", make)
+
+    def files_of(self, kind):
+        if kind in RUN_KINDS:
+            return [self.two_models()]
+        return [self.evaluation("a"), self.evaluation("b", seed=2)]
+
+    def draw(self, kind, *extra, files=None, output=None):
+        output = output or self.output
+        result = self.foxscope("figure", kind, *(files or self.files_of(kind)), "-o", output, "--force", *extra)
+        self.assertEqual((result.returncode, result.stdout), (0, b""), result.stderr.decode())
+        return result.stderr.decode()
+
+    def refuses(self, words, kind, *arguments, code=2, output=None):
+        output = output or self.folder / "refused.pdf"
+        self.fails(code, words, "figure", kind, *arguments, "-o", output, output=output)
+
+    def text_of(self, path=None):
+        return subprocess.run(["pdftotext", "-layout", path or self.output, "-"], capture_output=True, check=True,
+                              text=True).stdout
+
+    def info_of(self, path=None):
+        return subprocess.run(["pdfinfo", path or self.output], capture_output=True, check=True, text=True).stdout
+
+
+class HelpTest(FigureTest):
+    def test_kinds_are_listed_and_have_help(self):
+        text = self.done("figure", "--help")
+        for kind in LOSS_KINDS + RUN_KINDS:
+            self.assertRegex(text, rf"(?m)^  {kind} ")
+            self.assertIn(f"foxscope figure {kind} ", self.done("figure", kind, "--help"))
+
+    def test_an_unknown_kind_is_told_those_that_are(self):
+        message = self.fails(2, "figure pie: there is no such kind", "figure", "pie", "x.h5", "-o", "x.pdf")
+        for kind in LOSS_KINDS + RUN_KINDS:
+            self.assertIn(kind, message)
+        self.fails(2, ["figure", "which kind?", "maps"], "figure")
+
+
+@unittest.skipUnless(DRAWS, "built without Qt")
+class FileTest(FigureTest):
+    def test_every_kind_gives_the_same_bytes_with_truetype_fonts_and_its_origin(self):
+        for kind in LOSS_KINDS + RUN_KINDS:
+            with self.subTest(kind):
+                files = self.files_of(kind)
+                self.draw(kind, files=files)
+                first = self.output.read_bytes()
+                self.draw(kind, files=files)
+                self.assertEqual(self.output.read_bytes(), first)
+                fonts = subprocess.run(["pdffonts", self.output], capture_output=True, check=True, text=True).stdout
+                embedded = fonts.splitlines()[2:]
+                self.assertTrue(embedded)
+                for line in embedded:
+                    self.assertRegex(line, r"CID TrueType +Identity-H +yes yes yes")
+                info = self.info_of()
+                self.assertIn(f"command: foxscope figure {kind} ", info)
+                self.assertIn("model: ", info)
+                self.assertNotIn("CreationDate", info)
+                self.assertRegex(info, r"Page size: +396 x ")
+                images = subprocess.run(["pdfimages", "-list", self.output], capture_output=True, check=True, text=True).stdout
+                self.assertNotIn("jpeg", images)
+
+    def test_svg_has_no_fonts_and_png_its_resolution(self):
+        for kind in ["maps", "loss"]:
+            files = self.files_of(kind)
+            svg = self.folder / "figure.svg"
+            self.draw(kind, "--width", "80mm", files=files, output=svg)
+            root = xml.etree.ElementTree.parse(svg).getroot()
+            self.assertEqual(root.get("width"), "80.0000mm")
+            self.assertFalse([element for element in root.iter() if element.tag.endswith("}text")])
+            if kind == "maps":
+                self.assertIn("image-rendering:pixelated", svg.read_text())
+            png = self.folder / "figure.png"
+            self.draw(kind, "--width", "icml", "--dpi", "100", files=files, output=png)
+            self.assertEqual(png_size(png)[0], 325)
+
+    def test_nothing_touches_the_edge_of_the_page(self):
+        png = self.folder / "figure.png"
+        for kind in LOSS_KINDS + RUN_KINDS:
+            for options in [("--width", "half", "--font-size", "7"), ("--font-size", "12")]:
+                with self.subTest(kind=kind, options=options):
+                    self.draw(kind, "--dpi", "100", *options, output=png)
+                    pixels, _ = read_png(png)
+                    for edge in [pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]:
+                        self.assertTrue((edge == 255).all())
+
+    def test_style(self):
+        self.draw("loss", "--title", "Losses of *A*", "--label", "a=FoX (*Pro*)", "--font", "DejaVu Serif", "--height", "2in")
+        text = self.text_of()
+        for words in ["Losses of A", "FoX (Pro)", "token position p"]:
+            self.assertIn(words, text)
+        self.assertNotIn("*", text)
+        self.assertRegex(self.info_of(), r"Page size: +396 x 144 ")
+        fonts = subprocess.run(["pdffonts", self.output], capture_output=True, check=True, text=True).stdout
+        self.assertIn("DejaVuSerif", fonts)
+        self.assertNotIn("DejaVuSans", fonts)
+
+    def test_letters(self):
+        self.draw("maps", "--heads", "0:0,1:1")
+        self.assertIn("(b) Layer 1, head 1", self.text_of())
+        self.draw("maps", "--heads", "0:0,1:1", "--no-letters")
+        self.assertNotIn("(b)", self.text_of())
+        self.draw("maps", "--heads", "1:1")
+        self.assertNotIn("(a)", self.text_of())
+
+    def test_no_display_is_needed(self):
+        result = self.foxscope("figure", "maps", self.two_models(), "-o", self.output,
+                               environment={"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "xcb"})
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+
+
+@unittest.skipUnless(DRAWS, "built without Qt")
+class KindTest(FigureTest):
+    def test_maps_choose_heads_by_memory_and_say_which(self):
+        said = self.draw("maps")
+        self.assertIn("this is fox", said)
+        heads = re.findall(r"(\d):(\d) \(([\d.e+]+) tokens\)", said)
+        table = json.loads(self.done("heads", self.two_models(), "--model", "fox", "--json"))["heads"]
+        times = {(head["layer"], head["head"]): head["rate_decay_time"] for head in table}
+        chosen = [times[int(layer), int(head)] for layer, head, _ in heads]
+        self.assertEqual(len(chosen), 3)
+        self.assertEqual((chosen[0], chosen[-1]), (min(times.values()), max(times.values())))
+        self.assertEqual(chosen, sorted(chosen))
+        text = self.text_of()
+        for layer, head, _ in heads:
+            self.assertIn(f"Layer {layer}, head {head}", text)
+        # Asked for, there is nothing to say.
+        self.assertEqual(self.draw("maps", "--model", "fox", "--heads", "0:0"), "")
+
+    def test_maps_without_a_gate_leave_f_out(self):
+        said = self.draw("maps", "--model", "base")
+        self.assertIn("F is 1 everywhere", said)
+        self.assertNotIn("retained", self.text_of())
+
+    def test_maps_name_tokens_of_a_small_region(self):
+        run = self.words()
+        self.draw("maps", "--heads", "0:0", "--rows", "0:6", "--cols", "0:6", files=[run])
+        words = self.text_of()
+        self.assertIn("⟨BOS⟩", words)
+        self.assertIn("The", words)
+
+    def test_compare_offers_the_nearest_head(self):
+        said = self.draw("compare")
+        self.assertRegex(said, r"fox: \d:\d has the longest memory.*\n.*base: \d:\d is nearest to it by distance profile, [\d.e-]+ octaves apart")
+        text = self.text_of()
+        for words in ["(a) fox", "(b) base", "(c) di"]:
+            self.assertIn(words, text)
+        self.assertEqual(self.draw("compare", "--models", "base,fox", "--head", "0:0", "--with", "1:1"), "")
+        self.assertRegex(self.text_of(), r"layer 0, head 0 +layer 1, head 1")
+
+    def test_text_is_the_passage(self):
+        run = self.words()
+        for tint in ["loss", "gate", "forget", "attention"]:
+            with self.subTest(tint):
+                self.draw("text", "--tint", tint, files=[run])
+                self.assertIn("The fox ran over the hill.", self.text_of())
+        self.assertIn("naïve", self.text_of())
+        self.assertIn("狐", self.text_of())
+        said = self.draw("text", "--tint", "attention", "--head", "0:0", files=[run])
+        self.assertRegex(said, r"from position \d+, which reads “.*”; --position chooses another")
+
+    def test_losses_of_a_run_have_no_bands_and_say_so(self):
+        said = self.draw("loss", files=[self.two_models()])
+        self.assertIn("one text: no error can be estimated", said)
+        for words in ["fox", "base"]:
+            self.assertIn(words, self.text_of())
+
+    def test_curves_take_order_colours_ticks_and_limits(self):
+        def colours(*options):
+            png = self.folder / "figure.png"
+            self.draw("loss", "--smooth", "51", "--dpi", "60", "--line-width", "3", *options, output=png)
+            pixels, _ = read_png(png)
+            return {tuple(colour) for colour in numpy.unique(pixels.reshape(-1, 3), axis=0)}
+        self.assertNotIn((1, 200, 3), colours())
+        self.assertIn((1, 200, 3), colours("--colour", "b=#01c803"))
+        self.draw("loss", "--legend", "b,a", "--x-ticks", "7,222", "--y-limits", "2:4", "--y-ticks", "2.5,3.5")
+        text = self.text_of()
+        for words in ["222", "2.5", "3.5"]:
+            self.assertIn(words, text)
+        self.assertLess(re.search(r"\bb\b", text).start(), re.search(r"\ba\b", text).start())
+
+    def test_a_training_length_is_drawn_where_it_is_given(self):
+        self.draw("loss")
+        self.assertNotIn("training length", self.text_of())
+        self.draw("loss", "--train-length", "200")
+        self.assertIn("training length", self.text_of())
+
+    def test_ablation_subtracts_the_base(self):
+        said = self.draw("ablation")
+        self.assertIn("the base is a", said)
+        self.assertIn("loss minus a", self.text_of())
+        said = self.draw("ablation", "--base", "b")
+        self.assertNotIn("the base", said)
+        self.assertIn("loss minus b", self.text_of())
+
+    def test_models_of_one_name_are_told_apart_by_their_files(self):
+        first = self.evaluation("same")
+        (self.folder / "old.h5").write_bytes(first.read_bytes())
+        self.draw("loss", files=[first, self.folder / "old.h5"])
+        for words in ["same", "old"]:
+            self.assertIn(words, self.text_of())
+
+
+class UsageTest(FigureTest):
+    def setUp(self):
+        super().setUp()
+        if not DRAWS:
+            self.skipTest("built without Qt")
+
+    def test_heads_models_and_positions_that_do_not_exist(self):
+        run = self.two_models()
+        self.refuses("layer", "maps", run, "--heads", "9:0")
+        self.refuses("head", "maps", run, "--heads", "0:9")
+        self.refuses(["--heads 3", "LAYER:HEAD"], "maps", run, "--heads", "3")
+        self.refuses(["--model other", "fox", "base"], "maps", run, "--model", "other")
+        self.refuses(["--rows 9:3"], "maps", run, "--rows", "9:3")
+        self.refuses(["position 99", "0 to 63"], "text", run, "--tint", "forget", "--position", "99")
+        self.refuses(["--tint red", "attention"], "text", run, "--tint", "red")
+        self.refuses(["--quantity", "twice"], "maps", run, "--quantity", "forget,forget")
+        self.refuses(["a grid shows one"], "grid", run, "--quantity", "forget,attention")
+        self.refuses(["--colours rainbow", "viridis"], "maps", run, "--colours", "rainbow")
+        self.refuses(["--models fox", "two names"], "compare", run, "--models", "fox")
+        self.refuses(["--models nobody", "fox"], "compare", run, "--models", "fox,nobody")
+
+    def test_files_that_do_not_fit(self):
+        run = self.two_models()
+        self.refuses("none.h5", "maps", self.folder / "none.h5", code=1)
+        self.refuses(["eval", "holds an evaluation"], "maps", self.evaluation("a"), code=1)
+        self.refuses("twice.h5", "maps", run, self.copy(run, "twice.h5"))
+        alone = self.folder / "alone.h5"
+        self.done("run", "--model", f"other={DATA / 'fox-pro'}", "--ids", self.ids_file(length=40, name="short.json"), "-o", alone)
+        self.refuses(["comparing takes two models", "other"], "compare", alone)
+        self.refuses(["did not read the same tokens"], "compare", run, alone, "--models", "fox,other")
+        self.refuses(["other is alone"], "ablation", alone)
+        self.refuses(["64 tokens", "40", "--length"], "loss", run, alone)
+
+    def copy(self, path, name):
+        (self.folder / name).write_bytes(path.read_bytes())
+        return self.folder / name
+
+    def test_losses_of_other_tokens(self):
+        ids = json.loads(self.ids_file().read_text())
+        ids["labels"].reverse()
+        other = self.folder / "other.h5"
+        self.done("run", "--model", f"other={DATA / 'fox-pro'}", "--ids", self.write("other.json", json.dumps(ids)), "-o",
+                  other)
+        self.refuses(["did not predict the same tokens"], "loss", self.two_models(), other)
+        long = self.evaluation("long", length=400)
+        self.refuses(["300 tokens", "400", "--length"], "loss", self.evaluation("a"), long)
+
+    def test_parts_that_were_not_kept(self):
+        run = self.run_fixture(extra=["--keep", "loss"])
+        self.refuses("--keep", "maps", run, code=1)
+        self.refuses("--keep", "grid", run, code=1)
+        run = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
+        self.refuses("--keep", "maps", run, "--heads", "0:0", code=1)
+        self.refuses(["losses were not kept"], "loss", run, code=1)
+        self.refuses(["losses were not kept"], "text", run, code=1)
+        self.draw("maps", "--heads", "0:0", "--quantity", "forget", files=[run])
+
+    def test_curve_options(self):
+        files = self.files_of("loss")
+        for extra, words in [(["--smooth", "100"], ["--smooth 100", "odd"]),
+                             (["--smooth", "0"], "odd"),
+                             (["--x-limits", "5"], ["--x-limits 5", "A:B"]),
+                             (["--y-limits", "4:2"], "the lower must be below the upper"),
+                             (["--y-limits", "nan:2"], "the lower must be below the upper"),
+                             (["--legend", "c"], ["--legend c", "a, b"]),
+                             (["--label", "c=C"], ["--label c", "a, b"]),
+                             (["--label", "C"], ["--label C", "NAME="]),
+                             (["--colour", "c=#ffffff"], ["--colour c", "a, b"]),
+                             (["--colour", "a=red"], "#RRGGBB"),
+                             (["--train-length", "-3"], "--train-length"),
+                             (["--line-width", "0"], "line width 0 pt")]:
+            with self.subTest(extra):
+                self.refuses(words, "loss", *files, *extra)
+        self.refuses(["--base c", "a, b"], "ablation", *files, "--base", "c")
+
+    def test_sizes_and_outputs(self):
+        run = self.two_models()
+        for extra, words in [(["--width", "0mm"], "more than 0"), (["--width", "10000mm"], "at most 1000 mm"),
+                             (["--width", "5"], "140mm or 5.5in"), (["--width", "neurpis"], ["neurips", "icml"]),
+                             (["--height", "1mm"], ["height 1 mm", "use at least"]),
+                             (["--width", "20mm"], ["width 20 mm", "use at least"]),
+                             (["--dpi", "5"], "36 to 2400"), (["--font-size", "90"], "4 to 48"),
+                             (["--font", "No Such Family"], ["No Such Family", "fc-list"])]:
+            with self.subTest(extra):
+                self.refuses(words, "maps", run, "--heads", "0:0,0:1,1:0", *extra)
+        self.refuses(["figure.txt", ".pdf, .svg or .png"], "maps", run, output=self.folder / "figure.txt")
+        self.refuses("missing", "maps", run, output=self.folder / "missing" / "figure.pdf", code=1)
+        old = self.write("old.pdf", "old")
+        self.fails(1, ["old.pdf", "--force"], "figure", "maps", run, "-o", old)
+        self.assertEqual(old.read_text(), "old")
+        link = self.folder / "run.pdf"
+        link.symlink_to(run)
+        self.fails(2, "being read", "figure", "maps", run, "--force", "-o", link)
+
+
+@unittest.skipIf(DRAWS, "built with Qt")
+class NoPictureTest(FigureTest):
+    def test_a_build_without_qt_says_so(self):
+        for kind in LOSS_KINDS + RUN_KINDS:
+            self.refuses(["no Qt", "FOXSCOPE_GUI=ON"], kind, self.two_models(), code=1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,271 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "app/figure/colour_scale.h"
+#include "app/figure/kinds/ablation.h"
+#include "app/figure/kinds/compare.h"
+#include "app/figure/kinds/grid.h"
+#include "app/figure/kinds/head_choice.h"
+#include "app/figure/kinds/maps.h"
+#include "app/figure/kinds/passage.h"
+#include "backend/base/error.h"
+#include "tests/figure/rendering.h"
+#include "tests/map/dense.h"
+
+// Kinds of figures: what their pixels and words are, from the numbers.
+
+namespace foxscope::test {
+namespace {
+
+using figure::FigureStyle;
+using Kind = figure::FigureFormat::Kind;
+
+std::shared_ptr<const Trace> run_of(std::int64_t length, int layers, int heads, unsigned seed = 1) {
+  RunShape shape;
+  shape.length = length;
+  shape.layers = layers;
+  shape.heads = heads;
+  shape.key_heads = heads;
+  shape.seed = seed;
+  return make_run(shape);
+}
+
+std::string text_of(const std::string& pdf) { return output_of("pdftotext -layout " + in_file(pdf, ".pdf") + " -"); }
+
+FigureStyle style_of(Kind kind) {
+  FigureStyle style;
+  style.format.kind = kind;
+  return style;
+}
+
+// Colours of the page that a map of this head can have.
+std::set<QRgb> colours_of_forget(const HeadOf& head) {
+  const auto entries = DenseHead(head).entries(Quantity::forget);
+  std::set<QRgb> colours;
+  for (const double entry : entries) {
+    if (std::isnan(entry)) continue;
+    const figure::Rgb colour = figure::colourAt(figure::viridis(), static_cast<float>(entry));
+    colours.insert(qRgb(colour.red, colour.green, colour.blue));
+  }
+  return colours;
+}
+
+TEST(Maps, PixelsAreTheEntriesInEveryKindOfFile) {
+  const auto run = run_of(20, 1, 1);
+  figure::MapsOptions options;
+  options.heads = {{0, 0}};
+  options.quantities = {Quantity::forget};
+  const auto expected = colours_of_forget({run, 0, 0});
+  for (const Kind kind : {Kind::png, Kind::svg, Kind::pdf}) {
+    const auto drawn = figure::drawMaps(run, options, style_of(kind), {});
+    const QImage page = rendered(drawn->file, kind, 300);
+    const QRect raster = raster_of(page);
+    ASSERT_EQ(raster.width() % 20, 0);
+    const int cell = raster.width() / 20;
+    const auto entries = DenseHead({run, 0, 0}).entries(Quantity::forget);
+    for (int row = 0; row < 20; ++row) {
+      for (int column = 0; column <= row; ++column) {
+        const QRgb seen = page.pixel(raster.left() + column * cell + cell / 2, raster.top() + row * cell + cell / 2);
+        const auto entry = static_cast<float>(entries[static_cast<std::size_t>(row * 20 + column)]);
+        const figure::Rgb colour = figure::colourAt(figure::viridis(), entry);
+        EXPECT_NEAR(qRed(seen), colour.red, 1);
+        EXPECT_NEAR(qGreen(seen), colour.green, 1);
+        EXPECT_NEAR(qBlue(seen), colour.blue, 1);
+      }
+    }
+  }
+}
+
+TEST(Maps, ManyHeadsTakeSeveralRows) {
+  const auto run = run_of(50, 4, 4);
+  figure::MapsOptions options;
+  for (int layer = 0; layer < 4; ++layer) {
+    for (int head = 0; head < 4; ++head) options.heads.push_back({layer, head});
+  }
+  const auto drawn = figure::drawMaps(run, options, style_of(Kind::pdf), {});
+  const std::string text = text_of(drawn->file);
+  EXPECT_NE(text.find("(p)"), std::string::npos) << text;
+  EXPECT_TRUE(drawn->notes.empty());
+}
+
+TEST(Maps, OneTokenIsDrawn) {
+  const auto run = run_of(1, 1, 1);
+  const auto drawn = figure::drawMaps(run, {}, style_of(Kind::png), {});
+  EXPECT_GT(drawn->file.size(), 1000U);
+}
+
+TEST(Maps, AThresholdLeavesSmallAttentionWhite) {
+  const auto run = run_of(30, 1, 1);
+  figure::MapsOptions options;
+  options.heads = {{0, 0}};
+  options.quantities = {Quantity::attention};
+  options.threshold = 0.05;
+  const QImage page = rendered(figure::drawMaps(run, options, style_of(Kind::png), {})->file, Kind::png, 300);
+  const QRect raster = raster_of(page);
+  const int cell = raster.width() / 30;
+  const auto entries = DenseHead({run, 0, 0}).entries(Quantity::attention);
+  int white = 0;
+  for (int row = 0; row < 30; ++row) {
+    for (int column = 0; column <= row; ++column) {
+      const QRgb seen = page.pixel(raster.left() + column * cell + cell / 2, raster.top() + row * cell + cell / 2);
+      const double entry = entries[static_cast<std::size_t>(row * 30 + column)];
+      if (std::abs(entry - 0.05) < 1e-4) continue;
+      EXPECT_EQ(seen == qRgb(255, 255, 255), entry < 0.05) << row << " " << column << " " << entry;
+      white += entry < 0.05 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(white, 100);
+  EXPECT_LT(white, 400);
+}
+
+TEST(Heads, ShortMiddleAndLongMemoryAreChosen) {
+  RunShape shape;
+  shape.length = 200;
+  shape.layers = 1;
+  shape.heads = 5;
+  shape.key_heads = 5;
+  const double times[] = {30, 2, 900, 4, 120};
+  shape.log_gate = [&](int head, std::int64_t, double) { return -1 / times[head]; };
+  const auto choice = figure::tellingHeads(make_run(shape), {});
+  const std::vector<figure::HeadIndex> expected = {{0, 1}, {0, 0}, {0, 2}};
+  EXPECT_EQ(choice->heads, expected) << choice->note;
+
+  shape.gated = false;
+  shape.heads = shape.key_heads = 2;
+  EXPECT_EQ(figure::tellingHeads(make_run(shape), {})->heads.size(), 2U);
+  shape.heads = shape.key_heads = 1;
+  EXPECT_EQ(figure::tellingHeads(make_run(shape), {})->heads.size(), 1U);
+}
+
+TEST(Grid, EveryHeadHasItsCell) {
+  const auto run = run_of(40, 3, 2);
+  const QImage page = rendered(figure::drawGrid(run, {}, style_of(Kind::png), {})->file, Kind::png, 300);
+  // The diagonal's first entry is 1, the map's last colour, at the upper left corner of every cell.
+  const figure::Rgb last = figure::viridis().back();
+  std::set<int> corners;
+  int count = 0;
+  const auto is_last = [&](int x, int y) { return page.pixel(x, y) == qRgb(last.red, last.green, last.blue); };
+  for (int y = 1; y < page.height(); ++y) {
+    for (int x = 1; x < page.width(); ++x) {
+      if (!is_last(x, y) || page.pixel(x - 1, y) != qRgb(255, 255, 255) || page.pixel(x, y - 1) != qRgb(255, 255, 255))
+        continue;
+      corners.insert(x);
+      ++count;
+    }
+  }
+  EXPECT_EQ(count, 6);
+  EXPECT_EQ(corners.size(), 3U) << "layers go across";
+  EXPECT_NE(text_of(figure::drawGrid(run, {}, style_of(Kind::pdf), {})->file).find("layer"), std::string::npos);
+}
+
+TEST(Compare, TheDifferenceOfAHeadAndItselfIsWhite) {
+  const auto run = run_of(24, 1, 2);
+  figure::CompareOptions options;
+  options.first = options.second = figure::HeadIndex{0, 1};
+  options.quantities = {Quantity::attention};
+  const QImage page = rendered(figure::drawCompare(run, run, options, style_of(Kind::png), {})->file, Kind::png, 300);
+  const QRect first = raster_of(page);
+  // The third map is as far behind the second as it is wide and more: its lower left corner is white, the first's not.
+  int white = 0;
+  for (int x = page.width() * 7 / 10; x < page.width() * 8 / 10; ++x) {
+    white += page.pixel(x, first.bottom() - 3) == qRgb(255, 255, 255) ? 1 : 0;
+  }
+  EXPECT_GT(white, page.width() / 20);
+  EXPECT_NE(page.pixel(first.left() + 4, first.bottom() - 4), qRgb(255, 255, 255));
+}
+
+TEST(Compare, AHeadIsNearestToItself) {
+  const auto run = run_of(120, 2, 3);
+  figure::CompareOptions options;
+  options.first = figure::HeadIndex{1, 2};
+  const auto drawn = figure::drawCompare(run, run, options, style_of(Kind::pdf), {});
+  ASSERT_EQ(drawn->notes.size(), 1U);
+  EXPECT_NE(drawn->notes[0].find("1:2 is nearest to it by distance profile, 0 octaves apart"), std::string::npos)
+      << drawn->notes[0];
+}
+
+figure::LossSource losses(const std::string& name, double level, int windows, std::int64_t length) {
+  figure::LossSource source;
+  source.name = name;
+  EvaluatedWindows where;
+  where.length = length;
+  for (int window = 0; window < windows; ++window) {
+    where.document.push_back(window);
+    where.tokens.push_back(length);
+    for (std::int64_t p = 0; p < length; ++p) {
+      source.model.losses.loss.push_back(
+          static_cast<float>(level + 0.1 * window + 0.05 * std::sin(static_cast<double>(p * (window + 1)))));
+    }
+  }
+  source.model.info.name = name;
+  source.model.losses.windows = windows;
+  source.model.losses.length = length;
+  source.model.losses.tokens = where.tokens;
+  source.model.windows = std::make_shared<EvaluatedWindows>(where);
+  return source;
+}
+
+TEST(Losses, CurvesAndBandsAreMeansAndErrorsOfWindows) {
+  const std::vector<figure::LossSource> sources = {losses("a", 3, 4, 2000)};
+  const auto plot = figure::lossPlot(sources, {}, 1);
+  ASSERT_EQ(plot.curves.size(), 1U);
+  EXPECT_EQ(plot.curves[0].x.front(), 128);
+  EXPECT_EQ(plot.curves[0].x.back(), 1999);
+  for (std::size_t index = 0; index < plot.curves[0].x.size(); index += 97) {
+    const auto p = static_cast<std::size_t>(plot.curves[0].x[index]);
+    double mean = 0;
+    for (std::size_t window = 0; window < 4; ++window) mean += sources[0].model.losses.loss[window * 2000 + p] / 4.0;
+    double squares = 0;
+    for (std::size_t window = 0; window < 4; ++window) {
+      squares += std::pow(sources[0].model.losses.loss[window * 2000 + p] - mean, 2);
+    }
+    const double error = std::sqrt(squares / 3) / 2;
+    EXPECT_NEAR(plot.curves[0].y[index], mean, 1e-6);
+    EXPECT_NEAR(plot.curves[0].bandUpper[index] - plot.curves[0].bandLower[index], 2 * error, 1e-6);
+  }
+}
+
+TEST(Losses, ShortOnesBeginAtTheFirstPositionAndAreSmoothedLess) {
+  const std::vector<figure::LossSource> small = {losses("a", 3, 10, 60)};
+  EXPECT_EQ(figure::lossPlot(small, {}, 1).curves[0].x.front(), 0);
+  EXPECT_EQ(figure::smoothingWidth(small, {}), 15);
+  const std::vector<figure::LossSource> tiny = {losses("a", 3, 10, 1)};
+  EXPECT_EQ(figure::smoothingWidth(tiny, {}), 1);
+  EXPECT_GT(figure::drawLoss(tiny, {}, style_of(Kind::pdf)).file.size(), 1000U);
+  const std::vector<figure::LossSource> usual = {losses("a", 3, 10, 5000)};
+  EXPECT_EQ(figure::smoothingWidth(usual, {}), 101);
+  const std::vector<figure::LossSource> single = {losses("a", 3, 1, 5000)};
+  EXPECT_EQ(figure::smoothingWidth(single, {}), 1001);
+  EXPECT_EQ(figure::smoothingWidth(single, 7), 7);
+  EXPECT_THROW((void)figure::smoothingWidth(single, 8), UsageError);
+}
+
+TEST(Losses, DifferencesAreFromTheBase) {
+  const std::vector<figure::LossSource> sources = {losses("whole", 3, 4, 2000), losses("cut", 3.25, 4, 2000)};
+  const auto drawn = figure::drawAblation(sources, "whole", {}, style_of(Kind::pdf));
+  const std::string text = text_of(drawn.file);
+  EXPECT_NE(text.find("loss minus whole"), std::string::npos) << text;
+  EXPECT_NE(text.find("0.25"), std::string::npos) << text;
+  EXPECT_THROW((void)figure::drawAblation(sources, "other", {}, style_of(Kind::pdf)), UsageError);
+}
+
+TEST(Passage, PositionsAndQueriesThatDoNotExistAreRefused) {
+  const auto run = run_of(20, 1, 1);
+  figure::PassageOptions options;
+  options.tint = figure::PassageTint::gate;
+  options.positions = Range{0, 21};
+  EXPECT_THROW((void)figure::drawPassage(run, options, style_of(Kind::png), {}), UsageError);
+  options.positions = Range{0, 20};
+  options.query = 20;
+  EXPECT_THROW((void)figure::drawPassage(run, options, style_of(Kind::png), {}), UsageError);
+  options.query.reset();
+  EXPECT_GT(figure::drawPassage(run, options, style_of(Kind::png), {})->file.size(), 1000U);
+}
+
+}  // namespace
+}  // namespace foxscope::test
