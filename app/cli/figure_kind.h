@@ -13,6 +13,8 @@ struct FigureKind {
   void (*add)(CLI::App& command, Selection& selection);
 };
 
+extern const FigureKind kDecayFigure;
+extern const FigureKind kDistanceFigure;
 extern const FigureKind kMapsFigure;
 extern const FigureKind kGridFigure;
 extern const FigureKind kCompareFigure;

@@ -131,4 +131,26 @@ EvaluatedHeads HeadsAccumulator::finish() {
   return heads;
 }
 
+std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const TraceInfo& info = trace->info();
+  std::vector<TokenClassSet> classes;
+  if (trace->text() && trace->tokens() && !trace->tokens()->byte_start.empty()) classes = read_classes(*trace);
+  MeasureOptions options;
+  options.statistics = {.with_attention = trace->has_attention(0), .events = 0};
+  options.with_split = true;
+  options.classes = classes;
+  HeadsAccumulator accumulator(info);
+  const Job quiet{job.stop, {}, job.executor};
+  const std::int64_t heads = std::int64_t{info.layers} * info.heads;
+  for (std::int64_t n = 0; n < heads; ++n) {
+    job.tell({n, heads, "heads", "measuring heads"});
+    const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
+    const auto measures = measure_head(head, options, quiet);
+    if (!measures) return std::nullopt;
+    accumulator.add(*measures);
+  }
+  accumulator.end_window(0);
+  return accumulator.finish();
+}
+
 }  // namespace foxscope

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -83,5 +84,10 @@ class HeadsAccumulator {
   std::vector<ClassSeries> classes_;  ///< [heads * kTokenClasses]
   std::size_t head_ = 0;              ///< that comes next
 };
+
+/// What is known of the heads of one run: gates by class where it has a text, the split where it has attention.
+/// @returns nothing if the job was stopped
+/// @throws Error for gates that were not kept
+std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job);
 
 }  // namespace foxscope

@@ -47,7 +47,7 @@ class HeadsFileReader {
   HeadsContent read_content() {
     const auto schema = root_.integer_attribute("foxscope_schema");
     const std::string content = text(root_, "content");
-    if (!schema || (content != "eval_heads" && content != "heads")) {
+    if (!schema || (content != kEvalHeadsContent && content != kHeadsContent)) {
       throw Error(fmt::format(
           "{}: holds no statistics of heads: name a file that `foxscope eval heads` or `foxscope heads -o` wrote",
           file_->name()));
@@ -57,7 +57,7 @@ class HeadsFileReader {
           fmt::format("{}: was written by a newer Foxscope (schema {}, this program reads up to {}): update Foxscope",
                       file_->name(), *schema, kSchema));
     }
-    return content == "heads" ? HeadsContent::run : HeadsContent::evaluation;
+    return content == kHeadsContent ? HeadsContent::run : HeadsContent::evaluation;
   }
 
   std::string text(const Hdf5Object& object, const std::string& name) {

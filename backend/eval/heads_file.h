@@ -9,6 +9,10 @@
 
 namespace foxscope {
 
+/// @content of such files.
+inline constexpr const char* kEvalHeadsContent = "eval_heads";
+inline constexpr const char* kHeadsContent = "heads";
+
 /// What heads were looked at: on windows of a corpus (`eval heads`), or in one run (`heads`).
 enum class HeadsContent { evaluation, run };
 

@@ -160,7 +160,7 @@ void write_heads_file(const std::filesystem::path& path, const HeadsEvaluation& 
   AtomicFile file(path, overwrite == Overwrite::force);
   Hdf5Writer writer(file);
   write_root(writer, provenance);
-  writer.attribute("/", "content", evaluation.content == HeadsContent::run ? "heads" : "eval_heads");
+  writer.attribute("/", "content", evaluation.content == HeadsContent::run ? kHeadsContent : kEvalHeadsContent);
   writer.attribute("/", "default", "models/" + evaluation.models.front().info.name);
   HeadsFileWriter(writer, file, evaluation).write();
   writer.close();

@@ -10,11 +10,6 @@
 namespace foxscope::figure {
 namespace {
 
-struct Reach {
-  HeadIndex head;
-  double tokens = 0;
-};
-
 // -1 / mean(log f) by the last cumulative sum.
 double decayTime(std::span<const double> c) {
   return c.back() < 0 ? -static_cast<double>(c.size()) / c.back() : std::numeric_limits<double>::infinity();
@@ -29,21 +24,7 @@ std::optional<double> reachOf(const HeadOf& head, const Job& job) {
 
 }  // namespace
 
-std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
-  const TraceInfo& info = trace->info();
-  if (!info.gated) (void)trace->require_query_key();
-  std::vector<Reach> reaches;
-  Job quiet = job;
-  quiet.report = nullptr;
-  for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
-      job.tell(
-          {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
-      const auto tokens = reachOf({trace, layer, head}, quiet);
-      if (!tokens) return std::nullopt;
-      reaches.push_back({{layer, head}, *tokens});
-    }
-  }
+HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by) {
   std::stable_sort(reaches.begin(), reaches.end(), [](const Reach& a, const Reach& b) { return a.tokens < b.tokens; });
   // One token is added, since a distance can be 0.
   const double middle = std::sqrt((1 + reaches.front().tokens) * (1 + reaches.back().tokens));
@@ -60,9 +41,27 @@ std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace
     choice.note += fmt::format("{}{}:{} ({:.3g} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
                                reach.head.head, reach.tokens);
   }
-  choice.note = fmt::format("{}: heads of short to long memory by {}: {}; --heads chooses others", info.name,
-                            info.gated ? "decay time" : "half of the attention's distance", choice.note);
+  choice.note =
+      fmt::format("{}: heads of short to long memory by {}: {}; --heads chooses others", model, by, choice.note);
   return choice;
+}
+
+std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const TraceInfo& info = trace->info();
+  if (!info.gated) (void)trace->require_query_key();
+  std::vector<Reach> reaches;
+  Job quiet = job;
+  quiet.report = nullptr;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      job.tell(
+          {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
+      const auto tokens = reachOf({trace, layer, head}, quiet);
+      if (!tokens) return std::nullopt;
+      reaches.push_back({{layer, head}, *tokens});
+    }
+  }
+  return chooseByReach(std::move(reaches), info.name, info.gated ? "decay time" : "half of the attention's distance");
 }
 
 }  // namespace foxscope::figure

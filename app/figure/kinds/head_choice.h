@@ -22,6 +22,17 @@ struct HeadChoice {
   std::string note;
 };
 
+/// How far back a head looks, tokens.
+struct Reach {
+  HeadIndex head;
+  double tokens = 0;
+};
+
+/// The smallest and the largest reach, and the one nearest to their geometric mean.
+/// @param reaches  one a head, at least one
+/// @param by       what the reach is, for the note
+HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by);
+
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
 /// to their geometric mean; of a model without a gate likewise by the distance within which half of the attention is.
 /// @returns nothing if the job was stopped

@@ -1,0 +1,129 @@
+#include <algorithm>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/figure_kind.h"
+#include "app/cli/figure_options.h"
+#include "app/figure/kinds/decay.h"
+#include "app/figure/kinds/distance.h"
+#include "backend/base/error.h"
+#include "backend/eval/heads_file.h"
+#include "backend/file/provenance.h"
+
+namespace foxscope::cli {
+namespace {
+
+struct DecayArguments {
+  FigureOptions figure;
+};
+
+struct DistanceArguments {
+  FigureOptions figure;
+  std::optional<std::string> model;
+  std::vector<std::string> heads;
+  bool withFirst = false;
+};
+
+// The heads of every model of the files, which hold statistics of heads or runs. @returns nothing if stopped
+std::optional<std::vector<EvaluatedHeads>> readHeads(const std::vector<std::string>& files, const Session& session) {
+  std::vector<EvaluatedHeads> models;
+  for (const std::string& file : files) {
+    const std::string content = read_content(file);
+    if (content == kHeadsContent || content == kEvalHeadsContent) {
+      for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
+      continue;
+    }
+    for (const auto& trace : RunFile::open(file).traces) {
+      auto heads = evaluate_run(trace, session.job());
+      if (!heads) return std::nullopt;
+      models.push_back(std::move(*heads));
+    }
+  }
+  return models;
+}
+
+const EvaluatedHeads& chooseModel(const std::vector<EvaluatedHeads>& models, const std::optional<std::string>& name,
+                                  Notes& notes) {
+  std::string names;
+  for (const EvaluatedHeads& model : models) {
+    if (model.info.name == name) return model;
+    names += (names.empty() ? "" : ", ") + model.info.name;
+  }
+  if (name) throw UsageError(fmt::format("--model {}: there is no such model: use one of {}", *name, names));
+  const auto gated =
+      std::find_if(models.begin(), models.end(), [](const EvaluatedHeads& model) { return model.info.gated; });
+  const EvaluatedHeads& chosen = gated == models.end() ? models.front() : *gated;
+  if (models.size() > 1) {
+    notes.push_back(fmt::format("of {} this is {}: --model chooses another", names, chosen.info.name));
+  }
+  return chosen;
+}
+
+int drawDecayFigure(const DecayArguments& arguments, const Session& session) {
+  return writeFigure(arguments.figure, session,
+                     [&](const figure::FigureStyle& style, Notes& /*notes*/) -> std::optional<figure::DrawnFigure> {
+                       const auto models = readHeads(arguments.figure.files, session);
+                       if (!models) return std::nullopt;
+                       return figure::drawDecay(*models, style);
+                     });
+}
+
+int drawDistanceFigure(const DistanceArguments& arguments, const Session& session) {
+  return writeFigure(arguments.figure, session,
+                     [&](const figure::FigureStyle& style, Notes& notes) -> std::optional<figure::DrawnFigure> {
+                       const auto models = readHeads(arguments.figure.files, session);
+                       if (!models) return std::nullopt;
+                       figure::DistanceOptions options;
+                       for (const std::string& text : arguments.heads) {
+                         const auto [layer, head] = parseHead("--heads", text);
+                         options.heads.push_back({layer, head});
+                       }
+                       options.first = arguments.withFirst ? figure::FirstKey::counted : figure::FirstKey::leftOut;
+                       return figure::drawDistance(chooseModel(*models, arguments.model, notes), options, style);
+                     });
+}
+
+void addFiles(CLI::App& command, FigureOptions& options) {
+  command.add_option("file", options.files, "Files of `foxscope eval heads` or `foxscope heads -o`, or run files")
+      ->type_name("FILE.h5")
+      ->required();
+}
+
+void addDecay(CLI::App& command, Selection& selection) {
+  const auto arguments = std::make_shared<DecayArguments>();
+  addFiles(command, arguments->figure);
+  addFigureOptions(command, arguments->figure);
+  command.callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawDecayFigure(*arguments, session); };
+  });
+}
+
+void addDistance(CLI::App& command, Selection& selection) {
+  const auto arguments = std::make_shared<DistanceArguments>();
+  addFiles(command, arguments->figure);
+  command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
+  command.add_option("--heads", arguments->heads, "Which heads (default: of short, middle and long memory)")
+      ->type_name("L:H[,L:H...]")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_flag("--with-first", arguments->withFirst, "Count the attention on key 0, where many heads park");
+  addFigureOptions(command, arguments->figure);
+  command.callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawDistanceFigure(*arguments, session); };
+  });
+}
+
+}  // namespace
+
+const FigureKind kDecayFigure = {"decay", "Decay times of every head, their distribution, and by class of the token",
+                                 "  foxscope figure decay heads.h5 -o decay.pdf\n"
+                                 "  foxscope figure decay run.h5 -o decay.pdf",
+                                 addDecay};
+
+const FigureKind kDistanceFigure = {"distance", "Attention against distance, with and without the gate",
+                                    "  foxscope figure distance heads.h5 -o distance.pdf\n"
+                                    "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
+                                    addDistance};
+
+}  // namespace foxscope::cli

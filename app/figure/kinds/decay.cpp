@@ -1,0 +1,207 @@
+#include "app/figure/kinds/decay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+
+#include "app/figure/curve_panel.h"
+#include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/panel_page.h"
+#include "backend/base/error.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr Rgb kGrey{176, 176, 176};
+constexpr double kSpread = 0.6;  ///< of the heads of a layer or class beside each other; 1: as far as the next
+constexpr std::int64_t kFewestTokens = 10;
+constexpr int kMostLayerTicks = 8;
+
+/// What a class is called on an axis, and where there is little room.
+struct ClassName {
+  TokenClass token_class;
+  const char* text;
+  const char* inShort;
+};
+constexpr ClassName kClasses[] = {
+    {TokenClass::newline, "newline", "line"},          {TokenClass::punctuation, "punct.", "punct."},
+    {TokenClass::sentence_start, "sentence", "sent."}, {TokenClass::word_first, "word", "word"},
+    {TokenClass::word_later, "in word", "inside"},     {TokenClass::rare_word, "rare word", "rare"}};
+
+/// Labels that do not run into each other on a page of this format.
+std::vector<std::string> labelsOf(std::span<const ClassName> classes, const FigureFormat& format) {
+  const TextStyle style = textStyleOf(format);
+  // The axis takes the page but for its own labels.
+  const double room = (widthInPoints(format) - 5 * style.size) / static_cast<double>(classes.size());
+  const bool fits = std::all_of(classes.begin(), classes.end(), [&](const ClassName& one) {
+    return textWidth(QString::fromUtf8(one.text), style) + 0.5 * style.size < room;
+  });
+  std::vector<std::string> labels;
+  for (const ClassName& one : classes) labels.emplace_back(fits ? one.text : one.inShort);
+  return labels;
+}
+
+/// Limits of a logarithmic axis with some room beyond all that is drawn on it.
+AxisLimits withRoom(const std::vector<double>& times) {
+  constexpr double kRoom = 1.5;
+  AxisLimits limits{std::numeric_limits<double>::infinity(), 0};
+  for (const double time : times) {
+    if (!std::isfinite(time)) continue;
+    limits.lower = std::min(limits.lower, time);
+    limits.upper = std::max(limits.upper, time);
+  }
+  return {limits.lower / kRoom, limits.upper * kRoom};
+}
+
+/// Where one of `count` stands beside the others around a place.
+double beside(double place, std::size_t index, std::size_t count) {
+  return place + kSpread * ((static_cast<double>(index) + 0.5) / static_cast<double>(count) - 0.5);
+}
+
+std::string nameOf(const EvaluatedHeads& model, const FigureStyle& style, bool several) {
+  return several ? style.label(model.info.name) : std::string();
+}
+
+CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const FigureStyle& style) {
+  CurvePlot plot;
+  plot.title = "Decay time of every head";
+  plot.xLabel = "layer";
+  plot.yLabel = "decay time (tokens)";
+  plot.yScale = AxisScale::logarithmic;
+  int layers = 0;
+  for (std::size_t n = 0; n < models.size(); ++n) {
+    const EvaluatedHeads& model = *models[n];
+    const auto heads = static_cast<std::size_t>(model.info.heads);
+    Curve curve;
+    curve.name = nameOf(model, style, models.size() > 1);
+    curve.colour = static_cast<int>(n);
+    curve.line = LineStyle::points;
+    curve.y = requireArray(model, model.numbers, "rate_decay_time").value;
+    for (std::size_t head = 0; head < curve.y.size(); ++head) {
+      curve.x.push_back(beside(static_cast<double>(head / heads), n * heads + head % heads, models.size() * heads));
+    }
+    plot.curves.push_back(std::move(curve));
+    layers = std::max(layers, model.info.layers);
+  }
+  plot.xLimits = AxisLimits{-0.6, layers - 0.4};
+  const int step = (layers + kMostLayerTicks - 1) / kMostLayerTicks;
+  for (int layer = 0; layer < layers; layer += step) plot.xTicks.push_back(layer);
+  return plot;
+}
+
+CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const FigureStyle& style) {
+  CurvePlot plot;
+  plot.title = "Heads up to a decay time";
+  plot.xLabel = "decay time (tokens)";
+  plot.yLabel = "share of heads";
+  plot.xScale = AxisScale::logarithmic;
+  plot.yLimits = AxisLimits{0, 1.04};
+  std::vector<double> all;
+  for (std::size_t n = 0; n < models.size(); ++n) {
+    std::vector<double> times = requireArray(*models[n], models[n]->numbers, "rate_decay_time").value;
+    std::sort(times.begin(), times.end());
+    all.insert(all.end(), times.begin(), times.end());
+    Curve curve;
+    curve.name = nameOf(*models[n], style, models.size() > 1);
+    curve.colour = static_cast<int>(n);
+    const auto count = static_cast<double>(times.size());
+    for (std::size_t head = 0; head < times.size(); ++head) {
+      // A step up at each head's time.
+      curve.x.insert(curve.x.end(), {times[head], times[head]});
+      curve.y.insert(curve.y.end(), {static_cast<double>(head) / count, static_cast<double>(head + 1) / count});
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  plot.xLimits = withRoom(all);
+  return plot;
+}
+
+/// Decay time of a head while it reads each class that is shown; NaN where its gate stays open.
+std::vector<double> timesOfHead(const HeadArray& gates, std::size_t head, std::span<const ClassName> classes) {
+  std::vector<double> times;
+  for (const ClassName& one : classes) {
+    const double mean = gates.value[head * kTokenClasses + static_cast<std::size_t>(one.token_class)];
+    times.push_back(mean < 0 ? -1 / mean : std::numeric_limits<double>::quiet_NaN());
+  }
+  return times;
+}
+
+CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, const FigureStyle& style, bool several) {
+  CurvePlot plot;
+  plot.title = "Decay time by the token that is read" + (several ? ", " + style.label(model.info.name) : "");
+  plot.yLabel = "decay time (tokens)";
+  plot.yScale = AxisScale::logarithmic;
+  plot.heightOfWidth = 0.32;
+  std::vector<ClassName> classes;
+  for (const ClassName& one : kClasses) {
+    if (model.class_tokens[static_cast<std::size_t>(one.token_class)] < kFewestTokens) continue;
+    classes.push_back(one);
+  }
+  plot.categories = labelsOf(classes, style.format);
+  plot.xLabel = "token that is read";
+  plot.xLimits = AxisLimits{-0.5, static_cast<double>(classes.size()) - 0.5};
+  const HeadArray& gates = requireArray(model, model.by_class, "mean_log_gate");
+  Curve all;
+  all.line = LineStyle::points;
+  all.ownColour = kGrey;
+  for (std::size_t head = 0; head < model.head_count(); ++head) {
+    const std::vector<double> times = timesOfHead(gates, head, classes);
+    for (std::size_t place = 0; place < times.size(); ++place) {
+      all.x.push_back(beside(static_cast<double>(place), head, model.head_count()));
+      all.y.push_back(times[place]);
+    }
+  }
+  plot.yLimits = withRoom(all.y);
+  plot.curves.push_back(std::move(all));
+  for (std::size_t n = 0; n < choice.heads.size(); ++n) {
+    const std::size_t head = placeOf(model, choice.heads[n]);
+    Curve curve;
+    curve.name = headTitle(choice.heads[n]);
+    curve.colour = static_cast<int>(n);
+    curve.line = LineStyle::points;
+    curve.y = timesOfHead(gates, head, classes);
+    for (std::size_t place = 0; place < curve.y.size(); ++place) {
+      curve.x.push_back(beside(static_cast<double>(place), head, model.head_count()));
+    }
+    plot.curves.push_back(std::move(curve));
+  }
+  return plot;
+}
+
+}  // namespace
+
+DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle& style) {
+  DrawnFigure drawn;
+  std::vector<const EvaluatedHeads*> gated;
+  for (const EvaluatedHeads& model : models) {
+    if (model.info.gated) {
+      gated.push_back(&model);
+    } else {
+      drawn.notes.push_back(fmt::format("{}: has no gate, so nothing decays: it is left out", model.info.name));
+    }
+  }
+  if (gated.empty()) throw UsageError("figure decay: none of the models has a gate, so nothing decays");
+  PanelPage page(style);
+  page.add(std::make_unique<CurvePanel>(style.format, timesByLayer(gated, style)), {0, 0});
+  page.add(std::make_unique<CurvePanel>(style.format, distribution(gated, style)), {0, 1});
+  int row = 1;
+  for (const EvaluatedHeads* model : gated) {
+    if (model->by_class.empty()) {
+      drawn.notes.push_back(
+          fmt::format("{}: there is no text, so gates are not told by class of the token", model->info.name));
+      continue;
+    }
+    HeadChoice choice = tellingHeads(*model);
+    drawn.notes.push_back(std::move(choice.note));
+    page.add(std::make_unique<CurvePanel>(style.format, timesByClass(*model, choice, style, gated.size() > 1)),
+             {row++, 0, 1, 2});
+  }
+  page.arrange();
+  FigureOrigin origin = originOf(models, style, "Decay times");
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,143 @@
+#include "app/figure/kinds/distance.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "app/figure/curve_panel.h"
+#include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/panel_page.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr double kLeastLogit = -12;  ///< nats; below, nothing is left of a weight
+
+/// One line of a panel.
+struct Line {
+  const char* array;
+  const char* name;
+  int colour;
+  LineStyle line;
+};
+constexpr Line kMasses[] = {{"mass", "with the gate", 0, LineStyle::solid},
+                            {"mass_without_gate", "without it", 1, LineStyle::dashed},
+                            {"mass_without_content", "decay alone", 2, LineStyle::dotted}};
+constexpr Line kLogits[] = {{"logit_content", "content", 1, LineStyle::dashed},
+                            {"logit_decay", "decay", 2, LineStyle::dotted}};
+
+/// Middles of the bins on a logarithmic axis, of 1 + distance.
+std::vector<double> middles(const EvaluatedHeads& model) {
+  std::vector<double> places;
+  for (const DistanceBin& bin : model.distances) {
+    places.push_back(std::sqrt(static_cast<double>(1 + bin.from) * static_cast<double>(bin.to)));
+  }
+  return places;
+}
+
+Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t head, const Line& line) {
+  const auto bins = static_cast<std::ptrdiff_t>(model.distances.size());
+  const auto first = static_cast<std::ptrdiff_t>(head) * bins;
+  Curve curve;
+  curve.name = line.name;
+  curve.colour = line.colour;
+  curve.line = line.line;
+  curve.x = middles(model);
+  curve.y.assign(array.value.begin() + first, array.value.begin() + first + bins);
+  const std::vector<double> errors(array.error.begin() + first, array.error.begin() + first + bins);
+  if (std::all_of(errors.begin(), errors.end(), [](double error) { return std::isnan(error); })) return curve;
+  for (std::size_t bin = 0; bin < errors.size(); ++bin) {
+    curve.bandLower.push_back(curve.y[bin] - errors[bin]);
+    curve.bandUpper.push_back(curve.y[bin] + errors[bin]);
+  }
+  return curve;
+}
+
+CurvePlot emptyPlot(const EvaluatedHeads& model, bool first) {
+  CurvePlot plot;
+  plot.xLabel = "1 + distance (tokens)";
+  plot.xScale = AxisScale::logarithmic;
+  plot.xLimits = AxisLimits{1, static_cast<double>(model.info.length)};
+  plot.heightOfWidth = 0.85;
+  if (!first) plot.yLabel.clear();
+  return plot;
+}
+
+CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, const HeadIndex& head, bool first) {
+  CurvePlot plot = emptyPlot(model, first);
+  plot.title = headTitle(head);
+  if (first) plot.yLabel = "attention per octave";
+  plot.xLabels = CurvePlot::XLabels::hidden;
+  const char* const suffix = options.first == FirstKey::leftOut ? "_without_first" : "";
+  for (const Line& line : kMasses) {
+    if (!model.info.gated && line.colour > 0) break;
+    const HeadArray& array = requireArray(model, model.by_distance, (std::string(line.array) + suffix).c_str());
+    plot.curves.push_back(curveOf(model, array, placeOf(model, head), line));
+    if (!first || !model.info.gated) plot.curves.back().name.clear();
+  }
+  return plot;
+}
+
+CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool first) {
+  CurvePlot plot = emptyPlot(model, first);
+  if (first) plot.yLabel = "mean logit (nats)";
+  plot.level = 0;
+  for (const Line& line : kLogits) {
+    if (!model.info.gated && line.colour == 2) break;
+    plot.curves.push_back(
+        curveOf(model, requireArray(model, model.by_distance, line.array), placeOf(model, head), line));
+    if (!first || !model.info.gated) plot.curves.back().name.clear();
+  }
+  return plot;
+}
+
+/// The same limits for all plots of a row, so that heads can be compared.
+void shareLimits(std::vector<CurvePlot>& plots, double least) {
+  AxisLimits limits{0, 0};
+  for (const CurvePlot& plot : plots) {
+    for (const Curve& curve : plot.curves) {
+      for (const double y : curve.y) {
+        if (std::isnan(y)) continue;
+        limits.lower = std::min(limits.lower, y);
+        limits.upper = std::max(limits.upper, y);
+      }
+    }
+  }
+  limits.lower = std::max(limits.lower, least);
+  const double room = 0.06 * (limits.upper - limits.lower);
+  limits.upper += room;
+  if (limits.lower < 0) limits.lower -= room;
+  for (CurvePlot& plot : plots) plot.yLimits = limits;
+}
+
+}  // namespace
+
+DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style) {
+  DrawnFigure drawn;
+  std::vector<HeadIndex> heads = options.heads;
+  if (heads.empty()) {
+    HeadChoice choice = tellingHeads(model);
+    heads = std::move(choice.heads);
+    drawn.notes.push_back(std::move(choice.note));
+  }
+  std::vector<CurvePlot> masses, logits;
+  for (const HeadIndex& head : heads) {
+    masses.push_back(massPlot(model, options, head, masses.empty()));
+    logits.push_back(logitPlot(model, head, logits.empty()));
+  }
+  shareLimits(masses, 0);
+  shareLimits(logits, kLeastLogit);
+  PanelPage page(style);
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    page.add(std::make_unique<CurvePanel>(style.format, std::move(masses[n])), {0, static_cast<int>(n)});
+  }
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    page.add(std::make_unique<CurvePanel>(style.format, std::move(logits[n])), {1, static_cast<int>(n)});
+  }
+  page.arrange();
+  FigureOrigin origin = originOf({&model, 1}, style, "Attention against distance");
+  for (const HeadIndex& head : heads) origin.facts.emplace_back("head", headTitle(head));
+  drawn.file = page.paint(origin);
+  return drawn;
+}
+
+}  // namespace foxscope::figure

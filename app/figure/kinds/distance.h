@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "app/figure/figure_style.h"
+#include "app/figure/kinds/head_choice.h"
+#include "backend/eval/heads_evaluation.h"
+
+namespace foxscope::figure {
+
+/// Whether attention on key 0, where many heads park, is counted.
+enum class FirstKey { leftOut, counted };
+
+/// What `drawDistance` shows.
+struct DistanceOptions {
+  std::vector<HeadIndex> heads;  ///< empty: telling ones
+  FirstKey first = FirstKey::leftOut;
+};
+
+/// One column a head: attention mass against distance, with the gate, without it, and by decay alone; below, the mean
+/// of the two terms of the logit, content and decay. Bands are one standard error, where it is known.
+/// @throws UsageError for heads that do not exist, Error for a file without distances
+DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style);
+
+}  // namespace foxscope::figure

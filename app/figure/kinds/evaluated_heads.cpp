@@ -1,0 +1,57 @@
+#include "app/figure/kinds/evaluated_heads.h"
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope::figure {
+
+HeadChoice tellingHeads(const EvaluatedHeads& model) {
+  const HeadArray& tokens = model.info.gated ? requireArray(model, model.numbers, "rate_decay_time")
+                                             : requireArray(model, model.numbers, "d50");
+  std::vector<Reach> reaches;
+  for (std::size_t place = 0; place < model.head_count(); ++place) {
+    const int index = static_cast<int>(place);
+    reaches.push_back({{index / model.info.heads, index % model.info.heads}, tokens.value[place]});
+  }
+  return chooseByReach(std::move(reaches), model.info.name,
+                       model.info.gated ? "decay time" : "half of the attention's distance");
+}
+
+std::size_t placeOf(const EvaluatedHeads& model, const HeadIndex& head) {
+  const TraceInfo& info = model.info;
+  if (head.layer < 0 || head.layer >= info.layers || head.head < 0 || head.head >= info.heads) {
+    throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name,
+                                 head.layer, head.head, info.layers - 1, info.heads - 1));
+  }
+  return static_cast<std::size_t>(head.layer) * static_cast<std::size_t>(info.heads) +
+         static_cast<std::size_t>(head.head);
+}
+
+std::string headTitle(const HeadIndex& head) { return fmt::format("Layer {}, head {}", head.layer, head.head); }
+
+const HeadArray& requireArray(const EvaluatedHeads& model, const std::vector<HeadArray>& arrays, const char* name) {
+  const HeadArray* const found = find_array(arrays, name);
+  if (found != nullptr) return *found;
+  throw Error(
+      fmt::format("model '{}': {} is not known: use a file of `foxscope eval heads` or of `foxscope heads "
+                  "--split --by-class -o`, or a run that kept gates,rows,qk",
+                  model.info.name, name));
+}
+
+FigureOrigin originOf(std::span<const EvaluatedHeads> models, const FigureStyle& style, const char* title) {
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? title : style.title;
+  origin.command = style.command;
+  for (const EvaluatedHeads& model : models) {
+    origin.facts.emplace_back("model", model.info.name);
+    origin.facts.emplace_back("weights SHA-256", model.info.weights_sha256);
+    if (model.windows) {
+      origin.facts.emplace_back("windows",
+                                fmt::format("{} of up to {} tokens", model.windows->tokens.size(), model.info.length));
+    }
+  }
+  return origin;
+}
+
+}  // namespace foxscope::figure

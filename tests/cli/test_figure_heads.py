@@ -1,0 +1,84 @@
+"""`foxscope figure decay` and `foxscope figure distance`."""
+
+import json
+import shutil
+import subprocess
+import unittest
+
+from support import DATA, DRAWS, FOX, CommandLineTest
+
+TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 6
+
+
+@unittest.skipUnless(DRAWS, "this build draws nothing")
+class FigureHeadsTest(CommandLineTest):
+    def text_of(self, path):
+        return subprocess.run(["pdftotext", "-layout", path, "-"], check=True, capture_output=True, text=True).stdout
+
+    def draw(self, kind, *arguments):
+        """Draws a PDF; returns its words and what was said."""
+        path = self.folder / (kind + ".pdf")
+        result = self.foxscope("figure", kind, *arguments, "-o", path, "--force")
+        self.assertEqual(result.returncode, 0, result.stderr.decode())
+        return self.text_of(path), result.stderr.decode()
+
+    def text_run(self):
+        path = self.folder / "text.h5"
+        self.done("run", "--model", FOX, "--text", "-", "-o", path, stdin=TEXT.encode())
+        return path
+
+    @unittest.skipUnless(shutil.which("pdftotext"), "pdftotext is missing")
+    def test_a_run_and_its_statistics_give_the_same_figures(self):
+        run = self.text_run()
+        heads = self.folder / "heads.h5"
+        self.done("heads", run, "--split", "--by-class", "-o", heads)
+        longest = json.loads(self.done("heads", run, "--sort", "rate_decay_time", "--top", "1", "--json"))["heads"][0]
+        title = f"Layer {longest['layer']}, head {longest['head']}"
+        for kind, words in [("decay", ["(a)", "(c)", "layer", "share of heads", "newline", "in word"]),
+                            ("distance", ["(f)", "attention per octave", "mean logit (nats)", "without it", "decay"])]:
+            text, notes = self.draw(kind, run)
+            for word in [*words, title]:
+                self.assertIn(word, text)
+            self.assertIn(f"{longest['layer']}:{longest['head']}", notes)
+            self.assertEqual(self.draw(kind, heads)[0], text)
+
+    @unittest.skipUnless(shutil.which("pdftotext"), "pdftotext is missing")
+    def test_choices(self):
+        run = self.text_run()
+        text, _ = self.draw("distance", run, "--heads", "2:1,3:0", "--with-first")
+        self.assertIn("Layer 2, head 1", text)
+        self.assertIn("Layer 3, head 0", text)
+        narrow, _ = self.draw("decay", run, "--width", "2.65in")
+        self.assertIn("sent.", narrow)
+        self.fails(2, ["2:9", "heads 0 to 3"], "figure", "distance", run, "--heads", "2:9", "-o", self.folder / "x.pdf")
+        self.fails(2, ["--model c", FOX.name], "figure", "distance", run, "--model", "c", "-o", self.folder / "x.pdf")
+
+    def test_models_without_gates_and_files_without_numbers(self):
+        ungated = self.run_fixture("transformer-pro", "t.h5")
+        output = self.folder / "figure.svg"
+        self.fails(2, "gate", "figure", "decay", ungated, "-o", output, output=output)
+        self.done("figure", "distance", ungated, "-o", output)
+        output.unlink()
+        run = self.run_fixture()
+        result = self.foxscope("figure", "decay", run, "-o", output)
+        self.assertEqual(result.returncode, 0)
+        self.assertIn(b"no text", result.stderr)
+        output.unlink()
+        heads = self.folder / "heads.h5"
+        self.done("heads", run, "-o", heads)
+        self.fails(1, ["mass_without_gate", "--split"], "figure", "distance", heads, "-o", output, output=output)
+        gates = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
+        self.fails(1, ["mass", "gates,rows,qk"], "figure", "distance", gates, "-o", output, output=output)
+
+    def test_the_same_command_gives_the_same_bytes(self):
+        run = self.run_fixture()
+        output = self.folder / "figure.pdf"
+        pictures = []
+        for _ in range(2):
+            self.done("figure", "distance", run, "-o", output, "--force")
+            pictures.append(output.read_bytes())
+        self.assertEqual(pictures[0], pictures[1])
+
+
+if __name__ == "__main__":
+    unittest.main()
