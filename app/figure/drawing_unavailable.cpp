@@ -1,6 +1,8 @@
 #include "app/figure/curve_figure.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
+#include "app/figure/kinds/decay.h"
+#include "app/figure/kinds/distance.h"
 #include "app/figure/kinds/grid.h"
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/passage.h"
@@ -66,6 +68,17 @@ DrawnFigure drawPerplexity(std::span<const LossSource> /*sources*/, const LossOp
 
 DrawnFigure drawAblation(std::span<const LossSource> /*sources*/, const std::string& /*base*/,
                          const LossOptions& /*options*/, const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawDecay(std::span<const EvaluatedHeads> /*models*/, const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawDistance(const EvaluatedHeads& /*model*/, const DistanceOptions& /*options*/,
+                         const FigureStyle& /*style*/) {
   requireDrawing();
   return {};
 }

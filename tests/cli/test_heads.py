@@ -116,9 +116,14 @@ def octaves(attention):
 
 
 class HeadAnalysisTest(CommandLineTest):
+    run_content = None
+
     def setUp(self):
         super().setUp()
-        self.run_file = self.run_fixture()
+        # One run for all tests, in each one's own folder.
+        if self.run_content is None:
+            HeadAnalysisTest.run_content = self.run_fixture().read_bytes()
+        self.run_file = self.write("run.h5", self.run_content)
 
     def heads(self, *options, run_file=None):
         return json.loads(self.done("heads", run_file or self.run_file, "--json", *options))["heads"]
