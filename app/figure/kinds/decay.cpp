@@ -80,7 +80,8 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
     curve.line = LineStyle::points;
     curve.y = requireArray(model, model.numbers, "rate_decay_time").value;
     for (std::size_t head = 0; head < curve.y.size(); ++head) {
-      curve.x.push_back(beside(static_cast<double>(head / heads), n * heads + head % heads, models.size() * heads));
+      const std::size_t layer = head / heads;
+      curve.x.push_back(beside(static_cast<double>(layer), n * heads + head % heads, models.size() * heads));
     }
     plot.curves.push_back(std::move(curve));
     layers = std::max(layers, model.info.layers);
