@@ -44,8 +44,7 @@ FigureOrigin originOf(std::span<const EvaluatedHeads> models, const FigureStyle&
   origin.title = style.title.empty() ? title : style.title;
   origin.command = style.command;
   for (const EvaluatedHeads& model : models) {
-    origin.facts.emplace_back("model", model.info.name);
-    origin.facts.emplace_back("weights SHA-256", model.info.weights_sha256);
+    addModel(origin, model.info);
     if (model.windows) {
       origin.facts.emplace_back("windows",
                                 fmt::format("{} of up to {} tokens", model.windows->tokens.size(), model.info.length));
