@@ -9,10 +9,12 @@ void addEvalCommand(CLI::App& program, Selection& selection) {
       program, selection, "eval", "Measure models over a corpus",
       "  foxscope eval loss --model fox=FOLDER --model base=FOLDER --corpus books.jsonl.xz --windows 24 -o eval.h5\n"
       "  foxscope eval heads --model fox=FOLDER --corpus books.jsonl.xz -o heads.h5\n"
+      "  foxscope eval needle --model fox=FOLDER --haystack essays.txt -o needle.h5\n"
       "  foxscope eval import results.npz -o eval.h5");
   eval->require_subcommand(1);
   addEvalLossCommand(*eval, selection);
   addEvalHeadsCommand(*eval, selection);
+  addEvalNeedleCommand(*eval, selection);
   addEvalImportCommand(*eval, selection);
 }
 

@@ -7,6 +7,7 @@ namespace foxscope::cli {
 /// Each adds one subcommand of `foxscope eval`.
 void addEvalHeadsCommand(CLI::App& eval, Selection& selection);
 void addEvalLossCommand(CLI::App& eval, Selection& selection);
+void addEvalNeedleCommand(CLI::App& eval, Selection& selection);
 void addEvalImportCommand(CLI::App& eval, Selection& selection);
 
 }  // namespace foxscope::cli

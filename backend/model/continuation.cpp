@@ -27,13 +27,17 @@ void check_prompt(const PromptRequest& request, const ModelConfig& config) {
   if (!(request.pruning_tolerance >= 0 && request.pruning_tolerance < 1)) {
     throw UsageError(fmt::format("--pruning {}: it must be at least 0 and below 1", request.pruning_tolerance));
   }
-  for (const Intervention& intervention : request.interventions) {
+  check_continued(request.interventions, config);
+}
+
+void check_continued(std::span<const Intervention> interventions, const ModelConfig& config) {
+  for (const Intervention& intervention : interventions) {
     if (intervention.kind != Intervention::Kind::mean) continue;
     throw UsageError(fmt::format(
         "--intervene '{}': a text that is being continued has no mean gate yet: use constant=f", intervention.text()));
   }
   // zero@p may come true later.
-  check_interventions(request.interventions, config, std::numeric_limits<std::int64_t>::max());
+  check_interventions(interventions, config, std::numeric_limits<std::int64_t>::max());
 }
 
 void check_next_token(std::int32_t id, const ModelConfig& config) {

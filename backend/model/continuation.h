@@ -41,9 +41,13 @@ class Continuation {
   [[nodiscard]] virtual std::vector<std::int64_t> held_keys() const = 0;
 };
 
-/// @throws UsageError for ids or interventions out of range, and for `mean`, which no part of a text has; ShapeError
-///         for an empty prompt, or a recorder or labels of another length
+/// @throws UsageError for ids out of range and as check_continued does; ShapeError for an empty prompt, or a recorder
+///         or labels of another length
 void check_prompt(const PromptRequest& request, const ModelConfig& config);
+
+/// @throws UsageError for interventions on a layer or head that the model does not have, and for `mean`, which no part
+///         of a text has; zero@p may be of any position
+void check_continued(std::span<const Intervention> interventions, const ModelConfig& config);
 
 /// @throws UsageError for an id outside the vocabulary
 void check_next_token(std::int32_t id, const ModelConfig& config);

@@ -1,0 +1,282 @@
+#include "backend/eval/needle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/loss_partial.h"
+#include "backend/eval/needle_plan.h"
+#include "backend/eval/sampling.h"
+#include "backend/map/map.h"
+#include "backend/model/continuation.h"
+
+namespace foxscope {
+namespace {
+
+/// What one cell gives, as a row of numbers: found, log-probability, mass and gate of every head, ids.
+struct Cell {
+  bool found = false;
+  float log_probability = 0;
+  std::vector<float> mass;  ///< [layers * H]
+  std::vector<float> gate;
+  std::vector<std::int32_t> ids;  ///< of the continuation
+
+  [[nodiscard]] std::vector<float> numbers() const {
+    std::vector<float> row = {found ? 1.0F : 0.0F, log_probability};
+    row.insert(row.end(), mass.begin(), mass.end());
+    row.insert(row.end(), gate.begin(), gate.end());
+    // Ids stay below 2^24, where float32 still counts one by one.
+    for (const std::int32_t id : ids) row.push_back(static_cast<float>(id));
+    return row;
+  }
+
+  /// @param heads  layers * H
+  static Cell from_numbers(std::span<const float> row, std::size_t heads) {
+    Cell cell{row[0] != 0, row[1], {}, {}, {}};
+    cell.mass.assign(row.begin() + 2, row.begin() + static_cast<std::ptrdiff_t>(2 + heads));
+    cell.gate.assign(row.begin() + static_cast<std::ptrdiff_t>(2 + heads),
+                     row.begin() + static_cast<std::ptrdiff_t>(2 + 2 * heads));
+    for (const float id : row.subspan(2 + 2 * heads)) cell.ids.push_back(static_cast<std::int32_t>(id));
+    return cell;
+  }
+};
+
+std::string text_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>& ids) {
+  std::vector<std::int32_t> known;
+  for (const std::int32_t id : ids) {
+    if (id < tokenizer.vocabulary_size()) known.push_back(id);
+  }
+  std::string text = replace_invalid_utf8(tokenizer.decode(known));
+  // A variable-length string of HDF5 ends at NUL.
+  std::replace(text.begin(), text.end(), '\0', ' ');
+  return text;
+}
+
+std::size_t head_count(const PlannedNeedle& model) {
+  return static_cast<std::size_t>(model.config.layers * model.config.heads);
+}
+
+std::size_t record_size(const PlannedNeedle& model) {
+  return 2 + 2 * head_count(model) + model.parts.answer.size() + static_cast<std::size_t>(kContinuationSlack);
+}
+
+void put(PlannedNeedle& model, std::size_t index, const Cell& cell) {
+  NeedleModel& result = model.result;
+  const std::size_t first = index * head_count(model);
+  result.found[index] = cell.found ? 1 : 0;
+  result.answer_log_probability[index] = cell.log_probability;
+  std::copy(cell.mass.begin(), cell.mass.end(), result.needle_mass.begin() + static_cast<std::ptrdiff_t>(first));
+  std::copy(cell.gate.begin(), cell.gate.end(), result.needle_gate.begin() + static_cast<std::ptrdiff_t>(first));
+  result.continuation[index] = text_of(model.tokenizer, cell.ids);
+  model.cell_done[index] = true;
+}
+
+/// The work on one model.
+class NeedleWork {
+ public:
+  NeedleWork(const NeedleRequest& request, PlannedNeedle& model, std::uint32_t index, LossPartial& partial,
+             const Job& job)
+      : request_(request), model_(model), index_(index), partial_(partial), job_(job) {}
+
+  /// @returns false if the job was stopped
+  bool run() {
+    for (std::size_t p = 0; p < request_.lengths.size(); ++p) total_ += remaining(p);
+    if (total_ == 0) return true;
+    job_.tell({0, 1, "models", "load"});
+    lm_ = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
+    const std::size_t depths = request_.depths.size();
+    for (std::size_t p = 0; p < request_.lengths.size(); ++p) {
+      if (!model_.baseline_done[p] && !run_baseline(p)) return false;
+      for (std::size_t q = 0; q < depths; ++q) {
+        if (!model_.cell_done[p * depths + q] && !run_cell(p, q)) return false;
+      }
+    }
+    return true;
+  }
+
+ private:
+  /// Tokens of the prompts of one length that are left to read.
+  [[nodiscard]] std::int64_t remaining(std::size_t p) const {
+    std::int64_t prompts = model_.baseline_done[p] ? 0 : 1;
+    for (std::size_t q = 0; q < request_.depths.size(); ++q) {
+      if (!model_.cell_done[p * request_.depths.size() + q]) ++prompts;
+    }
+    return prompts * (model_.result.position[p] + 1);
+  }
+
+  std::unique_ptr<Continuation> begin(const NeedlePrompt& prompt, Recorder* recorder) {
+    std::vector<std::int32_t> labels(prompt.input_ids.begin() + 1, prompt.input_ids.end());
+    labels.push_back(model_.parts.answer.front());
+    PromptRequest begun;
+    begun.input_ids = prompt.input_ids;
+    begun.pruning_tolerance = model_.result.info.pruning_tolerance;
+    begun.interventions = model_.request.interventions;
+    begun.recorder = recorder;
+    if (recorder != nullptr) begun.labels = labels;
+    Job job = job_;
+    const auto length = static_cast<std::int64_t>(prompt.input_ids.size());
+    job.report = [this, length](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? length * progress.done / progress.total : 0;
+      job_.tell({done_ + inside, total_, "tokens", "needle"});
+    };
+    auto continuation = lm_->begin(begun, job);
+    done_ += length;
+    return continuation;
+  }
+
+  /// Mean log-probability of the answer's tokens.
+  float score(std::unique_ptr<Continuation> continuation) const {
+    double sum = 0;
+    const std::vector<std::int32_t>& answer = model_.parts.answer;
+    for (std::size_t n = 0; n < answer.size(); ++n) {
+      sum += static_cast<double>(continuation->log_probabilities()[static_cast<std::size_t>(answer[n])]);
+      if (n + 1 < answer.size()) continuation->read(answer[n]);
+    }
+    const auto mean = static_cast<float>(sum / static_cast<double>(answer.size()));
+    if (!std::isfinite(mean)) {
+      throw Error(fmt::format("{}: the answer's log-probability is {}: check the weights and --dtype",
+                              model_.request.name, mean));
+    }
+    return mean;
+  }
+
+  bool run_baseline(std::size_t p) {
+    auto continuation = begin(plain_prompt(model_.parts, model_.bos, request_.lengths[p]), nullptr);
+    if (!continuation) return false;
+    const float mean = score(std::move(continuation));
+    model_.result.baseline_log_probability[p] = mean;
+    model_.baseline_done[p] = true;
+    partial_.append(index_, static_cast<std::uint32_t>(model_.cell_done.size() + p), {&mean, 1});
+    return true;
+  }
+
+  [[nodiscard]] std::shared_ptr<HostQueryKeyStore> make_store(const TraceInfo& info) const {
+    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+    return std::make_shared<HostQueryKeyStore>(
+        shape, info.dtype, static_cast<std::size_t>(needle_memory_left(model_, info.length, Loaded::yes) / 4 * 3),
+        std::filesystem::temp_directory_path());
+  }
+
+  bool run_cell(std::size_t p, std::size_t q) {
+    const NeedlePrompt prompt = needle_prompt(model_.parts, model_.bos, request_.lengths[p], request_.depths[q]);
+    TraceInfo info = model_.result.info;
+    info.length = static_cast<std::int64_t>(prompt.input_ids.size());
+    Recorder recorder(info, kNeedleKept, make_store(info));
+    auto continuation = begin(prompt, &recorder);
+    if (!continuation) return false;
+    Cell cell;
+    if (!measure_heads(recorder.finish(nullptr, nullptr), prompt, cell)) return false;
+    cell.log_probability = score(continuation->copy());
+    if (!continue_greedily(*continuation, cell)) return false;
+    const std::size_t index = p * request_.depths.size() + q;
+    put(model_, index, cell);
+    partial_.append(index_, static_cast<std::uint32_t>(index), cell.numbers());
+    return true;
+  }
+
+  /// Attention of the last position on the needle, and the gate to the needle's last token.
+  bool measure_heads(const std::shared_ptr<const Trace>& trace, const NeedlePrompt& prompt, Cell& cell) const {
+    const TraceInfo& info = trace->info();
+    const std::int64_t last = info.length - 1;
+    MapRequest map;
+    map.rows = {last, info.length};
+    map.columns = {prompt.needle_begin, prompt.needle_end};
+    map.pixel_rows = 1;
+    map.pixel_columns = map.columns.size();
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.heads; ++head) {
+        map.head = {trace, layer, head};
+        const auto row = compute_map(map, Job{job_.stop, {}, job_.executor});
+        if (!row) return false;
+        double mass = 0;
+        // Keys outside the window have no entry.
+        for (const float value : row->value) mass += std::isnan(value) ? 0.0 : static_cast<double>(value);
+        cell.mass.push_back(static_cast<float>(mass));
+        const auto c = trace->cumulative_log_gate(layer, head);
+        const auto needle = static_cast<std::size_t>(prompt.needle_end - 1);
+        cell.gate.push_back(static_cast<float>(std::exp(c[static_cast<std::size_t>(last)] - c[needle])));
+      }
+    }
+    return true;
+  }
+
+  bool continue_greedily(Continuation& continuation, Cell& cell) const {
+    Sampler likeliest({});
+    const std::size_t tokens = model_.parts.answer.size() + static_cast<std::size_t>(kContinuationSlack);
+    while (cell.ids.size() < tokens) {
+      if (job_.stopped()) return false;
+      cell.ids.push_back(likeliest.choose(continuation.log_probabilities()));
+      if (cell.ids.size() < tokens) continuation.read(cell.ids.back());
+    }
+    cell.found = text_of(model_.tokenizer, cell.ids).find(request_.words.answer) != std::string::npos;
+    return true;
+  }
+
+  const NeedleRequest& request_;
+  PlannedNeedle& model_;
+  std::uint32_t index_;
+  LossPartial& partial_;
+  const Job& job_;
+  std::unique_ptr<CausalLM> lm_;
+  std::int64_t done_ = 0;  ///< tokens of prompts
+  std::int64_t total_ = 0;
+};
+
+/// Takes a record of an earlier process.
+void take(std::vector<PlannedNeedle>& models, std::uint32_t index, std::uint32_t cell, std::span<const float> numbers) {
+  if (index >= models.size()) return;
+  PlannedNeedle& model = models[index];
+  if (cell < model.cell_done.size()) {
+    if (numbers.size() == record_size(model)) put(model, cell, Cell::from_numbers(numbers, head_count(model)));
+  } else if (cell - model.cell_done.size() < model.baseline_done.size() && numbers.size() == 1) {
+    model.result.baseline_log_probability[cell - model.cell_done.size()] = numbers.front();
+    model.baseline_done[cell - model.cell_done.size()] = true;
+  }
+}
+
+void tell_notes(const NeedleRequest& request, const PlannedNeedle& model, const NeedleEvents& events) {
+  if (!events.note) return;
+  for (const std::string& note : model.config.notes) events.note(fmt::format("{}: {}", model.request.name, note));
+  const std::int64_t needed = haystack_needed(request, model.parts);
+  if (model.parts.haystack_tokens < needed) {
+    events.note(fmt::format("{}: {} holds {} tokens, and is repeated to fill {}", model.request.name,
+                            request.haystack.string(), model.parts.haystack_tokens, needed));
+  }
+  const auto done = std::count(model.cell_done.begin(), model.cell_done.end(), true);
+  if (done > 0) {
+    events.note(
+        fmt::format("{}: {} of {} cells were computed before", model.request.name, done, model.cell_done.size()));
+  }
+}
+
+}  // namespace
+
+std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, const NeedleEvents& events,
+                                                const Job& job) {
+  auto planned = plan_needle(request, job);
+  if (!planned) return std::nullopt;
+  std::vector<PlannedNeedle>& models = *planned;
+  LossPartial partial(request.output, needle_fingerprint(request, models), request.start_anew,
+                      [&](std::uint32_t model, std::uint32_t cell, std::span<const float> numbers) {
+                        take(models, model, cell, numbers);
+                      });
+  if (events.partial) events.partial(partial.path());
+  NeedleEvaluation evaluation{
+      request.haystack.string(), request.mode, request.words, request.lengths, request.depths, {}, {}, {}, {}};
+  for (std::size_t n = 0; n < models.size(); ++n) {
+    if (events.model) events.model(models[n].request.name);
+    tell_notes(request, models[n], events);
+    if (!NeedleWork(request, models[n], static_cast<std::uint32_t>(n), partial, job).run()) return std::nullopt;
+  }
+  for (PlannedNeedle& model : models) evaluation.models.push_back(std::move(model.result));
+  return evaluation;
+}
+
+void finish_needle(const NeedleRequest& request) {
+  std::error_code failed;
+  std::filesystem::remove(partial_path(request.output), failed);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/eval/needle_file.h"
+#include "backend/model/run.h"
+
+namespace foxscope {
+
+/// A needle test that is to be made.
+struct NeedleRequest {
+  std::vector<RunRequest> models;  ///< input, limit and keep are not looked at
+  std::filesystem::path haystack;  ///< a corpus (corpus.h), read in order
+  NeedleTemplate words = NeedleTemplate::built_in();
+  NeedleMode mode = NeedleMode::easy;
+  std::vector<std::int64_t> lengths;  ///< tokens
+  std::vector<double> depths;         ///< shares, from 0 to 1
+  std::filesystem::path output;       ///< the work so far is kept beside it (loss_partial.h)
+  bool start_anew = false;            ///< unfinished work of other settings is thrown away
+};
+
+/// What a caller hears on the way, beside the job's progress.
+struct NeedleEvents {
+  std::function<void(const std::string& name)> model;  ///< a model's turn comes
+  std::function<void(const std::string& line)> note;
+  std::function<void(const std::filesystem::path& path)> partial;  ///< the work so far is kept here from now on
+};
+
+/// Tokens of the continuation beyond the answer's own.
+inline constexpr std::int64_t kContinuationSlack = 16;
+
+/// For every model, length and depth: one pass over the prompt (needle_prompt.h), then from its cache the answer's
+/// log-probability and a greedy continuation of the answer's tokens and kContinuationSlack more. The baseline is the
+/// prompt without the needle of the same length: one for each length. A process that ends early leaves OUTPUT.partial,
+/// from which the same request goes on. The caller writes the file and then calls finish_needle.
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy
+std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, const NeedleEvents& events,
+                                                const Job& job);
+
+/// Removes what was kept beside an output that is now in place.
+void finish_needle(const NeedleRequest& request);
+
+}  // namespace foxscope

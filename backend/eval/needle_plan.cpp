@@ -1,0 +1,178 @@
+#include "backend/eval/needle_plan.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/eval/corpus.h"
+#include "backend/model/continuation.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_settings.h"
+
+namespace foxscope {
+namespace {
+
+std::int64_t longest(const NeedleRequest& request) {
+  return *std::max_element(request.lengths.begin(), request.lengths.end());
+}
+
+void check_grid(const NeedleRequest& request) {
+  for (const double depth : request.depths) {
+    if (!(depth >= 0 && depth <= 1)) {
+      throw UsageError(fmt::format("--depths: {} % is not from 0 to 100", depth * 100));
+    }
+  }
+  if (request.lengths.empty() || request.depths.empty()) {
+    throw UsageError("eval needle needs at least one length and one depth");
+  }
+}
+
+/// Documents of the haystack in order, no more than the longest prompt can take.
+std::optional<std::vector<std::string>> read_haystack(const NeedleRequest& request, const Job& job) {
+  std::vector<std::string> texts;
+  CorpusReader reader(request.haystack);
+  constexpr std::int64_t kBytesPerToken = 64;  // no tokenizer makes as many of a long text
+  std::int64_t left = longest(request) * kBytesPerToken;
+  while (left > 0) {
+    auto document = reader.next();
+    if (!document) break;
+    if (job.stopped()) return std::nullopt;
+    std::string& text = document->text;
+    if (static_cast<std::int64_t>(text.size()) > left) {
+      // A character that is cut in two would be no UTF-8.
+      auto end = static_cast<std::size_t>(left);
+      while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80U) --end;
+      text.resize(end);
+    }
+    left -= static_cast<std::int64_t>(text.size()) + 1;
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+void check_vocabulary(const PlannedNeedle& model) {
+  const auto check = [&](const std::vector<std::int32_t>& ids) {
+    for (const std::int32_t id : ids) {
+      if (id < model.config.vocabulary_size) continue;
+      throw Error(
+          fmt::format("{}: the tokenizer makes the token {}, outside the model's vocabulary of {}: use the "
+                      "tokenizer that belongs to the model",
+                      model.request.name, id, model.config.vocabulary_size));
+    }
+  };
+  for (const auto* ids : {&model.parts.instruction, &model.parts.needle, &model.parts.question, &model.parts.answer,
+                          &model.parts.haystack}) {
+    check(*ids);
+  }
+}
+
+/// Makes room for the results and says where every needle is.
+void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
+  NeedleModel& result = planned.result;
+  const std::size_t lengths = request.lengths.size();
+  const std::size_t cells = lengths * request.depths.size();
+  const std::size_t heads = cells * static_cast<std::size_t>(planned.config.layers * planned.config.heads);
+  result.found.resize(cells);
+  result.answer_log_probability.resize(cells);
+  result.baseline_log_probability.resize(lengths);
+  result.position.resize(lengths);
+  result.needle_begin.resize(cells);
+  result.needle_end.resize(cells);
+  result.needle_mass.resize(heads);
+  result.needle_gate.resize(heads);
+  result.continuation.resize(cells);
+  planned.cell_done.resize(cells);
+  planned.baseline_done.resize(lengths);
+  for (std::size_t p = 0; p < lengths; ++p) {
+    result.position[p] =
+        request.lengths[p] - kReservedTokens + static_cast<std::int64_t>(planned.parts.question.size()) - 1;
+    for (std::size_t q = 0; q < request.depths.size(); ++q) {
+      const NeedlePrompt prompt = needle_prompt(planned.parts, planned.bos, request.lengths[p], request.depths[q]);
+      result.needle_begin[p * request.depths.size() + q] = prompt.needle_begin;
+      result.needle_end[p * request.depths.size() + q] = prompt.needle_end;
+    }
+  }
+}
+
+PlannedNeedle plan(const NeedleRequest& request, const RunRequest& run, const std::vector<std::string>& texts) {
+  const Checkpoint checkpoint = Checkpoint::open(run.model);
+  check_continued(run.interventions, checkpoint.config());
+  PlannedNeedle planned{run,
+                        checkpoint.config(),
+                        Device::parse(run.device),
+                        {},
+                        0,
+                        checkpoint.parameter_count(),
+                        Tokenizer::load(checkpoint.folder()),
+                        {},
+                        {},
+                        {},
+                        {}};
+  planned.dtype = choose_dtype(run.dtype, planned.device);
+  planned.bos = choose_bos(run, checkpoint, &planned.tokenizer);
+  planned.parts = cut_needle(request.words, request.mode, planned.tokenizer);
+  for (const std::int64_t length : request.lengths) context_tokens(planned.parts, length);
+  const auto longest_prompt =
+      longest(request) - kReservedTokens + static_cast<std::int64_t>(planned.parts.question.size());
+  needle_memory_left(planned, longest_prompt, Loaded::no);
+  cut_haystack(texts, request.haystack.string(), haystack_needed(request, planned.parts), planned.tokenizer,
+               planned.parts);
+  check_vocabulary(planned);
+  NeedleModel& result = planned.result;
+  result.info = describe_run(run, checkpoint, planned.device, planned.dtype, longest_prompt);
+  result.haystack_tokens = planned.parts.haystack_tokens;
+  lay_out(request, planned);
+  return planned;
+}
+
+}  // namespace
+
+std::int64_t needle_memory_left(const PlannedNeedle& model, std::int64_t length, Loaded loaded) {
+  RunMemory memory = estimate_memory(model.config, model.parameters, kNeedleKept, model.dtype, model.device.cuda);
+  if (!model.device.cuda) {
+    memory.per_token += continuation_bytes_per_token(model.config, model.dtype);
+    if (loaded == Loaded::yes) memory.fixed -= 4 * model.parameters;
+  }
+  const std::int64_t needed = memory.fixed + memory.per_token * length;
+  const std::int64_t available = available_memory();
+  if (needed <= available) return available - needed;
+  throw Error(fmt::format(
+      "{}: a prompt of {} tokens needs about {:.1f} GiB of memory and {:.1f} GiB are available: "
+      "use shorter --lengths",
+      model.request.name, length, static_cast<double>(needed) / 0x1p30, static_cast<double>(available) / 0x1p30));
+}
+
+std::int64_t haystack_needed(const NeedleRequest& request, const NeedleParts& parts) {
+  return context_tokens(parts, longest(request)) + static_cast<std::int64_t>(parts.needle.size());
+}
+
+std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& request, const Job& job) {
+  check_grid(request);
+  const auto texts = read_haystack(request, job);
+  if (!texts) return std::nullopt;
+  std::vector<PlannedNeedle> models;
+  for (const RunRequest& run : request.models) {
+    if (job.stopped()) return std::nullopt;
+    models.push_back(plan(request, run, *texts));
+  }
+  return models;
+}
+
+std::string needle_fingerprint(const NeedleRequest& request, const std::vector<PlannedNeedle>& models) {
+  nlohmann::json list = {kNeedleContent, request.words.json(), to_string(request.mode), request.lengths,
+                         request.depths};
+  for (const PlannedNeedle& model : models) {
+    const TraceInfo& info = model.result.info;
+    const auto& ids = model.parts.haystack;
+    const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
+    list.push_back({info.name, info.weights_sha256, sha256(info.config), to_string(info.dtype), info.device,
+                    fmt::format("{}", info.pruning_tolerance), info.intervention, model.bos, sha256(bytes),
+                    model.parts.needle, model.parts.question, model.parts.answer});
+  }
+  return sha256(list.dump());
+}
+
+}  // namespace foxscope

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/eval/needle.h"
+#include "backend/trace/recorder.h"
+
+namespace foxscope {
+
+/// What the pass over a prompt records, for attention on the needle.
+inline const KeepSet kNeedleKept = {Keep::gates, Keep::rows, Keep::query_key};
+
+/// A model that is to be tested, opened and checked.
+struct PlannedNeedle {
+  RunRequest request;
+  ModelConfig config;
+  Device device;
+  DType dtype = DType::float32;
+  std::int32_t bos = 0;
+  std::int64_t parameters = 0;
+  Tokenizer tokenizer;
+  NeedleParts parts;
+  NeedleModel result;
+  std::vector<bool> cell_done;      ///< [P, Q]
+  std::vector<bool> baseline_done;  ///< [P]
+};
+
+/// All models of a test, with every prompt's size known.
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy for what a model cannot be tested on
+std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& request, const Job& job);
+
+/// Tokens of the haystack in the longest prompt without the needle.
+std::int64_t haystack_needed(const NeedleRequest& request, const NeedleParts& parts);
+
+/// SHA-256 of all that the results depend on.
+std::string needle_fingerprint(const NeedleRequest& request, const std::vector<PlannedNeedle>& models);
+
+enum class Loaded { no, yes };
+/// Bytes that queries and keys may take in memory beside all else that a prompt needs.
+/// @param loaded  whether the weights are in memory already
+/// @throws Error with both figures if that alone is too much
+std::int64_t needle_memory_left(const PlannedNeedle& model, std::int64_t length, Loaded loaded);
+
+}  // namespace foxscope
