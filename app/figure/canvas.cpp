@@ -82,7 +82,10 @@ TextStyle textStyleOf(const FigureFormat& format) {
 void requireFont(const FigureFormat& format) {
   if (format.fontFamily.empty()) return;
   const QString wanted = QString::fromStdString(format.fontFamily);
-  if (QFontDatabase::families().contains(wanted, Qt::CaseInsensitive)) return;
+  // Families that several foundries made are listed with the foundry: "Nimbus Roman [urw]".
+  for (const QString& family : QFontDatabase::families()) {
+    if (family.section(QStringLiteral(" ["), 0, 0).compare(wanted, Qt::CaseInsensitive) == 0) return;
+  }
   throw UsageError(fmt::format("figure font {}: no such family is installed: `fc-list : family` lists those that are",
                                format.fontFamily));
 }

@@ -12,13 +12,32 @@ namespace {
 // In font sizes of the legend's letters.
 constexpr double kSample = 2.4;
 constexpr double kGap = 0.5;
+constexpr double kSmallest = 0.55;
 constexpr double kBetween = 1.2;  ///< from one entry to the next beside it
 
 double entryWidth(const Curve& curve, const TextStyle& style) {
   return (kSample + kGap) * style.size + textWidth(QString::fromStdString(curve.name), style);
 }
 
+// The beginning and the end of a name that is too long.
+QString shortened(const std::string& name, const TextStyle& style, double width) {
+  const QString whole = QString::fromStdString(name);
+  QString text = whole;
+  for (qsizetype kept = whole.size() - 1; kept > 1 && textWidth(text, style) > width; --kept) {
+    text = whole.left((kept + 1) / 2) + QChar(0x2026) + whole.right(kept / 2);
+  }
+  return text;
+}
+
 }  // namespace
+
+TextStyle legendStyle(std::span<const Curve> curves, const TextStyle& style, double width) {
+  double widest = 0;
+  for (const Curve& curve : curves) {
+    if (!curve.name.empty()) widest = std::max(widest, entryWidth(curve, style));
+  }
+  return widest > width ? style.scaled(std::max(kSmallest, width / widest)) : style;
+}
 
 QSizeF legendSize(std::span<const Curve> curves, const TextStyle& style) {
   QSizeF size(0, 0);
@@ -36,7 +55,9 @@ std::vector<LegendEntry> stackedLegend(std::span<const Curve> curves, const QRec
   double top = box.top() + kGap / 2 * style.size;
   for (const Curve& curve : curves) {
     if (curve.name.empty()) continue;
-    entries.push_back({&curve, {box.left() + kGap * style.size, top, box.width(), em::kLine * style.size}});
+    entries.push_back({&curve,
+                       QString::fromStdString(curve.name),
+                       {box.left() + kGap * style.size, top, box.width(), em::kLine * style.size}});
     top += em::kLine * style.size;
   }
   return entries;
@@ -48,9 +69,10 @@ std::vector<LegendEntry> flowingLegend(std::span<const Curve> curves, const QPoi
   QPointF at = corner;
   for (const Curve& curve : curves) {
     if (curve.name.empty()) continue;
-    const double wide = entryWidth(curve, style);
+    const QString text = shortened(curve.name, style, width - (kSample + kGap) * style.size);
+    const double wide = (kSample + kGap) * style.size + textWidth(text, style);
     if (at.x() > corner.x() && at.x() + wide > corner.x() + width) at = {corner.x(), at.y() + em::kLine * style.size};
-    entries.push_back({&curve, {at.x(), at.y(), wide, em::kLine * style.size}});
+    entries.push_back({&curve, text, {at.x(), at.y(), wide, em::kLine * style.size}});
     at.rx() += wide + kBetween * style.size;
   }
   return entries;
@@ -67,8 +89,7 @@ void drawLegendEntries(Canvas& canvas, std::span<const LegendEntry> entries, con
     } else {
       canvas.line({left, middle}, {right, middle}, pen);
     }
-    canvas.text(QString::fromStdString(entry.curve->name),
-                {{right + kGap * style.size, middle + kHalfDigit * style.size}}, style);
+    canvas.text(entry.text, {{right + kGap * style.size, middle + kHalfDigit * style.size}}, style);
   }
 }
 

@@ -13,8 +13,12 @@ namespace foxscope::figure {
 /// One named curve in a legend, its sample's left end at the rectangle's.
 struct LegendEntry {
   const Curve* curve = nullptr;
+  QString text;  ///< its name, shortened in the middle where there is no room for all of it
   QRectF place;
 };
+
+/// The style, smaller where the longest entry would be wider than this, but not below 0.55 of its size.
+TextStyle legendStyle(std::span<const Curve> curves, const TextStyle& style, double width);
 
 /// Size of the legend with one entry below the other; empty where no curve is named.
 QSizeF legendSize(std::span<const Curve> curves, const TextStyle& style);

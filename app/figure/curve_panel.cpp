@@ -74,6 +74,7 @@ struct CurvePanel::Arrangement {
   double yLabels = 0;  ///< width of the y axis' tick labels
   std::vector<Strokes> strokes;
   QRectF box;  ///< of a legend inside the axes
+  TextStyle legendStyle;
   std::vector<LegendEntry> legend;
   double above = 0;  ///< height of a legend above the axes
 };
@@ -162,6 +163,7 @@ void CurvePanel::trace(Arrangement& arrangement) const {
 // In the corner where it covers nothing; else above, with the curves lower; where their limits were chosen above the
 // axes.
 void CurvePanel::placeLegend(Arrangement& arrangement) const {
+  arrangement.legendStyle = small();
   const QSizeF size = legendSize(m_plot.curves, small());
   if (size.isEmpty()) return;
   PlotArea& area = arrangement.area;
@@ -183,9 +185,11 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
   const double share = (below + size.height() + gap) / (area.bottom - area.top);
   if (!fits || share > kMostLegend || m_plot.yLimits) {
     const double width = area.right - area.left;
-    const auto entries = flowingLegend(m_plot.curves, {area.left, 0}, width, small());
+    arrangement.legendStyle = legendStyle(m_plot.curves, small(), width);
+    const auto entries = flowingLegend(m_plot.curves, {area.left, 0}, width, arrangement.legendStyle);
     arrangement.above = entries.back().place.bottom() + 0.2 * m_style.size;
-    arrangement.legend = flowingLegend(m_plot.curves, {area.left, area.top - arrangement.above}, width, small());
+    arrangement.legend =
+        flowingLegend(m_plot.curves, {area.left, area.top - arrangement.above}, width, arrangement.legendStyle);
     return;
   }
   arrangement.box = {{right, area.top + below}, size};
@@ -333,7 +337,7 @@ void CurvePanel::drawAxes(Canvas& canvas, const QRectF& inner, const Arrangement
 
 void CurvePanel::drawLegend(Canvas& canvas, const Arrangement& arrangement) const {
   if (!arrangement.box.isEmpty()) canvas.fill(arrangement.box, Qt::white);
-  drawLegendEntries(canvas, arrangement.legend, small(), lineWidth());
+  drawLegendEntries(canvas, arrangement.legend, arrangement.legendStyle, lineWidth());
 }
 
 void CurvePanel::drawTitle(Canvas& canvas, const QRectF& inner, const Arrangement& arrangement) const {

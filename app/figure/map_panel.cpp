@@ -14,7 +14,7 @@ namespace {
 constexpr int kLeastTicks = 3;
 constexpr int kMostTicks = 7;
 constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
-constexpr double kLeastEntryLabel = 0.62;  ///< of the font: labels of entries are not written smaller
+constexpr double kLeastEntryLabel = 0.55;  ///< of the font: labels of entries are not written smaller
 constexpr double kEntryLine = 1.1;         ///< height of a line of such labels, in their font size
 constexpr double kLongestLabel = 9;        ///< such a label is cut beyond this width, font sizes
 

@@ -109,7 +109,8 @@ class CompareFigure {
   [[nodiscard]] std::string titleOf(int part) const {
     if (part == 2) return "difference";
     const HeadOf& head = m_heads[static_cast<std::size_t>(part)];
-    return fmt::format("{}\nlayer {}, head {}", m_style.label(head.trace->info().name), head.layer, head.head);
+    return fmt::format("{}\nlayer\u00a0{}, head\u00a0{}", m_style.label(head.trace->info().name), head.layer,
+                       head.head);
   }
 
   bool compute(CompareRow& row, const Job& job) {

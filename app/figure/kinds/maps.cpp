@@ -71,7 +71,7 @@ class MapsFigure {
       content.rows.shown = place.column == 0 ? AxisShown::ticksAndName : AxisShown::nothing;
       content.columns = axisOf(m_columns, "key *j*");
       content.columns.shown = lowestOfAll ? AxisShown::ticksAndName : lowest ? AxisShown::ticks : AxisShown::nothing;
-      content.title = below == 0 ? fmt::format("Layer {}, head {}", head.layer, head.head) : "";
+      content.title = below == 0 ? fmt::format("Layer\u00a0{}, head\u00a0{}", head.layer, head.head) : "";
       content.heightOfWidth = mapProportion(m_rows, m_columns);
       const Quantity quantity = m_options.quantities[static_cast<std::size_t>(below)];
       PlacedMap map;
