@@ -69,7 +69,7 @@ using Draw = figure::DrawnFigure (*)(const std::vector<figure::LossSource>& sour
                                      const figure::FigureStyle& style);
 
 std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selection, Draw draw) {
-  const auto arguments = std::make_shared<LossArguments>();
+  auto arguments = std::make_shared<LossArguments>();
   command.add_option("file", arguments->figure.files, "Evaluations, or run files with one text")
       ->type_name("FILE.h5")
       ->required();

@@ -181,8 +181,10 @@ void MapPanel::drawCellTexts(Canvas& canvas, const QRectF& inner) const {
     const Rgb colour = m_colours.colour(m_image.value[index]);
     const double luminance = 0.299 * colour.red + 0.587 * colour.green + 0.114 * colour.blue;
     style.colour = luminance > 140 ? Qt::black : Qt::white;
-    const auto row = static_cast<double>(index / static_cast<std::size_t>(m_image.columns));
-    const auto column = static_cast<double>(index % static_cast<std::size_t>(m_image.columns));
+    const auto across = static_cast<std::size_t>(m_image.columns);
+    const std::size_t rowOf = index / across;
+    const auto row = static_cast<double>(rowOf);
+    const auto column = static_cast<double>(index % across);
     canvas.text(QString::fromStdString(m_cellTexts[index]),
                 {{inner.left() + (column + 0.5) * width, inner.top() + (row + 0.5) * height + kHalfDigit * style.size},
                  Align::centre},
