@@ -36,7 +36,7 @@ ContextTab::ContextTab(Document& document, QWidget* parent)
 void ContextTab::refresh() {
   const std::vector<CurveRun> runs = curveRuns(document());
   if (runs.empty()) {
-    document().jobs().cancel(this, kCurves);
+    document().quickJobs().cancel(this, kCurves);
     m_curves.clear();
     return showMessage(noRunText());
   }
@@ -44,7 +44,7 @@ void ContextTab::refresh() {
   request.work = [runs](const Job&) { return std::optional(contextCurves(runs)); };
   request.done = [this](std::vector<RunContext> curves) { take(std::move(curves)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().jobs().submit(this, kCurves, std::move(request));
+  document().quickJobs().submit(this, kCurves, std::move(request));
 }
 
 void ContextTab::take(std::vector<RunContext> curves) {

@@ -27,7 +27,7 @@ DecayTab::DecayTab(Document& document, QWidget* parent)
 void DecayTab::refresh() {
   const std::vector<CurveRun> runs = curveRuns(document());
   if (runs.empty()) {
-    document().jobs().cancel(this, kSpectra);
+    document().quickJobs().cancel(this, kSpectra);
     m_plot->setSpectra({});
     return showMessage(noRunText());
   }
@@ -35,7 +35,7 @@ void DecayTab::refresh() {
   request.work = [runs](const Job& job) { return decaySpectra(runs, job); };
   request.done = [this](std::vector<DecaySpectrum> spectra) { take(std::move(spectra)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().jobs().submit(this, kSpectra, std::move(request));
+  document().quickJobs().submit(this, kSpectra, std::move(request));
 }
 
 void DecayTab::take(std::vector<DecaySpectrum> spectra) {

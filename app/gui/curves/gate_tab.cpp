@@ -70,7 +70,7 @@ void GateTab::refresh() {
   const auto head = document().headOf(choice);
   const QString name = head ? document().run(choice.run)->name : QString();
   if (!head || !head->trace->info().gated) {
-    document().jobs().cancel(this, kGate);
+    document().quickJobs().cancel(this, kGate);
     m_gate = {};
     return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.").arg(name)
                             : noRunText());
@@ -89,7 +89,7 @@ void GateTab::refresh() {
   };
   request.done = [this](Gate made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().jobs().submit(this, kGate, std::move(request));
+  document().quickJobs().submit(this, kGate, std::move(request));
 }
 
 GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job) {

@@ -64,7 +64,7 @@ LossTab::LossTab(Document& document, QWidget* parent)
 void LossTab::refresh() {
   const std::vector<CurveRun> runs = curveRuns(document());
   if (runs.empty()) {
-    document().jobs().cancel(this, kCurves);
+    document().quickJobs().cancel(this, kCurves);
     m_curves = {};
     return showMessage(noRunText());
   }
@@ -72,7 +72,7 @@ void LossTab::refresh() {
   request.work = [runs, window = m_window->value()](const Job&) { return std::optional(lossCurves(runs, window)); };
   request.done = [this](LossCurves curves) { take(std::move(curves)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().jobs().submit(this, kCurves, std::move(request));
+  document().quickJobs().submit(this, kCurves, std::move(request));
 }
 
 void LossTab::take(LossCurves curves) {

@@ -102,7 +102,7 @@ void PositionPlot::ask() {
     return prepared;
   };
   request.done = [this](Prepared prepared) { take(std::move(prepared)); };
-  m_document.jobs().submit(this, kPoints, std::move(request));
+  m_document.quickJobs().submit(this, kPoints, std::move(request));
 }
 
 void PositionPlot::take(Prepared prepared) {

@@ -70,7 +70,7 @@ void RowTab::refresh() {
   if (m_query && *m_query >= document().length()) m_query.reset();
   const auto head = document().headOf(m_head);
   if (!head || !m_query) {
-    document().jobs().cancel(this, kRow);
+    document().quickJobs().cancel(this, kRow);
     m_row = {};
     return showMessage(document().reference() == nullptr
                            ? noRunText()
@@ -92,7 +92,7 @@ void RowTab::refresh() {
   };
   request.done = [this](Row made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().jobs().submit(this, kRow, std::move(request));
+  document().quickJobs().submit(this, kRow, std::move(request));
 }
 
 std::optional<RowTab::Row> RowTab::read(Row row, const HeadOf& head, std::int64_t queryOfRun,

@@ -29,17 +29,16 @@ struct Document::Opened {
   OpenedContent content;
 };
 
-Document::Document(QObject* parent) : QObject(parent), m_jobs(Team::lent), m_runner(Team::own) {
+Document::Document(QObject* parent) : QObject(parent), m_jobs(Team::lent), m_quick(Team::lent), m_runner(Team::own) {
   const auto whenIdle = [this] {
     if (!busy()) emit idle();
   };
-  connect(&m_jobs, &JobRunner::idle, this, whenIdle);
-  connect(&m_runner, &JobRunner::idle, this, whenIdle);
+  for (JobRunner* runner : {&m_jobs, &m_quick, &m_runner}) connect(runner, &JobRunner::idle, this, whenIdle);
 }
 
 Document::~Document() = default;
 
-bool Document::busy() const { return m_jobs.busy() || m_runner.busy(); }
+bool Document::busy() const { return m_jobs.busy() || m_quick.busy() || m_runner.busy(); }
 
 const Run* Document::run(RunId id) const {
   const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.id == id; });

@@ -42,8 +42,11 @@ class Document : public QObject {
 
   Selection& selection() { return m_selection; }
   [[nodiscard]] const Selection& selection() const { return m_selection; }
-  /// Maps, statistics, entries, files: what views ask for.
+  /// Maps, statistics, files: what may take seconds.
   JobRunner& jobs() { return m_jobs; }
+  /// What takes milliseconds and follows the mouse: single rows and entries, curves, colours, searches. It never waits
+  /// for a map.
+  JobRunner& quickJobs() { return m_quick; }
 
   // What is to be run.
   [[nodiscard]] const std::vector<ModelInput>& models() const { return m_models; }
@@ -133,6 +136,7 @@ class Document : public QObject {
   int m_openChannel = 0;
   // Last, so that their threads end first.
   JobRunner m_jobs;
+  JobRunner m_quick;
   JobRunner m_runner;
 };
 

@@ -134,34 +134,44 @@ void HeadTable::followRuns() {
   emit valuesChanged();
 }
 
+// Gates take milliseconds a head and are there at once; attention takes a pass over all of it.
 void HeadTable::requestStatistics(const Run& run) {
   const TraceInfo& info = run.trace->info();
   for (int layer = 0; layer < info.layers; ++layer) {
     for (int head = 0; head < info.heads; ++head) {
-      JobRunner::Request<Known> request;
-      request.priority = Priority::background;
-      request.work = [of = HeadOf{run.trace, layer, head}](const Job& job) -> std::optional<Known> {
-        auto statistics = head_statistics(of, {}, job);
-        if (!statistics) return std::nullopt;
-        Known known{std::move(*statistics), {}};
-        if (known.statistics.has_attention) known.sketch = sketch(known.statistics.distance);
-        known.statistics.distance.mass = {};
-        known.statistics.distance_without_first.mass = {};
-        return known;
-      };
       const HeadChoice choice{run.id, layer, head};
-      request.done = [this, choice](Known known) {
-        if (m_document.run(choice.run) == nullptr) return;
-        m_known[choice] = std::move(known);
-        const int row = rowOf(choice);
-        if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
-        emit valuesChanged();
-      };
-      // What cannot be known of a head stays unknown; views of that head say why.
-      request.failed = [](const QString&) {};
-      m_document.jobs().submit(this, headChannel(choice, info), std::move(request));
+      request(choice, {.with_attention = false}, m_document.quickJobs());
+      request(choice, {.with_attention = true}, m_document.jobs());
     }
   }
+}
+
+void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner) {
+  const Run& run = *m_document.run(choice.run);
+  JobRunner::Request<Known> request;
+  request.priority = Priority::background;
+  request.work = [of = HeadOf{run.trace, choice.layer, choice.head}, options](const Job& job) -> std::optional<Known> {
+    auto statistics = head_statistics(of, options, job);
+    if (!statistics) return std::nullopt;
+    Known known{std::move(*statistics), {}};
+    if (known.statistics.has_attention) known.sketch = sketch(known.statistics.distance);
+    known.statistics.distance.mass = {};
+    known.statistics.distance_without_first.mass = {};
+    return known;
+  };
+  request.done = [this, choice](Known known) {
+    const auto before = m_known.find(choice);
+    const bool lessThanBefore =
+        before != m_known.end() && before->second.statistics.has_attention && !known.statistics.has_attention;
+    if (m_document.run(choice.run) == nullptr || lessThanBefore) return;
+    m_known[choice] = std::move(known);
+    const int row = rowOf(choice);
+    if (row >= 0) emit dataChanged(index(row, 0), index(row, columnCount() - 1));
+    emit valuesChanged();
+  };
+  // What cannot be known of a head stays unknown; views of that head say why.
+  request.failed = [](const QString&) {};
+  runner.submit(this, headChannel(choice, run.trace->info()), std::move(request));
 }
 
 void HeadTable::followPin() {
@@ -169,7 +179,7 @@ void HeadTable::followPin() {
   m_pinned.clear();
   for (const Run& run : m_document.runs()) {
     if (!pin.query || !pin.key) {
-      m_document.jobs().cancel(this, pinChannel(run.id));
+      m_document.quickJobs().cancel(this, pinChannel(run.id));
       continue;
     }
     const std::int64_t query = m_document.positionIn(run.id, *pin.query);
@@ -191,7 +201,7 @@ void HeadTable::followPin() {
       takePinned(id, std::move(readings));
     };
     request.failed = [](const QString&) {};
-    m_document.jobs().submit(this, pinChannel(run.id), std::move(request));
+    m_document.quickJobs().submit(this, pinChannel(run.id), std::move(request));
   }
   emit valuesChanged();
 }

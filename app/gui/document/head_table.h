@@ -93,6 +93,7 @@ class HeadTable : public QAbstractTableModel {
   };
   void followRuns();
   void requestStatistics(const Run& run);
+  void request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner);
   void followPin();
   void takePinned(RunId run, std::vector<std::optional<PairReading>> readings);
   [[nodiscard]] int rowOf(const HeadChoice& head) const;

@@ -35,10 +35,9 @@ bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
 
 }  // namespace
 
-MapPane::MapPane(Document& document, JobRunner& colouring, const NearestHead& nearest, QWidget* parent)
+MapPane::MapPane(Document& document, const NearestHead& nearest, QWidget* parent)
     : QWidget(parent),
       m_document(document),
-      m_colouring(colouring),
       m_heads(document, nearest),
       m_controls(new PaneControls),
       m_body(new QWidget),
@@ -340,7 +339,7 @@ void MapPane::recolour() {
     return !picture || picture->request.shading == wanted || !m_wanted || picture->request.content != m_wanted->content;
   };
   if (current(m_exact) && current(m_coarse)) {
-    m_colouring.cancel(this, kColours);
+    m_document.quickJobs().cancel(this, kColours);
     m_colourFlight.reset();
     return;
   }
@@ -371,7 +370,7 @@ void MapPane::recolour() {
     m_message = message;
     showTexts();
   };
-  m_colouring.submit(this, kColours, std::move(job));
+  m_document.quickJobs().submit(this, kColours, std::move(job));
 }
 
 void MapPane::showPictures() {

@@ -26,8 +26,7 @@ class MapPane : public QWidget {
   Q_OBJECT
 
  public:
-  /// @param colouring  where kept values are coloured anew, so that colours never wait for a map
-  MapPane(Document& document, JobRunner& colouring, const NearestHead& nearest, QWidget* parent = nullptr);
+  MapPane(Document& document, const NearestHead& nearest, QWidget* parent = nullptr);
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
   void setState(const PaneState& state);
@@ -102,7 +101,6 @@ class MapPane : public QWidget {
   [[nodiscard]] View view() const;
 
   Document& m_document;
-  JobRunner& m_colouring;
   PaneHeads m_heads;
   PaneState m_state;
   Role m_role = Role::ordinary;

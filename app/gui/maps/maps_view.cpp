@@ -30,7 +30,6 @@ constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
 MapsView::MapsView(Document& document, QWidget* parent)
     : QWidget(parent),
       m_document(document),
-      m_colouring(Team::own),
       m_pages(new QStackedWidget),
       m_notice(new QLabel),
       m_grid(new QGridLayout),
@@ -73,7 +72,7 @@ MapsView::~MapsView() = default;
 
 void MapsView::makePanes() {
   for (int index = 0; index < kMostPanes; ++index) {
-    auto* pane = new MapPane(m_document, m_colouring, m_nearest);
+    auto* pane = new MapPane(m_document, m_nearest);
     m_panes[static_cast<std::size_t>(index)] = pane;
     pane->plot().setAccessibleName(tr("Map %1").arg(index + 1));
     PaneState state;

@@ -93,7 +93,6 @@ class MapsView : public QWidget, public ViewPart {
 
   Document& m_document;
   NearestHead m_nearest;
-  JobRunner m_colouring;
   std::array<MapPane*, kMostPanes> m_panes{};
   int m_count = 2;
   int m_active = 0;

@@ -67,6 +67,8 @@ void FindBar::showCount(int current, int count) {
   }
 }
 
+void FindBar::showSearching() { m_count->setText(words().isEmpty() ? QString() : tr("searching …")); }
+
 void FindBar::open() {
   show();
   m_words->setFocus(Qt::ShortcutFocusReason);

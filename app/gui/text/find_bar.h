@@ -19,6 +19,7 @@ class FindBar : public QWidget {
   [[nodiscard]] Qt::CaseSensitivity sensitivity() const;
   /// "3 of 17"; -1 where none is current.
   void showCount(int current, int count);
+  void showSearching();
   /// Shows the bar and takes the keys.
   void open();
 

@@ -231,7 +231,7 @@ void TextView::requestShape() {
   m_page->setShape(nullptr);
   m_shapePending = m_reference != nullptr;
   if (!m_reference) {
-    m_document.jobs().cancel(this, kShape);
+    m_document.quickJobs().cancel(this, kShape);
     return;
   }
   JobRunner::Request<std::shared_ptr<const TextShape>> request;
@@ -246,7 +246,7 @@ void TextView::requestShape() {
     m_shapePending = false;
     emit messageRaised({Message::Kind::error, message});
   };
-  m_document.jobs().submit(this, kShape, std::move(request));
+  m_document.quickJobs().submit(this, kShape, std::move(request));
 }
 
 void TextView::takeShape(std::shared_ptr<const TextShape> shape) {
@@ -300,14 +300,18 @@ void TextView::requestSearch() {
   JobRunner::Request<std::vector<Stretch>> request;
   request.work = [shape = layout->sharedShape(), words = m_find->words(), sensitivity = m_find->sensitivity()](
                      const Job& job) { return findInText(*shape, words, sensitivity, job); };
+  m_searching = true;
+  m_find->showSearching();
   request.done = [this](std::vector<Stretch> found) {
+    m_searching = false;
     m_page->setHits({std::move(found), -1});
     goToHit(0);
   };
-  m_document.jobs().submit(this, kSearch, std::move(request));
+  m_document.quickJobs().submit(this, kSearch, std::move(request));
 }
 
 void TextView::goToHit(int step) {
+  if (m_searching) return;
   SearchHits hits = m_page->hits();
   const auto count = static_cast<int>(hits.place.size());
   if (count > 0 && hits.current < 0) {
@@ -329,7 +333,8 @@ void TextView::goToHit(int step) {
 void TextView::closeBars() {
   const bool hadKeys =
       m_find->isAncestorOf(QApplication::focusWidget()) || m_go->isAncestorOf(QApplication::focusWidget());
-  m_document.jobs().cancel(this, kSearch);
+  m_document.quickJobs().cancel(this, kSearch);
+  m_searching = false;
   m_find->hide();
   m_go->hide();
   if (!m_page->hits().place.empty()) m_page->setHits({});
@@ -361,7 +366,7 @@ void TextView::requestReadout(std::int64_t cell, const QPoint& globalPosition) {
     QToolTip::showText(globalPosition, html, m_page->viewport(), m_page->cellRect(cell).toAlignedRect());
   };
   request.failed = [this](const QString& message) { emit messageRaised({Message::Kind::error, message}); };
-  m_document.jobs().submit(this, kReadout, std::move(request));
+  m_document.quickJobs().submit(this, kReadout, std::move(request));
 }
 
 void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {

@@ -83,6 +83,7 @@ class TextView : public QWidget, public ViewPart {
   Document& m_document;
   TextToolRow* m_tools;
   FindBar* m_find;
+  bool m_searching = false;  ///< what was asked for last is not found yet
   GoBar* m_go;
   QStackedWidget* m_stack;
   TextPage* m_page;

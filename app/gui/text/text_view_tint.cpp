@@ -58,7 +58,7 @@ void TextView::requestTint() {
   const auto wanted = tintRequest();
   m_tintPending = wanted.has_value();
   if (!wanted) {
-    m_document.jobs().cancel(this, kTintChannel);
+    m_document.quickJobs().cancel(this, kTintChannel);
     m_page->setTint(nullptr);
     m_tools->setScale(nullptr, {});
     return;
@@ -67,7 +67,7 @@ void TextView::requestTint() {
   request.work = [wanted = *wanted](const Job& job) { return computeTint(wanted, job); };
   request.done = [this](Tint tint) { takeTint(std::move(tint)); };
   request.failed = [this](const QString& message) { failTint(message); };
-  m_document.jobs().submit(this, kTintChannel, std::move(request));
+  m_document.quickJobs().submit(this, kTintChannel, std::move(request));
 }
 
 void TextView::takeTint(Tint tint) {

@@ -30,7 +30,7 @@ void Readout::follow() {
   const HeadChoice choice = m_document.selection().head();
   const auto head = m_document.headOf(choice);
   if (!head || !cursor.query || !cursor.key) {
-    m_document.jobs().cancel(this, kPair);
+    m_document.quickJobs().cancel(this, kPair);
     return tell();
   }
   const std::int64_t query = m_document.positionIn(choice.run, *cursor.query);
@@ -42,7 +42,7 @@ void Readout::follow() {
     tell();
   };
   request.failed = [this](const QString& message) { setText(message); };
-  m_document.jobs().submit(this, kPair, std::move(request));
+  m_document.quickJobs().submit(this, kPair, std::move(request));
   tell();
 }
 

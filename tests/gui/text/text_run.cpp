@@ -147,7 +147,9 @@ bool openRuns(Document& document, const Folder& folder, const std::vector<std::s
   const QString path = folder.path("runs.h5");
   if (!write_run_file(path.toStdString(), traces, {"foxscope", ""}, Overwrite::force, {})) return false;
   document.open({path});
-  return QTest::qWaitFor([&] { return document.runs().size() == traces.size(); }, 20'000);
+  if (!QTest::qWaitFor([&] { return document.runs().size() == traces.size(); }, 20'000)) return false;
+  if (!traces.empty()) document.selection().setHead({document.runs().front().id, 0, 0});
+  return true;
 }
 
 std::shared_ptr<const TextShape> shapeOf(const Trace& trace) {
