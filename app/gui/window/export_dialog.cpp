@@ -1,5 +1,6 @@
 #include "app/gui/window/export_dialog.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
@@ -66,7 +67,8 @@ ExportDialog::ExportDialog(Document& document, const MapsView& maps, const Curve
       m_window(window),
       m_map(maps.figureOfActivePane()),
       m_curves(curves.figureOfCurrentTab()),
-      m_curveData(curves.dataOfCurrentTab()) {
+      m_curveData(curves.dataOfCurrentTab()),
+      m_figures(paperFigures(document)) {
   setWindowTitle(tr("Export"));
   makeForm();
   followSource();
@@ -78,6 +80,11 @@ void ExportDialog::makeForm() {
   if (m_map) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
   if (m_curves) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
   m_source->addItem(tr("whole window"), static_cast<int>(Source::window));
+  if (!m_figures.empty()) m_source->insertSeparator(m_source->count());
+  for (std::size_t index = 0; index < m_figures.size(); ++index) {
+    m_source->addItem(tr("figure: %1").arg(m_figures[index].name),
+                      static_cast<int>(Source::figures) + static_cast<int>(index));
+  }
   form->addRow(tr("&What"), m_source);
   m_kind = new QComboBox;
   form->addRow(tr("&File"), m_kind);
@@ -122,7 +129,14 @@ void ExportDialog::makeForm() {
   });
 }
 
-ExportDialog::Source ExportDialog::chosenSource() const { return static_cast<Source>(m_source->currentData().toInt()); }
+ExportDialog::Source ExportDialog::chosenSource() const {
+  return static_cast<Source>(std::min(m_source->currentData().toInt(), static_cast<int>(Source::figures)));
+}
+
+const PaperFigure* ExportDialog::chosenFigure() const {
+  const int index = m_source->currentData().toInt() - static_cast<int>(Source::figures);
+  return index < 0 ? nullptr : &m_figures[static_cast<std::size_t>(index)];
+}
 ExportDialog::Kind ExportDialog::chosenKind() const { return static_cast<Kind>(m_kind->currentData().toInt()); }
 
 void ExportDialog::followSource() {
@@ -135,7 +149,7 @@ void ExportDialog::followSource() {
     for (const Ending& ending : kPictures) add(ending);
     if (chosenSource() == Source::map) {
       for (const Ending& ending : kMapData) add(ending);
-    } else {
+    } else if (chosenSource() == Source::curves) {
       add(kMapData.back());
     }
   }
@@ -191,6 +205,8 @@ void ExportDialog::write(const QString& path) {
       return writeCurves(path);
     case Source::window:
       return writeWindow(path);
+    case Source::figures:
+      return writeFigure(path);
   }
 }
 
@@ -267,6 +283,17 @@ void ExportDialog::writeWindow(const QString& path) {
   submit(path, [content = bytes.toStdString(), path](const Job&) {
     writeFile(path, content);
     return std::optional(true);
+  });
+}
+
+void ExportDialog::writeFigure(const QString& path) {
+  figure::FigureStyle style;
+  style.format = format();
+  submit(path, [draw = chosenFigure()->draw, style, path](const Job& job) -> std::optional<bool> {
+    const auto file = draw(style, job);
+    if (!file) return std::nullopt;
+    writeFile(path, *file);
+    return true;
   });
 }
 

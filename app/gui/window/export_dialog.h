@@ -13,6 +13,7 @@
 #include "app/figure/map_figure.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/run.h"
+#include "app/gui/window/paper_figures.h"
 
 class QLabel;
 
@@ -26,7 +27,7 @@ class ExportDialog : public QDialog {
   Q_OBJECT
 
  public:
-  enum class Source { map, curves, window };
+  enum class Source { map, curves, window, figures };  ///< figures and on: that of paperFigures() by its place
   enum class Kind { pdf, svg, png, hdf5, npy, csv };
 
   ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, QWidget& window);
@@ -47,6 +48,9 @@ class ExportDialog : public QDialog {
   void writeMapData(const QString& path);
   void writeCurves(const QString& path);
   void writeWindow(const QString& path);
+  void writeFigure(const QString& path);
+  /// Null unless one of the figures is chosen.
+  [[nodiscard]] const PaperFigure* chosenFigure() const;
   void submit(const QString& path, std::function<std::optional<bool>(const Job&)> work);
   [[nodiscard]] Source chosenSource() const;
   [[nodiscard]] Kind chosenKind() const;
@@ -57,6 +61,7 @@ class ExportDialog : public QDialog {
   std::optional<figure::MapFigure> m_map;
   std::optional<figure::CurveFigure> m_curves;
   QString m_curveData;
+  std::vector<PaperFigure> m_figures;
   QComboBox* m_source = nullptr;
   QComboBox* m_kind = nullptr;
   QComboBox* m_preset = nullptr;

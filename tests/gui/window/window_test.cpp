@@ -325,6 +325,24 @@ void WindowTest::picturesAndDataAreExported() {
   QVERIFY(write(Source::curves, Kind::pdf, "curves.pdf").startsWith("%PDF-"));
   QVERIFY(write(Source::curves, Kind::csv, "curves.csv").contains("nats"));
   QVERIFY(write(Source::window, Kind::png, "window.png").startsWith("\x89PNG"));
+  // Every figure that is offered can be drawn, and no two are the same.
+  QSet<QByteArray> figures;
+  int offered = 0;
+  for (int index = 0; index < dialog.source().count(); ++index) {
+    if (dialog.source().itemData(index).toInt() < static_cast<int>(Source::figures)) continue;
+    ++offered;
+    dialog.source().setCurrentIndex(index);
+    QCOMPARE(dialog.kind().count(), 3);
+    dialog.kind().setCurrentIndex(dialog.kind().findData(static_cast<int>(Kind::svg)));
+    const QString path = test.folder.path(QString("figure%1.svg").arg(index));
+    dialog.write(path);
+    QVERIFY(waitUntilIdle(test.document()));
+    QVERIFY2(content(path).contains("<svg"),
+             qPrintable(dialog.source().currentText() + test.window.messages().join('|')));
+    figures += content(path);
+  }
+  QCOMPARE(offered, 11);
+  QCOMPARE(figures.size(), offered);
   QVERIFY(write(Source::map, Kind::png, "nowhere/map.png").isEmpty());
   QVERIFY2(test.said("nowhere"), qPrintable(test.window.messages().join('\n')));
 }
