@@ -6,11 +6,11 @@
 #include <QApplication>
 #include <QBuffer>
 #include <QPixmap>
-#include <QStyleFactory>
 #include <QTimer>
 #include <fmt/format.h>
 
 #include "app/gui/views/icon.h"
+#include "app/gui/views/style.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/main_window.h"
 #include "app/gui/window/system_theme.h"
@@ -149,7 +149,7 @@ int openWindow(const WindowOptions& options) {
   QApplication::setApplicationDisplayName("Foxscope");
   QApplication::setDesktopFileName("foxscope");
   QApplication::setWindowIcon(programIcon());
-  QApplication::setStyle(QStyleFactory::create("Fusion"));
+  QApplication::setStyle(makeStyle());
 
   const auto demo = findDemo(options.programFolder);
   MainWindow window(demo ? QString::fromStdString(demo->string()) : QString());

@@ -222,7 +222,7 @@ void MapPane::refresh() {
   plot.setView(view());
   const WantedContent wanted = m_heads.content(m_state);
   if (!wanted.content) return showNothing(wanted.notice);
-  plot.setNotice({});
+  if (!picture()) plot.setNotice({});
   request(completed(*wanted.content));
   showControls();
   showTexts();
@@ -380,6 +380,11 @@ void MapPane::showPictures() {
   // The finer one lies on top.
   if (pictures.size() == 2 && m_coarse->tokensPerPixel() < m_exact->tokensPerPixel())
     std::swap(pictures[0], pictures[1]);
+  const PicturePointer shown = picture();
+  const bool empty = shown && shown->summary->empty;
+  m_area->plot().setNotice(!empty ? QString()
+                                  : tr("No key here is before its query: entries are at and below the diagonal. "
+                                       "Backspace goes back."));
   m_area->plot().setPictures(std::move(pictures));
   m_area->bar().setPicture(picture());
   showTexts();
@@ -393,8 +398,8 @@ void MapPane::showNothing(const QString& notice) {
   m_coarse.reset();
   m_firstDue = false;
   m_message = notice;
-  m_area->plot().setNotice(notice);
   showPictures();
+  m_area->plot().setNotice(notice);
 }
 
 void MapPane::announce() {

@@ -31,6 +31,7 @@ class MapPlot : public QCustomPlot {
   void setProportions(Proportions proportions);
   /// Says in the middle of the plot why there is no picture; empty: nothing.
   void setNotice(const QString& notice);
+  [[nodiscard]] const QString& notice() const { return m_notice; }
 
   [[nodiscard]] const PlotGeometry& geometryOfView() const { return m_geometry; }
   [[nodiscard]] const Divider& divider() const { return m_raster->divider; }

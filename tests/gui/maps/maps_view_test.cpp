@@ -27,6 +27,7 @@ class MapsViewTest : public QObject {
 
  private slots:
   void saysWhatToDoWithoutRuns();
+  void aViewWithoutEntriesSaysSo();
   void showsForgetAndAttentionOfTheChosenHead();
   void pixelsAreComputedValues_data();
   void pixelsAreComputedValues();
@@ -55,6 +56,17 @@ void MapsViewTest::saysWhatToDoWithoutRuns() {
   QVERIFY(!maps.pane().isVisible());
   maps.view.fit();
   QCOMPARE(maps.range(), View());
+}
+
+void MapsViewTest::aViewWithoutEntriesSaysSo() {
+  OpenMaps maps({traceOf(120)});
+  maps.document.selection().setView({{0, 20}, {60, 80}});
+  QVERIFY(maps.settle());
+  QVERIFY2(maps.plot(0).notice().contains("Backspace"), qPrintable(maps.plot(0).notice()));
+  QVERIFY(maps.plot(1).notice().contains("below the diagonal"));
+  maps.view.fit();
+  QVERIFY(maps.settle());
+  QVERIFY(maps.plot(0).notice().isEmpty() && maps.plot(1).notice().isEmpty());
 }
 
 void MapsViewTest::showsForgetAndAttentionOfTheChosenHead() {
