@@ -8,8 +8,8 @@ namespace foxscope::cli {
 namespace {
 
 std::vector<const FigureKind*> kinds() {
-  return {&kLossFigure,    &kPerplexityFigure, &kAblationFigure, &kMapsFigure,    &kGridFigure,
-          &kCompareFigure, &kTextFigure,       &kDecayFigure,    &kDistanceFigure};
+  return {&kLossFigure,    &kPerplexityFigure, &kAblationFigure, &kMapsFigure,     &kGridFigure,
+          &kCompareFigure, &kTextFigure,       &kDecayFigure,    &kDistanceFigure, &kNeedleFigure};
 }
 
 std::string kindNames() {

@@ -15,6 +15,7 @@ struct FigureKind {
 
 extern const FigureKind kDecayFigure;
 extern const FigureKind kDistanceFigure;
+extern const FigureKind kNeedleFigure;
 extern const FigureKind kMapsFigure;
 extern const FigureKind kGridFigure;
 extern const FigureKind kCompareFigure;

@@ -220,6 +220,10 @@ std::size_t CurvePanel::coveredBy(const QRectF& legend, const Arrangement& arran
       if (!curve.bandLower.empty() && (at(curve.bandLower, point) || at(curve.bandUpper, point))) ++covered;
     }
   }
+  if (m_plot.level) {
+    const double y = arrangement.area.at(arrangement.area.x.upper, *m_plot.level).y;
+    covered += y > legend.top() && y < legend.bottom() ? 1 : 0;
+  }
   for (const CurveMarker& marker : m_plot.markers) {
     if (shown(marker, arrangement.area) && labelBox(marker, arrangement.area).intersects(legend)) ++covered;
   }

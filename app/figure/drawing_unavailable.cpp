@@ -5,6 +5,7 @@
 #include "app/figure/kinds/distance.h"
 #include "app/figure/kinds/grid.h"
 #include "app/figure/kinds/maps.h"
+#include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
 #include "app/figure/kinds/perplexity.h"
 #include "app/figure/map_figure.h"
@@ -50,6 +51,12 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& /*fir
 
 std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& /*trace*/, const PassageOptions& /*options*/,
                                        const FigureStyle& /*style*/, const Job& /*job*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawNeedle(const NeedleEvaluation& /*evaluation*/, const NeedleOptions& /*options*/,
+                       const FigureStyle& /*style*/) {
   requireDrawing();
   return {};
 }

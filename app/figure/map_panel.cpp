@@ -82,8 +82,15 @@ double MapPanel::widestEntry(Side side, const TextStyle& style) const {
   return std::min(widest, kLongestLabel * m_style.size);
 }
 
+bool MapPanel::upright(double length, const TextStyle& style) const {
+  const auto cells = static_cast<double>(m_content.columns.labels.size());
+  return widestEntry(Side::columns, style) > 0.9 * length / cells;
+}
+
 double MapPanel::labelDepth(Side side, double length) const {
-  if (const auto style = entryStyle(side, length)) return widestEntry(side, *style);
+  if (const auto style = entryStyle(side, length)) {
+    return side == Side::rows || upright(length, *style) ? widestEntry(side, *style) : em::kDigitHeight * style->size;
+  }
   return side == Side::rows ? widestLabel(ticksOf(side, length), m_style) : em::kDigitHeight * m_style.size;
 }
 
@@ -160,7 +167,12 @@ void MapPanel::drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, c
     } else {
       const double x = inner.left() + at * inner.width();
       canvas.line({x, inner.bottom()}, {x, inner.bottom() + em::kTick * m_style.size}, pen);
-      canvas.text(text, {{x + kHalfDigit * style.size, inner.bottom() + out}, Align::right, Direction::upwards}, style);
+      if (upright(inner.width(), style)) {
+        canvas.text(text, {{x + kHalfDigit * style.size, inner.bottom() + out}, Align::right, Direction::upwards},
+                    style);
+      } else {
+        canvas.text(text, {{x, inner.bottom() + out + em::kDigitHeight * style.size}, Align::centre}, style);
+      }
     }
   }
 }

@@ -53,6 +53,8 @@ class MapPanel final : public Panel {
   [[nodiscard]] std::optional<TextStyle> entryStyle(Side side, double length) const;
   [[nodiscard]] Ticks ticksOf(Side side, double length) const;
   [[nodiscard]] double labelDepth(Side side, double length) const;
+  /// Labels of columns stand upright where they are wider than their cells.
+  [[nodiscard]] bool upright(double length, const TextStyle& style) const;
   [[nodiscard]] double widestEntry(Side side, const TextStyle& style) const;
   [[nodiscard]] std::vector<QString> titleLines(double width) const;
   void drawSide(Canvas& canvas, Side side, const QRectF& inner) const;

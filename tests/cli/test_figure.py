@@ -277,6 +277,9 @@ class UsageTest(FigureTest):
         run = self.two_models()
         self.refuses("none.h5", "maps", self.folder / "none.h5", code=1)
         self.refuses(["eval", "holds an evaluation"], "maps", self.evaluation("a"), code=1)
+        self.refuses(["--tint mass"], "needle", run, "--head", "0:0")
+        self.refuses(["--tint red", "gain"], "needle", run, "--tint", "red")
+        self.refuses("run.h5", "needle", run, code=1)
         self.refuses("twice.h5", "maps", run, self.copy(run, "twice.h5"))
         alone = self.folder / "alone.h5"
         self.done("run", "--model", f"other={DATA / 'fox-pro'}", "--ids", self.ids_file(length=40, name="short.json"), "-o", alone)

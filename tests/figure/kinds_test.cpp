@@ -12,6 +12,7 @@
 #include "app/figure/kinds/grid.h"
 #include "app/figure/kinds/head_choice.h"
 #include "app/figure/kinds/maps.h"
+#include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
 #include "backend/base/error.h"
 #include "tests/figure/rendering.h"
@@ -252,6 +253,60 @@ TEST(Losses, DifferencesAreFromTheBase) {
   EXPECT_NE(text.find("loss minus whole"), std::string::npos) << text;
   EXPECT_NE(text.find("0.25"), std::string::npos) << text;
   EXPECT_THROW((void)figure::drawAblation(sources, "other", {}, style_of(Kind::pdf)), UsageError);
+}
+
+NeedleEvaluation needle_test() {
+  NeedleEvaluation evaluation;
+  evaluation.haystack = "essays.txt";
+  evaluation.lengths = {1000, 2000, 3000};
+  evaluation.depths = {0, 0.5};
+  NeedleModel model;
+  model.info.name = "fox";
+  model.info.layers = 1;
+  model.info.heads = 2;
+  model.baseline_log_probability = {-4, -4, -4};
+  // The needle at the start of the longest context is lost; at the middle of the shortest it is found.
+  model.answer_log_probability = {-1, 0, -2, -2, -4, -3};
+  model.found = {0, 1, 0, 0, 0, 0};
+  for (int cell = 0; cell < 6; ++cell) {
+    model.needle_mass.insert(model.needle_mass.end(), {0.1F, 0.2F + 0.1F * static_cast<float>(cell)});
+    model.needle_gate.insert(model.needle_gate.end(), {0.5F, 1.0F});
+  }
+  evaluation.models = {model};
+  return evaluation;
+}
+
+TEST(Needle, LengthGoesAcrossAndDepthDown) {
+  const QImage page = rendered(figure::drawNeedle(needle_test(), {}, style_of(Kind::png)).file, Kind::png, 300);
+  const QRect raster = raster_of(page);
+  const auto at = [&](int length, int depth) {
+    return page.pixel(raster.left() + (6 * length + 1) * raster.width() / 18,
+                      raster.top() + (6 * depth + 1) * raster.height() / 12);
+  };
+  const auto colour = [](double gain) {
+    const figure::Rgb expected = figure::colourAt(figure::viridis(), gain / 4);
+    return qRgb(expected.red, expected.green, expected.blue);
+  };
+  EXPECT_EQ(at(0, 0), colour(3));
+  EXPECT_EQ(at(0, 1), colour(4));
+  EXPECT_EQ(at(2, 0), colour(0));
+  EXPECT_EQ(at(2, 1), colour(1));
+}
+
+TEST(Needle, WordsHeadsAndDots) {
+  const std::string text = text_of(figure::drawNeedle(needle_test(), {}, style_of(Kind::pdf)).file);
+  for (const char* word : {"fox", "1000", "3000", "50", "depth (%)", "context length (tokens)", "answer found"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
+  }
+  figure::NeedleOptions options{figure::NeedleTint::mass, {}};
+  const auto mass = figure::drawNeedle(needle_test(), options, style_of(Kind::pdf));
+  ASSERT_EQ(mass.notes.size(), 1U);
+  EXPECT_NE(mass.notes[0].find("fox: 0:1 has the most attention"), std::string::npos) << mass.notes[0];
+  options.head = figure::HeadIndex{0, 2};
+  EXPECT_THROW((void)figure::drawNeedle(needle_test(), options, style_of(Kind::pdf)), UsageError);
+  NeedleEvaluation lost = needle_test();
+  lost.models[0].found.assign(6, 0);
+  EXPECT_EQ(text_of(figure::drawNeedle(lost, {}, style_of(Kind::pdf)).file).find("answer found"), std::string::npos);
 }
 
 TEST(Passage, PositionsAndQueriesThatDoNotExistAreRefused) {

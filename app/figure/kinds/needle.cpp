@@ -1,0 +1,205 @@
+#include "app/figure/kinds/needle.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "app/figure/figure_origin.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "backend/base/error.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr int kMostAcross = 3;
+constexpr double kLittleLoss = 0.1;  ///< share of the largest gain, below which a loss needs no colours of its own
+
+/// One model's grid before it is drawn.
+struct NeedleGrid {
+  HeadIndex head;
+  std::vector<float> values;  ///< [P, Q]
+  MapPanel* panel = nullptr;
+};
+
+std::size_t headPlace(const NeedleModel& model, const HeadIndex& head) {
+  return static_cast<std::size_t>(head.layer) * static_cast<std::size_t>(model.info.heads) +
+         static_cast<std::size_t>(head.head);
+}
+
+std::vector<float> ofHead(const NeedleModel& model, const std::vector<float>& values, std::size_t cells,
+                          const HeadIndex& head) {
+  const std::size_t heads = values.size() / cells;
+  std::vector<float> chosen;
+  for (std::size_t cell = 0; cell < cells; ++cell) chosen.push_back(values[cell * heads + headPlace(model, head)]);
+  return chosen;
+}
+
+HeadIndex mostMass(const NeedleModel& model, std::size_t cells) {
+  HeadIndex best;
+  double most = -1;
+  for (int layer = 0; layer < model.info.layers; ++layer) {
+    for (int head = 0; head < model.info.heads; ++head) {
+      double sum = 0;
+      for (const float mass : ofHead(model, model.needle_mass, cells, {layer, head})) sum += static_cast<double>(mass);
+      if (sum > most) best = {layer, head};
+      most = std::max(most, sum);
+    }
+  }
+  return best;
+}
+
+void requireHead(const NeedleModel& model, const HeadIndex& head) {
+  const TraceInfo& info = model.info;
+  if (head.layer >= 0 && head.layer < info.layers && head.head >= 0 && head.head < info.heads) return;
+  throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name, head.layer,
+                               head.head, info.layers - 1, info.heads - 1));
+}
+
+// From 0, or below where the needle makes the answer less likely; centred at 0 where it does so by much.
+ScaledColours coloursOf(const std::vector<NeedleGrid>& grids, NeedleTint tint) {
+  double lowest = 0;
+  double highest = 0;
+  for (const NeedleGrid& grid : grids) {
+    for (const float value : grid.values) {
+      if (!std::isfinite(value)) continue;
+      lowest = std::min(lowest, static_cast<double>(value));
+      highest = std::max(highest, static_cast<double>(value));
+    }
+  }
+  const double most = std::max(-lowest, highest) > 0 ? std::max(-lowest, highest) : 1;
+  ScaledColours colours;
+  const bool centred = -lowest > kLittleLoss * most;
+  colours.map = centred ? &diverging() : &viridis();
+  colours.lower = centred ? -most : lowest;
+  colours.upper = tint == NeedleTint::gate ? 1 : most;
+  return colours;
+}
+
+std::string labelOf(NeedleTint tint, const std::string& dot) {
+  switch (tint) {
+    case NeedleTint::gain:
+      return "gain by the needle (nats per token)" + dot;
+    case NeedleTint::mass:
+      return "attention *A* on the needle";
+    case NeedleTint::gate:
+      return "share retained *F* of the needle";
+  }
+  return "";
+}
+
+std::string symbolOf(NeedleTint tint) {
+  return tint == NeedleTint::gain ? "gain (nats)" : tint == NeedleTint::mass ? "*A*" : "*F*";
+}
+
+std::vector<std::string> lengthLabels(const NeedleEvaluation& evaluation) {
+  std::vector<std::string> labels;
+  for (const std::int64_t length : evaluation.lengths) labels.push_back(std::to_string(length));
+  return labels;
+}
+
+std::vector<std::string> depthLabels(const NeedleEvaluation& evaluation) {
+  std::vector<std::string> labels;
+  for (const double depth : evaluation.depths) labels.push_back(fmt::format("{:.3g}", 100 * depth));
+  return labels;
+}
+
+// Depths downwards, lengths across.
+Image transposed(const NeedleEvaluation& evaluation, const std::vector<float>& values) {
+  const std::size_t depths = evaluation.depths.size();
+  Image image{static_cast<std::int64_t>(depths), static_cast<std::int64_t>(evaluation.lengths.size()), {}};
+  for (std::size_t depth = 0; depth < depths; ++depth) {
+    for (std::size_t length = 0; length < evaluation.lengths.size(); ++length) {
+      image.value.push_back(values[length * depths + depth]);
+    }
+  }
+  return image;
+}
+
+std::vector<std::string> dotsOf(const NeedleEvaluation& evaluation, const NeedleModel& model) {
+  const std::size_t depths = evaluation.depths.size();
+  std::vector<std::string> texts;
+  for (std::size_t depth = 0; depth < depths; ++depth) {
+    for (std::size_t length = 0; length < evaluation.lengths.size(); ++length) {
+      texts.emplace_back(model.found[length * depths + depth] != 0 ? "•" : "");
+    }
+  }
+  return texts;
+}
+
+MapPanel::Content contentOf(const NeedleEvaluation& evaluation, const PanelPlace& place, bool lowest) {
+  MapPanel::Content content;
+  content.columns.range = {0, static_cast<std::int64_t>(evaluation.lengths.size())};
+  content.columns.name = "context length (tokens)";
+  content.columns.labels = lengthLabels(evaluation);
+  content.columns.shown = lowest ? AxisShown::ticksAndName : AxisShown::ticks;
+  content.rows.range = {0, static_cast<std::int64_t>(evaluation.depths.size())};
+  content.rows.name = "depth (%)";
+  content.rows.labels = depthLabels(evaluation);
+  content.rows.shown = place.column == 0 ? AxisShown::ticksAndName : AxisShown::nothing;
+  content.heightOfWidth = std::clamp(
+      static_cast<double>(evaluation.depths.size()) / static_cast<double>(evaluation.lengths.size()), 0.5, 1.0);
+  return content;
+}
+
+FigureOrigin originOf(const NeedleEvaluation& evaluation, const ScaledColours& colours, const FigureStyle& style) {
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? "Needle test" : style.title;
+  origin.command = style.command;
+  origin.facts = {{"haystack", evaluation.haystack},
+                  {"mode", evaluation.mode == NeedleMode::easy ? "easy" : "standard"},
+                  {"colours", fmt::format("from {:g} to {:g}", colours.lower, colours.upper)}};
+  for (const NeedleModel& model : evaluation.models) addModel(origin, model.info);
+  return origin;
+}
+
+}  // namespace
+
+DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style) {
+  if (evaluation.models.empty() || evaluation.cells() == 0) throw UsageError("there is no needle test in this file");
+  DrawnFigure drawn;
+  PanelPage page(style);
+  std::vector<NeedleGrid> grids;
+  const int models = static_cast<int>(evaluation.models.size());
+  const int across = std::min(models, kMostAcross);
+  bool found = false;
+  for (int index = 0; index < models; ++index) {
+    const NeedleModel& model = evaluation.models[static_cast<std::size_t>(index)];
+    const PanelPlace place{index / across, index % across};
+    MapPanel::Content content = contentOf(evaluation, place, index + across >= models);
+    content.title = style.label(model.info.name);
+    NeedleGrid grid;
+    if (options.tint == NeedleTint::gain) {
+      grid.values = model.gain();
+      found = found || std::any_of(model.found.begin(), model.found.end(), [](int cell) { return cell != 0; });
+    } else {
+      grid.head = options.head.value_or(mostMass(model, evaluation.cells()));
+      requireHead(model, grid.head);
+      if (!options.head) {
+        drawn.notes.push_back(fmt::format("{}: {}:{} has the most attention on the needle; --head chooses another",
+                                          model.info.name, grid.head.layer, grid.head.head));
+      }
+      const auto& values = options.tint == NeedleTint::mass ? model.needle_mass : model.needle_gate;
+      grid.values = ofHead(model, values, evaluation.cells(), grid.head);
+      content.title += fmt::format("\nlayer\u00a0{}, head\u00a0{}", grid.head.layer, grid.head.head);
+    }
+    grid.panel = &page.add(std::make_unique<MapPanel>(style.format, std::move(content)), place);
+    grids.push_back(std::move(grid));
+  }
+  const ScaledColours colours = coloursOf(grids, options.tint);
+  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format),
+                                 PanelPlace{(models + across - 1) / across, 0, 1, across});
+  bar.setColours(colours, labelOf(options.tint, found ? ", • answer found" : ""), symbolOf(options.tint));
+  page.arrange();
+  for (std::size_t index = 0; index < grids.size(); ++index) {
+    grids[index].panel->setImage(transposed(evaluation, grids[index].values), colours);
+    if (options.tint == NeedleTint::gain) {
+      grids[index].panel->setCellTexts(dotsOf(evaluation, evaluation.models[index]));
+    }
+  }
+  drawn.file = page.paint(originOf(evaluation, colours, style));
+  return drawn;
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+
+#include "app/figure/figure_style.h"
+#include "app/figure/kinds/head_choice.h"
+#include "backend/eval/needle_file.h"
+
+namespace foxscope::figure {
+
+/// What a cell of the needle test shows: how much likelier the needle makes the answer; of one head the attention on
+/// the needle, or F to its last token, at the position that predicts the answer.
+enum class NeedleTint { gain, mass, gate };
+
+/// What `drawNeedle` shows.
+struct NeedleOptions {
+  NeedleTint tint = NeedleTint::gain;
+  std::optional<HeadIndex> head;  ///< of mass and gate; absent: of each model that with the most mass
+};
+
+/// The test's grid, length across and depth down, one panel a model, on one scale. A dot stands where the greedy
+/// continuation holds the answer.
+/// @throws UsageError for a head that does not exist
+DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style);
+
+}  // namespace foxscope::figure
