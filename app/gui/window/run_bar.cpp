@@ -20,6 +20,14 @@ QString secondsText(double seconds) {
   return RunBar::tr("%1 min %2 s left").arg(static_cast<int>(seconds) / 60).arg(static_cast<int>(seconds) % 60);
 }
 
+QString nameOf(const TextInput& text, const Document& document) {
+  if (!text.file.isEmpty()) return QFileInfo(text.file).fileName();
+  const Run* run = document.reference();
+  const bool read = run != nullptr && run->trace->text() && run->trace->text()->content == text.content;
+  return read && !run->file.isEmpty() ? RunBar::tr("the text of %1").arg(QFileInfo(run->file).fileName())
+                                      : RunBar::tr("typed text");
+}
+
 }  // namespace
 
 RunBar::RunBar(Document& document, QWidget* parent) : QWidget(parent), m_document(document) {
@@ -66,6 +74,7 @@ RunBar::RunBar(Document& document, QWidget* parent) : QWidget(parent), m_documen
     }
   });
   connect(&m_document, &Document::inputsChanged, this, &RunBar::followInputs);
+  connect(&m_document, &Document::runsChanged, this, &RunBar::followInputs);
   connect(&m_document, &Document::runStatusChanged, this, &RunBar::followStatus);
   followInputs();
   followStatus();
@@ -96,9 +105,7 @@ void RunBar::followInputs() {
   } else {
     const QString size =
         QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
-    words += QStringLiteral("%1%2 (%3)")
-                 .arg(models.empty() ? ", " : tr("on "),
-                      text.file.isEmpty() ? tr("typed text") : QFileInfo(text.file).fileName(), size);
+    words += QStringLiteral("%1%2 (%3)").arg(models.empty() ? ", " : tr("on "), nameOf(text, m_document), size);
   }
   m_text->setText(words);
   m_text->setToolTip(text.file);
