@@ -122,7 +122,7 @@ struct BestHead {
 };
 
 BestHead bestHead(const NeedleModel& model) {
-  const auto heads = static_cast<std::size_t>(model.info.layers * model.info.heads);
+  const auto heads = static_cast<std::size_t>(model.info.layers) * static_cast<std::size_t>(model.info.heads);
   const auto cells = model.found.size();
   BestHead best;
   best.mass = -1;

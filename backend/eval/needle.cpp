@@ -55,7 +55,7 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>&
 }
 
 std::size_t head_count(const PlannedNeedle& model) {
-  return static_cast<std::size_t>(model.config.layers * model.config.heads);
+  return static_cast<std::size_t>(model.config.layers) * static_cast<std::size_t>(model.config.heads);
 }
 
 std::size_t record_size(const PlannedNeedle& model) {

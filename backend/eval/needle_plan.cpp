@@ -74,7 +74,8 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
   NeedleModel& result = planned.result;
   const std::size_t lengths = request.lengths.size();
   const std::size_t cells = lengths * request.depths.size();
-  const std::size_t heads = cells * static_cast<std::size_t>(planned.config.layers * planned.config.heads);
+  const std::size_t heads =
+      cells * static_cast<std::size_t>(planned.config.layers) * static_cast<std::size_t>(planned.config.heads);
   result.found.resize(cells);
   result.answer_log_probability.resize(cells);
   result.baseline_log_probability.resize(lengths);

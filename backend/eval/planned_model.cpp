@@ -7,14 +7,10 @@
 #include "backend/base/error.h"
 #include "backend/model/interventions.h"
 #include "backend/model/run_settings.h"
+#include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
-
-bool has_tokenizer(const Checkpoint& checkpoint) {
-  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
-         std::filesystem::exists(checkpoint.folder() / "vocab.json");
-}
 
 void check_vocabulary(const Windows& windows, const Checkpoint& checkpoint, const std::string& source) {
   const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
