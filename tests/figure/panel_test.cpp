@@ -82,7 +82,7 @@ TEST(Panels, RectanglesOfARowAndAColumnAreAlignedAndApart) {
     EXPECT_EQ(a.top(), b.top());
     EXPECT_EQ(a.left(), c.left());
     EXPECT_EQ(a.size(), b.size());
-    EXPECT_EQ(a.width(), a.height());
+    EXPECT_NEAR(a.width(), a.height(), 1e-9);
     const auto room = [](const MapPanel* panel, const QRectF& inner) { return panel->margins(inner.size()); };
     EXPECT_GE(b.left() - a.right(), room(maps[0], a).right + room(maps[1], b).left);
     EXPECT_GE(c.top() - a.bottom(), room(maps[0], a).bottom + room(maps[2], c).top);
@@ -102,7 +102,7 @@ TEST(Panels, AChosenHeightKeepsTheProportionsOfMapsAndFillsCurves) {
   PanelPage maps(style);
   const MapPanel& map = maps.add(map_panel(style, 1000, ""), {});
   maps.arrange();
-  EXPECT_EQ(maps.inner(map).width(), maps.inner(map).height());
+  EXPECT_NEAR(maps.inner(map).width(), maps.inner(map).height(), 1e-9);
   EXPECT_LT(maps.inner(map).height(), 60 / 25.4 * 72);
 
   for (const double height : {40.0, 200.0}) {

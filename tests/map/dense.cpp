@@ -127,7 +127,12 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
       }
     }
   }
-  return recorder.finish(nullptr, nullptr);
+  auto tokens = std::make_shared<TokenTable>();
+  for (std::int32_t position = 0; position < shape.length; ++position) {
+    tokens->input_id.push_back(position);
+    tokens->id.push_back(position + 1);
+  }
+  return recorder.finish(nullptr, tokens);
 }
 
 DenseHead::DenseHead(const HeadOf& head)
