@@ -7,6 +7,8 @@ enum class Status {
   ok,
   cancelled,         ///< the stop token asked for it; outputs are incomplete
   invalid_argument,  ///< a shape, stride or pointer that the kernel cannot take
+  unavailable,       ///< no device that runs the kernel, or a build without it
+  failed,            ///< the device refused the work
 };
 
 }  // namespace foxscope::kernels

@@ -1,0 +1,65 @@
+// What the attention kernels are launched with. Private to kernels/cuda.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace foxscope::kernels::cuda {
+
+/// [B, H, L, d] with strides in elements; the last axis is contiguous.
+struct TensorView {
+  const void* data = nullptr;
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+};
+
+struct MutableTensorView {
+  void* data = nullptr;
+  std::int64_t batch = 0;
+  std::int64_t head = 0;
+  std::int64_t row = 0;
+};
+
+struct AttentionParameters {
+  TensorView query, key, value;
+  MutableTensorView output;
+  const double* gate = nullptr;     ///< [B, H, L] cumulative, nats; null: none
+  const void* bias = nullptr;       ///< [B, H, bias_length, 8] bf16, see gate_bias
+  float* log_normalizer = nullptr;  ///< [B, H, L]; may be null
+  std::int64_t bias_length = 0;     ///< L rounded up to whole key blocks
+  int batch = 0, heads = 0, key_heads = 0, group = 1, length = 0;
+  int window_size = 0;
+  float scale_log2 = 0;             ///< scale of the logits times log2(e)
+  const int* first_tile = nullptr;  ///< [B, H, row_blocks] key blocks before it are skipped; null: none
+  int* next_item = nullptr;  ///< [2] how many blocks of rows are taken, whether any is marked; 0 before the launch
+  int* again = nullptr;      ///< [items] blocks of rows that need a running maximum; 0 before the launch
+  int items = 0;
+  int multiprocessors = 0;
+  bool aligned = true;  ///< rows start at multiples of 16 bytes
+  int row_blocks = 0;
+  int heads_at_a_time = 1;
+  double cache_bytes = 0;  ///< of L2
+};
+
+/// Rows and keys of a tile.
+struct TileShape {
+  int rows;
+  int keys;
+};
+
+// One function a head dimension and architecture, each in a file of its own.
+inline constexpr TileShape kHopperTile64 = {192, 128};
+inline constexpr TileShape kHopperTile128 = {128, 128};
+inline constexpr TileShape kPortableTile = {64, 64};
+cudaError_t hopper_attention_64(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t hopper_attention_128(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_16(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_32(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_64(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_96(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_128(const AttentionParameters& parameters, cudaStream_t stream);
+
+}  // namespace foxscope::kernels::cuda

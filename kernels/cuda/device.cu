@@ -1,0 +1,64 @@
+#include <cuda_runtime.h>
+
+#include <new>
+#include <utility>
+
+#include "kernels/cuda/device.h"
+
+namespace foxscope::kernels::cuda {
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+  if (cudaMalloc(&data_, bytes) != cudaSuccess) {
+    cudaGetLastError();
+    throw std::bad_alloc();
+  }
+}
+
+DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+bool DeviceBuffer::upload(std::span<const std::byte> host) const {
+  return host.size() <= bytes_ && cudaMemcpy(data_, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess;
+}
+
+bool DeviceBuffer::download(std::span<std::byte> host) const {
+  return host.size() <= bytes_ && cudaMemcpy(host.data(), data_, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess;
+}
+
+bool DeviceBuffer::fill(std::uint8_t value) const { return cudaMemset(data_, value, bytes_) == cudaSuccess; }
+
+DeviceTimer::DeviceTimer() {
+  cudaEvent_t begin = nullptr;
+  cudaEvent_t end = nullptr;
+  cudaEventCreate(&begin);
+  cudaEventCreate(&end);
+  begin_ = begin;
+  end_ = end;
+}
+
+DeviceTimer::~DeviceTimer() {
+  cudaEventDestroy(static_cast<cudaEvent_t>(begin_));
+  cudaEventDestroy(static_cast<cudaEvent_t>(end_));
+}
+
+void DeviceTimer::start(Stream stream) { cudaEventRecord(static_cast<cudaEvent_t>(begin_), stream); }
+
+double DeviceTimer::stop(Stream stream) {
+  cudaEventRecord(static_cast<cudaEvent_t>(end_), stream);
+  cudaEventSynchronize(static_cast<cudaEvent_t>(end_));
+  float milliseconds = 0;
+  cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin_), static_cast<cudaEvent_t>(end_));
+  return static_cast<double>(milliseconds) * 1e-3;
+}
+
+bool synchronize() { return cudaDeviceSynchronize() == cudaSuccess; }
+
+}  // namespace foxscope::kernels::cuda

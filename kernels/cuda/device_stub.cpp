@@ -1,0 +1,23 @@
+// Stands in for device.cu in a build without CUDA.
+#include <new>
+
+#include "kernels/cuda/device.h"
+
+namespace foxscope::kernels::cuda {
+
+DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { throw std::bad_alloc(); }
+DeviceBuffer::~DeviceBuffer() = default;
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& /*other*/) noexcept {}
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& /*other*/) noexcept { return *this; }
+bool DeviceBuffer::upload(std::span<const std::byte> /*host*/) const { return false; }
+bool DeviceBuffer::download(std::span<std::byte> /*host*/) const { return false; }
+bool DeviceBuffer::fill(std::uint8_t /*value*/) const { return false; }
+
+DeviceTimer::DeviceTimer() = default;
+DeviceTimer::~DeviceTimer() = default;
+void DeviceTimer::start(Stream /*stream*/) {}
+double DeviceTimer::stop(Stream /*stream*/) { return 0; }
+
+bool synchronize() { return false; }
+
+}  // namespace foxscope::kernels::cuda

@@ -1,0 +1,14 @@
+// Stands in for forgetting_attention.cu in a build without CUDA.
+#include "kernels/cuda/forgetting_attention.h"
+
+namespace foxscope::kernels::cuda {
+
+bool is_available() { return false; }
+
+std::size_t workspace_bytes(const ForgettingAttention& /*arguments*/) { return 0; }
+
+Status forgetting_attention(const ForgettingAttention& /*arguments*/, Stream /*stream*/, AttentionKernel /*kernel*/) {
+  return Status::unavailable;
+}
+
+}  // namespace foxscope::kernels::cuda

@@ -1,0 +1,243 @@
+#include "tests/kernels/cuda_attention_problem.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <stdexcept>
+
+namespace foxscope::kernels::testing {
+namespace {
+
+constexpr std::int64_t kComparedRows = 24;
+constexpr std::uint64_t kNormals = 1 << 18;  // rows are random pieces of so many numbers
+
+std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+double widen(std::uint16_t x) { return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16)); }
+
+/// To the nearest bfloat16, ties to even.
+std::uint16_t narrow(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+double rounded(double x) { return widen(narrow(static_cast<float>(x))); }
+
+double dot(const std::uint16_t* a, const std::uint16_t* b, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t x = 0; x < count; ++x) sum += widen(a[x]) * widen(b[x]);
+  return sum;
+}
+
+template <class T>
+std::span<const std::byte> bytes_of(const std::vector<T>& x) {
+  return std::as_bytes(std::span(x));
+}
+
+}  // namespace
+
+std::string describe(const CudaProblemOptions& o) {
+  return "B" + std::to_string(o.batch) + " H" + std::to_string(o.heads) + "/" + std::to_string(o.key_heads) + " L" +
+         std::to_string(o.length) + " d" + std::to_string(o.head_dim) + " gate " +
+         std::to_string(static_cast<int>(o.gate)) + " window " + std::to_string(o.window_size) + " norm " +
+         std::to_string(o.row_norm) + " padding " + std::to_string(o.padding);
+}
+
+CudaProblem::CudaProblem(const CudaProblemOptions& options, std::uint64_t seed) : options_(options) {
+  query_ = make_tensor(options.heads, options.row_norm, seed * 4);
+  key_ = make_tensor(options.key_heads, options.row_norm, seed * 4 + 1);
+  value_ = make_tensor(options.key_heads, 0, seed * 4 + 2);
+  output_ = make_tensor(options.heads, 0, seed * 4 + 3);
+  make_gates(seed);
+  log_normalizer_.resize(index(options.batch * options.heads * options.length));
+  log_normalizer_device_ = cuda::DeviceBuffer(log_normalizer_.size() * sizeof(float));
+  blocks_device_ = cuda::DeviceBuffer(sizeof(cuda::AttentionBlocks));
+  workspace_ = cuda::DeviceBuffer(cuda::workspace_bytes(arguments()));
+}
+
+CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std::uint64_t seed) const {
+  Tensor tensor;
+  tensor.heads = heads;
+  const std::int64_t d = options_.head_dim;
+  const std::int64_t stride = d + options_.padding;
+  const std::int64_t rows = options_.batch * options_.length * heads;
+  tensor.host.assign(index(rows * stride), 0x7fff);  // NaN between the rows
+  std::mt19937_64 engine(seed);
+  std::normal_distribution<float> normal;
+  std::vector<float> normals(kNormals);
+  for (float& x : normals) x = normal(engine);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = normals.data() + engine() % (kNormals - static_cast<std::uint64_t>(d));
+    double squares = 0;
+    for (std::int64_t x = 0; x < d; ++x) squares += static_cast<double>(row[x] * row[x]);
+    const float factor = norm > 0 ? norm / static_cast<float>(std::sqrt(squares / static_cast<double>(d))) : 1.0F;
+    for (std::int64_t x = 0; x < d; ++x) tensor.host[index(r * stride + x)] = narrow(row[x] * factor);
+  }
+  tensor.device = cuda::DeviceBuffer(tensor.host.size() * sizeof(std::uint16_t));
+  if (!tensor.device.upload(bytes_of(tensor.host))) throw std::runtime_error("upload failed");
+  return tensor;
+}
+
+void CudaProblem::make_gates(std::uint64_t seed) {
+  if (options_.gate == CudaGate::none) return;
+  std::mt19937_64 engine(seed + 77);
+  std::normal_distribution<double> normal;
+  std::uniform_real_distribution<double> uniform;
+  const auto step = [&](double logit) {
+    switch (options_.gate) {
+      case CudaGate::near_zero:
+        return -5.0;
+      case CudaGate::zero:
+        return -1000.0;
+      case CudaGate::cuts:
+        return uniform(engine) < 0.02 ? -1000.0 : -0.001;
+      case CudaGate::steady:
+        return -1.6;
+      case CudaGate::mixed:
+      case CudaGate::far_offset:
+        return -std::log1p(std::exp(-logit - normal(engine)));
+      default:
+        return 0.0;
+    }
+  };
+  for (std::int64_t row = 0; row < options_.batch * options_.heads; ++row) {
+    const double share =
+        options_.heads > 1 ? static_cast<double>(row % options_.heads) / static_cast<double>(options_.heads - 1) : 0.5;
+    const double decay_time = 8 * std::pow(1024.0, share);
+    const double logit = -std::log(std::expm1(1 / decay_time));
+    double c = options_.gate == CudaGate::far_offset ? -1e8 : 0;
+    for (std::int64_t i = 0; i < options_.length; ++i) gate_.push_back(c += step(logit));
+  }
+  gate_device_ = cuda::DeviceBuffer(gate_.size() * sizeof(double));
+  if (!gate_device_.upload(bytes_of(gate_))) throw std::runtime_error("upload failed");
+}
+
+cuda::AttentionStrides CudaProblem::strides(std::int64_t heads) const {
+  const std::int64_t stride = options_.head_dim + options_.padding;
+  return {options_.length * heads * stride, stride, heads * stride};
+}
+
+const std::uint16_t* CudaProblem::row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const {
+  const cuda::AttentionStrides s = strides(tensor.heads);
+  return tensor.host.data() + b * s.batch + h * s.head + i * s.row;
+}
+
+cuda::ForgettingAttention CudaProblem::arguments() const {
+  cuda::ForgettingAttention a;
+  a.batch = options_.batch;
+  a.heads = options_.heads;
+  a.key_heads = options_.key_heads;
+  a.length = options_.length;
+  a.head_dim = options_.head_dim;
+  a.query = query_.device.data();
+  a.query_strides = strides(options_.heads);
+  a.key = key_.device.data();
+  a.value = value_.device.data();
+  a.key_strides = a.value_strides = strides(options_.key_heads);
+  a.cumulative_log_gate = static_cast<const double*>(gate_device_.data());
+  a.output = output_.device.data();
+  a.output_strides = a.query_strides;
+  a.log_normalizer = static_cast<float*>(log_normalizer_device_.data());
+  a.scale = 1 / std::sqrt(static_cast<float>(options_.head_dim));
+  a.window_size = options_.window_size;
+  a.pruning_tolerance = options_.pruning_tolerance;
+  a.blocks = static_cast<cuda::AttentionBlocks*>(blocks_device_.data());
+  a.workspace = workspace_.data();
+  return a;
+}
+
+Status CudaProblem::run(cuda::AttentionKernel kernel) {
+  bool good = output_.device.fill(0xff) && log_normalizer_device_.fill(0xff) && blocks_device_.fill(0xff) &&
+              workspace_.fill(0xff);
+  const Status status = cuda::forgetting_attention(arguments(), nullptr, kernel);
+  good = cuda::synchronize() && good && output_.device.download(std::as_writable_bytes(std::span(output_.host))) &&
+         log_normalizer_device_.download(std::as_writable_bytes(std::span(log_normalizer_)));
+  return status == Status::ok && !good ? Status::failed : status;
+}
+
+cuda::AttentionBlocks CudaProblem::blocks() const {
+  cuda::AttentionBlocks result;
+  if (!blocks_device_.download(std::as_writable_bytes(std::span(&result, 1))))
+    throw std::runtime_error("download failed");
+  return result;
+}
+
+CudaProblem::Errors CudaProblem::compare() const {
+  const std::int64_t d = options_.head_dim;
+  const std::int64_t length = options_.length;
+  std::vector<std::int64_t> rows;
+  if (length <= 100) {
+    for (std::int64_t i = 0; i < length; ++i) rows.push_back(i);
+  } else {
+    std::mt19937_64 engine(static_cast<std::uint64_t>(length));
+    rows = {0, 63, 64, length - 1};
+    while (std::ssize(rows) < kComparedRows)
+      rows.push_back(static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(length)));
+  }
+  Errors errors;
+  double error = 0;
+  double composed_error = 0;
+  double squares = 0;
+  const double scale = 1 / std::sqrt(static_cast<double>(d));
+  std::vector<double> weights(index(length));
+  std::vector<double> low(index(length));
+  for (std::int64_t b = 0; b < options_.batch; ++b) {
+    for (std::int64_t h = 0; h < options_.heads; ++h) {
+      const std::int64_t key_head = h / (options_.heads / options_.key_heads);
+      const std::int64_t flat = b * options_.heads + h;
+      for (const std::int64_t i : rows) {
+        const std::int64_t first =
+            options_.window_size > 0 ? std::max<std::int64_t>(0, i - options_.window_size + 1) : 0;
+        double largest = -std::numeric_limits<double>::infinity();
+        double low_largest = largest;
+        for (std::int64_t j = first; j <= i; ++j) {
+          const double product = dot(row(query_, b, h, i), row(key_, b, key_head, j), d);
+          const double gate = gate_.empty() ? 0 : gate_[index(flat * length + i)] - gate_[index(flat * length + j)];
+          weights[index(j)] = product * scale + gate;
+          low[index(j)] = rounded(product) * scale + gate;
+          largest = std::max(largest, weights[index(j)]);
+          low_largest = std::max(low_largest, low[index(j)]);
+        }
+        double sum = 0;
+        double low_sum = 0;
+        for (std::int64_t j = first; j <= i; ++j) {
+          sum += weights[index(j)] = std::exp(weights[index(j)] - largest);
+          low_sum += low[index(j)] = std::exp(low[index(j)] - low_largest);
+        }
+        std::vector<double> out(index(d));
+        std::vector<double> low_out(index(d));
+        for (std::int64_t j = first; j <= i; ++j) {
+          const std::uint16_t* v = row(value_, b, key_head, j);
+          const double weight = weights[index(j)] / sum;
+          const double low_weight = rounded(low[index(j)] / low_sum);
+          for (std::int64_t x = 0; x < d; ++x) {
+            out[index(x)] += weight * widen(v[x]);
+            low_out[index(x)] += low_weight * widen(v[x]);
+          }
+        }
+        const std::uint16_t* result = row(output_, b, h, i);
+        for (std::int64_t x = 0; x < d; ++x) {
+          error += std::pow(widen(result[x]) - out[index(x)], 2);
+          composed_error += std::pow(rounded(low_out[index(x)]) - out[index(x)], 2);
+          squares += out[index(x)] * out[index(x)];
+        }
+        const auto log_normalizer = static_cast<double>(log_normalizer_[index(flat * length + i)]);
+        errors.log_normalizer = std::max(errors.log_normalizer, std::abs(log_normalizer - (largest + std::log(sum))));
+      }
+      for (std::int64_t i = 0; i < length; ++i) {
+        if (!std::isfinite(log_normalizer_[index(flat * length + i)])) ++errors.not_finite;
+        for (std::int64_t x = 0; x < d; ++x) {
+          if (!std::isfinite(widen(row(output_, b, h, i)[x]))) ++errors.not_finite;
+        }
+      }
+    }
+  }
+  errors.output = std::sqrt(error / squares);
+  errors.composed = std::sqrt(composed_error / squares);
+  return errors;
+}
+
+}  // namespace foxscope::kernels::testing

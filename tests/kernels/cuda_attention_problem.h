@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/forgetting_attention.h"
+
+namespace foxscope::kernels::testing {
+
+/// How the gates of a problem on the GPU are drawn.
+enum class CudaGate {
+  none,        ///< no gate array
+  one,         ///< f = 1 at each step: plain attention
+  mixed,       ///< decay times from 8 to 8192 tokens over the heads, jitter N(0, 1) on the logit
+  near_zero,   ///< log f = -5 at each step
+  zero,        ///< log f = -1000 at each step: a row sees itself only
+  cuts,        ///< log f = -0.001, at 2 % of the steps -1000
+  far_offset,  ///< mixed, after a past that brought c to -1e8
+  steady,      ///< log f = -1.6 at each step: c near -1e5 after 65,536
+};
+
+struct CudaProblemOptions {
+  std::int64_t batch = 1;
+  std::int64_t heads = 2;
+  std::int64_t key_heads = 2;
+  std::int64_t length = 1;
+  std::int64_t head_dim = 64;
+  CudaGate gate = CudaGate::mixed;
+  std::int64_t window_size = 0;
+  double pruning_tolerance = 0;
+  float row_norm = 1;        ///< root mean square of a row of q and of k
+  std::int64_t padding = 0;  ///< elements after each row; not a multiple of 8: rows are not aligned
+};
+
+std::string describe(const CudaProblemOptions& options);
+
+/// Random [B, L, H, d] inputs, also on the device, and poisoned outputs.
+class CudaProblem {
+ public:
+  CudaProblem(const CudaProblemOptions& options, std::uint64_t seed);
+
+  /// Overwrites outputs with NaN and computes them.
+  Status run(cuda::AttentionKernel kernel);
+  [[nodiscard]] cuda::AttentionBlocks blocks() const;
+
+  /// Against float64 over all rows of a short problem, some of a long one.
+  struct Errors {
+    double output = 0;            ///< |out - reference| / |reference|
+    double composed = 0;          ///< that of attention by composed operations with bfloat16 between them
+    double log_normalizer = 0;    ///< largest difference
+    std::int64_t not_finite = 0;  ///< of all outputs
+  };
+  [[nodiscard]] Errors compare() const;
+  cuda::ForgettingAttention arguments() const;
+
+ private:
+  struct Tensor {
+    std::int64_t heads = 0;
+    std::vector<std::uint16_t> host;
+    cuda::DeviceBuffer device;
+  };
+  [[nodiscard]] Tensor make_tensor(std::int64_t heads, float norm, std::uint64_t seed) const;
+  void make_gates(std::uint64_t seed);
+  [[nodiscard]] cuda::AttentionStrides strides(std::int64_t heads) const;
+  [[nodiscard]] const std::uint16_t* row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const;
+
+  CudaProblemOptions options_;
+  Tensor query_, key_, value_, output_;
+  std::vector<double> gate_;
+  std::vector<float> log_normalizer_;
+  cuda::DeviceBuffer gate_device_, log_normalizer_device_, blocks_device_, workspace_;
+};
+
+}  // namespace foxscope::kernels::testing

@@ -1,0 +1,165 @@
+// Forgetting attention on the GPU against float64. Skipped by name where there is none.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <new>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/kernels/cuda_attention_problem.h"
+
+namespace foxscope::kernels::testing {
+namespace {
+
+using cuda::AttentionKernel;
+
+// A row that sees one key has no error at all when it is composed.
+constexpr double kBfloat16Rounding = 1.0 / 512;
+// Logits lose so much of the gate's fall over a key block.
+constexpr double kKeysOfBlock = 128;
+constexpr double kFloatRounding = 1.0 / (1 << 23);
+
+/// Largest |log f|, nats.
+double steepest(CudaGate gate) {
+  return gate == CudaGate::zero || gate == CudaGate::cuts ? 1000 : gate == CudaGate::near_zero ? 5 : 1;
+}
+
+class CudaAttention : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  }
+
+  static void check(const CudaProblemOptions& options, AttentionKernel kernel, std::uint64_t seed) {
+    SCOPED_TRACE(describe(options));
+    CudaProblem problem(options, seed);
+    ASSERT_EQ(problem.run(kernel), Status::ok);
+    const CudaProblem::Errors errors = problem.compare();
+    EXPECT_EQ(errors.not_finite, 0);
+    EXPECT_LE(errors.output, std::max(2 * errors.composed, kBfloat16Rounding));
+    EXPECT_LE(errors.log_normalizer, 2e-3 + kKeysOfBlock * steepest(options.gate) * kFloatRounding);
+  }
+
+  /// The kernels that compute a head dimension on this device.
+  static std::vector<AttentionKernel> kernels(std::int64_t head_dim) {
+    CudaProblem problem({.head_dim = head_dim}, 1);
+    if (problem.run(AttentionKernel::hopper) == Status::ok) return {AttentionKernel::hopper, AttentionKernel::portable};
+    return {AttentionKernel::portable};
+  }
+};
+
+constexpr CudaGate kGates[] = {CudaGate::none, CudaGate::one,  CudaGate::mixed,      CudaGate::near_zero,
+                               CudaGate::zero, CudaGate::cuts, CudaGate::far_offset, CudaGate::steady};
+
+TEST_F(CudaAttention, AgreesWithFloat64AtEveryLengthAndGate) {
+  std::uint64_t seed = 100;
+  for (const std::int64_t head_dim : {16, 32, 64, 96, 128}) {
+    for (const AttentionKernel kernel : kernels(head_dim)) {
+      for (const std::int64_t length : {1, 17, 81, 987}) {
+        for (const CudaGate gate : kGates) {
+          check({.length = length, .head_dim = head_dim, .gate = gate}, kernel, ++seed);
+        }
+      }
+      check({.heads = 3, .key_heads = 3, .length = 2048, .head_dim = head_dim}, kernel, ++seed);
+      check({.length = 4097, .head_dim = head_dim}, kernel, ++seed);
+    }
+  }
+}
+
+TEST_F(CudaAttention, SharesKeyHeadsAmongQueryHeads) {
+  for (const std::int64_t head_dim : {32, 64, 128}) {
+    for (const AttentionKernel kernel : kernels(head_dim)) {
+      check({.batch = 3, .heads = 6, .key_heads = 2, .length = 300, .head_dim = head_dim}, kernel, 1);
+    }
+  }
+}
+
+TEST_F(CudaAttention, SeesNoFurtherThanTheWindow) {
+  for (const std::int64_t head_dim : {64, 96, 128}) {
+    for (const AttentionKernel kernel : kernels(head_dim)) {
+      for (const std::int64_t window : {1, 5, 64, 300, 999, 1000, 5000}) {
+        check({.batch = 2, .length = 1000, .head_dim = head_dim, .window_size = window}, kernel, 2);
+      }
+    }
+  }
+}
+
+TEST_F(CudaAttention, TakesRowsWithGaps) {
+  for (const AttentionKernel kernel : kernels(64)) check({.length = 500, .padding = 8}, kernel, 3);
+  check({.length = 500, .head_dim = 64, .padding = 2}, AttentionKernel::automatic, 3);
+  check({.length = 500, .head_dim = 32, .padding = 2}, AttentionKernel::automatic, 3);
+}
+
+// Rows whose first key block says nothing of how large later logits are.
+TEST_F(CudaAttention, KeepsLargeLogits) {
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const AttentionKernel kernel : kernels(head_dim)) {
+      for (const float norm : {3.0F, 6.0F, 12.0F}) {
+        check({.length = 1500, .head_dim = head_dim, .row_norm = norm}, kernel, 4);
+      }
+    }
+  }
+}
+
+TEST_F(CudaAttention, IsExactFarFromTheStart) {
+  for (const std::int64_t head_dim : {64, 128}) {
+    for (const AttentionKernel kernel : kernels(head_dim)) {
+      check({.length = 65536, .head_dim = head_dim, .gate = CudaGate::steady}, kernel, 5);
+      check({.heads = 1, .key_heads = 1, .length = 65536, .head_dim = head_dim}, kernel, 6);
+    }
+  }
+}
+
+TEST_F(CudaAttention, SkipsWhatTheToleranceAllows) {
+  const double tolerance = std::exp(-10.0);
+  for (const std::int64_t head_dim : {32, 64, 128}) {
+    for (const AttentionKernel kernel : kernels(head_dim)) {
+      const CudaProblemOptions options = {
+          .batch = 2, .heads = 4, .key_heads = 2, .length = 4097, .head_dim = head_dim, .pruning_tolerance = tolerance};
+      check(options, kernel, 7);
+      CudaProblem problem(options, 8);
+      ASSERT_EQ(problem.run(kernel), Status::ok);
+      const cuda::AttentionBlocks blocks = problem.blocks();
+      EXPECT_GT(blocks.skipped, blocks.total / 4);
+      EXPECT_LT(blocks.skipped, blocks.total);
+      // With f = 1 everywhere there is nothing to skip; with f = 0 all but the rows' own blocks.
+      CudaProblemOptions plain = options;
+      plain.gate = CudaGate::one;
+      CudaProblem remembers(plain, 9);
+      ASSERT_EQ(remembers.run(kernel), Status::ok);
+      EXPECT_EQ(remembers.blocks().skipped, 0);
+      check({.length = 2048, .head_dim = head_dim, .gate = CudaGate::cuts, .pruning_tolerance = tolerance}, kernel, 10);
+      check({.length = 2048, .head_dim = head_dim, .gate = CudaGate::zero, .pruning_tolerance = tolerance}, kernel, 11);
+    }
+  }
+}
+
+TEST_F(CudaAttention, RefusesWhatItCannotTake) {
+  CudaProblem problem({.length = 10}, 12);
+  const cuda::ForgettingAttention good = problem.arguments();
+  const auto status = [](const cuda::ForgettingAttention& a) { return cuda::forgetting_attention(a, nullptr); };
+  EXPECT_EQ(status(good), Status::ok);
+  std::vector<cuda::ForgettingAttention> bad(9, good);
+  bad[0].length = 0;
+  bad[1].head_dim = 48;
+  bad[2].key_heads = 3;
+  bad[3].query = nullptr;
+  bad[4].window_size = -1;
+  bad[5].pruning_tolerance = 1;
+  bad[6].scale = 0;
+  bad[7].workspace = nullptr;
+  bad[8].batch = 0;
+  for (std::size_t i = 0; i < bad.size(); ++i) EXPECT_EQ(status(bad[i]), Status::invalid_argument) << i;
+  EXPECT_TRUE(cuda::synchronize());
+}
+
+TEST(CudaAttentionWithoutDevice, SaysSo) {
+  if (cuda::is_available()) GTEST_SKIP() << "there is a CUDA device";
+  cuda::ForgettingAttention arguments;
+  EXPECT_NE(cuda::forgetting_attention(arguments, nullptr), Status::ok);
+  EXPECT_THROW(cuda::DeviceBuffer(16), std::bad_alloc);
+}
+
+}  // namespace
+}  // namespace foxscope::kernels::testing
