@@ -3,6 +3,7 @@
 // included.
 #include <cmath>
 #include <cstdio>
+#include <sstream>
 #include <string>
 
 #include <benchmark/benchmark.h>
@@ -66,11 +67,10 @@ int main(int argc, char** argv) {
     for (const double tolerance : {0.0, std::exp(-10.0)}) {
       for (CudaProblemOptions options : shapes) {
         options.pruning_tolerance = tolerance;
-        const std::string name = std::string(portable ? "portable/" : "automatic/") +
-                                 (tolerance > 0 ? "pruned/" : "all/") + std::to_string(options.batch) + "x" +
-                                 std::to_string(options.heads) + "x" + std::to_string(options.length) + "x" +
-                                 std::to_string(options.head_dim);
-        foxscope::kernels::add(name, options,
+        std::ostringstream name;
+        name << (portable ? "portable/" : "automatic/") << (tolerance > 0 ? "pruned/" : "all/") << options.batch << 'x'
+             << options.heads << 'x' << options.length << 'x' << options.head_dim;
+        foxscope::kernels::add(name.str(), options,
                                portable ? cuda::AttentionKernel::portable : cuda::AttentionKernel::automatic);
       }
     }

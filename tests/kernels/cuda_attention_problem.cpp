@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
 namespace foxscope::kernels::testing {
@@ -40,10 +41,11 @@ std::span<const std::byte> bytes_of(const std::vector<T>& x) {
 }  // namespace
 
 std::string describe(const CudaProblemOptions& o) {
-  return "B" + std::to_string(o.batch) + " H" + std::to_string(o.heads) + "/" + std::to_string(o.key_heads) + " L" +
-         std::to_string(o.length) + " d" + std::to_string(o.head_dim) + " gate " +
-         std::to_string(static_cast<int>(o.gate)) + " window " + std::to_string(o.window_size) + " norm " +
-         std::to_string(o.row_norm) + " padding " + std::to_string(o.padding);
+  std::ostringstream text;
+  text << "batch " << o.batch << " heads " << o.heads << '/' << o.key_heads << " length " << o.length << " d "
+       << o.head_dim << " gate " << static_cast<int>(o.gate) << " window " << o.window_size << " norm " << o.row_norm
+       << " padding " << o.padding;
+  return text.str();
 }
 
 CudaProblem::CudaProblem(const CudaProblemOptions& options, std::uint64_t seed) : options_(options) {
