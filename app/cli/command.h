@@ -59,6 +59,11 @@ void addBenchCommand(CLI::App& program, Selection& selection);
 CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
                         const std::string& description, const std::string& examples);
 
+/// Fills the selection; what --help and --version ask for is printed.
+/// @param arguments  the program's name first
+/// @throws UsageError for what is not understood
+void parseCommandLine(const std::vector<std::string>& arguments, Selection& selection);
+
 /// Parses the command line, runs what it asks for, and turns errors into one line and an exit code.
 int runProgram(const std::vector<std::string>& arguments);
 

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -20,6 +24,12 @@ std::string kindNames() {
 
 }  // namespace
 
+void requireFigureKind(const std::string& word) {
+  const auto all = kinds();
+  if (std::any_of(all.begin(), all.end(), [&](const FigureKind* kind) { return kind->name == word; })) return;
+  throw UsageError(fmt::format("figure {}: there is no such kind: use {}", word, kindNames()));
+}
+
 void addFigureCommand(CLI::App& program, Selection& selection) {
   CLI::App* figure = addSubcommand(program, selection, "figure", "Draw a figure for a paper: .pdf, .svg or .png",
                                    "  foxscope figure maps run.h5 -o maps.pdf\n"
@@ -28,13 +38,14 @@ void addFigureCommand(CLI::App& program, Selection& selection) {
     CLI::App* command = addSubcommand(*figure, selection, kind->name, kind->description, kind->examples);
     kind->add(*command, selection);
   }
+  addFigureSpec(*figure, selection);
   // A word that is no kind is answered here, with those that are.
   figure->allow_extras();
   figure->callback([figure] {
     if (!figure->get_subcommands().empty()) return;
     const auto words = figure->remaining();
-    throw UsageError(fmt::format("figure{}: {}: use {}", words.empty() ? "" : " " + words.front(),
-                                 words.empty() ? "which kind?" : "there is no such kind", kindNames()));
+    if (words.empty()) throw UsageError(fmt::format("figure: which kind?: use {}", kindNames()));
+    requireFigureKind(words.front());
   });
 }
 

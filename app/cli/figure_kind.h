@@ -13,6 +13,12 @@ struct FigureKind {
   void (*add)(CLI::App& command, Selection& selection);
 };
 
+/// @throws UsageError with the kinds that exist, unless the word is one of them
+void requireFigureKind(const std::string& word);
+
+/// `foxscope figure spec`: any kind, as a file describes it.
+void addFigureSpec(CLI::App& figure, Selection& selection);
+
 extern const FigureKind kDecayFigure;
 extern const FigureKind kDistanceFigure;
 extern const FigureKind kNeedleFigure;

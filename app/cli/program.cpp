@@ -89,8 +89,21 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   throw UsageError(fmt::format("{}: there is no such command, file or folder: see foxscope --help", word));
 }
 
-// Fills the selection, or prints what --help and --version ask for and leaves it empty.
-void parse(const std::vector<std::string>& arguments, Selection& selection) {
+int runCommand(const std::vector<std::string>& arguments, Console& console) {
+  Selection selection;
+  parseCommandLine(arguments, selection);
+  console.setVerbosity(selection.verbosity);
+  InterruptThread interrupt;
+  const Session session{console, interrupt.token(), quotedCommandLine(arguments), programFolder(), interrupt};
+  const int code = selection.action(session);
+  console.endProgress();
+  if (code == kInterrupted) console.error(interrupt.message());
+  return code;
+}
+
+}  // namespace
+
+void parseCommandLine(const std::vector<std::string>& arguments, Selection& selection) {
   CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
   describeProgram(program, selection);
   std::vector<std::string> reversed = commandFirst(program, arguments);
@@ -108,20 +121,6 @@ void parse(const std::vector<std::string>& arguments, Selection& selection) {
   }
   if (!selection.action) throw UsageError("no command given: see foxscope --help");
 }
-
-int runCommand(const std::vector<std::string>& arguments, Console& console) {
-  Selection selection;
-  parse(arguments, selection);
-  console.setVerbosity(selection.verbosity);
-  InterruptThread interrupt;
-  const Session session{console, interrupt.token(), quotedCommandLine(arguments), programFolder(), interrupt};
-  const int code = selection.action(session);
-  console.endProgress();
-  if (code == kInterrupted) console.error(interrupt.message());
-  return code;
-}
-
-}  // namespace
 
 int runProgram(const std::vector<std::string>& arguments) {
   occupyStandardStreams();

@@ -1,0 +1,95 @@
+"""`foxscope figure spec`: figures that are written down as JSON, the gallery among them."""
+
+import json
+import re
+import unittest
+
+from support import DRAWS, FOX, SOURCE, TRANSFORMER, CommandLineTest
+
+GALLERY = SOURCE / "resources" / "figures"
+DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
+        "needle": "needle.h5"}
+
+
+def without_command(path):
+    """The picture, without the command that its metadata tells."""
+    return re.sub(r"foxscope figure [^<]*", "", path.read_text())
+
+
+@unittest.skipUnless(DRAWS, "a build without Qt")
+class FigureSpecTest(CommandLineTest):
+    def run_file(self):
+        text = self.write("text.txt", b"The fox ran over the hill, and nobody saw the fox. Then it was dark.\n" * 20)
+        path = self.folder / "run.h5"
+        self.done("run", "-q", "--model", f"fox-pro-12m={FOX}", "--model", f"transformer-pro-12m={TRANSFORMER}",
+                  "--text", text, "-o", path)
+        return path
+
+    def spec(self, **content):
+        return self.write("spec.json", json.dumps({"foxscope_figure": 1, **content}).encode())
+
+    def test_it_is_the_figure_of_these_options(self):
+        run = self.run_file()
+        spec = self.spec(kind="maps", options={"heads": ["1:2", "6:1"], "width": "iclr", "font-size": 8,
+                                               "no-letters": True, "rows": "0:100", "cols": "0:100"})
+        written, typed = self.folder / "written.svg", self.folder / "typed.svg"
+        self.done("figure", "spec", spec, run, "-o", written)
+        self.done("figure", "maps", run, "--heads", "1:2,6:1", "--width", "iclr", "--font-size", "8", "--no-letters",
+                  "--rows", "0:100", "--cols", "0:100", "-o", typed)
+        self.assertEqual(without_command(written), without_command(typed))
+        other = self.folder / "other.svg"
+        self.done("figure", "spec", self.spec(kind="maps", options={"heads": ["1:2"], "no-letters": False}), run, "-o",
+                  other)
+        self.assertNotEqual(without_command(written), without_command(other))
+
+    def test_every_figure_of_the_gallery_is_drawn(self):
+        run = self.run_file()
+        specs = sorted(GALLERY.glob("*.json"))
+        self.assertEqual(len(specs), 10)
+        for spec in specs:
+            with self.subTest(spec.name):
+                picture = self.folder / (spec.stem + ".svg")
+                source = GALLERY / DATA[spec.stem] if spec.stem in DATA else run
+                self.done("figure", "spec", spec, source, "-o", picture)
+                self.assertIn("<svg", picture.read_text())
+
+    def test_the_gallery_shows_the_crossing(self):
+        """FoX gets better with context beyond its training length, the Transformer worse, by more than the error."""
+        import h5py
+        import numpy
+
+        with h5py.File(GALLERY / "loss.h5") as file:
+            documents = file["windows/document"][:]
+            for name, sign in [("FoX", -1), ("Transformer", 1)]:
+                loss = file[f"models/{name}/loss/per_token_loss"][:].astype(float)
+                change = loss[:, 6144:8192].mean(1) - loss[:, 1536:2048].mean(1)
+                groups = [(change - change.mean())[documents == group].sum() for group in numpy.unique(documents)]
+                error = numpy.sqrt(len(groups) / (len(groups) - 1) * numpy.square(groups).sum()) / len(change)
+                self.assertGreater(sign * change.mean(), 2 * error)
+
+    def test_what_cannot_be_drawn(self):
+        out = self.folder / "out.svg"
+        needle = GALLERY / "needle.h5"
+        cases = [(b"{", 1, ["spec.json", "no JSON object"]), (b"[]", 1, ["no JSON object"]), (b"", 1, ["no JSON object"]),
+                 (b"{}", 1, ["foxscope_figure"]), (b'{"foxscope_figure": 1}', 1, ["names no kind"]),
+                 (b'{"foxscope_figure": 2, "kind": "maps"}', 1, ["newer version"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "colour": 1}', 1, ['"colour" is not known']),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": []}', 1, ["no JSON object"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"output": "x.svg"}}', 1, ["no option"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"width": null}}', 1, ['"width" is no text']),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"label": [["a"]]}}', 1, ["list of lists"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"shape": 1}}', 2, ["spec.json", "--shape"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"width": "0mm"}}', 2, ["spec.json", "0 mm"]),
+                 (b'{"foxscope_figure": 1, "kind": "novel"}', 2, ["spec.json", "no such kind"]),
+                 (b" " * (2 << 20), 1, ["larger than 1 MB"])]
+        for content, code, words in cases:
+            with self.subTest(content[:70]):
+                self.fails(code, words, "figure", "spec", self.write("spec.json", content), needle, "-o", out, output=out)
+        self.fails(1, ["nowhere.json", "no such file"], "figure", "spec", self.folder / "nowhere.json", needle, "-o", out,
+                   output=out)
+        missing = self.spec(kind="maps", options={"heads": ["99:0"]})
+        self.fails(2, ["spec.json", "99"], "figure", "spec", missing, self.run_file(), "-o", out, output=out)
+
+
+if __name__ == "__main__":
+    unittest.main()
