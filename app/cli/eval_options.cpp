@@ -43,11 +43,11 @@ void addEvalRunning(CLI::App& command, EvalOptions& options) {
   command.add_option("--dtype", options.dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
   command
       .add_option("--pruning", options.pruning,
-                   "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
+                  "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
       ->type_name("TOLERANCE");
   command
       .add_option("--intervene", options.interventions,
-                   "Change gates or outputs in all models, as in foxscope run; repeatable")
+                  "Change gates or outputs in all models, as in foxscope run; repeatable")
       ->type_name("LAYER:HEAD:KIND")
       ->allow_extra_args(false);
 }

@@ -17,10 +17,10 @@ namespace foxscope {
 /// - punctuation: any other character outside words (symbols too)
 /// - sentence_start: the first token of a word that begins a sentence: the text's first word; a word after a blank
 /// line;
-///   a word after . ! ? or an ellipsis and white space, or after the wide marks of Chinese and Japanese; other marks than
-///   comma, semicolon and colon may stand between. Not so where it begins with a lower-case letter, or the word before
-///   a single full stop is a title (Mr, Dr...) or one capital letter. One line break alone is no end: texts are often
-///   broken into lines.
+///   a word after . ! ? or an ellipsis and white space, or after the wide marks of Chinese and Japanese; other marks
+///   than comma, semicolon and colon may stand between. Not so where it begins with a lower-case letter, or the word
+///   before a single full stop is a title (Mr, Dr...) or one capital letter. One line break alone is no end: texts are
+///   often broken into lines.
 /// - word_first, word_later: the first token of any other word; all that follow, a token that begins within a character
 ///   included ("don" and "'t" are first and later)
 /// - rare_word: any token of a rare word (WordCounts)
