@@ -42,7 +42,7 @@ json readSpec(const std::string& path) {
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kMostBytes) refuse(path, "it is larger than 1 MB");
-  const json spec = json::parse(text, nullptr, false);
+  json spec = json::parse(text, nullptr, false);
   if (spec.is_discarded() || !spec.is_object()) refuse(path, "this is no JSON object");
   if (!spec.contains(kSchemaKey) || !spec[kSchemaKey].is_number_integer()) {
     refuse(path, fmt::format("it has no number \"{}\"", kSchemaKey));

@@ -78,6 +78,7 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<TracePointer>& traces, 
   std::vector<PaperFigure> figures;
   const auto losses = [traces] {
     std::vector<figure::LossSource> sources;
+    sources.reserve(traces.size());
     for (const TracePointer& trace : traces) sources.push_back(figure::lossesOf(trace));
     return sources;
   };
