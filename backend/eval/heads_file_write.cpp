@@ -2,6 +2,7 @@
 #include <numeric>
 
 #include "backend/base/atomic_file.h"
+#include "backend/eval/corpus_write.h"
 #include "backend/eval/heads_file.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
@@ -9,38 +10,21 @@
 namespace foxscope {
 namespace {
 
-constexpr const char* kEstimator =
-    "cluster-robust over windows by document: se^2 = G/(G-1) sum_g (sum of residuals in g)^2 / M^2; NaN with G = 1";
-
 class HeadsFileWriter {
  public:
   HeadsFileWriter(Hdf5Writer& writer, const AtomicFile& file, const HeadsEvaluation& evaluation)
       : writer_(writer), file_(file), evaluation_(evaluation) {}
 
   void write() {
-    writer_.attribute("/", "source", evaluation_.corpus.source);
-    if (evaluation_.content == HeadsContent::evaluation) write_corpus();
+    if (evaluation_.content == HeadsContent::evaluation) {
+      write_corpus(writer_, evaluation_.corpus);
+    } else {
+      writer_.attribute("/", "source", evaluation_.corpus.source);
+    }
     for (std::size_t n = 0; n < evaluation_.models.size(); ++n) write_model(n);
   }
 
  private:
-  void write_corpus() {
-    const EvaluatedCorpus& corpus = evaluation_.corpus;
-    writer_.attribute("/", "seed", static_cast<std::int64_t>(corpus.seed));
-    writer_.attribute("/", "corpus_documents", corpus.documents_read);
-    writer_.attribute("/", "corpus_tokens", corpus.tokens_read);
-    writer_.attribute("/", "error_estimator", kEstimator);
-    if (corpus.documents.empty()) return;
-    std::vector<std::string> names;
-    std::vector<std::string> hashes;
-    for (const WindowDocument& document : corpus.documents) {
-      names.push_back(document.name);
-      hashes.push_back(document.sha256);
-    }
-    writer_.strings("/documents/name", names);
-    writer_.strings("/documents/sha256", hashes);
-  }
-
   template <typename T>
   void column(const std::string& path, Element element, const std::vector<T>& values) {
     if (!values.empty()) writer_.array(path, element, {values.size()}, values.data(), nullptr);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/atomic_file.h"
+#include "backend/eval/corpus_write.h"
 #include "backend/eval/loss_file.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
@@ -12,38 +13,17 @@
 namespace foxscope {
 namespace {
 
-constexpr const char* kEstimator =
-    "cluster-robust over windows by document: se^2 = G/(G-1) sum_g (sum of residuals in g)^2 / M^2; NaN with G = 1";
-
 class LossFileWriter {
  public:
   LossFileWriter(Hdf5Writer& writer, const LossEvaluation& evaluation) : writer_(writer), evaluation_(evaluation) {}
 
   void write() {
-    write_corpus();
+    write_corpus(writer_, evaluation_.corpus);
     for (std::size_t n = 0; n < evaluation_.models.size(); ++n) write_model(n);
     if (evaluation_.models.size() > 1) write_differences();
   }
 
  private:
-  void write_corpus() {
-    const EvaluatedCorpus& corpus = evaluation_.corpus;
-    writer_.attribute("/", "source", corpus.source);
-    writer_.attribute("/", "seed", static_cast<std::int64_t>(corpus.seed));
-    writer_.attribute("/", "corpus_documents", corpus.documents_read);
-    writer_.attribute("/", "corpus_tokens", corpus.tokens_read);
-    writer_.attribute("/", "error_estimator", kEstimator);
-    if (corpus.documents.empty()) return;
-    std::vector<std::string> names;
-    std::vector<std::string> hashes;
-    for (const WindowDocument& document : corpus.documents) {
-      names.push_back(document.name);
-      hashes.push_back(document.sha256);
-    }
-    writer_.strings("/documents/name", names);
-    writer_.strings("/documents/sha256", hashes);
-  }
-
   void column(const std::string& path, Element element, const void* data, std::size_t size) {
     if (size > 0) writer_.array(path, element, {size}, data, nullptr);
   }
