@@ -217,4 +217,8 @@ Status forgetting_attention(const ForgettingAttention& arguments, Stream stream,
   return run(arguments, device, hopper, stream) == cudaSuccess ? Status::ok : Status::failed;
 }
 
+Status forgetting_attention_float32(const ForgettingAttention& /*arguments*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+
 }  // namespace foxscope::kernels::cuda

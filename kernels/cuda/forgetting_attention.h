@@ -3,13 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cuda/stream.h"
 #include "kernels/status.h"
 
-struct CUstream_st;
-
 namespace foxscope::kernels::cuda {
-
-using Stream = CUstream_st*;  ///< cudaStream_t, without CUDA's headers
 
 /// Distances in elements between neighbours along an axis; the last axis is contiguous.
 struct AttentionStrides {
@@ -25,23 +22,24 @@ struct AttentionBlocks {
   std::int64_t skipped = 0;
 };
 
-/// Forgetting attention on bfloat16, O = softmax(Q K^T scale + D) V with D[i,j] = c[i] - c[j] for j <= i (Lin et al.
+/// Forgetting attention, O = softmax(Q K^T scale + D) V with D[i,j] = c[i] - c[j] for j <= i (Lin et al.
 /// 2025, eq. 6; kernels/cpu/forgetting_attention.h). All pointers are to memory of the current device. Tensors may
-/// overlap nowhere with the outputs.
+/// overlap nowhere with the outputs. Query, key, value and output are bfloat16 for forgetting_attention, float32 for
+/// forgetting_attention_float32.
 struct ForgettingAttention {
   std::int64_t batch = 0;
   std::int64_t heads = 0;
   std::int64_t key_heads = 0;  ///< query head h reads key head h / (heads / key_heads)
   std::int64_t length = 0;
-  std::int64_t head_dim = 0;    ///< 16, 32, 64, 96 or 128
-  const void* query = nullptr;  ///< [B, H, L, d] bf16
+  std::int64_t head_dim = 0;    ///< 16, 32, 64, 96 or 128; in float32 every multiple of 8 up to 128
+  const void* query = nullptr;  ///< [B, H, L, d]
   AttentionStrides query_strides;
-  const void* key = nullptr;  ///< [B, H_kv, L, d] bf16
+  const void* key = nullptr;  ///< [B, H_kv, L, d]
   AttentionStrides key_strides;
-  const void* value = nullptr;  ///< [B, H_kv, L, d] bf16
+  const void* value = nullptr;  ///< [B, H_kv, L, d]
   AttentionStrides value_strides;
   const double* cumulative_log_gate = nullptr;  ///< [B, H, L] contiguous, nats, non-increasing; null: no gate
-  void* output = nullptr;                       ///< [B, H, L, d] bf16
+  void* output = nullptr;                       ///< [B, H, L, d]
   AttentionStrides output_strides;
   float* log_normalizer = nullptr;    ///< [B, H, L] contiguous, nats; may be null
   float scale = 0;                    ///< 1/sqrt(d)
@@ -61,7 +59,7 @@ enum class AttentionKernel {
 /// Whether the current device is one that the kernels run on.
 bool is_available();
 
-/// Bytes of workspace for these sizes; pointers and strides are not looked at.
+/// Bytes of workspace for these sizes, for either type; pointers and strides are not looked at.
 std::size_t workspace_bytes(const ForgettingAttention& arguments);
 
 /// Asynchronous on the stream. A skipped block's keys and values are not read, so that a NaN in them stays unseen.
@@ -71,5 +69,10 @@ std::size_t workspace_bytes(const ForgettingAttention& arguments);
 ///          in a build without CUDA; failed where a launch fails
 Status forgetting_attention(const ForgettingAttention& arguments, Stream stream,
                             AttentionKernel kernel = AttentionKernel::automatic);
+
+/// The same on float32 tensors, in float32 arithmetic with the gate's differences from float64: within 1e-5 of
+/// kernels/cpu's. Every card since compute capability 8.0.
+/// @returns as forgetting_attention
+Status forgetting_attention_float32(const ForgettingAttention& arguments, Stream stream);
 
 }  // namespace foxscope::kernels::cuda

@@ -11,4 +11,8 @@ Status forgetting_attention(const ForgettingAttention& /*arguments*/, Stream /*s
   return Status::unavailable;
 }
 
+Status forgetting_attention_float32(const ForgettingAttention& /*arguments*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+
 }  // namespace foxscope::kernels::cuda
