@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -72,15 +73,35 @@ std::span<const float> QueryKeyStore::rows(Part part, int layer, int head, std::
   return scratch;
 }
 
-std::size_t HostQueryKeyStore::bytes(const Shape& shape, DType dtype) {
+std::size_t QueryKeyStore::bytes(const Shape& shape, DType dtype) {
   return static_cast<std::size_t>(shape.layers) *
          (part_elements(shape, Part::query) + part_elements(shape, Part::key)) * size_of(dtype);
 }
 
+std::size_t QueryKeyStore::offset(Part part, int layer, int head, std::int64_t row) const {
+  const std::size_t query = part_elements(shape_, Part::query);
+  const std::size_t key = part_elements(shape_, Part::key);
+  std::size_t elements = static_cast<std::size_t>(layer) * (query + key);
+  if (part == Part::key) elements += query;
+  elements +=
+      (static_cast<std::size_t>(head) * static_cast<std::size_t>(shape_.length) + static_cast<std::size_t>(row)) *
+      static_cast<std::size_t>(shape_.head_dim);
+  return elements * size_of(dtype_);
+}
+
 HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
-                                     const std::filesystem::path& spill_folder)
-    : QueryKeyStore(shape, dtype), size_(bytes(shape, dtype)), in_file_(size_ > memory_budget) {
+                                     const std::filesystem::path& spill_folder, HostMemory memory)
+    : RunQueryKeyStore(shape, dtype), size_(bytes(shape, dtype)), in_file_(size_ > memory_budget) {
   if (size_ == 0) return;
+  if (memory == HostMemory::pinned && !in_file_) {
+    try {
+      pinned_ = kernels::cuda::PinnedBuffer(size_);
+      data_ = static_cast<std::byte*>(pinned_.data());
+      return;
+    } catch (const std::bad_alloc&) {
+      data_ = nullptr;  // pageable memory does the same, only slower
+    }
+  }
   const double gib = static_cast<double>(size_) / (1024.0 * 1024.0 * 1024.0);
   void* mapped = MAP_FAILED;
   if (in_file_) {
@@ -107,21 +128,10 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
 }
 
 HostQueryKeyStore::~HostQueryKeyStore() {
-  if (data_ != nullptr) munmap(data_, size_);
+  if (data_ != nullptr && pinned_.data() == nullptr) munmap(data_, size_);
 }
 
 const char* HostQueryKeyStore::where() const { return in_file_ ? "temporary file" : "memory"; }
-
-std::size_t HostQueryKeyStore::offset(Part part, int layer, int head, std::int64_t row) const {
-  const std::size_t query = part_elements(shape(), Part::query);
-  const std::size_t key = part_elements(shape(), Part::key);
-  std::size_t elements = static_cast<std::size_t>(layer) * (query + key);
-  if (part == Part::key) elements += query;
-  elements +=
-      (static_cast<std::size_t>(head) * static_cast<std::size_t>(shape().length) + static_cast<std::size_t>(row)) *
-      static_cast<std::size_t>(shape().head_dim);
-  return elements * size_of(dtype());
-}
 
 std::span<const std::byte> HostQueryKeyStore::raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                        std::int64_t end, std::vector<std::byte>& /*scratch*/) const {

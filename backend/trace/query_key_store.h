@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cuda/device.h"
+
 namespace foxscope {
 
 /// Number format of stored queries and keys.
@@ -40,7 +42,7 @@ class QueryKeyStore {
   virtual ~QueryKeyStore() = default;
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
-  /// "memory", "temporary file" or "run file", for what the program says of itself.
+  /// "memory", "temporary file", "run file" or "GPU memory", for what the program says of itself.
   [[nodiscard]] virtual const char* where() const = 0;
 
   /// Rows [begin, end) of one head as float32, [end - begin, d]: a view of the store itself where it holds float32 in
@@ -55,22 +57,48 @@ class QueryKeyStore {
                                                             std::int64_t end,
                                                             std::vector<std::byte>& scratch) const = 0;
 
+  /// Address on the GPU of one head, [L, d] in the store's dtype; null where the store is elsewhere.
+  [[nodiscard]] virtual const void* on_device(Part /*part*/, int /*layer*/, int /*head*/) const { return nullptr; }
+  /// The GPU that on_device is about.
+  [[nodiscard]] virtual int device() const { return 0; }
+
+  /// Bytes that a store of this shape takes.
+  static std::size_t bytes(const Shape& shape, DType dtype);
+
  protected:
   QueryKeyStore(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {}
+  /// Byte where a head's row begins; layout per layer: query [H, L, d], then key [H_kv, L, d].
+  [[nodiscard]] std::size_t offset(Part part, int layer, int head, std::int64_t row) const;
 
  private:
   Shape shape_;
   DType dtype_;
 };
 
-/// A store that a running model fills: anonymous memory within a budget, beyond it an unlinked temporary file mapped
-/// into memory, so that the system can put pages aside. Layout per layer: query [H, L, d], then key [H_kv, L, d].
-class HostQueryKeyStore final : public QueryKeyStore {
+/// A store that a running model fills, layer by layer. Either of the two says where.
+class RunQueryKeyStore : public QueryKeyStore {
+ public:
+  /// Where a forward writes one layer: [heads, L, d] in the store's dtype, host memory; empty for a store elsewhere.
+  virtual std::span<std::byte> layer(Part /*part*/, int /*layer*/) { return {}; }
+  /// The same in GPU memory; null for a store elsewhere.
+  virtual void* device_layer(Part /*part*/, int /*layer*/) { return nullptr; }
+
+ protected:
+  using QueryKeyStore::QueryKeyStore;
+};
+
+/// Pinned memory is what a GPU copies into at full speed, without waiting.
+enum class HostMemory { pageable, pinned };
+
+/// A store in host memory: anonymous memory within a budget, beyond it an unlinked temporary file mapped into memory,
+/// so that the system can put pages aside.
+class HostQueryKeyStore final : public RunQueryKeyStore {
  public:
   /// @param memory_budget  bytes that may be held in memory; a larger store goes to a file in `spill_folder`
+  /// @param memory         pinned where a GPU fills the store; what cannot be pinned is pageable
   /// @throws Error naming the size when neither memory nor disk can hold it
   HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
-                    const std::filesystem::path& spill_folder);
+                    const std::filesystem::path& spill_folder, HostMemory memory = HostMemory::pageable);
   ~HostQueryKeyStore() override;
   HostQueryKeyStore(const HostQueryKeyStore&) = delete;
   HostQueryKeyStore& operator=(const HostQueryKeyStore&) = delete;
@@ -79,15 +107,10 @@ class HostQueryKeyStore final : public QueryKeyStore {
   [[nodiscard]] std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                     std::int64_t end, std::vector<std::byte>& scratch) const override;
 
-  /// Where a forward writes one layer: [heads, L, d] in the store's dtype.
-  std::span<std::byte> layer(Part part, int layer);
-
-  /// Bytes that a store of this shape takes.
-  static std::size_t bytes(const Shape& shape, DType dtype);
+  std::span<std::byte> layer(Part part, int layer) override;
 
  private:
-  [[nodiscard]] std::size_t offset(Part part, int layer, int head, std::int64_t row) const;
-
+  kernels::cuda::PinnedBuffer pinned_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   bool in_file_ = false;

@@ -61,7 +61,7 @@ KeepSet parse_keep(const std::string& list) {
   return keep;
 }
 
-Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<HostQueryKeyStore> query_key)
+Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStore> query_key)
     : info_(std::move(info)),
       keep_(std::move(keep)),
       query_key_(std::move(query_key)),
@@ -98,6 +98,10 @@ std::span<float> Recorder::per_token_loss() { return per_token_loss_; }
 
 std::span<std::byte> Recorder::query_key(QueryKeyStore::Part part, int layer) {
   return query_key_ ? query_key_->layer(part, layer) : std::span<std::byte>{};
+}
+
+void* Recorder::query_key_on_device(QueryKeyStore::Part part, int layer) {
+  return query_key_ ? query_key_->device_layer(part, layer) : nullptr;
 }
 
 std::span<float> Recorder::logits(std::int64_t vocabulary_size) {

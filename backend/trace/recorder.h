@@ -22,7 +22,7 @@ class Recorder {
  public:
   /// @param info        shapes must be set: layers, heads, key_heads, head_dim, length, dtype
   /// @param query_key   where q and k go; null if they are not kept
-  Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<HostQueryKeyStore> query_key);
+  Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStore> query_key);
 
   [[nodiscard]] const TraceInfo& info() const { return info_; }
   TraceInfo& info() { return info_; }
@@ -32,8 +32,10 @@ class Recorder {
   std::span<float> log_normalizer(int layer);               ///< [H, L] f32; likewise
   std::span<float> log_normalizer_without_gate(int layer);  ///< [H, L] f32; empty if not kept
   std::span<float> per_token_loss();                        ///< [L] f32; likewise
-  /// [H, L, d] or [H_kv, L, d] in info().dtype; empty if not kept
+  /// [H, L, d] or [H_kv, L, d] in info().dtype; empty if not kept, or kept on the GPU
   std::span<std::byte> query_key(QueryKeyStore::Part part, int layer);
+  /// The same where the store is in GPU memory; null if it is not
+  void* query_key_on_device(QueryKeyStore::Part part, int layer);
   std::span<float> logits(std::int64_t vocabulary_size);                ///< [L, V] f32; empty if not kept
   std::span<float> hidden_states(int index, std::int64_t hidden_size);  ///< [L, D] f32; empty if not kept
 
@@ -46,7 +48,7 @@ class Recorder {
  private:
   TraceInfo info_;
   KeepSet keep_;
-  std::shared_ptr<HostQueryKeyStore> query_key_;
+  std::shared_ptr<RunQueryKeyStore> query_key_;
   std::vector<LayerRows> rows_;
   std::vector<float> per_token_loss_;
   std::vector<float> logits_;

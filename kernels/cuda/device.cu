@@ -29,11 +29,48 @@ bool DeviceBuffer::upload(std::span<const std::byte> host) const {
   return host.size() <= bytes_ && cudaMemcpy(data_, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess;
 }
 
-bool DeviceBuffer::download(std::span<std::byte> host) const {
-  return host.size() <= bytes_ && cudaMemcpy(host.data(), data_, host.size(), cudaMemcpyDeviceToHost) == cudaSuccess;
+bool DeviceBuffer::download(std::span<std::byte> host, std::size_t offset) const {
+  return offset <= bytes_ && host.size() <= bytes_ - offset &&
+         cudaMemcpy(host.data(), static_cast<const char*>(data_) + offset, host.size(), cudaMemcpyDeviceToHost) ==
+             cudaSuccess;
 }
 
 bool DeviceBuffer::fill(std::uint8_t value) const { return cudaMemset(data_, value, bytes_) == cudaSuccess; }
+
+PinnedBuffer::PinnedBuffer(std::size_t bytes) {
+  if (cudaHostAlloc(&data_, bytes, cudaHostAllocPortable) != cudaSuccess) {
+    cudaGetLastError();
+    throw std::bad_alloc();
+  }
+}
+
+PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
+
+PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  return *this;
+}
+
+DeviceScope::DeviceScope(int device) {
+  cudaGetDevice(&former_);
+  if (device != former_) cudaSetDevice(device);
+}
+
+DeviceScope::~DeviceScope() { cudaSetDevice(former_); }
+
+bool copy_to_device(void* device, std::span<const std::byte> host) {
+  return cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess;
+}
+
+std::size_t free_memory() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  if (cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
+  cudaGetLastError();
+  return 0;
+}
 
 DeviceTimer::DeviceTimer() {
   cudaEvent_t begin = nullptr;

@@ -24,7 +24,8 @@ class DeviceBuffer {
   [[nodiscard]] std::size_t bytes() const { return bytes_; }
   /// @param host  at most bytes() of them
   [[nodiscard]] bool upload(std::span<const std::byte> host) const;
-  [[nodiscard]] bool download(std::span<std::byte> host) const;
+  /// @param offset  byte of the buffer to begin at
+  [[nodiscard]] bool download(std::span<std::byte> host, std::size_t offset = 0) const;
   /// Sets every byte.
   [[nodiscard]] bool fill(std::uint8_t value) const;
 
@@ -32,6 +33,42 @@ class DeviceBuffer {
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
+
+/// Host memory that the GPU copies from and into at full speed.
+class PinnedBuffer {
+ public:
+  PinnedBuffer() = default;
+  /// @throws std::bad_alloc also where there is no device
+  explicit PinnedBuffer(std::size_t bytes);
+  ~PinnedBuffer();
+  PinnedBuffer(PinnedBuffer&& other) noexcept;
+  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
+  PinnedBuffer(const PinnedBuffer&) = delete;
+  PinnedBuffer& operator=(const PinnedBuffer&) = delete;
+
+  [[nodiscard]] void* data() const { return data_; }
+
+ private:
+  void* data_ = nullptr;
+};
+
+/// Makes a device current for the calling thread, and the former one again at its end.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int former_ = 0;
+};
+
+/// Copies into memory of a device; waits for the whole device.
+bool copy_to_device(void* device, std::span<const std::byte> host);
+
+/// Bytes that the current device could still give; 0 where there is none.
+std::size_t free_memory();
 
 /// Time between two points of a stream.
 class DeviceTimer {

@@ -11,8 +11,19 @@ DeviceBuffer::~DeviceBuffer() { data_ = nullptr; }
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& /*other*/) noexcept {}
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& /*other*/) noexcept { return *this; }
 bool DeviceBuffer::upload(std::span<const std::byte> /*host*/) const { return false; }
-bool DeviceBuffer::download(std::span<std::byte> /*host*/) const { return false; }
+bool DeviceBuffer::download(std::span<std::byte> /*host*/, std::size_t /*offset*/) const { return false; }
 bool DeviceBuffer::fill(std::uint8_t /*value*/) const { return false; }
+
+PinnedBuffer::PinnedBuffer(std::size_t /*bytes*/) { throw std::bad_alloc(); }
+PinnedBuffer::~PinnedBuffer() { data_ = nullptr; }
+PinnedBuffer::PinnedBuffer(PinnedBuffer&& /*other*/) noexcept {}
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& /*other*/) noexcept { return *this; }
+
+DeviceScope::DeviceScope(int device) : former_(device) {}
+DeviceScope::~DeviceScope() { former_ = 0; }
+
+bool copy_to_device(void* /*device*/, std::span<const std::byte> /*host*/) { return false; }
+std::size_t free_memory() { return 0; }
 
 DeviceTimer::DeviceTimer() = default;
 DeviceTimer::~DeviceTimer() { begin_ = end_ = nullptr; }
