@@ -10,11 +10,12 @@ constexpr double kLine = 1.5;      ///< from one line to the next, font sizes
 constexpr double kTintTop = 0.98;  ///< of a tint above the baseline
 constexpr double kTintBottom = 0.3;
 
-// Line ends break lines; other controls have no width.
+// Line ends break lines, and are seen as well: they are tokens like others. Other controls have no width.
 QString printable(const QString& text) {
   QString result;
   for (const QChar character : text) {
     if (character == '\n') {
+      result += u"\u21b5";
       result += QChar(QChar::LineSeparator);
     } else if (character == '\t' || character == '\r') {
       result += ' ';
@@ -68,9 +69,13 @@ std::optional<double> TextPanel::heightFor(double width) const {
 
 void TextPanel::drawTints(Canvas& canvas, const QTextLine& line, const QPointF& corner, double width) const {
   const double baseline = corner.y() + line.ascent() / scale();
+  const QString text = m_layout.text();
+  qsizetype lineEnd = line.textStart() + line.textLength();
+  // A space at which a line was wrapped is not seen.
+  while (lineEnd > line.textStart() && text[lineEnd - 1] == ' ' && lineEnd < text.size()) --lineEnd;
   for (const Place& place : m_places) {
     const qsizetype begin = std::max<qsizetype>(place.begin, line.textStart());
-    const qsizetype end = std::min<qsizetype>(place.end, line.textStart() + line.textLength());
+    const qsizetype end = std::min(place.end, lineEnd);
     if (begin >= end || (!place.colour.isValid() && !place.outlined)) continue;
     const auto at = [&](qsizetype cursor) {
       return corner.x() + std::clamp(line.cursorToX(static_cast<int>(cursor)) / scale(), 0.0, width);

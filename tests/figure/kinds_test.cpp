@@ -322,5 +322,27 @@ TEST(Passage, PositionsAndQueriesThatDoNotExistAreRefused) {
   EXPECT_GT(figure::drawPassage(run, options, style_of(Kind::png), {})->file.size(), 1000U);
 }
 
+TEST(Passage, GatesAreTintedByTheHeadsOwnMeasure) {
+  // A head of long memory forgets a hundredth at every tenth token and a thousandth at the others.
+  RunShape shape;
+  shape.length = 100;
+  shape.layers = shape.heads = shape.key_heads = 1;
+  shape.log_gate = [](int, std::int64_t position, double) { return std::log1p(position % 10 == 9 ? -1e-2 : -1e-3); };
+  figure::PassageOptions options;
+  options.tint = figure::PassageTint::gate;
+  options.head = figure::HeadIndex{0, 0};
+  options.positions = Range{0, 100};
+  const QImage page =
+      rendered(figure::drawPassage(make_run(shape), options, style_of(Kind::png), {})->file, Kind::png, 300);
+  const figure::Rgb most = figure::tint().back();
+  int saturated = 0;
+  for (int y = 0; y < page.height(); ++y) {
+    for (int x = 0; x < page.width(); ++x)
+      saturated += page.pixel(x, y) == qRgb(most.red, most.green, most.blue) ? 1 : 0;
+  }
+  EXPECT_GT(saturated, 5000);
+  EXPECT_LT(saturated, page.width() * page.height() / 8);
+}
+
 }  // namespace
 }  // namespace foxscope::test

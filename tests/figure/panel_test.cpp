@@ -314,5 +314,26 @@ TEST(Passage, ScriptsFromRightToLeftKeepTheirTintsBesideTheirWords) {
   EXPECT_LT(ink, leftmost) << "the second word is not left of the first";
 }
 
+TEST(Passage, LineEndsAreSeenAndTintedLikeOtherTokens) {
+  const auto dark_pixels = [](double of_line_end) {
+    const std::vector<figure::TintedPiece> pieces = {{"one", 0, false}, {"\n", of_line_end, false}, {"two", 0, false}};
+    figure::ScaledColours colours;
+    colours.map = &figure::tint();
+    FigureStyle style;
+    PanelPage page(style);
+    page.add(std::make_unique<figure::TextPanel>(style.format, pieces, colours), {});
+    page.arrange();
+    const QImage shown = rendered(page.paint({}), Kind::png, 300);
+    const QRgb dark = qRgb(figure::tint().back().red, figure::tint().back().green, figure::tint().back().blue);
+    int count = 0;
+    for (int y = 0; y < shown.height(); ++y) {
+      for (int x = 0; x < shown.width(); ++x) count += shown.pixel(x, y) == dark ? 1 : 0;
+    }
+    return count;
+  };
+  EXPECT_EQ(dark_pixels(0), 0);
+  EXPECT_GT(dark_pixels(1), 100);
+}
+
 }  // namespace
 }  // namespace foxscope::test

@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::int64_t kDefaultTokens = 160;
 constexpr double kMostSharesShown = 0.98;  ///< of the values lie within the scale: a few extremes must not bleach it
+constexpr double kUntinted = 0.25;         ///< of the gates forget least
+constexpr double kLeastRatio = 2;          ///< of a logarithmic scale's limits
 const double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Values of the positions of a range.
@@ -112,16 +114,28 @@ std::string labelOf(const HeadOf& head, const PassageOptions& options) {
   return "";
 }
 
+// The value below which a share of them lies.
+double quantile(std::vector<double>& values, double share) {
+  const auto place = values.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(values.size() - 1));
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
+}
+
 ScaledColours coloursOf(const std::vector<double>& values, PassageTint tintedBy) {
   ScaledColours colours;
   colours.map = &tint();
   std::vector<double> finite;
   std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double v) { return std::isfinite(v); });
-  if (tintedBy == PassageTint::gate || tintedBy == PassageTint::forget || finite.empty()) return colours;
-  const auto place =
-      finite.begin() + static_cast<std::ptrdiff_t>(kMostSharesShown * static_cast<double>(finite.size() - 1));
-  std::nth_element(finite.begin(), place, finite.end());
-  colours.upper = *place > 0 ? *place : 1;
+  if (tintedBy == PassageTint::forget || finite.empty()) return colours;
+  const double upper = quantile(finite, kMostSharesShown);
+  colours.upper = upper > 0 ? upper : 1;
+  if (tintedBy != PassageTint::gate) return colours;
+  // Heads forget from a millionth to all of it at a token: what a head forgets by its own measure is what is seen.
+  const double lower = quantile(finite, kUntinted);
+  if (lower > 0 && upper > kLeastRatio * lower) {
+    colours.scale = ColourScale::logarithmic;
+    colours.lower = lower;
+  }
   return colours;
 }
 
