@@ -37,12 +37,15 @@ bool current_device(Device& device) {
          get(device.multiprocessors, cudaDevAttrMultiProcessorCount) && get(device.cache_bytes, cudaDevAttrL2CacheSize);
 }
 
+/// Which kernel was chosen.
+enum class Choice { hopper, portable, float32 };
+
 bool known_head_dim(std::int64_t d) { return d == 16 || d == 32 || d == 64 || d == 96 || d == 128; }
 
 bool sizes_valid(const ForgettingAttention& a) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max() / 2;
   if (a.batch < 1 || a.heads < 1 || a.key_heads < 1 || a.length < 1 || a.length > kMost) return false;
-  if (a.heads % a.key_heads != 0 || !known_head_dim(a.head_dim)) return false;
+  if (a.heads % a.key_heads != 0 || a.head_dim < 8 || a.head_dim > 128 || a.head_dim % 8 != 0) return false;
   // Heads are a grid's y, blocks of rows are counted in int.
   return a.batch * a.heads <= 65535 && a.batch * a.heads * divide_up(a.length, 64) <= kMost;
 }
@@ -55,14 +58,19 @@ bool valid(const ForgettingAttention& a) {
 
 bool prunes(const ForgettingAttention& a) { return a.pruning_tolerance > 0 && a.cumulative_log_gate != nullptr; }
 
-bool aligned(const void* data, const AttentionStrides& s) {
-  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && s.batch % 8 == 0 && s.head % 8 == 0 && s.row % 8 == 0;
-}
-
-bool all_aligned(const ForgettingAttention& a) {
+/// Whether rows start at multiples of 16 bytes.
+/// @param count  of numbers in 16 bytes
+bool all_aligned(const ForgettingAttention& a, std::int64_t count) {
+  const auto aligned = [count](const void* data, const AttentionStrides& s) {
+    return reinterpret_cast<std::uintptr_t>(data) % 16 == 0 && s.batch % count == 0 && s.head % count == 0 &&
+           s.row % count == 0;
+  };
   return aligned(a.query, a.query_strides) && aligned(a.key, a.key_strides) && aligned(a.value, a.value_strides) &&
          aligned(a.output, a.output_strides);
 }
+
+/// Of 16 bytes.
+std::int64_t count_of(Choice choice) { return choice == Choice::float32 ? 4 : 8; }
 
 /// Where the parts of the workspace lie, in bytes.
 struct WorkspacePlan {
@@ -111,6 +119,7 @@ TensorView view(const void* data, const AttentionStrides& s, std::int64_t heads,
 }
 
 /// Makes p.first_tile.
+template <class T>
 cudaError_t prune(const ForgettingAttention& a, AttentionParameters& p, const WorkspacePlan& plan, TileShape tile,
                   cudaStream_t stream) {
   char* memory = static_cast<char*>(a.workspace);
@@ -127,16 +136,18 @@ cudaError_t prune(const ForgettingAttention& a, AttentionParameters& p, const Wo
     if (const auto e = cudaMemsetAsync(a.blocks, 0, sizeof(AttentionBlocks), stream)) return e;
   }
   const dim3 key_grid(static_cast<unsigned>(plan.key_blocks), static_cast<unsigned>(a.batch * a.key_heads));
-  measure_keys<<<key_grid, static_cast<unsigned>(tile.keys), 0, stream>>>(p, d, w);
+  measure_keys<T><<<key_grid, static_cast<unsigned>(tile.keys), 0, stream>>>(p, d, w);
   const dim3 row_grid(static_cast<unsigned>(plan.row_blocks), heads);
-  measure_rows<<<row_grid, static_cast<unsigned>(tile.rows), 0, stream>>>(p, d, a.scale, w);
+  measure_rows<T><<<row_grid, static_cast<unsigned>(tile.rows), 0, stream>>>(p, d, a.scale, w);
   find_first_tiles<<<heads, kSearchThreads, 0, stream>>>(p, tile, std::log(a.pruning_tolerance), w, a.blocks);
   p.first_tile = w.first_tile;
   return cudaGetLastError();
 }
 
-cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, bool hopper, cudaStream_t stream) {
-  if (hopper) return head_dim == 64 ? hopper_attention_64(p, stream) : hopper_attention_128(p, stream);
+cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, Choice choice, cudaStream_t stream) {
+  if (choice == Choice::float32) return float32_attention(p, static_cast<int>(head_dim), stream);
+  if (choice == Choice::hopper)
+    return head_dim == 64 ? hopper_attention_64(p, stream) : hopper_attention_128(p, stream);
   switch (head_dim) {
     case 16:
       return portable_attention_16(p, stream);
@@ -151,8 +162,8 @@ cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, bool hop
   }
 }
 
-cudaError_t run(const ForgettingAttention& a, const Device& device, bool hopper, cudaStream_t stream) {
-  const TileShape tile = hopper ? hopper_tile(a.head_dim) : kPortableTile;
+cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choice, cudaStream_t stream) {
+  const TileShape tile = choice == Choice::hopper ? hopper_tile(a.head_dim) : kPortableTile;
   const WorkspacePlan plan = plan_workspace(a, tile);
   char* memory = static_cast<char*>(a.workspace);
   AttentionParameters p;
@@ -177,17 +188,20 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, bool hopper,
   p.row_blocks = plan.row_blocks;
   p.multiprocessors = device.multiprocessors;
   p.cache_bytes = device.cache_bytes;
-  p.aligned = all_aligned(a);
+  p.aligned = all_aligned(a, count_of(choice));
   if (prunes(a)) {
-    if (const auto e = prune(a, p, plan, tile, stream)) return e;
+    const auto e = choice == Choice::float32 ? prune<float>(a, p, plan, tile, stream)
+                                             : prune<__nv_bfloat16>(a, p, plan, tile, stream);
+    if (e != cudaSuccess) return e;
   }
+  if (choice == Choice::float32) return attend(p, a.head_dim, choice, stream);
   constexpr unsigned kThreads = 256;
   const dim3 grid(static_cast<unsigned>(divide_up(plan.padded, kThreads)), static_cast<unsigned>(a.batch * a.heads));
   gate_bias<<<grid, kThreads, 0, stream>>>(
       a.cumulative_log_gate, p.length, static_cast<int>(plan.padded), tile.keys, 1.0 / static_cast<double>(a.scale),
       static_cast<uint4*>(const_cast<void*>(p.bias)), p.next_item, static_cast<int>(plan.items) + 2);
   if (const auto e = cudaGetLastError()) return e;
-  return attend(p, a.head_dim, hopper, stream);
+  return attend(p, a.head_dim, choice, stream);
 }
 
 }  // namespace
@@ -207,18 +221,22 @@ std::size_t workspace_bytes(const ForgettingAttention& arguments) {
 }
 
 Status forgetting_attention(const ForgettingAttention& arguments, Stream stream, AttentionKernel kernel) {
-  if (!valid(arguments)) return Status::invalid_argument;
+  if (!valid(arguments) || !known_head_dim(arguments.head_dim)) return Status::invalid_argument;
   Device device;
   if (!current_device(device) || device.major < 8) return Status::unavailable;
-  const bool can_hopper = device.major == 9 && device.minor == 0 && all_aligned(arguments) &&
+  const bool can_hopper = device.major == 9 && device.minor == 0 && all_aligned(arguments, count_of(Choice::hopper)) &&
                           (arguments.head_dim == 64 || arguments.head_dim == 128);
   if (kernel == AttentionKernel::hopper && !can_hopper) return Status::invalid_argument;
   const bool hopper = can_hopper && kernel != AttentionKernel::portable;
-  return run(arguments, device, hopper, stream) == cudaSuccess ? Status::ok : Status::failed;
+  const cudaError_t result = run(arguments, device, hopper ? Choice::hopper : Choice::portable, stream);
+  return result == cudaSuccess ? Status::ok : Status::failed;
 }
 
-Status forgetting_attention_float32(const ForgettingAttention& /*arguments*/, Stream /*stream*/) {
-  return Status::unavailable;
+Status forgetting_attention_float32(const ForgettingAttention& arguments, Stream stream) {
+  if (!valid(arguments)) return Status::invalid_argument;
+  Device device;
+  if (!current_device(device) || device.major < 8) return Status::unavailable;
+  return run(arguments, device, Choice::float32, stream) == cudaSuccess ? Status::ok : Status::failed;
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -48,13 +48,28 @@ __device__ inline float dot(const __nv_bfloat16* a, const __nv_bfloat16* b, int 
   return sum;
 }
 
+__device__ inline float dot(const float* a, const float* b, int head_dim, bool aligned) {
+  float sum = 0;
+  if (aligned) {
+    for (int x = 0; x < head_dim; x += 4) {
+      const float4 u = *reinterpret_cast<const float4*>(a + x);
+      const float4 v = *reinterpret_cast<const float4*>(b + x);
+      sum += u.x * v.x + u.y * v.y + u.z * v.z + u.w * v.w;
+    }
+  } else {
+    for (int x = 0; x < head_dim; ++x) sum += a[x] * b[x];
+  }
+  return sum;
+}
+
 /// The larger norm; NaN where one is.
 __device__ inline float larger(float a, float b) {
   return __uint_as_float(max(__float_as_uint(a), __float_as_uint(b)));
 }
 
-__device__ inline const __nv_bfloat16* row_of(const TensorView& x, int batch, int head, int row) {
-  return static_cast<const __nv_bfloat16*>(x.data) + batch * x.batch + head * x.head + row * x.row;
+template <class T>
+__device__ const T* row_of(const TensorView& x, int batch, int head, int row) {
+  return static_cast<const T*>(x.data) + batch * x.batch + head * x.head + row * x.row;
 }
 
 /// The largest of the block's values, in all of its threads; NaN where one is. Norms are not negative, so that their
@@ -70,12 +85,13 @@ __device__ inline float largest_in_block(float norm) {
 }
 
 /// A thread block is a key block, a thread a key.
+template <class T>
 __global__ void measure_keys(const __grid_constant__ AttentionParameters p, int head_dim, PruningWorkspace w) {
   const int j = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   const int head = static_cast<int>(blockIdx.y);
   float norm = 0;
   if (j < p.length) {
-    const auto* k = row_of(p.key, head / p.key_heads, head % p.key_heads, j);
+    const auto* k = row_of<T>(p.key, head / p.key_heads, head % p.key_heads, j);
     norm = sqrtf(fabsf(dot(k, k, head_dim, p.aligned)));
   }
   norm = largest_in_block(norm);
@@ -83,6 +99,7 @@ __global__ void measure_keys(const __grid_constant__ AttentionParameters p, int 
 }
 
 /// A thread block is a block of rows, a thread a row.
+template <class T>
 __global__ void measure_rows(const __grid_constant__ AttentionParameters p, int head_dim, float scale,
                              PruningWorkspace w) {
   const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -90,8 +107,8 @@ __global__ void measure_rows(const __grid_constant__ AttentionParameters p, int 
   float norm = 0;
   float own = 0;  // how far the row's own logit is below 0
   if (i < p.length) {
-    const auto* q = row_of(p.query, head / p.heads, head % p.heads, i);
-    const auto* k = row_of(p.key, head / p.heads, head % p.heads / p.group, i);
+    const auto* q = row_of<T>(p.query, head / p.heads, head % p.heads, i);
+    const auto* k = row_of<T>(p.key, head / p.heads, head % p.heads / p.group, i);
     norm = sqrtf(fabsf(dot(q, q, head_dim, p.aligned))) * scale;
     own = -fminf(dot(q, k, head_dim, p.aligned) * scale, 0.0F);
   }

@@ -18,7 +18,7 @@ namespace foxscope::kernels::cuda {
 /// rms(x) = sqrt(mean(x^2) + epsilon).
 struct ResidualNorm {
   std::int64_t rows = 0;
-  std::int64_t width = 0;           ///< D, at most 65,536
+  std::int64_t width = 0;           ///< D, at most 16,384
   float* residual = nullptr;        ///< [n, D], changed only where there is an increment
   const void* increment = nullptr;  ///< [n, D]; may be null
   ElementType increment_type = ElementType::bfloat16;

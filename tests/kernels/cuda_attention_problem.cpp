@@ -1,13 +1,16 @@
 #include "tests/kernels/cuda_attention_problem.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <sstream>
 #include <stdexcept>
+#include <stop_token>
+
+#include "kernels/cpu/forgetting_attention.h"
+#include "kernels/executor.h"
+#include "tests/kernels/cuda_support.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -15,27 +18,12 @@ namespace {
 constexpr std::int64_t kComparedRows = 24;
 constexpr std::uint64_t kNormals = 1 << 18;  // rows are random pieces of so many numbers
 
-std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-double widen(std::uint16_t x) { return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16)); }
-
-/// To the nearest bfloat16, ties to even.
-std::uint16_t narrow(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
 double rounded(double x) { return widen(narrow(static_cast<float>(x))); }
 
-double dot(const std::uint16_t* a, const std::uint16_t* b, std::int64_t count) {
+double dot(const float* a, const float* b, std::int64_t count) {
   double sum = 0;
-  for (std::int64_t x = 0; x < count; ++x) sum += widen(a[x]) * widen(b[x]);
+  for (std::int64_t x = 0; x < count; ++x) sum += static_cast<double>(a[x]) * static_cast<double>(b[x]);
   return sum;
-}
-
-template <class T>
-std::span<const std::byte> bytes_of(const std::vector<T>& x) {
-  return std::as_bytes(std::span(x));
 }
 
 }  // namespace
@@ -44,7 +32,7 @@ std::string describe(const CudaProblemOptions& o) {
   std::ostringstream text;
   text << "batch " << o.batch << " heads " << o.heads << '/' << o.key_heads << " length " << o.length << " d "
        << o.head_dim << " gate " << static_cast<int>(o.gate) << " window " << o.window_size << " norm " << o.row_norm
-       << " padding " << o.padding;
+       << " padding " << o.padding << " type " << static_cast<int>(o.type);
   return text.str();
 }
 
@@ -66,7 +54,8 @@ CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std
   const std::int64_t d = options_.head_dim;
   const std::int64_t stride = d + options_.padding;
   const std::int64_t rows = options_.batch * options_.length * heads;
-  tensor.host.assign(index(rows * stride), 0x7fff);  // NaN between the rows
+  tensor.host.assign(index(rows * stride), std::nanf(""));  // between the rows
+  const bool low = options_.type == cuda::ElementType::bfloat16;
   std::mt19937_64 engine(seed);
   std::normal_distribution<float> normal;
   std::vector<float> normals(kNormals);
@@ -76,10 +65,18 @@ CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std
     double squares = 0;
     for (std::int64_t x = 0; x < d; ++x) squares += static_cast<double>(row[x] * row[x]);
     const float factor = norm > 0 ? norm / static_cast<float>(std::sqrt(squares / static_cast<double>(d))) : 1.0F;
-    for (std::int64_t x = 0; x < d; ++x) tensor.host[index(r * stride + x)] = narrow(row[x] * factor);
+    for (std::int64_t x = 0; x < d; ++x) {
+      const float value = row[x] * factor;
+      tensor.host[index(r * stride + x)] = low ? static_cast<float>(widen(narrow(value))) : value;
+    }
   }
-  tensor.device = cuda::DeviceBuffer(tensor.host.size() * sizeof(std::uint16_t));
-  if (!tensor.device.upload(bytes_of(tensor.host))) throw std::runtime_error("upload failed");
+  if (low) {
+    std::vector<std::uint16_t> narrowed(tensor.host.size());
+    std::transform(tensor.host.begin(), tensor.host.end(), narrowed.begin(), narrow);
+    tensor.device = to_device(narrowed);
+  } else {
+    tensor.device = to_device(tensor.host);
+  }
   return tensor;
 }
 
@@ -113,8 +110,7 @@ void CudaProblem::make_gates(std::uint64_t seed) {
     double c = options_.gate == CudaGate::far_offset ? -1e8 : 0;
     for (std::int64_t i = 0; i < options_.length; ++i) gate_.push_back(c += step(logit));
   }
-  gate_device_ = cuda::DeviceBuffer(gate_.size() * sizeof(double));
-  if (!gate_device_.upload(bytes_of(gate_))) throw std::runtime_error("upload failed");
+  gate_device_ = to_device(gate_);
 }
 
 cuda::AttentionStrides CudaProblem::strides(std::int64_t heads) const {
@@ -122,7 +118,7 @@ cuda::AttentionStrides CudaProblem::strides(std::int64_t heads) const {
   return {options_.length * heads * stride, stride, heads * stride};
 }
 
-const std::uint16_t* CudaProblem::row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const {
+const float* CudaProblem::row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const {
   const cuda::AttentionStrides s = strides(tensor.heads);
   return tensor.host.data() + b * s.batch + h * s.head + i * s.row;
 }
@@ -151,11 +147,27 @@ cuda::ForgettingAttention CudaProblem::arguments() const {
   return a;
 }
 
+Status CudaProblem::start(cuda::AttentionKernel kernel) const {
+  if (options_.type == cuda::ElementType::float32) return cuda::forgetting_attention_float32(arguments(), nullptr);
+  return cuda::forgetting_attention(arguments(), nullptr, kernel);
+}
+
+bool CudaProblem::download_output() {
+  if (options_.type == cuda::ElementType::float32) {
+    return output_.device.download(std::as_writable_bytes(std::span(output_.host)));
+  }
+  std::vector<std::uint16_t> narrowed(output_.host.size());
+  if (!output_.device.download(std::as_writable_bytes(std::span(narrowed)))) return false;
+  std::transform(narrowed.begin(), narrowed.end(), output_.host.begin(),
+                 [](std::uint16_t x) { return static_cast<float>(widen(x)); });
+  return true;
+}
+
 Status CudaProblem::run(cuda::AttentionKernel kernel) {
   bool good = output_.device.fill(0xff) && log_normalizer_device_.fill(0xff) && blocks_device_.fill(0xff) &&
               workspace_.fill(0xff);
-  const Status status = cuda::forgetting_attention(arguments(), nullptr, kernel);
-  good = cuda::synchronize() && good && output_.device.download(std::as_writable_bytes(std::span(output_.host))) &&
+  const Status status = start(kernel);
+  good = cuda::synchronize() && good && download_output() &&
          log_normalizer_device_.download(std::as_writable_bytes(std::span(log_normalizer_)));
   return status == Status::ok && !good ? Status::failed : status;
 }
@@ -212,17 +224,17 @@ CudaProblem::Errors CudaProblem::compare() const {
         std::vector<double> out(index(d));
         std::vector<double> low_out(index(d));
         for (std::int64_t j = first; j <= i; ++j) {
-          const std::uint16_t* v = row(value_, b, key_head, j);
+          const float* v = row(value_, b, key_head, j);
           const double weight = weights[index(j)] / sum;
           const double low_weight = rounded(low[index(j)] / low_sum);
           for (std::int64_t x = 0; x < d; ++x) {
-            out[index(x)] += weight * widen(v[x]);
-            low_out[index(x)] += low_weight * widen(v[x]);
+            out[index(x)] += weight * static_cast<double>(v[x]);
+            low_out[index(x)] += low_weight * static_cast<double>(v[x]);
           }
         }
-        const std::uint16_t* result = row(output_, b, h, i);
+        const float* result = row(output_, b, h, i);
         for (std::int64_t x = 0; x < d; ++x) {
-          error += std::pow(widen(result[x]) - out[index(x)], 2);
+          error += std::pow(static_cast<double>(result[x]) - out[index(x)], 2);
           composed_error += std::pow(rounded(low_out[index(x)]) - out[index(x)], 2);
           squares += out[index(x)] * out[index(x)];
         }
@@ -232,13 +244,52 @@ CudaProblem::Errors CudaProblem::compare() const {
       for (std::int64_t i = 0; i < length; ++i) {
         if (!std::isfinite(log_normalizer_[index(flat * length + i)])) ++errors.not_finite;
         for (std::int64_t x = 0; x < d; ++x) {
-          if (!std::isfinite(widen(row(output_, b, h, i)[x]))) ++errors.not_finite;
+          if (!std::isfinite(row(output_, b, h, i)[x])) ++errors.not_finite;
         }
       }
     }
   }
   errors.output = std::sqrt(error / squares);
   errors.composed = std::sqrt(composed_error / squares);
+  return errors;
+}
+
+CudaProblem::Errors CudaProblem::compare_with_cpu() const {
+  const cuda::ForgettingAttention on_device = arguments();
+  const auto strides_of = [](const cuda::AttentionStrides& s) { return cpu::AttentionStrides{s.batch, s.head, s.row}; };
+  cpu::ForgettingAttention a;
+  a.batch = options_.batch;
+  a.heads = options_.heads;
+  a.key_heads = options_.key_heads;
+  a.length = options_.length;
+  a.head_dim = options_.head_dim;
+  a.query = query_.host.data();
+  a.key = key_.host.data();
+  a.value = value_.host.data();
+  a.query_strides = a.output_strides = strides_of(on_device.query_strides);
+  a.key_strides = a.value_strides = strides_of(on_device.key_strides);
+  a.cumulative_log_gate = gate_.empty() ? nullptr : gate_.data();
+  std::vector<float> output(output_.host.size());
+  std::vector<float> log_normalizer(log_normalizer_.size());
+  a.output = output.data();
+  a.log_normalizer = log_normalizer.data();
+  a.scale = on_device.scale;
+  a.window_size = options_.window_size;
+  ThreadPool pool;
+  if (cpu::forgetting_attention(a, pool, {}, nullptr) != Status::ok) throw std::runtime_error("refused by the CPU");
+  Errors errors;
+  double error = 0;
+  double squares = 0;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    if (i % index(options_.head_dim + options_.padding) >= index(options_.head_dim)) continue;
+    error += std::pow(static_cast<double>(output_.host[i]) - static_cast<double>(output[i]), 2);
+    squares += std::pow(static_cast<double>(output[i]), 2);
+  }
+  errors.output = std::sqrt(error / squares);
+  for (std::size_t i = 0; i < log_normalizer.size(); ++i) {
+    const auto difference = static_cast<double>(log_normalizer_[i]) - static_cast<double>(log_normalizer[i]);
+    errors.log_normalizer = std::max(errors.log_normalizer, std::abs(difference));
+  }
   return errors;
 }
 

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/stream.h"
 
 namespace foxscope::kernels::testing {
 
@@ -33,6 +34,7 @@ struct CudaProblemOptions {
   double pruning_tolerance = 0;
   float row_norm = 1;        ///< root mean square of a row of q and of k
   std::int64_t padding = 0;  ///< elements after each row; not a multiple of 8: rows are not aligned
+  cuda::ElementType type = cuda::ElementType::bfloat16;
 };
 
 std::string describe(const CudaProblemOptions& options);
@@ -42,8 +44,10 @@ class CudaProblem {
  public:
   CudaProblem(const CudaProblemOptions& options, std::uint64_t seed);
 
-  /// Overwrites outputs with NaN and computes them.
-  Status run(cuda::AttentionKernel kernel);
+  /// Overwrites outputs with NaN and computes them; the kernel is chosen among those for bfloat16.
+  Status run(cuda::AttentionKernel kernel = cuda::AttentionKernel::automatic);
+  /// Starts it on the null stream with all as it is.
+  Status start(cuda::AttentionKernel kernel) const;
   [[nodiscard]] cuda::AttentionBlocks blocks() const;
 
   /// Against float64 over all rows of a short problem, some of a long one.
@@ -54,18 +58,21 @@ class CudaProblem {
     std::int64_t not_finite = 0;  ///< of all outputs
   };
   [[nodiscard]] Errors compare() const;
+  /// Against the CPU's kernel on the same inputs: |out - cpu| / |cpu| and the largest difference of log-normalisers.
+  [[nodiscard]] Errors compare_with_cpu() const;
   cuda::ForgettingAttention arguments() const;
 
  private:
   struct Tensor {
     std::int64_t heads = 0;
-    std::vector<std::uint16_t> host;
+    std::vector<float> host;
     cuda::DeviceBuffer device;
   };
   [[nodiscard]] Tensor make_tensor(std::int64_t heads, float norm, std::uint64_t seed) const;
   void make_gates(std::uint64_t seed);
+  [[nodiscard]] bool download_output();
   [[nodiscard]] cuda::AttentionStrides strides(std::int64_t heads) const;
-  [[nodiscard]] const std::uint16_t* row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const;
+  [[nodiscard]] const float* row(const Tensor& tensor, std::int64_t b, std::int64_t h, std::int64_t i) const;
 
   CudaProblemOptions options_;
   Tensor query_, key_, value_, output_;

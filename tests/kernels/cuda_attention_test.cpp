@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda_attention_problem.h"
+#include "tests/kernels/cuda_support.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -25,12 +26,8 @@ double steepest(CudaGate gate) {
   return gate == CudaGate::zero || gate == CudaGate::cuts ? 1000 : gate == CudaGate::near_zero ? 5 : 1;
 }
 
-class CudaAttention : public ::testing::Test {
+class CudaAttention : public CudaTest {
  protected:
-  void SetUp() override {
-    if (!cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
-  }
-
   static void check(const CudaProblemOptions& options, AttentionKernel kernel, std::uint64_t seed) {
     SCOPED_TRACE(describe(options));
     CudaProblem problem(options, seed);

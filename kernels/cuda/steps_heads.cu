@@ -1,0 +1,315 @@
+// The steps over heads: what enters attention and what leaves it. A head of a row is held by a group of lanes, eight
+// numbers each; a thread goes down several rows, so that the row before is read once.
+#include <bit>
+#include <cmath>
+
+#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/row_access.cuh"
+#include "kernels/cuda/steps.h"
+
+namespace foxscope::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kMostHeadDim = 256;
+constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
+constexpr std::int64_t kMostHeads = 65535;
+
+/// Sum over the lanes of a head.
+__device__ __forceinline__ float sum_over_head(float x, int lanes) {
+  for (int step = lanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
+  return x;
+}
+
+__device__ __forceinline__ float norm_factor(const RowChunk& x, int lanes, int head_dim, float epsilon) {
+  float squares = 0;
+#pragma unroll
+  for (float value : x) squares += value * value;
+  return 1.0F / sqrtf(sum_over_head(squares, lanes) / static_cast<float>(head_dim) + epsilon);
+}
+
+/// Where a lane stands: head, first column of its eight, and whether there are any.
+struct Place {
+  int head = 0;
+  int column = 0;
+  bool inside = false;
+
+  __device__ Place(int lanes, int heads, int head_dim) {
+    head = static_cast<int>(blockIdx.y) * (kThreads / lanes) + static_cast<int>(threadIdx.x) / lanes;
+    column = static_cast<int>(threadIdx.x) % lanes * 8;
+    inside = head < heads && column < head_dim;
+    head = min(head, heads - 1);
+  }
+};
+
+/// What a head of the projection goes through.
+template <class T>
+struct Path {
+  const T* before = nullptr;
+  const float* shift = nullptr;
+  const float* norm = nullptr;
+  Bfloat16* to = nullptr;  ///< at row 0
+  std::int64_t to_stride = 0;
+  bool shifts = false;
+  bool rotates = false;
+
+  __device__ Path(const ProjectedHeads& a, int head) {
+    const auto d = static_cast<int>(a.head_dim);
+    const auto heads = static_cast<int>(a.heads);
+    const auto key_heads = static_cast<int>(a.key_heads);
+    if (head < heads) {
+      norm = a.query_norm == nullptr ? nullptr : a.query_norm + head * d;
+      to = static_cast<Bfloat16*>(a.query) + head * d;
+      to_stride = a.heads * d;
+      rotates = a.rotation != nullptr;
+      return;
+    }
+    const bool is_key = head < heads + key_heads;
+    const int index = head - heads - (is_key ? 0 : key_heads);
+    const float* logits = is_key ? a.key_shift_logits : a.value_shift_logits;
+    const void* row_before = is_key ? a.key_before : a.value_before;
+    shifts = logits != nullptr;
+    shift = shifts ? logits + index : nullptr;
+    before = row_before == nullptr ? nullptr : static_cast<const T*>(row_before) + index * d;
+    norm = is_key && a.key_norm != nullptr ? a.key_norm + index * d : nullptr;
+    to = static_cast<Bfloat16*>(is_key ? a.key : a.value) + index * d;
+    to_stride = a.key_heads * d;
+    rotates = is_key && a.rotation != nullptr;
+  }
+};
+
+/// Turns pairs (x, x + d/2); the other half of a pair is d/16 lanes away.
+template <bool Aligned>
+__device__ __forceinline__ void rotate(RowChunk& x, const float* table, int column, int head_dim, int lanes) {
+  const bool first = column < head_dim / 2;
+  const int lane = column / 8;
+  const int other = first ? lane + head_dim / 16 : lane - head_dim / 16;
+  const int pair = first ? column : column - head_dim / 2;
+  RowChunk turned;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    RawChunk<float> raw;
+    raw.clear();
+    if (column < head_dim) load_chunk<Aligned>(table + (pair + 4 * half) * 2, 8, raw);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float mine = x[4 * half + i];
+      const float theirs = __shfl_sync(0xffffffffU, mine, other, lanes);
+      const float cosine = raw.numbers[2 * i];
+      const float sine = raw.numbers[2 * i + 1];
+      turned[4 * half + i] = first ? mine * cosine - theirs * sine : mine * cosine + theirs * sine;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < 8; ++i) x[i] = turned[i];
+}
+
+template <class T, bool Aligned, int Rows>
+__global__ void __launch_bounds__(kThreads)
+    project_heads_kernel(const __grid_constant__ ProjectedHeads a, const int lanes) {
+  const auto d = static_cast<int>(a.head_dim);
+  const Place place(lanes, static_cast<int>(a.heads + 2 * a.key_heads), d);
+  const Path<T> path(a, place.head);
+  const std::int64_t first = std::int64_t{blockIdx.x} * Rows;
+  const T* from = static_cast<const T*>(a.projected) + place.head * d + place.column;
+  RawChunk<T> raw[Rows];
+  RawChunk<T> before;
+  float logits[Rows];
+  before.clear();
+  if (path.shifts && place.inside) {
+    if (first > 0) {
+      load_chunk<Aligned>(from + (first - 1) * a.projected_stride, 8, before);
+    } else if (path.before != nullptr) {
+      load_chunk<Aligned>(path.before + place.column, 8, before);
+    }
+  }
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) {
+    raw[r].clear();
+    logits[r] = 0;
+    if (!place.inside || first + r >= a.rows) continue;
+    load_chunk<Aligned>(from + (first + r) * a.projected_stride, 8, raw[r]);
+    if (path.shifts) logits[r] = path.shift[(first + r) * a.shift_stride];
+  }
+  RawChunk<float> weight;
+  weight.clear();
+  if (path.norm != nullptr && place.inside) load_chunk<Aligned>(path.norm + place.column, 8, weight);
+  RowChunk previous;
+  before.read(previous);
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) {
+    RowChunk now;
+    RowChunk x;
+    raw[r].read(now);
+    const float share = path.shifts ? sigmoid(logits[r]) : 0.0F;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[i] = path.shifts ? share * previous[i] + (1.0F - share) * now[i] : now[i];
+    // All lanes take part in the exchange of the norm and of the rotation, whatever their own head needs.
+    const float factor = norm_factor(x, lanes, d, a.norm_epsilon);
+    if (path.norm != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] *= factor * weight.numbers[i];
+    }
+    if (a.rotation != nullptr) {
+      RowChunk turned;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) turned[i] = x[i];
+      rotate<Aligned>(turned, a.rotation + min(first + r, a.rows - 1) * d, place.column, d, lanes);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] = path.rotates ? turned[i] : x[i];
+    }
+    if (place.inside && first + r < a.rows) {
+      store_chunk<Aligned>(path.to + (first + r) * path.to_stride + place.column, 8, x);
+    }
+#pragma unroll
+    for (int i = 0; i < 8; ++i) previous[i] = now[i];
+  }
+}
+
+template <class T, bool Aligned, int Rows>
+__global__ void __launch_bounds__(kThreads) gate_output_kernel(const __grid_constant__ GatedOutput a, const int lanes) {
+  const auto d = static_cast<int>(a.head_dim);
+  const Place place(lanes, static_cast<int>(a.heads), d);
+  const std::int64_t first = std::int64_t{blockIdx.x} * Rows;
+  const int column = place.head * d + place.column;
+  const std::int64_t width = a.heads * d;
+  RawChunk<Bfloat16> attended[Rows];
+  RawChunk<T> gate[Rows];
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) {
+    attended[r].clear();
+    gate[r].clear();
+    if (!place.inside || first + r >= a.rows) continue;
+    load_chunk<Aligned>(static_cast<const Bfloat16*>(a.attended) + (first + r) * width + column, 8, attended[r]);
+    if (a.gate != nullptr) {
+      load_chunk<Aligned>(static_cast<const T*>(a.gate) + (first + r) * a.gate_stride + column, 8, gate[r]);
+    }
+  }
+  RawChunk<float> weight;
+  weight.clear();
+  if (a.norm != nullptr && place.inside) load_chunk<Aligned>(a.norm + column, 8, weight);
+#pragma unroll
+  for (int r = 0; r < Rows; ++r) {
+    RowChunk x;
+    attended[r].read(x);
+    if (a.norm != nullptr) {
+      const float factor = norm_factor(x, lanes, d, a.norm_epsilon);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) x[i] *= factor * weight.numbers[i];
+    }
+    if (a.gate != nullptr) {
+      RowChunk logit;
+      gate[r].read(logit);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        x[i] *= (a.activation == OutputGateActivation::silu ? logit[i] : 1.0F) * sigmoid(logit[i]);
+      }
+    }
+    if (place.inside && first + r < a.rows) {
+      store_chunk<Aligned>(static_cast<Bfloat16*>(a.output) + (first + r) * width + column, 8, x);
+    }
+  }
+}
+
+__global__ void rotary_table_kernel(std::int64_t first_position, std::int64_t rows, int half, double base,
+                                    float2* table) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= rows * half) return;
+  const auto position = static_cast<double>(first_position + i / half);
+  double sine = 0;
+  double cosine = 0;
+  sincos(position * pow(base, static_cast<double>(i % half) / -static_cast<double>(half)), &sine, &cosine);
+  table[i] = {static_cast<float>(cosine), static_cast<float>(sine)};
+}
+
+/// Lanes of a head: a power of 2.
+int lanes_of(std::int64_t head_dim) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(head_dim / 8))); }
+
+bool sizes_valid(std::int64_t rows, std::int64_t heads, std::int64_t head_dim) {
+  return rows >= 1 && rows <= kMostRows && heads >= 1 && heads <= kMostHeads && head_dim >= 8 &&
+         head_dim <= kMostHeadDim && head_dim % 8 == 0;
+}
+
+dim3 grid_of(std::int64_t rows, int rows_of_thread, std::int64_t heads, int lanes) {
+  const std::int64_t heads_of_block = kThreads / lanes;
+  return {static_cast<unsigned>((rows + rows_of_thread - 1) / rows_of_thread),
+          static_cast<unsigned>((heads + heads_of_block - 1) / heads_of_block)};
+}
+
+template <class T>
+void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
+  constexpr int kRows = 4;
+  const int lanes = lanes_of(a.head_dim);
+  const dim3 grid = grid_of(a.rows, kRows, a.heads + 2 * a.key_heads, lanes);
+  bool aligned = a.projected_stride % 8 == 0;
+  for (const void* data :
+       {a.projected, a.key_before, a.value_before, static_cast<const void*>(a.query_norm),
+        static_cast<const void*>(a.key_norm), static_cast<const void*>(a.rotation), static_cast<const void*>(a.query),
+        static_cast<const void*>(a.key), static_cast<const void*>(a.value)}) {
+    aligned = aligned && aligned_16(data);
+  }
+  if (aligned) {
+    project_heads_kernel<T, true, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+  } else {
+    project_heads_kernel<T, false, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+  }
+}
+
+template <class T>
+void launch_gate_output(const GatedOutput& a, cudaStream_t stream) {
+  constexpr int kRows = 4;
+  const int lanes = lanes_of(a.head_dim);
+  const dim3 grid = grid_of(a.rows, kRows, a.heads, lanes);
+  const bool aligned = aligned_16(a.attended) && aligned_16(a.norm) && aligned_16(a.gate) && aligned_16(a.output) &&
+                       (a.gate == nullptr || a.gate_stride % 8 == 0);
+  if (aligned) {
+    gate_output_kernel<T, true, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+  } else {
+    gate_output_kernel<T, false, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+  }
+}
+
+}  // namespace
+
+Status project_heads(const ProjectedHeads& a, Stream stream) {
+  if (!sizes_valid(a.rows, a.heads, a.head_dim) || a.key_heads < 1 || a.heads % a.key_heads != 0) {
+    return Status::invalid_argument;
+  }
+  if (a.projected == nullptr || a.query == nullptr || a.key == nullptr || a.value == nullptr) {
+    return Status::invalid_argument;
+  }
+  const bool shifts = a.key_shift_logits != nullptr || a.value_shift_logits != nullptr;
+  if (a.projected_stride < (a.heads + 2 * a.key_heads) * a.head_dim || (shifts && a.shift_stride < a.key_heads) ||
+      !(a.norm_epsilon >= 0) || (a.rotation != nullptr && a.head_dim % 16 != 0)) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  a.projected_type == ElementType::float32 ? launch_project_heads<float>(a, stream)
+                                           : launch_project_heads<Bfloat16>(a, stream);
+  return launched();
+}
+
+Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t head_dim, double base, float* table,
+                    Stream stream) {
+  if (first_position < 0 || rows < 1 || rows > kMostRows || head_dim < 2 || head_dim > kMostHeadDim ||
+      head_dim % 2 != 0 || !(base > 0) || table == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  const std::int64_t count = rows * (head_dim / 2);
+  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
+  rotary_table_kernel<<<blocks, kThreads, 0, stream>>>(first_position, rows, static_cast<int>(head_dim / 2), base,
+                                                       reinterpret_cast<float2*>(table));
+  return launched();
+}
+
+Status gate_output(const GatedOutput& a, Stream stream) {
+  if (!sizes_valid(a.rows, a.heads, a.head_dim)) return Status::invalid_argument;
+  if (a.attended == nullptr || a.output == nullptr || !(a.norm_epsilon >= 0)) return Status::invalid_argument;
+  if (a.gate != nullptr && a.gate_stride < a.heads * a.head_dim) return Status::invalid_argument;
+  if (!is_available()) return Status::unavailable;
+  a.gate_type == ElementType::float32 ? launch_gate_output<float>(a, stream) : launch_gate_output<Bfloat16>(a, stream);
+  return launched();
+}
+
+}  // namespace foxscope::kernels::cuda

@@ -1,0 +1,383 @@
+// The fused steps on the GPU against float64, on random inputs with poison around inputs and outputs.
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/steps.h"
+#include "tests/kernels/cuda_support.h"
+
+namespace foxscope::kernels::testing {
+namespace {
+
+using cuda::ElementType;
+
+constexpr auto kBfloat16 = ElementType::bfloat16;
+constexpr auto kFloat32 = ElementType::float32;
+constexpr float kEpsilon = 1e-5F;
+
+using Numbers = std::vector<double>;
+
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// x / rms(x) * weight over `width` numbers; weight may be null.
+void normalise(double* x, const double* weight, std::int64_t width) {
+  double squares = 0;
+  for (std::int64_t i = 0; i < width; ++i) squares += x[i] * x[i];
+  const double factor = 1 / std::sqrt(squares / static_cast<double>(width) + static_cast<double>(kEpsilon));
+  for (std::int64_t i = 0; i < width; ++i) x[i] *= factor * weight[i];
+}
+
+class CudaSteps : public CudaTest {};
+
+enum class Increment { none, bfloat16, float32 };
+
+void check_residual_norm(std::int64_t rows, std::int64_t width, Increment more, std::int64_t shift) {
+  SCOPED_TRACE(::testing::Message() << rows << " rows of " << width << ", increment " << static_cast<int>(more)
+                                    << ", shift " << shift);
+  const auto seed = static_cast<std::uint64_t>(rows * 100003 + width);
+  const ElementType type = more == Increment::float32 ? kFloat32 : kBfloat16;
+  const DeviceNumbers residual(kFloat32, normal_numbers(rows * width, seed, 3), shift);
+  const DeviceNumbers increment(type, normal_numbers(rows * width, seed + 1), shift);
+  const DeviceNumbers weight(kFloat32, normal_numbers(width, seed + 2, 0.2F, 1), shift);
+  const DeviceNumbers normed(kBfloat16, rows * width, shift);
+  const DeviceNumbers normed_float32(kFloat32, rows * width, shift);
+  Numbers expected = residual.values();
+  if (more != Increment::none) {
+    const Numbers added = increment.values();
+    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += added[i];
+  }
+  cuda::ResidualNorm a;
+  a.rows = rows;
+  a.width = width;
+  a.residual = residual.floats();
+  a.increment = more == Increment::none ? nullptr : increment.data();
+  a.increment_type = type;
+  a.weight = weight.floats();
+  a.epsilon = kEpsilon;
+  a.normed = normed.data();
+  a.normed_float32 = normed_float32.floats();
+  ASSERT_EQ(residual_norm(a, nullptr), Status::ok);
+  EXPECT_LE(largest_error(residual.values(), expected, 1), kFloat32Error);
+  const Numbers weights = weight.values();
+  for (std::int64_t row = 0; row < rows; ++row) normalise(&expected[index(row * width)], weights.data(), width);
+  EXPECT_LE(largest_error(normed.values(), expected, 1e-3), kBfloat16Error);
+  EXPECT_LE(largest_error(normed_float32.values(), expected, 1e-1), kFloat32Error);
+}
+
+TEST_F(CudaSteps, AddAndNormaliseTheResidual) {
+  for (const std::int64_t width : {1, 7, 8, 31, 64, 1536, 2048, 2049, 2056, 4099, 16384}) {
+    for (const std::int64_t rows : {1, 3, 37}) {
+      for (const Increment more : {Increment::none, Increment::bfloat16, Increment::float32}) {
+        check_residual_norm(rows, width, more, 0);
+      }
+    }
+    check_residual_norm(9, width, Increment::bfloat16, 1);
+  }
+}
+
+TEST_F(CudaSteps, AddToTheResidualAlone) {
+  const DeviceNumbers residual(kFloat32, normal_numbers(300, 1));
+  const DeviceNumbers increment(kBfloat16, normal_numbers(300, 2));
+  Numbers expected = residual.values();
+  const Numbers added = increment.values();
+  for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += added[i];
+  cuda::ResidualNorm a;
+  a.rows = 3;
+  a.width = 100;
+  a.residual = residual.floats();
+  a.increment = increment.data();
+  ASSERT_EQ(residual_norm(a, nullptr), Status::ok);
+  EXPECT_LE(largest_error(residual.values(), expected, 1), kFloat32Error);
+}
+
+struct HeadsCase {
+  std::int64_t rows = 1, heads = 1, key_heads = 1, head_dim = 64;
+  ElementType type = kBfloat16;
+  bool key_shift = false, value_shift = false, before = false, norm = false, rotation = false;
+  std::int64_t padding = 0;  ///< of projected rows
+  std::int64_t shift = 0;    ///< of all pointers
+};
+
+/// First half with second half, the angle from the table.
+void rotate(double* x, const double* table, std::int64_t head_dim) {
+  for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+    const double first = x[i];
+    const double second = x[i + head_dim / 2];
+    x[i] = first * table[2 * i] - second * table[2 * i + 1];
+    x[i + head_dim / 2] = second * table[2 * i] + first * table[2 * i + 1];
+  }
+}
+
+void check_project_heads(const HeadsCase& c, std::uint64_t seed) {
+  SCOPED_TRACE(::testing::Message() << c.rows << " rows, heads " << c.heads << '/' << c.key_heads << ", d "
+                                    << c.head_dim << ", shifts " << c.key_shift << c.value_shift << ", before "
+                                    << c.before << ", norm " << c.norm << ", rotation " << c.rotation << ", padding "
+                                    << c.padding << ", shift " << c.shift);
+  const std::int64_t d = c.head_dim;
+  const std::int64_t stride = (c.heads + 2 * c.key_heads) * d + c.padding;
+  const std::int64_t logit_stride = 2 * c.key_heads + 3;
+  const DeviceNumbers projected(c.type, normal_numbers(c.rows * stride, seed), c.shift);
+  const DeviceNumbers logits(kFloat32, normal_numbers(c.rows * logit_stride, seed + 1, 2));
+  const DeviceNumbers before(c.type, normal_numbers(2 * c.key_heads * d, seed + 2), c.shift);
+  const DeviceNumbers query_norm(kFloat32, normal_numbers(c.heads * d, seed + 3, 0.2F, 1), c.shift);
+  const DeviceNumbers key_norm(kFloat32, normal_numbers(c.key_heads * d, seed + 4, 0.2F, 1), c.shift);
+  const DeviceNumbers table(kFloat32, normal_numbers(c.rows * d, seed + 5), c.shift);
+  const DeviceNumbers outputs[3] = {{kBfloat16, c.rows * c.heads * d, c.shift},
+                                    {kBfloat16, c.rows * c.key_heads * d, c.shift},
+                                    {kBfloat16, c.rows * c.key_heads * d, c.shift}};
+  const std::int64_t element = c.type == kFloat32 ? 4 : 2;
+  cuda::ProjectedHeads a;
+  a.rows = c.rows;
+  a.heads = c.heads;
+  a.key_heads = c.key_heads;
+  a.head_dim = d;
+  a.projected = projected.data();
+  a.projected_type = c.type;
+  a.projected_stride = stride;
+  a.key_shift_logits = c.key_shift ? logits.floats() : nullptr;
+  a.value_shift_logits = c.value_shift ? logits.floats() + c.key_heads : nullptr;
+  a.shift_stride = logit_stride;
+  a.key_before = c.before ? before.data() : nullptr;
+  a.value_before = c.before ? static_cast<std::byte*>(before.data()) + c.key_heads * d * element : nullptr;
+  a.query_norm = c.norm ? query_norm.floats() : nullptr;
+  a.key_norm = c.norm ? key_norm.floats() : nullptr;
+  a.norm_epsilon = kEpsilon;
+  a.rotation = c.rotation ? table.floats() : nullptr;
+  a.query = outputs[0].data();
+  a.key = outputs[1].data();
+  a.value = outputs[2].data();
+  ASSERT_EQ(project_heads(a, nullptr), Status::ok);
+
+  const Numbers in = projected.values();
+  const Numbers gates = logits.values();
+  const Numbers earlier = before.values();
+  const Numbers weights[2] = {query_norm.values(), key_norm.values()};
+  const Numbers angles = table.values();
+  for (const int part : {0, 1, 2}) {
+    const std::int64_t heads = part == 0 ? c.heads : c.key_heads;
+    const std::int64_t first = part == 0 ? 0 : c.heads + (part - 1) * c.key_heads;
+    const bool shifts = (part == 1 && c.key_shift) || (part == 2 && c.value_shift);
+    Numbers expected;
+    for (std::int64_t row = 0; row < c.rows; ++row) {
+      for (std::int64_t head = 0; head < heads; ++head) {
+        Numbers x(index(d));
+        const double share = shifts ? sigmoid(gates[index(row * logit_stride + (part - 1) * c.key_heads + head)]) : 0.0;
+        for (std::int64_t i = 0; i < d; ++i) {
+          const std::int64_t at = row * stride + (first + head) * d + i;
+          double previous = 0;
+          if (row > 0) {
+            previous = in[index(at - stride)];
+          } else if (c.before && part > 0) {
+            previous = earlier[index(((part - 1) * c.key_heads + head) * d + i)];
+          }
+          x[index(i)] = share * previous + (1 - share) * in[index(at)];
+        }
+        if (c.norm && part < 2) normalise(x.data(), &weights[part][index(head * d)], d);
+        if (c.rotation && part < 2) rotate(x.data(), &angles[index(row * d)], d);
+        expected.insert(expected.end(), x.begin(), x.end());
+      }
+    }
+    SCOPED_TRACE(part);
+    EXPECT_LE(largest_error(outputs[part].values(), expected, 1e-2), kBfloat16Error);
+  }
+}
+
+TEST_F(CudaSteps, SplitShiftNormaliseAndTurnHeads) {
+  const HeadsCase shapes[] = {
+      {.heads = 1, .key_heads = 1, .head_dim = 8},     {.heads = 3, .key_heads = 1, .head_dim = 16},
+      {.heads = 4, .key_heads = 2, .head_dim = 64},    {.heads = 24, .key_heads = 24},
+      {.heads = 12, .key_heads = 12, .head_dim = 128}, {.heads = 2, .key_heads = 2, .head_dim = 96},
+      {.heads = 2, .key_heads = 1, .head_dim = 40},    {.heads = 1, .key_heads = 1, .head_dim = 256}};
+  std::uint64_t seed = 1;
+  for (HeadsCase c : shapes) {
+    for (const std::int64_t rows : {1, 4, 5, 37}) {
+      c.rows = rows;
+      for (int options = 0; options < 32; options += rows == 5 ? 1 : 7) {
+        c.key_shift = options % 2 == 1;
+        c.value_shift = options / 2 % 2 == 1;
+        c.before = options / 4 % 2 == 1;
+        c.norm = options / 8 % 2 == 1;
+        c.rotation = options / 16 % 2 == 1 && c.head_dim % 16 == 0;
+        c.type = options % 3 == 0 ? kFloat32 : kBfloat16;
+        check_project_heads(c, seed += 10);
+      }
+    }
+    c.padding = 8;
+    c.key_shift = c.value_shift = c.norm = true;
+    check_project_heads(c, seed += 10);
+    c.padding = 3;
+    check_project_heads(c, seed += 10);
+    c.shift = 1;
+    c.rotation = c.head_dim % 16 == 0;
+    check_project_heads(c, seed += 10);
+  }
+}
+
+TEST_F(CudaSteps, TurnByPosition) {
+  constexpr std::int64_t kRows = 33;
+  constexpr std::int64_t kDim = 64;
+  for (const std::int64_t first : {0, 1000000}) {
+    const DeviceNumbers table(kFloat32, kRows * kDim);
+    ASSERT_EQ(cuda::rotary_table(first, kRows, kDim, 500000.0, table.floats(), nullptr), Status::ok);
+    const Numbers values = table.values();
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      for (std::int64_t i = 0; i < kDim / 2; ++i) {
+        const double angle = static_cast<double>(first + row) *
+                             std::pow(500000.0, -2 * static_cast<double>(i) / static_cast<double>(kDim));
+        EXPECT_NEAR(values[index(row * kDim + 2 * i)], std::cos(angle), 1e-7);
+        EXPECT_NEAR(values[index(row * kDim + 2 * i + 1)], std::sin(angle), 1e-7);
+      }
+    }
+  }
+}
+
+struct GateCase {
+  std::int64_t rows = 1, heads = 1, head_dim = 64;
+  bool norm = false, gate = false, silu = false, in_place = false;
+  ElementType type = kBfloat16;
+  std::int64_t padding = 0, shift = 0;
+};
+
+void check_gate_output(const GateCase& c, std::uint64_t seed) {
+  SCOPED_TRACE(::testing::Message() << c.rows << " rows, " << c.heads << " heads, d " << c.head_dim << ", norm "
+                                    << c.norm << ", gate " << c.gate << ", silu " << c.silu << ", in place "
+                                    << c.in_place << ", padding " << c.padding << ", shift " << c.shift);
+  const std::int64_t width = c.heads * c.head_dim;
+  const std::int64_t stride = width + c.padding;
+  const DeviceNumbers attended(kBfloat16, normal_numbers(c.rows * width, seed), c.shift);
+  const DeviceNumbers norm(kFloat32, normal_numbers(width, seed + 1, 0.2F, 1), c.shift);
+  const DeviceNumbers gate(c.type, normal_numbers(c.rows * stride, seed + 2, 3), c.shift);
+  const DeviceNumbers output(kBfloat16, c.rows * width, c.shift);
+  Numbers expected = attended.values();
+  cuda::GatedOutput a;
+  a.rows = c.rows;
+  a.heads = c.heads;
+  a.head_dim = c.head_dim;
+  a.attended = attended.data();
+  a.norm = c.norm ? norm.floats() : nullptr;
+  a.norm_epsilon = kEpsilon;
+  a.gate = c.gate ? gate.data() : nullptr;
+  a.gate_type = c.type;
+  a.gate_stride = stride;
+  a.activation = c.silu ? cuda::OutputGateActivation::silu : cuda::OutputGateActivation::sigmoid;
+  a.output = c.in_place ? attended.data() : output.data();
+  ASSERT_EQ(gate_output(a, nullptr), Status::ok);
+  const Numbers weights = norm.values();
+  const Numbers logits = gate.values();
+  for (std::int64_t row = 0; row < c.rows; ++row) {
+    for (std::int64_t head = 0; head < c.heads; ++head) {
+      double* x = &expected[index(row * width + head * c.head_dim)];
+      if (c.norm) normalise(x, &weights[index(head * c.head_dim)], c.head_dim);
+      for (std::int64_t i = 0; c.gate && i < c.head_dim; ++i) {
+        const double logit = logits[index(row * stride + head * c.head_dim + i)];
+        x[i] *= (c.silu ? logit : 1) * sigmoid(logit);
+      }
+    }
+  }
+  EXPECT_LE(largest_error((c.in_place ? attended : output).values(), expected, 1e-3), kBfloat16Error);
+}
+
+TEST_F(CudaSteps, NormaliseAndGateTheOutput) {
+  std::uint64_t seed = 5000;
+  for (const std::int64_t head_dim : {8, 16, 40, 64, 96, 128, 256}) {
+    for (const std::int64_t rows : {1, 5, 33}) {
+      for (int options = 0; options < 16; ++options) {
+        GateCase c = {.rows = rows, .heads = rows == 5 ? 24 : 3, .head_dim = head_dim};
+        c.norm = options % 2 == 1;
+        c.gate = options / 2 % 2 == 1;
+        c.silu = options / 4 % 2 == 1;
+        c.in_place = options / 8 == 1;
+        c.type = options % 3 == 0 ? kFloat32 : kBfloat16;
+        check_gate_output(c, seed += 10);
+      }
+    }
+    check_gate_output({.rows = 7, .heads = 3, .head_dim = head_dim, .norm = true, .gate = true, .padding = 5},
+                      seed += 10);
+    check_gate_output({.rows = 7, .heads = 3, .head_dim = head_dim, .norm = true, .gate = true, .shift = 1},
+                      seed += 10);
+  }
+}
+
+TEST_F(CudaSteps, MultiplyByTheSiluOfTheOtherHalf) {
+  for (const ElementType type : {kBfloat16, kFloat32}) {
+    for (const auto& [rows, inner] :
+         {std::pair<std::int64_t, std::int64_t>{1, 1}, {1, 8}, {3, 7}, {5, 3584}, {1000, 24}, {257, 136}}) {
+      for (const std::int64_t shift : {0, 1}) {
+        SCOPED_TRACE(::testing::Message() << rows << " rows of " << inner << ", shift " << shift);
+        const DeviceNumbers wide(type, normal_numbers(rows * 2 * inner, static_cast<std::uint64_t>(inner), 2), shift);
+        const DeviceNumbers product(kBfloat16, rows * inner, shift);
+        ASSERT_EQ(swiglu({rows, inner, wide.data(), type, product.data()}, nullptr), Status::ok);
+        const Numbers in = wide.values();
+        Numbers expected;
+        for (std::int64_t row = 0; row < rows; ++row) {
+          for (std::int64_t i = 0; i < inner; ++i) {
+            const double g = in[index(row * 2 * inner + i)];
+            expected.push_back(g * sigmoid(g) * in[index(row * 2 * inner + inner + i)]);
+          }
+        }
+        EXPECT_LE(largest_error(product.values(), expected, 1e-3), kBfloat16Error);
+      }
+    }
+  }
+}
+
+TEST_F(CudaSteps, RefuseWhatTheyCannotTake) {
+  const DeviceNumbers numbers(kFloat32, 4096);
+  float* data = numbers.floats();
+  cuda::ResidualNorm norm;
+  norm.rows = norm.width = 8;
+  norm.residual = data;
+  norm.weight = data;
+  norm.normed_float32 = data;
+  std::vector<cuda::ResidualNorm> norms(6, norm);
+  norms[0].rows = 0;
+  norms[1].width = 0;
+  norms[2].width = 16385;
+  norms[3].residual = nullptr;
+  norms[4].weight = nullptr;
+  norms[5].epsilon = -1;
+  for (const auto& bad : norms) EXPECT_EQ(residual_norm(bad, nullptr), Status::invalid_argument);
+
+  cuda::ProjectedHeads heads;
+  heads.rows = 1;
+  heads.heads = heads.key_heads = 2;
+  heads.head_dim = 8;
+  heads.projected = heads.query = heads.key = heads.value = data;
+  heads.projected_stride = 48;
+  std::vector<cuda::ProjectedHeads> all(9, heads);
+  all[0].rows = 0;
+  all[1].key_heads = 3;
+  all[2].head_dim = 12;
+  all[3].head_dim = 264;
+  all[4].projected_stride = 47;
+  all[5].projected = nullptr;
+  all[6].value = nullptr;
+  all[7].rotation = data;
+  all[8].key_shift_logits = data;
+  for (const auto& bad : all) EXPECT_EQ(project_heads(bad, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::rotary_table(-1, 1, 8, 1e4, data, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::rotary_table(0, 1, 7, 1e4, data, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::rotary_table(0, 1, 8, 1e4, nullptr, nullptr), Status::invalid_argument);
+
+  cuda::GatedOutput output;
+  output.rows = 1;
+  output.heads = 2;
+  output.head_dim = 8;
+  output.attended = output.output = data;
+  std::vector<cuda::GatedOutput> outputs(4, output);
+  outputs[0].heads = 0;
+  outputs[1].attended = nullptr;
+  outputs[2].output = nullptr;
+  outputs[3].gate = data;
+  for (const auto& bad : outputs) EXPECT_EQ(gate_output(bad, nullptr), Status::invalid_argument);
+
+  EXPECT_EQ(swiglu({0, 8, data, kFloat32, data}, nullptr), Status::invalid_argument);
+  EXPECT_EQ(swiglu({1, 8, nullptr, kFloat32, data}, nullptr), Status::invalid_argument);
+  EXPECT_EQ(swiglu({1, 8, data, kFloat32, nullptr}, nullptr), Status::invalid_argument);
+  EXPECT_TRUE(cuda::synchronize());
+}
+
+}  // namespace
+}  // namespace foxscope::kernels::testing
