@@ -1,82 +1,91 @@
-// Forgetting attention on the GPU: `foxscope-bench-cuda-attention`. Inputs as in the baselines: q and k of unit root
-// mean square per row, decay times from 8 to 8192 tokens over the heads. TFLOP/s count the causal half, skipped work
-// included.
+// Forgetting attention on the GPU. Inputs as in the baselines: q and k of unit root mean square per row, decay times
+// from 8 to 8192 tokens over the heads.
 #include <cmath>
 #include <cstdio>
+#include <map>
 #include <sstream>
 #include <string>
+#include <tuple>
 
-#include <benchmark/benchmark.h>
-
+#include "tests/bench/kernels_bench.h"
+#include "tests/bench/torch_peer.h"
 #include "tests/kernels/cuda_attention_problem.h"
 
-namespace foxscope::kernels {
+namespace foxscope::bench {
 namespace {
 
-using testing::CudaProblem;
-using testing::CudaProblemOptions;
+namespace cuda = kernels::cuda;
+using cuda::AttentionKernel;
+using kernels::testing::CudaProblem;
+using kernels::testing::CudaProblemOptions;
 
-void attention(benchmark::State& state, const CudaProblemOptions& options, cuda::AttentionKernel kernel) {
-  CudaProblem problem(options, 1);
-  if (problem.run(kernel) != Status::ok) {
-    state.SkipWithError("this device cannot run it");
-    return;
-  }
-  const cuda::ForgettingAttention arguments = problem.arguments();
-  cuda::DeviceTimer timer;
-  for (int warm = 0; warm < 5; ++warm) (void)cuda::forgetting_attention(arguments, nullptr, kernel);
-  // Calls follow each other without a gap, as in a model.
-  constexpr int kCalls = 20;
-  for (auto _ : state) {
-    timer.start(nullptr);
-    for (int call = 0; call < kCalls; ++call) (void)cuda::forgetting_attention(arguments, nullptr, kernel);
-    state.SetIterationTime(timer.stop(nullptr) / kCalls);
-  }
-  const double length = static_cast<double>(options.length);
-  const double work = 2.0 * static_cast<double>(options.batch * options.heads * options.head_dim) * length * length;
-  state.counters["TFLOP/s"] = benchmark::Counter(work * 1e-12, benchmark::Counter::kIsIterationInvariantRate);
-  if (options.pruning_tolerance > 0) {
-    const cuda::AttentionBlocks blocks = problem.blocks();
-    state.counters["skipped"] = static_cast<double>(blocks.skipped) / static_cast<double>(blocks.total);
-  }
+/// Each shape once.
+double peer_seconds(const CudaProblemOptions& o, Peer peer) {
+  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, Peer>, double> known;
+  const auto key = std::tuple(o.heads, o.length, o.head_dim, peer);
+  if (!known.contains(key)) known[key] = peer_attention_seconds({o.batch, o.heads, o.length, o.head_dim}, peer);
+  return known[key];
 }
 
-void add(const std::string& name, const CudaProblemOptions& options, cuda::AttentionKernel kernel) {
-  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) { attention(state, options, kernel); })
-      ->UseManualTime()
-      ->Unit(benchmark::kMillisecond);
+std::string shape_of(const CudaProblemOptions& o) {
+  std::ostringstream text;
+  text << o.batch << 'x' << o.heads << 'x' << o.length << 'x' << o.head_dim;
+  return text.str();
+}
+
+void attention(benchmark::State& state, const std::string& name, const CudaProblemOptions& options,
+               AttentionKernel kernel) {
+  const CudaProblem problem(options, 1);
+  KernelLine line;
+  line.kernel = name;
+  line.shape = shape_of(options);
+  line.seconds = time_calls(state, [&] { return problem.start(kernel); });
+  if (line.seconds <= 0) return;
+  const auto length = static_cast<double>(options.length);
+  line.work = 2.0 * static_cast<double>(options.batch * options.heads * options.head_dim) * length * length;
+  const bool low = options.type == cuda::ElementType::bfloat16;
+  line.limit = low ? Limit::bfloat16 : Limit::float32;
+  if (low) {
+    line.cudnn_seconds = peer_seconds(options, Peer::cudnn);
+    line.flash_seconds = peer_seconds(options, Peer::flash);
+  }
+  if (options.pruning_tolerance > 0) {
+    const cuda::AttentionBlocks blocks = problem.blocks();
+    const double skipped = static_cast<double>(blocks.skipped) / static_cast<double>(blocks.total);
+    state.counters["skipped"] = skipped;
+    char text[48];
+    std::snprintf(text, sizeof(text), "%.1f %% of blocks skipped", skipped * 100);
+    line.note = text;
+  }
+  state.counters["TFLOP/s"] = line.work * 1e-12 / line.seconds;
+  report(line);
+}
+
+void add(const std::string& kernel_name, CudaProblemOptions options, AttentionKernel kernel) {
+  for (const double tolerance : {0.0, std::exp(-10.0)}) {
+    options.pruning_tolerance = tolerance;
+    const std::string name = "attention " + kernel_name + (tolerance > 0 ? ", pruned e^-10" : "");
+    add_benchmark(name + "/" + shape_of(options),
+                  [=](benchmark::State& state) { attention(state, name, options, kernel); });
+  }
 }
 
 }  // namespace
-}  // namespace foxscope::kernels
 
-int main(int argc, char** argv) {
-  using foxscope::kernels::testing::CudaProblemOptions;
-  namespace cuda = foxscope::kernels::cuda;
-  if (!cuda::is_available()) {
-    std::puts("no CUDA device, or a build without CUDA");
-    return 0;
-  }
-  const CudaProblemOptions shapes[] = {
+void register_attention_benchmarks() {
+  CudaProblemOptions shapes[] = {
       {.batch = 8, .heads = 24, .key_heads = 24, .length = 2048, .head_dim = 64},
       {.batch = 1, .heads = 24, .key_heads = 24, .length = 16384, .head_dim = 64},
       {.batch = 1, .heads = 12, .key_heads = 12, .length = 16384, .head_dim = 128},
       {.batch = 1, .heads = 24, .key_heads = 24, .length = 65536, .head_dim = 64},
   };
-  for (const bool portable : {false, true}) {
-    for (const double tolerance : {0.0, std::exp(-10.0)}) {
-      for (CudaProblemOptions options : shapes) {
-        options.pruning_tolerance = tolerance;
-        std::ostringstream name;
-        name << (portable ? "portable/" : "automatic/") << (tolerance > 0 ? "pruned/" : "all/") << options.batch << 'x'
-             << options.heads << 'x' << options.length << 'x' << options.head_dim;
-        foxscope::kernels::add(name.str(), options,
-                               portable ? cuda::AttentionKernel::portable : cuda::AttentionKernel::automatic);
-      }
-    }
+  for (const CudaProblemOptions& options : shapes) add("automatic", options, AttentionKernel::automatic);
+  for (const CudaProblemOptions& options : shapes) add("portable", options, AttentionKernel::portable);
+  for (CudaProblemOptions& options : shapes) {
+    if (options.length > 16384) continue;
+    options.type = cuda::ElementType::float32;
+    add("float32", options, AttentionKernel::automatic);
   }
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-  benchmark::Shutdown();
-  return 0;
 }
+
+}  // namespace foxscope::bench

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/cuda_attention_problem.h"
-#include "tests/kernels/cuda_support.h"
+#include "tests/kernels/cuda_test.h"
 
 namespace foxscope::kernels::testing {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/gate_scan.h"
 #include "tests/kernels/cuda_support.h"
+#include "tests/kernels/cuda_test.h"
 
 namespace foxscope::kernels::testing {
 namespace {

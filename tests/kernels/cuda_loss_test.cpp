@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/token_loss.h"
 #include "tests/kernels/cuda_support.h"
+#include "tests/kernels/cuda_test.h"
 
 namespace foxscope::kernels::testing {
 namespace {

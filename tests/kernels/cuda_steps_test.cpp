@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/steps.h"
 #include "tests/kernels/cuda_support.h"
+#include "tests/kernels/cuda_test.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -308,7 +309,7 @@ TEST_F(CudaSteps, MultiplyByTheSiluOfTheOtherHalf) {
         SCOPED_TRACE(::testing::Message() << rows << " rows of " << inner << ", shift " << shift);
         const DeviceNumbers wide(type, normal_numbers(rows * 2 * inner, static_cast<std::uint64_t>(inner), 2), shift);
         const DeviceNumbers product(kBfloat16, rows * inner, shift);
-        ASSERT_EQ(swiglu({rows, inner, wide.data(), type, product.data()}, nullptr), Status::ok);
+        ASSERT_EQ(cuda::swiglu({rows, inner, wide.data(), type, product.data()}, nullptr), Status::ok);
         const Numbers in = wide.values();
         Numbers expected;
         for (std::int64_t row = 0; row < rows; ++row) {
@@ -373,9 +374,9 @@ TEST_F(CudaSteps, RefuseWhatTheyCannotTake) {
   outputs[3].gate = data;
   for (const auto& bad : outputs) EXPECT_EQ(gate_output(bad, nullptr), Status::invalid_argument);
 
-  EXPECT_EQ(swiglu({0, 8, data, kFloat32, data}, nullptr), Status::invalid_argument);
-  EXPECT_EQ(swiglu({1, 8, nullptr, kFloat32, data}, nullptr), Status::invalid_argument);
-  EXPECT_EQ(swiglu({1, 8, data, kFloat32, nullptr}, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::swiglu({0, 8, data, kFloat32, data}, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::swiglu({1, 8, nullptr, kFloat32, data}, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::swiglu({1, 8, data, kFloat32, nullptr}, nullptr), Status::invalid_argument);
   EXPECT_TRUE(cuda::synchronize());
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -9,21 +10,10 @@
 #include <stdexcept>
 #include <vector>
 
-#include <gtest/gtest.h>
-
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forgetting_attention.h"
 #include "kernels/cuda/stream.h"
 
 namespace foxscope::kernels::testing {
-
-/// Tests that need a GPU: skipped by name where there is none.
-class CudaTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
-  }
-};
 
 inline std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
