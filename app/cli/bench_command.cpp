@@ -3,6 +3,9 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -18,12 +21,23 @@ struct Benchmark {
   const char* name;
   const char* measures;
 };
-constexpr std::array<Benchmark, 5> kBenchmarks = {
+constexpr std::array<Benchmark, 6> kBenchmarks = {
     {{"attention", "The attention kernel against LibTorch's own"},
      {"gui", "The window: start, demo, panning, scrolling, latency, memory"},
+     {"kernels", "The kernels on the GPU, with shares of what the hardware reaches"},
      {"map", "Maps and head statistics of one head"},
      {"model", "A forward pass against a plain dense program"},
      {"text", "The tokenizer against the tokenizers package"}}};
+
+/// "attention, gui or text"
+std::string names() {
+  std::string text = kBenchmarks.front().name;
+  for (std::size_t i = 1; i < kBenchmarks.size(); ++i) {
+    text += i + 1 < kBenchmarks.size() ? ", " : " or ";
+    text += kBenchmarks[i].name;
+  }
+  return text;
+}
 
 // Beside the executable in a build folder, in libexec once installed.
 std::filesystem::path findBenchmark(const std::string& name, const std::filesystem::path& programFolder) {
@@ -46,20 +60,20 @@ int runBenchmark(const std::string& name, std::vector<std::string> arguments, co
 }
 
 [[noreturn]] void refuse(const std::vector<std::string>& arguments) {
-  if (arguments.empty()) throw UsageError("bench: which one? use attention, gui, map, model or text");
-  throw UsageError(
-      fmt::format("bench {}: there is no such benchmark: use attention, gui, map, model or text", arguments.front()));
+  if (arguments.empty()) throw UsageError(fmt::format("bench: which one? use {}", names()));
+  throw UsageError(fmt::format("bench {}: there is no such benchmark: use {}", arguments.front(), names()));
 }
 
 }  // namespace
 
 void addBenchCommand(CLI::App& program, Selection& selection) {
-  CLI::App* command = addSubcommand(
-      program, selection, "bench", "Run one of the benchmarks that the README quotes: bench NAME [ARGUMENTS]",
-      "  foxscope bench attention\n"
-      "  foxscope bench model --help\n"
-      "\n"
-      "NAME is attention, gui, map, model or text; what follows it goes to the benchmark.");
+  CLI::App* command = addSubcommand(program, selection, "bench",
+                                    "Run one of the benchmarks that the README quotes: bench NAME [ARGUMENTS]",
+                                    "  foxscope bench attention\n"
+                                    "  foxscope bench model --help\n"
+                                    "\n"
+                                    "NAME is " +
+                                        names() + "; what follows it goes to the benchmark.");
   command->prefix_command();
   command->callback([command, &selection] {
     if (!command->get_subcommands().empty()) return;

@@ -35,9 +35,10 @@ struct LogSum {
       sum *= exp2_fast((maximum - largest) * kLog2E);
       maximum = largest;
     }
-    const float shift = -reference() * kLog2E;
+    // The difference first: a product with the reference would round at its size.
+    const float from = reference();
 #pragma unroll
-    for (int i = 0; i < Count; ++i) sum += exp2_fast(fmaf(x[i], kLog2E, shift));
+    for (int i = 0; i < Count; ++i) sum += exp2_fast((x[i] - from) * kLog2E);
   }
 
   __device__ __forceinline__ void merge(float other_maximum, float other_sum) {

@@ -111,8 +111,8 @@ inline double largest_error(const std::vector<double>& values, const std::vector
   return largest;
 }
 
-/// Half a unit in bfloat16's last place, and float32 arithmetic before it.
-constexpr double kBfloat16Error = 1.0 / 512 + 1e-5;
+/// Half a unit in the last place of bfloat16, and float32 arithmetic before it.
+constexpr double kBfloat16Error = 1.0 / 256 + 1e-5;
 constexpr double kFloat32Error = 1e-5;
 
 }  // namespace foxscope::kernels::testing
