@@ -7,6 +7,8 @@
 namespace foxscope::test {
 namespace {
 
+std::string layer_name(int layer) { return "model.layers." + std::to_string(layer) + "."; }
+
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   return x / at::sqrt(x.square().mean(-1, true) + epsilon) * weight;
 }
@@ -80,7 +82,8 @@ at::Tensor DenseTwin::log_gate(const at::Tensor& x, const std::string& name) con
   return at::log_sigmoid(weight(name + "fgate_bias")).expand({x.size(0), config_.heads});
 }
 
-at::Tensor DenseTwin::attend(const at::Tensor& x, const std::string& name) const {
+at::Tensor DenseTwin::attend(const at::Tensor& x, int layer, const TwinChange& change) const {
+  const std::string name = layer_name(layer) + "attn.";
   const std::int64_t length = x.size(0);
   at::Tensor query = project(x, name + "q_proj").view({length, config_.heads, config_.head_dim});
   at::Tensor key = project_shifted(x, name + "k_proj", config_.key_shift);
@@ -89,7 +92,8 @@ at::Tensor DenseTwin::attend(const at::Tensor& x, const std::string& name) const
     query = normalize_heads(query, name + "q_norm", 1e-5);
     key = normalize_heads(key, name + "k_norm", 1e-5);
   }
-  const at::Tensor log_f = log_gate(x, name);
+  at::Tensor log_f = log_gate(x, name).clone();
+  if (change.gates) change.gates(layer, log_f);
   at::Tensor output = at::empty({length, config_.heads, config_.head_dim}, at::kDouble);
   for (int head = 0; head < config_.heads; ++head) {
     const int key_head = head / (config_.heads / config_.key_heads);
@@ -109,6 +113,10 @@ at::Tensor DenseTwin::attend(const at::Tensor& x, const std::string& name) const
     const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !config_.output_norm;
     output = output * at::sigmoid(gate) * (silu ? gate : at::ones_like(gate));
   }
+  if (change.heads) {
+    at::Tensor heads = output.view({length, config_.heads, config_.head_dim});
+    change.heads(layer, heads);
+  }
   return project(output, name + "o_proj");
 }
 
@@ -124,11 +132,11 @@ at::Tensor DenseTwin::mlp(const at::Tensor& x, const std::string& name) const {
   return project(gate * at::sigmoid(gate) * up, name + "down_proj");
 }
 
-at::Tensor DenseTwin::logits(const at::Tensor& input_ids) const {
+at::Tensor DenseTwin::logits(const at::Tensor& input_ids, const TwinChange& change) const {
   at::Tensor x = weight("model.embeddings.weight").index_select(0, input_ids);
   for (int n = 0; n < config_.layers; ++n) {
-    const std::string name = "model.layers." + std::to_string(n) + ".";
-    x = x + attend(rms_norm(x, weight(name + "attn_norm.weight"), config_.norm_epsilon), name + "attn.");
+    const std::string name = layer_name(n);
+    x = x + attend(rms_norm(x, weight(name + "attn_norm.weight"), config_.norm_epsilon), n, change);
     x = x + mlp(rms_norm(x, weight(name + "mlp_norm.weight"), config_.norm_epsilon), name + "mlp.");
   }
   x = rms_norm(x, weight("model.norm.weight"), config_.norm_epsilon);

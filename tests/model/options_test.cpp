@@ -3,7 +3,6 @@
 #include <random>
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -140,18 +139,6 @@ std::vector<at::Tensor> our_logits(CausalLM& model, const at::Tensor& ids) {
   return logits;
 }
 
-/// The twin's many small operations gain nothing from a team, and tests run beside each other.
-class OneThread {
- public:
-  OneThread() : before_(at::get_num_threads()) { at::set_num_threads(1); }
-  ~OneThread() { at::set_num_threads(before_); }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  int before_;
-};
-
 /// Largest difference to the twin, relative to the largest logit.
 double largest_error(const json& config, std::int64_t batch, std::int64_t length) {
   const c10::InferenceMode guard;
@@ -162,7 +149,7 @@ double largest_error(const json& config, std::int64_t batch, std::int64_t length
   const auto model = CausalLM::load(Checkpoint::open(checkpoint.folder()), Device{}, DType::float32);
   const std::vector<at::Tensor> ours = our_logits(*model, ids);
   const test::DenseTwin twin = checkpoint.twin();
-  const OneThread few_cores;
+  const test::OneThread few_cores;
   double largest = 0;
   for (std::int64_t b = 0; b < batch; ++b) {
     const at::Tensor expected = twin.logits(ids[b]);
