@@ -1,13 +1,15 @@
-#include "backend/eval/corpus_write.h"
-
-#include <string>
-#include <vector>
+#include "backend/eval/evaluation_file.h"
 
 namespace foxscope {
 namespace {
 
 constexpr const char* kEstimator =
     "cluster-robust over windows by document: se^2 = G/(G-1) sum_g (sum of residuals in g)^2 / M^2; NaN with G = 1";
+
+template <typename T>
+void write_column(Hdf5Writer& writer, const std::string& path, Element element, const std::vector<T>& values) {
+  if (!values.empty()) writer.array(path, element, {values.size()}, values.data(), nullptr);
+}
 
 }  // namespace
 
@@ -26,6 +28,35 @@ void write_corpus(Hdf5Writer& writer, const EvaluatedCorpus& corpus) {
   }
   writer.strings("/documents/name", names);
   writer.strings("/documents/sha256", hashes);
+}
+
+void write_info(Hdf5Writer& writer, const std::string& group, std::size_t order, const TraceInfo& info) {
+  writer.attribute(group, "order", static_cast<std::int64_t>(order));
+  // Of a file that was imported nothing but the name is known.
+  if (info.layers == 0) return;
+  writer.attribute(group, "model_type", info.model_type);
+  writer.attribute(group, "config", info.config);
+  writer.attribute(group, "weights_sha256", info.weights_sha256);
+  writer.attribute(group, "dtype", to_string(info.dtype));
+  writer.attribute(group, "device", info.device);
+  writer.attribute(group, "softmax_scale", static_cast<double>(info.softmax_scale));
+  writer.attribute(group, "window_size", info.window_size);
+  writer.attribute(group, "pruning_tolerance", info.pruning_tolerance);
+  writer.attribute(group, "intervention", info.intervention);
+  writer.attribute(group, "gated", std::int64_t{info.gated});
+  writer.attribute(group, "layers", std::int64_t{info.layers});
+  writer.attribute(group, "heads", std::int64_t{info.heads});
+  writer.attribute(group, "key_heads", std::int64_t{info.key_heads});
+  writer.attribute(group, "head_dim", std::int64_t{info.head_dim});
+  writer.attribute(group, "length", info.length);
+}
+
+void write_windows(Hdf5Writer& writer, const std::string& group, const EvaluatedWindows& windows) {
+  write_column(writer, group + "/document", Element::int32, windows.document);
+  write_column(writer, group + "/tokens", Element::int64, windows.tokens);
+  write_column(writer, group + "/token_start", Element::int64, windows.token_start);
+  write_column(writer, group + "/byte_start", Element::int64, windows.byte_start);
+  write_column(writer, group + "/byte_end", Element::int64, windows.byte_end);
 }
 
 }  // namespace foxscope

@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "backend/base/atomic_file.h"
-#include "backend/eval/corpus_write.h"
+#include "backend/eval/evaluation_file.h"
 #include "backend/eval/heads_file.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
@@ -33,14 +33,6 @@ class HeadsFileWriter {
   void scale(const std::string& path, const char* name, const std::vector<std::int64_t>& values) {
     column(path, Element::int64, values);
     writer_.make_scale(path, name);
-  }
-
-  void write_windows(const std::string& group, const EvaluatedWindows& windows) {
-    column(group + "/document", Element::int32, windows.document);
-    column(group + "/tokens", Element::int64, windows.tokens);
-    column(group + "/token_start", Element::int64, windows.token_start);
-    column(group + "/byte_start", Element::int64, windows.byte_start);
-    column(group + "/byte_end", Element::int64, windows.byte_end);
   }
 
   /// A group of arrays whose first two axes are layer and head.
@@ -107,29 +99,13 @@ class HeadsFileWriter {
     const EvaluatedHeads& model = evaluation_.models[index];
     const std::string root = "/models/" + model.info.name;
     writer_.group(root);
-    writer_.attribute(root, "order", static_cast<std::int64_t>(index));
-    write_attributes(root, model.info);
-    if (model.windows) write_windows(root + "/windows", *model.windows);
+    writer_.attribute(root, "NX_class", "NXentry");
+    writer_.attribute(root, "default", "numbers");
+    write_info(writer_, root, index, model.info);
+    if (model.windows) write_windows(writer_, root + "/windows", *model.windows);
     write_arrays(root + "/numbers", model, model.numbers, "");
     if (!model.by_distance.empty()) write_distances(root + "/by_distance", model);
     if (!model.by_class.empty()) write_classes(root + "/by_class", model);
-  }
-
-  void write_attributes(const std::string& root, const TraceInfo& info) {
-    writer_.attribute(root, "NX_class", "NXentry");
-    writer_.attribute(root, "default", "numbers");
-    writer_.attribute(root, "model_type", info.model_type);
-    writer_.attribute(root, "config", info.config);
-    writer_.attribute(root, "weights_sha256", info.weights_sha256);
-    writer_.attribute(root, "dtype", to_string(info.dtype));
-    writer_.attribute(root, "device", info.device);
-    writer_.attribute(root, "window_size", info.window_size);
-    writer_.attribute(root, "pruning_tolerance", info.pruning_tolerance);
-    writer_.attribute(root, "intervention", info.intervention);
-    writer_.attribute(root, "gated", std::int64_t{info.gated});
-    writer_.attribute(root, "layers", std::int64_t{info.layers});
-    writer_.attribute(root, "heads", std::int64_t{info.heads});
-    writer_.attribute(root, "length", info.length);
   }
 
   Hdf5Writer& writer_;

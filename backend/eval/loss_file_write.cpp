@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/atomic_file.h"
-#include "backend/eval/corpus_write.h"
+#include "backend/eval/evaluation_file.h"
 #include "backend/eval/loss_file.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
@@ -46,16 +46,12 @@ class LossFileWriter {
     }
   }
 
-  void write_windows(const std::string& group, const EvaluatedWindows& windows) {
-    const std::size_t count = windows.document.size();
-    column(group + "/document", Element::int32, windows.document.data(), count);
-    column(group + "/tokens", Element::int64, windows.tokens.data(), count);
-    column(group + "/token_start", Element::int64, windows.token_start.data(), windows.token_start.size());
-    column(group + "/byte_start", Element::int64, windows.byte_start.data(), windows.byte_start.size());
-    column(group + "/byte_end", Element::int64, windows.byte_end.data(), windows.byte_end.size());
+  void write_tokens(const std::string& group, const EvaluatedWindows& windows) {
+    write_windows(writer_, group, windows);
     if (windows.token_id.empty()) return;
-    writer_.array(group + "/token_id", Element::int32, {count, static_cast<std::uint64_t>(windows.length)},
-                  windows.token_id.data(), nullptr);
+    writer_.array(group + "/token_id", Element::int32,
+                  {windows.document.size(), static_cast<std::uint64_t>(windows.length)}, windows.token_id.data(),
+                  nullptr);
   }
 
   /// Once for all models with the same tokens.
@@ -66,10 +62,10 @@ class LossFileWriter {
       return;
     }
     if (index > 0) {
-      write_windows(root + "/windows", *evaluation_.models[index].windows);
+      write_tokens(root + "/windows", *evaluation_.models[index].windows);
       return;
     }
-    write_windows("/windows", *evaluation_.models[index].windows);
+    write_tokens("/windows", *evaluation_.models[index].windows);
     writer_.link("/windows", root + "/windows");
   }
 
@@ -88,9 +84,10 @@ class LossFileWriter {
     const EvaluatedModel& model = evaluation_.models[index];
     const std::string root = "/models/" + model.info.name;
     writer_.group(root);
-    writer_.attribute(root, "order", static_cast<std::int64_t>(index));
+    writer_.attribute(root, "NX_class", "NXentry");
+    writer_.attribute(root, "default", "loss");
     writer_.attribute(root, "averaged", std::int64_t{model.averaged});
-    write_attributes(root, model.info);
+    write_info(writer_, root, index, model.info);
     write_estimate(root, "nats_per_token", model.nats_per_token());
     write_estimate(root, "bits_per_byte", model.bits_per_byte());
     write_estimate(root, "perplexity", model.perplexity());
@@ -112,26 +109,6 @@ class LossFileWriter {
     scale(root + "/loss/window", "window", 0, model.losses.windows);
     writer_.attach_scale(root + "/loss/per_token_loss", 0, root + "/loss/window");
     writer_.attach_scale(root + "/loss/per_token_loss", 1, root + "/loss/position");
-  }
-
-  void write_attributes(const std::string& root, const TraceInfo& info) {
-    writer_.attribute(root, "NX_class", "NXentry");
-    writer_.attribute(root, "default", "loss");
-    if (info.model_type.empty()) return;
-    writer_.attribute(root, "model_type", info.model_type);
-    writer_.attribute(root, "config", info.config);
-    writer_.attribute(root, "weights_sha256", info.weights_sha256);
-    writer_.attribute(root, "dtype", to_string(info.dtype));
-    writer_.attribute(root, "device", info.device);
-    writer_.attribute(root, "softmax_scale", static_cast<double>(info.softmax_scale));
-    writer_.attribute(root, "window_size", info.window_size);
-    writer_.attribute(root, "pruning_tolerance", info.pruning_tolerance);
-    writer_.attribute(root, "intervention", info.intervention);
-    writer_.attribute(root, "gated", std::int64_t{info.gated});
-    writer_.attribute(root, "layers", std::int64_t{info.layers});
-    writer_.attribute(root, "heads", std::int64_t{info.heads});
-    writer_.attribute(root, "key_heads", std::int64_t{info.key_heads});
-    writer_.attribute(root, "head_dim", std::int64_t{info.head_dim});
   }
 
   void write_difference(const EvaluatedModel& model, const EvaluatedModel& minus, const std::string& name) {

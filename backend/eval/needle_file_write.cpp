@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/atomic_file.h"
+#include "backend/eval/evaluation_file.h"
 #include "backend/eval/needle_file.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
@@ -92,19 +93,8 @@ class NeedleFileWriter {
     writer_.attribute(root, "signal", "gain");
     writer_.attribute(root, "axes", axes);
     writer_.attribute(root, "title", fmt::format("gain of the answer's mean log-probability, {}", info.name));
-    writer_.attribute(root, "order", static_cast<std::int64_t>(index));
     writer_.attribute(root, "haystack_tokens", model.haystack_tokens);
-    writer_.attribute(root, "model_type", info.model_type);
-    writer_.attribute(root, "config", info.config);
-    writer_.attribute(root, "weights_sha256", info.weights_sha256);
-    writer_.attribute(root, "dtype", to_string(info.dtype));
-    writer_.attribute(root, "device", info.device);
-    writer_.attribute(root, "window_size", info.window_size);
-    writer_.attribute(root, "pruning_tolerance", info.pruning_tolerance);
-    writer_.attribute(root, "intervention", info.intervention);
-    writer_.attribute(root, "gated", std::int64_t{info.gated});
-    writer_.attribute(root, "layers", std::int64_t{info.layers});
-    writer_.attribute(root, "heads", std::int64_t{info.heads});
+    write_info(writer_, root, index, info);
   }
 
   Hdf5Writer& writer_;

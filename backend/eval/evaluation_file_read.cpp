@@ -1,0 +1,134 @@
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/eval/evaluation_file.h"
+#include "backend/file/file_trace.h"
+#include "backend/file/provenance.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::int64_t kMostModels = 10'000;
+constexpr std::int64_t kMostLayersOrHeads = 1'000'000;
+constexpr std::int64_t kLongest = std::int64_t{1} << 40;
+
+}  // namespace
+
+EvaluationFile::EvaluationFile(const std::filesystem::path& path, const Kind& kind)
+    : file_(Hdf5File::open(path)), heap_(file_), root_(file_, file_->root(), "/") {
+  check_content(kind);
+}
+
+void EvaluationFile::check_content(const Kind& kind) {
+  const std::string& name = file_->name();
+  const std::string remedy = fmt::format("name a file that {} wrote", kind.made_by);
+  const std::optional<std::int64_t> schema = root_.integer_attribute("foxscope_schema");
+  if (!schema) throw Error(fmt::format("{}: is not a file of Foxscope: {}", name, remedy));
+  if (*schema > kSchema) {
+    throw Error(
+        fmt::format("{}: was written by a newer Foxscope (schema {}, this program reads up to {}): update Foxscope",
+                    name, *schema, kSchema));
+  }
+  if (*schema < 1) fail("/@foxscope_schema", fmt::format("is {}", *schema));
+  content_ = text(root_, "content");
+  if (std::find(kind.contents.begin(), kind.contents.end(), content_) != kind.contents.end()) return;
+  throw Error(fmt::format("{}: holds {} and no {}: {}", name, content_.empty() ? "a run or maps" : content_, kind.holds,
+                          remedy));
+}
+
+std::string EvaluationFile::text(const Hdf5Object& object, const std::string& name) {
+  std::string value = object.text_attribute(name, heap_).value_or("");
+  if (find_invalid_utf8(value)) fail(object.path() + "@" + name, "is not UTF-8");
+  return value;
+}
+
+std::int64_t EvaluationFile::count(const Hdf5Object& object, const std::string& name) const {
+  const std::int64_t value = object.integer_attribute(name).value_or(0);
+  if (value < 0 || value > kLongest) fail(object.path() + "@" + name, fmt::format("is {}", value));
+  return value;
+}
+
+EvaluatedCorpus EvaluationFile::read_corpus() {
+  EvaluatedCorpus corpus;
+  corpus.source = text(root_, "source");
+  corpus.seed = static_cast<std::uint64_t>(root_.integer_attribute("seed").value_or(0));
+  corpus.documents_read = count(root_, "corpus_documents");
+  corpus.tokens_read = count(root_, "corpus_tokens");
+  const std::optional<Hdf5Object> documents = root_.find("documents");
+  if (!documents) return corpus;
+  std::vector<std::string> names = Hdf5Dataset(documents->child("name")).texts(heap_);
+  std::vector<std::string> hashes = Hdf5Dataset(documents->child("sha256")).texts(heap_);
+  if (names.size() != hashes.size()) fail(*documents, "has not one hash for each name");
+  for (std::size_t n = 0; n < names.size(); ++n) {
+    if (find_invalid_utf8(names[n])) fail(documents->path() + "/name", "is not UTF-8");
+    corpus.documents.push_back({std::move(names[n]), std::move(hashes[n])});
+  }
+  return corpus;
+}
+
+std::vector<Hdf5Object> EvaluationFile::models() {
+  const Hdf5Object group = root_.child("models");
+  std::vector<std::pair<std::int64_t, Hdf5Object>> ordered;
+  for (const std::string& name : group.names()) {
+    Hdf5Object model = group.child(name);
+    if (!is_model_name(name)) fail(model, "is not a name of a model");
+    const std::int64_t order = model.integer_attribute("order").value_or(kMostModels);
+    ordered.emplace_back(order, std::move(model));
+  }
+  if (ordered.empty()) fail(group, "is empty");
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<Hdf5Object> models;
+  for (auto& [order, model] : ordered) models.push_back(std::move(model));
+  return models;
+}
+
+TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
+  TraceInfo info;
+  info.name = model.path().substr(model.path().rfind('/') + 1);
+  info.model_type = text(model, "model_type");
+  info.config = text(model, "config");
+  info.weights_sha256 = text(model, "weights_sha256");
+  info.device = text(model, "device");
+  info.intervention = text(model, "intervention");
+  info.dtype = text(model, "dtype") == "bfloat16" ? DType::bfloat16 : DType::float32;
+  info.window_size = count(model, "window_size");
+  info.length = count(model, "length");
+  info.pruning_tolerance = model.real_attribute("pruning_tolerance").value_or(0);
+  info.softmax_scale = static_cast<float>(model.real_attribute("softmax_scale").value_or(0));
+  info.gated = model.integer_attribute("gated").value_or(1) != 0;
+  for (const auto& [name, into] : {std::pair{"layers", &info.layers}, std::pair{"heads", &info.heads},
+                                   std::pair{"key_heads", &info.key_heads}, std::pair{"head_dim", &info.head_dim}}) {
+    const std::int64_t value = count(model, name);
+    if (value > kMostLayersOrHeads) fail(model.path() + "@" + name, fmt::format("is {}", value));
+    *into = static_cast<int>(value);
+  }
+  return info;
+}
+
+EvaluatedWindows EvaluationFile::read_windows(const Hdf5Object& group, std::size_t documents) {
+  EvaluatedWindows windows;
+  const std::vector<std::uint64_t> dims = {Hdf5Dataset(group.child("document")).count()};
+  windows.document = values<std::int32_t>(group, "document", Element::int32, dims);
+  windows.tokens = values<std::int64_t>(group, "tokens", Element::int64, dims);
+  if (group.find("byte_start")) {
+    windows.token_start = values<std::int64_t>(group, "token_start", Element::int64, dims);
+    windows.byte_start = values<std::int64_t>(group, "byte_start", Element::int64, dims);
+    windows.byte_end = values<std::int64_t>(group, "byte_end", Element::int64, dims);
+  }
+  const auto most = static_cast<std::int64_t>(documents > 0 ? documents : windows.document.size());
+  for (std::size_t n = 0; n < windows.document.size(); ++n) {
+    if (windows.document[n] < 0 || windows.document[n] >= most)
+      fail(group, fmt::format("window {} lies in no document", n));
+    if (windows.tokens[n] < 0) fail(group, fmt::format("window {} has {} tokens", n, windows.tokens[n]));
+    if (windows.byte_start.empty()) continue;
+    if (windows.byte_start[n] < 0 || windows.byte_start[n] > windows.byte_end[n]) {
+      fail(group, fmt::format("window {} ends before it begins", n));
+    }
+  }
+  return windows;
+}
+
+}  // namespace foxscope
