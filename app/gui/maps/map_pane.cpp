@@ -17,21 +17,7 @@
 namespace foxscope::gui {
 namespace {
 
-/// Entries of attention that a linear picture may leave out; no colour shows less (maps.md).
-constexpr double kLinearTolerance = 0x1p-24;
-/// Up to so many entries the exact picture is there as soon as a coarse one would be.
-constexpr std::int64_t kQuickEntries = 1 << 20;
 constexpr int kActiveLine = 2;  ///< logical pixels
-
-bool quick(const PictureRequest& request) {
-  return request.content.hasClosedForm() || request.view.rows.size() * request.view.columns.size() <= kQuickEntries;
-}
-
-/// The picture's values are those that the request would give.
-bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
-  return answered.content == wanted.content && answered.view == wanted.view && answered.pixels == wanted.pixels &&
-         answered.skipTolerance <= wanted.skipTolerance;
-}
 
 }  // namespace
 
@@ -203,17 +189,6 @@ Shading MapPane::shading() const {
   return {m_state.colours, m_state.effectiveScale(), plot.groundColour().rgb(), plot.blankColour().rgb()};
 }
 
-PictureRequest MapPane::completed(const PictureContent& content) const {
-  PictureRequest request;
-  request.content = content;
-  request.view = view();
-  request.pixels = m_area->plot().devicePixels();
-  request.shading = shading();
-  const bool linear = request.shading.scale == figure::ColourScale::linear;
-  request.skipTolerance = linear && !content.hasClosedForm() ? kLinearTolerance : 0;
-  return request;
-}
-
 void MapPane::refresh() {
   m_refreshQueued = false;
   if (isHidden()) return cancelPictures();
@@ -227,150 +202,6 @@ void MapPane::refresh() {
   showControls();
   showTexts();
   followCursor();
-}
-
-void MapPane::request(const PictureRequest& wanted) {
-  if (!m_wanted || !answers(*m_wanted, wanted)) {
-    m_firstDue = true;
-    m_message.clear();
-  }
-  m_wanted = wanted;
-  // Pictures of another range are welcome while the range moves; of other values they are not.
-  const auto stale = [&](const std::optional<PictureRequest>& flight) {
-    return flight && (flight->content != wanted.content || flight->skipTolerance > wanted.skipTolerance);
-  };
-  if (stale(m_coarseFlight) || stale(m_exactFlight)) cancelPictures();
-  if (m_exact && answers(m_exact->request, wanted)) {
-    cancelPictures();
-    m_firstDue = false;
-    m_coarse.reset();
-    showPictures();
-    return recolour();
-  }
-  recolour();
-  if (quick(wanted)) {
-    if (!m_exactFlight) submitExact(wanted);
-    return;
-  }
-  if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
-  m_document.jobs().cancel(this, kExact);
-  m_exactFlight.reset();
-  if (!m_coarseFlight) submitCoarse(wanted);
-}
-
-void MapPane::submitCoarse(const PictureRequest& wanted) {
-  m_coarseFlight = wanted;
-  const PicturePointer beside =
-      m_exact && m_exact->request.content == wanted.content && m_exact->request.shading == wanted.shading ? m_exact
-                                                                                                          : nullptr;
-  JobRunner::Request<PicturePointer> job;
-  job.work = [wanted, beside](const Job& running) { return makeCoarsePicture(wanted, beside, running); };
-  job.done = [this](const PicturePointer& picture) {
-    m_coarseFlight.reset();
-    take(picture);
-    if (m_wanted && answers(picture->request, *m_wanted)) {
-      submitExact(*m_wanted);
-    } else {
-      refreshLater();
-    }
-  };
-  job.failed = [this](const QString& message) { fail(message); };
-  m_document.jobs().submit(this, kCoarse, std::move(job));
-}
-
-void MapPane::submitExact(const PictureRequest& wanted) {
-  m_exactFlight = wanted;
-  JobRunner::Request<PicturePointer> job;
-  job.work = [wanted](const Job& running) { return makeExactPicture(wanted, running); };
-  job.progress = [this](const JobProgress& progress) { showProgress(progress); };
-  job.done = [this](const PicturePointer& picture) {
-    m_exactFlight.reset();
-    m_progress.clear();
-    take(picture);
-    if (!m_wanted || !answers(picture->request, *m_wanted)) refreshLater();
-  };
-  job.failed = [this](const QString& message) { fail(message); };
-  m_document.jobs().submit(this, kExact, std::move(job));
-}
-
-void MapPane::showProgress(const JobProgress& progress) {
-  constexpr double kPercent = 100;
-  if (progress.fraction < 0) return;
-  m_progress = tr("%1 %2 %").arg(progress.stage).arg(static_cast<int>(progress.fraction * kPercent));
-  showTexts();
-}
-
-void MapPane::cancelPictures() {
-  m_progress.clear();
-  m_document.jobs().cancel(this, kCoarse);
-  m_document.jobs().cancel(this, kExact);
-  m_coarseFlight.reset();
-  m_exactFlight.reset();
-}
-
-void MapPane::take(const PicturePointer& picture) {
-  if (m_exact && m_exact->request.content != picture->request.content) m_exact.reset();
-  m_coarse.reset();
-  (picture->exact ? m_exact : m_coarse) = picture;
-  m_message.clear();
-  const bool wanted = m_wanted && answers(picture->request, *m_wanted);
-  if (m_firstDue && m_wanted && picture->request.content == m_wanted->content) {
-    m_firstDue = false;
-    m_firstPending = true;
-  }
-  if (picture->exact && wanted) m_exactPending = true;
-  showPictures();
-  recolour();
-}
-
-void MapPane::fail(const QString& message) {
-  cancelPictures();
-  m_message = message;
-  m_firstDue = false;
-  showTexts();
-}
-
-void MapPane::recolour() {
-  const Shading wanted = shading();
-  if (m_colourFlight && *m_colourFlight == wanted) return;
-  if (m_refused == wanted) return;
-  // A picture that another one is about to replace keeps its colours: they would not suit it.
-  const auto current = [&](const PicturePointer& picture) {
-    return !picture || picture->request.shading == wanted || !m_wanted || picture->request.content != m_wanted->content;
-  };
-  if (current(m_exact) && current(m_coarse)) {
-    m_document.quickJobs().cancel(this, kColours);
-    m_colourFlight.reset();
-    return;
-  }
-  m_colourFlight = wanted;
-  struct Both {
-    PicturePointer exact;
-    PicturePointer coarse;
-  };
-  JobRunner::Request<Both> job;
-  const Both from{m_exact, m_coarse};
-  job.work = [from, wanted](const Job&) {
-    Both to;
-    if (from.exact) to.exact = recoloured(*from.exact, wanted);
-    if (from.coarse) to.coarse = recoloured(*from.coarse, wanted);
-    return std::optional(to);
-  };
-  job.done = [this, from](const Both& to) {
-    m_colourFlight.reset();
-    if (m_exact == from.exact) m_exact = to.exact;
-    if (m_coarse == from.coarse) m_coarse = to.coarse;
-    showPictures();
-    recolour();
-  };
-  job.failed = [this, wanted](const QString& message) {
-    // Asking again would fail again: the colours stay as they are until others are chosen.
-    m_colourFlight.reset();
-    m_refused = wanted;
-    m_message = message;
-    showTexts();
-  };
-  m_document.quickJobs().submit(this, kColours, std::move(job));
 }
 
 void MapPane::showPictures() {
@@ -409,7 +240,7 @@ void MapPane::announce() {
 
 void MapPane::showTexts() {
   const PicturePointer shown = picture();
-  const bool waiting = m_wanted && !(m_exact && answers(m_exact->request, *m_wanted));
+  const bool waiting = m_wanted && !isExact();
   if (shown) {
     m_title->setText(titleOf(shown->request.content, m_heads));
     const QString detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_document.length());
@@ -447,7 +278,7 @@ bool MapPane::isSettled() const {
 }
 
 std::optional<MapRequest> MapPane::request() const {
-  return m_exact && m_wanted && answers(m_exact->request, *m_wanted) ? std::optional(m_exact->computed) : std::nullopt;
+  return isExact() ? std::optional(m_exact->computed) : std::nullopt;
 }
 
 std::optional<figure::MapFigure> MapPane::figure() const {

@@ -96,6 +96,8 @@ class MapPane : public QWidget {
   void showControls();
   void announce();
   void change(const PaneState& state);
+  /// The exact picture of what is wanted is there.
+  [[nodiscard]] bool isExact() const;
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
   [[nodiscard]] Shading shading() const;
   [[nodiscard]] View view() const;

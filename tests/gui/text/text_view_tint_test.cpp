@@ -1,0 +1,166 @@
+#include <QAbstractButton>
+#include <QApplication>
+#include <QComboBox>
+#include <QTest>
+
+#include "app/gui/text/tint_bar.h"
+#include "app/gui/views/theme.h"
+#include "tests/gui/text/text_shown.h"
+
+namespace foxscope::gui::test {
+
+class TextViewTintTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void aRowFollowsThePinOrThePointer();
+  void differencesTakeTwoRuns();
+  void runsAreChosenByName();
+  void otherTokensAreMappedAndItIsSaid();
+  void aModelWithoutGatesSaysSo();
+  void aRunWithoutQueriesAndKeysSaysSo();
+  void theScaleIsShownWithItsEndsAndUnit();
+  void theTintIsPainted();
+  void coloursFollowThePalette();
+};
+
+void TextViewTintTest::aRowFollowsThePinOrThePointer() {
+  Shown shown({words(120)});
+  QVERIFY(shown.came());
+  QVERIFY(shown.choose(TintKind::forgetRow));
+  QVERIFY(shown.page->tint() == nullptr);
+  QCOMPARE(shown.tools->caption(), "click a word to pin it as query");
+  shown.hover(40);  // nothing is pinned: the pointer shows its own
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.page->tint()->lastReadCell, 40);
+  shown.click(50);
+  shown.hover(60);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.page->tint()->lastReadCell, 50);
+  QVERIFY(shown.tools->caption().contains("query 50 “"));
+  QVERIFY(shown.tools->caption().contains("(pinned)"));
+  for (auto* button : shown.tools->findChildren<QAbstractButton*>()) {
+    if (button->accessibleName() == "Follow pointer") QTest::mouseClick(button, Qt::LeftButton);
+  }
+  shown.hover(61);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.page->tint()->lastReadCell, 61);
+  QVERIFY(shown.tools->caption().contains("(under the pointer)"));
+  // Another head, another row.
+  const float before = shown.valueAt(30);
+  shown.selection().setHead({shown.document.reference()->id, 0, 1});
+  QVERIFY(shown.settle());
+  QVERIFY(shown.valueAt(30) != before);
+}
+
+void TextViewTintTest::differencesTakeTwoRuns() {
+  const TextRun run = words(120);
+  Shown shown({run, second(run)});
+  QVERIFY(shown.came());
+  QVERIFY(shown.choose(TintKind::lossDifference));
+  const auto& runs = shown.document.runs();
+  QCOMPARE(shown.valueAt(7), runs[0].trace->per_token_loss()[6] - runs[1].trace->per_token_loss()[6]);
+  QCOMPARE(shown.tools->caption(), "loss of fox minus second, at the word predicted");
+}
+
+void TextViewTintTest::runsAreChosenByName() {
+  const TextRun run = words(120);
+  Shown shown({run, second(run)});
+  QVERIFY(shown.came());
+  for (auto* combo : shown.tools->findChildren<QComboBox*>()) {
+    if (combo->accessibleName() != "Run") continue;
+    QVERIFY(combo->isVisible());
+    combo->setCurrentIndex(1);
+    emit combo->textActivated(combo->currentText());
+  }
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.valueAt(7), shown.document.runs()[1].trace->per_token_loss()[6]);
+  QVERIFY(shown.tools->caption().startsWith("loss of second"));
+}
+
+void TextViewTintTest::otherTokensAreMappedAndItIsSaid() {
+  const TextRun run = words(120);
+  TextRun other = second(run);
+  other.tokens = cutEvery(other.text, 3);
+  Shown shown({run, other});
+  QVERIFY(shown.came());
+  QVERIFY(!shown.tools->caption().contains("place"));
+  shown.view.restoreState({{"tint", "loss"}, {"run", "second"}});
+  QVERIFY(shown.settle());
+  QVERIFY(shown.tools->caption().endsWith("other tokens, found by their place in the text"));
+  const std::int64_t byte = run.tokens[50].first;
+  QCOMPARE(shown.valueAt(51), shown.document.runs()[1].trace->per_token_loss()[static_cast<std::size_t>(byte / 3)]);
+}
+
+void TextViewTintTest::aModelWithoutGatesSaysSo() {
+  TextRun run = words(120);
+  run.gated = false;
+  Shown shown({run});
+  QVERIFY(shown.came());
+  QVERIFY(shown.choose(TintKind::gate));
+  QCOMPARE(shown.tools->caption(), "fox has no forget gate: f = 1, F = 1 everywhere");
+  QCOMPARE(shown.valueAt(60), 0.0F);
+}
+
+void TextViewTintTest::aRunWithoutQueriesAndKeysSaysSo() {
+  TextRun run = words(120);
+  run.keep = {Keep::loss, Keep::gates, Keep::rows};
+  Shown shown({run});
+  QVERIFY(shown.came());
+  shown.click(50);
+  QVERIFY(shown.choose(TintKind::attentionRow));
+  QVERIFY(shown.page->tint() == nullptr);
+  QVERIFY2(shown.tools->caption().contains("did not keep"), qPrintable(shown.tools->caption()));
+  QVERIFY(shown.choose(TintKind::forgetRow));
+  QCOMPARE(shown.valueAt(50), 1.0F);
+}
+
+void TextViewTintTest::theScaleIsShownWithItsEndsAndUnit() {
+  Shown shown({words(500)});
+  QVERIFY(shown.came());
+  const auto* bar = shown.tools->findChild<TintBar*>();
+  QVERIFY(bar->isVisible());
+  QCOMPARE(bar->lowerText(), "0");
+  QVERIFY(bar->upperText().startsWith("≥ ") && bar->upperText().endsWith(" nats"));
+  QVERIFY(shown.choose(TintKind::gate));
+  QVERIFY(bar->lowerText().endsWith("0.0001"));
+  QCOMPARE(bar->upperText(), "1");
+  for (auto* button : shown.tools->findChildren<QAbstractButton*>()) {
+    if (button->accessibleName() == "Log") QTest::mouseClick(button, Qt::LeftButton);
+  }
+  QVERIFY(shown.settle());
+  QCOMPARE(bar->lowerText(), "0");
+  QVERIFY(shown.choose(TintKind::none));
+  QVERIFY(!bar->isVisible());
+}
+
+void TextViewTintTest::theTintIsPainted() {
+  Shown shown({words(120)});
+  QVERIFY(shown.came());
+  const QImage picture = shown.page->viewport()->grab().toImage();
+  for (const std::int64_t cell : {1, 20, 55, 90}) {
+    // At the upper edge of the cell no letter reaches.
+    const QRectF rect = shown.page->cellRect(cell);
+    const QPoint point(static_cast<int>(rect.center().x()), static_cast<int>(rect.top()) + 2);
+    QCOMPARE(picture.pixelColor(point), shown.page->tintColour(cell));
+  }
+}
+
+void TextViewTintTest::coloursFollowThePalette() {
+  Shown shown({words(120)});
+  QVERIFY(shown.came());
+  QApplication::setPalette(lightPalette());
+  const QColor light = shown.page->tintColour(30);
+  QApplication::setPalette(darkPalette());
+  QCoreApplication::processEvents();
+  const QColor dark = shown.page->tintColour(30);
+  QVERIFY(light != dark);
+  const QImage picture = shown.page->viewport()->grab().toImage();
+  QCOMPARE(picture.pixelColor(0, 0), darkPalette().color(QPalette::Base));
+  QApplication::setPalette(lightPalette());
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::TextViewTintTest)
+#include "text_view_tint_test.moc"
