@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "app/figure/curve_panel.h"
 #include "app/figure/curve_pen.h"
 #include "app/figure/figure_measures.h"
 
@@ -83,11 +82,10 @@ void drawLegendEntries(Canvas& canvas, std::span<const LegendEntry> entries, con
     const double middle = entry.place.center().y();
     const double left = entry.place.left();
     const double right = left + kSample * style.size;
-    const QPen pen = penOf(colourOf(*entry.curve), lineWidth, entry.curve->line);
     if (entry.curve->line == LineStyle::points) {
-      canvas.disc({(left + right) / 2, middle}, kPointRadius * lineWidth, pen.color());
+      drawPoint(canvas, {(left + right) / 2, middle}, *entry.curve, lineWidth);
     } else {
-      canvas.line({left, middle}, {right, middle}, pen);
+      canvas.line({left, middle}, {right, middle}, penOf(colourOf(*entry.curve), lineWidth, entry.curve->line));
     }
     canvas.text(entry.text, {{right + kGap * style.size, middle + kHalfDigit * style.size}}, style);
   }

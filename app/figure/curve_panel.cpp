@@ -7,7 +7,6 @@
 #include "app/figure/axis_drawing.h"
 #include "app/figure/curve_legend.h"
 #include "app/figure/curve_limits.h"
-#include "app/figure/curve_palette.h"
 #include "app/figure/curve_pen.h"
 
 namespace foxscope::figure {
@@ -47,10 +46,6 @@ bool shown(const CurveMarker& marker, const PlotArea& area) {
   return position >= 0 && position <= 1;
 }
 
-bool anyShown(const std::vector<CurveMarker>& markers, const PlotArea& area) {
-  return std::any_of(markers.begin(), markers.end(), [&](const CurveMarker& marker) { return shown(marker, area); });
-}
-
 // The limit that leaves this share of the axis above the present one.
 double raised(const AxisLimits& limits, AxisScale scale, double share) {
   if (scale == AxisScale::logarithmic) return limits.upper * std::pow(limits.upper / limits.lower, share / (1 - share));
@@ -78,11 +73,6 @@ struct CurvePanel::Arrangement {
   std::vector<LegendEntry> legend;
   double above = 0;  ///< height of a legend above the axes
 };
-
-QColor colourOf(const Curve& curve) {
-  const Rgb colour = curve.ownColour.value_or(curveColour(curve.colour));
-  return {colour.red, colour.green, colour.blue};
-}
 
 CurvePanel::CurvePanel(const FigureFormat& format, CurvePlot plot)
     : m_format(format), m_plot(std::move(plot)), m_style(textStyleOf(format)) {
@@ -180,8 +170,11 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
     arrangement.legend = stackedLegend(m_plot.curves, arrangement.box, small());
     return;
   }
-  // Under the markers' labels.
-  const double below = gap + (anyShown(m_plot.markers, area) ? em::kLine * m_style.size : 0);
+  // Beside the markers' lines if it can be, and under their labels.
+  const bool crossed = crossedByMarker({{right, upper}, size}, area) && !crossedByMarker({{left, upper}, size}, area);
+  const double side = crossed ? left : right;
+  const bool labelled = meetsLabel({{side, upper}, size}, area);
+  const double below = gap + (labelled ? em::kLine * m_style.size : 0);
   const double share = (below + size.height() + gap) / (area.bottom - area.top);
   if (!fits || share > kMostLegend || m_plot.yLimits) {
     const double width = area.right - area.left;
@@ -192,14 +185,14 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
         flowingLegend(m_plot.curves, {area.left, area.top - arrangement.above}, width, arrangement.legendStyle);
     return;
   }
-  arrangement.box = {{right, area.top + below}, size};
+  arrangement.box = {{side, area.top + below}, size};
   arrangement.legend = stackedLegend(m_plot.curves, arrangement.box, small());
   area.y.upper = raised(area.y, area.yScale, share);
   chooseTicks(arrangement);
   trace(arrangement);
 }
 
-// How many parts of curves and labels of markers would lie under the legend.
+// How many parts of curves, markers and their labels would lie under the legend.
 std::size_t CurvePanel::coveredBy(const QRectF& legend, const Arrangement& arrangement) const {
   PlotArea box;
   box.left = legend.left();
@@ -224,10 +217,22 @@ std::size_t CurvePanel::coveredBy(const QRectF& legend, const Arrangement& arran
     const double y = arrangement.area.at(arrangement.area.x.upper, *m_plot.level).y;
     covered += y > legend.top() && y < legend.bottom() ? 1 : 0;
   }
-  for (const CurveMarker& marker : m_plot.markers) {
-    if (shown(marker, arrangement.area) && labelBox(marker, arrangement.area).intersects(legend)) ++covered;
-  }
+  if (crossedByMarker(legend, arrangement.area) || meetsLabel(legend, arrangement.area)) ++covered;
   return covered;
+}
+
+bool CurvePanel::crossedByMarker(const QRectF& legend, const PlotArea& area) const {
+  const double pad = em::kPad * m_style.size;
+  return std::any_of(m_plot.markers.begin(), m_plot.markers.end(), [&](const CurveMarker& marker) {
+    const double x = area.at(marker.x, area.y.lower).x;
+    return shown(marker, area) && x > legend.left() - pad && x < legend.right() + pad;
+  });
+}
+
+bool CurvePanel::meetsLabel(const QRectF& legend, const PlotArea& area) const {
+  return std::any_of(m_plot.markers.begin(), m_plot.markers.end(), [&](const CurveMarker& marker) {
+    return !marker.label.empty() && shown(marker, area) && labelBox(marker, area).intersects(legend);
+  });
 }
 
 // Right of the line, or left of it where the page ends.
@@ -288,7 +293,7 @@ void CurvePanel::draw(Canvas& canvas, const QRectF& inner) const {
     for (std::size_t point = 0; curve.line == LineStyle::points && point < curve.x.size(); ++point) {
       const CurvePoint at = area.at(curve.x[point], curve.y[point]);
       if (std::isfinite(at.x) && std::isfinite(at.y) && rectOf(area).contains(at.x, at.y)) {
-        canvas.disc({at.x, at.y}, kPointRadius * lineWidth(), colourOf(curve));
+        drawPoint(canvas, {at.x, at.y}, curve, lineWidth());
       }
     }
   }

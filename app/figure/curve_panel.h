@@ -11,9 +11,6 @@
 
 namespace foxscope::figure {
 
-/// Colour of a curve on paper.
-QColor colourOf(const Curve& curve);
-
 /// Curves in axes, with their legend, as a part of a page.
 class CurvePanel final : public Panel {
  public:
@@ -35,6 +32,9 @@ class CurvePanel final : public Panel {
   void placeLegend(Arrangement& arrangement) const;
   [[nodiscard]] std::vector<QString> titleLines(double width) const;
   [[nodiscard]] std::size_t coveredBy(const QRectF& legend, const Arrangement& arrangement) const;
+  /// Whether a marker's line, or its label, would lie under the legend.
+  [[nodiscard]] bool crossedByMarker(const QRectF& legend, const PlotArea& area) const;
+  [[nodiscard]] bool meetsLabel(const QRectF& legend, const PlotArea& area) const;
   [[nodiscard]] QRectF labelBox(const CurveMarker& marker, const PlotArea& area) const;
   [[nodiscard]] TextStyle small() const { return m_style.scaled(em::kSmallFont); }
   [[nodiscard]] double lineWidth() const;

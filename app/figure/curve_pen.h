@@ -2,17 +2,18 @@
 
 #include <QPen>
 
+#include "app/figure/canvas.h"
 #include "app/figure/curve_plot.h"
 
 namespace foxscope::figure {
 
-inline constexpr double kPointRadius = 1.4;  ///< of a disc that stands for a value, widths of the line
+/// A line of that style and width.
+QPen penOf(const QColor& colour, double width, LineStyle line);
 
-inline QPen penOf(const QColor& colour, double width, LineStyle line) {
-  QPen pen(colour, width, Qt::SolidLine, Qt::FlatCap, Qt::RoundJoin);
-  if (line == LineStyle::dashed) pen.setDashPattern({4, 2});
-  if (line == LineStyle::dotted) pen.setDashPattern({1.2, 1.6});
-  return pen;
-}
+/// One value of a curve of points, of a size that suits lines of that width.
+void drawPoint(Canvas& canvas, const QPointF& place, const Curve& curve, double lineWidth);
+
+/// Colour of a curve on paper.
+QColor colourOf(const Curve& curve);
 
 }  // namespace foxscope::figure

@@ -9,8 +9,11 @@
 
 namespace foxscope::figure {
 
-/// How the values of a curve are drawn; points: a disc each, nothing between them.
-enum class LineStyle { solid, dashed, dotted, points };
+/// How the values of a curve are drawn; points: one each, nothing between them.
+enum class LineStyle { solid, dashed, dotted, dashDotted, points };
+
+/// What a value is drawn as where the line is of points.
+enum class PointShape { disc, square, triangle, diamond };
 
 /// One curve; NaN in x or y is a gap.
 struct Curve {
@@ -19,6 +22,7 @@ struct Curve {
   std::vector<double> y;
   int colour = 0;  ///< of curveColour
   LineStyle line = LineStyle::solid;
+  PointShape shape = PointShape::disc;
   std::vector<double> rawY;                     ///< drawn faintly behind it, at the same x; may be empty
   std::vector<double> bandLower;                ///< [x] edges of a band around it, for errors; may be empty
   std::vector<double> bandUpper;                ///< likewise

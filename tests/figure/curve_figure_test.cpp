@@ -184,6 +184,56 @@ TEST(CurveFigure, TheLegendLeavesTheMarkersLabelFree) {
   EXPECT_LE(bottom_or_top("training", "yMax"), bottom_or_top("curve", "yMin") + 2) << boxes;
 }
 
+TEST(CurveFigure, TheLegendLeavesTheMarkersLineFree) {
+  // The curve leaves the corner above free for the legend, but the line stands there: it reaches from top to bottom.
+  auto figure = figure_of({curve([](double) { return 0.0; }, 1001, 0)});
+  figure.markers = {{950, ""}};
+  figure.yLimits = figure::AxisLimits{-1, 4};
+  const QImage page = rendered(drawCurves(figure, {.kind = Kind::pdf}), Kind::pdf, 300);
+  const QRect axes = raster_of(page);
+  const int column = axes.left() + static_cast<int>(0.95 * axes.width());
+  for (int part = 0; part < 10; ++part) {
+    int grey = 0;
+    for (int y = axes.top() + part * axes.height() / 10; y < axes.top() + (part + 1) * axes.height() / 10; ++y) {
+      for (int x = column - 4; x <= column + 4; ++x) grey += qGray(page.pixel(x, y)) < 160 ? 1 : 0;
+    }
+    EXPECT_GT(grey, axes.height() / 20) << part;
+  }
+}
+
+TEST(CurveFigure, PointsOfEveryShapeStandAtTheirValues) {
+  // The share of the square around a point that is filled tells shapes apart.
+  using enum figure::PointShape;
+  std::vector<double> filled;
+  for (const figure::PointShape shape : {disc, square, triangle, diamond}) {
+    Curve one;
+    one.x = {0, 5, 10};
+    one.y = {0, 5, 10};
+    one.line = figure::LineStyle::points;
+    one.shape = shape;
+    auto figure = figure_of({one});
+    figure.yLimits = figure::AxisLimits{0, 10};
+    const QImage page = rendered(drawCurves(figure, {.kind = Kind::pdf, .lineWidthPt = 8.0}), Kind::pdf, 300);
+    const QRect axes = raster_of(page);
+    const QRect around(axes.center().x() - 60, axes.center().y() - 60, 121, 121);
+    int dots = 0;
+    QRect covered;
+    for (int y = around.top(); y <= around.bottom(); ++y) {
+      for (int x = around.left(); x <= around.right(); ++x) {
+        if (!looks_like(page.pixel(x, y), 0)) continue;
+        ++dots;
+        covered |= QRect(x, y, 1, 1);
+      }
+    }
+    EXPECT_TRUE(covered.adjusted(8, 8, -8, -8).contains(axes.center()));
+    filled.push_back(static_cast<double>(dots) / covered.width() / covered.height());
+  }
+  EXPECT_NEAR(filled[0], 3.1416 / 4, 0.02);
+  EXPECT_NEAR(filled[1], 1, 0.02);
+  EXPECT_NEAR(filled[2], 0.5, 0.08);  // tips are thinner than a dot
+  EXPECT_NEAR(filled[3], 0.5, 0.08);
+}
+
 TEST(CurveFigure, ALongCurveStaysSmallAndTheSame) {
   const auto figure = figure_of({curve([](double x) { return std::sin(x * x); }, 65536, 0)});
   for (const Kind kind : kKinds) {

@@ -67,6 +67,16 @@ TEST(Palette, CurvesDifferInLightnessAndForEveryKindOfSight) {
   }
 }
 
+TEST(Palette, LinesTellCurvesOfLikeLightnessApart) {
+  for (int first = 0; first < figure::kCurveColours; ++first) {
+    for (int second = 0; second < first; ++second) {
+      if (figure::curveLine(first) != figure::curveLine(second)) continue;
+      const double lightness = lab(linear(figure::curveColour(first)))[0] - lab(linear(figure::curveColour(second)))[0];
+      EXPECT_GE(std::abs(lightness), 25) << first << " and " << second;
+    }
+  }
+}
+
 TEST(Palette, IsSeenOnWhiteAndBeginsAgain) {
   for (int index = 0; index < figure::kCurveColours; ++index) {
     EXPECT_LE(lab(linear(figure::curveColour(index)))[0], 80);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/curve_palette.h"
 #include "app/figure/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/panel_page.h"
@@ -14,7 +15,7 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr Rgb kGrey{176, 176, 176};
+constexpr Rgb kGrey{196, 196, 196};
 constexpr double kSpread = 0.6;  ///< of the heads of a layer or class beside each other; 1: as far as the next
 constexpr std::int64_t kFewestTokens = 10;
 constexpr int kMostLayerTicks = 8;
@@ -60,6 +61,12 @@ double beside(double place, std::size_t index, std::size_t count) {
   return place + kSpread * ((static_cast<double>(index) + 0.5) / static_cast<double>(count) - 0.5);
 }
 
+/// Shapes tell points apart in grey print; the first is a disc.
+PointShape shapeOf(std::size_t index) {
+  constexpr std::size_t kShapes = 4;
+  return static_cast<PointShape>(index % kShapes);
+}
+
 std::string nameOf(const EvaluatedHeads& model, const FigureStyle& style, bool several) {
   return several ? style.label(model.info.name) : std::string();
 }
@@ -78,6 +85,7 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
     curve.name = nameOf(model, style, models.size() > 1);
     curve.colour = static_cast<int>(n);
     curve.line = LineStyle::points;
+    curve.shape = shapeOf(n);
     curve.y = requireArray(model, model.numbers, "rate_decay_time").value;
     for (std::size_t head = 0; head < curve.y.size(); ++head) {
       const std::size_t layer = head / heads;
@@ -107,6 +115,7 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
     Curve curve;
     curve.name = nameOf(*models[n], style, models.size() > 1);
     curve.colour = static_cast<int>(n);
+    curve.line = curveLine(curve.colour);
     const auto count = static_cast<double>(times.size());
     for (std::size_t head = 0; head < times.size(); ++head) {
       // A step up at each head's time.
@@ -144,17 +153,22 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, co
   plot.xLabel = "token that is read";
   plot.xLimits = AxisLimits{-0.5, static_cast<double>(classes.size()) - 0.5};
   const HeadArray& gates = requireArray(model, model.by_class, "mean_log_gate");
+  std::vector<double> withinLimits;
   Curve all;
   all.line = LineStyle::points;
   all.ownColour = kGrey;
   for (std::size_t head = 0; head < model.head_count(); ++head) {
     const std::vector<double> times = timesOfHead(gates, head, classes);
+    withinLimits.insert(withinLimits.end(), times.begin(), times.end());
+    const bool chosen = std::any_of(choice.heads.begin(), choice.heads.end(),
+                                    [&](const HeadIndex& one) { return placeOf(model, one) == head; });
+    if (chosen) continue;  // it has a shape of its own
     for (std::size_t place = 0; place < times.size(); ++place) {
       all.x.push_back(beside(static_cast<double>(place), head, model.head_count()));
       all.y.push_back(times[place]);
     }
   }
-  plot.yLimits = withRoom(all.y);
+  plot.yLimits = withRoom(withinLimits);
   plot.curves.push_back(std::move(all));
   for (std::size_t n = 0; n < choice.heads.size(); ++n) {
     const std::size_t head = placeOf(model, choice.heads[n]);
@@ -162,6 +176,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, co
     curve.name = headTitle(choice.heads[n]);
     curve.colour = static_cast<int>(n);
     curve.line = LineStyle::points;
+    curve.shape = shapeOf(n + 1);
     curve.y = timesOfHead(gates, head, classes);
     for (std::size_t place = 0; place < curve.y.size(); ++place) {
       curve.x.push_back(beside(static_cast<double>(place), head, model.head_count()));

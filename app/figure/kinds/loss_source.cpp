@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/curve_palette.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {
@@ -101,6 +102,7 @@ Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values
   Curve curve;
   curve.name = name;
   curve.colour = colour;
+  curve.line = curveLine(colour);
   bool known = false;
   for (auto index = static_cast<std::size_t>(first); index < values.value.size(); ++index) {
     const double error = index < values.error.size() ? values.error[index] : std::numeric_limits<double>::quiet_NaN();
