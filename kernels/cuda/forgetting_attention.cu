@@ -105,6 +105,11 @@ WorkspacePlan plan_workspace(const ForgettingAttention& a, TileShape tile) {
 
 TileShape hopper_tile(std::int64_t head_dim) { return head_dim == 64 ? kHopperTile64 : kHopperTile128; }
 
+bool can_hopper(const ForgettingAttention& a, const Device& device) {
+  return device.major == 9 && device.minor == 0 && all_aligned(a, count_of(Choice::hopper)) &&
+         (a.head_dim == 64 || a.head_dim == 128);
+}
+
 /// A stride along an axis of one entry is never followed, but has to be a possible one.
 AttentionStrides possible(AttentionStrides s, std::int64_t heads, const ForgettingAttention& a) {
   if (a.length == 1) s.row = a.head_dim;
@@ -211,6 +216,12 @@ bool is_available() {
   return current_device(device) && device.major >= 8;
 }
 
+AttentionKernel automatic_kernel(const ForgettingAttention& arguments) {
+  Device device;
+  if (!current_device(device) || device.major < 8) return AttentionKernel::automatic;
+  return can_hopper(arguments, device) ? AttentionKernel::hopper : AttentionKernel::portable;
+}
+
 std::size_t workspace_bytes(const ForgettingAttention& arguments) {
   if (!sizes_valid(arguments)) return 0;
   std::int64_t bytes = plan_workspace(arguments, kPortableTile).bytes;
@@ -224,10 +235,9 @@ Status forgetting_attention(const ForgettingAttention& arguments, Stream stream,
   if (!valid(arguments) || !known_head_dim(arguments.head_dim)) return Status::invalid_argument;
   Device device;
   if (!current_device(device) || device.major < 8) return Status::unavailable;
-  const bool can_hopper = device.major == 9 && device.minor == 0 && all_aligned(arguments, count_of(Choice::hopper)) &&
-                          (arguments.head_dim == 64 || arguments.head_dim == 128);
-  if (kernel == AttentionKernel::hopper && !can_hopper) return Status::invalid_argument;
-  const bool hopper = can_hopper && kernel != AttentionKernel::portable;
+  const bool hopper_runs = can_hopper(arguments, device);
+  if (kernel == AttentionKernel::hopper && !hopper_runs) return Status::invalid_argument;
+  const bool hopper = hopper_runs && kernel != AttentionKernel::portable;
   const cudaError_t result = run(arguments, device, hopper ? Choice::hopper : Choice::portable, stream);
   return result == cudaSuccess ? Status::ok : Status::failed;
 }

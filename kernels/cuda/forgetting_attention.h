@@ -59,6 +59,9 @@ enum class AttentionKernel {
 /// Whether the current device is one that the kernels run on.
 bool is_available();
 
+/// What `automatic` stands for, with these arguments on the current device; `automatic` where neither can.
+AttentionKernel automatic_kernel(const ForgettingAttention& arguments);
+
 /// Bytes of workspace for these sizes, for either type; pointers and strides are not looked at.
 std::size_t workspace_bytes(const ForgettingAttention& arguments);
 
