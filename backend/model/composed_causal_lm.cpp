@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -15,6 +16,8 @@
 #include "backend/model/composed_continuation_torch.h"
 #include "backend/model/composed_steps_torch.h"
 #include "backend/model/cpu_causal_lm.h"
+#include "backend/model/cuda_attention_torch.h"
+#include "backend/model/cuda_sequence_pass_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/interventions.h"
 #include "backend/model/prompt_pass.h"
@@ -29,6 +32,7 @@ using composed_steps::rms_norm;
 /// Rows of the MLP, and numbers of a block of logits, at once.
 constexpr std::int64_t kMlpRows = 8192;
 constexpr std::int64_t kLogitElements = std::int64_t{1} << 26;
+constexpr std::int64_t kHeadRows = 8;
 
 /// Copies to an array of the recorder.
 template <typename T>
@@ -49,10 +53,14 @@ ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& d
   const std::vector<std::int64_t> table{config_.vocabulary_size, config_.hidden_size};
   const std::vector<float> embedding = checkpoint.read(kEmbeddingName);
   embedding_ = place(embedding, table, at::kFloat);
-  head_ = config_.tie_word_embeddings ? place(embedding, table, matrix_)
-                                      : place(checkpoint.read(kLanguageModelHeadName), table, matrix_);
+  const at::Tensor head = config_.tie_word_embeddings ? place(embedding, table, matrix_)
+                                                      : place(checkpoint.read(kLanguageModelHeadName), table, matrix_);
+  padded_head_ = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config_.vocabulary_size % kHeadRows) % kHeadRows});
   final_norm_ = place(checkpoint.read(kFinalNormName), {config_.hidden_size}, at::kFloat);
   for (int layer = 0; layer < config_.layers; ++layer) layers_.push_back(load_layer(checkpoint, layer));
+  const c10::DeviceGuard guard(place_);
+  runs_on_cuda_kernels_ =
+      device.cuda && dtype == DType::bfloat16 && cuda_attention_takes(config_.head_dim, at::kBFloat16);
 }
 
 at::Tensor ComposedCausalLM::place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
@@ -68,7 +76,6 @@ DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer
   DeviceLayer weights;
   weights.attention_norm = place(host.attention_norm, {hidden}, at::kFloat);
   const at::Tensor projection = place(host.projection, {columns_.count, hidden}, at::kFloat);
-  weights.projection = projection.slice(0, 0, matrix_rows).to(matrix_).contiguous();
   weights.gates = projection.slice(0, matrix_rows).contiguous();
   const at::Tensor bias = place(host.projection_bias, {columns_.count}, at::kFloat);
   if (bias.defined()) {
@@ -78,7 +85,13 @@ DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer
   weights.query_norm = place(host.query_norm, {config_.heads, config_.head_dim}, at::kFloat);
   weights.key_norm = place(host.key_norm, {config_.key_heads, config_.head_dim}, at::kFloat);
   weights.constant_gate = place(host.constant_gate, {1, config_.heads}, at::kFloat);
-  weights.output_gate = place(host.output_gate, {hidden, hidden}, matrix_);
+  weights.projection_and_gate = projection.slice(0, 0, matrix_rows).to(matrix_);
+  if (config_.output_gate) {
+    weights.projection_and_gate =
+        at::cat({weights.projection_and_gate, place(host.output_gate, {hidden, hidden}, matrix_)}, 0);
+    weights.output_gate = weights.projection_and_gate.slice(0, matrix_rows);
+  }
+  weights.projection = weights.projection_and_gate.slice(0, 0, matrix_rows);
   weights.output_norm = place(host.output_norm, {config_.heads, config_.head_dim}, at::kFloat);
   weights.output = place(host.output, {hidden, hidden}, matrix_);
   weights.mlp_norm = place(host.mlp_norm, {hidden}, at::kFloat);
@@ -98,7 +111,8 @@ at::Tensor ComposedCausalLM::attention_input(int index, const at::Tensor& residu
 }
 
 at::Tensor ComposedCausalLM::logits(const at::Tensor& residual) const {
-  return linear_to_float(rms_norm(residual, final_norm_, config_.norm_epsilon).to(matrix_), head_);
+  const at::Tensor normed = rms_norm(residual, final_norm_, config_.norm_epsilon).to(matrix_);
+  return linear_to_float(normed, padded_head_.slice(0, 0, config_.vocabulary_size));
 }
 
 at::Tensor ComposedCausalLM::log_gates(int index, const at::Tensor& gates) const {
@@ -115,7 +129,7 @@ at::Tensor ComposedCausalLM::log_gates(int index, const at::Tensor& gates) const
 /// c of a layer, into the recorder and [1, H, L] on the device; undefined where every f is 1. The sum is made on the
 /// host, in compensated float64.
 /// @param gates  [L, ...] logits of what is projected in float32
-at::Tensor ComposedCausalLM::prepare_gates(const Pass& pass, int layer, const at::Tensor& gates) const {
+at::Tensor ComposedCausalLM::prepare_gates(const SequencePass& pass, int layer, const at::Tensor& gates) const {
   const std::span<double> cumulative = pass.recorder.cumulative_log_gate(layer);
   if (!config_.gated() && !changes_gates(pass.request.interventions, layer)) {
     std::fill(cumulative.begin(), cumulative.end(), 0.0);
@@ -165,7 +179,7 @@ ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, con
 
 /// o [L, D] float32 of the heads, before its norm and gate; undefined if the job was stopped. Takes down what the
 /// recorder keeps.
-at::Tensor ComposedCausalLM::attend(const Pass& pass, int layer, const ComposedHeads& heads) const {
+at::Tensor ComposedCausalLM::attend(const SequencePass& pass, int layer, const ComposedHeads& heads) const {
   Recorder& recorder = pass.recorder;
   ComposedAttention attention;
   attention.query = heads.query.unsqueeze(0);
@@ -208,7 +222,7 @@ at::Tensor ComposedCausalLM::leave_attention(int index, const at::Tensor& normed
   return linear_to_float(output.to(matrix_), weights.output);
 }
 
-bool ComposedCausalLM::run_layer(const Pass& pass, int layer, at::Tensor& residual) const {
+bool ComposedCausalLM::run_layer(const SequencePass& pass, int layer, at::Tensor& residual) const {
   take_down(residual, pass.recorder.hidden_states(layer, config_.hidden_size), at::kFloat);
   const at::Tensor normed = attention_input(layer, residual);
   const ComposedHeads heads = project(layer, normed, {});
@@ -235,8 +249,7 @@ void ComposedCausalLM::feed_forward(int index, at::Tensor& residual) const {
   }
 }
 
-void ComposedCausalLM::predict(const Pass& pass, const at::Tensor& residual,
-                               std::span<const std::int32_t> labels) const {
+void ComposedCausalLM::predict(const SequencePass& pass, const at::Tensor& residual) const {
   const std::int64_t length = residual.size(0);
   const std::int64_t vocabulary = config_.vocabulary_size;
   const at::Tensor normed = rms_norm(residual, final_norm_, config_.norm_epsilon);
@@ -244,11 +257,13 @@ void ComposedCausalLM::predict(const Pass& pass, const at::Tensor& residual,
   const std::span<float> kept = pass.recorder.logits(vocabulary);
   if (!pass.recorder.keeps(Keep::loss) && kept.empty()) return;
   const std::int64_t rows = std::clamp(kLogitElements / vocabulary, std::int64_t{1}, length);
+  const at::Tensor head = padded_head_.slice(0, 0, vocabulary);
+  const std::span<const std::int32_t> labels = pass.labels();
   const at::Tensor wanted =
       at::tensor(at::ArrayRef<std::int32_t>(labels.data(), labels.size()), at::kInt).to(at::kLong).to(place_);
   for (std::int64_t begin = 0; begin < length && !pass.job.stopped(); begin += rows) {
     const std::int64_t end = std::min(begin + rows, length);
-    const at::Tensor logits = linear_to_float(normed.slice(0, begin, end).to(matrix_), head_);
+    const at::Tensor logits = linear_to_float(normed.slice(0, begin, end).to(matrix_), head);
     const at::Tensor of_label = logits.gather(1, wanted.slice(0, begin, end).unsqueeze(1)).squeeze(1);
     const std::span<float> loss = pass.recorder.per_token_loss();
     take_down(at::logsumexp(logits, {1}) - of_label,
@@ -259,20 +274,19 @@ void ComposedCausalLM::predict(const Pass& pass, const at::Tensor& residual,
   }
 }
 
-bool ComposedCausalLM::run_sequence(const Pass& pass, std::int64_t row) {
-  const auto length = static_cast<std::size_t>(pass.request.length);
-  const auto ids = pass.request.input_ids.subspan(static_cast<std::size_t>(row) * length, length);
-  const auto tell = [&](int done) { pass.job.tell({done, config_.layers + 1, "layers", "forward"}); };
-  at::Tensor residual = embed(ids);
+bool ComposedCausalLM::run_sequence(const SequencePass& pass) const {
+  if (runs_on_cuda_kernels_) return CudaSequencePass(*this, pass).run();
+  pass.report.attention_kernel = "composed";
+  at::Tensor residual = embed(pass.input_ids());
   for (int layer = 0; layer < config_.layers; ++layer) {
-    tell(layer);
+    pass.tell(layer, config_.layers);
     if (pass.job.stopped() || !run_layer(pass, layer, residual)) return false;
   }
-  tell(config_.layers);
-  predict(pass, residual, pass.request.labels.subspan(static_cast<std::size_t>(row) * length, length));
+  pass.tell(config_.layers, config_.layers);
+  predict(pass, residual);
   if (pass.job.stopped()) return false;
   if (pass.continuation != nullptr) pass.continuation->take_residual(residual.slice(0, pass.request.length - 1));
-  tell(config_.layers + 1);
+  pass.tell(config_.layers + 1, config_.layers);
   return true;
 }
 
@@ -280,12 +294,12 @@ std::optional<ForwardReport> ComposedCausalLM::forward(const ForwardRequest& req
                                                        std::span<Recorder* const> recorders, const Job& job) {
   check_request(request, recorders, config_);
   const c10::InferenceMode guard;
+  const c10::DeviceGuard device(place_);
   ForwardReport report;
-  report.attention_kernel = "composed";
   return with_device_errors(device_, request.length, [&]() -> std::optional<ForwardReport> {
     for (std::int64_t row = 0; row < request.batch; ++row) {
-      if (!run_sequence({request, *recorders[static_cast<std::size_t>(row)], job, report, nullptr}, row))
-        return std::nullopt;
+      Recorder& recorder = *recorders[static_cast<std::size_t>(row)];
+      if (!run_sequence({request, recorder, job, report, nullptr, row})) return std::nullopt;
     }
     return report;
   });
@@ -295,10 +309,11 @@ std::unique_ptr<Continuation> ComposedCausalLM::begin(const PromptRequest& reque
   check_prompt(request, config_);
   PromptPass prompt(request, *this);
   const c10::InferenceMode guard;
+  const c10::DeviceGuard device(place_);
   ForwardReport report;
   return with_device_errors(device_, prompt.request().length, [&]() -> std::unique_ptr<Continuation> {
     auto continuation = std::make_unique<ComposedContinuation>(*this, request);
-    if (!run_sequence({prompt.request(), prompt.recorder(), job, report, continuation.get()}, 0)) return nullptr;
+    if (!run_sequence({prompt.request(), prompt.recorder(), job, report, continuation.get(), 0})) return nullptr;
     return continuation;
   });
 }

@@ -7,7 +7,6 @@
 #include <ATen/core/Tensor.h>
 
 #include "backend/model/causal_lm.h"
-#include "backend/model/composed_attention_torch.h"
 #include "backend/model/cpu_weights.h"
 
 namespace foxscope {
@@ -18,6 +17,7 @@ class ComposedContinuation;
 struct DeviceLayer {
   at::Tensor attention_norm, projection, projection_bias, gates, gates_bias, query_norm, key_norm, constant_gate,
       output_gate, output_norm, output, mlp_norm, mlp_gate_up, mlp_down;
+  at::Tensor projection_and_gate;   ///< `projection` with `output_gate` below it: the two are views of it
   std::vector<double> logit_bound;  ///< [H]
 };
 
@@ -37,6 +37,25 @@ struct ComposedHeads {
   ComposedBefore next;  ///< for the positions after these
 };
 
+/// One sequence that a model is run on.
+struct SequencePass {
+  const ForwardRequest& request;
+  Recorder& recorder;
+  const Job& job;
+  ForwardReport& report;
+  ComposedContinuation* continuation;  ///< takes what the layers leave; may be null
+  std::int64_t row;                    ///< of the request's batch
+
+  [[nodiscard]] std::span<const std::int32_t> input_ids() const { return of_row(request.input_ids); }
+  [[nodiscard]] std::span<const std::int32_t> labels() const { return of_row(request.labels); }
+  void tell(int layers_done, int layers) const { job.tell({layers_done, layers + 1, "layers", "forward"}); }
+
+ private:
+  [[nodiscard]] std::span<const std::int32_t> of_row(std::span<const std::int32_t> all) const {
+    return all.subspan(static_cast<std::size_t>(row * request.length), static_cast<std::size_t>(request.length));
+  }
+};
+
 /// The model behind load_composed_model.
 class ComposedCausalLM final : public CausalLM {
  public:
@@ -52,6 +71,10 @@ class ComposedCausalLM final : public CausalLM {
   // The steps of a layer; a continuation takes them one position at a time.
 
   [[nodiscard]] const DeviceLayer& layer(int index) const { return layers_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const ProjectionColumns& columns() const { return columns_; }
+  [[nodiscard]] const at::Tensor& final_norm() const { return final_norm_; }
+  /// lm_head [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
+  [[nodiscard]] const at::Tensor& padded_head() const { return padded_head_; }
   /// [n, D] float32.
   [[nodiscard]] at::Tensor embed(std::span<const std::int32_t> ids) const;
   /// The layer's input after its norm, [n, D] float32.
@@ -68,29 +91,23 @@ class ComposedCausalLM final : public CausalLM {
   [[nodiscard]] at::Tensor logits(const at::Tensor& residual) const;
 
  private:
-  struct Pass {
-    const ForwardRequest& request;
-    Recorder& recorder;
-    const Job& job;
-    ForwardReport& report;
-    ComposedContinuation* continuation;  ///< takes what the layers leave; may be null
-  };
   at::Tensor place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
   DeviceLayer load_layer(const Checkpoint& checkpoint, int layer) const;
-  bool run_sequence(const Pass& pass, std::int64_t row);
-  bool run_layer(const Pass& pass, int layer, at::Tensor& residual) const;
-  at::Tensor prepare_gates(const Pass& pass, int layer, const at::Tensor& gates) const;
-  at::Tensor attend(const Pass& pass, int layer, const ComposedHeads& heads) const;
-  void predict(const Pass& pass, const at::Tensor& residual, std::span<const std::int32_t> labels) const;
+  bool run_sequence(const SequencePass& pass) const;
+  bool run_layer(const SequencePass& pass, int layer, at::Tensor& residual) const;
+  at::Tensor prepare_gates(const SequencePass& pass, int layer, const at::Tensor& gates) const;
+  at::Tensor attend(const SequencePass& pass, int layer, const ComposedHeads& heads) const;
+  void predict(const SequencePass& pass, const at::Tensor& residual) const;
 
   ModelConfig config_;
   Device device_;
   DType dtype_;
   at::Device place_;
   at::ScalarType matrix_;
+  bool runs_on_cuda_kernels_ = false;  ///< else on LibTorch's operations alone
   ProjectionColumns columns_;
   at::Tensor embedding_;
-  at::Tensor head_;
+  at::Tensor padded_head_;
   at::Tensor final_norm_;
   std::vector<DeviceLayer> layers_;
 };

@@ -1,0 +1,43 @@
+#include <cstring>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
+
+#include "backend/model/layer_downloads_torch.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::size_t kLayersAhead = 2;
+
+}  // namespace
+
+void LayerDownloads::take(const at::Tensor& from, void* into) {
+  at::Tensor pinned = at::empty(from.sizes(), at::TensorOptions().dtype(from.scalar_type()).pinned_memory(true));
+  pinned.copy_(from, /*non_blocking=*/true);
+  copies_.push_back({std::move(pinned), into});
+}
+
+void LayerDownloads::end_layer() {
+  Layer layer;
+  layer.copies = std::exchange(copies_, {});
+  layer.passed.record(at::accelerator::getCurrentStream(device_.index()));
+  under_way_.push_back(std::move(layer));
+  while (under_way_.size() > kLayersAhead) hand_over();
+}
+
+void LayerDownloads::finish() {
+  if (!copies_.empty()) end_layer();
+  while (!under_way_.empty()) hand_over();
+}
+
+void LayerDownloads::hand_over() {
+  Layer& layer = under_way_.front();
+  layer.passed.synchronize();
+  for (const Copy& copy : layer.copies) std::memcpy(copy.into, copy.pinned.const_data_ptr(), copy.pinned.nbytes());
+  under_way_.pop_front();
+  ++layers_done_;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+namespace foxscope {
+
+/// What the layers of a pass leave for the host, copied while later layers are computed: the host enqueues at most two
+/// layers beyond the one that the GPU is at, and hands over what a layer left once the GPU has passed it. So it can
+/// tell how far a pass is, and stop it, without ever making the GPU wait.
+class LayerDownloads {
+ public:
+  explicit LayerDownloads(at::Device device) : device_(device) {}
+
+  /// Copies a tensor through pinned memory; `into` is filled when its layer has been waited for.
+  /// @param from  on the GPU, contiguous
+  /// @param into  host memory of from.nbytes() bytes that stays there until then
+  void take(const at::Tensor& from, void* into);
+
+  /// Marks the end of a layer, and waits for the one two before it.
+  void end_layer();
+
+  /// Waits for everything.
+  void finish();
+
+  /// Layers that the GPU has passed.
+  [[nodiscard]] int layers_done() const { return layers_done_; }
+
+ private:
+  struct Copy {
+    at::Tensor pinned;
+    void* into;
+  };
+  struct Layer {
+    c10::Event passed{c10::DeviceType::CUDA};
+    std::vector<Copy> copies;
+  };
+  void hand_over();
+
+  at::Device device_;
+  std::vector<Copy> copies_;  ///< of the layer that is being enqueued
+  std::deque<Layer> under_way_;
+  int layers_done_ = 0;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,136 @@
+// `foxscope bench gpu-model [LENGTH...]`: loss-only forward passes of a FoX (Pro) of 760M shape on a GPU, bfloat16,
+// random weights, gate biases 0 (f near 0.5). Seconds are those of the caller: from ids in host memory to losses there.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <iostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <ATen/DeviceAccelerator.h>
+#include <fmt/format.h>
+
+#include "backend/model/causal_lm.h"
+#include "backend/model/composed_causal_lm.h"
+#include "tests/bench/random_checkpoint.h"
+
+namespace foxscope::bench {
+namespace {
+
+constexpr int kWarmUp = 3;
+constexpr int kTimes = 7;
+
+/// FoX (Pro), 760M: 24 layers, D 1536, 24 heads of 64.
+constexpr const char* kConfig = R"({"model_type": "forgetting_transformer-project_fox", "vocab_size": 50257,
+  "hidden_size": 1536, "num_heads": 24, "num_hidden_layers": 24, "hidden_ratio": 3.5, "norm_eps": 1e-6,
+  "bos_token_id": 50256, "fgate_type": "full", "use_k_shift": true, "use_v_shift": true, "qk_norm": true,
+  "qk_norm_share_param_across_head": false, "use_output_gate": true, "use_output_norm": true, "use_rope": false,
+  "tie_word_embeddings": false})";
+
+struct Target {
+  std::int64_t length;
+  double baseline;  ///< tokens/s of the authors' code
+  double goal;
+};
+constexpr Target kTargets[] = {{2048, 58e3, 170e3}, {16384, 195e3, 290e3}, {65536, 208e3, 310e3}};
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+struct Measured {
+  double seconds = 0;  ///< median
+  double peak_gib = 0;
+  double mean_loss = 0;
+  ForwardReport report;
+};
+
+Measured measure(CausalLM& model, std::int64_t length, double tolerance) {
+  const ModelConfig& config = model.config();
+  std::mt19937 generator(7);
+  std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(config.vocabulary_size) - 1);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
+  for (std::int32_t& id : ids) id = draw(generator);
+  TraceInfo info;
+  info.layers = config.layers;
+  info.heads = config.heads;
+  info.key_heads = config.key_heads;
+  info.head_dim = config.head_dim;
+  info.length = length;
+  ForwardRequest request;
+  request.batch = 1;
+  request.length = length;
+  request.input_ids = std::span(ids).first(static_cast<std::size_t>(length));
+  request.labels = std::span(ids).last(static_cast<std::size_t>(length));
+  request.pruning_tolerance = tolerance;
+
+  Measured measured;
+  std::vector<double> seconds;
+  at::accelerator::emptyCache();
+  at::accelerator::resetPeakStats(0);
+  for (int time = 0; time < kWarmUp + kTimes; ++time) {
+    Recorder recorder(info, {Keep::loss}, nullptr);
+    Recorder* const recorders[] = {&recorder};
+    const auto start = Clock::now();
+    measured.report = model.forward(request, recorders, Job{}).value();
+    if (time >= kWarmUp) seconds.push_back(seconds_since(start));
+    measured.mean_loss = 0;
+    for (const float loss : recorder.per_token_loss()) measured.mean_loss += loss / static_cast<double>(length);
+  }
+  std::sort(seconds.begin(), seconds.end());
+  measured.seconds = seconds[seconds.size() / 2];
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  measured.peak_gib = static_cast<double>(at::accelerator::getDeviceStats(0).allocated_bytes[kAll].peak) / 0x1p30;
+  return measured;
+}
+
+void print(std::int64_t length, double tolerance, const Measured& m) {
+  const double rate = static_cast<double>(length) / m.seconds;
+  std::string goal;
+  for (const Target& target : kTargets) {
+    if (target.length != length) continue;
+    goal = fmt::format("{:>5.2f} x of {:>3.0f}k  {:>5.2f} x of {:>3.0f}k", rate / target.baseline,
+                       target.baseline / 1000, rate / target.goal, target.goal / 1000);
+  }
+  const auto blocks = static_cast<double>(std::max<std::int64_t>(1, m.report.attention_blocks));
+  fmt::print("{:>6}  {:.1e}  {:>8.2f} ms  {:>6.1f}k  {:>31}  {:>5.2f} GiB  {:>5.1f} %  {:.4f}  {}\n", length, tolerance,
+             m.seconds * 1e3, rate / 1000, goal, m.peak_gib,
+             100 * static_cast<double>(m.report.skipped_blocks) / blocks, m.mean_loss, m.report.attention_kernel);
+}
+
+void run(std::vector<std::int64_t> lengths) {
+  if (lengths.empty()) {
+    for (const Target& target : kTargets) lengths.push_back(target.length);
+  }
+  const RandomCheckpoint random(kConfig);
+  const auto start = Clock::now();
+  const auto model = CausalLM::load(Checkpoint::open(random.folder().string()), Device{true, 0}, DType::bfloat16);
+  fmt::print("FoX (Pro) of 760M shape, random weights, bfloat16, loaded in {:.1f} s; medians of {}\n",
+             seconds_since(start), kTimes);
+  fmt::print(
+      "tokens  pruning          pass  tokens/s     the authors' code         goal   peak memory  skipped  loss\n");
+  for (const double tolerance : {std::exp(-10.0), 0x1p-24}) {
+    for (const std::int64_t length : lengths) print(length, tolerance, measure(*model, length, tolerance));
+  }
+}
+
+}  // namespace
+}  // namespace foxscope::bench
+
+int main(int argc, char** argv) {
+  try {
+    if (foxscope::cuda_device_count() == 0) {
+      fmt::print("no CUDA device, or a build without CUDA\n");
+      return 0;
+    }
+    std::vector<std::int64_t> lengths;
+    for (int n = 1; n < argc; ++n) lengths.push_back(std::stoll(argv[n]));
+    foxscope::bench::run(lengths);
+  } catch (const std::exception& error) {
+    std::cerr << "foxscope-bench-gpu-model: " << error.what() << '\n';
+    return 1;
+  }
+  return 0;
+}
