@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/DeviceAccelerator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
@@ -21,6 +22,7 @@
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/interventions.h"
 #include "backend/model/prompt_pass.h"
+#include "backend/model/query_key_record_torch.h"
 #include "kernels/cpu/forgetting_attention.h"
 
 namespace foxscope {
@@ -59,8 +61,7 @@ ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& d
   final_norm_ = place(checkpoint.read(kFinalNormName), {config_.hidden_size}, at::kFloat);
   for (int layer = 0; layer < config_.layers; ++layer) layers_.push_back(load_layer(checkpoint, layer));
   const c10::DeviceGuard guard(place_);
-  runs_on_cuda_kernels_ =
-      device.cuda && dtype == DType::bfloat16 && cuda_attention_takes(config_.head_dim, at::kBFloat16);
+  attends_on_cuda_ = device.cuda && cuda_attention_takes(config_.head_dim, matrix_);
 }
 
 at::Tensor ComposedCausalLM::place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
@@ -180,6 +181,7 @@ ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, con
 /// o [L, D] float32 of the heads, before its norm and gate; undefined if the job was stopped. Takes down what the
 /// recorder keeps.
 at::Tensor ComposedCausalLM::attend(const SequencePass& pass, int layer, const ComposedHeads& heads) const {
+  if (attends_on_cuda_) return attend_on_cuda(pass, layer, heads);
   Recorder& recorder = pass.recorder;
   ComposedAttention attention;
   attention.query = heads.query.unsqueeze(0);
@@ -192,8 +194,7 @@ at::Tensor ComposedCausalLM::attend(const SequencePass& pass, int layer, const C
   attention.without_gate_as_well = recorder.keeps(Keep::ungated);
   const auto attended = composed_forgetting_attention(attention, pass.job.stop);
   if (!attended) return {};
-  take_down(attention.query, recorder.query_key(QueryKeyStore::Part::query, layer), matrix_);
-  take_down(attention.key, recorder.query_key(QueryKeyStore::Part::key, layer), matrix_);
+  record_query_key(recorder, layer, heads.query, heads.key);
   take_down(attended->log_normalizer, recorder.log_normalizer(layer), at::kFloat);
   if (attention.without_gate_as_well) {
     take_down(attended->log_normalizer_without_gate, recorder.log_normalizer_without_gate(layer), at::kFloat);
@@ -201,6 +202,36 @@ at::Tensor ComposedCausalLM::attend(const SequencePass& pass, int layer, const C
   pass.report.attention_blocks += attended->blocks;
   pass.report.skipped_blocks += attended->skipped_blocks;
   return attended->output[0].transpose(0, 1).to(at::kFloat);
+}
+
+/// The same by kernels/cuda.
+at::Tensor ComposedCausalLM::attend_on_cuda(const SequencePass& pass, int layer, const ComposedHeads& heads) const {
+  Recorder& recorder = pass.recorder;
+  const std::int64_t length = pass.request.length;
+  const at::Tensor output = at::empty({length, config_.heads, config_.head_dim}, heads.query.options());
+  const at::Tensor blocks = at::zeros({2}, heads.query.options().dtype(at::kLong));
+  CudaAttention attention;
+  attention.query = heads.query;
+  attention.key = heads.key;
+  attention.value = heads.value;
+  attention.output = output.transpose(0, 1);
+  attention.log_normalizer = at::empty({config_.heads, length}, heads.query.options().dtype(at::kFloat));
+  attention.scale = 1 / std::sqrt(static_cast<double>(config_.head_dim));
+  attention.window_size = config_.window_size;
+  if (recorder.keeps(Keep::ungated)) {
+    cuda_forgetting_attention(attention);
+    take_down(attention.log_normalizer, recorder.log_normalizer_without_gate(layer), at::kFloat);
+  }
+  const at::Tensor cumulative = prepare_gates(pass, layer, heads.gates);
+  if (cumulative.defined()) attention.cumulative_log_gate = cumulative[0];
+  attention.pruning_tolerance = pass.request.pruning_tolerance;
+  attention.blocks = blocks;
+  pass.report.attention_kernel = cuda_forgetting_attention(attention);
+  take_down(attention.log_normalizer, recorder.log_normalizer(layer), at::kFloat);
+  record_query_key(recorder, layer, heads.query, heads.key);
+  pass.report.attention_blocks += blocks[0].item<std::int64_t>();
+  pass.report.skipped_blocks += blocks[1].item<std::int64_t>();
+  return output.to(at::kFloat);
 }
 
 at::Tensor ComposedCausalLM::leave_attention(int index, const at::Tensor& normed, const at::Tensor& attended,
@@ -275,7 +306,7 @@ void ComposedCausalLM::predict(const SequencePass& pass, const at::Tensor& resid
 }
 
 bool ComposedCausalLM::run_sequence(const SequencePass& pass) const {
-  if (runs_on_cuda_kernels_) return CudaSequencePass(*this, pass).run();
+  if (attends_on_cuda_ && dtype_ == DType::bfloat16) return CudaSequencePass(*this, pass).run();
   pass.report.attention_kernel = "composed";
   at::Tensor residual = embed(pass.input_ids());
   for (int layer = 0; layer < config_.layers; ++layer) {
@@ -284,6 +315,7 @@ bool ComposedCausalLM::run_sequence(const SequencePass& pass) const {
   }
   pass.tell(config_.layers, config_.layers);
   predict(pass, residual);
+  if (place_.is_cuda()) at::accelerator::synchronizeDevice(place_.index());
   if (pass.job.stopped()) return false;
   if (pass.continuation != nullptr) pass.continuation->take_residual(residual.slice(0, pass.request.length - 1));
   pass.tell(config_.layers + 1, config_.layers);

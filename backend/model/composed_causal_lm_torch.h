@@ -97,6 +97,7 @@ class ComposedCausalLM final : public CausalLM {
   bool run_layer(const SequencePass& pass, int layer, at::Tensor& residual) const;
   at::Tensor prepare_gates(const SequencePass& pass, int layer, const at::Tensor& gates) const;
   at::Tensor attend(const SequencePass& pass, int layer, const ComposedHeads& heads) const;
+  at::Tensor attend_on_cuda(const SequencePass& pass, int layer, const ComposedHeads& heads) const;
   void predict(const SequencePass& pass, const at::Tensor& residual) const;
 
   ModelConfig config_;
@@ -104,7 +105,7 @@ class ComposedCausalLM final : public CausalLM {
   DType dtype_;
   at::Device place_;
   at::ScalarType matrix_;
-  bool runs_on_cuda_kernels_ = false;  ///< else on LibTorch's operations alone
+  bool attends_on_cuda_ = false;  ///< by kernels/cuda, else by LibTorch's operations
   ProjectionColumns columns_;
   at::Tensor embedding_;
   at::Tensor padded_head_;

@@ -9,6 +9,7 @@
 #include "backend/model/cuda_attention_torch.h"
 #include "backend/model/cuda_sequence_pass_torch.h"
 #include "backend/model/interventions.h"
+#include "backend/model/query_key_record_torch.h"
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/cuda/forgetting_attention.h"
 #include "kernels/cuda/gate_scan.h"
@@ -23,6 +24,7 @@ namespace cuda = kernels::cuda;
 /// Rows of the MLP, and numbers of a block of logits, at once.
 constexpr std::int64_t kMlpRows = 16384;
 constexpr std::int64_t kLogitElements = std::int64_t{1} << 27;
+constexpr std::int64_t kLossRows = 256;
 
 template <typename T>
 T* data(const at::Tensor& x) {
@@ -202,11 +204,7 @@ void CudaSequencePass::record(int layer, const Heads& heads, const at::Tensor& c
       std::fill(kept.begin(), kept.end(), 0.0);
     }
   }
-  for (const auto& [part, rows] :
-       {std::pair(QueryKeyStore::Part::query, heads.query), std::pair(QueryKeyStore::Part::key, heads.key)}) {
-    const std::span<std::byte> kept = recorder_.query_key(part, layer);
-    if (!kept.empty()) take_down(rows.transpose(0, 1).contiguous(), kept.data());
-  }
+  record_query_key(recorder_, layer, heads.query.transpose(0, 1), heads.key.transpose(0, 1));
 }
 
 void CudaSequencePass::continue_from(int layer, const Heads& heads, const at::Tensor& cumulative) const {
@@ -300,7 +298,8 @@ void CudaSequencePass::predict() {
   if (!recorder_.keeps(Keep::loss) && kept.empty()) return;
   const at::Tensor loss = at::empty({length_}, residual_.options());
   const at::Tensor& head = model_.padded_head();
-  const std::int64_t most = std::clamp(kLogitElements / head.size(0), std::int64_t{1}, length_);
+  const std::int64_t most =
+      std::min(length_, std::max(kLogitElements / head.size(0) / kLossRows, std::int64_t{1}) * kLossRows);
   const at::Tensor chunk = at::empty({most, head.size(0)}, residual_.options());
   for (std::int64_t begin = 0; begin < length_ && !pass_.job.stopped(); begin += most) {
     const std::int64_t end = std::min(begin + most, length_);

@@ -10,24 +10,50 @@
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
+#include "backend/trace/device_query_key_store.h"
+#include "kernels/cuda/forgetting_attention.h"
 
 namespace foxscope {
 namespace {
+
+QueryKeyStore::Shape query_key_shape(const TraceInfo& info) {
+  return {info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+}
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A place for queries and keys; null if they are not kept.
-std::shared_ptr<HostQueryKeyStore> make_store(const TraceInfo& info, const KeepSet& keep, std::int64_t budget,
-                                              std::vector<std::string>& notes) {
+/// A place for queries and keys in the GPU's memory; null where there is too little of it.
+std::shared_ptr<RunQueryKeyStore> make_device_store(const TraceInfo& info, const KeepSet& keep, const Device& device,
+                                                    const Checkpoint& checkpoint) {
+  const kernels::cuda::DeviceScope scope(device.index);
+  const RunMemory memory = estimate_device_memory(checkpoint.config(), checkpoint.parameter_count(), keep, info.dtype);
+  const std::int64_t budget =
+      device_query_key_budget(memory, info.length, static_cast<std::int64_t>(kernels::cuda::free_memory()));
+  const std::int64_t size = memory.query_key_per_token * info.length;
+  if (size == 0 || size > budget) return nullptr;
+  return std::make_shared<DeviceQueryKeyStore>(query_key_shape(info), info.dtype, device.index);
+}
+
+/// A place for queries and keys; null if they are not kept. On a GPU its own memory comes first, then the host's.
+/// @throws Error if what the run needs beside them does not fit
+std::shared_ptr<RunQueryKeyStore> make_store(const TraceInfo& info, const KeepSet& keep, const Device& device,
+                                             const Checkpoint& checkpoint, std::vector<std::string>& notes) {
+  const RunMemory memory =
+      estimate_memory(checkpoint.config(), checkpoint.parameter_count(), keep, info.dtype, device.cuda);
+  const std::int64_t budget = query_key_budget(memory, info.length, available_memory(), keep);
+  if (device.cuda && kernels::cuda::is_available()) {
+    if (auto store = make_device_store(info, keep, device, checkpoint)) return store;
+  }
   if (!keep.contains(Keep::query_key)) return nullptr;
-  const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+  const QueryKeyStore::Shape shape = query_key_shape(info);
   const std::filesystem::path folder = std::filesystem::temp_directory_path();
-  auto store = std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(budget), folder);
+  auto store = std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(budget), folder,
+                                                   device.cuda ? HostMemory::pinned : HostMemory::pageable);
   if (std::string_view(store->where()) != "memory") {
     notes.push_back(fmt::format("{}: queries and keys take {:.1f} GiB and are held in a temporary file in {}",
-                                info.name, static_cast<double>(HostQueryKeyStore::bytes(shape, info.dtype)) / 0x1p30,
+                                info.name, static_cast<double>(QueryKeyStore::bytes(shape, info.dtype)) / 0x1p30,
                                 folder.string()));
   }
   return store;
@@ -50,13 +76,10 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   if (job.stopped()) return std::nullopt;
 
   const auto length = static_cast<std::int64_t>(tokens->id.size());
-  const RunMemory memory =
-      estimate_memory(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device.cuda);
-  const std::int64_t budget = query_key_budget(memory, length, available_memory(), request.keep);
   RunResult result;
   result.report.notes = checkpoint.config().notes;
   const TraceInfo info = describe_run(request, checkpoint, device, dtype, length);
-  Recorder recorder(info, request.keep, make_store(info, request.keep, budget, result.report.notes));
+  Recorder recorder(info, request.keep, make_store(info, request.keep, device, checkpoint, result.report.notes));
   const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype);
   checkpoint = Checkpoint();  // its files need no longer be mapped
   result.report.load_seconds = seconds_since(start);

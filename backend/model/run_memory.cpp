@@ -21,6 +21,12 @@ constexpr std::int64_t kWorkspace = 256 * kMebibyte;
 /// Ids, byte offsets and the string of a token.
 constexpr std::int64_t kTokenTable = 96;
 
+/// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
+constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
+/// Rows of the MLP and numbers of logits that exist at once on a GPU.
+constexpr std::int64_t kDeviceMlpRows = 16384;
+constexpr std::int64_t kDeviceLogits = std::int64_t{1} << 27;
+
 double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * static_cast<double>(kMebibyte)); }
 
 /// A number of bytes in a file of /sys/fs/cgroup; nothing where it says "max" or does not exist.
@@ -63,6 +69,31 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   return memory;
 }
 
+RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t heads = config.heads;
+  const std::int64_t projected = hidden + 2 * config.key_size();
+  const std::int64_t gate = config.output_gate ? hidden : 0;
+  RunMemory memory;
+  // The embedding is float32 in every run.
+  memory.fixed = parameters * size + config.vocabulary_size * hidden * 4 + kDeviceWorkspace +
+                 kDeviceMlpRows * 3 * config.intermediate_size * size + kDeviceLogits * 4;
+  // Ids, labels, losses; residual stream, norm in both formats, projection, heads and what they attend to; gates and
+  // normalisers; the attention kernel's workspace.
+  memory.per_token = 20 + 4 * hidden + (4 + size) * hidden + size * (projected + gate) + size * (projected + hidden) +
+                     heads * (8 + 4 + 4) + heads * 24;
+  // In float32 the steps are LibTorch's operations, each with a result of its own.
+  if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * hidden;
+  if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;
+  if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogits * 4;
+  if (keep.contains(Keep::query_key)) {
+    memory.query_key_per_token = config.layers * (hidden + config.key_size()) * size;
+    memory.per_token += size * hidden;  // one layer on its way to the host
+  }
+  return memory;
+}
+
 std::int64_t available_memory() {
   std::int64_t available = std::numeric_limits<std::int64_t>::max();
   std::ifstream file("/proc/meminfo");
@@ -88,6 +119,16 @@ std::int64_t query_key_budget(const RunMemory& memory, std::int64_t length, std:
   if (keep.contains(Keep::hidden)) remedy += ", or leave hidden out of --keep";
   throw Error(fmt::format("a run over {} tokens needs about {:.1f} GiB of memory and {:.1f} GiB are available: {}",
                           length, gibibytes(needed), gibibytes(available), remedy));
+}
+
+std::int64_t device_query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t free) {
+  const std::int64_t needed = memory.fixed + memory.per_token * length;
+  if (needed <= free) return free - needed;
+  const std::int64_t fitting = (free - memory.fixed) / memory.per_token;
+  throw Error(fmt::format(
+      "a run over {} tokens needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free: {}, or --device cpu", length,
+      gibibytes(needed), gibibytes(free),
+      fitting > 0 ? fmt::format("use --limit {}", fitting) : std::string("free GPU memory, use a smaller model")));
 }
 
 }  // namespace foxscope
