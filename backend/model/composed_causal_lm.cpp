@@ -78,6 +78,11 @@ DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer
   weights.attention_norm = place(host.attention_norm, {hidden}, at::kFloat);
   const at::Tensor projection = place(host.projection, {columns_.count, hidden}, at::kFloat);
   weights.gates = projection.slice(0, matrix_rows).contiguous();
+  if (matrix_ == at::kBFloat16) {
+    const at::Tensor high = weights.gates.to(matrix_);
+    weights.gates_high = at::cat({high, high}, 1);
+    weights.gates_rest = (weights.gates - high).to(matrix_);
+  }
   const at::Tensor bias = place(host.projection_bias, {columns_.count}, at::kFloat);
   if (bias.defined()) {
     weights.gates_bias = bias.slice(0, matrix_rows).contiguous();

@@ -17,7 +17,10 @@ class ComposedContinuation;
 struct DeviceLayer {
   at::Tensor attention_norm, projection, projection_bias, gates, gates_bias, query_norm, key_norm, constant_gate,
       output_gate, output_norm, output, mlp_norm, mlp_gate_up, mlp_down;
-  at::Tensor projection_and_gate;   ///< `projection` with `output_gate` below it: the two are views of it
+  at::Tensor projection_and_gate;  ///< `projection` with `output_gate` below it: the two are views of it
+  /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
+  /// undefined in float32.
+  at::Tensor gates_high, gates_rest;
   std::vector<double> logit_bound;  ///< [H]
 };
 

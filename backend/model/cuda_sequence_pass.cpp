@@ -38,10 +38,10 @@ void take_down(const at::Tensor& from, void* into) {
   at::from_blob(into, from.sizes(), at::TensorOptions().dtype(from.scalar_type())).copy_(from, /*non_blocking=*/true);
 }
 
-/// residual += in W^T, summed in float32.
-void add_product(const at::Tensor& residual, const at::Tensor& in, const at::Tensor& weight) {
-  at::Tensor sum = residual;
-  at::addmm_out(sum, residual, in, weight.t(), at::kFloat);
+/// sum += in W^T, float32.
+void add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) {
+  at::Tensor out = sum;
+  at::addmm_out(out, sum, in, weight.t(), at::kFloat);
 }
 
 }  // namespace
@@ -69,13 +69,10 @@ void CudaSequencePass::allocate() {
   const std::int64_t gates = columns.count - columns.key_shift;
   residual_ = model_.embed(pass_.input_ids());
   labels_ = at::tensor(at::ArrayRef<std::int32_t>(pass_.labels().data(), pass_.labels().size()), at::kInt).to(place_);
-  normed_ = at::empty({length_, config_.hidden_size}, half);
+  normed_ = at::empty({length_, gates > 0 ? 2 : 1, config_.hidden_size}, half);
   projected_ = at::empty({length_, model_.layer(0).projection_and_gate.size(0)}, half);
   attended_ = at::empty({length_, config_.heads, config_.head_dim}, half);
-  if (gates > 0) {
-    normed_float32_ = at::empty({length_, config_.hidden_size}, wide);
-    gates_ = at::empty({length_, gates}, wide);
-  }
+  if (gates > 0) gates_ = at::empty({length_, gates}, wide);
   blocks_ = at::zeros({config_.layers, 2}, wide.dtype(at::kLong));
   if (!config_.rope) return;
   rotation_ = at::empty({length_, config_.head_dim / 2, 2}, wide);
@@ -83,7 +80,7 @@ void CudaSequencePass::allocate() {
         "the table of rotations");
 }
 
-void CudaSequencePass::norm(const at::Tensor& weight, at::Tensor normed_float32) {
+void CudaSequencePass::norm(const at::Tensor& weight, Rest rest, const at::Tensor& exact) {
   cuda::ResidualNorm step;
   step.rows = length_;
   step.width = config_.hidden_size;
@@ -91,18 +88,27 @@ void CudaSequencePass::norm(const at::Tensor& weight, at::Tensor normed_float32)
   step.weight = data<float>(weight);
   step.epsilon = static_cast<float>(config_.norm_epsilon);
   step.normed = bytes(normed_);
-  step.normed_float32 = data<float>(normed_float32);
+  step.normed_stride = normed_.stride(0);
+  if (rest == Rest::kept && normed_.size(1) > 1) step.normed_rest = normed_.select(1, 1).mutable_data_ptr();
+  step.normed_float32 = data<float>(exact);
   check(cuda::residual_norm(step, stream_), "a norm");
 }
 
 void CudaSequencePass::project(const DeviceLayer& weights) {
-  at::mm_out(projected_, normed_, weights.projection_and_gate.t());
+  at::mm_out(projected_, normed(), weights.projection_and_gate.t());
   if (weights.projection_bias.defined()) {
     projected_.slice(1, 0, weights.projection_bias.size(0)).add_(weights.projection_bias);
   }
   if (!gates_.defined()) return;
-  at::mm_out(gates_, normed_float32_, weights.gates.t());
-  if (weights.gates_bias.defined()) gates_.add_(weights.gates_bias);
+  if (weights.gates_bias.defined()) {
+    gates_.copy_(weights.gates_bias.expand_as(gates_));
+  } else {
+    gates_.zero_();
+  }
+  // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W' being
+  // what rounding took.
+  add_product(gates_, normed_.flatten(1), weights.gates_high);
+  add_product(gates_, normed(), weights.gates_rest);
 }
 
 /// c [H, L] float64 on the GPU; undefined where every f is 1.
@@ -252,7 +258,7 @@ void CudaSequencePass::leave_attention(int layer) {
 }
 
 void CudaSequencePass::feed_forward(const DeviceLayer& weights) {
-  norm(weights.mlp_norm, {});
+  norm(weights.mlp_norm, Rest::dropped, {});
   const std::int64_t inner = config_.intermediate_size;
   const std::int64_t most = std::min(length_, kMlpRows);
   at::Tensor wide = at::empty({most, 2 * inner}, normed_.options());
@@ -261,7 +267,7 @@ void CudaSequencePass::feed_forward(const DeviceLayer& weights) {
     const std::int64_t end = std::min(begin + kMlpRows, length_);
     at::Tensor wide_rows = wide.slice(0, 0, end - begin);
     const at::Tensor product_rows = product.slice(0, 0, end - begin);
-    at::mm_out(wide_rows, normed_.slice(0, begin, end), weights.mlp_gate_up.t());
+    at::mm_out(wide_rows, normed().slice(0, begin, end), weights.mlp_gate_up.t());
     cuda::SwiGlu step;
     step.rows = end - begin;
     step.inner = inner;
@@ -276,7 +282,7 @@ void CudaSequencePass::run_layer(int layer) {
   const DeviceLayer& weights = model_.layer(layer);
   const std::span<float> hidden = recorder_.hidden_states(layer, config_.hidden_size);
   if (!hidden.empty()) take_down(residual_, hidden.data());
-  norm(weights.attention_norm, normed_float32_);
+  norm(weights.attention_norm, Rest::kept, {});
   project(weights);
   const at::Tensor cumulative = cumulative_gates(layer);
   const Heads of_layer = heads(weights);
@@ -291,7 +297,7 @@ void CudaSequencePass::run_layer(int layer) {
 void CudaSequencePass::predict() {
   const std::span<float> hidden = recorder_.hidden_states(config_.layers, config_.hidden_size);
   const at::Tensor exact = hidden.empty() ? at::Tensor() : at::empty_like(residual_);
-  norm(model_.final_norm(), exact);
+  norm(model_.final_norm(), Rest::dropped, exact);
   if (!hidden.empty()) take_down(exact, hidden.data());
   const std::int64_t vocabulary = config_.vocabulary_size;
   const std::span<float> kept = recorder_.logits(vocabulary);
@@ -304,7 +310,7 @@ void CudaSequencePass::predict() {
   for (std::int64_t begin = 0; begin < length_ && !pass_.job.stopped(); begin += most) {
     const std::int64_t end = std::min(begin + most, length_);
     at::Tensor logits = chunk.slice(0, 0, end - begin);
-    at::mm_out(logits, normed_.slice(0, begin, end), head.t(), at::kFloat);
+    at::mm_out(logits, normed().slice(0, begin, end), head.t(), at::kFloat);
     cuda::TokenLoss step;
     step.rows = end - begin;
     step.vocabulary = vocabulary;

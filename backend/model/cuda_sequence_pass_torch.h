@@ -31,7 +31,10 @@ class CudaSequencePass {
   };
   void allocate();
   void run_layer(int layer);
-  void norm(const at::Tensor& weight, at::Tensor normed_float32);
+  enum class Rest { dropped, kept };
+  /// @param exact  [L, D] f32 that takes the norm as well; may be undefined
+  void norm(const at::Tensor& weight, Rest rest, const at::Tensor& exact);
+  [[nodiscard]] at::Tensor normed() const { return normed_.select(1, 0); }
   void project(const DeviceLayer& weights);
   [[nodiscard]] at::Tensor cumulative_gates(int layer);
   [[nodiscard]] at::Tensor changed_gates(int layer);
@@ -52,15 +55,14 @@ class CudaSequencePass {
   at::Device place_;
   kernels::cuda::Stream stream_;
   LayerDownloads downloads_;
-  at::Tensor residual_;        ///< [L, D] f32
-  at::Tensor normed_;          ///< [L, D] bf16
-  at::Tensor normed_float32_;  ///< [L, D]; undefined where no gate needs it
-  at::Tensor projected_;       ///< [L, (H + 2 H_kv) d, and D of an output gate] bf16
-  at::Tensor gates_;           ///< [L, ...] f32 logits of shifts and forget gate; undefined where there are none
-  at::Tensor attended_;        ///< [L, H, d] bf16
-  at::Tensor rotation_;        ///< [L, d/2, 2] f32; undefined without rotation
-  at::Tensor blocks_;          ///< [layers, 2] int64: blocks of attention and those skipped
-  at::Tensor labels_;          ///< [L] int32
+  at::Tensor residual_;   ///< [L, D] f32
+  at::Tensor normed_;     ///< [L, 2, D] bf16, and what rounding took from it; [L, 1, D] where no gate needs that
+  at::Tensor projected_;  ///< [L, (H + 2 H_kv) d, and D of an output gate] bf16
+  at::Tensor gates_;      ///< [L, ...] f32 logits of shifts and forget gate; undefined where there are none
+  at::Tensor attended_;   ///< [L, H, d] bf16
+  at::Tensor rotation_;   ///< [L, d/2, 2] f32; undefined without rotation
+  at::Tensor blocks_;     ///< [layers, 2] int64: blocks of attention and those skipped
+  at::Tensor labels_;     ///< [L] int32
 };
 
 }  // namespace foxscope

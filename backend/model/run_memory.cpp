@@ -79,9 +79,9 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   // The embedding is float32 in every run.
   memory.fixed = parameters * size + config.vocabulary_size * hidden * 4 + kDeviceWorkspace +
                  kDeviceMlpRows * 3 * config.intermediate_size * size + kDeviceLogits * 4;
-  // Ids, labels, losses; residual stream, norm in both formats, projection, heads and what they attend to; gates and
-  // normalisers; the attention kernel's workspace.
-  memory.per_token = 20 + 4 * hidden + (4 + size) * hidden + size * (projected + gate) + size * (projected + hidden) +
+  // Ids, labels, losses; residual stream, norm with what rounding took from it, projection, heads and what they attend
+  // to; gates and normalisers; the attention kernel's workspace.
+  memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + hidden) +
                      heads * (8 + 4 + 4) + heads * 24;
   // In float32 the steps are LibTorch's operations, each with a result of its own.
   if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * hidden;

@@ -93,9 +93,13 @@ __global__ void __launch_bounds__(OneWarp ? kThreads : kMostRowWarps * 32)
     if (a.normed_float32 != nullptr) {
       store_chunk<Aligned>(a.normed_float32 + row * width + column, width - column, x[c]);
     }
-    if (a.normed != nullptr) {
-      store_chunk<Aligned>(static_cast<Bfloat16*>(a.normed) + row * width + column, width - column, x[c]);
-    }
+    if (a.normed == nullptr) continue;
+    const std::int64_t place = row * a.normed_stride + column;
+    store_chunk<Aligned>(static_cast<Bfloat16*>(a.normed) + place, width - column, x[c]);
+    if (a.normed_rest == nullptr) continue;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) x[c][i] -= __bfloat162float(__float2bfloat16_rn(x[c][i]));
+    store_chunk<Aligned>(static_cast<Bfloat16*>(a.normed_rest) + place, width - column, x[c]);
   }
 }
 
@@ -158,13 +162,17 @@ void launch_swiglu(const SwiGlu& a, cudaStream_t stream) {
 
 }  // namespace
 
-Status residual_norm(const ResidualNorm& a, Stream stream) {
+Status residual_norm(const ResidualNorm& arguments, Stream stream) {
+  ResidualNorm a = arguments;
+  if (a.normed_stride == 0) a.normed_stride = a.width;
+  if (a.normed_stride < a.width || (a.normed_rest != nullptr && a.normed == nullptr)) return Status::invalid_argument;
   if (a.rows < 1 || a.rows > kMostRows || a.width < 1 || a.width > kMostWidth) return Status::invalid_argument;
   const bool norms = a.normed != nullptr || a.normed_float32 != nullptr;
   if (a.residual == nullptr || (norms && a.weight == nullptr) || !(a.epsilon >= 0)) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
   const bool aligned = a.width % 8 == 0 && aligned_16(a.residual) && aligned_16(a.increment) && aligned_16(a.weight) &&
-                       aligned_16(a.normed) && aligned_16(a.normed_float32);
+                       aligned_16(a.normed) && aligned_16(a.normed_rest) && a.normed_stride % 8 == 0 &&
+                       aligned_16(a.normed_float32);
   const auto launch = [&](auto increment) {
     using Increment = decltype(increment);
     aligned ? launch_residual_norm<Increment, true>(a, stream) : launch_residual_norm<Increment, false>(a, stream);

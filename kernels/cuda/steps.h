@@ -22,9 +22,11 @@ struct ResidualNorm {
   float* residual = nullptr;        ///< [n, D], changed only where there is an increment
   const void* increment = nullptr;  ///< [n, D]; may be null
   ElementType increment_type = ElementType::bfloat16;
-  const float* weight = nullptr;  ///< [D]; null only where both outputs are
+  const float* weight = nullptr;  ///< [D]; null only where all outputs are
   float epsilon = 0;
   void* normed = nullptr;           ///< [n, D] bf16; may be null
+  void* normed_rest = nullptr;      ///< [n, D] bf16, what rounding took from normed; null, or beside normed
+  std::int64_t normed_stride = 0;   ///< of both, elements from one row to the next; 0: D
   float* normed_float32 = nullptr;  ///< [n, D]; may be null
 };
 Status residual_norm(const ResidualNorm& arguments, Stream stream);

@@ -93,6 +93,37 @@ TEST_F(CudaSteps, AddToTheResidualAlone) {
   EXPECT_LE(largest_error(residual.values(), expected, 1), kFloat32Error);
 }
 
+TEST_F(CudaSteps, LeaveWhatRoundingTookFromTheNorm) {
+  for (const std::int64_t width : {8, 100, 1536, 4096}) {
+    constexpr std::int64_t kRows = 5;
+    const DeviceNumbers residual(kFloat32, normal_numbers(kRows * width, 3));
+    const DeviceNumbers weight(kFloat32, normal_numbers(width, 4, 0.2F, 1));
+    const DeviceNumbers normed(kBfloat16, std::vector<float>(index(kRows * 2 * width), 0.0F));
+    Numbers expected = residual.values();
+    const Numbers weights = weight.values();
+    cuda::ResidualNorm a;
+    a.rows = kRows;
+    a.width = width;
+    a.residual = residual.floats();
+    a.weight = weight.floats();
+    a.epsilon = kEpsilon;
+    a.normed = normed.data();
+    a.normed_rest = static_cast<std::uint16_t*>(normed.data()) + width;
+    a.normed_stride = 2 * width;
+    ASSERT_EQ(residual_norm(a, nullptr), Status::ok);
+    const Numbers both = normed.values();
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      normalise(&expected[index(row * width)], weights.data(), width);
+      for (std::int64_t i = 0; i < width; ++i) {
+        const double high = both[index(2 * row * width + i)];
+        const double wanted = expected[index(row * width + i)];
+        EXPECT_NEAR(high, wanted, std::abs(wanted) * 0x1p-8);
+        EXPECT_NEAR(high + both[index((2 * row + 1) * width + i)], wanted, std::abs(wanted) * 0x1p-15 + 1e-7);
+      }
+    }
+  }
+}
+
 struct HeadsCase {
   std::int64_t rows = 1, heads = 1, key_heads = 1, head_dim = 64;
   ElementType type = kBfloat16;
@@ -332,13 +363,15 @@ TEST_F(CudaSteps, RefuseWhatTheyCannotTake) {
   norm.residual = data;
   norm.weight = data;
   norm.normed_float32 = data;
-  std::vector<cuda::ResidualNorm> norms(6, norm);
+  std::vector<cuda::ResidualNorm> norms(8, norm);
   norms[0].rows = 0;
   norms[1].width = 0;
   norms[2].width = 16385;
   norms[3].residual = nullptr;
   norms[4].weight = nullptr;
   norms[5].epsilon = -1;
+  norms[6].normed_stride = 7;
+  norms[7].normed_rest = data;
   for (const auto& bad : norms) EXPECT_EQ(residual_norm(bad, nullptr), Status::invalid_argument);
 
   cuda::ProjectedHeads heads;

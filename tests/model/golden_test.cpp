@@ -126,6 +126,24 @@ TEST_P(Golden, CudaInFloat32GivesTheAuthorsOutputs) {
   check_model(*CausalLM::load(checkpoint, Device::parse("cuda"), DType::float32), GetParam());
 }
 
+TEST_P(Golden, CudaInBfloat16StaysNearTheAuthorsLosses) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const auto model =
+      CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::parse("cuda"), DType::bfloat16);
+  const SafetensorsFile golden(test::data_path(GetParam()) + std::string("/golden.safetensors"));
+  test::Batch batch;
+  batch.size = golden.tensors().at("input_ids").shape[0];
+  batch.input_ids = test::read_ids(golden, "input_ids");
+  batch.labels = test::read_ids(golden, "labels");
+  batch.keep = {Keep::loss};
+  const test::BatchResult result = test::run_batch(*model, batch);
+  EXPECT_TRUE(result.report.attention_kernel.starts_with("cuda "));
+  for (std::size_t sequence = 0; sequence < result.traces.size(); ++sequence) {
+    const std::vector<float> wanted = of_sequence(golden, "per_token_loss", sequence);
+    EXPECT_LE(largest_difference(result.traces[sequence]->per_token_loss(), wanted), 0.05);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, Golden,
                          testing::Values("fox-llama", "fox-pro", "transformer-pro", "transformer-llama",
                                          "fox-llama-rope", "fox-llama-qknorm", "fox-llama-fixed-gate",

@@ -1,0 +1,281 @@
+// What a bfloat16 pass on a GPU records and reports, beside its losses. Skipped by name where there is no GPU.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <ATen/DeviceAccelerator.h>
+#include <gtest/gtest.h>
+
+#include "backend/model/composed_causal_lm.h"
+#include "backend/model/continuation.h"
+#include "backend/model/run.h"
+#include "backend/model/run_memory.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+using test::largest_difference;
+using Part = QueryKeyStore::Part;
+
+const KeepSet kUsual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
+const KeepSet kAll = {Keep::loss, Keep::gates, Keep::rows, Keep::ungated, Keep::query_key, Keep::logits, Keep::hidden};
+
+double mean(std::span<const float> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+class CudaPass : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  }
+
+  static std::unique_ptr<CausalLM> demo(const std::string& device, const std::string& name = "fox-pro-12m") {
+    const Device place = Device::parse(device);
+    return CausalLM::load(Checkpoint::open(test::demo_model(name)), place,
+                          place.cuda ? DType::bfloat16 : DType::float32);
+  }
+
+  static std::vector<std::int32_t> heldout(std::int64_t length) {
+    const SafetensorsFile file(test::data_path("heldout") + "/reference.safetensors");
+    std::vector<std::int32_t> tokens = test::read_ids(file, "tokens");
+    tokens.resize(static_cast<std::size_t>(length));
+    return tokens;
+  }
+
+  static test::Batch demo_batch(std::int64_t length, const KeepSet& keep) {
+    test::Batch batch;
+    batch.labels = heldout(length);
+    batch.input_ids = batch.labels;
+    batch.input_ids.insert(batch.input_ids.begin(), 0);
+    batch.input_ids.pop_back();
+    batch.keep = keep;
+    return batch;
+  }
+
+  static std::vector<float> rows(const Trace& trace, Part part, int layer, int head) {
+    std::vector<float> scratch;
+    const auto found = trace.query_key()->rows(part, layer, head, 0, trace.info().length, scratch);
+    return {found.begin(), found.end()};
+  }
+
+  /// The sum of row i of A, from what the trace keeps.
+  static double mass(const Trace& trace, int layer, int head, std::size_t row, bool gated) {
+    const auto dim = static_cast<std::size_t>(trace.info().head_dim);
+    const std::vector<float> query = rows(trace, Part::query, layer, head);
+    const std::vector<float> key = rows(trace, Part::key, layer, head / (trace.info().heads / trace.info().key_heads));
+    const auto c = trace.cumulative_log_gate(layer, head);
+    const auto normalizer = gated ? trace.log_normalizer(layer, head)
+                                  : trace.log_normalizer_without_gate(layer, head, [] { return std::vector<float>{}; });
+    const auto window = static_cast<std::size_t>(trace.info().window_size);
+    double sum = 0;
+    for (std::size_t j = window > 0 && row >= window ? row - window + 1 : 0; j <= row; ++j) {
+      const double dot = std::inner_product(query.begin() + static_cast<std::ptrdiff_t>(row * dim),
+                                            query.begin() + static_cast<std::ptrdiff_t>((row + 1) * dim),
+                                            key.begin() + static_cast<std::ptrdiff_t>(j * dim), 0.0);
+      const double bias = gated ? c[row] - c[j] : 0.0;
+      sum += std::exp(dot / std::sqrt(static_cast<double>(dim)) + bias - static_cast<double>(normalizer[row]));
+    }
+    return sum;
+  }
+};
+
+TEST_F(CudaPass, RecordsRowsThatSumToOne) {
+  for (const char* name : {"fox-pro-12m", "transformer-pro-12m"}) {
+    const auto model = demo("cuda", name);
+    const auto result = test::run_batch(*model, demo_batch(1500, kAll));
+    for (const auto& [layer, head] : {std::pair(0, 0), std::pair(3, 1), std::pair(7, 3)}) {
+      for (const std::size_t row : {0U, 1U, 100U, 1023U, 1499U}) {
+        if (head >= model->config().heads) continue;
+        SCOPED_TRACE(testing::Message() << name << ", layer " << layer << ", head " << head << ", row " << row);
+        EXPECT_NEAR(mass(*result.traces[0], layer, head, row, true), 1, 1e-3);
+        EXPECT_NEAR(mass(*result.traces[0], layer, head, row, false), 1, 1e-3);
+      }
+    }
+  }
+}
+
+TEST_F(CudaPass, GatesOfTheFirstLayerAreFloat32) {
+  const test::Batch batch = demo_batch(2048, {Keep::gates});
+  const auto gpu = test::run_batch(*demo("cuda"), batch);
+  const auto cpu = test::run_batch(*demo("cpu"), batch);
+  for (int head = 0; head < 4; ++head) {
+    const auto a = gpu.traces[0]->cumulative_log_gate(0, head);
+    const auto b = cpu.traces[0]->cumulative_log_gate(0, head);
+    for (std::size_t p = 0; p < a.size(); ++p)
+      ASSERT_NEAR(a[p], b[p], 2e-5 * (1 + std::abs(b[p]))) << head << ", " << p;
+  }
+}
+
+TEST_F(CudaPass, WhatIsKeptChangesNoLoss) {
+  const auto model = demo("cuda");
+  const auto all = test::run_batch(*model, demo_batch(1500, kAll));
+  const auto loss = test::run_batch(*model, demo_batch(1500, {Keep::loss}));
+  EXPECT_EQ(largest_difference(all.traces[0]->per_token_loss(), loss.traces[0]->per_token_loss()), 0);
+  EXPECT_EQ(all.report.attention_blocks, loss.report.attention_blocks);
+  EXPECT_EQ(all.report.skipped_blocks, loss.report.skipped_blocks);
+  EXPECT_GT(loss.report.skipped_blocks, 0);
+  EXPECT_LT(loss.report.skipped_blocks, loss.report.attention_blocks);
+}
+
+TEST_F(CudaPass, NamesItsKernel) {
+  const std::string name = test::run_batch(*demo("cuda"), demo_batch(10, {Keep::loss})).report.attention_kernel;
+  EXPECT_TRUE(name == "cuda hopper" || name == "cuda portable") << name;
+  const test::TemporaryFolder folder;  // heads of 4: no kernel takes them
+  const json config = test::tiny_config();
+  test::write_checkpoint(folder, config, test::random_weights(config));
+  const auto model = CausalLM::load(Checkpoint::open(folder.text()), Device::parse("cuda"), DType::bfloat16);
+  test::Batch batch;
+  batch.input_ids = batch.labels = {1, 2, 3};
+  batch.keep = {Keep::loss};
+  EXPECT_EQ(test::run_batch(*model, batch).report.attention_kernel, "composed");
+}
+
+TEST_F(CudaPass, LogitsAndLossesBelongTogether) {
+  const auto trace = test::run_batch(*demo("cuda"), demo_batch(700, kAll)).traces[0];
+  const std::vector<float> logits = trace->source().logits();
+  const std::vector<std::int32_t> labels = heldout(700);
+  const std::size_t vocabulary = logits.size() / labels.size();
+  for (std::size_t p = 0; p < labels.size(); p += 23) {
+    double sum = 0;
+    for (std::size_t v = 0; v < vocabulary; ++v) sum += std::exp(static_cast<double>(logits[p * vocabulary + v]));
+    const double wanted =
+        std::log(sum) - static_cast<double>(logits[p * vocabulary + static_cast<std::size_t>(labels[p])]);
+    EXPECT_NEAR(trace->per_token_loss()[p], wanted, 1e-4);
+  }
+}
+
+TEST_F(CudaPass, InterventionsAreThoseOfTheCpu) {
+  const auto gpu = demo("cuda");
+  const auto cpu = demo("cpu");
+  for (const std::vector<const char*>& texts :
+       {std::vector{"*:*:one"}, {"0:0:zero@100", "3:1:scale=2"}, {"*:2:cut"}, {"2:*:mean", "5:0:constant=0.5"}}) {
+    test::Batch batch = demo_batch(1024, {Keep::loss});
+    for (const char* text : texts) batch.interventions.push_back(Intervention::parse(text));
+    const double a = mean(test::run_batch(*gpu, batch).traces[0]->per_token_loss());
+    const double b = mean(test::run_batch(*cpu, batch).traces[0]->per_token_loss());
+    EXPECT_NEAR(a, b, 2e-3) << texts[0];
+  }
+}
+
+/// Every part of a layer, against the twin of LibTorch's operations on the CPU, whose matrices are bfloat16 as well.
+TEST_F(CudaPass, AgreesWithItsTwin) {
+  json all = test::tiny_config();
+  all.update({{"hidden_size", 64},
+              {"num_heads", 4},
+              {"num_kv_heads", 2},
+              {"num_hidden_layers", 2},
+              {"qk_norm", true},
+              {"use_k_shift", true},
+              {"use_v_shift", true},
+              {"use_rope", true},
+              {"window_size", 70},
+              {"use_output_norm", true},
+              {"use_output_gate", true}});
+  json silu = test::tiny_config();
+  silu.update({{"hidden_size", 64}, {"num_heads", 2}, {"use_output_gate", true}, {"ogate_act", "silu"}});
+  json plain = test::tiny_config();
+  plain.update({{"hidden_size", 32}, {"num_heads", 2}, {"fgate_type", "none"}});
+  json biased = test::tiny_config("forgetting_transformer");
+  biased.update({{"hidden_size", 64}, {"num_heads", 2}, {"qkv_bias", true}, {"use_output_gate", true}});
+  json fixed = test::tiny_config();
+  fixed.update({{"hidden_size", 64}, {"num_heads", 2}, {"fgate_type", "bias_only"}, {"tie_word_embeddings", true}});
+  for (const json& config : {all, silu, plain, biased, fixed}) {
+    SCOPED_TRACE(config.dump());
+    const test::TemporaryFolder folder;
+    test::write_checkpoint(folder, config, test::random_weights(config));
+    const Checkpoint checkpoint = Checkpoint::open(folder.text());
+    test::Batch batch;
+    for (std::int32_t n = 0; n < 600; ++n) {
+      batch.input_ids.push_back((n * n + n / 7) % 11);
+      batch.labels.push_back(n * 5 % 11);
+    }
+    batch.keep = kAll;
+    const auto gpu = test::run_batch(*CausalLM::load(checkpoint, Device::parse("cuda"), DType::bfloat16), batch);
+    const auto twin = test::run_batch(*load_composed_model(checkpoint, Device{}, DType::bfloat16), batch);
+    EXPECT_TRUE(gpu.report.attention_kernel.starts_with("cuda ")) << gpu.report.attention_kernel;
+    const Trace& a = *gpu.traces[0];
+    const Trace& b = *twin.traces[0];
+    EXPECT_NEAR(mean(a.per_token_loss()), mean(b.per_token_loss()), 2e-3);
+    EXPECT_LE(largest_difference(a.per_token_loss(), b.per_token_loss()), 0.1);
+    for (int layer = 0; layer < a.info().layers; ++layer) {
+      EXPECT_LE(largest_difference(a.source().hidden_states(layer), b.source().hidden_states(layer)), 0.1);
+      for (int head = 0; head < a.info().heads; ++head) {
+        EXPECT_LE(largest_difference(a.log_normalizer(layer, head), b.log_normalizer(layer, head)), 0.05);
+        EXPECT_LE(largest_difference(rows(a, Part::query, layer, head), rows(b, Part::query, layer, head)), 0.1);
+      }
+    }
+  }
+}
+
+TEST_F(CudaPass, ContinuesAsTheCpuDoes) {
+  const auto gpu = demo("cuda");
+  const auto cpu = demo("cpu");
+  const std::vector<std::int32_t> ids = heldout(400);
+  PromptRequest request;
+  request.input_ids = std::span(ids).first(390);
+  const auto a = gpu->begin(request, Job{});
+  const auto b = cpu->begin(request, Job{});
+  for (std::size_t p = 390; p < 400; ++p) {
+    double difference = 0;
+    for (std::size_t v = 0; v < a->log_probabilities().size(); ++v) {
+      difference += std::abs(a->log_probabilities()[v] - b->log_probabilities()[v]);
+    }
+    EXPECT_LE(difference / static_cast<double>(a->log_probabilities().size()), 0.05) << p;
+    a->read(ids[p]);
+    b->read(ids[p]);
+  }
+}
+
+TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
+  RunRequest request;
+  request.name = "fox";
+  request.model = test::demo_model("fox-pro-12m");
+  request.input = {nullptr, heldout(900), {}, "ids.json"};
+  request.device = "cuda";
+  request.keep = kUsual;
+  const auto run = run_model(request, Job{});
+  ASSERT_TRUE(run.has_value());
+  EXPECT_STREQ(run->trace->query_key()->where(), "GPU memory");
+  EXPECT_TRUE(run->trace->info().attention_kernel.starts_with("cuda "));
+  const auto host = test::run_batch(*demo("cuda"), demo_batch(900, kUsual));
+  EXPECT_STREQ(host.traces[0]->query_key()->where(), "memory");
+  for (const Part part : {Part::query, Part::key}) {
+    for (const int layer : {0, 5}) {
+      EXPECT_EQ(largest_difference(rows(*run->trace, part, layer, 2), rows(*host.traces[0], part, layer, 2)), 0);
+    }
+  }
+  request.dtype = "float32";
+  const auto wide = run_model(request, Job{});
+  EXPECT_STREQ(wide->trace->query_key()->where(), "GPU memory");
+  EXPECT_EQ(wide->trace->info().attention_kernel, "cuda float32");
+  EXPECT_NEAR(mass(*wide->trace, 4, 1, 800, true), 1, 1e-4);
+}
+
+TEST_F(CudaPass, TakesNoMoreMemoryThanTheEstimate) {
+  constexpr auto kSum = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const Checkpoint checkpoint = Checkpoint::open(test::demo_model("fox-pro-12m"));
+  constexpr std::int64_t kLength = 32768;
+  std::vector<std::int32_t> ids(kLength);
+  for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = static_cast<std::int32_t>(n * 31 % 8000);
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    at::accelerator::emptyCache();
+    const auto before = at::accelerator::getDeviceStats(0).allocated_bytes[kSum].current;
+    at::accelerator::resetPeakStats(0);
+    const auto model = CausalLM::load(checkpoint, Device::parse("cuda"), dtype);
+    test::Batch batch;
+    batch.input_ids = batch.labels = ids;
+    batch.keep = kUsual;
+    test::run_batch(*model, batch);
+    const auto taken = at::accelerator::getDeviceStats(0).allocated_bytes[kSum].peak - before;
+    const RunMemory memory = estimate_device_memory(checkpoint.config(), checkpoint.parameter_count(), kUsual, dtype);
+    const std::int64_t estimate = memory.fixed + memory.per_token * kLength;
+    EXPECT_LE(taken, estimate);
+    EXPECT_GE(2 * taken + (std::int64_t{1} << 30), estimate);
+  }
+}
+
+}  // namespace
+}  // namespace foxscope
