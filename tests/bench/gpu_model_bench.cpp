@@ -1,5 +1,6 @@
-// `foxscope bench gpu-model [LENGTH...]`: loss-only forward passes of a FoX (Pro) of 760M shape on a GPU, bfloat16,
-// random weights, gate biases 0 (f near 0.5). Seconds are those of the caller: from ids in host memory to losses there.
+// `foxscope bench gpu-model [LENGTH...]`: forward passes of a FoX (Pro) of 760M shape on a GPU, bfloat16, random
+// weights, gate biases 0 (f near 0.5), that keep losses alone or what `foxscope run` keeps by default, queries and keys
+// in GPU memory. Seconds are those of the caller: from ids in host memory to losses, gates and normalisers there.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -14,6 +15,7 @@
 
 #include "backend/model/causal_lm.h"
 #include "backend/model/composed_causal_lm.h"
+#include "backend/trace/device_query_key_store.h"
 #include "tests/bench/random_checkpoint.h"
 
 namespace foxscope::bench {
@@ -47,7 +49,7 @@ struct Measured {
   ForwardReport report;
 };
 
-Measured measure(CausalLM& model, std::int64_t length, double tolerance) {
+Measured measure(CausalLM& model, std::int64_t length, double tolerance, const KeepSet& keep) {
   const ModelConfig& config = model.config();
   std::mt19937 generator(7);
   std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(config.vocabulary_size) - 1);
@@ -67,13 +69,18 @@ Measured measure(CausalLM& model, std::int64_t length, double tolerance) {
   request.pruning_tolerance = tolerance;
 
   Measured measured;
+  std::shared_ptr<RunQueryKeyStore> store;
+  if (keep.contains(Keep::query_key)) {
+    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, length, info.head_dim};
+    store = std::make_shared<DeviceQueryKeyStore>(shape, DType::bfloat16, 0);
+  }
   std::vector<double> seconds;
   at::accelerator::emptyCache();
   at::accelerator::resetPeakStats(0);
   for (int time = 0; time < kWarmUp + kTimes; ++time) {
-    Recorder recorder(info, {Keep::loss}, nullptr);
-    Recorder* const recorders[] = {&recorder};
     const auto start = Clock::now();
+    Recorder recorder(info, keep, store);
+    Recorder* const recorders[] = {&recorder};
     measured.report = model.forward(request, recorders, Job{}).value();
     if (time >= kWarmUp) seconds.push_back(seconds_since(start));
     measured.mean_loss = 0;
@@ -86,7 +93,7 @@ Measured measure(CausalLM& model, std::int64_t length, double tolerance) {
   return measured;
 }
 
-void print(std::int64_t length, double tolerance, const Measured& m) {
+void print(std::int64_t length, double tolerance, const char* kept, const Measured& m) {
   const double rate = static_cast<double>(length) / m.seconds;
   std::string goal;
   for (const Target& target : kTargets) {
@@ -95,8 +102,8 @@ void print(std::int64_t length, double tolerance, const Measured& m) {
                        target.baseline / 1000, rate / target.goal, target.goal / 1000);
   }
   const auto blocks = static_cast<double>(std::max<std::int64_t>(1, m.report.attention_blocks));
-  fmt::print("{:>6}  {:.1e}  {:>8.2f} ms  {:>6.1f}k  {:>31}  {:>5.2f} GiB  {:>5.1f} %  {:.4f}  {}\n", length, tolerance,
-             m.seconds * 1e3, rate / 1000, goal, m.peak_gib,
+  fmt::print("{:>6}  {:.1e}  {:<7}  {:>8.2f} ms  {:>6.1f}k  {:>31}  {:>5.2f} GiB  {:>5.1f} %  {:.4f}  {}\n", length,
+             tolerance, kept, m.seconds * 1e3, rate / 1000, goal, m.peak_gib,
              100 * static_cast<double>(m.report.skipped_blocks) / blocks, m.mean_loss, m.report.attention_kernel);
 }
 
@@ -110,10 +117,15 @@ void run(std::vector<std::int64_t> lengths) {
   fmt::print("FoX (Pro) of 760M shape, random weights, bfloat16, loaded in {:.1f} s; medians of {}\n",
              seconds_since(start), kTimes);
   fmt::print(
-      "tokens  pruning          pass  tokens/s     the authors' code         goal   peak memory  skipped  loss\n");
+      "tokens  pruning  kept             pass  tokens/s     the authors' code         goal   peak memory  skipped  "
+      "loss\n");
   for (const double tolerance : {std::exp(-10.0), 0x1p-24}) {
-    for (const std::int64_t length : lengths) print(length, tolerance, measure(*model, length, tolerance));
+    for (const std::int64_t length : lengths) {
+      print(length, tolerance, "loss", measure(*model, length, tolerance, {Keep::loss}));
+    }
   }
+  const KeepSet usual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
+  for (const std::int64_t length : lengths) print(length, 0x1p-24, "a trace", measure(*model, length, 0x1p-24, usual));
 }
 
 }  // namespace
