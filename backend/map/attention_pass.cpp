@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/map/band_tiles.h"
+#include "backend/map/device_spread.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/team.h"
 #include "kernels/cpu/attention_statistics.h"
@@ -161,7 +162,9 @@ double distance_of_share(const std::vector<double>& mass, double share) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-DistanceProfile profile(std::vector<double> mass, std::int64_t rows) {
+}  // namespace
+
+DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows) {
   for (double& value : mass) value /= static_cast<double>(std::max<std::int64_t>(1, rows));
   DistanceProfile result{std::move(mass), 0, 0};
   result.d50 = distance_of_share(result.mass, 0.5);
@@ -169,9 +172,13 @@ DistanceProfile profile(std::vector<double> mass, std::int64_t rows) {
   return result;
 }
 
-}  // namespace
-
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job) {
+  if (const auto gpu = entries.head.trace->gpu()) {
+    AttentionSpread spread;
+    const auto status = device_attention_spread(entries, *gpu, spread);
+    if (job.stopped()) return std::nullopt;
+    if (status == kernels::Status::ok) return spread;
+  }
   Team team(job);
   if (entries.gated && !entries.measure_keys({0, entries.length}, team)) return std::nullopt;
   const auto length = static_cast<std::size_t>(entries.length);
@@ -205,9 +212,9 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
   spread.entropy = all.entropy / static_cast<double>(length);
   spread.mass_on_first = all.on_first / static_cast<double>(length);
   spread.mean_log_decay = all.log_decay / static_cast<double>(length);
-  spread.distance = profile(std::move(all.mass), entries.length);
+  spread.distance = distance_profile(std::move(all.mass), entries.length);
   spread.mass_on_self = spread.distance.mass.front();
-  spread.distance_without_first = profile(std::move(all.mass_without_first), all.rows_without_first);
+  spread.distance_without_first = distance_profile(std::move(all.mass_without_first), all.rows_without_first);
   return spread;
 }
 

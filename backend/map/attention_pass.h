@@ -1,17 +1,23 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "backend/map/head_entries.h"
 #include "backend/map/head_statistics.h"
 
 namespace foxscope {
 
-/// The spread of attention by one pass of tiles; heads that park more than 15/16 of a row on key 0 take a second look
-/// at those rows, because what remains is then too small to be known as 1 minus that share. Where there is a gate,
-/// tiles whose every entry is below 2^-40 of its row are left out.
+/// The spread of attention, on the trace's GPU where it has one, by one pass of tiles; heads that park more than 15/16
+/// of a row on key 0 take a second look at those rows, because what remains is then too small to be known as 1 minus
+/// that share. Where there is a gate, tiles whose every entry is below 2^-40 of its row are left out.
 /// @param entries  of Quantity::attention, its gate or its content perhaps left out
 /// @returns nothing if the job was stopped
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job);
+
+/// Means over rows from sums over them, with the distances that hold half and nine tenths.
+/// @param mass  [L] sum at distance 0, 1, ...
+DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows);
 
 }  // namespace foxscope

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "backend/map/band_tiles.h"
+#include "backend/map/device_map.h"
 #include "backend/map/head_entries.h"
 #include "backend/map/map.h"
 #include "backend/map/team.h"
@@ -54,6 +55,12 @@ bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& t
 }  // namespace
 
 std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job) {
+  if (const auto gpu = head.trace->gpu()) {
+    std::vector<float> normalizer;
+    const auto status = device_log_normalizer_without_gate(head, rows, *gpu, normalizer);
+    if (job.stopped()) return {};
+    if (status == kernels::Status::ok) return normalizer;
+  }
   HeadEntries entries(head, Quantity::attention_without_gate, {});
   entries.logarithm = true;
   std::vector<float> normalizer(static_cast<std::size_t>(entries.length), std::numeric_limits<float>::quiet_NaN());

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/map/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
 
@@ -93,6 +94,12 @@ Reduction default_reduction(Quantity quantity, bool difference) {
 std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
   check_request(request);
   try {
+    if (const auto gpu = gpu_of(request)) {
+      Image image;
+      const kernels::Status status = device_map(request, *gpu, job, image);
+      if (status == kernels::Status::ok) return image;
+      if (status == kernels::Status::cancelled) return std::nullopt;
+    }
     return has_closed_form(request) ? forget_map(request, job) : entry_map(request, job);
   } catch (const std::bad_alloc&) {
     throw Error(fmt::format("no memory for a map of {}x{} pixels: ask for a smaller size or fewer rows",

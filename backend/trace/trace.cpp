@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/trace/device_heads.h"
 
 namespace foxscope {
 namespace {
@@ -27,7 +28,30 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
       tokens_(std::move(tokens)),
       per_token_loss_(std::move(per_token_loss)),
       source_(std::move(source)),
-      query_key_(std::move(query_key)) {}
+      query_key_(std::move(query_key)) {
+  if (query_key_ != nullptr && query_key_->on_device(QueryKeyStore::Part::query, 0, 0) != nullptr) {
+    gpu_ = query_key_->device();
+  }
+}
+
+std::optional<int> Trace::gpu() const {
+  const std::lock_guard lock(mutex_);
+  return gpu_;
+}
+
+void Trace::compute_on(std::optional<int> gpu) const {
+  const std::lock_guard lock(mutex_);
+  gpu_ = gpu;
+  if (!gpu) device_heads_.reset();
+}
+
+std::shared_ptr<DeviceHeads> Trace::device_heads(int gpu) const {
+  const std::lock_guard lock(mutex_);
+  if (device_heads_ == nullptr || device_heads_->device() != gpu) {
+    device_heads_ = std::make_shared<DeviceHeads>(gpu, DeviceHeads::kBudget);
+  }
+  return device_heads_;
+}
 
 void Trace::check_head(int layer, int head) const {
   if (layer < 0 || layer >= info_.layers) {

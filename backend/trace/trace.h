@@ -15,6 +15,8 @@
 
 namespace foxscope {
 
+class DeviceHeads;
+
 /// A text that was read, with its identity.
 struct Text {
   std::string content;  ///< UTF-8
@@ -106,6 +108,13 @@ class Trace {
   /// Whether it is known already.
   [[nodiscard]] bool knows_log_normalizer_without_gate(int layer, int head) const;
 
+  /// The GPU that computes this trace's maps and statistics; none: the CPU does. At first the one whose memory holds
+  /// the queries and keys, if any.
+  [[nodiscard]] std::optional<int> gpu() const;
+  void compute_on(std::optional<int> gpu) const;
+  /// What of the trace is in a GPU's memory for its maps, kept until the trace goes or another GPU is named.
+  [[nodiscard]] std::shared_ptr<DeviceHeads> device_heads(int gpu) const;
+
   /// @throws UsageError naming the numbers that exist
   void check_head(int layer, int head) const;
   /// Queries and keys. @throws Error with the remedy where they were not kept
@@ -123,6 +132,8 @@ class Trace {
   mutable std::mutex mutex_;
   mutable std::map<int, std::shared_ptr<const LayerRows>> rows_;
   mutable std::map<std::pair<int, int>, std::vector<float>> without_gate_;
+  mutable std::optional<int> gpu_;
+  mutable std::shared_ptr<DeviceHeads> device_heads_;
 };
 
 }  // namespace foxscope

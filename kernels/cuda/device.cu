@@ -60,8 +60,38 @@ DeviceScope::DeviceScope(int device) {
 
 DeviceScope::~DeviceScope() { cudaSetDevice(former_); }
 
-bool copy_to_device(void* device, std::span<const std::byte> host) {
-  return cudaMemcpy(device, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess;
+DeviceStream::DeviceStream() {
+  if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) stream_ = nullptr;
+}
+
+DeviceStream::~DeviceStream() {
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+bool DeviceStream::wait() const { return cudaStreamSynchronize(stream_) == cudaSuccess; }
+
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    cudaGetLastError();
+    return 0;
+  }
+  for (int device = 0; device < count; ++device) {
+    int major = 0;
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (major < 8) return device;
+  }
+  return count;
+}
+
+bool copy_to_device(void* device, std::span<const std::byte> host, Stream stream) {
+  return cudaMemcpyAsync(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream) == cudaSuccess &&
+         cudaStreamSynchronize(stream) == cudaSuccess;
+}
+
+bool copy_to_host(std::span<std::byte> host, const void* device, Stream stream) {
+  return cudaMemcpyAsync(host.data(), device, host.size(), cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
+         cudaStreamSynchronize(stream) == cudaSuccess;
 }
 
 std::size_t free_memory() {

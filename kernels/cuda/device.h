@@ -64,8 +64,29 @@ class DeviceScope {
   int former_ = 0;
 };
 
-/// Copies into memory of a device; waits for the whole device.
-bool copy_to_device(void* device, std::span<const std::byte> host);
+/// A stream of the current device that does not wait for others, so that a run's work and a map's go on side by side.
+class DeviceStream {
+ public:
+  DeviceStream();
+  ~DeviceStream();
+  DeviceStream(const DeviceStream&) = delete;
+  DeviceStream& operator=(const DeviceStream&) = delete;
+
+  [[nodiscard]] Stream get() const { return stream_; }
+  /// Waits for the work given to it; false where some of it failed.
+  [[nodiscard]] bool wait() const;
+
+ private:
+  Stream stream_ = nullptr;
+};
+
+/// GPUs that the kernels run on: compute capability 8.0 and later. 0 in a build without CUDA.
+int device_count();
+
+/// Copies into memory of a device, after what was given to the stream; waits for it.
+bool copy_to_device(void* device, std::span<const std::byte> host, Stream stream = nullptr);
+/// Copies out of memory of a device; likewise.
+bool copy_to_host(std::span<std::byte> host, const void* device, Stream stream = nullptr);
 
 /// Bytes that the current device could still give; 0 where there is none.
 std::size_t free_memory();

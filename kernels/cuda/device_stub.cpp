@@ -22,7 +22,14 @@ PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& /*other*/) noexcept { retur
 DeviceScope::DeviceScope(int device) : former_(device) {}
 DeviceScope::~DeviceScope() { former_ = 0; }
 
-bool copy_to_device(void* /*device*/, std::span<const std::byte> /*host*/) { return false; }
+DeviceStream::DeviceStream() = default;
+DeviceStream::~DeviceStream() { stream_ = nullptr; }
+bool DeviceStream::wait() const { return stream_ != nullptr; }
+
+int device_count() { return 0; }
+
+bool copy_to_device(void* /*device*/, std::span<const std::byte> /*host*/, Stream /*stream*/) { return false; }
+bool copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/, Stream /*stream*/) { return false; }
 std::size_t free_memory() { return 0; }
 
 DeviceTimer::DeviceTimer() = default;

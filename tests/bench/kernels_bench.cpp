@@ -106,6 +106,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   register_attention_benchmarks();
+  register_map_benchmarks();
   register_steps_benchmarks();
   const Limits limits = measure_limits();
   benchmark::RunSpecifiedBenchmarks();

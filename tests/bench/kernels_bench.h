@@ -42,6 +42,7 @@ void add_benchmark(const std::string& name, const std::function<void(benchmark::
 
 // One a file.
 void register_attention_benchmarks();
+void register_map_benchmarks();
 void register_steps_benchmarks();
 
 }  // namespace foxscope::bench

@@ -1,0 +1,243 @@
+#include "backend/map/device_map.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <span>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/map/forget_map.h"
+#include "backend/trace/device_heads.h"
+#include "kernels/cuda/attention_statistics.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/forget_map.h"
+
+namespace foxscope {
+namespace {
+
+namespace cuda = kernels::cuda;
+using kernels::Status;
+
+/// Entries at 2^-126 and above are computed.
+constexpr double kSmallestExponent = -126.0;
+
+cuda::MapReduction reduction_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::max:
+      return cuda::MapReduction::max;
+    case Reduction::mean:
+      return cuda::MapReduction::mean;
+    case Reduction::min:
+      return cuda::MapReduction::min;
+    case Reduction::absmax:
+      return cuda::MapReduction::absmax;
+  }
+  return cuda::MapReduction::max;
+}
+
+DeviceParts parts_of(Quantity quantity) {
+  switch (quantity) {
+    case Quantity::forget:
+    case Quantity::log_forget:
+      return {.gate = true};
+    case Quantity::logits:
+      return {.query_key = true};
+    case Quantity::attention:
+      return {.query_key = true, .gate = true, .normalizer = true};
+    case Quantity::attention_without_gate:
+      return {.query_key = true, .without_gate = true};
+    case Quantity::gate_effect:
+      return {.query_key = true, .gate = true, .normalizer = true, .without_gate = true};
+  }
+  return {};
+}
+
+/// Leaves of a head what the quantity is made of.
+cuda::MapHead head_of(Quantity quantity, const Trace& trace, const DeviceHead& arrays) {
+  cuda::MapHead head = map_head(trace, arrays);
+  if (quantity == Quantity::forget || quantity == Quantity::log_forget) {
+    head.query = head.key = nullptr;
+    head.log_normalizer = nullptr;
+  } else if (quantity == Quantity::attention_without_gate) {
+    head.cumulative_log_gate = nullptr;
+    head.log_normalizer = arrays.without_gate;
+  }
+  return head;
+}
+
+/// Everything of a request that lies on the GPU while it is computed.
+class DeviceMap {
+ public:
+  DeviceMap(const MapRequest& request, int gpu) : request_(request), heads_(request.head.trace->device_heads(gpu)) {}
+
+  Status run(const Job& job, Image& image) {
+    const bool effect = request_.quantity == Quantity::gate_effect;
+    if (!find_normalizers(job)) return Status::cancelled;
+    const auto lock = heads_->lock();
+    const cuda::DeviceScope scope(heads_->device());
+    const auto own = find(request_.head);
+    const auto other = request_.minus ? find(*request_.minus) : nullptr;
+    if (job.stopped()) return Status::cancelled;
+    const bool forget = request_.quantity == Quantity::forget || request_.quantity == Quantity::log_forget;
+    if (forget && (own->gate == nullptr || (other != nullptr && other->gate == nullptr))) {
+      return Status::invalid_argument;
+    }
+    if (has_closed_form(request_)) return pool_forget(*own, other.get(), image);
+    cuda::PooledMap map;
+    map.head = head_of(request_.quantity, *request_.head.trace, *own);
+    cuda::MapHead minus;
+    if (request_.minus) minus = head_of(request_.quantity, *request_.minus->trace, *other);
+    if (effect) minus = head_of(Quantity::attention_without_gate, *request_.head.trace, *own);
+    if (request_.minus || effect) map.minus = &minus;
+    return pool(map, image);
+  }
+
+ private:
+  /// Rows of softmax without the gate, where the quantity needs them. @returns false if the job was stopped
+  bool find_normalizers(const Job& job) const {
+    if (!parts_of(request_.quantity).without_gate) return true;
+    if (log_normalizer_without_gate(request_.head, job).empty()) return false;
+    return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
+  }
+
+  /// A head of another trace is kept beside that trace, but worked on with this one's stream.
+  std::shared_ptr<const DeviceHead> find(const HeadOf& head) {
+    const DeviceParts parts = parts_of(request_.quantity);
+    if (head.trace == request_.head.trace) return heads_->head(*head.trace, head.layer, head.head, parts);
+    const auto others = head.trace->device_heads(heads_->device());
+    const auto lock = others->lock();
+    auto found = others->head(*head.trace, head.layer, head.head, parts);
+    require_device(others->wait() ? Status::ok : Status::failed, heads_->device());
+    return found;
+  }
+
+  Status pool(cuda::PooledMap& map, Image& image) {
+    map.value = request_.quantity == Quantity::logits       ? cuda::MapValue::logit
+                : request_.quantity == Quantity::log_forget ? cuda::MapValue::logarithm
+                                                            : cuda::MapValue::attention;
+    map.reduction = reduction_of(request_.reduction);
+    map.skip_below = kSmallestExponent;
+    if (request_.quantity == Quantity::attention && request_.skip_tolerance > 0) {
+      map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
+    }
+    place(map);
+    const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);
+    return deliver(map, workspace, image, [&] { return cuda::pooled_map(map, heads_->stream()); });
+  }
+
+  Status pool_forget(const DeviceHead& own, const DeviceHead* other, Image& image) {
+    cuda::ForgetMap map;
+    map.heads = 1;
+    map.length = request_.head.trace->info().length;
+    map.window = request_.head.trace->info().window_size;
+    if (request_.minus) {
+      const std::int64_t others = request_.minus->trace->info().window_size;
+      map.window = map.window == 0 || others == 0 ? std::max(map.window, others) : std::min(map.window, others);
+    }
+    map.cumulative_log_gate = own.gate;
+    map.minus = other == nullptr ? nullptr : other->gate;
+    map.value = request_.quantity == Quantity::forget ? cuda::ForgetValue::forget : cuda::ForgetValue::log_forget;
+    map.reduction = reduction_of(request_.reduction);
+    place(map);
+    const std::size_t workspace = cuda::forget_map_workspace_bytes(map);
+    return deliver(map, workspace, image, [&] { return cuda::forget_map(map, heads_->stream()); });
+  }
+
+  template <typename Map>
+  void place(Map& map) const {
+    map.row_begin = request_.rows.begin;
+    map.row_end = request_.rows.end;
+    map.column_begin = request_.columns.begin;
+    map.column_end = request_.columns.end;
+    map.pixel_rows = request_.pixel_rows;
+    map.pixel_columns = request_.pixel_columns;
+  }
+
+  /// Computes with pixels and workspace in place, and downloads the pixels.
+  template <typename Map, typename Compute>
+  Status deliver(Map& map, std::size_t workspace, Image& image, const Compute& compute) {
+    const auto pixels = static_cast<std::size_t>(request_.pixel_rows * request_.pixel_columns);
+    const std::size_t rest = (pixels * sizeof(float) + 255) / 256 * 256;
+    auto* memory = static_cast<std::byte*>(heads_->workspace(rest + workspace));
+    map.pixels = reinterpret_cast<float*>(memory);
+    map.workspace = memory + rest;
+    const Status status = compute();
+    if (status == Status::invalid_argument) return status;
+    require_device(status == Status::ok && !heads_->wait() ? Status::failed : status, heads_->device());
+    image = {request_.pixel_rows, request_.pixel_columns, std::vector<float>(pixels)};
+    const bool whole = cuda::copy_to_host(std::as_writable_bytes(std::span(image.value)), memory, heads_->stream());
+    require_device(whole ? Status::ok : Status::failed, heads_->device());
+    return Status::ok;
+  }
+
+  const MapRequest& request_;
+  std::shared_ptr<DeviceHeads> heads_;
+};
+
+bool fits(const HeadOf& head) { return head.trace->info().head_dim <= 128; }
+
+}  // namespace
+
+void require_device(Status status, int gpu) {
+  if (status == Status::ok) return;
+  throw Error(fmt::format("cuda:{}: the GPU {} a map or statistics: use --device cpu", gpu,
+                          status == Status::unavailable ? "is not there for" : "failed while it computed"));
+}
+
+cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
+  const TraceInfo& info = trace.info();
+  cuda::MapHead head;
+  head.query = arrays.query;
+  head.key = arrays.key;
+  const bool is_float = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32;
+  head.element = is_float ? cuda::MapElement::float32 : cuda::MapElement::bfloat16;
+  head.length = info.length;
+  head.head_dim = info.head_dim;
+  head.scale = info.softmax_scale;
+  head.window = info.window_size;
+  head.cumulative_log_gate = arrays.gate;
+  head.log_normalizer = arrays.normalizer;
+  head.tables = arrays.tables;
+  return head;
+}
+
+std::optional<int> gpu_of(const MapRequest& request) {
+  if (const auto gpu = request.head.trace->gpu()) return gpu;
+  return request.minus ? request.minus->trace->gpu() : std::nullopt;
+}
+
+Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image) {
+  const bool two_effects = request.quantity == Quantity::gate_effect && request.minus;
+  if (two_effects || !fits(request.head) || (request.minus && !fits(*request.minus))) return Status::invalid_argument;
+  job.tell({0, request.rows.size(), "tokens", "computing the map"});
+  const Status status = DeviceMap(request, gpu).run(job, image);
+  if (job.stopped()) return Status::cancelled;
+  job.tell({request.rows.size(), request.rows.size(), "tokens", "computing the map"});
+  return status;
+}
+
+Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows, int gpu,
+                                          std::vector<float>& normalizer) {
+  if (!fits(head)) return Status::invalid_argument;
+  const auto heads = head.trace->device_heads(gpu);
+  const auto lock = heads->lock();
+  const cuda::DeviceScope scope(gpu);
+  const auto arrays = heads->head(*head.trace, head.layer, head.head, {.query_key = true});
+  const auto length = static_cast<std::size_t>(head.trace->info().length);
+  auto* out = static_cast<float*>(heads->workspace(length * sizeof(float)));
+  const Status status =
+      cuda::log_normalizer_without_gate(map_head(*head.trace, *arrays), rows.begin, rows.end, out, heads->stream());
+  if (status == Status::invalid_argument) return status;
+  require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
+  normalizer.assign(length, std::numeric_limits<float>::quiet_NaN());
+  const std::span<float> part(normalizer.data() + rows.begin, static_cast<std::size_t>(rows.size()));
+  require_device(
+      cuda::copy_to_host(std::as_writable_bytes(part), out + rows.begin, heads->stream()) ? Status::ok : Status::failed,
+      gpu);
+  return Status::ok;
+}
+
+}  // namespace foxscope

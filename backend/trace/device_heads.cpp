@@ -1,0 +1,141 @@
+#include "backend/trace/device_heads.h"
+
+#include <algorithm>
+#include <new>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "kernels/cuda/pooled_map.h"
+
+namespace foxscope {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / 0x1p30; }
+
+Error failed(int device) {
+  return Error(
+      fmt::format("cuda:{}: the GPU failed while it was given queries, keys and gates: use --device cpu", device));
+}
+
+int key_head_of(const TraceInfo& info, int head) {
+  return head / std::max(1, info.heads / std::max(1, info.key_heads));
+}
+
+}  // namespace
+
+DeviceHeads::DeviceHeads(int device, std::size_t budget) : device_(device), budget_(budget) {
+  const cuda::DeviceScope scope(device);
+  stream_ = std::make_unique<cuda::DeviceStream>();
+}
+
+cuda::DeviceBuffer DeviceHeads::allocate(std::size_t bytes) {
+  try {
+    return cuda::DeviceBuffer(bytes);
+  } catch (const std::bad_alloc&) {
+    heads_.clear();
+  }
+  try {
+    return cuda::DeviceBuffer(bytes);
+  } catch (const std::bad_alloc&) {
+    throw Error(fmt::format("cuda:{}: no memory for {:.3f} GiB of a map, {:.3f} GiB are free: use --device cpu",
+                            device_, gibibytes(bytes), gibibytes(cuda::free_memory())));
+  }
+}
+
+void* DeviceHeads::workspace(std::size_t bytes) {
+  if (workspace_.bytes() < bytes) {
+    workspace_ = {};
+    workspace_ = allocate(bytes);
+  }
+  return workspace_.data();
+}
+
+const void* DeviceHeads::upload(std::span<const std::byte> values, DeviceHead& head) {
+  const cuda::DeviceBuffer& buffer = head.held.emplace_back(allocate(values.size()));
+  head.bytes += values.size();
+  if (!cuda::copy_to_device(buffer.data(), values, stream())) throw failed(device_);
+  return buffer.data();
+}
+
+void DeviceHeads::add_query_key(const Trace& trace, DeviceHead& head) {
+  using Part = QueryKeyStore::Part;
+  const QueryKeyStore& store = trace.require_query_key();
+  const int key_head = key_head_of(trace.info(), head.head);
+  if (store.on_device(Part::query, head.layer, head.head) != nullptr && store.device() == device_) {
+    head.key = store.on_device(Part::key, head.layer, key_head);
+    head.query = store.on_device(Part::query, head.layer, head.head);
+    return;
+  }
+  std::vector<std::byte> scratch;
+  const std::int64_t length = trace.info().length;
+  head.key = upload(store.raw_rows(Part::key, head.layer, key_head, 0, length, scratch), head);
+  head.query = upload(store.raw_rows(Part::query, head.layer, head.head, 0, length, scratch), head);
+}
+
+void DeviceHeads::add_gate(const Trace& trace, DeviceHead& head) {
+  if (!trace.info().gated) return;
+  head.gate = static_cast<const double*>(upload(std::as_bytes(trace.cumulative_log_gate(head.layer, head.head)), head));
+}
+
+void DeviceHeads::add_tables(const Trace& trace, DeviceHead& head) {
+  cuda::MapHead map;
+  map.query = head.query;
+  map.key = head.key;
+  map.element = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32
+                    ? cuda::MapElement::float32
+                    : cuda::MapElement::bfloat16;
+  map.length = trace.info().length;
+  map.head_dim = trace.info().head_dim;
+  map.scale = trace.info().softmax_scale;
+  map.cumulative_log_gate = head.gate;
+  const cuda::DeviceBuffer& tables = head.held.emplace_back(allocate(cuda::head_table_bytes(map.length)));
+  head.bytes += tables.bytes();
+  const auto status = cuda::prepare_map_head(map, tables.data(), stream());
+  // A head that the kernels do not take is left to the CPU.
+  if (status == kernels::Status::ok) head.tables = tables.data();
+  if (status == kernels::Status::failed || status == kernels::Status::unavailable) throw failed(device_);
+}
+
+void DeviceHeads::keep_within_budget() {
+  std::size_t used = 0;
+  for (auto head = heads_.begin(); head != heads_.end();) {
+    used += (*head)->bytes;
+    head = used > budget_ && head != heads_.begin() ? heads_.erase(head) : std::next(head);
+  }
+}
+
+std::shared_ptr<const DeviceHead> DeviceHeads::head(const Trace& trace, int layer, int head, const DeviceParts& parts) {
+  const auto known = std::find_if(heads_.begin(), heads_.end(),
+                                  [&](const auto& entry) { return entry->layer == layer && entry->head == head; });
+  std::shared_ptr<DeviceHead> found;
+  if (known != heads_.end()) {
+    found = *known;
+    heads_.erase(known);
+  } else {
+    found = std::make_shared<DeviceHead>();
+    found->layer = layer;
+    found->head = head;
+  }
+  if (parts.query_key && found->query == nullptr) {
+    add_query_key(trace, *found);
+    found->tables = nullptr;
+  }
+  if (parts.gate && found->gate == nullptr) add_gate(trace, *found);
+  if (parts.gate && found->gate != nullptr && found->tables == nullptr) add_tables(trace, *found);
+  if (parts.normalizer && found->normalizer == nullptr) {
+    found->normalizer = static_cast<const float*>(upload(std::as_bytes(trace.log_normalizer(layer, head)), *found));
+  }
+  if (parts.without_gate && found->without_gate == nullptr) {
+    const auto rows = trace.log_normalizer_without_gate(layer, head, [] { return std::vector<float>{}; });
+    found->without_gate = static_cast<const float*>(upload(std::as_bytes(rows), *found));
+  }
+  heads_.push_front(found);
+  keep_within_budget();
+  return found;
+}
+
+}  // namespace foxscope

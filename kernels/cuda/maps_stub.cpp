@@ -1,0 +1,25 @@
+// Stands in for the maps and statistics of a build without CUDA.
+#include "kernels/cuda/attention_statistics.h"
+#include "kernels/cuda/forget_map.h"
+#include "kernels/cuda/pooled_map.h"
+
+namespace foxscope::kernels::cuda {
+
+std::size_t head_table_bytes(std::int64_t /*length*/) { return 0; }
+Status prepare_map_head(const MapHead& /*head*/, void* /*tables*/, Stream /*stream*/) { return Status::unavailable; }
+std::size_t pooled_map_workspace_bytes(const PooledMap& /*map*/) { return 0; }
+Status pooled_map(const PooledMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
+
+std::size_t forget_map_workspace_bytes(const ForgetMap& /*map*/) { return 0; }
+Status forget_map(const ForgetMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
+
+Status log_normalizer_without_gate(const MapHead& /*head*/, std::int64_t /*row_begin*/, std::int64_t /*row_end*/,
+                                   float* /*rows*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+std::size_t attention_statistics_workspace_bytes(std::int64_t /*length*/) { return 0; }
+Status attention_statistics(const AttentionStatistics& /*statistics*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+
+}  // namespace foxscope::kernels::cuda

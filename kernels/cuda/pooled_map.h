@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/status.h"
+
+namespace foxscope::kernels::cuda {
+
+enum class MapElement { bfloat16, float32 };
+
+/// One head's arrays, in memory of the current device. An entry's logarithm is
+///   q_i.k_j scale + c_i - c_j - lse_i, for j <= i and i - j < window,
+/// of which each term may be left out: so attention without its gate is a head without c and with another lse, and F is
+/// a head without queries and lse.
+struct MapHead {
+  const void* query = nullptr;  ///< [L, d] contiguous; null: no such term
+  const void* key = nullptr;    ///< [L, d]; null with query
+  MapElement element = MapElement::bfloat16;
+  std::int64_t length = 0;
+  std::int64_t head_dim = 0;                    ///< 1 to 128
+  float scale = 0;                              ///< 1/sqrt(d)
+  std::int64_t window = 0;                      ///< keys that a query sees; 0: all before it
+  const double* cumulative_log_gate = nullptr;  ///< [L] nats, non-increasing; null: no such term
+  const float* log_normalizer = nullptr;        ///< [L] nats; null: no such term
+  /// [head_table_bytes] what prepare_map_head makes of queries, keys and gate; needed where there is a gate.
+  const void* tables = nullptr;
+};
+
+/// Bytes that the tables of a head take.
+std::size_t head_table_bytes(std::int64_t length);
+
+/// Fills a head's tables: the gate of each key relative to its block of 64, in two float32 numbers, and the norms by
+/// which tiles are left out. Asynchronous.
+/// @param tables  aligned to 16 bytes; head.tables is not looked at
+Status prepare_map_head(const MapHead& head, void* tables, Stream stream);
+
+/// What an entry is.
+enum class MapValue {
+  attention,  ///< 2^(its logarithm): attention, or F
+  logit,      ///< q_i.k_j scale alone
+  logarithm,  ///< its logarithm, nats
+};
+
+/// How the entries of a bin become a pixel; absmax keeps the one of largest size with its sign (of two the positive).
+enum class MapReduction { max, mean, min, absmax };
+
+/// Rows [row_begin, row_end) x columns [column_begin, column_end) of one head, or of the difference of two, onto
+/// pixel_rows x pixel_columns; bin n of N over [a, b) begins at a + floor(n (b - a) / N). Entries above the diagonal or
+/// outside the (narrower) window are absent, not zero; a pixel without entries is NaN, one of a single entry is that
+/// entry. Nothing is ever held but pixels and edges.
+struct PooledMap {
+  MapHead head;
+  const MapHead* minus = nullptr;  ///< subtracted entry by entry; null: nothing
+  MapValue value = MapValue::attention;
+  MapReduction reduction = MapReduction::max;
+  std::int64_t row_begin = 0, row_end = 0;
+  std::int64_t column_begin = 0, column_end = 0;
+  std::int64_t pixel_rows = 0, pixel_columns = 0;
+  /// log2 of the entries that tiles may be left out below; those that are computed are 0 below 2^-126.
+  double skip_below = -126;
+  float* pixels = nullptr;    ///< [pixel_rows, pixel_columns]
+  void* workspace = nullptr;  ///< [pooled_map_workspace_bytes], aligned to 16 bytes
+};
+
+std::size_t pooled_map_workspace_bytes(const PooledMap& map);
+
+/// Asynchronous on the stream. Products of bfloat16 are summed in float32, those of float32 too, in parts of 16; gates
+/// are differences of float64; means are summed in float64.
+/// @returns invalid_argument for sizes that do not fit each other, a head dimension above 128, a gate without tables,
+///          and tiles that do not fit into the device's shared memory; unavailable without a device; failed where a
+///          launch fails
+Status pooled_map(const PooledMap& map, Stream stream);
+
+}  // namespace foxscope::kernels::cuda

@@ -1,0 +1,240 @@
+// Maps and statistics of attention of one head of 65,536 tokens on the GPU, and F of all heads of a 760M model.
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <new>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/cuda/attention_statistics.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/forget_map.h"
+#include "kernels/cuda/pooled_map.h"
+#include "tests/bench/kernels_bench.h"
+
+namespace foxscope::bench {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+constexpr std::int64_t kLength = 65536;
+constexpr std::int64_t kPixels = 1024;
+constexpr int kHeads = 576;
+
+std::uint16_t bfloat16(float value) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, &value, 4);
+  return static_cast<std::uint16_t>((bits + 0x8000U) >> 16U);
+}
+
+template <typename T>
+cuda::DeviceBuffer uploaded(const std::vector<T>& values) {
+  cuda::DeviceBuffer buffer(values.size() * sizeof(T));
+  if (!buffer.upload(std::as_bytes(std::span(values)))) throw std::bad_alloc();
+  return buffer;
+}
+
+/// Cumulative log gates of a head whose decay time is T, with N(0, 1) jitter on the gate's logit.
+std::vector<double> gates(double decay_time, std::uint64_t seed) {
+  std::mt19937_64 generator(seed);
+  std::normal_distribution<double> normal;
+  std::vector<double> c(kLength);
+  double sum = 0;
+  for (double& value : c) {
+    const double logit = -std::log(std::expm1(1 / decay_time)) + normal(generator);
+    value = sum += -std::log1p(std::exp(-logit));
+  }
+  return c;
+}
+
+/// q and k of unit root mean square, as after QK-norm.
+struct MapBenchHead {
+  cuda::DeviceBuffer query, key, gate, normalizer, tables;
+  cuda::MapHead head;
+
+  MapBenchHead(cuda::MapElement element, std::int64_t head_dim, double decay_time) {
+    std::mt19937_64 generator(7);
+    std::normal_distribution<float> normal;
+    const auto fill = [&] {
+      std::vector<float> values(static_cast<std::size_t>(kLength * head_dim));
+      for (float& value : values) value = normal(generator);
+      if (element == cuda::MapElement::float32) return uploaded(values);
+      std::vector<std::uint16_t> half(values.size());
+      std::transform(values.begin(), values.end(), half.begin(), bfloat16);
+      return uploaded(half);
+    };
+    query = fill();
+    key = fill();
+    normalizer = cuda::DeviceBuffer(kLength * sizeof(float));
+    head.query = query.data();
+    head.key = key.data();
+    head.element = element;
+    head.length = kLength;
+    head.head_dim = head_dim;
+    head.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(head_dim)));
+    if (decay_time > 0) {
+      gate = uploaded(gates(decay_time, 3));
+      head.cumulative_log_gate = static_cast<const double*>(gate.data());
+      tables = cuda::DeviceBuffer(cuda::head_table_bytes(kLength));
+      (void)cuda::prepare_map_head(head, tables.data(), nullptr);
+      head.tables = tables.data();
+      // About what keys within the decay time sum to.
+      std::vector<float> rows(kLength, static_cast<float>(std::log(decay_time) + 0.5));
+      (void)normalizer.upload(std::as_bytes(std::span(rows)));
+    } else {
+      (void)cuda::log_normalizer_without_gate(head, 0, kLength, static_cast<float*>(normalizer.data()), nullptr);
+    }
+    head.log_normalizer = static_cast<const float*>(normalizer.data());
+  }
+  [[nodiscard]] double operations() const {
+    return static_cast<double>(kLength) * static_cast<double>(kLength) * static_cast<double>(head.head_dim);
+  }
+};
+
+std::string megabytes(std::size_t bytes) {
+  char text[64];
+  std::snprintf(text, sizeof(text), "%.1f MB beside q, k, c, lse", static_cast<double>(bytes) * 1e-6);
+  return text;
+}
+
+struct MapCase {
+  const char* name;
+  cuda::MapElement element = cuda::MapElement::bfloat16;
+  std::int64_t head_dim = 64;
+  double decay_time = 0;  ///< 0: no gate
+  cuda::MapReduction reduction = cuda::MapReduction::max;
+  double skip_below = -126;
+  bool gate_effect = false;
+  std::int64_t pixels = kPixels;
+};
+
+void run_map(benchmark::State& state, const MapCase& one) {
+  const MapBenchHead made(one.element, one.head_dim, one.decay_time);
+  cuda::PooledMap map;
+  map.head = made.head;
+  cuda::MapHead content = made.head;
+  content.cumulative_log_gate = nullptr;
+  if (one.gate_effect) map.minus = &content;
+  map.reduction = one.reduction;
+  map.row_end = map.column_end = kLength;
+  map.pixel_rows = map.pixel_columns = one.pixels;
+  map.skip_below = one.skip_below;
+  const auto pixels = static_cast<std::size_t>(one.pixels * one.pixels) * sizeof(float);
+  const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);
+  const cuda::DeviceBuffer out(pixels);
+  const cuda::DeviceBuffer work(workspace);
+  map.pixels = static_cast<float*>(out.data());
+  map.workspace = work.data();
+  const double seconds = time_calls(state, [&] { return cuda::pooled_map(map, nullptr); });
+  const Limit limit = one.element == cuda::MapElement::float32 ? Limit::float32 : Limit::bfloat16;
+  report({.kernel = one.name,
+          .shape = "65536 to " + std::to_string(one.pixels) + ", d " + std::to_string(one.head_dim),
+          .seconds = seconds,
+          .work = made.operations() * (one.gate_effect ? 2 : 1),
+          .limit = limit,
+          .note = megabytes(pixels + workspace + made.tables.bytes())});
+}
+
+void run_forget(benchmark::State& state, cuda::MapReduction reduction, const char* name) {
+  std::vector<double> c;
+  for (int head = 0; head < kHeads; ++head) {
+    const std::vector<double> one = gates(8 * std::exp2(10.0 * head / (kHeads - 1)), static_cast<std::uint64_t>(head));
+    c.insert(c.end(), one.begin(), one.end());
+  }
+  const cuda::DeviceBuffer gate = uploaded(c);
+  cuda::ForgetMap map;
+  map.heads = kHeads;
+  map.length = kLength;
+  map.cumulative_log_gate = static_cast<const double*>(gate.data());
+  map.reduction = reduction;
+  map.row_end = map.column_end = kLength;
+  map.pixel_rows = map.pixel_columns = 256;
+  const cuda::DeviceBuffer out(static_cast<std::size_t>(kHeads) * 256 * 256 * sizeof(float));
+  const cuda::DeviceBuffer work(std::max<std::size_t>(16, cuda::forget_map_workspace_bytes(map)));
+  map.pixels = static_cast<float*>(out.data());
+  map.workspace = work.data();
+  const double seconds = time_calls(state, [&] { return cuda::forget_map(map, nullptr); });
+  report({.kernel = name,
+          .shape = "576 heads to 256",
+          .seconds = seconds,
+          .work = static_cast<double>(out.bytes()),
+          .note = "pixels written; " + megabytes(out.bytes() + work.bytes())});
+}
+
+void run_statistics(benchmark::State& state, double decay_time, const char* name) {
+  const MapBenchHead made(cuda::MapElement::bfloat16, 64, decay_time);
+  cuda::AttentionStatistics statistics;
+  statistics.head = made.head;
+  const cuda::DeviceBuffer sums(256 + 2 * kLength * sizeof(double));
+  const cuda::DeviceBuffer work(cuda::attention_statistics_workspace_bytes(kLength));
+  auto* memory = static_cast<std::byte*>(sums.data());
+  statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory);
+  statistics.mass = reinterpret_cast<double*>(memory + 256);
+  statistics.mass_without_first = statistics.mass + kLength;
+  statistics.workspace = work.data();
+  const double seconds = time_calls(state, [&] { return cuda::attention_statistics(statistics, nullptr); });
+  report({.kernel = name,
+          .shape = "65536, d 64",
+          .seconds = seconds,
+          .work = made.operations(),
+          .limit = Limit::bfloat16,
+          .note = megabytes(sums.bytes() + work.bytes() + made.tables.bytes())});
+}
+
+void run_normalizer(benchmark::State& state) {
+  const MapBenchHead made(cuda::MapElement::bfloat16, 64, 0);
+  auto* rows = static_cast<float*>(made.normalizer.data());
+  const double seconds =
+      time_calls(state, [&] { return cuda::log_normalizer_without_gate(made.head, 0, kLength, rows, nullptr); });
+  report({.kernel = "row normaliser without gate",
+          .shape = "65536, d 64",
+          .seconds = seconds,
+          .work = made.operations(),
+          .limit = Limit::bfloat16,
+          .note = "beside q, k"});
+}
+
+}  // namespace
+
+void register_map_benchmarks() {
+  using cuda::MapElement;
+  using cuda::MapReduction;
+  static const MapCase kCases[] = {
+      {.name = "attention map, ungated, max"},
+      {.name = "attention map, ungated, mean", .reduction = MapReduction::mean},
+      {.name = "attention map, ungated, 1000 pixels", .pixels = 1000},
+      {.name = "attention map, ungated, d 128", .head_dim = 128},
+      {.name = "attention map, T 8192, max", .decay_time = 8192},
+      {.name = "attention map, T 256, max", .decay_time = 256},
+      {.name = "attention map, T 256, linear", .decay_time = 256, .skip_below = -24},
+      {.name = "attention map, T 8, max", .decay_time = 8},
+      {.name = "gate effect, T 8192, absmax",
+       .decay_time = 8192,
+       .reduction = MapReduction::absmax,
+       .gate_effect = true},
+      {.name = "attention map, ungated, float32", .element = MapElement::float32},
+  };
+  for (const MapCase& one : kCases) {
+    add_benchmark(std::string("maps/") + one.name, [&one](benchmark::State& state) { run_map(state, one); });
+  }
+  const auto forget = [](MapReduction reduction, const char* name) {
+    add_benchmark(std::string("maps/") + name,
+                  [reduction, name](benchmark::State& state) { run_forget(state, reduction, name); });
+  };
+  forget(MapReduction::max, "all F maps, max");
+  forget(MapReduction::mean, "all F maps, mean");
+  add_benchmark("maps/row normaliser", run_normalizer);
+  const auto statistics = [](double decay_time, const char* name) {
+    add_benchmark(std::string("maps/") + name,
+                  [decay_time, name](benchmark::State& state) { run_statistics(state, decay_time, name); });
+  };
+  statistics(0, "head statistics, ungated");
+  statistics(8192, "head statistics, T 8192");
+}
+
+}  // namespace foxscope::bench

@@ -1,0 +1,380 @@
+// Maps and statistics of attention on a GPU against those of the CPU and against dense float64. Skipped by name where
+// there is none.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/map/decay_split.h"
+#include "backend/map/head_statistics.h"
+#include "backend/trace/device_heads.h"
+#include "kernels/cuda/forgetting_attention.h"
+#include "tests/map/dense.h"
+
+namespace foxscope::test {
+namespace {
+
+constexpr Quantity kQuantities[] = {
+    Quantity::forget,    Quantity::log_forget,  Quantity::logits,
+    Quantity::attention, Quantity::gate_effect, Quantity::attention_without_gate,
+};
+constexpr Reduction kReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
+
+MapRequest rectangle(Range rows, Range columns, std::int64_t pixel_rows, std::int64_t pixel_columns) {
+  MapRequest request;
+  request.rows = rows;
+  request.columns = columns;
+  request.pixel_rows = pixel_rows;
+  request.pixel_columns = pixel_columns;
+  return request;
+}
+
+MapRequest issue_rectangle() { return rectangle({17, 1931}, {5, 1499}, 333, 257); }
+
+Image computed(const MapRequest& request, std::optional<int> gpu) {
+  request.head.trace->compute_on(gpu);
+  if (request.minus) request.minus->trace->compute_on(gpu);
+  return compute_map(request, {}).value();
+}
+
+std::vector<double> in_double(const Image& image) { return {image.value.begin(), image.value.end()}; }
+
+class CudaMap : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kernels::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  }
+
+  /// Every quantity and reduction against the CPU's map; sizes of two visible keys that gain and lose the same may come
+  /// out with either sign.
+  static void expect_same(MapRequest request, double tolerance, bool log_forget = true) {
+    for (const Quantity quantity : kQuantities) {
+      if (quantity == Quantity::log_forget && !log_forget) continue;
+      request.quantity = quantity;
+      for (const Reduction reduction : kReductions) {
+        request.reduction = reduction;
+        std::vector<double> expected = in_double(computed(request, std::nullopt));
+        Image image = computed(request, 0);
+        double largest = quantity == Quantity::gate_effect ? 1.0 : 1e-3;
+        for (const double value : expected) {
+          if (!std::isnan(value)) largest = std::max(largest, std::abs(value));
+        }
+        const bool is_signed = request.minus || quantity == Quantity::gate_effect || quantity == Quantity::logits;
+        if (is_signed && reduction == Reduction::absmax) {
+          for (double& value : expected) value = std::abs(value);
+          for (float& value : image.value) value = std::abs(value);
+        }
+        EXPECT_LT(largest_difference(image, expected, largest), tolerance)
+            << to_string(quantity) << " " << to_string(reduction);
+      }
+    }
+  }
+
+  static void expect_dense(const HeadOf& head, MapRequest request, double tolerance) {
+    const DenseHead dense(head);
+    request.head = head;
+    for (const Quantity quantity : kQuantities) {
+      request.quantity = quantity;
+      const std::vector<double> entries = dense.entries(quantity);
+      const double largest = quantity == Quantity::gate_effect ? 1.0 : std::max(largest_size(entries), 1e-3);
+      const DenseBins bins(entries, dense.length(), request);
+      for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min}) {
+        request.reduction = reduction;
+        EXPECT_LT(largest_difference(computed(request, 0), bins.pixels(reduction), largest), tolerance)
+            << to_string(quantity) << " " << to_string(reduction);
+      }
+    }
+  }
+};
+
+// Of the largest entry: float32's rounding, and that of sums of bfloat16's products.
+constexpr double kFloat32 = 2e-6;
+constexpr double kBfloat16 = 1e-5;
+
+TEST_F(CudaMap, EqualsDenseFloat64OnTheRectangleOfTheIssue) {
+  for (const auto& [dtype, tolerance] : {std::pair{DType::float32, kFloat32}, {DType::bfloat16, kBfloat16}}) {
+    for (const int head_dim : {16, 64, 128}) {
+      RunShape shape;
+      shape.length = 1931;
+      shape.heads = 4;
+      shape.key_heads = 2;
+      shape.head_dim = head_dim;
+      shape.dtype = dtype;
+      SCOPED_TRACE(std::string(to_string(dtype)) + ", d " + std::to_string(head_dim));
+      expect_dense({make_run(shape), 0, 3}, issue_rectangle(), tolerance);
+    }
+  }
+}
+
+TEST_F(CudaMap, EqualsTheCpuForBinsOfAllSizes) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    RunShape shape;
+    shape.length = 1500;
+    shape.heads = 3;
+    shape.head_dim = 64;
+    shape.dtype = dtype;
+    const auto run = make_run(shape);
+    const std::pair<int, int> kSizes[] = {{1, 1}, {3, 1400}, {1480, 7}, {9, 11}, {22, 22}, {360, 80}, {90, 700}};
+    for (const auto& [pixel_rows, pixel_columns] : kSizes) {
+      MapRequest request = rectangle({13, 1493}, {50, 1450}, pixel_rows, pixel_columns);
+      request.head = {run, 0, 2};
+      SCOPED_TRACE(std::to_string(pixel_rows) + "x" + std::to_string(pixel_columns));
+      expect_same(request, dtype == DType::float32 ? kFloat32 : kBfloat16);
+    }
+  }
+}
+
+TEST_F(CudaMap, EqualsTheCpuWithWindowsAndWithoutGate) {
+  RunShape shape;
+  shape.length = 400;
+  shape.heads = 2;
+  for (const std::int64_t window : {1, 2, 7, 64, 399}) {
+    for (const bool gated : {true, false}) {
+      shape.window = window;
+      shape.gated = gated;
+      const auto run = make_run(shape);
+      for (const auto& [pixel_rows, pixel_columns] : {std::pair{1, 1}, {5, 300}, {390, 3}, {17, 13}}) {
+        MapRequest request = rectangle({10, 400}, {3, 391}, pixel_rows, pixel_columns);
+        request.head = {run, 0, 1};
+        SCOPED_TRACE("window " + std::to_string(window) + (gated ? " " : " ungated ") + std::to_string(pixel_rows));
+        expect_same(request, kFloat32);
+      }
+    }
+  }
+}
+
+TEST_F(CudaMap, EqualsTheCpuForDifferences) {
+  RunShape shape;
+  shape.length = 777;
+  shape.heads = 3;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
+  const auto one = make_run(shape);
+  shape.head_dim = 24;
+  shape.dtype = DType::float32;
+  shape.window = 300;
+  shape.seed = 2;
+  const auto other = make_run(shape);
+  for (const HeadOf& minus : {HeadOf{one, 0, 2}, HeadOf{other, 0, 1}}) {
+    for (const auto& [pixel_rows, pixel_columns] : {std::pair{40, 30}, {700, 700}, {150, 333}}) {
+      MapRequest request = rectangle({20, 777}, {1, 720}, pixel_rows, pixel_columns);
+      request.head = {one, 0, 0};
+      request.minus = minus;
+      expect_same(request, kBfloat16);
+    }
+  }
+}
+
+TEST_F(CudaMap, EqualsTheCpuForHeadsThatForgetStrongly) {
+  // c falls to about -1e5: by 60 nats a token, by 1000 at single positions, and hardly at all in between.
+  for (const int kind : {0, 1, 2}) {
+    RunShape shape;
+    shape.length = 1931;
+    shape.head_dim = 64;
+    shape.dtype = kind == 2 ? DType::bfloat16 : DType::float32;
+    shape.log_gate = [kind](int /*head*/, std::int64_t position, double normal) {
+      if (kind == 0) return -60.0 - normal * normal;
+      return position % 19 == 0 ? -1000.0 : -1e-3 * normal * normal;
+    };
+    MapRequest request = issue_rectangle();
+    request.head = {make_run(shape), 0, 0};
+    // log F is as large as 1e5, so its small entries are compared with nothing here.
+    expect_same(request, kind == 2 ? kBfloat16 : kFloat32, false);
+    request.rows = {1000, 1200};
+    request.columns = {1000, 1200};
+    request.pixel_rows = request.pixel_columns = 200;
+    expect_same(request, kind == 2 ? kBfloat16 : kFloat32, false);
+  }
+}
+
+TEST_F(CudaMap, OfOneTokenIsThatEntry) {
+  RunShape shape;
+  shape.length = 1;
+  MapRequest request = rectangle({0, 1}, {0, 1}, 1, 1);
+  request.head = {make_run(shape), 0, 0};
+  expect_same(request, kFloat32);
+}
+
+TEST_F(CudaMap, PixelsOfOneEntryAreThatEntry) {
+  RunShape shape;
+  shape.length = 700;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
+  MapRequest request = rectangle({0, 700}, {0, 700}, 700, 700);
+  request.head = {make_run(shape), 0, 0};
+  request.quantity = Quantity::attention;
+  const Image whole = computed(request, 0);
+  // The largest entry of a bin, whatever the bins and the rectangle are.
+  for (const auto& [size, begin] : {std::pair<std::int64_t, std::int64_t>{10, 0}, {3, 100}, {97, 203}}) {
+    MapRequest pooled = rectangle({begin, 700}, {begin, 700}, (700 - begin) / size, (700 - begin) / size);
+    pooled.head = request.head;
+    pooled.quantity = Quantity::attention;
+    const Image image = computed(pooled, 0);
+    for (std::int64_t row = 0; row < image.rows; ++row) {
+      for (std::int64_t column = 0; column <= row; ++column) {
+        float largest = 0;
+        for (std::int64_t i = bin_begin(pooled.rows, image.rows, row); i < bin_begin(pooled.rows, image.rows, row + 1);
+             ++i) {
+          const std::int64_t end = bin_begin(pooled.columns, image.columns, column + 1);
+          for (std::int64_t j = bin_begin(pooled.columns, image.columns, column); j < std::min(end, i + 1); ++j) {
+            largest = std::max(largest, whole.value[static_cast<std::size_t>(i * 700 + j)]);
+          }
+        }
+        ASSERT_EQ(image.value[static_cast<std::size_t>(row * image.columns + column)], largest);
+      }
+    }
+  }
+}
+
+TEST_F(CudaMap, LeavesOutWhatIsBelowTheTolerance) {
+  RunShape shape;
+  shape.length = 1500;
+  shape.heads = 2;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
+  const auto run = make_run(shape);
+  for (const Reduction reduction : kReductions) {
+    MapRequest request = rectangle({0, 1500}, {0, 1500}, 50, 50);
+    request.head = {run, 0, 0};
+    request.reduction = reduction;
+    const std::vector<double> exact = in_double(computed(request, 0));
+    request.skip_tolerance = 1e-4;
+    EXPECT_LT(largest_difference(computed(request, 0), exact, 1.0), 1e-4) << to_string(reduction);
+  }
+}
+
+void expect_near(const DistanceProfile& a, const DistanceProfile& b) {
+  ASSERT_EQ(a.mass.size(), b.mass.size());
+  for (std::size_t n = 0; n < a.mass.size(); ++n) ASSERT_NEAR(a.mass[n], b.mass[n], 1e-6) << n;
+  // Where a share is reached almost exactly, rounding decides between two distances.
+  EXPECT_NEAR(a.d50, b.d50, 1.0);
+  EXPECT_NEAR(a.d90, b.d90, 1.0);
+}
+
+void expect_near(const AttentionSpread& a, const AttentionSpread& b) {
+  EXPECT_NEAR(a.entropy, b.entropy, 1e-5);
+  EXPECT_NEAR(a.mass_on_first, b.mass_on_first, 1e-6);
+  EXPECT_NEAR(a.mass_on_self, b.mass_on_self, 1e-6);
+  EXPECT_NEAR(a.mean_log_decay, b.mean_log_decay, 1e-5 * std::max(1.0, std::abs(b.mean_log_decay)));
+  expect_near(a.distance, b.distance);
+  expect_near(a.distance_without_first, b.distance_without_first);
+}
+
+void expect_same_statistics(const std::shared_ptr<const Trace>& run, int index) {
+  const HeadOf head{run, 0, index};
+  run->compute_on(std::nullopt);
+  const HeadStatistics expected = head_statistics(head, {}, {}).value();
+  const DecaySplit expected_split = decay_split(head, expected, {}).value();
+  run->compute_on(0);
+  const HeadStatistics statistics = head_statistics(head, {}, {}).value();
+  expect_near(statistics, expected);
+  const DecaySplit split = decay_split(head, statistics, {}).value();
+  expect_near(split.without_gate, expected_split.without_gate);
+  expect_near(split.without_content, expected_split.without_content);
+  EXPECT_NEAR(split.divergence, expected_split.divergence, 1e-5 * std::max(1.0, expected_split.divergence));
+}
+
+TEST_F(CudaMap, StatisticsEqualTheCpus) {
+  RunShape shape;
+  shape.length = 777;
+  shape.heads = 3;
+  for (const int head_dim : {16, 64}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      shape.head_dim = head_dim;
+      shape.dtype = dtype;
+      shape.window = 0;
+      shape.gated = true;
+      const auto run = make_run(shape);
+      for (int head = 0; head < 3; ++head) expect_same_statistics(run, head);
+      shape.gated = false;
+      expect_same_statistics(make_run(shape), 0);
+      shape.gated = true;
+      shape.window = 90;
+      expect_same_statistics(make_run(shape), 1);
+    }
+  }
+}
+
+TEST_F(CudaMap, StatisticsSeeWhatIsLeftByHeadsThatParkOnTheFirstKey) {
+  RunShape shape;
+  shape.length = 600;
+  shape.gated = false;
+  for (const double parks : {12.0, 20.0}) {
+    shape.parks_on_first = parks;
+    const auto run = make_run(shape);
+    run->compute_on(std::nullopt);
+    const auto expected = head_statistics({run, 0, 0}, {}, {}).value();
+    run->compute_on(0);
+    const auto statistics = head_statistics({run, 0, 0}, {}, {}).value();
+    EXPECT_NEAR(statistics.entropy, expected.entropy, 1e-5);
+    for (std::size_t n = 0; n < 600; ++n) {
+      ASSERT_NEAR(statistics.distance_without_first.mass[n], expected.distance_without_first.mass[n], 3e-6);
+    }
+  }
+}
+
+TEST_F(CudaMap, StatisticsOfOneTokenAreThoseOfItself) {
+  RunShape shape;
+  shape.length = 1;
+  const auto run = make_run(shape);
+  run->compute_on(0);
+  const HeadStatistics statistics = head_statistics({run, 0, 0}, {}, {}).value();
+  EXPECT_NEAR(statistics.mass_on_self, 1.0, 1e-6);
+  EXPECT_NEAR(statistics.entropy, 0.0, 1e-6);
+  EXPECT_TRUE(std::isnan(statistics.distance_without_first.d50));
+}
+
+TEST_F(CudaMap, StatisticsAreTheSameInEveryRun) {
+  RunShape shape;
+  shape.length = 3000;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
+  const auto run = make_run(shape);
+  run->compute_on(0);
+  const HeadStatistics first = head_statistics({run, 0, 0}, {}, {}).value();
+  for (int n = 0; n < 3; ++n) {
+    const HeadStatistics again = head_statistics({run, 0, 0}, {}, {}).value();
+    EXPECT_EQ(again.distance.mass, first.distance.mass);
+    EXPECT_EQ(again.distance_without_first.mass, first.distance_without_first.mass);
+    EXPECT_EQ(again.entropy, first.entropy);
+  }
+}
+
+TEST_F(CudaMap, HeadsBeyondTheBudgetAreLetGoAndComeAgain) {
+  RunShape shape;
+  shape.length = 500;
+  shape.heads = 4;
+  const auto run = make_run(shape);
+  DeviceHeads heads(0, 1);
+  const auto lock = heads.lock();
+  const DeviceParts all{.query_key = true, .gate = true, .normalizer = true};
+  for (const int head : {0, 1, 2, 3, 1, 1}) {
+    const auto found = heads.head(*run, 0, head, all);
+    std::vector<double> gate(500);
+    ASSERT_TRUE(kernels::cuda::copy_to_host(std::as_writable_bytes(std::span(gate)), found->gate));
+    const auto expected = run->cumulative_log_gate(0, head);
+    EXPECT_TRUE(std::equal(gate.begin(), gate.end(), expected.begin()));
+    EXPECT_NE(found->tables, nullptr);
+  }
+}
+
+TEST_F(CudaMap, SaysHowMuchMemoryIsMissing) {
+  DeviceHeads heads(0, 1);
+  try {
+    heads.workspace(std::size_t{1} << 45U);
+    FAIL() << "more than a GPU has";
+  } catch (const Error& error) {
+    const std::string message = error.what();
+    EXPECT_NE(message.find("cuda:0: no memory for 32768.000 GiB of a map"), std::string::npos) << message;
+    EXPECT_NE(message.find("GiB are free"), std::string::npos) << message;
+  }
+}
+
+}  // namespace
+}  // namespace foxscope::test
