@@ -137,13 +137,10 @@ cudaError_t prune(const ForgettingAttention& a, AttentionParameters& p, const Wo
   w.key_blocks = plan.key_blocks;
   const auto d = static_cast<int>(a.head_dim);
   const auto heads = static_cast<unsigned>(a.batch * a.heads);
-  if (a.blocks != nullptr) {
-    if (const auto e = cudaMemsetAsync(a.blocks, 0, sizeof(AttentionBlocks), stream)) return e;
-  }
-  const dim3 key_grid(static_cast<unsigned>(plan.key_blocks), static_cast<unsigned>(a.batch * a.key_heads));
-  measure_keys<T><<<key_grid, static_cast<unsigned>(tile.keys), 0, stream>>>(p, d, w);
-  const dim3 row_grid(static_cast<unsigned>(plan.row_blocks), heads);
-  measure_rows<T><<<row_grid, static_cast<unsigned>(tile.rows), 0, stream>>>(p, d, a.scale, w);
+  const auto threads = static_cast<unsigned>(std::max(tile.rows, tile.keys));
+  const std::int64_t warps = std::int64_t{heads} * plan.key_blocks;
+  const std::int64_t blocks = a.batch * a.key_heads * plan.key_blocks + plan.items + divide_up(warps, threads / 32);
+  measure<T><<<static_cast<unsigned>(blocks), threads, 0, stream>>>(p, d, tile, a.scale, w, a.blocks);
   find_first_tiles<<<heads, kSearchThreads, 0, stream>>>(p, tile, std::log(a.pruning_tolerance), w, a.blocks);
   p.first_tile = w.first_tile;
   return cudaGetLastError();

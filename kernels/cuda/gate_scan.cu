@@ -1,4 +1,4 @@
-// Cumulative log gates by decoupled look-back (Merrill & Garland 2016): a block takes 512 positions of eight heads, a
+// Cumulative log gates by decoupled look-back (Merrill & Garland 2016): a block takes 256 positions of eight heads, a
 // warp one of these heads, and adds what the tiles before it hold as soon as they have said so.
 #include <cmath>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kHeads = 8;  // of a tile: 32 bytes of logits
 constexpr int kThreads = kHeads * 32;
-constexpr int kOfLane = 16;
+constexpr int kOfLane = 8;
 constexpr int kPositions = 32 * kOfLane;
 // A gap after each lane's numbers, and between heads, against bank conflicts.
 constexpr int kPitch = kPositions + 32 + 2;
@@ -30,12 +30,11 @@ struct Sum {
     units += other.units;
     not_a_number = not_a_number || other.not_a_number;
   }
-  __device__ __forceinline__ void add_log_gate(double log_gate) {
-    const double scaled = -log_gate * 0x1p32;  // NaN becomes 0
+  __device__ __forceinline__ static Sum of(double log_gate) {
+    const double scaled = -log_gate * 0x1p32;
     const auto whole = static_cast<unsigned long long>(scaled);
-    units += static_cast<Wide>(whole) << 64;
-    units += static_cast<unsigned long long>((scaled - static_cast<double>(whole)) * 0x1p64);
-    not_a_number = not_a_number || isnan(log_gate);
+    const auto rest = static_cast<unsigned long long>((scaled - static_cast<double>(whole)) * 0x1p64);
+    return {static_cast<Wide>(whole) << 64 | rest, isnan(log_gate)};
   }
   /// Rounded to nearest.
   __device__ __forceinline__ double nats() const {
@@ -47,7 +46,8 @@ struct Sum {
     if (shift > 0) high = high << shift | low >> (64 - shift);
     // What does not fit into 64 bits matters only where it breaks a tie.
     const unsigned long long rest = low << shift;
-    return -ldexp(static_cast<double>(high | (rest != 0 ? 1ULL : 0ULL)), -32 - shift);
+    const double power = __hiloint2double((1023 - 32 - shift) << 20, 0);
+    return -static_cast<double>(high | (rest != 0 ? 1ULL : 0ULL)) * power;
   }
 };
 
@@ -142,6 +142,7 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
     const float* logits = constant ? a.constant_logits : a.logits + std::int64_t{first} * a.logits_stride;
     const std::int64_t stride = constant ? 0 : a.logits_stride;
     const int column = thread % kHeads;
+#pragma unroll 4
     for (int position = thread / kHeads; position < kPositions; position += kThreads / kHeads) {
       const bool inside = position < count && first_head + column < heads;
       numbers[column * kPitch + slot(position)] =
@@ -157,9 +158,13 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
   if (head >= heads) return;
   __syncwarp();
 
+  Sum terms[kOfLane];
   Sum sum;
 #pragma unroll
-  for (int i = 0; i < kOfLane; ++i) sum.add_log_gate(mine[slot(lane * kOfLane + i)]);
+  for (int i = 0; i < kOfLane; ++i) {
+    terms[i] = Sum::of(mine[slot(lane * kOfLane + i)]);
+    sum.add(terms[i]);
+  }
 #pragma unroll
   for (int step = 1; step < 32; step *= 2) {
     const Sum other = exchange(sum, [=](unsigned long long x) { return __shfl_up_sync(0xffffffffU, x, step); });
@@ -177,9 +182,8 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
   if (lane > 0) before.add(lanes_before);
 #pragma unroll
   for (int i = 0; i < kOfLane; ++i) {
-    double& number = mine[slot(lane * kOfLane + i)];
-    before.add_log_gate(number);
-    number = before.nats();
+    before.add(terms[i]);
+    mine[slot(lane * kOfLane + i)] = before.nats();
   }
   __syncwarp();
   double* cumulative = a.cumulative + head * a.length + first;

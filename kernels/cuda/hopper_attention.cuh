@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(P::kThreads, 1)
     auto& storage = teams[threadIdx.x];
     for (int slot = 0; slot < 2; ++slot) {
       storage.query_full[slot].init(1);
-      storage.query_empty[slot].init(4 * P::kWarpgroups);
+      storage.query_empty[slot].init(128 * P::kWarpgroups);
     }
     for (int slot = 0; slot < P::kSlots; ++slot) {
       storage.full[slot].init(1);

@@ -220,7 +220,7 @@ struct Consumer {
       shift[0] = term - maximum[0];
       shift[1] = term - maximum[1];
     }
-    release(storage.query_empty[queries.slot]);
+    storage.query_empty[queries.slot].arrive();  // every thread, since each has read the slot's work
     storage.full[ring.slot].wait(ring.phase);
     weigh(logits, output, shift, ring.slot);
     warpgroup_wait<0>();
@@ -267,7 +267,7 @@ struct Consumer {
       release(storage.empty[ring.slot]);
       ring.advance();
     }
-    release(storage.query_empty[queries.slot]);
+    storage.query_empty[queries.slot].arrive();  // every thread, since each has read the slot's work
     sum[0] = over_quad(sum[0], true);
     sum[1] = over_quad(sum[1], true);
   }

@@ -15,12 +15,13 @@
 
 namespace foxscope::kernels::cuda {
 
-/// What the search reads, made by measure_keys, measure_rows and find_first_tiles.
+/// What the search reads, made by measure and find_first_tiles.
 struct PruningWorkspace {
   float* key_norms;  ///< [B, H_kv, key_blocks] largest |k| of a block
   float2* rows;      ///< [B, H, row_blocks] largest |q| scale, and the smallest of 0 and q_i k_i scale
-  double* retained;  ///< [B, H, key_blocks] log sum_{j<=last} exp(c_last - c_j) - c_last
-  float* norms;      ///< [B, H, key_blocks] largest |k| up to the last key
+  double* retained;  ///< [B, H, key_blocks] sum_{j in block} exp(c_last - c_j), then (where they do not fit into
+                     ///< shared memory) log sum_{j<=last} exp(c_last - c_j) - c_last
+  float* norms;      ///< [B, H, key_blocks] largest |k| up to the last key, where likewise
   int* first_tile;   ///< [B, H, row_blocks]
   int key_blocks;
 };
@@ -84,29 +85,32 @@ __device__ inline float largest_in_block(float norm) {
   return __uint_as_float(largest);
 }
 
-/// A thread block is a key block, a thread a key.
+/// Largest |k| of a key block, a thread a key.
 template <class T>
-__global__ void measure_keys(const __grid_constant__ AttentionParameters p, int head_dim, PruningWorkspace w) {
-  const int j = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int head = static_cast<int>(blockIdx.y);
+__device__ void measure_keys(const AttentionParameters& p, int head_dim, int keys, const PruningWorkspace& w,
+                             int index) {
+  const int head = index / w.key_blocks;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int j = index % w.key_blocks * keys + thread;
   float norm = 0;
-  if (j < p.length) {
+  if (thread < keys && j < p.length) {
     const auto* k = row_of<T>(p.key, head / p.key_heads, head % p.key_heads, j);
     norm = sqrtf(fabsf(dot(k, k, head_dim, p.aligned)));
   }
   norm = largest_in_block(norm);
-  if (threadIdx.x == 0) w.key_norms[std::int64_t{head} * gridDim.x + blockIdx.x] = norm;
+  if (thread == 0) w.key_norms[index] = norm;
 }
 
-/// A thread block is a block of rows, a thread a row.
+/// Of a block of rows, a thread a row.
 template <class T>
-__global__ void measure_rows(const __grid_constant__ AttentionParameters p, int head_dim, float scale,
-                             PruningWorkspace w) {
-  const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
-  const int head = static_cast<int>(blockIdx.y);
+__device__ void measure_rows(const AttentionParameters& p, int head_dim, int rows, float scale,
+                             const PruningWorkspace& w, int index) {
+  const int head = index / p.row_blocks;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int i = index % p.row_blocks * rows + thread;
   float norm = 0;
   float own = 0;  // how far the row's own logit is below 0
-  if (i < p.length) {
+  if (thread < rows && i < p.length) {
     const auto* q = row_of<T>(p.query, head / p.heads, head % p.heads, i);
     const auto* k = row_of<T>(p.key, head / p.heads, head % p.heads / p.group, i);
     norm = sqrtf(fabsf(dot(q, q, head_dim, p.aligned))) * scale;
@@ -114,7 +118,38 @@ __global__ void measure_rows(const __grid_constant__ AttentionParameters p, int 
   }
   const float largest_norm = largest_in_block(norm);
   const float largest_own = largest_in_block(own);
-  if (threadIdx.x == 0) w.rows[std::int64_t{head} * gridDim.x + blockIdx.x] = make_float2(largest_norm, -largest_own);
+  if (thread == 0) w.rows[index] = make_float2(largest_norm, -largest_own);
+}
+
+/// What the gate leaves of a key block at its last key; a warp.
+__device__ inline void measure_gates(const AttentionParameters& p, int keys, const PruningWorkspace& w,
+                                     std::int64_t index) {
+  const double* c = p.gate + index / w.key_blocks * p.length;
+  const auto block = static_cast<int>(index % w.key_blocks);
+  const int end = min((block + 1) * keys, p.length);
+  const auto lane = static_cast<int>(threadIdx.x) % 32;
+  float sum = 0;
+  for (int j = block * keys + lane; j < end; j += 32) sum += expf(static_cast<float>(c[end - 1] - c[j]));
+  for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
+  if (lane == 0) w.retained[index] = sum;
+}
+
+/// Thread blocks for the key blocks, then for the blocks of rows, then warps for the gates of key blocks.
+/// @param blocks  set to 0 in passing; may be null
+template <class T>
+__global__ void measure(const __grid_constant__ AttentionParameters p, int head_dim, TileShape tile, float scale,
+                        PruningWorkspace w, AttentionBlocks* blocks) {
+  const int key_items = p.batch * p.key_heads * w.key_blocks;
+  const auto block = static_cast<int>(blockIdx.x);
+  if (block == 0 && threadIdx.x == 0 && blocks != nullptr) *blocks = {0, 0};
+  if (block < key_items) {
+    measure_keys<T>(p, head_dim, tile.keys, w, block);
+  } else if (block < key_items + p.items) {
+    measure_rows<T>(p, head_dim, tile.rows, scale, w, block - key_items);
+  } else {
+    const std::int64_t warp = std::int64_t{block - key_items - p.items} * (blockDim.x / 32) + threadIdx.x / 32;
+    if (warp < std::int64_t{p.batch} * p.heads * w.key_blocks) measure_gates(p, tile.keys, w, warp);
+  }
 }
 
 constexpr int kSearchThreads = 1024;
@@ -134,22 +169,14 @@ __global__ void __launch_bounds__(kSearchThreads)
   const float* key_norms =
       w.key_norms + (head / p.heads * p.key_heads + head % p.heads / p.group) * std::int64_t{w.key_blocks};
   if (thread < 2) counts[thread] = 0;
+  const bool in_shared = w.key_blocks <= kSearchThreads;
   double carried_mass = 0;
   double carried_gate = 0;
   float carried_norm = 0;
   for (int first = 0; first < w.key_blocks; first += kSearchThreads) {
     const int count = min(kSearchThreads, w.key_blocks - first);
-    for (int n = thread / 32; n < count; n += kSearchThreads / 32) {
-      const int end = min((first + n + 1) * tile.keys, p.length);
-      float sum = 0;
-      for (int j = (first + n) * tile.keys + thread % 32; j < end; j += 32) {
-        sum += expf(static_cast<float>(c[end - 1] - c[j]));
-      }
-      for (int step = 1; step < 32; step *= 2) sum += __shfl_xor_sync(0xffffffffU, sum, step);
-      if (thread % 32 == 0) mass[n] = sum;
-    }
-    __syncthreads();
     if (thread < count) {
+      mass[thread] = w.retained[head * w.key_blocks + first + thread];
       last_gate[thread] = c[min((first + thread + 1) * tile.keys, p.length) - 1];
       norm[thread] = key_norms[first + thread];
     }
@@ -181,12 +208,20 @@ __global__ void __launch_bounds__(kSearchThreads)
     carried_mass = mass[count - 1];
     carried_gate = last_gate[count - 1];
     carried_norm = norm[count - 1];
+    __syncthreads();
     if (thread < count) {
-      w.retained[head * w.key_blocks + first + thread] = log(mass[thread]) - last_gate[thread];
-      w.norms[head * w.key_blocks + first + thread] = norm[thread];
+      const double retained = log(mass[thread]) - last_gate[thread];
+      if (in_shared) {
+        mass[thread] = retained;
+      } else {
+        w.retained[head * w.key_blocks + first + thread] = retained;
+        w.norms[head * w.key_blocks + first + thread] = norm[thread];
+      }
     }
     __syncthreads();
   }
+  const double* retained = in_shared ? mass : w.retained + head * w.key_blocks;
+  const float* norms = in_shared ? norm : w.norms + head * w.key_blocks;
   for (int block = thread; block < p.row_blocks; block += kSearchThreads) {
     const int first_row = block * tile.rows;
     const float2 rows = w.rows[head * p.row_blocks + block];
@@ -196,9 +231,7 @@ __global__ void __launch_bounds__(kSearchThreads)
     while (low < high) {
       const int middle = (low + high) / 2;
       // False for NaN, which has to reach the output.
-      const bool skipped = bound + static_cast<double>(rows.x) * w.norms[head * w.key_blocks + middle] +
-                               w.retained[head * w.key_blocks + middle] <=
-                           0;
+      const bool skipped = bound + static_cast<double>(rows.x) * norms[middle] + retained[middle] <= 0;
       if (skipped) {
         low = middle + 1;
       } else {

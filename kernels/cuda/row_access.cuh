@@ -108,7 +108,8 @@ __device__ __forceinline__ void store_chunk(float* to, int count, const RowChunk
   }
 }
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
+/// Within a few units of float32's last place; a divisor past 2^126 gives 0.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F + __expf(-x)); }
 
 /// Whether 16 bytes can be read at a time; null is.
 inline bool aligned_16(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }

@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(OneWarp ? kThreads : kMostRowWarps * 32)
 #pragma unroll
     for (int i = 0; i < 8; ++i) squares += x[c][i] * x[c][i];
   }
-  const float factor = 1.0F / sqrtf(sum_over_row<OneWarp>(squares) / static_cast<float>(width) + a.epsilon);
+  const float factor = rsqrtf(sum_over_row<OneWarp>(squares) / static_cast<float>(width) + a.epsilon);
 #pragma unroll
   for (int c = 0; c < kChunks; ++c) {
     const int column = (c * row_threads + lane) * 8;

@@ -21,11 +21,11 @@ __device__ __forceinline__ float sum_over_head(float x, int lanes) {
   return x;
 }
 
-__device__ __forceinline__ float norm_factor(const RowChunk& x, int lanes, int head_dim, float epsilon) {
+__device__ __forceinline__ float norm_factor(const RowChunk& x, int lanes, float inverse_head_dim, float epsilon) {
   float squares = 0;
 #pragma unroll
   for (float value : x) squares += value * value;
-  return 1.0F / sqrtf(sum_over_head(squares, lanes) / static_cast<float>(head_dim) + epsilon);
+  return rsqrtf(sum_over_head(squares, lanes) * inverse_head_dim + epsilon);
 }
 
 /// Where a lane stands: head, first column of its eight, and whether there are any.
@@ -136,6 +136,10 @@ __global__ void __launch_bounds__(kThreads)
   if (path.norm != nullptr && place.inside) load_chunk<Aligned>(path.norm + place.column, 8, weight);
   RowChunk previous;
   before.read(previous);
+  const float inverse_head_dim = 1.0F / static_cast<float>(d);
+  // Lanes exchange numbers, so that a warp goes all together through what one of its heads needs.
+  const bool some_norm = __any_sync(0xffffffffU, path.norm != nullptr) != 0;
+  const bool some_turn = __any_sync(0xffffffffU, path.rotates) != 0;
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     RowChunk now;
@@ -143,14 +147,15 @@ __global__ void __launch_bounds__(kThreads)
     raw[r].read(now);
     const float share = path.shifts ? sigmoid(logits[r]) : 0.0F;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = path.shifts ? share * previous[i] + (1.0F - share) * now[i] : now[i];
-    // All lanes take part in the exchange of the norm and of the rotation, whatever their own head needs.
-    const float factor = norm_factor(x, lanes, d, a.norm_epsilon);
-    if (path.norm != nullptr) {
+    for (int i = 0; i < 8; ++i) x[i] = path.shifts ? fmaf(share, previous[i] - now[i], now[i]) : now[i];
+    if (some_norm) {
+      const float factor = norm_factor(x, lanes, inverse_head_dim, a.norm_epsilon);
+      if (path.norm != nullptr) {
 #pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] *= factor * weight.numbers[i];
+        for (int i = 0; i < 8; ++i) x[i] *= factor * weight.numbers[i];
+      }
     }
-    if (a.rotation != nullptr) {
+    if (some_turn) {
       RowChunk turned;
 #pragma unroll
       for (int i = 0; i < 8; ++i) turned[i] = x[i];
@@ -188,12 +193,13 @@ __global__ void __launch_bounds__(kThreads) gate_output_kernel(const __grid_cons
   RawChunk<float> weight;
   weight.clear();
   if (a.norm != nullptr && place.inside) load_chunk<Aligned>(a.norm + column, 8, weight);
+  const float inverse_head_dim = 1.0F / static_cast<float>(d);
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     RowChunk x;
     attended[r].read(x);
     if (a.norm != nullptr) {
-      const float factor = norm_factor(x, lanes, d, a.norm_epsilon);
+      const float factor = norm_factor(x, lanes, inverse_head_dim, a.norm_epsilon);
 #pragma unroll
       for (int i = 0; i < 8; ++i) x[i] *= factor * weight.numbers[i];
     }
@@ -238,7 +244,7 @@ dim3 grid_of(std::int64_t rows, int rows_of_thread, std::int64_t heads, int lane
 
 template <class T>
 void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
-  constexpr int kRows = 4;
+  constexpr int kRows = sizeof(T) == 4 ? 8 : 4;
   const int lanes = lanes_of(a.head_dim);
   const dim3 grid = grid_of(a.rows, kRows, a.heads + 2 * a.key_heads, lanes);
   bool aligned = a.projected_stride % 8 == 0;

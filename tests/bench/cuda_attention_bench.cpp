@@ -21,8 +21,8 @@ using kernels::testing::CudaProblemOptions;
 
 /// Each shape once.
 double peer_seconds(const CudaProblemOptions& o, Peer peer) {
-  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, Peer>, double> known;
-  const auto key = std::tuple(o.heads, o.length, o.head_dim, peer);
+  static std::map<std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, Peer>, double> known;
+  const auto key = std::tuple(o.batch, o.heads, o.length, o.head_dim, peer);
   if (!known.contains(key)) known[key] = peer_attention_seconds({o.batch, o.heads, o.length, o.head_dim}, peer);
   return known[key];
 }
@@ -74,6 +74,7 @@ void add(const std::string& kernel_name, CudaProblemOptions options, AttentionKe
 
 void register_attention_benchmarks() {
   CudaProblemOptions shapes[] = {
+      {.batch = 1, .heads = 24, .key_heads = 24, .length = 2048, .head_dim = 64},
       {.batch = 8, .heads = 24, .key_heads = 24, .length = 2048, .head_dim = 64},
       {.batch = 1, .heads = 24, .key_heads = 24, .length = 16384, .head_dim = 64},
       {.batch = 1, .heads = 12, .key_heads = 12, .length = 16384, .head_dim = 128},
