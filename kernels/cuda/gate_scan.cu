@@ -1,5 +1,5 @@
-// Cumulative log gates by decoupled look-back (Merrill & Garland 2016): a block takes 256 positions of eight heads, a
-// warp one of these heads, and adds what the tiles before it hold as soon as they have said so.
+// Cumulative log gates by decoupled look-back (Merrill & Garland 2016): a block takes a tile of positions of eight
+// heads, a warp one of these heads, and adds what the tiles before it hold as soon as they have said so.
 #include <cmath>
 
 #include "kernels/cuda/forgetting_attention.h"
@@ -11,10 +11,16 @@ namespace {
 
 constexpr int kHeads = 8;  // of a tile: 32 bytes of logits
 constexpr int kThreads = kHeads * 32;
-constexpr int kOfLane = 8;
-constexpr int kPositions = 32 * kOfLane;
-// A gap after each lane's numbers, and between heads, against bank conflicts.
-constexpr int kPitch = kPositions + 32 + 2;
+
+/// Positions of a tile, OfLane a lane.
+template <int OfLane>
+struct Tile {
+  static constexpr int kPositions = 32 * OfLane;
+  // A gap after each lane's numbers, and between heads, against bank conflicts.
+  static constexpr int kPitch = kPositions + 32 + 2;
+  __device__ static __forceinline__ int slot(int position) { return position + position / OfLane; }
+};
+
 constexpr double kLowestLogGate = -1000;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 22;  // times 1000 stays below 2^32
 constexpr std::int64_t kMostTiles = std::int64_t{1} << 28;
@@ -119,10 +125,10 @@ __device__ __forceinline__ double held(double log_gate) {
   return log_gate < kLowestLogGate ? kLowestLogGate : log_gate > 0 ? 0.0 : log_gate;
 }
 
-__device__ __forceinline__ int slot(int position) { return position + position / kOfLane; }
-
-/// @param logits  at [position * position_stride + head * head_stride] of logits or of log_gate, whichever is given
+template <int OfLane>
 __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_constant__ GateScan a, Workspace w) {
+  constexpr int kPositions = Tile<OfLane>::kPositions;
+  constexpr int kPitch = Tile<OfLane>::kPitch;
   __shared__ double numbers[kHeads * kPitch];
   __shared__ unsigned taken;
   const auto thread = static_cast<int>(threadIdx.x);
@@ -145,24 +151,24 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
 #pragma unroll 4
     for (int position = thread / kHeads; position < kPositions; position += kThreads / kHeads) {
       const bool inside = position < count && first_head + column < heads;
-      numbers[column * kPitch + slot(position)] =
+      numbers[column * kPitch + Tile<OfLane>::slot(position)] =
           inside ? held(log_sigmoid(static_cast<double>(logits[position * stride + first_head + column]))) : 0.0;
     }
     __syncthreads();
   } else if (head < heads) {
     const double* log_gate = a.log_gate + head * a.length + first;
     for (int position = lane; position < kPositions; position += 32) {
-      mine[slot(position)] = position < count ? held(log_gate[position]) : 0.0;
+      mine[Tile<OfLane>::slot(position)] = position < count ? held(log_gate[position]) : 0.0;
     }
   }
   if (head >= heads) return;
   __syncwarp();
 
-  Sum terms[kOfLane];
+  Sum terms[OfLane];
   Sum sum;
 #pragma unroll
-  for (int i = 0; i < kOfLane; ++i) {
-    terms[i] = Sum::of(mine[slot(lane * kOfLane + i)]);
+  for (int i = 0; i < OfLane; ++i) {
+    terms[i] = Sum::of(mine[Tile<OfLane>::slot(lane * OfLane + i)]);
     sum.add(terms[i]);
   }
 #pragma unroll
@@ -181,22 +187,30 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
   const Sum lanes_before = exchange(sum, [](unsigned long long x) { return __shfl_up_sync(0xffffffffU, x, 1); });
   if (lane > 0) before.add(lanes_before);
 #pragma unroll
-  for (int i = 0; i < kOfLane; ++i) {
+  for (int i = 0; i < OfLane; ++i) {
     before.add(terms[i]);
-    mine[slot(lane * kOfLane + i)] = before.nats();
+    mine[Tile<OfLane>::slot(lane * OfLane + i)] = before.nats();
   }
   __syncwarp();
   double* cumulative = a.cumulative + head * a.length + first;
-  for (int position = lane; position < count; position += 32) cumulative[position] = mine[slot(position)];
+  for (int position = lane; position < count; position += 32) cumulative[position] = mine[Tile<OfLane>::slot(position)];
 }
 
 constexpr std::int64_t kAlignment = 256;
 
 std::int64_t round_up(std::int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
+/// Positions of a lane. Short sequences need many blocks to fill the chip, long ones few tiles to look back at.
+int positions_of_lane(std::int64_t length) { return length <= 4096 ? 2 : length <= 16384 ? 4 : 8; }
+
+std::int64_t tiles_of(std::int64_t length) {
+  const std::int64_t positions = 32 * positions_of_lane(length);
+  return (length + positions - 1) / positions;
+}
+
 bool sizes_valid(std::int64_t heads, std::int64_t length) {
   if (heads < 1 || length < 1 || length > kMostLength || heads > kMostTiles) return false;
-  return heads * ((length + kPositions - 1) / kPositions) <= kMostTiles;
+  return heads * tiles_of(length) <= kMostTiles;
 }
 
 /// The ticket and what was said: zeros before the launch.
@@ -213,7 +227,7 @@ bool valid(const GateScan& a) {
 
 std::size_t gate_scan_workspace_bytes(std::int64_t heads, std::int64_t length) {
   if (!sizes_valid(heads, length)) return 0;
-  const std::int64_t tiles = (length + kPositions - 1) / kPositions;
+  const std::int64_t tiles = tiles_of(length);
   return static_cast<std::size_t>(zero_bytes(heads, tiles) + 2 * heads * tiles * 16);
 }
 
@@ -221,7 +235,7 @@ Status gate_scan(const GateScan& a, Stream stream) {
   if (!valid(a)) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
   Workspace w = {};
-  w.tiles = static_cast<int>((a.length + kPositions - 1) / kPositions);
+  w.tiles = static_cast<int>(tiles_of(a.length));
   const std::int64_t zeros = zero_bytes(a.heads, w.tiles);
   auto* memory = static_cast<char*>(a.workspace);
   w.ticket = reinterpret_cast<unsigned*>(memory);
@@ -230,7 +244,17 @@ Status gate_scan(const GateScan& a, Stream stream) {
   w.prefix = w.own + a.heads * w.tiles;
   if (cudaMemsetAsync(memory, 0, static_cast<std::size_t>(zeros), stream) != cudaSuccess) return Status::failed;
   const auto groups = static_cast<unsigned>((a.heads + kHeads - 1) / kHeads);
-  gate_scan_kernel<<<groups* static_cast<unsigned>(w.tiles), kThreads, 0, stream>>>(a, w);
+  const unsigned blocks = groups * static_cast<unsigned>(w.tiles);
+  switch (positions_of_lane(a.length)) {
+    case 2:
+      gate_scan_kernel<2><<<blocks, kThreads, 0, stream>>>(a, w);
+      break;
+    case 4:
+      gate_scan_kernel<4><<<blocks, kThreads, 0, stream>>>(a, w);
+      break;
+    default:
+      gate_scan_kernel<8><<<blocks, kThreads, 0, stream>>>(a, w);
+  }
   return launched();
 }
 
