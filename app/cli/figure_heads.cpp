@@ -93,6 +93,7 @@ void addFiles(CLI::App& command, FigureOptions& options) {
 void addDecay(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<DecayArguments>();
   addFiles(command, arguments->figure);
+  addLineWidth(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawDecayFigure(*arguments, session); };
@@ -108,6 +109,7 @@ void addDistance(CLI::App& command, Selection& selection) {
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_flag("--with-first", arguments->withFirst, "Count the attention on key 0, where many heads park");
+  addLineWidth(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawDistanceFigure(*arguments, session); };

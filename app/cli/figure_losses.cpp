@@ -76,8 +76,7 @@ std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selecti
   command.add_option("--train-length", arguments->trainLength, "A dashed line at the length of training")
       ->type_name("N");
   addCurveOptions(command, arguments->curves);
-  command.add_option("--line-width", arguments->figure.lineWidth, "Width of curves, in points (default: 1.2)")
-      ->type_name("PT");
+  addLineWidth(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, draw, &selection] {
     selection.action = [arguments, draw](const Session& session) {

@@ -142,6 +142,10 @@ void addFigureOptions(CLI::App& command, FigureOptions& options) {
   command.add_flag("--force", options.force, "Overwrite the output");
 }
 
+void addLineWidth(CLI::App& command, FigureOptions& options) {
+  command.add_option("--line-width", options.lineWidth, "Width of curves, in points (default: 1.2)")->type_name("PT");
+}
+
 void addCurveOptions(CLI::App& command, CurveOptions& options) {
   command.add_option("--x-limits", options.xLimits, "Ends of the horizontal axis")->type_name("A:B");
   command.add_option("--y-limits", options.yLimits, "Ends of the vertical axis")->type_name("A:B");

@@ -39,6 +39,8 @@ struct CurveOptions {
 };
 
 void addFigureOptions(CLI::App& command, FigureOptions& options);
+/// The width of lines, of kinds that have curves.
+void addLineWidth(CLI::App& command, FigureOptions& options);
 void addCurveOptions(CLI::App& command, CurveOptions& options);
 
 /// "140mm", "5.5in", "397pt", or the width of a paper's column or text by its name, in millimetres.

@@ -8,6 +8,7 @@ import tempfile
 import unittest
 import xml.etree.ElementTree
 
+import h5py
 import numpy
 from support import DATA, DRAWS, FOX, CommandLineTest, png_size
 from test_map import read_png
@@ -64,7 +65,9 @@ class FigureTest(CommandLineTest):
 
     def refuses(self, words, kind, *arguments, code=2, output=None):
         output = output or self.folder / "refused.pdf"
+        before = sorted(self.folder.iterdir())
         self.fails(code, words, "figure", kind, *arguments, "-o", output, output=output)
+        self.assertEqual(sorted(self.folder.iterdir()), before, "something half-written was left")
 
     def text_of(self, path=None):
         return subprocess.run(["pdftotext", "-layout", path or self.output, "-"], capture_output=True, check=True,
@@ -134,6 +137,16 @@ class FileTest(FigureTest):
                 pixels, _ = read_png(png)
                 for edge in [pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]]:
                     self.assertTrue((edge == 255).all())
+
+    def test_sizes_of_venues_and_units(self):
+        svg = self.folder / "figure.svg"
+        for width, millimetres in [("neurips", 5.5 * 25.4), ("iclr", 5.5 * 25.4), ("half", 2.65 * 25.4),
+                                   ("icml-wide", 6.75 * 25.4), ("acl", 77), ("acl-wide", 160), ("4.5in", 4.5 * 25.4)]:
+            with self.subTest(width):
+                self.draw("loss", "--width", width, "--height", "60mm", output=svg)
+                root = xml.etree.ElementTree.parse(svg).getroot()
+                self.assertAlmostEqual(float(root.get("width").removesuffix("mm")), millimetres, places=3)
+                self.assertEqual(root.get("height"), "60.0000mm")
 
     def test_style(self):
         self.draw("loss", "--title", "Losses of *A*", "--label", "a=FoX (*Pro*)", "--font", "DejaVu Serif", "--height", "2in")
@@ -215,6 +228,13 @@ class KindTest(FigureTest):
         self.assertIn("one text: no error can be estimated", said)
         for words in ["fox", "base"]:
             self.assertIn(words, self.text_of())
+
+    def test_losses_of_one_window_have_no_bands_and_say_so(self):
+        files = [self.evaluation("one", windows=1), self.evaluation("two", windows=1, seed=2)]
+        for kind in LOSS_KINDS:
+            with self.subTest(kind):
+                self.assertIn("one text: no error can be estimated", self.draw(kind, files=files))
+                self.assertNotIn("no error", self.draw(kind))
 
     def test_curves_take_order_colours_ticks_and_limits(self):
         def colours(*options):
@@ -302,6 +322,24 @@ class UsageTest(FigureTest):
         long = self.evaluation("long", length=400)
         self.refuses(["300 tokens", "400", "--length"], "loss", self.evaluation("a"), long)
 
+    def ids_evaluation(self, name, rows):
+        """Losses of windows of token ids."""
+        numpy.save(self.folder / f"{name}.npy", numpy.array(rows))
+        path = self.folder / f"{name}.h5"
+        self.done("eval", "loss", "--model", f"{name}={DATA / 'fox-pro'}", "--bos", "0", "--ids",
+                  self.folder / f"{name}.npy", "-o", path)
+        return path
+
+    def test_evaluations_of_other_tokens_and_damaged_ones(self):
+        rows = numpy.arange(20).reshape(2, 10)
+        first = self.ids_evaluation("first", rows)
+        for kind in LOSS_KINDS:
+            self.refuses(["first and second did not predict the same tokens", "another tokenizer"], kind, first,
+                         self.ids_evaluation("second", rows + 1) if kind == "loss" else self.folder / "second.h5")
+        with h5py.File(first, "r+") as file:
+            file["models/first/loss/per_token_loss"][1, 3] = numpy.nan
+        self.refuses(["first.h5", "window 1 at position 3 is nan"], "loss", first, code=1)
+
     def test_parts_that_were_not_kept(self):
         run = self.run_fixture(extra=["--keep", "loss"])
         self.refuses("--keep", "maps", run, code=1)
@@ -331,7 +369,9 @@ class UsageTest(FigureTest):
     def test_sizes_and_outputs(self):
         run = self.two_models()
         # Sizes that no figure can have are those of `foxscope map`.
-        for extra, words in [(["--width", "10000mm"], "at most 1000 mm"), (["--width", "neurpis"], ["neurips", "icml"]),
+        for extra, words in [(["--width", "10000mm"], "at most 1000 mm"), (["--width", "0mm"], "width 0 mm"),
+                             (["--height", "10m"], ["--height 10m", "140mm or 5.5in"]),
+                             (["--width", "neurpis"], ["neurips", "icml"]),
                              (["--height", "1mm"], ["height 1 mm", "use at least"]),
                              (["--width", "20mm"], ["width 20 mm", "use at least"]),
                              (["--font", "No Such Family"], ["No Such Family", "fc-list"])]:

@@ -42,6 +42,37 @@ class FigureSpecTest(CommandLineTest):
                   other)
         self.assertNotEqual(without_command(written), without_command(other))
 
+    def test_everything_that_can_be_chosen_of_curves_can_be_written_down(self):
+        options = {"width": "120mm", "height": "2.5in", "font": "DejaVu Serif", "font-size": 8, "line-width": 0.7,
+                   "x-limits": "500:8000", "y-limits": "3:4", "x-ticks": [1000, 7000], "y-ticks": [3.25, 3.75],
+                   "legend": ["Transformer", "FoX"], "label": ["FoX=FoX (*Pro*)", "Transformer=base"],
+                   "colour": ["FoX=#aa0000"], "title": "Losses of *two*", "smooth": 301, "train-length": 2048}
+        typed, written = self.folder / "typed.svg", self.folder / "written.svg"
+        words = [word for name, value in options.items() for one in (value if isinstance(value, list) else [value])
+                 for word in (f"--{name}", str(one))]
+        self.done("figure", "loss", GALLERY / "loss.h5", *words, "-o", typed)
+
+        def draw(**chosen):
+            self.done("figure", "spec", self.spec(kind="loss", options=chosen), GALLERY / "loss.h5", "-o", written,
+                      "--force")
+            return without_command(written)
+
+        self.assertEqual(draw(**options), without_command(typed))
+        # Each of them has a part in it.
+        for name in options:
+            with self.subTest(name):
+                rest = {other: value for other, value in options.items() if other != name}
+                self.assertNotEqual(draw(**rest), without_command(typed))
+
+    def test_line_width_of_heads(self):
+        def draw(kind, *extra):
+            path = self.folder / "figure.svg"
+            self.done("figure", kind, GALLERY / "heads.h5", *extra, "-o", path, "--force")
+            return without_command(path)
+
+        for kind in ["decay", "distance"]:
+            self.assertNotEqual(draw(kind, "--line-width", "2"), draw(kind))
+
     def test_every_figure_of_the_gallery_is_drawn(self):
         run = self.run_file()
         specs = sorted(GALLERY.glob("*.json"))

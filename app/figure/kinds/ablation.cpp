@@ -37,6 +37,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
 
   CurvePlot above = lossPlot(sources, options, smooth);
+  noteErrors(drawn.notes, above.curves);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
   below.yLabel = fmt::format("loss minus {}", style.label(against.name));

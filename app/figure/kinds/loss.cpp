@@ -55,9 +55,7 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   const std::int64_t smooth = smoothingWidth(sources, options.smooth);
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
   CurvePlot plot = lossPlot(sources, options, smooth);
-  const bool errors =
-      std::any_of(plot.curves.begin(), plot.curves.end(), [](const Curve& curve) { return !curve.bandLower.empty(); });
-  if (!errors) drawn.notes.emplace_back("one text: no error can be estimated, so there are no bands");
+  noteErrors(drawn.notes, plot.curves);
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
   FigureOrigin origin;

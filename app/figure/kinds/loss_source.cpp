@@ -116,6 +116,11 @@ Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values
   return curve;
 }
 
+void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves) {
+  if (std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return !curve.bandLower.empty(); })) return;
+  notes.emplace_back("one text: no error can be estimated, so there are no bands");
+}
+
 void applyChoice(std::vector<Curve>& curves, const CurveChoice& choice, const FigureStyle& style) {
   for (const std::string& name : choice.order) requireName(curves, "--legend", name);
   for (const auto& [name, text] : style.labels) requireName(curves, "--label", name);

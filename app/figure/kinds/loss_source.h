@@ -37,6 +37,9 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values, std::int64_t first,
               std::int64_t offset);
 
+/// Says that there are no bands, if there are none.
+void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves);
+
 /// Order, colours and names of curves as they were chosen.
 /// @throws UsageError for a name that no curve has
 void applyChoice(std::vector<Curve>& curves, const CurveChoice& choice, const FigureStyle& style);

@@ -19,6 +19,8 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
     const std::int64_t first = firstPosition(source.model.losses.common_length());
     plot.curves.push_back(curveOf(source.name, colour++, values, std::max<std::int64_t>(0, first - 1), 1));
   }
+  DrawnFigure drawn;
+  noteErrors(drawn.notes, plot.curves);
   if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
@@ -30,7 +32,6 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   PanelPage page(style);
   page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});
   page.arrange();
-  DrawnFigure drawn;
   drawn.file = page.paint(origin);
   return drawn;
 }
