@@ -5,6 +5,7 @@ import json
 import lzma
 import math
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -433,11 +434,23 @@ class BadInputTest(EvalTest):
         self.refused(1, ["empty.jsonl", "no documents"], *model, self.write("empty.jsonl", ""))
         cut = lzma.compress(b'{"text": "' + os.urandom(5000).hex().encode() + b'"}\n')[:4000]
         self.refused(1, ["cut.jsonl.xz", "cut short"], *model, self.write("cut.jsonl.xz", cut))
+        whole = bytearray(lzma.compress(b'{"text": "' + os.urandom(5000).hex().encode() + b'"}\n'))
+        whole[len(whole) // 2] ^= 0x10
+        self.refused(1, ["damaged.jsonl.xz", "damaged"], *model, self.write("damaged.jsonl.xz", bytes(whole)))
         self.refused(1, ["bad.jsonl: line 2", "not valid JSON"], *model, self.write("bad.jsonl", '{"text": "a"}\n{'))
         corpus = self.corpus()
         self.refused(1, ["no document is 99999 tokens long", "--length"], *model, corpus, "--length", 99999)
         self.refused(1, ["room for", "not for 500", "--windows"], *model, corpus, "--length", 512, "--windows", 500)
         self.refused(1, ["tokenizer"], "--model", DATA / "fox-pro", "--corpus", corpus)
+
+    def test_a_line_of_3_gigabytes_takes_bounded_memory(self):
+        path = self.write("line.jsonl", '{"text": "')
+        os.truncate(path, 3 << 30)  # without blocks on the disk
+        output = self.folder / "out.h5"
+        self.fails(1, ["line.jsonl: line 1 is longer than 256 MiB", "smaller"], "eval", "loss", "--model", FOX, "--corpus",
+                   path, "-o", output, output=output)
+        most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss  # KiB, of any child until now
+        self.assertLess(most, 2 << 20)
 
     def test_bad_ids(self):
         model = ["--model", DATA / "fox-pro", "--bos", 1, "--ids"]
