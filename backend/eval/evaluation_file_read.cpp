@@ -81,6 +81,7 @@ std::vector<Hdf5Object> EvaluationFile::models() {
   if (ordered.empty()) fail(group, "is empty");
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<Hdf5Object> models;
+  models.reserve(ordered.size());
   for (auto& [order, model] : ordered) models.push_back(std::move(model));
   return models;
 }
