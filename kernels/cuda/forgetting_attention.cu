@@ -94,7 +94,7 @@ WorkspacePlan plan_workspace(const ForgettingAttention& a, TileShape tile) {
   w.bias = take(heads * w.padded * 16);
   w.counters = take((2 + w.items) * 4);
   if (prunes(a) || a.pruning_tolerance > 0) {
-    w.key_norms = take(a.batch * a.key_heads * w.key_blocks * 4);
+    w.key_norms = take(a.batch * a.key_heads * divide_up(a.length, kRowsOfPart) * 4);
     w.rows = take(w.items * 8);
     w.retained = take(heads * w.key_blocks * 8);
     w.norms = take(heads * w.key_blocks * 4);
@@ -135,11 +135,12 @@ cudaError_t prune(const ForgettingAttention& a, AttentionParameters& p, const Wo
   w.norms = reinterpret_cast<float*>(memory + plan.norms);
   w.first_tile = reinterpret_cast<int*>(memory + plan.first_tile);
   w.key_blocks = plan.key_blocks;
+  w.key_parts = static_cast<int>(divide_up(a.length, kRowsOfPart));
   const auto d = static_cast<int>(a.head_dim);
   const auto heads = static_cast<unsigned>(a.batch * a.heads);
-  const auto threads = static_cast<unsigned>(std::max(tile.rows, tile.keys));
+  const auto threads = static_cast<unsigned>(tile.rows);
   const std::int64_t warps = std::int64_t{heads} * plan.key_blocks;
-  const std::int64_t blocks = a.batch * a.key_heads * plan.key_blocks + plan.items + divide_up(warps, threads / 32);
+  const std::int64_t blocks = plan.items + divide_up(warps, tile.rows / 32);
   measure<T><<<static_cast<unsigned>(blocks), threads, 0, stream>>>(p, d, tile, a.scale, w, a.blocks);
   find_first_tiles<<<heads, kSearchThreads, 0, stream>>>(p, tile, std::log(a.pruning_tolerance), w, a.blocks);
   p.first_tile = w.first_tile;

@@ -6,62 +6,31 @@
 // block, key blocks up to n are skipped. Every term falls with n, so that there is one first block, found by a search.
 #pragma once
 
-#include <cuda_bf16.h>
-
 #include <cstdint>
 
 #include "kernels/cuda/attention_parameters.cuh"
 #include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/row_access.cuh"
 
 namespace foxscope::kernels::cuda {
 
 /// What the search reads, made by measure and find_first_tiles.
 struct PruningWorkspace {
-  float* key_norms;  ///< [B, H_kv, key_blocks] largest |k| of a block
+  float* key_norms;  ///< [B, H_kv, key_parts] largest |k| of 64 keys
   float2* rows;      ///< [B, H, row_blocks] largest |q| scale, and the smallest of 0 and q_i k_i scale
   double* retained;  ///< [B, H, key_blocks] sum_{j in block} exp(c_last - c_j), then (where they do not fit into
                      ///< shared memory) log sum_{j<=last} exp(c_last - c_j) - c_last
   float* norms;      ///< [B, H, key_blocks] largest |k| up to the last key, where likewise
   int* first_tile;   ///< [B, H, row_blocks]
   int key_blocks;
+  int key_parts;
 };
+
+/// Of a block.
+constexpr int kMostRows = 256;
 
 /// Covers the rounding of norms and sums.
 constexpr double kPruningSlack = 1e-3;
-
-/// sum_x a[x] b[x] of two rows.
-__device__ inline float dot(const __nv_bfloat16* a, const __nv_bfloat16* b, int head_dim, bool aligned) {
-  float sum = 0;
-  if (aligned) {
-    for (int x = 0; x < head_dim; x += 8) {
-      const uint4 u = *reinterpret_cast<const uint4*>(a + x);
-      const uint4 v = *reinterpret_cast<const uint4*>(b + x);
-      const unsigned us[4] = {u.x, u.y, u.z, u.w};
-      const unsigned vs[4] = {v.x, v.y, v.z, v.w};
-      for (int i = 0; i < 4; ++i) {
-        sum += __uint_as_float(us[i] << 16) * __uint_as_float(vs[i] << 16);
-        sum += __uint_as_float(us[i] & 0xffff0000U) * __uint_as_float(vs[i] & 0xffff0000U);
-      }
-    }
-  } else {
-    for (int x = 0; x < head_dim; ++x) sum += __bfloat162float(a[x]) * __bfloat162float(b[x]);
-  }
-  return sum;
-}
-
-__device__ inline float dot(const float* a, const float* b, int head_dim, bool aligned) {
-  float sum = 0;
-  if (aligned) {
-    for (int x = 0; x < head_dim; x += 4) {
-      const float4 u = *reinterpret_cast<const float4*>(a + x);
-      const float4 v = *reinterpret_cast<const float4*>(b + x);
-      sum += u.x * v.x + u.y * v.y + u.z * v.z + u.w * v.w;
-    }
-  } else {
-    for (int x = 0; x < head_dim; ++x) sum += a[x] * b[x];
-  }
-  return sum;
-}
 
 /// The larger norm; NaN where one is.
 __device__ inline float larger(float a, float b) {
@@ -73,52 +42,81 @@ __device__ const T* row_of(const TensorView& x, int batch, int head, int row) {
   return static_cast<const T*>(x.data) + batch * x.batch + head * x.head + row * x.row;
 }
 
-/// The largest of the block's values, in all of its threads; NaN where one is. Norms are not negative, so that their
-/// bits are ordered as they are, and NaN's are above all.
-__device__ inline float largest_in_block(float norm) {
-  __shared__ unsigned largest;
-  __syncthreads();
-  if (threadIdx.x == 0) largest = 0;
-  __syncthreads();
-  atomicMax(&largest, __float_as_uint(norm));
-  __syncthreads();
-  return __uint_as_float(largest);
-}
+constexpr int kRowsOfWarp = 32;
+constexpr int kLanesOfRow = 8;
+constexpr int kRowsOfPart = 64;  // what blocks of rows and of keys are made of
 
-/// Largest |k| of a key block, a thread a key.
-template <class T>
-__device__ void measure_keys(const AttentionParameters& p, int head_dim, int keys, const PruningWorkspace& w,
-                             int index) {
-  const int head = index / w.key_blocks;
-  const auto thread = static_cast<int>(threadIdx.x);
-  const int j = index % w.key_blocks * keys + thread;
-  float norm = 0;
-  if (thread < keys && j < p.length) {
-    const auto* k = row_of<T>(p.key, head / p.key_heads, head % p.key_heads, j);
-    norm = sqrtf(fabsf(dot(k, k, head_dim, p.aligned)));
-  }
-  norm = largest_in_block(norm);
-  if (thread == 0) w.key_norms[index] = norm;
-}
-
-/// Of a block of rows, a thread a row.
+/// Of a block of rows, 32 rows a warp; eight lanes read a row. Norms are not negative, so that their bits are ordered
+/// as they are, and NaN's are above all.
 template <class T>
 __device__ void measure_rows(const AttentionParameters& p, int head_dim, int rows, float scale,
                              const PruningWorkspace& w, int index) {
-  const int head = index / p.row_blocks;
+  __shared__ unsigned largest[2];
+  __shared__ unsigned largest_keys[kMostRows / kRowsOfPart];
   const auto thread = static_cast<int>(threadIdx.x);
-  const int i = index % p.row_blocks * rows + thread;
+  if (thread < 2) largest[thread] = 0;
+  if (thread < kMostRows / kRowsOfPart) largest_keys[thread] = 0;
+  __syncthreads();
+  const int batch = index / p.row_blocks / p.heads;
+  const int head = index / p.row_blocks % p.heads;
+  const int first = index % p.row_blocks * rows;
+  const int lane = thread % 32;
   float norm = 0;
   float own = 0;  // how far the row's own logit is below 0
-  if (thread < rows && i < p.length) {
-    const auto* q = row_of<T>(p.query, head / p.heads, head % p.heads, i);
-    const auto* k = row_of<T>(p.key, head / p.heads, head % p.heads / p.group, i);
-    norm = sqrtf(fabsf(dot(q, q, head_dim, p.aligned))) * scale;
-    own = -fminf(dot(q, k, head_dim, p.aligned) * scale, 0.0F);
+  float key_norm = 0;
+#pragma unroll 2
+  for (int r = thread / 32 * kRowsOfWarp + lane / kLanesOfRow; r < (thread / 32 + 1) * kRowsOfWarp;
+       r += 32 / kLanesOfRow) {
+    float qq = 0;
+    float qk = 0;
+    float kk = 0;
+    if (first + r < p.length) {
+      const T* q = row_of<T>(p.query, batch, head, first + r);
+      const T* k = row_of<T>(p.key, batch, head / p.group, first + r);
+      for (int x = lane % kLanesOfRow * 8; x < head_dim; x += 8 * kLanesOfRow) {
+        RawChunk<T> raw[2];
+        p.aligned ? raw[0].load(q + x) : raw[0].load(q + x, 8);
+        p.aligned ? raw[1].load(k + x) : raw[1].load(k + x, 8);
+        RowChunk a;
+        RowChunk b;
+        raw[0].read(a);
+        raw[1].read(b);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          qq += a[i] * a[i];
+          qk += a[i] * b[i];
+          kk += b[i] * b[i];
+        }
+      }
+    }
+#pragma unroll
+    for (int step = 1; step < kLanesOfRow; step *= 2) {
+      qq += __shfl_xor_sync(0xffffffffU, qq, step);
+      qk += __shfl_xor_sync(0xffffffffU, qk, step);
+      kk += __shfl_xor_sync(0xffffffffU, kk, step);
+    }
+    norm = larger(norm, sqrtf(qq) * scale);
+    own = larger(own, qk < 0 ? -qk * scale : 0.0F);
+    key_norm = larger(key_norm, sqrtf(kk));
   }
-  const float largest_norm = largest_in_block(norm);
-  const float largest_own = largest_in_block(own);
-  if (thread == 0) w.rows[index] = make_float2(largest_norm, -largest_own);
+#pragma unroll
+  for (int step = kLanesOfRow; step < 32; step *= 2) {
+    norm = larger(norm, __shfl_xor_sync(0xffffffffU, norm, step));
+    own = larger(own, __shfl_xor_sync(0xffffffffU, own, step));
+    key_norm = larger(key_norm, __shfl_xor_sync(0xffffffffU, key_norm, step));
+  }
+  if (lane == 0) {
+    atomicMax(&largest[0], __float_as_uint(norm));
+    atomicMax(&largest[1], __float_as_uint(own));
+    atomicMax(&largest_keys[thread / kRowsOfPart], __float_as_uint(key_norm));
+  }
+  __syncthreads();
+  if (thread == 0) w.rows[index] = make_float2(__uint_as_float(largest[0]), -__uint_as_float(largest[1]));
+  const int part = first / kRowsOfPart + thread;
+  if (head % p.group == 0 && thread < rows / kRowsOfPart && part < w.key_parts) {
+    w.key_norms[std::int64_t{batch * p.key_heads + head / p.group} * w.key_parts + part] =
+        __uint_as_float(largest_keys[thread]);
+  }
 }
 
 /// What the gate leaves of a key block at its last key; a warp.
@@ -134,20 +132,17 @@ __device__ inline void measure_gates(const AttentionParameters& p, int keys, con
   if (lane == 0) w.retained[index] = sum;
 }
 
-/// Thread blocks for the key blocks, then for the blocks of rows, then warps for the gates of key blocks.
+/// Thread blocks for the blocks of rows, then warps for the gates of key blocks.
 /// @param blocks  set to 0 in passing; may be null
 template <class T>
 __global__ void measure(const __grid_constant__ AttentionParameters p, int head_dim, TileShape tile, float scale,
                         PruningWorkspace w, AttentionBlocks* blocks) {
-  const int key_items = p.batch * p.key_heads * w.key_blocks;
   const auto block = static_cast<int>(blockIdx.x);
   if (block == 0 && threadIdx.x == 0 && blocks != nullptr) *blocks = {0, 0};
-  if (block < key_items) {
-    measure_keys<T>(p, head_dim, tile.keys, w, block);
-  } else if (block < key_items + p.items) {
-    measure_rows<T>(p, head_dim, tile.rows, scale, w, block - key_items);
+  if (block < p.items) {
+    measure_rows<T>(p, head_dim, tile.rows, scale, w, block);
   } else {
-    const std::int64_t warp = std::int64_t{block - key_items - p.items} * (blockDim.x / 32) + threadIdx.x / 32;
+    const std::int64_t warp = std::int64_t{block - p.items} * (blockDim.x / 32) + threadIdx.x / 32;
     if (warp < std::int64_t{p.batch} * p.heads * w.key_blocks) measure_gates(p, tile.keys, w, warp);
   }
 }
@@ -167,7 +162,7 @@ __global__ void __launch_bounds__(kSearchThreads)
   const std::int64_t head = blockIdx.x;
   const double* c = p.gate + head * p.length;
   const float* key_norms =
-      w.key_norms + (head / p.heads * p.key_heads + head % p.heads / p.group) * std::int64_t{w.key_blocks};
+      w.key_norms + (head / p.heads * p.key_heads + head % p.heads / p.group) * std::int64_t{w.key_parts};
   if (thread < 2) counts[thread] = 0;
   const bool in_shared = w.key_blocks <= kSearchThreads;
   double carried_mass = 0;
@@ -178,7 +173,13 @@ __global__ void __launch_bounds__(kSearchThreads)
     if (thread < count) {
       mass[thread] = w.retained[head * w.key_blocks + first + thread];
       last_gate[thread] = c[min((first + thread + 1) * tile.keys, p.length) - 1];
-      norm[thread] = key_norms[first + thread];
+      const int parts = tile.keys / kRowsOfPart;
+      float of_block = 0;
+      for (int part = 0; part < parts; ++part) {
+        const int at = (first + thread) * parts + part;
+        if (at < w.key_parts) of_block = larger(of_block, key_norms[at]);
+      }
+      norm[thread] = of_block;
     }
     __syncthreads();
     if (thread == 0 && first > 0) {

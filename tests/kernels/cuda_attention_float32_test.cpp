@@ -82,6 +82,10 @@ TEST_F(CudaAttentionFloat32, SkipsWhatTheToleranceAllows) {
   }
 }
 
+TEST_F(CudaAttentionFloat32, SkipsNothingThatOneRowOfABlockNeeds) {
+  check({.length = 384, .gate = CudaGate::slow, .pruning_tolerance = std::exp(-10.0), .opposed = true}, 21);
+}
+
 TEST_F(CudaAttentionFloat32, AgreesWithTheCpu) {
   std::uint64_t seed = 900;
   for (const std::int64_t head_dim : {16, 48, 64, 128}) {

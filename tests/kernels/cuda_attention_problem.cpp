@@ -41,6 +41,7 @@ CudaProblem::CudaProblem(const CudaProblemOptions& options, std::uint64_t seed) 
   key_ = make_tensor(options.key_heads, options.row_norm, seed * 4 + 1);
   value_ = make_tensor(options.key_heads, 0, seed * 4 + 2);
   output_ = make_tensor(options.heads, 0, seed * 4 + 3);
+  if (options.opposed) oppose();
   make_gates(seed);
   log_normalizer_.resize(index(options.batch * options.heads * options.length));
   log_normalizer_device_ = cuda::DeviceBuffer(log_normalizer_.size() * sizeof(float));
@@ -70,14 +71,33 @@ CudaProblem::Tensor CudaProblem::make_tensor(std::int64_t heads, float norm, std
       tensor.host[index(r * stride + x)] = low ? static_cast<float>(widen(narrow(value))) : value;
     }
   }
-  if (low) {
-    std::vector<std::uint16_t> narrowed(tensor.host.size());
-    std::transform(tensor.host.begin(), tensor.host.end(), narrowed.begin(), narrow);
-    tensor.device = to_device(narrowed);
-  } else {
-    tensor.device = to_device(tensor.host);
-  }
+  upload(tensor);
   return tensor;
+}
+
+void CudaProblem::upload(Tensor& tensor) const {
+  if (options_.type == cuda::ElementType::float32) {
+    tensor.device = to_device(tensor.host);
+    return;
+  }
+  std::vector<std::uint16_t> narrowed(tensor.host.size());
+  std::transform(tensor.host.begin(), tensor.host.end(), narrowed.begin(), narrow);
+  tensor.device = to_device(narrowed);
+}
+
+void CudaProblem::oppose() {
+  const std::int64_t stride = options_.head_dim + options_.padding;
+  const std::vector<float> row(query_.host.begin(), query_.host.begin() + options_.head_dim);
+  for (Tensor* tensor : {&query_, &key_}) {
+    for (std::int64_t r = 0; r < options_.batch * options_.length * tensor->heads; ++r) {
+      const std::int64_t i = r / tensor->heads % options_.length;
+      const bool opposite = tensor == &key_ && i > 127 && i != 255 && i != 383;
+      for (std::int64_t x = 0; x < options_.head_dim; ++x) {
+        tensor->host[index(r * stride + x)] = opposite ? -row[index(x)] : row[index(x)];
+      }
+    }
+    upload(*tensor);
+  }
 }
 
 void CudaProblem::make_gates(std::uint64_t seed) {
@@ -95,6 +115,8 @@ void CudaProblem::make_gates(std::uint64_t seed) {
         return uniform(engine) < 0.02 ? -1000.0 : -0.001;
       case CudaGate::steady:
         return -1.6;
+      case CudaGate::slow:
+        return -0.31;
       case CudaGate::mixed:
       case CudaGate::far_offset:
         return -std::log1p(std::exp(-logit - normal(engine)));
@@ -187,7 +209,7 @@ CudaProblem::Errors CudaProblem::compare() const {
     for (std::int64_t i = 0; i < length; ++i) rows.push_back(i);
   } else {
     std::mt19937_64 engine(static_cast<std::uint64_t>(length));
-    rows = {0, 63, 64, length - 1};
+    rows = {0, 63, 64, std::min<std::int64_t>(192, length - 1), length - 1};
     while (std::ssize(rows) < kComparedRows)
       rows.push_back(static_cast<std::int64_t>(engine() % static_cast<std::uint64_t>(length)));
   }

@@ -21,6 +21,7 @@ enum class CudaGate {
   cuts,        ///< log f = -0.001, at 2 % of the steps -1000
   far_offset,  ///< mixed, after a past that brought c to -1e8
   steady,      ///< log f = -1.6 at each step: c near -1e5 after 65,536
+  slow,        ///< log f = -0.31 at each step
 };
 
 struct CudaProblemOptions {
@@ -32,6 +33,8 @@ struct CudaProblemOptions {
   CudaGate gate = CudaGate::mixed;
   std::int64_t window_size = 0;
   double pruning_tolerance = 0;
+  /// Rows of q are one vector; keys are it up to 127, its opposite from there on, and it again at 255 and 383.
+  bool opposed = false;
   float row_norm = 1;        ///< root mean square of a row of q and of k
   std::int64_t padding = 0;  ///< elements after each row; not a multiple of 8: rows are not aligned
   cuda::ElementType type = cuda::ElementType::bfloat16;
@@ -69,6 +72,8 @@ class CudaProblem {
     cuda::DeviceBuffer device;
   };
   [[nodiscard]] Tensor make_tensor(std::int64_t heads, float norm, std::uint64_t seed) const;
+  void oppose();
+  void upload(Tensor& tensor) const;
   void make_gates(std::uint64_t seed);
   [[nodiscard]] bool download_output();
   [[nodiscard]] cuda::AttentionStrides strides(std::int64_t heads) const;

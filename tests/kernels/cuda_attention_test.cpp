@@ -135,6 +135,14 @@ TEST_F(CudaAttention, SkipsWhatTheToleranceAllows) {
   }
 }
 
+// Row 192 begins a block, and keys up to 127 end one: their weight in it is 2 %, though another row of the block, which
+// has a key of its own direction, could do without them.
+TEST_F(CudaAttention, SkipsNothingThatOneRowOfABlockNeeds) {
+  for (const AttentionKernel kernel : kernels(64)) {
+    check({.length = 384, .gate = CudaGate::slow, .pruning_tolerance = std::exp(-10.0), .opposed = true}, kernel, 21);
+  }
+}
+
 TEST_F(CudaAttention, RefusesWhatItCannotTake) {
   CudaProblem problem({.length = 10}, 12);
   const cuda::ForgettingAttention good = problem.arguments();
