@@ -263,8 +263,7 @@ __global__ void __launch_bounds__(kThreads)
         weights[row * kWeightStride + lane + kLanes * j] = weight;
       }
     }
-    // A warp reads the weights that it wrote itself.
-    wait_for_earlier();
+    wait_for_earlier();  // for the values
     __syncthreads();
     multiply_values<HeadDim>(weights, storage.value, group, lane, output);
     __syncthreads();
