@@ -70,10 +70,6 @@ int runProgram(const std::vector<std::string>& arguments);
 /// The arguments as a shell would take them, beginning with the program's name without its folder.
 std::string quotedCommandLine(const std::vector<std::string>& arguments);
 
-/// Refuses what `map` and `heads` cannot compute on.
-/// @throws UsageError unless the device is "auto" or "cpu"
-void requireCpu(const std::string& device);
-
 /// Refuses an output that is one of the inputs: --force must not destroy what is being read.
 /// @throws UsageError naming the file
 void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input);

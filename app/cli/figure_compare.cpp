@@ -27,7 +27,7 @@ std::optional<figure::HeadIndex> headOf(const std::string& option, const std::st
 
 int drawCompare(const CompareArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
-    const auto [first, second] = chooseTwoRuns(arguments.figure.files, arguments.models, notes);
+    const auto [first, second] = chooseTwoRuns(arguments.figure, arguments.models, notes);
     figure::CompareOptions options;
     options.first = headOf("--head", arguments.head);
     options.second = headOf("--with", arguments.with);

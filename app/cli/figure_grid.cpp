@@ -19,7 +19,7 @@ struct GridArguments {
 
 int drawGrid(const GridArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
-    const auto run = chooseRun(arguments.figure.files, arguments.model, notes);
+    const auto run = chooseRun(arguments.figure, arguments.model, notes);
     figure::GridOptions options;
     const auto quantities = parseQuantities(arguments.maps.quantities);
     if (quantities.size() > 1) throw UsageError("--quantity: a grid shows one: draw a figure for each");

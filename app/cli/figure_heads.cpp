@@ -10,6 +10,7 @@
 #include "backend/base/error.h"
 #include "backend/eval/heads_file.h"
 #include "backend/file/provenance.h"
+#include "backend/map/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -26,15 +27,17 @@ struct DistanceArguments {
 };
 
 // The heads of every model of the files, which hold statistics of heads or runs. @returns nothing if stopped
-std::optional<std::vector<EvaluatedHeads>> readHeads(const std::vector<std::string>& files, const Session& session) {
+std::optional<std::vector<EvaluatedHeads>> readHeads(const FigureOptions& options, const Session& session) {
+  const std::optional<int> gpu = gpu_named(options.device);
   std::vector<EvaluatedHeads> models;
-  for (const std::string& file : files) {
+  for (const std::string& file : options.files) {
     const std::string content = read_content(file);
     if (content == kHeadsContent || content == kEvalHeadsContent) {
       for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
       continue;
     }
     for (const auto& trace : RunFile::open(file).traces) {
+      trace->compute_on(gpu);
       auto heads = evaluate_run(trace, session.job());
       if (!heads) return std::nullopt;
       models.push_back(std::move(*heads));
@@ -63,7 +66,7 @@ const EvaluatedHeads& chooseModel(const std::vector<EvaluatedHeads>& models, con
 int drawDecayFigure(const DecayArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session,
                      [&](const figure::FigureStyle& style, Notes& /*notes*/) -> std::optional<figure::DrawnFigure> {
-                       const auto models = readHeads(arguments.figure.files, session);
+                       const auto models = readHeads(arguments.figure, session);
                        if (!models) return std::nullopt;
                        return figure::drawDecay(*models, style);
                      });
@@ -72,7 +75,7 @@ int drawDecayFigure(const DecayArguments& arguments, const Session& session) {
 int drawDistanceFigure(const DistanceArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session,
                      [&](const figure::FigureStyle& style, Notes& notes) -> std::optional<figure::DrawnFigure> {
-                       const auto models = readHeads(arguments.figure.files, session);
+                       const auto models = readHeads(arguments.figure, session);
                        if (!models) return std::nullopt;
                        figure::DistanceOptions options;
                        for (const std::string& text : arguments.heads) {

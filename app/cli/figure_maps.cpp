@@ -19,7 +19,7 @@ struct MapsArguments {
 
 int drawMaps(const MapsArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
-    const auto run = chooseRun(arguments.figure.files, arguments.model, notes);
+    const auto run = chooseRun(arguments.figure, arguments.model, notes);
     figure::MapsOptions options;
     for (const std::string& text : arguments.heads) {
       const auto [layer, head] = parseHead("--heads", text);

@@ -13,6 +13,7 @@
 #include "app/figure/map_figure.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/map/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -138,6 +139,10 @@ void addFigureOptions(CLI::App& command, FigureOptions& options) {
   command.add_option("--label", options.labels, "What is written for a model; *F* is an italic F")
       ->type_name("NAME=TEXT")
       ->allow_extra_args(false);
+  command
+      .add_option("--device", options.device,
+                  "Where maps and statistics of runs are computed: auto, cpu, cuda or cuda:N (default: auto)")
+      ->type_name("DEVICE");
   command.add_flag("--no-letters", options.noLetters, "No (a), (b) before the titles of panels");
   command.add_flag("--force", options.force, "Overwrite the output");
 }
@@ -197,11 +202,13 @@ figure::CurveChoice curveChoice(const CurveOptions& options) {
   return choice;
 }
 
-std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>& files) {
+std::vector<std::shared_ptr<const Trace>> allRuns(const FigureOptions& options) {
+  const std::optional<int> gpu = gpu_named(options.device);
   std::vector<std::shared_ptr<const Trace>> runs;
   std::set<std::string> names;
-  for (const std::string& file : files) {
+  for (const std::string& file : options.files) {
     for (const auto& run : RunFile::open(file).traces) {
+      run->compute_on(gpu);
       if (!names.insert(run->info().name).second) {
         throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,
                                      run->info().name));
@@ -212,9 +219,10 @@ std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>
   return runs;
 }
 
-std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
+std::shared_ptr<const Trace> chooseRun(const FigureOptions& options, const std::optional<std::string>& name,
                                        Notes& notes) {
-  const auto runs = allRuns(files);
+  const std::vector<std::string>& files = options.files;
+  const auto runs = allRuns(options);
   if (name) return namedRun(runs, files, "--model", *name);
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(files, ", ")));
   const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->info().gated; });
@@ -226,8 +234,9 @@ std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, co
 }
 
 std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoRuns(
-    const std::vector<std::string>& files, const std::vector<std::string>& names, Notes& notes) {
-  const auto runs = allRuns(files);
+    const FigureOptions& options, const std::vector<std::string>& names, Notes& notes) {
+  const std::vector<std::string>& files = options.files;
+  const auto runs = allRuns(options);
   if (!names.empty() && names.size() != 2) {
     throw UsageError(fmt::format("--models {}: write two names, as in fox,base", fmt::join(names, ",")));
   }

@@ -24,6 +24,7 @@ struct FigureOptions {
   std::optional<double> lineWidth;  ///< pt
   std::string title;
   std::vector<std::string> labels;  ///< NAME=TEXT
+  std::string device = "auto";
   bool noLetters = false;
   bool force = false;
 };
@@ -68,18 +69,18 @@ using Notes = std::vector<std::string>;
 /// The run of this name in the files; without a name the first that has a gate, else the first of all, with a note if
 /// there was a choice.
 /// @throws UsageError with the names that exist
-std::shared_ptr<const Trace> chooseRun(const std::vector<std::string>& files, const std::optional<std::string>& name,
+std::shared_ptr<const Trace> chooseRun(const FigureOptions& options, const std::optional<std::string>& name,
                                        Notes& notes);
 
 /// The two runs of these names, or the first two of the files, one with a gate before one without, with a note if there
 /// was a choice.
 /// @throws UsageError with the names that exist
 std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoRuns(
-    const std::vector<std::string>& files, const std::vector<std::string>& names, Notes& notes);
+    const FigureOptions& options, const std::vector<std::string>& names, Notes& notes);
 
-/// Every run of every file, in their order.
-/// @throws Error, UsageError as RunFile::open; UsageError for two runs of one name
-std::vector<std::shared_ptr<const Trace>> allRuns(const std::vector<std::string>& files);
+/// Every run of every file, in their order, its maps computed on the device that was asked for.
+/// @throws Error, UsageError as RunFile::open and gpu_named; UsageError for two runs of one name
+std::vector<std::shared_ptr<const Trace>> allRuns(const FigureOptions& options);
 
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.
 /// @returns the command's exit code

@@ -29,7 +29,7 @@ figure::PassageTint parseTint(const std::string& text) {
 
 int drawText(const TextArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
-    const auto run = chooseRun(arguments.figure.files, arguments.model, notes);
+    const auto run = chooseRun(arguments.figure, arguments.model, notes);
     figure::PassageOptions options;
     options.tint = parseTint(arguments.tint);
     if (!arguments.head.empty()) {

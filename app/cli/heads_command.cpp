@@ -12,6 +12,7 @@
 #include "backend/eval/heads_evaluation.h"
 #include "backend/eval/heads_file.h"
 #include "backend/file/run_file.h"
+#include "backend/map/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -52,7 +53,6 @@ Form formOf(const HeadsOptions& options) {
 }
 
 void checkOptions(const HeadsOptions& options, Form form) {
-  requireCpu(options.device);
   if (options.top && *options.top < 1) throw UsageError(fmt::format("--top {}: it must be at least 1", *options.top));
   if (options.reverse && options.sort.empty()) throw UsageError("--reverse: say by --sort what heads are sorted by");
   if (form == Form::hdf5 && (!options.sort.empty() || options.top || options.match)) {
@@ -152,7 +152,9 @@ void writeText(const HeadsOptions& options, const std::string& text) {
 int tellHeads(const HeadsOptions& options, const Session& session) {
   const Form form = formOf(options);
   checkOptions(options, form);
+  const std::optional<int> gpu = gpu_named(options.device);
   const RunFile run = RunFile::open(options.file);
+  for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto trace = run.trace(options.model);
   MeasureOptions measure = measureOptions(options, *trace);
   if (!measure.statistics.with_attention) {
@@ -213,7 +215,10 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
                    "File to write instead of standard output: .csv, .json, or .h5 for arrays [layers, heads]")
       ->type_name("FILE");
   command->add_flag("--force", options->force, "Overwrite the output");
-  command->add_option("--device", options->device, "auto or cpu (default: auto)")->type_name("DEVICE");
+  command
+      ->add_option("--device", options->device,
+                   "Where attention is measured: auto, cpu, cuda or cuda:N (default: auto)")
+      ->type_name("DEVICE");
   command->add_flag("--json", options->json, "Print every statistic as JSON");
   command->add_flag("--csv", options->csv, "Print every statistic as CSV");
   command->callback([options, &selection] {

@@ -6,6 +6,7 @@
 #include "app/figure/map_figure.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/map/map_device.h"
 
 namespace foxscope::cli {
 namespace {
@@ -66,7 +67,7 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
 }
 
 int writeMap(const MapOptions& options, const Session& session) {
-  requireCpu(options.device);
+  const std::optional<int> gpu = gpu_named(options.device);
   const MapFormat format = formatOf(options.output);
   if (isPicture(format)) {
     figure::requireDrawing();
@@ -78,6 +79,7 @@ int writeMap(const MapOptions& options, const Session& session) {
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
   const RunFile run = RunFile::open(options.file);
+  for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto maps = planMaps(options, run, format);
   announce(options, maps, format, session.console);
   session.console.setSubject(options.output);
@@ -137,7 +139,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       ->type_name("N");
   command.add_option("--font-size", options.fontSize, "Size of a picture's letters, in points (default: 9)")
       ->type_name("PT");
-  command.add_option("--device", options.device, "auto or cpu (default: auto)")->type_name("DEVICE");
+  command.add_option("--device", options.device, "Where maps are computed: auto, cpu, cuda or cuda:N (default: auto)")
+      ->type_name("DEVICE");
   command.add_flag("--force", options.force, "Overwrite the output");
 }
 

@@ -175,14 +175,6 @@ std::string quotedCommandLine(const std::vector<std::string>& arguments) {
   return line;
 }
 
-void requireCpu(const std::string& device) {
-  if (device == "auto" || device == "cpu") return;
-  if (device == "cuda" || device.starts_with("cuda:")) {
-    throw UsageError(fmt::format("--device {}: maps on a GPU are not in this version: use --device cpu", device));
-  }
-  throw UsageError(fmt::format("--device {}: there is no such device: use auto or cpu", device));
-}
-
 void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input) {
   std::error_code missing;
   if (std::filesystem::equivalent(output, input, missing)) {

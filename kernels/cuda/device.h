@@ -80,7 +80,10 @@ class DeviceStream {
   Stream stream_ = nullptr;
 };
 
-/// GPUs that the kernels run on: compute capability 8.0 and later. 0 in a build without CUDA.
+/// Whether this build has the kernels at all.
+bool is_built();
+
+/// GPUs that the kernels run on: compute capability 8.0 and later.
 int device_count();
 
 /// Copies into memory of a device, after what was given to the stream; waits for it.

@@ -26,6 +26,7 @@ DeviceStream::DeviceStream() = default;
 DeviceStream::~DeviceStream() { stream_ = nullptr; }
 bool DeviceStream::wait() const { return stream_ != nullptr; }
 
+bool is_built() { return false; }
 int device_count() { return 0; }
 
 bool copy_to_device(void* /*device*/, std::span<const std::byte> /*host*/, Stream /*stream*/) { return false; }

@@ -12,6 +12,7 @@
 
 #include "backend/map/head_statistics.h"
 #include "backend/map/map.h"
+#include "backend/map/map_device.h"
 #include "backend/trace/recorder.h"
 #include "kernels/executor.h"
 
@@ -21,7 +22,7 @@ using namespace foxscope;
 
 /// One random head: queries and keys of unit root mean square, as after QK-norm; gates that fall by `rate` nats a
 /// token on average, or none.
-std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, double rate) {
+std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, double rate, DType dtype = DType::float32) {
   TraceInfo info;
   info.name = "random";
   info.layers = info.heads = info.key_heads = 1;
@@ -29,16 +30,18 @@ std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, doub
   info.length = length;
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
   info.gated = rate > 0;
-  auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, head_dim}, DType::float32,
+  auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, head_dim}, dtype,
                                                    std::size_t{1} << 40U, ".");
   Recorder recorder(info, {Keep::gates, Keep::rows}, store);
   std::mt19937_64 random(7);
   std::normal_distribution<float> normal;
   for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
     const std::span<std::byte> bytes = store->layer(part, 0);
-    for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+    for (std::size_t at = 0; at < bytes.size(); at += size_of(dtype)) {
       const float value = normal(random);
-      std::memcpy(bytes.data() + at, &value, sizeof(value));
+      const std::uint16_t half = to_bfloat16(value);
+      std::memcpy(bytes.data() + at, dtype == DType::float32 ? static_cast<const void*>(&value) : &half,
+                  size_of(dtype));
     }
   }
   std::exponential_distribution<double> step(1.0);
@@ -161,6 +164,17 @@ std::vector<Case> cases() {
   }
   list.push_back(
       {"F, exact rows 65280:65536 of 65536", long_head, Quantity::forget, Reduction::max, {65280, 65536}, 256, 65536});
+  if (const auto gpu = gpu_named("auto")) {
+    // Queries, keys and gates are there after the first map; pixels are downloaded.
+    const auto on_gpu = [&](const char* name, double rate, Quantity quantity) {
+      Case test{name, random_head(65536, 64, rate, DType::bfloat16), quantity, Reduction::max, whole};
+      test.trace->compute_on(gpu);
+      list.push_back(test);
+    };
+    on_gpu("on the GPU: A, Transformer head, 65536 tokens to 1024x1024, max", 0, Quantity::attention);
+    on_gpu("on the GPU: A, decay time 3000, 65536 tokens to 1024x1024, max", 1.0 / 3000, Quantity::attention);
+    on_gpu("on the GPU: F, 65536 tokens to 1024x1024, max", 1.0 / 3000, Quantity::forget);
+  }
   return list;
 }
 

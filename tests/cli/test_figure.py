@@ -381,6 +381,9 @@ class UsageTest(FigureTest):
         self.refuses("missing", "maps", run, output=self.folder / "missing" / "figure.pdf", code=1)
         old = self.write("old.pdf", "old")
         self.fails(1, ["old.pdf", "--force"], "figure", "maps", run, "-o", old)
+        self.fails(2, "choose auto, cpu, cuda or cuda:N", "figure", "maps", run, "--device", "gpu", "-o", self.folder / "d.pdf")
+        self.fails(1, ["--device cuda", "CUDA", "use --device cpu"], "figure", "decay", run, "--device", "cuda", "-o",
+                   self.folder / "d.pdf")
         self.assertEqual(old.read_text(), "old")
         link = self.folder / "run.pdf"
         link.symlink_to(run)

@@ -103,7 +103,8 @@ class HeadsTest(CommandLineTest):
 
     def test_wrong_options(self):
         self.fails(2, "exclude each other", "heads", self.run_file, "--json", "--csv")
-        self.fails(2, ["GPU", "--device cpu"], "heads", self.run_file, "--device", "cuda:1")
+        self.fails(2, "choose auto, cpu, cuda or cuda:N", "heads", self.run_file, "--device", "gpu")
+        self.fails(1, ["--device cuda:1", "CUDA", "use --device cpu"], "heads", self.run_file, "--device", "cuda:1")
 
 
 def octaves(attention):

@@ -179,8 +179,9 @@ class UsageTest(MapTest):
         self.refuses("NAME:LAYER:HEAD", "--minus", "fox-pro:1")
         self.refuses("layer", "--minus", "fox-pro:7:0")
         self.refuses(["other", "fox-pro"], "--model", "other")
-        self.refuses(["GPU", "--device cpu"], "--device", "cuda")
-        self.refuses("no such device", "--device", "tpu")
+        self.refuses("choose auto, cpu, cuda or cuda:N", "--device", "tpu")
+        self.refuses("choose auto, cpu, cuda or cuda:N", "--device", "cuda:x")
+        self.refuses(["--device cuda", "CUDA", "use --device cpu"], "--device", "cuda", code=1)
 
     def test_formats(self):
         self.refuses(["x.txt", ".npy"], output="x.txt")

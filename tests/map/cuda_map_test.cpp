@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,10 @@
 #include "backend/map/decay_split.h"
 #include "backend/map/head_statistics.h"
 #include "backend/trace/device_heads.h"
+#include "backend/trace/device_query_key_store.h"
+#include "backend/trace/recorder.h"
+#include "kernels/cuda/attention_statistics.h"
+#include "kernels/cuda/forget_map.h"
 #include "kernels/cuda/forgetting_attention.h"
 #include "tests/map/dense.h"
 
@@ -147,6 +152,132 @@ TEST_F(CudaMap, EqualsTheCpuWithWindowsAndWithoutGate) {
       }
     }
   }
+}
+
+TEST_F(CudaMap, EqualsTheCpuForLargeBinsOfBfloat16) {
+  RunShape shape;
+  shape.length = 1500;
+  shape.dtype = DType::bfloat16;
+  for (const int head_dim : {64, 128}) {
+    for (const std::int64_t window : {0, 40, 399}) {
+      for (const bool gated : {true, false}) {
+        shape.head_dim = head_dim;
+        shape.window = window;
+        shape.gated = gated;
+        const auto run = make_run(shape);
+        for (const int pixels : {5, 23, 61}) {
+          MapRequest request = rectangle({0, 1500}, {0, 1472}, pixels, pixels);
+          request.head = {run, 0, 0};
+          SCOPED_TRACE("d " + std::to_string(head_dim) + ", window " + std::to_string(window) + ", pixels " +
+                       std::to_string(pixels));
+          expect_same(request, kBfloat16);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMap, FOfManyHeadsEqualsThatOfEach) {
+  namespace cuda = kernels::cuda;
+  RunShape shape;
+  shape.length = 900;
+  shape.heads = 5;
+  const auto run = make_run(shape);
+  const auto heads = static_cast<std::size_t>(shape.heads);
+  const cuda::DeviceBuffer gates(heads * 900 * sizeof(double));
+  ASSERT_TRUE(gates.upload(std::as_bytes(std::span(run->source().rows(0)->cumulative_log_gate))));
+  const std::size_t pixels = 70 * 33;
+  const cuda::DeviceBuffer out(heads * pixels * sizeof(float));
+  const cuda::DeviceBuffer workspace(1 << 20);
+  for (const Reduction reduction : {Reduction::max, Reduction::mean}) {
+    cuda::ForgetMap map;
+    map.heads = shape.heads;
+    map.length = shape.length;
+    map.cumulative_log_gate = static_cast<const double*>(gates.data());
+    map.reduction = reduction == Reduction::max ? cuda::MapReduction::max : cuda::MapReduction::mean;
+    map.row_begin = 100;
+    map.row_end = 900;
+    map.column_end = 850;
+    map.pixel_rows = 70;
+    map.pixel_columns = 33;
+    map.pixels = static_cast<float*>(out.data());
+    map.workspace = workspace.data();
+    ASSERT_LE(cuda::forget_map_workspace_bytes(map), workspace.bytes());
+    ASSERT_TRUE(out.fill(0x55));
+    ASSERT_EQ(cuda::forget_map(map, nullptr), kernels::Status::ok);
+    for (std::size_t head = 0; head < heads; ++head) {
+      MapRequest request = rectangle({100, 900}, {0, 850}, 70, 33);
+      request.head = {run, 0, static_cast<int>(head)};
+      request.quantity = Quantity::forget;
+      request.reduction = reduction;
+      Image image{70, 33, std::vector<float>(pixels)};
+      ASSERT_TRUE(out.download(std::as_writable_bytes(std::span(image.value)), head * pixels * sizeof(float)));
+      EXPECT_LT(largest_difference(image, in_double(computed(request, std::nullopt)), 1.0), 1e-6) << head;
+    }
+  }
+}
+
+TEST_F(CudaMap, ReadsQueriesAndKeysWhereTheRunLeftThem) {
+  RunShape shape;
+  shape.length = 333;
+  shape.heads = 4;
+  shape.key_heads = 2;
+  shape.dtype = DType::bfloat16;
+  const auto host = make_run(shape);
+  const QueryKeyStore& from = *host->query_key();
+  auto store = std::make_shared<DeviceQueryKeyStore>(from.shape(), from.dtype(), 0);
+  for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
+    std::vector<std::byte> scratch;
+    const int heads = part == QueryKeyStore::Part::query ? shape.heads : shape.key_heads;
+    auto* to = static_cast<std::byte*>(store->device_layer(part, 0));
+    for (int head = 0; head < heads; ++head) {
+      const auto rows = from.raw_rows(part, 0, head, 0, shape.length, scratch);
+      ASSERT_TRUE(kernels::cuda::copy_to_device(to, rows));
+      to += rows.size();
+    }
+  }
+  Recorder recorder(host->info(), {Keep::gates, Keep::rows}, store);
+  const auto rows = host->source().rows(0);
+  std::copy(rows->cumulative_log_gate.begin(), rows->cumulative_log_gate.end(),
+            recorder.cumulative_log_gate(0).begin());
+  std::copy(rows->log_normalizer.begin(), rows->log_normalizer.end(), recorder.log_normalizer(0).begin());
+  const auto live = recorder.finish(nullptr, nullptr);
+  ASSERT_EQ(live->gpu(), 0);
+  for (const Quantity quantity : kQuantities) {
+    MapRequest request = rectangle({0, 333}, {0, 333}, 90, 45);
+    request.quantity = quantity;
+    request.head = {live, 0, 3};
+    const Image image = computed(request, 0);
+    request.head = {host, 0, 3};
+    EXPECT_LT(largest_difference(image, in_double(computed(request, 0)), 1.0), 1e-30) << to_string(quantity);
+  }
+  // The CPU reads the same rows when it is told to.
+  live->compute_on(std::nullopt);
+  EXPECT_TRUE(head_statistics({live, 0, 1}, {}, {}).value().has_attention);
+}
+
+TEST(CudaMapArguments, ThatDoNotFitAreRefused) {
+  namespace cuda = kernels::cuda;
+  cuda::MapHead head;
+  head.length = 10;
+  head.head_dim = 129;
+  head.scale = 1;
+  float number = 0;
+  head.query = head.key = &number;
+  cuda::PooledMap map;
+  map.head = head;
+  map.row_end = map.column_end = 10;
+  map.pixel_rows = map.pixel_columns = 10;
+  map.pixels = &number;
+  map.workspace = &number;
+  EXPECT_NE(cuda::pooled_map(map, nullptr), kernels::Status::ok);
+  map.head.head_dim = 64;
+  map.pixel_rows = 11;
+  EXPECT_NE(cuda::pooled_map(map, nullptr), kernels::Status::ok);
+  cuda::ForgetMap forget;
+  EXPECT_NE(cuda::forget_map(forget, nullptr), kernels::Status::ok);
+  EXPECT_NE(cuda::log_normalizer_without_gate(head, 5, 5, &number, nullptr), kernels::Status::ok);
+  EXPECT_NE(cuda::attention_statistics({}, nullptr), kernels::Status::ok);
 }
 
 TEST_F(CudaMap, EqualsTheCpuForDifferences) {
