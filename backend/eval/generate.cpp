@@ -7,6 +7,7 @@
 
 #include "backend/base/error.h"
 #include "backend/eval/text_stream.h"
+#include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
@@ -22,21 +23,24 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 /// The cache grows with the tokens that are added; that is known before anything is loaded.
 void check_memory(const GenerateRequest& request, const Checkpoint& checkpoint, const Generation& generation,
-                  bool on_gpu) {
+                  const Device& device) {
   const ModelConfig& config = checkpoint.config();
   const auto prompt = static_cast<double>(generation.prompt.size());
-  const RunMemory memory = estimate_memory(config, checkpoint.parameter_count(), {}, generation.dtype, on_gpu);
-  double needed = static_cast<double>(memory.fixed) + prompt * static_cast<double>(memory.per_token);
-  if (!on_gpu) {
-    needed += (prompt + static_cast<double>(request.tokens)) *
-              static_cast<double>(continuation_bytes_per_token(config, generation.dtype));
-  }
-  const auto available = static_cast<double>(available_memory());
-  if (needed <= available) return;
-  throw Error(
-      fmt::format("a prompt of {} tokens and {} more need about {:.1f} GiB of memory and {:.1f} GiB are "
-                  "available: shorten the prompt, or ask for fewer --tokens",
-                  generation.prompt.size(), request.tokens, needed / 0x1p30, available / 0x1p30));
+  const double cache = (prompt + static_cast<double>(request.tokens)) *
+                       static_cast<double>(continuation_bytes_per_token(config, generation.dtype));
+  const auto check = [&](const RunMemory& memory, double more, std::int64_t available, const char* kind) {
+    const double needed = static_cast<double>(memory.fixed) + prompt * static_cast<double>(memory.per_token) + more;
+    if (needed <= static_cast<double>(available)) return;
+    throw Error(fmt::format(
+        "a prompt of {} tokens and {} more need about {:.1f} GiB of {} and {:.1f} GiB are "
+        "available: shorten the prompt, or ask for fewer --tokens",
+        generation.prompt.size(), request.tokens, needed / 0x1p30, kind, static_cast<double>(available) / 0x1p30));
+  };
+  check(estimate_memory(config, checkpoint.parameter_count(), {}, generation.dtype, device.cuda),
+        device.cuda ? 0 : cache, available_memory(), "memory");
+  if (!device.cuda) return;
+  check(estimate_device_memory(config, checkpoint.parameter_count(), {}, generation.dtype), cache,
+        free_device_memory(device.index), "GPU memory");
 }
 
 /// Adds the tokens one by one.
@@ -79,7 +83,7 @@ std::optional<Generation> generate(const GenerateRequest& request, const std::fu
   std::optional<Tokenizer> tokenizer;
   if (request.run.input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
   generation.prompt = read_prompt(request.run, checkpoint, tokenizer ? &*tokenizer : nullptr);
-  check_memory(request, checkpoint, generation, device.cuda);
+  check_memory(request, checkpoint, generation, device);
   const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, generation.dtype);
   checkpoint = Checkpoint();  // its files need no longer be mapped
   generation.load_seconds = seconds_since(start);

@@ -11,6 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/loss_partial.h"
+#include "backend/model/composed_causal_lm.h"
 #include "backend/model/run_memory.h"
 
 namespace foxscope {
@@ -70,18 +71,25 @@ void put(LossModel& model, std::size_t window, std::span<const float> losses) {
   model.done[window] = true;
 }
 
-void check_memory(const LossModel& model) {
-  const RunMemory memory =
-      estimate_memory(model.config, model.parameters, {Keep::loss}, model.dtype, model.device.cuda);
+/// @param kind  "memory" or "GPU memory"
+void check_memory(const LossModel& model, const RunMemory& memory, std::int64_t available, const char* kind) {
   const std::int64_t length = model.result.losses.length;
   const std::int64_t needed = memory.fixed + memory.per_token * length;
-  const std::int64_t available = available_memory();
   if (needed <= available) return;
   const std::int64_t fitting = (available - memory.fixed) / memory.per_token;
   throw Error(fmt::format(
-      "{}: windows of {} tokens need about {:.1f} GiB of memory and {:.1f} GiB are available: {}", model.request.name,
-      length, static_cast<double>(needed) / 0x1p30, static_cast<double>(available) / 0x1p30,
-      fitting > 0 ? fmt::format("use --length {}", fitting) : std::string("free memory, or use a smaller model")));
+      "{}: windows of {} tokens need about {:.1f} GiB of {} and {:.1f} GiB are available: {}", model.request.name,
+      length, static_cast<double>(needed) / 0x1p30, kind, static_cast<double>(available) / 0x1p30,
+      fitting > 0 ? fmt::format("use --length {}", fitting) : fmt::format("free {}, or use a smaller model", kind)));
+}
+
+void check_memory(const LossModel& model) {
+  const KeepSet kept = {Keep::loss};
+  check_memory(model, estimate_memory(model.config, model.parameters, kept, model.dtype, model.device.cuda),
+               available_memory(), "memory");
+  if (!model.device.cuda) return;
+  check_memory(model, estimate_device_memory(model.config, model.parameters, kept, model.dtype),
+               free_device_memory(model.device.index), "GPU memory");
 }
 
 void check_losses(const LossModel& model, std::size_t window, std::span<const float> losses) {

@@ -8,6 +8,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/corpus.h"
+#include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
@@ -129,6 +130,17 @@ PlannedNeedle plan(const NeedleRequest& request, const RunRequest& run, const st
   return planned;
 }
 
+/// @param kind  "memory" or "GPU memory"
+std::int64_t memory_left(const PlannedNeedle& model, std::int64_t length, const RunMemory& memory,
+                         std::int64_t available, const char* kind) {
+  const std::int64_t needed = memory.fixed + memory.per_token * length;
+  if (needed <= available) return available - needed;
+  throw Error(fmt::format(
+      "{}: a prompt of {} tokens needs about {:.1f} GiB of {} and {:.1f} GiB are available: "
+      "use shorter --lengths",
+      model.request.name, length, static_cast<double>(needed) / 0x1p30, kind, static_cast<double>(available) / 0x1p30));
+}
+
 }  // namespace
 
 std::int64_t needle_memory_left(const PlannedNeedle& model, std::int64_t length, Loaded loaded) {
@@ -137,13 +149,12 @@ std::int64_t needle_memory_left(const PlannedNeedle& model, std::int64_t length,
     memory.per_token += continuation_bytes_per_token(model.config, model.dtype);
     if (loaded == Loaded::yes) memory.fixed -= 4 * model.parameters;
   }
-  const std::int64_t needed = memory.fixed + memory.per_token * length;
-  const std::int64_t available = available_memory();
-  if (needed <= available) return available - needed;
-  throw Error(fmt::format(
-      "{}: a prompt of {} tokens needs about {:.1f} GiB of memory and {:.1f} GiB are available: "
-      "use shorter --lengths",
-      model.request.name, length, static_cast<double>(needed) / 0x1p30, static_cast<double>(available) / 0x1p30));
+  if (model.device.cuda && loaded == Loaded::no) {
+    RunMemory of_gpu = estimate_device_memory(model.config, model.parameters, kNeedleKept, model.dtype);
+    of_gpu.per_token += continuation_bytes_per_token(model.config, model.dtype);
+    memory_left(model, length, of_gpu, free_device_memory(model.device.index), "GPU memory");
+  }
+  return memory_left(model, length, memory, available_memory(), "memory");
 }
 
 std::int64_t haystack_needed(const NeedleRequest& request, const NeedleParts& parts) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,7 @@
 #include "backend/model/prompt_pass.h"
 #include "backend/model/query_key_record_torch.h"
 #include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope {
 namespace {
@@ -35,6 +37,18 @@ using composed_steps::rms_norm;
 constexpr std::int64_t kMlpRows = 8192;
 constexpr std::int64_t kLogitElements = std::int64_t{1} << 26;
 constexpr std::int64_t kHeadRows = 8;
+
+/// Makes a model's GPU current for LibTorch and for the kernels, each of which has a CUDA runtime of its own.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(const at::Device& device) : of_torch_(device) {
+    if (device.is_cuda()) of_kernels_.emplace(device.index());
+  }
+
+ private:
+  c10::DeviceGuard of_torch_;
+  std::optional<kernels::cuda::DeviceScope> of_kernels_;
+};
 
 /// Copies to an array of the recorder.
 template <typename T>
@@ -60,7 +74,7 @@ ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& d
   padded_head_ = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config_.vocabulary_size % kHeadRows) % kHeadRows});
   final_norm_ = place(checkpoint.read(kFinalNormName), {config_.hidden_size}, at::kFloat);
   for (int layer = 0; layer < config_.layers; ++layer) layers_.push_back(load_layer(checkpoint, layer));
-  const c10::DeviceGuard guard(place_);
+  const CurrentDevice current(place_);
   attends_on_cuda_ = device.cuda && cuda_attention_takes(config_.head_dim, matrix_);
 }
 
@@ -331,7 +345,7 @@ std::optional<ForwardReport> ComposedCausalLM::forward(const ForwardRequest& req
                                                        std::span<Recorder* const> recorders, const Job& job) {
   check_request(request, recorders, config_);
   const c10::InferenceMode guard;
-  const c10::DeviceGuard device(place_);
+  const CurrentDevice current(place_);
   ForwardReport report;
   return with_device_errors(device_, request.length, [&]() -> std::optional<ForwardReport> {
     for (std::int64_t row = 0; row < request.batch; ++row) {
@@ -346,7 +360,7 @@ std::unique_ptr<Continuation> ComposedCausalLM::begin(const PromptRequest& reque
   check_prompt(request, config_);
   PromptPass prompt(request, *this);
   const c10::InferenceMode guard;
-  const c10::DeviceGuard device(place_);
+  const CurrentDevice current(place_);
   ForwardReport report;
   return with_device_errors(device_, prompt.request().length, [&]() -> std::unique_ptr<Continuation> {
     auto continuation = std::make_unique<ComposedContinuation>(*this, request);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/sha256.h"
+#include "backend/model/composed_causal_lm.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
@@ -24,15 +25,14 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// A place for queries and keys in the GPU's memory; null where there is too little of it.
+/// A place for queries and keys in the GPU's memory; null where they are not kept or there is too little of it.
+/// @throws Error if what the run needs beside them does not fit
 std::shared_ptr<RunQueryKeyStore> make_device_store(const TraceInfo& info, const KeepSet& keep, const Device& device,
                                                     const Checkpoint& checkpoint) {
-  const kernels::cuda::DeviceScope scope(device.index);
   const RunMemory memory = estimate_device_memory(checkpoint.config(), checkpoint.parameter_count(), keep, info.dtype);
-  const std::int64_t budget =
-      device_query_key_budget(memory, info.length, static_cast<std::int64_t>(kernels::cuda::free_memory()));
+  const std::int64_t budget = device_query_key_budget(memory, info.length, free_device_memory(device.index));
   const std::int64_t size = memory.query_key_per_token * info.length;
-  if (size == 0 || size > budget) return nullptr;
+  if (size == 0 || size > budget || !kernels::cuda::is_available()) return nullptr;
   return std::make_shared<DeviceQueryKeyStore>(query_key_shape(info), info.dtype, device.index);
 }
 
@@ -43,7 +43,7 @@ std::shared_ptr<RunQueryKeyStore> make_store(const TraceInfo& info, const KeepSe
   const RunMemory memory =
       estimate_memory(checkpoint.config(), checkpoint.parameter_count(), keep, info.dtype, device.cuda);
   const std::int64_t budget = query_key_budget(memory, info.length, available_memory(), keep);
-  if (device.cuda && kernels::cuda::is_available()) {
+  if (device.cuda) {
     if (auto store = make_device_store(info, keep, device, checkpoint)) return store;
   }
   if (!keep.contains(Keep::query_key)) return nullptr;

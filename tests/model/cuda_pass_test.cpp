@@ -282,6 +282,55 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
   EXPECT_NEAR(mass(*wide->trace, 4, 1, 800, true), 1, 1e-4);
 }
 
+TEST_F(CudaPass, FillsPinnedMemory) {
+  const auto model = demo("cuda");
+  const test::Batch batch = demo_batch(700, kUsual);
+  const auto expected = test::run_batch(*model, batch);
+  const auto recorder = test::make_recorder(*model, 700, {});
+  const QueryKeyStore::Shape shape = expected.traces[0]->query_key()->shape();
+  const auto pinned = std::make_shared<HostQueryKeyStore>(shape, DType::bfloat16, std::size_t{1} << 30,
+                                                          std::filesystem::temp_directory_path(), HostMemory::pinned);
+  Recorder into(recorder->info(), kUsual, pinned);
+  Recorder* const recorders[] = {&into};
+  ForwardRequest request;
+  request.batch = 1;
+  request.length = 700;
+  request.input_ids = batch.input_ids;
+  request.labels = batch.labels;
+  ASSERT_TRUE(model->forward(request, recorders, Job{}).has_value());
+  const auto trace = into.finish(nullptr, nullptr);
+  for (const Part part : {Part::query, Part::key}) {
+    EXPECT_EQ(largest_difference(rows(*trace, part, 6, 3), rows(*expected.traces[0], part, 6, 3)), 0);
+  }
+}
+
+TEST_F(CudaPass, TellsHowFarItIsAndStops) {
+  const auto model = demo("cuda");
+  const test::Batch batch = demo_batch(500, {Keep::loss});
+  ForwardRequest request;
+  request.batch = 1;
+  request.length = 500;
+  request.input_ids = batch.input_ids;
+  request.labels = batch.labels;
+  const auto recorder = test::make_recorder(*model, 500, {Keep::loss});
+  Recorder* const recorders[] = {recorder.get()};
+  std::vector<std::int64_t> done;
+  Job job;
+  job.report = [&done](const Progress& progress) {
+    done.push_back(progress.done);
+    EXPECT_EQ(progress.total, 9);
+  };
+  EXPECT_TRUE(model->forward(request, recorders, job).has_value());
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_EQ(done.back(), 9);
+  std::stop_source stop;
+  job.stop = stop.get_token();
+  job.report = [&stop](const Progress& progress) {
+    if (progress.done >= 3) stop.request_stop();
+  };
+  EXPECT_FALSE(model->forward(request, recorders, job).has_value());
+}
+
 TEST_F(CudaPass, TakesNoMoreMemoryThanTheEstimate) {
   constexpr auto kSum = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
   const Checkpoint checkpoint = Checkpoint::open(test::demo_model("fox-pro-12m"));
