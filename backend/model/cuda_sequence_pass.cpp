@@ -144,7 +144,8 @@ at::Tensor CudaSequencePass::changed_gates(int layer) {
   return cumulative.to(place_);
 }
 
-CudaSequencePass::Heads CudaSequencePass::heads(const DeviceLayer& weights) const {
+CudaSequencePass::Heads CudaSequencePass::heads(int layer) const {
+  const DeviceLayer& weights = model_.layer(layer);
   const ProjectionColumns& columns = model_.columns();
   const std::int64_t dim = config_.head_dim;
   if (!config_.key_shift && !config_.value_shift && !config_.rope && !weights.query_norm.defined()) {
@@ -153,9 +154,19 @@ CudaSequencePass::Heads CudaSequencePass::heads(const DeviceLayer& weights) cons
             projected_.slice(1, columns.value, columns.key_shift).unflatten(1, {config_.key_heads, dim})};
   }
   const at::TensorOptions half = projected_.options();
-  Heads heads{at::empty({length_, config_.heads, dim}, half), at::empty({length_, config_.key_heads, dim}, half),
-              at::empty({length_, config_.key_heads, dim}, half)};
+  Heads heads;
   cuda::ProjectedHeads step;
+  // A store in GPU memory holds [H, L, d], and is written without a copy.
+  if (void* query = recorder_.query_key_on_device(QueryKeyStore::Part::query, layer)) {
+    void* key = recorder_.query_key_on_device(QueryKeyStore::Part::key, layer);
+    heads.query = at::from_blob(query, {config_.heads, length_, dim}, half).transpose(0, 1);
+    heads.key = at::from_blob(key, {config_.key_heads, length_, dim}, half).transpose(0, 1);
+    step.layout = cuda::HeadLayout::heads_first;
+  } else {
+    heads.query = at::empty({length_, config_.heads, dim}, half);
+    heads.key = at::empty({length_, config_.key_heads, dim}, half);
+  }
+  heads.value = at::empty({length_, config_.key_heads, dim}, half);
   step.rows = length_;
   step.heads = config_.heads;
   step.key_heads = config_.key_heads;
@@ -188,7 +199,8 @@ void CudaSequencePass::attend(int layer, const Heads& heads, const at::Tensor& c
   if (recorder_.keeps(Keep::ungated)) {
     attention.log_normalizer = at::empty({config_.heads, length_}, rows);
     cuda_forgetting_attention(attention);
-    downloads_.take(attention.log_normalizer, recorder_.log_normalizer_without_gate(layer).data());
+    downloads_.take(attention.log_normalizer,
+                    [this, layer] { return recorder_.log_normalizer_without_gate(layer).data(); });
   }
   attention.log_normalizer = recorder_.keeps(Keep::rows) ? at::empty({config_.heads, length_}, rows) : at::Tensor();
   attention.cumulative_log_gate = cumulative;
@@ -196,20 +208,21 @@ void CudaSequencePass::attend(int layer, const Heads& heads, const at::Tensor& c
   attention.blocks = blocks_[layer];
   pass_.report.attention_kernel = cuda_forgetting_attention(attention);
   if (attention.log_normalizer.defined()) {
-    downloads_.take(attention.log_normalizer, recorder_.log_normalizer(layer).data());
+    downloads_.take(attention.log_normalizer, [this, layer] { return recorder_.log_normalizer(layer).data(); });
   }
 }
 
 /// What the recorder keeps of gates, queries and keys.
 void CudaSequencePass::record(int layer, const Heads& heads, const at::Tensor& cumulative) {
   if (recorder_.keeps(Keep::gates)) {
-    const std::span<double> kept = recorder_.cumulative_log_gate(layer);
     if (cumulative.defined()) {
-      downloads_.take(cumulative, kept.data());
+      downloads_.take(cumulative, [this, layer] { return recorder_.cumulative_log_gate(layer).data(); });
     } else {
-      std::fill(kept.begin(), kept.end(), 0.0);
+      std::ranges::fill(recorder_.cumulative_log_gate(layer), 0.0);
     }
   }
+  const void* store = recorder_.query_key_on_device(QueryKeyStore::Part::query, layer);
+  if (store != nullptr && store == heads.query.const_data_ptr()) return;
   record_query_key(recorder_, layer, heads.query.transpose(0, 1), heads.key.transpose(0, 1));
 }
 
@@ -220,8 +233,9 @@ void CudaSequencePass::continue_from(int layer, const Heads& heads, const at::Te
     return last.slice(1, begin, end).unflatten(1, {config_.key_heads, config_.head_dim}).clone();
   };
   ComposedHeads left;
-  left.key = heads.key.transpose(0, 1).contiguous();
-  left.value = heads.value.transpose(0, 1).contiguous();
+  // Copies of their own: the originals may lie in a store that goes before the continuation does.
+  left.key = heads.key.transpose(0, 1).clone(at::MemoryFormat::Contiguous);
+  left.value = heads.value.transpose(0, 1).clone(at::MemoryFormat::Contiguous);
   left.next = {length_, last_heads(columns.key, columns.value), last_heads(columns.value, columns.key_shift)};
   const at::Tensor host = cumulative.defined() ? cumulative.to(at::kCPU) : at::Tensor();
   const std::span<const double> sums =
@@ -285,7 +299,7 @@ void CudaSequencePass::run_layer(int layer) {
   norm(weights.attention_norm, Rest::kept, {});
   project(weights);
   const at::Tensor cumulative = cumulative_gates(layer);
-  const Heads of_layer = heads(weights);
+  const Heads of_layer = heads(layer);
   attend(layer, of_layer, cumulative);
   record(layer, of_layer, cumulative);
   if (pass_.continuation != nullptr) continue_from(layer, of_layer, cumulative);
@@ -322,7 +336,7 @@ void CudaSequencePass::predict() {
     check(cuda::token_loss(step, stream_), "the loss");
     if (!kept.empty()) take_down(logits.slice(1, 0, vocabulary).contiguous(), kept.data() + begin * vocabulary);
   }
-  downloads_.take(loss, recorder_.per_token_loss().data());
+  downloads_.take(loss, [this] { return recorder_.per_token_loss().data(); });
 }
 
 bool CudaSequencePass::run() {
@@ -334,12 +348,11 @@ bool CudaSequencePass::run() {
     downloads_.end_layer();
   }
   predict();
-  cuda::AttentionBlocks blocks;
-  downloads_.take(blocks_.sum(0), &blocks);
+  downloads_.take(blocks_.sum(0), [this] { return &block_count_; });
   downloads_.finish();
   if (pass_.job.stopped()) return false;
-  pass_.report.attention_blocks += blocks.total;
-  pass_.report.skipped_blocks += blocks.skipped;
+  pass_.report.attention_blocks += block_count_.total;
+  pass_.report.skipped_blocks += block_count_.skipped;
   if (pass_.continuation != nullptr) pass_.continuation->take_residual(residual_.slice(0, length_ - 1));
   pass_.tell(config_.layers + 1, config_.layers);
   return true;

@@ -4,6 +4,7 @@
 
 #include "backend/model/composed_causal_lm_torch.h"
 #include "backend/model/layer_downloads_torch.h"
+#include "kernels/cuda/forgetting_attention.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/status.h"
 
@@ -38,7 +39,7 @@ class CudaSequencePass {
   void project(const DeviceLayer& weights);
   [[nodiscard]] at::Tensor cumulative_gates(int layer);
   [[nodiscard]] at::Tensor changed_gates(int layer);
-  [[nodiscard]] Heads heads(const DeviceLayer& weights) const;
+  [[nodiscard]] Heads heads(int layer) const;
   void attend(int layer, const Heads& heads, const at::Tensor& cumulative);
   void record(int layer, const Heads& heads, const at::Tensor& cumulative);
   void continue_from(int layer, const Heads& heads, const at::Tensor& cumulative) const;
@@ -54,15 +55,16 @@ class CudaSequencePass {
   std::int64_t length_;
   at::Device place_;
   kernels::cuda::Stream stream_;
-  LayerDownloads downloads_;
-  at::Tensor residual_;   ///< [L, D] f32
-  at::Tensor normed_;     ///< [L, 2, D] bf16, and what rounding took from it; [L, 1, D] where no gate needs that
-  at::Tensor projected_;  ///< [L, (H + 2 H_kv) d, and D of an output gate] bf16
-  at::Tensor gates_;      ///< [L, ...] f32 logits of shifts and forget gate; undefined where there are none
-  at::Tensor attended_;   ///< [L, H, d] bf16
-  at::Tensor rotation_;   ///< [L, d/2, 2] f32; undefined without rotation
-  at::Tensor blocks_;     ///< [layers, 2] int64: blocks of attention and those skipped
-  at::Tensor labels_;     ///< [L] int32
+  kernels::cuda::AttentionBlocks block_count_;
+  LayerDownloads downloads_;  ///< after what it fills
+  at::Tensor residual_;       ///< [L, D] f32
+  at::Tensor normed_;         ///< [L, 2, D] bf16, and what rounding took from it; [L, 1, D] where no gate needs that
+  at::Tensor projected_;      ///< [L, (H + 2 H_kv) d, and D of an output gate] bf16
+  at::Tensor gates_;          ///< [L, ...] f32 logits of shifts and forget gate; undefined where there are none
+  at::Tensor attended_;       ///< [L, H, d] bf16
+  at::Tensor rotation_;       ///< [L, d/2, 2] f32; undefined without rotation
+  at::Tensor blocks_;         ///< [layers, 2] int64: blocks of attention and those skipped
+  at::Tensor labels_;         ///< [L] int32
 };
 
 }  // namespace foxscope

@@ -13,16 +13,24 @@ constexpr std::size_t kLayersAhead = 2;
 
 }  // namespace
 
-void LayerDownloads::take(const at::Tensor& from, void* into) {
+void LayerDownloads::take(const at::Tensor& from, std::function<void*()> into) {
   at::Tensor pinned = at::empty(from.sizes(), at::TensorOptions().dtype(from.scalar_type()).pinned_memory(true));
   pinned.copy_(from, /*non_blocking=*/true);
-  copies_.push_back({std::move(pinned), into});
+  copies_.push_back({std::move(pinned), std::move(into)});
 }
 
 void LayerDownloads::end_layer() {
-  Layer layer;
-  layer.copies = std::exchange(copies_, {});
-  layer.passed.record(at::accelerator::getCurrentStream(device_.index()));
+  auto layer = std::make_unique<Layer>();
+  layer->copies = std::exchange(copies_, {});
+  layer->passed.record(at::accelerator::getCurrentStream(device_.index()));
+  if (!layer->copies.empty()) {
+    layer->copied = std::async(std::launch::async, [layer = layer.get()] {
+      layer->passed.synchronize();
+      for (const Copy& copy : layer->copies) {
+        std::memcpy(copy.into(), copy.pinned.const_data_ptr(), copy.pinned.nbytes());
+      }
+    });
+  }
   under_way_.push_back(std::move(layer));
   while (under_way_.size() > kLayersAhead) hand_over();
 }
@@ -33,9 +41,9 @@ void LayerDownloads::finish() {
 }
 
 void LayerDownloads::hand_over() {
-  Layer& layer = under_way_.front();
+  Layer& layer = *under_way_.front();
   layer.passed.synchronize();
-  for (const Copy& copy : layer.copies) std::memcpy(copy.into, copy.pinned.const_data_ptr(), copy.pinned.nbytes());
+  if (layer.copied.valid()) layer.copied.get();
   under_way_.pop_front();
   ++layers_done_;
 }

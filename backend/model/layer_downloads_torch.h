@@ -1,7 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <deque>
+#include <functional>
+#include <future>
+#include <memory>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -16,10 +18,12 @@ class LayerDownloads {
  public:
   explicit LayerDownloads(at::Device device) : device_(device) {}
 
-  /// Copies a tensor through pinned memory; `into` is filled when its layer has been waited for.
+  /// Copies a tensor through pinned memory, on a thread of the layer's: host memory that is touched for the first time
+  /// comes slower than the GPU computes.
   /// @param from  on the GPU, contiguous
-  /// @param into  host memory of from.nbytes() bytes that stays there until then
-  void take(const at::Tensor& from, void* into);
+  /// @param into  called there once the GPU has passed the layer; gives host memory of from.nbytes() bytes, which is
+  ///              filled when the layer has been waited for
+  void take(const at::Tensor& from, std::function<void*()> into);
 
   /// Marks the end of a layer, and waits for the one two before it.
   void end_layer();
@@ -33,17 +37,18 @@ class LayerDownloads {
  private:
   struct Copy {
     at::Tensor pinned;
-    void* into;
+    std::function<void*()> into;
   };
   struct Layer {
     c10::Event passed{c10::DeviceType::CUDA};
     std::vector<Copy> copies;
+    std::future<void> copied;
   };
   void hand_over();
 
   at::Device device_;
   std::vector<Copy> copies_;  ///< of the layer that is being enqueued
-  std::deque<Layer> under_way_;
+  std::deque<std::unique_ptr<Layer>> under_way_;
   int layers_done_ = 0;
 };
 

@@ -31,6 +31,12 @@ struct ResidualNorm {
 };
 Status residual_norm(const ResidualNorm& arguments, Stream stream);
 
+/// How queries and keys lie.
+enum class HeadLayout {
+  rows_first,   ///< [n, H, d]
+  heads_first,  ///< [H, n, d]
+};
+
 /// From a layer's projection to what enters attention (model.md): for keys and values the shift
 /// x_t <- a_t x_(t-1) + (1 - a_t) x_t with a_t = sigmoid(logit) per key head, then for queries and keys RMSNorm over d
 /// per head, then rotary embedding (first half with second half).
@@ -50,10 +56,11 @@ struct ProjectedHeads {
   const float* query_norm = nullptr;          ///< [H, d]; null: no norm
   const float* key_norm = nullptr;            ///< [H_kv, d]; null: no norm
   float norm_epsilon = 0;
-  const float* rotation = nullptr;  ///< [n, d/2, 2] of rotary_table; null: none
-  void* query = nullptr;            ///< [n, H, d] bf16
-  void* key = nullptr;              ///< [n, H_kv, d] bf16
-  void* value = nullptr;            ///< [n, H_kv, d] bf16
+  const float* rotation = nullptr;             ///< [n, d/2, 2] of rotary_table; null: none
+  HeadLayout layout = HeadLayout::rows_first;  ///< of query and key
+  void* query = nullptr;                       ///< [n, H, d] or [H, n, d] bf16
+  void* key = nullptr;                         ///< [n, H_kv, d] or [H_kv, n, d] bf16
+  void* value = nullptr;                       ///< [n, H_kv, d] bf16
 };
 Status project_heads(const ProjectedHeads& arguments, Stream stream);
 

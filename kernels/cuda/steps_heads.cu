@@ -59,8 +59,7 @@ struct Path {
     const auto key_heads = static_cast<int>(a.key_heads);
     if (head < heads) {
       norm = a.query_norm == nullptr ? nullptr : a.query_norm + head * d;
-      to = static_cast<Bfloat16*>(a.query) + head * d;
-      to_stride = a.heads * d;
+      lie(a, a.query, heads, head, a.layout);
       rotates = a.rotation != nullptr;
       return;
     }
@@ -72,9 +71,15 @@ struct Path {
     shift = shifts ? logits + index : nullptr;
     before = row_before == nullptr ? nullptr : static_cast<const T*>(row_before) + index * d;
     norm = is_key && a.key_norm != nullptr ? a.key_norm + index * d : nullptr;
-    to = static_cast<Bfloat16*>(is_key ? a.key : a.value) + index * d;
-    to_stride = a.key_heads * d;
+    lie(a, is_key ? a.key : a.value, key_heads, index, is_key ? a.layout : HeadLayout::rows_first);
     rotates = is_key && a.rotation != nullptr;
+  }
+
+ private:
+  __device__ void lie(const ProjectedHeads& a, void* all, int heads, int head, HeadLayout layout) {
+    const bool rows_first = layout == HeadLayout::rows_first;
+    to = static_cast<Bfloat16*>(all) + head * a.head_dim * (rows_first ? 1 : a.rows);
+    to_stride = rows_first ? heads * a.head_dim : a.head_dim;
   }
 };
 

@@ -1,6 +1,8 @@
 // The fused steps on the GPU against float64, on random inputs with poison around inputs and outputs.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -244,6 +246,46 @@ TEST_F(CudaSteps, SplitShiftNormaliseAndTurnHeads) {
     c.shift = 1;
     c.rotation = c.head_dim % 16 == 0;
     check_project_heads(c, seed += 10);
+  }
+}
+
+TEST_F(CudaSteps, WriteHeadsInEitherLayout) {
+  constexpr std::int64_t kRows = 37;
+  constexpr std::int64_t kHeads = 4;
+  constexpr std::int64_t kKeyHeads = 2;
+  constexpr std::int64_t kDim = 32;
+  const DeviceNumbers projected(kBfloat16, normal_numbers(kRows * (kHeads + 2 * kKeyHeads) * kDim, 9));
+  const DeviceNumbers norm(kFloat32, normal_numbers(kHeads * kDim, 10, 0.2F, 1));
+  const auto run = [&](cuda::HeadLayout layout) {
+    const DeviceNumbers query(kBfloat16, kRows * kHeads * kDim);
+    const DeviceNumbers key(kBfloat16, kRows * kKeyHeads * kDim);
+    const DeviceNumbers value(kBfloat16, kRows * kKeyHeads * kDim);
+    cuda::ProjectedHeads a;
+    a.rows = kRows;
+    a.heads = kHeads;
+    a.key_heads = kKeyHeads;
+    a.head_dim = kDim;
+    a.projected = projected.data();
+    a.projected_stride = (kHeads + 2 * kKeyHeads) * kDim;
+    a.query_norm = a.key_norm = norm.floats();
+    a.norm_epsilon = kEpsilon;
+    a.layout = layout;
+    a.query = query.data();
+    a.key = key.data();
+    a.value = value.data();
+    EXPECT_EQ(project_heads(a, nullptr), Status::ok);
+    return std::array{query.values(), key.values(), value.values()};
+  };
+  const auto rows_first = run(cuda::HeadLayout::rows_first);
+  const auto heads_first = run(cuda::HeadLayout::heads_first);
+  EXPECT_EQ(rows_first[2], heads_first[2]);
+  for (const auto& [part, heads] : {std::pair(0, kHeads), std::pair(1, kKeyHeads)}) {
+    for (std::int64_t n = 0; n < kRows * heads * kDim; ++n) {
+      const std::int64_t row = n / (heads * kDim);
+      const std::int64_t head = n / kDim % heads;
+      ASSERT_EQ(rows_first[index(part)][index(n)],
+                heads_first[index(part)][index((head * kRows + row) * kDim + n % kDim)]);
+    }
   }
 }
 
