@@ -61,6 +61,9 @@ cuda::MapHead head_of(Quantity quantity, const Trace& trace, const DeviceHead& a
   if (quantity == Quantity::forget || quantity == Quantity::log_forget) {
     head.query = head.key = nullptr;
     head.log_normalizer = nullptr;
+  } else if (quantity == Quantity::logits) {
+    head.cumulative_log_gate = nullptr;
+    head.log_normalizer = nullptr;
   } else if (quantity == Quantity::attention_without_gate) {
     head.cumulative_log_gate = nullptr;
     head.log_normalizer = arrays.without_gate;
@@ -76,21 +79,24 @@ class DeviceMap {
   Status run(const Job& job, Image& image) {
     const bool effect = request_.quantity == Quantity::gate_effect;
     if (!find_normalizers(job)) return Status::cancelled;
-    const auto lock = heads_->lock();
     const cuda::DeviceScope scope(heads_->device());
-    const auto own = find(request_.head);
-    const auto other = request_.minus ? find(*request_.minus) : nullptr;
+    // One lock after the other: two differences of the same traces may be computed at once, each way round.
+    std::optional<DeviceHead> other;
+    if (request_.minus) other = find(*request_.minus);
+    const auto lock = heads_->lock();
+    const HeadOf& first = request_.head;
+    const DeviceHead own = heads_->head(*first.trace, first.layer, first.head, parts_of(request_.quantity));
     if (job.stopped()) return Status::cancelled;
     const bool forget = request_.quantity == Quantity::forget || request_.quantity == Quantity::log_forget;
-    if (forget && (own->gate == nullptr || (other != nullptr && other->gate == nullptr))) {
+    if (forget && (own.gate == nullptr || (other && other->gate == nullptr))) {
       return Status::invalid_argument;
     }
-    if (has_closed_form(request_)) return pool_forget(*own, other.get(), image);
+    if (has_closed_form(request_)) return pool_forget(own, other ? &*other : nullptr, image);
     cuda::PooledMap map;
-    map.head = head_of(request_.quantity, *request_.head.trace, *own);
+    map.head = head_of(request_.quantity, *request_.head.trace, own);
     cuda::MapHead minus;
     if (request_.minus) minus = head_of(request_.quantity, *request_.minus->trace, *other);
-    if (effect) minus = head_of(Quantity::attention_without_gate, *request_.head.trace, *own);
+    if (effect) minus = head_of(Quantity::attention_without_gate, *request_.head.trace, own);
     if (request_.minus || effect) map.minus = &minus;
     return pool(map, image);
   }
@@ -103,14 +109,12 @@ class DeviceMap {
     return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
   }
 
-  /// A head of another trace is kept beside that trace, but worked on with this one's stream.
-  std::shared_ptr<const DeviceHead> find(const HeadOf& head) {
-    const DeviceParts parts = parts_of(request_.quantity);
-    if (head.trace == request_.head.trace) return heads_->head(*head.trace, head.layer, head.head, parts);
-    const auto others = head.trace->device_heads(heads_->device());
-    const auto lock = others->lock();
-    auto found = others->head(*head.trace, head.layer, head.head, parts);
-    require_device(others->wait() ? Status::ok : Status::failed, heads_->device());
+  /// A head that is subtracted, kept beside its own trace; all that was given to that trace's stream is done.
+  DeviceHead find(const HeadOf& head) const {
+    const auto heads = head.trace->device_heads(heads_->device());
+    const auto lock = heads->lock();
+    DeviceHead found = heads->head(*head.trace, head.layer, head.head, parts_of(request_.quantity));
+    require_device(heads->wait() ? Status::ok : Status::failed, heads_->device());
     return found;
   }
 
@@ -229,7 +233,7 @@ Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows,
   const auto length = static_cast<std::size_t>(head.trace->info().length);
   auto* out = static_cast<float*>(heads->workspace(length * sizeof(float)));
   const Status status =
-      cuda::log_normalizer_without_gate(map_head(*head.trace, *arrays), rows.begin, rows.end, out, heads->stream());
+      cuda::log_normalizer_without_gate(map_head(*head.trace, arrays), rows.begin, rows.end, out, heads->stream());
   if (status == Status::invalid_argument) return status;
   require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
   normalizer.assign(length, std::numeric_limits<float>::quiet_NaN());

@@ -29,7 +29,7 @@ Status device_attention_spread(const HeadEntries& entries, int gpu, AttentionSpr
   const DeviceParts parts{.query_key = entries.store != nullptr, .gate = entries.gated};
   const auto arrays = heads->head(trace, entries.head.layer, entries.head.head, parts);
   cuda::AttentionStatistics statistics;
-  statistics.head = map_head(trace, *arrays);
+  statistics.head = map_head(trace, arrays);
   if (entries.store == nullptr) statistics.head.query = statistics.head.key = nullptr;
   if (!entries.gated) statistics.head.cumulative_log_gate = nullptr;
 

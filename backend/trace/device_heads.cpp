@@ -54,14 +54,15 @@ void* DeviceHeads::workspace(std::size_t bytes) {
   return workspace_.data();
 }
 
-const void* DeviceHeads::upload(std::span<const std::byte> values, DeviceHead& head) {
-  const cuda::DeviceBuffer& buffer = head.held.emplace_back(allocate(values.size()));
-  head.bytes += values.size();
+const void* DeviceHeads::upload(std::span<const std::byte> values, Entry& entry) {
+  const cuda::DeviceBuffer& buffer = entry.buffers.emplace_back(allocate(values.size()));
+  entry.bytes += values.size();
   if (!cuda::copy_to_device(buffer.data(), values, stream())) throw failed(device_);
   return buffer.data();
 }
 
-void DeviceHeads::add_query_key(const Trace& trace, DeviceHead& head) {
+void DeviceHeads::add_query_key(const Trace& trace, Entry& entry) {
+  DeviceHead& head = entry.head;
   using Part = QueryKeyStore::Part;
   const QueryKeyStore& store = trace.require_query_key();
   const int key_head = key_head_of(trace.info(), head.head);
@@ -72,16 +73,19 @@ void DeviceHeads::add_query_key(const Trace& trace, DeviceHead& head) {
   }
   std::vector<std::byte> scratch;
   const std::int64_t length = trace.info().length;
-  head.key = upload(store.raw_rows(Part::key, head.layer, key_head, 0, length, scratch), head);
-  head.query = upload(store.raw_rows(Part::query, head.layer, head.head, 0, length, scratch), head);
+  head.key = upload(store.raw_rows(Part::key, head.layer, key_head, 0, length, scratch), entry);
+  head.query = upload(store.raw_rows(Part::query, head.layer, head.head, 0, length, scratch), entry);
 }
 
-void DeviceHeads::add_gate(const Trace& trace, DeviceHead& head) {
+void DeviceHeads::add_gate(const Trace& trace, Entry& entry) {
+  DeviceHead& head = entry.head;
   if (!trace.info().gated) return;
-  head.gate = static_cast<const double*>(upload(std::as_bytes(trace.cumulative_log_gate(head.layer, head.head)), head));
+  head.gate =
+      static_cast<const double*>(upload(std::as_bytes(trace.cumulative_log_gate(head.layer, head.head)), entry));
 }
 
-void DeviceHeads::add_tables(const Trace& trace, DeviceHead& head) {
+void DeviceHeads::add_tables(const Trace& trace, Entry& entry) {
+  DeviceHead& head = entry.head;
   cuda::MapHead map;
   map.query = head.query;
   map.key = head.key;
@@ -92,8 +96,8 @@ void DeviceHeads::add_tables(const Trace& trace, DeviceHead& head) {
   map.head_dim = trace.info().head_dim;
   map.scale = trace.info().softmax_scale;
   map.cumulative_log_gate = head.gate;
-  const cuda::DeviceBuffer& tables = head.held.emplace_back(allocate(cuda::head_table_bytes(map.length)));
-  head.bytes += tables.bytes();
+  const cuda::DeviceBuffer& tables = entry.buffers.emplace_back(allocate(cuda::head_table_bytes(map.length)));
+  entry.bytes += tables.bytes();
   const auto status = cuda::prepare_map_head(map, tables.data(), stream());
   // A head that the kernels do not take is left to the CPU.
   if (status == kernels::Status::ok) head.tables = tables.data();
@@ -108,34 +112,36 @@ void DeviceHeads::keep_within_budget() {
   }
 }
 
-std::shared_ptr<const DeviceHead> DeviceHeads::head(const Trace& trace, int layer, int head, const DeviceParts& parts) {
-  const auto known = std::find_if(heads_.begin(), heads_.end(),
-                                  [&](const auto& entry) { return entry->layer == layer && entry->head == head; });
-  std::shared_ptr<DeviceHead> found;
+DeviceHead DeviceHeads::head(const Trace& trace, int layer, int head, const DeviceParts& parts) {
+  const auto known = std::find_if(heads_.begin(), heads_.end(), [&](const auto& entry) {
+    return entry->head.layer == layer && entry->head.head == head;
+  });
+  auto entry = std::make_shared<Entry>();
   if (known != heads_.end()) {
-    found = *known;
+    entry = *known;
     heads_.erase(known);
-  } else {
-    found = std::make_shared<DeviceHead>();
-    found->layer = layer;
-    found->head = head;
   }
-  if (parts.query_key && found->query == nullptr) {
-    add_query_key(trace, *found);
-    found->tables = nullptr;
+  DeviceHead& found = entry->head;
+  found.layer = layer;
+  found.head = head;
+  if (parts.query_key && found.query == nullptr) {
+    add_query_key(trace, *entry);
+    found.tables = nullptr;
   }
-  if (parts.gate && found->gate == nullptr) add_gate(trace, *found);
-  if (parts.gate && found->gate != nullptr && found->tables == nullptr) add_tables(trace, *found);
-  if (parts.normalizer && found->normalizer == nullptr) {
-    found->normalizer = static_cast<const float*>(upload(std::as_bytes(trace.log_normalizer(layer, head)), *found));
+  if (parts.gate && found.gate == nullptr) add_gate(trace, *entry);
+  if (parts.gate && found.gate != nullptr && found.tables == nullptr) add_tables(trace, *entry);
+  if (parts.normalizer && found.normalizer == nullptr) {
+    found.normalizer = static_cast<const float*>(upload(std::as_bytes(trace.log_normalizer(layer, head)), *entry));
   }
-  if (parts.without_gate && found->without_gate == nullptr) {
+  if (parts.without_gate && found.without_gate == nullptr) {
     const auto rows = trace.log_normalizer_without_gate(layer, head, [] { return std::vector<float>{}; });
-    found->without_gate = static_cast<const float*>(upload(std::as_bytes(rows), *found));
+    found.without_gate = static_cast<const float*>(upload(std::as_bytes(rows), *entry));
   }
-  heads_.push_front(found);
+  heads_.push_front(entry);
   keep_within_budget();
-  return found;
+  DeviceHead result = found;
+  result.held = std::move(entry);
+  return result;
 }
 
 }  // namespace foxscope

@@ -19,18 +19,17 @@ struct DeviceParts {
   bool without_gate = false;  ///< that normaliser has to be known to the trace already
 };
 
-/// One head's arrays in GPU memory, those that were asked for so far; null where not.
+/// Addresses of one head's arrays in GPU memory, those that were asked for so far; null where not.
 struct DeviceHead {
   int layer = 0;
   int head = 0;
-  const void* query = nullptr;                  ///< [L, d] in the store's dtype
-  const void* key = nullptr;                    ///< [L, d]
-  const double* gate = nullptr;                 ///< [L] c, nats; null also where the run has no gate
-  const float* normalizer = nullptr;            ///< [L] nats
-  const float* without_gate = nullptr;          ///< [L] nats
-  const void* tables = nullptr;                 ///< of kernels::cuda::prepare_map_head
-  std::list<kernels::cuda::DeviceBuffer> held;  ///< what of these is not the store's own
-  std::size_t bytes = 0;
+  const void* query = nullptr;          ///< [L, d] in the store's dtype
+  const void* key = nullptr;            ///< [L, d]
+  const double* gate = nullptr;         ///< [L] c, nats; null also where the run has no gate
+  const float* normalizer = nullptr;    ///< [L] nats
+  const float* without_gate = nullptr;  ///< [L] nats
+  const void* tables = nullptr;         ///< of kernels::cuda::prepare_map_head
+  std::shared_ptr<const void> held;     ///< keeps the arrays, but for those that are the store's own
 };
 
 /// What of one trace is kept in GPU memory for its maps, head by head, the one not used for longest let go first; and
@@ -48,21 +47,24 @@ class DeviceHeads {
   [[nodiscard]] kernels::cuda::Stream stream() const { return stream_->get(); }
   [[nodiscard]] bool wait() const { return stream_->wait(); }
 
-  /// A head with the parts asked for, uploaded where they are not there yet; the pointers last as long as the result.
+  /// A head with the parts asked for, uploaded where they are not there yet.
   /// @throws Error for parts that the trace did not keep, and for memory that the GPU does not have, with the figure
-  std::shared_ptr<const DeviceHead> head(const Trace& trace, int layer, int head, const DeviceParts& parts);
+  DeviceHead head(const Trace& trace, int layer, int head, const DeviceParts& parts);
 
   /// Memory of at least so many bytes, the same at every call. @throws Error with the figure
   void* workspace(std::size_t bytes);
 
-  /// Uploads numbers into the head's memory. @throws Error likewise
-  const void* upload(std::span<const std::byte> values, DeviceHead& head);
-
  private:
+  struct Entry {
+    DeviceHead head;
+    std::list<kernels::cuda::DeviceBuffer> buffers;  ///< grows while the head is held, so that addresses stay
+    std::size_t bytes = 0;
+  };
+  const void* upload(std::span<const std::byte> values, Entry& entry);
   kernels::cuda::DeviceBuffer allocate(std::size_t bytes);
-  void add_query_key(const Trace& trace, DeviceHead& head);
-  void add_gate(const Trace& trace, DeviceHead& head);
-  void add_tables(const Trace& trace, DeviceHead& head);
+  void add_query_key(const Trace& trace, Entry& entry);
+  void add_gate(const Trace& trace, Entry& entry);
+  void add_tables(const Trace& trace, Entry& entry);
   void keep_within_budget();
 
   int device_;
@@ -70,7 +72,7 @@ class DeviceHeads {
   std::mutex mutex_;
   std::unique_ptr<kernels::cuda::DeviceStream> stream_;
   kernels::cuda::DeviceBuffer workspace_;
-  std::list<std::shared_ptr<DeviceHead>> heads_;  ///< the one used last comes first
+  std::list<std::shared_ptr<Entry>> heads_;  ///< the one used last comes first
 };
 
 }  // namespace foxscope

@@ -13,6 +13,7 @@
 
 #include "backend/base/error.h"
 #include "backend/map/decay_split.h"
+#include "backend/map/device_map.h"
 #include "backend/map/head_statistics.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/device_query_key_store.h"
@@ -256,6 +257,27 @@ TEST_F(CudaMap, ReadsQueriesAndKeysWhereTheRunLeftThem) {
   EXPECT_TRUE(head_statistics({live, 0, 1}, {}, {}).value().has_attention);
 }
 
+TEST_F(CudaMap, LeavesOnlyDifferencesOfTheGatesEffectToTheCpu) {
+  RunShape shape;
+  shape.length = 150;
+  shape.heads = 2;
+  const auto run = make_run(shape);
+  run->compute_on(0);
+  // In this order parts of a head are there before others are asked for.
+  for (const Quantity quantity : kQuantities) {
+    for (const bool difference : {false, true}) {
+      MapRequest request = rectangle({0, 150}, {0, 150}, 20, 20);
+      request.head = {run, 0, 0};
+      request.quantity = quantity;
+      if (difference) request.minus = HeadOf{run, 0, 1};
+      Image image;
+      const bool left = difference && quantity == Quantity::gate_effect;
+      EXPECT_EQ(device_map(request, 0, {}, image), left ? kernels::Status::invalid_argument : kernels::Status::ok)
+          << to_string(quantity);
+    }
+  }
+}
+
 TEST(CudaMapArguments, ThatDoNotFitAreRefused) {
   namespace cuda = kernels::cuda;
   cuda::MapHead head;
@@ -488,10 +510,10 @@ TEST_F(CudaMap, HeadsBeyondTheBudgetAreLetGoAndComeAgain) {
   for (const int head : {0, 1, 2, 3, 1, 1}) {
     const auto found = heads.head(*run, 0, head, all);
     std::vector<double> gate(500);
-    ASSERT_TRUE(kernels::cuda::copy_to_host(std::as_writable_bytes(std::span(gate)), found->gate));
+    ASSERT_TRUE(kernels::cuda::copy_to_host(std::as_writable_bytes(std::span(gate)), found.gate));
     const auto expected = run->cumulative_log_gate(0, head);
     EXPECT_TRUE(std::equal(gate.begin(), gate.end(), expected.begin()));
-    EXPECT_NE(found->tables, nullptr);
+    EXPECT_NE(found.tables, nullptr);
   }
 }
 
