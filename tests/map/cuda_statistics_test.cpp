@@ -1,0 +1,122 @@
+// Statistics of attention on a GPU against those of the CPU. Skipped by name where there is none.
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include "backend/map/decay_split.h"
+#include "backend/map/head_statistics.h"
+#include "kernels/cuda/forgetting_attention.h"
+#include "tests/map/dense.h"
+
+namespace foxscope::test {
+namespace {
+
+class CudaStatistics : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kernels::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  }
+};
+
+void expect_near(const DistanceProfile& a, const DistanceProfile& b) {
+  ASSERT_EQ(a.mass.size(), b.mass.size());
+  for (std::size_t n = 0; n < a.mass.size(); ++n) ASSERT_NEAR(a.mass[n], b.mass[n], 1e-6) << n;
+  // Where a share is reached almost exactly, rounding decides between two distances.
+  EXPECT_NEAR(a.d50, b.d50, 1.0);
+  EXPECT_NEAR(a.d90, b.d90, 1.0);
+}
+
+void expect_near(const AttentionSpread& a, const AttentionSpread& b) {
+  EXPECT_NEAR(a.entropy, b.entropy, 1e-5);
+  EXPECT_NEAR(a.mass_on_first, b.mass_on_first, 1e-6);
+  EXPECT_NEAR(a.mass_on_self, b.mass_on_self, 1e-6);
+  EXPECT_NEAR(a.mean_log_decay, b.mean_log_decay, 1e-5 * std::max(1.0, std::abs(b.mean_log_decay)));
+  expect_near(a.distance, b.distance);
+  expect_near(a.distance_without_first, b.distance_without_first);
+}
+
+void expect_same_statistics(const std::shared_ptr<const Trace>& run, int index) {
+  const HeadOf head{run, 0, index};
+  run->compute_on(std::nullopt);
+  const HeadStatistics expected = head_statistics(head, {}, {}).value();
+  const DecaySplit expected_split = decay_split(head, expected, {}).value();
+  run->compute_on(0);
+  const HeadStatistics statistics = head_statistics(head, {}, {}).value();
+  expect_near(statistics, expected);
+  const DecaySplit split = decay_split(head, statistics, {}).value();
+  expect_near(split.without_gate, expected_split.without_gate);
+  expect_near(split.without_content, expected_split.without_content);
+  EXPECT_NEAR(split.divergence, expected_split.divergence, 1e-5 * std::max(1.0, expected_split.divergence));
+}
+
+TEST_F(CudaStatistics, EqualTheCpus) {
+  RunShape shape;
+  shape.length = 777;
+  shape.heads = 3;
+  for (const int head_dim : {16, 64}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      shape.head_dim = head_dim;
+      shape.dtype = dtype;
+      shape.window = 0;
+      shape.gated = true;
+      const auto run = make_run(shape);
+      for (int head = 0; head < 3; ++head) expect_same_statistics(run, head);
+      shape.gated = false;
+      expect_same_statistics(make_run(shape), 0);
+      shape.gated = true;
+      shape.window = 90;
+      expect_same_statistics(make_run(shape), 1);
+    }
+  }
+}
+
+TEST_F(CudaStatistics, SeeWhatIsLeftByHeadsThatParkOnTheFirstKey) {
+  RunShape shape;
+  shape.length = 600;
+  shape.gated = false;
+  for (const double parks : {12.0, 20.0}) {
+    shape.parks_on_first = parks;
+    const auto run = make_run(shape);
+    run->compute_on(std::nullopt);
+    const auto expected = head_statistics({run, 0, 0}, {}, {}).value();
+    run->compute_on(0);
+    const auto statistics = head_statistics({run, 0, 0}, {}, {}).value();
+    EXPECT_NEAR(statistics.entropy, expected.entropy, 1e-5);
+    for (std::size_t n = 0; n < 600; ++n) {
+      ASSERT_NEAR(statistics.distance_without_first.mass[n], expected.distance_without_first.mass[n], 3e-6);
+    }
+  }
+}
+
+TEST_F(CudaStatistics, OfOneTokenAreThoseOfItself) {
+  RunShape shape;
+  shape.length = 1;
+  const auto run = make_run(shape);
+  run->compute_on(0);
+  const HeadStatistics statistics = head_statistics({run, 0, 0}, {}, {}).value();
+  EXPECT_NEAR(statistics.mass_on_self, 1.0, 1e-6);
+  EXPECT_NEAR(statistics.entropy, 0.0, 1e-6);
+  EXPECT_TRUE(std::isnan(statistics.distance_without_first.d50));
+}
+
+TEST_F(CudaStatistics, AreTheSameInEveryRun) {
+  RunShape shape;
+  shape.length = 3000;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
+  const auto run = make_run(shape);
+  run->compute_on(0);
+  const HeadStatistics first = head_statistics({run, 0, 0}, {}, {}).value();
+  for (int n = 0; n < 3; ++n) {
+    const HeadStatistics again = head_statistics({run, 0, 0}, {}, {}).value();
+    EXPECT_EQ(again.distance.mass, first.distance.mass);
+    EXPECT_EQ(again.distance_without_first.mass, first.distance_without_first.mass);
+    EXPECT_EQ(again.entropy, first.entropy);
+  }
+}
+
+}  // namespace
+}  // namespace foxscope::test
