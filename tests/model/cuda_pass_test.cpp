@@ -6,6 +6,7 @@
 #include <ATen/DeviceAccelerator.h>
 #include <gtest/gtest.h>
 
+#include "backend/eval/generate.h"
 #include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run.h"
@@ -329,6 +330,18 @@ TEST_F(CudaPass, TellsHowFarItIsAndStops) {
     if (progress.done >= 3) stop.request_stop();
   };
   EXPECT_FALSE(model->forward(request, recorders, job).has_value());
+}
+
+TEST_F(CudaPass, RefusesAContinuationThatDoesNotFit) {
+  RunRequest request;
+  request.name = "fox";
+  request.model = test::demo_model("fox-pro-12m");
+  request.input = {nullptr, {1, 2}, {}, "ids.json"};
+  request.device = "cuda";
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 generate({request, 10'000'000'000'000, {}}, {}, Job{});
+               }),
+               (test::Parts{"a prompt of 3 tokens", "GiB of GPU memory and", "fewer --tokens"}));
 }
 
 TEST_F(CudaPass, TakesNoMoreMemoryThanTheEstimate) {

@@ -8,6 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
+#include "backend/eval/generate.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_tokens.h"
 #include "tests/model/model_test_support.h"
@@ -212,6 +213,16 @@ TEST_F(RunModel, PassesOnWhatTheUserShouldKnow) {
   ASSERT_EQ(result.report.notes.size(), 1U);
   EXPECT_PRED2(test::says, result.report.notes[0], (test::Parts{"window_size 4"}));
   EXPECT_EQ(result.trace->info().window_size, 0);
+}
+
+TEST_F(RunModel, AContinuationThatDoesNotFitIsNotBegun) {
+  GenerateRequest generation;
+  generation.run = request_;
+  generation.run.input = {nullptr, {1, 2}, {}, "ids.json"};
+  generation.tokens = 10'000'000'000'000;
+  EXPECT_PRED2(test::says, test::error_of([&] { generate(generation, {}, Job{}); }),
+               (test::Parts{"a prompt of 3 tokens and 10000000000000 more need about", "GiB of memory and",
+                            "shorten the prompt, or ask for fewer --tokens"}));
 }
 
 TEST_F(RunModel, StopsWithoutAnError) {
