@@ -31,7 +31,8 @@ const ColourMap& colourMapOf(ColourMapName name);
 /// The colour at `position`, from 0 to 1; outside, the nearer end.
 Rgb colourAt(const ColourMap& map, double position);
 
-/// Entries that do not exist: above the diagonal or outside the window.
-inline constexpr Rgb kAbsent{222, 222, 222};
+/// Entries that do not exist: above the diagonal or outside the window. In grey print it has to differ from white,
+/// which is a difference of 0, and from the light end of viridis, which has the lightness of (222, 222, 222).
+inline constexpr Rgb kAbsent{240, 240, 240};
 
 }  // namespace foxscope::figure

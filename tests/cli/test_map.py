@@ -218,7 +218,7 @@ class UsageTest(MapTest):
 
 @unittest.skipUnless(DRAWS, "built without Qt")
 class PictureTest(MapTest):
-    GREY = [222, 222, 222]
+    GREY = [240, 240, 240]
 
     def test_a_picture_has_a_white_ground_a_grey_triangle_and_its_command(self):
         pixels, texts = read_png(self.map("attention", "png"))
