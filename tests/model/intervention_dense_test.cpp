@@ -17,17 +17,17 @@ constexpr double kBound = 2e-4;
 /// One intervention on head 1 of layer 1 in the words of the command line, and the same done to the twin's tensors.
 struct Case {
   const char* kind;
-  std::function<void(at::Tensor log_gate)> gate;  ///< log f of the head [L]
+  std::function<void(const at::Tensor& log_gate)> gate;  ///< log f of the head [L]
   bool cuts = false;
 };
 
 const Case kCases[] = {
-    {"one", [](at::Tensor log_gate) { log_gate.zero_(); }},
-    {"constant=0.9", [](at::Tensor log_gate) { log_gate.fill_(std::log(0.9)); }},
-    {"mean", [](at::Tensor log_gate) { log_gate.fill_(std::log(at::exp(log_gate).mean().item<double>())); }},
-    {"scale=0.25", [](at::Tensor log_gate) { log_gate.mul_(0.25); }},
-    {"scale=3", [](at::Tensor log_gate) { log_gate.mul_(3); }},
-    {"zero@300", [](at::Tensor log_gate) { log_gate.select(0, 300).fill_(-1000); }},
+    {"one", [](const at::Tensor& log_gate) { log_gate.zero_(); }},
+    {"constant=0.9", [](const at::Tensor& log_gate) { log_gate.fill_(std::log(0.9)); }},
+    {"mean", [](const at::Tensor& log_gate) { log_gate.fill_(std::log(at::exp(log_gate).mean().item<double>())); }},
+    {"scale=0.25", [](const at::Tensor& log_gate) { log_gate.mul_(0.25); }},
+    {"scale=3", [](const at::Tensor& log_gate) { log_gate.mul_(3); }},
+    {"zero@300", [](const at::Tensor& log_gate) { log_gate.select(0, 300).fill_(-1000); }},
     {"cut", {}, true}};
 
 struct Losses {
