@@ -1,4 +1,5 @@
 #include "backend/eval/evaluation_file.h"
+#include "backend/file/model_writer.h"
 
 namespace foxscope {
 namespace {
@@ -34,20 +35,7 @@ void write_info(Hdf5Writer& writer, const std::string& group, std::size_t order,
   writer.attribute(group, "order", static_cast<std::int64_t>(order));
   // Of a file that was imported nothing but the name is known.
   if (info.layers == 0) return;
-  writer.attribute(group, "model_type", info.model_type);
-  writer.attribute(group, "config", info.config);
-  writer.attribute(group, "weights_sha256", info.weights_sha256);
-  writer.attribute(group, "dtype", to_string(info.dtype));
-  writer.attribute(group, "device", info.device);
-  writer.attribute(group, "softmax_scale", static_cast<double>(info.softmax_scale));
-  writer.attribute(group, "window_size", info.window_size);
-  writer.attribute(group, "pruning_tolerance", info.pruning_tolerance);
-  writer.attribute(group, "intervention", info.intervention);
-  writer.attribute(group, "gated", std::int64_t{info.gated});
-  writer.attribute(group, "layers", std::int64_t{info.layers});
-  writer.attribute(group, "heads", std::int64_t{info.heads});
-  writer.attribute(group, "key_heads", std::int64_t{info.key_heads});
-  writer.attribute(group, "head_dim", std::int64_t{info.head_dim});
+  write_run_attributes(writer, group, info);
   writer.attribute(group, "length", info.length);
 }
 

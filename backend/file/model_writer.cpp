@@ -48,24 +48,28 @@ std::vector<RawArray> ModelWriter::reserve_query_key() {
   return arrays;
 }
 
+void write_run_attributes(Hdf5Writer& writer, const std::string& group, const TraceInfo& info) {
+  writer.attribute(group, "model_type", info.model_type);
+  writer.attribute(group, "config", info.config);
+  writer.attribute(group, "weights_sha256", info.weights_sha256);
+  writer.attribute(group, "dtype", to_string(info.dtype));
+  writer.attribute(group, "device", info.device);
+  writer.attribute(group, "softmax_scale", static_cast<double>(info.softmax_scale));
+  writer.attribute(group, "window_size", info.window_size);
+  writer.attribute(group, "pruning_tolerance", info.pruning_tolerance);
+  writer.attribute(group, "intervention", info.intervention);
+  writer.attribute(group, "gated", std::int64_t{info.gated});
+  writer.attribute(group, "layers", std::int64_t{info.layers});
+  writer.attribute(group, "heads", std::int64_t{info.heads});
+  writer.attribute(group, "key_heads", std::int64_t{info.key_heads});
+  writer.attribute(group, "head_dim", std::int64_t{info.head_dim});
+}
+
 void ModelWriter::write_attributes() {
   writer_.attribute(root_, "NX_class", "NXentry");
   if (const std::string plotted = default_plot(); !plotted.empty()) writer_.attribute(root_, "default", plotted);
-  writer_.attribute(root_, "model_type", info_.model_type);
-  writer_.attribute(root_, "config", info_.config);
-  writer_.attribute(root_, "weights_sha256", info_.weights_sha256);
-  writer_.attribute(root_, "dtype", to_string(info_.dtype));
-  writer_.attribute(root_, "device", info_.device);
+  write_run_attributes(writer_, root_, info_);
   writer_.attribute(root_, "attention_kernel", info_.attention_kernel);
-  writer_.attribute(root_, "softmax_scale", static_cast<double>(info_.softmax_scale));
-  writer_.attribute(root_, "window_size", info_.window_size);
-  writer_.attribute(root_, "pruning_tolerance", info_.pruning_tolerance);
-  writer_.attribute(root_, "intervention", info_.intervention);
-  writer_.attribute(root_, "gated", std::int64_t{info_.gated});
-  writer_.attribute(root_, "layers", std::int64_t{info_.layers});
-  writer_.attribute(root_, "heads", std::int64_t{info_.heads});
-  writer_.attribute(root_, "key_heads", std::int64_t{info_.key_heads});
-  writer_.attribute(root_, "head_dim", std::int64_t{info_.head_dim});
 }
 
 void ModelWriter::write_tokens(const std::string& shared) {

@@ -12,6 +12,9 @@
 
 namespace foxscope {
 
+/// What a model and its run are, but for names and lengths: the attributes that run files and evaluations share.
+void write_run_attributes(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
+
 /// Writes the group /models/NAME of a run file. All methods throw Error as Hdf5Writer does.
 class ModelWriter {
  public:

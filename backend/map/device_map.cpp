@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/map/bins.h"
 #include "backend/map/forget_map.h"
 #include "backend/trace/device_heads.h"
 #include "kernels/cuda/attention_statistics.h"
@@ -137,10 +138,7 @@ class DeviceMap {
     map.heads = 1;
     map.length = request_.head.trace->info().length;
     map.window = request_.head.trace->info().window_size;
-    if (request_.minus) {
-      const std::int64_t others = request_.minus->trace->info().window_size;
-      map.window = map.window == 0 || others == 0 ? std::max(map.window, others) : std::min(map.window, others);
-    }
+    if (request_.minus) map.window = common_window(map.window, request_.minus->trace->info().window_size);
     map.cumulative_log_gate = own.gate;
     map.minus = other == nullptr ? nullptr : other->gate;
     map.value = request_.quantity == Quantity::forget ? cuda::ForgetValue::forget : cuda::ForgetValue::log_forget;
@@ -189,23 +187,6 @@ void require_device(Status status, int gpu) {
   if (status == Status::ok) return;
   throw Error(fmt::format("cuda:{}: the GPU {} a map or statistics: use --device cpu", gpu,
                           status == Status::unavailable ? "is not there for" : "failed while it computed"));
-}
-
-cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
-  const TraceInfo& info = trace.info();
-  cuda::MapHead head;
-  head.query = arrays.query;
-  head.key = arrays.key;
-  const bool is_float = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32;
-  head.element = is_float ? cuda::MapElement::float32 : cuda::MapElement::bfloat16;
-  head.length = info.length;
-  head.head_dim = info.head_dim;
-  head.scale = info.softmax_scale;
-  head.window = info.window_size;
-  head.cumulative_log_gate = arrays.gate;
-  head.log_normalizer = arrays.normalizer;
-  head.tables = arrays.tables;
-  return head;
 }
 
 std::optional<int> gpu_of(const MapRequest& request) {

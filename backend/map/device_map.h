@@ -4,30 +4,23 @@
 #include <vector>
 
 #include "backend/map/map.h"
-#include "kernels/cuda/pooled_map.h"
 #include "kernels/status.h"
 
 namespace foxscope {
-
-struct DeviceHead;
 
 /// The GPU that a request's maps are computed on: that of its first head that has one.
 std::optional<int> gpu_of(const MapRequest& request);
 
 /// The map on a GPU, to what compute_map gives on the CPU within float32's rounding (of bfloat16's products). The
 /// request is valid.
-/// @returns ok; cancelled; or invalid_argument for what is left to the CPU: head dimensions above 128, F without a
-/// gate,
-///          differences of the gate's effect, and tiles too large for the GPU
+/// @returns ok; cancelled; or invalid_argument for what is left to the CPU: head dimensions above 128, F without
+///          a gate, differences of the gate's effect, and tiles too large for the GPU
 /// @throws Error naming the GPU where it fails, and the figure where it has too little memory
 kernels::Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image);
 
 /// Row log-normalisers of softmax(S) without the gate on a GPU, [L]. @returns and throws likewise
 kernels::Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows, int gpu,
                                                    std::vector<float>& normalizer);
-
-/// A head for the kernels, with all that was uploaded of it.
-kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
 
 /// @throws Error where the GPU failed
 void require_device(kernels::Status status, int gpu);

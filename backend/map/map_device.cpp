@@ -1,41 +1,14 @@
 #include "backend/map/map_device.h"
 
-#include <charconv>
-#include <string_view>
-
-#include <fmt/format.h>
-
-#include "backend/base/error.h"
+#include "backend/base/device_name.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
 
 std::optional<int> gpu_named(const std::string& name) {
-  if (name == "cpu") return std::nullopt;
-  const int count = kernels::cuda::device_count();
-  if (name == "auto") return count > 0 ? std::optional(0) : std::nullopt;
-  int index = 0;
-  if (name != "cuda") {
-    const std::string_view number = name.starts_with("cuda:") ? std::string_view(name).substr(5) : "";
-    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), index);
-    if (problem != std::errc{} || end != number.data() + number.size() || index < 0) {
-      throw UsageError(fmt::format("--device '{}' is not known: choose auto, cpu, cuda or cuda:N", name));
-    }
-  }
-  if (!kernels::cuda::is_built()) {
-    throw Error(
-        fmt::format("--device {}: this build has no CUDA: use --device cpu, or build with -DFOXSCOPE_CUDA=ON", name));
-  }
-  if (count == 0) {
-    throw Error(fmt::format(
-        "--device {}: no CUDA device of compute capability 8.0 or later is visible: use --device cpu, or look at the "
-        "driver and at CUDA_VISIBLE_DEVICES",
-        name));
-  }
-  if (index >= count) {
-    throw Error(fmt::format("--device {}: there are {} CUDA devices, cuda:0 to cuda:{}", name, count, count - 1));
-  }
-  return index;
+  if (name == "cpu") return std::nullopt;  // no GPU is asked for anything
+  return gpu_named(name, {kernels::cuda::is_built(), kernels::cuda::device_count(),
+                          "CUDA device of compute capability 8.0 or later"});
 }
 
 }  // namespace foxscope

@@ -1,10 +1,10 @@
 #include "backend/model/causal_lm.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include <fmt/format.h>
 
+#include "backend/base/device_name.h"
 #include "backend/base/error.h"
 #include "backend/model/composed_causal_lm.h"
 #include "backend/model/cpu_causal_lm.h"
@@ -16,30 +16,8 @@ std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) :
 
 Device Device::parse(const std::string& name) {
   if (name == "cpu") return {};
-  if (name == "auto") return cuda_device_count() > 0 ? Device{true, 0} : Device{};
-  Device device{true, 0};
-  if (name != "cuda") {
-    const std::string number = name.starts_with("cuda:") ? name.substr(5) : "";
-    const auto [end, problem] = std::from_chars(number.data(), number.data() + number.size(), device.index);
-    if (problem != std::errc{} || end != number.data() + number.size() || device.index < 0) {
-      throw UsageError(fmt::format("--device '{}' is not known: choose auto, cpu, cuda or cuda:N", name));
-    }
-  }
-  const int count = cuda_device_count();
-  if (!cuda_is_built()) {
-    throw Error(
-        fmt::format("--device {}: this build has no CUDA: use --device cpu, or build with -DFOXSCOPE_CUDA=ON", name));
-  }
-  if (count == 0) {
-    throw Error(
-        fmt::format("--device {}: no CUDA device is visible: use --device cpu, or look at the driver and at "
-                    "CUDA_VISIBLE_DEVICES",
-                    name));
-  }
-  if (device.index >= count) {
-    throw Error(fmt::format("--device {}: there are {} CUDA devices, cuda:0 to cuda:{}", name, count, count - 1));
-  }
-  return device;
+  const std::optional<int> gpu = gpu_named(name, {cuda_is_built(), cuda_device_count(), "CUDA device"});
+  return gpu ? Device{true, *gpu} : Device{};
 }
 
 std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype) {

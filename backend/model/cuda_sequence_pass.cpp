@@ -10,6 +10,7 @@
 #include "backend/model/cuda_sequence_pass_torch.h"
 #include "backend/model/interventions.h"
 #include "backend/model/query_key_record_torch.h"
+#include "backend/model/run_memory.h"
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/cuda/forgetting_attention.h"
 #include "kernels/cuda/gate_scan.h"
@@ -21,9 +22,7 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
-/// Rows of the MLP, and numbers of a block of logits, at once.
-constexpr std::int64_t kMlpRows = 16384;
-constexpr std::int64_t kLogitElements = std::int64_t{1} << 27;
+/// Rows of a block of logits are a multiple of this.
 constexpr std::int64_t kLossRows = 256;
 
 template <typename T>
@@ -274,11 +273,11 @@ void CudaSequencePass::leave_attention(int layer) {
 void CudaSequencePass::feed_forward(const DeviceLayer& weights) {
   norm(weights.mlp_norm, Rest::dropped, {});
   const std::int64_t inner = config_.intermediate_size;
-  const std::int64_t most = std::min(length_, kMlpRows);
+  const std::int64_t most = std::min(length_, kDeviceMlpRows);
   at::Tensor wide = at::empty({most, 2 * inner}, normed_.options());
   at::Tensor product = at::empty({most, inner}, normed_.options());
-  for (std::int64_t begin = 0; begin < length_; begin += kMlpRows) {
-    const std::int64_t end = std::min(begin + kMlpRows, length_);
+  for (std::int64_t begin = 0; begin < length_; begin += kDeviceMlpRows) {
+    const std::int64_t end = std::min(begin + kDeviceMlpRows, length_);
     at::Tensor wide_rows = wide.slice(0, 0, end - begin);
     const at::Tensor product_rows = product.slice(0, 0, end - begin);
     at::mm_out(wide_rows, normed().slice(0, begin, end), weights.mlp_gate_up.t());
@@ -319,7 +318,7 @@ void CudaSequencePass::predict() {
   const at::Tensor loss = at::empty({length_}, residual_.options());
   const at::Tensor& head = model_.padded_head();
   const std::int64_t most =
-      std::min(length_, std::max(kLogitElements / head.size(0) / kLossRows, std::int64_t{1}) * kLossRows);
+      std::min(length_, std::max(kDeviceLogitElements / head.size(0) / kLossRows, std::int64_t{1}) * kLossRows);
   const at::Tensor chunk = at::empty({most, head.size(0)}, residual_.options());
   for (std::int64_t begin = 0; begin < length_ && !pass_.job.stopped(); begin += most) {
     const std::int64_t end = std::min(begin + most, length_);

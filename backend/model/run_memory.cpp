@@ -23,9 +23,6 @@ constexpr std::int64_t kTokenTable = 96;
 
 /// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
 constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
-/// Rows of the MLP and numbers of logits that exist at once on a GPU.
-constexpr std::int64_t kDeviceMlpRows = 16384;
-constexpr std::int64_t kDeviceLogits = std::int64_t{1} << 27;
 
 double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * static_cast<double>(kMebibyte)); }
 
@@ -78,7 +75,7 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   RunMemory memory;
   // The embedding is float32 in every run.
   memory.fixed = parameters * size + config.vocabulary_size * hidden * 4 + kDeviceWorkspace +
-                 kDeviceMlpRows * 3 * config.intermediate_size * size + kDeviceLogits * 4;
+                 kDeviceMlpRows * 3 * config.intermediate_size * size + kDeviceLogitElements * 4;
   // Ids, labels, losses; residual stream, norm with what rounding took from it, projection, heads and what they attend
   // to; gates and normalisers; the attention kernel's workspace.
   memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + hidden) +
@@ -86,7 +83,7 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   // In float32 the steps are LibTorch's operations, each with a result of its own.
   if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * hidden;
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;
-  if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogits * 4;
+  if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogitElements * 4;
   if (keep.contains(Keep::query_key)) {
     memory.query_key_per_token = config.layers * (hidden + config.key_size()) * size;
     memory.per_token += size * hidden;  // one layer on its way to the host

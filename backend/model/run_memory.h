@@ -7,6 +7,10 @@
 
 namespace foxscope {
 
+/// Rows of the MLP, and numbers of a block of logits, that exist at once on a GPU.
+inline constexpr std::int64_t kDeviceMlpRows = 16384;
+inline constexpr std::int64_t kDeviceLogitElements = std::int64_t{1} << 27;
+
 /// Memory that a run takes, in bytes: what does not depend on the text, what each token adds, and what queries and keys
 /// add if they are kept (in host memory these alone can go to a temporary file instead).
 struct RunMemory {

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "kernels/cuda/pooled_map.h"
 
 namespace foxscope {
 namespace {
@@ -26,6 +25,23 @@ int key_head_of(const TraceInfo& info, int head) {
 }
 
 }  // namespace
+
+cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
+  const TraceInfo& info = trace.info();
+  cuda::MapHead head;
+  head.query = arrays.query;
+  head.key = arrays.key;
+  const bool is_float = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32;
+  head.element = is_float ? cuda::MapElement::float32 : cuda::MapElement::bfloat16;
+  head.length = info.length;
+  head.head_dim = info.head_dim;
+  head.scale = info.softmax_scale;
+  head.window = info.window_size;
+  head.cumulative_log_gate = arrays.gate;
+  head.log_normalizer = arrays.normalizer;
+  head.tables = arrays.tables;
+  return head;
+}
 
 DeviceHeads::DeviceHeads(int device, std::size_t budget) : device_(device), budget_(budget) {
   const cuda::DeviceScope scope(device);
@@ -86,16 +102,7 @@ void DeviceHeads::add_gate(const Trace& trace, Entry& entry) {
 
 void DeviceHeads::add_tables(const Trace& trace, Entry& entry) {
   DeviceHead& head = entry.head;
-  cuda::MapHead map;
-  map.query = head.query;
-  map.key = head.key;
-  map.element = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32
-                    ? cuda::MapElement::float32
-                    : cuda::MapElement::bfloat16;
-  map.length = trace.info().length;
-  map.head_dim = trace.info().head_dim;
-  map.scale = trace.info().softmax_scale;
-  map.cumulative_log_gate = head.gate;
+  const cuda::MapHead map = map_head(trace, head);
   const cuda::DeviceBuffer& tables = entry.buffers.emplace_back(allocate(cuda::head_table_bytes(map.length)));
   entry.bytes += tables.bytes();
   const auto status = cuda::prepare_map_head(map, tables.data(), stream());

@@ -8,6 +8,7 @@
 
 #include "backend/trace/trace.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/pooled_map.h"
 
 namespace foxscope {
 
@@ -31,6 +32,9 @@ struct DeviceHead {
   const void* tables = nullptr;         ///< of kernels::cuda::prepare_map_head
   std::shared_ptr<const void> held;     ///< keeps the arrays, but for those that are the store's own
 };
+
+/// A head for the kernels, with all that was uploaded of it.
+kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
 
 /// What of one trace is kept in GPU memory for its maps, head by head, the one not used for longest let go first; and
 /// the stream and the working memory of what computes them. One piece of work at a time: hold `lock` around it, and

@@ -289,24 +289,32 @@ TEST(Axes, CategoriesAreWrittenAtTheirPlaces) {
   EXPECT_NE(at("rare"), std::string::npos);
 }
 
-TEST(Passage, ScriptsFromRightToLeftKeepTheirTintsBesideTheirWords) {
-  // Of a line in Hebrew the first word is at the right.
-  const std::vector<figure::TintedPiece> pieces = {{"שלום", 1, false}, {" עולם", 0, false}};
+QImage shown_passage(const std::vector<figure::TintedPiece>& pieces) {
   figure::ScaledColours colours;
   colours.map = &figure::tint();
   FigureStyle style;
   PanelPage page(style);
   page.add(std::make_unique<figure::TextPanel>(style.format, pieces, colours), {});
   page.arrange();
-  const QImage shown = rendered(page.paint({}), Kind::png, 300);
-  const QRgb dark = qRgb(figure::tint().back().red, figure::tint().back().green, figure::tint().back().blue);
+  return rendered(page.paint({}), Kind::png, 300);
+}
+
+QRgb strongest_tint() {
+  const figure::Rgb& colour = figure::tint().back();
+  return qRgb(colour.red, colour.green, colour.blue);
+}
+
+TEST(Passage, ScriptsFromRightToLeftKeepTheirTintsBesideTheirWords) {
+  // Of a line in Hebrew the first word is at the right.
+  const std::vector<figure::TintedPiece> pieces = {{"שלום", 1, false}, {" עולם", 0, false}};
+  const QImage shown = shown_passage(pieces);
   int leftmost = shown.width();
   int rightmost = 0;
   int ink = shown.width();
   for (int y = 0; y < shown.height(); ++y) {
     for (int x = 0; x < shown.width(); ++x) {
-      if (shown.pixel(x, y) == dark) leftmost = std::min(leftmost, x);
-      if (shown.pixel(x, y) == dark) rightmost = std::max(rightmost, x);
+      if (shown.pixel(x, y) == strongest_tint()) leftmost = std::min(leftmost, x);
+      if (shown.pixel(x, y) == strongest_tint()) rightmost = std::max(rightmost, x);
       if (qGray(shown.pixel(x, y)) < 60) ink = std::min(ink, x);
     }
   }
@@ -317,17 +325,10 @@ TEST(Passage, ScriptsFromRightToLeftKeepTheirTintsBesideTheirWords) {
 TEST(Passage, LineEndsAreSeenAndTintedLikeOtherTokens) {
   const auto dark_pixels = [](double of_line_end) {
     const std::vector<figure::TintedPiece> pieces = {{"one", 0, false}, {"\n", of_line_end, false}, {"two", 0, false}};
-    figure::ScaledColours colours;
-    colours.map = &figure::tint();
-    FigureStyle style;
-    PanelPage page(style);
-    page.add(std::make_unique<figure::TextPanel>(style.format, pieces, colours), {});
-    page.arrange();
-    const QImage shown = rendered(page.paint({}), Kind::png, 300);
-    const QRgb dark = qRgb(figure::tint().back().red, figure::tint().back().green, figure::tint().back().blue);
+    const QImage shown = shown_passage(pieces);
     int count = 0;
     for (int y = 0; y < shown.height(); ++y) {
-      for (int x = 0; x < shown.width(); ++x) count += shown.pixel(x, y) == dark ? 1 : 0;
+      for (int x = 0; x < shown.width(); ++x) count += shown.pixel(x, y) == strongest_tint() ? 1 : 0;
     }
     return count;
   };
