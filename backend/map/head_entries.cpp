@@ -37,7 +37,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   if (attention) normalizer = of.trace->log_normalizer(of.layer, of.head);
   if (needs_queries(quantity)) {
     store = &of.trace->require_query_key();
-    key_head = of.head / std::max(1, info.heads / std::max(1, info.key_heads));
+    key_head = key_head_of(info, of.head);
   }
 }
 

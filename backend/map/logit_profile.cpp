@@ -64,7 +64,7 @@ std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const J
   const QueryKeyStore& store = head.trace->require_query_key();
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
-  const int key_head = head.head / std::max(1, info.heads / std::max(1, info.key_heads));
+  const int key_head = key_head_of(info, head.head);
   Rows rows;
   rows.length = info.length;
   rows.head_dim = info.head_dim;

@@ -48,7 +48,7 @@ void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, Pa
   const TraceInfo& info = trace.info();
   if (!trace.has_attention(head.layer)) return;
   reading.has_attention = true;
-  const int key_head = head.head / (info.heads / info.key_heads);
+  const int key_head = key_head_of(info, head.head);
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
   const QueryKeyStore& store = *trace.query_key();

@@ -20,10 +20,6 @@ Error failed(int device) {
       fmt::format("cuda:{}: the GPU failed while it was given queries, keys and gates: use --device cpu", device));
 }
 
-int key_head_of(const TraceInfo& info, int head) {
-  return head / std::max(1, info.heads / std::max(1, info.key_heads));
-}
-
 }  // namespace
 
 cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {

@@ -1,5 +1,7 @@
 #include "backend/trace/trace.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
@@ -19,6 +21,11 @@ Error not_kept(const std::string& name, const char* what, const char* keep) {
 }
 
 }  // namespace
+
+int key_head_of(const TraceInfo& info, int head) {
+  // A trace without queries and keys may not know how many heads of keys there were.
+  return head / std::max(1, info.heads / std::max(1, info.key_heads));
+}
 
 Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
              std::vector<float> per_token_loss, std::unique_ptr<const TraceSource> source,

@@ -55,6 +55,9 @@ struct TraceInfo {
   std::string intervention;      ///< JSON; empty: none
 };
 
+/// The key head that a query head reads: h / (H / H_kv).
+int key_head_of(const TraceInfo& info, int head);
+
 /// What is known of every row of one layer. An array that was not kept is empty.
 struct LayerRows {
   std::vector<double> cumulative_log_gate;         ///< [H, L] c_i = sum of log f up to and including i, nats
