@@ -1,5 +1,6 @@
 #include "backend/eval/generate.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 
@@ -7,7 +8,6 @@
 
 #include "backend/base/error.h"
 #include "backend/eval/text_stream.h"
-#include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
@@ -25,22 +25,16 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 void check_memory(const GenerateRequest& request, const Checkpoint& checkpoint, const Generation& generation,
                   const Device& device) {
   const ModelConfig& config = checkpoint.config();
-  const auto prompt = static_cast<double>(generation.prompt.size());
-  const double cache = (prompt + static_cast<double>(request.tokens)) *
+  const auto prompt = static_cast<std::int64_t>(generation.prompt.size());
+  const double cache = (static_cast<double>(prompt) + static_cast<double>(request.tokens)) *
                        static_cast<double>(continuation_bytes_per_token(config, generation.dtype));
-  const auto check = [&](const RunMemory& memory, double more, std::int64_t available, const char* kind) {
-    const double needed = static_cast<double>(memory.fixed) + prompt * static_cast<double>(memory.per_token) + more;
-    if (needed <= static_cast<double>(available)) return;
-    throw Error(fmt::format(
-        "a prompt of {} tokens and {} more need about {:.1f} GiB of {} and {:.1f} GiB are "
-        "available: shorten the prompt, or ask for fewer --tokens",
-        generation.prompt.size(), request.tokens, needed / 0x1p30, kind, static_cast<double>(available) / 0x1p30));
-  };
-  check(estimate_memory(config, checkpoint.parameter_count(), {}, generation.dtype, device.cuda),
-        device.cuda ? 0 : cache, available_memory(), "memory");
-  if (!device.cuda) return;
-  check(estimate_device_memory(config, checkpoint.parameter_count(), {}, generation.dtype), cache,
-        free_device_memory(device.index), "GPU memory");
+  RunNeeds needs = estimate_needs(config, checkpoint.parameter_count(), {}, generation.dtype, device);
+  // More tokens than any memory holds may be asked for.
+  (needs.gpu ? *needs.gpu : needs.host).fixed += static_cast<std::int64_t>(std::min(cache, 0x1p60));
+  memory_left(needs, prompt, free_memory(device),
+              {fmt::format("a prompt of {} tokens and {} more need", prompt, request.tokens),
+               "",
+               {"shorten the prompt", "ask for fewer --tokens"}});
 }
 
 /// Adds the tokens one by one.

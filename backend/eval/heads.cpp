@@ -6,7 +6,7 @@
 
 #include "backend/eval/corpus.h"
 #include "backend/eval/window_classes.h"
-#include "backend/model/run_memory.h"
+#include "backend/model/query_key_place.h"
 
 namespace foxscope {
 namespace {
@@ -25,10 +25,22 @@ std::optional<WordCounts> count_words(const std::filesystem::path& corpus, const
   return counts;
 }
 
+/// A model whose memory has been looked at.
+struct HeadsModel : PlannedModel {
+  QueryKeyPlace place;
+};
+
+HeadsModel plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source) {
+  HeadsModel planned{plan_model(request, checkpoint, source), {}};
+  planned.place = QueryKeyPlace(needs_of(planned, kKept), planned.table->length, free_memory(planned.device),
+                                memory_user(planned), kernel_gpu(planned.device));
+  return planned;
+}
+
 /// The work on one model.
 class HeadsWork {
  public:
-  HeadsWork(const PlannedModel& model, const WordCounts* counts, const Job& job)
+  HeadsWork(const HeadsModel& model, const WordCounts* counts, const Job& job)
       : model_(model), counts_(counts), job_(job), accumulator_(model.info) {
     if (counts != nullptr) tokenizer_ = Tokenizer::load(Checkpoint::open(model.request.model).folder());
   }
@@ -54,18 +66,10 @@ class HeadsWork {
     job_.tell({windows_done_ * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
   }
 
-  std::shared_ptr<HostQueryKeyStore> make_store(const TraceInfo& info) const {
-    const RunMemory memory = estimate_memory(model_.config, model_.parameters, kKept, model_.dtype, model_.device.cuda);
-    const std::int64_t budget = query_key_budget(memory, info.length, available_memory(), kKept);
-    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
-    return std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(budget),
-                                               std::filesystem::temp_directory_path());
-  }
-
   std::shared_ptr<const Trace> forward(CausalLM& lm, const Window& window) {
     TraceInfo info = model_.info;
     info.length = static_cast<std::int64_t>(window.ids.size());
-    Recorder recorder(info, kKept, make_store(info));
+    Recorder recorder(info, kKept, model_.place.make_store(info));
     const std::vector<std::int32_t> inputs = input_ids(window.ids, model_.bos);
     ForwardRequest request;
     request.batch = 1;
@@ -77,7 +81,9 @@ class HeadsWork {
     Recorder* const recorders[] = {&recorder};
     const Job quiet{job_.stop, {}, job_.executor};
     if (!lm.forward(request, recorders, quiet)) return nullptr;
-    return recorder.finish(nullptr, nullptr);
+    auto trace = recorder.finish(nullptr, nullptr);
+    trace->compute_on(model_.place.gpu());
+    return trace;
   }
 
   bool run_window(CausalLM& lm, const Window& window) {
@@ -103,7 +109,7 @@ class HeadsWork {
     return true;
   }
 
-  const PlannedModel& model_;
+  const HeadsModel& model_;
   const WordCounts* counts_;  ///< null: the windows have no text
   const Job& job_;
   HeadsAccumulator accumulator_;
@@ -118,10 +124,10 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
   for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
   const auto source = choose_source(request.input, checkpoints.front(), job);
   if (!source) return std::nullopt;
-  std::vector<PlannedModel> models;
+  std::vector<HeadsModel> models;
   for (std::size_t n = 0; n < request.models.size(); ++n) {
     if (job.stopped()) return std::nullopt;
-    models.push_back(plan_model(request.models[n], checkpoints[n], *source));
+    models.push_back(plan(request.models[n], checkpoints[n], *source));
   }
   checkpoints.clear();  // their files need not stay mapped
   std::optional<WordCounts> counts;
@@ -133,7 +139,7 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
   }
   HeadsEvaluation evaluation;
   evaluation.corpus = describe_corpus(request.input, *source);
-  for (const PlannedModel& model : models) {
+  for (const HeadsModel& model : models) {
     if (events.model) events.model(model.request.name);
     for (const std::string& note : model.config.notes) {
       if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));

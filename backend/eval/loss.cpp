@@ -11,7 +11,6 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/loss_partial.h"
-#include "backend/model/composed_causal_lm.h"
 #include "backend/model/run_memory.h"
 
 namespace foxscope {
@@ -71,27 +70,6 @@ void put(LossModel& model, std::size_t window, std::span<const float> losses) {
   model.done[window] = true;
 }
 
-/// @param kind  "memory" or "GPU memory"
-void check_memory(const LossModel& model, const RunMemory& memory, std::int64_t available, const char* kind) {
-  const std::int64_t length = model.result.losses.length;
-  const std::int64_t needed = memory.fixed + memory.per_token * length;
-  if (needed <= available) return;
-  const std::int64_t fitting = (available - memory.fixed) / memory.per_token;
-  throw Error(fmt::format(
-      "{}: windows of {} tokens need about {:.1f} GiB of {} and {:.1f} GiB are available: {}", model.request.name,
-      length, static_cast<double>(needed) / 0x1p30, kind, static_cast<double>(available) / 0x1p30,
-      fitting > 0 ? fmt::format("use --length {}", fitting) : fmt::format("free {}, or use a smaller model", kind)));
-}
-
-void check_memory(const LossModel& model) {
-  const KeepSet kept = {Keep::loss};
-  check_memory(model, estimate_memory(model.config, model.parameters, kept, model.dtype, model.device.cuda),
-               available_memory(), "memory");
-  if (!model.device.cuda) return;
-  check_memory(model, estimate_device_memory(model.config, model.parameters, kept, model.dtype),
-               free_device_memory(model.device.index), "GPU memory");
-}
-
 void check_losses(const LossModel& model, std::size_t window, std::span<const float> losses) {
   for (std::size_t p = 0; p < losses.size(); ++p) {
     if (std::isfinite(losses[p])) continue;
@@ -111,7 +89,8 @@ class ModelWork {
     timing_.notes = model_.config.notes;
     timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
     if (timing_.resumed == model_.result.losses.windows) return true;
-    check_memory(model_);
+    memory_left(needs_of(model_, {Keep::loss}), model_.result.losses.length, free_memory(model_.device),
+                memory_user(model_));
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
     const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);

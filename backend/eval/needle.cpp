@@ -152,18 +152,11 @@ class NeedleWork {
     return true;
   }
 
-  [[nodiscard]] std::shared_ptr<HostQueryKeyStore> make_store(const TraceInfo& info) const {
-    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
-    return std::make_shared<HostQueryKeyStore>(
-        shape, info.dtype, static_cast<std::size_t>(needle_memory_left(model_, info.length, Loaded::yes) / 4 * 3),
-        std::filesystem::temp_directory_path());
-  }
-
   bool run_cell(std::size_t p, std::size_t q) {
     const NeedlePrompt prompt = needle_prompt(model_.parts, model_.bos, request_.lengths[p], request_.depths[q]);
     TraceInfo info = model_.result.info;
     info.length = static_cast<std::int64_t>(prompt.input_ids.size());
-    Recorder recorder(info, kNeedleKept, make_store(info));
+    Recorder recorder(info, kNeedleKept, model_.place.make_store(info));
     auto continuation = begin(prompt, &recorder);
     if (!continuation) return false;
     Cell cell;
@@ -178,6 +171,7 @@ class NeedleWork {
 
   /// Attention of the last position on the needle, and the gate to the needle's last token.
   bool measure_heads(const std::shared_ptr<const Trace>& trace, const NeedlePrompt& prompt, Cell& cell) const {
+    trace->compute_on(model_.place.gpu());
     const TraceInfo& info = trace->info();
     const std::int64_t last = info.length - 1;
     MapRequest map;

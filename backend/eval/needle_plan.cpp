@@ -8,9 +8,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/corpus.h"
-#include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
-#include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 
 namespace foxscope {
@@ -99,27 +97,29 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
   }
 }
 
+/// @param length  of the longest prompt, no more than the largest of --lengths
+QueryKeyPlace choose_place(const PlannedNeedle& model, std::int64_t length, std::int64_t parameters) {
+  RunNeeds needs = estimate_needs(model.config, parameters, kNeedleKept, model.dtype, model.device);
+  RunMemory& memory = needs.gpu ? *needs.gpu : needs.host;
+  memory.per_token += continuation_bytes_per_token(model.config, model.dtype);
+  const MemoryUser user{
+      fmt::format("{}: a prompt of {} tokens needs", model.request.name, length), "--lengths up to", {}};
+  return {needs, length, free_memory(model.device), user, kernel_gpu(model.device)};
+}
+
 PlannedNeedle plan(const NeedleRequest& request, const RunRequest& run, const std::vector<std::string>& texts) {
   const Checkpoint checkpoint = Checkpoint::open(run.model);
   check_continued(run.interventions, checkpoint.config());
-  PlannedNeedle planned{run,
-                        checkpoint.config(),
-                        Device::parse(run.device),
-                        {},
-                        0,
-                        checkpoint.parameter_count(),
-                        Tokenizer::load(checkpoint.folder()),
-                        {},
-                        {},
-                        {},
-                        {}};
+  PlannedNeedle planned{
+      run, checkpoint.config(), Device::parse(run.device), {}, 0, {}, Tokenizer::load(checkpoint.folder()), {}, {}, {},
+      {}};
   planned.dtype = choose_dtype(run.dtype, planned.device);
   planned.bos = choose_bos(run, checkpoint, &planned.tokenizer);
   planned.parts = cut_needle(request.words, request.mode, planned.tokenizer);
   for (const std::int64_t length : request.lengths) context_tokens(planned.parts, length);
   const auto longest_prompt =
       longest(request) - kReservedTokens + static_cast<std::int64_t>(planned.parts.question.size());
-  needle_memory_left(planned, longest_prompt, Loaded::no);
+  planned.place = choose_place(planned, longest_prompt, checkpoint.parameter_count());
   cut_haystack(texts, request.haystack.string(), haystack_needed(request, planned.parts), planned.tokenizer,
                planned.parts);
   check_vocabulary(planned);
@@ -130,32 +130,7 @@ PlannedNeedle plan(const NeedleRequest& request, const RunRequest& run, const st
   return planned;
 }
 
-/// @param kind  "memory" or "GPU memory"
-std::int64_t memory_left(const PlannedNeedle& model, std::int64_t length, const RunMemory& memory,
-                         std::int64_t available, const char* kind) {
-  const std::int64_t needed = memory.fixed + memory.per_token * length;
-  if (needed <= available) return available - needed;
-  throw Error(fmt::format(
-      "{}: a prompt of {} tokens needs about {:.1f} GiB of {} and {:.1f} GiB are available: "
-      "use shorter --lengths",
-      model.request.name, length, static_cast<double>(needed) / 0x1p30, kind, static_cast<double>(available) / 0x1p30));
-}
-
 }  // namespace
-
-std::int64_t needle_memory_left(const PlannedNeedle& model, std::int64_t length, Loaded loaded) {
-  RunMemory memory = estimate_memory(model.config, model.parameters, kNeedleKept, model.dtype, model.device.cuda);
-  if (!model.device.cuda) {
-    memory.per_token += continuation_bytes_per_token(model.config, model.dtype);
-    if (loaded == Loaded::yes) memory.fixed -= 4 * model.parameters;
-  }
-  if (model.device.cuda && loaded == Loaded::no) {
-    RunMemory of_gpu = estimate_device_memory(model.config, model.parameters, kNeedleKept, model.dtype);
-    of_gpu.per_token += continuation_bytes_per_token(model.config, model.dtype);
-    memory_left(model, length, of_gpu, free_device_memory(model.device.index), "GPU memory");
-  }
-  return memory_left(model, length, memory, available_memory(), "memory");
-}
 
 std::int64_t haystack_needed(const NeedleRequest& request, const NeedleParts& parts) {
   return context_tokens(parts, longest(request)) + static_cast<std::int64_t>(parts.needle.size());

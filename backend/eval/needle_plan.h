@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/eval/needle.h"
+#include "backend/model/query_key_place.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope {
@@ -21,7 +22,7 @@ struct PlannedNeedle {
   Device device;
   DType dtype = DType::float32;
   std::int32_t bos = 0;
-  std::int64_t parameters = 0;
+  QueryKeyPlace place;  ///< of the passes over prompts
   Tokenizer tokenizer;
   NeedleParts parts;
   NeedleModel result;
@@ -39,11 +40,5 @@ std::int64_t haystack_needed(const NeedleRequest& request, const NeedleParts& pa
 
 /// SHA-256 of all that the results depend on.
 std::string needle_fingerprint(const NeedleRequest& request, const std::vector<PlannedNeedle>& models);
-
-enum class Loaded { no, yes };
-/// Bytes that queries and keys may take in memory beside all else that a prompt needs.
-/// @param loaded  whether the weights are in memory already
-/// @throws Error with both figures if that alone is too much
-std::int64_t needle_memory_left(const PlannedNeedle& model, std::int64_t length, Loaded loaded);
 
 }  // namespace foxscope

@@ -70,6 +70,14 @@ EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource
   return corpus;
 }
 
+RunNeeds needs_of(const PlannedModel& model, const KeepSet& keep) {
+  return estimate_needs(model.config, model.parameters, keep, model.dtype, model.device);
+}
+
+MemoryUser memory_user(const PlannedModel& model) {
+  return {fmt::format("{}: windows of {} tokens need", model.request.name, model.table->length), "--length", {}};
+}
+
 PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source) {
   PlannedModel planned;
   planned.request = request;

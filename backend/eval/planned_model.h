@@ -11,6 +11,7 @@
 #include "backend/eval/windows.h"
 #include "backend/eval/windows_ids.h"
 #include "backend/model/run.h"
+#include "backend/model/run_memory.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -47,6 +48,10 @@ struct PlannedModel {
   std::shared_ptr<const EvaluatedWindows> table;  ///< the same for files
   TraceInfo info;                                 ///< length: of the longest window
 };
+
+/// What windows of the model take, and who it is that takes it.
+RunNeeds needs_of(const PlannedModel& model, const KeepSet& keep);
+MemoryUser memory_user(const PlannedModel& model);
 
 /// @throws Error and UsageError with the remedy for what the model cannot run on
 PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source);

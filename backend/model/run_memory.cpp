@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/composed_causal_lm.h"
 
 namespace foxscope {
 namespace {
@@ -23,6 +24,9 @@ constexpr std::int64_t kTokenTable = 96;
 
 /// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
 constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
+
+/// What the statistics of one head take beside queries and keys: gates, normalisers, sums by distance and of keys.
+constexpr std::int64_t kMeasuredPerToken = 512;
 
 double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * static_cast<double>(kMebibyte)); }
 
@@ -40,6 +44,39 @@ std::optional<std::int64_t> left_of_address_space() {
   std::int64_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;
   return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE));
+}
+
+/// One of the memories, in the words of a message.
+struct MemoryKind {
+  const char* name;
+  const char* there;    ///< "available"
+  const char* instead;  ///< what needs none of it; null: nothing does
+};
+constexpr MemoryKind kHost = {"memory", "available", nullptr};
+constexpr MemoryKind kGpu = {"GPU memory", "free", "--device cpu"};
+
+/// "a, b, or c".
+std::string alternatives(const std::vector<std::string>& list) {
+  std::string text = list.front();
+  for (std::size_t n = 1; n < list.size(); ++n) text += (n + 1 < list.size() ? ", " : ", or ") + list[n];
+  return text;
+}
+
+std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t free, const MemoryKind& kind,
+                     const MemoryUser& user) {
+  const std::int64_t needed = memory.fixed + memory.per_token * length;
+  if (needed <= free) return free - needed;
+  const std::int64_t fitting = (free - memory.fixed) / memory.per_token;
+  std::vector<std::string> remedies;
+  if (!user.length_option.empty() && fitting > 0) {
+    remedies.push_back(fmt::format("use {} {}", user.length_option, fitting));
+  } else if (!user.length_option.empty()) {
+    remedies = {fmt::format("free {}", kind.name), "use a smaller model"};
+  }
+  remedies.insert(remedies.end(), user.remedies.begin(), user.remedies.end());
+  if (kind.instead != nullptr) remedies.emplace_back(kind.instead);
+  throw Error(fmt::format("{} about {:.1f} GiB of {} and {:.1f} GiB are {}: {}", user.what, gibibytes(needed),
+                          kind.name, gibibytes(free), kind.there, alternatives(remedies)));
 }
 
 }  // namespace
@@ -86,7 +123,7 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogitElements * 4;
   if (keep.contains(Keep::query_key)) {
     memory.query_key_per_token = config.layers * (hidden + config.key_size()) * size;
-    memory.per_token += size * hidden;  // one layer on its way to the host
+    memory.per_token += size * hidden + kMeasuredPerToken;  // one layer on its way to the host, and afterwards a head
   }
   return memory;
 }
@@ -105,27 +142,22 @@ std::int64_t available_memory() {
   return available;
 }
 
-std::int64_t query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t available,
-                              const KeepSet& keep) {
-  const std::int64_t needed = memory.fixed + memory.per_token * length;
-  if (needed <= available) return (available - needed) / 4 * 3;
-  std::string remedy = "free memory, or use a smaller model";
-  const std::int64_t fitting = (available - memory.fixed) / memory.per_token;
-  if (fitting > 0) remedy = fmt::format("use --limit {}", fitting);
-  if (keep.contains(Keep::logits)) remedy += ", or leave logits out of --keep";
-  if (keep.contains(Keep::hidden)) remedy += ", or leave hidden out of --keep";
-  throw Error(fmt::format("a run over {} tokens needs about {:.1f} GiB of memory and {:.1f} GiB are available: {}",
-                          length, gibibytes(needed), gibibytes(available), remedy));
+FreeMemory free_memory(const Device& device) {
+  return {available_memory(), device.cuda ? free_device_memory(device.index) : 0};
 }
 
-std::int64_t device_query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t free) {
-  const std::int64_t needed = memory.fixed + memory.per_token * length;
-  if (needed <= free) return free - needed;
-  const std::int64_t fitting = (free - memory.fixed) / memory.per_token;
-  throw Error(fmt::format(
-      "a run over {} tokens needs about {:.1f} GiB of GPU memory and {:.1f} GiB are free: {}, or --device cpu", length,
-      gibibytes(needed), gibibytes(free),
-      fitting > 0 ? fmt::format("use --limit {}", fitting) : std::string("free GPU memory, use a smaller model")));
+RunNeeds estimate_needs(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
+                        const Device& device) {
+  RunNeeds needs{estimate_memory(config, parameters, keep, dtype, device.cuda), {}};
+  if (device.cuda) needs.gpu = estimate_device_memory(config, parameters, keep, dtype);
+  return needs;
+}
+
+FreeMemory memory_left(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user) {
+  FreeMemory left;
+  left.host = left_of(needs.host, length, free.host, kHost, user);
+  if (needs.gpu) left.gpu = left_of(*needs.gpu, length, free.gpu, kGpu, user);
+  return left;
 }
 
 }  // namespace foxscope

@@ -1,7 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
+#include "backend/model/causal_lm.h"
 #include "backend/model/model_config.h"
 #include "backend/trace/recorder.h"
 
@@ -27,17 +31,34 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
 /// The same for the memory of a GPU. What queries and keys add is theirs alone: they may also stay on the host.
 RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype);
 
+/// What a run takes of the host's memory, and of a GPU's where it is on one.
+struct RunNeeds {
+  RunMemory host;
+  std::optional<RunMemory> gpu;
+};
+RunNeeds estimate_needs(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
+                        const Device& device);
+
 /// Bytes that this process may still take: the system's available memory, or what its control group or its own limit of
 /// address space leaves.
 std::int64_t available_memory();
 
-/// How much of the available memory queries and keys may take; beyond it they go to a temporary file.
-/// @throws Error with both figures and what would fit, if the rest of the run does not
-std::int64_t query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t available,
-                              const KeepSet& keep);
+/// Bytes of the host, and of a GPU where there is one.
+struct FreeMemory {
+  std::int64_t host = 0;
+  std::int64_t gpu = 0;
+};
+FreeMemory free_memory(const Device& device);
 
-/// How much of a GPU's free memory queries and keys may take; beyond it they go to host memory.
-/// @throws Error with both figures and what would fit, if the rest of the run does not
-std::int64_t device_query_key_budget(const RunMemory& memory, std::int64_t length, std::int64_t free);
+/// Who needs memory, and what could be done where there is too little, in the words of that message.
+struct MemoryUser {
+  std::string what;                   ///< "a run over 4096 tokens needs"
+  std::string length_option;          ///< "--limit", before how many tokens would fit; empty: there is none
+  std::vector<std::string> remedies;  ///< more of them, "leave logits out of --keep"
+};
+
+/// What a run over so many tokens leaves of the free memory, its queries and keys not counted.
+/// @throws Error with what is needed, what there is and what would fit, if that is too little
+FreeMemory memory_left(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user);
 
 }  // namespace foxscope

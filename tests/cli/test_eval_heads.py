@@ -2,6 +2,7 @@
 
 import csv
 import json
+import resource
 import unittest
 
 import h5py
@@ -91,6 +92,14 @@ class EvalHeadsTest(CommandLineTest):
         first = output.read_bytes()
         self.fails(1, ["exists", "--force"], *command)
         self.assertEqual(output.read_bytes(), first)
+
+    def test_more_than_fits(self):
+        windows = self.folder / "windows.npy"
+        numpy.save(windows, numpy.zeros((1, 1 << 22), numpy.int16))
+        output = self.folder / "heads.h5"
+        self.fails(1, ["fox-pro-12m: windows of 4194304 tokens need about", "GiB of memory", "use --length "], "eval",
+                   "heads", "--model", FOX, "--ids", windows, "-o", output, output=output,
+                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
 
     def test_wrong_options(self):
         output = self.folder / "heads.h5"

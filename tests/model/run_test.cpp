@@ -250,19 +250,6 @@ TEST(RunMemory, GrowsWithWhatIsKept) {
   EXPECT_GT(available_memory(), 0);
 }
 
-TEST(RunMemory, SaysWhatWouldFit) {
-  RunMemory memory;
-  memory.fixed = std::int64_t{1} << 30;
-  memory.per_token = 1 << 20;
-  const std::int64_t available = std::int64_t{3} << 30;
-  EXPECT_EQ(query_key_budget(memory, 1024, available, {}), (std::int64_t{1} << 30) / 4 * 3);
-  EXPECT_PRED2(test::says, test::error_of([&] { query_key_budget(memory, 4096, available, {Keep::logits}); }),
-               (test::Parts{"4096 tokens needs about 5.0 GiB", "3.0 GiB are available", "--limit 2048",
-                            "leave logits out of --keep"}));
-  EXPECT_PRED2(test::says, test::error_of([&] { query_key_budget(memory, 1, 5, {Keep::hidden}); }),
-               (test::Parts{"a smaller model", "leave hidden out of --keep"}));
-}
-
 TEST(RunMemory, CountsWhatAGpuHolds) {
   const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();
   const auto estimate = [&](const KeepSet& keep, DType dtype = DType::bfloat16) {
@@ -274,19 +261,6 @@ TEST(RunMemory, CountsWhatAGpuHolds) {
   EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 4 * 256);
   EXPECT_GT(estimate({}, DType::float32).per_token, 2 * estimate({}).per_token - 1024);
   EXPECT_GT(estimate({Keep::logits}).fixed, estimate({}).fixed);
-}
-
-TEST(RunMemory, SaysWhatWouldFitOnAGpu) {
-  RunMemory memory;
-  memory.fixed = std::int64_t{1} << 30;
-  memory.per_token = 1 << 20;
-  const std::int64_t free = std::int64_t{3} << 30;
-  EXPECT_EQ(device_query_key_budget(memory, 1024, free), std::int64_t{1} << 30);
-  EXPECT_PRED2(test::says, test::error_of([&] { device_query_key_budget(memory, 4096, free); }),
-               (test::Parts{"4096 tokens needs about 5.0 GiB of GPU memory", "3.0 GiB are free", "--limit 2048",
-                            "--device cpu"}));
-  EXPECT_PRED2(test::says, test::error_of([&] { device_query_key_budget(memory, 1, 5); }),
-               (test::Parts{"free GPU memory, use a smaller model", "--device cpu"}));
 }
 
 }  // namespace

@@ -1,0 +1,47 @@
+#include "backend/model/query_key_place.h"
+
+#include <filesystem>
+
+#include "backend/model/composed_causal_lm.h"
+#include "backend/trace/device_query_key_store.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/forgetting_attention.h"
+
+namespace foxscope {
+namespace {
+
+/// Whether a GPU has room, if need be where LibTorch holds memory of former runs without use.
+bool has_room(int gpu, std::size_t bytes) {
+  const kernels::cuda::DeviceScope scope(gpu);
+  return kernels::cuda::free_memory() >= bytes || free_device_memory(gpu) >= static_cast<std::int64_t>(bytes);
+}
+
+}  // namespace
+
+QueryKeyPlace::QueryKeyPlace(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user,
+                             std::optional<int> gpu)
+    : kept_(needs.host.query_key_per_token > 0),
+      host_memory_(needs.gpu ? HostMemory::pinned : HostMemory::pageable),
+      gpu_(gpu) {
+  const FreeMemory left = memory_left(needs, length, free, user);
+  host_budget_ = left.host / 4 * 3;
+  on_gpu_ = kept_ && gpu && needs.gpu && needs.gpu->query_key_per_token * length <= left.gpu;
+}
+
+std::shared_ptr<RunQueryKeyStore> QueryKeyPlace::make_store(const TraceInfo& info) const {
+  if (!kept_) return nullptr;
+  const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+  if (on_gpu_ && has_room(*gpu_, QueryKeyStore::bytes(shape, info.dtype))) {
+    return std::make_shared<DeviceQueryKeyStore>(shape, info.dtype, *gpu_);
+  }
+  return std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(host_budget_),
+                                             std::filesystem::temp_directory_path(), host_memory_);
+}
+
+std::optional<int> kernel_gpu(const Device& device) {
+  if (!device.cuda) return std::nullopt;
+  const kernels::cuda::DeviceScope scope(device.index);
+  return kernels::cuda::is_available() ? std::optional(device.index) : std::nullopt;
+}
+
+}  // namespace foxscope
