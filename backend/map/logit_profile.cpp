@@ -4,19 +4,18 @@
 #include <limits>
 #include <span>
 
+#include "backend/map/device_profile.h"
 #include "backend/map/team.h"
 
 namespace foxscope {
 namespace {
 
-/// Queries, keys and gates of one head.
+/// Queries and keys of one head.
 struct Rows {
   std::span<const float> query;  ///< [L, d]
   std::span<const float> key;    ///< [L, d]
-  std::span<const double> gate;  ///< [L]; empty: no gate
   std::int64_t length = 0;
   std::int64_t head_dim = 0;
-  double scale = 0;
 };
 
 /// sum += factor * the numbers of one key.
@@ -25,35 +24,61 @@ void add_key(const Rows& rows, std::int64_t key, double factor, std::vector<doub
   for (std::size_t n = 0; n < sum.size(); ++n) sum[n] += factor * static_cast<double>(values[n]);
 }
 
-LogitMeans mean_logits(const Rows& rows, const DistanceBin& bin) {
+/// Sum of q_i.k_j over the pairs of a bin.
+double sum_products(const Rows& rows, const DistanceBin& bin) {
   std::vector<double> keys(static_cast<std::size_t>(rows.head_dim));  // sum of the keys within the bin's distances
-  double content = 0;
-  double decay = 0;
-  double gates = 0;  // sum of c of these keys
-  std::int64_t count = 0;
-  std::int64_t pairs = 0;
-  for (std::int64_t row = 0; row < rows.length; ++row) {
-    const std::int64_t enters = row - bin.from;
-    const std::int64_t leaves = row - bin.to;
-    if (enters >= 1) {
-      add_key(rows, enters, 1.0, keys);
-      if (!rows.gate.empty()) gates += rows.gate[static_cast<std::size_t>(enters)];
-      ++count;
-    }
-    if (leaves >= 1) {
-      add_key(rows, leaves, -1.0, keys);
-      if (!rows.gate.empty()) gates -= rows.gate[static_cast<std::size_t>(leaves)];
-      --count;
-    }
+  double sum = 0;
+  for (std::int64_t row = bin.from + 1; row < rows.length; ++row) {
+    add_key(rows, row - bin.from, 1.0, keys);
+    if (row - bin.to >= 1) add_key(rows, row - bin.to, -1.0, keys);
     const float* const query = rows.query.data() + row * rows.head_dim;
-    for (std::size_t n = 0; n < keys.size(); ++n) content += static_cast<double>(query[n]) * keys[n];
-    if (!rows.gate.empty()) decay += static_cast<double>(count) * rows.gate[static_cast<std::size_t>(row)] - gates;
-    pairs += count;
+    for (std::size_t n = 0; n < keys.size(); ++n) sum += static_cast<double>(query[n]) * keys[n];
   }
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  if (pairs == 0) return {bin, kNone, kNone};
-  // c never increases; what sums round to above 0 is 0.
-  return {bin, rows.scale * content / static_cast<double>(pairs), std::min(0.0, decay / static_cast<double>(pairs))};
+  return sum;
+}
+
+/// The same for all bins, on the job's threads. @returns false if the job was stopped
+bool sum_products(const HeadOf& head, std::span<const DistanceBin> bins, const Job& job, std::span<double> sums) {
+  const TraceInfo& info = head.trace->info();
+  const QueryKeyStore& store = head.trace->require_query_key();
+  const int key_head = key_head_of(info, head.head);
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const Rows rows{store.rows(QueryKeyStore::Part::query, head.layer, head.head, 0, info.length, query_scratch),
+                  store.rows(QueryKeyStore::Part::key, head.layer, key_head, 0, info.length, key_scratch), info.length,
+                  info.head_dim};
+  Team team(job);
+  const auto tasks = static_cast<std::int64_t>(bins.size());
+  return team.run({"averaging logits", "distances", tasks}, tasks, [&](std::int64_t task, int thread) {
+    const auto bin = static_cast<std::size_t>(task);
+    sums[bin] = sum_products(rows, bins[bin]);
+    team.advance(1, thread);
+  });
+}
+
+/// Sum of c_i - c_j over the pairs of a bin: each c as often as it is a query's, less as often as it is a key's, and
+/// further than the bin reaches from both ends that is equally often.
+double sum_decay(std::span<const double> c, const DistanceBin& bin) {
+  const auto length = static_cast<std::int64_t>(c.size());
+  const auto within = [&](std::int64_t positions) { return std::clamp(positions, bin.from, bin.to) - bin.from; };
+  double sum = 0;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t x = begin; x < end; ++x) {
+      sum += c[static_cast<std::size_t>(x)] * static_cast<double>(within(x) - within(length - x));
+    }
+  };
+  add(1, std::min(bin.to, length));
+  add(std::max(bin.to, length - bin.to + 1), length);
+  return sum;
+}
+
+/// Pairs of a bin: a distance s has those of the queries after key 1 + s.
+double count_pairs(std::int64_t length, const DistanceBin& bin) {
+  const std::int64_t end = std::min(bin.to, length - 1);
+  if (end <= bin.from) return 0;
+  const auto most = static_cast<double>(length - 1 - bin.from);
+  const auto least = static_cast<double>(length - end);
+  return (most + least) / 2 * static_cast<double>(end - bin.from);
 }
 
 }  // namespace
@@ -61,28 +86,23 @@ LogitMeans mean_logits(const Rows& rows, const DistanceBin& bin) {
 std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const Job& job) {
   const TraceInfo& info = head.trace->info();
   head.trace->check_head(head.layer, head.head);
-  const QueryKeyStore& store = head.trace->require_query_key();
-  std::vector<float> query_scratch;
-  std::vector<float> key_scratch;
-  const int key_head = key_head_of(info, head.head);
-  Rows rows;
-  rows.length = info.length;
-  rows.head_dim = info.head_dim;
-  rows.scale = static_cast<double>(info.softmax_scale);
-  rows.query = store.rows(QueryKeyStore::Part::query, head.layer, head.head, 0, info.length, query_scratch);
-  rows.key = store.rows(QueryKeyStore::Part::key, head.layer, key_head, 0, info.length, key_scratch);
-  if (info.gated) rows.gate = head.trace->cumulative_log_gate(head.layer, head.head);
+  std::span<const double> gate;
+  if (info.gated) gate = head.trace->cumulative_log_gate(head.layer, head.head);
   const std::int64_t reach = info.window_size == 0 ? info.length : std::min(info.length, info.window_size);
   const std::vector<DistanceBin> bins = distance_bins(reach);
-  std::vector<LogitMeans> means(bins.size());
-  Team team(job);
-  const auto tasks = static_cast<std::int64_t>(bins.size());
-  const bool done = team.run({"averaging logits", "distances", tasks}, tasks, [&](std::int64_t task, int thread) {
-    const auto bin = static_cast<std::size_t>(task);
-    means[bin] = mean_logits(rows, bins[bin]);
-    team.advance(1, thread);
-  });
-  if (!done) return std::nullopt;
+  std::vector<double> products(bins.size());
+  const auto gpu = head.trace->gpu();
+  const bool computed = gpu && device_product_sums(head, bins, *gpu, products) == kernels::Status::ok;
+  if (job.stopped() || (!computed && !sum_products(head, bins, job, products))) return std::nullopt;
+  std::vector<LogitMeans> means;
+  for (std::size_t n = 0; n < bins.size(); ++n) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    const double pairs = count_pairs(info.length, bins[n]);
+    const double content = pairs > 0 ? static_cast<double>(info.softmax_scale) * products[n] / pairs : kNone;
+    // c never increases; what sums round to above 0 is 0.
+    const double decay = gate.empty() ? 0.0 : std::min(0.0, sum_decay(gate, bins[n]) / pairs);
+    means.push_back({bins[n], content, pairs > 0 ? decay : kNone});
+  }
   return means;
 }
 

@@ -19,7 +19,7 @@ struct LogitMeans {
 /// How logits fall with distance, and which of their terms makes them: every pair inside the window counts the same,
 /// key 0 left out. With K_b(i) the sum of the keys at the distances of bin b before i,
 ///   mean content = sum_i q_i . K_b(i) / (sqrt(d) pairs),
-/// so that a bin costs O(L d) and no entry is computed.
+/// so that a bin costs O(L d) and no entry is computed. On the trace's GPU where it has one.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates, queries or keys that were not kept
 std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const Job& job);

@@ -1,6 +1,7 @@
 // Stands in for the maps and statistics of a build without CUDA.
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/forget_map.h"
+#include "kernels/cuda/lagged_products.h"
 #include "kernels/cuda/pooled_map.h"
 
 namespace foxscope::kernels::cuda {
@@ -17,6 +18,9 @@ Status log_normalizer_without_gate(const MapHead& /*head*/, std::int64_t /*row_b
                                    float* /*rows*/, Stream /*stream*/) {
   return Status::unavailable;
 }
+std::size_t lagged_products_workspace_bytes(const LaggedProducts& /*products*/) { return 0; }
+Status lagged_products(const LaggedProducts& /*products*/, Stream /*stream*/) { return Status::unavailable; }
+
 std::size_t attention_statistics_workspace_bytes(std::int64_t /*length*/) { return 0; }
 Status attention_statistics(const AttentionStatistics& /*statistics*/, Stream /*stream*/) {
   return Status::unavailable;

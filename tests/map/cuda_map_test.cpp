@@ -20,6 +20,7 @@
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/forget_map.h"
 #include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/lagged_products.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -299,6 +300,7 @@ TEST(CudaMapArguments, ThatDoNotFitAreRefused) {
   EXPECT_NE(cuda::forget_map(forget, nullptr), kernels::Status::ok);
   EXPECT_NE(cuda::log_normalizer_without_gate(head, 5, 5, &number, nullptr), kernels::Status::ok);
   EXPECT_NE(cuda::attention_statistics({}, nullptr), kernels::Status::ok);
+  EXPECT_NE(cuda::lagged_products({}, nullptr), kernels::Status::ok);
 }
 
 TEST_F(CudaMap, EqualsTheCpuForDifferences) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -102,6 +104,39 @@ TEST_F(CudaStatistics, OfOneTokenAreThoseOfItself) {
   EXPECT_TRUE(std::isnan(statistics.distance_without_first.d50));
 }
 
+TEST_F(CudaStatistics, MeanLogitsEqualTheCpus) {
+  RunShape shape;
+  shape.heads = 4;
+  shape.key_heads = 2;
+  for (const auto& [length, window] :
+       {std::pair<std::int64_t, std::int64_t>{1, 0}, {2, 0}, {129, 0}, {1900, 0}, {1900, 90}}) {
+    for (const int head_dim : {16, 40, 64, 128}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        shape.length = length;
+        shape.window = window;
+        shape.head_dim = head_dim;
+        shape.dtype = dtype;
+        shape.normalized = false;
+        SCOPED_TRACE(std::to_string(length) + ", window " + std::to_string(window) + ", d " + std::to_string(head_dim));
+        const auto run = make_run(shape);
+        run->compute_on(std::nullopt);
+        const auto expected = logit_profile({run, 0, 3}, {}).value();
+        run->compute_on(0);
+        const auto means = logit_profile({run, 0, 3}, {}).value();
+        ASSERT_EQ(means.size(), expected.size());
+        for (std::size_t n = 0; n < means.size(); ++n) {
+          EXPECT_EQ(means[n].distance, expected[n].distance);
+          EXPECT_EQ(std::isnan(means[n].content), std::isnan(expected[n].content));
+          EXPECT_EQ(std::isnan(means[n].decay), std::isnan(expected[n].decay));
+          if (std::isnan(expected[n].content)) continue;
+          EXPECT_NEAR(means[n].content, expected[n].content, 1e-11 * (1 + std::abs(expected[n].content)));
+          EXPECT_EQ(means[n].decay, expected[n].decay);
+        }
+      }
+    }
+  }
+}
+
 TEST_F(CudaStatistics, AreTheSameInEveryRun) {
   RunShape shape;
   shape.length = 3000;
@@ -110,11 +145,13 @@ TEST_F(CudaStatistics, AreTheSameInEveryRun) {
   const auto run = make_run(shape);
   run->compute_on(0);
   const HeadStatistics first = head_statistics({run, 0, 0}, {}, {}).value();
+  const double content = logit_profile({run, 0, 0}, {}).value()[9].content;
   for (int n = 0; n < 3; ++n) {
     const HeadStatistics again = head_statistics({run, 0, 0}, {}, {}).value();
     EXPECT_EQ(again.distance.mass, first.distance.mass);
     EXPECT_EQ(again.distance_without_first.mass, first.distance_without_first.mass);
     EXPECT_EQ(again.entropy, first.entropy);
+    EXPECT_EQ(logit_profile({run, 0, 0}, {}).value()[9].content, content);
   }
 }
 

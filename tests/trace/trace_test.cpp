@@ -54,6 +54,17 @@ std::string message_of(const std::function<void()>& action) {
   return "no error";
 }
 
+TEST(KeyHead, IsSharedByNeighbouringHeads) {
+  TraceInfo info;
+  info.heads = 6;
+  info.key_heads = 2;
+  for (int head = 0; head < 6; ++head) EXPECT_EQ(key_head_of(info, head), head / 3);
+  info.key_heads = 6;
+  EXPECT_EQ(key_head_of(info, 5), 5);
+  info.key_heads = 0;  // not known
+  EXPECT_EQ(key_head_of(info, 5), 0);
+}
+
 TEST(Trace, GivesTheRowsOfAHead) {
   const auto trace = record({Keep::loss, Keep::gates, Keep::rows, Keep::query_key});
   EXPECT_EQ(trace->cumulative_log_gate(1, 2)[4], -114.0);
