@@ -34,8 +34,8 @@ struct AttentionParameters {
   int window_size = 0;
   float scale_log2 = 0;             ///< scale of the logits times log2(e)
   const int* first_tile = nullptr;  ///< [B, H, row_blocks] key blocks before it are skipped; null: none
-  int* next_item = nullptr;  ///< [2] how many blocks of rows are taken, whether any is marked; 0 before the launch
-  int* again = nullptr;      ///< [items] blocks of rows that need a running maximum; 0 before the launch
+  int* next_item = nullptr;         ///< how many blocks of rows are taken; 0 before the launch
+  int* taken = nullptr;             ///< [items] the block of rows that was taken before by the same team, plus 1
   int items = 0;
   int multiprocessors = 0;
   bool aligned = true;  ///< rows start at multiples of 16 bytes

@@ -92,7 +92,7 @@ WorkspacePlan plan_workspace(const ForgettingAttention& a, TileShape tile) {
     return at;
   };
   w.bias = take(heads * w.padded * 16);
-  w.counters = take((2 + w.items) * 4);
+  w.counters = take((1 + w.items) * 4);
   if (prunes(a) || a.pruning_tolerance > 0) {
     w.key_norms = take(a.batch * a.key_heads * divide_up(a.length, kRowsOfPart) * 4);
     w.rows = take(w.items * 8);
@@ -186,7 +186,7 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   p.window_size = static_cast<int>(a.window_size < a.length ? a.window_size : 0);
   p.scale_log2 = static_cast<float>(a.scale * 1.4426950408889634);
   p.next_item = reinterpret_cast<int*>(memory + plan.counters);
-  p.again = p.next_item + 2;
+  p.taken = p.next_item + 1;
   p.items = static_cast<int>(plan.items);
   p.row_blocks = plan.row_blocks;
   p.multiprocessors = device.multiprocessors;
@@ -200,9 +200,9 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   if (choice == Choice::float32) return attend(p, a.head_dim, choice, stream);
   constexpr unsigned kThreads = 256;
   const dim3 grid(static_cast<unsigned>(divide_up(plan.padded, kThreads)), static_cast<unsigned>(a.batch * a.heads));
-  gate_bias<<<grid, kThreads, 0, stream>>>(
-      a.cumulative_log_gate, p.length, static_cast<int>(plan.padded), tile.keys, 1.0 / static_cast<double>(a.scale),
-      static_cast<uint4*>(const_cast<void*>(p.bias)), p.next_item, static_cast<int>(plan.items) + 2);
+  gate_bias<<<grid, kThreads, 0, stream>>>(a.cumulative_log_gate, p.length, static_cast<int>(plan.padded), tile.keys,
+                                           1.0 / static_cast<double>(a.scale),
+                                           static_cast<uint4*>(const_cast<void*>(p.bias)), p.next_item);
   if (const auto e = cudaGetLastError()) return e;
   return attend(p, a.head_dim, choice, stream);
 }

@@ -12,16 +12,16 @@ namespace foxscope::kernels::cuda {
 /// whose weight the gate has taken.
 /// @param gate   [rows, length] cumulative, nats; null: all ones
 /// @param bias   [rows, padded, 8] bf16, zeros from `length` on
-/// @param zeros  [zero_count] set to 0 in passing
+/// @param next_item  set to 0 in passing
 __global__ void gate_bias(const double* gate, int length, int padded, int keys, double inverse_scale, uint4* bias,
-                          int* zeros, int zero_count) {
+                          int* next_item) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
   const int j = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (j >= padded) return;
   const std::int64_t row = blockIdx.y;
-  for (std::int64_t x = row * padded + j; x < zero_count; x += std::int64_t{gridDim.y} * padded) zeros[x] = 0;
+  if (row == 0 && j == 0) *next_item = 0;
   uint4 terms = {0, 0, 0, 0};
   if (gate != nullptr && j < length) {
     const double* c = gate + row * length;

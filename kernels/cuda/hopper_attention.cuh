@@ -7,7 +7,7 @@
 // The softmax does not follow the running maximum. Its reference is the row's largest logit in the first key block
 // that is visited, which holds the row's own key; later weights may exceed 1. Sum and output are float32 and a weight
 // of 2^60 is no less exact than one of 1, so nothing is lost until a sum passes kLargestSum; then, and for NaN, the
-// block of rows is marked and a second launch computes it once more with a running maximum.
+// block of rows is marked, and once no other is left its team computes it once more with a running maximum.
 //
 // A thread block stays on its multiprocessor. It holds some teams that know nothing of each other: a warp that issues
 // copies and one or more warpgroups of 64 rows each that share the key blocks. A team takes one block of rows after the
@@ -21,17 +21,12 @@
 
 namespace foxscope::kernels::cuda::hopper {
 
-/// @tparam Again  computes the blocks of rows that are marked in p.again, else all and marks some
-template <class P, bool Again>
+template <class P>
 __global__ void __launch_bounds__(P::kThreads, 1)
     attend_kernel(const __grid_constant__ AttentionParameters p, const __grid_constant__ typename P::Copies copies) {
   extern __shared__ char memory[];
   auto* teams = reinterpret_cast<typename P::Storage*>((reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
-  if constexpr (Again) {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-    if (p.next_item[1] == 0) return;
-  }
   if (threadIdx.x < P::kTeams) {
     auto& storage = teams[threadIdx.x];
     for (int slot = 0; slot < 2; ++slot) {
@@ -42,11 +37,10 @@ __global__ void __launch_bounds__(P::kThreads, 1)
       storage.full[slot].init(1);
       storage.empty[slot].init(4 * P::kWarpgroups);
     }
+    storage.marked = 0;
     cutlass::arch::fence_barrier_init();
   }
   __syncthreads();
-  // What earlier launches wrote (biases, marks) is read after this only.
-  if constexpr (!Again) asm volatile("griddepcontrol.wait;" ::: "memory");
 
   if (warp >= 4 * P::kAllWarpgroups) {
     cutlass::arch::warpgroup_reg_dealloc<P::kLoaderRegisters>();
@@ -56,18 +50,7 @@ __global__ void __launch_bounds__(P::kThreads, 1)
       prefetch_tma_descriptor(copies.key.get_tma_descriptor());
       prefetch_tma_descriptor(copies.value.get_tma_descriptor());
       Loader<P> loader{p, copies, teams[team], {}, {}, {}};
-      if constexpr (Again) {
-        const int all = static_cast<int>(gridDim.x) * P::kTeams;
-        for (int item = static_cast<int>(blockIdx.x) * P::kTeams + team; item < p.items; item += all) {
-          if (p.again[item] != 0) loader.run(item, [] { return 0; });
-        }
-      } else {
-        const auto next = [&] { return atomicAdd(p.next_item, 1); };
-        int item = next();
-        CUTE_NO_UNROLL
-        while (item < p.items) item = loader.run(item, next);
-      }
-      loader.finish();
+      loader.run(static_cast<int>(blockIdx.x) * P::kTeams + team);
     }
     return;
   }
@@ -77,22 +60,26 @@ __global__ void __launch_bounds__(P::kThreads, 1)
   while (true) {
     consumer.storage.query_full[consumer.queries.slot].wait(consumer.queries.phase);
     consumer.start();
-    if (consumer.work.item < 0) break;
+    if (consumer.work.item == kEnd) break;
+    if (consumer.work.item == kVerdict || consumer.first_row >= p.length) {
+      consumer.pass_over();
+      continue;
+    }
     typename Consumer<P>::Output output;
-    if constexpr (Again) {
+    if (consumer.work.online) {
       consumer.attend_online(output);
-    } else {
-      if (!consumer.attend(output)) p.again[consumer.work.item] = p.next_item[1] = 1;
+    } else if (!consumer.attend(output)) {
+      consumer.mark();
     }
     consumer.queries.advance();
     consumer.store(output);
   }
 }
 
-template <class P, bool Again>
+template <class P>
 cudaError_t launch_kernel(const AttentionParameters& p, const typename P::Copies& copies, cudaStream_t stream) {
   constexpr int kBytes = P::kTeams * static_cast<int>(sizeof(typename P::Storage)) + 1024;
-  auto* kernel = attend_kernel<P, Again>;
+  auto* kernel = attend_kernel<P>;
   if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;
   cudaLaunchAttribute early;
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
@@ -113,8 +100,7 @@ cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
   const double head_bytes = 4.0 * p.length * P::kHeadDim / p.group + 16.0 * p.length;
   p.heads_at_a_time = std::clamp(static_cast<int>(p.cache_bytes / 2 / head_bytes), 1, p.heads * p.batch);
   const typename P::Copies copies{P::copy_query(p), P::copy_key(p), P::copy_value(p)};
-  if (const auto e = launch_kernel<P, false>(p, copies, stream)) return e;
-  return launch_kernel<P, true>(p, copies, stream);
+  return launch_kernel<P>(p, copies, stream);
 }
 
 }  // namespace foxscope::kernels::cuda::hopper

@@ -21,7 +21,10 @@ struct Consumer {
   Ring<P::kSlots> ring;
   Ring<2> queries;
 
-  using Logits = decltype(partition_fragment_C(typename P::MmaQK{}, Shape<_64, Int<P::kKeys>>{}));
+  /// Of the first N keys of a tile.
+  template <int N>
+  using LogitsOf = decltype(partition_fragment_C(typename P::template MmaQK<N>{}, Shape<_64, Int<N>>{}));
+  using Logits = LogitsOf<P::kKeys>;
   using Output = decltype(partition_fragment_C(typename P::MmaPV{}, Shape<_64, Int<P::kHeadDim>>{}));
 
   Work work;
@@ -32,19 +35,49 @@ struct Consumer {
   double reference_gate;
   float maximum[2];  // of the first tile, or running; base-2, relative to reference_gate
   float sum[2];
+  double own_gate[2];  // of the thread's two rows
 
   __device__ Consumer(const AttentionParameters& parameters, typename P::Storage& shared)
       : p(parameters),
         storage(shared),
-        warpgroup(static_cast<int>(threadIdx.x) / 128 % P::kWarpgroups),
+        warpgroup(uniform(static_cast<int>(threadIdx.x) / 128 % P::kWarpgroups)),
         lane(static_cast<int>(threadIdx.x) % 32) {}
 
+  /// Tells the compiler that the warp has one value. What follows from it (slots, addresses, descriptors) then lives in
+  /// uniform registers; without that the loop over the tiles spills.
+  __device__ static int uniform(int x) { return __shfl_sync(0xffffffffU, x, 0); }
+
   __device__ void start() {
-    work = storage.work[queries.slot];
+    const Work& given = storage.work[queries.slot];
+    work.item = uniform(given.item);
+    work.row_block = uniform(given.row_block);
+    work.head = uniform(given.head);
+    work.batch = uniform(given.batch);
+    work.first_tile = uniform(given.first_tile);
+    work.last_tile = uniform(given.last_tile);
+    work.online = uniform(given.online) != 0;
     first_row = work.row_block * P::kRows + warpgroup * 64;
     row = first_row + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
     gate = p.gate == nullptr ? nullptr : p.gate + (std::int64_t{work.batch} * p.heads + work.head) * p.length;
     reference_gate = gate == nullptr || work.item < 0 ? 0 : gate[min(first_row, p.length - 1)];
+  }
+
+  /// Lets the work and all its tiles go.
+  __device__ void pass_over() {
+    if (work.item >= 0) skip_tiles(work.last_tile - work.first_tile + 1);
+    storage.query_empty[queries.slot].arrive();
+    queries.advance();
+  }
+
+  __device__ void mark() {
+    atomicOr(p.taken + work.item, kMarked);
+    storage.marked = 1;
+  }
+
+  /// Asks for the gates that store() needs, early enough for them to be there.
+  __device__ void load_own_gate() {
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) own_gate[r] = gate == nullptr ? 0 : gate[min(row + 8 * r, p.length - 1)];
   }
 
   template <class Barrier>
@@ -53,18 +86,30 @@ struct Consumer {
     if (lane == 0) barrier.arrive();
   }
 
-  /// Base-2 gate between reference_gate and the last key of a tile.
-  __device__ float tile_term(int tile) const {
-    if (gate == nullptr) return 0;
-    return static_cast<float>((reference_gate - gate[min(tile * P::kKeys + P::kKeys, p.length) - 1]) *
-                              1.4426950408889634);
+  __device__ int last_key(int tile) const { return min(tile * P::kKeys + P::kKeys, p.length) - 1; }
+
+  __device__ float to_base2(double gate_difference) const {
+    return static_cast<float>(gate_difference * 1.4426950408889634);
   }
 
-  __device__ void start_logits(Logits& logits, int slot) {
-    typename P::MmaQK mma;
+  /// Base-2 gate between reference_gate and the last key of a tile.
+  __device__ float tile_term(int tile) const {
+    return gate == nullptr ? 0 : to_base2(reference_gate - gate[last_key(tile)]);
+  }
+
+  template <int N>
+  __device__ static auto first_keys(Logits& logits) {
+    return make_tensor(logits.data(), typename LogitsOf<N>::layout_type{});
+  }
+
+  template <int N>
+  __device__ void start_logits(Logits& all, int slot) {
+    auto logits = first_keys<N>(all);
+    typename P::template MmaQK<N> mma;
     auto thread_mma = mma.get_thread_slice(threadIdx.x % 128);
     auto q = make_tensor(make_smem_ptr(storage.query), typename P::LayoutQ{});
-    auto k = make_tensor(make_smem_ptr(storage.tiles), typename P::LayoutK{});
+    auto tiles = make_tensor(make_smem_ptr(storage.tiles), typename P::LayoutK{});
+    auto k = local_tile(tiles, Shape<Int<N>, Int<P::kHeadDim>, Int<P::kSlots>>{}, make_coord(_0{}, _0{}, _0{}));
     auto tq = thread_mma.make_fragment_A(thread_mma.partition_A(q));
     auto tk = thread_mma.make_fragment_B(thread_mma.partition_B(k));
     // Columns 0, 1, 2 of Q's slice are 1, the others 0.
@@ -91,13 +136,14 @@ struct Consumer {
     descriptor.bitfield.layout_type_ = 0;
     auto bias = make_tensor(GMMA::DescriptorIterator{descriptor},
                             Layout<Shape<_1, _1, _1, Int<P::kSlots>>, Stride<_0, _0, _0, Int<P::kKeys>>>{});
-    typename P::MmaGate gate_mma;
+    typename P::template MmaGate<N> gate_mma;
     gate_mma.accumulate_ = GMMA::ScaleOut::One;
     gemm(gate_mma, ones(_, _, _0{}), bias(_, _, _0{}, slot), logits);
     warpgroup_commit_batch();
   }
 
-  __device__ void mask(Logits& logits, int tile) {
+  template <class Some>
+  __device__ void mask(Some& logits, int tile) {
     const int first_key = tile * P::kKeys;
     const bool diagonal = first_key + P::kKeys - 1 > first_row;
     const bool low = p.window_size > 0 && first_key <= first_row + 63 - p.window_size;
@@ -119,7 +165,8 @@ struct Consumer {
     return x;
   }
 
-  __device__ void largest(const Logits& logits, float (&result)[2]) {
+  template <class Some>
+  __device__ void largest(const Some& logits, float (&result)[2]) {
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       float x = -INFINITY;
@@ -131,18 +178,19 @@ struct Consumer {
     }
   }
 
-  /// Turns logits into weights and starts their product with the values, 16 keys at a time.
+  /// Turns the logits of the first N keys into weights and starts their product with the values, 16 keys at a time.
+  template <int N>
   __device__ void weigh(Logits& logits, Output& output, const float (&shift)[2], int slot) {
     typename P::MmaPV mma;
     auto thread_mma = mma.get_thread_slice(threadIdx.x % 128);
     auto v = make_tensor(make_smem_ptr(storage.tiles), typename P::LayoutV{});
     auto tv = thread_mma.make_fragment_B(thread_mma.partition_B(v));
-    auto weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<P::kKeys / 16>>>{});
+    auto weights = make_tensor<Element>(Layout<Shape<Shape<_2, _2, _2>, _1, Int<N / 16>>>{});
     auto pairs = recast<std::uint32_t>(weights);
     mma.accumulate_ = GMMA::ScaleOut::One;
     warpgroup_fence_operand(output);
     CUTE_UNROLL
-    for (int x = 0; x < P::kKeys / 16; ++x) {
+    for (int x = 0; x < N / 16; ++x) {
       CUTE_UNROLL
       for (int i = 0; i < 4; ++i) {
         const int at = 8 * x + 2 * i;
@@ -157,26 +205,72 @@ struct Consumer {
     warpgroup_commit_batch();
   }
 
+  template <int N>
   __device__ void compute_logits(Logits& logits) {
     storage.full[ring.slot].wait(ring.phase);
-    start_logits(logits, ring.slot);
+    start_logits<N>(logits, ring.slot);
     warpgroup_wait<0>();
     warpgroup_fence_operand(logits);
   }
 
-  /// Tiles that all lie after the warpgroup's last row.
-  __device__ int skip_future() {
-    const int own_last = min(first_row + 63, p.length - 1) / P::kKeys;
-    int tile = work.last_tile;
-    for (; tile > own_last && tile > work.first_tile; --tile) {
-      CUTE_UNROLL
-      for (int x = 0; x < 2; ++x) {
-        storage.full[ring.slot].wait(ring.phase);
-        release(storage.empty[ring.slot]);
-        ring.advance();
-      }
+  /// Lets the keys and values of tiles go.
+  __device__ void skip_tiles(int count) {
+    CUTE_NO_UNROLL
+    for (int x = 0; x < 2 * count; ++x) {
+      storage.full[ring.slot].wait(ring.phase);
+      release(storage.empty[ring.slot]);
+      ring.advance();
     }
-    return tile;
+  }
+
+  /// Lets the tiles go that all lie after the warpgroup's last row.
+  __device__ int skip_future() {
+    const int own_last = max(min(first_row + 63, p.length - 1) / P::kKeys, work.first_tile);
+    skip_tiles(work.last_tile - own_last);
+    return own_last;
+  }
+
+  /// Of the tile that is visited first, less the largest.
+  template <int N>
+  __device__ void first_logits(Logits& all, int tile) {
+    double last = gate == nullptr ? 0 : gate[last_key(tile)];
+    compute_logits<N>(all);
+    release(storage.empty[ring.slot]);
+    ring.advance();
+    asm volatile("" : "+d"(last));  // the load goes on beside the product
+    const float term = to_base2(reference_gate - last);
+    auto logits = first_keys<N>(all);
+    mask(logits, tile);
+    float top[2];
+    largest(logits, top);
+    CUTE_UNROLL
+    for (int r = 0; r < 2; ++r) {
+      if (top[r] == -INFINITY) top[r] = 0;
+      maximum[r] = top[r] * p.scale_log2 + term;
+    }
+    CUTE_UNROLL
+    for (int x = 0; x < size(logits); ++x) logits(x) -= top[x >> 1 & 1];
+  }
+
+  /// Weighs the values of a tile's first N keys and makes the logits of the tile before it.
+  template <int N>
+  __device__ void next_logits(Logits& logits, Output& output, float (&shift)[2], int tile) {
+    storage.full[ring.slot].wait(ring.phase);
+    weigh<N>(logits, output, shift, ring.slot);
+    const int values = ring.slot;
+    ring.advance();
+    const float term = tile_term(tile - 1);
+    compute_logits<P::kKeys>(logits);
+    warpgroup_fence_operand(output);
+    __syncwarp();
+    if (lane == 0) {
+      storage.empty[values].arrive();
+      storage.empty[ring.slot].arrive();
+    }
+    ring.advance();
+    mask(logits, tile - 1);
+    shift[0] = term - maximum[0];
+    shift[1] = term - maximum[1];
   }
 
   /// The block of rows without a running maximum. False where a sum is too large or not a number.
@@ -185,44 +279,21 @@ struct Consumer {
     clear(output);
     sum[0] = sum[1] = 0;
     int tile = skip_future();
-    const float first_term = tile_term(tile);
-    compute_logits(logits);
-    release(storage.empty[ring.slot]);
-    ring.advance();
-    mask(logits, tile);
-    float top[2];
-    largest(logits, top);
-    CUTE_UNROLL
-    for (int r = 0; r < 2; ++r) {
-      if (top[r] == -INFINITY) top[r] = 0;
-      maximum[r] = top[r] * p.scale_log2 + first_term;
-    }
-    CUTE_UNROLL
-    for (int x = 0; x < size(logits); ++x) logits(x) -= top[x >> 1 & 1];
     float shift[2] = {0, 0};
-    CUTE_NO_UNROLL
-    for (; tile > work.first_tile; --tile) {
-      storage.full[ring.slot].wait(ring.phase);
-      weigh(logits, output, shift, ring.slot);
-      const int values = ring.slot;
-      ring.advance();
-      // Not earlier: with this load above or the conversion below, the loop takes an eighth longer.
-      const float term = tile_term(tile - 1);
-      compute_logits(logits);
-      warpgroup_fence_operand(output);
-      __syncwarp();
-      if (lane == 0) {
-        storage.empty[values].arrive();
-        storage.empty[ring.slot].arrive();
-      }
-      ring.advance();
-      mask(logits, tile - 1);
-      shift[0] = term - maximum[0];
-      shift[1] = term - maximum[1];
+    // Where the rows' own keys are the first half of the tile, they see nothing of the second.
+    constexpr int kHalf = P::kKeys / 2;
+    if (first_row + 63 < tile * P::kKeys + kHalf && tile > work.first_tile) {
+      first_logits<kHalf>(logits, tile);
+      next_logits<kHalf>(logits, output, shift, tile--);
+    } else {
+      first_logits<P::kKeys>(logits, tile);
     }
+    CUTE_NO_UNROLL
+    for (; tile > work.first_tile; --tile) next_logits<P::kKeys>(logits, output, shift, tile);
     storage.query_empty[queries.slot].arrive();  // every thread, since each has read the slot's work
+    load_own_gate();
     storage.full[ring.slot].wait(ring.phase);
-    weigh(logits, output, shift, ring.slot);
+    weigh<P::kKeys>(logits, output, shift, ring.slot);
     warpgroup_wait<0>();
     warpgroup_fence_operand(output);
     release(storage.empty[ring.slot]);
@@ -241,7 +312,7 @@ struct Consumer {
     CUTE_NO_UNROLL
     for (int tile = work.last_tile; tile >= work.first_tile; --tile) {
       const float term = tile_term(tile);
-      compute_logits(logits);
+      compute_logits<P::kKeys>(logits);
       release(storage.empty[ring.slot]);
       ring.advance();
       mask(logits, tile);
@@ -261,35 +332,57 @@ struct Consumer {
       CUTE_UNROLL
       for (int x = 0; x < size(output); ++x) output(x) *= factor[x >> 1 & 1];
       storage.full[ring.slot].wait(ring.phase);
-      weigh(logits, output, shift, ring.slot);
+      weigh<P::kKeys>(logits, output, shift, ring.slot);
       warpgroup_wait<0>();
       warpgroup_fence_operand(output);
       release(storage.empty[ring.slot]);
       ring.advance();
     }
     storage.query_empty[queries.slot].arrive();  // every thread, since each has read the slot's work
+    load_own_gate();
     sum[0] = over_quad(sum[0], true);
     sum[1] = over_quad(sum[1], true);
+  }
+
+  /// Of four values of each of a row's four lanes: lane l gets the l-th of each.
+  __device__ void transpose(std::uint32_t (&x)[4]) {
+    CUTE_UNROLL
+    for (int step = 1; step < 4; step *= 2) {
+      const bool upper = (lane & step) != 0;
+      CUTE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        if ((i & step) != 0) continue;
+        const std::uint32_t given = upper ? x[i] : x[i | step];
+        const std::uint32_t got = __shfl_xor_sync(0xffffffffU, given, step);
+        (upper ? x[i] : x[i | step]) = got;
+      }
+    }
   }
 
   __device__ void store(const Output& output) {
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       const int at = row + 8 * r;
-      if (at >= p.length) continue;
       const float inverse = 1.0F / sum[r];
       auto* to = static_cast<Element*>(p.output.data) + work.batch * p.output.batch + work.head * p.output.head +
-                 at * p.output.row + lane % 4 * 2;
+                 at * p.output.row + lane % 4 * 8;
       CUTE_UNROLL
-      for (int x = 0; x < P::kHeadDim / 8; ++x) {
-        std::uint32_t pair;
-        asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
-            : "=r"(pair)
-            : "f"(output(4 * x + 2 * r + 1) * inverse), "f"(output(4 * x + 2 * r) * inverse));
-        *reinterpret_cast<std::uint32_t*>(to + 8 * x) = pair;
+      for (int x = 0; x < P::kHeadDim / 8; x += 4) {
+        std::uint32_t pairs[4];
+        CUTE_UNROLL
+        for (int i = 0; i < 4; ++i) {
+          asm("cvt.rn.bf16x2.f32 %0, %1, %2;"
+              : "=r"(pairs[i])
+              : "f"(output(4 * (x + i) + 2 * r + 1) * inverse), "f"(output(4 * (x + i) + 2 * r) * inverse));
+        }
+        transpose(pairs);
+        if (at < p.length) {
+          *reinterpret_cast<uint4*>(to + 8 * x) = make_uint4(pairs[0], pairs[1], pairs[2], pairs[3]);
+        }
       }
+      if (at >= p.length) continue;
       if (p.log_normalizer != nullptr && lane % 4 == 0) {
-        const double rest = gate == nullptr ? 0 : gate[at] - reference_gate;
+        const double rest = own_gate[r] - reference_gate;
         p.log_normalizer[(std::int64_t{work.batch} * p.heads + work.head) * p.length + at] =
             static_cast<float>((maximum[r] + log2f(sum[r])) * 0.6931471805599453 + rest);
       }

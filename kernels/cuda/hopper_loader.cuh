@@ -14,11 +14,41 @@ struct Loader {
   Work work;
   Ring<P::kSlots> ring;
   Ring<2> queries;
+  bool waited = false;  // for what earlier launches wrote
 
-  /// Copies all that a block of rows needs; returns the item that `choose` gives near the end.
+  /// The blocks of rows that this team takes, and once more those of them that its warpgroups marked.
+  /// @param first  the item to begin with, one of p.items
+  __device__ void run(int first) {
+    const int teams = static_cast<int>(gridDim.x) * P::kTeams;
+    const auto next = [&] { return teams + atomicAdd(p.next_item, 1); };
+    int last = -1;
+    int item = first;
+    CUTE_NO_UNROLL
+    while (item < p.items) {
+      p.taken[item] = last + 1;
+      last = item;
+      item = copy_item(item, false, next);
+    }
+    EmptyBarrier& judged = storage.query_empty[queries.slot];
+    const std::uint32_t phase = queries.phase;
+    say(kVerdict);
+    judged.wait(phase);
+    if (storage.marked != 0) {
+      CUTE_NO_UNROLL
+      for (item = last; item >= 0;) {
+        const int taken = __ldcg(p.taken + item);
+        if ((taken & kMarked) != 0) copy_item(item, true, [] { return 0; });
+        item = (taken & ~kMarked) - 1;
+      }
+    }
+    say(kEnd);
+  }
+
+ private:
+  /// Copies all that a block of rows needs; returns what `choose` gives near the end.
   template <class Choose>
-  __device__ int run(int item, const Choose& choose) {
-    work = find_work<P>(p, item);
+  __device__ int copy_item(int item, bool online, const Choose& choose) {
+    work = find_work<P>(p, item, online);
     storage.query_empty[queries.slot].wait(queries.phase ^ 1);
     storage.work[queries.slot] = work;
     query();
@@ -26,10 +56,10 @@ struct Loader {
     int following = 0;
     CUTE_NO_UNROLL
     for (int tile = work.last_tile; tile >= work.first_tile; --tile) {
-      if (tile == work.first_tile) following = choose();
       storage.empty[ring.slot].wait(ring.phase ^ 1);
       key(tile);
       ring.advance();
+      if (tile == work.first_tile) following = choose();
       storage.empty[ring.slot].wait(ring.phase ^ 1);
       value(tile);
       ring.advance();
@@ -37,13 +67,14 @@ struct Loader {
     return following;
   }
 
-  __device__ void finish() {
+  /// @param word  kVerdict or kEnd
+  __device__ void say(int word) {
     storage.query_empty[queries.slot].wait(queries.phase ^ 1);
-    storage.work[queries.slot].item = -1;
+    storage.work[queries.slot].item = word;
     storage.query_full[queries.slot].arrive();
+    queries.advance();
   }
 
- private:
   template <class A, class B>
   __device__ static auto swap(cute::tuple<A, B> const& pair) {
     return cute::make_tuple(get<1>(pair), get<0>(pair));
@@ -74,6 +105,9 @@ struct Loader {
     auto* barrier = reinterpret_cast<std::uint64_t*>(&storage.full[ring.slot]);
     storage.full[ring.slot].arrive_and_expect_tx(P::kTileBytes + P::kBiasBytes);
     copy(copies.key.with(*barrier), from(_, tile), to(_, ring.slot));
+    // Biases and the counter of items are read after this only; all else was there before their launch began.
+    if (!waited) asm volatile("griddepcontrol.wait;" ::: "memory");
+    waited = true;
     const std::int64_t row = (std::int64_t{work.batch} * p.heads + work.head) * p.bias_length + tile * P::kKeys;
     SM90_BULK_COPY_G2S::copy(static_cast<const Element*>(p.bias) + row * 8, barrier,
                              storage.bias + ring.slot * P::kKeys * 8, P::kBiasBytes);

@@ -17,11 +17,20 @@ using EmptyBarrier = cutlass::arch::ClusterBarrier;
 
 /// A block of rows of one head.
 struct Work {
-  int item;  // -1: no more
+  int item;  // or kVerdict or kEnd
   int row_block, head, batch;
   int first_tile;  // visited last
   int last_tile;   // visited first: the diagonal
+  bool online;     // with a running maximum
 };
+
+/// In place of an item. All rows before it have to be computed, and those that need it marked, before it is let go.
+constexpr int kVerdict = -2;
+/// In place of an item: no more.
+constexpr int kEnd = -1;
+
+/// In AttentionParameters::taken: the item needs a running maximum.
+constexpr int kMarked = 1 << 30;
 
 /// How a head dimension is computed.
 /// Teams         in a thread block
@@ -44,11 +53,12 @@ struct Plan {
   static constexpr int kConsumerRegisters =
       std::min((kLaunchRegisters * (kAllWarpgroups + 1) - kLoaderRegisters) / kAllWarpgroups / 8 * 8, 240);
 
-  using MmaQK =
-      decltype(make_tiled_mma(GMMA::ss_op_selector<Element, Element, float, Shape<_64, Int<Keys>, Int<HeadDim>>,
-                                                   GMMA::Major::K, GMMA::Major::K>()));
+  template <int N>
+  using MmaQK = decltype(make_tiled_mma(GMMA::ss_op_selector<Element, Element, float, Shape<_64, Int<N>, Int<HeadDim>>,
+                                                             GMMA::Major::K, GMMA::Major::K>()));
+  template <int N>
   using MmaGate = decltype(make_tiled_mma(
-      GMMA::rs_op_selector<Element, Element, float, Shape<_64, Int<Keys>, _16>, GMMA::Major::K, GMMA::Major::K>()));
+      GMMA::rs_op_selector<Element, Element, float, Shape<_64, Int<N>, _16>, GMMA::Major::K, GMMA::Major::K>()));
   using MmaPV =
       decltype(make_tiled_mma(GMMA::rs_op_selector<Element, Element, float, Shape<_64, Int<HeadDim>, Int<Keys>>,
                                                    GMMA::Major::K, GMMA::Major::MN>()));
@@ -70,7 +80,8 @@ struct Plan {
     EmptyBarrier query_empty[2];
     FullBarrier full[Slots];
     EmptyBarrier empty[Slots];
-    Work work[2];  // the block of rows whose queries a slot holds
+    Work work[2];         // the block of rows whose queries a slot holds
+    volatile int marked;  // whether any item of this team was
   };
 
   static auto rows_tensor(const TensorView& x, int length, int heads, int batch) {
@@ -120,7 +131,7 @@ struct Ring {
 /// The item-th block of rows: heads whose keys and values fit the L2 cache together go at a time, and among those long
 /// blocks of rows go first.
 template <class P>
-__device__ Work find_work(const AttentionParameters& p, int item) {
+__device__ Work find_work(const AttentionParameters& p, int item, bool online) {
   const int group_size = p.heads_at_a_time * p.row_blocks;
   const int group = item / group_size;
   const int index = item - group * group_size;
@@ -128,6 +139,7 @@ __device__ Work find_work(const AttentionParameters& p, int item) {
   const int head = group * p.heads_at_a_time + index % in_group;
   Work work;
   work.item = item;
+  work.online = online;
   work.row_block = p.row_blocks - 1 - index / in_group;
   work.head = head % p.heads;
   work.batch = head / p.heads;
