@@ -13,6 +13,7 @@
 #include "backend/eval/heads_file.h"
 #include "backend/file/run_file.h"
 #include "backend/map/map_device.h"
+#include "backend/map/team.h"
 
 namespace foxscope::cli {
 namespace {
@@ -87,8 +88,9 @@ template <typename Body>
 bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOptions& options, const Session& session,
                   const Body& body) {
   const TraceInfo& info = trace->info();
-  Job job = session.job();
-  job.report = nullptr;
+  Job job{session.stop, {}, nullptr};
+  const Team team(job);
+  job.executor = team.executor();
   const std::int64_t heads = std::int64_t{info.layers} * info.heads;
   session.console.setSubject(info.name);
   for (std::int64_t n = 0; n < heads; ++n) {

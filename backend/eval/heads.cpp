@@ -6,6 +6,7 @@
 
 #include "backend/eval/corpus.h"
 #include "backend/eval/window_classes.h"
+#include "backend/map/team.h"
 #include "backend/model/query_key_place.h"
 
 namespace foxscope {
@@ -97,7 +98,8 @@ class HeadsWork {
     options.statistics.events = 0;
     options.with_split = true;
     options.classes = classes;
-    const Job quiet{job_.stop, {}, job_.executor};
+    const Team team(job_);
+    const Job quiet{job_.stop, {}, team.executor()};
     for (std::int64_t n = 0; n < head_count(); ++n) {
       const HeadOf head{trace, static_cast<int>(n / model_.info.heads), static_cast<int>(n % model_.info.heads)};
       const auto measures = measure_head(head, options, quiet);

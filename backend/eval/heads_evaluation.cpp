@@ -5,6 +5,8 @@
 #include <limits>
 #include <utility>
 
+#include "backend/map/team.h"
+
 namespace foxscope {
 namespace {
 
@@ -140,7 +142,8 @@ std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& t
   options.with_split = true;
   options.classes = classes;
   HeadsAccumulator accumulator(info);
-  const Job quiet{job.stop, {}, job.executor};
+  const Team team(job);
+  const Job quiet{job.stop, {}, team.executor()};
   const std::int64_t heads = std::int64_t{info.layers} * info.heads;
   for (std::int64_t n = 0; n < heads; ++n) {
     job.tell({n, heads, "heads", "measuring heads"});

@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <vector>
 
+#include "backend/map/team.h"
+
 namespace foxscope {
 namespace {
+
+constexpr std::int64_t kLevels = std::size(kHorizonLevel);
 
 /// Values by position, and how many of them an end of the text cut off.
 struct Lengths {
@@ -86,6 +91,17 @@ std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int
   return events;
 }
 
+/// Means, quantiles and events of f.
+void gate_sizes(std::span<const double> c, int events, HeadStatistics& statistics) {
+  statistics.mean_log_gate = c.back() / static_cast<double>(c.size());
+  statistics.rate_decay_time =
+      statistics.mean_log_gate == 0.0 ? std::numeric_limits<double>::infinity() : -1.0 / statistics.mean_log_gate;
+  std::vector<double> gates(c.size());
+  for (std::size_t t = 0; t < c.size(); ++t) gates[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
+  statistics.strongest_events = strongest_events(gates, events);
+  for (int n = 0; n < 5; ++n) statistics.gate_quantile[n] = quantile(gates, 0.25 * n);
+}
+
 }  // namespace
 
 double quantile(std::span<double> values, double p) {
@@ -99,19 +115,21 @@ double quantile(std::span<double> values, double p) {
   return low + share * (high - low);
 }
 
-void gate_statistics(std::span<const double> c, int events, HeadStatistics& statistics) {
-  statistics.mean_log_gate = c.back() / static_cast<double>(c.size());
-  statistics.rate_decay_time =
-      statistics.mean_log_gate == 0.0 ? std::numeric_limits<double>::infinity() : -1.0 / statistics.mean_log_gate;
-  std::vector<double> gates(c.size());
-  for (std::size_t t = 0; t < c.size(); ++t) gates[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
-  statistics.strongest_events = strongest_events(gates, events);
-  for (int n = 0; n < 5; ++n) statistics.gate_quantile[n] = quantile(gates, 0.25 * n);
-  for (int n = 0; n < 3; ++n) {
-    const double level = std::log(kHorizonLevel[n]);
-    statistics.backward_horizon[n] = backward_horizons(c, level).quartiles();
-    statistics.forward_survival[n] = forward_survivals(c, level).quartiles();
-  }
+bool gate_statistics(std::span<const double> c, int events, const Job& job, HeadStatistics& statistics) {
+  const Job quiet{job.stop, {}, job.executor};
+  Team team(quiet);
+  // The gates, and the horizon and the survival at every level.
+  constexpr std::int64_t kTasks = 1 + 2 * kLevels;
+  return team.run({"measuring gates", "statistics", kTasks}, kTasks, [&](std::int64_t task, int /*thread*/) {
+    const auto level = static_cast<std::size_t>(task - 1) % kLevels;
+    if (task == 0) {
+      gate_sizes(c, events, statistics);
+    } else if (task <= kLevels) {
+      statistics.backward_horizon[level] = backward_horizons(c, std::log(kHorizonLevel[level])).quartiles();
+    } else {
+      statistics.forward_survival[level] = forward_survivals(c, std::log(kHorizonLevel[level])).quartiles();
+    }
+  });
 }
 
 }  // namespace foxscope

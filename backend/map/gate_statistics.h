@@ -8,7 +8,8 @@ namespace foxscope {
 
 /// Fills the gate's part of the statistics from c alone, in O(length).
 /// @param c  [L] nats, non-increasing
-void gate_statistics(std::span<const double> c, int events, HeadStatistics& statistics);
+/// @returns false if the job was stopped
+bool gate_statistics(std::span<const double> c, int events, const Job& job, HeadStatistics& statistics);
 
 /// The p-quantile of values, 0 <= p <= 1: the order statistic at p (n - 1), linearly interpolated between its two
 /// neighbours where that is no whole number. The median of an even number of values is the mean of the middle two.

@@ -1,5 +1,6 @@
 #include "backend/map/head_statistics.h"
 
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -15,13 +16,9 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   HeadStatistics statistics;
   statistics.layer = head.layer;
   statistics.head = head.head;
-  if (info.gated) {
-    gate_statistics(head.trace->cumulative_log_gate(head.layer, head.head), options.events, statistics);
-  } else {
-    const std::vector<double> zeros(static_cast<std::size_t>(info.length));
-    gate_statistics(zeros, options.events, statistics);
-  }
-  if (job.stopped()) return std::nullopt;
+  const std::vector<double> open(info.gated ? 0 : static_cast<std::size_t>(info.length));
+  const auto gates = info.gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
+  if (!gate_statistics(gates, options.events, job, statistics)) return std::nullopt;
   const bool attention = options.with_attention && head.trace->has_attention(head.layer);
   if (!attention) return statistics;
   HeadEntries entries(head, Quantity::attention, {});

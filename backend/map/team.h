@@ -20,6 +20,8 @@ class Team {
   explicit Team(const Job& job);
 
   [[nodiscard]] int threads() const { return executor_->threads(); }
+  /// The threads, for pieces of the job that make teams of their own, one after the other.
+  [[nodiscard]] kernels::Executor* executor() const { return executor_; }
   /// Polled by long tasks too: true when they should end, because of the job or because another task failed.
   [[nodiscard]] bool stopped() const { return job_.stopped() || failed_; }
 
