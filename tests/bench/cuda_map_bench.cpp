@@ -14,6 +14,7 @@
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forget_map.h"
+#include "kernels/cuda/lagged_products.h"
 #include "kernels/cuda/pooled_map.h"
 #include "tests/bench/kernels_bench.h"
 
@@ -199,6 +200,24 @@ void run_normalizer(benchmark::State& state) {
           .note = "beside q, k"});
 }
 
+void run_products(benchmark::State& state) {
+  const MapBenchHead made(cuda::MapElement::bfloat16, 64, 0);
+  cuda::LaggedProducts products;
+  products.head = made.head;
+  products.count = 1;
+  for (std::int64_t lag = 1; lag <= kLength; lag *= 2) products.lags[products.count++] = lag;
+  const cuda::DeviceBuffer sums(sizeof(double) * cuda::LaggedProducts::kMostLags);
+  const cuda::DeviceBuffer work(cuda::lagged_products_workspace_bytes(products));
+  products.sums = static_cast<double*>(sums.data());
+  products.workspace = work.data();
+  const double seconds = time_calls(state, [&] { return cuda::lagged_products(products, nullptr); });
+  report({.kernel = "mean logits by distance",
+          .shape = "65536, d 64",
+          .seconds = seconds,
+          .work = static_cast<double>(products.count) * kLength * 64 * sizeof(double),
+          .note = "sums of keys read; " + megabytes(work.bytes())});
+}
+
 }  // namespace
 
 void register_map_benchmarks() {
@@ -229,6 +248,7 @@ void register_map_benchmarks() {
   forget(MapReduction::max, "all F maps, max");
   forget(MapReduction::mean, "all F maps, mean");
   add_benchmark("maps/row normaliser", run_normalizer);
+  add_benchmark("maps/mean logits by distance", run_products);
   const auto statistics = [](double decay_time, const char* name) {
     add_benchmark(std::string("maps/") + name,
                   [decay_time, name](benchmark::State& state) { run_statistics(state, decay_time, name); });
