@@ -103,7 +103,7 @@ class CudaMap : public ::testing::Test {
 constexpr double kFloat32 = 2e-6;
 constexpr double kBfloat16 = 1e-5;
 
-TEST_F(CudaMap, EqualsDenseFloat64OnTheRectangleOfTheIssue) {
+TEST_F(CudaMap, EqualsDenseFloat64OnARectangleOfALongRun) {
   for (const auto& [dtype, tolerance] : {std::pair{DType::float32, kFloat32}, {DType::bfloat16, kBfloat16}}) {
     for (const int head_dim : {16, 64, 128}) {
       RunShape shape;
