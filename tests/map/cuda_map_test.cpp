@@ -41,7 +41,7 @@ MapRequest rectangle(Range rows, Range columns, std::int64_t pixel_rows, std::in
   return request;
 }
 
-MapRequest issue_rectangle() { return rectangle({17, 1931}, {5, 1499}, 333, 257); }
+MapRequest odd_rectangle() { return rectangle({17, 1931}, {5, 1499}, 333, 257); }
 
 Image computed(const MapRequest& request, std::optional<int> gpu) {
   request.head.trace->compute_on(gpu);
@@ -113,7 +113,7 @@ TEST_F(CudaMap, EqualsDenseFloat64OnARectangleOfALongRun) {
       shape.head_dim = head_dim;
       shape.dtype = dtype;
       SCOPED_TRACE(std::string(to_string(dtype)) + ", d " + std::to_string(head_dim));
-      expect_dense({make_run(shape), 0, 3}, issue_rectangle(), tolerance);
+      expect_dense({make_run(shape), 0, 3}, odd_rectangle(), tolerance);
     }
   }
 }
@@ -336,7 +336,7 @@ TEST_F(CudaMap, EqualsTheCpuForHeadsThatForgetStrongly) {
       if (kind == 0) return -60.0 - normal * normal;
       return position % 19 == 0 ? -1000.0 : -1e-3 * normal * normal;
     };
-    MapRequest request = issue_rectangle();
+    MapRequest request = odd_rectangle();
     request.head = {make_run(shape), 0, 0};
     // log F is as large as 1e5, so its small entries are compared with nothing here.
     expect_same(request, kind == 2 ? kBfloat16 : kFloat32, false);

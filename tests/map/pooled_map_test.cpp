@@ -45,7 +45,7 @@ void expect_precise(const HeadOf& head, MapRequest request) {
   }
 }
 
-MapRequest issue_rectangle() {
+MapRequest odd_rectangle() {
   MapRequest request;
   request.rows = {17, 1931};
   request.columns = {5, 1499};
@@ -61,8 +61,8 @@ TEST(PooledMap, IsPreciseForGatedHeadsWithGroupedKeys) {
   shape.key_heads = 2;
   shape.head_dim = 64;
   const auto run = make_run(shape);
-  expect_precise({run, 0, 0}, issue_rectangle());
-  expect_precise({run, 0, 3}, issue_rectangle());
+  expect_precise({run, 0, 0}, odd_rectangle());
+  expect_precise({run, 0, 3}, odd_rectangle());
 }
 
 TEST(PooledMap, IsPreciseWithoutGate) {
@@ -70,7 +70,7 @@ TEST(PooledMap, IsPreciseWithoutGate) {
   shape.length = 1931;
   shape.head_dim = 64;
   shape.gated = false;
-  expect_precise({make_run(shape), 0, 0}, issue_rectangle());
+  expect_precise({make_run(shape), 0, 0}, odd_rectangle());
 }
 
 TEST(PooledMap, IsPreciseWithWindowAndBfloat16) {
@@ -80,7 +80,7 @@ TEST(PooledMap, IsPreciseWithWindowAndBfloat16) {
   shape.head_dim = 32;
   shape.window = 400;
   shape.dtype = DType::bfloat16;
-  expect_precise({make_run(shape), 0, 2}, issue_rectangle());
+  expect_precise({make_run(shape), 0, 2}, odd_rectangle());
 }
 
 TEST(PooledMap, IsPreciseForBinsLargerThanATile) {
