@@ -41,6 +41,12 @@ struct RawChunk<Bfloat16> {
     }
     words = {pairs[0], pairs[1], pairs[2], pairs[3]};
   }
+  /// Four numbers from either place.
+  __device__ __forceinline__ void load(const Bfloat16* low, const Bfloat16* high) {
+    const uint2 a = *reinterpret_cast<const uint2*>(low);
+    const uint2 b = *reinterpret_cast<const uint2*>(high);
+    words = {a.x, a.y, b.x, b.y};
+  }
   __device__ __forceinline__ void clear() { words = {0, 0, 0, 0}; }
   __device__ __forceinline__ void read(RowChunk& x) const {
     widen(words.x, x[0], x[1]);
@@ -52,10 +58,11 @@ struct RawChunk<Bfloat16> {
 template <>
 struct RawChunk<float> {
   RowChunk numbers;
-  __device__ __forceinline__ void load(const float* from) {
-    const auto* words = reinterpret_cast<const float4*>(from);
-    const float4 a = words[0];
-    const float4 b = words[1];
+  __device__ __forceinline__ void load(const float* from) { load(from, from + 4); }
+  /// Four numbers from either place.
+  __device__ __forceinline__ void load(const float* low, const float* high) {
+    const float4 a = *reinterpret_cast<const float4*>(low);
+    const float4 b = *reinterpret_cast<const float4*>(high);
     numbers[0] = a.x, numbers[1] = a.y, numbers[2] = a.z, numbers[3] = a.w;
     numbers[4] = b.x, numbers[5] = b.y, numbers[6] = b.z, numbers[7] = b.w;
   }

@@ -1,5 +1,6 @@
 // The steps over heads: what enters attention and what leaves it. A head of a row is held by a group of lanes, eight
-// numbers each; a thread goes down several rows, so that the row before is read once.
+// numbers each; a thread goes down several rows, so that the row before is read once. Where heads are turned, a lane
+// holds four numbers of either half of the head, so that both of a pair (x, x + d/2) are its own.
 #include <bit>
 #include <cmath>
 
@@ -83,49 +84,76 @@ struct Path {
   }
 };
 
-/// Turns pairs (x, x + d/2); the other half of a pair is d/16 lanes away.
-template <bool Aligned>
-__device__ __forceinline__ void rotate(RowChunk& x, const float* table, int column, int head_dim, int lanes) {
-  const bool first = column < head_dim / 2;
-  const int lane = column / 8;
-  const int other = first ? lane + head_dim / 16 : lane - head_dim / 16;
-  const int pair = first ? column : column - head_dim / 2;
-  RowChunk turned;
+/// The columns of a head that a lane holds: eight neighbours, or four of either half.
+/// @tparam Halves  the latter
+template <bool Aligned, bool Halves>
+struct Columns {
+  int low = 0;   ///< the first four
+  int high = 0;  ///< the other four
+
+  __device__ Columns(const Place& place, int head_dim)
+      : low(Halves ? place.column / 2 : place.column), high(low + (Halves ? head_dim / 2 : 4)) {}
+
+  template <class T>
+  __device__ __forceinline__ void load(const T* row, RawChunk<T>& raw) const {
+    if constexpr (!Halves) {
+      load_chunk<Aligned>(row + low, 8, raw);
+    } else if constexpr (Aligned) {
+      raw.load(row + low, row + high);
+    } else {
+      T numbers[8];
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    RawChunk<float> raw;
-    raw.clear();
-    if (column < head_dim) load_chunk<Aligned>(table + (pair + 4 * half) * 2, 8, raw);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float mine = x[4 * half + i];
-      const float theirs = __shfl_sync(0xffffffffU, mine, other, lanes);
-      const float cosine = raw.numbers[2 * i];
-      const float sine = raw.numbers[2 * i + 1];
-      turned[4 * half + i] = first ? mine * cosine - theirs * sine : mine * cosine + theirs * sine;
+      for (int i = 0; i < 4; ++i) numbers[i] = row[low + i], numbers[4 + i] = row[high + i];
+      raw.load(numbers, 8);
     }
   }
+
+  __device__ __forceinline__ void store(Bfloat16* row, const RowChunk& x) const {
+    if constexpr (!Halves) {
+      store_chunk<Aligned>(row + low, 8, x);
+    } else if constexpr (Aligned) {
+      *reinterpret_cast<uint2*>(row + low) = {narrow(x[0], x[1]), narrow(x[2], x[3])};
+      *reinterpret_cast<uint2*>(row + high) = {narrow(x[4], x[5]), narrow(x[6], x[7])};
+    } else {
 #pragma unroll
-  for (int i = 0; i < 8; ++i) x[i] = turned[i];
+      for (int i = 0; i < 4; ++i) {
+        row[low + i] = __float2bfloat16_rn(x[i]);
+        row[high + i] = __float2bfloat16_rn(x[4 + i]);
+      }
+    }
+  }
+};
+
+/// Turns four pairs.
+__device__ __forceinline__ void rotate(RowChunk& x, const RawChunk<float>& table) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const float cosine = table.numbers[2 * i];
+    const float sine = table.numbers[2 * i + 1];
+    const float low = x[i];
+    x[i] = low * cosine - x[4 + i] * sine;
+    x[4 + i] = x[4 + i] * cosine + low * sine;
+  }
 }
 
-template <class T, bool Aligned, int Rows>
+template <class T, bool Aligned, bool Rotates, int Rows>
 __global__ void __launch_bounds__(kThreads)
     project_heads_kernel(const __grid_constant__ ProjectedHeads a, const int lanes) {
   const auto d = static_cast<int>(a.head_dim);
   const Place place(lanes, static_cast<int>(a.heads + 2 * a.key_heads), d);
+  const Columns<Aligned, Rotates> columns(place, d);
   const Path<T> path(a, place.head);
   const std::int64_t first = std::int64_t{blockIdx.x} * Rows;
-  const T* from = static_cast<const T*>(a.projected) + place.head * d + place.column;
+  const T* from = static_cast<const T*>(a.projected) + place.head * d;
   RawChunk<T> raw[Rows];
   RawChunk<T> before;
   float logits[Rows];
   before.clear();
   if (path.shifts && place.inside) {
     if (first > 0) {
-      load_chunk<Aligned>(from + (first - 1) * a.projected_stride, 8, before);
+      columns.load(from + (first - 1) * a.projected_stride, before);
     } else if (path.before != nullptr) {
-      load_chunk<Aligned>(path.before + place.column, 8, before);
+      columns.load(path.before, before);
     }
   }
 #pragma unroll
@@ -133,18 +161,17 @@ __global__ void __launch_bounds__(kThreads)
     raw[r].clear();
     logits[r] = 0;
     if (!place.inside || first + r >= a.rows) continue;
-    load_chunk<Aligned>(from + (first + r) * a.projected_stride, 8, raw[r]);
+    columns.load(from + (first + r) * a.projected_stride, raw[r]);
     if (path.shifts) logits[r] = path.shift[(first + r) * a.shift_stride];
   }
   RawChunk<float> weight;
   weight.clear();
-  if (path.norm != nullptr && place.inside) load_chunk<Aligned>(path.norm + place.column, 8, weight);
+  if (path.norm != nullptr && place.inside) columns.load(path.norm, weight);
   RowChunk previous;
   before.read(previous);
   const float inverse_head_dim = 1.0F / static_cast<float>(d);
-  // Lanes exchange numbers, so that a warp goes all together through what one of its heads needs.
+  // Lanes exchange sums, so that a warp goes all together through what one of its heads needs.
   const bool some_norm = __any_sync(0xffffffffU, path.norm != nullptr) != 0;
-  const bool some_turn = __any_sync(0xffffffffU, path.rotates) != 0;
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     RowChunk now;
@@ -160,16 +187,13 @@ __global__ void __launch_bounds__(kThreads)
         for (int i = 0; i < 8; ++i) x[i] *= factor * weight.numbers[i];
       }
     }
-    if (some_turn) {
-      RowChunk turned;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) turned[i] = x[i];
-      rotate<Aligned>(turned, a.rotation + min(first + r, a.rows - 1) * d, place.column, d, lanes);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) x[i] = path.rotates ? turned[i] : x[i];
-    }
     if (place.inside && first + r < a.rows) {
-      store_chunk<Aligned>(path.to + (first + r) * path.to_stride + place.column, 8, x);
+      if (Rotates && path.rotates) {
+        RawChunk<float> table;
+        load_chunk<Aligned>(a.rotation + (first + r) * d + 2 * columns.low, 8, table);
+        rotate(x, table);
+      }
+      columns.store(path.to + (first + r) * path.to_stride, x);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) previous[i] = now[i];
@@ -247,11 +271,16 @@ dim3 grid_of(std::int64_t rows, int rows_of_thread, std::int64_t heads, int lane
           static_cast<unsigned>((heads + heads_of_block - 1) / heads_of_block)};
 }
 
-template <class T>
+template <class T, bool Aligned, bool Rotates>
 void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
   constexpr int kRows = sizeof(T) == 4 ? 8 : 4;
   const int lanes = lanes_of(a.head_dim);
   const dim3 grid = grid_of(a.rows, kRows, a.heads + 2 * a.key_heads, lanes);
+  project_heads_kernel<T, Aligned, Rotates, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+}
+
+template <class T>
+void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
   bool aligned = a.projected_stride % 8 == 0;
   for (const void* data :
        {a.projected, a.key_before, a.value_before, static_cast<const void*>(a.query_norm),
@@ -259,10 +288,11 @@ void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
         static_cast<const void*>(a.key), static_cast<const void*>(a.value)}) {
     aligned = aligned && aligned_16(data);
   }
+  const bool rotates = a.rotation != nullptr;
   if (aligned) {
-    project_heads_kernel<T, true, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+    rotates ? launch_project_heads<T, true, true>(a, stream) : launch_project_heads<T, true, false>(a, stream);
   } else {
-    project_heads_kernel<T, false, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
+    rotates ? launch_project_heads<T, false, true>(a, stream) : launch_project_heads<T, false, false>(a, stream);
   }
 }
 
