@@ -39,5 +39,5 @@ if(FOXSCOPE_USE_CUDA)
   foxscope_import_torch_library(torch_cuda)
   # Nothing calls libtorch_cuda by name: it registers its operations when it is loaded.
   target_link_libraries(foxscope_torch INTERFACE
-    -Wl,--no-as-needed torch::torch_cuda torch::c10_cuda -Wl,--as-needed)
+    -Wl,--push-state,--no-as-needed torch::torch_cuda torch::c10_cuda -Wl,--pop-state)
 endif()
