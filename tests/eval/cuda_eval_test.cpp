@@ -1,5 +1,6 @@
 // `eval heads` and `eval needle` on a GPU against the same on the CPU. Skipped by name where there is none.
 #include <cmath>
+#include <ostream>
 
 #include <gtest/gtest.h>
 
@@ -19,6 +20,7 @@ struct Bound {
   double lengths;  ///< horizons and survivals, which are quartiles
   double answer;   ///< log-probabilities
 };
+void PrintTo(const Bound& bound, std::ostream* out) { *out << bound.dtype; }
 constexpr Bound kFloat32 = {"float32", 1e-4, 1e-4, 1e-3};
 constexpr Bound kBfloat16 = {"bfloat16", 3e-3, 0.05, 0.05};
 
