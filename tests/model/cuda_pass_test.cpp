@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <ATen/DeviceAccelerator.h>
+#include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
 #include "backend/eval/generate.h"
