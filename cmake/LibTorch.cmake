@@ -27,6 +27,11 @@ function(foxscope_import_torch_library name)
       "${FOXSCOPE_TORCH_DIR}/include;${FOXSCOPE_TORCH_DIR}/include/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=1)
 endfunction()
+# at::parallel_for makes its team in the caller's own code, of one thread where that is compiled without OpenMP. The
+# runtime is the one that comes with LibTorch: the compiler's has the same name.
+add_library(foxscope_openmp INTERFACE)
+target_compile_options(foxscope_openmp INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+target_link_libraries(foxscope_openmp INTERFACE ${FOXSCOPE_TORCH_DIR}/lib/libgomp.so.1)
 foxscope_import_torch_library(c10)
 foxscope_import_torch_library(torch_cpu)
 
