@@ -6,6 +6,18 @@
 
 namespace foxscope::kernels::cuda::maps {
 
+/// Sum of a pixel's entries in fixed point, so that it does not depend on the order in which they come:
+/// (word[0] + word[1] 2^-34 + word[2] 2^-68) / PoolParameters::sum_scale. A word takes 2^29 entries.
+struct PixelSum {
+  long long word[3];
+};
+constexpr double kWordScale = 0x1p34;
+
+/// What a pixel's sum has met that has no fixed point.
+constexpr unsigned kMetNan = 1;
+constexpr unsigned kMetInfinity = 2;
+constexpr unsigned kMetMinusInfinity = 4;
+
 struct PoolParameters {
   HeadParameters head[2];
   int heads = 1;
@@ -25,8 +37,9 @@ struct PoolParameters {
   const int* column_bin = nullptr;   ///< [columns]
   const int* row_edge = nullptr;     ///< [pixel_rows + 1]
   const int* column_edge = nullptr;  ///< [pixel_columns + 1]
-  unsigned* extreme = nullptr;       ///< [pixels] order-preserving codes; 0 before the launch
-  double* sum = nullptr;             ///< [pixels] for means; 0 before the launch
+  unsigned* extreme = nullptr;       ///< [pixels] order-preserving codes, for means kMet...; 0 before the launch
+  PixelSum* sum = nullptr;           ///< [pixels] for means; 0 before the launch
+  double sum_scale = 1;              ///< power of 2, with which no sum of a pixel's entries reaches 2^63
 };
 
 /// What the compiler knows of a map.
@@ -71,10 +84,37 @@ __device__ __forceinline__ float combine(float a, float b, MapReduction reductio
   }
 }
 
+/// Adds one value to a pixel's sum.
+__device__ __forceinline__ void add_to_mean(const PoolParameters& p, std::int64_t pixel, float value) {
+  if (!isfinite(value)) {
+    atomicOr(p.extreme + pixel, isnan(value) ? kMetNan : value > 0 ? kMetInfinity : kMetMinusInfinity);
+    return;
+  }
+  double rest = static_cast<double>(value) * p.sum_scale;
+  for (long long& word : p.sum[pixel].word) {
+    const double whole = rint(rest);
+    if (whole != 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(&word),
+                static_cast<unsigned long long>(static_cast<long long>(whole)));
+    }
+    rest = (rest - whole) * kWordScale;
+  }
+}
+
+__device__ __forceinline__ double sum_of(const PoolParameters& p, std::int64_t pixel) {
+  const unsigned met = p.extreme[pixel];
+  if (met == kMetInfinity) return INFINITY;
+  if (met == kMetMinusInfinity) return -INFINITY;
+  if (met != 0) return nan("");
+  const long long* word = p.sum[pixel].word;
+  const double rest = (static_cast<double>(word[1]) + static_cast<double>(word[2]) / kWordScale) / kWordScale;
+  return (static_cast<double>(word[0]) + rest) / p.sum_scale;
+}
+
 /// Adds one value to a pixel.
 __device__ __forceinline__ void put(const PoolParameters& p, std::int64_t pixel, float value) {
   if (p.reduction == MapReduction::mean) {
-    atomicAdd(p.sum + pixel, static_cast<double>(value));
+    add_to_mean(p, pixel, value);
   } else {
     atomicMax(p.extreme + pixel, encode(value, p.reduction));
   }

@@ -137,7 +137,7 @@ struct Pooling {
     const bool leads = threadIdx.x % 32 == 0;
     if (r == MapReduction::mean) {
       for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffU, value, lanes);
-      if (leads) atomicAdd(p.sum + pixel, static_cast<double>(value));
+      if (leads) add_to_mean(p, pixel, value);
     } else {
       const unsigned code = __reduce_max_sync(0xffffffffU, encode(value, r));
       if (leads) atomicMax(p.extreme + pixel, code);

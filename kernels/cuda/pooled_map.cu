@@ -110,7 +110,7 @@ __device__ std::int64_t pairs_below(int row_begin, int row_end, int column_begin
   return ramp * (begin - lag + 1 - column_begin) + ramp * (ramp - 1) / 2 + (row_end - end) * width;
 }
 
-/// From what was gathered to pixels; may be done in place.
+/// From what was gathered to pixels.
 __global__ void finish_pixels(const __grid_constant__ PoolParameters p, std::int64_t pixels, float* out) {
   const std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (n >= pixels) return;
@@ -125,7 +125,7 @@ __global__ void finish_pixels(const __grid_constant__ PoolParameters p, std::int
   if (count == 0) {
     out[n] = nanf("");
   } else if (p.reduction == MapReduction::mean) {
-    out[n] = static_cast<float>(p.sum[n] / static_cast<double>(count));
+    out[n] = static_cast<float>(sum_of(p, n) / static_cast<double>(count));
   } else {
     const unsigned code = p.extreme[n];
     // A pixel whose tiles were all left out has entries of 0.
@@ -136,14 +136,16 @@ __global__ void finish_pixels(const __grid_constant__ PoolParameters p, std::int
 
 /// Where the parts of the workspace lie, in bytes.
 struct Workspace {
-  std::int64_t pixels = 0, row_bin = 0, column_bin = 0, row_edge = 0, column_edge = 0, bytes = 0;
+  std::int64_t extreme = 0, sum = 0, row_bin = 0, column_bin = 0, row_edge = 0, column_edge = 0, bytes = 0;
   explicit Workspace(const PooledMap& map) {
     const auto take = [&](std::int64_t size) {
       const std::int64_t at = bytes;
       bytes += (size + 15) / 16 * 16;
       return at;
     };
-    pixels = take(map.pixel_rows * map.pixel_columns * (map.reduction == MapReduction::mean ? 8 : 4));
+    const std::int64_t pixels = map.pixel_rows * map.pixel_columns;
+    extreme = take(pixels * 4);
+    sum = take(map.reduction == MapReduction::mean ? pixels * static_cast<std::int64_t>(sizeof(PixelSum)) : 0);
     row_bin = take((map.row_end - map.row_begin) * 4);
     column_bin = take((map.column_end - map.column_begin) * 4);
     row_edge = take((map.pixel_rows + 1) * 4);
@@ -189,12 +191,19 @@ PoolParameters parameters(const PooledMap& map) {
   p.pixel_columns = static_cast<int>(map.pixel_columns);
   p.value = map.value;
   p.reduction = map.reduction;
-  const bool mean = map.reduction == MapReduction::mean;
+  // Where every pixel is one entry, its mean is that.
+  const bool exact =
+      map.pixel_rows == map.row_end - map.row_begin && map.pixel_columns == map.column_end - map.column_begin;
+  if (exact && p.reduction == MapReduction::mean) p.reduction = MapReduction::max;
+  const bool mean = p.reduction == MapReduction::mean;
   p.logarithm = map.value == MapValue::attention && map.minus == nullptr && !mean;
   // Attention has no negative entries.
   if (p.logarithm && p.reduction == MapReduction::absmax) p.reduction = MapReduction::max;
   p.staged = map.column_end - map.column_begin < kStepKeys * map.pixel_columns;
   p.limit = map.skip_below;
+  // A row's attention, or the size of a difference of two rows', sums to 2 at most; logits may be 2^16 on average over
+  // 2^31 entries.
+  p.sum_scale = logit ? 0x1p16 : 0x1p40;
   // Tiles are left out only where entries of 0 change no pixel.
   const bool skips = map.value == MapValue::attention &&
                      (p.logarithm ? p.reduction == MapReduction::max : mean || p.reduction == MapReduction::absmax);
@@ -224,9 +233,9 @@ cudaError_t run(const PooledMap& map, cudaStream_t stream, int multiprocessors, 
   p.column_bin = reinterpret_cast<int*>(memory + plan.column_bin);
   p.row_edge = reinterpret_cast<int*>(memory + plan.row_edge);
   p.column_edge = reinterpret_cast<int*>(memory + plan.column_edge);
-  p.extreme = reinterpret_cast<unsigned*>(memory + plan.pixels);
-  p.sum = reinterpret_cast<double*>(memory + plan.pixels);
-  if (const auto e = cudaMemsetAsync(memory + plan.pixels, 0, static_cast<std::size_t>(plan.row_bin), stream)) return e;
+  p.extreme = reinterpret_cast<unsigned*>(memory + plan.extreme);
+  p.sum = reinterpret_cast<PixelSum*>(memory + plan.sum);
+  if (const auto e = cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.row_bin), stream)) return e;
   const std::int64_t rows = map.row_end - map.row_begin;
   const std::int64_t columns = map.column_end - map.column_begin;
   plan_bins<<<blocks_of(rows + 1, kThreads), kThreads, 0, stream>>>(

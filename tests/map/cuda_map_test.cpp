@@ -2,6 +2,7 @@
 // there is none.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <span>
@@ -14,7 +15,6 @@
 #include "backend/base/error.h"
 #include "backend/map/device_map.h"
 #include "backend/map/head_statistics.h"
-#include "backend/trace/device_heads.h"
 #include "backend/trace/device_query_key_store.h"
 #include "backend/trace/recorder.h"
 #include "kernels/cuda/attention_statistics.h"
@@ -403,33 +403,41 @@ TEST_F(CudaMap, LeavesOutWhatIsBelowTheTolerance) {
   }
 }
 
-TEST_F(CudaMap, HeadsBeyondTheBudgetAreLetGoAndComeAgain) {
+// Of many blocks' sums, in whatever order they come.
+TEST_F(CudaMap, MeansAreTheSameInEveryRun) {
   RunShape shape;
-  shape.length = 500;
-  shape.heads = 4;
+  shape.length = 4000;
+  shape.heads = 2;
+  shape.head_dim = 64;
+  shape.dtype = DType::bfloat16;
   const auto run = make_run(shape);
-  DeviceHeads heads(0, 1);
-  const auto lock = heads.lock();
-  const DeviceParts all{.query_key = true, .gate = true, .normalizer = true};
-  for (const int head : {0, 1, 2, 3, 1, 1}) {
-    const auto found = heads.head(*run, 0, head, all);
-    std::vector<double> gate(500);
-    ASSERT_TRUE(kernels::cuda::copy_to_host(std::as_writable_bytes(std::span(gate)), found.gate));
-    const auto expected = run->cumulative_log_gate(0, head);
-    EXPECT_TRUE(std::equal(gate.begin(), gate.end(), expected.begin()));
-    EXPECT_NE(found.tables, nullptr);
+  MapRequest request = rectangle({0, 4000}, {0, 4000}, 7, 5);
+  request.head = {run, 0, 1};
+  request.reduction = Reduction::mean;
+  for (const Quantity quantity : {Quantity::logits, Quantity::attention, Quantity::gate_effect}) {
+    request.quantity = quantity;
+    const Image first = computed(request, 0);
+    for (int again = 0; again < 10; ++again) {
+      const Image image = computed(request, 0);
+      EXPECT_EQ(std::memcmp(image.value.data(), first.value.data(), first.value.size() * sizeof(float)), 0)
+          << to_string(quantity);
+    }
   }
 }
 
-TEST_F(CudaMap, SaysHowMuchMemoryIsMissing) {
-  DeviceHeads heads(0, 1);
-  try {
-    heads.workspace(std::size_t{1} << 45U);
-    FAIL() << "more than a GPU has";
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_NE(message.find("cuda:0: no memory for 32768.000 GiB of a map"), std::string::npos) << message;
-    EXPECT_NE(message.find("GiB are free"), std::string::npos) << message;
+TEST_F(CudaMap, MeansOverInfiniteLogitsAreInfinite) {
+  RunShape shape;
+  shape.length = 300;
+  shape.normalized = false;
+  for (const double logit : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity()}) {
+    shape.parks_on_first = logit;
+    MapRequest request = rectangle({0, 300}, {0, 300}, 10, 10);
+    request.head = {make_run(shape), 0, 0};
+    request.quantity = Quantity::logits;
+    request.reduction = Reduction::mean;
+    const Image image = computed(request, 0);
+    for (std::size_t row = 0; row < 10; ++row) EXPECT_EQ(static_cast<double>(image.value[row * 10]), logit);
+    for (std::size_t row = 1; row < 10; ++row) EXPECT_TRUE(std::isfinite(image.value[row * 10 + 1]));
   }
 }
 
