@@ -77,7 +77,11 @@ __global__ void __launch_bounds__(P::kThreads, 1)
 }
 
 template <class P>
-cudaError_t launch_kernel(const AttentionParameters& p, const typename P::Copies& copies, cudaStream_t stream) {
+cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
+  // Half of the L2 cache for the keys and values of the heads that are computed at a time.
+  const double head_bytes = 4.0 * p.length * P::kHeadDim / p.group + 16.0 * p.length;
+  p.heads_at_a_time = std::clamp(static_cast<int>(p.cache_bytes / 2 / head_bytes), 1, p.heads * p.batch);
+  const typename P::Copies copies{P::copy_query(p), P::copy_key(p), P::copy_value(p)};
   constexpr int kBytes = P::kTeams * static_cast<int>(sizeof(typename P::Storage)) + 1024;
   auto* kernel = attend_kernel<P>;
   if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;
@@ -92,15 +96,6 @@ cudaError_t launch_kernel(const AttentionParameters& p, const typename P::Copies
   config.attrs = &early;
   config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, p, copies);
-}
-
-template <class P>
-cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
-  // Half of the L2 cache for the keys and values of the heads that are computed at a time.
-  const double head_bytes = 4.0 * p.length * P::kHeadDim / p.group + 16.0 * p.length;
-  p.heads_at_a_time = std::clamp(static_cast<int>(p.cache_bytes / 2 / head_bytes), 1, p.heads * p.batch);
-  const typename P::Copies copies{P::copy_query(p), P::copy_key(p), P::copy_value(p)};
-  return launch_kernel<P>(p, copies, stream);
 }
 
 }  // namespace foxscope::kernels::cuda::hopper

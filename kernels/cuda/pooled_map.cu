@@ -191,11 +191,7 @@ PoolParameters parameters(const PooledMap& map) {
   p.pixel_columns = static_cast<int>(map.pixel_columns);
   p.value = map.value;
   p.reduction = map.reduction;
-  // Where every pixel is one entry, its mean is that.
-  const bool exact =
-      map.pixel_rows == map.row_end - map.row_begin && map.pixel_columns == map.column_end - map.column_begin;
-  if (exact && p.reduction == MapReduction::mean) p.reduction = MapReduction::max;
-  const bool mean = p.reduction == MapReduction::mean;
+  const bool mean = map.reduction == MapReduction::mean;
   p.logarithm = map.value == MapValue::attention && map.minus == nullptr && !mean;
   // Attention has no negative entries.
   if (p.logarithm && p.reduction == MapReduction::absmax) p.reduction = MapReduction::max;

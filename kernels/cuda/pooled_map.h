@@ -67,7 +67,8 @@ struct PooledMap {
 std::size_t pooled_map_workspace_bytes(const PooledMap& map);
 
 /// Asynchronous on the stream. Products of bfloat16 are summed in float32, those of float32 too, in parts of 16; gates
-/// are differences of float64; means are summed in fixed point, so that they are the same in every run.
+/// are differences of float64; means are summed in fixed point, to 2^-108 (logits: 2^-84), so that they
+/// are the same in every run.
 /// @returns invalid_argument for sizes that do not fit each other, a head dimension above 128, a gate without tables,
 ///          and tiles that do not fit into the device's shared memory; unavailable without a device; failed where a
 ///          launch fails
