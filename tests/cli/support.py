@@ -18,6 +18,8 @@ SOURCE = pathlib.Path(os.environ["FOXSCOPE_SOURCE_DIR"])
 DATA = SOURCE / "tests" / "data"
 FOX = SOURCE / "resources" / "models" / "fox-pro-12m"
 TRANSFORMER = SOURCE / "resources" / "models" / "transformer-pro-12m"
+# Every program started here computes on the CPU, the same on every machine.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # The window's own settings go to a folder that does not exist, and no display is found.
 NO_DISPLAY = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "", "XDG_CONFIG_HOME": "/nonexistent"}
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
@@ -43,7 +45,7 @@ class CommandLineTest(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def foxscope(self, *arguments, stdin=None, environment=None, **options):
-        variables = {**os.environ, "CUDA_VISIBLE_DEVICES": "", **(environment or {})}
+        variables = {**os.environ, **(environment or {})}
         return subprocess.run([PROGRAM, *map(str, arguments)], input=stdin, capture_output=True, env=variables,
                               timeout=300, **options)
 

@@ -82,6 +82,29 @@ class CudaMap : public ::testing::Test {
     }
   }
 
+  /// The same run with its queries and keys in a GPU's memory, as a forward there leaves them.
+  static std::shared_ptr<const Trace> left_on(const std::shared_ptr<const Trace>& host, int gpu) {
+    const kernels::cuda::DeviceScope scope(gpu);
+    const QueryKeyStore& from = *host->query_key();
+    auto store = std::make_shared<DeviceQueryKeyStore>(from.shape(), from.dtype(), gpu);
+    for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
+      std::vector<std::byte> scratch;
+      const int heads = part == QueryKeyStore::Part::query ? host->info().heads : host->info().key_heads;
+      auto* to = static_cast<std::byte*>(store->device_layer(part, 0));
+      for (int head = 0; head < heads; ++head) {
+        const auto rows = from.raw_rows(part, 0, head, 0, host->info().length, scratch);
+        EXPECT_TRUE(kernels::cuda::copy_to_device(to, rows));
+        to += rows.size();
+      }
+    }
+    Recorder recorder(host->info(), {Keep::gates, Keep::rows}, store);
+    const auto rows = host->source().rows(0);
+    std::copy(rows->cumulative_log_gate.begin(), rows->cumulative_log_gate.end(),
+              recorder.cumulative_log_gate(0).begin());
+    std::copy(rows->log_normalizer.begin(), rows->log_normalizer.end(), recorder.log_normalizer(0).begin());
+    return recorder.finish(nullptr, nullptr);
+  }
+
   static void expect_dense(const HeadOf& head, MapRequest request, double tolerance) {
     const DenseHead dense(head);
     request.head = head;
@@ -225,24 +248,7 @@ TEST_F(CudaMap, ReadsQueriesAndKeysWhereTheRunLeftThem) {
   shape.key_heads = 2;
   shape.dtype = DType::bfloat16;
   const auto host = make_run(shape);
-  const QueryKeyStore& from = *host->query_key();
-  auto store = std::make_shared<DeviceQueryKeyStore>(from.shape(), from.dtype(), 0);
-  for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
-    std::vector<std::byte> scratch;
-    const int heads = part == QueryKeyStore::Part::query ? shape.heads : shape.key_heads;
-    auto* to = static_cast<std::byte*>(store->device_layer(part, 0));
-    for (int head = 0; head < heads; ++head) {
-      const auto rows = from.raw_rows(part, 0, head, 0, shape.length, scratch);
-      ASSERT_TRUE(kernels::cuda::copy_to_device(to, rows));
-      to += rows.size();
-    }
-  }
-  Recorder recorder(host->info(), {Keep::gates, Keep::rows}, store);
-  const auto rows = host->source().rows(0);
-  std::copy(rows->cumulative_log_gate.begin(), rows->cumulative_log_gate.end(),
-            recorder.cumulative_log_gate(0).begin());
-  std::copy(rows->log_normalizer.begin(), rows->log_normalizer.end(), recorder.log_normalizer(0).begin());
-  const auto live = recorder.finish(nullptr, nullptr);
+  const auto live = left_on(host, 0);
   ASSERT_EQ(live->gpu(), 0);
   for (const Quantity quantity : kQuantities) {
     MapRequest request = rectangle({0, 333}, {0, 333}, 90, 45);
@@ -255,6 +261,44 @@ TEST_F(CudaMap, ReadsQueriesAndKeysWhereTheRunLeftThem) {
   // The CPU reads the same rows when it is told to.
   live->compute_on(std::nullopt);
   EXPECT_TRUE(head_statistics({live, 0, 1}, {}, {}).value().has_attention);
+}
+
+TEST_F(CudaMap, OnTheSecondGpuIsThatOnTheFirst) {
+  if (kernels::cuda::device_count() < 2) GTEST_SKIP() << "one CUDA device";
+  RunShape shape;
+  shape.length = 700;
+  shape.heads = 2;
+  shape.dtype = DType::bfloat16;
+  const auto host = make_run(shape);
+  const auto second = left_on(host, 1);
+  ASSERT_EQ(second->gpu(), 1);
+  MapRequest request = rectangle({10, 700}, {3, 650}, 90, 45);
+  for (const Quantity quantity : kQuantities) {
+    request.quantity = quantity;
+    for (const Reduction reduction : {Reduction::max, Reduction::mean}) {
+      request.reduction = reduction;
+      request.head = {host, 0, 1};
+      const std::vector<double> expected = in_double(computed(request, 0));
+      // Uploaded from the host, read in place, and fetched from one GPU for the other.
+      EXPECT_LT(largest_difference(computed(request, 1), expected, 1.0), 1e-30) << to_string(quantity);
+      request.head = {second, 0, 1};
+      EXPECT_LT(largest_difference(computed(request, 1), expected, 1.0), 1e-30) << to_string(quantity);
+      EXPECT_LT(largest_difference(computed(request, 0), expected, 1.0), 1e-30) << to_string(quantity);
+    }
+  }
+  request.quantity = Quantity::attention;
+  request.head = {host, 0, 1};
+  request.minus = HeadOf{second, 0, 0};
+  const std::vector<double> expected = in_double(computed(request, 0));
+  host->compute_on(0);
+  second->compute_on(1);
+  EXPECT_LT(largest_difference(compute_map(request, {}).value(), expected, 1.0), 1e-30) << "a run on each";
+  second->compute_on(0);
+  const auto first = head_statistics({second, 0, 1}, {}, {}).value();
+  second->compute_on(1);
+  const auto again = head_statistics({second, 0, 1}, {}, {}).value();
+  EXPECT_EQ(first.entropy, again.entropy);
+  EXPECT_EQ(first.distance.mass, again.distance.mass);
 }
 
 TEST_F(CudaMap, LeavesOnlyDifferencesOfTheGatesEffectToTheCpu) {

@@ -109,7 +109,7 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
   for (int layer = 0; layer < shape.layers; ++layer) {
     fill_query_key(shape, store->layer(QueryKeyStore::Part::query, layer), random);
     fill_query_key(shape, store->layer(QueryKeyStore::Part::key, layer), random);
-    if (shape.parks_on_first > 0) park_on_first(shape, *store, layer);
+    if (shape.parks_on_first != 0) park_on_first(shape, *store, layer);
     const std::span<double> gate = recorder.cumulative_log_gate(layer);
     const std::span<float> rows = recorder.log_normalizer(layer);
     for (int head = 0; head < shape.heads; ++head) {

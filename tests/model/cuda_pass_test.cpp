@@ -284,6 +284,29 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
   EXPECT_NEAR(mass(*wide->trace, 4, 1, 800, true), 1, 1e-4);
 }
 
+TEST_F(CudaPass, OnTheSecondGpuIsThatOnTheFirst) {
+  if (cuda_device_count() < 2) GTEST_SKIP() << "one CUDA device";
+  RunRequest request;
+  request.name = "fox";
+  request.model = test::demo_model("fox-pro-12m");
+  request.input = {nullptr, heldout(900), {}, "ids.json"};
+  request.keep = kUsual;
+  for (const char* dtype : {"bfloat16", "float32"}) {
+    SCOPED_TRACE(dtype);
+    request.dtype = dtype;
+    request.device = "cuda:0";
+    const auto first = run_model(request, Job{})->trace;
+    request.device = "cuda:1";
+    const auto second = run_model(request, Job{})->trace;
+    EXPECT_EQ(second->info().attention_kernel, first->info().attention_kernel);
+    EXPECT_STREQ(second->query_key()->where(), "GPU memory");
+    EXPECT_EQ(second->gpu(), 1);
+    EXPECT_LE(largest_difference(second->per_token_loss(), first->per_token_loss()), 1e-6);
+    EXPECT_LE(largest_difference(rows(*second, Part::key, 5, 2), rows(*first, Part::key, 5, 2)), 1e-6);
+    EXPECT_LE(largest_difference(second->log_normalizer(7, 3), first->log_normalizer(7, 3)), 1e-6);
+  }
+}
+
 TEST_F(CudaPass, FillsPinnedMemory) {
   const auto model = demo("cuda");
   const test::Batch batch = demo_batch(700, kUsual);
