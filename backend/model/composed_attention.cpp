@@ -29,6 +29,10 @@ class TensorFloat32Scope {
   bool before_;
 };
 
+/// On a CPU LibTorch takes exp and log from MKL, which chooses a function's code when it is first called: threads that
+/// make that call together may get one with half the digits (PyTorch issue 188792, MKL before 2025). So one makes it.
+void choose_code_of_exp_and_log() { static const at::Tensor kFirst = at::log(at::exp(at::zeros({1}))); }
+
 /// Online softmax of a tile of query rows, for N heads: running maximum, mass and weighted values.
 struct SoftmaxState {
   at::Tensor maximum;  ///< [N, T, 1]
@@ -223,6 +227,7 @@ class Composition {
 std::optional<ComposedAttentionResult> composed_forgetting_attention(const ComposedAttention& arguments,
                                                                      const std::stop_token& stop) {
   const TensorFloat32Scope scope(arguments.query.scalar_type() == at::kBFloat16);
+  if (arguments.query.is_cpu()) choose_code_of_exp_and_log();
   Composition composition(arguments);
   ComposedAttentionResult result;
   if (!composition.run(stop, result.output, result.log_normalizer, result.log_normalizer_without_gate)) return {};

@@ -23,10 +23,9 @@ std::int64_t free_device_memory(int index) {
 }
 
 int cuda_device_count() {
-  if (!at::hasCUDA()) return 0;
   Silence silence;
   const c10::WarningUtils::WarningHandlerGuard guard(&silence);
-  return static_cast<int>(at::getNumGPUs());
+  return at::hasCUDA() ? static_cast<int>(at::getNumGPUs()) : 0;
 }
 
 }  // namespace foxscope

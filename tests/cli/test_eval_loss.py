@@ -1,5 +1,6 @@
 """`foxscope eval loss`: windows, losses, errors, resuming, and what is refused."""
 
+import fcntl
 import hashlib
 import json
 import lzma
@@ -350,7 +351,7 @@ class ResumeTest(EvalTest):
 
     def arguments(self, output, *extra):
         return ["eval", "loss", "--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus", self.path,
-                "--length", 128, "--windows", 8, "-o", output, *extra]
+                "--length", 256, "--windows", 8, "-o", output, *extra]
 
     def setUp(self):
         super().setUp()
@@ -360,7 +361,7 @@ class ResumeTest(EvalTest):
 
     def test_a_killed_evaluation_goes_on(self):
         self.done(*self.arguments(self.folder / "whole.h5"))
-        window = 16 + 128 * 4
+        window = 16 + 256 * 4
         for count in [2, 10]:
             process = self.start(*self.arguments(self.output))
             self.wait_for_windows(process, self.partial, 72 + count * window)
@@ -379,7 +380,7 @@ class ResumeTest(EvalTest):
 
     def test_an_interrupted_evaluation_goes_on(self):
         process = self.start(*self.arguments(self.output))
-        self.wait_for_windows(process, self.partial, 72 + 528)
+        self.wait_for_windows(process, self.partial, 72 + 16 + 256 * 4)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=60)
         self.assertEqual((process.returncode, out), (130, b""))
@@ -391,11 +392,10 @@ class ResumeTest(EvalTest):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["corpus.jsonl", "eval.h5"])
 
     def test_two_at_the_same_output(self):
-        process = self.start(*self.arguments(self.output))
-        self.wait_for_windows(process, self.partial, 72)
-        self.fails(1, ["eval.h5.partial", "another process"], *self.arguments(self.output))
-        process.kill()
-        process.communicate()
+        with self.partial.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            self.fails(1, ["eval.h5.partial", "another process"], *self.arguments(self.output), output=self.output)
+        self.done(*self.arguments(self.output))
 
     def test_something_else_in_the_way(self):
         self.partial.write_text("a letter of mine")
