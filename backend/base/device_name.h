@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -7,9 +8,9 @@ namespace foxscope {
 
 /// The GPUs that can be named.
 struct Gpus {
-  bool built = false;  ///< whether this build has CUDA at all
-  int count = 0;       ///< how many are visible
-  const char* kind;    ///< what they are called where there is none
+  bool built = false;          ///< whether this build has CUDA at all
+  std::function<int()> count;  ///< how many are visible; starts CUDA, so it is only called for a name that asks for one
+  const char* kind;            ///< what they are called where there is none
 };
 
 /// The GPU that --device names; none: the CPU. "auto" is the first GPU where there is one.

@@ -6,9 +6,8 @@
 namespace foxscope {
 
 std::optional<int> gpu_named(const std::string& name) {
-  if (name == "cpu") return std::nullopt;  // no GPU is asked for anything
-  return gpu_named(name, {kernels::cuda::is_built(), kernels::cuda::device_count(),
-                          "CUDA device of compute capability 8.0 or later"});
+  return gpu_named(
+      name, {kernels::cuda::is_built(), kernels::cuda::device_count, "CUDA device of compute capability 8.0 or later"});
 }
 
 }  // namespace foxscope

@@ -15,8 +15,7 @@ namespace foxscope {
 std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) : "cpu"; }
 
 Device Device::parse(const std::string& name) {
-  if (name == "cpu") return {};
-  const std::optional<int> gpu = gpu_named(name, {cuda_is_built(), cuda_device_count(), "CUDA device"});
+  const std::optional<int> gpu = gpu_named(name, {cuda_is_built(), cuda_device_count, "CUDA device"});
   return gpu ? Device{true, *gpu} : Device{};
 }
 
