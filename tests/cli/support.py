@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import resource
 import shutil
 import struct
 import subprocess
@@ -23,6 +24,13 @@ os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # The window's own settings go to a folder that does not exist, and no display is found.
 NO_DISPLAY = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "", "XDG_CONFIG_HOME": "/nonexistent"}
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
+
+
+def limited_memory(size):
+    """What a program is started with that may have no more address space than that."""
+    if os.environ["FOXSCOPE_SANITIZE"]:
+        raise unittest.SkipTest("sanitizers reserve more address space than any limit")
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))}
 
 
 def golden(fixture):

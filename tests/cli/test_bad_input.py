@@ -9,7 +9,8 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, FOX, PROGRAM, CommandLineTest, read_safetensors, set_config, set_tensor, write_safetensors
+from support import (DATA, FOX, PROGRAM, CommandLineTest, limited_memory, read_safetensors, set_config, set_tensor,
+                     write_safetensors)
 
 
 class BadInputTest(CommandLineTest):
@@ -149,7 +150,7 @@ class TextTest(BadInputTest):
         # A machine with room for the run needs a limit, which counts too.
         limit = 16 << 30
         roomy = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") > 4 * limit
-        options = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit))} if roomy else {}
+        options = limited_memory(limit) if roomy else {}
         self.fails(1, ["memory", "--limit"], "run", "-q", "--model", FOX, "--text", path, "-o", output, output=output,
                    **options)
         self.done("run", "-q", "--model", FOX, "--text", path, "--limit", 32, "-o", output)

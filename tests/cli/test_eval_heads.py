@@ -2,12 +2,11 @@
 
 import csv
 import json
-import resource
 import unittest
 
 import h5py
 import numpy
-from support import DATA, FOX, CommandLineTest, golden
+from support import DATA, FOX, CommandLineTest, golden, limited_memory
 
 TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 4
 
@@ -98,8 +97,7 @@ class EvalHeadsTest(CommandLineTest):
         numpy.save(windows, numpy.zeros((1, 1 << 22), numpy.int16))
         output = self.folder / "heads.h5"
         self.fails(1, ["fox-pro-12m: windows of 4194304 tokens need about", "GiB of memory", "use --length "], "eval",
-                   "heads", "--model", FOX, "--ids", windows, "-o", output, output=output,
-                   preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)))
+                   "heads", "--model", FOX, "--ids", windows, "-o", output, output=output, **limited_memory(8 << 30))
 
     def test_wrong_options(self):
         output = self.folder / "heads.h5"
