@@ -1,6 +1,5 @@
 """`foxscope eval loss`: windows, losses, errors, resuming, and what is refused."""
 
-import fcntl
 import hashlib
 import json
 import lzma
@@ -392,10 +391,12 @@ class ResumeTest(EvalTest):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["corpus.jsonl", "eval.h5"])
 
     def test_two_at_the_same_output(self):
-        with self.partial.open("wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            self.fails(1, ["eval.h5.partial", "another process"], *self.arguments(self.output), output=self.output)
-        self.done(*self.arguments(self.output))
+        process = self.start(*self.arguments(self.output))
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.wait_for_windows(process, self.partial, 72)
+        process.send_signal(signal.SIGSTOP)  # still at work, however fast the machine
+        self.fails(1, ["eval.h5.partial", "another process"], *self.arguments(self.output), output=self.output)
 
     def test_something_else_in_the_way(self):
         self.partial.write_text("a letter of mine")
