@@ -40,13 +40,13 @@ void print_table(const Limits& limits) {
   std::puts(
       "Median of a call; attention counts the causal half, skipped work included; cuDNN and flash: speed against "
       "LibTorch's ungated attention");
-  std::printf("%-34s %-18s %10s %15s %9s %6s %6s  %s\n", "kernel", "shape", "ms", "rate", "of limit", "cuDNN", "flash",
+  std::printf("%-35s %-20s %10s %15s %9s %6s %6s  %s\n", "kernel", "shape", "ms", "rate", "of limit", "cuDNN", "flash",
               "");
   for (const KernelLine& line : lines()) {
     const bool bytes = line.limit == Limit::memory;
     const double limit = bytes ? limits.memory : line.limit == Limit::float32 ? limits.float32 : limits.bfloat16;
     const double rate = line.work / line.seconds;
-    std::printf("%-34s %-18s %10.4f %7.*f %s %9s %6s %6s  %s\n", line.kernel.c_str(), line.shape.c_str(),
+    std::printf("%-35s %-20s %10.4f %7.*f %s %9s %6s %6s  %s\n", line.kernel.c_str(), line.shape.c_str(),
                 line.seconds * 1e3, bytes ? 2 : 1, rate * 1e-12, bytes ? "TB/s   " : "TFLOP/s",
                 ratio(rate, limit).c_str(), ratio(line.cudnn_seconds, line.seconds).c_str(),
                 ratio(line.flash_seconds, line.seconds).c_str(), line.note.c_str());
