@@ -17,8 +17,8 @@ namespace {
 
 constexpr std::size_t kEntrySize = 20;  ///< bytes of a line of the cross-reference table (PDF 1.4, 3.4.3)
 
-[[noreturn]] void unknownForm(const char* what) {
-  throw Error(fmt::format("drawing: Qt's PDF has no {} where Qt 6.4 writes it: use .svg or .png", what));
+[[noreturn]] void unknownForm(std::string_view what) {
+  throw Error(fmt::format("drawing: Qt's PDF has no {:?} where Qt 6.4 writes it: use .svg or .png", what));
 }
 
 /// Bytes that take the place of others.
@@ -30,7 +30,7 @@ struct Edit {
 
 std::size_t find(std::string_view text, std::string_view word, std::size_t from) {
   const std::size_t place = text.find(word, from);
-  if (place == std::string_view::npos) unknownForm(std::string(word).c_str());
+  if (place == std::string_view::npos) unknownForm(word);
   return place;
 }
 
@@ -39,7 +39,7 @@ std::size_t numberAfter(std::string_view text, std::string_view word, std::size_
   while (place < text.size() && (text[place] == ' ' || text[place] == '\n')) ++place;
   std::size_t value = 0;
   const auto [end, failed] = std::from_chars(text.data() + place, text.data() + text.size(), value);
-  if (failed != std::errc()) unknownForm(std::string(word).c_str());
+  if (failed != std::errc()) unknownForm(word);
   return value;
 }
 
