@@ -1,4 +1,4 @@
-"""`foxscope eval loss`: windows, losses, errors, resuming, and what is refused."""
+"""`foxscope eval loss`: windows, losses, errors, and what is refused."""
 
 import hashlib
 import json
@@ -6,18 +6,13 @@ import lzma
 import math
 import os
 import resource
-import select
-import signal
-import subprocess
-import time
 import unittest
 
 import h5py
 import numpy
 import safetensors.numpy
 import tokenizers
-from support import DATA, FOX, PROGRAM, SOURCE, TRANSFORMER, CommandLineTest, golden
-from test_run import contents
+from support import DATA, FOX, SOURCE, TRANSFORMER, CommandLineTest, golden
 
 MODEL_FIELDS = ["name", "nats_per_token", "nats_per_token_error", "bits_per_byte", "bits_per_byte_error", "perplexity",
                 "perplexity_error", "averaged", "windows", "documents", "tokens", "dtype", "device",
@@ -334,74 +329,6 @@ class IdsTest(EvalTest):
             x, y = (file["models/fox-pro/loss/per_token_loss"][()] for file in (a, b))
             self.assertAlmostEqual(x[0, 0], y[0, 0], places=5)
             self.assertGreater(abs(x - y).max(), 1e-4)
-
-
-class ResumeTest(EvalTest):
-    def start(self, *arguments):
-        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-    def wait_for_windows(self, process, partial, size):
-        """Until the work so far is of that size."""
-        deadline = time.monotonic() + 120
-        while not partial.exists() or partial.stat().st_size < size:
-            self.assertLess(time.monotonic(), deadline)
-            self.assertIsNone(process.poll(), "ended early")
-            select.select([process.stderr], [], [], 0.005)
-
-    def arguments(self, output, *extra):
-        return ["eval", "loss", "--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus", self.path,
-                "--length", 256, "--windows", 8, "-o", output, *extra]
-
-    def setUp(self):
-        super().setUp()
-        self.path = self.corpus("corpus.jsonl", repeat=4)
-        self.output = self.folder / "eval.h5"
-        self.partial = self.folder / "eval.h5.partial"
-
-    def test_a_killed_evaluation_goes_on(self):
-        self.done(*self.arguments(self.folder / "whole.h5"))
-        window = 16 + 256 * 4
-        for count in [2, 10]:
-            process = self.start(*self.arguments(self.output))
-            self.wait_for_windows(process, self.partial, 72 + count * window)
-            process.kill()
-            process.communicate()
-            self.assertFalse(self.output.exists())
-        before = self.partial.read_bytes()
-        self.partial.write_bytes(before + before[-100:])  # a record cut short
-        summary = json.loads(self.done(*self.arguments(self.output, "--json")))
-        self.assertGreaterEqual(sum(model["windows_resumed"] for model in summary["models"]), 10)
-        self.assertFalse(self.partial.exists())
-        expected, found = contents(self.folder / "whole.h5"), contents(self.output)
-        self.assertEqual(expected.keys(), found.keys())
-        for key in expected.keys() - {"@command_line"}:
-            numpy.testing.assert_array_equal(expected[key], found[key], err_msg=key)
-
-    def test_an_interrupted_evaluation_goes_on(self):
-        process = self.start(*self.arguments(self.output))
-        self.wait_for_windows(process, self.partial, 72 + 16 + 256 * 4)
-        process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=60)
-        self.assertEqual((process.returncode, out), (130, b""))
-        self.assertIn(f"interrupted: the work so far is in {self.partial}", said.decode().splitlines()[-1])
-        self.assertFalse(self.output.exists())
-        self.fails(1, ["eval.h5.partial", "other settings", "--force"], *self.arguments(self.output, "--seed", "3"),
-                   output=self.output)
-        self.done(*self.arguments(self.output, "--seed", "3", "--force"))
-        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["corpus.jsonl", "eval.h5"])
-
-    def test_two_at_the_same_output(self):
-        process = self.start(*self.arguments(self.output))
-        self.addCleanup(process.communicate)
-        self.addCleanup(process.kill)
-        self.wait_for_windows(process, self.partial, 72)
-        process.send_signal(signal.SIGSTOP)  # still at work, however fast the machine
-        self.fails(1, ["eval.h5.partial", "another process"], *self.arguments(self.output), output=self.output)
-
-    def test_something_else_in_the_way(self):
-        self.partial.write_text("a letter of mine")
-        self.fails(1, ["eval.h5.partial", "no work of Foxscope's"], *self.arguments(self.output))
-        self.assertEqual(self.partial.read_text(), "a letter of mine")
 
 
 class BadInputTest(EvalTest):

@@ -1,0 +1,90 @@
+"""`foxscope eval loss` killed, interrupted or started twice: the work so far is kept and gone on with."""
+
+import json
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+import numpy
+from support import FOX, PROGRAM, TRANSFORMER
+from test_eval_loss import EvalTest
+from test_run import contents
+
+
+class ResumeTest(EvalTest):
+    LENGTH = 256
+
+    def size_after(self, windows):
+        """Bytes of the work so far: its head, then of each window its number and losses."""
+        return 72 + windows * (16 + 4 * self.LENGTH)
+
+    def start(self, *arguments):
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def wait_for_windows(self, process, partial, size):
+        """Until the work so far is of that size."""
+        deadline = time.monotonic() + 120
+        while not partial.exists() or partial.stat().st_size < size:
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), "ended early")
+            select.select([process.stderr], [], [], 0.005)
+
+    def arguments(self, output, *extra):
+        return ["eval", "loss", "--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus", self.path,
+                "--length", self.LENGTH, "--windows", 8, "-o", output, *extra]
+
+    def setUp(self):
+        super().setUp()
+        self.path = self.corpus("corpus.jsonl", repeat=4)
+        self.output = self.folder / "eval.h5"
+        self.partial = self.folder / "eval.h5.partial"
+
+    def test_a_killed_evaluation_goes_on(self):
+        self.done(*self.arguments(self.folder / "whole.h5"))
+        for count in [2, 10]:
+            process = self.start(*self.arguments(self.output))
+            self.wait_for_windows(process, self.partial, self.size_after(count))
+            process.kill()
+            process.communicate()
+            self.assertFalse(self.output.exists())
+        before = self.partial.read_bytes()
+        self.partial.write_bytes(before + before[-100:])  # a record cut short
+        summary = json.loads(self.done(*self.arguments(self.output, "--json")))
+        self.assertGreaterEqual(sum(model["windows_resumed"] for model in summary["models"]), 10)
+        self.assertFalse(self.partial.exists())
+        expected, found = contents(self.folder / "whole.h5"), contents(self.output)
+        self.assertEqual(expected.keys(), found.keys())
+        for key in expected.keys() - {"@command_line"}:
+            numpy.testing.assert_array_equal(expected[key], found[key], err_msg=key)
+
+    def test_an_interrupted_evaluation_goes_on(self):
+        process = self.start(*self.arguments(self.output))
+        self.wait_for_windows(process, self.partial, self.size_after(1))
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, out), (130, b""))
+        self.assertIn(f"interrupted: the work so far is in {self.partial}", said.decode().splitlines()[-1])
+        self.assertFalse(self.output.exists())
+        self.fails(1, ["eval.h5.partial", "other settings", "--force"], *self.arguments(self.output, "--seed", "3"),
+                   output=self.output)
+        self.done(*self.arguments(self.output, "--seed", "3", "--force"))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["corpus.jsonl", "eval.h5"])
+
+    def test_two_at_the_same_output(self):
+        process = self.start(*self.arguments(self.output))
+        self.addCleanup(process.communicate)
+        self.addCleanup(process.kill)
+        self.wait_for_windows(process, self.partial, self.size_after(0))
+        process.send_signal(signal.SIGSTOP)  # still at work, however fast the machine
+        self.fails(1, ["eval.h5.partial", "another process"], *self.arguments(self.output), output=self.output)
+
+    def test_something_else_in_the_way(self):
+        self.partial.write_text("a letter of mine")
+        self.fails(1, ["eval.h5.partial", "no work of Foxscope's"], *self.arguments(self.output))
+        self.assertEqual(self.partial.read_text(), "a letter of mine")
+
+
+if __name__ == "__main__":
+    unittest.main()
