@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
+#include "tests/error_of.h"
 
 namespace foxscope {
 namespace {
@@ -13,12 +13,7 @@ Gpus visible(int count) {
 }
 
 std::string refusal(const std::string& name, const Gpus& gpus) {
-  try {
-    gpu_named(name, gpus);
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
+  return test::error_of([&] { gpu_named(name, gpus); });
 }
 
 TEST(DeviceName, NamesAGpuThatIsThere) {

@@ -4,10 +4,10 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
 #include "backend/eval/heads_evaluation.h"
 #include "backend/eval/heads_file.h"
 #include "backend/eval/window_classes.h"
+#include "tests/error_of.h"
 #include "tests/eval/eval_test_support.h"
 
 namespace foxscope::test {
@@ -138,12 +138,7 @@ class HeadsFile : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::string error_of_opening() const {
-    try {
-      HeadsEvaluation::open(folder_ / "heads.h5");
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
+    return error_of([this] { HeadsEvaluation::open(folder_ / "heads.h5"); });
   }
 
   std::filesystem::path folder_;

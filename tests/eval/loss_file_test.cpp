@@ -162,12 +162,7 @@ TEST_F(LossFile, DamagedAnywhere) {
     std::string damaged = whole;
     damaged[position] = static_cast<char>(~damaged[position]);
     folder_.write("eval.h5", damaged);
-    try {
-      LossEvaluation::open(path_);
-    } catch (const Error& failure) {
-      ++refused;
-      EXPECT_EQ(std::string(failure.what()).find('\n'), std::string::npos);
-    }
+    if (!error().empty()) ++refused;
   }
   EXPECT_GT(refused, 20);
   folder_.write("eval.h5", whole.substr(0, whole.size() / 2));

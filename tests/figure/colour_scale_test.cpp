@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
+#include "tests/error_of.h"
 #include "tests/figure/random_run.h"
 
 namespace foxscope::test {
@@ -35,12 +35,7 @@ bool same(const figure::Rgb& a, const figure::Rgb& b) {
 std::string refused(MapFigure figure, std::optional<double> lower, std::optional<double> upper) {
   figure.colours.lower = lower;
   figure.colours.upper = upper;
-  try {
-    (void)figure::chooseColours(figure);
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "accepted";
+  return error_of<UsageError>([&] { (void)figure::chooseColours(figure); });
 }
 
 TEST(ColourScale, FollowsTheQuantityWhereNothingIsChosen) {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/curve_palette.h"
-#include "backend/base/error.h"
+#include "tests/error_of.h"
 #include "tests/figure/random_run.h"
 #include "tests/figure/rendering.h"
 
@@ -266,12 +266,7 @@ TEST(CurveFigure, EmptyFiguresAndConstantsAreDrawn) {
 
 template <typename Expected>
 std::string refused(const CurveFigure& figure, const FigureFormat& format = {}) {
-  try {
-    (void)drawCurves(figure, format);
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  return "drawn";
+  return error_of<Expected>([&] { (void)drawCurves(figure, format); });
 }
 
 TEST(CurveFigure, WhatCannotBeDrawnIsRefused) {

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/colour_scale.h"
-#include "backend/base/error.h"
+#include "tests/error_of.h"
 #include "tests/figure/random_run.h"
 #include "tests/figure/rendering.h"
 
@@ -129,12 +129,8 @@ TEST(MapFigure, WithoutRoomForWholeDotsNoPixelIsLostOrMixed) {
 
 TEST(MapFigure, APngNeedsADotForEveryPixel) {
   const auto figure = map_figure(run(), Quantity::forget, {0, 400}, {0, 400});
-  try {
-    (void)drawMap(figure, {.widthMm = 55});
-    FAIL() << "drawn";
-  } catch (const UsageError& error) {
-    EXPECT_NE(std::string(error.what()).find("400 pixels of the map on "), std::string::npos) << error.what();
-  }
+  const std::string message = error_of<UsageError>([&] { (void)drawMap(figure, {.widthMm = 55}); });
+  EXPECT_NE(message.find("400 pixels of the map on "), std::string::npos) << message;
   EXPECT_GT(drawMap(figure, {.kind = Kind::pdf, .widthMm = 55}).size(), 1000U);
 }
 

@@ -10,7 +10,7 @@
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/text_panel.h"
-#include "backend/base/error.h"
+#include "tests/error_of.h"
 #include "tests/figure/rendering.h"
 
 // Panels and the page that holds them: measured room, markup, bands, ticks.
@@ -167,15 +167,10 @@ TEST(Panels, TooManyPanelsAreRefusedWithTheWidthThatTheyNeed) {
   style.format.widthMm = 40;
   PanelPage page(style);
   for (int column = 0; column < 6; ++column) page.add(map_panel(style, 100, "title"), {0, column});
-  try {
-    page.arrange();
-    FAIL() << "arranged";
-  } catch (const UsageError& error) {
-    EXPECT_NE(
-        std::string(error.what()).find("figure width 40 mm: labels of 9 pt leave no room for 6 panels: use at least"),
-        std::string::npos)
-        << error.what();
-  }
+  const std::string message = error_of<UsageError>([&] { page.arrange(); });
+  EXPECT_NE(message.find("figure width 40 mm: labels of 9 pt leave no room for 6 panels: use at least"),
+            std::string::npos)
+      << message;
 }
 
 TEST(Markup, StarsAreItalicsAndAreNotDrawn) {

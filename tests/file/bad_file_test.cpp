@@ -31,7 +31,7 @@ class MemoryFile {
 };
 
 std::string message_of_reading(const std::filesystem::path& path) {
-  return message_of([&path] { read_everything(path); });
+  return error_of([&path] { read_everything(path); });
 }
 
 TEST_F(BadFileTest, OddFilesAreReadOrRefusedWithTheReason) {
@@ -125,7 +125,7 @@ TEST_F(BadFileTest, AFullDiskIsAnErrorAndLeavesTheOldFile) {
     const int status = in_child([&] {
       const struct rlimit limit { limit_bytes, limit_bytes };
       setrlimit(RLIMIT_FSIZE, &limit);
-      const std::string message = message_of([&] { write_run_file(file("run.h5"), traces, {}, Overwrite::force, {}); });
+      const std::string message = error_of([&] { write_run_file(file("run.h5"), traces, {}, Overwrite::force, {}); });
       return message.find("ulimit -f") != std::string::npos && message.find("run.h5") != std::string::npos ? 0 : 1;
     });
     EXPECT_EQ(status, 0) << limit_bytes;

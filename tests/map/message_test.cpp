@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
 #include "backend/map/head_statistics.h"
 #include "backend/map/pair_reading.h"
+#include "tests/error_of.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -26,22 +26,12 @@ RunShape hundred() {
   return shape;
 }
 
-template <typename Expected>
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Expected& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 /// The message of the request after `change`.
 std::string refused(const std::function<void(MapRequest&)>& change) {
   static const auto run = make_run(hundred());
   MapRequest request = valid_request(run);
   change(request);
-  return message_of<UsageError>([&] { (void)compute_map(request, {}); });
+  return error_of<UsageError>([&] { (void)compute_map(request, {}); });
 }
 
 TEST(Message, NamesTheRangeOfRowsAndColumns) {
@@ -100,10 +90,10 @@ TEST(Message, NamesTheToleranceThatIsAllowed) {
 }
 
 TEST(Message, ListsNamesThatExist) {
-  EXPECT_EQ(message_of<UsageError>([] { (void)quantity_from_string("atention"); }),
+  EXPECT_EQ(error_of<UsageError>([] { (void)quantity_from_string("atention"); }),
             "quantity 'atention' is not known: choose from forget, log_forget, logits, attention, "
             "attention_without_gate, gate_effect");
-  EXPECT_EQ(message_of<UsageError>([] { (void)reduction_from_string("sum"); }),
+  EXPECT_EQ(error_of<UsageError>([] { (void)reduction_from_string("sum"); }),
             "reduction 'sum' is not known: choose from max, mean, min, absmax");
 }
 
@@ -111,20 +101,20 @@ TEST(Message, SaysWhatTheRunDidNotKeep) {
   RunShape shape = hundred();
   shape.keeps_query_key = false;
   auto run = make_run(shape);
-  EXPECT_EQ(message_of<Error>([&] { (void)compute_map(valid_request(run), {}); }),
+  EXPECT_EQ(error_of([&] { (void)compute_map(valid_request(run), {}); }),
             "model 'random': the run did not keep queries and keys: run again with 'qk' in --keep");
   shape.keeps_query_key = true;
   shape.keeps_rows = false;
   run = make_run(shape);
-  EXPECT_EQ(message_of<Error>([&] { (void)compute_map(valid_request(run), {}); }),
+  EXPECT_EQ(error_of([&] { (void)compute_map(valid_request(run), {}); }),
             "model 'random': the run did not keep row normalisers: run again with 'rows' in --keep");
   shape.keeps_gates = false;
   run = make_run(shape);
   MapRequest request = valid_request(run);
   request.quantity = Quantity::forget;
-  EXPECT_EQ(message_of<Error>([&] { (void)compute_map(request, {}); }),
+  EXPECT_EQ(error_of([&] { (void)compute_map(request, {}); }),
             "model 'random': the run did not keep gates: run again with 'gates' in --keep");
-  EXPECT_EQ(message_of<Error>([&] {
+  EXPECT_EQ(error_of([&] {
               (void)head_statistics({run, 0, 0}, {}, {});
             }),
             "model 'random': the run did not keep gates: run again with 'gates' in --keep");
@@ -133,12 +123,9 @@ TEST(Message, SaysWhatTheRunDidNotKeep) {
 TEST(Message, RefusesAPairOfPositionsThatDoNotExist) {
   const auto run = make_run(hundred());
   const std::string expected = "must be 0 <= key <= query <= 99, the last position of 'random'";
-  EXPECT_EQ(message_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 3, 4); }), "positions 3 and 4: " + expected);
-  EXPECT_EQ(message_of<UsageError>([&] {
-              (void)pair_reading({run, 0, 0}, 100, 4);
-            }),
-            "positions 100 and 4: " + expected);
-  EXPECT_EQ(message_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 3, -1); }), "positions 3 and -1: " + expected);
+  EXPECT_EQ(error_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 3, 4); }), "positions 3 and 4: " + expected);
+  EXPECT_EQ(error_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 100, 4); }), "positions 100 and 4: " + expected);
+  EXPECT_EQ(error_of<UsageError>([&] { (void)pair_reading({run, 0, 0}, 3, -1); }), "positions 3 and -1: " + expected);
 }
 
 TEST(Names, AreThoseOfTheCommandLineBothWays) {

@@ -148,17 +148,6 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
   return largest;
 }
 
-std::string error_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    std::string text = error.what();
-    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
-    return text;
-  }
-  return {};
-}
-
 bool says(const std::string& text, const Parts& parts) {
   return std::all_of(parts.begin(), parts.end(),
                      [&text](const std::string& part) { return text.find(part) != std::string::npos; });

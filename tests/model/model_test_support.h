@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -13,6 +12,7 @@
 
 #include "backend/model/causal_lm.h"
 #include "backend/trace/trace.h"
+#include "tests/error_of.h"
 
 namespace foxscope::test {
 
@@ -80,10 +80,6 @@ std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t leng
 
 /// Largest absolute difference; NaN if any number is NaN; infinity if the sizes differ.
 double largest_difference(std::span<const float> a, std::span<const float> b);
-
-/// What an action throws, as text; empty if it throws nothing. Fails the test where it is not a foxscope::Error of one
-/// line.
-std::string error_of(const std::function<void()>& action);
 
 /// Whether a text holds all of these parts.
 using Parts = std::vector<std::string>;

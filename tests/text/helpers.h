@@ -15,9 +15,9 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/base/error.h"
 #include "backend/text/byte_alphabet.h"
 #include "backend/text/tokenizer.h"
+#include "tests/error_of.h"
 
 namespace foxscope::test {
 
@@ -46,20 +46,6 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// The message of the Error that `call` throws; it must be one line.
-template <typename Call>
-std::string error_of(Call&& call) {
-  try {
-    std::forward<Call>(call)();
-  } catch (const Error& error) {
-    std::string message = error.what();
-    EXPECT_EQ(message.find_first_of("\n\r"), std::string::npos) << message;
-    return message;
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return {};
-}
 
 /// A tokenizer.json with the 256 bytes as tokens 0 to 255, then what each merge makes.
 inline nlohmann::json small_tokenizer(const std::vector<std::pair<std::string, std::string>>& merges = {}) {

@@ -7,9 +7,9 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
 #include "backend/trace/recorder.h"
 #include "kernels/cuda/forgetting_attention.h"
+#include "tests/error_of.h"
 
 namespace foxscope {
 namespace {
@@ -22,25 +22,16 @@ bool gpu() { return kernels::cuda::is_available(); }
 
 TEST(DeviceQueryKeyStore, SaysThatThereIsNoGpu) {
   if (gpu()) GTEST_SKIP() << "there is a GPU";
-  try {
-    const DeviceQueryKeyStore store(kShape, DType::float32, 0);
-    FAIL() << "a store on a GPU that is not there";
-  } catch (const Error& error) {
-    EXPECT_STREQ(error.what(), "cuda:0: no GPU that could hold queries and keys: use --device cpu");
-  }
+  EXPECT_EQ(test::error_of([] { DeviceQueryKeyStore(kShape, DType::float32, 0); }),
+            "cuda:0: no GPU that could hold queries and keys: use --device cpu");
 }
 
 TEST(DeviceQueryKeyStore, NamesBothSizesWhereItDoesNotFit) {
   if (!gpu()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
   constexpr QueryKeyStore::Shape kHuge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1LL << 40, .head_dim = 64};
-  try {
-    const DeviceQueryKeyStore store(kHuge, DType::bfloat16, 0);
-    FAIL() << "more than a GPU holds";
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_NE(message.find("262144.00 GiB"), std::string::npos) << message;
-    EXPECT_NE(message.find("GiB are free"), std::string::npos) << message;
-  }
+  const std::string message = test::error_of([&] { DeviceQueryKeyStore(kHuge, DType::bfloat16, 0); });
+  EXPECT_NE(message.find("262144.00 GiB"), std::string::npos) << message;
+  EXPECT_NE(message.find("GiB are free"), std::string::npos) << message;
 }
 
 TEST(DeviceQueryKeyStore, GivesBackWhatARecorderWasGiven) {

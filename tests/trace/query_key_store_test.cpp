@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
+#include "tests/error_of.h"
 
 namespace foxscope {
 namespace {
@@ -122,14 +122,10 @@ TEST(HostQueryKeyStore, CountsItsBytes) {
 }
 
 TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
-  try {
-    const HostQueryKeyStore store(kShape, DType::float32, 0, "/nonexistent/folder");
-    FAIL() << "a store in a folder that does not exist";
-  } catch (const Error& error) {
-    const std::string message = error.what();
-    EXPECT_NE(message.find("/nonexistent/folder"), std::string::npos) << message;
-    EXPECT_NE(message.find("--limit"), std::string::npos) << message;
-  }
+  const std::string message =
+      test::error_of([] { HostQueryKeyStore(kShape, DType::float32, 0, "/nonexistent/folder"); });
+  EXPECT_NE(message.find("/nonexistent/folder"), std::string::npos) << message;
+  EXPECT_NE(message.find("--limit"), std::string::npos) << message;
   constexpr QueryKeyStore::Shape kHuge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1LL << 50, .head_dim = 64};
   EXPECT_THROW(HostQueryKeyStore(kHuge, DType::float32, ~std::size_t{0}, "/tmp"), Error);
 }

@@ -6,8 +6,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/base/error.h"
 #include "backend/trace/recorder.h"
+#include "tests/error_of.h"
 
 namespace foxscope {
 namespace {
@@ -45,15 +45,6 @@ std::shared_ptr<const Trace> record(const KeepSet& keep) {
   return recorder.finish(nullptr, std::make_shared<const TokenTable>());
 }
 
-std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
-
 TEST(KeyHead, IsSharedByNeighbouringHeads) {
   TraceInfo info;
   info.heads = 6;
@@ -76,19 +67,19 @@ TEST(Trace, GivesTheRowsOfAHead) {
 
 TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {
   const auto trace = record({Keep::loss});
-  EXPECT_EQ(message_of([&] { static_cast<void>(trace->cumulative_log_gate(0, 0)); }),
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->cumulative_log_gate(0, 0)); }),
             "model 'fox': the run did not keep gates: run again with 'gates' in --keep");
-  EXPECT_EQ(message_of([&] { static_cast<void>(trace->log_normalizer(0, 0)); }),
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->log_normalizer(0, 0)); }),
             "model 'fox': the run did not keep row normalisers: run again with 'rows' in --keep");
-  EXPECT_EQ(message_of([&] { static_cast<void>(trace->require_query_key()); }),
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->require_query_key()); }),
             "model 'fox': the run did not keep queries and keys: run again with 'qk' in --keep");
   EXPECT_TRUE(record({Keep::gates})->per_token_loss().empty());
 }
 
 TEST(Trace, NamesTheLayersAndHeadsThatExist) {
   const auto trace = record({Keep::gates});
-  EXPECT_EQ(message_of([&] { trace->check_head(2, 0); }), "model 'fox' has no layer 2: layers are 0 to 1");
-  EXPECT_EQ(message_of([&] { trace->check_head(0, -1); }), "model 'fox' has no head -1: heads are 0 to 2");
+  EXPECT_EQ(test::error_of([&] { trace->check_head(2, 0); }), "model 'fox' has no layer 2: layers are 0 to 1");
+  EXPECT_EQ(test::error_of([&] { trace->check_head(0, -1); }), "model 'fox' has no head -1: heads are 0 to 2");
   EXPECT_THROW(trace->check_head(0, 3), UsageError);
 }
 
@@ -132,7 +123,7 @@ TEST(Trace, ServesSeveralThreads) {
 TEST(Keep, ParsesListsAndNamesTheWordsThatExist) {
   EXPECT_EQ(parse_keep("loss,qk,hidden"), (KeepSet{Keep::loss, Keep::query_key, Keep::hidden}));
   for (const char* list : {"", "loss,", "los", "loss,,qk"}) {
-    const std::string message = message_of([&] { parse_keep(list); });
+    const std::string message = test::error_of([&] { parse_keep(list); });
     EXPECT_NE(message.find("choose from loss, gates, rows, ungated, qk, logits, hidden"), std::string::npos) << message;
     EXPECT_THROW(parse_keep(list), UsageError);
   }
