@@ -27,16 +27,14 @@ function(foxscope_import_torch_library name)
       "${FOXSCOPE_TORCH_DIR}/include;${FOXSCOPE_TORCH_DIR}/include/torch/csrc/api/include"
     INTERFACE_COMPILE_DEFINITIONS _GLIBCXX_USE_CXX11_ABI=1)
 endfunction()
-# at::parallel_for makes its team in the caller's own code, of one thread where that is compiled without OpenMP. The
-# runtime is the one that comes with LibTorch: the compiler's has the same name.
-add_library(foxscope_openmp INTERFACE)
-target_compile_options(foxscope_openmp INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
-target_link_libraries(foxscope_openmp INTERFACE ${FOXSCOPE_TORCH_DIR}/lib/libgomp.so.1)
 foxscope_import_torch_library(c10)
 foxscope_import_torch_library(torch_cpu)
 
 add_library(foxscope_torch INTERFACE)
-target_link_libraries(foxscope_torch INTERFACE torch::torch_cpu torch::c10)
+# at::parallel_for makes its team in the caller's own code, of one thread where that is compiled without OpenMP. The
+# runtime is the one that comes with LibTorch: the compiler's has the same name.
+target_compile_options(foxscope_torch INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fopenmp>)
+target_link_libraries(foxscope_torch INTERFACE torch::torch_cpu torch::c10 ${FOXSCOPE_TORCH_DIR}/lib/libgomp.so.1)
 # The libraries that libtorch_cpu itself needs are found by its own run path, not by the linker.
 target_link_options(foxscope_torch INTERFACE -Wl,--allow-shlib-undefined)
 if(FOXSCOPE_USE_CUDA)

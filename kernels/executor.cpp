@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
 
 namespace foxscope::kernels {
 
@@ -16,7 +17,11 @@ int available_cores() {
 ThreadPool::ThreadPool(int threads) {
   const int count = threads > 0 ? threads : available_cores();
   workers_.reserve(static_cast<std::size_t>(count - 1));
-  for (int thread = 1; thread < count; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  try {
+    for (int thread = 1; thread < count; ++thread) workers_.emplace_back([this, thread] { work(thread); });
+  } catch (const std::exception&) {
+    // No memory or no number for one more: those that there are do all the work.
+  }
 }
 
 ThreadPool::~ThreadPool() {

@@ -24,7 +24,8 @@ class Executor {
   virtual void run(std::int64_t tasks, const std::function<void(std::int64_t task, int thread)>& body) = 0;
 };
 
-/// An executor with threads of its own. One `run` at a time; not to be called from inside a task.
+/// An executor with threads of its own: fewer than asked for where the system gives no more. One `run` at a time; not
+/// to be called from inside a task.
 class ThreadPool final : public Executor {
  public:
   /// @param threads  number of threads, the caller included; 0 means one for each available core

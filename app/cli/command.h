@@ -25,7 +25,7 @@ enum ExitCode { kDone = 0, kFailed = 1, kWrongUsage = 2, kInterrupted = 130 };
 struct Session {
   Console& console;
   std::stop_token stop;
-  std::string commandLine;              ///< as it could be typed again, for the files that are written
+  std::string commandLine;              ///< as it could be typed beside its files, for those that are written
   std::filesystem::path programFolder;  ///< where the executable lies
   InterruptThread& interrupt;           ///< told what to say when a signal ends the work
 
@@ -42,6 +42,9 @@ using Action = std::function<int(const Session&)>;
 struct Selection {
   Action action;
   Verbosity verbosity = Verbosity::normal;
+  /// As a shell would take it where all its files lie in the working folder: figures and data that are published name
+  /// no folders.
+  std::string commandLine;
 };
 
 /// Each adds one subcommand, whose callback sets `selection.action`.
@@ -55,6 +58,9 @@ void addFigureCommand(CLI::App& program, Selection& selection);
 void addGenerateCommand(CLI::App& program, Selection& selection);
 void addBenchCommand(CLI::App& program, Selection& selection);
 
+/// All subcommands, in the order in which they were added.
+std::vector<const CLI::App*> commandsOf(const CLI::App& parent);
+
 /// A subcommand with the flags that all have in common: --help, -q, -v, and examples under its help.
 CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
                         const std::string& description, const std::string& examples);
@@ -66,9 +72,6 @@ void parseCommandLine(const std::vector<std::string>& arguments, Selection& sele
 
 /// Parses the command line, runs what it asks for, and turns errors into one line and an exit code.
 int runProgram(const std::vector<std::string>& arguments);
-
-/// The arguments as a shell would take them, beginning with the program's name without its folder.
-std::string quotedCommandLine(const std::vector<std::string>& arguments);
 
 /// Refuses an output that is one of the inputs: --force must not destroy what is being read.
 /// @throws UsageError naming the file

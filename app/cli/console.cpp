@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
@@ -12,6 +13,8 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/text/tokenizer.h"
+#include "backend/text/utf8.h"
 
 namespace foxscope::cli {
 namespace {
@@ -37,18 +40,28 @@ void writeToStandardError(std::string_view text) {
 }
 
 std::string oneLine(std::string_view text) {
-  std::string result;
-  for (const char character : text) {
-    const auto byte = static_cast<unsigned char>(character);
-    if (character == '\n') {
-      result.push_back(' ');
-    } else if (byte < 0x20 || byte == 0x7f) {
-      fmt::format_to(std::back_inserter(result), "\\x{:02x}", byte);
-    } else {
-      result.push_back(character);
+  std::string line = visible(text, "\n");
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+// Controls are Unicode's category Cc; embeddings, overrides and isolates turn the direction of all that follows.
+bool controlsTerminal(char32_t code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || (code >= 0x202a && code <= 0x202e) ||
+         (code >= 0x2066 && code <= 0x2069);
+}
+
+void writeToStandardOutput(std::string_view data) {
+  while (!data.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, data.data(), data.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EPIPE) throw OutputClosed{};
+    if (written < 0) {
+      throw Error(
+          fmt::format("standard output: {}: send the output elsewhere, or free some space", std::strerror(errno)));
     }
+    data.remove_prefix(static_cast<std::size_t>(written));
   }
-  return result;
 }
 
 // "3 of 9 layers", "12.3 MB of 137.3 MB".
@@ -109,14 +122,15 @@ void Console::progress(const Progress& progress) {
 
   std::string text = stageText();
   if (progress.total > 1) {
-    const double share = static_cast<double>(progress.done) / static_cast<double>(progress.total);
+    // Work may turn out larger than its estimate.
+    const double share = std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0);
     const int filled = static_cast<int>(share * kBarWidth);
     text += fmt::format(" [{:#>{}}{:.>{}}] {:3.0f} %", "", filled, "", kBarWidth - filled, 100 * share);
     text += ", " + amountText(progress);
     const double elapsed = std::chrono::duration<double>(now - m_stageStart).count();
     if (elapsed > 0.5 && share > 0) text += fmt::format(", {} left", durationText(elapsed * (1 - share) / share));
   }
-  writeToStandardError(fmt::format("{}{}", kEraseLine, text));
+  writeToStandardError(fmt::format("{}{}", kEraseLine, oneLine(text)));
   m_barVisible = true;
 }
 
@@ -135,16 +149,32 @@ void Console::eraseBar() {
 }
 
 void Console::write(std::string_view data) {
-  while (!data.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, data.data(), data.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0 && errno == EPIPE) throw OutputClosed{};
-    if (written < 0) {
-      throw Error(
-          fmt::format("standard output: {}: send the output elsewhere, or free some space", std::strerror(errno)));
+  static const bool terminal = isatty(STDOUT_FILENO) == 1;
+  terminal ? print(data) : writeToStandardOutput(data);
+}
+
+void Console::print(std::string_view report) { writeToStandardOutput(visible(report, "\n\t")); }
+
+std::string visible(std::string_view text, std::string_view kept) {
+  std::string result;
+  while (!text.empty()) {
+    const std::size_t valid = find_invalid_utf8(text).value_or(text.size());
+    for (std::size_t place = 0; place < valid;) {
+      const Character character = character_at(text, place);
+      const std::string_view bytes = text.substr(place, character.bytes);
+      place += character.bytes;
+      if (controlsTerminal(character.code_point) && kept.find(bytes) == std::string_view::npos) {
+        fmt::format_to(std::back_inserter(result), "\\u{:04x}", static_cast<std::uint32_t>(character.code_point));
+      } else {
+        result += bytes;
+      }
     }
-    data.remove_prefix(static_cast<std::size_t>(written));
+    text.remove_prefix(valid);
+    if (text.empty()) break;
+    fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(text.front()));
+    text.remove_prefix(1);
   }
+  return result;
 }
 
 std::string durationText(double seconds) {

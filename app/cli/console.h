@@ -14,8 +14,8 @@ enum class Verbosity { quiet, normal, verbose };
 /// Standard output was closed by its reader (`foxscope ... | head`): not an error, there is just nobody left to tell.
 struct OutputClosed {};
 
-/// What the program says on standard error, and a progress bar there when it is a terminal. Safe to use from several
-/// threads.
+/// What the program says on standard error, and a progress bar there when it is a terminal. Whatever is said is made
+/// `visible` and stays one line. Safe to use from several threads.
 class Console {
  public:
   Console();
@@ -26,16 +26,20 @@ class Console {
 
   void note(std::string_view line);    ///< unless -q
   void detail(std::string_view line);  ///< only with -v
-  void error(std::string_view line);   ///< always; control characters are made visible, so it stays one line
+  void error(std::string_view line);   ///< always
 
   /// Draws the bar at most ten times a second, with an estimate of the time that remains; with -v each stage is a line.
   void progress(const Progress& progress);
   /// Removes the bar.
   void endProgress();
 
-  /// Writes data to standard output.
+  /// Writes data to standard output: exactly, unless that is a terminal, which gets what `visible` makes of it. JSON
+  /// stays JSON of the same meaning.
   /// @throws OutputClosed, or Error for any other failure (disk full)
   static void write(std::string_view data);
+  /// Writes a report for people to standard output: what `visible` makes of it, since a pager passes it on.
+  /// @throws likewise
+  static void print(std::string_view report);
 
  private:
   void line(std::string_view colour, std::string_view text);
@@ -55,6 +59,12 @@ class Console {
   Clock::time_point m_stageStart;
   Clock::time_point m_lastDraw;
 };
+
+/// Text from outside (a file's attributes, a name, a model's words) as a terminal may have it: control characters,
+/// which move its cursor, set its title or answer in the user's name, and those that turn the direction of writing are
+/// written as \u001b, and bytes that are not UTF-8 as \x9b.
+/// @param kept  control characters that are meant, as line ends in a report
+std::string visible(std::string_view text, std::string_view kept = "");
 
 /// "1 min 20 s", "12 s", "0.4 s".
 std::string durationText(double seconds);

@@ -65,7 +65,7 @@ int evaluateHeads(const EvalHeadsOptions& options, const Session& session) {
   if (!evaluation) return kInterrupted;
   writeEvaluation(options, form, *evaluation, session);
   session.console.endProgress();
-  Console::write(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
+  Console::print(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
   return kDone;
 }
 

@@ -36,8 +36,11 @@ int importLosses(const ImportOptions& options, const Session& session) {
   const LossEvaluation evaluation = import_losses(options.input, name);
   write_loss_file(options.output, evaluation, {session.commandLine, ""},
                   options.force ? Overwrite::force : Overwrite::refuse);
-  Console::write(options.json ? lossJson("", options.output, evaluation, {})
-                              : lossText(evaluation, {}) + "written to " + options.output + '\n');
+  if (options.json) {
+    Console::write(lossJson("", options.output, evaluation, {}));
+  } else {
+    Console::print(lossText(evaluation, {}) + "written to " + options.output + '\n');
+  }
   return kDone;
 }
 

@@ -71,8 +71,11 @@ int evaluateLoss(const LossOptions& options, const Session& session) {
                   options.force ? Overwrite::force : Overwrite::refuse);
   finish_loss(request);
   session.console.endProgress();
-  Console::write(options.json ? lossJson("", options.output, result->evaluation, result->timings)
-                              : lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
+  if (options.json) {
+    Console::write(lossJson("", options.output, result->evaluation, result->timings));
+  } else {
+    Console::print(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
+  }
   return kDone;
 }
 

@@ -30,7 +30,7 @@ struct NeedleOptions {
   bool json = false;
 };
 
-constexpr const char* kRule =
+constexpr const char* kNeedleRule =
     "A length N counts tokens: BOS, instruction, context and needle take N - 200; 200 are kept for the question with\n"
     "the answer's opening words, and the answer. A depth is the share of the context that stands before the needle,\n"
     "which is then moved back to the end of the sentence before (. ! or ?); at 100 % nothing stands behind it. Each\n"
@@ -90,7 +90,7 @@ NeedleRequest makeRequest(const NeedleOptions& options) {
   request.haystack = options.haystack;
   if (!options.words.empty()) {
     request.words =
-        NeedleTemplate::from_json(read_file_bytes(options.words, "template", largest_vocabulary_file), options.words);
+        NeedleTemplate::from_json(read_input_bytes(options.words, "template", largest_vocabulary_file), options.words);
   }
   request.mode = needle_mode_from_string(options.mode);
   constexpr double kMostTokens = 1e9;
@@ -216,8 +216,11 @@ int evaluateNeedle(const NeedleOptions& options, const Session& session) {
                     options.force ? Overwrite::force : Overwrite::refuse);
   finish_needle(request);
   session.console.endProgress();
-  Console::write(options.json ? needleJson(options.eval.output, *evaluation)
-                              : needleText(*evaluation) + "written to " + options.eval.output + '\n');
+  if (options.json) {
+    Console::write(needleJson(options.eval.output, *evaluation));
+  } else {
+    Console::print(needleText(*evaluation) + "written to " + options.eval.output + '\n');
+  }
   return kDone;
 }
 
@@ -231,7 +234,7 @@ void addEvalNeedleCommand(CLI::App& eval, Selection& selection) {
       "  foxscope eval needle --model FOLDER --haystack books.jsonl.xz --lengths 1000:6000:11 --depths 0,50,100 \\\n"
       "      -o needle.h5\n"
       "  foxscope eval needle --print-template > template.json");
-  command->footer(kRule + command->get_footer());
+  command->footer(kNeedleRule + command->get_footer());
   command
       ->add_option("--model", options->eval.models,
                    "Checkpoint folder or hub id, tested under NAME (default: its last part); repeatable")

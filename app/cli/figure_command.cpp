@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -24,9 +23,10 @@ std::string kindNames() {
 
 }  // namespace
 
-void requireFigureKind(const std::string& word) {
-  const auto all = kinds();
-  if (std::any_of(all.begin(), all.end(), [&](const FigureKind* kind) { return kind->name == word; })) return;
+const FigureKind& figureKind(const std::string& word) {
+  for (const FigureKind* kind : kinds()) {
+    if (kind->name == word) return *kind;
+  }
   throw UsageError(fmt::format("figure {}: there is no such kind: use {}", word, kindNames()));
 }
 
@@ -45,7 +45,7 @@ void addFigureCommand(CLI::App& program, Selection& selection) {
     if (!figure->get_subcommands().empty()) return;
     const auto words = figure->remaining();
     if (words.empty()) throw UsageError(fmt::format("figure: which kind?: use {}", kindNames()));
-    requireFigureKind(words.front());
+    (void)figureKind(words.front());
   });
 }
 

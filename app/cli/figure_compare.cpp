@@ -39,7 +39,7 @@ int drawCompare(const CompareArguments& arguments, const Session& session) {
   });
 }
 
-void add(CLI::App& command, Selection& selection) {
+void addCompare(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<CompareArguments>();
   command.add_option("file", arguments->figure.files, "Run files, two models in all")->type_name("RUN.h5")->required();
   command.add_option("--models", arguments->models, "Which two (default: the first two)")
@@ -61,6 +61,6 @@ void add(CLI::App& command, Selection& selection) {
 const FigureKind kCompareFigure = {"compare", "Heads of two models on the same text, and their difference",
                                    "  foxscope figure compare run.h5 -o compare.pdf\n"
                                    "  foxscope figure compare run.h5 --models fox,base --head 7:2 --with 3:1 -o c.pdf",
-                                   add};
+                                   addCompare};
 
 }  // namespace foxscope::cli

@@ -31,7 +31,7 @@ int drawGrid(const GridArguments& arguments, const Session& session) {
   });
 }
 
-void add(CLI::App& command, Selection& selection) {
+void addGrid(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<GridArguments>();
   command.add_option("file", arguments->figure.files, "Run file")->type_name("RUN.h5")->required();
   command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
@@ -44,9 +44,9 @@ void add(CLI::App& command, Selection& selection) {
 
 }  // namespace
 
-const FigureKind kGridFigure = {"grid", "Every layer and head as a small F or A",
+const FigureKind kGridFigure = {"grid", "Every layer and head as a small map: nats forgotten, F, A",
                                 "  foxscope figure grid run.h5 -o grid.pdf\n"
                                 "  foxscope figure grid run.h5 --quantity attention --rows 0:512 --cols 0:512 -o a.pdf",
-                                add};
+                                addGrid};
 
 }  // namespace foxscope::cli

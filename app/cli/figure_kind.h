@@ -14,7 +14,7 @@ struct FigureKind {
 };
 
 /// @throws UsageError with the kinds that exist, unless the word is one of them
-void requireFigureKind(const std::string& word);
+const FigureKind& figureKind(const std::string& word);
 
 /// `foxscope figure spec`: any kind, as a file describes it.
 void addFigureSpec(CLI::App& figure, Selection& selection);

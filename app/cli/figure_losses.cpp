@@ -59,9 +59,7 @@ std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files)
 }
 
 figure::LossOptions optionsOf(const LossArguments& arguments) {
-  if (arguments.trainLength && *arguments.trainLength < 1) {
-    throw UsageError(fmt::format("--train-length {}: use a number of tokens", *arguments.trainLength));
-  }
+  requireTrainLength(arguments.trainLength);
   return {arguments.smooth, arguments.trainLength, curveChoice(arguments.curves)};
 }
 
@@ -73,8 +71,7 @@ std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selecti
   command.add_option("file", arguments->figure.files, "Evaluations, or run files with one text")
       ->type_name("FILE.h5")
       ->required();
-  command.add_option("--train-length", arguments->trainLength, "A dashed line at the length of training")
-      ->type_name("N");
+  addTrainLength(command, arguments->trainLength);
   addCurveOptions(command, arguments->curves);
   addLineWidth(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
@@ -113,7 +110,7 @@ void addAblation(CLI::App& command, Selection& selection) {
     return figure::drawAblation(sources, given.base, optionsOf(given), style);
   });
   addSmoothing(command, *arguments);
-  command.add_option("--base", arguments->base, "What the others are compared with (default: the first)")
+  command.add_option("--base", arguments->base, "What the others are subtracted from (default: the first)")
       ->type_name("NAME");
 }
 
@@ -131,7 +128,7 @@ const FigureKind kPerplexityFigure = {"perplexity", "P(l): perplexity against co
                                       addPerplexity};
 
 const FigureKind kAblationFigure = {
-    "ablation", "Losses, and below their differences from a base",
+    "ablation", "Losses, and below that of a base less each other",
     "  foxscope figure ablation whole.h5 cut.h5 no-gate.h5 --base whole --smooth 1001 -o ablation.pdf", addAblation};
 
 }  // namespace foxscope::cli

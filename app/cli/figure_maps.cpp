@@ -34,7 +34,7 @@ int drawMaps(const MapsArguments& arguments, const Session& session) {
   });
 }
 
-void add(CLI::App& command, Selection& selection) {
+void addMaps(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<MapsArguments>();
   command.add_option("file", arguments->figure.files, "Run file")->type_name("RUN.h5")->required();
   command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
@@ -56,6 +56,6 @@ const FigureKind kMapsFigure = {"maps", "F above A of some heads",
                                 "  foxscope figure maps run.h5 -o maps.pdf\n"
                                 "  foxscope figure maps run.h5 --heads 2:1,6:1,7:2 --width icml-wide -o maps.pdf\n"
                                 "  foxscope figure maps run.h5 --rows 100:130 --cols 100:130 -o tokens.svg",
-                                add};
+                                addMaps};
 
 }  // namespace foxscope::cli

@@ -13,6 +13,7 @@ struct NeedleArguments {
   FigureOptions figure;
   std::string tint = "gain";
   std::string head;
+  std::optional<std::int64_t> trainLength;
 };
 
 figure::NeedleTint parseTint(const std::string& text) {
@@ -29,6 +30,8 @@ int drawNeedle(const NeedleArguments& arguments, const Session& session) {
     }
     figure::NeedleOptions options;
     options.tint = parseTint(arguments.tint);
+    requireTrainLength(arguments.trainLength);
+    options.trainLength = arguments.trainLength;
     if (!arguments.head.empty()) {
       const auto [layer, head] = parseHead("--head", arguments.head);
       options.head = figure::HeadIndex{layer, head};
@@ -40,7 +43,7 @@ int drawNeedle(const NeedleArguments& arguments, const Session& session) {
   });
 }
 
-void add(CLI::App& command, Selection& selection) {
+void addNeedle(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<NeedleArguments>();
   command.add_option("file", arguments->figure.files, "Needle test")->type_name("NEEDLE.h5")->required();
   command
@@ -50,6 +53,7 @@ void add(CLI::App& command, Selection& selection) {
       ->type_name("gain|mass|gate");
   command.add_option("--head", arguments->head, "Head of mass and gate (default: that with the most mass)")
       ->type_name("L:H");
+  addTrainLength(command, arguments->trainLength);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawNeedle(*arguments, session); };
@@ -61,6 +65,6 @@ void add(CLI::App& command, Selection& selection) {
 const FigureKind kNeedleFigure = {"needle", "The needle test: length across, depth down, one panel a model",
                                   "  foxscope figure needle needle.h5 -o needle.pdf\n"
                                   "  foxscope figure needle needle.h5 --tint mass --head 6:1 -o carried.pdf",
-                                  add};
+                                  addNeedle};
 
 }  // namespace foxscope::cli

@@ -11,6 +11,7 @@
 
 #include "app/cli/map_options.h"
 #include "app/figure/map_figure.h"
+#include "app/figure/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/map/map_device.h"
@@ -134,7 +135,9 @@ void addFigureOptions(CLI::App& command, FigureOptions& options) {
   command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of maps in .svg and .pdf (default: 300)")
       ->type_name("N");
   command.add_option("--font", options.font, "Family of the letters (default: DejaVu Sans)")->type_name("FAMILY");
-  command.add_option("--font-size", options.fontSize, "Size of the letters, in points (default: 9)")->type_name("PT");
+  command
+      .add_option("--font-size", options.fontSize, "Size of the letters, in points (default: 9, and 7.25 below 4in)")
+      ->type_name("PT");
   command.add_option("--title", options.title, "A title above everything (default: none)")->type_name("TEXT");
   command.add_option("--label", options.labels, "What is written for a model; *F* is an italic F")
       ->type_name("NAME=TEXT")
@@ -143,12 +146,22 @@ void addFigureOptions(CLI::App& command, FigureOptions& options) {
       .add_option("--device", options.device,
                   "Where maps and statistics of runs are computed: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");
+  command.add_flag("--svg-text", options.svgText,
+                   "Text of a .svg stays text, to be edited, instead of outlines; its font is not in the file");
   command.add_flag("--no-letters", options.noLetters, "No (a), (b) before the titles of panels");
   command.add_flag("--force", options.force, "Overwrite the output");
 }
 
 void addLineWidth(CLI::App& command, FigureOptions& options) {
   command.add_option("--line-width", options.lineWidth, "Width of curves, in points (default: 1.2)")->type_name("PT");
+}
+
+void addTrainLength(CLI::App& command, std::optional<std::int64_t>& length) {
+  command.add_option("--train-length", length, "A dashed line at the length of training")->type_name("N");
+}
+
+void requireTrainLength(const std::optional<std::int64_t>& length) {
+  if (length && *length < 1) throw UsageError(fmt::format("--train-length {}: use a number of tokens", *length));
 }
 
 void addCurveOptions(CLI::App& command, CurveOptions& options) {
@@ -180,6 +193,12 @@ figure::FigureStyle figureStyle(const FigureOptions& options, const std::string&
   if (options.font) style.format.fontFamily = *options.font;
   if (options.fontSize) style.format.fontSizePt = *options.fontSize;
   style.format.lineWidthPt = options.lineWidth;
+  if (options.svgText) {
+    if (style.format.kind != figure::FigureFormat::Kind::svg) {
+      throw UsageError(fmt::format("--svg-text: {} is no .svg: leave the option out", options.output));
+    }
+    style.format.svgText = figure::FigureFormat::SvgText::text;
+  }
   style.title = options.title;
   if (options.noLetters) style.letters = figure::PanelLetters::none;
   for (const std::string& label : options.labels) style.labels.push_back(parsePair("--label", label));
@@ -270,6 +289,7 @@ int writeFigure(
   file.commit();
   session.console.endProgress();
   notes.insert(notes.end(), drawn->notes.begin(), drawn->notes.end());
+  if (const auto note = figure::pdfNote(drawn->file)) notes.push_back(*note);
   for (const std::string& note : notes) session.console.note(note);
   return kDone;
 }

@@ -25,6 +25,7 @@ struct FigureOptions {
   std::string title;
   std::vector<std::string> labels;  ///< NAME=TEXT
   std::string device = "auto";
+  bool svgText = false;
   bool noLetters = false;
   bool force = false;
 };
@@ -42,6 +43,10 @@ struct CurveOptions {
 void addFigureOptions(CLI::App& command, FigureOptions& options);
 /// The width of lines, of kinds that have curves.
 void addLineWidth(CLI::App& command, FigureOptions& options);
+/// The length that models were trained on, of kinds with lengths or positions along an axis.
+void addTrainLength(CLI::App& command, std::optional<std::int64_t>& length);
+/// @throws UsageError unless it is above 0
+void requireTrainLength(const std::optional<std::int64_t>& length);
 void addCurveOptions(CLI::App& command, CurveOptions& options);
 
 /// "140mm", "5.5in", "397pt", or the width of a paper's column or text by its name, in millimetres.

@@ -1,24 +1,18 @@
-#include <fstream>
-#include <iterator>
+#include "app/figure/figure_spec.h"
+
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/figure_kind.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {
 namespace {
-
-using nlohmann::json;
-
-constexpr int kSchema = 1;
-constexpr const char* kSchemaKey = "foxscope_figure";
-constexpr std::size_t kMostBytes = 1 << 20;
 
 struct SpecArguments {
   std::string spec;
@@ -27,72 +21,41 @@ struct SpecArguments {
   bool force = false;
 };
 
-[[noreturn]] void refuse(const std::string& spec, const std::string& why) {
-  throw Error(fmt::format(
-      R"({}: {}: a figure is written down as {{"{}": {}, "kind": "maps", "options": {{"width": "iclr"}}}}, with the )"
-      "options of `foxscope figure KIND --help` without their dashes",
-      spec, why, kSchemaKey, kSchema));
-}
-
-json readSpec(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(fmt::format("{}: no such file, or it cannot be read", path));
-  std::string text;
-  text.resize(kMostBytes + 1);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kMostBytes) refuse(path, "it is larger than 1 MB");
-  json spec = json::parse(text, nullptr, false);
-  if (spec.is_discarded() || !spec.is_object()) refuse(path, "this is no JSON object");
-  if (!spec.contains(kSchemaKey) || !spec[kSchemaKey].is_number_integer()) {
-    refuse(path, fmt::format("it has no number \"{}\"", kSchemaKey));
-  }
-  if (spec[kSchemaKey].get<std::int64_t>() > kSchema) {
-    throw Error(fmt::format("{}: this figure was written down for a newer version of foxscope: use that", path));
-  }
-  if (!spec.contains("kind") || !spec["kind"].is_string()) refuse(path, "it names no kind");
-  for (const auto& [key, value] : spec.items()) {
-    if (key != kSchemaKey && key != "kind" && key != "options") refuse(path, fmt::format("\"{}\" is not known", key));
-  }
-  if (spec.contains("options") && !spec["options"].is_object()) refuse(path, "its options are no JSON object");
-  return spec;
-}
-
-void addOption(const std::string& spec, const std::string& name, const json& value,
-               std::vector<std::string>& arguments) {
+// Values are given to the options themselves: a command line put together from names and values would be taken apart
+// at other places, where a name holds "=" or a value is empty.
+void setOption(const std::string& spec, CLI::App& command, const std::string& name,
+               const figure::FigureSpec::Value& value) {
   // Where the figure goes is said by whoever draws it.
-  if (name.empty() || name == "output" || name == "force" || name.find_first_of(" =-") == 0) {
-    refuse(spec, fmt::format("\"{}\" is no option of a figure", name));
+  CLI::Option* option = name == "output" || name == "force" ? nullptr : command.get_option_no_throw("--" + name);
+  if (option == nullptr) {
+    figure::refuseSpec(spec, fmt::format("\"{}\" is no option of a figure {}", name, command.get_name()));
   }
-  if (value.is_array()) {
-    for (const json& entry : value) {
-      if (entry.is_array()) refuse(spec, fmt::format("option \"{}\" is a list of lists", name));
-      addOption(spec, name, entry, arguments);
-    }
-  } else if (value.is_boolean()) {
-    if (value.get<bool>()) arguments.push_back("--" + name);
-  } else if (value.is_string() || value.is_number()) {
-    arguments.push_back(fmt::format("--{}={}", name, value.is_string() ? value.get<std::string>() : value.dump()));
-  } else {
-    refuse(spec, fmt::format("option \"{}\" is no text, number, list, true or false", name));
+  const bool isFlag = option->get_items_expected_max() == 0;
+  if (const bool* set = std::get_if<bool>(&value)) {
+    if (!isFlag) figure::refuseSpec(spec, fmt::format("option \"{}\" is no text, number, or list of them", name));
+    if (*set) option->add_result("true");
+    return;
   }
+  if (isFlag) figure::refuseSpec(spec, fmt::format("option \"{}\" is neither true nor false", name));
+  for (const std::string& word : std::get<std::vector<std::string>>(value)) option->add_result(word);
 }
 
 int drawSpec(const SpecArguments& arguments, const Session& session) {
-  const json spec = readSpec(arguments.spec);
-  std::vector<std::string> words{"foxscope", "figure", spec["kind"].get<std::string>()};
+  const auto spec = figure::FigureSpec::read(arguments.spec);
   try {
-    requireFigureKind(words.back());
-    if (spec.contains("options")) {
-      for (const auto& [name, value] : spec["options"].items()) addOption(arguments.spec, name, value, words);
-    }
-    words.push_back("--output=" + arguments.output);
-    if (arguments.force) words.emplace_back("--force");
-    words.emplace_back("--");
-    words.insert(words.end(), arguments.files.begin(), arguments.files.end());
+    const FigureKind& kind = figureKind(spec.kind);
+    CLI::App command("", kind.name);
+    command.set_help_flag();
     Selection selection;
-    parseCommandLine(words, selection);
+    kind.add(command, selection);
+    for (const auto& [name, value] : spec.options) setOption(arguments.spec, command, name, value);
+    command.get_option("--output")->add_result(arguments.output);
+    if (arguments.force) command.get_option("--force")->add_result("true");
+    for (const std::string& file : arguments.files) command.get_option("file")->add_result(file);
+    command.parse(std::vector<std::string>());
     return selection.action(session);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(fmt::format("{}: {}: see foxscope figure {} --help", arguments.spec, error.what(), spec.kind));
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("{}: {}", arguments.spec, error.what()));
   }

@@ -19,7 +19,7 @@ struct TextArguments {
   std::optional<std::int64_t> position;
 };
 
-figure::PassageTint parseTint(const std::string& text) {
+figure::PassageTint parsePassageTint(const std::string& text) {
   if (text == "loss") return figure::PassageTint::loss;
   if (text == "gate") return figure::PassageTint::gate;
   if (text == "forget") return figure::PassageTint::forget;
@@ -31,7 +31,7 @@ int drawText(const TextArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
     const auto run = chooseRun(arguments.figure, arguments.model, notes);
     figure::PassageOptions options;
-    options.tint = parseTint(arguments.tint);
+    options.tint = parsePassageTint(arguments.tint);
     if (!arguments.head.empty()) {
       const auto [layer, head] = parseHead("--head", arguments.head);
       options.head = figure::HeadIndex{layer, head};
@@ -42,7 +42,7 @@ int drawText(const TextArguments& arguments, const Session& session) {
   });
 }
 
-void add(CLI::App& command, Selection& selection) {
+void addText(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<TextArguments>();
   command.add_option("file", arguments->figure.files, "Run file")->type_name("RUN.h5")->required();
   command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
@@ -67,6 +67,6 @@ const FigureKind kTextFigure = {
     "text", "A passage with its tokens tinted by loss, gate, F or attention",
     "  foxscope figure text run.h5 -o text.pdf\n"
     "  foxscope figure text run.h5 --tint attention --head 6:1 --rows 200:320 --position 310 -o text.pdf",
-    add};
+    addText};
 
 }  // namespace foxscope::cli

@@ -37,7 +37,7 @@ RunInput readInput(const GenerateOptions& options) {
   if (options.ids) {
     input.name = *options.ids;
     const Checkpoint checkpoint = Checkpoint::open(options.model);
-    const std::string content = read_file_bytes(*options.ids, "file of token ids", largest_vocabulary_file);
+    const std::string content = read_input_bytes(*options.ids, "file of token ids", largest_vocabulary_file);
     TokenIds ids = read_token_ids(content, input.name, checkpoint.config().vocabulary_size);
     input.ids = std::move(ids.ids);
     input.labels = std::move(ids.labels);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -126,16 +127,17 @@ Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
 
 void rank(HeadsReport& report, const Ranking& ranking) {
   if (!ranking.statistic.empty()) {
-    std::vector<std::pair<double, std::size_t>> order;
+    // Heads whose number is not known come last.
+    std::vector<std::tuple<bool, double, std::size_t>> order;
     for (std::size_t n = 0; n < report.heads.size(); ++n) {
       double value = valueOf(report, report.heads[n], ranking.statistic);
       if (!ranking.smallestFirst) value = -value;
-      order.emplace_back(std::isnan(value) ? std::numeric_limits<double>::infinity() : value, n);
+      order.emplace_back(std::isnan(value), std::isnan(value) ? 0.0 : value, n);
     }
     std::sort(order.begin(), order.end());
     std::vector<ReportedHead> sorted;
     sorted.reserve(order.size());
-    for (const auto& [value, place] : order) sorted.push_back(std::move(report.heads[place]));
+    for (const auto& [unknown, value, place] : order) sorted.push_back(std::move(report.heads[place]));
     report.heads = std::move(sorted);
     report.sortedBy = ranking.statistic;
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 
@@ -8,6 +9,7 @@
 #include "app/cli/command.h"
 #include "app/cli/heads_report.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads_evaluation.h"
 #include "backend/eval/heads_file.h"
@@ -36,27 +38,27 @@ struct HeadsOptions {
   bool force = false;
 };
 
-enum class Form { table, json, csv, hdf5 };
+enum class HeadsForm { table, json, csv, hdf5 };
 
 // How the heads are told: by the output's ending, or by the flags where it is standard output.
-Form formOf(const HeadsOptions& options) {
+HeadsForm formOf(const HeadsOptions& options) {
   if (options.json && options.csv) throw UsageError("heads: --json and --csv exclude each other: choose one");
-  if (options.output.empty()) return options.json ? Form::json : options.csv ? Form::csv : Form::table;
+  if (options.output.empty()) return options.json ? HeadsForm::json : options.csv ? HeadsForm::csv : HeadsForm::table;
   if (options.json || options.csv) {
     throw UsageError(
         fmt::format("heads: {} says by its ending what is written: leave out --json and --csv", options.output));
   }
   const std::string ending = std::filesystem::path(options.output).extension().string();
-  if (ending == ".h5") return Form::hdf5;
-  if (ending == ".json") return Form::json;
-  if (ending == ".csv") return Form::csv;
+  if (ending == ".h5") return HeadsForm::hdf5;
+  if (ending == ".json") return HeadsForm::json;
+  if (ending == ".csv") return HeadsForm::csv;
   throw UsageError(fmt::format("-o {}: give the file one of the endings .h5, .csv and .json", options.output));
 }
 
-void checkOptions(const HeadsOptions& options, Form form) {
+void checkOptions(const HeadsOptions& options, HeadsForm form) {
   if (options.top && *options.top < 1) throw UsageError(fmt::format("--top {}: it must be at least 1", *options.top));
   if (options.reverse && options.sort.empty()) throw UsageError("--reverse: say by --sort what heads are sorted by");
-  if (form == Form::hdf5 && (!options.sort.empty() || options.top || options.match)) {
+  if (form == HeadsForm::hdf5 && (!options.sort.empty() || options.top || options.match)) {
     throw UsageError(
         fmt::format("-o {}: arrays of all heads have no order: leave out --sort, --top and --match", options.output));
   }
@@ -120,7 +122,9 @@ bool findNearest(const HeadsOptions& options, const RunFile& run, const Session&
     const HeadStatistics& own = head.measures.statistics;
     for (auto& [nearest, sketch] : known) {
       if (itself && nearest.layer == own.layer && nearest.head == own.head) continue;
-      head.nearest.push_back({nearest.layer, nearest.head, octaves_apart(*head.measures.sketch, sketch)});
+      const double octaves = octaves_apart(*head.measures.sketch, sketch);
+      // Attention that is not a number is near to none.
+      if (!std::isnan(octaves)) head.nearest.push_back({nearest.layer, nearest.head, octaves});
     }
     std::stable_sort(head.nearest.begin(), head.nearest.end(),
                      [](const NearestHead& a, const NearestHead& b) { return a.octaves < b.octaves; });
@@ -135,7 +139,7 @@ void writeArrays(const HeadsOptions& options, const HeadsReport& report, const T
   accumulator.end_window(0);
   HeadsEvaluation evaluation;
   evaluation.content = HeadsContent::run;
-  evaluation.corpus.source = options.file;
+  evaluation.corpus.source = without_folder(options.file);
   evaluation.models.push_back(accumulator.finish());
   write_heads_file(options.output, evaluation, {session.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);
@@ -152,7 +156,7 @@ void writeText(const HeadsOptions& options, const std::string& text) {
 }
 
 int tellHeads(const HeadsOptions& options, const Session& session) {
-  const Form form = formOf(options);
+  const HeadsForm form = formOf(options);
   checkOptions(options, form);
   const std::optional<int> gpu = gpu_named(options.device);
   const RunFile run = RunFile::open(options.file);
@@ -177,15 +181,17 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
       })) {
     return kInterrupted;
   }
-  if (form == Form::hdf5) {
+  if (form == HeadsForm::hdf5) {
     writeArrays(options, report, *trace, session);
     return kDone;
   }
   if (options.match && !findNearest(options, run, session, report)) return kInterrupted;
   rank(report, {options.sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
-  writeText(options, form == Form::json  ? headsJson(report)
-                     : form == Form::csv ? headsCsv(report)
-                                         : headsTables(report));
+  if (form == HeadsForm::table) {
+    Console::print(headsTables(report));
+  } else {
+    writeText(options, form == HeadsForm::json ? headsJson(report) : headsCsv(report));
+  }
   return kDone;
 }
 

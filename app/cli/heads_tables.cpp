@@ -76,9 +76,9 @@ std::string overview(const HeadsReport& report) {
                                       medianCell(head.forward_survival[0]),
                                       attention(tokensCell(head.distance.d50)),
                                       attention(tokensCell(head.distance.d90)),
-                                      attention(fmt::format("{:.2f}", head.entropy)),
-                                      attention(fmt::format("{:.1f}", 100 * head.mass_on_first)),
-                                      attention(fmt::format("{:.1f}", 100 * head.mass_on_self))};
+                                      attention(numberCell(head.entropy, 2)),
+                                      attention(numberCell(100 * head.mass_on_first, 1)),
+                                      attention(numberCell(100 * head.mass_on_self, 1))};
     if (!shown) cells.push_back(sortedCell(report, reported));
     table.addRow(std::move(cells));
   }

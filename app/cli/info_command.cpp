@@ -137,20 +137,13 @@ std::string describeLosses(const InfoOptions& options) {
          '\n' + lossText(evaluation, {});
 }
 
-int describe(const InfoOptions& options) {
+std::string describe(const InfoOptions& options) {
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
-  if (!file) {
-    Console::write(describeCheckpoint(options.path, options.json));
-    return kDone;
-  }
-  if (read_content(options.path) == kLossContent) {
-    Console::write(describeLosses(options));
-    return kDone;
-  }
+  if (!file) return describeCheckpoint(options.path, options.json);
+  if (read_content(options.path) == kLossContent) return describeLosses(options);
   const RunFile run = RunFile::open(options.path);
-  Console::write(options.json ? runFileJson(options.path, run) : runFileText(options.path, run));
-  return kDone;
+  return options.json ? runFileJson(options.path, run) : runFileText(options.path, run);
 }
 
 }  // namespace
@@ -166,8 +159,12 @@ void addInfoCommand(CLI::App& program, Selection& selection) {
       ->type_name("PATH")
       ->required();
   command->add_flag("--json", options->json, "Print as JSON");
-  command->callback(
-      [options, &selection] { selection.action = [options](const Session&) { return describe(*options); }; });
+  command->callback([options, &selection] {
+    selection.action = [options](const Session&) {
+      options->json ? Console::write(describe(*options)) : Console::print(describe(*options));
+      return static_cast<int>(kDone);
+    };
+  });
 }
 
 }  // namespace foxscope::cli

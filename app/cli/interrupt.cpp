@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "backend/base/atomic_file.h"
 
 namespace foxscope::cli {
 namespace {
@@ -50,6 +51,7 @@ void InterruptThread::wait() {
   m_source.request_stop();
   sigtimedwait(&signals, nullptr, &kPatience);
   if (m_finished) return;
+  remove_unfinished_files();
   // The console's lock may be held by the work that did not stop.
   const std::string line = fmt::format("{}foxscope: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", message());
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

@@ -15,8 +15,8 @@ namespace foxscope::cli {
 inline constexpr std::string_view kInterruptedMessage = "interrupted, no unfinished file is left";
 
 /// Takes SIGINT and SIGTERM on a thread of its own and asks the work to stop. Work that has not come to its end within
-/// a second, or that a second signal finds still running, is ended with exit status 130: unfinished files have no name,
-/// so nothing stays behind but what the work means to go on from.
+/// a second, or that a second signal finds still running, is ended with exit status 130. Unfinished files have no name,
+/// or their temporary names are removed: nothing stays behind but what the work means to go on from.
 class InterruptThread {
  public:
   /// Blocks the signals in this thread and in all that it starts later; to be called before there are others.

@@ -4,6 +4,7 @@
 #include "app/cli/command.h"
 #include "app/cli/map_options.h"
 #include "app/figure/map_figure.h"
+#include "app/figure/pdf_metadata.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/map/map_device.h"
@@ -63,6 +64,7 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   AtomicFile file(options.output, overwrite == Overwrite::force);
   file.write(picture.data(), picture.size());
   file.commit();
+  if (const auto note = figure::pdfNote(picture)) session.console.note(*note);
   return kDone;
 }
 
@@ -137,7 +139,9 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       ->type_name("LENGTH");
   command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of the map in .svg and .pdf (default: 300)")
       ->type_name("N");
-  command.add_option("--font-size", options.fontSize, "Size of a picture's letters, in points (default: 9)")
+  command
+      .add_option("--font-size", options.fontSize,
+                  "Size of a picture's letters, in points (default: 9, and 7.25 below 4in)")
       ->type_name("PT");
   command.add_option("--device", options.device, "Where maps are computed: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");

@@ -1,29 +1,30 @@
 #include "app/cli/model_names.h"
 
-#include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
 
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/model/checkpoint.h"
 
 namespace foxscope::cli {
 namespace {
 
-// The last part of a path or hub id, "." and trailing slashes resolved.
-std::string lastPart(const std::string& path) {
-  const auto normal = std::filesystem::absolute(path).lexically_normal();
-  return normal.has_filename() ? normal.filename().string() : normal.parent_path().filename().string();
+// The name is empty where none is given, as in `DIR` and in `=DIR`.
+NamedModel split(const std::string& argument) {
+  const std::size_t equals = argument.find('=');
+  const bool named = equals != std::string::npos && argument.find('/') > equals;
+  return {named ? argument.substr(0, equals) : "", named ? argument.substr(equals + 1) : argument};
 }
 
 NamedModel parseModel(const std::string& argument) {
-  const std::size_t equals = argument.find('=');
-  const bool named = equals != std::string::npos && argument.find('/') > equals;
-  NamedModel model{named ? argument.substr(0, equals) : "", named ? argument.substr(equals + 1) : argument};
+  NamedModel model = split(argument);
+  const bool named = model.path.size() < argument.size();
   if (model.path.empty()) {
     throw UsageError(fmt::format("--model {}: the folder is missing: write --model NAME=DIR", argument));
   }
-  if (!named) model.name = lastPart(model.path);
+  if (!named) model.name = without_folder(model.path);
   if (!isModelName(model.name)) {
     throw UsageError(
         fmt::format("--model {}: \"{}\" is not a name of letters, digits, '.', '_' and '-': write --model NAME=DIR",
@@ -37,6 +38,14 @@ NamedModel parseModel(const std::string& argument) {
 bool isModelName(const std::string& text) {
   constexpr const char* kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
   return !text.empty() && text != "." && text != ".." && text.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+std::string modelWithoutFolder(const std::string& argument) {
+  const NamedModel model = split(argument);
+  const std::string place = is_hub_id(model.path) ? model.path : without_folder(model.path);
+  if (model.path.size() < argument.size()) return model.name + '=' + place;
+  const bool ambiguous = place.starts_with('-') || place.find('=') != std::string::npos;
+  return place != argument && ambiguous ? "./" + place : place;
 }
 
 std::vector<NamedModel> parseModels(std::span<const std::string> arguments) {

@@ -12,6 +12,10 @@ struct NamedModel {
   std::string path;  ///< folder or hub id
 };
 
+/// The same argument where checkpoints lie in the working folder, for files that are published: the folder's last part,
+/// or the hub id.
+std::string modelWithoutFolder(const std::string& argument);
+
 /// Letters, digits, `.`, `_` and `-`.
 bool isModelName(const std::string& text);
 

@@ -4,15 +4,23 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <map>
 #include <new>
+#include <optional>
+#include <regex>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/manual.h"
+#include "app/cli/model_names.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 
 namespace foxscope::cli {
 namespace {
@@ -32,7 +40,11 @@ std::filesystem::path programFolder() {
   return failed ? std::filesystem::path(".") : program.parent_path();
 }
 
-std::string firstLine(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+std::string flawIn(const std::exception& error) {
+  const std::string_view text = error.what();
+  return fmt::format("{}: this is a flaw of the program, please report it with the command",
+                     text.substr(0, text.find('\n')));
+}
 
 void describeProgram(CLI::App& program, Selection& selection) {
   program.get_formatter()->column_width(34);
@@ -80,7 +92,7 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
     if (word == own) return words;
   }
   if (word.starts_with('-')) return open();
-  const auto commands = program.get_subcommands(static_cast<const std::function<bool(const CLI::App*)>&>(nullptr));
+  const auto commands = commandsOf(program);
   const bool known = std::any_of(commands.begin(), commands.end(),
                                  [&](const CLI::App* command) { return command->get_name() == word; });
   if (known) return words;
@@ -89,12 +101,80 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   throw UsageError(fmt::format("{}: there is no such command, file or folder: see foxscope --help", word));
 }
 
+// The type that --help shows of an option says what it takes: FILE, FILE|FOLDER, PATH, RUN.h5, [NAME=]DIR.
+bool takesPath(const CLI::Option& option) {
+  static const std::regex kPath(R"(FILE|FOLDER|DIR|PATH|[A-Z]\.[a-z0-9]+)");
+  return std::regex_search(option.get_type_name(), kPath);
+}
+
+std::string valueWithoutFolder(const CLI::Option& option, const std::string& value) {
+  if (option.get_type_name().find("DIR") != std::string::npos) return modelWithoutFolder(value);
+  const std::string name = without_folder(value);
+  return name != value && name.starts_with('-') ? "./" + name : name;
+}
+
+// Words that hold a path, as they are written without folders: the path alone, or behind its option's name.
+std::map<std::string, std::string> pathWords(const std::vector<const CLI::App*>& commands) {
+  std::map<std::string, std::string> words;
+  for (const CLI::App* command : commands) {
+    for (const CLI::Option* option : command->get_options()) {
+      if (!takesPath(*option)) continue;
+      for (const std::string& value : option->results()) {
+        const std::string shorter = valueWithoutFolder(*option, value);
+        words[value] = shorter;
+        for (const std::string& name : option->get_lnames())
+          words["--" + name + '=' + value] = "--" + name + '=' + shorter;
+        for (const std::string& name : option->get_snames()) words['-' + name + value] = '-' + name + shorter;
+      }
+    }
+  }
+  return words;
+}
+
+// Whether the next word is a value that is no path, as after --title.
+bool announcesText(const std::vector<const CLI::App*>& commands, const std::string& word) {
+  return std::ranges::any_of(commands, [&](const CLI::App* command) {
+    const CLI::Option* option = word.starts_with('-') ? command->get_option_no_throw(word) : nullptr;
+    return option != nullptr && option->get_items_expected_min() > 0 && !takesPath(*option);
+  });
+}
+
+// What an installation asks for, told by the commands themselves; nothing for other words.
+std::optional<std::string> pageAskedFor(const CLI::App& program, const std::vector<std::string>& arguments) {
+  if (arguments.size() != 2) return std::nullopt;
+  if (arguments[1] == "--manual") return manualPage(program, FOXSCOPE_VERSION);
+  if (arguments[1] == "--completion") return bashCompletion(program);
+  return std::nullopt;
+}
+
+std::string commandLineWithoutFolders(const CLI::App& program, const std::vector<std::string>& arguments) {
+  std::vector<const CLI::App*> commands{&program};
+  while (!commands.back()->get_subcommands().empty()) commands.push_back(commands.back()->get_subcommands().front());
+  const auto paths = pathWords(commands);
+  std::vector<std::string> words{"foxscope"};
+  for (std::size_t index = 1; index < arguments.size(); ++index) {
+    const std::string& word = arguments[index];
+    auto path = paths.find(word);
+    // Flags of one letter may stand before an option of one letter: -qoFILE.
+    std::size_t flags = 0;
+    const bool letters = word.starts_with('-') && !word.starts_with("--");
+    while (letters && path == paths.end() && ++flags < word.size()) path = paths.find('-' + word.substr(flags));
+    const bool text = index > 1 && announcesText(commands, arguments[index - 1]);
+    words.push_back(path == paths.end() || text ? word : word.substr(0, flags) + path->second.substr(flags > 0));
+  }
+  return quoted_command_line(words);
+}
+
 int runCommand(const std::vector<std::string>& arguments, Console& console) {
   Selection selection;
   parseCommandLine(arguments, selection);
   console.setVerbosity(selection.verbosity);
+  std::optional<LogReader> reader;
+  if (selection.verbosity == Verbosity::verbose) {
+    reader.emplace([&console](std::string_view line) { console.detail(line); });
+  }
   InterruptThread interrupt;
-  const Session session{console, interrupt.token(), quotedCommandLine(arguments), programFolder(), interrupt};
+  const Session session{console, interrupt.token(), selection.commandLine, programFolder(), interrupt};
   const int code = selection.action(session);
   console.endProgress();
   if (code == kInterrupted) console.error(interrupt.message());
@@ -106,10 +186,16 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
 void parseCommandLine(const std::vector<std::string>& arguments, Selection& selection) {
   CLI::App program("Foxscope shows what each head of a Forgetting Transformer forgets, and when.");
   describeProgram(program, selection);
+  if (const auto page = pageAskedFor(program, arguments)) {
+    Console::write(*page);
+    selection.action = [](const Session&) { return static_cast<int>(kDone); };
+    return;
+  }
   std::vector<std::string> reversed = commandFirst(program, arguments);
   std::reverse(reversed.begin(), reversed.end());
   try {
     program.parse(reversed);
+    selection.commandLine = commandLineWithoutFolders(program, arguments);
   } catch (const CLI::CallForHelp&) {
     Console::write(program.help());
     selection.action = [](const Session&) { return static_cast<int>(kDone); };
@@ -139,11 +225,16 @@ int runProgram(const std::vector<std::string>& arguments) {
     return fail(error.what(), kFailed);
   } catch (const std::bad_alloc&) {
     return fail("out of memory: cut the text with --limit, or leave parts out with --keep", kFailed);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return fail(flawIn(error), kFailed);
+    return fail("the system starts no more threads: end other programs, or raise `ulimit -u`", kFailed);
   } catch (const std::exception& error) {
-    return fail(
-        fmt::format("{}: this is a flaw of the program, please report it with the command", firstLine(error.what())),
-        kFailed);
+    return fail(flawIn(error), kFailed);
   }
+}
+
+std::vector<const CLI::App*> commandsOf(const CLI::App& parent) {
+  return parent.get_subcommands(static_cast<const std::function<bool(const CLI::App*)>&>(nullptr));
 }
 
 CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::string& name,
@@ -156,23 +247,6 @@ CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::stri
   command->add_flag_callback(
       "-v,--verbose", [&selection] { selection.verbosity = Verbosity::verbose; }, "Say what is being done");
   return command;
-}
-
-std::string quotedCommandLine(const std::vector<std::string>& arguments) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
-  std::string line = "foxscope";
-  for (std::size_t index = 1; index < arguments.size(); ++index) {
-    const std::string& argument = arguments[index];
-    if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos) {
-      line += ' ' + argument;
-      continue;
-    }
-    std::string quoted;
-    for (const char character : argument)
-      quoted += character == '\'' ? std::string("'\\''") : std::string(1, character);
-    line += fmt::format(" '{}'", quoted);
-  }
-  return line;
 }
 
 void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <map>
 
@@ -15,6 +14,7 @@
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/model/run.h"
+#include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {
@@ -59,23 +59,13 @@ void checkOptions(const RunOptions& options) {
   }
 }
 
-std::string readFile(const std::string& path) {
-  std::error_code failed;
-  if (std::filesystem::is_directory(path, failed)) {
-    throw Error(fmt::format("{}: this is a folder: give a file of token ids", path));
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Error(fmt::format("{}: cannot be read: check the name and the permissions", path));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-}
-
 /// The input as it stands in the file; ids are read again for each model, whose vocabulary bounds them.
 struct Source {
   std::shared_ptr<const Text> text;
   std::string idsContent;
 
   static Source read(const RunOptions& options) {
-    if (options.text.empty()) return {nullptr, readFile(options.ids)};
+    if (options.text.empty()) return {nullptr, read_input_bytes(options.ids, "file of token ids", largest_text)};
     std::string content = read_text(options.text, parseInvalidUtf8(options.invalidUtf8));
     std::string identity = sha256(content);
     return {std::make_shared<const Text>(Text{std::move(content), std::move(identity)}), ""};
@@ -216,7 +206,11 @@ int runModels(const RunOptions& options, const Session& session) {
   }
   session.console.endProgress();
   shareWriteSeconds(writeSeconds, summaries);
-  Console::write(options.json ? summaryJson(options.output, summaries) : summaryTable(options.output, summaries));
+  if (options.json) {
+    Console::write(summaryJson(options.output, summaries));
+  } else {
+    Console::print(summaryTable(options.output, summaries));
+  }
   return kDone;
 }
 

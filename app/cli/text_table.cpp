@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "app/cli/console.h"
+
 namespace foxscope::cli {
 namespace {
 
@@ -20,7 +22,10 @@ std::size_t width(const std::string& cell) {
 TextTable::TextTable(std::vector<std::string> header, std::vector<Align> align)
     : m_align(std::move(align)), m_rows{std::move(header)} {}
 
-void TextTable::addRow(std::vector<std::string> cells) { m_rows.push_back(std::move(cells)); }
+void TextTable::addRow(std::vector<std::string> cells) {
+  for (std::string& cell : cells) cell = visible(cell);
+  m_rows.push_back(std::move(cells));
+}
 
 std::string TextTable::text() const {
   std::vector<std::size_t> widths(m_rows.front().size(), 0);
@@ -50,7 +55,7 @@ std::string nameValueLines(const std::vector<std::pair<std::string, std::string>
   for (const auto& [name, value] : lines) {
     result += name;
     result.append(widest - width(name) + kGap, ' ');
-    result += value;
+    result += visible(value);
     result += '\n';
   }
   return result;

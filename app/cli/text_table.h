@@ -12,7 +12,7 @@ class TextTable {
 
   /// @param header  one cell a column
   TextTable(std::vector<std::string> header, std::vector<Align> align);
-  /// @param cells  as many as the header has
+  /// @param cells  as many as the header has; they are made `visible`
   void addRow(std::vector<std::string> cells);
   [[nodiscard]] std::string text() const;
 
@@ -21,7 +21,7 @@ class TextTable {
   std::vector<std::vector<std::string>> m_rows;
 };
 
-/// A list of "name   value" lines.
+/// A list of "name   value" lines; values are made `visible`.
 std::string nameValueLines(const std::vector<std::pair<std::string, std::string>>& lines);
 
 }  // namespace foxscope::cli

@@ -1,6 +1,7 @@
 #include "app/figure/axis_drawing.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <QRegularExpression>
 
@@ -10,6 +11,8 @@ namespace foxscope::figure {
 namespace {
 
 constexpr double kSmallest = 0.55;
+constexpr double kBeyondEdge = 3;        ///< of a name in one line, font sizes
+constexpr double kBetweenLabels = 0.5;   ///< font sizes
 constexpr double kLittleSmaller = 0.85;  ///< a line this much smaller is better than two
 
 /// Points beside an edge: along it from a value's position, outwards by a distance.
@@ -71,6 +74,11 @@ void addWrapped(const QString& text, const TextStyle& style, double width, std::
   lines.push_back(line);
 }
 
+QString withFactor(const std::string& name, const Ticks& ticks) {
+  const QString text = QString::fromStdString(name);
+  return ticks.factor.empty() ? text : text + QStringLiteral(" (× ") + QString::fromStdString(ticks.factor) + ")";
+}
+
 }  // namespace
 
 double widestLabel(const Ticks& ticks, const TextStyle& style) {
@@ -79,7 +87,34 @@ double widestLabel(const Ticks& ticks, const TextStyle& style) {
   return widest;
 }
 
-void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const std::string& label, double labels,
+bool labelsApart(const Ticks& ticks, const std::function<double(double)>& position, double length,
+                 const TextStyle& style) {
+  double end = -std::numeric_limits<double>::infinity();
+  for (const Tick& tick : ticks.major) {
+    const double half = textWidth(QString::fromStdString(tick.label), style) / 2;
+    const double at = position(tick.value) * length;
+    if (at - half < end + kBetweenLabels * style.size) return false;
+    end = at + half;
+  }
+  return true;
+}
+
+std::vector<QString> axisName(const std::string& name, const Ticks& ticks, double length, const TextStyle& style) {
+  const QString whole = withFactor(name, ticks);
+  if (whole.isEmpty()) return {};
+  const double room = length + style.size;
+  const qsizetype unit = whole.indexOf(QStringLiteral(" ("));
+  if (unit <= 0 || textWidth(whole, style) <= room) return wrapped(whole.toStdString(), style, room);
+  std::vector<QString> lines = wrapped(whole.left(unit).toStdString(), style, room);
+  for (const QString& line : wrapped(whole.mid(unit + 1).toStdString(), style, room)) lines.push_back(line);
+  return lines;
+}
+
+double axisNameDepth(const std::vector<QString>& lines, const TextStyle& style) {
+  return lines.empty() ? 0 : (em::kPad + static_cast<double>(lines.size()) * em::kLine) * style.size;
+}
+
+void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const std::string& name, double labels,
               const TextStyle& style) {
   const EdgePoints points{edge};
   const double fontSize = style.size;
@@ -95,20 +130,20 @@ void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const st
     const double position = tickAt(tick.value, em::kTick);
     canvas.text(QString::fromStdString(tick.label), tickLabelPlace(points, position, fontSize), style);
   }
-  QString line = QString::fromStdString(label);
-  if (line.isEmpty() && ticks.factor.empty()) return;
-  if (!ticks.factor.empty()) line += QStringLiteral(" (× ") + QString::fromStdString(ticks.factor) + ")";
   const bool across = edge.side == AxisEdge::Side::bottom;
+  const bool left = edge.side == AxisEdge::Side::left;
   const double length = across ? edge.rect.width() : edge.rect.height();
-  const TextStyle labelStyle = fitted(style, line, length + 3 * fontSize);
-  // Centred; a label that is longer than its edge begins at the top and ends below, where the page has room.
-  const double longer = across ? 0 : std::max(0.0, textWidth(line, labelStyle) - length);
-  // The line's ascent is on the outer side of its baseline on the left, on the inner side elsewhere.
-  const double out = labels + (em::kTick + 2 * em::kPad + (edge.side == AxisEdge::Side::left ? 0.25 : 0.95)) * fontSize;
-  canvas.text(
-      line,
-      {points.at(0.5, out) + QPointF(0, longer / 2), Align::centre, across ? Direction::across : Direction::upwards},
-      labelStyle);
+  const bool one = edge.name == AxisEdge::Name::oneLine;
+  const std::vector<QString> lines = one ? std::vector{withFactor(name, ticks)} : axisName(name, ticks, length, style);
+  const TextStyle nameStyle = fitted(style, lines, length + (one ? kBeyondEdge : 1) * fontSize);
+  for (std::size_t index = 0; index < lines.size(); ++index) {
+    // The first line is the upper one: left of the others on the left and on the right, as it is written upwards. Its
+    // ascent is on the outer side of its baseline on the left, on the inner side elsewhere.
+    const auto outward = static_cast<double>(left ? lines.size() - 1 - index : index);
+    const double out = labels + (em::kTick + 2 * em::kPad + (left ? 0.25 : 0.95) + outward * em::kLine) * fontSize;
+    canvas.text(lines[index], {points.at(0.5, out), Align::centre, across ? Direction::across : Direction::upwards},
+                nameStyle);
+  }
 }
 
 std::vector<QString> wrapped(const std::string& text, const TextStyle& style, double width) {
@@ -120,6 +155,11 @@ std::vector<QString> wrapped(const std::string& text, const TextStyle& style, do
 TextStyle fitted(TextStyle style, const QString& text, double width) {
   const double natural = textWidth(text, style);
   if (natural > width) style.size *= std::max(kSmallest, width / natural);
+  return style;
+}
+
+TextStyle fitted(TextStyle style, const std::vector<QString>& lines, double width) {
+  for (const QString& line : lines) style = fitted(style, line, width);
   return style;
 }
 

@@ -1,6 +1,7 @@
 #include "app/figure/axis_ticks.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -14,6 +15,9 @@ namespace {
 constexpr int kLeastExponent = -1;
 constexpr int kMostExponent = 3;
 constexpr double kSlack = 1e-9;  ///< of a step: a limit that is a tick but for rounding
+// Powers of ten that a logarithmic axis writes out.
+constexpr int kLeastWritten = -2;
+constexpr int kMostWritten = 4;
 
 const char* const kSuperscripts[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
 
@@ -24,7 +28,7 @@ std::string powerOfTen(int exponent) {
 }
 
 // With a true minus sign; "-0" is 0.
-std::string number(double value, int decimals) {
+std::string tickNumber(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", std::abs(value), decimals);
   const bool zero = text.find_first_not_of("0.") == std::string::npos;
   return value < 0 && !zero ? "−" + text : text;
@@ -44,6 +48,7 @@ int multiplesWithin(double step, double lower, double upper) {
 
 // The smallest step that gives no more ticks than this.
 Step stepFor(double lower, double upper, int most) {
+  assert(lower < upper && most > 0);
   Step step{1, static_cast<int>(std::floor(std::log10((upper - lower) / most)))};
   while (true) {
     for (const int mantissa : {1, 2, 5}) {
@@ -64,6 +69,7 @@ std::vector<double> multiples(double step, double lower, double upper) {
 }
 
 std::vector<double> multiplesOfPowers(std::initializer_list<int> factors, double lower, double upper) {
+  assert(lower > 0 && lower <= upper);
   std::vector<double> values;
   const int last = static_cast<int>(std::ceil(std::log10(upper)));
   for (int exponent = static_cast<int>(std::floor(std::log10(lower))); exponent <= last; ++exponent) {
@@ -80,7 +86,7 @@ std::vector<double> multiplesOfPowers(std::initializer_list<int> factors, double
 Ticks linearTicks(double lower, double upper, int most, TickValues values) {
   Ticks ticks;
   if (!(lower < upper)) {
-    ticks.major.push_back({lower, number(lower, 0)});
+    ticks.major.push_back({lower, tickNumber(lower, 0)});
     return ticks;
   }
   Step step = stepFor(lower, upper, most);
@@ -95,7 +101,7 @@ Ticks linearTicks(double lower, double upper, int most, TickValues values) {
   const int decimals = std::max(0, exponent - step.exponent);
   const double unit = std::pow(10.0, exponent);
   for (const double value : multiples(step.size(), lower, upper)) {
-    ticks.major.push_back({value, number(value / unit, decimals)});
+    ticks.major.push_back({value, tickNumber(value / unit, decimals)});
   }
   if (values == TickValues::any || step.exponent > 0 || step.mantissa == 5) {
     ticks.minor = multiples(step.size() / step.parts(), lower, upper);
@@ -109,22 +115,29 @@ Ticks logarithmicTicks(double lower, double upper, int most) {
   if (decades.size() >= 2) {
     const auto count = static_cast<int>(decades.size());
     const int every = (count + std::max(1, most) - 1) / std::max(1, most);
+    const auto exponentOf = [](double value) { return static_cast<int>(std::lround(std::log10(value))); };
+    const bool written = exponentOf(decades.front()) >= kLeastWritten && exponentOf(decades.back()) <= kMostWritten;
     for (int index = 0; index < count; index += every) {
       const double value = decades[static_cast<std::size_t>(index)];
-      ticks.major.push_back({value, powerOfTen(static_cast<int>(std::lround(std::log10(value))))});
+      const int exponent = exponentOf(value);
+      ticks.major.push_back({value, written ? tickNumber(value, std::max(0, -exponent)) : powerOfTen(exponent)});
     }
     ticks.minor = every == 1 ? multiplesOfPowers({2, 3, 4, 5, 6, 7, 8, 9}, lower, upper) : decades;
     return ticks;
   }
-  const auto steps = multiplesOfPowers({1, 2, 5}, lower, upper);
   ticks = linearTicks(lower, upper, most, TickValues::any);
-  if (steps.size() < 2 || static_cast<int>(steps.size()) > most || !ticks.factor.empty()) return ticks;
-  ticks.major.clear();
-  for (const double value : steps) {
-    ticks.major.push_back(
-        {value, number(value, std::max(0, static_cast<int>(-std::floor(std::log10(value) + kSlack))))});
+  if (!ticks.factor.empty()) return ticks;
+  for (const std::initializer_list<int> factors : {std::initializer_list<int>{1, 2, 5}, {1, 3}, {2}}) {
+    const auto steps = multiplesOfPowers(factors, lower, upper);
+    if (steps.size() < 2 || static_cast<int>(steps.size()) > most) continue;
+    ticks.major.clear();
+    for (const double value : steps) {
+      ticks.major.push_back(
+          {value, tickNumber(value, std::max(0, static_cast<int>(-std::floor(std::log10(value) + kSlack))))});
+    }
+    ticks.minor = multiplesOfPowers({1, 2, 3, 4, 5, 6, 7, 8, 9}, lower, upper);
+    break;
   }
-  ticks.minor = multiplesOfPowers({3, 4, 6, 7, 8, 9}, lower, upper);
   return ticks;
 }
 

@@ -24,8 +24,9 @@ enum class TickValues { any, whole };
 /// whole numbers are written out. Limits that are equal give one tick.
 Ticks linearTicks(double lower, double upper, int most, TickValues values);
 
-/// Ticks at powers of ten within [lower, upper], 0 < lower < upper; where that gives fewer than two, at 1, 2 and 5
-/// times powers of ten, and where that does as well, those of a linear axis.
+/// Ticks at powers of ten within [lower, upper], 0 < lower < upper, written out from 0.01 to 10000; where there are
+/// fewer than two, at 1, 2 and 5, at 1 and 3 or at 2 times powers of ten, and where that gives none, those of a linear
+/// axis.
 Ticks logarithmicTicks(double lower, double upper, int most);
 
 /// Ticks at those of the values that lie within [lower, upper], with as many decimals as they need.

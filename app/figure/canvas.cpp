@@ -76,7 +76,7 @@ double lengthOf(const QPolygonF& points) {
 }  // namespace
 
 TextStyle textStyleOf(const FigureFormat& format) {
-  return {format.fontSizePt, Qt::black, QString::fromStdString(format.fontFamily)};
+  return {fontSize(format), Qt::black, QString::fromStdString(format.fontFamily)};
 }
 
 void requireFont(const FigureFormat& format) {

@@ -5,6 +5,10 @@
 
 namespace foxscope::figure {
 
+// Ten colours, evenly spaced, of each of these maps, to 2 in 255 of the tables in matplotlib. Viridis and magma are by
+// N. J. Smith, S. van der Walt and E. Firing (2015, CC0); cividis is by J. R. Nuñez, C. R. Anderton and R. S. Renslow,
+// "Optimizing colormaps with consideration for color vision deficiency to enable accurate interpretation of scientific
+// data", PLOS ONE 13(7), e0199239 (2018).
 const ColourMap& viridis() {
   static const ColourMap map = {{0x44, 0x01, 0x54}, {0x48, 0x28, 0x78}, {0x3e, 0x4a, 0x89}, {0x31, 0x68, 0x8e},
                                 {0x26, 0x82, 0x8e}, {0x1f, 0x9e, 0x89}, {0x35, 0xb7, 0x79}, {0x6e, 0xce, 0x58},
@@ -47,12 +51,15 @@ const ColourMap& colourMapOf(ColourMapName name) {
   return viridis();
 }
 
+// The project's own, as are the colours of curves.
 const ColourMap& tint() {
   static const ColourMap map = {
       {0xff, 0xff, 0xff}, {0xfe, 0xe8, 0xc8}, {0xfd, 0xc8, 0x8c}, {0xf8, 0xa0, 0x5f}, {0xe8, 0x70, 0x46}};
   return map;
 }
 
+// ColorBrewer's RdBu of eleven colours, reversed, with white in its middle (C. Brewer, M. Harrower and The Pennsylvania
+// State University, 2002, Apache 2.0).
 const ColourMap& diverging() {
   static const ColourMap map = {{0x05, 0x30, 0x61}, {0x21, 0x66, 0xac}, {0x43, 0x93, 0xc3}, {0x92, 0xc5, 0xde},
                                 {0xd1, 0xe5, 0xf0}, {0xff, 0xff, 0xff}, {0xfd, 0xdb, 0xc7}, {0xf4, 0xa5, 0x82},

@@ -9,6 +9,7 @@ struct Rgb {
   std::uint8_t red = 0;
   std::uint8_t green = 0;
   std::uint8_t blue = 0;
+  bool operator==(const Rgb&) const = default;
 };
 
 /// Colours from one end of a scale to the other, evenly spaced, interpolated in between.

@@ -33,19 +33,6 @@ Extremes extremesOf(const Image& image) {
   return extremes;
 }
 
-// The size that this share of the entries stay within.
-double sizeOfMost(const Image& image, double share) {
-  std::vector<float> sizes;
-  sizes.reserve(image.value.size());
-  for (const float value : image.value) {
-    if (std::isfinite(value)) sizes.push_back(std::abs(value));
-  }
-  if (sizes.empty()) return 0;
-  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(sizes.size() - 1));
-  std::nth_element(sizes.begin(), place, sizes.end());
-  return *place;
-}
-
 bool hasSigns(const MapRequest& request) {
   return request.minus.has_value() || request.quantity == Quantity::gate_effect;
 }
@@ -149,6 +136,18 @@ std::string noteOf(const ScaledColours& colours, const Extremes& extremes) {
 
 }  // namespace
 
+double sizeOfMost(const Image& image, double share) {
+  std::vector<float> sizes;
+  sizes.reserve(image.value.size());
+  for (const float value : image.value) {
+    if (std::isfinite(value)) sizes.push_back(std::abs(value));
+  }
+  if (sizes.empty()) return 0;
+  const auto place = sizes.begin() + static_cast<std::ptrdiff_t>(share * static_cast<double>(sizes.size() - 1));
+  std::nth_element(sizes.begin(), place, sizes.end());
+  return *place;
+}
+
 ColourScale defaultScale(const MapRequest& request) {
   const bool attention =
       request.quantity == Quantity::attention || request.quantity == Quantity::attention_without_gate;
@@ -166,7 +165,7 @@ void requireLogarithmic(const MapRequest& request) {
 
 double ScaledColours::position(double value) const {
   if (scale == ColourScale::linear) return (value - lower) / (upper - lower);
-  if (value <= 0) return 0;
+  if (value <= 0) return lower < upper ? 0 : 1;
   return std::log(value / lower) / std::log(upper / lower);
 }
 

@@ -30,6 +30,9 @@ struct ScaledColours {
   [[nodiscard]] Rgb colour(double value) const;
 };
 
+/// The size that this share of the entries stay within; 0 where no entry is a number.
+double sizeOfMost(const Image& image, double share);
+
 /// The scale of a figure, by choice or else: viridis for F and attention, magma for logits and log F, diverging and
 /// centred at zero for what has signs (where one limit alone is chosen, the other mirrors it). A logarithmic scale
 /// shows four decades below its upper limit.

@@ -10,8 +10,9 @@
 
 namespace foxscope::figure {
 
-/// One plot as a file of its own.
+/// One plot, or several below each other over one horizontal axis, as a file of their own.
 struct CurveFigure : CurvePlot {
+  std::vector<CurvePlot> below;                    ///< further plots; the lowest has the label of x
   std::string command;                             ///< how to make the picture again; goes into the file's metadata
   std::vector<std::shared_ptr<const Trace>> runs;  ///< what the curves were read from; into the metadata as well
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include <QRectF>
@@ -10,24 +11,30 @@
 
 namespace foxscope::figure {
 
-/// One named curve in a legend, its sample's left end at the rectangle's.
+/// What a legend says: a sample and a name of each curve that has one, and a note.
+struct Legend {
+  std::span<const Curve> curves;
+  std::string note = {};
+};
+
+/// One entry, its sample's left end at the rectangle's.
 struct LegendEntry {
-  const Curve* curve = nullptr;
-  QString text;  ///< its name, shortened in the middle where there is no room for all of it
+  const Curve* curve = nullptr;  ///< null: the note
+  QString text;                  ///< the name, shortened in the middle where there is no room for all of it
   QRectF place;
 };
 
 /// The style, smaller where the longest entry would be wider than this, but not below 0.55 of its size.
-TextStyle legendStyle(std::span<const Curve> curves, const TextStyle& style, double width);
+TextStyle legendStyle(const Legend& legend, const TextStyle& style, double width);
 
-/// Size of the legend with one entry below the other; empty where no curve is named.
-QSizeF legendSize(std::span<const Curve> curves, const TextStyle& style);
+/// Size of the legend with one entry below the other; empty where it says nothing.
+QSizeF legendSize(const Legend& legend, const TextStyle& style);
 
 /// Entries one below the other, in a box of legendSize.
-std::vector<LegendEntry> stackedLegend(std::span<const Curve> curves, const QRectF& box, const TextStyle& style);
+std::vector<LegendEntry> stackedLegend(const Legend& legend, const QRectF& box, const TextStyle& style);
 
 /// Entries side by side in as many lines as they need, from this corner on.
-std::vector<LegendEntry> flowingLegend(std::span<const Curve> curves, const QPointF& corner, double width,
+std::vector<LegendEntry> flowingLegend(const Legend& legend, const QPointF& corner, double width,
                                        const TextStyle& style);
 
 /// Draws them; a sample of each curve is drawn with this width of line.

@@ -13,8 +13,8 @@ namespace foxscope::figure {
 namespace {
 
 constexpr int kMostTicks = 9;
-constexpr double kLineWidth = 0.13;  ///< of a curve, in font sizes, like all that follow
-constexpr double kRawWidth = 0.05;
+constexpr int kMoreTicks = 2;        ///< than there is room for, where one label alone would be written
+constexpr double kRawWidth = 0.05;   ///< of a curve, in font sizes, like all that follow
 constexpr double kFaint = 0.3;       ///< share of the colour in a raw line's
 constexpr double kBandAlpha = 0.22;  ///< bands lie over each other
 constexpr double kMostLegend = 0.5;  ///< share of the axes that a legend above the curves may take
@@ -82,7 +82,7 @@ CurvePanel::CurvePanel(const FigureFormat& format, CurvePlot plot)
 
 CurvePanel::~CurvePanel() = default;
 
-double CurvePanel::lineWidth() const { return m_format.lineWidthPt.value_or(kLineWidth * m_style.size); }
+double CurvePanel::lineWidth() const { return lineWidthOf(m_format); }
 
 std::vector<QString> CurvePanel::titleLines(double width) const {
   const std::string title = lettered(m_plot.title);
@@ -106,17 +106,34 @@ CurvePanel::Arrangement CurvePanel::arrange(const QRectF& inner) const {
   return arrangement;
 }
 
+std::string CurvePanel::acrossName() const {
+  return m_plot.xLabels == CurvePlot::XLabels::hidden ? std::string() : m_plot.xLabel;
+}
+
+// As many as stand apart, two at the least.
+Ticks CurvePanel::xTicks(const PlotArea& area) const {
+  for (int most = kMostTicks;; --most) {
+    const bool positions = area.x.upper - area.x.lower >= 2 * most && area.x.upper < 1e7;
+    Ticks ticks = area.xScale == AxisScale::logarithmic
+                      ? logarithmicTicks(area.x.lower, area.x.upper, most)
+                      : linearTicks(area.x.lower, area.x.upper, most, positions ? TickValues::whole : TickValues::any);
+    const auto position = [&area](double value) { return axisPosition(value, area.x, area.xScale); };
+    if (most <= 2 || labelsApart(ticks, position, area.right - area.left, m_style)) return ticks;
+  }
+}
+
 void CurvePanel::chooseTicks(Arrangement& arrangement) const {
   const PlotArea& area = arrangement.area;
-  const auto most = [](double room) { return std::clamp(static_cast<int>(room), 2, kMostTicks); };
-  const int mostY = most((area.bottom - area.top) / (2.6 * m_style.size));
-  const int mostX = most((area.right - area.left) / (4.5 * m_style.size));
+  arrangement.yTicks = {};
+  const int mostY = std::clamp(static_cast<int>((area.bottom - area.top) / (2.2 * m_style.size)), 2, kMostTicks);
   if (!m_plot.yTicks.empty()) {
     arrangement.yTicks = ticksAt(m_plot.yTicks, area.y.lower, area.y.upper);
   } else if (area.yScale == AxisScale::logarithmic) {
     arrangement.yTicks = logarithmicTicks(area.y.lower, area.y.upper, mostY);
   } else {
-    arrangement.yTicks = linearTicks(area.y.lower, area.y.upper, mostY, TickValues::any);
+    for (int most = mostY; most <= mostY + kMoreTicks && arrangement.yTicks.major.size() < 2; ++most) {
+      arrangement.yTicks = linearTicks(area.y.lower, area.y.upper, most, TickValues::any);
+    }
   }
   if (!m_plot.categories.empty()) {
     arrangement.xTicks = {};
@@ -125,12 +142,8 @@ void CurvePanel::chooseTicks(Arrangement& arrangement) const {
     }
   } else if (!m_plot.xTicks.empty()) {
     arrangement.xTicks = ticksAt(m_plot.xTicks, area.x.lower, area.x.upper);
-  } else if (area.xScale == AxisScale::logarithmic) {
-    arrangement.xTicks = logarithmicTicks(area.x.lower, area.x.upper, mostX);
   } else {
-    const bool positions = area.x.upper - area.x.lower >= 2 * mostX && area.x.upper < 1e7;
-    arrangement.xTicks =
-        linearTicks(area.x.lower, area.x.upper, mostX, positions ? TickValues::whole : TickValues::any);
+    arrangement.xTicks = xTicks(area);
   }
   if (m_plot.xLabels == CurvePlot::XLabels::hidden) {
     for (Tick& tick : arrangement.xTicks.major) tick.label.clear();
@@ -154,7 +167,8 @@ void CurvePanel::trace(Arrangement& arrangement) const {
 // axes.
 void CurvePanel::placeLegend(Arrangement& arrangement) const {
   arrangement.legendStyle = small();
-  const QSizeF size = legendSize(m_plot.curves, small());
+  const Legend legend{m_plot.curves, m_plot.note};
+  const QSizeF size = legendSize(legend, small());
   if (size.isEmpty()) return;
   PlotArea& area = arrangement.area;
   const double gap = 0.4 * m_style.size;
@@ -167,7 +181,7 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
   for (const QPointF& corner : corners) {
     if (!fits || coveredBy({corner, size}, arrangement) > 0) continue;
     arrangement.box = {corner, size};
-    arrangement.legend = stackedLegend(m_plot.curves, arrangement.box, small());
+    arrangement.legend = stackedLegend(legend, arrangement.box, small());
     return;
   }
   // Beside the markers' lines if it can be, and under their labels.
@@ -178,15 +192,15 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
   const double share = (below + size.height() + gap) / (area.bottom - area.top);
   if (!fits || share > kMostLegend || m_plot.yLimits) {
     const double width = area.right - area.left;
-    arrangement.legendStyle = legendStyle(m_plot.curves, small(), width);
-    const auto entries = flowingLegend(m_plot.curves, {area.left, 0}, width, arrangement.legendStyle);
+    arrangement.legendStyle = legendStyle(legend, small(), width);
+    const auto entries = flowingLegend(legend, {area.left, 0}, width, arrangement.legendStyle);
     arrangement.above = entries.back().place.bottom() + 0.2 * m_style.size;
     arrangement.legend =
-        flowingLegend(m_plot.curves, {area.left, area.top - arrangement.above}, width, arrangement.legendStyle);
+        flowingLegend(legend, {area.left, area.top - arrangement.above}, width, arrangement.legendStyle);
     return;
   }
   arrangement.box = {{side, area.top + below}, size};
-  arrangement.legend = stackedLegend(m_plot.curves, arrangement.box, small());
+  arrangement.legend = stackedLegend(legend, arrangement.box, small());
   area.y.upper = raised(area.y, area.yScale, share);
   chooseTicks(arrangement);
   trace(arrangement);
@@ -248,13 +262,13 @@ Margins CurvePanel::margins(const QSizeF& inner) const {
   const Arrangement& arrangement = arranged({QPointF(0, 0), inner});
   const double font = m_style.size;
   Margins margins;
-  const bool named = !m_plot.yLabel.empty() || !arrangement.yTicks.factor.empty();
-  margins.left = arrangement.yLabels + (named ? em::axisDepth(0) : em::kTick + em::kPad) * font;
+  margins.left = arrangement.yLabels + (em::kTick + em::kPad) * font +
+                 axisNameDepth(axisName(ownUpName(), arrangement.yTicks, inner.height(), m_style), m_style);
   if (m_plot.xLabels == CurvePlot::XLabels::hidden) {
     margins.bottom = em::kTick * font;
   } else {
-    const bool xNamed = !m_plot.xLabel.empty() || !arrangement.xTicks.factor.empty();
-    margins.bottom = (em::kDigitHeight + (xNamed ? em::axisDepth(0) : em::kTick + 2 * em::kPad)) * font;
+    margins.bottom = (em::kDigitHeight + em::kTick + em::kPad) * font +
+                     axisNameDepth(axisName(ownAcrossName(), arrangement.xTicks, inner.width(), m_style), m_style);
   }
   const auto lines = titleLines(inner.width());
   margins.top = 0.4 * font + arrangement.above;
@@ -330,13 +344,12 @@ void CurvePanel::drawMarkers(Canvas& canvas, const PlotArea& area) const {
 void CurvePanel::drawAxes(Canvas& canvas, const QRectF& inner, const Arrangement& arrangement) const {
   const PlotArea& area = arrangement.area;
   canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
-  const bool hidden = m_plot.xLabels == CurvePlot::XLabels::hidden;
   drawAxis(canvas,
            {AxisEdge::Side::bottom, inner, [&](double value) { return axisPosition(value, area.x, area.xScale); }},
-           arrangement.xTicks, hidden ? "" : m_plot.xLabel, em::kDigitHeight * m_style.size, m_style);
+           arrangement.xTicks, ownAcrossName(), em::kDigitHeight * m_style.size, m_style);
   drawAxis(canvas,
            {AxisEdge::Side::left, inner, [&](double value) { return axisPosition(value, area.y, area.yScale); }},
-           arrangement.yTicks, m_plot.yLabel, arrangement.yLabels, m_style);
+           arrangement.yTicks, ownUpName(), arrangement.yLabels, m_style);
   if (!hasPoints(m_plot)) {
     TextStyle style = m_style;
     style.colour = kMarker;
@@ -354,7 +367,7 @@ void CurvePanel::drawTitle(Canvas& canvas, const QRectF& inner, const Arrangemen
   double baseline = inner.top() - arrangement.above - 0.5 * m_style.size -
                     (static_cast<double>(lines.size()) - 1) * em::kLine * m_style.size;
   for (const QString& line : lines) {
-    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, line, inner.width()));
+    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, lines, inner.width()));
     baseline += em::kLine * m_style.size;
   }
 }

@@ -21,12 +21,17 @@ class CurvePanel final : public Panel {
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> heightFor(double width) const override { return width * m_plot.heightOfWidth; }
   void draw(Canvas& canvas, const QRectF& inner) const override;
+  [[nodiscard]] std::string acrossName() const override;
+  [[nodiscard]] std::string upName() const override { return m_plot.yLabel; }
+  /// One without a title belongs to the one above it.
+  [[nodiscard]] bool hasLetter() const override { return !m_plot.title.empty(); }
 
  private:
   struct Strokes;
   struct Arrangement;
   [[nodiscard]] const Arrangement& arranged(const QRectF& inner) const;
   [[nodiscard]] Arrangement arrange(const QRectF& inner) const;
+  [[nodiscard]] Ticks xTicks(const PlotArea& area) const;
   void chooseTicks(Arrangement& arrangement) const;
   void trace(Arrangement& arrangement) const;
   void placeLegend(Arrangement& arrangement) const;

@@ -7,7 +7,8 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr double kRadius = 1.4;  ///< of a disc, widths of the line
+constexpr double kLineWidth = 0.13;  ///< font sizes
+constexpr double kRadius = 1.4;      ///< of a disc, widths of the line
 // Shapes of the disc's area, or a little more where they would look smaller.
 constexpr double kSquare = 0.95;
 constexpr double kTriangle = 1.45;
@@ -24,6 +25,8 @@ QPolygonF corners(const QPointF& place, double radius, int count) {
 }
 
 }  // namespace
+
+double lineWidthOf(const FigureFormat& format) { return format.lineWidthPt.value_or(kLineWidth * fontSize(format)); }
 
 QPen penOf(const QColor& colour, double width, LineStyle line) {
   QPen pen(colour, width, Qt::SolidLine, Qt::FlatCap, Qt::RoundJoin);

@@ -7,6 +7,9 @@
 
 namespace foxscope::figure {
 
+/// Width of curves, points: as chosen, or in proportion to the letters.
+double lineWidthOf(const FigureFormat& format);
+
 /// A line of that style and width.
 QPen penOf(const QColor& colour, double width, LineStyle line);
 

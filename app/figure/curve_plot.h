@@ -1,6 +1,8 @@
 #pragma once
 
+#include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,11 @@ struct Curve {
   std::optional<Rgb> ownColour = std::nullopt;  ///< instead of `colour`
 };
 
+/// Whether any of the curves has a band.
+inline bool haveBands(std::span<const Curve> curves) {
+  return std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return !curve.bandLower.empty(); });
+}
+
 /// A vertical line at a position that matters, for instance the length that a model was trained on.
 struct CurveMarker {
   double x = 0;
@@ -52,6 +59,7 @@ struct CurvePlot {
   std::vector<std::string> categories;   ///< what is written at x = 0, 1, ... instead of numbers; may be empty
   enum class XLabels { shown, hidden };  ///< hidden where another panel below has the same axis
   XLabels xLabels = XLabels::shown;
+  std::string note = {};        ///< last in the legend: what lines and bands are; may be empty
   double heightOfWidth = 0.58;  ///< of the axes, where no height was chosen
 };
 

@@ -12,6 +12,9 @@ constexpr int kLeastDpi = 36;
 constexpr int kMostDpi = 2400;
 constexpr double kLeastFont = 4;
 constexpr double kMostFont = 48;
+constexpr double kNarrowMm = 4 * kMillimetresPerInch;
+constexpr double kUsualFont = 9;
+constexpr double kNarrowFont = 7.25;
 constexpr double kMostLineWidth = 10;
 
 void requireLength(const char* name, double millimetres) {
@@ -38,9 +41,9 @@ void requireValid(const FigureFormat& format) {
   if (format.dpi < kLeastDpi || format.dpi > kMostDpi) {
     throw UsageError(fmt::format("figure resolution {} dpi: use {} to {}", format.dpi, kLeastDpi, kMostDpi));
   }
-  if (!(format.fontSizePt >= kLeastFont && format.fontSizePt <= kMostFont)) {
-    throw UsageError(
-        fmt::format("figure font size {:g} pt: use {:g} to {:g}", format.fontSizePt, kLeastFont, kMostFont));
+  const double font = fontSize(format);
+  if (!(font >= kLeastFont && font <= kMostFont)) {
+    throw UsageError(fmt::format("figure font size {:g} pt: use {:g} to {:g}", font, kLeastFont, kMostFont));
   }
   if (format.lineWidthPt && !(*format.lineWidthPt > 0 && *format.lineWidthPt <= kMostLineWidth)) {
     throw UsageError(fmt::format("figure line width {:g} pt: use more than 0 and at most {:g}", *format.lineWidthPt,
@@ -48,6 +51,10 @@ void requireValid(const FigureFormat& format) {
   }
   requireDots("width", format.widthMm, format.dpi);
   if (format.heightMm) requireDots("height", *format.heightMm, format.dpi);
+}
+
+double fontSize(const FigureFormat& format) {
+  return format.fontSizePt.value_or(format.widthMm < kNarrowMm ? kNarrowFont : kUsualFont);
 }
 
 double widthInPoints(const FigureFormat& format) { return format.widthMm / kMillimetresPerInch * kPointsPerInch; }

@@ -10,16 +10,13 @@ namespace foxscope::figure {
 namespace {
 
 constexpr double kGapPoints = 1.4;  ///< white between neighbouring maps
+constexpr double kMostHigh = 1;     ///< of the width: few heads in many layers get smaller maps
 constexpr int kLeastCell = 4;       ///< dots
 
 }  // namespace
 
 HeadGridPanel::HeadGridPanel(const FigureFormat& format, int layers, int heads)
-    : m_format(format),
-      m_style(textStyleOf(format)),
-      m_layers(layers),
-      m_heads(heads),
-      m_layersAcross(layers >= heads) {}
+    : m_format(format), m_style(textStyleOf(format)), m_layers(layers), m_heads(heads) {}
 
 int HeadGridPanel::cellOf(double width, double height) const {
   const double dots = dotsPerPoint(m_format);
@@ -27,7 +24,7 @@ int HeadGridPanel::cellOf(double width, double height) const {
   const auto cell = [&](double length, int count) {
     return (static_cast<int>(std::floor(length * dots + 1e-6)) + gap) / count - gap;
   };
-  return std::max(kLeastCell, std::min(cell(width, across()), cell(height, down())));
+  return std::max(kLeastCell, std::min(cell(width, m_heads), cell(height, m_layers)));
 }
 
 int HeadGridPanel::cellDots(const QRectF& inner) const { return cellOf(inner.width(), inner.height()); }
@@ -38,15 +35,15 @@ void HeadGridPanel::setImages(std::vector<Image> images, const ScaledColours& co
 }
 
 std::optional<double> HeadGridPanel::heightFor(double width) const {
-  const double cell = (width + kGapPoints) / across() - kGapPoints;
-  return down() * (cell + kGapPoints) - kGapPoints;
+  const double cell = (width + kGapPoints) / m_heads - kGapPoints;
+  return std::min(m_layers * (cell + kGapPoints) - kGapPoints, kMostHigh * width);
 }
 
 QSizeF HeadGridPanel::sizeIn(const QSizeF& room) const {
   const double dots = dotsPerPoint(m_format);
   const int gap = std::max(1, static_cast<int>(std::lround(kGapPoints * dots)));
   const int cell = cellOf(room.width(), room.height());
-  return {(across() * (cell + gap) - gap) / dots, (down() * (cell + gap) - gap) / dots};
+  return {(m_heads * (cell + gap) - gap) / dots, (m_layers * (cell + gap) - gap) / dots};
 }
 
 Ticks HeadGridPanel::numbers(int count, double room, double each) {
@@ -58,8 +55,8 @@ Ticks HeadGridPanel::numbers(int count, double room, double each) {
   return ticks;
 }
 
-Ticks HeadGridPanel::acrossTicks(double width) const { return numbers(across(), width, 1.7 * m_style.size); }
-Ticks HeadGridPanel::downTicks(double height) const { return numbers(down(), height, 1.1 * m_style.size); }
+Ticks HeadGridPanel::acrossTicks(double width) const { return numbers(m_heads, width, 1.7 * m_style.size); }
+Ticks HeadGridPanel::downTicks(double height) const { return numbers(m_layers, height, 1.1 * m_style.size); }
 
 Margins HeadGridPanel::margins(const QSizeF& inner) const {
   const double font = m_style.size;
@@ -74,13 +71,13 @@ void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const double dots = dotsPerPoint(m_format);
   const int cell = cellDots(inner);
   const int gap = std::max(1, static_cast<int>(std::lround(kGapPoints * dots)));
-  QImage page(across() * (cell + gap) - gap, down() * (cell + gap) - gap, QImage::Format_RGB32);
+  QImage page(m_heads * (cell + gap) - gap, m_layers * (cell + gap) - gap, QImage::Format_RGB32);
   page.fill(Qt::white);
   for (std::size_t index = 0; index < m_images.size(); ++index) {
     const int layer = static_cast<int>(index) / m_heads;
     const int head = static_cast<int>(index) % m_heads;
-    const int left = (m_layersAcross ? layer : head) * (cell + gap);
-    const int top = (m_layersAcross ? head : layer) * (cell + gap);
+    const int left = head * (cell + gap);
+    const int top = layer * (cell + gap);
     const QImage map = paintRaster(m_images[index], m_colours, {cell, cell});
     for (int row = 0; row < cell; ++row) {
       const auto* from = reinterpret_cast<const QRgb*>(map.constScanLine(row));
@@ -91,10 +88,10 @@ void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const double font = m_style.size;
   const auto centre = [&](double index, int count) { return (index + 0.5) / count; };
   const Ticks rows = downTicks(inner.height());
-  drawAxis(canvas, {AxisEdge::Side::bottom, inner, [&](double index) { return centre(index, across()); }},
-           acrossTicks(inner.width()), m_layersAcross ? "layer" : "head", em::kDigitHeight * font, m_style);
-  drawAxis(canvas, {AxisEdge::Side::left, inner, [&](double index) { return 1 - centre(index, down()); }}, rows,
-           m_layersAcross ? "head" : "layer", widestLabel(rows, m_style), m_style);
+  drawAxis(canvas, {AxisEdge::Side::bottom, inner, [&](double index) { return centre(index, m_heads); }},
+           acrossTicks(inner.width()), "head", em::kDigitHeight * font, m_style);
+  drawAxis(canvas, {AxisEdge::Side::left, inner, [&](double index) { return 1 - centre(index, m_layers); }}, rows,
+           "layer", widestLabel(rows, m_style), m_style);
 }
 
 }  // namespace foxscope::figure

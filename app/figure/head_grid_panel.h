@@ -9,8 +9,7 @@
 
 namespace foxscope::figure {
 
-/// Small maps of every layer and head in a grid, as one raster with white between them. The longer of the two goes
-/// across, layers where there are as many.
+/// Small maps of every layer and head in a grid, as one raster with white between them: layers downwards, heads across.
 class HeadGridPanel final : public Panel {
  public:
   HeadGridPanel(const FigureFormat& format, int layers, int heads);
@@ -27,8 +26,6 @@ class HeadGridPanel final : public Panel {
   void draw(Canvas& canvas, const QRectF& inner) const override;
 
  private:
-  [[nodiscard]] int across() const { return m_layersAcross ? m_layers : m_heads; }
-  [[nodiscard]] int down() const { return m_layersAcross ? m_heads : m_layers; }
   [[nodiscard]] int cellOf(double width, double height) const;
   [[nodiscard]] static Ticks numbers(int count, double room, double each);
   [[nodiscard]] Ticks acrossTicks(double width) const;
@@ -38,7 +35,6 @@ class HeadGridPanel final : public Panel {
   TextStyle m_style;
   int m_layers;
   int m_heads;
-  bool m_layersAcross;
   std::vector<Image> m_images;
   ScaledColours m_colours;
 };

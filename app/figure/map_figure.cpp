@@ -18,7 +18,7 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr int kMostTicks = 9;
+constexpr int kMostFigureTicks = 9;
 const QColor kNoteColour(70, 70, 70);
 
 // "largest entry (max) of 8 × 8 tokens a pixel", or that pixels are entries.
@@ -44,20 +44,21 @@ std::string resolutionText(const MapRequest& request) {
   return fmt::format("{} of {:.3g} × {:.3g} tokens a pixel", reduction, rows, columns);
 }
 
-std::string titleText(const MapRequest& request) {
-  std::string title = headText(request.head);
-  if (request.minus) title += " minus " + headText(*request.minus);
+std::string titleText(const MapFigure& figure) {
+  if (!figure.title.empty()) return figure.title;
+  std::string title = headText(figure.request.head);
+  if (figure.request.minus) title += " − " + headText(*figure.request.minus);
   return title;
 }
 
 FigureOrigin originOf(const MapFigure& figure, const ScaledColours& colours) {
   const MapRequest& request = figure.request;
   FigureOrigin origin;
-  origin.title = fmt::format("{}: {}", titleText(request), to_string(request.quantity));
+  origin.title = fmt::format("{}: {}", titleText(figure), to_string(request.quantity));
   origin.command = figure.command;
   origin.facts = {
       {"quantity", to_string(request.quantity)},
-      {"head", titleText(request)},
+      {"head", titleText(figure)},
       {"queries", fmt::format("{}:{}", request.rows.begin, request.rows.end)},
       {"keys", fmt::format("{}:{}", request.columns.begin, request.columns.end)},
       {"pixels", fmt::format("{} x {}, {}", request.pixel_rows, request.pixel_columns, to_string(request.reduction))},
@@ -87,7 +88,7 @@ class MapDrawing {
   MapDrawing(const MapFigure& figure, const FigureFormat& format)
       : m_figure(figure),
         m_format(format),
-        m_font(format.fontSizePt),
+        m_font(fontSize(format)),
         m_style(textStyleOf(format)),
         m_colours(chooseColours(figure)) {
     collectTexts();
@@ -113,7 +114,7 @@ class MapDrawing {
     const TextStyle title = m_style.scaled(em::kTitleFont);
     TextStyle small = m_style.scaled(em::kSmallFont);
     small.colour = kNoteColour;
-    addLines(m_above, titleText(request), title);
+    addLines(m_above, titleText(m_figure), title);
     addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
@@ -133,7 +134,7 @@ class MapDrawing {
   void chooseBarTicks() {
     const MapRequest& request = m_figure.request;
     const double length = static_cast<double>(mapRoom(request, m_format).rows) / dotsPerPoint(m_format);
-    const int most = std::clamp(static_cast<int>(length / (2 * m_font)), 3, kMostTicks);
+    const int most = std::clamp(static_cast<int>(length / (2 * m_font)), 3, kMostFigureTicks);
     m_barTicks = m_colours.scale == ColourScale::logarithmic
                      ? logarithmicTicks(m_colours.lower, m_colours.upper, most)
                      : linearTicks(m_colours.lower, m_colours.upper, most, TickValues::any);
@@ -179,12 +180,13 @@ class MapDrawing {
     };
     const auto ticks = [](const Range& range, double room) {
       return linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1),
-                         std::clamp(static_cast<int>(room), 2, kMostTicks), TickValues::whole);
+                         std::clamp(static_cast<int>(room), 2, kMostFigureTicks), TickValues::whole);
     };
     const double labelWidth = (digitsOf(columns) * em::kDigit + 1.5) * m_font;
-    drawAxis(canvas, {AxisEdge::Side::bottom, m_raster, [&](double value) { return along(columns, value); }},
+    constexpr auto oneLine = AxisEdge::Name::oneLine;
+    drawAxis(canvas, {AxisEdge::Side::bottom, m_raster, [&](double value) { return along(columns, value); }, oneLine},
              ticks(columns, m_raster.width() / labelWidth), "key position (token)", em::kDigitHeight * m_font, m_style);
-    drawAxis(canvas, {AxisEdge::Side::left, m_raster, [&](double value) { return 1 - along(rows, value); }},
+    drawAxis(canvas, {AxisEdge::Side::left, m_raster, [&](double value) { return 1 - along(rows, value); }, oneLine},
              ticks(rows, m_raster.height() / (2.5 * m_font)), "query position (token)", m_rowLabels, m_style);
   }
 
@@ -192,7 +194,9 @@ class MapDrawing {
     const QImage bar = paintColourBar(m_colours, m_bar.size() * dotsPerPoint(m_format));
     canvas.image(m_bar, bar);
     canvas.frame(m_bar, stroke(), Qt::black);
-    drawAxis(canvas, {AxisEdge::Side::right, m_bar, [this](double value) { return m_colours.position(value); }},
+    drawAxis(canvas,
+             {AxisEdge::Side::right, m_bar, [this](double value) { return m_colours.position(value); },
+              AxisEdge::Name::oneLine},
              m_barTicks, m_colours.label, m_barLabels, m_style);
   }
 

@@ -26,6 +26,7 @@ struct MapFigure {
   Image image;
   ColourScale scale = ColourScale::linear;
   ColourChoice colours;
+  std::string title;    ///< in the place of the names of the request's heads; may be empty
   std::string command;  ///< how to make the picture again; goes into the file's metadata
 };
 

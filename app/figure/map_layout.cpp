@@ -33,14 +33,14 @@ RasterRoom rasterRoom(const Range& rows, const Range& columns, const FigureForma
     throw UsageError(
         fmt::format("figure width {:g} mm: labels of {:g} pt leave no room for a map: use at least {:.0f} mm "
                     "or a smaller font",
-                    format.widthMm, format.fontSizePt,
+                    format.widthMm, fontSize(format),
                     std::ceil(format.widthMm + (least - across) / kPointsPerInch * kMillimetresPerInch)));
   }
   if (down < least) {
     throw UsageError(
         fmt::format("figure height {:g} mm: texts of {:g} pt leave no room for a map: use at least {:.0f} mm "
                     "or a smaller font",
-                    format.heightMm.value_or(0), format.fontSizePt,
+                    format.heightMm.value_or(0), fontSize(format),
                     std::ceil(format.heightMm.value_or(0) + (least - down) / kPointsPerInch * kMillimetresPerInch)));
   }
   const double width = std::min(across, down / aspect);
@@ -68,7 +68,7 @@ double barLabelRoom(const MapRequest& request) {
 
 PixelRoom mapRoom(const MapRequest& request, const FigureFormat& format) {
   requireValid(format);
-  const double font = format.fontSizePt;
+  const double font = fontSize(format);
   Margins margins;
   margins.left = (em::kBorder + em::axisDepth(digitsOf(request.rows) * em::kDigit)) * font;
   margins.right = (em::kBarGap + em::kBarWidth + em::axisDepth(barLabelRoom(request)) + em::kBorder) * font;

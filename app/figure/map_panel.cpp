@@ -12,7 +12,7 @@ namespace foxscope::figure {
 namespace {
 
 constexpr int kLeastTicks = 3;
-constexpr int kMostTicks = 7;
+constexpr int kMostMapTicks = 7;
 constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
 constexpr double kLeastEntryLabel = 0.55;  ///< of the font: labels of entries are not written smaller
 constexpr double kEntryLine = 1.1;         ///< height of a line of such labels, in their font size
@@ -20,7 +20,7 @@ constexpr double kLongestLabel = 9;        ///< such a label is cut beyond this 
 
 double exactly(double length, double dots) { return std::floor(length * dots + 1e-6); }
 
-QString shortened(const QString& text, const TextStyle& style, double width) {
+QString cut(const QString& text, const TextStyle& style, double width) {
   if (textWidth(text, style) <= width) return text;
   QString part = text;
   while (part.size() > 1 && textWidth(part + QChar(0x2026), style) > width) part.chop(1);
@@ -60,7 +60,9 @@ QSizeF MapPanel::sizeIn(const QSizeF& room) const {
 std::optional<TextStyle> MapPanel::entryStyle(Side side, double length) const {
   const MapAxis& which = axis(side);
   if (which.labels.empty()) return std::nullopt;
-  const double size = length / static_cast<double>(which.labels.size()) / kEntryLine;
+  const double size = which.crowded == MapAxis::Crowded::thinned
+                          ? m_style.size
+                          : length / static_cast<double>(which.labels.size()) / kEntryLine;
   if (size < kLeastEntryLabel * m_style.size) return std::nullopt;
   TextStyle style = m_style.scaled(std::min(em::kSmallFont, size / m_style.size));
   style.markup = Markup::none;
@@ -71,7 +73,7 @@ Ticks MapPanel::ticksOf(Side side, double length) const {
   const Range& range = axis(side).range;
   const double room = side == Side::rows ? 2.2 * m_style.size : (digitsOf(range) * em::kDigit + 1.3) * m_style.size;
   return linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1),
-                     std::clamp(static_cast<int>(length / room), kLeastTicks, kMostTicks), TickValues::whole);
+                     std::clamp(static_cast<int>(length / room), kLeastTicks, kMostMapTicks), TickValues::whole);
 }
 
 double MapPanel::widestEntry(Side side, const TextStyle& style) const {
@@ -82,7 +84,16 @@ double MapPanel::widestEntry(Side side, const TextStyle& style) const {
   return std::min(widest, kLongestLabel * m_style.size);
 }
 
+std::size_t MapPanel::labelStep(Side side, double length, const TextStyle& style) const {
+  const MapAxis& which = axis(side);
+  if (which.crowded == MapAxis::Crowded::none) return 1;
+  const double cell = length / static_cast<double>(which.labels.size());
+  const double room = side == Side::rows ? kEntryLine * style.size : widestEntry(side, style) + 0.5 * style.size;
+  return std::max<std::size_t>(1, static_cast<std::size_t>(std::ceil(room / cell - 1e-9)));
+}
+
 bool MapPanel::upright(double length, const TextStyle& style) const {
+  if (m_content.columns.crowded == MapAxis::Crowded::thinned) return false;
   const auto cells = static_cast<double>(m_content.columns.labels.size());
   return widestEntry(Side::columns, style) > 0.9 * length / cells;
 }
@@ -100,25 +111,34 @@ std::vector<QString> MapPanel::titleLines(double width) const {
   return wrapped(title, m_style, width);
 }
 
+std::string MapPanel::acrossName() const { return nameOf(Side::columns); }
+std::string MapPanel::upName() const { return nameOf(Side::rows); }
+
+std::string MapPanel::nameOf(Side side) const {
+  return axis(side).shown == AxisShown::ticksAndName ? axis(side).name : std::string();
+}
+
 Margins MapPanel::margins(const QSizeF& inner) const {
   const double font = m_style.size;
   const auto depth = [&](Side side, double length) {
-    switch (axis(side).shown) {
-      case AxisShown::nothing:
-        return 0.0;
-      case AxisShown::ticks:
-        return labelDepth(side, length) + (em::kTick + em::kPad) * font;
-      case AxisShown::ticksAndName:
-        return labelDepth(side, length) + em::axisDepth(0) * font;
-    }
-    return 0.0;
+    if (axis(side).shown == AxisShown::nothing) return 0.0;
+    const std::string name = side == Side::columns ? ownAcrossName() : ownUpName();
+    return labelDepth(side, length) + (em::kTick + em::kPad) * font +
+           axisNameDepth(axisName(name, {}, length, m_style), m_style);
   };
   Margins margins;
   margins.left = depth(Side::rows, inner.height());
   margins.bottom = depth(Side::columns, inner.width());
   margins.top = static_cast<double>(titleLines(inner.width()).size()) * em::kLine * font;
   if (margins.top > 0) margins.top += 0.15 * font;
-  if (axis(Side::columns).shown != AxisShown::nothing && !entryStyle(Side::columns, inner.width())) {
+  const auto entries = entryStyle(Side::columns, inner.width());
+  if (axis(Side::columns).shown != AxisShown::nothing && entries && !upright(inner.width(), *entries)) {
+    const double cell = inner.width() / static_cast<double>(m_content.columns.labels.size());
+    const double beyond = (widestEntry(Side::columns, *entries) - cell) / 2;
+    margins.left = std::max(margins.left, beyond);
+    margins.right = std::max(margins.right, beyond);
+  }
+  if (axis(Side::columns).shown != AxisShown::nothing && !entries) {
     // The outer labels are centred on their ticks, which can be at the very ends.
     const Ticks ticks = ticksOf(Side::columns, inner.width());
     const Range& range = axis(Side::columns).range;
@@ -149,7 +169,7 @@ void MapPanel::drawSide(Canvas& canvas, Side side, const QRectF& inner) const {
     return side == Side::rows ? 1 - at : at;
   };
   const AxisEdge edge{side == Side::rows ? AxisEdge::Side::left : AxisEdge::Side::bottom, inner, along};
-  drawAxis(canvas, edge, ticks, which.shown == AxisShown::ticksAndName ? which.name : "", labelDepth(side, length),
+  drawAxis(canvas, edge, ticks, side == Side::columns ? ownAcrossName() : ownUpName(), labelDepth(side, length),
            m_style);
 }
 
@@ -157,9 +177,10 @@ void MapPanel::drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, c
   const std::vector<std::string>& labels = axis(side).labels;
   const double out = (em::kTick + em::kPad) * m_style.size;
   const QPen pen(Qt::black, em::kStroke * m_style.size, Qt::SolidLine, Qt::FlatCap);
-  for (std::size_t index = 0; index < labels.size(); ++index) {
+  const std::size_t step = labelStep(side, side == Side::rows ? inner.height() : inner.width(), style);
+  for (std::size_t index = 0; index < labels.size(); index += step) {
     const double at = (static_cast<double>(index) + 0.5) / static_cast<double>(labels.size());
-    const QString text = shortened(QString::fromStdString(labels[index]), style, kLongestLabel * m_style.size);
+    const QString text = cut(QString::fromStdString(labels[index]), style, kLongestLabel * m_style.size);
     if (side == Side::rows) {
       const double y = inner.top() + at * inner.height();
       canvas.line({inner.left(), y}, {inner.left() - em::kTick * m_style.size, y}, pen);
@@ -204,11 +225,25 @@ void MapPanel::drawCellTexts(Canvas& canvas, const QRectF& inner) const {
   }
 }
 
+// Black dashes on white are seen on every colour.
+void MapPanel::drawColumnMark(Canvas& canvas, const QRectF& inner) const {
+  if (!m_columnMark) return;
+  const double x = inner.left() + *m_columnMark / static_cast<double>(m_image.columns) * inner.width();
+  const double width = 1.6 * em::kStroke * m_style.size;
+  QPen pen(Qt::white, 2 * width, Qt::SolidLine, Qt::FlatCap);
+  canvas.line({x, inner.top()}, {x, inner.bottom()}, pen);
+  pen.setColor(Qt::black);
+  pen.setWidthF(width);
+  pen.setDashPattern({4, 2});
+  canvas.line({x, inner.top()}, {x, inner.bottom()}, pen);
+}
+
 void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const SideDots across = dotsOf(Side::columns, inner.width());
   const SideDots down = dotsOf(Side::rows, inner.height());
   canvas.image(inner, paintRaster(m_image, m_colours, {across.pixels, down.pixels}));
   drawCellTexts(canvas, inner);
+  drawColumnMark(canvas, inner);
   canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
   drawSide(canvas, Side::rows, inner);
   drawSide(canvas, Side::columns, inner);
@@ -216,7 +251,7 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   double baseline =
       inner.top() - (static_cast<double>(lines.size()) - 1) * em::kLine * m_style.size - 0.45 * m_style.size;
   for (const QString& line : lines) {
-    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, line, inner.width()));
+    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, lines, inner.width()));
     baseline += em::kLine * m_style.size;
   }
 }
@@ -228,10 +263,6 @@ ColourBarPanel::ColourBarPanel(const FigureFormat& format, double labelRoom)
 
 void ColourBarPanel::setColours(const ScaledColours& colours, Quantity quantity) {
   setColours(colours, quantityText(quantity), quantitySymbol(quantity));
-}
-
-void ColourBarPanel::setDifference(const ScaledColours& colours, Quantity quantity) {
-  setColours(colours, "difference of " + quantitySymbol(quantity), "Δ " + quantitySymbol(quantity));
 }
 
 void ColourBarPanel::setColours(const ScaledColours& colours, const std::string& label, const std::string& symbol) {
@@ -250,14 +281,27 @@ std::optional<double> ColourBarPanel::heightFor(double /*width*/) const {
   return kLyingBar * m_style.size;
 }
 
-Margins ColourBarPanel::margins(const QSizeF& /*inner*/) const {
+Margins ColourBarPanel::margins(const QSizeF& inner) const {
   // Half a label for those at the ends.
   if (!m_labelRoom) {
     const double half = 1.2 * m_style.size;
-    return {half, half, 0.1 * m_style.size, em::axisDepth(em::kDigitHeight) * m_style.size};
+    const double name = axisNameDepth(axisName(m_label.empty() ? "1" : m_label, {}, inner.width(), m_style), m_style);
+    return {half, half, 0.1 * m_style.size, (em::kDigitHeight + em::kTick + em::kPad) * m_style.size + name};
   }
   const double half = 0.4 * m_style.size;
   return {0.2 * m_style.size, em::axisDepth(*m_labelRoom) * m_style.size, half, half};
+}
+
+Ticks ColourBarPanel::ticks(double length) const {
+  // Upper and lower may have changed places, where small values have the last colours.
+  const auto [lower, upper] = std::minmax(m_colours.lower, m_colours.upper);
+  const int room = std::clamp(static_cast<int>(length / (2 * m_style.size)), 3, 9);
+  for (int most = room;; --most) {
+    Ticks ticks = m_colours.scale == ColourScale::logarithmic ? logarithmicTicks(lower, upper, most)
+                                                              : linearTicks(lower, upper, most, TickValues::any);
+    const auto position = [this](double value) { return m_colours.position(value); };
+    if (m_labelRoom || most <= 2 || labelsApart(ticks, position, length, m_style)) return ticks;
+  }
 }
 
 void ColourBarPanel::draw(Canvas& canvas, const QRectF& inner) const {
@@ -266,15 +310,12 @@ void ColourBarPanel::draw(Canvas& canvas, const QRectF& inner) const {
                                   : paintColourBar(m_colours, dots.transposed()).transformed(QTransform().rotate(90)));
   canvas.frame(inner, em::kStroke * m_style.size, Qt::black);
   const double length = m_labelRoom ? inner.height() : inner.width();
-  const int most = std::clamp(static_cast<int>(length / ((m_labelRoom ? 2 : 3.5) * m_style.size)), 3, 9);
-  const Ticks ticks = m_colours.scale == ColourScale::logarithmic
-                          ? logarithmicTicks(m_colours.lower, m_colours.upper, most)
-                          : linearTicks(m_colours.lower, m_colours.upper, most, TickValues::any);
-  const bool fits = textWidth(QString::fromStdString(m_label), m_style) <= length + m_style.size;
+  const bool fits = !m_labelRoom || axisName(m_label, {}, length, m_style).size() == 1;
   const AxisEdge edge{m_labelRoom ? AxisEdge::Side::right : AxisEdge::Side::bottom, inner,
-                      [this](double value) { return m_colours.position(value); }};
-  drawAxis(canvas, edge, ticks, fits ? m_label : m_symbol, m_labelRoom.value_or(em::kDigitHeight) * m_style.size,
-           m_style);
+                      [this](double value) { return m_colours.position(value); },
+                      m_labelRoom ? AxisEdge::Name::oneLine : AxisEdge::Name::lines};
+  drawAxis(canvas, edge, ticks(length), fits ? m_label : m_symbol,
+           m_labelRoom.value_or(em::kDigitHeight) * m_style.size, m_style);
 }
 
 }  // namespace foxscope::figure

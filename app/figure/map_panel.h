@@ -14,8 +14,11 @@ namespace foxscope::figure {
 struct MapAxis {
   Range range;
   std::string name;                 ///< "query *i*"
-  std::vector<std::string> labels;  ///< one for each entry, written if all have room; empty: numbers
+  std::vector<std::string> labels;  ///< one for each entry; empty: numbers of positions
   AxisShown shown = AxisShown::ticksAndName;
+  /// Which of the labels are written where not all have room: none, or every second, third ...
+  enum class Crowded { none, thinned };
+  Crowded crowded = Crowded::none;
 };
 
 /// A map in a frame, queries or whatever its rows are downwards. Its image is given once it is known how many pixels
@@ -36,10 +39,14 @@ class MapPanel final : public Panel {
   void setImage(Image image, const ScaledColours& colours);
   /// Draws numbers or words onto the cells, black or white; [rows x columns].
   void setCellTexts(std::vector<std::string> texts) { m_cellTexts = std::move(texts); }
+  /// Draws a dashed line downwards at a place among the columns, 0.5 for the middle of the first.
+  void setColumnMark(double place) { m_columnMark = place; }
 
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> heightFor(double width) const override { return width * m_content.heightOfWidth; }
   [[nodiscard]] Proportions proportions() const override { return m_content.proportions; }
+  [[nodiscard]] std::string acrossName() const override;
+  [[nodiscard]] std::string upName() const override;
   [[nodiscard]] QSizeF sizeIn(const QSizeF& room) const override;
   /// A map without a title belongs to the one above it.
   [[nodiscard]] bool hasLetter() const override { return !m_content.title.empty(); }
@@ -51,8 +58,11 @@ class MapPanel final : public Panel {
   [[nodiscard]] SideDots dotsOf(Side side, double length) const;
   /// Letters of the labels of entries; nothing where numbers are written.
   [[nodiscard]] std::optional<TextStyle> entryStyle(Side side, double length) const;
+  [[nodiscard]] std::string nameOf(Side side) const;
   [[nodiscard]] Ticks ticksOf(Side side, double length) const;
   [[nodiscard]] double labelDepth(Side side, double length) const;
+  /// Of how many labels one is written.
+  [[nodiscard]] std::size_t labelStep(Side side, double length, const TextStyle& style) const;
   /// Labels of columns stand upright where they are wider than their cells.
   [[nodiscard]] bool upright(double length, const TextStyle& style) const;
   [[nodiscard]] double widestEntry(Side side, const TextStyle& style) const;
@@ -60,6 +70,7 @@ class MapPanel final : public Panel {
   void drawSide(Canvas& canvas, Side side, const QRectF& inner) const;
   void drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, const TextStyle& style) const;
   void drawCellTexts(Canvas& canvas, const QRectF& inner) const;
+  void drawColumnMark(Canvas& canvas, const QRectF& inner) const;
 
   FigureFormat m_format;
   Content m_content;
@@ -67,6 +78,7 @@ class MapPanel final : public Panel {
   Image m_image;
   ScaledColours m_colours;
   std::vector<std::string> m_cellTexts;
+  std::optional<double> m_columnMark;
 };
 
 /// The colours of a scale: upright beside the maps of a row, or lying under those of a column.
@@ -77,9 +89,11 @@ class ColourBarPanel final : public Panel {
   /// One that lies; it needs no such room.
   explicit ColourBarPanel(const FigureFormat& format);
   void setColours(const ScaledColours& colours, Quantity quantity);
-  void setDifference(const ScaledColours& colours, Quantity quantity);
-  /// The symbol is written where the bar is too short for the label.
+  /// The symbol is written where an upright bar is too short for the label.
   void setColours(const ScaledColours& colours, const std::string& label, const std::string& symbol);
+  /// Room for such a label under a bar that lies, before the page is arranged; else there is that for one line. The
+  /// labels of the ticks, not known yet, may need a factor behind it.
+  void expectLabel(const std::string& label) { m_label = label + " (× 10⁻²)"; }
 
   [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> fixedWidth() const override;
@@ -90,6 +104,8 @@ class ColourBarPanel final : public Panel {
  private:
   FigureFormat m_format;
   TextStyle m_style;
+  [[nodiscard]] Ticks ticks(double length) const;
+
   std::optional<double> m_labelRoom;  ///< absent: it lies
   ScaledColours m_colours;
   std::string m_label;

@@ -1,6 +1,7 @@
 #include "app/figure/map_raster.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "backend/base/error.h"
@@ -11,6 +12,7 @@ QImage paintRaster(const Image& image, const ScaledColours& colours, const QSize
   QImage cells(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_RGB32);
   QImage raster(size, QImage::Format_RGB32);
   if (cells.isNull() || raster.isNull()) throw Error("drawing: there is no memory for this picture: choose fewer dpi");
+  assert(static_cast<std::int64_t>(image.value.size()) == image.rows * image.columns);
   const float* value = image.value.data();
   for (int row = 0; row < cells.height(); ++row) {
     auto* line = reinterpret_cast<QRgb*>(cells.scanLine(row));

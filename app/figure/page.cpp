@@ -64,16 +64,41 @@ std::string pngPage(const FigureFormat& format, const QSizeF& size, const Figure
   return bytes.toStdString();
 }
 
+// Of PDF and of SVG: what a viewer shows of a document, in the words of XML.
+QString escaped(const std::string& text) { return QString::fromStdString(text).toHtmlEscaped(); }
+
+// XMP (ISO 16684-1): what remains of the origin where the document information is Qt's own.
+// It stands in the file as it is written here: without slashes nobody takes a title for a key of PDF.
+QByteArray xmpPacket(const std::string& title, const std::string& keywords) {
+  const auto text = [](const std::string& words) { return escaped(words).replace('/', QStringLiteral("&#47;")); };
+  return QStringLiteral(
+             "<?xpacket begin=\"\uFEFF\" id=\"W5M0MpCehiHzreSzNTczkc9d\"?>\n"
+             "<x:xmpmeta xmlns:x=\"adobe:ns:meta/\">\n"
+             "<rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\n"
+             "<rdf:Description rdf:about=\"\" xmlns:dc=\"http://purl.org/dc/elements/1.1/\" "
+             "xmlns:pdf=\"http://ns.adobe.com/pdf/1.3/\">\n"
+             "<dc:title><rdf:Alt><rdf:li xml:lang=\"x-default\">%1</rdf:li></rdf:Alt></dc:title>\n"
+             "<pdf:Keywords>%2</pdf:Keywords>\n"
+             "</rdf:Description>\n</rdf:RDF>\n</x:xmpmeta>\n<?xpacket end=\"r\"?>\n")
+      .arg(text(title), text(keywords))
+      .toUtf8();
+}
+
 std::string pdfPage(const FigureFormat& format, const QSizeF& size, const FigureOrigin& origin,
                     const std::function<void(Canvas&)>& draw) {
   // Fonts are embedded in the order of a hash table, which else differs from one start of the program to the next.
   QHashSeed::setDeterministicGlobalSeed();
+  std::string keywords = origin.factsText("; ");
+  if (!origin.command.empty()) keywords += "; command: " + origin.command;
   QByteArray bytes;
   {
     QBuffer buffer(&bytes);
     buffer.open(QIODevice::WriteOnly);
     QPdfWriter writer(&buffer);
     writer.setResolution(format.dpi);
+    writer.setTitle(QString::fromStdString(origin.title));
+    writer.setCreator(QStringLiteral("foxscope"));
+    writer.setDocumentXmpMetadata(xmpPacket(origin.title, keywords));
     const QSizeF whole(std::ceil(size.width()), std::ceil(size.height()));
     writer.setPageSize(QPageSize(whole, QPageSize::Point, QStringLiteral("figure"), QPageSize::ExactMatch));
     writer.setPageMargins(QMarginsF(0, 0, 0, 0));
@@ -82,18 +107,21 @@ std::string pdfPage(const FigureFormat& format, const QSizeF& size, const Figure
       draw(canvas);
     });
   }
-  std::string keywords = origin.factsText("; ");
-  if (!origin.command.empty()) keywords += "; command: " + origin.command;
-  return withMetadata(bytes.toStdString(),
-                      {origin.title, "made by foxscope, facts in the keywords", keywords, size.width(), size.height()});
+  std::string pdf = bytes.toStdString();
+  auto known = withMetadata(
+      pdf, {origin.title, "made by foxscope, facts in the keywords", keywords, size.width(), size.height()});
+  return known ? std::move(*known) : pdf;
+}
+
+std::string svgDescription(const FigureOrigin& origin) {
+  std::string description = origin.factsText("\n");
+  if (!origin.command.empty()) description += "\ncommand: " + origin.command;
+  return description;
 }
 
 // Qt's first element has sizes of whole dots and escapes nothing in titles.
 QString svgHead(const QSizeF& size, const FigureOrigin& origin) {
   constexpr double kMillimetresPerPoint = kMillimetresPerInch / kPointsPerInch;
-  std::string description = origin.factsText("\n");
-  if (!origin.command.empty()) description += "\ncommand: " + origin.command;
-  const auto escaped = [](const std::string& text) { return QString::fromStdString(text).toHtmlEscaped(); };
   const std::string width = fmt::format("{:.4f}", size.width() * kMillimetresPerPoint);
   const std::string height = fmt::format("{:.4f}", size.height() * kMillimetresPerPoint);
   return QString::fromStdString(
@@ -101,7 +129,7 @@ QString svgHead(const QSizeF& size, const FigureOrigin& origin) {
                          "<svg width=\"{0}mm\" height=\"{1}mm\" viewBox=\"0 0 {0} {1}\" version=\"1.1\" "
                          "xmlns=\"http://www.w3.org/2000/svg\" xmlns:xlink=\"http://www.w3.org/1999/xlink\">\n",
                          width, height)) +
-         "<title>" + escaped(origin.title) + "</title>\n<desc>" + escaped(description) + "</desc>\n";
+         "<title>" + escaped(origin.title) + "</title>\n<desc>" + escaped(svgDescription(origin)) + "</desc>\n";
 }
 
 std::string svgPage(const FigureFormat& format, const QSizeF& size, const FigureOrigin& origin,
@@ -114,16 +142,19 @@ std::string svgPage(const FigureFormat& format, const QSizeF& size, const Figure
     generator.setOutputDevice(&buffer);
     generator.setResolution(format.dpi);
     generator.setSize(QSize(dotsOf(size.width(), format), dotsOf(size.height(), format)));
+    generator.setTitle(escaped(origin.title));
+    generator.setDescription(escaped(svgDescription(origin)));
     paint(generator, kMillimetresPerInch / kPointsPerInch, [&](QPainter& painter) {
-      Canvas canvas(painter, {});
+      const bool text = format.svgText == FigureFormat::SvgText::text;
+      Canvas canvas(painter, {.textAs = text ? Canvas::TextAs::glyphs : Canvas::TextAs::outlines});
       canvas.fill(QRectF(QPointF(0, 0), size), Qt::white);
       draw(canvas);
     });
   }
   QString text = QString::fromUtf8(bytes);
   const qsizetype body = text.indexOf("<defs>");
-  if (body < 0) throw Error("drawing: Qt's SVG has no <defs> where Qt 6.4 writes it: use .pdf or .png");
-  text = svgHead(size, origin) + text.mid(body);
+  // Without it, the head of another version of Qt stays as it is.
+  if (body >= 0) text = svgHead(size, origin) + text.mid(body);
   // Qt's value is no longer in the standard, and viewers smooth the picture all the same.
   text.replace("image-rendering=\"optimizeSpeed\"", "style=\"image-rendering:crisp-edges;image-rendering:pixelated\"");
   return text.toStdString();

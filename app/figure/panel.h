@@ -36,6 +36,13 @@ class Panel {
   [[nodiscard]] virtual QSizeF sizeIn(const QSizeF& room) const { return room; }
   virtual void draw(Canvas& canvas, const QRectF& inner) const = 0;
 
+  /// The names of the axes along the panel's lower and left edge; may be empty.
+  [[nodiscard]] virtual std::string acrossName() const { return {}; }
+  [[nodiscard]] virtual std::string upName() const { return {}; }
+  /// The page writes them, once for several panels.
+  void leaveAcrossName() { m_acrossNameLeft = true; }
+  void leaveUpName() { m_upNameLeft = true; }
+
   /// Whether the panel is one of those that letters tell apart.
   [[nodiscard]] virtual bool hasLetter() const { return true; }
   void setLetter(const std::string& letter) { m_letter = letter; }
@@ -43,11 +50,16 @@ class Panel {
  protected:
   /// The title with the letter before it: "(a) Layer 2, head 1".
   [[nodiscard]] std::string lettered(const std::string& title) const {
-    return m_letter.empty() || title.empty() ? m_letter + title : m_letter + " " + title;
+    return m_letter.empty() || title.empty() ? m_letter + title : m_letter + "\u00a0" + title;
   }
+  /// What the panel itself writes below and at the left.
+  [[nodiscard]] std::string ownAcrossName() const { return m_acrossNameLeft ? std::string() : acrossName(); }
+  [[nodiscard]] std::string ownUpName() const { return m_upNameLeft ? std::string() : upName(); }
 
  private:
   std::string m_letter;
+  bool m_acrossNameLeft = false;
+  bool m_upNameLeft = false;
 };
 
 }  // namespace foxscope::figure

@@ -1,6 +1,7 @@
 #include "app/figure/panel_page.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -11,7 +12,7 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr double kGap = 0.7;         ///< between the labels of neighbouring panels, font sizes
+constexpr double kPanelGap = 0.7;    ///< between the labels of neighbouring panels, font sizes
 constexpr double kLeastPanelMm = 6;  ///< below, labels are all that would be seen
 constexpr int kRounds = 4;           ///< labels depend on sizes, sizes on labels: it settles in two or three
 
@@ -26,7 +27,7 @@ double sumOf(const Lines& lines, double gap) {
 
 }  // namespace
 
-PanelPage::PanelPage(const FigureStyle& style) : m_style(style), m_font(style.format.fontSizePt) {
+PanelPage::PanelPage(const FigureStyle& style) : m_style(style), m_font(fontSize(style.format)) {
   requireValid(style.format);
   requireFont(style.format);
 }
@@ -34,6 +35,8 @@ PanelPage::PanelPage(const FigureStyle& style) : m_style(style), m_font(style.fo
 void PanelPage::arrange() {
   giveLetters();
   countLines();
+  shareAcrossNames();
+  shareUpNames();
   const double border = em::kBorder * m_font;
   m_page.setWidth(widthInPoints(m_style.format));
   const TextStyle titleStyle = textStyleOf(m_style.format).scaled(em::kTitleFont);
@@ -72,8 +75,49 @@ void PanelPage::countLines() {
   m_columns.assign(static_cast<std::size_t>(columns), {});
 }
 
+void PanelPage::shareAcrossNames() {
+  m_acrossNames.clear();
+  for (std::size_t row = 0; row < m_rows.size(); ++row) {
+    std::vector<const Item*> named;
+    for (const Item& item : m_items) {
+      const bool ends = static_cast<std::size_t>(item.place.row + item.place.rows) == row + 1;
+      if (ends && !item.panel->acrossName().empty()) named.push_back(&item);
+    }
+    const auto same = [&](const Item* item) { return item->panel->acrossName() == named[0]->panel->acrossName(); };
+    if (named.size() < 2 || !std::all_of(named.begin(), named.end(), same)) continue;
+    SharedName shared{row, m_columns.size(), 0, QString::fromStdString(named[0]->panel->acrossName())};
+    for (const Item* item : named) {
+      item->panel->leaveAcrossName();
+      shared.first = std::min(shared.first, static_cast<std::size_t>(item->place.column));
+      shared.last = std::max(shared.last, static_cast<std::size_t>(item->place.column + item->place.columns - 1));
+    }
+    m_acrossNames.push_back(std::move(shared));
+  }
+}
+
+// In the first column, of panels one below the other with nothing written between them.
+void PanelPage::shareUpNames() {
+  m_upNames.clear();
+  std::vector<const Item*> below(m_rows.size(), nullptr);
+  for (const Item& item : m_items) {
+    if (item.place.column == 0 && item.place.rows == 1) below[static_cast<std::size_t>(item.place.row)] = &item;
+  }
+  const auto nameIn = [&](std::size_t row) {
+    return row < below.size() && below[row] != nullptr ? below[row]->panel->upName() : std::string();
+  };
+  for (std::size_t row = 0; row < below.size();) {
+    std::size_t end = row + 1;
+    while (!nameIn(row).empty() && nameIn(end) == nameIn(row) && below[end - 1]->panel->acrossName().empty()) ++end;
+    if (end > row + 1) {
+      for (std::size_t each = row; each < end; ++each) below[each]->panel->leaveUpName();
+      m_upNames.push_back({0, row, end - 1, QString::fromStdString(nameIn(row))});
+    }
+    row = end;
+  }
+}
+
 QSizeF PanelPage::sizeOf(const Item& item) const {
-  const double gap = kGap * m_font;
+  const double gap = kPanelGap * m_font;
   const auto span = [gap](const std::vector<Line>& lines, int first, int count) {
     double size = 0;
     for (int index = first; index < first + count; ++index) {
@@ -100,6 +144,8 @@ void PanelPage::measureMargins() {
     most(at(m_rows, item.place.row).before, margins.top);
     most(at(m_rows, item.place.row + item.place.rows - 1).after, margins.bottom);
   }
+  for (const SharedName& shared : m_acrossNames) m_rows[shared.line].after += nameHeight();
+  for (const SharedName& shared : m_upNames) m_columns[shared.line].before += nameHeight();
 }
 
 void PanelPage::shareWidth() {
@@ -117,7 +163,7 @@ void PanelPage::shareWidth() {
     column.size = 0;
     ++flexible;
   }
-  const double left = m_page.width() - 2 * em::kBorder * m_font - sumOf(m_columns, kGap * m_font);
+  const double left = m_page.width() - 2 * em::kBorder * m_font - sumOf(m_columns, kPanelGap * m_font);
   if (flexible == 0) return;
   const double share = left / flexible;
   if (share < leastPanel()) refuse("width", m_style.format.widthMm, (leastPanel() - share) * flexible);
@@ -143,7 +189,7 @@ void PanelPage::shareHeight() {
   const double page = *m_style.format.heightMm / kMillimetresPerInch * kPointsPerInch;
   double wanted = 0;
   for (const Line& row : m_rows) wanted += row.size;
-  const double left = page - 2 * em::kBorder * m_font - titleHeight() - (sumOf(m_rows, kGap * m_font) - wanted);
+  const double left = page - 2 * em::kBorder * m_font - titleHeight() - (sumOf(m_rows, kPanelGap * m_font) - wanted);
   const auto rows = static_cast<double>(m_rows.size());
   if (left < std::min(wanted, leastPanel() * rows)) {
     refuse("height", *m_style.format.heightMm, std::min(wanted, leastPanel() * rows) - left);
@@ -191,7 +237,7 @@ void PanelPage::useWholeDots() {
 void PanelPage::place() {
   const double dots = dotsPerPoint(m_style.format);
   const auto onDot = [dots](double length) { return std::ceil(length * dots - 1e-6) / dots; };
-  const double gap = kGap * m_font;
+  const double gap = kPanelGap * m_font;
   const double border = em::kBorder * m_font;
   double x = std::max(border, (m_page.width() - sumOf(m_columns, gap)) / 2);
   for (Line& column : m_columns) {
@@ -218,6 +264,8 @@ void PanelPage::place() {
   }
 }
 
+double PanelPage::nameHeight() const { return (em::kPad + em::kLine) * m_font; }
+
 double PanelPage::titleHeight() const {
   return m_title.empty() ? 0 : (static_cast<double>(m_title.size()) * em::kLine * em::kTitleFont + 0.3) * m_font;
 }
@@ -236,6 +284,27 @@ QRectF PanelPage::inner(const Panel& panel) const {
   return found == m_items.end() ? QRectF() : found->inner;
 }
 
+// Where a panel's own names have their baselines.
+void PanelPage::drawNames(Canvas& canvas) const {
+  const TextStyle style = textStyleOf(m_style.format);
+  const auto span = [](const std::vector<Line>& lines, const SharedName& shared) {
+    return std::pair(lines[shared.first].start, lines[shared.last].start + lines[shared.last].size);
+  };
+  for (const SharedName& shared : m_acrossNames) {
+    const Line& row = m_rows[shared.line];
+    const auto [left, right] = span(m_columns, shared);
+    const double baseline = row.start + row.size + row.after - (em::kLine - 0.95) * m_font;
+    canvas.text(shared.name, {{(left + right) / 2, baseline}, Align::centre}, fitted(style, shared.name, right - left));
+  }
+  for (const SharedName& shared : m_upNames) {
+    const Line& column = m_columns[shared.line];
+    const auto [top, bottom] = span(m_rows, shared);
+    const double baseline = column.start - column.before + (em::kLine - 0.25) * m_font;
+    canvas.text(shared.name, {{baseline, (top + bottom) / 2}, Align::centre, Direction::upwards},
+                fitted(style, shared.name, bottom - top));
+  }
+}
+
 std::string PanelPage::paint(const FigureOrigin& origin) const {
   return paintPage(m_style.format, m_page, origin, [this](Canvas& canvas) {
     const TextStyle style = textStyleOf(m_style.format).scaled(em::kTitleFont);
@@ -245,7 +314,11 @@ std::string PanelPage::paint(const FigureOrigin& origin) const {
                   fitted(style, line, m_page.width() - 2 * em::kBorder * m_font));
       baseline += em::kLine * style.size;
     }
-    for (const Item& item : m_items) item.panel->draw(canvas, item.inner);
+    for (const Item& item : m_items) {
+      assert(item.inner.isValid() && "arrange() comes before paint()");
+      item.panel->draw(canvas, item.inner);
+    }
+    drawNames(canvas);
   });
 }
 

@@ -55,7 +55,17 @@ class PanelPage {
     double start = 0;  ///< of the inner part on the page
   };
 
+  /// The name of an axis that neighbouring panels have.
+  struct SharedName {
+    std::size_t line = 0;   ///< row that it stands below, or column that it stands left of
+    std::size_t first = 0;  ///< columns or rows that it is for
+    std::size_t last = 0;
+    QString name;
+  };
+
   void giveLetters();
+  void shareAcrossNames();
+  void shareUpNames();
   void countLines();
   void measureMargins();
   void shareWidth();
@@ -65,6 +75,8 @@ class PanelPage {
   void place();
   [[nodiscard]] QSizeF sizeOf(const Item& item) const;
   [[nodiscard]] double titleHeight() const;
+  [[nodiscard]] double nameHeight() const;
+  void drawNames(Canvas& canvas) const;
   [[noreturn]] void refuse(const char* side, double millimetres, double missing) const;
 
   const FigureStyle& m_style;
@@ -72,6 +84,8 @@ class PanelPage {
   double m_font;
   std::vector<Item> m_items;
   std::vector<QString> m_title;
+  std::vector<SharedName> m_acrossNames;
+  std::vector<SharedName> m_upNames;
   std::vector<Line> m_rows;
   std::vector<Line> m_columns;
   QSizeF m_page;

@@ -10,16 +10,15 @@
 
 #include <fmt/format.h>
 
-#include "backend/base/error.h"
-
 namespace foxscope::figure {
 namespace {
 
 constexpr std::size_t kEntrySize = 20;  ///< bytes of a line of the cross-reference table (PDF 1.4, 3.4.3)
 
-[[noreturn]] void unknownForm(std::string_view what) {
-  throw Error(fmt::format("drawing: Qt's PDF has no {:?} where Qt 6.4 writes it: use .svg or .png", what));
-}
+constexpr std::string_view kCreator = "/Creator (foxscope)\n";  ///< Qt writes it in UTF-16
+
+/// The file is not as Qt 6.4 writes it.
+struct UnknownForm {};
 
 /// Bytes that take the place of others.
 struct Edit {
@@ -30,7 +29,7 @@ struct Edit {
 
 std::size_t find(std::string_view text, std::string_view word, std::size_t from) {
   const std::size_t place = text.find(word, from);
-  if (place == std::string_view::npos) unknownForm(word);
+  if (place == std::string_view::npos) throw UnknownForm{};
   return place;
 }
 
@@ -39,7 +38,7 @@ std::size_t numberAfter(std::string_view text, std::string_view word, std::size_
   while (place < text.size() && (text[place] == ' ' || text[place] == '\n')) ++place;
   std::size_t value = 0;
   const auto [end, failed] = std::from_chars(text.data() + place, text.data() + text.size(), value);
-  if (failed != std::errc()) unknownForm(word);
+  if (failed != std::errc()) throw UnknownForm{};
   return value;
 }
 
@@ -64,8 +63,8 @@ std::string textString(std::string_view utf8) {
 }
 
 std::string informationObject(std::size_t number, const PdfMetadata& metadata) {
-  return fmt::format("{} 0 obj\n<<\n/Title {}\n/Subject {}\n/Keywords {}\n/Creator (foxscope)\n>>\nendobj\n", number,
-                     textString(metadata.title), textString(metadata.subject), textString(metadata.keywords));
+  return fmt::format("{} 0 obj\n<<\n/Title {}\n/Subject {}\n/Keywords {}\n{}>>\nendobj\n", number,
+                     textString(metadata.title), textString(metadata.subject), textString(metadata.keywords), kCreator);
 }
 
 // A subset's font is to be named with its tag everywhere (PDF 1.4, 5.5.3); Qt forgets it outside the descriptor.
@@ -88,24 +87,34 @@ std::vector<Edit> fontNames(std::string_view pdf, std::size_t end) {
   return edits;
 }
 
-}  // namespace
+/// Where the objects of a file begin, by their numbers.
+std::vector<std::size_t> offsetsOf(std::string_view pdf, std::size_t entries, std::size_t size, std::size_t table) {
+  std::vector<std::size_t> offsets{0};
+  for (std::size_t number = 1; number < size; ++number) {
+    const std::string_view entry = pdf.substr(entries + number * kEntrySize, kEntrySize);
+    std::size_t offset = 0;
+    const auto [end, failed] = std::from_chars(entry.data(), entry.data() + 10, offset);
+    const bool used = failed == std::errc() && end == entry.data() + 10 && entry.substr(10) == " 00000 n \n";
+    if (!used || offset >= table || !pdf.substr(offset).starts_with(fmt::format("{} 0 obj", number))) {
+      throw UnknownForm{};
+    }
+    offsets.push_back(offset);
+  }
+  return offsets;
+}
 
-std::string withMetadata(const std::string& pdf, const PdfMetadata& metadata) {
+std::string patched(const std::string& pdf, const PdfMetadata& metadata) {
   const std::size_t trailer = pdf.rfind("trailer");
-  if (trailer == std::string::npos) unknownForm("trailer");
+  if (trailer == std::string::npos) throw UnknownForm{};
   const std::size_t table = numberAfter(pdf, "startxref", trailer);
   const std::size_t size = numberAfter(pdf, "/Size", trailer);
   const std::size_t information = numberAfter(pdf, "/Info", trailer);
-  const std::size_t entries = find(pdf, "\n", find(pdf, "\n0 ", table) + 1) + 1;
-  if (information >= size || entries + size * kEntrySize > trailer) unknownForm("cross-reference table");
-
-  std::vector<std::size_t> offsets;
-  for (std::size_t index = 0; index < size; ++index) {
-    std::size_t offset = 0;
-    const char* text = pdf.data() + entries + index * kEntrySize;
-    if (std::from_chars(text, text + 10, offset).ec != std::errc() || offset > table) unknownForm("offset");
-    offsets.push_back(offset);
-  }
+  const std::string section = fmt::format("xref\n0 {}\n", size);
+  const std::size_t entries = table + section.size();
+  const bool whole = table < trailer && pdf.compare(table, section.size(), section) == 0 &&
+                     size <= (trailer - table) / kEntrySize && entries + size * kEntrySize <= trailer;
+  if (!whole || information == 0 || information >= size) throw UnknownForm{};
+  const std::vector<std::size_t> offsets = offsetsOf(pdf, entries, size, table);
 
   constexpr std::string_view kEnd = "endobj\n";
   const std::size_t begin = offsets[information];
@@ -137,6 +146,22 @@ std::string withMetadata(const std::string& pdf, const PdfMetadata& metadata) {
   }
   const std::size_t start = find(pdf, "startxref", trailer);
   return result + pdf.substr(trailer, start - trailer) + fmt::format("startxref\n{}\n%%EOF\n", newTable);
+}
+
+}  // namespace
+
+std::optional<std::string> withMetadata(const std::string& pdf, const PdfMetadata& metadata) {
+  try {
+    return patched(pdf, metadata);
+  } catch (const UnknownForm&) {
+    return std::nullopt;
+  }
+}
+
+std::optional<std::string> pdfNote(const std::string& file) {
+  if (!file.starts_with("%PDF") || file.find(kCreator) != std::string::npos) return std::nullopt;
+  return "this version of Qt writes PDF in a form of its own: the file's creation date is not fixed, and its page is "
+         "rounded up to whole points";
 }
 
 }  // namespace foxscope::figure

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace foxscope::figure {
@@ -16,7 +17,10 @@ struct PdfMetadata {
 /// Replaces the document information of a PDF that QPdfWriter wrote, and the size of its page, measured from the upper
 /// left corner; names subsets of fonts as such. Qt writes the time of day, so that no two files would be equal: here
 /// the file has no date.
-/// @throws Error where the file does not have the form that Qt writes
-std::string withMetadata(const std::string& pdf, const PdfMetadata& metadata);
+/// @returns nothing where the file does not have the form that Qt 6.4 writes: it is a figure as it is
+std::optional<std::string> withMetadata(const std::string& pdf, const PdfMetadata& metadata);
+
+/// What is to be said of a figure's file: a line where it is a PDF that withMetadata did not know.
+std::optional<std::string> pdfNote(const std::string& file);
 
 }  // namespace foxscope::figure

@@ -7,6 +7,7 @@ namespace foxscope::figure {
 namespace {
 
 constexpr double kLine = 1.5;      ///< from one line to the next, font sizes
+constexpr double kSide = 0.6;      ///< left and right of the text
 constexpr double kTintTop = 0.98;  ///< of a tint above the baseline
 constexpr double kTintBottom = 0.3;
 
@@ -60,7 +61,9 @@ void TextPanel::layOut(double width) const {
   m_layout.endLayout();
 }
 
-Margins TextPanel::margins(const QSizeF& /*inner*/) const { return {0, 0, 0.2 * m_style.size, 0.3 * m_style.size}; }
+Margins TextPanel::margins(const QSizeF& /*inner*/) const {
+  return {kSide * m_style.size, kSide * m_style.size, 0.2 * m_style.size, 0.3 * m_style.size};
+}
 
 std::optional<double> TextPanel::heightFor(double width) const {
   layOut(width);

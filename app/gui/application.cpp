@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include <QApplication>
 #include <QBuffer>
+#include <QLoggingCategory>
 #include <QPixmap>
 #include <QTimer>
 #include <fmt/format.h>
@@ -16,6 +18,7 @@
 #include "app/gui/window/system_theme.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 
 namespace foxscope::gui {
 namespace {
@@ -74,6 +77,8 @@ class Screenshot : public QObject {
     connect(&window.document(), &Document::messageRaised, this, [this](const Message& message) {
       if (message.kind == Message::Kind::error) fail(message.text.toStdString());
     });
+    // Nobody is there to answer.
+    connect(&window.document(), &Document::memoryAsked, &window.document(), &Document::runAnyway);
     m_poll.setInterval(50);
     connect(&m_poll, &QTimer::timeout, this, &Screenshot::look);
     m_poll.start();
@@ -124,8 +129,15 @@ void openAndRun(Document& document, const QStringList& paths) {
   document.open(paths);
 }
 
-// Qt speaks of missing runtime folders and the like on standard error; nobody asked.
-void ignoreMessage(QtMsgType /*type*/, const QMessageLogContext& /*context*/, const QString& /*text*/) {}
+// Lines of the window's own categories go where all lines of -v go. Qt speaks of missing runtime folders and the like
+// on standard error; nobody asked.
+void passOwnMessages(QtMsgType /*type*/, const QMessageLogContext& context, const QString& text) {
+  constexpr std::string_view kOwn = "foxscope.";
+  const std::string_view category = context.category == nullptr ? "" : context.category;
+  if (!category.starts_with(kOwn)) return;
+  log_line(LogCategory::window,
+           [&] { return fmt::format("{}: {}", category.substr(kOwn.size()), text.toStdString()); });
+}
 
 }  // namespace
 
@@ -140,7 +152,8 @@ std::optional<std::filesystem::path> findDemo(const std::filesystem::path& progr
 
 int openWindow(const WindowOptions& options) {
   prepareEnvironment(options);
-  qInstallMessageHandler(ignoreMessage);
+  qInstallMessageHandler(passOwnMessages);
+  if (logging()) QLoggingCategory::setFilterRules(QStringLiteral("foxscope.*=true"));
   int count = 1;
   std::array<char, 9> name{"foxscope"};
   std::array<char*, 2> arguments{name.data(), nullptr};

@@ -1,19 +1,24 @@
 #include "backend/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <linux/limits.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <mutex>
 #include <random>
+#include <set>
 #include <system_error>
+#include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -26,6 +31,8 @@ namespace fs = std::filesystem;
 
 constexpr int kLinksFollowed = 40;  // as many as Linux follows before it says ELOOP
 constexpr int kNameAttempts = 100;
+constexpr std::chrono::milliseconds kLockPatience{100};
+constexpr const char* kAccessList = "system.posix_acl_access";
 
 /// A write beyond the process's file size limit should be an error that can be shown, not the end of the process.
 void ignore_file_size_signal() {
@@ -93,6 +100,16 @@ void flush_folder(const fs::path& folder) {
   close(descriptor);
 }
 
+/// The temporary names of this process's unfinished files.
+struct UnfinishedFiles {
+  std::timed_mutex mutex;  ///< held while a name is made, or made the target's
+  std::set<fs::path> names;
+};
+UnfinishedFiles& unfinished_files() {
+  static UnfinishedFiles files;
+  return files;
+}
+
 std::string gigabytes(std::uint64_t bytes) { return fmt::format("{:.3g} GB", static_cast<double>(bytes) / 1e9); }
 
 }  // namespace
@@ -101,17 +118,23 @@ AtomicFile::AtomicFile(const fs::path& target, bool overwrite)
     : shown_(target), target_(follow_links(target)), overwrite_(overwrite) {
   check_target(shown_, target_, overwrite);
   ignore_file_size_signal();
-  open_without_name(folder_of(target_));
-  if (descriptor_ < 0) open_with_temporary_name();
+  // What replaces a private file is private from its first byte on.
+  struct stat old {};
+  const mode_t mode = ::stat(target_.c_str(), &old) == 0 ? 0600 : 0666;
+  open_without_name(folder_of(target_), mode);
+  if (descriptor_ < 0) open_with_temporary_name(mode);
 }
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ >= 0) close(descriptor_);
-  if (!temporary_.empty()) unlink(temporary_.c_str());
+  if (temporary_.empty()) return;
+  const std::lock_guard lock(unfinished_files().mutex);
+  unlink(temporary_.c_str());
+  unfinished_files().names.erase(temporary_);
 }
 
-void AtomicFile::open_without_name(const fs::path& folder) {
-  descriptor_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
+void AtomicFile::open_without_name(const fs::path& folder, unsigned mode) {
+  descriptor_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, mode);
   if (descriptor_ < 0) {
     // These three say that the kernel or the file system knows no files without names.
     if (errno != EOPNOTSUPP && errno != EISDIR && errno != ENOENT) throw_cannot_create(shown_, errno);
@@ -124,12 +147,13 @@ void AtomicFile::open_without_name(const fs::path& folder) {
   }
 }
 
-void AtomicFile::open_with_temporary_name() {
+void AtomicFile::open_with_temporary_name(unsigned mode) {
   for (int attempt = 0; attempt < kNameAttempts; ++attempt) {
     const fs::path name = temporary_name(target_);
-    descriptor_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0666);
+    const std::lock_guard lock(unfinished_files().mutex);
+    descriptor_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, mode);
     if (descriptor_ >= 0) {
-      temporary_ = name;
+      temporary_ = *unfinished_files().names.insert(name).first;
       path_ = name.string();
       return;
     }
@@ -192,13 +216,39 @@ void AtomicFile::throw_write_error(int error_number) const {
 }
 
 void AtomicFile::commit() {
+  if (overwrite_) take_over_permissions();
   if (fsync(descriptor_) != 0 && errno != EINVAL && errno != EROFS) throw_write_error(errno);
-  if (temporary_.empty()) link_into_place();
-  if (!temporary_.empty()) rename_into_place();
+  {
+    const std::lock_guard lock(unfinished_files().mutex);
+    if (temporary_.empty()) link_into_place();
+    if (!temporary_.empty()) rename_into_place();
+  }
   flush_folder(folder_of(target_));
   const int descriptor = descriptor_;
   descriptor_ = -1;
   if (close(descriptor) != 0 && errno != EINTR) throw_write_error(errno);
+}
+
+/// Where nothing is replaced the umask has said who may read the file.
+void AtomicFile::take_over_permissions() const {
+  struct stat old {};
+  struct stat own {};
+  if (::stat(target_.c_str(), &old) != 0 || !S_ISREG(old.st_mode) || fstat(descriptor_, &own) != 0) return;
+  const mode_t mode = old.st_mode & 0777U;
+  // Another group gets no more than everybody; nor where the group's bits are the mask of a list that cannot be kept.
+  const mode_t group_as_others = (mode & ~070U) | (mode & (mode << 3U) & 070U);
+  const bool same_group = old.st_gid == own.st_gid || fchown(descriptor_, static_cast<uid_t>(-1), old.st_gid) == 0;
+  std::vector<char> list(XATTR_SIZE_MAX);
+  const ssize_t list_bytes = getxattr(target_.c_str(), kAccessList, list.data(), list.size());
+  fremovexattr(descriptor_, kAccessList);  // one that the folder gives to new files
+  if (list_bytes <= 0) {
+    fchmod(descriptor_, same_group ? mode : group_as_others);
+  } else if (!same_group ||
+             fsetxattr(descriptor_, kAccessList, list.data(), static_cast<std::size_t>(list_bytes), 0) != 0) {
+    fchmod(descriptor_, group_as_others);
+  }
+  // Only root gives files away; anybody else's new file is their own.
+  if (old.st_uid != own.st_uid) std::ignore = fchown(descriptor_, old.st_uid, static_cast<gid_t>(-1));
 }
 
 /// A link cannot replace a file: over an old one the new file gets a temporary name first, for the moment before it is
@@ -212,7 +262,7 @@ void AtomicFile::link_into_place() {
     }
     const fs::path name = temporary_name(target_);
     if (linkat(AT_FDCWD, path_.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
-      temporary_ = name;
+      temporary_ = *unfinished_files().names.insert(name).first;
       return;
     }
   }
@@ -223,6 +273,7 @@ void AtomicFile::rename_into_place() {
   if (!overwrite_) {
     if (link(temporary_.c_str(), target_.c_str()) == 0) {
       unlink(temporary_.c_str());
+      unfinished_files().names.erase(temporary_);
       temporary_.clear();
       return;
     }
@@ -233,7 +284,15 @@ void AtomicFile::rename_into_place() {
     // A file system without links: the name was free when this began, and a rename is all that there is.
   }
   if (rename(temporary_.c_str(), target_.c_str()) != 0) throw_cannot_create(shown_, errno);
+  unfinished_files().names.erase(temporary_);
   temporary_.clear();
+}
+
+void remove_unfinished_files() {
+  UnfinishedFiles& files = unfinished_files();
+  // A file system that does not answer may hold the lock. It is not given back: nothing gets a name any more.
+  if (!files.mutex.try_lock_for(kLockPatience)) return;
+  for (const fs::path& name : files.names) unlink(name.c_str());
 }
 
 }  // namespace foxscope

@@ -8,9 +8,11 @@
 namespace foxscope {
 
 /// A file that appears under its name only when it is whole. It is written without a name where the system allows
-/// (O_TMPFILE), so that not even a killed process leaves anything; else under a temporary name beside the target.
-/// commit() flushes it to disk and puts it in place. An object that goes away without commit leaves nothing behind.
-/// A target that is a symbolic link stays one: the file that it points to is replaced.
+/// (O_TMPFILE), so that not even a killed process leaves anything; else under a temporary name beside the target, which
+/// remove_unfinished_files() knows. commit() flushes it to disk and puts it in place. An object that goes away without
+/// commit leaves nothing behind. A target that is a symbolic link stays one: the file that it points to is replaced.
+/// What replaces a file has its permissions and its access control list, and as far as this user may its owner and
+/// group.
 class AtomicFile {
  public:
   /// @param overwrite  false: refuse when the target exists
@@ -46,8 +48,9 @@ class AtomicFile {
   void commit();
 
  private:
-  void open_without_name(const std::filesystem::path& folder);
-  void open_with_temporary_name();
+  void open_without_name(const std::filesystem::path& folder, unsigned mode);
+  void open_with_temporary_name(unsigned mode);
+  void take_over_permissions() const;
   void link_into_place();
   void rename_into_place();
 
@@ -59,5 +62,9 @@ class AtomicFile {
   std::uint64_t appended_ = 0;
   bool overwrite_ = false;
 };
+
+/// For what ends the process past all destructors, on any thread: removes every unfinished file that has a temporary
+/// name. None gets one, or is put in place, in what is left of the process.
+void remove_unfinished_files();
 
 }  // namespace foxscope

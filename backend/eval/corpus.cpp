@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/eval/corpus_lines.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
@@ -27,6 +29,7 @@ bool is_corpus_file(const std::filesystem::path& file) {
 /// All files of a corpus folder, in the order of their paths' bytes.
 std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> files;
+  std::size_t skipped = 0;
   std::error_code failed;
   std::filesystem::recursive_directory_iterator entries(folder, failed);
   for (const auto end = std::filesystem::recursive_directory_iterator(); !failed && entries != end;
@@ -34,12 +37,19 @@ std::vector<std::filesystem::path> files_below(const std::filesystem::path& fold
     std::error_code unreadable;
     if (entries->path().filename().string().starts_with('.')) {
       entries.disable_recursion_pending();
+      ++skipped;
     } else if (is_corpus_file(entries->path()) && entries->is_regular_file(unreadable)) {
       files.push_back(entries->path());
+    } else if (!entries->is_directory(unreadable)) {
+      ++skipped;
     }
   }
   if (failed) throw Error(fmt::format("{}: cannot list the folder: {}", folder.string(), failed.message()));
   std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.string() < b.string(); });
+  log_line(LogCategory::eval, [&] {
+    return fmt::format("{}: {} corpus files, skipped {} that are hidden or of another kind", folder.string(),
+                       files.size(), skipped);
+  });
   return files;
 }
 
@@ -124,7 +134,11 @@ Document CorpusReader::parse_line(const std::string& line) const {
   Document document{"", text->get<std::string>()};
   const auto id = name_in(json, "id");
   const auto name = id ? id : name_in(json, "title");
-  document.name = name ? without_controls(*name) : fmt::format("{}:{}", name_of(lines_->file()), lines_->line_number());
+  // Ids may be paths, and names go into files that are published.
+  const bool path = name && name->starts_with('/');
+  document.name = path   ? without_controls(without_folder(*name))
+                  : name ? without_controls(*name)
+                         : fmt::format("{}:{}", name_of(lines_->file()), lines_->line_number());
   return document;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -39,8 +40,9 @@ class CorpusReader {
   ///         damaged or cut short, a document that is too long; and for a corpus without documents
   std::optional<Document> next();
 
-  /// Size of all files as they lie on disk, and how much of it has been taken in, for progress.
-  [[nodiscard]] std::int64_t total_bytes() const { return total_bytes_; }
+  /// Size of all files as they lay on disk at first, and how much of it has been taken in, for progress. Of files that
+  /// have grown since, what has been taken in is the least that there is.
+  [[nodiscard]] std::int64_t total_bytes() const { return std::max(total_bytes_, bytes_done()); }
   [[nodiscard]] std::int64_t bytes_done() const;
 
  private:

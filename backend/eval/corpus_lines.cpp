@@ -1,6 +1,5 @@
 #include "backend/eval/corpus_lines.h"
 
-#include <fcntl.h>
 #include <lzma.h>
 #include <unistd.h>
 #include <zlib.h>
@@ -14,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/regular_file.h"
 
 namespace foxscope {
 namespace {
@@ -26,20 +26,11 @@ std::string reason(int code) { return std::generic_category().message(code); }
 
 class PlainSource final : public ByteSource {
  public:
-  explicit PlainSource(const std::filesystem::path& file)
-      : name_(file.string()), descriptor_(::open(file.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (descriptor_ < 0) {
-      throw Error(
-          fmt::format("{}: cannot open the corpus: {}; check the path and its permissions", name_, reason(errno)));
-    }
-  }
-  ~PlainSource() override { ::close(descriptor_); }
-  PlainSource(const PlainSource&) = delete;
-  PlainSource& operator=(const PlainSource&) = delete;
+  explicit PlainSource(const std::filesystem::path& file) : name_(file.string()), file_(file, "corpus") {}
 
   std::size_t read(char* data, std::size_t size) override {
     while (true) {
-      const ssize_t got = ::read(descriptor_, data, size);
+      const ssize_t got = ::read(file_.descriptor(), data, size);
       if (got >= 0) {
         position_ += got;
         return static_cast<std::size_t>(got);
@@ -52,7 +43,7 @@ class PlainSource final : public ByteSource {
 
  private:
   std::string name_;
-  int descriptor_;
+  RegularFile file_;
   std::int64_t position_ = 0;
 };
 

@@ -8,7 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/eval/loss_file.h"
-#include "backend/file/hdf5_object.h"
+#include "backend/file/hdf5_dataset.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/trace/trace.h"
 
@@ -53,9 +53,16 @@ class EvaluationFile {
 
   template <typename T>
   std::vector<T> values(const Hdf5Object& group, const char* name, Element element,
-                        const std::vector<std::uint64_t>& dims) const {
+                        const std::vector<std::uint64_t>& dims) {
     const Hdf5Dataset dataset(group.child(name));
     dataset.require(element, dims);
+    return values<T>(dataset);
+  }
+  /// Numbers of a dataset whose type was required before.
+  /// @throws Error also when all that was read is too much for a file of this size
+  template <typename T>
+  std::vector<T> values(const Hdf5Dataset& dataset) {
+    account_.take_values(dataset);
     return dataset.values<T>();
   }
 
@@ -70,6 +77,7 @@ class EvaluationFile {
 
   std::shared_ptr<const Hdf5File> file_;
   Hdf5Heap heap_;
+  Hdf5Account account_;
   Hdf5Object root_;
   std::string content_;
 };

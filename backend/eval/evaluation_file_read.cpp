@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/command_line.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/file/file_trace.h"
 #include "backend/file/provenance.h"
@@ -18,7 +19,7 @@ constexpr std::int64_t kLongest = std::int64_t{1} << 40;
 }  // namespace
 
 EvaluationFile::EvaluationFile(const std::filesystem::path& path, const Kind& kind)
-    : file_(Hdf5File::open(path)), heap_(file_), root_(file_, file_->root(), "/") {
+    : file_(Hdf5File::open(path)), heap_(file_), account_(*file_), root_(file_, file_->root(), "/") {
   check_content(kind);
 }
 
@@ -53,7 +54,7 @@ std::int64_t EvaluationFile::count(const Hdf5Object& object, const std::string& 
 
 EvaluatedCorpus EvaluationFile::read_corpus() {
   EvaluatedCorpus corpus;
-  corpus.source = text(root_, "source");
+  corpus.source = without_folder(text(root_, "source"));
   corpus.seed = static_cast<std::uint64_t>(root_.integer_attribute("seed").value_or(0));
   corpus.documents_read = count(root_, "corpus_documents");
   corpus.tokens_read = count(root_, "corpus_tokens");
@@ -75,6 +76,7 @@ std::vector<Hdf5Object> EvaluationFile::models() {
   for (const std::string& name : group.names()) {
     Hdf5Object model = group.child(name);
     if (!is_model_name(name)) fail(model, "is not a name of a model");
+    account_.take(model);
     const std::int64_t order = model.integer_attribute("order").value_or(kMostModels);
     ordered.emplace_back(order, std::move(model));
   }
@@ -105,6 +107,10 @@ TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
     const std::int64_t value = count(model, name);
     if (value > kMostLayersOrHeads) fail(model.path() + "@" + name, fmt::format("is {}", value));
     *into = static_cast<int>(value);
+  }
+  if (!fits_heads(*file_, info.layers, info.heads)) {
+    fail(model, fmt::format("{} layers of {} heads are too much for a file of {} bytes", info.layers, info.heads,
+                            file_->size()));
   }
   return info;
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/measures.h"
 #include "backend/eval/text_stream.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run_memory.h"
@@ -16,10 +17,6 @@
 
 namespace foxscope {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// The cache grows with the tokens that are added; that is known before anything is loaded.
 void check_memory(const GenerateRequest& request, const Checkpoint& checkpoint, const Generation& generation,
@@ -71,17 +68,17 @@ std::optional<Generation> generate(const GenerateRequest& request, const std::fu
   Generation generation;
   generation.device = device.name();
   generation.dtype = choose_dtype(request.run.dtype, device);
-  generation.pruning_tolerance = choose_pruning(request.run, checkpoint.config());
+  generation.pruning_tolerance = choose_pruning(request.run, checkpoint);
   generation.layers = checkpoint.config().layers;
   generation.notes = checkpoint.config().notes;
   std::optional<Tokenizer> tokenizer;
   if (request.run.input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
   generation.prompt = read_prompt(request.run, checkpoint, tokenizer ? &*tokenizer : nullptr);
   check_memory(request, checkpoint, generation, device);
-  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, generation.dtype);
+  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, generation.dtype, job);
+  if (!model) return std::nullopt;
   checkpoint = Checkpoint();  // its files need no longer be mapped
   generation.load_seconds = seconds_since(start);
-  if (job.stopped()) return std::nullopt;
 
   PromptRequest prompt;
   prompt.input_ids = generation.prompt;

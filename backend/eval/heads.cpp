@@ -1,11 +1,12 @@
 #include "backend/eval/heads.h"
 
+#include <cmath>
 #include <filesystem>
 
 #include <fmt/format.h>
 
+#include "backend/base/error.h"
 #include "backend/eval/corpus.h"
-#include "backend/eval/window_classes.h"
 #include "backend/map/team.h"
 #include "backend/model/query_key_place.h"
 
@@ -31,8 +32,12 @@ struct HeadsModel : PlannedModel {
   QueryKeyPlace place;
 };
 
-HeadsModel plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source) {
-  HeadsModel planned{plan_model(request, checkpoint, source), {}};
+/// @returns nothing if the job was stopped
+std::optional<HeadsModel> plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source,
+                               const Job& job) {
+  auto base = plan_model(request, checkpoint, source, job);
+  if (!base) return std::nullopt;
+  HeadsModel planned{std::move(*base), {}};
   planned.place = QueryKeyPlace(needs_of(planned, kKept), planned.table->length, free_memory(planned.device),
                                 memory_user(planned), kernel_gpu(planned.device));
   return planned;
@@ -42,13 +47,12 @@ HeadsModel plan(const RunRequest& request, const Checkpoint& checkpoint, const W
 class HeadsWork {
  public:
   HeadsWork(const HeadsModel& model, const WordCounts* counts, const Job& job)
-      : model_(model), counts_(counts), job_(job), accumulator_(model.info) {
-    if (counts != nullptr) tokenizer_ = Tokenizer::load(Checkpoint::open(model.request.model).folder());
-  }
+      : model_(model), counts_(counts), job_(job), accumulator_(model.info) {}
 
   std::optional<EvaluatedHeads> run() {
     job_.tell({0, 1, "models", "load"});
-    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
+    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    if (!lm) return std::nullopt;
     for (const Window& window : model_.windows.windows) {
       if (job_.stopped() || !run_window(*lm, window)) return std::nullopt;
       ++windows_done_;
@@ -59,6 +63,17 @@ class HeadsWork {
   }
 
  private:
+  /// A mean leaves out windows that do not have a number, and must not leave out one whose run has failed.
+  void check_measures(const HeadMeasures& measures) const {
+    const HeadStatistics& statistics = measures.statistics;
+    const char* const what = std::isnan(statistics.mean_log_gate)                         ? "the gate"
+                             : statistics.has_attention && std::isnan(statistics.entropy) ? "attention"
+                                                                                          : nullptr;
+    if (what == nullptr) return;
+    throw Error(fmt::format("{}: {} of layer {}, head {} in window {} is not a number: check the weights and --dtype",
+                            model_.request.name, what, statistics.layer, statistics.head, windows_done_));
+  }
+
   [[nodiscard]] std::int64_t head_count() const { return std::int64_t{model_.info.layers} * model_.info.heads; }
 
   /// One window counts for all its heads; the forward pass for none of them.
@@ -88,12 +103,11 @@ class HeadsWork {
   }
 
   bool run_window(CausalLM& lm, const Window& window) {
-    if (window.ids.empty()) return true;
     tell(0);
     const auto trace = forward(lm, window);
     if (!trace) return false;
     std::vector<TokenClassSet> classes;
-    if (tokenizer_) classes = read_classes(window_classes(window, *tokenizer_, *counts_));
+    if (counts_ != nullptr) classes = read_classes(window_classes(window, *counts_));
     MeasureOptions options;
     options.statistics.events = 0;
     options.with_split = true;
@@ -104,6 +118,7 @@ class HeadsWork {
       const HeadOf head{trace, static_cast<int>(n / model_.info.heads), static_cast<int>(n % model_.info.heads)};
       const auto measures = measure_head(head, options, quiet);
       if (!measures) return false;
+      check_measures(*measures);
       accumulator_.add(*measures);
       tell(n + 1);
     }
@@ -115,7 +130,6 @@ class HeadsWork {
   const WordCounts* counts_;  ///< null: the windows have no text
   const Job& job_;
   HeadsAccumulator accumulator_;
-  std::optional<Tokenizer> tokenizer_;
   std::int64_t windows_done_ = 0;
 };
 
@@ -128,8 +142,9 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
   if (!source) return std::nullopt;
   std::vector<HeadsModel> models;
   for (std::size_t n = 0; n < request.models.size(); ++n) {
-    if (job.stopped()) return std::nullopt;
-    models.push_back(plan(request.models[n], checkpoints[n], *source));
+    auto planned = plan(request.models[n], checkpoints[n], *source, job);
+    if (!planned) return std::nullopt;
+    models.push_back(std::move(*planned));
   }
   checkpoints.clear();  // their files need not stay mapped
   std::optional<WordCounts> counts;

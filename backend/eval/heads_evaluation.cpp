@@ -5,7 +5,11 @@
 #include <limits>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
 #include "backend/map/team.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope {
 namespace {
@@ -19,7 +23,7 @@ HeadArray decay_times(const HeadArray& mean_log_gate) {
   HeadArray times{std::string(kDecayTime), "tokens", {}, {}};
   for (std::size_t n = 0; n < mean_log_gate.value.size(); ++n) {
     const double mean = mean_log_gate.value[n];
-    times.value.push_back(mean == 0.0 ? std::numeric_limits<double>::infinity() : -1.0 / mean);
+    times.value.push_back(decay_time(mean));
     times.error.push_back(mean == 0.0 ? kNone : mean_log_gate.error[n] / (mean * mean));
   }
   return times;
@@ -38,6 +42,10 @@ void HeadsAccumulator::append(std::vector<Series>& list, std::size_t index, std:
   if (index == list.size()) list.push_back({std::string(name), unit, {}});
   auto& windows = list[index].windows;
   if (windows.size() == documents_.size()) windows.emplace_back();
+  if (windows.size() != documents_.size() + 1) {
+    throw ShapeError(fmt::format("[HeadsAccumulator] {}: expected it of all {} windows, got it of {}", name,
+                                 documents_.size() + 1, windows.size()));
+  }
   windows.back().insert(windows.back().end(), values.begin(), values.end());
 }
 
@@ -58,14 +66,20 @@ void HeadsAccumulator::add(const HeadMeasures& measures) {
     values.resize(bins, profile.name.starts_with("mass") ? 0.0 : kNone);
     append(profiles_, n, profile.name, profile.unit, values);
   }
+  const bool first = documents_.empty() && head_ == 0;
+  if (!first && measures.classes.empty() != classes_.empty()) {
+    throw ShapeError(fmt::format("[HeadsAccumulator] classes: window {} has {}, the windows before it have {}",
+                                 documents_.size(), measures.classes.empty() ? "none" : "some",
+                                 classes_.empty() ? "none" : "some"));
+  }
   if (!measures.classes.empty()) {
-    classes_.resize(std::max(classes_.size(), (head_ + 1) * kTokenClasses));
+    if (documents_.empty()) classes_.resize((head_ + 1) * kTokenClasses);
     for (std::size_t n = 0; n < kTokenClasses; ++n) {
       ClassSeries& series = classes_[head_ * kTokenClasses + n];
       const GateTally& tally = measures.classes[n];
       series.sum.push_back(tally.sum_log_gate());
       series.count.push_back(static_cast<double>(tally.count()));
-      series.below_half.push_back(static_cast<double>(tally.below_half()));
+      series.below_half.push_back(tally.below_half());
       series.all.add(tally);
     }
   }

@@ -50,7 +50,8 @@ class HeadsAccumulator {
   /// @param info  length is that of the longest window
   explicit HeadsAccumulator(TraceInfo info) : info_(std::move(info)) {}
 
-  /// The next head of a window, by layer, then head.
+  /// The next head of a window, by layer, then head. What is measured is the same for all heads of all windows.
+  /// @throws ShapeError for a head with other arrays than those before it, or classes where they had none
   void add(const HeadMeasures& measures);
   /// The window that was being added is whole.
   /// @param document  any number that tells documents apart
@@ -81,7 +82,7 @@ class HeadsAccumulator {
   std::vector<std::int32_t> documents_;  ///< of the windows that are whole
   std::vector<Series> numbers_;
   std::vector<Series> profiles_;
-  std::vector<ClassSeries> classes_;  ///< [heads * kTokenClasses]
+  std::vector<ClassSeries> classes_;  ///< [heads * kTokenClasses]; empty without classes
   std::size_t head_ = 0;              ///< that comes next
 };
 

@@ -37,7 +37,7 @@ class HeadsFileReader {
       const Hdf5Dataset dataset(object);
       if (dataset.type().element != Element::float64) continue;
       dataset.require(Element::float64, dims);
-      HeadArray array{name, file_.text(object, "units"), dataset.values<double>(), {}};
+      HeadArray array{name, file_.text(object, "units"), file_.values<double>(dataset), {}};
       if (group.find(name + "_errors")) {
         array.error = file_.values<double>(group, (name + "_errors").c_str(), Element::float64, dims);
       } else {

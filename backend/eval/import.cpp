@@ -25,17 +25,17 @@ struct CloseEntry {
   void operator()(zip_file_t* entry) const { zip_fclose(entry); }
 };
 
-[[noreturn]] void fail(const std::filesystem::path& file, const std::string& what) {
+[[noreturn]] void refuse(const std::filesystem::path& file, const std::string& what) {
   throw Error(
       fmt::format("{}: {}: give the results.npz that the authors' per-token evaluation wrote", file.string(), what));
 }
 
 std::unique_ptr<zip_t, CloseArchive> open_archive(const std::filesystem::path& file) {
   std::error_code failed;
-  if (!std::filesystem::is_regular_file(file, failed)) fail(file, "no such file");
+  if (!std::filesystem::is_regular_file(file, failed)) refuse(file, "no such file");
   int code = 0;
   std::unique_ptr<zip_t, CloseArchive> archive(zip_open(file.c_str(), ZIP_RDONLY, &code));
-  if (!archive) fail(file, "is no sound .npz archive");
+  if (!archive) refuse(file, "is no sound .npz archive");
   return archive;
 }
 
@@ -46,11 +46,11 @@ std::string read_entry(const std::filesystem::path& file) {
   zip_stat_t status;
   zip_stat_init(&status);
   if (zip_stat(archive.get(), name.c_str(), 0, &status) != 0 || (status.valid & ZIP_STAT_SIZE) == 0) {
-    fail(file, fmt::format("holds no array {}", kArray));
+    refuse(file, fmt::format("holds no array {}", kArray));
   }
-  if (status.size > kLargestArray) fail(file, fmt::format("the array {} is larger than 2 GiB", kArray));
+  if (status.size > kLargestArray) refuse(file, fmt::format("the array {} is larger than 2 GiB", kArray));
   const std::unique_ptr<zip_file_t, CloseEntry> entry(zip_fopen_index(archive.get(), status.index, 0));
-  if (!entry) fail(file, fmt::format("the array {} cannot be read", kArray));
+  if (!entry) refuse(file, fmt::format("the array {} cannot be read", kArray));
   std::string bytes;
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   while (true) {
@@ -58,9 +58,9 @@ std::string read_entry(const std::filesystem::path& file) {
     bytes.resize(used + kPiece);
     const zip_int64_t got = zip_fread(entry.get(), bytes.data() + used, kPiece);
     bytes.resize(used + static_cast<std::size_t>(std::max<zip_int64_t>(got, 0)));
-    if (got < 0) fail(file, fmt::format("the array {} is damaged", kArray));
+    if (got < 0) refuse(file, fmt::format("the array {} is damaged", kArray));
     if (got == 0) break;
-    if (bytes.size() > status.size) fail(file, fmt::format("the array {} is longer than the archive says", kArray));
+    if (bytes.size() > status.size) refuse(file, fmt::format("the array {} is longer than the archive says", kArray));
   }
   return bytes;
 }
@@ -70,9 +70,9 @@ std::string read_entry(const std::filesystem::path& file) {
 LossEvaluation import_losses(const std::filesystem::path& file, const std::string& name) {
   const std::string bytes = read_entry(file);
   const NpyArray array = parse_npy(bytes, fmt::format("{}: {}", file.string(), kArray));
-  if (array.is_integer()) fail(file, fmt::format("the array {} holds whole numbers, no losses", kArray));
+  if (array.is_integer()) refuse(file, fmt::format("the array {} holds whole numbers, no losses", kArray));
   if (array.shape.empty() || array.shape.size() > 2 || array.count() == 0) {
-    fail(file, fmt::format("the array {} has the shape {}, not [L] or [M, L]", kArray, shape_text(array.shape)));
+    refuse(file, fmt::format("the array {} has the shape {}, not [L] or [M, L]", kArray, shape_text(array.shape)));
   }
   EvaluatedModel model;
   model.info.name = name;
@@ -87,7 +87,7 @@ LossEvaluation import_losses(const std::filesystem::path& file, const std::strin
   model.losses.loss.reserve(array.count());
   for (std::size_t n = 0; n < array.count(); ++n) {
     const auto loss = static_cast<float>(array.real(n));
-    if (!std::isfinite(loss)) fail(file, fmt::format("the array {} holds {} at {}", kArray, loss, n));
+    if (!std::isfinite(loss)) refuse(file, fmt::format("the array {} holds {} at {}", kArray, loss, n));
     model.losses.loss.push_back(loss);
   }
   model.windows = std::move(windows);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/loss_partial.h"
 #include "backend/model/run_memory.h"
@@ -17,8 +18,6 @@ namespace foxscope {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// A model with its losses so far.
 struct LossModel : PlannedModel {
@@ -31,9 +30,12 @@ struct LossModel : PlannedModel {
 };
 
 /// @param before  models that were planned already: equal windows are shared
-LossModel plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source,
-               const std::vector<LossModel>& before) {
-  LossModel planned{plan_model(request, checkpoint, source), {}, {}};
+/// @returns nothing if the job was stopped
+std::optional<LossModel> plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source,
+                              const std::vector<LossModel>& before, const Job& job) {
+  auto base = plan_model(request, checkpoint, source, job);
+  if (!base) return std::nullopt;
+  LossModel planned{std::move(*base), {}, {}};
   for (const LossModel& other : before) {
     if (*other.table == *planned.table) planned.table = other.table;
   }
@@ -93,7 +95,8 @@ class ModelWork {
                 memory_user(model_));
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
-    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
+    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    if (!lm) return false;
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();
     for (std::size_t window = 0; window < model_.done.size(); ++window) {
@@ -108,10 +111,6 @@ class ModelWork {
   bool run_window(CausalLM& lm, std::size_t window) {
     const std::vector<std::int32_t>& labels = model_.labels(window);
     const auto length = static_cast<std::int64_t>(labels.size());
-    if (length == 0) {
-      model_.done[window] = true;
-      return true;
-    }
     TraceInfo info = model_.result.info;
     info.length = length;
     Recorder recorder(std::move(info), {Keep::loss}, nullptr);
@@ -165,8 +164,9 @@ std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEv
   if (!source) return std::nullopt;
   std::vector<LossModel> models;
   for (std::size_t n = 0; n < request.models.size(); ++n) {
-    if (job.stopped()) return std::nullopt;
-    models.push_back(plan(request.models[n], checkpoints[n], *source, models));
+    auto planned = plan(request.models[n], checkpoints[n], *source, models, job);
+    if (!planned) return std::nullopt;
+    models.push_back(std::move(*planned));
   }
   checkpoints.clear();  // their files need not stay mapped
 

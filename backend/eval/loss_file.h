@@ -71,7 +71,7 @@ struct EvaluatedCorpus {
 /// Losses of one or more models over the same windows, as `foxscope eval loss` and `foxscope eval import` write them.
 ///
 /// Layout of the file (float64 unless said):
-///   /                       the run file's attributes, @content = "eval_loss", @source @length @seed @corpus_documents
+///   /                       the run file's attributes, @content = "eval_loss", @source @seed @corpus_documents
 ///                           @corpus_tokens @error_estimator
 ///   /documents/name, sha256 strings
 ///   /windows/document [M] int32, token_start, byte_start, byte_end, tokens [M] int64, token_id [M, L] int32

@@ -86,7 +86,7 @@ class LossFileReader {
         model.windows->document.size() != dataset.dims()[0]) {
       file_.fail(object, "has not the shape of the model's windows");
     }
-    model.losses = {static_cast<std::int64_t>(dataset.dims()[0]), model.windows->length, dataset.values<float>(),
+    model.losses = {static_cast<std::int64_t>(dataset.dims()[0]), model.windows->length, file_.values<float>(dataset),
                     model.windows->tokens};
     check_losses(object, model.losses);
     return model;

@@ -6,24 +6,22 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "backend/text/file_bytes.h"
 
 namespace foxscope {
 namespace {
 
 constexpr std::string_view kMagic = "FOXPART1";
 constexpr std::size_t kFingerprint = 64;
-constexpr std::size_t kLargestPartial = std::size_t{1} << 40;
 
 struct RecordHead {
   std::uint32_t model, window, tokens, checksum;
@@ -52,7 +50,7 @@ LossPartial::LossPartial(const std::filesystem::path& output, const std::string&
     : path_(partial_path(output)) {
   open_file();
   std::array<char, kMagic.size() + kFingerprint> head{};
-  const ssize_t got = ::pread(descriptor_, head.data(), head.size(), 0);
+  const ssize_t got = ::pread(file_.number, head.data(), head.size(), 0);
   const std::string_view read(head.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
   const std::string expected = std::string(kMagic) + fingerprint;
   if (read == expected) {
@@ -64,7 +62,6 @@ LossPartial::LossPartial(const std::filesystem::path& output, const std::string&
   const bool other_settings = read.size() == head.size() && !other_kind;
   if (other_kind || (other_settings && !start_anew)) {
     const std::string name = path_.string();
-    ::close(std::exchange(descriptor_, -1));
     if (other_kind) throw Error(fmt::format("{}: is in the way and no work of Foxscope's: move it away", name));
     throw Error(
         fmt::format("{}: holds unfinished work of other settings: finish it with the command that began it, "
@@ -74,51 +71,87 @@ LossPartial::LossPartial(const std::filesystem::path& output, const std::string&
   begin(fingerprint);
 }
 
-LossPartial::~LossPartial() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+LossPartial::Descriptor::~Descriptor() {
+  if (number >= 0) ::close(number);
 }
 
 void LossPartial::open_file() {
-  constexpr mode_t kMode = 0666;
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
-  if (descriptor_ < 0) fail(path_, "open", errno);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  const int code = errno;
-  ::close(std::exchange(descriptor_, -1));
-  if (code != EWOULDBLOCK) fail(path_, "lock", code);
+  // In a folder that others write to, a link under this name could lead to any file of this user's.
+  constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  constexpr mode_t kMode = 0600;
+  file_.number = ::open(path_.c_str(), kFlags | O_CREAT | O_EXCL, kMode);
+  if (file_.number < 0 && errno == EEXIST) {
+    file_.number = ::open(path_.c_str(), kFlags);
+    if (file_.number < 0 && errno == ELOOP) {
+      throw Error(fmt::format(
+          "{}: is a symbolic link, and unfinished work is not written through one: remove it, or choose another name "
+          "for -o",
+          path_.string()));
+    }
+    if (file_.number >= 0) check_found();
+  }
+  if (file_.number < 0) fail(path_, "open", errno);
+  if (::flock(file_.number, LOCK_EX | LOCK_NB) == 0) return;
+  if (errno != EWOULDBLOCK) fail(path_, "lock", errno);
   throw Error(
       fmt::format("{}: another process is at work on it: wait for it, or choose another name for -o", path_.string()));
 }
 
+/// What lies there already is gone on with only where nobody else can have laid it there.
+void LossPartial::check_found() const {
+  struct stat status {};
+  if (::fstat(file_.number, &status) != 0) fail(path_, "open", errno);
+  const auto refuse = [this](const char* what) {
+    throw Error(fmt::format("{}: {}: remove it or move it away, or choose another name for -o", path_.string(), what));
+  };
+  if (!S_ISREG(status.st_mode)) refuse("is not a regular file");
+  if (status.st_uid != ::geteuid()) refuse("belongs to another user");
+  if (status.st_nlink != 1) refuse("has another name too (a hard link), whose file would be overwritten");
+}
+
+bool LossPartial::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+  while (!bytes.empty()) {
+    const ssize_t got = ::pread(file_.number, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail(path_, "read", errno);
+    if (got == 0) return false;
+    offset += static_cast<std::uint64_t>(got);
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return true;
+}
+
 void LossPartial::read_records(const Found& found) {
-  const std::string content = read_file_bytes(path_, "unfinished work", kLargestPartial);
-  std::size_t position = kMagic.size() + kFingerprint;
+  struct stat status {};
+  if (::fstat(file_.number, &status) != 0) fail(path_, "read", errno);
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  std::uint64_t position = kMagic.size() + kFingerprint;
   std::vector<float> losses;
-  while (content.size() - position >= sizeof(RecordHead)) {
+  while (size - position >= sizeof(RecordHead)) {
     RecordHead head{};
-    std::memcpy(&head, content.data() + position, sizeof head);
-    const std::size_t bytes = std::size_t{head.tokens} * sizeof(float);
-    if (content.size() - position - sizeof head < bytes) break;
+    if (!read(position, std::as_writable_bytes(std::span(&head, 1)))) break;
+    const std::uint64_t bytes = std::uint64_t{head.tokens} * sizeof(float);
+    if (size - position - sizeof head < bytes) break;
     losses.resize(head.tokens);
-    std::memcpy(losses.data(), content.data() + position + sizeof head, bytes);
+    if (!read(position + sizeof head, std::as_writable_bytes(std::span(losses)))) break;
     if (checksum(std::as_bytes(std::span(losses))) != head.checksum) break;
     found(head.model, head.window, losses);
     position += sizeof head + bytes;
   }
-  if (::ftruncate(descriptor_, static_cast<off_t>(position)) != 0) fail(path_, "write", errno);
-  ::lseek(descriptor_, 0, SEEK_END);
+  if (::ftruncate(file_.number, static_cast<off_t>(position)) != 0) fail(path_, "write", errno);
+  ::lseek(file_.number, 0, SEEK_END);
 }
 
 void LossPartial::begin(const std::string& fingerprint) {
-  if (::ftruncate(descriptor_, 0) != 0) fail(path_, "write", errno);
-  ::lseek(descriptor_, 0, SEEK_SET);
+  if (::ftruncate(file_.number, 0) != 0) fail(path_, "write", errno);
+  ::lseek(file_.number, 0, SEEK_SET);
   const std::string head = std::string(kMagic) + fingerprint;
   write(std::as_bytes(std::span(head)));
 }
 
 void LossPartial::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
+    const ssize_t written = ::write(file_.number, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail(path_, "write", errno);
     bytes = bytes.subspan(static_cast<std::size_t>(written));

@@ -13,6 +13,7 @@ namespace foxscope {
 ///
 /// File: the letters "FOXPART1", the fingerprint (64 letters), then records: model, window, tokens, CRC-32 of the
 /// losses (uint32 each, little-endian), and the losses (float32). A record that is cut short or damaged ends the file.
+/// Only its owner may read it: the output may replace a file that is private.
 class LossPartial {
  public:
   /// What is found: losses of one window of one model.
@@ -22,24 +23,31 @@ class LossPartial {
   /// @param fingerprint  SHA-256 of all that the losses depend on
   /// @param start_anew   work of other settings is thrown away
   /// @throws Error naming the file: it holds work of other settings, another process writes it, no partial file at
-  ///         all, not writable
+  ///         all, a symbolic link, another user's, not writable
   LossPartial(const std::filesystem::path& output, const std::string& fingerprint, bool start_anew, const Found& found);
-  ~LossPartial();
-  LossPartial(const LossPartial&) = delete;
-  LossPartial& operator=(const LossPartial&) = delete;
 
   /// @throws Error naming the file when the disk is full
   void append(std::uint32_t model, std::uint32_t window, std::span<const float> losses);
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
  private:
+  struct Descriptor {
+    Descriptor() = default;
+    ~Descriptor();
+    Descriptor(const Descriptor&) = delete;
+    Descriptor& operator=(const Descriptor&) = delete;
+    int number = -1;
+  };
   void open_file();
+  void check_found() const;
+  /// @returns false where the file ends before
+  bool read(std::uint64_t offset, std::span<std::byte> bytes) const;
   void read_records(const Found& found);
   void begin(const std::string& fingerprint);
   void write(std::span<const std::byte> bytes);
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  Descriptor file_;
 };
 
 /// "eval.h5.partial"

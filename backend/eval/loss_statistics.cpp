@@ -17,12 +17,17 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 /// Windows of each document.
-std::vector<std::vector<std::int64_t>> group_windows(std::span<const std::int32_t> documents) {
+/// @throws ShapeError if the documents are not those of so many windows
+std::vector<std::vector<std::int64_t>> group_windows(std::span<const std::int32_t> documents, std::size_t windows) {
+  if (documents.size() != windows) {
+    throw ShapeError(
+        fmt::format("[clustered errors] documents: expected those of {} windows, got {}", windows, documents.size()));
+  }
   std::map<std::int32_t, std::vector<std::int64_t>> groups;
   for (std::size_t n = 0; n < documents.size(); ++n) groups[documents[n]].push_back(static_cast<std::int64_t>(n));
   std::vector<std::vector<std::int64_t>> result;
   result.reserve(groups.size());
-  for (auto& [document, windows] : groups) result.push_back(std::move(windows));
+  for (auto& [document, members] : groups) result.push_back(std::move(members));
   return result;
 }
 
@@ -34,7 +39,7 @@ double sandwich(double sum_of_squares, std::size_t groups, std::size_t windows) 
 }
 
 double error_of_residuals(std::span<const double> residuals, std::span<const std::int32_t> documents) {
-  const auto groups = group_windows(documents);
+  const auto groups = group_windows(documents, residuals.size());
   double squares = 0;
   for (const auto& group : groups) {
     double sum = 0;
@@ -65,7 +70,7 @@ using RowMaker = std::function<void(std::int64_t window, std::span<double> row)>
 Curve mean_curve(const LossTable& losses, std::span<const std::int32_t> documents, const RowMaker& make_row) {
   const auto common = static_cast<std::size_t>(losses.common_length());
   const auto length = static_cast<std::size_t>(losses.length);
-  const auto groups = group_windows(documents);
+  const auto groups = group_windows(documents, static_cast<std::size_t>(losses.windows));
   std::vector<double> row(common);
   std::vector<double> mean(common, 0.0);
   for (std::int64_t window = 0; window < losses.windows; ++window) {

@@ -36,7 +36,8 @@ struct Curve {
 /// resemble each other. For a mean over M windows with values y_i the estimator is the cluster-robust sandwich
 ///   se^2 = G / (G - 1) * sum_g (sum_{i in g} (y_i - mean))^2 / M^2
 /// over the G documents g; with one window a document that is s / sqrt(M). With a single document nothing is known of
-/// the spread, and the error is NaN. `documents` holds the document of each window, any numbers that tell them apart.
+/// the spread, and the error is NaN. `documents` holds the document of each window, any numbers that tell them apart;
+/// ShapeError is thrown where they are not as many as the windows.
 
 /// Ratio of sums, sum_i a_i / sum_i b_i, for instance nats and tokens: y_i above is (a_i - ratio b_i) M / sum b.
 Estimate clustered_ratio(std::span<const double> numerator, std::span<const double> denominator,
@@ -53,9 +54,9 @@ Estimate clustered_ratio_difference(const RatioOfSums& ratio, const RatioOfSums&
 /// Mean of one value a window.
 Estimate clustered_mean(std::span<const double> values, std::span<const std::int32_t> documents);
 
-/// L(p), the mean over windows (model.md, eq. 7), smoothed by a centred moving average of `width` positions (odd; 1:
-/// none), which shrinks at the ends: position p takes max(0, p - width/2) to min(L - 1, p + width/2). Errors are those
-/// of the smoothed curves of the windows.
+/// L(p), the mean over windows (docs/evaluation.md, Losses; FoX, eq. 7), smoothed by a centred moving average of
+/// `width` positions (odd; 1: none), which shrinks at the ends: position p takes max(0, p - width/2) to min(L - 1, p +
+/// width/2). Errors are those of the smoothed curves of the windows.
 /// @throws UsageError for a width that is even or below 1
 Curve loss_curve(const LossTable& losses, std::span<const std::int32_t> documents, std::int64_t width);
 

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/eval/loss_partial.h"
 #include "backend/eval/needle_plan.h"
@@ -85,7 +86,8 @@ class NeedleWork {
     for (std::size_t p = 0; p < request_.lengths.size(); ++p) total_ += remaining(p);
     if (total_ == 0) return true;
     job_.tell({0, 1, "models", "load"});
-    lm_ = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype);
+    lm_ = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    if (!lm_) return false;
     const std::size_t depths = request_.depths.size();
     for (std::size_t p = 0; p < request_.lengths.size(); ++p) {
       if (!model_.baseline_done[p] && !run_baseline(p)) return false;
@@ -257,8 +259,15 @@ std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, co
                         take(models, model, cell, numbers);
                       });
   if (events.partial) events.partial(partial.path());
-  NeedleEvaluation evaluation{
-      request.haystack.string(), request.mode, request.words, request.lengths, request.depths, {}, {}, {}, {}};
+  NeedleEvaluation evaluation{without_folder(request.haystack.string()),
+                              request.mode,
+                              request.words,
+                              request.lengths,
+                              request.depths,
+                              {},
+                              {},
+                              {},
+                              {}};
   for (std::size_t n = 0; n < models.size(); ++n) {
     if (events.model) events.model(models[n].request.name);
     tell_notes(request, models[n], events);

@@ -32,7 +32,7 @@ struct NeedleModel {
   [[nodiscard]] std::vector<float> gain() const;
 };
 
-/// A needle test, as `foxscope eval needle` writes it (model.md, Needle test).
+/// A needle test, as `foxscope eval needle` writes it (docs/evaluation.md, Needle test).
 ///
 /// Layout of the file (float32 unless said):
 ///   /              the run file's attributes, @content = "eval_needle", @haystack (name), @mode, @template (JSON),

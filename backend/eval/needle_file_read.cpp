@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/command_line.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/eval/needle_file.h"
 #include "backend/text/tokenizer.h"
@@ -18,7 +19,7 @@ class NeedleFileReader {
   NeedleEvaluation read() {
     NeedleEvaluation result;
     file_.read_origin(result);
-    result.haystack = file_.text(file_.root(), "haystack");
+    result.haystack = without_folder(file_.text(file_.root(), "haystack"));
     read_words(result);
     result.lengths = axis<std::int64_t>("length", Element::int64);
     result.depths = axis<double>("depth", Element::float64);
@@ -40,7 +41,7 @@ class NeedleFileReader {
   }
 
   template <typename T>
-  std::vector<T> axis(const char* name, Element element) const {
+  std::vector<T> axis(const char* name, Element element) {
     const Hdf5Dataset dataset(file_.root().child(name));
     if (dataset.dims().size() != 1 || dataset.count() == 0) file_.fail(std::string("/") + name, "is no axis");
     return file_.values<T>(file_.root(), name, element, dataset.dims());

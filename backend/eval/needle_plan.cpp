@@ -107,7 +107,9 @@ QueryKeyPlace choose_place(const PlannedNeedle& model, std::int64_t length, std:
   return {needs, length, free_memory(model.device), user, kernel_gpu(model.device)};
 }
 
-PlannedNeedle plan(const NeedleRequest& request, const RunRequest& run, const std::vector<std::string>& texts) {
+/// @returns nothing if the job was stopped
+std::optional<PlannedNeedle> plan(const NeedleRequest& request, const RunRequest& run,
+                                  const std::vector<std::string>& texts, const Job& job) {
   const Checkpoint checkpoint = Checkpoint::open(run.model);
   check_continued(run.interventions, checkpoint.config());
   PlannedNeedle planned{
@@ -123,8 +125,10 @@ PlannedNeedle plan(const NeedleRequest& request, const RunRequest& run, const st
   cut_haystack(texts, request.haystack.string(), haystack_needed(request, planned.parts), planned.tokenizer,
                planned.parts);
   check_vocabulary(planned);
+  auto info = describe_run(run, checkpoint, planned.device, planned.dtype, longest_prompt, job);
+  if (!info) return std::nullopt;
   NeedleModel& result = planned.result;
-  result.info = describe_run(run, checkpoint, planned.device, planned.dtype, longest_prompt);
+  result.info = std::move(*info);
   result.haystack_tokens = planned.parts.haystack_tokens;
   lay_out(request, planned);
   return planned;
@@ -142,8 +146,9 @@ std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& reque
   if (!texts) return std::nullopt;
   std::vector<PlannedNeedle> models;
   for (const RunRequest& run : request.models) {
-    if (job.stopped()) return std::nullopt;
-    models.push_back(plan(request, run, *texts));
+    auto planned = plan(request, run, *texts, job);
+    if (!planned) return std::nullopt;
+    models.push_back(std::move(*planned));
   }
   return models;
 }

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/text/json_reading.h"
 
 namespace foxscope {
 namespace {
@@ -59,6 +60,7 @@ NeedleTemplate NeedleTemplate::built_in() {
 }
 
 NeedleTemplate NeedleTemplate::from_json(std::string_view content, std::string_view name) {
+  check_json_depth(content, std::string(name));
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(content);

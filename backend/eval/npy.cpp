@@ -13,7 +13,7 @@
 namespace foxscope {
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr std::string_view kNumpyMagic = "\x93NUMPY";
 constexpr std::size_t kMostAxes = 8;
 
 std::size_t size_of(NpyArray::Element element) {
@@ -30,14 +30,14 @@ std::size_t size_of(NpyArray::Element element) {
   return 8;
 }
 
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
+[[noreturn]] void refuse_array(const std::string& name, const std::string& what) {
   throw Error(fmt::format("{}: {}: save it again with numpy.save", name, what));
 }
 
 /// What follows `'key':` in the header, a Python dictionary that numpy writes always in the same manner.
 std::string_view value_of(std::string_view header, std::string_view key, const std::string& name) {
   const std::size_t found = header.find(fmt::format("'{}':", key));
-  if (found == std::string_view::npos) fail(name, fmt::format("the header of the array has no {}", key));
+  if (found == std::string_view::npos) refuse_array(name, fmt::format("the header of the array has no {}", key));
   std::string_view value = header.substr(found + key.size() + 3);
   value.remove_prefix(std::min(value.find_first_not_of(' '), value.size()));
   return value;
@@ -53,15 +53,16 @@ NpyArray::Element parse_element(std::string_view value, const std::string& name)
   const std::string_view word = value.starts_with('\'') ? value.substr(1, value.find('\'', 1) - 1) : "";
   const auto found = kElements.find(word);
   if (found == kElements.end()) {
-    fail(name, fmt::format("numbers of the kind '{}' are not read, only int16, int32, int64, float32 and float64 in "
-                           "little-endian order",
-                           word.size() < 20 ? word : ""));
+    refuse_array(name,
+                 fmt::format("numbers of the kind '{}' are not read, only int16, int32, int64, float32 and float64 in "
+                             "little-endian order",
+                             word.size() < 20 ? word : ""));
   }
   return found->second;
 }
 
 std::vector<std::int64_t> parse_shape(std::string_view value, const std::string& name) {
-  const auto bad = [&] { fail(name, "the header of the array has no sound shape"); };
+  const auto bad = [&] { refuse_array(name, "the header of the array has no sound shape"); };
   if (!value.starts_with('(')) bad();
   std::vector<std::int64_t> shape;
   value.remove_prefix(1);
@@ -101,7 +102,8 @@ double NpyArray::real(std::size_t index) const {
 
 NpyArray parse_npy(std::string_view bytes, const std::string& name) {
   constexpr std::size_t kVersionEnd = 8;
-  if (!bytes.starts_with(kMagic) || bytes.size() < kVersionEnd + 4) fail(name, "is not an array in numpy's format");
+  if (!bytes.starts_with(kNumpyMagic) || bytes.size() < kVersionEnd + 4)
+    refuse_array(name, "is not an array in numpy's format");
   const auto byte = [&](std::size_t index) { return std::size_t{static_cast<unsigned char>(bytes[index])}; };
   const bool first_version = byte(6) == 1;
   std::size_t begin = kVersionEnd + 2;
@@ -110,22 +112,23 @@ NpyArray parse_npy(std::string_view bytes, const std::string& name) {
     begin += 2;
     size |= byte(10) << 16U | byte(11) << 24U;
   }
-  if (size > bytes.size() - begin) fail(name, "the array is cut short");
+  if (size > bytes.size() - begin) refuse_array(name, "the array is cut short");
   const std::string_view header = bytes.substr(begin, size);
 
   NpyArray array;
   array.element = parse_element(value_of(header, "descr", name), name);
   array.shape = parse_shape(value_of(header, "shape", name), name);
   if (!value_of(header, "fortran_order", name).starts_with("False")) {
-    fail(name, "the array is in Fortran order: make it C order with numpy.ascontiguousarray");
+    refuse_array(name, "the array is in Fortran order: make it C order with numpy.ascontiguousarray");
   }
   std::uint64_t expected = size_of(array.element);
   for (const std::int64_t extent : array.shape) {
-    if (__builtin_mul_overflow(expected, static_cast<std::uint64_t>(extent), &expected)) fail(name, "is too large");
+    if (__builtin_mul_overflow(expected, static_cast<std::uint64_t>(extent), &expected))
+      refuse_array(name, "is too large");
   }
   const std::string_view data = bytes.substr(begin + size);
   if (data.size() != expected) {
-    fail(name, fmt::format("the array has {} bytes where its shape asks for {}", data.size(), expected));
+    refuse_array(name, fmt::format("the array has {} bytes where its shape asks for {}", data.size(), expected));
   }
   array.data = std::as_bytes(std::span(data));
   return array;

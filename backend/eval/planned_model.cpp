@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/model/interventions.h"
 #include "backend/model/run_settings.h"
@@ -62,7 +63,7 @@ std::optional<WindowSource> choose_source(const EvaluationInput& input, const Ch
 
 EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource& source) {
   EvaluatedCorpus corpus;
-  corpus.source = source.name;
+  corpus.source = without_folder(source.name);
   corpus.documents = source.windows.documents;
   corpus.seed = input.corpus.empty() ? 0 : input.windows.seed;
   corpus.documents_read = source.windows.corpus_documents;
@@ -78,7 +79,8 @@ MemoryUser memory_user(const PlannedModel& model) {
   return {fmt::format("{}: windows of {} tokens need", model.request.name, model.table->length), "--length", {}};
 }
 
-PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source) {
+std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoint& checkpoint,
+                                       const WindowSource& source, const Job& job) {
   PlannedModel planned;
   planned.request = request;
   planned.config = checkpoint.config();
@@ -93,7 +95,9 @@ PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint,
   planned.table = table_of(planned.windows);
   check_interventions(request.interventions, planned.config,
                       *std::min_element(planned.table->tokens.begin(), planned.table->tokens.end()));
-  planned.info = describe_run(request, checkpoint, planned.device, planned.dtype, planned.table->length);
+  auto info = describe_run(request, checkpoint, planned.device, planned.dtype, planned.table->length, job);
+  if (!info) return std::nullopt;
+  planned.info = std::move(*info);
   return planned;
 }
 

@@ -53,7 +53,9 @@ struct PlannedModel {
 RunNeeds needs_of(const PlannedModel& model, const KeepSet& keep);
 MemoryUser memory_user(const PlannedModel& model);
 
+/// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy for what the model cannot run on
-PlannedModel plan_model(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source);
+std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoint& checkpoint,
+                                       const WindowSource& source, const Job& job);
 
 }  // namespace foxscope

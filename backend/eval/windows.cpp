@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/corpus.h"
 
@@ -84,14 +85,23 @@ std::vector<std::int64_t> draw_starts(std::int64_t tokens, std::int64_t length, 
 
 bool is_continuation(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
 
-/// The window's text, without the parts of characters at its ends.
+/// The window's text, with the whole of the characters that it begins and ends in.
 void take_text(const std::string& text, Window& window) {
   auto begin = static_cast<std::size_t>(window.byte_start);
   auto end = static_cast<std::size_t>(window.byte_end);
-  while (begin < end && is_continuation(text[begin])) ++begin;
-  while (end > begin && end < text.size() && is_continuation(text[end])) --end;
+  while (begin > 0 && begin < end && is_continuation(text[begin])) --begin;
+  while (end > begin && end < text.size() && is_continuation(text[end])) ++end;
   window.text = text.substr(begin, end - begin);
   window.text_start = static_cast<std::int64_t>(begin);
+}
+
+/// Where tokens [first, last] lie, from `origin` on.
+std::vector<std::int32_t> positions(const std::vector<std::int64_t>& bytes, std::size_t first, std::size_t last,
+                                    std::int64_t origin) {
+  std::vector<std::int32_t> result;
+  result.reserve(last - first + 1);
+  for (std::size_t n = first; n <= last; ++n) result.push_back(static_cast<std::int32_t>(bytes[n] - origin));
+  return result;
 }
 
 Window cut_window(const Document& document, const Tokens& tokens, std::int64_t start, std::int64_t length) {
@@ -103,10 +113,20 @@ Window cut_window(const Document& document, const Tokens& tokens, std::int64_t s
   window.byte_end = tokens.byte_end[last];
   window.ids.assign(tokens.id.begin() + start, tokens.id.begin() + start + length);
   take_text(document.text, window);
+  window.id_start = positions(tokens.byte_start, first, last, window.text_start);
+  window.id_end = positions(tokens.byte_end, first, last, window.text_start);
   return window;
 }
 
 }  // namespace
+
+std::string_view Window::whole_characters() const {
+  auto begin = static_cast<std::size_t>(byte_start - text_start);
+  auto end = static_cast<std::size_t>(byte_end - text_start);
+  while (begin < end && is_continuation(text[begin])) ++begin;
+  while (end > begin && end < text.size() && is_continuation(text[end])) --end;
+  return std::string_view(text).substr(begin, end - begin);
+}
 
 std::uint64_t WindowRandom::below(std::uint64_t bound) {
   const std::uint64_t surplus = (std::uint64_t{0} - bound) % bound;  // 2^64 mod bound
@@ -128,6 +148,13 @@ std::optional<Windows> choose_windows(const std::filesystem::path& corpus, const
     result.room += count / options.length;
   }
   const std::int64_t number = number_of_windows(corpus, options, *counts, result.room);
+  log_line(LogCategory::eval, [&] {
+    const auto shorter = std::count_if(counts->begin(), counts->end(), [&](auto n) { return n < options.length; });
+    return fmt::format(
+        "{}: {} documents of {} tokens, {} of them shorter than a window and skipped; {} windows of {} "
+        "drawn from room for {}",
+        corpus.string(), counts->size(), result.corpus_tokens, shorter, number, options.length, result.room);
+  });
   WindowRandom random(options.seed);
   const auto drawn = draw_documents(*counts, options.length, result.room, number, random);
 
@@ -157,13 +184,34 @@ Windows cut_windows(const Windows& windows, const Tokenizer& chosen_with, const 
   Windows result = windows;
   bool equal = true;
   for (Window& window : result.windows) {
-    window.ids = other.encode(window.text).id;
-    equal = equal && window.ids == chosen_with.encode(window.text).id;
+    std::string text(window.whole_characters());
+    const Tokens tokens = other.encode(text);
+    equal = equal && tokens.id == chosen_with.encode(text).id;
     window.token_start = -1;
+    window.text_start += window.whole_characters().data() - window.text.data();
+    window.text = std::move(text);
     window.byte_start = window.text_start;
     window.byte_end = window.text_start + static_cast<std::int64_t>(window.text.size());
+    window.ids = tokens.id;
+    window.id_start.assign(tokens.byte_start.begin(), tokens.byte_start.end());
+    window.id_end.assign(tokens.byte_end.begin(), tokens.byte_end.end());
   }
-  return equal ? windows : result;
+  if (equal) return windows;
+  for (std::size_t n = 0; n < result.windows.size(); ++n) {
+    if (!result.windows[n].ids.empty()) continue;
+    const Window& window = windows.windows[n];
+    throw Error(fmt::format(
+        "{}: bytes {} to {} are a window without a whole character, in which the tokenizer of "
+        "another model has no token: use a larger --length, or another --seed",
+        windows.documents[static_cast<std::size_t>(window.document)].name, window.byte_start, window.byte_end - 1));
+  }
+  return result;
+}
+
+std::vector<TokenClassSet> window_classes(const Window& window, const WordCounts& counts) {
+  const std::vector<std::int64_t> start(window.id_start.begin(), window.id_start.end());
+  const std::vector<std::int64_t> end(window.id_end.begin(), window.id_end.end());
+  return token_classes(window.text, {start, end}, counts);
 }
 
 std::vector<std::int32_t> input_ids(const std::vector<std::int32_t>& labels, std::int32_t bos) {

@@ -5,9 +5,11 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/base/job.h"
+#include "backend/text/token_class.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -33,8 +35,15 @@ struct Window {
   std::int64_t byte_start = 0;   ///< of its text in the document's
   std::int64_t byte_end = 0;
   std::vector<std::int32_t> ids;  ///< its tokens: the labels of its positions
-  std::string text;               ///< its bytes, shortened to whole characters at both ends
-  std::int64_t text_start = 0;    ///< where `text` begins in the document's
+  /// The document's characters that it has a byte of: a window may begin and end within a character. Empty for windows
+  /// given as ids, as are id_start and id_end.
+  std::string text;
+  std::int64_t text_start = 0;         ///< where `text` begins in the document's
+  std::vector<std::int32_t> id_start;  ///< [L] where each of `ids` begins and ends in `text`, bytes
+  std::vector<std::int32_t> id_end;
+
+  /// `text` without the characters that it has only a part of.
+  [[nodiscard]] std::string_view whole_characters() const;
 };
 
 /// Windows of a corpus, in the order of documents and tokens.
@@ -78,10 +87,16 @@ class WindowRandom {
 std::optional<Windows> choose_windows(const std::filesystem::path& corpus, const Tokenizer& tokenizer,
                                       const WindowOptions& options, const Job& job);
 
-/// The same texts for another tokenizer. Where both tokenizers cut every window's text, taken on its own, into the same
-/// tokens, the windows are returned as they are; else each window's text is cut on its own by `other`, and the numbers
-/// of tokens differ between windows (token_start is -1).
+/// The same texts for another tokenizer. Where both tokenizers cut the whole characters of every window, taken on their
+/// own, into the same tokens, the windows are returned as they are; else they are cut by `other`, and the numbers of
+/// tokens differ between windows (token_start is -1).
+/// @throws Error for a window without a whole character, which would have no tokens
 Windows cut_windows(const Windows& windows, const Tokenizer& chosen_with, const Tokenizer& other);
+
+/// Classes of a window's tokens, [L]; what stands before the window is not known, so that its first word counts as one
+/// that begins a sentence. Empty for a window without text.
+/// @param counts  of the corpus
+std::vector<TokenClassSet> window_classes(const Window& window, const WordCounts& counts);
 
 /// What the positions of a window read: BOS, then all labels but the last.
 std::vector<std::int32_t> input_ids(const std::vector<std::int32_t>& labels, std::int32_t bos);

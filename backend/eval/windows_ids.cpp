@@ -54,7 +54,7 @@ Windows cut_rows(const IdMatrix& matrix, const IdsSource& source) {
 }
 
 Windows read_npy(const IdsSource& source) {
-  const std::string bytes = read_file_bytes(source.file, "token id", kLargestFile);
+  const std::string bytes = read_input_bytes(source.file, "token id", kLargestFile);
   const NpyArray array = parse_npy(bytes, source.file.string());
   if (!array.is_integer()) {
     throw Error(fmt::format("{}: holds reals: token ids are int16, int32 or int64", source.file.string()));

@@ -1,22 +1,19 @@
+#include "backend/file/hdf5_dataset.h"
+
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include <fmt/format.h>
 
 #include "backend/file/chunk_codec.h"
 #include "backend/file/hdf5_messages.h"
-#include "backend/file/hdf5_object.h"
 
 namespace foxscope {
 namespace {
 
 constexpr std::uint16_t kDeflate = 1;
 constexpr std::uint16_t kShuffle = 2;
-constexpr std::uint64_t kNodePrefix = 24;
 constexpr std::size_t kMostFilters = 32;
-/// Deflate makes data at most 1032 times shorter (zlib's technical notes); a claim of more is a lie.
-constexpr std::uint64_t kLargestExpansion = 1032;
 
 std::string shape_text(const std::vector<std::uint64_t>& dims) { return fmt::format("[{}]", fmt::join(dims, ", ")); }
 
@@ -35,15 +32,6 @@ std::string type_text(const Hdf5Type& type) {
   return "another type";
 }
 
-/// Product of sizes; the largest number where it would be larger.
-std::uint64_t product(const std::vector<std::uint64_t>& dims, std::uint64_t start) {
-  std::uint64_t result = start;
-  for (const std::uint64_t extent : dims) {
-    if (__builtin_mul_overflow(result, extent, &result)) return std::numeric_limits<std::uint64_t>::max();
-  }
-  return result;
-}
-
 }  // namespace
 
 Hdf5Dataset::Hdf5Dataset(const Hdf5Object& object) : file_(object.file_), path_(object.path_) {
@@ -56,8 +44,8 @@ Hdf5Dataset::Hdf5Dataset(const Hdf5Object& object) : file_(object.file_), path_(
   }
   type_ = object.decode_type({*file_, path_, *type});
   if (type_.size == 0) file_->fail_damaged(path_, "has numbers of no bytes");
-  dims_ = object.decode_space({*file_, path_, *space});
-  count_ = product(dims_, 1);
+  shape_ = object.decode_space({*file_, path_, *space});
+  count_ = hdf5_product(shape_.dims, 1);
   if (const std::vector<std::byte>* filters = object.message(hdf5::kFilters)) {
     decode_filters({*file_, path_, *filters});
   }
@@ -83,100 +71,53 @@ void Hdf5Dataset::decode_filters(Hdf5Cursor cursor) {
 
 void Hdf5Dataset::decode_layout(Hdf5Cursor cursor) {
   const std::uint8_t version = cursor.u8();
-  if (version < 3 || version > 4) file_->fail_unsupported(path_, fmt::format("version {} of the layout", version));
-  const std::uint64_t bytes = product(dims_, type_.size);
+  if (version < 3 || version > 5) file_->fail_unsupported(path_, fmt::format("version {} of the layout", version));
   const std::uint8_t kind = cursor.u8();
   if (kind == 0) {
     layout_ = Layout::compact;
     const std::span<const std::byte> data = cursor.take(cursor.u16());
     compact_.assign(data.begin(), data.end());
-    if (compact_.size() != bytes) file_->fail_damaged(path_, "its size is not that of its shape");
+    if (compact_.size() != bytes()) file_->fail_damaged(path_, "its size is not that of its shape");
   } else if (kind == 1) {
     offset_ = cursor.u64();
-    if (bytes > 0 && (offset_ > file_->size() || bytes > file_->size() - offset_)) {
-      file_->fail_damaged(path_,
-                          fmt::format("its data, {} of {}, are not in the file", shape_text(dims_), type_text(type_)));
+    if (bytes() > 0 && (offset_ > file_->size() || bytes() > file_->size() - offset_)) {
+      file_->fail_damaged(
+          path_, fmt::format("its data, {} of {}, are not in the file", shape_text(shape_.dims), type_text(type_)));
     }
-  } else if (kind == 2 && version == 3) {
+  } else if (kind == 2) {
     layout_ = Layout::chunked;
-    const std::uint8_t axes = cursor.u8();
-    const std::uint64_t index = cursor.u64();
-    if (axes != dims_.size() + 1 || dims_.empty()) file_->fail_damaged(path_, "its chunks have other axes");
-    for (std::size_t axis = 0; axis < dims_.size(); ++axis) chunk_dims_.push_back(cursor.u32());
-    chunk_bytes_ = product(chunk_dims_, type_.size);
-    if (cursor.u32() != type_.size || chunk_bytes_ == 0) file_->fail_damaged(path_, "its chunks have no size");
-    if (index != kHdf5Undefined && count_ > 0) read_chunk_index(index, -1);
-    check_chunks();
+    const bool deflated = std::find(filters_.begin(), filters_.end(), kDeflate) != filters_.end();
+    const Hdf5Packing packing = deflated           ? Hdf5Packing::deflated
+                                : filters_.empty() ? Hdf5Packing::none
+                                                   : Hdf5Packing::shuffled;
+    chunking_ = read_hdf5_chunking(*file_, path_, version, cursor, shape_, type_.size, packing);
   } else {
-    file_->fail_unsupported(path_, kind == 3 ? "data put together from other datasets" : "chunks in the newest form");
+    file_->fail_unsupported(path_, "data put together from other datasets");
   }
 }
 
-void Hdf5Dataset::read_chunk_index(std::uint64_t address, int parent_level) {
-  if (++nodes_visited_ > file_->size() / kNodePrefix) file_->fail_damaged(path_, "its chunks have no end");
-  const std::vector<std::byte> prefix = file_->read(address, kNodePrefix, path_);
-  Hdf5Cursor cursor(*file_, path_, prefix);
-  cursor.signature("TREE");
-  const std::uint8_t type = cursor.u8();
-  const int level = cursor.u8();
-  const std::uint16_t used = cursor.u16();
-  if (type != 1 || (parent_level >= 0 && level != parent_level - 1)) {
-    file_->fail_damaged(path_, "its table of chunks is none");
-  }
-  const std::uint64_t key = 8 + 8 * (dims_.size() + 1);
-  const std::vector<std::byte> bytes = file_->read(address + kNodePrefix, used * (key + 8), path_);
-  Hdf5Cursor entries(*file_, path_, bytes);
-  for (unsigned n = 0; n < used; ++n) {
-    Chunk chunk;
-    chunk.size = entries.u32();
-    chunk.filter_mask = entries.u32();
-    for (std::size_t axis = 0; axis < dims_.size(); ++axis) chunk.first.push_back(entries.u64());
-    entries.skip(8);  // position within a number
-    chunk.address = entries.u64();
-    if (level > 0) {
-      read_chunk_index(chunk.address, level);
-    } else {
-      chunks_.push_back(std::move(chunk));
-    }
-  }
-}
-
-/// Chunks must tile the array: each at its place once, and together no longer than the file.
-void Hdf5Dataset::check_chunks() const {
-  std::uint64_t expected = count_ == 0 ? 0 : 1;
-  for (std::size_t axis = 0; axis < dims_.size() && expected != 0; ++axis) {
-    const std::uint64_t along = dims_[axis] / chunk_dims_[axis] + (dims_[axis] % chunk_dims_[axis] != 0 ? 1 : 0);
-    if (__builtin_mul_overflow(expected, along, &expected)) expected = std::numeric_limits<std::uint64_t>::max();
-  }
-  if (chunks_.size() != expected) {
-    file_->fail_damaged(path_, fmt::format("{} of its {} chunks are missing or too many", chunks_.size(), expected));
-  }
-  const bool deflated = std::find(filters_.begin(), filters_.end(), kDeflate) != filters_.end();
+std::uint64_t Hdf5Dataset::stored_bytes() const {
+  if (layout_ != Layout::chunked) return bytes();
   std::uint64_t stored = 0;
-  std::vector<std::vector<std::uint64_t>> places;
-  for (const Chunk& chunk : chunks_) {
-    for (std::size_t axis = 0; axis < dims_.size(); ++axis) {
-      if (chunk.first[axis] % chunk_dims_[axis] != 0 || chunk.first[axis] >= dims_[axis]) {
-        file_->fail_damaged(path_, "a chunk lies outside of its shape");
-      }
-    }
-    stored += chunk.size;
-    if (chunk.size > file_->size() || stored > file_->size() || chunk.address > file_->size() - chunk.size ||
-        chunk_bytes_ / kLargestExpansion > chunk.size || (!deflated && chunk.size != chunk_bytes_)) {
-      file_->fail_damaged(path_, "the data of a chunk are not in the file");
-    }
-    places.push_back(chunk.first);
-  }
-  std::sort(places.begin(), places.end());
-  if (std::adjacent_find(places.begin(), places.end()) != places.end()) {
-    file_->fail_damaged(path_, "two chunks are at one place");
-  }
+  for (const Hdf5Chunk& chunk : chunking_.chunks) stored += chunk.size;
+  return stored;
+}
+
+void Hdf5Dataset::require_list() const {
+  if (count_ <= std::max(file_->size(), kShortList)) return;
+  file_->fail_damaged(path_, fmt::format("has {} entries in a file of {} bytes", count_, file_->size()));
+}
+
+void Hdf5Dataset::require_inflation(std::uint64_t most) const {
+  if (bytes() <= kSmallArray || (bytes() - kSmallArray) / most <= file_->size()) return;
+  file_->fail_damaged(path_, fmt::format("{} of {} are too much for a file of {} bytes", shape_text(shape_.dims),
+                                         type_text(type_), file_->size()));
 }
 
 void Hdf5Dataset::require(Element element, const std::vector<std::uint64_t>& dims) const {
-  if (type_.element == element && dims_ == dims) return;
+  if (type_.element == element && shape_.dims == dims) return;
   file_->fail_damaged(path_, fmt::format("expected {} {}, found {} {}", to_string(element), shape_text(dims),
-                                         type_text(type_), shape_text(dims_)));
+                                         type_text(type_), shape_text(shape_.dims)));
 }
 
 std::uint64_t Hdf5Dataset::offset() const {
@@ -186,11 +127,12 @@ std::uint64_t Hdf5Dataset::offset() const {
   return offset_;
 }
 
-std::vector<std::byte> Hdf5Dataset::unpack(const Chunk& chunk) const {
-  std::vector<std::byte> data = file_->read(chunk.address, chunk.size, path_);
+std::vector<std::byte> Hdf5Dataset::unpack(const Hdf5Chunk& chunk) const {
+  std::vector<std::byte> data(chunk.size);
+  file_->read(chunk.address, data, path_);
   for (std::size_t n = filters_.size(); n-- > 0;) {
     if ((chunk.filter_mask >> n & 1U) != 0) continue;
-    std::vector<std::byte> before(chunk_bytes_);
+    std::vector<std::byte> before(chunking_.bytes);
     if (filters_[n] == kDeflate) {
       if (!inflate_chunk(data, before)) file_->fail_damaged(path_, "a chunk cannot be decompressed");
     } else {
@@ -199,30 +141,37 @@ std::vector<std::byte> Hdf5Dataset::unpack(const Chunk& chunk) const {
     }
     data = std::move(before);
   }
-  if (data.size() != chunk_bytes_) file_->fail_damaged(path_, "a chunk has the wrong size");
+  if (data.size() != chunking_.bytes) file_->fail_damaged(path_, "a chunk has the wrong size");
   return data;
 }
 
 /// Copies the part of a chunk that lies within the array, row by row of its last axis.
-void Hdf5Dataset::place(const Chunk& chunk, std::span<const std::byte> data, std::span<std::byte> bytes) const {
-  const std::size_t last = dims_.size() - 1;
-  const std::uint64_t row_bytes = std::min(chunk_dims_[last], dims_[last] - chunk.first[last]) * type_.size;
-  const std::uint64_t rows = chunk_bytes_ / type_.size / chunk_dims_[last];
+void Hdf5Dataset::place(const Hdf5Chunk& chunk, std::span<const std::byte> data, std::span<std::byte> bytes) const {
+  const std::vector<std::uint64_t>& dims = shape_.dims;
+  const std::vector<std::uint64_t> first = chunking_.first(dims, chunk.number);
+  const std::size_t last = dims.size() - 1;
+  // Only rows within the array are visited: a chunk may be much longer than what it holds.
+  std::vector<std::uint64_t> inside(dims.size());
+  for (std::size_t axis = 0; axis <= last; ++axis) {
+    inside[axis] = std::min(chunking_.dims[axis], dims[axis] - first[axis]);
+  }
+  std::uint64_t rows = 1;
+  for (std::size_t axis = 0; axis < last; ++axis) rows *= inside[axis];
   for (std::uint64_t row = 0; row < rows; ++row) {
     std::uint64_t rest = row;
-    std::uint64_t stride = dims_[last];
-    std::uint64_t target = chunk.first[last];
-    bool inside = true;
+    std::uint64_t source = 0;
+    std::uint64_t target = first[last];
+    std::uint64_t source_step = chunking_.dims[last];
+    std::uint64_t target_step = dims[last];
     for (std::size_t axis = last; axis-- > 0;) {
-      const std::uint64_t index = chunk.first[axis] + rest % chunk_dims_[axis];
-      rest /= chunk_dims_[axis];
-      inside = inside && index < dims_[axis];
-      target += index * stride;
-      stride *= dims_[axis];
+      const std::uint64_t index = rest % inside[axis];
+      rest /= inside[axis];
+      source += index * source_step;
+      target += (first[axis] + index) * target_step;
+      source_step *= chunking_.dims[axis];
+      target_step *= dims[axis];
     }
-    if (inside) {
-      std::memcpy(bytes.data() + target * type_.size, data.data() + row * chunk_dims_[last] * type_.size, row_bytes);
-    }
+    std::memcpy(bytes.data() + target * type_.size, data.data() + source * type_.size, inside[last] * type_.size);
   }
 }
 
@@ -235,7 +184,7 @@ void Hdf5Dataset::read(std::span<std::byte> bytes) const {
       file_->read(offset_, bytes, path_);
       return;
     case Layout::chunked:
-      for (const Chunk& chunk : chunks_) place(chunk, unpack(chunk), bytes);
+      for (const Hdf5Chunk& chunk : chunking_.chunks) place(chunk, unpack(chunk), bytes);
   }
 }
 
@@ -243,6 +192,7 @@ std::vector<std::string> Hdf5Dataset::texts(Hdf5Heap& heap) const {
   if (type_.kind != Hdf5Type::Kind::variable_text) {
     file_->fail_damaged(path_, fmt::format("expected strings of variable length, found {}", type_text(type_)));
   }
+  require_list();
   std::vector<std::byte> references(count_ * type_.size);
   read(references);
   std::vector<std::string> texts;
@@ -251,6 +201,24 @@ std::vector<std::string> Hdf5Dataset::texts(Hdf5Heap& heap) const {
     texts.push_back(heap.text(std::span(references).subspan(n * type_.size, type_.size), path_));
   }
   return texts;
+}
+
+void Hdf5Account::take(const Hdf5Object& group) {
+  if (!groups_.insert(group.address()).second)
+    file_.fail_damaged(group.path(), "is another's group under a second name");
+}
+
+void Hdf5Account::take_stored(const Hdf5Dataset& dataset) {
+  stored_ += dataset.stored_bytes();
+  if (stored_ > file_.size()) file_.fail_damaged(dataset.path(), "shares its bytes with other arrays");
+}
+
+void Hdf5Account::take_values(const Hdf5Dataset& dataset, std::uint64_t most) {
+  dataset.require_inflation(most);
+  values_ += dataset.bytes();
+  if (values_ <= Hdf5Dataset::kSmallArray || (values_ - Hdf5Dataset::kSmallArray) / most <= file_.size()) return;
+  file_.fail_damaged(dataset.path(),
+                     fmt::format("its arrays together are too much for a file of {} bytes", file_.size()));
 }
 
 }  // namespace foxscope

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "backend/file/hdf5_file.h"
+#include "backend/file/hdf5_tree.h"
 
 namespace foxscope {
 
@@ -18,7 +19,8 @@ struct Hdf5DenseStorage {
 /// Calls `use` with every link or attribute message. What is too large for the heap's blocks is left out: nothing that
 /// Foxscope reads is.
 /// @throws Error where the storage is damaged
+/// @param type  of the index: links or attributes
 void for_each_dense_message(const Hdf5File& file, const std::string& object, const Hdf5DenseStorage& storage,
-                            const std::function<void(std::span<const std::byte>)>& use);
+                            Hdf5RecordType type, const std::function<void(std::span<const std::byte>)>& use);
 
 }  // namespace foxscope

@@ -4,9 +4,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -17,6 +20,9 @@ namespace {
 
 constexpr std::array<unsigned char, 8> kSignature = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
 constexpr std::uint64_t kLargestSuperblock = 120;
+/// A file's structure is read a few times at most while it is opened; small files may repeat themselves more.
+constexpr std::uint64_t kMostReadings = 16;
+constexpr std::uint64_t kAlwaysRead = std::uint64_t{16} << 20U;
 
 }  // namespace
 
@@ -60,9 +66,27 @@ std::vector<std::byte> Hdf5File::read(std::uint64_t offset, std::uint64_t size, 
   if (offset > size_ || size > size_ - offset) {
     fail_damaged(object, fmt::format("points outside the file, to {} bytes at {}", size, offset));
   }
+  if (structure_bytes_.fetch_add(size, std::memory_order_relaxed) / kMostReadings > size_ + kAlwaysRead) {
+    fail_damaged(object, "points to the same bytes again and again");
+  }
   std::vector<std::byte> bytes(size);
   read(offset, bytes, object);
   return bytes;
+}
+
+std::vector<std::byte> Hdf5File::read_checked(std::uint64_t offset, std::uint64_t size,
+                                              const std::string& object) const {
+  constexpr std::uint64_t kChecksum = 4;
+  if (size > size_) fail_damaged(object, fmt::format("points outside the file, to {} bytes at {}", size, offset));
+  std::vector<std::byte> bytes = read(offset, size + kChecksum, object);
+  const std::span<const std::byte> all(bytes);
+  check(all.first(size), Hdf5Cursor(*this, object, all.subspan(size)).u32(), object);
+  bytes.resize(size);
+  return bytes;
+}
+
+void Hdf5File::check(std::span<const std::byte> bytes, std::uint32_t checksum, const std::string& object) const {
+  if (hdf5_checksum(bytes) != checksum) fail_damaged(object, "its checksum is that of other bytes");
 }
 
 void Hdf5File::fail_damaged(const std::string& object, const std::string& problem) const {
@@ -102,6 +126,54 @@ void Hdf5File::read_superblock() {
   check_end(cursor.u64());
   if (version < 2) cursor.skip(16);  // driver information; name of the root group
   root_ = cursor.u64();
+  if (version < 2) return;
+  const std::size_t covered = bytes.size() - cursor.left();
+  check(std::span(bytes).first(covered), cursor.u32(), object);
+}
+
+std::uint32_t hdf5_checksum(std::span<const std::byte> bytes) {
+  constexpr std::size_t kBlock = 12;
+  std::uint32_t a = 0xdeadbeefU + static_cast<std::uint32_t>(bytes.size());
+  std::uint32_t b = a;
+  std::uint32_t c = a;
+  const auto add = [&](std::span<const std::byte> block) {
+    std::array<std::uint32_t*, 3> words = {&a, &b, &c};
+    for (std::size_t n = 0; n < block.size(); ++n) {
+      *words[n / 4] += std::to_integer<std::uint32_t>(block[n]) << (8 * (n % 4));
+    }
+  };
+  for (; bytes.size() > kBlock; bytes = bytes.subspan(kBlock)) {
+    add(bytes.first(kBlock));
+    a -= c, a ^= std::rotl(c, 4), c += b;
+    b -= a, b ^= std::rotl(a, 6), a += c;
+    c -= b, c ^= std::rotl(b, 8), b += a;
+    a -= c, a ^= std::rotl(c, 16), c += b;
+    b -= a, b ^= std::rotl(a, 19), a += c;
+    c -= b, c ^= std::rotl(b, 4), b += a;
+  }
+  if (bytes.empty()) return c;
+  add(bytes);
+  c ^= b, c -= std::rotl(b, 14);
+  a ^= c, a -= std::rotl(c, 11);
+  b ^= a, b -= std::rotl(a, 25);
+  c ^= b, c -= std::rotl(b, 16);
+  a ^= c, a -= std::rotl(c, 4);
+  b ^= a, b -= std::rotl(a, 14);
+  c ^= b, c -= std::rotl(b, 24);
+  return c;
+}
+
+void Hdf5Claims::claim(std::uint64_t address, std::uint64_t size, const std::string& object) {
+  if (address > file_.size() || size > file_.size() - address) {
+    file_.fail_damaged(object, fmt::format("points outside the file, to {} bytes at {}", size, address));
+  }
+  const auto after = end_.lower_bound(address);
+  const bool meets_after = after != end_.end() && after->first < address + std::max<std::uint64_t>(size, 1);
+  const bool meets_before = after != end_.begin() && std::prev(after)->second > address;
+  if (meets_after || meets_before) {
+    file_.fail_damaged(object, fmt::format("points twice to the bytes at {}", address));
+  }
+  end_.emplace_hint(after, address, address + size);
 }
 
 std::uint64_t Hdf5Cursor::number(std::size_t bytes) {

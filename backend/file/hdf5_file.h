@@ -1,8 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,9 +14,10 @@ namespace foxscope {
 
 /// An HDF5 file opened for reading, as bytes. Foxscope reads the format itself ("HDF5 File Format Specification
 /// Version 3.0", The HDF Group): libhdf5 1.10 crashes on damaged files and holds one lock over all reading. What is
-/// read is what libhdf5 writes by default since 1.8; rarer parts of the format are refused with the command that
-/// rewrites them. Every offset and size is checked against the file before it is used. Safe to use from several
-/// threads.
+/// read is what libhdf5 writes by default since 1.8, and in its newest form (h5py's `libver="latest"`); rarer parts of
+/// the format are refused with the command that rewrites them. Every offset and size is checked against the file before
+/// it is used, every checksum is verified, and what a file lists is never longer than the file. Safe to use from
+/// several threads.
 class Hdf5File {
  public:
   /// @throws Error if the file cannot be opened, is not HDF5, or is cut short
@@ -31,7 +34,16 @@ class Hdf5File {
   /// Fills `bytes` from an offset. `object` is what errors name.
   /// @throws Error where the file ends before, or cannot be read
   void read(std::uint64_t offset, std::span<std::byte> bytes, const std::string& object) const;
+  /// A part of the file's structure. Opening a file reads each part a few times; a file that makes it read much more
+  /// points at the same bytes again and again.
+  /// @throws Error likewise, and when all that was read is many times the file
   [[nodiscard]] std::vector<std::byte> read(std::uint64_t offset, std::uint64_t size, const std::string& object) const;
+  /// The same of a part that its checksum (Jenkins' lookup3) follows.
+  /// @throws Error likewise, and where the checksum is another
+  [[nodiscard]] std::vector<std::byte> read_checked(std::uint64_t offset, std::uint64_t size,
+                                                    const std::string& object) const;
+  /// @throws Error that the checksum of a part is another than the one stored
+  void check(std::span<const std::byte> bytes, std::uint32_t checksum, const std::string& object) const;
 
   /// @throws Error that the file is damaged, naming the object and what is wrong with it
   [[noreturn]] void fail_damaged(const std::string& object, const std::string& problem) const;
@@ -47,10 +59,27 @@ class Hdf5File {
   int descriptor_ = -1;
   std::uint64_t size_ = 0;
   std::uint64_t root_ = 0;
+  mutable std::atomic<std::uint64_t> structure_bytes_ = 0;  ///< read so far
 };
 
 /// An address that points nowhere.
 inline constexpr std::uint64_t kHdf5Undefined = ~std::uint64_t{0};
+
+/// Jenkins' lookup3 ("hashlittle", 2006, initial value 0), the checksum of version 2 structures.
+std::uint32_t hdf5_checksum(std::span<const std::byte> bytes);
+
+/// Which bytes of a file the parts of one structure take. Parts never overlap, so that a part is visited once and all
+/// of them together are no longer than the file.
+class Hdf5Claims {
+ public:
+  explicit Hdf5Claims(const Hdf5File& file) : file_(file) {}
+  /// @throws Error where some of the bytes belong to a part before or lie outside of the file
+  void claim(std::uint64_t address, std::uint64_t size, const std::string& object);
+
+ private:
+  const Hdf5File& file_;
+  std::map<std::uint64_t, std::uint64_t> end_;  ///< by the parts' beginnings
+};
 
 /// Reads little-endian numbers from bytes that someone else wrote, never past their end.
 class Hdf5Cursor {

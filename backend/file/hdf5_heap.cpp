@@ -1,8 +1,6 @@
-#include <cstring>
+#include "backend/file/hdf5_heap.h"
 
-#include <fmt/format.h>
-
-#include "backend/file/hdf5_object.h"
+#include <array>
 
 namespace foxscope {
 namespace {
@@ -20,14 +18,13 @@ const Hdf5Heap::Collection& Hdf5Heap::collection(std::uint64_t address, const st
   cursor.signature("GCOL");
   cursor.skip(4);
   const std::uint64_t size = cursor.u64();
-  // Blocks do not overlap, so together they cannot be longer than the file.
-  bytes_scanned_ += std::max(size, kCollectionPrefix);
-  if (size > file_->size() || bytes_scanned_ > file_->size()) file_->fail_damaged(object, "its strings have no end");
+  claims_.claim(address, std::max(size, kCollectionPrefix), object);
 
   Collection places;
   std::uint64_t offset = address + kCollectionPrefix;
   while (offset + kObjectPrefix <= address + size) {
-    const std::vector<std::byte> head = file_->read(offset, kObjectPrefix, object);
+    std::array<std::byte, kObjectPrefix> head{};
+    file_->read(offset, head, object);
     Hdf5Cursor entry(*file_, object, head);
     const std::uint16_t index = entry.u16();
     entry.skip(6);

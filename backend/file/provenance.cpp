@@ -4,6 +4,7 @@
 
 #include <fmt/chrono.h>
 
+#include "backend/file/hdf5_heap.h"
 #include "backend/file/hdf5_object.h"
 
 namespace foxscope {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <system_error>
 #include <utility>
 
 namespace foxscope {
@@ -31,7 +32,11 @@ std::uint64_t total_bytes(const std::vector<RawArray>& arrays) {
 
 RawCopy::RawCopy(const AtomicFile& file, std::vector<RawArray> arrays, const std::stop_token& stop)
     : file_(file), arrays_(std::move(arrays)), stop_(stop), total_(total_bytes(arrays_)) {
-  thread_ = std::jthread([this](const std::stop_token& give_up) { run(give_up); });
+  try {
+    thread_ = std::jthread([this](const std::stop_token& give_up) { run(give_up); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: finish() copies.
+  }
 }
 
 void RawCopy::run(const std::stop_token& give_up) {
@@ -73,6 +78,7 @@ bool RawCopy::copy(const RawArray& array, const std::stop_token& give_up) {
 
 bool RawCopy::finish(const Job& job) {
   const auto total = static_cast<std::int64_t>(total_);
+  if (!thread_.joinable()) run({});
   std::unique_lock lock(mutex_);
   while (!ended_.wait_for(lock, kReportInterval, [this] { return has_ended_; })) {
     job.tell({static_cast<std::int64_t>(written_), total, "bytes", "writing"});

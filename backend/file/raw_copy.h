@@ -32,7 +32,7 @@ inline constexpr std::uint64_t kRawPieceBytes = 64U << 10U;
 
 /// Copies queries and keys into a file from where they lie, past libhdf5, on a thread of its own while the caller
 /// writes the rest. A second such thread would only wait for the first: a file has one writer at a time. An object that
-/// goes away before finish() gives up.
+/// goes away before finish() gives up. Where the system gives no more threads finish() copies itself.
 class RawCopy {
  public:
   /// @param file  must outlive the copy, as must the stores

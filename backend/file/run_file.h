@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,9 @@ struct RunFile {
   /// @throws Error naming the file, the object in it, and the remedy (not HDF5, not a run file, newer schema,
   ///         truncated, wrong shapes)
   static RunFile open(const std::filesystem::path& path);
+  /// The same, stopped between the arrays of a long run.
+  /// @returns nothing if it was stopped
+  static std::optional<RunFile> open(const std::filesystem::path& path, const std::stop_token& stop);
 
   /// The trace of that name; without a name the only one.
   /// @throws UsageError with the names that exist

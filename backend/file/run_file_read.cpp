@@ -5,9 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/base/sha256.h"
 #include "backend/file/file_trace.h"
-#include "backend/file/hdf5_object.h"
+#include "backend/file/hdf5_dataset.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
 #include "backend/text/tokenizer.h"
@@ -17,16 +18,22 @@ namespace {
 
 constexpr std::int64_t kMostLayers = 10'000;
 constexpr std::int64_t kMostHeads = 65'536;
+/// Tokens that stand for one character all name its bytes, so that ranges overlap: an escape of twelve bytes in JSON
+/// has twelve at most, a character that a normaliser spells out some more.
+constexpr std::int64_t kMostTokensOfAByte = 64;
 
 /// What belongs to the whole file while it is read.
 struct Reading {
   std::shared_ptr<const Hdf5File> file;
   Hdf5Heap heap;
+  Hdf5Account account;
+  std::stop_token stop;
   std::shared_ptr<const Text> text;
   /// By the address of their group: models with equal tokens share one.
   std::map<std::uint64_t, std::shared_ptr<const TokenTable>> tokens;
 
-  explicit Reading(std::shared_ptr<const Hdf5File> opened) : file(std::move(opened)), heap(file) {}
+  Reading(std::shared_ptr<const Hdf5File> opened, std::stop_token asked_to_stop)
+      : file(std::move(opened)), heap(file), account(*file), stop(std::move(asked_to_stop)) {}
 
   void check_utf8(const std::string& value, const std::string& object) const {
     if (find_invalid_utf8(value)) file->fail_damaged(object, "is not UTF-8");
@@ -68,8 +75,9 @@ std::shared_ptr<const Text> read_text(Reading& reading, const Hdf5Object& root) 
   if (!group) return nullptr;
   const Hdf5Object object = group->child("content");
   auto text = std::make_shared<Text>();
-  std::vector<std::string> content = Hdf5Dataset(object).texts(reading.heap);
-  if (content.size() != 1) reading.file->fail_damaged(object.path(), "is not one string");
+  const Hdf5Dataset dataset(object);
+  if (dataset.count() != 1) reading.file->fail_damaged(object.path(), "is not one string");
+  std::vector<std::string> content = dataset.texts(reading.heap);
   text->content = std::move(content.front());
   reading.check_utf8(text->content, object.path());
   text->sha256 = reading.text_attribute(object, "sha256");
@@ -80,38 +88,55 @@ std::shared_ptr<const Text> read_text(Reading& reading, const Hdf5Object& root) 
 }
 
 template <typename T>
-std::vector<T> read_column(const Hdf5Object& group, const char* name, Element element, std::uint64_t length) {
+std::vector<T> read_column(Reading& reading, const Hdf5Object& group, const char* name, Element element,
+                           std::uint64_t length) {
   const Hdf5Dataset column(group.child(name));
   column.require(element, {length});
+  reading.account.take_values(column);
   return column.values<T>();
 }
 
 void check_byte_range(const Reading& reading, const Hdf5Object& group, const TokenTable& tokens) {
   if (!reading.text) reading.file->fail_damaged(group.path() + "/byte_start", "is there without a text");
   const auto size = static_cast<std::int64_t>(reading.text->content.size());
+  const auto fail = [&](std::size_t token, const char* problem) {
+    reading.file->fail_damaged(group.path() + "/byte_start", fmt::format("token {} {}", token, problem));
+  };
+  std::int64_t covered = 0;
   for (std::size_t n = 0; n < tokens.id.size(); ++n) {
-    if (tokens.byte_start[n] < 0 || tokens.byte_start[n] > tokens.byte_end[n] || tokens.byte_end[n] > size) {
-      reading.file->fail_damaged(group.path() + "/byte_start", fmt::format("token {} lies outside of the text", n));
+    const std::int64_t begin = tokens.byte_start[n];
+    const std::int64_t end = tokens.byte_end[n];
+    if (begin < 0 || begin > end || end > size) fail(n, "lies outside of the text");
+    if (n > 0 && (begin < tokens.byte_start[n - 1] || end < tokens.byte_end[n - 1])) {
+      fail(n, "comes before the token that it follows");
     }
+    covered += end - begin;
+    if (covered / kMostTokensOfAByte > size) fail(n, "names bytes that too many tokens have named before");
   }
 }
 
+/// @returns null if the reading was stopped
 std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object& model) {
   const Hdf5Object group = model.child("tokens");
   std::shared_ptr<const TokenTable>& known = reading.tokens[group.address()];
   if (known) return known;
   auto tokens = std::make_shared<TokenTable>();
+  const auto stopped = [&reading] { return reading.stop.stop_requested(); };
   const Hdf5Dataset id(group.child("id"));
   if (id.dims().size() != 1 || id.count() == 0) reading.file->fail_damaged(group.path() + "/id", "holds no tokens");
   const std::uint64_t length = id.count();
   id.require(Element::int32, {length});
+  id.require_list();
+  reading.account.take_values(id);
   tokens->id = id.values<std::int32_t>();
-  tokens->input_id = read_column<std::int32_t>(group, "input_id", Element::int32, length);
+  tokens->input_id = read_column<std::int32_t>(reading, group, "input_id", Element::int32, length);
+  if (stopped()) return nullptr;
   if (group.find("byte_start")) {
-    tokens->byte_start = read_column<std::int64_t>(group, "byte_start", Element::int64, length);
-    tokens->byte_end = read_column<std::int64_t>(group, "byte_end", Element::int64, length);
+    tokens->byte_start = read_column<std::int64_t>(reading, group, "byte_start", Element::int64, length);
+    tokens->byte_end = read_column<std::int64_t>(reading, group, "byte_end", Element::int64, length);
     check_byte_range(reading, group, *tokens);
   }
+  if (stopped()) return nullptr;
   if (const std::optional<Hdf5Object> strings = group.find("string")) {
     const Hdf5Dataset column(*strings);
     if (column.dims() != id.dims()) reading.file->fail_damaged(strings->path(), "has not one string for each token");
@@ -167,23 +192,61 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
     reading.file->fail_damaged(model.path(),
                                fmt::format("{} heads cannot share {} key heads", info.heads, info.key_heads));
   }
+  if (!fits_heads(*reading.file, info.layers, info.heads)) {
+    reading.file->fail_damaged(model.path(), fmt::format("{} layers of {} heads are too much for a file of {} bytes",
+                                                         info.layers, info.heads, reading.file->size()));
+  }
   return info;
 }
 
+/// What a group holds that is not looked at, for those who read along.
+void log_skipped(const Reading& reading, const Hdf5Object& group, std::initializer_list<std::string_view> known) {
+  if (!logging()) return;
+  std::string skipped;
+  for (const std::string& name : group.names()) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) skipped += (skipped.empty() ? "" : ", ") + name;
+  }
+  if (skipped.empty()) return;
+  write_log(LogCategory::file, fmt::format("{}: {}: skipped {}", reading.file->name(), group.path(), skipped));
+}
+
+/// What a model's group gave, and what of it was skipped.
+void log_model(const Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers,
+               const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  write_log(LogCategory::file,
+            fmt::format("{}: {}: {} tokens, {} layers, {} heads of {}, {}{}{}", reading.file->name(), model.path(),
+                        info.length, info.layers, info.heads, info.head_dim, to_string(info.dtype),
+                        trace.query_key() == nullptr ? ", without queries and keys" : "",
+                        trace.per_token_loss().empty() ? ", without losses" : ""));
+  log_skipped(reading, model, {"tokens", "loss", "layers", "logits", "hidden_states", "axes"});
+  log_skipped(reading, model.child("tokens"), {"id", "input_id", "byte_start", "byte_end", "string"});
+  for (int layer = 0; layers && layer < info.layers; ++layer) {
+    log_skipped(
+        reading, layers->child(fmt::format("{:02}", layer)),
+        {"cumulative_log_gate", "log_normalizer", "log_normalizer_without_gate", "query", "key", "head", "position"});
+  }
+}
+
+/// @returns null if the reading was stopped
 std::shared_ptr<const Trace> read_model(Reading& reading, const Hdf5Object& model, const std::string& name) {
   if (!is_model_name(name)) reading.file->fail_damaged(model.path(), "is not a name of a model");
+  reading.account.take(model);
   const std::optional<Hdf5Object> layers = model.find("layers");
   std::shared_ptr<const TokenTable> tokens = read_tokens(reading, model);
+  if (!tokens) return nullptr;
   TraceInfo info = read_info(reading, model, layers);
   info.name = name;
   info.length = static_cast<std::int64_t>(tokens->id.size());
   std::vector<float> loss;
   if (const std::optional<Hdf5Object> group = model.find("loss")) {
-    loss = read_column<float>(*group, "per_token_loss", Element::float32, tokens->id.size());
+    loss = read_column<float>(reading, *group, "per_token_loss", Element::float32, tokens->id.size());
   }
-  FileTraceParts parts = locate_trace_parts(reading.file, model, layers, info);
-  return std::make_shared<const Trace>(std::move(info), reading.text, std::move(tokens), std::move(loss),
-                                       std::move(parts.source), std::move(parts.query_key));
+  FileTraceParts parts = locate_trace_parts(reading.file, model, layers, info, reading.account);
+  auto trace = std::make_shared<const Trace>(std::move(info), reading.text, std::move(tokens), std::move(loss),
+                                             std::move(parts.source), std::move(parts.query_key));
+  if (logging()) log_model(reading, model, layers, *trace);
+  return trace;
 }
 
 void check_root(Reading& reading, const Hdf5Object& root) {
@@ -210,8 +273,10 @@ void check_root(Reading& reading, const Hdf5Object& root) {
 
 }  // namespace
 
-RunFile RunFile::open(const std::filesystem::path& path) {
-  Reading reading(Hdf5File::open(path));
+RunFile RunFile::open(const std::filesystem::path& path) { return *open(path, std::stop_token{}); }
+
+std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const std::stop_token& stop) {
+  Reading reading(Hdf5File::open(path), stop);
   const Hdf5Object root(reading.file, reading.file->root(), "/");
   check_root(reading, root);
   RunFile run;
@@ -221,9 +286,12 @@ RunFile RunFile::open(const std::filesystem::path& path) {
   reading.text = read_text(reading, root);
   const Hdf5Object models = root.child("models");
   for (const std::string& name : models.names()) {
-    run.traces.push_back(read_model(reading, models.child(name), name));
+    std::shared_ptr<const Trace> trace = read_model(reading, models.child(name), name);
+    if (!trace || stop.stop_requested()) return std::nullopt;
+    run.traces.push_back(std::move(trace));
   }
   if (run.traces.empty()) reading.file->fail_damaged("/models", "is empty");
+  log_skipped(reading, root, {"text", "models"});
   return run;
 }
 

@@ -46,7 +46,8 @@ class BandPass {
     limit_ = kNegligible;
     reader_.set_band(rows);
     weigh_rows();
-    const bool unsure = *std::min_element(beside_first_, beside_first_ + rows.size()) < kWellKnown;
+    const bool unsure =
+        std::any_of(beside_first_, beside_first_ + rows.size(), [](double share) { return share < kWellKnown; });
     if (unsure && !sum_beside_first()) return false;
     for (std::int64_t n = 0; n < rows.size(); ++n) {
       const bool counts = rows.begin + n > 0 && beside_first_[n] > 0;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "backend/map/head_entries.h"
@@ -25,6 +26,7 @@ template <typename SetChunk, typename Body>
 bool for_each_tile(const Range& rows, const Range& columns, std::int64_t window, const Team& team,
                    const SetChunk& set_chunk, const Body& body) {
   using kernels::cpu::kMapTile;
+  assert(rows.size() > 0 && rows.size() <= kBandRows && window >= 0);
   const std::int64_t oldest = window == 0 ? 0 : std::max<std::int64_t>(0, rows.begin - window + 1);
   const std::int64_t end = std::min(columns.end, rows.end);
   for (std::int64_t begin = std::max(columns.begin, oldest); begin < end;) {

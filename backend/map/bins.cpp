@@ -1,6 +1,7 @@
 #include "backend/map/bins.h"
 
 #include <algorithm>
+#include <cassert>
 
 namespace foxscope {
 namespace {
@@ -19,6 +20,7 @@ std::int64_t pairs_below(const Range& rows, const Range& columns, std::int64_t l
 }  // namespace
 
 std::int64_t bin_begin(const Range& range, std::int64_t bins, std::int64_t index) {
+  assert(bins >= 1 && index >= 0 && index <= bins);
   return range.begin + index * range.size() / bins;
 }
 
@@ -29,6 +31,7 @@ std::vector<std::int64_t> bin_edges(const Range& range, std::int64_t bins) {
 }
 
 std::int64_t bin_of(const Range& range, std::int64_t bins, std::int64_t position) {
+  assert(bins >= 1 && position >= range.begin && position < range.end);
   return ((position - range.begin + 1) * bins - 1) / range.size();
 }
 
@@ -37,6 +40,7 @@ std::int64_t present_entries(const Range& rows, const Range& columns, std::int64
 }
 
 PixelLine pixel_line(const Range& rows, const std::vector<std::int64_t>& column_edges, std::int64_t window) {
+  assert(column_edges.size() > 1 && rows.size() > 0 && window >= 0);
   const auto begins = column_edges.begin();
   const auto begins_end = column_edges.end() - 1;
   const auto ends = column_edges.begin() + 1;
@@ -51,6 +55,7 @@ PixelLine pixel_line(const Range& rows, const std::vector<std::int64_t>& column_
   line.present_begin = std::min(line.present_begin, line.present_end);
   line.full_begin = std::clamp(line.full_begin, line.present_begin, line.present_end);
   line.full_end = std::clamp(whole, line.full_begin, line.present_end);
+  assert(line.present_begin >= 0 && line.present_end < static_cast<std::int64_t>(column_edges.size()));
   return line;
 }
 

@@ -18,7 +18,10 @@ std::vector<float> decay_normalizer(std::span<const double> c, std::int64_t wind
   for (std::size_t row = 0; row < c.size(); ++row) {
     sum = row == 0 ? 1.0 : 1.0 + std::exp(c[row] - c[row - 1]) * sum;
     const auto width = static_cast<std::size_t>(window);
-    if (window > 0 && row >= width) sum = std::max(1.0, sum - std::exp(c[row] - c[row - width]));
+    if (window > 0 && row >= width) {
+      sum -= std::exp(c[row] - c[row - width]);
+      if (sum < 1.0) sum = 1.0;
+    }
     rows[row] = static_cast<float>(std::log(sum));
   }
   return rows;
@@ -97,7 +100,8 @@ std::optional<DecaySplit> decay_split(const HeadOf& head, const AttentionSpread&
     const std::span<const float> rows = log_normalizer_without_gate(head, job);
     if (rows.empty()) return std::nullopt;
     HeadEntries content(head, Quantity::attention, {});
-    split.divergence = std::max(0.0, spread.mean_log_decay + mean_difference(rows, content.normalizer));
+    split.divergence = spread.mean_log_decay + mean_difference(rows, content.normalizer);
+    if (split.divergence < 0) split.divergence = 0;  // by rounding
     content.leave_out_gate(rows);
     auto without_gate = attention_spread(content, job);
     if (!without_gate) return std::nullopt;

@@ -90,7 +90,7 @@ class DeviceMap {
     if (job.stopped()) return Status::cancelled;
     const bool forget = request_.quantity == Quantity::forget || request_.quantity == Quantity::log_forget;
     if (forget && (own.gate == nullptr || (other && other->gate == nullptr))) {
-      return Status::invalid_argument;
+      return Status::unsupported;
     }
     if (has_closed_form(request_)) return pool_forget(own, other ? &*other : nullptr, image);
     cuda::PooledMap map;
@@ -167,7 +167,7 @@ class DeviceMap {
     map.pixels = reinterpret_cast<float*>(memory);
     map.workspace = memory + rest;
     const Status status = compute();
-    if (status == Status::invalid_argument) return status;
+    if (status == Status::unsupported) return status;
     require_device(status == Status::ok && !heads_->wait() ? Status::failed : status, heads_->device());
     image = {request_.pixel_rows, request_.pixel_columns, std::vector<float>(pixels)};
     const bool whole = cuda::copy_to_host(std::as_writable_bytes(std::span(image.value)), memory, heads_->stream());
@@ -179,9 +179,12 @@ class DeviceMap {
   std::shared_ptr<DeviceHeads> heads_;
 };
 
-bool fits(const HeadOf& head) { return head.trace->info().head_dim <= 128; }
-
 }  // namespace
+
+bool device_takes(const HeadOf& head) {
+  const TraceInfo& info = head.trace->info();
+  return info.head_dim <= 128 && info.softmax_scale > 0;
+}
 
 void require_device(Status status, int gpu) {
   if (status == Status::ok) return;
@@ -196,7 +199,9 @@ std::optional<int> gpu_of(const MapRequest& request) {
 
 Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image) {
   const bool two_effects = request.quantity == Quantity::gate_effect && request.minus;
-  if (two_effects || !fits(request.head) || (request.minus && !fits(*request.minus))) return Status::invalid_argument;
+  if (two_effects || !device_takes(request.head) || (request.minus && !device_takes(*request.minus))) {
+    return Status::unsupported;
+  }
   job.tell({0, request.rows.size(), "tokens", "computing the map"});
   const Status status = DeviceMap(request, gpu).run(job, image);
   if (job.stopped()) return Status::cancelled;
@@ -206,7 +211,7 @@ Status device_map(const MapRequest& request, int gpu, const Job& job, Image& ima
 
 Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows, int gpu,
                                           std::vector<float>& normalizer) {
-  if (!fits(head)) return Status::invalid_argument;
+  if (!device_takes(head)) return Status::unsupported;
   const auto heads = head.trace->device_heads(gpu);
   const auto lock = heads->lock();
   const cuda::DeviceScope scope(gpu);
@@ -215,7 +220,7 @@ Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows,
   auto* out = static_cast<float*>(heads->workspace(length * sizeof(float)));
   const Status status =
       cuda::log_normalizer_without_gate(map_head(*head.trace, arrays), rows.begin, rows.end, out, heads->stream());
-  if (status == Status::invalid_argument) return status;
+  if (status == Status::unsupported) return status;
   require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
   normalizer.assign(length, std::numeric_limits<float>::quiet_NaN());
   const std::span<float> part(normalizer.data() + rows.begin, static_cast<std::size_t>(rows.size()));

@@ -11,10 +11,13 @@ namespace foxscope {
 /// The GPU that a request's maps are computed on: that of its first head that has one.
 std::optional<int> gpu_of(const MapRequest& request);
 
+/// Whether the kernels take a head: dimensions up to 128, with a positive scale.
+bool device_takes(const HeadOf& head);
+
 /// The map on a GPU, to what compute_map gives on the CPU within float32's rounding (of bfloat16's products). The
 /// request is valid.
-/// @returns ok; cancelled; or invalid_argument for what is left to the CPU: head dimensions above 128, F without
-///          a gate, differences of the gate's effect, and tiles too large for the GPU
+/// @returns ok; cancelled; or unsupported for what is left to the CPU: what device_takes refuses, F without a gate,
+///          differences of the gate's effect, and what is too large for the kernels
 /// @throws Error naming the GPU where it fails, and the figure where it has too little memory
 kernels::Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image);
 

@@ -11,7 +11,7 @@ namespace foxscope {
 /// Sums of q_i.k_j over the pairs of each bin of distances, key 0 left out, on a GPU.
 /// @param bins  adjoining, as distance_bins makes them
 /// @param sums  [bins]
-/// @returns ok, or invalid_argument for what is left to the CPU
+/// @returns ok, or unsupported for what is left to the CPU
 /// @throws Error as device_map
 kernels::Status device_product_sums(const HeadOf& head, std::span<const DistanceBin> bins, int gpu,
                                     std::span<double> sums);

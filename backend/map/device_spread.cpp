@@ -21,7 +21,7 @@ std::size_t rounded(std::size_t bytes) { return (bytes + 255) / 256 * 256; }
 }  // namespace
 
 Status device_attention_spread(const HeadEntries& entries, int gpu, AttentionSpread& spread) {
-  if (entries.head_dim > 128) return Status::invalid_argument;
+  if (!device_takes(entries.head)) return Status::unsupported;
   const Trace& trace = *entries.head.trace;
   const auto heads = trace.device_heads(gpu);
   const auto lock = heads->lock();
@@ -47,7 +47,7 @@ Status device_attention_spread(const HeadEntries& entries, int gpu, AttentionSpr
   const bool given = cuda::copy_to_device(normalizer, std::as_bytes(entries.normalizer), heads->stream());
   require_device(given ? Status::ok : Status::failed, gpu);
   const Status status = cuda::attention_statistics(statistics, heads->stream());
-  if (status == Status::invalid_argument) return status;
+  if (status == Status::unsupported) return status;
   require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
 
   cuda::AttentionSums sums;

@@ -6,7 +6,7 @@
 
 namespace foxscope {
 
-/// attention_spread on a GPU. @returns ok, or invalid_argument for what is left to the CPU
+/// attention_spread on a GPU. @returns ok, or unsupported for what is left to the CPU
 /// @throws Error as device_map
 kernels::Status device_attention_spread(const HeadEntries& entries, int gpu, AttentionSpread& spread);
 

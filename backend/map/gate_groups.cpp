@@ -8,7 +8,7 @@ namespace foxscope {
 namespace {
 
 constexpr int kSmallestOctave = -24;
-constexpr int kLargestOctave = 10;  // log f is clamped at -1000 (model.md)
+constexpr int kLargestOctave = 10;  // log f is clamped at -1000 (docs/models.md)
 constexpr int kSteps = 16;          // in an octave
 // Below the first step lies what is as good as f = 1; above the last nothing.
 constexpr int kBins = 1 + (kLargestOctave - kSmallestOctave) * kSteps;
@@ -16,6 +16,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLogHalf = -0.6931471805599453;
 
 std::size_t bin_of(double negative_log_gate) {
+  if (!(negative_log_gate > 0)) return 0;
   const double step = (std::log2(negative_log_gate) - kSmallestOctave) * kSteps;
   return step < 0 ? 0 : static_cast<std::size_t>(std::min(kBins - 1.0, 1.0 + std::floor(step)));
 }
@@ -45,7 +46,10 @@ void GateTally::add(const GateTally& other) {
   below_half_ += other.below_half_;
 }
 
+double GateTally::below_half() const { return std::isnan(sum_) ? kNone : static_cast<double>(below_half_); }
+
 double GateTally::quantile(double p) const {
+  if (std::isnan(sum_)) return kNone;
   // Large f is small -log f. Values of one bin are taken to be spread evenly over it.
   const double place = (1.0 - p) * static_cast<double>(count_);
   double before = 0;
@@ -60,8 +64,7 @@ double GateTally::quantile(double p) const {
 GateGroup GateTally::summary() const {
   if (count_ == 0) return {0, kNone, kNone, kNone, kNone, kNone};
   const auto count = static_cast<double>(count_);
-  return {count_,        sum_ / count,   quantile(0.25),
-          quantile(0.5), quantile(0.75), static_cast<double>(below_half_) / count};
+  return {count_, sum_ / count, quantile(0.25), quantile(0.5), quantile(0.75), below_half() / count};
 }
 
 std::vector<GateTally> tally_gates(std::span<const double> c, std::span<const std::uint8_t> groups, std::size_t count) {

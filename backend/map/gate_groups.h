@@ -6,7 +6,7 @@
 
 namespace foxscope {
 
-/// Gates of a group of positions in short. Without positions all but the count are NaN.
+/// Gates of a group of positions in short. Without positions all but the count are NaN, and where one of them is.
 struct GateGroup {
   std::int64_t count = 0;
   double mean_log_gate = 0;   ///< nats
@@ -26,7 +26,8 @@ class GateTally {
   [[nodiscard]] GateGroup summary() const;
   [[nodiscard]] std::int64_t count() const { return count_; }
   [[nodiscard]] double sum_log_gate() const { return sum_; }
-  [[nodiscard]] std::int64_t below_half() const { return below_half_; }
+  /// NaN where a gate is.
+  [[nodiscard]] double below_half() const;
 
  private:
   [[nodiscard]] double quantile(double p) const;

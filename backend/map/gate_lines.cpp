@@ -1,6 +1,7 @@
 #include "backend/map/gate_lines.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -27,6 +28,8 @@ GateLines::GateLines(std::span<const double> c, std::int64_t window, const MapRe
       reduction_(plain_reduction(request)),
       row_edges_(bin_edges(request.rows, request.pixel_rows)),
       column_edges_(bin_edges(request.columns, request.pixel_columns)) {
+  assert(rows_.begin >= 0 && rows_.end <= static_cast<std::int64_t>(c_.size()));
+  assert(columns_.begin >= 0 && columns_.end <= static_cast<std::int64_t>(c_.size()));
   if (reduction_ == Reduction::mean) prepare_means();
   key_c_.resize(column_edges_.size() - 1);
   key_factor_.resize(reduction_ == Reduction::mean ? key_c_.size() : 0);
@@ -105,6 +108,7 @@ void GateLines::prepare_sliding_sums() {
 }
 
 void GateLines::line(std::int64_t pixel, double* out) const {
+  assert(pixel >= 0 && pixel + 1 < static_cast<std::int64_t>(row_edges_.size()));
   const Range rows{row_edges_[static_cast<std::size_t>(pixel)], row_edges_[static_cast<std::size_t>(pixel + 1)]};
   const PixelLine present = pixel_line(rows, column_edges_, window_);
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -116,6 +120,13 @@ void GateLines::line(std::int64_t pixel, double* out) const {
     if (n == present.present_end) break;
     const auto bin = static_cast<std::size_t>(n);
     out[n] = cut_pixel({rows, {column_edges_[bin], column_edges_[bin + 1]}});
+  }
+  // c is a sum that goes on: what follows a NaN is NaN, so a bin holds one if its last row does.
+  if (!std::isnan(c(rows.end - 1))) return;
+  for (std::int64_t n = present.present_begin; n < present.present_end; ++n) {
+    const std::int64_t keys_end = column_edges_[static_cast<std::size_t>(n + 1)];
+    const std::int64_t last = window_ == 0 ? rows.end - 1 : std::min(rows.end, keys_end - 1 + window_) - 1;
+    if (std::isnan(c(last))) out[n] = kNone;
   }
 }
 
@@ -169,6 +180,8 @@ double GateLines::sum(const Bin& bin) const {
   // Rows that see every key of the bin form a block; the others are taken one by one.
   Range block{std::max(begin, keys.end - 1), window_ == 0 ? end : std::min(end, keys.begin + window_)};
   if (block.size() <= 0) block = {end, end};
+  // Sums over a bin's rows reach to its last: where that is NaN, and beyond the window, they say nothing of the others.
+  if (block.end < rows.end && std::isnan(c(rows.end - 1))) block = {end, end};
   double total = block.size() > 0 ? block_sum(bin, block) : 0.0;
   for (std::int64_t row = begin; row < end; ++row) {
     if (row == block.begin) row = block.end;

@@ -8,10 +8,11 @@
 
 namespace foxscope {
 
-/// Lines of pixels of F or log F of one head by the closed form of maps.md. With c never increasing, a bin below the
-/// diagonal has its largest entry at its first row and last column, its smallest at its last row and first column, and
-/// its mean is a product of one sum over rows and one over columns. Bins that the diagonal or the window's edge cuts
-/// are put together from the same sums over parts of their rows. Preparing costs O(rows + columns), a line its pixels.
+/// Lines of pixels of F or log F of one head by the closed form of docs/maps.md. With c never increasing, a bin below
+/// the diagonal has its largest entry at its first row and last column, its smallest at its last row and first column,
+/// and its mean is a product of one sum over rows and one over columns. Bins that the diagonal or the window's edge
+/// cuts are put together from the same sums over parts of their rows. Preparing costs O(rows + columns), a line its
+/// pixels.
 class GateLines {
  public:
   /// @param c       [L] nats, non-increasing; must outlive the object

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/map/team.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope {
 namespace {
@@ -93,9 +94,8 @@ std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int
 
 /// Means, quantiles and events of f.
 void gate_sizes(std::span<const double> c, int events, HeadStatistics& statistics) {
-  statistics.mean_log_gate = c.back() / static_cast<double>(c.size());
-  statistics.rate_decay_time =
-      statistics.mean_log_gate == 0.0 ? std::numeric_limits<double>::infinity() : -1.0 / statistics.mean_log_gate;
+  statistics.mean_log_gate = mean_log_gate(c);
+  statistics.rate_decay_time = decay_time(statistics.mean_log_gate);
   std::vector<double> gates(c.size());
   for (std::size_t t = 0; t < c.size(); ++t) gates[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
   statistics.strongest_events = strongest_events(gates, events);
@@ -116,6 +116,16 @@ double quantile(std::span<double> values, double p) {
 }
 
 bool gate_statistics(std::span<const double> c, int events, const Job& job, HeadStatistics& statistics) {
+  // Quantiles put values in order, which NaN has none of.
+  if (std::any_of(c.begin(), c.end(), [](double value) { return std::isnan(value); })) {
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    statistics.mean_log_gate = statistics.rate_decay_time = kNone;
+    std::fill(std::begin(statistics.gate_quantile), std::end(statistics.gate_quantile), kNone);
+    for (auto* const lengths : {&statistics.backward_horizon, &statistics.forward_survival}) {
+      std::fill(std::begin(*lengths), std::end(*lengths), Quartiles{kNone, kNone, kNone, kNone});
+    }
+    return !job.stopped();
+  }
   const Job quiet{job.stop, {}, job.executor};
   Team team(quiet);
   // The gates, and the horizon and the survival at every level.

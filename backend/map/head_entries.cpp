@@ -1,6 +1,8 @@
 #include "backend/map/head_entries.h"
 
 #include <algorithm>
+#include <cassert>
+#include <cmath>
 #include <limits>
 
 namespace foxscope {
@@ -13,6 +15,9 @@ constexpr double kLog2E = 1.4426950408889634;
 constexpr double kSmallestExponent = -126.0;
 /// Room for float32's rounding in a bound on logits.
 constexpr double kBoundSlack = 1.0 + 1e-5;
+
+/// The larger of two; NaN where one of them is, so that a bound that it is part of holds nothing.
+double larger(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 
 bool needs_queries(Quantity quantity) { return quantity != Quantity::forget && quantity != Quantity::log_forget; }
 
@@ -55,6 +60,12 @@ void HeadEntries::leave_out_content(std::span<const float> rows) {
 bool HeadEntries::measure_keys(const Range& keys, Team& team) {
   const auto blocks = (length + kMapTile - 1) / kMapTile;
   block_norm.assign(static_cast<std::size_t>(blocks), 0.0);
+  // c is a sum that goes on: what follows a NaN is NaN.
+  for (std::int64_t block = blocks - 1; block >= 0 && !gate.empty(); --block) {
+    const auto last = static_cast<std::size_t>(std::min(length, (block + 1) * kMapTile) - 1);
+    if (!std::isnan(gate[last])) break;
+    block_norm[static_cast<std::size_t>(block)] = gate[last];
+  }
   // Without queries the bound is the gate's part alone.
   if (store == nullptr) return true;
   // Whole chunks, so that no block is measured in part.
@@ -67,7 +78,7 @@ bool HeadEntries::measure_keys(const Range& keys, Team& team) {
     const auto rows = store->rows(QueryKeyStore::Part::key, head.layer, key_head, chunk.begin, chunk.end, scratch);
     for (std::int64_t block = chunk.begin; block < chunk.end; block += kMapTile) {
       const std::int64_t count = std::min(kMapTile, chunk.end - block);
-      block_norm[static_cast<std::size_t>(block / kMapTile)] =
+      block_norm[static_cast<std::size_t>(block / kMapTile)] +=
           kernels::cpu::largest_norm(rows.data() + (block - chunk.begin) * head_dim, count, head_dim);
     }
     team.advance(std::min(chunk.end, keys.end) - std::max(chunk.begin, keys.begin), thread);
@@ -81,6 +92,7 @@ EntryReader::EntryReader(const HeadEntries& entries) : entries_(entries) {
 }
 
 void EntryReader::set_band(const Range& rows) {
+  assert(rows.begin >= 0 && rows.size() <= kBandRows && rows.end <= entries_.length);
   std::span<const float> queries;
   if (entries_.store != nullptr) {
     queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,
@@ -99,7 +111,7 @@ void EntryReader::set_band(const Range& rows) {
       strip.gate[lane] = c;
       strip.with_gate[lane] = entries_.normalizer.empty() ? c : c - static_cast<double>(entries_.normalizer[row]);
       strip.without_gate[lane] = entries_.without_gate.empty() ? 0.0 : -static_cast<double>(entries_.without_gate[row]);
-      strip.largest_term = std::max(strip.largest_term, strip.with_gate[lane]);
+      strip.largest_term = larger(strip.largest_term, strip.with_gate[lane]);
     }
     if (queries.empty()) continue;
     const float* const first = queries.data() + (begin - rows.begin) * entries_.head_dim;
@@ -112,6 +124,7 @@ void EntryReader::set_band(const Range& rows) {
 }
 
 void EntryReader::set_chunk(const Range& keys) {
+  assert(keys.begin >= 0 && keys.size() <= kKeyChunk && keys.end <= entries_.length);
   chunk_ = keys;
   keys_ = {};
 }

@@ -48,8 +48,9 @@ struct HeadEntries {
   std::span<const float> normalizer;    ///< [L] nats, with the gate
   std::span<const float> without_gate;  ///< [L] nats
   std::vector<double> zero_gate;        ///< what `gate` views when the head has none
-  std::vector<double> block_norm;       ///< largest |k| of each block of kMapTile keys; empty: nothing is skipped
-  double skip_below = 0;                ///< log2 of the entries that may be left out
+  /// Largest |k| of each block of kMapTile keys, NaN where a key or its gate is; empty: nothing is skipped.
+  std::vector<double> block_norm;
+  double skip_below = 0;  ///< log2 of the entries that may be left out
 };
 
 /// Computes tiles of entries for one thread: queries of a band packed, keys fetched chunk by chunk.
@@ -62,7 +63,8 @@ class EntryReader {
   /// The keys that tiles will be asked for; read when the first of them is.
   void set_chunk(const Range& keys);
 
-  /// True if every entry of strip x keys is known to be below 2^log2_limit. Keys lie in one block.
+  /// True if every entry of strip x keys is known to be below 2^log2_limit; false where one may be NaN. Keys lie in one
+  /// block.
   [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys, double log2_limit) const;
   /// The same with the limit of HeadEntries::skip_below.
   [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const {
@@ -80,7 +82,7 @@ class EntryReader {
     double gate[kernels::cpu::kMapTile];          ///< c_i
     double with_gate[kernels::cpu::kMapTile];     ///< c_i - lse_i
     double without_gate[kernels::cpu::kMapTile];  ///< -lse_i of softmax without the gate
-    double largest_term = 0;                      ///< of `with_gate`, or of `gate` where there are no queries
+    double largest_term = 0;                      ///< of `with_gate`; NaN where one is
     double query_norm = 0;
   };
   void logits(std::int64_t strip, const Range& keys, float* out);

@@ -41,8 +41,8 @@ struct AttentionSpread {
   DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
 };
 
-/// What maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is
-/// absent when q and k, or the row normalisers, were not kept.
+/// What docs/maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of
+/// attention is absent when q and k, or the row normalisers, were not kept.
 struct HeadStatistics : AttentionSpread {
   int layer = 0;
   int head = 0;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -59,9 +60,11 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
     std::vector<float> normalizer;
     const auto status = device_log_normalizer_without_gate(head, rows, *gpu, normalizer);
     if (job.stopped()) return {};
+    assert(status != kernels::Status::ok || static_cast<std::int64_t>(normalizer.size()) == head.trace->info().length);
     if (status == kernels::Status::ok) return normalizer;
   }
   HeadEntries entries(head, Quantity::attention_without_gate, {});
+  assert(rows.begin >= 0 && rows.end <= entries.length);
   entries.logarithm = true;
   std::vector<float> normalizer(static_cast<std::size_t>(entries.length), std::numeric_limits<float>::quiet_NaN());
   Team team(job);

@@ -1,6 +1,7 @@
 #include "backend/map/logit_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <span>
 
@@ -99,8 +100,10 @@ std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const J
     constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
     const double pairs = count_pairs(info.length, bins[n]);
     const double content = pairs > 0 ? static_cast<double>(info.softmax_scale) * products[n] / pairs : kNone;
-    // c never increases; what sums round to above 0 is 0.
-    const double decay = gate.empty() ? 0.0 : std::min(0.0, sum_decay(gate, bins[n]) / pairs);
+    double decay = gate.empty() ? 0.0 : sum_decay(gate, bins[n]) / pairs;
+    if (decay > 0) decay = 0;  // c never increases: by rounding
+    // The last query is in every bin. Positions that cancel are not looked at, and a NaN goes on to the end.
+    if (!gate.empty() && std::isnan(gate.back())) decay = kNone;
     means.push_back({bins[n], content, pairs > 0 ? decay : kNone});
   }
   return means;

@@ -1,6 +1,7 @@
 #include "backend/map/map.h"
 
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <new>
 #include <utility>
@@ -8,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/map/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
@@ -99,8 +101,16 @@ std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
       const kernels::Status status = device_map(request, *gpu, job, image);
       if (status == kernels::Status::ok) return image;
       if (status == kernels::Status::cancelled) return std::nullopt;
+      log_line(LogCategory::map, [&] {
+        return fmt::format("{} of {} layer {} head {} falls back to the CPU: the GPU's kernels do not take it",
+                           to_string(request.quantity), request.head.trace->info().name, request.head.layer,
+                           request.head.head);
+      });
     }
-    return has_closed_form(request) ? forget_map(request, job) : entry_map(request, job);
+    std::optional<Image> image = has_closed_form(request) ? forget_map(request, job) : entry_map(request, job);
+    assert(!image || (image->rows == request.pixel_rows && image->columns == request.pixel_columns &&
+                      static_cast<std::int64_t>(image->value.size()) == image->rows * image->columns));
+    return image;
   } catch (const std::bad_alloc&) {
     throw Error(fmt::format("no memory for a map of {}x{} pixels: ask for a smaller size or fewer rows",
                             request.pixel_rows, request.pixel_columns));

@@ -75,8 +75,8 @@ struct Image {
   std::vector<float> value;
 };
 
-/// Computes a map. Nothing of size L x L is ever held: F by its closed form (maps.md), attention by one pass of tiles,
-/// on the GPU of the trace where it has one (Trace::gpu).
+/// Computes a map. Nothing of size L x L is ever held: F by its closed form (docs/maps.md), attention by one pass of
+/// tiles, on the GPU of the trace where it has one (Trace::gpu).
 /// @returns nothing if the job was stopped
 /// @throws UsageError for ranges, sizes, layers or heads that do not exist; Error for parts that the trace did not keep
 std::optional<Image> compute_map(const MapRequest& request, const Job& job);

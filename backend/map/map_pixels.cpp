@@ -1,6 +1,8 @@
 #include "backend/map/map_pixels.h"
 
 #include <algorithm>
+#include <cassert>
+#include <cmath>
 #include <limits>
 
 #include "backend/map/bins.h"
@@ -61,10 +63,12 @@ bool MapPixels::zeros_change_nothing() const {
 }
 
 Range MapPixels::rows_of(std::int64_t pixel) const {
+  assert(pixel >= 0 && pixel < image_.rows);
   return {row_edges_[static_cast<std::size_t>(pixel)], row_edges_[static_cast<std::size_t>(pixel + 1)]};
 }
 
 Range MapPixels::keys_of(std::int64_t pixel) const {
+  assert(pixel >= 0 && pixel < image_.columns);
   return {column_edges_[static_cast<std::size_t>(pixel)], column_edges_[static_cast<std::size_t>(pixel + 1)]};
 }
 
@@ -120,6 +124,7 @@ void MapPixels::merge(const PartialPixels& other, PartialPixels& partial) const 
 }
 
 double MapPixels::combined(double a, double b) const {
+  if (std::isnan(a) || std::isnan(b)) return std::numeric_limits<double>::quiet_NaN();
   const double high = std::max(a, b);
   const double low = std::min(a, b);
   switch (reduction_) {

@@ -8,6 +8,7 @@
 #include "backend/base/error.h"
 #include "backend/model/composed_causal_lm.h"
 #include "backend/model/cpu_causal_lm.h"
+#include "backend/model/cpu_team.h"
 #include "backend/model/interventions.h"
 
 namespace foxscope {
@@ -19,12 +20,14 @@ Device Device::parse(const std::string& name) {
   return gpu ? Device{true, *gpu} : Device{};
 }
 
-std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype) {
-  if (device.cuda) return load_composed_model(checkpoint, device, dtype);
+std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype,
+                                         const Job& job) {
+  fit_team_to_system();
+  if (device.cuda) return load_composed_model(checkpoint, device, dtype, job);
   if (dtype != DType::float32) {
     throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
   }
-  return load_cpu_model(checkpoint);
+  return load_cpu_model(checkpoint, job);
 }
 
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config) {

@@ -64,15 +64,17 @@ class CausalLM {
  public:
   /// Takes the weights of an open checkpoint to a device.
   /// @param dtype  of the matrices: float32, or bfloat16 (CUDA only; residuals, norms, gates and loss stay float32)
-  static std::unique_ptr<CausalLM> load(const Checkpoint& checkpoint, const Device& device, DType dtype);
+  /// @returns nothing if the job was stopped: asked after each mebibyte that is read
+  static std::unique_ptr<CausalLM> load(const Checkpoint& checkpoint, const Device& device, DType dtype,
+                                        const Job& job = {});
   virtual ~CausalLM() = default;
 
   [[nodiscard]] virtual const ModelConfig& config() const = 0;
   [[nodiscard]] virtual const Device& device() const = 0;
   [[nodiscard]] virtual DType dtype() const = 0;
 
-  /// Runs the model (model.md) and fills one recorder per sequence: gates, row normalisers, loss, and what else each
-  /// keeps. Attention is tiled; lm_head and loss go in chunks, so no [L, V] array exists unless logits are kept.
+  /// Runs the model (docs/models.md) and fills one recorder per sequence: gates, row normalisers, loss, and what else
+  /// each keeps. Attention is tiled; lm_head and loss go in chunks, so no [L, V] array exists unless logits are kept.
   /// @returns nothing if the job was stopped
   /// @throws ShapeError for spans of another size; UsageError for ids or interventions out of range
   virtual std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,

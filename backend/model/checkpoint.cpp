@@ -4,8 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -15,7 +13,10 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/base/sha256.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
 
 namespace foxscope {
 namespace {
@@ -25,22 +26,10 @@ using nlohmann::json;
 
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
-constexpr std::uintmax_t kMaxJsonBytes = 64 << 20;
+constexpr std::size_t kMaxJsonBytes = std::size_t{64} << 20;
 constexpr std::size_t kNamesShown = 5;
-
-std::string read_small_file(const fs::path& path) {
-  std::error_code problem;
-  const std::uintmax_t size = fs::file_size(path, problem);
-  if (problem) throw Error(fmt::format("{}: cannot be read ({})", path.string(), problem.message()));
-  if (size > kMaxJsonBytes) {
-    throw Error(
-        fmt::format("{}: {} bytes are too many for such a file: copy or download it again", path.string(), size));
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string content{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw Error(fmt::format("{}: cannot be read: check its permissions", path.string()));
-  return content;
-}
+/// Bytes of a weight file that are read at a time; between two the job may be stopped.
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
 
 /// "a, b, c and 12 more"
 std::string list_names(const std::vector<std::string>& names) {
@@ -49,6 +38,15 @@ std::string list_names(const std::vector<std::string>& names) {
   std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
   if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
   return text;
+}
+
+/// "12 of F32, 75 of BF16"
+std::string describe_dtypes(const SafetensorsFile& file) {
+  std::map<TensorDType, std::size_t> counts;
+  for (const auto& [name, view] : file.tensors()) ++counts[view.dtype];
+  std::vector<std::string> words;
+  for (const auto& [dtype, count] : counts) words.push_back(fmt::format("{} of {}", count, to_string(dtype)));
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 [[noreturn]] void refuse_pickle(const fs::path& folder) {
@@ -72,7 +70,9 @@ std::string list_names(const std::vector<std::string>& names) {
 
 /// Tensor name to shard name.
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const json index = json::parse(read_small_file(path), nullptr, false);
+  const std::string content = read_file_bytes(path, "index", kMaxJsonBytes);
+  check_json_depth(content, path.string());
+  const json index = json::parse(content, nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     throw Error(fmt::format("{}: has no weight_map: copy or download it again", path.string()));
   }
@@ -99,11 +99,22 @@ float from_float16(std::uint16_t bits) {
 }
 
 template <typename Stored, typename Convert>
-void convert(std::span<const std::byte> bytes, std::vector<float>& values, Convert to_float) {
+void convert_each(std::span<const std::byte> bytes, std::span<float> values, Convert to_float) {
   for (std::size_t n = 0; n < values.size(); ++n) {
     Stored stored;
     std::memcpy(&stored, bytes.data() + n * sizeof(Stored), sizeof(Stored));
     values[n] = to_float(stored);
+  }
+}
+
+void convert(TensorDType dtype, std::span<const std::byte> bytes, std::span<float> values) {
+  if (dtype == TensorDType::f32) {
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  } else if (dtype == TensorDType::f16) {
+    convert_each<std::uint16_t>(bytes, values, from_float16);
+  } else {
+    convert_each<std::uint16_t>(bytes, values,
+                                [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); });
   }
 }
 
@@ -118,7 +129,7 @@ Checkpoint Checkpoint::open(const std::string& path) {
         fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
                     checkpoint.folder_.string()));
   }
-  checkpoint.config_ = ModelConfig::from_json(read_small_file(config), config.string());
+  checkpoint.config_ = ModelConfig::from_json(read_file_bytes(config, "configuration", kMaxJsonBytes), config.string());
   checkpoint.open_weights();
   checkpoint.check_tensors();
   return checkpoint;
@@ -146,6 +157,11 @@ void Checkpoint::open_weights() {
     const fs::path path = folder_ / name;
     files_.push_back(std::make_shared<const SafetensorsFile>(path));
     weight_files_.push_back(path);
+    log_line(LogCategory::model, [&] {
+      const SafetensorsFile& file = *files_.back();
+      return fmt::format("{}: {} tensors in {} bytes: {}", path.string(), file.tensors().size(), file.bytes().size(),
+                         describe_dtypes(file));
+    });
     for (const auto& [tensor, view] : files_.back()->tensors()) {
       if (!shard_of.empty() && (!shard_of.contains(tensor) || shard_of[tensor] != name)) {
         throw Error(fmt::format("{}: tensor {} is in {}, which {} does not say: copy or download the folder again",
@@ -161,11 +177,22 @@ void Checkpoint::check_tensors() {
     const auto weight = tensors_.find(layer_names(config_, 0).query_norm);
     const bool shared = weight != tensors_.end() && weight->second.shape == std::vector<std::int64_t>{config_.head_dim};
     if (shared) config_.query_key_norm = QueryKeyNorm::shared;
+    log_line(LogCategory::model, [&] {
+      return fmt::format("{}: QK norm is {}, by the shape of its weight", folder_.string(),
+                         shared ? "shared by all heads" : "one a head");
+    });
   }
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> known;
-  if (config_.tie_word_embeddings) known.insert(kLanguageModelHeadName);
+  if (config_.tie_word_embeddings) {
+    known.insert(kLanguageModelHeadName);
+    if (tensors_.contains(kLanguageModelHeadName)) {
+      log_line(LogCategory::model, [&] {
+        return fmt::format("{}: {} is skipped: embeddings are tied", folder_.string(), kLanguageModelHeadName);
+      });
+    }
+  }
   for (const ExpectedTensor& expected : expected_tensors(config_)) {
     known.insert(expected.name);
     const auto found = tensors_.find(expected.name);
@@ -200,36 +227,43 @@ const TensorView& Checkpoint::tensor(const std::string& name) const {
   return found->second;
 }
 
-std::vector<float> Checkpoint::read(const std::string& name) const {
+void Checkpoint::read(const std::string& name, const std::function<bool(std::span<const float> piece)>& take) const {
   const TensorView& view = tensor(name);
-  std::vector<float> values(static_cast<std::size_t>(view.elements()));
-  switch (view.dtype) {
-    case TensorDType::f32:
-      convert<float>(view.bytes, values, [](float value) { return value; });
-      break;
-    case TensorDType::f16:
-      convert<std::uint16_t>(view.bytes, values, from_float16);
-      break;
-    case TensorDType::bf16:
-      convert<std::uint16_t>(view.bytes, values,
-                             [](std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16U); });
-      break;
-    case TensorDType::i32:
-    case TensorDType::i64:
-      throw Error(fmt::format("{}: tensor {} has dtype {}, weights are F32, F16 or BF16", folder_.string(), name,
-                              to_string(view.dtype)));
+  if (view.dtype == TensorDType::i32 || view.dtype == TensorDType::i64) {
+    throw Error(fmt::format("{}: tensor {} has dtype {}, weights are F32, F16 or BF16", folder_.string(), name,
+                            to_string(view.dtype)));
   }
-  const auto bad = std::find_if(values.begin(), values.end(), [](float value) { return !std::isfinite(value); });
-  if (bad != values.end()) {
-    throw Error(fmt::format("{}: tensor {} holds {} at element {}: the training diverged or the file is damaged",
-                            folder_.string(), name, std::isnan(*bad) ? "NaN" : "an infinity", bad - values.begin()));
+  const std::size_t size = size_of(view.dtype);
+  const auto elements = static_cast<std::size_t>(view.elements());
+  std::vector<float> piece(std::min(elements, kPieceBytes / size));
+  for (std::size_t first = 0; first < elements; first += piece.size()) {
+    piece.resize(std::min(piece.size(), elements - first));
+    convert(view.dtype, view.bytes.subspan(first * size, piece.size() * size), piece);
+    const auto bad = std::find_if(piece.begin(), piece.end(), [](float value) { return !std::isfinite(value); });
+    if (bad != piece.end()) {
+      throw Error(fmt::format("{}: tensor {} holds {} at element {}: the training diverged or the file is damaged",
+                              folder_.string(), name, std::isnan(*bad) ? "NaN" : "an infinity",
+                              first + static_cast<std::size_t>(bad - piece.begin())));
+    }
+    if (!take(piece)) return;
   }
-  return values;
 }
 
-std::string Checkpoint::weights_sha256() const {
+std::optional<std::string> Checkpoint::weights_sha256(const Job& job) const {
+  std::int64_t total = 0;
+  for (const auto& file : files_) total += static_cast<std::int64_t>(file->bytes().size());
   Sha256 hash;
-  for (const auto& file : files_) hash.update(file->bytes());
+  std::int64_t done = 0;
+  for (const auto& file : files_) {
+    for (std::span<const std::byte> rest = file->bytes(); !rest.empty();) {
+      if (job.stopped()) return std::nullopt;
+      job.tell({done, total, "bytes", "checksum of the weights"});
+      const std::span<const std::byte> piece = rest.first(std::min(kPieceBytes, rest.size()));
+      hash.update(piece);
+      done += static_cast<std::int64_t>(piece.size());
+      rest = rest.subspan(piece.size());
+    }
+  }
   return hash.finish();
 }
 

@@ -3,12 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backend/base/job.h"
 #include "backend/model/model_config.h"
 #include "backend/model/safetensors.h"
 
@@ -28,13 +31,15 @@ class Checkpoint {
   /// @throws Error if there is no such tensor
   [[nodiscard]] const TensorView& tensor(const std::string& name) const;
   [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
-  /// A weight as float32, row-major.
+  /// A weight as float32, row-major, piece by piece: each is at most a mebibyte of the file.
+  /// @param take  gets the pieces in their order; false ends the reading
   /// @throws Error naming the tensor if it holds a NaN or an infinity
-  [[nodiscard]] std::vector<float> read(const std::string& name) const;
+  void read(const std::string& name, const std::function<bool(std::span<const float> piece)>& take) const;
   /// The weight files, by name.
   [[nodiscard]] const std::vector<std::filesystem::path>& weight_files() const { return weight_files_; }
   /// SHA-256 over the contents of the weight files in the order of their names, hexadecimal.
-  [[nodiscard]] std::string weights_sha256() const;
+  /// @returns nothing if the job was stopped
+  [[nodiscard]] std::optional<std::string> weights_sha256(const Job& job) const;
   /// Numbers in all tensors of the files.
   [[nodiscard]] std::int64_t parameter_count() const;
 
@@ -51,5 +56,8 @@ class Checkpoint {
 
 /// The folder that a path or hub id stands for.  @throws Error that says what to run instead of downloading
 std::filesystem::path resolve_checkpoint_folder(const std::string& path);
+
+/// Whether that is how a path is taken: of the form owner/name, and no file or folder here.
+bool is_hub_id(const std::string& path);
 
 }  // namespace foxscope

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -48,6 +49,8 @@ struct SoftmaxState {
   /// Takes in logits [n, T, K] of the heads `which` (undefined: all N), and their values [n, K, d].
   void add(const at::Tensor& logits, const at::Tensor& value, const at::Tensor& which) {
     const auto pick = [&which](const at::Tensor& all) { return which.defined() ? all.index_select(0, which) : all; };
+    assert(logits.dim() == 3 && logits.size(0) == (which.defined() ? which.numel() : maximum.size(0)));
+    assert(!value.defined() || (value.size(0) == logits.size(0) && value.size(1) == logits.size(2)));
     const at::Tensor before = pick(maximum);
     const at::Tensor now = at::maximum(before, logits.amax(2, true));
     // Rows that have seen nothing yet keep -infinity, whose difference would be NaN.
@@ -84,6 +87,11 @@ class Composition {
     length_ = a.query.size(2);
     const std::int64_t dim = a.query.size(3);
     heads_ = batch * heads;
+    assert(a.key.dim() == 4 && a.key.sizes() == a.value.sizes());
+    assert(a.key.size(0) == batch && heads % a.key.size(1) == 0 && a.key.size(2) == length_ && a.key.size(3) == dim);
+    assert(!a.cumulative_log_gate.defined() ||
+           a.cumulative_log_gate.sizes() == at::IntArrayRef({batch, heads, length_}));
+    assert(!a.cumulative_log_gate.defined() || a.cumulative_log_gate.scalar_type() == at::kDouble);
     const auto flat = [&](const at::Tensor& x) {
       const std::int64_t group = heads / x.size(1);
       const at::Tensor wide = group == 1 ? x : x.repeat_interleave(group, 1);

@@ -1,6 +1,7 @@
 #include "backend/model/composed_causal_lm.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/model/composed_attention_torch.h"
 #include "backend/model/composed_causal_lm_torch.h"
 #include "backend/model/composed_continuation_torch.h"
@@ -54,28 +56,48 @@ class CurrentDevice {
 template <typename T>
 void take_down(const at::Tensor& tensor, std::span<T> into, at::ScalarType type) {
   if (into.empty()) return;
+  assert(tensor.numel() <= static_cast<std::int64_t>(into.size()));
   at::from_blob(into.data(), tensor.sizes(), at::TensorOptions().dtype(type)).copy_(tensor);
 }
 
 }  // namespace
 
-ComposedCausalLM::ComposedCausalLM(const Checkpoint& checkpoint, const Device& device, DType dtype)
-    : config_(checkpoint.config()),
+ComposedCausalLM::ComposedCausalLM(ModelConfig config, const Device& device, DType dtype)
+    : config_(std::move(config)),
       device_(device),
       dtype_(dtype),
       place_(device.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)) : at::Device(at::kCPU)),
       matrix_(dtype == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
       columns_(config_) {
-  const std::vector<std::int64_t> table{config_.vocabulary_size, config_.hidden_size};
-  const std::vector<float> embedding = checkpoint.read(kEmbeddingName);
-  embedding_ = place(embedding, table, at::kFloat);
-  const at::Tensor head = config_.tie_word_embeddings ? place(embedding, table, matrix_)
-                                                      : place(checkpoint.read(kLanguageModelHeadName), table, matrix_);
-  padded_head_ = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config_.vocabulary_size % kHeadRows) % kHeadRows});
-  final_norm_ = place(checkpoint.read(kFinalNormName), {config_.hidden_size}, at::kFloat);
-  for (int layer = 0; layer < config_.layers; ++layer) layers_.push_back(load_layer(checkpoint, layer));
   const CurrentDevice current(place_);
   attends_on_cuda_ = device.cuda && cuda_attention_takes(config_.head_dim, matrix_);
+  log_line(LogCategory::model, [&] {
+    if (!device.cuda) return fmt::format("{} layers of LibTorch's operations", config_.layers);
+    if (attends_on_cuda_) return fmt::format("attention is the kernels' own on {}", device.name());
+    return fmt::format(
+        "attention falls back to LibTorch's operations on {}: no kernel for heads of {} in {}, or no "
+        "kernel for this GPU",
+        device.name(), config_.head_dim, to_string(dtype));
+  });
+}
+
+bool ComposedCausalLM::load(const Checkpoint& checkpoint, const Job& job) {
+  WeightReader reader(checkpoint, job);
+  const std::vector<std::int64_t> table{config_.vocabulary_size, config_.hidden_size};
+  const FloatArray embedding = reader.read(kEmbeddingName);
+  const FloatArray untied = config_.tie_word_embeddings ? FloatArray{} : reader.read(kLanguageModelHeadName);
+  const FloatArray final_norm = reader.read(kFinalNormName);
+  if (reader.stopped()) return false;
+  embedding_ = place(embedding, table, at::kFloat);
+  const at::Tensor head = place(untied.empty() ? embedding : untied, table, matrix_);
+  padded_head_ = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config_.vocabulary_size % kHeadRows) % kHeadRows});
+  final_norm_ = place(final_norm, {config_.hidden_size}, at::kFloat);
+  for (int layer = 0; layer < config_.layers; ++layer) {
+    const auto host = reader.read_layer(layer);
+    if (!host) return false;
+    layers_.push_back(place_layer(*host));
+  }
+  return true;
 }
 
 at::Tensor ComposedCausalLM::place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
@@ -83,8 +105,7 @@ at::Tensor ComposedCausalLM::place(std::span<const float> values, at::IntArrayRe
   return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place_);
 }
 
-DeviceLayer ComposedCausalLM::load_layer(const Checkpoint& checkpoint, int layer) const {
-  const CpuLayerWeights host = read_layer_weights(checkpoint, layer);
+DeviceLayer ComposedCausalLM::place_layer(const CpuLayerWeights& host) const {
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t inner = config_.intermediate_size;
   const std::int64_t matrix_rows = columns_.key_shift;
@@ -166,6 +187,7 @@ at::Tensor ComposedCausalLM::prepare_gates(const SequencePass& pass, int layer, 
 
 ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, const ComposedBefore& before) const {
   const DeviceLayer& weights = layer(index);
+  assert(normed.dim() == 2 && normed.size(1) == config_.hidden_size && normed.scalar_type() == at::kFloat);
   const std::int64_t length = normed.size(0);
   const std::int64_t dim = config_.head_dim;
   at::Tensor projected = linear_to_float(normed.to(matrix_), weights.projection);
@@ -194,6 +216,9 @@ ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, con
   heads.query = query.transpose(0, 1).to(matrix_).contiguous();
   heads.key = key.transpose(0, 1).to(matrix_).contiguous();
   heads.value = value.transpose(0, 1).to(matrix_).contiguous();
+  assert(heads.query.sizes() == at::IntArrayRef({config_.heads, length, dim}));
+  assert(heads.key.sizes() == at::IntArrayRef({config_.key_heads, length, dim}));
+  assert(heads.value.sizes() == heads.key.sizes());
   return heads;
 }
 
@@ -257,6 +282,7 @@ at::Tensor ComposedCausalLM::leave_attention(int index, const at::Tensor& normed
                                              std::span<const Intervention> interventions) const {
   const DeviceLayer& weights = layer(index);
   const std::int64_t dim = config_.head_dim;
+  assert(attended.sizes() == at::IntArrayRef({normed.size(0), config_.heads, dim}));
   at::Tensor output = attended;
   if (config_.output_norm) output = rms_norm(output, weights.output_norm, config_.norm_epsilon);
   output = output.reshape({normed.size(0), config_.hidden_size});
@@ -369,9 +395,13 @@ std::unique_ptr<Continuation> ComposedCausalLM::begin(const PromptRequest& reque
   });
 }
 
-std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype) {
+std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype,
+                                              const Job& job) {
   const c10::InferenceMode guard;
-  return with_device_errors(device, 0, [&] { return std::make_unique<ComposedCausalLM>(checkpoint, device, dtype); });
+  return with_device_errors(device, 0, [&] {
+    auto model = std::make_unique<ComposedCausalLM>(checkpoint.config(), device, dtype);
+    return model->load(checkpoint, job) ? std::move(model) : nullptr;
+  });
 }
 
 }  // namespace foxscope

@@ -17,6 +17,8 @@ std::int64_t free_device_memory(int index);
 /// everything between the matrix products; else it is made of LibTorch's operations, as on the CPU, where it is the
 /// twin that tests hold against the fused forward. Attention goes tile by tile; no L x L array exists.
 /// @param dtype  of the matrices; residuals, norms, gates and loss stay float32
-std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype);
+/// @returns nothing if the job was stopped
+std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype,
+                                              const Job& job = {});
 
 }  // namespace foxscope

@@ -62,7 +62,10 @@ struct SequencePass {
 /// The model behind load_composed_model.
 class ComposedCausalLM final : public CausalLM {
  public:
-  ComposedCausalLM(const Checkpoint& checkpoint, const Device& device, DType dtype);
+  /// Without weights.
+  ComposedCausalLM(ModelConfig config, const Device& device, DType dtype);
+  /// @returns false if the job was stopped
+  bool load(const Checkpoint& checkpoint, const Job& job);
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] const Device& device() const override { return device_; }
@@ -95,7 +98,7 @@ class ComposedCausalLM final : public CausalLM {
 
  private:
   at::Tensor place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
-  DeviceLayer load_layer(const Checkpoint& checkpoint, int layer) const;
+  DeviceLayer place_layer(const CpuLayerWeights& host) const;
   bool run_sequence(const SequencePass& pass) const;
   bool run_layer(const SequencePass& pass, int layer, at::Tensor& residual) const;
   at::Tensor prepare_gates(const SequencePass& pass, int layer, const at::Tensor& gates) const;

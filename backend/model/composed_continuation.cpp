@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -25,6 +26,8 @@ ComposedContinuation::ComposedContinuation(const ComposedCausalLM& model, const 
 
 void ComposedContinuation::take_layer(int layer, const ComposedHeads& heads, std::span<const double> cumulative) {
   LayerCache& cache = layers_[static_cast<std::size_t>(layer)];
+  assert(heads.key.size(1) == length_ && heads.value.sizes() == heads.key.sizes());
+  assert(cache.gates.empty() || cumulative.size() == cache.gates.size() * static_cast<std::size_t>(length_));
   cache.key = heads.key;
   cache.value = heads.value;
   cache.before = heads.next;
@@ -48,6 +51,7 @@ void ComposedContinuation::take_residual(const at::Tensor& residual) {
 
 void ComposedContinuation::append(int layer, const ComposedHeads& heads) {
   LayerCache& cache = layers_[static_cast<std::size_t>(layer)];
+  assert(heads.key.size(1) == 1 && cache.first + cache.key.size(1) == length_);
   cache.key = at::cat({cache.key, heads.key}, 1);
   cache.value = at::cat({cache.value, heads.value}, 1);
   cache.before = heads.next;

@@ -1,3 +1,5 @@
+#include <cassert>
+
 #include <ATen/ATen.h>
 
 #include "backend/model/composed_steps_torch.h"
@@ -5,6 +7,7 @@
 namespace foxscope::composed_steps {
 
 at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
+  assert(in.size(1) == weight.size(1) && in.scalar_type() == weight.scalar_type());
   if (in.scalar_type() == at::kFloat) return at::mm(in, weight.t());
   if (in.is_cuda()) return at::mm(in, weight.t(), at::kFloat);
   return at::mm(in.to(at::kFloat), weight.to(at::kFloat).t());
@@ -15,6 +18,7 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
 }
 
 at::Tensor rotate(const at::Tensor& x, double base, std::int64_t first_position) {
+  assert(x.dim() == 3 && x.size(2) % 2 == 0);
   const std::int64_t dim = x.size(2);
   const at::TensorOptions options = x.options().dtype(at::kDouble);
   const at::Tensor frequency = at::pow(base, at::arange(0, dim, 2, options) / -static_cast<double>(dim));
@@ -28,6 +32,8 @@ at::Tensor rotate(const at::Tensor& x, double base, std::int64_t first_position)
 }
 
 at::Tensor shift(const at::Tensor& x, const at::Tensor& before, const at::Tensor& gate_logit) {
+  assert(gate_logit.dim() == 2 && gate_logit.size(0) == x.size(0) && gate_logit.size(1) == x.size(1));
+  assert(!before.defined() || before.sizes() == at::IntArrayRef({1, x.size(1), x.size(2)}));
   const at::Tensor a = at::sigmoid(gate_logit).unsqueeze(2);
   const at::Tensor previous =
       at::cat({before.defined() ? before : at::zeros_like(x.slice(0, 0, 1)), x.slice(0, 0, x.size(0) - 1)}, 0);

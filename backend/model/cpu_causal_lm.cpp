@@ -1,5 +1,7 @@
 #include "backend/model/cpu_causal_lm.h"
 
+#include <utility>
+
 #include "backend/model/cpu_continuation.h"
 #include "backend/model/cpu_sequence_pass.h"
 #include "backend/model/prompt_pass.h"
@@ -9,7 +11,7 @@ namespace {
 
 class CpuCausalLM final : public CausalLM {
  public:
-  explicit CpuCausalLM(const Checkpoint& checkpoint) : config_(checkpoint.config()), weights_(checkpoint) {}
+  CpuCausalLM(ModelConfig config, CpuWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] const Device& device() const override { return device_; }
@@ -21,7 +23,7 @@ class CpuCausalLM final : public CausalLM {
     ForwardReport report;
     report.attention_kernel = "cpu-tiled";
     for (std::int64_t row = 0; row < request.batch; ++row) {
-      SequencePass pass(config_, weights_, request, row, *recorders[static_cast<std::size_t>(row)], job);
+      CpuSequencePass pass(config_, weights_, request, row, *recorders[static_cast<std::size_t>(row)], job);
       if (job.stopped() || !pass.run(report)) return std::nullopt;
     }
     return report;
@@ -31,7 +33,7 @@ class CpuCausalLM final : public CausalLM {
     check_prompt(request, config_);
     PromptPass prompt(request, *this);
     auto continuation = std::make_unique<CpuContinuation>(config_, weights_, request);
-    SequencePass pass(config_, weights_, prompt.request(), 0, prompt.recorder(), job);
+    CpuSequencePass pass(config_, weights_, prompt.request(), 0, prompt.recorder(), job);
     pass.fill(*continuation);
     ForwardReport report;
     if (job.stopped() || !pass.run(report)) return nullptr;
@@ -46,8 +48,10 @@ class CpuCausalLM final : public CausalLM {
 
 }  // namespace
 
-std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint) {
-  return std::make_unique<CpuCausalLM>(checkpoint);
+std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
+  auto weights = CpuWeights::read(checkpoint, job);
+  if (!weights) return nullptr;
+  return std::make_unique<CpuCausalLM>(checkpoint.config(), std::move(*weights));
 }
 
 }  // namespace foxscope

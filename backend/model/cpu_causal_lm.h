@@ -8,7 +8,8 @@ namespace foxscope {
 
 /// A model on the CPU in float32: every position-wise step runs on one chunk of rows in one thread's cache, attention
 /// in the tiled kernel.
-std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint);
+/// @returns nothing if the job was stopped
+std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job);
 
 /// The sizes of a request and its ids, checked.
 /// @throws ShapeError, UsageError

@@ -1,6 +1,7 @@
 #include "backend/model/cpu_continuation.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "backend/model/cpu_rows.h"
@@ -48,12 +49,14 @@ CpuContinuation::CpuContinuation(const ModelConfig& config, const CpuWeights& we
 }
 
 void CpuContinuation::take_last_projection(int layer, const float* row) {
+  assert(layer >= 0 && layer < static_cast<int>(layers_.size()));
   FloatArray& previous = layers_[static_cast<std::size_t>(layer)].previous;
   std::copy(row, row + previous.size(), previous.begin());
 }
 
 void CpuContinuation::take_layer(int layer, const PromptLayer& prompt) {
   CpuLayerCache& cache = layers_[static_cast<std::size_t>(layer)];
+  assert(cache.gates.empty() || prompt.cumulative_log.size() == cache.gates.size() * floats(length_));
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
     cache.gates[head].start(prompt.cumulative_log.subspan(head * floats(length_), floats(length_)));
   }
@@ -129,6 +132,7 @@ void CpuContinuation::append_gates(int layer) {
     if (!config_->gated()) log_gate_[head] = 0;
     if (!constant.empty()) log_gate_[head] = cpu_steps::log_sigmoid(constant[head]);
     const auto at = static_cast<int>(head);
+    assert(cache.gates[head].end() == length_);
     cache.gates[head].append(changed_gate(interventions_, layer, at, length_, log_gate_[head]));
   }
 }
@@ -138,6 +142,7 @@ void CpuContinuation::attend(int layer) {
   const std::int64_t dim = config_->head_dim;
   const std::int64_t group = config_->heads / config_->key_heads;
   for (std::size_t head = 0; head < cache.heads.size(); ++head) {
+    assert(cache.heads[head].end() == length_);
     cache.heads[head].append(key_.data() + head * floats(dim), value_.data() + head * floats(dim));
   }
   share(config_->heads, config_->heads * dim * cache.heads.front().end(), [&](std::int64_t head) {

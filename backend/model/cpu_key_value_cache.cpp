@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cmath>
 #include <limits>
 
@@ -53,6 +54,8 @@ void attend_cached(const CachedAttention& arguments, const KeyValuePages& pages,
   const double largest_logit = norm(arguments.query, dim) * pages.largest_key() * static_cast<double>(arguments.scale);
   const double allowed = arguments.tolerance > 0 ? std::log(arguments.tolerance) : 0;
   const std::int64_t newest = pages.end() - 1;
+  assert(arguments.first >= pages.first() && arguments.first <= newest);
+  assert(arguments.gate == nullptr || arguments.gate->end() == pages.end());
   float shift = -std::numeric_limits<float>::infinity();
   double mass = 0;
   std::fill(output, output + dim, 0.0F);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -9,7 +10,7 @@
 namespace foxscope {
 
 /// Final norm, logits and loss of the rows [begin, end), one block of the vocabulary at a time.
-void SequencePass::predict(std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
+void CpuSequencePass::predict(std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
   const std::int64_t vocabulary = config_.vocabulary_size;
   const std::span<float> hidden =
       recorder_.keeps(Keep::hidden) ? recorder_.hidden_states(config_.layers, hidden_) : std::span<float>{};
@@ -27,6 +28,8 @@ void SequencePass::predict(std::int64_t begin, std::int64_t end, CpuScratch& scr
     double sum = 0;
     float label_logit = 0;
   };
+  assert(begin < end && end <= length_);
+  assert(kept_logits.empty() || kept_logits.size() == floats(length_ * vocabulary));
   std::vector<Row> rows(floats(end - begin));
   for (std::int64_t first = 0; first < vocabulary; first += kVocabularyBlock) {
     const std::int64_t columns = std::min(kVocabularyBlock, vocabulary - first);

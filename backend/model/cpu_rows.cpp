@@ -1,6 +1,7 @@
 #include "backend/model/cpu_rows.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include "backend/model/cpu_steps.h"
 #include "backend/model/interventions.h"
@@ -35,6 +36,7 @@ void place_queries(const ModelConfig& config, const CpuLayerWeights& weights, co
 
 void place(const ModelConfig& config, const CpuLayerWeights& weights, const float* row, const float* previous,
            const Places& places) {
+  assert((places.cosine != nullptr) == config.rope && (places.sine != nullptr) == config.rope);
   const std::int64_t dim = config.head_dim;
   const ProjectionColumns columns(config);
   place_queries(config, weights, row, places);
@@ -58,6 +60,7 @@ void place(const ModelConfig& config, const CpuLayerWeights& weights, const floa
   }
   rotate(places, config.key_heads, dim, places.key);
   if (config.forget_gate != ForgetGate::full) return;
+  assert(places.log_gate != nullptr);
   for (std::int64_t head = 0; head < config.heads; ++head) {
     places.log_gate[head * places.gate_stride] = cpu_steps::log_sigmoid(row[columns.forget + head]);
   }
@@ -65,6 +68,7 @@ void place(const ModelConfig& config, const CpuLayerWeights& weights, const floa
 
 void finish_attention(const ModelConfig& config, const CpuLayerWeights& weights, const float* gate,
                       std::span<const Intervention> interventions, int layer, float* attended) {
+  assert(gate != nullptr || !config.output_gate);
   const std::int64_t dim = config.head_dim;
   if (config.output_norm) {
     cpu_steps::rms_norm_heads(attended, weights.output_norm.data(), config.heads, dim,

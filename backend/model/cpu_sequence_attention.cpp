@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@
 
 namespace foxscope {
 
-cpu_rows::Places SequencePass::places(std::int64_t position) {
+cpu_rows::Places CpuSequencePass::places(std::int64_t position) {
   cpu_rows::Places places;
   places.query = query_ + position * head_dim_;
   places.key = key_ + position * head_dim_;
@@ -29,7 +30,7 @@ cpu_rows::Places SequencePass::places(std::int64_t position) {
 
 /// Queries, keys, values and gates of the rows [begin, end). The shift needs the projection of the row before: it is
 /// computed once more, so that chunks do not wait for each other.
-void SequencePass::project(int layer, std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
+void CpuSequencePass::project(int layer, std::int64_t begin, std::int64_t end, CpuScratch& scratch) {
   const CpuLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
   const bool shifted = config_.key_shift || config_.value_shift;
   const std::int64_t first = shifted && begin > 0 ? begin - 1 : begin;
@@ -61,13 +62,15 @@ void SequencePass::project(int layer, std::int64_t begin, std::int64_t end, CpuS
 }
 
 /// log f of gates that do not depend on data, interventions, and the cumulative sum.
-void SequencePass::prepare_gates(int layer) {
+void CpuSequencePass::prepare_gates(int layer) {
   const FloatArray& constant = weights_.layers[static_cast<std::size_t>(layer)].constant_gate;
   for (std::size_t head = 0; head < constant.size(); ++head) {
     double* gates = log_gate_.data() + head * floats(length_);
     std::fill(gates, gates + length_, cpu_steps::log_sigmoid(constant[head]));
   }
+  assert(constant.empty() || constant.size() == floats(config_.heads));
   const std::span<double> cumulative = recorder_.cumulative_log_gate(layer);
+  assert(cumulative.size() == floats(config_.heads * length_));
   if (log_gate_.empty()) {
     std::fill(cumulative.begin(), cumulative.end(), 0.0);
     return;
@@ -77,7 +80,7 @@ void SequencePass::prepare_gates(int layer) {
   kernels::cpu::cumulative_log_gate(log_gate_.data(), config_.heads, length_, cumulative.data());
 }
 
-bool SequencePass::attend(int layer, ForwardReport& report) {
+bool CpuSequencePass::attend(int layer, ForwardReport& report) {
   const kernels::cpu::AttentionStrides per_head{0, length_ * head_dim_, head_dim_};
   kernels::cpu::ForgettingAttention arguments;
   arguments.batch = 1;
@@ -94,10 +97,12 @@ bool SequencePass::attend(int layer, ForwardReport& report) {
   arguments.output_strides = {0, head_dim_, hidden_};
   arguments.log_normalizer = recorder_.log_normalizer(layer).data();
   const std::span<float> without_gate = recorder_.log_normalizer_without_gate(layer);
+  assert(without_gate.empty() || without_gate.size() == floats(config_.heads * length_));
   arguments.log_normalizer_without_gate = without_gate.empty() ? nullptr : without_gate.data();
   arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
   arguments.window_size = config_.window_size;
   arguments.pruning_tolerance = request_.pruning_tolerance;
+  assert(recorder_.log_normalizer(layer).size() == floats(config_.heads * length_));
   kernels::cpu::AttentionBlocks blocks;
   const kernels::Status status = kernels::cpu::forgetting_attention(arguments, team_, job_.stop, &blocks);
   if (status == kernels::Status::invalid_argument) {
@@ -106,14 +111,15 @@ bool SequencePass::attend(int layer, ForwardReport& report) {
                     "not supported",
                     config_.heads, head_dim_, length_, request_.pruning_tolerance));
   }
+  assert(blocks.skipped >= 0 && blocks.skipped <= blocks.total);
   report.attention_blocks += blocks.total;
   report.skipped_blocks += blocks.skipped;
   return status == kernels::Status::ok;
 }
 
 /// x += o_proj(act(gate) * norm(o)) for the rows [begin, end).
-void SequencePass::leave_attention(const CpuLayerWeights& weights, int layer, std::int64_t begin, std::int64_t end,
-                                   CpuScratch& scratch) {
+void CpuSequencePass::leave_attention(const CpuLayerWeights& weights, int layer, std::int64_t begin, std::int64_t end,
+                                      CpuScratch& scratch) {
   const auto epsilon = static_cast<float>(config_.norm_epsilon);
   const std::int64_t rows = end - begin;
   if (config_.output_gate) {

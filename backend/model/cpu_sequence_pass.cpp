@@ -1,6 +1,7 @@
 #include "backend/model/cpu_sequence_pass.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "backend/model/cpu_continuation.h"
@@ -28,8 +29,8 @@ RotaryTable::RotaryTable(const ModelConfig& config, std::int64_t first, std::int
     }
   }
 }
-SequencePass::SequencePass(const ModelConfig& config, const CpuWeights& weights, const ForwardRequest& request,
-                           std::int64_t row, Recorder& recorder, const Job& job)
+CpuSequencePass::CpuSequencePass(const ModelConfig& config, const CpuWeights& weights, const ForwardRequest& request,
+                                 std::int64_t row, Recorder& recorder, const Job& job)
     : config_(config),
       weights_(weights),
       request_(request),
@@ -58,7 +59,8 @@ SequencePass::SequencePass(const ModelConfig& config, const CpuWeights& weights,
   }
 }
 
-bool SequencePass::for_rows(const std::function<void(std::int64_t begin, std::int64_t end, CpuScratch&)>& step) {
+bool CpuSequencePass::for_rows(const std::function<void(std::int64_t begin, std::int64_t end, CpuScratch&)>& step) {
+  assert(chunk_ > 0 && length_ > 0);
   const std::int64_t chunks = (length_ + chunk_ - 1) / chunk_;
   team_.run(chunks, [&](std::int64_t task, int thread) {
     if (job_.stopped()) return;
@@ -68,16 +70,17 @@ bool SequencePass::for_rows(const std::function<void(std::int64_t begin, std::in
   return !job_.stopped();
 }
 
-void SequencePass::embed() {
+void CpuSequencePass::embed() {
   for (std::int64_t p = 0; p < length_; ++p) {
+    assert(input_ids_[p] >= 0 && input_ids_[p] < config_.vocabulary_size);
     const float* row = weights_.embedding.data() + input_ids_[p] * hidden_;
     std::copy(row, row + hidden_, residual_.data() + p * hidden_);
   }
 }
 
 /// x += down_proj(silu(g) * y) for the rows [begin, end).
-void SequencePass::feed_forward(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end,
-                                CpuScratch& scratch) {
+void CpuSequencePass::feed_forward(const CpuLayerWeights& weights, std::int64_t begin, std::int64_t end,
+                                   CpuScratch& scratch) {
   const std::int64_t inner = config_.intermediate_size;
   for (std::int64_t p = begin; p < end; ++p) {
     cpu_steps::rms_norm(residual_.data() + p * hidden_, weights.mlp_norm.data(), hidden_,
@@ -106,15 +109,19 @@ void SequencePass::feed_forward(const CpuLayerWeights& weights, std::int64_t beg
           .into = LinearArguments::Into::add});
 }
 
-void SequencePass::record_hidden(int index) {
+void CpuSequencePass::record_hidden(int index) {
   const std::span<float> hidden = recorder_.hidden_states(index, hidden_);
+  assert(hidden.empty() || hidden.size() == residual_.size());
   if (!hidden.empty()) std::copy(residual_.begin(), residual_.end(), hidden.begin());
 }
 
-bool SequencePass::run_layer(int layer, ForwardReport& report) {
+bool CpuSequencePass::run_layer(int layer, ForwardReport& report) {
+  assert(layer >= 0 && layer < static_cast<int>(weights_.layers.size()));
   const CpuLayerWeights& weights = weights_.layers[static_cast<std::size_t>(layer)];
+  assert(weights.projection.size() == floats(columns_.count * hidden_));
   const auto own_or_kept = [&](QueryKeyStore::Part part, FloatArray& own, std::int64_t heads) {
     const std::span<std::byte> kept = recorder_.query_key(part, layer);
+    assert(kept.empty() || kept.size() == floats(heads * length_ * head_dim_) * sizeof(float));
     if (!kept.empty()) return reinterpret_cast<float*>(kept.data());
     own.resize(floats(heads * length_ * head_dim_));
     return own.data();
@@ -141,7 +148,7 @@ bool SequencePass::run_layer(int layer, ForwardReport& report) {
   return done;
 }
 
-bool SequencePass::run(ForwardReport& report) {
+bool CpuSequencePass::run(ForwardReport& report) {
   embed();
   const auto tell = [&](int done) { job_.tell({done, config_.layers + 1, "layers", "forward"}); };
   for (int layer = 0; layer < config_.layers; ++layer) {

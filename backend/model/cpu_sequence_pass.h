@@ -34,10 +34,10 @@ struct RotaryTable {
 };
 
 /// One sequence on its way through the layers.
-class SequencePass {
+class CpuSequencePass {
  public:
-  SequencePass(const ModelConfig& config, const CpuWeights& weights, const ForwardRequest& request, std::int64_t row,
-               Recorder& recorder, const Job& job);
+  CpuSequencePass(const ModelConfig& config, const CpuWeights& weights, const ForwardRequest& request, std::int64_t row,
+                  Recorder& recorder, const Job& job);
 
   /// @returns false if the job was stopped
   bool run(ForwardReport& report);

@@ -32,7 +32,7 @@ FOXSCOPE_INLINE float exponential(float x) {
   const float shifted = bounded * kLog2E + kRound;
   const float whole = shifted - kRound;
   const float rest = (bounded - whole * kLn2High) - whole * kLn2Low;
-  float p = 1.9875691500e-4F;  // Cephes expf
+  float p = 1.9875691500e-4F;  // of expf in S. L. Moshier's Cephes Mathematical Library 2.2 (1992)
   p = p * rest + 1.3981999507e-3F;
   p = p * rest + 8.3334519073e-3F;
   p = p * rest + 4.1665795894e-2F;

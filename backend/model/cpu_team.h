@@ -14,6 +14,10 @@ class LibTorchTeam final : public kernels::Executor {
   void run(std::int64_t tasks, const std::function<void(std::int64_t task, int thread)>& body) override;
 };
 
+/// Gives LibTorch's team as many threads as the system still starts, where these are fewer than it would take: OpenMP
+/// ends the process when it gets one too few. To be called before the team is used.
+void fit_team_to_system();
+
 /// out = in W^T, or out += in W^T, in float32 by LibTorch's BLAS: inside a task on the task's thread alone, else on
 /// LibTorch's team.
 /// @param in      [rows, depth], rows in_stride apart

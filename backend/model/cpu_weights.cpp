@@ -2,36 +2,49 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "backend/model/logit_bound.h"
 
 namespace foxscope {
 namespace {
 
-FloatArray read(const Checkpoint& checkpoint, const std::string& name) {
-  const std::vector<float> values = checkpoint.read(name);
-  return {values.begin(), values.end()};
-}
-
 void append(FloatArray& values, const FloatArray& more) { values.insert(values.end(), more.begin(), more.end()); }
 
-/// A norm's weight with one number a column: one that all heads share is repeated.
+/// A norm's weight with one number a column: one that all heads share is repeated. Nothing, where reading was stopped.
 FloatArray repeat_for_heads(FloatArray weight, std::int64_t columns) {
   const FloatArray once = weight;
-  while (static_cast<std::int64_t>(weight.size()) < columns) append(weight, once);
+  while (!once.empty() && static_cast<std::int64_t>(weight.size()) < columns) append(weight, once);
   return weight;
 }
 
 }  // namespace
 
-CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer) {
-  const ModelConfig& config = checkpoint.config();
+WeightReader::WeightReader(const Checkpoint& checkpoint, const Job& job) : checkpoint_(checkpoint), job_(job) {
+  for (const auto& [name, view] : checkpoint.tensors()) total_ += static_cast<std::int64_t>(view.bytes.size());
+}
+
+FloatArray WeightReader::read(const std::string& name) {
+  if (stopped()) return {};
+  const TensorView& view = checkpoint_.tensor(name);
+  FloatArray values;
+  // Memory is touched piece by piece too: that of a large table takes seconds.
+  values.reserve(static_cast<std::size_t>(view.elements()));
+  checkpoint_.read(name, [&](std::span<const float> piece) {
+    values.insert(values.end(), piece.begin(), piece.end());
+    done_ += static_cast<std::int64_t>(piece.size() * size_of(view.dtype));
+    job_.tell({done_, total_, "bytes", "load"});
+    return !stopped();
+  });
+  return values;
+}
+
+std::optional<CpuLayerWeights> WeightReader::read_layer(int layer) {
+  const ModelConfig& config = checkpoint_.config();
   const LayerNames names = layer_names(config, layer);
-  const auto optional = [&checkpoint](const std::string& name) {
-    return name.empty() ? FloatArray{} : read(checkpoint, name);
-  };
+  const auto optional = [this](const std::string& name) { return name.empty() ? FloatArray{} : read(name); };
   CpuLayerWeights weights;
-  weights.attention_norm = read(checkpoint, names.attention_norm);
+  weights.attention_norm = read(names.attention_norm);
   for (const std::string& name :
        {names.query, names.key, names.value, names.key_shift, names.value_shift, names.forget}) {
     append(weights.projection, optional(name));
@@ -49,19 +62,20 @@ CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer) {
     if (config.forget_gate == ForgetGate::full) place(names.forget_bias, columns.forget);
   }
   if (config.forget_gate == ForgetGate::bias_only || config.forget_gate == ForgetGate::fixed) {
-    weights.constant_gate = read(checkpoint, names.forget_bias);
+    weights.constant_gate = read(names.forget_bias);
   }
   if (config.query_key_norm != QueryKeyNorm::none) {
-    weights.query_norm = repeat_for_heads(read(checkpoint, names.query_norm), config.hidden_size);
-    weights.key_norm = repeat_for_heads(read(checkpoint, names.key_norm), config.key_size());
+    weights.query_norm = repeat_for_heads(read(names.query_norm), config.hidden_size);
+    weights.key_norm = repeat_for_heads(read(names.key_norm), config.key_size());
   }
   weights.output_gate = optional(names.output_gate);
   weights.output_norm = optional(names.output_norm);
-  weights.output = read(checkpoint, names.output);
-  weights.mlp_norm = read(checkpoint, names.mlp_norm);
-  weights.mlp_gate_up = read(checkpoint, names.mlp_gate);
+  weights.output = read(names.output);
+  weights.mlp_norm = read(names.mlp_norm);
+  weights.mlp_gate_up = read(names.mlp_gate);
   append(weights.mlp_gate_up, optional(names.mlp_up));
-  weights.mlp_down = read(checkpoint, names.mlp_down);
+  weights.mlp_down = read(names.mlp_down);
+  if (stopped()) return std::nullopt;
   weights.logit_bound = bound_logits(config, weights);
   return weights;
 }
@@ -75,12 +89,19 @@ ProjectionColumns::ProjectionColumns(const ModelConfig& config) {
   count = forget + (config.forget_gate == ForgetGate::full ? config.heads : 0);
 }
 
-CpuWeights::CpuWeights(const Checkpoint& checkpoint) {
-  embedding = read(checkpoint, kEmbeddingName);
-  for (int layer = 0; layer < checkpoint.config().layers; ++layer)
-    layers.push_back(read_layer_weights(checkpoint, layer));
-  final_norm = read(checkpoint, kFinalNormName);
-  if (!checkpoint.config().tie_word_embeddings) language_model_head = read(checkpoint, kLanguageModelHeadName);
+std::optional<CpuWeights> CpuWeights::read(const Checkpoint& checkpoint, const Job& job) {
+  WeightReader reader(checkpoint, job);
+  CpuWeights weights;
+  weights.embedding = reader.read(kEmbeddingName);
+  for (int layer = 0; layer < reader.config().layers; ++layer) {
+    auto of_layer = reader.read_layer(layer);
+    if (!of_layer) return std::nullopt;
+    weights.layers.push_back(std::move(*of_layer));
+  }
+  weights.final_norm = reader.read(kFinalNormName);
+  if (!reader.config().tie_word_embeddings) weights.language_model_head = reader.read(kLanguageModelHeadName);
+  if (reader.stopped()) return std::nullopt;
+  return weights;
 }
 
 }  // namespace foxscope

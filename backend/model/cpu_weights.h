@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <new>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "backend/model/checkpoint.h"
@@ -52,13 +54,31 @@ struct ProjectionColumns {
   std::int64_t count = 0;
 };
 
-/// @throws Error naming the tensor that holds a NaN or an infinity
-CpuLayerWeights read_layer_weights(const Checkpoint& checkpoint, int layer);
+/// Reads a checkpoint's weights as float32, one tensor after the other, and tells the job how far it is. Once the job
+/// is stopped nothing more is read: what is given then is not whole.
+class WeightReader {
+ public:
+  WeightReader(const Checkpoint& checkpoint, const Job& job);
+
+  /// @throws Error naming the tensor that holds a NaN or an infinity
+  FloatArray read(const std::string& name);
+  /// @returns nothing if the job was stopped
+  std::optional<CpuLayerWeights> read_layer(int layer);
+  [[nodiscard]] const ModelConfig& config() const { return checkpoint_.config(); }
+  [[nodiscard]] bool stopped() const { return job_.stopped(); }
+
+ private:
+  const Checkpoint& checkpoint_;
+  const Job& job_;
+  std::int64_t done_ = 0;  ///< bytes of the tensors
+  std::int64_t total_ = 0;
+};
 
 /// All weights of a model in float32.
 struct CpuWeights {
+  /// @returns nothing if the job was stopped
   /// @throws Error naming the tensor that holds a NaN or an infinity
-  explicit CpuWeights(const Checkpoint& checkpoint);
+  static std::optional<CpuWeights> read(const Checkpoint& checkpoint, const Job& job);
   FloatArray embedding;  ///< [V, D]
   std::vector<CpuLayerWeights> layers;
   FloatArray final_norm;           ///< [D]

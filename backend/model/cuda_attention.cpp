@@ -1,8 +1,11 @@
+#include <cassert>
+
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 
 #include "backend/base/error.h"
 #include "backend/model/cuda_attention_torch.h"
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/forgetting_attention.h"
 
 namespace foxscope {
@@ -13,6 +16,14 @@ using kernels::cuda::AttentionKernel;
 kernels::cuda::AttentionStrides strides(const at::Tensor& x) { return {0, x.stride(0), x.stride(1)}; }
 
 kernels::cuda::ForgettingAttention describe(const CudaAttention& a) {
+  assert(a.query.dim() == 3 && a.key.dim() == 3 && a.key.sizes() == a.value.sizes());
+  assert(a.output.sizes() == a.query.sizes() && a.query.size(0) % a.key.size(0) == 0);
+  assert(a.key.size(1) == a.query.size(1) && a.key.size(2) == a.query.size(2));
+  assert(a.query.stride(2) == 1 && a.key.stride(2) == 1 && a.value.stride(2) == 1 && a.output.stride(2) == 1);
+  assert(!a.cumulative_log_gate.defined() ||
+         (a.cumulative_log_gate.is_contiguous() && a.cumulative_log_gate.numel() == a.query.size(0) * a.query.size(1)));
+  assert(!a.log_normalizer.defined() ||
+         (a.log_normalizer.is_contiguous() && a.log_normalizer.numel() == a.query.size(0) * a.query.size(1)));
   kernels::cuda::ForgettingAttention k;
   k.batch = 1;
   k.heads = a.query.size(0);

@@ -1,6 +1,7 @@
 #include "backend/model/gate_history.h"
 
 #include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include "backend/model/interventions.h"
@@ -24,6 +25,7 @@ void GateHistory::append(double log_gate) {
 
 void GateHistory::drop_before(std::int64_t position) {
   if (position <= first_) return;
+  assert(position <= end());
   values_.erase(values_.begin(), values_.begin() + (position - first_));
   first_ = position;
 }

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <system_error>
 #include <vector>
@@ -11,12 +11,16 @@
 #include <fmt/ranges.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/model/checkpoint.h"
+#include "backend/text/file_bytes.h"
 
 namespace foxscope {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxRevisionBytes = 4096;
 
 std::optional<std::string> environment(const char* name) {
   const char* value = std::getenv(name);
@@ -36,11 +40,14 @@ fs::path hub_cache() {
 fs::path choose_snapshot(const fs::path& model, const std::string& id) {
   const fs::path snapshots = model / "snapshots";
   std::string revision;
-  std::ifstream(model / "refs" / "main") >> revision;
+  const fs::path main = model / "refs" / "main";
+  std::error_code ignored;
+  if (fs::is_regular_file(main, ignored)) {
+    std::istringstream(read_file_bytes(main, "revision", kMaxRevisionBytes)) >> revision;
+  }
   const bool plain = !revision.empty() && revision.find('/') == std::string::npos && revision.front() != '.';
   if (plain && fs::is_directory(snapshots / revision)) return snapshots / revision;
   std::vector<std::string> found;
-  std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(snapshots, ignored)) {
     if (entry.is_directory()) found.push_back(entry.path().string());
   }
@@ -56,14 +63,19 @@ fs::path choose_snapshot(const fs::path& model, const std::string& id) {
 
 }  // namespace
 
+bool is_hub_id(const std::string& path) {
+  static const std::regex kHubId("[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*");
+  std::error_code ignored;
+  return path.size() <= 200 && std::regex_match(path, kHubId) && !fs::exists(path, ignored);
+}
+
 fs::path resolve_checkpoint_folder(const std::string& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return path;
   if (fs::exists(path, ignored)) {
     throw Error(fmt::format("{}: is a file: give the checkpoint folder that holds config.json", path));
   }
-  static const std::regex kHubId("[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*");
-  if (path.size() > 200 || !std::regex_match(path, kHubId)) {
+  if (!is_hub_id(path)) {
     throw Error(fmt::format("{}: no such folder: give a checkpoint folder, or a hub id like owner/name", path));
   }
   const std::size_t slash = path.find('/');
@@ -74,7 +86,9 @@ fs::path resolve_checkpoint_folder(const std::string& path) {
                     "(nothing is downloaded here)",
                     path, hub_cache().string(), path));
   }
-  return choose_snapshot(model, path);
+  fs::path folder = choose_snapshot(model, path);
+  log_line(LogCategory::model, [&] { return fmt::format("{} is {}", path, folder.string()); });
+  return folder;
 }
 
 }  // namespace foxscope

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <charconv>
 #include <cmath>
 #include <iterator>
@@ -68,6 +69,7 @@ void change_head(const Intervention& intervention, std::span<double> log_gate) {
       for (double& value : log_gate) value = std::max(value * intervention.value, kLowestLogGate);
       break;
     case Kind::zero:
+      assert(intervention.position < static_cast<std::int64_t>(log_gate.size()));
       log_gate[static_cast<std::size_t>(intervention.position)] = kLowestLogGate;
       break;
     case Kind::cut:

@@ -3,6 +3,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "backend/model/layer_downloads_torch.h"
 
@@ -24,7 +25,9 @@ void LayerDownloads::end_layer() {
   layer->copies = std::exchange(copies_, {});
   layer->passed.record(at::accelerator::getCurrentStream(device_.index()));
   if (!layer->copies.empty()) {
-    layer->copied = std::async(std::launch::async, [layer = layer.get()] {
+    // Where the system gives no more threads the copy is made when it is waited for.
+    layer->copied = std::async(std::launch::async | std::launch::deferred, [layer = layer.get(), device = device_] {
+      const c10::DeviceGuard guard(device);  // to wait in a new thread would else make a context on the first GPU
       layer->passed.synchronize();
       for (const Copy& copy : layer->copies) {
         std::memcpy(copy.into(), copy.pinned.const_data_ptr(), copy.pinned.nbytes());

@@ -3,11 +3,15 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/base/log.h"
+#include "backend/text/json_reading.h"
 
 namespace foxscope {
 namespace {
@@ -27,7 +31,23 @@ class Keys {
  public:
   Keys(const json& object, std::string_view file) : object_(object), file_(file) {}
 
-  [[nodiscard]] bool has(const char* key) const { return object_.contains(key) && !object_.at(key).is_null(); }
+  [[nodiscard]] bool has(const char* key) const {
+    asked_.emplace(key);
+    return object_.contains(key) && !object_.at(key).is_null();
+  }
+
+  /// Keys that nobody asked for, separated by commas.
+  [[nodiscard]] std::string ignored() const {
+    constexpr std::size_t kMostNames = 40;
+    std::size_t count = 0;
+    std::string names;
+    for (const auto& [key, value] : object_.items()) {
+      if (value.is_null() || asked_.contains(key) || count++ >= kMostNames) continue;
+      names += (names.empty() ? "" : ", ") + key;
+    }
+    if (count > kMostNames) names += fmt::format(" and {} more", count - kMostNames);
+    return names.empty() ? "none" : names;
+  }
 
   [[noreturn]] void fail(const char* key, const std::string& allowed) const {
     std::string value = "missing";
@@ -80,6 +100,7 @@ class Keys {
  private:
   const json& object_;
   std::string_view file_;
+  mutable std::set<std::string> asked_;
 };
 
 constexpr const char* kSupported =
@@ -180,8 +201,10 @@ void read_project_fox(const Keys& keys, ModelConfig& config) {
   const std::string activation = keys.word("ogate_act", "sigmoid");
   if (activation != "sigmoid" && activation != "silu") keys.fail("ogate_act", "\"sigmoid\" or \"silu\"");
   if (activation == "silu") config.output_gate_activation = OutputGateActivation::silu;
-  if (keys.has("log_pruning_tolerance"))
-    config.log_pruning_tolerance = keys.number("log_pruning_tolerance", -1e4, 0, 0);
+  if (keys.has("log_pruning_tolerance")) {
+    constexpr double kLargest = std::numeric_limits<double>::max();
+    config.log_pruning_tolerance = keys.number("log_pruning_tolerance", -kLargest, kLargest, 0);
+  }
 }
 
 void read_fla(const Keys& keys, ModelConfig& config) {
@@ -195,9 +218,28 @@ void read_fla(const Keys& keys, ModelConfig& config) {
   }
 }
 
+/// Programs that save a model note the path it was loaded from; run files, which hold the configuration, are published.
+/// @returns whether there were any paths
+bool drop_folders(nlohmann::json& value) {
+  bool any = false;
+  if (value.is_structured()) {
+    for (nlohmann::json& part : value) any = drop_folders(part) || any;
+  } else if (value.is_string()) {
+    const auto& text = value.get_ref<const std::string&>();
+    const bool path =
+        text.starts_with('/') || text.starts_with("~/") || text.starts_with("./") || text.starts_with("../");
+    // "/s" may be a token.
+    if (!path || text.find('/', 1) == std::string::npos) return false;
+    value = without_folder(text);
+    any = true;
+  }
+  return any;
+}
+
 }  // namespace
 
 ModelConfig ModelConfig::from_json(std::string_view content, std::string_view name) {
+  check_json_depth(content, std::string(name));
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(content);
@@ -208,6 +250,7 @@ ModelConfig ModelConfig::from_json(std::string_view content, std::string_view na
   const Keys keys(object, name);
   ModelConfig config;
   config.json = std::string(content);
+  if (nlohmann::json shorter = object; drop_folders(shorter)) config.json = shorter.dump();
   if (!keys.has("model_type")) {
     throw Error(fmt::format("{}: model_type is missing; supported are {}", name, kSupported));
   }
@@ -220,6 +263,10 @@ ModelConfig ModelConfig::from_json(std::string_view content, std::string_view na
   } else {
     read_project_fox(keys, config);
   }
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: {}, {} layers, {} heads of {}, ignored keys: {}", name, config.model_type, config.layers,
+                       config.heads, config.head_dim, keys.ignored());
+  });
   return config;
 }
 

@@ -31,7 +31,7 @@ enum class Dialect {
 struct ModelConfig {
   Dialect dialect = Dialect::project_fox;
   std::string model_type;
-  std::string json;  ///< config.json as it was read
+  std::string json;  ///< config.json as it was read, paths in it (_name_or_path) without their folders
 
   std::int64_t vocabulary_size = 0;
   std::int64_t hidden_size = 0;        ///< D

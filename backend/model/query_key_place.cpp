@@ -5,7 +5,6 @@
 #include "backend/model/composed_causal_lm.h"
 #include "backend/trace/device_query_key_store.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forgetting_attention.h"
 
 namespace foxscope {
 namespace {
@@ -20,9 +19,7 @@ bool has_room(int gpu, std::size_t bytes) {
 
 QueryKeyPlace::QueryKeyPlace(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user,
                              std::optional<int> gpu)
-    : kept_(needs.host.query_key_per_token > 0),
-      host_memory_(needs.gpu ? HostMemory::pinned : HostMemory::pageable),
-      gpu_(gpu) {
+    : kept_(needs.host.query_key_per_token > 0), gpu_(gpu) {
   const FreeMemory left = memory_left(needs, length, free, user);
   host_budget_ = left.host / 4 * 3;
   on_gpu_ = kept_ && gpu && needs.gpu && needs.gpu->query_key_per_token * length <= left.gpu;
@@ -35,7 +32,7 @@ std::shared_ptr<RunQueryKeyStore> QueryKeyPlace::make_store(const TraceInfo& inf
     return std::make_shared<DeviceQueryKeyStore>(shape, info.dtype, *gpu_);
   }
   return std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(host_budget_),
-                                             std::filesystem::temp_directory_path(), host_memory_);
+                                             std::filesystem::temp_directory_path(), gpu_);
 }
 
 std::optional<int> kernel_gpu(const Device& device) {

@@ -36,7 +36,6 @@ class QueryKeyPlace {
  private:
   bool kept_ = false;
   bool on_gpu_ = false;
-  HostMemory host_memory_ = HostMemory::pageable;
   std::int64_t host_budget_ = 0;
   std::optional<int> gpu_;
 };

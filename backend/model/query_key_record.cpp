@@ -1,3 +1,4 @@
+#include <cassert>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -15,6 +16,7 @@ void record_query_key(Recorder& recorder, int layer, const at::Tensor& query, co
     }
     const std::span<std::byte> kept = recorder.query_key(part, layer);
     if (kept.empty()) continue;
+    assert(kept.size() == rows.nbytes());
     at::from_blob(kept.data(), rows.sizes(), at::TensorOptions().dtype(rows.scalar_type()))
         .copy_(rows.contiguous(), /*non_blocking=*/true);
   }

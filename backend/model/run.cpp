@@ -1,23 +1,21 @@
 #include "backend/model/run.h"
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "backend/base/log.h"
+#include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/model/query_key_place.h"
-#include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 MemoryUser user_of(const RunRequest& request, std::int64_t length) {
   MemoryUser user{fmt::format("a run over {} tokens needs", length), "--limit", {}};
@@ -42,6 +40,23 @@ std::shared_ptr<const Text> identify(const std::shared_ptr<const Text>& text) {
 
 }  // namespace
 
+std::optional<RunEstimate> estimate_run(const RunRequest& request, TokenCount count, const Job& job) {
+  const Device device = Device::parse(request.device);
+  const DType dtype = choose_dtype(request.dtype, device);
+  const Checkpoint checkpoint = Checkpoint::open(request.model);
+  RunEstimate estimate;
+  if (count == TokenCount::exact || !request.input.text) {
+    estimate.tokens = static_cast<std::int64_t>(read_run_tokens(request, checkpoint)->id.size());
+  } else {
+    estimate.tokens = static_cast<std::int64_t>(request.input.text->content.size());
+    if (request.limit > 0) estimate.tokens = std::min(estimate.tokens, request.limit);
+  }
+  if (job.stopped()) return std::nullopt;
+  estimate.needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device);
+  estimate.free = free_memory(device);
+  return estimate;
+}
+
 std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   const Device device = Device::parse(request.device);
@@ -54,16 +69,23 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const auto length = static_cast<std::int64_t>(tokens->id.size());
   RunResult result;
   result.report.notes = checkpoint.config().notes;
-  const TraceInfo info = describe_run(request, checkpoint, device, dtype, length);
+  const std::optional<TraceInfo> described = describe_run(request, checkpoint, device, dtype, length, job);
+  if (!described) return std::nullopt;
+  const TraceInfo& info = *described;
   const RunNeeds needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device);
   const QueryKeyPlace place(needs, length, free_memory(device), user_of(request, length), kernel_gpu(device));
   const auto store = place.make_store(info);
   note_place(store, info, result.report.notes);
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, queries and keys {}", info.name, length,
+                       info.device, to_string(info.dtype), info.pruning_tolerance,
+                       store ? fmt::format("in {}", store->where()) : "are not kept");
+  });
   Recorder recorder(info, request.keep, store);
-  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype);
+  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype, job);
+  if (!model) return std::nullopt;
   checkpoint = Checkpoint();  // its files need no longer be mapped
   result.report.load_seconds = seconds_since(start);
-  if (job.stopped()) return std::nullopt;
 
   ForwardRequest forward;
   forward.batch = 1;
@@ -77,6 +99,10 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const std::optional<ForwardReport> report = model->forward(forward, recorders, job);
   if (!report) return std::nullopt;
   result.report.forward = *report;
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{}: attention by {}, {} of {} pairs of blocks skipped", info.name, report->attention_kernel,
+                       report->skipped_blocks, report->attention_blocks);
+  });
   result.report.forward_seconds = seconds_since(forward_start);
   recorder.info().attention_kernel = report->attention_kernel;
   result.trace = recorder.finish(identify(request.input.text), tokens);

@@ -8,6 +8,7 @@
 
 #include "backend/base/job.h"
 #include "backend/model/causal_lm.h"
+#include "backend/model/run_memory.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {
@@ -46,6 +47,17 @@ struct RunResult {
   std::shared_ptr<const Trace> trace;
   RunReport report;
 };
+
+/// What a run would take, known before it is made.
+struct RunEstimate {
+  std::int64_t tokens = 0;
+  RunNeeds needs;
+  FreeMemory free;  ///< now
+};
+/// Whether an estimate is over the tokens themselves, or over as many as the text has bytes, which takes no time.
+enum class TokenCount { exact, at_most };
+/// @returns nothing if the job was stopped. @throws as run_model does before it loads weights
+std::optional<RunEstimate> estimate_run(const RunRequest& request, TokenCount count, const Job& job);
 
 /// Opens the checkpoint, cuts the text, checks that the run fits into memory, runs the model and returns its trace.
 /// @returns nothing if the job was stopped

@@ -1,16 +1,14 @@
 #include "backend/model/run_memory.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
-#include <limits>
 #include <string>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
+#include "backend/base/measures.h"
+#include "backend/base/system_memory.h"
 #include "backend/model/composed_causal_lm.h"
 
 namespace foxscope {
@@ -27,24 +25,6 @@ constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 
 /// What the statistics of one head take beside queries and keys: gates, normalisers, sums by distance and of keys.
 constexpr std::int64_t kMeasuredPerToken = 512;
-
-double gibibytes(std::int64_t bytes) { return static_cast<double>(bytes) / (1024.0 * static_cast<double>(kMebibyte)); }
-
-/// A number of bytes in a file of /sys/fs/cgroup; nothing where it says "max" or does not exist.
-std::optional<std::int64_t> control_group(const char* name) {
-  std::int64_t bytes = 0;
-  if (std::ifstream(std::string("/sys/fs/cgroup/") + name) >> bytes) return bytes;
-  return std::nullopt;
-}
-
-/// What the process's own limit of address space (ulimit -v) leaves; nothing where there is none.
-std::optional<std::int64_t> left_of_address_space() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
-  std::int64_t pages = 0;
-  std::ifstream("/proc/self/statm") >> pages;
-  return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - pages * sysconf(_SC_PAGESIZE));
-}
 
 /// One of the memories, in the words of a message.
 struct MemoryKind {
@@ -65,6 +45,10 @@ std::string alternatives(const std::vector<std::string>& list) {
 std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t free, const MemoryKind& kind,
                      const MemoryUser& user) {
   const std::int64_t needed = memory.fixed + memory.per_token * length;
+  log_line(LogCategory::model, [&] {
+    return fmt::format("{} about {:.1f} GiB of {}, {:.1f} GiB are {}", user.what, gibibytes(needed), kind.name,
+                       gibibytes(free), kind.there);
+  });
   if (needed <= free) return free - needed;
   const std::int64_t fitting = (free - memory.fixed) / memory.per_token;
   std::vector<std::string> remedies;
@@ -126,20 +110,6 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
     memory.per_token += size * hidden + kMeasuredPerToken;  // one layer on its way to the host, and afterwards a head
   }
   return memory;
-}
-
-std::int64_t available_memory() {
-  std::int64_t available = std::numeric_limits<std::int64_t>::max();
-  std::ifstream file("/proc/meminfo");
-  for (std::string word; file >> word;) {
-    std::int64_t kibibytes = 0;
-    if (word == "MemAvailable:" && file >> kibibytes) available = kibibytes * 1024;
-  }
-  const auto limit = control_group("memory.max");
-  const auto used = control_group("memory.current");
-  if (limit && used) available = std::min(available, std::max<std::int64_t>(0, *limit - *used));
-  if (const auto left = left_of_address_space()) available = std::min(available, *left);
-  return available;
 }
 
 FreeMemory free_memory(const Device& device) {

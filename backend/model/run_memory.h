@@ -39,10 +39,6 @@ struct RunNeeds {
 RunNeeds estimate_needs(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
                         const Device& device);
 
-/// Bytes that this process may still take: the system's available memory, or what its control group or its own limit of
-/// address space leaves.
-std::int64_t available_memory();
-
 /// Bytes of the host, and of a GPU where there is one.
 struct FreeMemory {
   std::int64_t host = 0;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -37,9 +38,16 @@ DType choose_dtype(const std::string& name, const Device& device) {
   return dtype_from_string(name);
 }
 
-double choose_pruning(const RunRequest& request, const ModelConfig& config) {
+double choose_pruning(const RunRequest& request, const Checkpoint& checkpoint) {
   if (!request.pruning_tolerance) {
-    return config.log_pruning_tolerance ? std::exp(*config.log_pruning_tolerance) : kDefaultPruning;
+    const std::optional<double> logarithm = checkpoint.config().log_pruning_tolerance;
+    if (!logarithm) return kDefaultPruning;
+    const double tolerance = std::exp(*logarithm);
+    if (tolerance < 1) return tolerance;
+    throw Error(fmt::format(
+        "{}/config.json: log_pruning_tolerance is {}: it must be below 0, the logarithm of the share of a row's "
+        "attention that may be skipped; correct it, set it to null, or say --pruning, which counts instead",
+        checkpoint.folder().string(), *logarithm));
   }
   const double tolerance = *request.pruning_tolerance;
   if (!(tolerance >= 0 && tolerance < 1)) {
@@ -56,21 +64,25 @@ std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint,
     throw UsageError(fmt::format("{}: neither config.json nor the tokenizer names a BOS token: give its id with --bos",
                                  checkpoint.folder().string()));
   }
-  if (*bos < 0 || *bos >= checkpoint.config().vocabulary_size) {
-    throw UsageError(
-        fmt::format("--bos {}: the model's vocabulary has ids 0 to {}", *bos, checkpoint.config().vocabulary_size - 1));
-  }
-  return *bos;
+  const std::int64_t last = checkpoint.config().vocabulary_size - 1;
+  if (*bos >= 0 && *bos <= last) return *bos;
+  if (request.bos) throw UsageError(fmt::format("--bos {}: the model's vocabulary has ids 0 to {}", *bos, last));
+  throw Error(
+      fmt::format("{}: the tokenizer's BOS token has the id {}, and the model's vocabulary the ids 0 to {}: use the "
+                  "tokenizer that belongs to the model, or give a BOS token with --bos",
+                  checkpoint.folder().string(), *bos, last));
 }
 
-TraceInfo describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device, DType dtype,
-                       std::int64_t length) {
+std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
+                                      DType dtype, std::int64_t length, const Job& job) {
   const ModelConfig& config = checkpoint.config();
+  std::optional<std::string> weights_sha256 = checkpoint.weights_sha256(job);
+  if (!weights_sha256) return std::nullopt;
   TraceInfo info;
   info.name = request.name;
   info.model_type = config.model_type;
   info.config = config.json;
-  info.weights_sha256 = checkpoint.weights_sha256();
+  info.weights_sha256 = std::move(*weights_sha256);
   info.device = device.name();
   info.dtype = dtype;
   info.layers = config.layers;
@@ -80,7 +92,7 @@ TraceInfo describe_run(const RunRequest& request, const Checkpoint& checkpoint, 
   info.length = length;
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
   info.window_size = config.window_size;
-  info.pruning_tolerance = choose_pruning(request, config);
+  info.pruning_tolerance = choose_pruning(request, checkpoint);
   info.gated = config.gated() || any_changes_gates(request.interventions);
   info.intervention = intervention_json(request.interventions);
   return info;

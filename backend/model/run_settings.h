@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "backend/model/checkpoint.h"
@@ -14,16 +15,18 @@ namespace foxscope {
 DType choose_dtype(const std::string& name, const Device& device);
 
 /// The share of a row's attention that may be skipped: the option overrides the checkpoint, which overrides 2^-24.
-/// @throws UsageError for a share outside [0, 1)
-double choose_pruning(const RunRequest& request, const ModelConfig& config);
+/// @throws UsageError for an option outside [0, 1); Error naming config.json and its key for a share of 1 or more there
+double choose_pruning(const RunRequest& request, const Checkpoint& checkpoint);
 
 /// The token that begins a sequence: the option, else config.json's, else the tokenizer's.
 /// @param tokenizer  null: the checkpoint has none
-/// @throws UsageError if none is named, or one outside the vocabulary
+/// @throws UsageError if none is named, or an option outside the vocabulary; Error for such a token of the tokenizer
 std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer);
 
-/// What a run of `length` positions is, for a recorder and for files. The request's input is not looked at.
-TraceInfo describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device, DType dtype,
-                       std::int64_t length);
+/// What a run of `length` positions is, for a recorder and for files. The request's input is not looked at. Reads the
+/// weights for their checksum.
+/// @returns nothing if the job was stopped
+std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
+                                      DType dtype, std::int64_t length, const Job& job);
 
 }  // namespace foxscope

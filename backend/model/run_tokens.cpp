@@ -1,12 +1,14 @@
 #include "backend/model/run_tokens.h"
 
 #include <algorithm>
+#include <cassert>
 #include <optional>
 #include <string_view>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/model/run_settings.h"
 #include "backend/text/tokenizer.h"
 
@@ -39,6 +41,12 @@ void cut(std::vector<T>& values, std::int64_t limit) {
 void read_text(const RunRequest& request, const Tokenizer& tokenizer, TokenTable& table) {
   const std::string_view content = request.input.text->content;
   Tokens tokens = tokenizer.encode(content);
+  log_line(LogCategory::text, [&] {
+    return fmt::format("{}: {} bytes are {} tokens{}", request.input.name, content.size(), tokens.size(),
+                       request.limit > 0 && request.limit < static_cast<std::int64_t>(tokens.size())
+                           ? fmt::format(", of which the first {} are read", request.limit)
+                           : "");
+  });
   table.id = std::move(tokens.id);
   table.byte_start = std::move(tokens.byte_start);
   table.byte_end = std::move(tokens.byte_end);
@@ -105,6 +113,9 @@ std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, con
     put_behind_bos(*table, choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr));
   }
   if (!input.text && tokenizer) name_ids(*tokenizer, *table);
+  assert(table->input_id.size() == table->id.size());
+  assert(table->byte_start.empty() || table->byte_start.size() == table->id.size());
+  assert(table->string.empty() || table->string.size() == table->id.size());
   return table;
 }
 

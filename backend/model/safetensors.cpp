@@ -1,9 +1,6 @@
 #include "backend/model/safetensors.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -18,6 +15,8 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/regular_file.h"
+#include "backend/text/json_reading.h"
 
 namespace foxscope {
 namespace {
@@ -60,6 +59,7 @@ json parse_header(std::string_view text, std::string_view file) {
     }
     return true;
   };
+  check_json_depth(text, fmt::format("{}: the header", file));
   json header;
   try {
     header = json::parse(text, remember_names);
@@ -206,22 +206,12 @@ std::map<std::string, TensorView> parse_safetensors(std::span<const std::byte> f
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
-  const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) {
-    throw Error(fmt::format("{}: cannot be opened ({}): check the path and its permissions", path.string(),
-                            std::strerror(errno)));
-  }
-  struct stat status {};
-  if (fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    close(descriptor);
-    throw Error(fmt::format("{}: is not a file: give a folder with a safetensors file", path.string()));
-  }
-  size_ = static_cast<std::size_t>(status.st_size);
-  void* mapped = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, descriptor, 0);
-  const int problem = errno;
-  close(descriptor);
+  const RegularFile file(path, "safetensors");
+  size_ = static_cast<std::size_t>(file.size());
+  void* mapped = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (mapped == MAP_FAILED) {
-    throw Error(fmt::format("{}: cannot be mapped into memory ({})", path.string(), std::strerror(problem)));
+    throw Error(fmt::format("{}: cannot be mapped into memory ({}): check the disk, or raise `ulimit -v`",
+                            path.string(), std::strerror(errno)));
   }
   data_ = static_cast<const std::byte*>(mapped);
   try {

@@ -10,9 +10,14 @@ namespace foxscope {
 inline constexpr std::size_t largest_text = std::size_t{1} << 30;
 inline constexpr std::size_t largest_vocabulary_file = std::size_t{1} << 28;
 
-/// A whole file, or standard input for "-".
-/// @param what  "text", "tokenizer": in errors
-/// @throws Error naming the file: missing, a folder, unreadable, larger than `limit`
+/// A whole regular file.
+/// @param what  "tokenizer", "configuration": in errors
+/// @throws Error naming the file: missing, a folder, a FIFO, a device, unreadable, larger than `limit`
 std::string read_file_bytes(const std::filesystem::path& path, const std::string& what, std::size_t limit);
+
+/// What a user gives to be read: a whole file, a stream such as a shell's <(...), or standard input for "-".
+/// @param what  "text", "file of token ids": in errors
+/// @throws Error naming the file: missing, a folder, unreadable, larger than `limit`
+std::string read_input_bytes(const std::filesystem::path& path, const std::string& what, std::size_t limit);
 
 }  // namespace foxscope

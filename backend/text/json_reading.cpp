@@ -11,7 +11,28 @@ std::string not_json(const std::string& name, std::size_t byte) {
   return name + ": is not valid JSON (byte " + std::to_string(byte) + "); fetch the file again or repair it";
 }
 
+void check_json_depth(std::string_view content, const std::string& name) {
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t n = 0; n < content.size(); ++n) {
+    const char c = content[n];
+    if (c == '"') {
+      in_string = !in_string;
+    } else if (in_string) {
+      if (c == '\\') ++n;  // what it escapes ends no string
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxJsonDepth) {
+        throw Error(name + ": lists and objects lie inside one another deeper than " + std::to_string(kMaxJsonDepth) +
+                    " levels (byte " + std::to_string(n + 1) + "); fetch the file again or repair it");
+      }
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
 json parse_json(std::string_view content, const std::string& name) {
+  check_json_depth(content, name);
   try {
     return json::parse(content);
   } catch (const json::parse_error& error) {

@@ -9,7 +9,15 @@
 
 namespace foxscope {
 
-/// @throws Error naming the file and the byte at which it stops being JSON
+/// Levels of lists and objects inside one another that are read. What people publish has some ten.
+inline constexpr int kMaxJsonDepth = 256;
+
+/// Looked at before anything is parsed, by everything that parses JSON: each level of a value costs a parser some 20
+/// bytes of memory for one byte of the file, and whoever walks through it afterwards some of its stack.
+/// @throws Error naming the file, and the byte at which it is nested too deep
+void check_json_depth(std::string_view content, const std::string& name);
+
+/// @throws Error naming the file and the byte at which it stops being JSON, or is nested too deep
 nlohmann::json parse_json(std::string_view content, const std::string& name);
 
 /// The message for a file that is no JSON.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
 
@@ -20,7 +21,8 @@ std::string hexadecimal_byte(char byte) {
 
 std::string read_text(const std::filesystem::path& path, InvalidUtf8 invalid) {
   const std::string name = path == "-" ? "standard input" : path.string();
-  std::string bytes = read_file_bytes(path, "text", largest_text);
+  std::string bytes = read_input_bytes(path, "text", largest_text);
+  log_line(LogCategory::text, [&] { return name + ": " + std::to_string(bytes.size()) + " bytes of text read"; });
   const std::size_t nul = bytes.find('\0');
   if (nul != std::string::npos) {
     throw Error(name + ": a NUL byte at offset " + std::to_string(nul) +

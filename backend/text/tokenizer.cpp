@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <span>
 #include <utility>
 
 #include "backend/base/error.h"
+#include "backend/base/log.h"
 #include "backend/text/added_tokens.h"
 #include "backend/text/byte_alphabet.h"
 #include "backend/text/byte_pair.h"
@@ -215,7 +217,21 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   if (present("special_tokens_map.json")) {
     apply_special_tokens_map(content("special_tokens_map.json"), path("special_tokens_map.json"), special, description);
   }
-  return Tokenizer(std::make_unique<Implementation>(description));
+  Tokenizer tokenizer(std::make_unique<Implementation>(description));
+  log_line(LogCategory::text, [&] {
+    std::string files;
+    for (const char* file : {"tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json", "tokenizer_config.json",
+                             "special_tokens_map.json"}) {
+      const std::string_view name = file;
+      const bool of_vocabulary = name == "vocab.json" || name == "merges.txt" || name == "added_tokens.json";
+      const bool skipped = of_vocabulary && special == SpecialTokens::as_listed;
+      if (present(file)) files += (files.empty() ? "" : ", ") + std::string(file) + (skipped ? " (skipped)" : "");
+    }
+    return folder.string() + ": tokenizer of " + files + ": " + std::to_string(tokenizer.vocabulary_size()) + " ids" +
+           (description.json_escaping ? ", text is JSON-escaped first" : "") + ", BOS " +
+           (tokenizer.bos_id() ? std::to_string(*tokenizer.bos_id()) : "not named");
+  });
+  return tokenizer;
 }
 
 Tokenizer Tokenizer::from_json(std::string_view content, std::string_view name, bool json_escaping) {
@@ -243,6 +259,8 @@ Tokens Tokenizer::encode(std::string_view text) const {
   } else {
     implementation_->encode_sections(text, tokens);
   }
+  assert(tokens.byte_start.size() == tokens.size() && tokens.byte_end.size() == tokens.size());
+  assert(tokens.size() == 0 || tokens.byte_end.back() <= static_cast<std::int64_t>(text.size()));
   return tokens;
 }
 

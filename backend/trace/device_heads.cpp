@@ -7,13 +7,12 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/base/measures.h"
 
 namespace foxscope {
 namespace {
 
 namespace cuda = kernels::cuda;
-
-double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / 0x1p30; }
 
 Error failed(int device) {
   return Error(
@@ -41,6 +40,9 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
 
 DeviceHeads::DeviceHeads(int device, std::size_t budget) : device_(device), budget_(budget) {
   const cuda::DeviceScope scope(device);
+  if (!cuda::is_available()) {
+    throw Error(fmt::format("cuda:{}: the GPU cannot be used for maps: choose another, or --device cpu", device));
+  }
   stream_ = std::make_unique<cuda::DeviceStream>();
 }
 
@@ -102,9 +104,8 @@ void DeviceHeads::add_tables(const Trace& trace, Entry& entry) {
   const cuda::DeviceBuffer& tables = entry.buffers.emplace_back(allocate(cuda::head_table_bytes(map.length)));
   entry.bytes += tables.bytes();
   const auto status = cuda::prepare_map_head(map, tables.data(), stream());
-  // A head that the kernels do not take is left to the CPU.
-  if (status == kernels::Status::ok) head.tables = tables.data();
-  if (status == kernels::Status::failed || status == kernels::Status::unavailable) throw failed(device_);
+  if (status != kernels::Status::ok) throw failed(device_);
+  head.tables = tables.data();
 }
 
 void DeviceHeads::keep_within_budget() {

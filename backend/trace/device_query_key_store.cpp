@@ -5,14 +5,10 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
-#include "kernels/cuda/forgetting_attention.h"
+#include "backend/base/measures.h"
 
 namespace foxscope {
-namespace {
-
-double gibibytes(std::size_t bytes) { return static_cast<double>(bytes) / 0x1p30; }
-
-}  // namespace
+namespace {}  // namespace
 
 DeviceQueryKeyStore::DeviceQueryKeyStore(const Shape& shape, DType dtype, int device)
     : RunQueryKeyStore(shape, dtype), device_(device) {
@@ -33,7 +29,6 @@ DeviceQueryKeyStore::DeviceQueryKeyStore(const Shape& shape, DType dtype, int de
 
 std::span<const std::byte> DeviceQueryKeyStore::raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                          std::int64_t end, std::vector<std::byte>& scratch) const {
-  const kernels::cuda::DeviceScope scope(device_);
   scratch.resize(static_cast<std::size_t>((end - begin) * shape().head_dim) * size_of(dtype()));
   if (!memory_.download(scratch, offset(part, layer, head, begin))) {
     throw Error(fmt::format("cuda:{}: the GPU failed, its queries and keys are lost: run again", device_));

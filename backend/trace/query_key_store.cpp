@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <bit>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -12,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope {
 namespace {
@@ -54,9 +56,13 @@ float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cas
 
 std::span<const float> QueryKeyStore::rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
                                            std::vector<float>& scratch) const {
+  assert(layer >= 0 && layer < shape_.layers);
+  assert(head >= 0 && head < (part == Part::query ? shape_.heads : shape_.key_heads));
+  assert(begin >= 0 && begin <= end && end <= shape_.length);
   thread_local std::vector<std::byte> raw;
   const std::span<const std::byte> bytes = raw_rows(part, layer, head, begin, end, raw);
   const auto count = static_cast<std::size_t>((end - begin) * shape_.head_dim);
+  assert(bytes.size() == count * size_of(dtype_));
   if (dtype_ == DType::float32 && bytes.data() != raw.data()) {
     return {reinterpret_cast<const float*>(bytes.data()), count};
   }
@@ -90,13 +96,13 @@ std::size_t QueryKeyStore::offset(Part part, int layer, int head, std::int64_t r
 }
 
 HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
-                                     const std::filesystem::path& spill_folder, HostMemory memory)
+                                     const std::filesystem::path& spill_folder, std::optional<int> gpu)
     : RunQueryKeyStore(shape, dtype), size_(bytes(shape, dtype)), in_file_(size_ > memory_budget) {
   if (size_ == 0) return;
-  if (memory == HostMemory::pinned && !in_file_) {
+  if (gpu && !in_file_) {
     try {
-      pinned_ = kernels::cuda::PinnedBuffer(size_);
-      data_ = static_cast<std::byte*>(pinned_.data());
+      pinned_ = std::make_unique<kernels::cuda::PinnedBuffer>(size_, *gpu);
+      data_ = static_cast<std::byte*>(pinned_->data());
       return;
     } catch (const std::bad_alloc&) {
       data_ = nullptr;  // pageable memory does the same, only slower
@@ -128,7 +134,7 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
 }
 
 HostQueryKeyStore::~HostQueryKeyStore() {
-  if (data_ != nullptr && pinned_.data() == nullptr) munmap(data_, size_);
+  if (data_ != nullptr && pinned_ == nullptr) munmap(data_, size_);
 }
 
 const char* HostQueryKeyStore::where() const { return in_file_ ? "temporary file" : "memory"; }

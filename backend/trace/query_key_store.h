@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "kernels/cuda/device.h"
+namespace foxscope::kernels::cuda {
+class PinnedBuffer;
+}
 
 namespace foxscope {
 
@@ -87,18 +90,16 @@ class RunQueryKeyStore : public QueryKeyStore {
   using QueryKeyStore::QueryKeyStore;
 };
 
-/// Pinned memory is what a GPU copies into at full speed, without waiting.
-enum class HostMemory { pageable, pinned };
-
 /// A store in host memory: anonymous memory within a budget, beyond it an unlinked temporary file mapped into memory,
 /// so that the system can put pages aside.
 class HostQueryKeyStore final : public RunQueryKeyStore {
  public:
   /// @param memory_budget  bytes that may be held in memory; a larger store goes to a file in `spill_folder`
-  /// @param memory         pinned where a GPU fills the store; what cannot be pinned is pageable
+  /// @param gpu            that fills the store: memory is pinned, into which it copies at full speed without waiting,
+  ///                       or pageable where that cannot be
   /// @throws Error naming the size when neither memory nor disk can hold it
   HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
-                    const std::filesystem::path& spill_folder, HostMemory memory = HostMemory::pageable);
+                    const std::filesystem::path& spill_folder, std::optional<int> gpu = std::nullopt);
   ~HostQueryKeyStore() override;
   HostQueryKeyStore(const HostQueryKeyStore&) = delete;
   HostQueryKeyStore& operator=(const HostQueryKeyStore&) = delete;
@@ -110,7 +111,7 @@ class HostQueryKeyStore final : public RunQueryKeyStore {
   std::span<std::byte> layer(Part part, int layer) override;
 
  private:
-  kernels::cuda::PinnedBuffer pinned_;
+  std::unique_ptr<kernels::cuda::PinnedBuffer> pinned_;
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
   bool in_file_ = false;

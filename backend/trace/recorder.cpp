@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <utility>
 
 #include <fmt/format.h>
@@ -66,7 +67,10 @@ Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStor
       keep_(std::move(keep)),
       query_key_(std::move(query_key)),
       rows_(static_cast<std::size_t>(info_.layers)),
-      per_token_loss_(static_cast<std::size_t>(info_.length)) {}
+      per_token_loss_(static_cast<std::size_t>(info_.length)) {
+  assert(info_.layers > 0 && info_.heads > 0 && info_.key_heads > 0 && info_.head_dim > 0 && info_.length > 0);
+  assert(query_key_ == nullptr || query_key_->dtype() == info_.dtype);
+}
 
 namespace {
 
@@ -79,11 +83,13 @@ std::span<T> sized(std::vector<T>& values, std::size_t size) {
 }  // namespace
 
 std::span<double> Recorder::cumulative_log_gate(int layer) {
+  assert(layer >= 0 && layer < info_.layers);
   return sized(rows_[static_cast<std::size_t>(layer)].cumulative_log_gate,
                static_cast<std::size_t>(info_.heads * info_.length));
 }
 
 std::span<float> Recorder::log_normalizer(int layer) {
+  assert(layer >= 0 && layer < info_.layers);
   return sized(rows_[static_cast<std::size_t>(layer)].log_normalizer,
                static_cast<std::size_t>(info_.heads * info_.length));
 }
@@ -111,6 +117,7 @@ std::span<float> Recorder::logits(std::int64_t vocabulary_size) {
 
 std::span<float> Recorder::hidden_states(int index, std::int64_t hidden_size) {
   if (!keeps(Keep::hidden)) return {};
+  assert(index >= 0 && index <= info_.layers);
   hidden_states_.resize(static_cast<std::size_t>(info_.layers) + 1);
   return sized(hidden_states_[static_cast<std::size_t>(index)], static_cast<std::size_t>(info_.length * hidden_size));
 }

@@ -1,6 +1,7 @@
 #include "backend/trace/trace.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include <fmt/format.h>
 
@@ -36,6 +37,15 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
       per_token_loss_(std::move(per_token_loss)),
       source_(std::move(source)),
       query_key_(std::move(query_key)) {
+  assert(source_ != nullptr);
+  assert(info_.layers > 0 && info_.heads > 0 && info_.length > 0);
+  assert(per_token_loss_.empty() || static_cast<std::int64_t>(per_token_loss_.size()) == info_.length);
+  assert(tokens_ == nullptr || tokens_->id.empty() || static_cast<std::int64_t>(tokens_->id.size()) == info_.length);
+  assert(tokens_ == nullptr || tokens_->input_id.size() == tokens_->id.size());
+  assert(query_key_ == nullptr ||
+         (query_key_->shape().layers == info_.layers && query_key_->shape().heads == info_.heads &&
+          query_key_->shape().key_heads == info_.key_heads && query_key_->shape().length == info_.length &&
+          query_key_->shape().head_dim == info_.head_dim && query_key_->dtype() == info_.dtype));
   if (query_key_ != nullptr && query_key_->on_device(QueryKeyStore::Part::query, 0, 0) != nullptr) {
     gpu_ = query_key_->device();
   }
@@ -79,6 +89,12 @@ const LayerRows& Trace::rows(int layer) const {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const LayerRows>& rows = rows_[layer];
   if (!rows) rows = source_->rows(layer);
+  [[maybe_unused]] const auto fits = [this](std::size_t size) {
+    return size == 0 || static_cast<std::int64_t>(size) == info_.heads * info_.length;
+  };
+  assert(fits(rows->cumulative_log_gate.size()));
+  assert(fits(rows->log_normalizer.size()));
+  assert(fits(rows->log_normalizer_without_gate.size()));
   return *rows;
 }
 
@@ -124,6 +140,7 @@ std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
   // to finish is kept.
   std::vector<float> computed = compute();
   if (computed.empty()) return {};
+  assert(static_cast<std::int64_t>(computed.size()) == info_.length);
   const std::lock_guard lock(mutex_);
   return without_gate_.try_emplace(key, std::move(computed)).first->second;
 }

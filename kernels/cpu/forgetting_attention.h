@@ -16,7 +16,7 @@ struct AttentionStrides {
 };
 
 /// Forgetting attention on float32, O = softmax(Q K^T scale + D) V with D[i,j] = c[i] - c[j] for j <= i (Lin et al.
-/// 2025, eq. 6; model.md). B batch, H query heads, H_kv key heads (query head h reads key head h / (H / H_kv)),
+/// 2025, eq. 6; docs/models.md). B batch, H query heads, H_kv key heads (query head h reads key head h / (H / H_kv)),
 /// L positions, d head dimension.
 struct ForgettingAttention {
   std::int64_t batch = 0;
@@ -60,7 +60,7 @@ struct AttentionBlocks {
 Status forgetting_attention(const ForgettingAttention& arguments, Executor& executor, const std::stop_token& stop,
                             AttentionBlocks* blocks);
 
-/// c[i] = sum_{l<=i} log f_l with compensated float64 summation, log f clamped at -1000 (model.md).
+/// c[i] = sum_{l<=i} log f_l with compensated float64 summation, log f clamped at -1000 (docs/models.md).
 /// @param log_gate  [rows, length] float32 or float64 contiguous, nats
 /// @param cumulative  [rows, length]
 void cumulative_log_gate(const float* log_gate, std::int64_t rows, std::int64_t length, double* cumulative);

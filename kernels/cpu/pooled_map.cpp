@@ -59,6 +59,26 @@ HWY_INLINE void with_operation(PixelReduction reduction, const Body& body) {
   }
 }
 
+/// Entries that meet one after the other. The instructions for maximum and minimum may drop a NaN: it is remembered
+/// beside them, where it does not wait for their result.
+template <typename Op>
+class Meeting {
+ public:
+  HWY_INLINE Meeting(const Op& op, Float first) : op_(op), value_(first), none_(hn::IsNaN(first)) {}
+  HWY_INLINE void add(Float next) {
+    value_ = op_(value_, next);
+    none_ = hn::Or(none_, hn::IsNaN(next));
+  }
+  [[nodiscard]] HWY_INLINE Float value() const {
+    return hn::IfThenElse(none_, hn::Set(FloatTag(), std::numeric_limits<float>::quiet_NaN()), value_);
+  }
+
+ private:
+  const Op& op_;
+  Float value_;
+  hn::Mask<FloatTag> none_;
+};
+
 /// The sum over the head's dimensions is taken in parts of this many: each is rounded at its own, smaller size, which
 /// makes a logit about three times as precise as one running sum.
 constexpr std::int64_t kDepthPart = 16;
@@ -88,7 +108,7 @@ double largest_norm(const float* rows, std::int64_t count, std::int64_t head_dim
     }
     float square = hn::GetLane(hn::SumOfLanes(tag, sum));
     for (; k < head_dim; ++k) square += values[k] * values[k];
-    largest = std::max(largest, square);
+    if (square > largest || std::isnan(square)) largest = square;
   }
   return std::sqrt(static_cast<double>(largest));
 }
@@ -189,9 +209,9 @@ HWY_INLINE void reduce_keys(const Op& op, const float* tile, const TilePixels& p
   for (std::int64_t lane = 0; lane < kMapTile; lane += lanes) {
     int key = 0;
     for (int piece = 0; piece < pixels.pieces; ++piece) {
-      Float value = hn::LoadU(tag, tile + key * kMapTile + lane);
-      for (++key; key < pixels.key_end[piece]; ++key) value = op(value, hn::LoadU(tag, tile + key * kMapTile + lane));
-      hn::StoreU(value, tag, out + piece * kMapTile + lane);
+      Meeting<Op> entries(op, hn::LoadU(tag, tile + key * kMapTile + lane));
+      for (++key; key < pixels.key_end[piece]; ++key) entries.add(hn::LoadU(tag, tile + key * kMapTile + lane));
+      hn::StoreU(entries.value(), tag, out + piece * kMapTile + lane);
     }
   }
 }
@@ -234,11 +254,11 @@ HWY_INLINE void reduce_lanes(const Op& op, const float* by_lane, const TilePixel
   for (std::int64_t piece = 0; piece < pixels.pieces; piece += lanes) {
     int lane = 0;
     for (int segment = 0; segment < pixels.segments; ++segment) {
-      Float value = hn::LoadU(tag, by_lane + lane * kMapTile + piece);
+      Meeting<Op> entries(op, hn::LoadU(tag, by_lane + lane * kMapTile + piece));
       for (++lane; lane < pixels.lane_end[segment]; ++lane) {
-        value = op(value, hn::LoadU(tag, by_lane + lane * kMapTile + piece));
+        entries.add(hn::LoadU(tag, by_lane + lane * kMapTile + piece));
       }
-      hn::StoreU(value, tag, result + segment * kMapTile + piece);
+      hn::StoreU(entries.value(), tag, result + segment * kMapTile + piece);
     }
   }
 }
@@ -262,11 +282,16 @@ void combine(PixelReduction reduction, std::int64_t count, const float* values, 
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   with_operation(reduction, [&](auto op) {
     std::int64_t n = 0;
+    const auto meet = [&](Float a, Float b) {
+      Meeting<decltype(op)> entries(op, a);
+      entries.add(b);
+      return entries.value();
+    };
     for (; n + lanes <= count; n += lanes) {
-      hn::StoreU(op(hn::LoadU(tag, pixels + n), hn::LoadU(tag, values + n)), tag, pixels + n);
+      hn::StoreU(meet(hn::LoadU(tag, pixels + n), hn::LoadU(tag, values + n)), tag, pixels + n);
     }
     for (; n < count; ++n) {
-      pixels[n] = hn::GetLane(op(hn::Set(tag, pixels[n]), hn::Set(tag, values[n])));
+      pixels[n] = hn::GetLane(meet(hn::Set(tag, pixels[n]), hn::Set(tag, values[n])));
     }
   });
 }

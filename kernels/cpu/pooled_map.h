@@ -10,7 +10,7 @@ namespace foxscope::kernels::cpu {
 inline constexpr std::int64_t kMapTile = 64;
 
 /// How entries meet in a pixel; `absolute` keeps the entry of largest size with its sign (of two equal ones the
-/// positive one).
+/// positive one). A pixel with an entry that is NaN is NaN.
 enum class PixelReduction { max, min, sum, absolute };
 
 /// What an absent entry is, so that it changes nothing: -infinity, +infinity, 0 and 0.
@@ -20,7 +20,7 @@ float identity_of(PixelReduction reduction);
 /// @param query  [queries, head_dim] contiguous, queries <= 64
 void pack_queries(const float* query, std::int64_t queries, std::int64_t head_dim, double factor, float* packed);
 
-/// Largest Euclidean norm of rows [count, head_dim].
+/// Largest Euclidean norm of rows [count, head_dim]; NaN if one is.
 double largest_norm(const float* rows, std::int64_t count, std::int64_t head_dim);
 
 /// tile[key][lane] = sum_k keys[key][k] packed[k][lane], keys [key_count, head_dim] contiguous.
@@ -34,9 +34,9 @@ struct LogTerms {
   double spread = 0;            ///< largest reference - c_j of the block; decides how the difference is rounded
 };
 
-/// tile = tile + (row - key) log2(e): from logits in units of log2 to log2 A (maps.md). The gate's difference is taken
-/// in float64; a block whose gate changes by less than 2 nats adds it as float32 relative to the block's reference,
-/// others as one float64 sum per entry.
+/// tile = tile + (row - key) log2(e): from logits in units of log2 to log2 A (docs/maps.md). The gate's difference is
+/// taken in float64; a block whose gate changes by less than 2 nats adds it as float32 relative to the block's
+/// reference, others as one float64 sum per entry.
 void add_log_terms(const LogTerms& terms, std::int64_t key_count, float* tile);
 
 /// tile = 2^tile; below 2^-126 exactly 0.

@@ -33,6 +33,7 @@ struct AttentionParameters {
   int batch = 0, heads = 0, key_heads = 0, group = 1, length = 0;
   int window_size = 0;
   float scale_log2 = 0;             ///< scale of the logits times log2(e)
+  double gate_to_logit = 0;         ///< from a difference of gates, nats, to a logit before its scale
   const int* first_tile = nullptr;  ///< [B, H, row_blocks] key blocks before it are skipped; null: none
   int* next_item = nullptr;         ///< how many blocks of rows are taken; 0 before the launch
   int* taken = nullptr;             ///< [items] the block of rows that was taken before by the same team, plus 1
@@ -43,6 +44,12 @@ struct AttentionParameters {
   int heads_at_a_time = 1;
   double cache_bytes = 0;  ///< of L2
 };
+
+/// The slice that holds the gate (gate_bias) is relative to the end of its key block, so that a row's logits are what
+/// is left of two numbers that grow with the gate's fall from the row to there. Up to this fall, in units of log2 (128
+/// nats), float32 leaves 3e-5 nats. Beyond it, which is a matter of a row's own key block alone, gates are added one by
+/// one as differences of float64.
+constexpr float kMostSliceFall = 184.7F;
 
 /// Rows and keys of a tile.
 struct TileShape {

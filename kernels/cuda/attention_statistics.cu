@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/attention_statistics_rows.cuh"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/map_pooling.cuh"
 
 namespace foxscope::kernels::cuda {
@@ -38,15 +40,15 @@ __global__ void weigh_first(const __grid_constant__ StatisticsParameters p) {
     p.beside[row] = seen && row > 0 ? -expm1(x) : 1.0;
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) on_first += __shfl_xor_sync(0xffffffffU, on_first, lanes);
-  if (threadIdx.x % 32 == 0) atomicAdd(&p.totals->on_first, fixed(on_first, kSumScale));
+  if (threadIdx.x % 32 == 0) add(p, kOnFirst, on_first, kSumScale);
 }
 
 __global__ void weigh_rows(const __grid_constant__ StatisticsParameters p) {
   const int row = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
-  const bool counts = row > 0 && row < p.length && p.beside[row] > 0;
+  const bool counts = row > 0 && row < p.length && !(p.beside[row] <= 0);  // NaN counts, and weighs NaN
   if (row < p.length) p.weight[row] = counts ? static_cast<float>(1.0 / p.beside[row]) : 0.0F;
   const auto count = static_cast<Fixed>(__popc(__ballot_sync(0xffffffffU, counts)));
-  if (threadIdx.x % 32 == 0 && count > 0) atomicAdd(&p.totals->rows_beside, count);
+  if (threadIdx.x % 32 == 0 && count > 0) atomicAdd(p.sum + kRowsBeside, count);
 }
 
 /// Adds a warp's tile to the mass at its 95 distances: a lane has three diagonals, of which the first and the last
@@ -76,10 +78,8 @@ __device__ __forceinline__ void add_mass(const StatisticsParameters& p, const fl
   for (int n = 0; n < 3; ++n) {
     const int distance = first_row - tile * kTileKeys + lane + 32 * n - (kTileKeys - 1);
     if (distance < 0 || distance >= p.length || lane + 32 * n >= kTileKeys + kWarpRows - 1) continue;
-    if (sum[n] != 0) atomicAdd(p.mass + distance, fixed(static_cast<double>(sum[n]), p.mass_scale));
-    if (weighted[n] != 0) {
-      atomicAdd(p.mass + p.length + distance, fixed(static_cast<double>(weighted[n]), p.mass_scale));
-    }
+    if (sum[n] != 0) add(p, kMass + distance, static_cast<double>(sum[n]), p.mass_scale);
+    if (weighted[n] != 0) add(p, kMass + p.length + distance, static_cast<double>(weighted[n]), p.mass_scale);
   }
 }
 
@@ -131,11 +131,11 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
             const bool present = reader.row + 8 * line < p.length && tile * kTileKeys + key < p.length;
             const float entry = present ? exp2_fast(x) : 0.0F;
             stage[(lane / 4 + 8 * line) * kStageStride + key] = entry;
-            if (entry > 0) tile_entropy = fmaf(entry, x, tile_entropy);
+            if (entry != 0) tile_entropy = fmaf(entry, x, tile_entropy);
             if (p.head.gate != nullptr) {
               const float2 term = reader.buffers.terms(buffer)[key];
               const float fall = (term.x + gate[line].high) + (term.y + gate[line].low);
-              if (entry > 0) tile_decay = fmaf(entry, fall, tile_decay);
+              if (entry != 0) tile_decay = fmaf(entry, fall, tile_decay);
             }
           }
         }
@@ -150,22 +150,24 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
     decay += __shfl_xor_sync(0xffffffffU, decay, lanes);
   }
   if (lane != 0 || all == 0) return;
-  atomicAdd(&p.totals->entropy, fixed(entropy * kLogarithmOf2, kSumScale));
-  atomicAdd(&p.totals->log_decay, fixed(decay * kLogarithmOf2, kSumScale));
+  add(p, kEntropy, entropy * kLogarithmOf2, kSumScale);
+  add(p, kLogDecay, decay * kLogarithmOf2, kSumScale);
 }
 
-__device__ double value_of(Fixed sum, double scale) { return static_cast<double>(static_cast<long long>(sum)) / scale; }
+__device__ double value_of(const StatisticsParameters& p, std::int64_t index, double scale) {
+  return p.unknown[index] != 0 ? nan("") : static_cast<double>(static_cast<long long>(p.sum[index])) / scale;
+}
 
 __global__ void finish(const __grid_constant__ StatisticsParameters p, AttentionSums* sums, double* mass,
                        double* mass_without_first) {
   const int distance = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (distance == 0) {
-    *sums = {value_of(p.totals->entropy, kSumScale), value_of(p.totals->on_first, kSumScale),
-             value_of(p.totals->log_decay, kSumScale), static_cast<double>(p.totals->rows_beside)};
+    *sums = {value_of(p, kEntropy, kSumScale), value_of(p, kOnFirst, kSumScale), value_of(p, kLogDecay, kSumScale),
+             value_of(p, kRowsBeside, 1)};
   }
   if (distance >= p.length) return;
-  mass[distance] = value_of(p.mass[distance], p.mass_scale);
-  mass_without_first[distance] = value_of(p.mass[p.length + distance], p.mass_scale);
+  mass[distance] = value_of(p, kMass + distance, p.mass_scale);
+  mass_without_first[distance] = value_of(p, kMass + p.length + distance, p.mass_scale);
 }
 
 struct Device {
@@ -173,13 +175,11 @@ struct Device {
   int shared_bytes = 0;
 };
 
-Device current() {
-  Device device;
+bool current(Device& device) {
   int index = 0;
-  cudaGetDevice(&index);
-  cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, index);
-  cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index);
-  return device;
+  return succeeded(cudaGetDevice(&index)) &&
+         succeeded(cudaDeviceGetAttribute(&device.multiprocessors, cudaDevAttrMultiProcessorCount, index)) &&
+         succeeded(cudaDeviceGetAttribute(&device.shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, index));
 }
 
 template <class Dot>
@@ -201,34 +201,39 @@ int warps_of(const HeadParameters& head, bool staged, int shared_bytes) {
 }
 
 template <class Dot, RowSum Kind>
-cudaError_t launch_row_sums(const StatisticsParameters& p, const Device& device, cudaStream_t stream) {
+Status launch_row_sums(const StatisticsParameters& p, const Device& device, cudaStream_t stream) {
   // Rows of blocks differ in their keys: smaller blocks spread better.
   const int warps = std::min(4, warps_of<Dot>(p.head, false, device.shared_bytes));
-  if (warps == 0) return cudaErrorInvalidValue;
+  if (warps == 0) return Status::unsupported;
   const int bytes = bytes_of<Dot>(p.head, warps, false);
   auto* kernel = row_sums<Dot, Kind>;
-  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return e;
+  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))) {
+    return Status::failed;
+  }
   const int rows = p.row_end - p.row_begin;
   const int block_rows = warps * kWarpRows;
   kernel<<<static_cast<unsigned>((rows + block_rows - 1) / block_rows), static_cast<unsigned>(block_rows),
            static_cast<std::size_t>(bytes), stream>>>(p);
-  return cudaGetLastError();
+  return launched();
 }
 
 template <class Dot>
-cudaError_t launch_spread(StatisticsParameters p, const Device& device, cudaStream_t stream) {
+Status launch_spread(StatisticsParameters p, const Device& device, cudaStream_t stream) {
   const int warps = warps_of<Dot>(p.head, true, device.shared_bytes);
-  if (warps == 0) return cudaErrorInvalidValue;
+  if (warps == 0) return Status::unsupported;
   const int bytes = bytes_of<Dot>(p.head, warps, true);
   auto* kernel = spread<Dot>;
-  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return e;
+  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))) {
+    return Status::failed;
+  }
   const std::int64_t tiles = (p.length + kTileKeys - 1) / kTileKeys;
   const int block_rows = warps * kWarpRows;
   p.tiles_per_item = static_cast<int>(std::clamp<std::int64_t>(tiles * tiles / (64 * device.multiprocessors), 2, 32));
   const dim3 grid(static_cast<unsigned>((tiles + p.tiles_per_item - 1) / p.tiles_per_item),
                   static_cast<unsigned>((p.length + block_rows - 1) / block_rows));
+  if (grid.y > kMostGridRows) return Status::unsupported;
   kernel<<<grid, static_cast<unsigned>(block_rows), static_cast<std::size_t>(bytes), stream>>>(p);
-  return cudaGetLastError();
+  return launched();
 }
 
 bool fixed_64(const HeadParameters& head) {
@@ -237,9 +242,10 @@ bool fixed_64(const HeadParameters& head) {
 
 /// Where the parts of the workspace lie, in bytes; what begins as 0 comes first.
 struct StatisticsPlan {
-  std::int64_t totals = 0, mass = 64, beside = 0, weight = 0, bytes = 0;
+  std::int64_t sum = 0, unknown = 0, beside = 0, weight = 0, bytes = 0;
   explicit StatisticsPlan(std::int64_t length) {
-    beside = mass + 2 * length * 8;
+    unknown = (kMass + 2 * length) * 8;
+    beside = unknown + (kMass + 2 * length) * 4;
     weight = beside + length * 8;
     bytes = weight + length * 4;
   }
@@ -254,37 +260,33 @@ StatisticsParameters parameters(const MapHead& head) {
   return p;
 }
 
-Status status_of(cudaError_t error) {
-  if (error == cudaErrorInvalidValue) return Status::invalid_argument;
-  return error == cudaSuccess ? Status::ok : Status::failed;
-}
-
-cudaError_t measure(const AttentionStatistics& a, cudaStream_t stream) {
+Status measure(const AttentionStatistics& a, cudaStream_t stream) {
   StatisticsParameters p = parameters(a.head);
   const StatisticsPlan plan(a.head.length);
   auto* memory = static_cast<char*>(a.workspace);
-  p.totals = reinterpret_cast<Totals*>(memory + plan.totals);
-  p.mass = reinterpret_cast<Fixed*>(memory + plan.mass);
+  p.sum = reinterpret_cast<Fixed*>(memory + plan.sum);
+  p.unknown = reinterpret_cast<int*>(memory + plan.unknown);
   p.beside = reinterpret_cast<double*>(memory + plan.beside);
   p.weight = reinterpret_cast<float*>(memory + plan.weight);
   // At most one a row, so that sums have room for all rows.
   p.mass_scale = std::exp2(62 - std::ceil(std::log2(static_cast<double>(p.length) + 1)));
-  if (const auto e = cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.beside), stream)) return e;
-  const Device device = current();
+  if (!succeeded(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.beside), stream))) return Status::failed;
+  Device device;
+  if (!current(device)) return Status::failed;
   const auto blocks = static_cast<unsigned>((p.length + kThreads - 1) / kThreads);
   weigh_first<<<blocks, kThreads, 0, stream>>>(p);
-  if (const auto e = cudaGetLastError()) return e;
+  if (const Status status = launched(); status != Status::ok) return status;
   const bool fixed_dot = fixed_64(p.head);
   const auto sums = fixed_dot ? launch_row_sums<FixedDot<64>, RowSum::beside_first>(p, device, stream)
                               : launch_row_sums<AnyDot, RowSum::beside_first>(p, device, stream);
-  if (sums != cudaSuccess) return sums;
+  if (sums != Status::ok) return sums;
   weigh_rows<<<blocks, kThreads, 0, stream>>>(p);
-  if (const auto e = cudaGetLastError()) return e;
+  if (const Status status = launched(); status != Status::ok) return status;
   const auto pass =
       fixed_dot ? launch_spread<FixedDot<64>>(p, device, stream) : launch_spread<AnyDot>(p, device, stream);
-  if (pass != cudaSuccess) return pass;
+  if (pass != Status::ok) return pass;
   finish<<<blocks, kThreads, 0, stream>>>(p, a.sums, a.mass, a.mass_without_first);
-  return cudaGetLastError();
+  return launched();
 }
 
 }  // namespace
@@ -304,11 +306,11 @@ Status log_normalizer_without_gate(const MapHead& head, std::int64_t row_begin, 
   p.row_begin = static_cast<int>(row_begin);
   p.row_end = static_cast<int>(row_end);
   p.normalizer = rows;
+  maps::Device device;
+  if (!maps::current(device)) return Status::failed;
   using maps::RowSum;
-  const auto error = maps::fixed_64(p.head)
-                         ? maps::launch_row_sums<maps::FixedDot<64>, RowSum::log_normalizer>(p, maps::current(), stream)
-                         : maps::launch_row_sums<maps::AnyDot, RowSum::log_normalizer>(p, maps::current(), stream);
-  return maps::status_of(error);
+  return maps::fixed_64(p.head) ? maps::launch_row_sums<maps::FixedDot<64>, RowSum::log_normalizer>(p, device, stream)
+                                : maps::launch_row_sums<maps::AnyDot, RowSum::log_normalizer>(p, device, stream);
 }
 
 std::size_t attention_statistics_workspace_bytes(std::int64_t length) {
@@ -320,7 +322,7 @@ Status attention_statistics(const AttentionStatistics& statistics, Stream stream
                        statistics.mass_without_first != nullptr && statistics.workspace != nullptr;
   if (!maps::head_valid(statistics.head) || !outputs) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  return maps::status_of(maps::measure(statistics, stream));
+  return maps::measure(statistics, stream);
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -13,7 +13,8 @@ namespace foxscope::kernels::cuda {
 Status log_normalizer_without_gate(const MapHead& head, std::int64_t row_begin, std::int64_t row_end, float* rows,
                                    Stream stream);
 
-/// Sums over all rows i and the keys j that they see. Every number is float64 and the same in every run.
+/// Sums over all rows i and the keys j that they see. Every number is float64 and the same in every run; NaN where a
+/// part of it is not a finite number.
 struct AttentionSums {
   double entropy = 0;      ///< - sum of A log A, nats
   double on_first = 0;     ///< sum of A_i0

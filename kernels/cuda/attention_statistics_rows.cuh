@@ -16,9 +16,8 @@ constexpr unsigned kThreads = 256;
 
 using Fixed = unsigned long long;
 
-struct Totals {
-  Fixed entropy, on_first, log_decay, rows_beside;
-};
+/// Where a sum lies: these, then the masses of L distances with key 0, then those without.
+enum SumIndex : std::int64_t { kEntropy, kOnFirst, kLogDecay, kRowsBeside, kMass };
 
 struct StatisticsParameters {
   HeadParameters head;
@@ -27,15 +26,20 @@ struct StatisticsParameters {
   int row_begin = 0, row_end = 0;
   int tiles_per_item = 32;
   double mass_scale = 0;
-  double* beside = nullptr;  ///< [L] what a row has beside key 0
-  float* weight = nullptr;   ///< [L] 1 / beside
-  Fixed* mass = nullptr;     ///< [2, L] by distance, with and without key 0
-  Totals* totals = nullptr;
+  double* beside = nullptr;     ///< [L] what a row has beside key 0
+  float* weight = nullptr;      ///< [L] 1 / beside
+  Fixed* sum = nullptr;         ///< [kMass + 2 L]
+  int* unknown = nullptr;       ///< likewise: not 0 where something was added that is no finite number
   float* normalizer = nullptr;  ///< [L] of log_normalizer_without_gate
 };
 
-__device__ __forceinline__ Fixed fixed(double value, double scale) {
-  return static_cast<Fixed>(__double2ll_rn(value * scale));
+__device__ __forceinline__ void add(const StatisticsParameters& p, std::int64_t index, double value, double scale) {
+  const double scaled = value * scale;
+  if (fabs(scaled) < 0x1p62) {
+    atomicAdd(p.sum + index, static_cast<Fixed>(__double2ll_rn(scaled)));
+  } else {
+    atomicOr(p.unknown + index, 1);
+  }
 }
 
 /// Rows, products and keys of a warp.
@@ -115,7 +119,7 @@ struct RunningSum {
   double sum = 0;
 
   __device__ __forceinline__ void raise(float largest) {
-    if (largest <= reference) return;
+    if (largest <= reference) return;  // not for NaN, which then is the reference and every later sum
     const float factor = reference == -INFINITY ? 0.0F : exp2_fast(reference - largest);
     part *= factor;
     sum *= static_cast<double>(factor);
@@ -173,7 +177,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) row_sums(const __grid_cons
               const float x[4] = {s[i / 2][0][i % 2 * 2], s[i / 2][0][i % 2 * 2 + 1], s[i / 2][1][i % 2 * 2],
                                   s[i / 2][1][i % 2 * 2 + 1]};
               if constexpr (Kind == RowSum::log_normalizer) {
-                line[i].raise(fmaxf(fmaxf(x[0], x[1]), fmaxf(x[2], x[3])));
+                line[i].raise(maximum(maximum(x[0], x[1]), maximum(x[2], x[3])));
               }
 #pragma unroll
               for (const float entry : x) line[i].add(entry);
@@ -187,7 +191,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) row_sums(const __grid_cons
   for (int i = 0; i < 4; ++i) {
     float reference = line[i].reference;
     for (int lanes = 1; lanes < 4; lanes *= 2) {
-      reference = fmaxf(reference, __shfl_xor_sync(0xffffffffU, reference, lanes));
+      reference = maximum(reference, __shfl_xor_sync(0xffffffffU, reference, lanes));
     }
     double sum = line[i].sum;
     if (line[i].reference != reference) sum *= static_cast<double>(exp2_fast(line[i].reference - reference));

@@ -1,133 +1,178 @@
-#include <cuda_runtime.h>
+#include <cuda.h>
 
 #include <new>
 #include <utility>
 
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 
 namespace foxscope::kernels::cuda {
+namespace {
 
-DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-  if (cudaMalloc(&data_, bytes) != cudaSuccess) {
-    cudaGetLastError();
-    throw std::bad_alloc();
-  }
+/// The calling thread is in a scope whose device cannot be used.
+thread_local bool refused = false;
+
+int current_device() {
+  int device = 0;
+  return succeeded(cudaGetDevice(&device)) ? device : 0;
 }
 
-DeviceBuffer::~DeviceBuffer() { cudaFree(data_); }
-
-DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
-
-DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(bytes_, other.bytes_);
-  return *this;
+bool copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, Stream stream) {
+  return !refused && succeeded(cudaMemcpyAsync(to, from, bytes, kind, stream)) &&
+         succeeded(cudaStreamSynchronize(stream));
 }
 
-bool DeviceBuffer::upload(std::span<const std::byte> host) const {
-  return host.size() <= bytes_ && cudaMemcpy(data_, host.data(), host.size(), cudaMemcpyHostToDevice) == cudaSuccess;
-}
-
-bool DeviceBuffer::download(std::span<std::byte> host, std::size_t offset) const {
-  return offset <= bytes_ && host.size() <= bytes_ - offset &&
-         cudaMemcpy(host.data(), static_cast<const char*>(data_) + offset, host.size(), cudaMemcpyDeviceToHost) ==
-             cudaSuccess;
-}
-
-bool DeviceBuffer::fill(std::uint8_t value) const { return cudaMemset(data_, value, bytes_) == cudaSuccess; }
-
-PinnedBuffer::PinnedBuffer(std::size_t bytes) {
-  if (cudaHostAlloc(&data_, bytes, cudaHostAllocPortable) != cudaSuccess) {
-    cudaGetLastError();
-    throw std::bad_alloc();
-  }
-}
-
-PinnedBuffer::~PinnedBuffer() { cudaFreeHost(data_); }
-
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  std::swap(data_, other.data_);
-  return *this;
-}
-
-DeviceScope::DeviceScope(int device) {
-  cudaGetDevice(&former_);
-  if (device != former_) cudaSetDevice(device);
-}
-
-DeviceScope::~DeviceScope() { cudaSetDevice(former_); }
-
-DeviceStream::DeviceStream() {
-  if (cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) != cudaSuccess) stream_ = nullptr;
-}
-
-DeviceStream::~DeviceStream() {
-  if (stream_ != nullptr) cudaStreamDestroy(stream_);
-}
-
-bool DeviceStream::wait() const { return cudaStreamSynchronize(stream_) == cudaSuccess; }
+}  // namespace
 
 bool is_built() { return true; }
 
 int device_count() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) != cudaSuccess) {
-    cudaGetLastError();
-    return 0;
-  }
+  if (!succeeded(cudaGetDeviceCount(&count))) return 0;
   for (int device = 0; device < count; ++device) {
     int major = 0;
-    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (major < 8) return device;
+    if (!succeeded(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) || major < 8) {
+      return device;
+    }
   }
   return count;
 }
 
+bool is_available() {
+  int device = 0;
+  int major = 0;
+  return !refused && succeeded(cudaGetDevice(&device)) &&
+         succeeded(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) && major >= 8;
+}
+
+bool has_context(int device) {
+  // The driver's library is found while the program runs: machines without a driver have none to link.
+  static const auto query = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+    const auto error =
+        cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, 7000, cudaEnableDefault, &found);
+    return succeeded(error) && found == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<decltype(&cuDevicePrimaryCtxGetState)>(function)
+               : nullptr;
+  }();
+  unsigned flags = 0;
+  int active = 0;
+  return query != nullptr && query(device, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+DeviceScope::DeviceScope(int device) : former_(current_device()), former_refused_(refused) {
+  refused = (device != former_ || refused) && !succeeded(cudaSetDevice(device));
+}
+
+DeviceScope::~DeviceScope() {
+  refused = former_refused_;
+  // To make a device current makes its context too.
+  if (current_device() != former_ && has_context(former_)) succeeded(cudaSetDevice(former_));
+}
+
+DeviceBuffer::DeviceBuffer(std::size_t bytes) : bytes_(bytes), device_(current_device()) {
+  if (refused || !succeeded(cudaMalloc(&data_, bytes))) throw std::bad_alloc();
+}
+
+DeviceBuffer::~DeviceBuffer() {
+  if (data_ == nullptr) return;
+  const DeviceScope scope(device_);
+  if (!refused) succeeded(cudaFree(data_));
+}
+
+DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), device_(other.device_) {}
+
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  std::swap(device_, other.device_);
+  return *this;
+}
+
+bool DeviceBuffer::upload(std::span<const std::byte> host) const {
+  const DeviceScope scope(device_);
+  return !refused && host.size() <= bytes_ &&
+         succeeded(cudaMemcpy(data_, host.data(), host.size(), cudaMemcpyHostToDevice));
+}
+
+bool DeviceBuffer::download(std::span<std::byte> host, std::size_t offset) const {
+  const DeviceScope scope(device_);
+  return !refused && offset <= bytes_ && host.size() <= bytes_ - offset &&
+         succeeded(
+             cudaMemcpy(host.data(), static_cast<const char*>(data_) + offset, host.size(), cudaMemcpyDeviceToHost));
+}
+
+bool DeviceBuffer::fill(std::uint8_t value) const {
+  const DeviceScope scope(device_);
+  return !refused && succeeded(cudaMemset(data_, value, bytes_));
+}
+
+PinnedBuffer::PinnedBuffer(std::size_t bytes, int device) : device_(device) {
+  const DeviceScope scope(device);
+  if (refused || !succeeded(cudaHostAlloc(&data_, bytes, cudaHostAllocPortable))) throw std::bad_alloc();
+}
+
+PinnedBuffer::~PinnedBuffer() {
+  const DeviceScope scope(device_);
+  if (!refused) succeeded(cudaFreeHost(data_));
+}
+
+DeviceStream::DeviceStream() : device_(current_device()) {
+  if (refused || !succeeded(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking))) stream_ = nullptr;
+}
+
+DeviceStream::~DeviceStream() {
+  if (stream_ == nullptr) return;
+  const DeviceScope scope(device_);
+  if (!refused) succeeded(cudaStreamDestroy(stream_));
+}
+
+bool DeviceStream::wait() const {
+  const DeviceScope scope(device_);
+  return !refused && succeeded(cudaStreamSynchronize(stream_));
+}
+
 bool copy_to_device(void* device, std::span<const std::byte> host, Stream stream) {
-  return cudaMemcpyAsync(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream) == cudaSuccess &&
-         cudaStreamSynchronize(stream) == cudaSuccess;
+  return copied(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream);
 }
 
 bool copy_to_host(std::span<std::byte> host, const void* device, Stream stream) {
-  return cudaMemcpyAsync(host.data(), device, host.size(), cudaMemcpyDeviceToHost, stream) == cudaSuccess &&
-         cudaStreamSynchronize(stream) == cudaSuccess;
+  return copied(host.data(), device, host.size(), cudaMemcpyDeviceToHost, stream);
 }
 
 std::size_t free_memory() {
   std::size_t free = 0;
   std::size_t total = 0;
-  if (cudaMemGetInfo(&free, &total) == cudaSuccess) return free;
-  cudaGetLastError();
-  return 0;
+  return !refused && succeeded(cudaMemGetInfo(&free, &total)) ? free : 0;
 }
 
 DeviceTimer::DeviceTimer() {
   cudaEvent_t begin = nullptr;
   cudaEvent_t end = nullptr;
-  cudaEventCreate(&begin);
-  cudaEventCreate(&end);
+  succeeded(cudaEventCreate(&begin));
+  succeeded(cudaEventCreate(&end));
   begin_ = begin;
   end_ = end;
 }
 
 DeviceTimer::~DeviceTimer() {
-  cudaEventDestroy(static_cast<cudaEvent_t>(begin_));
-  cudaEventDestroy(static_cast<cudaEvent_t>(end_));
+  succeeded(cudaEventDestroy(static_cast<cudaEvent_t>(begin_)));
+  succeeded(cudaEventDestroy(static_cast<cudaEvent_t>(end_)));
 }
 
-void DeviceTimer::start(Stream stream) { cudaEventRecord(static_cast<cudaEvent_t>(begin_), stream); }
+void DeviceTimer::start(Stream stream) { succeeded(cudaEventRecord(static_cast<cudaEvent_t>(begin_), stream)); }
 
 double DeviceTimer::stop(Stream stream) {
-  cudaEventRecord(static_cast<cudaEvent_t>(end_), stream);
-  cudaEventSynchronize(static_cast<cudaEvent_t>(end_));
   float milliseconds = 0;
-  cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin_), static_cast<cudaEvent_t>(end_));
-  return static_cast<double>(milliseconds) * 1e-3;
+  const bool timed =
+      succeeded(cudaEventRecord(static_cast<cudaEvent_t>(end_), stream)) &&
+      succeeded(cudaEventSynchronize(static_cast<cudaEvent_t>(end_))) &&
+      succeeded(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(begin_), static_cast<cudaEvent_t>(end_)));
+  return timed ? static_cast<double>(milliseconds) * 1e-3 : 0;
 }
 
-bool synchronize() { return cudaDeviceSynchronize() == cudaSuccess; }
+bool synchronize() { return !refused && succeeded(cudaDeviceSynchronize()); }
 
 }  // namespace foxscope::kernels::cuda

@@ -4,11 +4,39 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/stream.h"
 
 namespace foxscope::kernels::cuda {
 
-/// Memory of the current device, for callers that know no CUDA. Copies wait for the whole device.
+/// Whether this build has the kernels at all.
+bool is_built();
+
+/// GPUs that the kernels run on: compute capability 8.0 and later. Makes no context.
+int device_count();
+
+/// Whether the current device is one that the kernels run on; false inside a scope whose device cannot be used.
+bool is_available();
+
+/// Whether a device has a context, which holds hundreds of MiB of its memory. Makes none.
+bool has_context(int device);
+
+/// Makes a device current for the calling thread, and the former one again at its end. A former device that has no
+/// context gets none: the thread then stays where it is. Where the device cannot be used (is_available), nothing inside
+/// the scope reaches another one: kernels are unavailable, memory is refused and copies fail.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device);
+  ~DeviceScope();
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int former_ = 0;
+  bool former_refused_ = false;
+};
+
+/// Memory of the device that is current when it is allocated, for callers that know no CUDA. It may be used and freed
+/// whatever the current device is. Copies wait for the whole device.
 class DeviceBuffer {
  public:
   DeviceBuffer() = default;
@@ -32,17 +60,16 @@ class DeviceBuffer {
  private:
   void* data_ = nullptr;
   std::size_t bytes_ = 0;
+  int device_ = 0;
 };
 
-/// Host memory that the GPU copies from and into at full speed.
+/// Host memory that a GPU copies from and into at full speed.
 class PinnedBuffer {
  public:
-  PinnedBuffer() = default;
-  /// @throws std::bad_alloc also where there is no device
-  explicit PinnedBuffer(std::size_t bytes);
+  /// @param device  the GPU
+  /// @throws std::bad_alloc also where there is no such device
+  PinnedBuffer(std::size_t bytes, int device);
   ~PinnedBuffer();
-  PinnedBuffer(PinnedBuffer&& other) noexcept;
-  PinnedBuffer& operator=(PinnedBuffer&& other) noexcept;
   PinnedBuffer(const PinnedBuffer&) = delete;
   PinnedBuffer& operator=(const PinnedBuffer&) = delete;
 
@@ -50,21 +77,11 @@ class PinnedBuffer {
 
  private:
   void* data_ = nullptr;
+  int device_ = 0;
 };
 
-/// Makes a device current for the calling thread, and the former one again at its end.
-class DeviceScope {
- public:
-  explicit DeviceScope(int device);
-  ~DeviceScope();
-  DeviceScope(const DeviceScope&) = delete;
-  DeviceScope& operator=(const DeviceScope&) = delete;
-
- private:
-  int former_ = 0;
-};
-
-/// A stream of the current device that does not wait for others, so that a run's work and a map's go on side by side.
+/// A stream of the device that is current when it is made. It does not wait for others, so that a run's work and a
+/// map's go on side by side.
 class DeviceStream {
  public:
   DeviceStream();
@@ -78,23 +95,18 @@ class DeviceStream {
 
  private:
   Stream stream_ = nullptr;
+  int device_ = 0;
 };
 
-/// Whether this build has the kernels at all.
-bool is_built();
-
-/// GPUs that the kernels run on: compute capability 8.0 and later.
-int device_count();
-
-/// Copies into memory of a device, after what was given to the stream; waits for it.
+/// Copies into memory of the current device, after what was given to the stream; waits for it.
 bool copy_to_device(void* device, std::span<const std::byte> host, Stream stream = nullptr);
-/// Copies out of memory of a device; likewise.
+/// Copies out of memory of the current device; likewise.
 bool copy_to_host(std::span<std::byte> host, const void* device, Stream stream = nullptr);
 
 /// Bytes that the current device could still give; 0 where there is none.
 std::size_t free_memory();
 
-/// Time between two points of a stream.
+/// Time between two points of a stream of the current device.
 class DeviceTimer {
  public:
   DeviceTimer();

@@ -5,29 +5,29 @@
 
 namespace foxscope::kernels::cuda {
 
+bool is_built() { return false; }
+int device_count() { return 0; }
+bool is_available() { return false; }
+bool has_context(int /*device*/) { return false; }
+
+DeviceScope::DeviceScope(int device) : former_(device) {}
+DeviceScope::~DeviceScope() { former_refused_ = former_ != 0; }
+
 DeviceBuffer::DeviceBuffer(std::size_t /*bytes*/) { throw std::bad_alloc(); }
 // Bodies, since the classes are not trivial where there is CUDA.
-DeviceBuffer::~DeviceBuffer() { data_ = nullptr; }
+DeviceBuffer::~DeviceBuffer() { device_ = 0; }
 DeviceBuffer::DeviceBuffer(DeviceBuffer&& /*other*/) noexcept {}
 DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& /*other*/) noexcept { return *this; }
 bool DeviceBuffer::upload(std::span<const std::byte> /*host*/) const { return false; }
 bool DeviceBuffer::download(std::span<std::byte> /*host*/, std::size_t /*offset*/) const { return false; }
 bool DeviceBuffer::fill(std::uint8_t /*value*/) const { return false; }
 
-PinnedBuffer::PinnedBuffer(std::size_t /*bytes*/) { throw std::bad_alloc(); }
-PinnedBuffer::~PinnedBuffer() { data_ = nullptr; }
-PinnedBuffer::PinnedBuffer(PinnedBuffer&& /*other*/) noexcept {}
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& /*other*/) noexcept { return *this; }
-
-DeviceScope::DeviceScope(int device) : former_(device) {}
-DeviceScope::~DeviceScope() { former_ = 0; }
+PinnedBuffer::PinnedBuffer(std::size_t /*bytes*/, int /*device*/) { throw std::bad_alloc(); }
+PinnedBuffer::~PinnedBuffer() { device_ = 0; }
 
 DeviceStream::DeviceStream() = default;
-DeviceStream::~DeviceStream() { stream_ = nullptr; }
+DeviceStream::~DeviceStream() { device_ = 0; }
 bool DeviceStream::wait() const { return stream_ != nullptr; }
-
-bool is_built() { return false; }
-int device_count() { return 0; }
 
 bool copy_to_device(void* /*device*/, std::span<const std::byte> /*host*/, Stream /*stream*/) { return false; }
 bool copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/, Stream /*stream*/) { return false; }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/forget_map.h"
 
 namespace foxscope::kernels::cuda {
@@ -10,6 +12,7 @@ namespace {
 
 constexpr double kLog2E = 1.4426950408889634;
 constexpr unsigned kThreads = 256;
+constexpr std::int64_t kMostGridRows = 65535;  // blocks along y and z
 
 struct Parameters {
   int length, window;
@@ -81,7 +84,7 @@ __device__ double cut_extreme(const Parameters& p, const double* c, const Bin& b
   const int width = p.window > 0 ? p.window : p.length;
   const int begin = max(bin.row_begin, bin.column_begin);
   const auto end = static_cast<int>(min(std::int64_t{bin.row_end}, std::int64_t{bin.column_end} - 1 + width));
-  if (begin >= end) return nan("");
+  if (begin >= end || isnan(c[end - 1])) return nan("");  // NaN in a sum is NaN in all later ones
   if (largest) return begin < min(bin.row_end, bin.column_end) ? 0.0 : c[bin.row_begin] - c[bin.column_end - 1];
   // The oldest key with the last row that sees it; beyond that row, each row's own oldest key.
   double smallest = 0;
@@ -102,6 +105,7 @@ __device__ double full_value(const Parameters& p, const double* c, const Bin& bi
     const double columns = bin.column_end - bin.column_begin;
     return p.logarithm ? x + r / rows + k / columns : static_cast<double>(exp_of(x)) * (r / rows) * (k / columns);
   }
+  if (isnan(c[bin.row_end - 1])) return nan("");
   const double x = p.reduction == MapReduction::max ? c[bin.row_begin] - c[bin.column_end - 1]
                                                     : c[bin.row_end - 1] - c[bin.column_begin];
   return p.logarithm ? x : static_cast<double>(exp_of(x));
@@ -175,12 +179,13 @@ std::size_t sums_of(const ForgetMap& map) {
 
 bool valid(const ForgetMap& map) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max() / 4;
-  if (map.heads < 1 || map.heads > 65535 || map.length < 1 || map.length > kMost || map.window < 0) return false;
+  if (map.heads < 1 || map.heads > kMostGridRows || map.length < 1 || map.length > kMost || map.window < 0)
+    return false;
   const bool rows = map.row_begin >= 0 && map.row_begin < map.row_end && map.row_end <= map.length;
   const bool columns = map.column_begin >= 0 && map.column_begin < map.column_end && map.column_end <= map.length;
   if (!rows || !columns || map.pixel_rows < 1 || map.pixel_rows > map.row_end - map.row_begin) return false;
   if (map.pixel_columns < 1 || map.pixel_columns > map.column_end - map.column_begin) return false;
-  if (map.pixel_rows > 65535 || map.cumulative_log_gate == nullptr || map.pixels == nullptr) return false;
+  if (map.cumulative_log_gate == nullptr || map.pixels == nullptr) return false;
   if (map.minus != nullptr && map.reduction != MapReduction::mean) return false;
   return map.workspace != nullptr || forget_map_workspace_bytes(map) == 0;
 }
@@ -194,6 +199,7 @@ std::size_t forget_map_workspace_bytes(const ForgetMap& map) {
 
 Status forget_map(const ForgetMap& map, Stream stream) {
   if (!valid(map)) return Status::invalid_argument;
+  if (map.pixel_rows > kMostGridRows) return Status::unsupported;
   if (!is_available()) return Status::unavailable;
   Parameters p = {};
   p.length = static_cast<int>(map.length);
@@ -220,7 +226,7 @@ Status forget_map(const ForgetMap& map, Stream stream) {
       other.column_sum = other.row_sum + map.heads * map.pixel_rows;
       sum_bins<<<grid, kThreads, 0, stream>>>(other, map.minus);
     }
-    if (cudaGetLastError() != cudaSuccess) return Status::failed;
+    if (const auto status = launched(); status != Status::ok) return status;
   }
   const bool mean = map.reduction == MapReduction::mean;
   const auto columns = static_cast<unsigned>(map.pixel_columns);
@@ -228,7 +234,7 @@ Status forget_map(const ForgetMap& map, Stream stream) {
   const dim3 grid(mean ? (columns + 7) / 8 : (columns + kThreads - 1) / kThreads, mean ? (rows + 31) / 32 : rows,
                   static_cast<unsigned>(map.heads));
   fill<<<grid, kThreads, 0, stream>>>(p, other, map.cumulative_log_gate, map.minus, map.pixels);
-  return cudaGetLastError() == cudaSuccess ? Status::ok : Status::failed;
+  return launched();
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -31,8 +31,8 @@ struct ForgetMap {
 std::size_t forget_map_workspace_bytes(const ForgetMap& map);
 
 /// Asynchronous on the stream; differences and sums in float64.
-/// @returns invalid_argument for sizes that do not fit each other or a subtrahend without a mean; unavailable without a
-///          device; failed where a launch fails
+/// @returns invalid_argument for sizes that do not fit each other or a subtrahend without a mean; unsupported for more
+///          than 65,535 rows of pixels; unavailable without a device; failed where a launch fails
 Status forget_map(const ForgetMap& map, Stream stream);
 
 }  // namespace foxscope::kernels::cuda

@@ -5,6 +5,8 @@
 #include <limits>
 
 #include "kernels/cuda/attention_parameters.cuh"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/forgetting_attention.h"
 #include "kernels/cuda/gate_bias.cuh"
 #include "kernels/cuda/pruning.cuh"
@@ -23,15 +25,12 @@ struct Device {
   int cache_bytes = 0;
 };
 
-/// False where there is none.
+/// False where there is none that the kernels run on.
 bool current_device(Device& device) {
   int index = 0;
-  if (cudaGetDevice(&index) != cudaSuccess) {
-    cudaGetLastError();
-    return false;
-  }
+  if (!is_available() || !succeeded(cudaGetDevice(&index))) return false;
   const auto get = [&](int& value, cudaDeviceAttr attribute) {
-    return cudaDeviceGetAttribute(&value, attribute, index) == cudaSuccess;
+    return succeeded(cudaDeviceGetAttribute(&value, attribute, index));
   };
   return get(device.major, cudaDevAttrComputeCapabilityMajor) && get(device.minor, cudaDevAttrComputeCapabilityMinor) &&
          get(device.multiprocessors, cudaDevAttrMultiProcessorCount) && get(device.cache_bytes, cudaDevAttrL2CacheSize);
@@ -185,6 +184,7 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   p.length = static_cast<int>(a.length);
   p.window_size = static_cast<int>(a.window_size < a.length ? a.window_size : 0);
   p.scale_log2 = static_cast<float>(a.scale * 1.4426950408889634);
+  p.gate_to_logit = 1.0 / static_cast<double>(a.scale);
   p.next_item = reinterpret_cast<int*>(memory + plan.counters);
   p.taken = p.next_item + 1;
   p.items = static_cast<int>(plan.items);
@@ -201,22 +201,17 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   constexpr unsigned kThreads = 256;
   const dim3 grid(static_cast<unsigned>(divide_up(plan.padded, kThreads)), static_cast<unsigned>(a.batch * a.heads));
   gate_bias<<<grid, kThreads, 0, stream>>>(a.cumulative_log_gate, p.length, static_cast<int>(plan.padded), tile.keys,
-                                           1.0 / static_cast<double>(a.scale),
-                                           static_cast<uint4*>(const_cast<void*>(p.bias)), p.next_item);
+                                           p.gate_to_logit, static_cast<uint4*>(const_cast<void*>(p.bias)),
+                                           p.next_item);
   if (const auto e = cudaGetLastError()) return e;
   return attend(p, a.head_dim, choice, stream);
 }
 
 }  // namespace
 
-bool is_available() {
-  Device device;
-  return current_device(device) && device.major >= 8;
-}
-
 AttentionKernel automatic_kernel(const ForgettingAttention& arguments) {
   Device device;
-  if (!current_device(device) || device.major < 8) return AttentionKernel::automatic;
+  if (!current_device(device)) return AttentionKernel::automatic;
   return can_hopper(arguments, device) ? AttentionKernel::hopper : AttentionKernel::portable;
 }
 
@@ -232,19 +227,18 @@ std::size_t workspace_bytes(const ForgettingAttention& arguments) {
 Status forgetting_attention(const ForgettingAttention& arguments, Stream stream, AttentionKernel kernel) {
   if (!valid(arguments) || !known_head_dim(arguments.head_dim)) return Status::invalid_argument;
   Device device;
-  if (!current_device(device) || device.major < 8) return Status::unavailable;
+  if (!current_device(device)) return Status::unavailable;
   const bool hopper_runs = can_hopper(arguments, device);
   if (kernel == AttentionKernel::hopper && !hopper_runs) return Status::invalid_argument;
   const bool hopper = hopper_runs && kernel != AttentionKernel::portable;
-  const cudaError_t result = run(arguments, device, hopper ? Choice::hopper : Choice::portable, stream);
-  return result == cudaSuccess ? Status::ok : Status::failed;
+  return status_of(run(arguments, device, hopper ? Choice::hopper : Choice::portable, stream));
 }
 
 Status forgetting_attention_float32(const ForgettingAttention& arguments, Stream stream) {
   if (!valid(arguments)) return Status::invalid_argument;
   Device device;
-  if (!current_device(device) || device.major < 8) return Status::unavailable;
-  return run(arguments, device, Choice::float32, stream) == cudaSuccess ? Status::ok : Status::failed;
+  if (!current_device(device)) return Status::unavailable;
+  return status_of(run(arguments, device, Choice::float32, stream));
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -56,9 +56,6 @@ enum class AttentionKernel {
   portable,  ///< mma.sync: compute capability 8.0 and later
 };
 
-/// Whether the current device is one that the kernels run on.
-bool is_available();
-
 /// What `automatic` stands for, with these arguments on the current device; `automatic` where neither can.
 AttentionKernel automatic_kernel(const ForgettingAttention& arguments);
 

@@ -3,8 +3,6 @@
 
 namespace foxscope::kernels::cuda {
 
-bool is_available() { return false; }
-
 AttentionKernel automatic_kernel(const ForgettingAttention& /*arguments*/) { return AttentionKernel::automatic; }
 
 std::size_t workspace_bytes(const ForgettingAttention& /*arguments*/) { return 0; }

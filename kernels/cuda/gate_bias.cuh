@@ -8,8 +8,8 @@
 namespace foxscope::kernels::cuda {
 
 /// bias[j] = (c_last - c_j) / scale in three bfloat16 terms and five zeros, c_last the gate at the last key of j's
-/// block. The difference is taken in float64; keys far from the block's end, for which 24 bits say least, are those
-/// whose weight the gate has taken.
+/// block. The difference is taken in float64. Keys far from the block's end, for which 24 bits say least, are for later
+/// rows those whose weight the gate has taken; for rows beside them see kMostSliceFall.
 /// @param gate   [rows, length] cumulative, nats; null: all ones
 /// @param bias   [rows, padded, 8] bf16, zeros from `length` on
 /// @param next_item  set to 0 in passing

@@ -2,7 +2,8 @@
 // heads, a warp one of these heads, and adds what the tiles before it hold as soon as they have said so.
 #include <cmath>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/gate_scan.h"
 #include "kernels/cuda/row_access.cuh"
 
@@ -242,7 +243,7 @@ Status gate_scan(const GateScan& a, Stream stream) {
   w.said = w.ticket + 1;
   w.own = reinterpret_cast<ulonglong2*>(memory + zeros);
   w.prefix = w.own + a.heads * w.tiles;
-  if (cudaMemsetAsync(memory, 0, static_cast<std::size_t>(zeros), stream) != cudaSuccess) return Status::failed;
+  if (!succeeded(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(zeros), stream))) return Status::failed;
   const auto groups = static_cast<unsigned>((a.heads + kHeads - 1) / kHeads);
   const unsigned blocks = groups * static_cast<unsigned>(w.tiles);
   switch (positions_of_lane(a.length)) {

@@ -6,8 +6,9 @@
 //
 // The softmax does not follow the running maximum. Its reference is the row's largest logit in the first key block
 // that is visited, which holds the row's own key; later weights may exceed 1. Sum and output are float32 and a weight
-// of 2^60 is no less exact than one of 1, so nothing is lost until a sum passes kLargestSum; then, and for NaN, the
-// block of rows is marked, and once no other is left its team computes it once more with a running maximum.
+// of 2^60 is no less exact than one of 1, so nothing is lost until a sum passes kLargestSum; then, for NaN, and where
+// the gate falls too far for the slice (kMostSliceFall), the block of rows is marked, and once no other is left its
+// team computes it once more with a running maximum and, in the rows' own tiles, gates of float64.
 //
 // A thread block stays on its multiprocessor. It holds some teams that know nothing of each other: a warp that issues
 // copies and one or more warpgroups of 64 rows each that share the key blocks. A team takes one block of rows after the

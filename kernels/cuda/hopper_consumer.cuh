@@ -102,7 +102,8 @@ struct Consumer {
     return make_tensor(logits.data(), typename LogitsOf<N>::layout_type{});
   }
 
-  template <int N>
+  /// @tparam Gated  with the slice of the gate
+  template <int N, bool Gated = true>
   __device__ void start_logits(Logits& all, int slot) {
     auto logits = first_keys<N>(all);
     typename P::template MmaQK<N> mma;
@@ -126,6 +127,12 @@ struct Consumer {
       gemm(mma, tq(_, _, x, queries.slot * P::kWarpgroups + warpgroup), tk(_, _, x, slot), logits);
       mma.accumulate_ = GMMA::ScaleOut::One;
     }
+    if constexpr (Gated) add_gate<N>(ones, logits, slot);
+    warpgroup_commit_batch();
+  }
+
+  template <int N, class Ones, class Some>
+  __device__ void add_gate(const Ones& ones, Some& logits, int slot) {
     // The second half of K's slice is multiplied with zeros only, so its address may be that of the first (leading
     // offset 0).
     GmmaDescriptor descriptor;
@@ -139,7 +146,6 @@ struct Consumer {
     typename P::template MmaGate<N> gate_mma;
     gate_mma.accumulate_ = GMMA::ScaleOut::One;
     gemm(gate_mma, ones(_, _, _0{}), bias(_, _, _0{}, slot), logits);
-    warpgroup_commit_batch();
   }
 
   template <class Some>
@@ -213,15 +219,38 @@ struct Consumer {
     warpgroup_fence_operand(logits);
   }
 
-  /// Lets the keys and values of tiles go.
-  __device__ void skip_tiles(int count) {
+  /// The logits of the rows' own tile once more, relative to each row's own gate, which it loads (kMostSliceFall).
+  template <int N>
+  __device__ void far_logits(Logits& all, int tile) {
+    start_logits<N, false>(all, ring.slot);
+    load_own_gate();
+    warpgroup_wait<0>();
+    warpgroup_fence_operand(all);
+    auto logits = first_keys<N>(all);
+    const int first_key = tile * P::kKeys + lane % 4 * 2;
+    CUTE_UNROLL
+    for (int x = 0; x < size(logits); ++x) {
+      const double of_key = gate[min(first_key + (x >> 2) * 8 + (x & 1), p.length - 1)];
+      logits(x) += static_cast<float>((own_gate[x >> 1 & 1] - of_key) * p.gate_to_logit);
+      if (x % 4 == 3) asm volatile("" ::: "memory");  // not all loads at once: there is no room for them
+    }
+  }
+
+  /// Base-2 gate between reference_gate and one of the thread's rows, after far_logits.
+  __device__ double lead(int r) const { return (reference_gate - own_gate[r]) * 1.4426950408889634; }
+
+  /// Lets tiles of keys or values go.
+  __device__ void skip_slots(int count) {
     CUTE_NO_UNROLL
-    for (int x = 0; x < 2 * count; ++x) {
+    for (int x = 0; x < count; ++x) {
       storage.full[ring.slot].wait(ring.phase);
       release(storage.empty[ring.slot]);
       ring.advance();
     }
   }
+
+  /// Lets the keys and values of tiles go.
+  __device__ void skip_tiles(int count) { skip_slots(2 * count); }
 
   /// Lets the tiles go that all lie after the warpgroup's last row.
   __device__ int skip_future() {
@@ -230,9 +259,9 @@ struct Consumer {
     return own_last;
   }
 
-  /// Of the tile that is visited first, less the largest.
+  /// Of the tile that is visited first, less the largest. False where the gate falls too far in it.
   template <int N>
-  __device__ void first_logits(Logits& all, int tile) {
+  __device__ bool first_logits(Logits& all, int tile) {
     double last = gate == nullptr ? 0 : gate[last_key(tile)];
     compute_logits<N>(all);
     release(storage.empty[ring.slot]);
@@ -250,6 +279,7 @@ struct Consumer {
     }
     CUTE_UNROLL
     for (int x = 0; x < size(logits); ++x) logits(x) -= top[x >> 1 & 1];
+    return term <= kMostSliceFall;
   }
 
   /// Weighs the values of a tile's first N keys and makes the logits of the tile before it.
@@ -273,7 +303,8 @@ struct Consumer {
     shift[1] = term - maximum[1];
   }
 
-  /// The block of rows without a running maximum. False where a sum is too large or not a number.
+  /// The block of rows without a running maximum. False where a sum is too large or not a number, or the gate falls too
+  /// far (kMostSliceFall).
   __device__ bool attend(Output& output) {
     Logits logits;
     clear(output);
@@ -282,12 +313,13 @@ struct Consumer {
     float shift[2] = {0, 0};
     // Where the rows' own keys are the first half of the tile, they see nothing of the second.
     constexpr int kHalf = P::kKeys / 2;
-    if (first_row + 63 < tile * P::kKeys + kHalf && tile > work.first_tile) {
-      first_logits<kHalf>(logits, tile);
-      next_logits<kHalf>(logits, output, shift, tile--);
-    } else {
-      first_logits<P::kKeys>(logits, tile);
+    const bool half = first_row + 63 < tile * P::kKeys + kHalf && tile > work.first_tile;
+    if (!(half ? first_logits<kHalf>(logits, tile) : first_logits<P::kKeys>(logits, tile))) {
+      storage.query_empty[queries.slot].arrive();
+      skip_slots(2 * (tile - work.first_tile) + 1);
+      return false;
     }
+    if (half) next_logits<kHalf>(logits, output, shift, tile--);
     CUTE_NO_UNROLL
     for (; tile > work.first_tile; --tile) next_logits<P::kKeys>(logits, output, shift, tile);
     storage.query_empty[queries.slot].arrive();  // every thread, since each has read the slot's work
@@ -313,6 +345,8 @@ struct Consumer {
     for (int tile = work.last_tile; tile >= work.first_tile; --tile) {
       const float term = tile_term(tile);
       compute_logits<P::kKeys>(logits);
+      const bool far = !(term <= kMostSliceFall) && tile * P::kKeys <= first_row;
+      if (far) far_logits<P::kKeys>(logits, tile);
       release(storage.empty[ring.slot]);
       ring.advance();
       mask(logits, tile);
@@ -322,10 +356,11 @@ struct Consumer {
       float factor[2];
       CUTE_UNROLL
       for (int r = 0; r < 2; ++r) {
-        const float now = fmaxf(maximum[r], top[r] * p.scale_log2 + term);
+        const double gates = far ? lead(r) : static_cast<double>(term);
+        const float now = fmaxf(maximum[r], static_cast<float>(static_cast<double>(top[r] * p.scale_log2) + gates));
         const float reference = now == -INFINITY ? 0.0F : now;  // of rows that have seen no key yet
         factor[r] = exp2_fast(maximum[r] - reference);
-        shift[r] = term - reference;
+        shift[r] = static_cast<float>(gates - static_cast<double>(reference));
         maximum[r] = now;
         sum[r] *= factor[r];
       }
@@ -383,8 +418,8 @@ struct Consumer {
       if (at >= p.length) continue;
       if (p.log_normalizer != nullptr && lane % 4 == 0) {
         const double rest = own_gate[r] - reference_gate;
-        p.log_normalizer[(std::int64_t{work.batch} * p.heads + work.head) * p.length + at] =
-            static_cast<float>((maximum[r] + log2f(sum[r])) * 0.6931471805599453 + rest);
+        p.log_normalizer[(std::int64_t{work.batch} * p.heads + work.head) * p.length + at] = static_cast<float>(
+            (static_cast<double>(maximum[r]) + static_cast<double>(log2f(sum[r]))) * 0.6931471805599453 + rest);
       }
     }
   }

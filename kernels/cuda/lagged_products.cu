@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/lagged_products.h"
 #include "kernels/cuda/map_pooling.cuh"
 
@@ -180,7 +182,7 @@ std::size_t lagged_products_workspace_bytes(const LaggedProducts& products) {
 Status lagged_products(const LaggedProducts& products, Stream stream) {
   if (!valid(products)) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  return launch(products, stream) == cudaSuccess ? Status::ok : Status::failed;
+  return status_of(launch(products, stream));
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -49,8 +49,9 @@ enum class PoolMode {
   sums,   ///< means of attention, likewise
 };
 
-/// A code whose order as an unsigned number is that of the reduction; 0 is below all.
+/// A code whose order as an unsigned number is that of the reduction; 0 is below all, NaN above.
 __device__ __forceinline__ unsigned encode(float value, MapReduction reduction) {
+  if (isnan(value)) return 0xffffffffU;  // which decodes to a NaN
   const unsigned bits = __float_as_uint(value);
   if (reduction == MapReduction::absmax) return (bits << 1) | ((bits >> 31) ^ 1U);
   const unsigned ordered = bits ^ (bits >> 31 != 0 ? 0xffffffffU : 0x80000000U);
@@ -71,14 +72,14 @@ __device__ __forceinline__ float identity(MapReduction reduction) {
 __device__ __forceinline__ float combine(float a, float b, MapReduction reduction) {
   switch (reduction) {
     case MapReduction::max:
-      return fmaxf(a, b);
+      return maximum(a, b);
     case MapReduction::min:
-      return fminf(a, b);
+      return minimum(a, b);
     case MapReduction::mean:
       return a + b;
     default: {
-      const float high = fmaxf(a, b);
-      const float low = fminf(a, b);
+      const float high = maximum(a, b);
+      const float low = minimum(a, b);
       return high >= -low ? high : low;
     }
   }

@@ -1,6 +1,7 @@
 // Tiles of entries into pixels. Private to kernels/cuda.
 #pragma once
 
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/map_pixels.cuh"
 #include "kernels/cuda/map_tiles.cuh"
 #include "kernels/cuda/pooled_map.h"
@@ -208,7 +209,7 @@ struct Pooling {
         const int at = n / 8 * 2 + n % 4 / 2;
         const float logit = s[n / 8][n / 4 % 2][n % 4];
         if constexpr (Mode == PoolMode::peaks) {
-          line[at] = fmaxf(line[at], gated ? fmaf(logit, h.scale, term[n / 4 % 2 * 2 + n % 2]) : logit);
+          line[at] = maximum(line[at], gated ? fmaf(logit, h.scale, term[n / 4 % 2 * 2 + n % 2]) : logit);
         } else {
           line[at] += exp2_fast(t.finish(fmaf(logit, h.scale, term[n / 4 % 2 * 2 + n % 2]), at));
         }
@@ -391,27 +392,30 @@ int choose_warps(const PoolParameters& p, int shared_bytes) {
   return 0;
 }
 
-/// @returns cudaErrorInvalidValue where a tile does not fit into shared memory
+/// @returns unsupported where a tile does not fit into shared memory, or the rows not into a grid
 template <class Dot, int Heads, PoolMode Mode = PoolMode::any>
-cudaError_t launch_pooling(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
+Status launch_pooling(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
   const int warps = choose_warps<Dot, Heads, Mode>(p, shared_bytes);
-  if (warps == 0) return cudaErrorInvalidValue;
+  if (warps == 0) return Status::unsupported;
   const int bytes = pool_bytes<Dot, Heads, Mode>(p, warps);
   auto* kernel = pool_kernel<Dot, Heads, Mode>;
-  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes)) return e;
+  if (!succeeded(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes))) {
+    return Status::failed;
+  }
   const int rows = p.row_end - p.row_begin;
   const int block_rows = warps * kWarpRows;
   const dim3 grid(static_cast<unsigned>((tiles + p.tiles_per_item - 1) / p.tiles_per_item),
                   static_cast<unsigned>((rows + block_rows - 1) / block_rows));
+  if (grid.y > kMostGridRows) return Status::unsupported;
   kernel<<<grid, static_cast<unsigned>(warps * 32), static_cast<std::size_t>(bytes), stream>>>(p);
-  return cudaGetLastError();
+  return launched();
 }
 
 // One function a kind of product, each in a file of its own.
-cudaError_t pool_64(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
-cudaError_t pool_128(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
-cudaError_t pool_any(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
-cudaError_t pool_difference(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
+Status pool_64(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
+Status pool_128(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
+Status pool_any(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
+Status pool_difference(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream);
 
 /// What of a head the kernels are launched with. Shared with attention_statistics.cu.
 HeadParameters head_parameters(const MapHead& head, bool logit);

@@ -15,6 +15,7 @@ constexpr int kTileKeys = 64;
 constexpr int kStepKeys = 16;
 constexpr int kWarpRows = 32;
 constexpr int kMostWarps = 8;
+constexpr unsigned kMostGridRows = 65535;  // blocks along y
 constexpr double kLog2E = 1.4426950408889634;
 constexpr float kLn2 = 0.693147180559945F;
 /// Nats of gate within a block of keys up to which one float32 number holds them as well as it holds a logit.
@@ -48,6 +49,19 @@ __device__ __forceinline__ float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
+
+/// IEEE 754's maximum and minimum: NaN where either is, which fmaxf and fminf drop.
+__device__ __forceinline__ float maximum(float a, float b) {
+  float y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ __forceinline__ float minimum(float a, float b) {
+  float y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+  return y;
+}
+__device__ __forceinline__ double maximum(double a, double b) { return isnan(a) || a > b ? a : b; }
 
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int Pending>
@@ -242,6 +256,9 @@ struct AnyDot {
   }
 };
 
+/// Whether the gate of a tile's keys takes two numbers; also where it ends in NaN.
+__device__ __forceinline__ bool spreads(double first, double last) { return !(first - last <= kSmallSpread); }
+
 /// A number in two parts, the first a multiple of 1/32.
 struct Split {
   float high = 0;
@@ -283,7 +300,7 @@ struct LogTerms {
     far = false;
     if (head.gate != nullptr) {
       const double first = head.gate[tile * kTileKeys];
-      far = first - head.gate[min(tile * kTileKeys + kTileKeys, length) - 1] > kSmallSpread;
+      far = spreads(first, head.gate[min(tile * kTileKeys + kTileKeys, length) - 1]);
       reference = split(base - __dmul_rn(first, kLog2E));
     }
 #pragma unroll
@@ -317,7 +334,8 @@ struct WarpRows {
   }
 };
 
-/// An upper bound of the logarithm of a warp's entries in a tile, in units of log2.
+/// An upper bound of the logarithm of a warp's entries in a tile, in units of log2; NaN, which is below nothing, where
+/// one of them may be.
 struct Bound {
   double term = 0;
   float norm = 0;
@@ -328,8 +346,8 @@ struct Bound {
     if (head.lse != nullptr) term -= static_cast<double>(head.lse[at]);
     norm = head.row_norm == nullptr ? 0.0F : head.row_norm[at];
     for (int lanes = 16; lanes > 0; lanes /= 2) {
-      term = fmax(term, __shfl_xor_sync(0xffffffffU, term, lanes));
-      norm = fmaxf(norm, __shfl_xor_sync(0xffffffffU, norm, lanes));
+      term = maximum(term, __shfl_xor_sync(0xffffffffU, term, lanes));
+      norm = maximum(norm, __shfl_xor_sync(0xffffffffU, norm, lanes));
     }
   }
 

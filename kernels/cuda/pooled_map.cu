@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "kernels/cuda/device.h"
 #include "kernels/cuda/map_pooling.cuh"
 #include "kernels/cuda/pooled_map.h"
 
@@ -76,7 +77,7 @@ __global__ void prepare_keys(const __grid_constant__ HeadParameters head, int le
     if (head.gate != nullptr) {
       const double c = head.gate[first];
       const double term = (c - head.gate[key]) * kLog2E;
-      const bool far = c - head.gate[min(first + kTileKeys, length) - 1] > kSmallSpread;
+      const bool far = spreads(c, head.gate[min(first + kTileKeys, length) - 1]);
       const Split parts = far ? split(term) : Split{static_cast<float>(term), 0.0F};
       terms[key] = {parts.high, parts.low};
     }
@@ -87,10 +88,10 @@ __global__ void prepare_keys(const __grid_constant__ HeadParameters head, int le
       row_norm[key] = 0;
     }
   }
-  for (int lanes = 16; lanes > 0; lanes /= 2) norm = fmaxf(norm, __shfl_xor_sync(0xffffffffU, norm, lanes));
+  for (int lanes = 16; lanes > 0; lanes /= 2) norm = maximum(norm, __shfl_xor_sync(0xffffffffU, norm, lanes));
   if (threadIdx.x % 32 == 0) largest[threadIdx.x / 32] = norm;
   __syncthreads();
-  if (threadIdx.x == 0) key_norm[blockIdx.x] = fmaxf(largest[0], largest[1]);
+  if (threadIdx.x == 0) key_norm[blockIdx.x] = maximum(largest[0], largest[1]);
 }
 
 /// bin[n] of position n of `size` in `bins`, and edge[n] where bin n begins, from `begin` on.
@@ -211,7 +212,7 @@ unsigned blocks_of(std::int64_t count, unsigned threads) {
   return static_cast<unsigned>((count + threads - 1) / threads);
 }
 
-cudaError_t pool(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
+Status pool(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
   if (p.heads == 2) return pool_difference(p, tiles, shared_bytes, stream);
   const HeadParameters& head = p.head[0];
   const bool fixed = head.query != nullptr && !head.float32 && head.aligned;
@@ -220,7 +221,7 @@ cudaError_t pool(const PoolParameters& p, int tiles, int shared_bytes, cudaStrea
   return pool_any(p, tiles, shared_bytes, stream);
 }
 
-cudaError_t run(const PooledMap& map, cudaStream_t stream, int multiprocessors, int shared_bytes) {
+Status run(const PooledMap& map, cudaStream_t stream, int multiprocessors, int shared_bytes) {
   constexpr unsigned kThreads = 256;
   PoolParameters p = parameters(map);
   const Workspace plan(map);
@@ -231,14 +232,14 @@ cudaError_t run(const PooledMap& map, cudaStream_t stream, int multiprocessors, 
   p.column_edge = reinterpret_cast<int*>(memory + plan.column_edge);
   p.extreme = reinterpret_cast<unsigned*>(memory + plan.extreme);
   p.sum = reinterpret_cast<PixelSum*>(memory + plan.sum);
-  if (const auto e = cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.row_bin), stream)) return e;
+  if (!succeeded(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(plan.row_bin), stream))) return Status::failed;
   const std::int64_t rows = map.row_end - map.row_begin;
   const std::int64_t columns = map.column_end - map.column_begin;
   plan_bins<<<blocks_of(rows + 1, kThreads), kThreads, 0, stream>>>(
       map.row_begin, rows, map.pixel_rows, const_cast<int*>(p.row_bin), const_cast<int*>(p.row_edge));
   plan_bins<<<blocks_of(columns + 1, kThreads), kThreads, 0, stream>>>(
       map.column_begin, columns, map.pixel_columns, const_cast<int*>(p.column_bin), const_cast<int*>(p.column_edge));
-  if (const auto e = cudaGetLastError()) return e;
+  if (const Status status = launched(); status != Status::ok) return status;
   // Keys that no row sees are left alone.
   const std::int64_t oldest = p.window == 0 ? 0 : std::max<std::int64_t>(0, map.row_begin - p.window + 1);
   const std::int64_t first_key = std::max(map.column_begin, oldest);
@@ -248,11 +249,11 @@ cudaError_t run(const PooledMap& map, cudaStream_t stream, int multiprocessors, 
     const auto tiles = static_cast<int>(tile_count(last_key) - p.first_tile);
     const std::int64_t work = tiles * tile_count(rows) / 4;
     p.tiles_per_item = static_cast<int>(std::clamp<std::int64_t>(work / (16 * multiprocessors), 2, 32));
-    if (const auto e = pool(p, tiles, shared_bytes, stream)) return e;
+    if (const Status status = pool(p, tiles, shared_bytes, stream); status != Status::ok) return status;
   }
   const std::int64_t pixels = map.pixel_rows * map.pixel_columns;
   finish_pixels<<<blocks_of(pixels, kThreads), kThreads, 0, stream>>>(p, pixels, map.pixels);
-  return cudaGetLastError();
+  return launched();
 }
 
 }  // namespace
@@ -271,7 +272,7 @@ Status prepare_map_head(const MapHead& head, void* tables, Stream stream) {
       maps::head_parameters(whole, false), static_cast<int>(head.length),
       reinterpret_cast<float2*>(memory + plan.terms), reinterpret_cast<float*>(memory + plan.key_norm),
       reinterpret_cast<float*>(memory + plan.row_norm));
-  return cudaGetLastError() == cudaSuccess ? Status::ok : Status::failed;
+  return launched();
 }
 
 std::size_t pooled_map_workspace_bytes(const PooledMap& map) {
@@ -284,12 +285,10 @@ Status pooled_map(const PooledMap& map, Stream stream) {
   int device = 0;
   int multiprocessors = 0;
   int shared_bytes = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-  cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  const cudaError_t error = maps::run(map, stream, multiprocessors, shared_bytes);
-  if (error == cudaErrorInvalidValue) return Status::invalid_argument;
-  return error == cudaSuccess ? Status::ok : Status::failed;
+  const bool known = succeeded(cudaGetDevice(&device)) &&
+                     succeeded(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device)) &&
+                     succeeded(cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device));
+  return known ? maps::run(map, stream, multiprocessors, shared_bytes) : Status::failed;
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/stream.h"
 #include "kernels/status.h"
 
 namespace foxscope::kernels::cuda {
@@ -48,8 +48,8 @@ enum class MapReduction { max, mean, min, absmax };
 
 /// Rows [row_begin, row_end) x columns [column_begin, column_end) of one head, or of the difference of two, onto
 /// pixel_rows x pixel_columns; bin n of N over [a, b) begins at a + floor(n (b - a) / N). Entries above the diagonal or
-/// outside the (narrower) window are absent, not zero; a pixel without entries is NaN, one of a single entry is that
-/// entry. Nothing is ever held but pixels and edges.
+/// outside the (narrower) window are absent, not zero; a pixel without entries is NaN, and so is one that has an entry
+/// which is NaN; one of a single entry is that entry. Nothing is ever held but pixels and edges.
 struct PooledMap {
   MapHead head;
   const MapHead* minus = nullptr;  ///< subtracted entry by entry; null: nothing
@@ -69,9 +69,9 @@ std::size_t pooled_map_workspace_bytes(const PooledMap& map);
 /// Asynchronous on the stream. Products of bfloat16 are summed in float32, those of float32 too, in parts of 16; gates
 /// are differences of float64; means are summed in fixed point, to 2^-108 (logits: 2^-84), so that they
 /// are the same in every run.
-/// @returns invalid_argument for sizes that do not fit each other, a head dimension above 128, a gate without tables,
-///          and tiles that do not fit into the device's shared memory; unavailable without a device; failed where a
-///          launch fails
+/// @returns invalid_argument for sizes that do not fit each other, a head dimension above 128, and a gate without
+///          tables; unsupported for tiles that do not fit into the device's shared memory and rows that do not fit into
+///          a grid; unavailable without a device; failed where a launch fails
 Status pooled_map(const PooledMap& map, Stream stream);
 
 }  // namespace foxscope::kernels::cuda

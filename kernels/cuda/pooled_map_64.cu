@@ -2,7 +2,7 @@
 
 namespace foxscope::kernels::cuda::maps {
 
-cudaError_t pool_64(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
+Status pool_64(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
   const bool plain = !p.staged && p.value == MapValue::attention;
   if (plain && p.logarithm && p.reduction == MapReduction::max) {
     return launch_pooling<FixedDot<64>, 1, PoolMode::peaks>(p, tiles, shared_bytes, stream);

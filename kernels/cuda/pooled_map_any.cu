@@ -2,7 +2,7 @@
 
 namespace foxscope::kernels::cuda::maps {
 
-cudaError_t pool_any(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
+Status pool_any(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t stream) {
   return launch_pooling<AnyDot, 1>(p, tiles, shared_bytes, stream);
 }
 

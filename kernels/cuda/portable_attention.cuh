@@ -16,6 +16,7 @@ namespace foxscope::kernels::cuda::portable {
 constexpr int kRows = kPortableTile.rows;  // of a thread block, 16 a warp
 constexpr int kKeys = kPortableTile.keys;
 constexpr int kThreads = 128;
+constexpr double kLog2E = 1.4426950408889634;
 
 __device__ __forceinline__ float exp2_fast(float x) {
   float y;
@@ -137,10 +138,9 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
     std::uint32_t biases[kKeys / 8];
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n) biases[n] = bias[(first_key + 8 * n + lane / 4) * 4 + lane % 4];
-    const float term =
-        gate == nullptr
-            ? 0.0F
-            : static_cast<float>((reference_gate - gate[min(first_key + kKeys, p.length) - 1]) * 1.4426950408889634);
+    const float term = gate == nullptr
+                           ? 0.0F
+                           : static_cast<float>((reference_gate - gate[min(first_key + kKeys, p.length) - 1]) * kLog2E);
     wait<1>();
     __syncthreads();
 
@@ -155,8 +155,27 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
         multiply(logits[2 * n + 1], query[x], f[1], f[3]);
       }
     }
+    // Relative to each row's own gate (kMostSliceFall).
+    const bool far = tile == row_block && !(term <= kMostSliceFall);
+    double gates[2] = {0, 0};
+    if (far) {
 #pragma unroll
-    for (int n = 0; n < kKeys / 8; ++n) multiply(logits[n], ones, biases[n], 0U);
+      for (int r = 0; r < 2; ++r) {
+        const double own = gate[min(row + 8 * r, p.length - 1)];
+        gates[r] = (reference_gate - own) * kLog2E;
+#pragma unroll
+        for (int n = 0; n < kKeys / 8; ++n) {
+#pragma unroll
+          for (int x = 0; x < 2; ++x) {
+            const double of_key = gate[min(first_key + 8 * n + lane % 4 * 2 + x, p.length - 1)];
+            logits[n][2 * r + x] += static_cast<float>((own - of_key) * p.gate_to_logit);
+          }
+        }
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < kKeys / 8; ++n) multiply(logits[n], ones, biases[n], 0U);
+    }
 
     const bool masked =
         first_key + kKeys - 1 > first_row || (p.window_size > 0 && first_key <= first_row + kRows - 1 - p.window_size);
@@ -178,11 +197,13 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
       for (int n = 0; n < kKeys / 8; ++n) top = fmaxf(top, fmaxf(logits[n][2 * r], logits[n][2 * r + 1]));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffU, top, 1));
       top = fmaxf(top, __shfl_xor_sync(0xffffffffU, top, 2));
-      const float next = fmaxf(maximum[r], top * p.scale_log2 + term);
+      float largest = top * p.scale_log2 + term;
+      if (far) largest = static_cast<float>(static_cast<double>(top * p.scale_log2) + gates[r]);
+      const float next = fmaxf(maximum[r], largest);
       const float reference = next == -INFINITY ? 0.0F : next;  // of rows that have seen no key yet
       const float factor = exp2_fast(maximum[r] - reference);
       maximum[r] = next;
-      shift[r] = term - reference;
+      shift[r] = far ? static_cast<float>(gates[r] - static_cast<double>(reference)) : term - reference;
       sum[r] *= factor;
 #pragma unroll
       for (int x = 0; x < HeadDim / 8; ++x) {
@@ -233,8 +254,8 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
     }
     if (p.log_normalizer != nullptr && lane % 4 == 0) {
       const double rest = gate == nullptr ? 0 : gate[at] - reference_gate;
-      p.log_normalizer[std::int64_t{index} * p.length + at] =
-          static_cast<float>((maximum[r] + log2f(sum[r])) * 0.6931471805599453 + rest);
+      p.log_normalizer[std::int64_t{index} * p.length + at] = static_cast<float>(
+          (static_cast<double>(maximum[r]) + static_cast<double>(log2f(sum[r]))) * 0.6931471805599453 + rest);
     }
   }
 }

@@ -6,9 +6,6 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/stream.h"
-#include "kernels/status.h"
-
 namespace foxscope::kernels::cuda {
 
 using Bfloat16 = __nv_bfloat16;
@@ -120,7 +117,5 @@ __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.0F, 1.0F
 
 /// Whether 16 bytes can be read at a time; null is.
 inline bool aligned_16(const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 16 == 0; }
-
-inline Status launched() { return cudaGetLastError() == cudaSuccess ? Status::ok : Status::failed; }
 
 }  // namespace foxscope::kernels::cuda

@@ -3,7 +3,8 @@
 #include <cmath>
 #include <type_traits>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/steps.h"
 

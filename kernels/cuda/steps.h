@@ -37,7 +37,7 @@ enum class HeadLayout {
   heads_first,  ///< [H, n, d]
 };
 
-/// From a layer's projection to what enters attention (model.md): for keys and values the shift
+/// From a layer's projection to what enters attention (docs/models.md): for keys and values the shift
 /// x_t <- a_t x_(t-1) + (1 - a_t) x_t with a_t = sigmoid(logit) per key head, then for queries and keys RMSNorm over d
 /// per head, then rotary embedding (first half with second half).
 struct ProjectedHeads {

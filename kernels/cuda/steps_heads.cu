@@ -4,7 +4,8 @@
 #include <bit>
 #include <cmath>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/steps.h"
 

@@ -1,6 +1,7 @@
 #include <cmath>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
+#include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/token_loss.h"
 

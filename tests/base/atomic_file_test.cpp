@@ -1,16 +1,25 @@
 #include "backend/base/atomic_file.h"
 
 #include <fcntl.h>
+#include <grp.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <functional>
 
@@ -254,6 +263,138 @@ TEST_F(AtomicFileTest, WorksWithATemporaryName) {
   if (status == kSkipped) GTEST_SKIP() << "cannot change the root folder here";
   EXPECT_EQ(status, kPassed);
 }
+
+mode_t mode_of(const fs::path& path) {
+  struct stat status {};
+  return stat(path.c_str(), &status) == 0 ? status.st_mode & 07777U : 0;
+}
+
+/// For a child: from now on its file system knows no files without names.
+bool forbid_nameless_files() {
+  constexpr std::uint32_t kNameless = O_TMPFILE & ~O_DIRECTORY;
+  sock_filter filter[] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+                          BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+                          BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+                          BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kNameless, 0, 1),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+                          BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)};
+  const sock_fprog program{static_cast<unsigned short>(std::size(filter)), filter};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(AtomicFileTest, UnfinishedFilesWithANameCanBeRemoved) {
+  const int status = in_child([&] {
+    if (!forbid_nameless_files()) return kSkipped;
+    write_plainly(folder_ / "old.bin", "old");
+    AtomicFile fresh(folder_ / "fresh.bin", false);
+    AtomicFile replacing(folder_ / "old.bin", true);
+    AtomicFile finished(folder_ / "finished.bin", false);
+    finished.commit();
+    { const AtomicFile dropped(folder_ / "dropped.bin", false); }
+    if (!fs::exists(fresh.path()) || !fs::exists(replacing.path()) || entries() != 4) _exit(kFailed);
+    remove_unfinished_files();
+    // Not to be destroyed any more: nothing is, after that.
+    const bool removed = entries() == 2 && fs::exists(folder_ / "finished.bin");
+    _exit(removed && content_of(folder_ / "old.bin") == "old" ? kPassed : kFailed);
+  });
+  if (status == kSkipped) GTEST_SKIP() << "cannot filter system calls here";
+  EXPECT_EQ(status, kPassed);
+}
+
+/// With and without a name on the way.
+class Replacing : public AtomicFileTest, public testing::WithParamInterface<bool> {
+ protected:
+  /// `work` returns kPassed, kFailed or kSkipped.
+  void check(const std::function<int()>& work) {
+    const int status = in_child([&] {
+      if (GetParam() && !forbid_nameless_files()) return kSkipped;
+      umask(0022);
+      return work();
+    });
+    if (status == kSkipped) GTEST_SKIP() << "needs a right or a file system that is not there";
+    EXPECT_EQ(status, kPassed);
+  }
+  [[nodiscard]] fs::path path() const { return folder_ / "out.bin"; }
+};
+
+TEST_P(Replacing, KeepsThePermissions) {
+  check([&] {
+    for (const mode_t mode : {0600U, 0640U, 0664U, 0444U, 0755U}) {
+      fs::remove(path());
+      write_plainly(path(), "old");
+      chmod(path().c_str(), mode);
+      write_atomically(path(), "new", true);
+      if (mode_of(path()) != mode || content_of(path()) != "new") return kFailed;
+    }
+    // What was there when it began may be gone, or another's, when it ends.
+    AtomicFile file(path(), true);
+    chmod(path().c_str(), 0604);
+    file.commit();
+    return mode_of(path()) == 0604 ? kPassed : kFailed;
+  });
+}
+
+TEST_P(Replacing, IsPrivateUntilItIsFinished) {
+  check([&] {
+    write_plainly(path(), "old");
+    chmod(path().c_str(), 0600);
+    const AtomicFile file(path(), true);
+    struct stat status {};
+    fstat(file.descriptor(), &status);
+    return (status.st_mode & 0777U) == 0600 ? kPassed : kFailed;
+  });
+}
+
+TEST_P(Replacing, KeepsOwnerAndGroupWhereThatIsAllowed) {
+  check([&] {
+    constexpr uid_t kUser = 54321;
+    constexpr gid_t kGroup = 54322;
+    write_plainly(path(), "old");
+    chmod(path().c_str(), 0660);
+    if (chown(path().c_str(), kUser, kGroup) != 0) return kSkipped;
+    write_atomically(path(), "new", true);
+    struct stat status {};
+    stat(path().c_str(), &status);
+    if (status.st_uid != kUser || status.st_gid != kGroup || mode_of(path()) != 0660) return kFailed;
+
+    // Somebody who is not in the group: their own group does not get its rights.
+    if (chown(folder_.c_str(), kUser, kUser) != 0 || setgroups(0, nullptr) != 0 || setgid(kUser) != 0 ||
+        setuid(kUser) != 0) {
+      return kSkipped;
+    }
+    write_atomically(path(), "newer", true);
+    stat(path().c_str(), &status);
+    return status.st_gid == kUser && mode_of(path()) == 0600 ? kPassed : kFailed;
+  });
+}
+
+/// The group's bits of a file with an access control list are the most that anybody on the list may do: as plain
+/// permissions they would give it to the group.
+TEST_P(Replacing, KeepsTheAccessControlList) {
+  check([&] {
+    struct Entry {
+      std::uint16_t tag, permissions;
+      std::uint32_t id;
+    };
+    constexpr std::uint32_t kNobody = 0xffffffff;
+    // Version 2: owner rw, user 12345 r, group nothing, mask r, others nothing.
+    const struct {
+      std::uint32_t version = 2;
+      Entry entries[5] = {{1, 6, kNobody}, {2, 4, 12345}, {4, 0, kNobody}, {16, 4, kNobody}, {32, 0, kNobody}};
+    } list;
+    constexpr const char* kName = "system.posix_acl_access";
+    write_plainly(path(), "old");
+    if (setxattr(path().c_str(), kName, &list, sizeof list, 0) != 0) return kSkipped;
+    write_atomically(path(), "new", true);
+    char kept[sizeof list] = {};
+    if (getxattr(path().c_str(), kName, kept, sizeof kept) != sizeof list) return kFailed;
+    return std::memcmp(kept, &list, sizeof list) == 0 && mode_of(path()) == 0640 ? kPassed : kFailed;
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Names, Replacing, testing::Bool(), [](const auto& named) {
+  return std::string(named.param ? "WithATemporaryName" : "WithoutAName");
+});
 
 TEST_F(AtomicFileTest, KilledAtAnyMomentLeavesTheOldFileOrTheNew) {
   const fs::path path = folder_ / "out.bin";

@@ -20,9 +20,9 @@ using cuda::ElementType;
 using kernels::testing::DeviceNumbers;
 using kernels::testing::normal_numbers;
 
-constexpr std::int64_t kHeads = 24;
+constexpr std::int64_t kStepHeads = 24;
 constexpr std::int64_t kHeadDim = 64;
-constexpr std::int64_t kWidth = kHeads * kHeadDim;
+constexpr std::int64_t kWidth = kStepHeads * kHeadDim;
 constexpr std::int64_t kInner = 3584;
 constexpr std::int64_t kVocabulary = 50257;
 constexpr std::int64_t kLossRows = 2048;
@@ -50,18 +50,18 @@ void run(benchmark::State& state, const std::string& kernel, std::int64_t rows, 
 }
 
 void gate_scan(benchmark::State& state, std::int64_t length) {
-  constexpr std::int64_t kStride = 3 * kHeads;
+  constexpr std::int64_t kStride = 3 * kStepHeads;
   const DeviceNumbers logits = numbers(ElementType::float32, length * kStride);
-  const cuda::DeviceBuffer cumulative(static_cast<std::size_t>(kHeads * length) * sizeof(double));
-  const cuda::DeviceBuffer workspace(cuda::gate_scan_workspace_bytes(kHeads, length));
+  const cuda::DeviceBuffer cumulative(static_cast<std::size_t>(kStepHeads * length) * sizeof(double));
+  const cuda::DeviceBuffer workspace(cuda::gate_scan_workspace_bytes(kStepHeads, length));
   cuda::GateScan a;
-  a.heads = kHeads;
+  a.heads = kStepHeads;
   a.length = length;
   a.logits = logits.floats();
   a.logits_stride = kStride;
   a.cumulative = static_cast<double*>(cumulative.data());
   a.workspace = workspace.data();
-  run(state, "gate scan", length, 12.0 * static_cast<double>(kHeads * length),
+  run(state, "gate scan", length, 12.0 * static_cast<double>(kStepHeads * length),
       [&] { return cuda::gate_scan(a, nullptr); });
 }
 
@@ -87,7 +87,7 @@ void residual_norm(benchmark::State& state, std::int64_t rows, bool also_float32
 
 void project_heads(benchmark::State& state, std::int64_t rows, ElementType type, bool pro) {
   const DeviceNumbers projected = numbers(type, rows * 3 * kWidth);
-  const DeviceNumbers logits = numbers(ElementType::float32, rows * 3 * kHeads);
+  const DeviceNumbers logits = numbers(ElementType::float32, rows * 3 * kStepHeads);
   const DeviceNumbers norm = numbers(ElementType::float32, kWidth);
   const DeviceNumbers rotation = numbers(ElementType::float32, pro ? 1 : rows * kHeadDim);
   const DeviceNumbers query(ElementType::bfloat16, rows * kWidth);
@@ -95,15 +95,15 @@ void project_heads(benchmark::State& state, std::int64_t rows, ElementType type,
   const DeviceNumbers value(ElementType::bfloat16, rows * kWidth);
   cuda::ProjectedHeads a;
   a.rows = rows;
-  a.heads = a.key_heads = kHeads;
+  a.heads = a.key_heads = kStepHeads;
   a.head_dim = kHeadDim;
   a.projected = projected.data();
   a.projected_type = type;
   a.projected_stride = 3 * kWidth;
   if (pro) {
     a.key_shift_logits = logits.floats();
-    a.value_shift_logits = logits.floats() + kHeads;
-    a.shift_stride = 3 * kHeads;
+    a.value_shift_logits = logits.floats() + kStepHeads;
+    a.shift_stride = 3 * kStepHeads;
   } else {
     a.rotation = rotation.floats();
   }
@@ -113,7 +113,7 @@ void project_heads(benchmark::State& state, std::int64_t rows, ElementType type,
   a.key = key.data();
   a.value = value.data();
   const double element = type == ElementType::float32 ? 4 : 2;
-  const double extra = pro ? 8.0 * kHeads : 4.0 * kHeadDim;
+  const double extra = pro ? 8.0 * kStepHeads : 4.0 * kHeadDim;
   run(state, std::string("heads, ") + name_of(type) + (pro ? ", shift and norm" : ", norm and rotation"), rows,
       static_cast<double>(rows) * (3 * kWidth * (element + 2) + extra),
       [&] { return cuda::project_heads(a, nullptr); });
@@ -126,7 +126,7 @@ void gate_output(benchmark::State& state, std::int64_t rows) {
   const DeviceNumbers output(ElementType::bfloat16, rows * kWidth);
   cuda::GatedOutput a;
   a.rows = rows;
-  a.heads = kHeads;
+  a.heads = kStepHeads;
   a.head_dim = kHeadDim;
   a.attended = attended.data();
   a.norm = norm.floats();

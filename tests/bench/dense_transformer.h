@@ -16,9 +16,9 @@ enum class DenseAttention {
   scaled_dot_product,  ///< LibTorch's own causal attention; leaves the gate out
 };
 
-/// The models of model.md written the plain way in eager LibTorch operations, float32: the peer that `foxscope bench
-/// model` measures against. Knows the options of the two demo models: forget gate full or none, key and value shift,
-/// QK-norm, rotary positions, output norm and gate.
+/// The models of docs/models.md written the plain way in eager LibTorch operations, float32: the peer that `foxscope
+/// bench model` measures against. Knows the options of the two demo models: forget gate full or none, key and value
+/// shift, QK-norm, rotary positions, output norm and gate.
 class DenseTransformer {
  public:
   /// @throws Error for a checkpoint with other options

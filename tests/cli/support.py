@@ -1,10 +1,15 @@
 """What the command line's tests share: running the program, and checkpoints, ids and damaged copies to run it on."""
 
+import ctypes
+import errno
 import json
 import os
 import pathlib
+import platform
+import pty
 import resource
 import shutil
+import stat
 import struct
 import subprocess
 import tempfile
@@ -23,6 +28,8 @@ TRANSFORMER = SOURCE / "resources" / "models" / "transformer-pro-12m"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # The window's own settings go to a folder that does not exist, and no display is found.
 NO_DISPLAY = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "", "XDG_CONFIG_HOME": "/nonexistent"}
+SYSTEM_CALLS = {"x86_64": {"openat": 257, "fsync": 74, "seccomp": 317},
+                "aarch64": {"openat": 56, "fsync": 82, "seccomp": 277}}.get(platform.machine(), {})
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
 
 
@@ -31,6 +38,71 @@ def limited_memory(size):
     if os.environ["FOXSCOPE_SANITIZE"]:
         raise unittest.SkipTest("sanitizers reserve more address space than any limit")
     return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_AS, (size, size))}
+
+
+def no_nameless_files(flushes=True):
+    """What a program is started with whose file system knows no files without names (O_TMPFILE), and where files are
+    never flushed to disk: whoever waits for that waits for ever."""
+    load, equal, holds, end = 0x20, 0x15, 0x45, 0x06
+    allow, refuse, wait = 0x7fff0000, 0x00050000 | errno.EOPNOTSUPP, 0x7fc00000
+    if not SYSTEM_CALLS:
+        raise unittest.SkipTest("numbers of system calls are not known here")
+    openat, fsync, seccomp = (SYSTEM_CALLS[name] for name in ["openat", "fsync", "seccomp"])
+    # One word decides each: the call's number, then the flags of openat.
+    rules = [(load, 0, 0, 0), (equal, 0, 3, openat), (load, 0, 0, 32), (holds, 0, 3, os.O_TMPFILE & ~os.O_DIRECTORY),
+             (end, 0, 0, refuse), (equal, 0, 1, fsync), (end, 0, 0, allow if flushes else wait), (end, 0, 0, allow)]
+    code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *rule) for rule in rules))
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def forbid():
+        if libc.prctl(38, 1, 0, 0, 0) != 0:  # PR_SET_NO_NEW_PRIVS
+            raise OSError(ctypes.get_errno(), "prctl")
+        program = struct.pack("=H6xQ", len(rules), ctypes.addressof(code))
+        answers = libc.syscall(seccomp, 1, 0 if flushes else 8, program)  # SECCOMP_SET_MODE_FILTER, with a listener
+        if answers < 0:
+            raise OSError(ctypes.get_errno(), "seccomp")
+        if not flushes:
+            os.set_inheritable(answers, True)  # open, and nobody answers
+
+    return {"preexec_fn": forbid, "close_fds": False}
+
+
+def limited_threads(folder, threads):
+    """What a program is started with as a user of its own, who owns the folder and may have so many threads in all."""
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("only root can become another user")
+    if not all(path.stat().st_mode & stat.S_IXOTH for path in pathlib.Path(PROGRAM).resolve().parents):
+        raise unittest.SkipTest("other users cannot enter the folders of the program")
+    user = 100_000 + os.getpid()
+    os.chown(folder, user, user)
+
+    def become():
+        os.setgroups([])
+        os.setgid(user)
+        os.setuid(user)
+        resource.setrlimit(resource.RLIMIT_NPROC, (threads, threads))
+
+    return {"preexec_fn": become}
+
+
+def through_terminal(*arguments, streams=("stdout", "stderr"), **environment):
+    """What a terminal gets that is the program's standard output, standard error, or both; its exit status."""
+    ours, theirs = pty.openpty()
+    options = {name: theirs if name in streams else subprocess.DEVNULL for name in ("stdout", "stderr")}
+    process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdin=subprocess.DEVNULL, **options,
+                               env={**os.environ, "TERM": "xterm", **environment})
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        said += piece
+    os.close(ours)
+    return said, process.wait(timeout=60)
 
 
 def golden(fixture):

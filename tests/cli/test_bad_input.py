@@ -9,7 +9,7 @@ import unittest
 
 import h5py
 import numpy
-from support import (DATA, FOX, PROGRAM, CommandLineTest, limited_memory, read_safetensors, set_config, set_tensor,
+from support import (DATA, FOX, PROGRAM, TEXT, CommandLineTest, limited_memory, read_safetensors, set_config, set_tensor,
                      write_safetensors)
 
 
@@ -18,6 +18,99 @@ class BadInputTest(CommandLineTest):
         output = self.folder / "out.h5"
         return self.fails(code, words, "run", "--model", model, "--ids", ids or self.ids_file(), "-o", output, *extra,
                           output=output, **options)
+
+
+class StreamsTest(BadInputTest):
+    """Pipes and devices where files belong are refused, not waited for; where a stream makes sense it is read."""
+
+    def folder_with_pipe(self, name):
+        folder = self.folder / f"with-{name}"
+        folder.mkdir()
+        for path in FOX.iterdir():
+            if path.name != name:
+                (folder / path.name).symlink_to(path)
+        os.mkfifo(folder / name)
+        return folder
+
+    def test_files_of_a_checkpoint(self):
+        text = self.write("text.txt", TEXT)
+        output = self.folder / "out.h5"
+        names = ["config.json", "tokenizer.json", "model.safetensors.index.json"]
+        for name in names + [path.name for path in FOX.glob("*.safetensors")]:
+            with self.subTest(name):
+                folder = self.folder_with_pipe(name)
+                self.fails(1, [f"{name}: is a pipe (FIFO), not a regular file"], "run", "--model", folder, "--text", text,
+                           "-o", output, output=output)
+        folder = self.copy_of("fox-pro")
+        (folder / "model.safetensors").unlink()
+        (folder / "model.safetensors").symlink_to("/dev/zero")
+        self.refuses(folder, "model.safetensors: is a device, not a regular file")
+
+    def test_run_files_and_corpora(self):
+        pipe = self.folder / "pipe.h5"
+        os.mkfifo(pipe)
+        self.fails(1, "pipe.h5", "map", pipe, "--layer", 0, "--head", 0, "--quantity", "attention", "-o",
+                   self.folder / "map.npy")
+        self.fails(1, "pipe.h5", "heads", pipe)
+        corpus = self.folder / "corpus.jsonl"
+        os.mkfifo(corpus)
+        self.fails(1, "corpus.jsonl: is no corpus", "eval", "loss", "--model", FOX, "--corpus", corpus, "-o",
+                   self.folder / "eval.h5")
+
+    def through_pipe(self, content, *arguments):
+        """Runs with the content in a pipe, named as a shell's <(...) is."""
+        reading, writing = os.pipe()
+        os.write(writing, content)
+        os.close(writing)
+        words = [f"/dev/fd/{reading}" if word == "PIPE" else word for word in arguments]
+        try:
+            return self.done(*words, pass_fds=[reading])
+        finally:
+            os.close(reading)
+
+    def test_text_and_ids_may_be_streams(self):
+        for source, content in [("--text", TEXT.encode()), ("--ids", b"[1, 2, 3, 4]")]:
+            for command, rest in [("run", ["-o", self.folder / f"out{source}.h5"]), ("generate", ["--tokens", 1])]:
+                with self.subTest(f"{command} {source}"):
+                    self.through_pipe(content, command, "--model", FOX, source, "PIPE", *rest)
+
+
+class NestedJsonTest(BadInputTest):
+    """Gigabytes of memory for a file of megabytes, otherwise."""
+
+    deep = b"[" * 2_000_000
+
+    def says_deep(self, name, *arguments):
+        self.fails(1, [name, "deeper than 256 levels"], *arguments)
+
+    def test_configuration_and_header(self):
+        folder = self.copy_of("fox-pro")
+        header = b'{"a":' + self.deep
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+        self.refuses(folder, ["model.safetensors: the header", "deeper than 256 levels"])
+        (folder / "config.json").write_bytes(b'{"model_type": ' + self.deep)
+        self.refuses(folder, ["config.json", "deeper than 256 levels"])
+
+    def test_shards_and_tokenizer(self):
+        text = self.write("text.txt", TEXT)
+        for name in ["tokenizer.json", "model.safetensors.index.json"]:
+            folder = self.folder / f"deep-{name}"
+            folder.mkdir()
+            for path in FOX.iterdir():
+                if path.name != name:
+                    (folder / path.name).symlink_to(path)
+            (folder / name).write_bytes(b'{"a": ' + self.deep)
+            self.says_deep(name, "run", "--model", folder, "--text", text, "-o", self.folder / "out.h5")
+
+    def test_what_a_user_writes(self):
+        deep = self.write("deep.jsonl", b'{"text": "fox"}\n{"text": ' + self.deep)
+        self.says_deep("deep.jsonl: line 2", "eval", "loss", "--model", FOX, "--corpus", deep, "-o", self.folder / "eval.h5")
+        run = self.run_fixture()
+        spec = self.write("spec.json", b'{"foxscope_figure": ' + b"[" * 900_000)
+        self.says_deep("spec.json", "figure", "spec", spec, run, "-o", self.folder / "figure.pdf")
+        words = self.write("words.json", b'{"needle": ' + self.deep)
+        self.says_deep("words.json", "eval", "needle", "--model", FOX, "--haystack", self.write("hay.txt", TEXT * 50),
+                       "--template", words, "-o", self.folder / "needle.h5")
 
 
 class CheckpointTest(BadInputTest):

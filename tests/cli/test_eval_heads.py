@@ -6,7 +6,7 @@ import unittest
 
 import h5py
 import numpy
-from support import DATA, FOX, CommandLineTest, golden, limited_memory
+from support import DATA, FOX, CommandLineTest, golden, limited_memory, set_tensor
 
 TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 4
 
@@ -91,6 +91,33 @@ class EvalHeadsTest(CommandLineTest):
         first = output.read_bytes()
         self.fails(1, ["exists", "--force"], *command)
         self.assertEqual(output.read_bytes(), first)
+
+    def test_every_token_has_a_class_wherever_a_window_is_cut(self):
+        # A tokenizer that spells texts as JSON does: most windows begin or end within the escape of a character.
+        model = self.folder / "escaping"
+        model.mkdir()
+        for file in FOX.iterdir():
+            (model / file.name).symlink_to(file)
+        self.write("escaping/tokenizer_config.json", json.dumps({"tokenizer_class": "JSONGPT2Tokenizer"}))
+        documents = ["\u201cD\u00e9j\u00e0 vu\u201d, \u00e9crit-il \u2026 \U0001f98a\n\n\"\u4e2d\u6587\" " * 6, "\u00e9\u00e8\U0001f98a\n" * 30]
+        corpus = self.write("corpus.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in documents))
+        output = self.folder / "heads.json"
+        for seed in ["1", "2"]:
+            self.done("eval", "heads", "--model", model, "--corpus", corpus, "--length", "11", "--windows", "20", "--seed",
+                      seed, "-o", output, "--force")
+            head = json.loads(output.read_text())["models"][0]["heads"][0]
+            classes = head["gates_by_class"]
+            self.assertEqual(classes["bos"]["tokens"], 20)
+            self.assertEqual(sum(one["tokens"] for name, one in classes.items() if name != "rare_word"), 20 * 11)
+            # Every window's first position reads BOS, so that this is a plain mean over windows, clustered in two.
+            self.assertGreater(classes["bos"]["mean_log_gate"]["error"], 0)
+
+    def test_weights_that_leave_the_range_of_numbers(self):
+        model = self.copy_of("fox-pro")
+        set_tensor(model, "model.layers.0.attn.v_proj.linear.weight", lambda weight: weight * numpy.float32(1e38))
+        output = self.folder / "heads.h5"
+        self.fails(1, ["of layer 1, head 0 in window 0 is not a number", "check the weights and --dtype"],
+                   "eval", "heads", "-q", "--model", model, "--ids", self.ids_windows(), "-o", output, output=output)
 
     def test_more_than_fits(self):
         windows = self.folder / "windows.npy"

@@ -1,10 +1,12 @@
 """`foxscope figure decay` and `foxscope figure distance`."""
 
 import json
+import math
 import shutil
 import subprocess
 import unittest
 
+import h5py
 from support import DATA, DRAWS, FOX, CommandLineTest
 
 TEXT = "The fox ran over the hill; nobody saw the fox.\n\nIt was quick, and Mr. Hill was not. " * 6
@@ -35,7 +37,7 @@ class FigureHeadsTest(CommandLineTest):
         longest = json.loads(self.done("heads", run, "--sort", "rate_decay_time", "--top", "1", "--json"))["heads"][0]
         title = f"Layer {longest['layer']}, head {longest['head']}"
         for kind, words in [("decay", ["(a)", "(c)", "layer", "share of heads", "newline", "in word"]),
-                            ("distance", ["(f)", "attention per octave", "mean logit (nats)", "without it", "decay"])]:
+                            ("distance", ["(c)", "attention per octave", "mean logit (nats)", "without it", "decay"])]:
             text, notes = self.draw(kind, run)
             for word in [*words, title]:
                 self.assertIn(word, text)
@@ -52,6 +54,21 @@ class FigureHeadsTest(CommandLineTest):
         self.assertIn("sent.", narrow)
         self.fails(2, ["2:9", "heads 0 to 3"], "figure", "distance", run, "--heads", "2:9", "-o", self.folder / "x.pdf")
         self.fails(2, ["--model c", FOX.name], "figure", "distance", run, "--model", "c", "-o", self.folder / "x.pdf")
+
+    def test_heads_are_chosen_among_those_whose_numbers_are_known(self):
+        run = self.run_fixture("transformer-pro", "t.h5")
+        output = self.folder / "figure.svg"
+        with h5py.File(run, "r+") as file:
+            file["models/transformer-pro/layers/00/log_normalizer"][0] = math.nan
+        result = self.foxscope("figure", "distance", run, "-o", output)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertNotIn("0:0 ", result.stderr.decode())
+        output.unlink()
+        with h5py.File(run, "r+") as file:
+            for layer in file["models/transformer-pro/layers"].values():
+                layer["log_normalizer"][...] = math.nan
+        self.fails(1, ["transformer-pro: no head has a half of the attention's distance that is a number", "--heads"],
+                   "figure", "distance", run, "-o", output, output=output)
 
     def test_models_without_gates_and_files_without_numbers(self):
         ungated = self.run_fixture("transformer-pro", "t.h5")

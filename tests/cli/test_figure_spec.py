@@ -98,18 +98,48 @@ class FigureSpecTest(CommandLineTest):
                 error = numpy.sqrt(len(groups) / (len(groups) - 1) * numpy.square(groups).sum()) / len(change)
                 self.assertGreater(sign * change.mean(), 2 * error)
 
+    def test_nothing_but_options_of_the_kind_can_be_set(self):
+        out = self.write("out.svg", "mine")
+        for name in ["force=true", "force", "f", "-force", "o", "output", "output=x.svg", "help", "quiet", "verbose", "file",
+                     "", " title", "shape", "heads"]:
+            with self.subTest(name):
+                spec = self.spec(kind="needle", options={name: True})
+                self.fails(1, ["spec.json", f'"{name}" is no option of a figure needle'], "figure", "spec", spec,
+                           GALLERY / "needle.h5", "-o", out)
+                self.assertEqual(out.read_text(), "mine")
+
+    def test_values_are_values_whatever_they_look_like(self):
+        # An empty one took the option behind it as its value: here it would be that which is told to overwrite.
+        out = self.write("out.svg", "mine")
+        for options in [{"title": ""}, {"legend": ",", "title": "--force"}, {"title": "--force"}, {"title": "--"},
+                        {"label": ["FoX=--force"]}, {"title": "-o"}, {"title": "x --force"}]:
+            with self.subTest(options):
+                spec = self.spec(kind="loss", options=options)
+                self.fails(1, ["out.svg", "--force"], "figure", "spec", spec, GALLERY / "loss.h5", "-o", out)
+                self.assertEqual(out.read_text(), "mine")
+                drawn = self.folder / "drawn.svg"
+                self.done("figure", "spec", spec, GALLERY / "loss.h5", "-o", drawn, "--force")
+                self.assertIn("<svg", drawn.read_text())
+        # Even a file that is named like an option is a file.
+        self.fails(1, ["--force", "out.svg"], "figure", "spec", self.spec(kind="loss"), "-o", out, "--", "--force")
+
     def test_what_cannot_be_drawn(self):
         out = self.folder / "out.svg"
         needle = GALLERY / "needle.h5"
         cases = [(b"{", 1, ["spec.json", "no JSON object"]), (b"[]", 1, ["no JSON object"]), (b"", 1, ["no JSON object"]),
                  (b"{}", 1, ["foxscope_figure"]), (b'{"foxscope_figure": 1}', 1, ["names no kind"]),
                  (b'{"foxscope_figure": 2, "kind": "maps"}', 1, ["newer version"]),
+                 (b'{"foxscope_figure": 18446744073709551615, "kind": "maps"}', 1, ["newer version"]),
+                 (b'{"foxscope_figure": 0, "kind": "maps"}', 1, ['its "foxscope_figure" is not 1']),
                  (b'{"foxscope_figure": 1, "kind": "needle", "colour": 1}', 1, ['"colour" is not known']),
                  (b'{"foxscope_figure": 1, "kind": "needle", "options": []}', 1, ["no JSON object"]),
                  (b'{"foxscope_figure": 1, "kind": "needle", "options": {"output": "x.svg"}}', 1, ["no option"]),
                  (b'{"foxscope_figure": 1, "kind": "needle", "options": {"width": null}}', 1, ['"width" is no text']),
-                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"label": [["a"]]}}', 1, ["list of lists"]),
-                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"shape": 1}}', 2, ["spec.json", "--shape"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"label": [["a"]]}}', 1, ['"label" is no']),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"title": true}}', 1, ['"title" is no text']),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"no-letters": "x"}}', 1, ["true nor false"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"dpi": "many"}}', 2, ["spec.json", "many"]),
+                 (b'{"foxscope_figure": 1, "kind": "needle", "options": {"title": ["a", "b"]}}', 2, ["title"]),
                  (b'{"foxscope_figure": 1, "kind": "needle", "options": {"width": "0mm"}}', 2, ["spec.json", "0 mm"]),
                  (b'{"foxscope_figure": 1, "kind": "novel"}', 2, ["spec.json", "no such kind"]),
                  (b" " * (2 << 20), 1, ["larger than 1 MB"])]

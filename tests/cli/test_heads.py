@@ -48,6 +48,34 @@ class HeadsTest(CommandLineTest):
             expected = attention[(distance >= 4) & (distance <= 7)].sum() / 64
             self.assertAlmostEqual(spread["distance"]["mass"][3]["mass"], expected, places=4)
 
+    def test_row_normalisers_that_are_not_numbers_give_no_numbers(self):
+        with h5py.File(self.run_file, "r+") as file:
+            file["models/fox-pro/layers/00/log_normalizer"][0] = math.nan
+            file["models/fox-pro/layers/01/log_normalizer"][1, 40] = math.nan
+        heads = json.loads(self.done("heads", self.run_file, "--split", "--json"))["heads"]
+        rows = list(csv.DictReader(io.StringIO(self.done("heads", self.run_file, "--csv"))))
+        table = [line.split() for line in self.done("heads", self.run_file).splitlines()]
+        for head, row in zip(heads, rows):
+            spoiled = (head["layer"], head["head"]) in [(0, 0), (1, 1)]
+            for number in [head["attention"]["entropy"], head["attention"]["mass_on_self"],
+                           head["attention"]["distance"]["d50"], head["split"]["divergence"],
+                           head["split"]["locality"]["total"]]:
+                self.assertEqual(number is None, spoiled)
+            self.assertIsNotNone(head["mean_log_gate"])
+            self.assertEqual(row["entropy"] == "", spoiled)
+            self.assertEqual(row["mass_on_first"] == "", spoiled)
+            line = next(line for line in table if line[:2] == [row["layer"], row["head"]])
+            self.assertEqual(line[-5:] == 5 * ["-"], spoiled, line)
+        # Unknown numbers come last, from whichever end.
+        for option in [[], ["--reverse"]]:
+            ranked = json.loads(self.done("heads", self.run_file, "--sort", "entropy", "--json", *option))["heads"]
+            self.assertEqual([head["attention"]["entropy"] is None for head in ranked], [False, False, True, True])
+        picture = self.folder / "a.npy"
+        self.done("map", self.run_file, "--layer", "1", "--head", "1", "--quantity", "attention", "-o", picture)
+        attention = numpy.load(picture)
+        self.assertTrue(numpy.isnan(attention[40]).all())
+        self.assertFalse(numpy.isnan(attention[41, :42]).any())
+
     def test_csv_holds_the_same_numbers(self):
         rows = list(csv.DictReader(io.StringIO(self.done("heads", self.run_file, "--csv"))))
         heads = json.loads(self.done("heads", self.run_file, "--json"))["heads"]

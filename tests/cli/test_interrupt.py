@@ -2,20 +2,22 @@
 
 import json
 import os
+import pathlib
 import select
 import signal
 import subprocess
 import time
 import unittest
 
-from support import DATA, FOX, PROGRAM, CommandLineTest
+from support import DATA, FOX, PROGRAM, SYSTEM_CALLS, CommandLineTest, no_nameless_files
 
 PATIENCE = 2.0  # seconds; one is promised, loaded machines get another
 
 
 class InterruptTest(CommandLineTest):
-    def start(self, *arguments):
-        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    def start(self, *arguments, **options):
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                **options)
 
     def wait_for_stage(self, process, words):
         """Reads standard error until it has said the words."""
@@ -54,6 +56,21 @@ class InterruptTest(CommandLineTest):
             self.ends(process, number)
             self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["long.json"])
 
+    def test_a_file_with_a_temporary_name(self):
+        """Where files must have names, and the work cannot stop because the disk does not answer."""
+        old = self.write("run.h5", "old")
+        for output, extra in [(self.folder / "new.h5", []), (old, ["--force"])]:
+            try:
+                process = self.start("run", "-v", "--model", DATA / "fox-pro", "--ids", self.ids_file(), "-o", output, *extra,
+                                     **no_nameless_files(flushes=False))
+            except (OSError, subprocess.SubprocessError) as error:
+                self.skipTest(f"cannot filter system calls here: {error}")
+            self.wait_until_flushing(process)
+            self.assertEqual(len(list(self.folder.glob(f".{output.name}.*"))), 1)
+            self.ends(process, signal.SIGINT)
+            self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["ids.json", "run.h5"])
+        self.assertEqual(old.read_text(), "old")
+
     def test_the_old_file_stays(self):
         output = self.write("run.h5", "old")
         process = self.long_run(output, "--force")
@@ -81,6 +98,15 @@ class InterruptTest(CommandLineTest):
         self.wait_until_blocked(process, signal.SIGINT)
         self.ends(process, signal.SIGINT)
         os.close(writing)
+
+    def wait_until_flushing(self, process):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            self.assertIsNone(process.poll(), "ended before its file was flushed")
+            if pathlib.Path(f"/proc/{process.pid}/syscall").read_text().split()[0] == str(SYSTEM_CALLS["fsync"]):
+                return
+            time.sleep(0.01)
+        self.fail("the file was never flushed")
 
     def wait_until_blocked(self, process, number):
         """Until the program takes the signal itself; before, it would end by it as any program does."""

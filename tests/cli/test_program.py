@@ -1,15 +1,31 @@
 """Help, version, exit codes, streams and benchmarks of the program as a whole."""
 
+import json
 import os
-import pty
 import shutil
 import stat
 import subprocess
 import unittest
 
-from support import DATA, DRAWS, NO_DISPLAY, PROGRAM, CommandLineTest
+from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, CommandLineTest, limited_threads, through_terminal
 
 COMMANDS = ["open", "run", "info", "map", "heads", "eval", "figure", "generate", "bench"]
+
+
+class ThreadsTest(CommandLineTest):
+    def test_fewer_than_wanted(self):
+        """One for the program and one that waits for signals are enough."""
+        ids = self.ids_file("fox-llama")
+        arguments = ["run", "--model", DATA / "fox-llama", "--ids", ids, "-o"]
+        self.done(*arguments, self.folder / "all.h5")
+        options = limited_threads(self.folder, 2)
+        self.done(*arguments, self.folder / "one.h5", environment={"OMP_NUM_THREADS": "4"}, **options)
+        table = self.done("heads", self.folder / "all.h5", "--json")
+        alone = self.done("heads", self.folder / "one.h5", "--json", **options)
+        self.assertEqual(json.loads(alone)["heads"], json.loads(table)["heads"])
+
+    def test_none_at_all(self):
+        self.fails(1, ["starts no more threads", "ulimit -u"], "info", DATA / "fox-pro", **limited_threads(self.folder, 1))
 
 
 class HelpTest(CommandLineTest):
@@ -81,27 +97,25 @@ class StreamTest(CommandLineTest):
 
     def terminal(self, *arguments, **environment):
         """What the program says on standard error when that is a terminal."""
-        ours, theirs = pty.openpty()
-        process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=theirs,
-                                   env={**os.environ, "TERM": "xterm", **environment})
-        os.close(theirs)
-        said = b""
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:
-                break
-            if not piece:
-                break
-            said += piece
-        os.close(ours)
-        process.wait(timeout=60)
-        return said.decode()
+        return through_terminal(*arguments, streams=["stderr"], **environment)[0].decode()
 
     def test_errors_are_coloured_on_a_terminal_only_and_not_with_no_color(self):
         self.assertIn("\033[31mfoxscope:", self.terminal("heads", "missing.h5"))
         self.assertNotIn("\033", self.terminal("heads", "missing.h5", NO_COLOR="1"))
         self.assertNotIn(b"\033", self.foxscope("heads", "missing.h5").stderr)
+
+    def test_a_corpus_that_is_longer_than_its_files_say_is_no_flaw(self):
+        # Files of /proc say that they hold nothing, as a file does that grows later.
+        corpus = self.folder / "corpus"
+        corpus.mkdir()
+        (corpus / "a.txt").symlink_to("/proc/version")
+        (corpus / "b.txt").write_text("A fox.")
+        output = self.folder / "loss.h5"
+        said = self.terminal("eval", "loss", "--model", FOX, "--corpus", corpus, "--length", "8", "--windows", "1", "-o",
+                             output)
+        self.assertTrue(output.exists(), said)
+        self.assertIn("[" + 24 * "#" + "] 100 %", said)
+        self.assertNotIn("flaw", said)
 
     def test_progress_is_drawn_on_a_terminal_only(self):
         run = self.run_fixture()

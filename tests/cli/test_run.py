@@ -103,8 +103,7 @@ class FileTest(CommandLineTest):
         self.done("run", "--model", DATA / "fox-pro", "--ids", ids, "-o", path)
         with h5py.File(path) as file:
             self.assertEqual(file.attrs["command_line"],
-                             f"foxscope run --model {DATA / 'fox-pro'} --ids {ids} -o "
-                             + "'" + str(path).replace("'", "'\\''") + "'")
+                             f"foxscope run --model fox-pro --ids {ids.name} -o 'a run'\\''s file.h5'")
 
     def test_keep_decides_what_is_in_the_file(self):
         parts = {"loss": "loss/per_token_loss", "gates": "layers/00/cumulative_log_gate",
@@ -269,6 +268,17 @@ class OptionsTest(CommandLineTest):
                 self.assertEqual(file["models/fox-pro"].attrs["pruning_tolerance"], kept)
         with h5py.File(self.run_fixture(extra=["--force"])) as file:
             self.assertEqual(file["models/fox-pro"].attrs["pruning_tolerance"], 2.0**-24)
+
+    def test_a_pruning_tolerance_of_the_checkpoint_that_is_none(self):
+        model = self.copy_of("fox-pro")
+        set_config(model, log_pruning_tolerance=0)
+        output = self.folder / "x.h5"
+        command = ["run", "--model", model, "--ids", self.ids_file(), "-o", output]
+        message = self.fails(1, [f"{model}/config.json: log_pruning_tolerance is 0: it must be below 0", "--pruning"], *command,
+                             output=output)
+        self.assertNotIn("--pruning 1", message)
+        self.done("info", model)
+        self.done(*command, "--pruning", "0.001")
 
     def gates(self, *interventions):
         extra = [word for text in interventions for word in ("--intervene", text)]

@@ -57,6 +57,16 @@ Pairs named(const std::string& name) {
   return expected;
 }
 
+TEST_F(Corpus, OfFilesThatGrowNoMoreIsTakenInThanThereIs) {
+  for (const std::string name : {"lines.jsonl", "book.txt"}) {
+    folder_.write(name, kLines);
+    CorpusReader reader(folder_.path() / name);
+    folder_.write(name, kLines + "\n" + kLines);
+    while (reader.next()) EXPECT_LE(reader.bytes_done(), reader.total_bytes());
+    EXPECT_EQ(reader.total_bytes(), static_cast<std::int64_t>(2 * kLines.size() + 1));
+  }
+}
+
 TEST_F(Corpus, ALineIsADocument) {
   folder_.write("a.jsonl", kLines);
   EXPECT_EQ(documents("a.jsonl"), named("a.jsonl"));

@@ -10,7 +10,9 @@
 
 namespace foxscope::test {
 
-Tokenizer byte_tokenizer(bool pairs) {
+namespace {
+
+Tokenizer make_byte_tokenizer(bool pairs, bool json_escaping) {
   nlohmann::json vocabulary;
   for (int byte = 0; byte < 256; ++byte) vocabulary[spell_byte(static_cast<std::uint8_t>(byte))] = byte;
   auto merges = nlohmann::json::array();
@@ -22,8 +24,13 @@ Tokenizer byte_tokenizer(bool pairs) {
                                    {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}}},
                                    {"decoder", {{"type", "ByteLevel"}}},
                                    {"model", {{"type", "BPE"}, {"vocab", vocabulary}, {"merges", merges}}}};
-  return Tokenizer::from_json(description.dump(), "tokenizer.json");
+  return Tokenizer::from_json(description.dump(), "tokenizer.json", json_escaping);
 }
+
+}  // namespace
+
+Tokenizer byte_tokenizer(bool pairs) { return make_byte_tokenizer(pairs, false); }
+Tokenizer escaping_byte_tokenizer() { return make_byte_tokenizer(false, true); }
 
 std::string gzip(const std::string& data) {
   z_stream stream{};

@@ -6,9 +6,9 @@
 
 #include "backend/eval/heads_evaluation.h"
 #include "backend/eval/heads_file.h"
-#include "backend/eval/window_classes.h"
 #include "tests/error_of.h"
 #include "tests/eval/eval_test_support.h"
+#include "tests/model/model_test_support.h"
 
 namespace foxscope::test {
 namespace {
@@ -119,6 +119,31 @@ TEST(HeadsAccumulator, GatesByClassAreThoseOfAllPositions) {
   EXPECT_TRUE(std::isnan(mean.value[2]));
 }
 
+TEST(HeadsAccumulator, AllWindowsHaveClassesOrNone) {
+  HeadsAccumulator accumulator(small_model());
+  HeadMeasures without = measures_of(1);
+  without.classes.clear();
+  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
+  accumulator.end_window(0);
+  EXPECT_PRED2(says, error_of([&] { accumulator.add(without); }),
+               (std::vector<std::string>{"classes", "window 1 has none", "before it have some"}));
+  HeadsAccumulator other(small_model());
+  other.add(without);
+  EXPECT_PRED2(says, error_of([&] { other.add(measures_of(1)); }), (std::vector<std::string>{"window 0 has some"}));
+}
+
+TEST(HeadsAccumulator, AGateThatIsNotANumberIsNotLeftOut) {
+  HeadsAccumulator accumulator(small_model());
+  for (int window = 0; window < 3; ++window) {
+    HeadMeasures measures = measures_of(2);
+    if (window == 1) measures.classes[1].add(kNone);
+    for (int head = 0; head < 2; ++head) accumulator.add(measures);
+    accumulator.end_window(window);
+  }
+  const EvaluatedHeads heads = accumulator.finish();
+  for (const HeadArray& one : heads.by_class) EXPECT_TRUE(std::isnan(one.value[1])) << one.name;
+}
+
 TEST(HeadsAccumulator, OneWindowHasNoErrors) {
   HeadsAccumulator accumulator(small_model());
   for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
@@ -224,40 +249,6 @@ TEST_F(HeadsFile, ErrorsNameTheFileAndTheRemedy) {
   evaluation.models = {three_windows()};
   evaluation.models[0].info.layers = 0;
   EXPECT_THROW(write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse), Error) << "the file exists";
-}
-
-Window window_of(std::vector<std::int32_t> ids, std::string text) {
-  Window window;
-  window.ids = std::move(ids);
-  window.text = std::move(text);
-  return window;
-}
-
-std::vector<TokenClassSet> sets(std::initializer_list<TokenClass> classes) {
-  std::vector<TokenClassSet> result;
-  for (const TokenClass one : classes) result.push_back(set_of(one));
-  return result;
-}
-
-WordCounts twice(std::string_view text) {
-  WordCounts counts;
-  for (int n = 0; n < 2; ++n) counts.add(text);
-  return counts;
-}
-
-TEST(WindowClasses, AreThoseOfTheTokensWithinTheText) {
-  using enum TokenClass;
-  const Tokenizer tokenizer = byte_tokenizer();
-  EXPECT_EQ(window_classes(window_of({'a', ' ', 'b', 'c', '.'}, "a bc."), tokenizer, twice("a bc")),
-            sets({sentence_start, space, word_first, word_later, punctuation}));
-  EXPECT_TRUE(window_classes(window_of({'a'}, ""), tokenizer, {}).empty());
-}
-
-TEST(WindowClasses, OfAWindowThatBeginsAndEndsWithinCharacters) {
-  using enum TokenClass;
-  // The last two bytes of a quotation mark, a letter, and the first byte of another mark.
-  const auto classes = window_classes(window_of({0x80, 0x9C, 'a', 0xE2}, "a"), byte_tokenizer(), twice("a"));
-  EXPECT_EQ(classes, sets({space, space, sentence_start, space}));
 }
 
 }  // namespace

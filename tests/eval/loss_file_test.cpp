@@ -151,6 +151,13 @@ TEST_F(LossFile, UnsoundContent) {
     windows.token_id.resize(6);
   };
   EXPECT_TRUE(says(error_with(narrow), {"eval.h5", "token_id", "expected int32 [3, 4], found int32 [3, 2]"}));
+  // Tables of heads are made from these numbers.
+  const auto heads = [](auto& evaluation, auto&) {
+    evaluation.models[0].info.layers = 10'000;
+    evaluation.models[0].info.heads = 65'536;
+  };
+  EXPECT_TRUE(
+      says(error_with(heads), {"eval.h5", "/models/zebra", "10000 layers of 65536 heads are too much for a file"}));
 }
 
 // A file damaged anywhere either opens or is refused in one line; nothing else happens (sanitizers watch).

@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/error.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -47,6 +48,18 @@ Estimate by_hand(const std::vector<double>& values, const std::vector<std::int32
 void expect_near(const Estimate& found, const Estimate& expected) {
   EXPECT_NEAR(found.value, expected.value, 1e-12);
   EXPECT_NEAR(found.error, expected.error, 1e-12);
+}
+
+TEST(LossStatistics, DocumentsAreThoseOfTheWindows) {
+  const Sample sample(1);
+  std::vector<std::int32_t> more = sample.documents;
+  more.push_back(3);
+  for (const std::vector<std::int32_t>& documents : {std::vector<std::int32_t>{4, 4}, more}) {
+    const std::vector<double> means = window_means(sample.table, 5, 17);
+    EXPECT_THROW(clustered_mean(means, documents), ShapeError);
+    EXPECT_THROW(loss_curve(sample.table, documents, 1), ShapeError);
+    EXPECT_THROW(perplexity_curve(sample.table, documents), ShapeError);
+  }
 }
 
 TEST(LossStatistics, MeanClusteredByDocument) {

@@ -114,18 +114,89 @@ TEST_F(WindowsOfCorpus, NumberByDefault) {
   EXPECT_EQ(choose(90, std::nullopt).windows.size(), 11U);
 }
 
-TEST_F(WindowsOfCorpus, CharactersAreNotCutInTexts) {
+TEST_F(WindowsOfCorpus, TextsHoldEveryCharacterThatTheWindowHasAByteOf) {
   add("a",
       "c\xc3\xa9"
       "d");  // 4 tokens, the character é of two
   const Windows windows = choose(2, 2);
   ASSERT_EQ(windows.windows.size(), 2U);
   EXPECT_EQ(windows.windows[0].byte_end, 2);
-  EXPECT_EQ(windows.windows[0].text, "c");
+  EXPECT_EQ(windows.windows[0].text, "c\xc3\xa9");
+  EXPECT_EQ(windows.windows[0].whole_characters(), "c");
+  EXPECT_EQ(windows.windows[0].id_start, (std::vector<std::int32_t>{0, 1}));
   EXPECT_EQ(windows.windows[1].byte_start, 2);
-  EXPECT_EQ(windows.windows[1].text, "d");
-  EXPECT_EQ(windows.windows[1].text_start, 3);
+  EXPECT_EQ(windows.windows[1].text,
+            "\xc3\xa9"
+            "d");
+  EXPECT_EQ(windows.windows[1].whole_characters(), "d");
+  EXPECT_EQ(windows.windows[1].text_start, 1);
+  EXPECT_EQ(windows.windows[1].id_start, (std::vector<std::int32_t>{1, 2}));
+  EXPECT_EQ(windows.windows[1].id_end, (std::vector<std::int32_t>{2, 3}));
 }
+
+TEST_F(WindowsOfCorpus, OtherTokenizersGetWholeCharacters) {
+  add("a",
+      "ab\xc3\xa9"
+      "ab");
+  const Windows windows = choose(3, 2);
+  const Windows cut = cut_windows(windows, tokenizer_, test::byte_tokenizer(true));
+  EXPECT_EQ(cut.windows[0].text, "ab");
+  EXPECT_EQ(cut.windows[0].ids, (std::vector<std::int32_t>{256}));
+  EXPECT_EQ(cut.windows[0].id_end, (std::vector<std::int32_t>{2}));
+  EXPECT_EQ(cut.windows[1].text, "ab");
+  EXPECT_EQ(cut.windows[1].byte_start, 4);
+  EXPECT_EQ(cut.windows[1].text_start, 4);
+  EXPECT_EQ(cut.windows[1].id_start, (std::vector<std::int32_t>{0}));
+}
+
+TEST_F(WindowsOfCorpus, AWindowWithoutAWholeCharacterIsNotLeftOutInSilence) {
+  add("a", "ab\xf0\x9f\xa6\x8a");
+  const Windows windows = choose(2, 3);
+  const std::string message = test::error_of([&] { cut_windows(windows, tokenizer_, test::byte_tokenizer(true)); });
+  EXPECT_TRUE(test::says(message, {"a.txt: bytes 2 to 3", "without a whole character", "--length"})) << message;
+}
+
+/// Classes of a window's tokens are those that they have in the document, wherever the window is cut: within
+/// characters, and within the escapes of a tokenizer that spells them as JSON does. Behind the window's first word,
+/// that is, of which the beginning and what stands before it are not known; a last word that is cut may be rare.
+TEST_F(WindowsOfCorpus, ClassesAreThoseOfTheDocument) {
+  const std::string text =
+      "\xe2\x80\x9cThe fox\xe2\x80\x9d, said \xc3\xa9lan \\ \xf0\x9f\xa6\x8a \xf0\x9f\xa6\x8a.\n\n\"It ran\"\t"
+      "to caf\xc3\xa9s; na\xc3\xafve \xe4\xb8\xad\xe6\x96\x87\xe3\x80\x82 \xc3\x89t\xc3\xa9 \\u0041 was it.\n";
+  add("a", text);
+  WordCounts counts;
+  counts.add(text);
+  for (const bool escaped : {false, true}) {
+    const Tokenizer tokenizer = escaped ? test::escaping_byte_tokenizer() : test::byte_tokenizer();
+    const Tokens tokens = tokenizer.encode(text);
+    const std::vector<TokenClassSet> expected = token_classes(text, {tokens.byte_start, tokens.byte_end}, counts);
+    const auto known = [&](std::size_t token) {
+      return expected[token] & static_cast<TokenClassSet>(~set_of(TokenClass::rare_word));
+    };
+    const auto in_word = [&](std::size_t token) {
+      return known(token) != set_of(TokenClass::newline) && known(token) != set_of(TokenClass::space) &&
+             known(token) != set_of(TokenClass::punctuation);
+    };
+    std::size_t compared = 0;
+    for (std::uint64_t seed = 0; seed < 200; ++seed) {
+      const Windows windows = choose_windows(folder_.path(), tokenizer, {23, 1, seed}, Job{}).value();
+      const Window& window = windows.windows.front();
+      const std::vector<TokenClassSet> found = window_classes(window, counts);
+      ASSERT_EQ(found.size(), window.ids.size()) << "byte " << window.byte_start;
+      const auto first = static_cast<std::size_t>(window.token_start);
+      std::size_t n = 0;
+      for (; n < found.size() && !in_word(first + n); ++n) EXPECT_EQ(found[n], known(first + n)) << first + n;
+      for (; n < found.size() && in_word(first + n); ++n) EXPECT_NE(found[n], set_of(TokenClass::space)) << first + n;
+      for (; n < found.size(); ++n, ++compared) {
+        EXPECT_EQ(found[n] & static_cast<TokenClassSet>(~set_of(TokenClass::rare_word)), known(first + n))
+            << "token " << first + n << " in a window from byte " << window.byte_start << ", escaped " << escaped;
+      }
+    }
+    EXPECT_GT(compared, 1000U);
+  }
+}
+
+TEST_F(WindowsOfCorpus, WithoutATextThereAreNoClasses) { EXPECT_TRUE(window_classes(Window{}, {}).empty()); }
 
 TEST_F(WindowsOfCorpus, OtherTokenizersGetTheSameText) {
   add("a", "abcdabcdabcdabcd");

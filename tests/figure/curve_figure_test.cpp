@@ -273,7 +273,7 @@ TEST(CurveFigure, WhatCannotBeDrawnIsRefused) {
   auto figure = figure_of({curve([](double x) { return x; }, 5, 0)});
   EXPECT_EQ(refused<UsageError>(figure, {.widthMm = 0}), "figure width 0 mm: use more than 0 and at most 1000 mm");
   EXPECT_EQ(refused<UsageError>(figure, {.widthMm = 15}),
-            "figure width 15 mm: labels of 9 pt leave no room for the figure: use at least 18 mm, fewer panels or a "
+            "figure width 15 mm: labels of 7.25 pt leave no room for the figure: use at least 20 mm, fewer panels or a "
             "smaller font");
   EXPECT_EQ(refused<UsageError>(figure, {.heightMm = 15}),
             "figure height 15 mm: labels of 9 pt leave no room for the figure: use at least 24 mm, fewer panels or a "

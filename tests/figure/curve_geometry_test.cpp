@@ -17,7 +17,7 @@ using figure::CurvePoint;
 using figure::PlotArea;
 using figure::Stroke;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kGap = std::numeric_limits<double>::quiet_NaN();
 
 PlotArea area(double xUpper, double yLower, double yUpper) {
   PlotArea area;
@@ -41,7 +41,7 @@ TEST(CurveGeometry, ValuesGoToTheirPlaces) {
 
 TEST(CurveGeometry, GapsBreakTheLineAndLonePointsStay) {
   const std::vector<double> x = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-  const std::vector<double> y = {0, 1, kNaN, 1, kNaN, 0, std::numeric_limits<double>::infinity(), 1, 0};
+  const std::vector<double> y = {0, 1, kGap, 1, kGap, 0, std::numeric_limits<double>::infinity(), 1, 0};
   const auto strokes = strokesOf(x, y, area(8, 0, 1), 0.01);
   ASSERT_EQ(strokes.size(), 4U);
   EXPECT_EQ(strokes[0].size(), 2U);

@@ -37,6 +37,13 @@ TEST(Format, TheDefaultIsAPapersText) {
   EXPECT_DOUBLE_EQ(figure::widthInPoints({}), 396);
 }
 
+TEST(Format, LettersOfANarrowFigureAreSmaller) {
+  EXPECT_EQ(figure::fontSize({}), 9);
+  EXPECT_EQ(figure::fontSize({.widthMm = 4 * 25.4}), 9);
+  EXPECT_EQ(figure::fontSize({.widthMm = 3.25 * 25.4}), 7.25);
+  EXPECT_EQ(figure::fontSize({.widthMm = 3.25 * 25.4, .fontSizePt = 10}), 10);
+}
+
 TEST(Format, SizesThatNoPaperHasAreRefused) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const double infinity = std::numeric_limits<double>::infinity();
@@ -69,7 +76,8 @@ TEST(Format, AMapNeedsRoomBesideItsLabels) {
   FigureFormat format;
   format.widthMm = 20;
   const std::string message = error_of<UsageError>([&] { (void)figure::mapRoom(region({0, 100}, {0, 100}), format); });
-  ASSERT_EQ(message.find("figure width 20 mm: labels of 9 pt leave no room for a map: use at least "), 0U) << message;
+  ASSERT_EQ(message.find("figure width 20 mm: labels of 7.25 pt leave no room for a map: use at least "), 0U)
+      << message;
   format.widthMm = std::stod(message.substr(message.find("at least ") + 9));
   EXPECT_NO_THROW((void)figure::mapRoom(region({0, 100}, {0, 100}), format));
   format.heightMm = 10;

@@ -160,7 +160,7 @@ TEST(Grid, EveryHeadHasItsCell) {
     }
   }
   EXPECT_EQ(count, 6);
-  EXPECT_EQ(corners.size(), 3U) << "layers go across";
+  EXPECT_EQ(corners.size(), 2U) << "heads go across";
   EXPECT_NE(text_of(figure::drawGrid(run, {}, style_of(Kind::pdf), {})->file).find("layer"), std::string::npos);
 }
 
@@ -250,8 +250,9 @@ TEST(Losses, DifferencesAreFromTheBase) {
   const std::vector<figure::LossSource> sources = {losses("whole", 3, 4, 2000), losses("cut", 3.25, 4, 2000)};
   const auto drawn = figure::drawAblation(sources, "whole", {}, style_of(Kind::pdf));
   const std::string text = text_of(drawn.file);
-  EXPECT_NE(text.find("loss minus whole"), std::string::npos) << text;
-  EXPECT_NE(text.find("0.25"), std::string::npos) << text;
+  // As in the window: the first less the other.
+  EXPECT_NE(text.find("whole − cut"), std::string::npos) << text;
+  EXPECT_NE(text.find("−0.25"), std::string::npos) << text;
   EXPECT_THROW((void)figure::drawAblation(sources, "other", {}, style_of(Kind::pdf)), UsageError);
 }
 

@@ -18,7 +18,7 @@ namespace {
 using figure::FigureFormat;
 using Kind = figure::FigureFormat::Kind;
 
-constexpr Kind kKinds[] = {Kind::png, Kind::svg, Kind::pdf};
+constexpr Kind kFileKinds[] = {Kind::png, Kind::svg, Kind::pdf};
 
 std::shared_ptr<const Trace> run() {
   static const auto made = random_run(400);
@@ -58,7 +58,7 @@ void expect_flat_cells(const figure::MapFigure& figure, const QImage& page, cons
 TEST(MapFigure, CellsAreFlatAndShowTheBackendsValues) {
   const auto figure = map_figure(run(), Quantity::forget, {10, 74}, {10, 74});
   for (const int dpi : {300, 150}) {
-    for (const Kind kind : kKinds) {
+    for (const Kind kind : kFileKinds) {
       SCOPED_TRACE(fmt::format("kind {} at {} dpi", static_cast<int>(kind), dpi));
       const QImage page = rendered(drawMap(figure, {.kind = kind, .dpi = dpi}), kind, dpi);
       expect_flat_cells(figure, page, raster_of(page));
@@ -68,7 +68,7 @@ TEST(MapFigure, CellsAreFlatAndShowTheBackendsValues) {
 
 TEST(MapFigure, AWidthThatIsNoWholeNumberOfDotsKeepsCellsFlat) {
   const auto figure = map_figure(run(), Quantity::forget, {10, 74}, {10, 74});
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kFileKinds) {
     SCOPED_TRACE(static_cast<int>(kind));
     const QImage page = rendered(drawMap(figure, {.kind = kind, .widthMm = 133.7, .heightMm = 111.1}), kind, 300);
     expect_flat_cells(figure, page, raster_of(page));
@@ -154,7 +154,7 @@ TEST(MapFigure, TheRoomThatIsAnnouncedIsThere) {
 TEST(MapFigure, ChosenColoursAreDrawn) {
   auto figure = map_figure(run(), Quantity::forget, {0, 40}, {0, 40});
   figure.colours = {&figure::grey(), 0.2, 0.8, 0.3};
-  for (const Kind kind : kKinds) {
+  for (const Kind kind : kFileKinds) {
     const QImage page = rendered(drawMap(figure, {.kind = kind}), kind, 300);
     const QRect raster = raster_of(page);
     const int dots = raster.width() / 40;
@@ -176,7 +176,7 @@ TEST(MapFigure, ChosenColoursAreDrawn) {
 TEST(MapFigure, TheGroundIsWhiteAndNothingIsCutOff) {
   for (const Quantity quantity : {Quantity::forget, Quantity::attention, Quantity::logits, Quantity::gate_effect}) {
     for (const double width : {60.0, 139.7}) {
-      for (const Kind kind : kKinds) {
+      for (const Kind kind : kFileKinds) {
         const auto figure = map_figure(run(), quantity, {0, 90}, {0, 200});
         const QImage page = rendered(drawMap(figure, {.kind = kind, .widthMm = width}), kind, 300);
         int coloured = 0;

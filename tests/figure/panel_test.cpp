@@ -168,7 +168,7 @@ TEST(Panels, TooManyPanelsAreRefusedWithTheWidthThatTheyNeed) {
   PanelPage page(style);
   for (int column = 0; column < 6; ++column) page.add(map_panel(style, 100, "title"), {0, column});
   const std::string message = error_of<UsageError>([&] { page.arrange(); });
-  EXPECT_NE(message.find("figure width 40 mm: labels of 9 pt leave no room for 6 panels: use at least"),
+  EXPECT_NE(message.find("figure width 40 mm: labels of 7.25 pt leave no room for 6 panels: use at least"),
             std::string::npos)
       << message;
 }
@@ -256,7 +256,7 @@ TEST(Axes, ALogarithmicAxisOfYPutsDecadesAtEqualDistances) {
   page.add(std::make_unique<CurvePanel>(style.format, plot), {});
   page.arrange();
   const std::string text = output_of("pdftotext -layout " + in_file(page.paint({}), ".pdf") + " -");
-  for (const char* label : {"10⁻¹", "10⁰", "10²"}) EXPECT_NE(text.find(label), std::string::npos) << text;
+  for (const char* label : {"0.1", "1", "100"}) EXPECT_NE(text.find(label), std::string::npos) << text;
 }
 
 TEST(Axes, ChosenTicksAreThoseWithinTheLimits) {

@@ -101,6 +101,24 @@ TEST(Ticks, LogarithmicLabelsArePowersOfTen) {
   EXPECT_GE(sparse.major.size(), 3U);
 }
 
+std::string labels_of(const Ticks& ticks) {
+  std::string text;
+  for (const auto& tick : ticks.major) text += (text.empty() ? "" : " ") + tick.label;
+  return text;
+}
+
+TEST(Ticks, PowersOfTenNearOneAreWrittenOut) {
+  EXPECT_EQ(labels_of(logarithmicTicks(1, 1000, 9)), "1 10 100 1000");
+  EXPECT_EQ(labels_of(logarithmicTicks(0.01, 10000, 9)), "0.01 0.1 1 10 100 1000 10000");
+  EXPECT_EQ(labels_of(logarithmicTicks(1, 100000, 9)), "10⁰ 10¹ 10² 10³ 10⁴ 10⁵");
+}
+
+TEST(Ticks, OneDecadeIsDividedAsOftenAsThereIsRoom) {
+  EXPECT_EQ(labels_of(logarithmicTicks(128, 8192, 9)), "200 500 1000 2000 5000");
+  EXPECT_EQ(labels_of(logarithmicTicks(128, 8192, 4)), "300 1000 3000");
+  EXPECT_EQ(labels_of(logarithmicTicks(128, 8192, 2)), "200 2000");
+}
+
 TEST(Ticks, LessThanADecadeStillHasLabels) {
   for (const auto& [lower, upper] : {std::pair{1.5, 9.0}, {30.0, 80.0}, {101.0, 119.0}, {2e-7, 3e-7}}) {
     const Ticks ticks = logarithmicTicks(lower, upper, 6);

@@ -1,13 +1,10 @@
 // Opens any bytes as a run file and reads every number in it. The only way to fail is an Error.
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cstdint>
-#include <cstdlib>
-#include <string>
+#include <vector>
 
 #include "backend/base/error.h"
 #include "backend/file/run_file.h"
+#include "tests/fuzz/memory_file.h"
 
 namespace {
 
@@ -32,11 +29,10 @@ void read_trace(const foxscope::Trace& trace) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const int descriptor = memfd_create("run.h5", MFD_CLOEXEC);
-  static const std::string path = "/proc/self/fd/" + std::to_string(descriptor);
-  if (ftruncate(descriptor, 0) != 0 || pwrite(descriptor, data, size, 0) != static_cast<ssize_t>(size)) std::abort();
+  static MemoryFile file;
+  file.fill(data, size);
   try {
-    const foxscope::RunFile run = foxscope::RunFile::open(path);
+    const foxscope::RunFile run = foxscope::RunFile::open(file.path());
     for (const auto& trace : run.traces) read_trace(*trace);
   } catch (const foxscope::Error&) {
     // What a user would be told.

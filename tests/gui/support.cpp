@@ -6,7 +6,7 @@
 namespace foxscope::gui::test {
 namespace {
 
-constexpr int kPatienceMs = 120'000;
+constexpr int kRunMs = 120'000;
 
 }  // namespace
 
@@ -19,7 +19,7 @@ QString Folder::write(const QString& name, const QByteArray& content) const {
 }
 
 bool waitUntilIdle(Document& document) {
-  return QTest::qWaitFor([&] { return !document.busy() && !document.runStatus().running; }, kPatienceMs);
+  return QTest::qWaitFor([&] { return !document.busy() && !document.runStatus().running; }, kRunMs);
 }
 
 bool runDemo(Document& document, std::int64_t tokens) {
@@ -29,7 +29,7 @@ bool runDemo(Document& document, std::int64_t tokens) {
   settings.limit = tokens;
   document.setSettings(settings);
   document.startRun();
-  return QTest::qWaitFor([&] { return document.runs().size() == 2 && !document.runStatus().running; }, kPatienceMs);
+  return QTest::qWaitFor([&] { return document.runs().size() == 2 && !document.runStatus().running; }, kRunMs);
 }
 
 }  // namespace foxscope::gui::test

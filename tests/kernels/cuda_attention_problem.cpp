@@ -105,7 +105,7 @@ void CudaProblem::make_gates(std::uint64_t seed) {
   std::mt19937_64 engine(seed + 77);
   std::normal_distribution<double> normal;
   std::uniform_real_distribution<double> uniform;
-  const auto step = [&](double logit) {
+  const auto step = [&](double logit, std::int64_t position) {
     switch (options_.gate) {
       case CudaGate::near_zero:
         return -5.0;
@@ -113,6 +113,8 @@ void CudaProblem::make_gates(std::uint64_t seed) {
         return -1000.0;
       case CudaGate::cuts:
         return uniform(engine) < 0.02 ? -1000.0 : -0.001;
+      case CudaGate::late_cuts:
+        return position % 128 < 64 ? -0.001 : -1000.0;
       case CudaGate::steady:
         return -1.6;
       case CudaGate::slow:
@@ -130,7 +132,7 @@ void CudaProblem::make_gates(std::uint64_t seed) {
     const double decay_time = 8 * std::pow(1024.0, share);
     const double logit = -std::log(std::expm1(1 / decay_time));
     double c = options_.gate == CudaGate::far_offset ? -1e8 : 0;
-    for (std::int64_t i = 0; i < options_.length; ++i) gate_.push_back(c += step(logit));
+    for (std::int64_t i = 0; i < options_.length; ++i) gate_.push_back(c += step(logit, i));
   }
   gate_device_ = to_device(gate_);
 }
@@ -274,6 +276,22 @@ CudaProblem::Errors CudaProblem::compare() const {
   errors.output = std::sqrt(error / squares);
   errors.composed = std::sqrt(composed_error / squares);
   return errors;
+}
+
+CudaProblem::OnSelf CudaProblem::on_self() const {
+  OnSelf result{0, std::numeric_limits<double>::infinity()};
+  const double scale = 1 / std::sqrt(static_cast<double>(options_.head_dim));
+  for (std::int64_t flat = 0; flat < options_.batch * options_.heads; ++flat) {
+    const std::int64_t b = flat / options_.heads;
+    const std::int64_t h = flat % options_.heads;
+    for (std::int64_t i = 0; i < options_.length; ++i) {
+      const float* key = row(key_, b, h / (options_.heads / options_.key_heads), i);
+      const double logit = dot(row(query_, b, h, i), key, options_.head_dim) * scale;
+      const double share = std::exp(logit - static_cast<double>(log_normalizer_[index(flat * options_.length + i)]));
+      result = {std::max(result.largest, share), std::min(result.smallest, share)};
+    }
+  }
+  return result;
 }
 
 CudaProblem::Errors CudaProblem::compare_with_cpu() const {

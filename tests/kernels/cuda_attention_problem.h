@@ -20,6 +20,7 @@ enum class CudaGate {
   zero,        ///< log f = -1000 at each step: a row sees itself only
   cuts,        ///< log f = -0.001, at 2 % of the steps -1000
   far_offset,  ///< mixed, after a past that brought c to -1e8
+  late_cuts,   ///< log f = -0.001 in the first half of every 128 steps, -1000 in the second
   steady,      ///< log f = -1.6 at each step: c near -1e5 after 65,536
   slow,        ///< log f = -0.31 at each step
 };
@@ -63,6 +64,12 @@ class CudaProblem {
   [[nodiscard]] Errors compare() const;
   /// Against the CPU's kernel on the same inputs: |out - cpu| / |cpu| and the largest difference of log-normalisers.
   [[nodiscard]] Errors compare_with_cpu() const;
+  /// A_ii = exp(q_i.k_i scale - log-normaliser) in float64, the largest and the smallest of all rows.
+  struct OnSelf {
+    double largest = 0;
+    double smallest = 0;
+  };
+  [[nodiscard]] OnSelf on_self() const;
   cuda::ForgettingAttention arguments() const;
 
  private:

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
 
 namespace foxscope::kernels::testing {
 

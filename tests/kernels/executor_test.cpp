@@ -1,5 +1,9 @@
 #include "kernels/executor.h"
 
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <memory>
 #include <numeric>
@@ -73,6 +77,24 @@ TEST(ThreadPool, PoolsInsideTasksOfAnotherPoolWork) {
 
 TEST(ThreadPool, EndsWithoutEverHavingRun) {
   for (int i = 0; i < 100; ++i) std::make_unique<ThreadPool>(4).reset();
+}
+
+TEST(ThreadPool, WorksOnWithFewerThreadsWhereTheSystemGivesNoMore) {
+  // In a child of another user, so that neither this process nor others of the user are in the way.
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto user = static_cast<uid_t>(100'000 + getpid());
+    const bool alone = geteuid() == 0 && setuid(user) == 0;
+    const rlimit limit{alone ? 3U : 1U, alone ? 3U : 1U};
+    setrlimit(RLIMIT_NPROC, &limit);
+    ThreadPool pool(8);
+    const bool fewer = pool.threads() < 8 && (!alone || pool.threads() > 1);
+    const bool whole = times_run(pool, 1000) == std::vector<int>(1000, 1);
+    _exit(fewer && whole ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(ThreadPool, TakesOneThreadForEachAvailableCore) {

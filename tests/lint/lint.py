@@ -1,4 +1,4 @@
-"""Checks the sources: `lint.py format|includes|tidy --build FOLDER`. Prints what is wrong and exits with 1."""
+"""Checks the sources: `lint.py format|includes|names|documents|tidy`. Prints what is wrong and exits with 1."""
 
 import argparse
 import concurrent.futures
@@ -10,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -24,7 +25,17 @@ ALLOWED = {
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
     "backend/eval": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
                      "kernels"},
-    "app": {"app", "backend", "kernels"},
+    "app": {"app/cli"},
+    "app/figure": {"backend", "kernels"},
+    "app/cli": {"app/figure", "app/gui", "backend", "kernels"},
+    "app/gui": {"app/gui", "app/figure", "backend", "kernels"},
+    "app/gui/document": {"app/figure", "backend", "kernels"},
+    "app/gui/views": {"backend", "kernels"},
+    "app/gui/heads": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/maps": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/text": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/curves": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/window": {"app/gui", "app/figure", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},
 }
 # Libraries that only some folders may see.
@@ -40,7 +51,8 @@ LIBTORCH_HEADER = re.compile(r"<(torch|ATen|c10)/")
 
 
 def sources():
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.cpp", "*.h"],
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.cpp", "*.h", "*.cu",
+                             "*.cuh"],
                             cwd=ROOT, check=True, capture_output=True, text=True).stdout
     return [ROOT / name for name in listed.split() if (ROOT / name).exists()]
 
@@ -86,6 +98,73 @@ def check_includes(_):
     return errors
 
 
+def check_names(_):
+    """A class that is defined twice under one name is undefined behaviour once both are linked, and no tool says so."""
+    tokens = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|[{};]|\bnamespace\b[\w: ]*(?={)|"
+                        r"template\s*<[^{;]*?>\s|"
+                        r"\b(?:class|struct|union|enum(?:\s+class)?)\s+[A-Z][\w:]*(?=\s*(?:final\s*)?(?::[^;{}]*)?{)",
+                        re.DOTALL)
+    places = {}
+    for path in sources():
+        name = path.relative_to(ROOT).as_posix()
+        if name.startswith("tests/"):  # every program of the tests is linked by itself
+            continue
+        scopes = []  # namespaces that are open; None for any other brace
+        opened = None
+        for match in tokens.finditer(re.sub(r"^\s*#[^\n]*(\\\n[^\n]*)*", "", path.read_text(), flags=re.MULTILINE)):
+            token = match.group()
+            if token == "{":
+                scopes.append(opened)
+                opened = None
+            elif token == "}":
+                if scopes:
+                    scopes.pop()
+            elif token.startswith("namespace"):
+                opened = token.removeprefix("namespace").strip() or "(anonymous)"
+            elif token[0] in "csue" and None not in scopes and "(anonymous)" not in scopes:
+                places.setdefault("::".join([*scopes, token.split()[-1]]), []).append(name)
+    return [f"{name}: defined in {' and in '.join(where)}" for name, where in sorted(places.items()) if len(where) > 1]
+
+
+# Where a comment begins, by the ending of the file's name; "" is ./dev.
+COMMENTS = {".h": "//", ".cpp": "//", ".cu": "//", ".cuh": "//", ".py": "#", ".cmake": "#", ".txt": "#", "": "#"}
+DOCUMENT = re.compile(r"(?<![\w./-])[\w./-]+\.md\b")
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+QUOTED_PATH = re.compile(r"`((?:kernels|backend|app|tests|resources|cmake|docs)/[\w./*-]*)`")
+
+
+def exists(path):
+    """Whether a path from the top of the checkout, perhaps without its ending or with a star, names something."""
+    path = re.sub(r"/\.\w+$", "", path.rstrip("/"))  # backend/map/map.h/.cpp
+    return any(True for end in ("", ".*") for _ in ROOT.glob(path + end))
+
+
+def check_documents(_):
+    """Documents that comments point to, links between documents, and files that documents speak of."""
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, check=True,
+                            capture_output=True, text=True).stdout
+    errors = []
+    for name in listed.splitlines():
+        path = ROOT / name
+        mark = COMMENTS.get(path.suffix)
+        if not path.is_file() or (mark is None and path.suffix != ".md") or name.startswith("resources/texts/"):
+            continue
+        if mark and (path.suffix or name == "dev") and not name.startswith("tests/data/"):
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                for found in DOCUMENT.findall(line.partition(mark)[2]):
+                    if not (ROOT / found).exists():
+                        errors.append(f"{name}:{number}: {found}: no such document: write its path from the top")
+        elif path.suffix == ".md":
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                for target in LINK.findall(line):
+                    if not (path.parent / target).exists():
+                        errors.append(f"{name}:{number}: {target}: this link leads nowhere")
+                for target in QUOTED_PATH.findall(line):
+                    if "NAME" not in target and not exists(target):
+                        errors.append(f"{name}:{number}: {target}: no such file or folder")
+    return errors
+
+
 def tidy_arguments(entry):
     """The compiler's arguments, without what only g++ knows and without precompiled headers."""
     arguments = []
@@ -95,6 +174,8 @@ def tidy_arguments(entry):
             next(words)
         elif word in ("-o", "-MF", "-MT", "-MQ"):
             next(words)
+        elif word == "-Xclang":
+            next(words)
         elif word not in ("-c", "-MD", "-fopenmp", "-fpch-preprocess", "-Winvalid-pch", "-Werror", entry["file"]):
             arguments.append(word)
     start = next(n for n, word in enumerate(arguments) if word.startswith("-"))
@@ -103,25 +184,61 @@ def tidy_arguments(entry):
     return arguments[start:]
 
 
-def check_tidy(build):
+def sources_of(entry):
+    """Entries of the sources that one of a unity build includes; of another the entry itself."""
+    unity = pathlib.Path(entry["directory"], entry["file"])
+    if not re.fullmatch(r"unity_\d+_cxx\.cxx", unity.name):
+        return [entry]
+    sources = re.findall(r'#include "([^"]+)"', unity.read_text())
+    return [{**entry, "file": source, "command": entry["command"].replace(entry["file"], source)} for source in sources]
+
+
+def texts_included(path, known):
+    """The project's own headers that a source includes, directly or not: {path}."""
+    if path not in known:
+        known[path] = set()
+        found = {ROOT / name for name in re.findall(r'^\s*#\s*include\s+"([^"]+)"', path.read_text(), re.MULTILINE)}
+        known[path] = set().union(*({header} | texts_included(header, known) for header in found if header.exists()))
+    return known[path]
+
+
+def check_tidy(options):
+    """What has passed is remembered by the content of a source and of all that it includes, for every checkout and build of
+    this user. Of the rest, the newest are looked at first, for as long as --minutes says."""
     # Tests are left to the compilers' warnings: they would double the time.
     folders = tuple(f"{ROOT}/{folder}/" for folder in ("kernels", "backend", "app"))
-    entries = [entry for entry in json.loads((build / "compile_commands.json").read_text())
-               if entry["file"].startswith(folders)]
+    entries = [source for entry in json.loads((options.build / "compile_commands.json").read_text())
+               for source in sources_of(entry) if source["file"].startswith(folders)]
     entries = list({entry["file"]: entry for entry in entries}.values())
-    headers = hashlib.sha256()
-    for path in sorted(sources()) + [ROOT / ".clang-tidy"]:
-        if path.suffix != ".cpp":
-            headers.update(path.read_bytes())
-    passed = build / "tidy-passed"
-    passed.mkdir(exist_ok=True)
+    passed = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "foxscope-lint"
+    passed.mkdir(parents=True, exist_ok=True)
+    if options.minutes and not any(passed.iterdir()):
+        print("clang-tidy: this user has not swept the sources yet: ./dev lint does, and from then on what changes is looked at")
+        return []
+    rules = (ROOT / ".clang-tidy").read_bytes()
+    known = {}
 
-    def one(entry):
+    def stamp_of(entry, arguments):
+        source = pathlib.Path(entry["file"])
+        key = hashlib.sha256(rules + repr(arguments).replace(str(ROOT), "").encode())
+        for path in [source, *sorted(texts_included(source, known))]:
+            key.update(path.read_bytes())
+        return passed / key.hexdigest()
+
+    work = []
+    for entry in entries:
         arguments = tidy_arguments(entry)
-        key = headers.copy()
-        key.update(pathlib.Path(entry["file"]).read_bytes() + repr(arguments).encode())
-        stamp = passed / key.hexdigest()
-        if stamp.exists():
+        stamp = stamp_of(entry, arguments)
+        if not stamp.exists():
+            work.append((entry, arguments, stamp))
+    work.sort(key=lambda one: pathlib.Path(one[0]["file"]).stat().st_mtime, reverse=True)
+    end = time.monotonic() + options.minutes * 60 if options.minutes else None
+    left = []
+
+    def one(task):
+        entry, arguments, stamp = task
+        if end is not None and time.monotonic() > end:
+            left.append(entry["file"])
             return None
         result = subprocess.run(["clang-tidy", "--quiet", entry["file"], "--", *arguments, "-Wno-everything"],
                                 capture_output=True, text=True, cwd=entry["directory"])
@@ -131,15 +248,20 @@ def check_tidy(build):
         return result.stdout.strip() or result.stderr.strip()
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        return [found for found in pool.map(one, entries) if found]
+        found = [text for text in pool.map(one, work) if text]
+    print(f"clang-tidy: {len(entries)} files, {len(entries) - len(work)} unchanged since they passed, "
+          f"{len(work) - len(left)} looked at, {len(left)} left for ./dev lint")
+    return found
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("check", choices=["format", "includes", "tidy"])
+    parser.add_argument("check", choices=["format", "includes", "names", "documents", "tidy"])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build")
-    arguments = parser.parse_args()
-    errors = {"format": check_format, "includes": check_includes, "tidy": check_tidy}[arguments.check](arguments.build)
+    parser.add_argument("--minutes", type=float, default=0, help="of tidy: start no file after these (0: no limit)")
+    options = parser.parse_args()
+    errors = {"format": check_format, "includes": check_includes, "names": check_names,
+              "documents": check_documents, "tidy": check_tidy}[options.check](options)
     print("\n".join(errors))
     sys.exit(1 if errors else 0)
 

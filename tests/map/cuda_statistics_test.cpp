@@ -10,7 +10,7 @@
 
 #include "backend/map/decay_split.h"
 #include "backend/map/head_statistics.h"
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {

@@ -6,8 +6,6 @@
 #include <limits>
 #include <random>
 
-#include "backend/trace/recorder.h"
-
 namespace foxscope::test {
 namespace {
 
@@ -119,14 +117,29 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
         const double log_gate = shape.log_gate ? shape.log_gate(head, t, number) : default_log_gate(head, number);
         c[t] = shape.gated ? (t == 0 ? 0.0 : c[t - 1]) + log_gate : 0.0;
       }
+      if (shape.nan_normalizer >= 0) {
+        rows[static_cast<std::size_t>(head * shape.length + shape.nan_normalizer)] = std::nanf("");
+      }
       if (!shape.normalized) continue;
       const std::vector<double> logits = dense_logits(info, *store, layer, head);
       for (std::int64_t i = 0; i < shape.length; ++i) {
+        if (i == shape.nan_normalizer) continue;
         rows[static_cast<std::size_t>(head * shape.length + i)] =
             static_cast<float>(row_normalizer(logits, c, shape.length, i));
       }
     }
+    if (shape.nan_query < 0) continue;
+    for (int head = 0; head < shape.heads; ++head) {
+      const std::size_t first = static_cast<std::size_t>((head * shape.length + shape.nan_query) * shape.head_dim);
+      const std::span<std::byte> query = store->layer(QueryKeyStore::Part::query, layer);
+      const float nan = std::nanf("");
+      const std::uint16_t low = to_bfloat16(nan);
+      const bool wide = shape.dtype == DType::float32;
+      std::memcpy(query.data() + first * size_of(shape.dtype), wide ? static_cast<const void*>(&nan) : &low,
+                  size_of(shape.dtype));
+    }
   }
+  if (shape.spoil) shape.spoil(recorder, *store);
   auto tokens = std::make_shared<TokenTable>();
   for (std::int32_t position = 0; position < shape.length; ++position) {
     tokens->input_id.push_back(position);

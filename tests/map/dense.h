@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/map/map.h"
+#include "backend/trace/recorder.h"
 
 namespace foxscope::test {
 
@@ -29,6 +30,10 @@ struct RunShape {
   bool keeps_query_key = true;
   /// Row normalisers are computed densely in float64, or left as 0 where a test does not look at them.
   bool normalized = true;
+  /// Changes the arrays of layer 0 when all of them are there; may be empty.
+  std::function<void(Recorder&, HostQueryKeyStore&)> spoil;
+  std::int64_t nan_normalizer = -1;  ///< the row whose normaliser is NaN, in every head; -1: none
+  std::int64_t nan_query = -1;       ///< the row whose first query is NaN, likewise; its normaliser stays as it is
 };
 
 std::shared_ptr<const Trace> make_run(const RunShape& shape);

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
 #include "tests/error_of.h"
 #include "tests/map/dense.h"
 

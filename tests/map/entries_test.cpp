@@ -13,7 +13,7 @@
 namespace foxscope::test {
 namespace {
 
-constexpr Quantity kQuantities[] = {
+constexpr Quantity kEntryQuantities[] = {
     Quantity::forget,
     Quantity::log_forget,
     Quantity::logits,
@@ -94,7 +94,7 @@ TEST(Entries, DoNotDependOnTheRectangleThatTheyArePartOf) {
   const auto run = make_run(shape);
   const Range rows{131, 459};
   const Range columns{77, 301};
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kEntryQuantities) {
     const Image whole = computed(exact({run, 0, 1}, quantity, {0, 700}, {0, 700}));
     const Image part = computed(exact({run, 0, 1}, quantity, rows, columns));
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -108,7 +108,7 @@ TEST(Entries, DoNotDependOnTheRectangleThatTheyArePartOf) {
 
 TEST(Entries, APixelOfOneEntryIsThatEntryUnderEveryReduction) {
   const auto run = make_run(three_heads());
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kEntryQuantities) {
     // 5 rows of 3 pixels: bins of 1, 2 and 2 rows, so that some pixels are single entries and others are not.
     const Image entries = computed(exact({run, 0, 0}, quantity, {400, 405}, {350, 357}));
     for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
@@ -124,7 +124,7 @@ TEST(Entries, StripesEqualTheWhole) {
   RunShape shape = three_heads();
   shape.length = 1200;
   const auto run = make_run(shape);
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kEntryQuantities) {
     for (const Reduction reduction : {Reduction::max, Reduction::absmax, Reduction::min}) {
       MapRequest request = request_of({run, 0, 2}, quantity, {0, 1200}, {0, 1200}, 400, 300);
       request.reduction = reduction;
@@ -146,7 +146,7 @@ TEST(Entries, MeanLiesBetweenExtremes) {
   RunShape shape = three_heads();
   shape.window = 500;
   const auto run = make_run(shape);
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kEntryQuantities) {
     MapRequest request = request_of({run, 0, 1}, quantity, {3, 697}, {0, 650}, 61, 47);
     Image images[4];
     for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
@@ -186,7 +186,7 @@ TEST(Entries, AbsentOnesAreNaN) {
   shape.length = 150;
   shape.window = 20;
   const auto run = make_run(shape);
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kEntryQuantities) {
     const Image image = computed(exact({run, 0, 0}, quantity, {0, 150}, {0, 150}));
     for (std::int64_t i = 0; i < 150; ++i) {
       for (std::int64_t j = 0; j < 150; ++j) {
@@ -208,7 +208,7 @@ TEST(Entries, OneTokenWorks) {
     const auto run = make_run(shape);
     for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
       const float expected[] = {1.0F, 0.0F, 0.0F, 1.0F, 1.0F, 0.0F};
-      for (const Quantity quantity : kQuantities) {
+      for (const Quantity quantity : kEntryQuantities) {
         MapRequest request = exact({run, 0, 0}, quantity, {0, 1}, {0, 1});
         request.reduction = reduction;
         const Image image = computed(request);
@@ -245,7 +245,7 @@ RunShape cut_text() {
 TEST(Entries, ExtremeGatesAreRight) {
   const auto run = make_run(cut_text());
   const DenseHead dense({run, 0, 0});
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kEntryQuantities) {
     const std::vector<double> entries = dense.entries(quantity);
     const MapRequest all = exact({run, 0, 0}, quantity, {0, 500}, {0, 500});
     EXPECT_LT(largest_difference(computed(all), pool(entries, 500, all), largest_size(entries)), 1e-6)

@@ -81,6 +81,22 @@ TEST(GateGroups, PartsAddUpToTheWhole) {
   EXPECT_EQ(parts.summary().median, whole.summary().median);
 }
 
+TEST(GateGroups, AGateThatIsNotANumberMakesNoneOfItsGroup) {
+  const Gates gates = random_gates(900);
+  std::vector<double> c = gates.c;
+  std::fill(c.begin() + 450, c.end(), std::nan(""));
+  std::vector<std::uint8_t> halves(900, 2);
+  std::fill(halves.begin(), halves.begin() + 450, std::uint8_t{1});
+  const auto clean = tally_gates(gates.c, halves, 2);
+  const auto spoiled = tally_gates(c, halves, 2);
+  EXPECT_EQ(spoiled[0].summary().median, clean[0].summary().median);
+  EXPECT_EQ(spoiled[1].summary().count, 450);
+  for (const double GateGroup::*number : {&GateGroup::mean_log_gate, &GateGroup::lower_quartile, &GateGroup::median,
+                                          &GateGroup::upper_quartile, &GateGroup::share_below_half}) {
+    EXPECT_TRUE(std::isnan(spoiled[1].summary().*number));
+  }
+}
+
 TEST(GateGroups, ExtremesAreWhatTheyAre) {
   GateTally open, shut;
   for (int n = 0; n < 10; ++n) open.add(0.0);

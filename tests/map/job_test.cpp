@@ -15,7 +15,7 @@
 namespace foxscope::test {
 namespace {
 
-constexpr Quantity kQuantities[] = {
+constexpr Quantity kJobQuantities[] = {
     Quantity::forget,
     Quantity::log_forget,
     Quantity::logits,
@@ -85,7 +85,7 @@ TEST(Job, ThatIsStoppedBeforehandGivesNothing) {
   stop.request_stop();
   Job job;
   job.stop = stop.get_token();
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kJobQuantities) {
     EXPECT_FALSE(compute_map(whole(run, quantity, 100), job).has_value()) << to_string(quantity);
   }
   EXPECT_TRUE(log_normalizer_without_gate({run, 0, 0}, job).empty());
@@ -96,7 +96,7 @@ TEST(Job, ThatIsStoppedOnTheWayGivesNothing) {
   const auto run = make_run(many_rows());
   for (const int threads : {1, 3}) {
     kernels::ThreadPool pool(threads);
-    for (const Quantity quantity : kQuantities) {
+    for (const Quantity quantity : kJobQuantities) {
       std::stop_source stop;
       Job job;
       job.stop = stop.get_token();
@@ -115,7 +115,7 @@ TEST(Job, ThatIsStoppedOnTheWayGivesNothing) {
 
 TEST(Job, ReportsProgressUpToTheEnd) {
   const auto run = make_run(many_rows());
-  for (const Quantity quantity : kQuantities) {
+  for (const Quantity quantity : kJobQuantities) {
     Progress last;
     int reports = 0;
     kernels::ThreadPool pool(1);  // the calling thread reports, and here does all the work

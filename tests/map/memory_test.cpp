@@ -1,8 +1,4 @@
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <cmath>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <utility>
@@ -12,15 +8,8 @@
 #include "backend/map/head_statistics.h"
 #include "kernels/executor.h"
 #include "tests/error_of.h"
+#include "tests/limited_memory.h"
 #include "tests/map/dense.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FOXSCOPE_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define FOXSCOPE_SANITIZED 1
-#endif
-#endif
 
 namespace foxscope::test {
 namespace {
@@ -28,25 +17,6 @@ namespace {
 constexpr std::int64_t kLength = 65536;
 /// What a whole map in float32 would take is 16 GiB; these may take this much beyond the run itself.
 constexpr std::size_t kAllowed = std::size_t{300} << 20U;
-
-/// Limits address space to what is in use and kAllowed more.
-class LimitedMemory {
- public:
-  LimitedMemory() {
-    std::size_t pages = 0;
-    std::ifstream("/proc/self/statm") >> pages;
-    EXPECT_EQ(getrlimit(RLIMIT_AS, &before_), 0);
-    rlimit limit = before_;
-    limit.rlim_cur = pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + kAllowed;
-    EXPECT_EQ(setrlimit(RLIMIT_AS, &limit), 0);
-  }
-  ~LimitedMemory() { setrlimit(RLIMIT_AS, &before_); }
-  LimitedMemory(const LimitedMemory&) = delete;
-  LimitedMemory& operator=(const LimitedMemory&) = delete;
-
- private:
-  rlimit before_{};
-};
 
 std::shared_ptr<const Trace> long_run() {
   RunShape shape;
@@ -66,7 +36,7 @@ TEST(Memory, MapsAndStatisticsOfLongTextsNeedNoMatrix) {
   kernels::ThreadPool pool(2);  // every thread of a large machine would reserve address space
   Job job;
   job.executor = &pool;
-  const LimitedMemory limited;
+  const LimitedMemory limited(kAllowed);
   // Somewhat more than what is left, since what the heap gives back counts as left too.
   constexpr std::size_t kGivenBack = std::size_t{64} << 20U;
   EXPECT_THROW((void)std::make_unique<char[]>(kAllowed + kGivenBack), std::bad_alloc);
@@ -103,7 +73,7 @@ TEST(Memory, ThatIsMissingIsAnErrorThatNamesTheSize) {
   GTEST_SKIP() << "sanitizers reserve address space of their own";
 #endif
   const auto run = long_run();
-  const LimitedMemory limited;
+  const LimitedMemory limited(kAllowed);
   MapRequest request;
   request.head = {run, 0, 0};
   request.rows = request.columns = {0, kLength};

@@ -16,7 +16,7 @@ constexpr Quantity kQuantities[] = {
     Quantity::attention_without_gate,
     Quantity::gate_effect,
 };
-constexpr Reduction kReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
+constexpr Reduction kAllReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
 
 /// All quantities and reductions of one head on one rectangle against dense float64.
 void expect_precise(const HeadOf& head, MapRequest request) {
@@ -29,7 +29,7 @@ void expect_precise(const HeadOf& head, MapRequest request) {
     // Entries of log F are all 0 where there is no gate.
     const double largest = quantity == Quantity::gate_effect ? 1.0 : std::max(largest_size(entries), 1e-3);
     const DenseBins bins(entries, dense.length(), request);
-    for (const Reduction reduction : kReductions) {
+    for (const Reduction reduction : kAllReductions) {
       request.reduction = reduction;
       auto image = compute_map(request, {});
       ASSERT_TRUE(image.has_value());

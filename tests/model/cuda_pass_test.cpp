@@ -314,7 +314,7 @@ TEST_F(CudaPass, FillsPinnedMemory) {
   const auto recorder = test::make_recorder(*model, 700, {});
   const QueryKeyStore::Shape shape = expected.traces[0]->query_key()->shape();
   const auto pinned = std::make_shared<HostQueryKeyStore>(shape, DType::bfloat16, std::size_t{1} << 30,
-                                                          std::filesystem::temp_directory_path(), HostMemory::pinned);
+                                                          std::filesystem::temp_directory_path(), 0);
   Recorder into(recorder->info(), kUsual, pinned);
   Recorder* const recorders[] = {&into};
   ForwardRequest request;

@@ -17,8 +17,8 @@ struct TwinChange {
   std::function<void(int layer, at::Tensor& output)> heads;    ///< [L, H, d], as o_proj is about to read it
 };
 
-/// Every layer option of model.md once more, the plain way and in float64: one head at a time, all entries of its rows
-/// written out.
+/// Every layer option of docs/models.md once more, the plain way and in float64: one head at a time, all entries of its
+/// rows written out.
 class DenseTwin {
  public:
   /// @param weights  float64, in the dialect's names

@@ -1,8 +1,11 @@
-// The two trained models on held-out books, against losses kept from a plain dense program in float32.
+// The two trained models on held-out books, against losses kept from a plain dense program in float32, and their
+// attention against float64.
 #include <cmath>
 
 #include <gtest/gtest.h>
 
+#include "backend/model/run.h"
+#include "tests/model/attention_errors.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -59,6 +62,27 @@ void check(const std::string& name, double pruning_tolerance) {
 TEST(Heldout, ForgettingTransformer) { check("fox-pro", 0x1p-24); }
 TEST(Heldout, ForgettingTransformerWithoutPruning) { check("fox-pro", 0); }
 TEST(Heldout, Transformer) { check("transformer-pro", 0x1p-24); }
+
+/// What the README says of an entry of A in float32 on the CPU.
+void check_attention(const std::string& name) {
+  RunRequest request;
+  request.name = name;
+  request.model = test::demo_model(name + "-12m");
+  request.device = "cpu";
+  const Window window = windows(name, 0).front();
+  request.input = {nullptr, window.labels, {}, "ids"};
+  request.keep = {Keep::gates, Keep::rows, Keep::query_key};
+  const auto result = run_model(request, Job{});
+  ASSERT_TRUE(result.has_value());
+  test::AttentionErrors errors = test::attention_errors(result->trace);
+  EXPECT_LT(test::quantile_of(errors.entries, 0.5), 6e-7);
+  EXPECT_LT(test::quantile_of(errors.entries, 0.99), 4e-6);
+  EXPECT_LT(test::quantile_of(errors.entries, 1), 1e-5);
+  EXPECT_LT(test::quantile_of(errors.normalizers, 1), 1e-5);
+}
+
+TEST(Heldout, AttentionOfTheForgettingTransformerIsAsPreciseAsSaid) { check_attention("fox-pro"); }
+TEST(Heldout, AttentionOfTheTransformerIsAsPreciseAsSaid) { check_attention("transformer-pro"); }
 
 }  // namespace
 }  // namespace foxscope

@@ -11,7 +11,7 @@
 namespace foxscope {
 namespace {
 
-constexpr std::int64_t kLength = 400;
+constexpr std::int64_t kPassageLength = 400;
 constexpr double kBound = 2e-4;
 
 /// One intervention on head 1 of layer 1 in the words of the command line, and the same done to the twin's tensors.
@@ -46,7 +46,7 @@ class InterventionsDense : public testing::TestWithParam<const char*> {
     }
     std::mt19937 random(7);
     std::uniform_int_distribution<std::int32_t> any(0, static_cast<std::int32_t>(model_->config().vocabulary_size) - 1);
-    for (std::int64_t p = 0; p < kLength; ++p) {
+    for (std::int64_t p = 0; p < kPassageLength; ++p) {
       batch_.input_ids.push_back(any(random));
       batch_.labels.push_back(any(random));
     }
@@ -58,9 +58,10 @@ class InterventionsDense : public testing::TestWithParam<const char*> {
     const auto trace = test::run_batch(*model_, batch_).traces[0];
     const auto loss = trace->per_token_loss();
     const std::vector<float> logits = trace->source().logits();
-    return {at::from_blob(const_cast<float*>(loss.data()), {kLength}, at::kFloat).to(at::kDouble),
-            at::from_blob(const_cast<float*>(logits.data()), {kLength, model_->config().vocabulary_size}, at::kFloat)
-                .to(at::kDouble)};
+    return {
+        at::from_blob(const_cast<float*>(loss.data()), {kPassageLength}, at::kFloat).to(at::kDouble),
+        at::from_blob(const_cast<float*>(logits.data()), {kPassageLength, model_->config().vocabulary_size}, at::kFloat)
+            .to(at::kDouble)};
   }
 
   Losses twins(const test::TwinChange& change) {

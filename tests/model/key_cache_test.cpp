@@ -82,7 +82,7 @@ TEST_P(LogitBound, NoLogitOfARunExceedsIt) {
   batch.keep = {Keep::query_key};
   const auto traces = test::run_batch(*model, batch).traces;
   for (int layer = 0; layer < model->config().layers; ++layer) {
-    const CpuLayerWeights weights = read_layer_weights(checkpoint, layer);
+    const CpuLayerWeights weights = *WeightReader(checkpoint, {}).read_layer(layer);
     for (int head = 0; head < model->config().heads; ++head) {
       const double bound = weights.logit_bound[static_cast<std::size_t>(head)];
       EXPECT_TRUE(std::isfinite(bound));

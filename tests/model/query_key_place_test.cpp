@@ -12,10 +12,10 @@ namespace foxscope {
 namespace {
 
 constexpr std::int64_t kGibibyte = std::int64_t{1} << 30;
-constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 /// 1 GiB, and a MiB for each token.
-constexpr RunMemory kMemory = {kGibibyte, kMebibyte, 2 * kMebibyte};
+constexpr RunMemory kMemory = {kGibibyte, kMiB, 2 * kMiB};
 const RunNeeds kOnCpu = {kMemory, {}};
 const RunNeeds kOnGpu = {kMemory, kMemory};
 
@@ -95,12 +95,12 @@ TEST(QueryKeyPlace, OnACpuIsMemoryOrATemporaryFile) {
   EXPECT_STREQ(store->where(), "memory");
   EXPECT_EQ(store->shape().key_heads, 2);
   EXPECT_EQ(store->shape().length, 16);
-  const QueryKeyPlace tight(kOnCpu, 16, {kGibibyte + 16 * kMebibyte + 8, 0}, user(), {});
+  const QueryKeyPlace tight(kOnCpu, 16, {kGibibyte + 16 * kMiB + 8, 0}, user(), {});
   EXPECT_STREQ(tight.make_store(info)->where(), "temporary file");
 }
 
 TEST(QueryKeyPlace, IsNowhereIfTheyAreNotKept) {
-  EXPECT_EQ(QueryKeyPlace({{kGibibyte, kMebibyte, 0}, {}}, 16, {3 * kGibibyte, 0}, user(), {}).make_store(small_info()),
+  EXPECT_EQ(QueryKeyPlace({{kGibibyte, kMiB, 0}, {}}, 16, {3 * kGibibyte, 0}, user(), {}).make_store(small_info()),
             nullptr);
   EXPECT_EQ(QueryKeyPlace().make_store(small_info()), nullptr);
 }

@@ -91,7 +91,7 @@ TEST(ReadText, UnreadableFile) {
 
 TEST(ReadText, EndlessFilesEndAtTheLimit) {
   constexpr std::size_t limit = std::size_t{3} << 20;
-  EXPECT_EQ(error_of([&] { read_file_bytes("/dev/zero", "text", limit); }),
+  EXPECT_EQ(error_of([&] { read_input_bytes("/dev/zero", "text", limit); }),
             "/dev/zero: the text is larger than 3 MiB; give a smaller file, or a part of this one");
   const TemporaryFolder folder;
   write_bytes(folder / "text", std::string(limit, 'x'));

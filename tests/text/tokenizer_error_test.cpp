@@ -30,9 +30,10 @@ TEST(TokenizerError, NoJson) {
   EXPECT_EQ(error("[]"), message("must hold a JSON object", repair));
   EXPECT_EQ(error("{}"), message("has no model, so this is no tokenizer.json", repair));
   EXPECT_EQ(error(R"({"model": {"type": "BPE"}})"), message("model needs vocab and merges", repair));
-  EXPECT_EQ(error(std::string(1'000'000, '[')), message("is not valid JSON (byte 1000001)", repair));
-  EXPECT_EQ(error(std::string(1'000'000, '[') + std::string(1'000'000, ']')),
-            message("must hold a JSON object", repair));
+  const std::string deep =
+      message("lists and objects lie inside one another deeper than 256 levels (byte 257)", repair);
+  EXPECT_EQ(error(std::string(1'000'000, '[')), deep);
+  EXPECT_EQ(error(std::string(1'000'000, '[') + std::string(1'000'000, ']')), deep);
 }
 
 TEST(TokenizerError, KindsThatAreNotSupported) {

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* repair = "; fetch the file again or repair it";
+constexpr const char* kRepair = "; fetch the file again or repair it";
 
 /// A checkpoint folder whose tokenizer has the bytes as tokens 0 to 255, "ab" as 256 and "<end>" as 257.
 class TokenizerFolder : public testing::Test {
@@ -110,20 +110,20 @@ TEST_F(TokenizerFolder, Errors) {
   write("vocab.json", tokenizer_["model"]["vocab"]);
   EXPECT_NE(error().find(": holds no tokenizer"), std::string::npos);
   write_bytes(folder_ / "tokenizer.json", "{");
-  EXPECT_EQ(error(), folder + "/tokenizer.json: is not valid JSON (byte 2)" + repair);
+  EXPECT_EQ(error(), folder + "/tokenizer.json: is not valid JSON (byte 2)" + kRepair);
   write_tokenizer();
   write("tokenizer_config.json", json::array());
-  EXPECT_EQ(error(), folder + "/tokenizer_config.json: must hold a JSON object" + repair);
+  EXPECT_EQ(error(), folder + "/tokenizer_config.json: must hold a JSON object" + kRepair);
   write("tokenizer_config.json", {{"add_prefix_space", "yes"}});
-  EXPECT_EQ(error(), folder + "/tokenizer_config.json: add_prefix_space must be true or false" + repair);
+  EXPECT_EQ(error(), folder + "/tokenizer_config.json: add_prefix_space must be true or false" + kRepair);
   write("tokenizer_config.json", {{"bos_token", 5}});
-  EXPECT_EQ(error(), folder + "/tokenizer_config.json: bos_token must be a string" + repair);
+  EXPECT_EQ(error(), folder + "/tokenizer_config.json: bos_token must be a string" + kRepair);
   write("tokenizer_config.json", {{"added_tokens_decoder", 5}});
-  EXPECT_EQ(error(), folder + "/tokenizer_config.json: added_tokens_decoder must be an object" + repair);
+  EXPECT_EQ(error(), folder + "/tokenizer_config.json: added_tokens_decoder must be an object" + kRepair);
   for (const char* key : {"x", "-1", "5000000", ""}) {
     write("tokenizer_config.json", {{"added_tokens_decoder", {{key, {{"content", "<x>"}}}}}});
     EXPECT_EQ(error(), folder + "/tokenizer_config.json: the id of the token '" + key +
-                           "' must be an integer from 0 to 4194303" + repair);
+                           "' must be an integer from 0 to 4194303" + kRepair);
   }
   write("tokenizer_config.json", {{"added_tokens_decoder", {{"3", {{"content", "<x>"}}}}}});
   EXPECT_NE(error().find("the token '<x>' cannot have the id 3, "), std::string::npos);

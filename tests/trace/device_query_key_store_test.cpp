@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/trace/recorder.h"
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/device.h"
 #include "tests/error_of.h"
 
 namespace foxscope {
@@ -37,7 +37,7 @@ TEST(DeviceQueryKeyStore, NamesBothSizesWhereItDoesNotFit) {
 TEST(DeviceQueryKeyStore, GivesBackWhatARecorderWasGiven) {
   if (!gpu()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    auto host = std::make_shared<HostQueryKeyStore>(kShape, dtype, std::size_t{1} << 30U, "/tmp", HostMemory::pinned);
+    auto host = std::make_shared<HostQueryKeyStore>(kShape, dtype, std::size_t{1} << 30U, "/tmp", 0);
     auto store = std::make_shared<DeviceQueryKeyStore>(kShape, dtype, 0);
     EXPECT_STREQ(store->where(), "GPU memory");
     TraceInfo info;
@@ -70,7 +70,7 @@ TEST(DeviceQueryKeyStore, GivesBackWhatARecorderWasGiven) {
 }
 
 TEST(HostQueryKeyStore, IsPageableWhereNothingCanBePinned) {
-  HostQueryKeyStore store(kShape, DType::float32, std::size_t{1} << 30U, "/tmp", HostMemory::pinned);
+  HostQueryKeyStore store(kShape, DType::float32, std::size_t{1} << 30U, "/tmp", 0);
   EXPECT_STREQ(store.where(), "memory");
   for (std::byte& value : store.layer(Part::key, 1)) value = std::byte{0x3f};
   std::vector<float> scratch;

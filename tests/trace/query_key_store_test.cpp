@@ -95,12 +95,12 @@ void check(const QueryKeyStore& store) {
   }
 }
 
-constexpr QueryKeyStore::Shape kShape{.layers = 2, .heads = 4, .key_heads = 2, .length = 13, .head_dim = 5};
+constexpr QueryKeyStore::Shape kStoreShape{.layers = 2, .heads = 4, .key_heads = 2, .length = 13, .head_dim = 5};
 
 TEST(HostQueryKeyStore, GivesBackRowsFromMemoryAndFromATemporaryFile) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30U}) {
-      HostQueryKeyStore store(kShape, dtype, budget, std::filesystem::temp_directory_path());
+      HostQueryKeyStore store(kStoreShape, dtype, budget, std::filesystem::temp_directory_path());
       EXPECT_STREQ(store.where(), budget == 0 ? "temporary file" : "memory");
       fill(store);
       check(store);
@@ -111,19 +111,19 @@ TEST(HostQueryKeyStore, GivesBackRowsFromMemoryAndFromATemporaryFile) {
 TEST(HostQueryKeyStore, LeavesNoNameBehind) {
   const std::filesystem::path folder = std::filesystem::temp_directory_path() / "foxscope-spill-test";
   std::filesystem::create_directories(folder);
-  const HostQueryKeyStore store(kShape, DType::float32, 0, folder);
+  const HostQueryKeyStore store(kStoreShape, DType::float32, 0, folder);
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   std::filesystem::remove(folder);
 }
 
 TEST(HostQueryKeyStore, CountsItsBytes) {
-  EXPECT_EQ(HostQueryKeyStore::bytes(kShape, DType::float32), 2U * (4 + 2) * 13 * 5 * 4);
-  EXPECT_EQ(HostQueryKeyStore::bytes(kShape, DType::bfloat16), 2U * (4 + 2) * 13 * 5 * 2);
+  EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::float32), 2U * (4 + 2) * 13 * 5 * 4);
+  EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::bfloat16), 2U * (4 + 2) * 13 * 5 * 2);
 }
 
 TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
   const std::string message =
-      test::error_of([] { HostQueryKeyStore(kShape, DType::float32, 0, "/nonexistent/folder"); });
+      test::error_of([] { HostQueryKeyStore(kStoreShape, DType::float32, 0, "/nonexistent/folder"); });
   EXPECT_NE(message.find("/nonexistent/folder"), std::string::npos) << message;
   EXPECT_NE(message.find("--limit"), std::string::npos) << message;
   constexpr QueryKeyStore::Shape kHuge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1LL << 50, .head_dim = 64};
@@ -131,7 +131,7 @@ TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
 }
 
 TEST(HostQueryKeyStore, ServesSeveralThreads) {
-  HostQueryKeyStore store(kShape, DType::bfloat16, 1 << 20, "/tmp");
+  HostQueryKeyStore store(kStoreShape, DType::bfloat16, 1 << 20, "/tmp");
   fill(store);
   std::vector<std::thread> threads;
   threads.reserve(4);

@@ -1,11 +1,14 @@
 #include "backend/trace/trace.h"
 
 #include <atomic>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "backend/trace/decay_time.h"
 #include "backend/trace/recorder.h"
 #include "tests/error_of.h"
 
@@ -43,6 +46,17 @@ std::shared_ptr<const Trace> record(const KeepSet& keep) {
   }
   for (std::size_t p = 0; p < 5; ++p) recorder.per_token_loss()[p] = static_cast<float>(p);
   return recorder.finish(nullptr, std::make_shared<const TokenTable>());
+}
+
+TEST(DecayTime, IsInfiniteWhereNothingIsForgotten) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(decay_time(-0.25), 4.0);
+  EXPECT_EQ(decay_time(0.0), kInfinity);
+  EXPECT_EQ(decay_time(-0.0), kInfinity);
+  EXPECT_EQ(decay_time(-kInfinity), 0.0);
+  EXPECT_TRUE(std::isnan(decay_time(std::numeric_limits<double>::quiet_NaN())));
+  const double c[] = {-1.0, -2.5, -8.0, -8.0};
+  EXPECT_EQ(decay_time(mean_log_gate(c)), 0.5);
 }
 
 TEST(KeyHead, IsSharedByNeighbouringHeads) {

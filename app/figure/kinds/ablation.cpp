@@ -40,7 +40,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   noteErrors(drawn.notes, above.curves);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
-  below.yLabel = fmt::format("loss minus {}", style.label(against.name));
+  below.yLabel = "difference (nats per token)";
   below.level = 0;
   below.markers = above.markers;
   for (CurveMarker& marker : below.markers) marker.label.clear();
@@ -48,7 +48,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
     const LossSource& source = sources[index];
     if (&source == &against) continue;
     const foxscope::Curve values =
-        difference_curve(source.model.losses, against.model.losses, source.model.documents(), smooth);
+        difference_curve(against.model.losses, source.model.losses, against.model.documents(), smooth);
     below.curves.push_back(
         curveOf(source.name, static_cast<int>(index), values, firstPosition(source.model.losses.common_length()), 0));
   }
@@ -59,7 +59,9 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   unnamed.labels.clear();
   applyChoice(above.curves, options.curves, style);
   applyChoice(below.curves, colours, unnamed);
-  for (Curve& curve : below.curves) curve.name.clear();
+  for (Curve& curve : below.curves) {
+    curve.name = fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
+  }
   applyChoice(above, options.curves);
   below.xLimits = options.curves.xLimits;
   below.xTicks = options.curves.xTicks;
@@ -68,7 +70,8 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   below.heightOfWidth = 0.3;
 
   FigureOrigin origin;
-  origin.title = style.title.empty() ? fmt::format("Losses and their differences from {}", against.name) : style.title;
+  origin.title =
+      style.title.empty() ? fmt::format("Losses, and that of {} less each other", against.name) : style.title;
   origin.command = style.command;
   origin.facts = {{"base", against.name},
                   {"smoothed over", fmt::format("{} tokens", smooth)},

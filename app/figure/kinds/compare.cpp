@@ -23,6 +23,11 @@ void requireSameTokens(const Trace& first, const Trace& second) {
                                first.info().name, second.info().name, sameText ? "tokens" : "text"));
 }
 
+/// Of the entries of a difference, whose sizes the colours tell apart: a few large ones would leave the rest white.
+constexpr double kDifferencesShown = 0.95;
+
+std::string differenceLabel(Quantity quantity) { return "Δ " + quantitySymbol(quantity) + " (5 % beyond)"; }
+
 /// A head and how far its distance profile is from the one asked about.
 struct Nearest {
   HeadIndex head;
@@ -103,11 +108,17 @@ class CompareFigure {
     }
     added.shared = &m_page.add(std::make_unique<ColourBarPanel>(m_style.format), {row + 1, 0, 1, 2});
     added.signs = &m_page.add(std::make_unique<ColourBarPanel>(m_style.format), {row + 1, 2});
+    added.signs->expectLabel(differenceLabel(m_options.quantities[index]));
     m_rows.push_back(std::move(added));
   }
 
   [[nodiscard]] std::string titleOf(int part) const {
-    if (part == 2) return "difference";
+    if (part == 2) {
+      if (m_style.letters == PanelLetters::whereSeveral) return "(a) − (b)";
+      const auto name = [this](const HeadOf& head) { return m_style.label(head.trace->info().name); };
+      if (name(m_heads[0]) != name(m_heads[1])) return fmt::format("{}\n− {}", name(m_heads[0]), name(m_heads[1]));
+      return fmt::format("{}:{} − {}:{}", m_heads[0].layer, m_heads[0].head, m_heads[1].layer, m_heads[1].head);
+    }
     const HeadOf& head = m_heads[static_cast<std::size_t>(part)];
     return fmt::format("{}\nlayer\u00a0{}, head\u00a0{}", m_style.label(head.trace->info().name), head.layer,
                        head.head);
@@ -125,12 +136,16 @@ class CompareFigure {
     }
     const ScaledColours shared =
         sharedColours(row.requests[0], std::span(images).first(2), {m_options.colours, {}, {}, {}});
-    const ScaledColours signs = sharedColours(row.requests[2], std::span(images).last(1), {});
+    const double most = sizeOfMost(images[2], kDifferencesShown);
+    const ScaledColours signs = sharedColours(row.requests[2], std::span(images).last(1),
+                                              {nullptr, {}, most > 0 ? std::optional(most) : std::nullopt, {}});
     row.maps[0]->setImage(std::move(images[0]), shared);
     row.maps[1]->setImage(std::move(images[1]), shared);
     row.maps[2]->setImage(std::move(images[2]), signs);
     row.shared->setColours(shared, row.requests[0].quantity);
-    row.signs->setDifference(signs, row.requests[2].quantity);
+    const std::string label =
+        most > 0 ? differenceLabel(row.requests[2].quantity) : "Δ " + quantitySymbol(row.requests[2].quantity);
+    row.signs->setColours(signs, label, label);
     m_scales.emplace_back(row.requests[0], shared);
     m_scales.emplace_back(row.requests[2], signs);
     return true;

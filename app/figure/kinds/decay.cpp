@@ -11,6 +11,7 @@
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::figure {
 namespace {
@@ -133,7 +134,8 @@ std::vector<double> timesOfHead(const HeadArray& gates, std::size_t head, std::s
   std::vector<double> times;
   for (const ClassName& one : classes) {
     const double mean = gates.value[head * kTokenClasses + static_cast<std::size_t>(one.token_class)];
-    times.push_back(mean < 0 ? -1 / mean : std::numeric_limits<double>::quiet_NaN());
+    const double time = decay_time(mean);
+    times.push_back(std::isfinite(time) ? time : std::numeric_limits<double>::quiet_NaN());
   }
   return times;
 }

@@ -5,6 +5,7 @@
 
 #include "app/figure/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
+#include "app/figure/legend_panel.h"
 #include "app/figure/panel_page.h"
 
 namespace foxscope::figure {
@@ -72,7 +73,6 @@ CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, 
     if (!model.info.gated && line.colour > 0) break;
     const HeadArray& array = requireArray(model, model.by_distance, (std::string(line.array) + suffix).c_str());
     plot.curves.push_back(curveOf(model, array, placeOf(model, head), line));
-    if (!first || !model.info.gated) plot.curves.back().name.clear();
   }
   return plot;
 }
@@ -85,7 +85,6 @@ CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool fir
     if (!model.info.gated && line.colour == 2) break;
     plot.curves.push_back(
         curveOf(model, requireArray(model, model.by_distance, line.array), placeOf(model, head), line));
-    if (!first || !model.info.gated) plot.curves.back().name.clear();
   }
   return plot;
 }
@@ -109,6 +108,19 @@ void shareLimits(std::vector<CurvePlot>& plots, double least) {
   for (CurvePlot& plot : plots) plot.yLimits = limits;
 }
 
+/// The legend of a row, whose panels are then without one of their own.
+std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first, const EvaluatedHeads& model,
+                                      const FigureFormat& format) {
+  const bool bands =
+      first && std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
+  std::vector<Curve> named;
+  if (model.info.gated) named = plots.front().curves;
+  for (CurvePlot& plot : plots) {
+    for (Curve& curve : plot.curves) curve.name.clear();
+  }
+  return std::make_unique<LegendPanel>(format, std::move(named), bands ? "bands: ± 1 standard error" : "");
+}
+
 }  // namespace
 
 DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style) {
@@ -127,11 +139,15 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   shareLimits(masses, 0);
   shareLimits(logits, kLeastLogit);
   PanelPage page(style);
-  for (std::size_t n = 0; n < heads.size(); ++n) {
-    page.add(std::make_unique<CurvePanel>(style.format, std::move(masses[n])), {0, static_cast<int>(n)});
-  }
-  for (std::size_t n = 0; n < heads.size(); ++n) {
-    page.add(std::make_unique<CurvePanel>(style.format, std::move(logits[n])), {1, static_cast<int>(n)});
+  int row = 0;
+  for (std::vector<CurvePlot>* plots : {&masses, &logits}) {
+    const auto count = static_cast<int>(heads.size());
+    page.add(legendOf(*plots, row == 0, model, style.format), {row, 0, 1, count});
+    ++row;
+    for (int n = 0; n < count; ++n) {
+      page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});
+    }
+    ++row;
   }
   page.arrange();
   FigureOrigin origin = originOf({&model, 1}, style, "Attention against distance");

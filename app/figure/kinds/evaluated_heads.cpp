@@ -28,7 +28,9 @@ std::size_t placeOf(const EvaluatedHeads& model, const HeadIndex& head) {
          static_cast<std::size_t>(head.head);
 }
 
-std::string headTitle(const HeadIndex& head) { return fmt::format("Layer {}, head {}", head.layer, head.head); }
+std::string headTitle(const HeadIndex& head) {
+  return fmt::format("Layer\u00a0{}, head\u00a0{}", head.layer, head.head);
+}
 
 const HeadArray& requireArray(const EvaluatedHeads& model, const std::vector<HeadArray>& arrays, const char* name) {
   const HeadArray* const found = find_array(arrays, name);

@@ -1,6 +1,7 @@
 #include "app/figure/kinds/grid.h"
 
 #include <algorithm>
+#include <functional>
 
 #include <fmt/format.h>
 
@@ -12,19 +13,38 @@
 #include "app/figure/quantity_text.h"
 
 namespace foxscope::figure {
+namespace {
+
+// Nats that have the last and the first colour. Decay times of the heads of one model differ by a factor of a thousand
+// and more, and on a scale of F itself all but the longest would be black.
+constexpr double kLittleForgotten = 0.1;
+constexpr double kMuchForgotten = 10000;
+
+ScaledColours forgottenColours(const ColourMap* colours) {
+  ScaledColours scaled;
+  scaled.map = colours == nullptr ? &viridis() : colours;
+  scaled.scale = ColourScale::logarithmic;
+  scaled.lower = kMuchForgotten;
+  scaled.upper = kLittleForgotten;
+  return scaled;
+}
+
+}  // namespace
 
 std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
                                     const FigureStyle& style, const Job& job) {
   const TraceInfo& info = trace->info();
   MapRequest request;
-  request.quantity = options.quantity.value_or(info.gated ? Quantity::forget : Quantity::attention);
+  const bool forgotten = !options.quantity && info.gated;
+  request.quantity = options.quantity.value_or(info.gated ? Quantity::log_forget : Quantity::attention);
   request.reduction = default_reduction(request.quantity, false);
   request.rows = options.rows.value_or(Range{0, info.length});
   request.columns = options.columns.value_or(Range{0, info.length});
 
   PanelPage page(style);
+  const double labels = forgotten ? em::kBarLabels : barLabelRoom(request);
   HeadGridPanel& grid = page.add(std::make_unique<HeadGridPanel>(style.format, info.layers, info.heads), {0, 0});
-  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, barLabelRoom(request)), {0, 1});
+  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, labels), {0, 1});
   page.arrange();
 
   const std::int64_t dots = grid.cellDots(page.inner(grid));
@@ -39,12 +59,18 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
       request.head = {trace, layer, head};
       auto image = compute_map(request, quiet);
       if (!image) return std::nullopt;
+      if (forgotten) std::transform(image->value.begin(), image->value.end(), image->value.begin(), std::negate());
       images.push_back(std::move(*image));
     }
   }
-  const ScaledColours colours = sharedColours(request, images, {options.colours, {}, {}, {}});
+  const ScaledColours colours =
+      forgotten ? forgottenColours(options.colours) : sharedColours(request, images, {options.colours, {}, {}, {}});
   grid.setImages(std::move(images), colours);
-  bar.setColours(colours, request.quantity);
+  if (forgotten) {
+    bar.setColours(colours, "forgotten −log *F* (nats)", "−log *F*");
+  } else {
+    bar.setColours(colours, request.quantity);
+  }
 
   FigureOrigin origin;
   origin.title =

@@ -12,7 +12,7 @@ namespace foxscope::figure {
 
 /// What `drawGrid` shows.
 struct GridOptions {
-  std::optional<Quantity> quantity;  ///< absent: F, without a gate attention
+  std::optional<Quantity> quantity;  ///< absent: the nats forgotten, −log F, without a gate attention
   std::optional<Range> rows;         ///< queries; absent: all
   std::optional<Range> columns;      ///< keys
   const ColourMap* colours = nullptr;

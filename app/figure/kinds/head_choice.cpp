@@ -5,18 +5,17 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/error.h"
 #include "backend/map/head_statistics.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::figure {
 namespace {
 
-// -1 / mean(log f) by the last cumulative sum.
-double decayTime(std::span<const double> c) {
-  return c.back() < 0 ? -static_cast<double>(c.size()) / c.back() : std::numeric_limits<double>::infinity();
-}
-
 std::optional<double> reachOf(const HeadOf& head, const Job& job) {
-  if (head.trace->info().gated) return decayTime(head.trace->cumulative_log_gate(head.layer, head.head));
+  if (head.trace->info().gated) {
+    return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
+  }
   const auto statistics = head_statistics(head, {.with_attention = true, .events = 0}, job);
   if (!statistics) return std::nullopt;
   return statistics->distance.d50;
@@ -25,9 +24,15 @@ std::optional<double> reachOf(const HeadOf& head, const Job& job) {
 }  // namespace
 
 HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by) {
+  std::erase_if(reaches, [](const Reach& reach) { return std::isnan(reach.tokens); });
+  if (reaches.empty()) {
+    throw Error(fmt::format("{}: no head has a {} that is a number: choose heads with --heads", model, by));
+  }
   std::stable_sort(reaches.begin(), reaches.end(), [](const Reach& a, const Reach& b) { return a.tokens < b.tokens; });
-  // One token is added, since a distance can be 0.
-  const double middle = std::sqrt((1 + reaches.front().tokens) * (1 + reaches.back().tokens));
+  // One token is added, since a distance can be 0. A head that never forgets has no part in the mean.
+  const auto endless =
+      std::find_if(reaches.begin() + 1, reaches.end(), [](const Reach& reach) { return std::isinf(reach.tokens); });
+  const double middle = std::sqrt((1 + reaches.front().tokens) * (1 + (endless - 1)->tokens));
   const auto away = [&](const Reach& reach) { return std::abs(std::log((1 + reach.tokens) / middle)); };
   std::vector<Reach> chosen = {reaches.front()};
   if (reaches.size() > 2) {

@@ -28,9 +28,10 @@ struct Reach {
   double tokens = 0;
 };
 
-/// The smallest and the largest reach, and the one nearest to their geometric mean.
+/// The smallest and the largest reach, and the one nearest to their geometric mean. A reach that is NaN is not chosen.
 /// @param reaches  one a head, at least one
 /// @param by       what the reach is, for the note
+/// @throws Error where all are NaN
 HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by);
 
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest

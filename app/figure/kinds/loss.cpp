@@ -43,6 +43,7 @@ CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& optio
     plot.curves.push_back(
         curveOf(source.name, colour++, values, firstPosition(source.model.losses.common_length()), 0));
   }
+  plot.note = legendNote(plot.curves, smooth);
   if (options.trainLength) {
     plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   }

@@ -116,8 +116,15 @@ Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values
   return curve;
 }
 
+std::string legendNote(std::span<const Curve> curves, std::int64_t smooth) {
+  std::string note;
+  if (smooth > 1) note = fmt::format("mean of {} tokens", smooth);
+  if (!haveBands(curves)) return note;
+  return note + (note.empty() ? "" : ", ") + "band: ± 1 standard error";
+}
+
 void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves) {
-  if (std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return !curve.bandLower.empty(); })) return;
+  if (haveBands(curves)) return;
   notes.emplace_back("one text: no error can be estimated, so there are no bands");
 }
 

@@ -37,6 +37,9 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values, std::int64_t first,
               std::int64_t offset);
 
+/// What the legend says of lines and bands: "mean of 101 tokens, band: ± 1 standard error".
+std::string legendNote(std::span<const Curve> curves, std::int64_t smooth);
+
 /// Says that there are no bands, if there are none.
 void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves);
 

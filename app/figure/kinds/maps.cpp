@@ -10,7 +10,17 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr double kLeastColumn = 8.5;  ///< width of a head's column, font sizes, below which the heads take more rows
+constexpr double kLeastColumn = 5.5;  ///< width of a head's column, font sizes, below which the heads take more rows
+
+/// Columns for so many heads, of those that fit: rows of one length, or at least no head alone in the last.
+int columnsFor(int heads, int fitting) {
+  const int rows = (heads + fitting - 1) / fitting;
+  const int even = (heads + rows - 1) / rows;
+  for (int columns = even; columns > 1; --columns) {
+    if (heads % columns != 1) return columns;
+  }
+  return heads <= 3 ? 1 : even;
+}
 
 /// One map of the page.
 struct PlacedMap {
@@ -39,12 +49,11 @@ class MapsFigure {
 
  private:
   void addPanels() {
-    const double font = m_style.format.fontSizePt;
+    const double font = fontSize(m_style.format);
     const auto heads = static_cast<int>(m_options.heads.size());
     const double room = widthInPoints(m_style.format) - 9 * font;
-    const int fitting = std::max(1, static_cast<int>(room / (kLeastColumn * font)));
-    const int blocks = (heads + fitting - 1) / fitting;
-    m_across = (heads + blocks - 1) / blocks;
+    m_across = columnsFor(heads, std::max(1, static_cast<int>(room / (kLeastColumn * font))));
+    const int blocks = (heads + m_across - 1) / m_across;
     m_maps.resize(m_options.quantities.size());
     m_bars.resize(m_options.quantities.size());
     for (int index = 0; index < heads; ++index) addHead(index);
@@ -86,7 +95,7 @@ class MapsFigure {
   }
 
   [[nodiscard]] MapAxis axisOf(const Range& range, const std::string& name) const {
-    return {range, name, tokenLabels(*m_trace, range, kMostTokenLabels), {}};
+    return {range, name, tokenLabels(*m_trace, range, kMostTokenLabels)};
   }
 
   // Every map of a quantity, in colours that they share.

@@ -105,6 +105,18 @@ std::vector<std::string> depthLabels(const NeedleEvaluation& evaluation) {
   return labels;
 }
 
+// Where a length stands among the columns; nothing beyond the first and the last.
+std::optional<double> columnOf(const NeedleEvaluation& evaluation, const std::optional<std::int64_t>& length) {
+  const auto& lengths = evaluation.lengths;
+  if (!length || !std::is_sorted(lengths.begin(), lengths.end())) return std::nullopt;
+  if (*length < lengths.front() || *length > lengths.back()) return std::nullopt;
+  const auto above = std::lower_bound(lengths.begin(), lengths.end(), *length);
+  const auto index = static_cast<double>(above - lengths.begin());
+  if (*above == *length) return index + 0.5;
+  const auto step = static_cast<double>(*above - *(above - 1));
+  return index + 0.5 - static_cast<double>(*above - *length) / step;
+}
+
 // Depths downwards, lengths across.
 Image transposed(const NeedleEvaluation& evaluation, const std::vector<float>& values) {
   const std::size_t depths = evaluation.depths.size();
@@ -133,6 +145,7 @@ MapPanel::Content contentOf(const NeedleEvaluation& evaluation, const PanelPlace
   content.columns.range = {0, static_cast<std::int64_t>(evaluation.lengths.size())};
   content.columns.name = "context length (tokens)";
   content.columns.labels = lengthLabels(evaluation);
+  content.columns.crowded = content.rows.crowded = MapAxis::Crowded::thinned;
   content.columns.shown = lowest ? AxisShown::ticksAndName : AxisShown::ticks;
   content.rows.range = {0, static_cast<std::int64_t>(evaluation.depths.size())};
   content.rows.name = "depth (%)";
@@ -164,11 +177,13 @@ DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& 
   const int models = static_cast<int>(evaluation.models.size());
   const int across = std::min(models, kMostAcross);
   bool found = false;
+  const auto trained = columnOf(evaluation, options.trainLength);
   for (int index = 0; index < models; ++index) {
     const NeedleModel& model = evaluation.models[static_cast<std::size_t>(index)];
     const PanelPlace place{index / across, index % across};
     MapPanel::Content content = contentOf(evaluation, place, index + across >= models);
     content.title = style.label(model.info.name);
+    if (trained) content.columns.name += ", dashed: training length";
     NeedleGrid grid;
     if (options.tint == NeedleTint::gain) {
       grid.values = model.gain();
@@ -194,6 +209,7 @@ DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& 
   page.arrange();
   for (std::size_t index = 0; index < grids.size(); ++index) {
     grids[index].panel->setImage(transposed(evaluation, grids[index].values), colours);
+    if (trained) grids[index].panel->setColumnMark(*trained);
     if (options.tint == NeedleTint::gain) {
       grids[index].panel->setCellTexts(dotsOf(evaluation, evaluation.models[index]));
     }

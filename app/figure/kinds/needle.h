@@ -16,6 +16,8 @@ enum class NeedleTint { gain, mass, gate };
 struct NeedleOptions {
   NeedleTint tint = NeedleTint::gain;
   std::optional<HeadIndex> head;  ///< of mass and gate; absent: of each model that with the most mass
+  /// Where a dashed line stands; absent, or beyond the lengths: none.
+  std::optional<std::int64_t> trainLength = std::nullopt;
 };
 
 /// The test's grid, length across and depth down, one panel a model, on one scale. A dot stands where the greedy

@@ -19,6 +19,7 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
     const std::int64_t first = firstPosition(source.model.losses.common_length());
     plot.curves.push_back(curveOf(source.name, colour++, values, std::max<std::int64_t>(0, first - 1), 1));
   }
+  plot.note = legendNote(plot.curves, 1);
   DrawnFigure drawn;
   noteErrors(drawn.notes, plot.curves);
   if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});

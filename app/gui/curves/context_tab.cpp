@@ -1,5 +1,7 @@
 #include "app/gui/curves/context_tab.h"
 
+#include <algorithm>
+
 #include <QAction>
 
 #include "app/gui/curves/curve_export.h"
@@ -11,7 +13,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-enum Channel { kCurves };
+enum { kContextCurves };
 // The first tokens, of which nothing is known yet, would dwarf all others: the paper's figures begin here.
 constexpr std::int64_t kQuietStart = 128;
 
@@ -35,8 +37,9 @@ ContextTab::ContextTab(Document& document, QWidget* parent)
 
 void ContextTab::refresh() {
   const std::vector<CurveRun> runs = curveRuns(document());
+  m_runs = runs;
   if (runs.empty()) {
-    document().quickJobs().cancel(this, kCurves);
+    document().quickJobs().cancel(this, kContextCurves);
     m_curves.clear();
     return showMessage(noRunText());
   }
@@ -44,7 +47,7 @@ void ContextTab::refresh() {
   request.work = [runs](const Job&) { return std::optional(contextCurves(runs)); };
   request.done = [this](std::vector<RunContext> curves) { take(std::move(curves)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kCurves, std::move(request));
+  document().quickJobs().submit(this, kContextCurves, std::move(request));
 }
 
 void ContextTab::take(std::vector<RunContext> curves) {
@@ -53,7 +56,7 @@ void ContextTab::take(std::vector<RunContext> curves) {
   bool differ = false;
   for (const RunContext& context : m_curves) {
     if (!context.mean) without += context.run.name;
-    differ = differ || (context.mean && !context.mean->position.empty());
+    differ = differ || (context.mean && document().isOnText(context.run.id) && !context.mean->position.empty());
   }
   const QString missing =
       without.empty() ? QString() : tr("Losses of %1 were not kept (--keep loss).").arg(without.join(tr(", ")));
@@ -61,7 +64,7 @@ void ContextTab::take(std::vector<RunContext> curves) {
   const QString note = differ ? tr("Tokens differ: l counts those of %1, and each run's mean is per token of its own.")
                                     .arg(m_curves.front().run.name)
                               : QString();
-  showPlot(QStringList{note, missing}.join(' ').trimmed());
+  showPlot(QStringList{note, otherTextsNote(m_runs), missing}.join(' ').simplified());
 }
 
 PositionAxis ContextTab::axis() const {
@@ -75,19 +78,25 @@ PositionAxis ContextTab::axis() const {
 
 QString ContextTab::yLabel() const { return m_asLoss->isChecked() ? tr("mean loss, nats") : tr("perplexity P(l)"); }
 
-void ContextTab::restyle() {
+void ContextTab::restyle() { m_plot->setContent(content(palette()), axis()); }
+
+PlotContent ContextTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = tr("context length l, tokens");
-  content.strips.push_back({yLabel(), {}, figure::AxisScale::linear, 1});
+  const std::vector<int> texts = textsOf(m_runs);
+  for (std::size_t text = 0; text < texts.size(); ++text) {
+    content.strips.push_back({yLabel(), {}, figure::AxisScale::linear, 1});
+  }
   content.quietStart = kQuietStart;
   for (const RunContext& context : m_curves) {
     const auto& series = m_asLoss->isChecked() ? context.mean : context.perplexity;
     if (!series) continue;
-    Line line{series, 0, Side::left, runColour(context.run.index, palette())};
+    const auto strip = std::find(texts.begin(), texts.end(), context.run.text) - texts.begin();
+    Line line{series, static_cast<int>(strip), Side::left, runColour(context.run.index, palette), context.run.name};
     line.dots = Dots::never;
     content.lines.push_back(std::move(line));
   }
-  m_plot->setContent(content, axis());
+  return content;
 }
 
 void ContextTab::showReading() {
@@ -97,7 +106,8 @@ void ContextTab::showReading() {
   for (const RunContext& context : m_curves) {
     if (!context.mean) continue;
     QString value;
-    const auto index = inside ? context.mean->indexAt(static_cast<double>(*position)) : std::nullopt;
+    const bool own = inside && document().isOnText(context.run.id);
+    const auto index = own ? context.mean->indexAt(static_cast<double>(*position)) : std::nullopt;
     if (index) {
       value = m_asLoss->isChecked() ? tr("%1 nats").arg(numberText(context.mean->value[*index]))
                                     : numberText(context.perplexity->value[*index]);
@@ -132,7 +142,7 @@ QString ContextTab::data() const {
   table.positions = document().length();
   table.firstNumber = 1;
   for (const RunContext& context : m_curves) {
-    if (!context.mean) continue;
+    if (!context.mean || !document().isOnText(context.run.id)) continue;
     table.columns.push_back({tr("perplexity of %1").arg(context.run.name), context.perplexity});
     table.columns.push_back({tr("mean loss of %1 (nats)").arg(context.run.name), context.mean});
   }
@@ -141,15 +151,9 @@ QString ContextTab::data() const {
 
 std::optional<figure::CurveFigure> ContextTab::figure() const {
   if (!message().isEmpty() || m_curves.empty()) return std::nullopt;
-  figure::CurveFigure shown = figureOf(axis(), tr("context length l, tokens"), *m_plot);
-  shown.yLabel = yLabel().toStdString();
+  auto shown = figureOf(*m_plot, content(lightPalette()));
   for (const RunContext& context : m_curves) {
-    if (!context.mean) continue;
-    figure::Curve curve =
-        curveOf(m_asLoss->isChecked() ? *context.mean : *context.perplexity, axis(), context.run.name);
-    curve.colour = context.run.index;
-    shown.curves.push_back(std::move(curve));
-    shown.runs.push_back(context.run.trace);
+    if (shown && context.mean) shown->runs.push_back(context.run.trace);
   }
   return shown;
 }

@@ -2,6 +2,7 @@
 
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/curve_tab.h"
+#include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
 
 namespace foxscope::gui::curves {
@@ -29,11 +30,13 @@ class ContextTab : public CurveTab {
  private:
   void take(std::vector<RunContext> curves);
   [[nodiscard]] PositionAxis axis() const;
+  [[nodiscard]] PlotContent content(const QPalette& palette) const;
   [[nodiscard]] QString yLabel() const;
 
   PositionPlot* m_plot;
   QAction* m_asLoss;
   QAction* m_logarithmic;
+  std::vector<CurveRun> m_runs;  ///< that were asked for
   std::vector<RunContext> m_curves;
 };
 

@@ -1,6 +1,7 @@
 #include "app/gui/curves/curve_export.h"
 
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -45,24 +46,87 @@ QString csvOf(const CurveTable& table) {
   return csv;
 }
 
-figure::CurveFigure figureOf(const PositionAxis& axis, const QString& xLabel, const PositionPlot& plot) {
-  figure::CurveFigure shown;
-  shown.xLabel = xLabel.toStdString();
-  shown.xScale = axis.scale;
-  shown.xLimits = plot.horizontalLimits();
-  if (plot.isSettled() && !plot.content().lines.empty()) shown.yLimits = plot.verticalLimits(0, Side::left);
-  return shown;
+namespace {
+
+figure::Rgb onPaper(const QColor& colour) {
+  const auto mixed = [&](float part) {
+    return static_cast<std::uint8_t>(std::lround(255 * (1 - colour.alphaF() * (1 - part))));
+  };
+  return {mixed(colour.redF()), mixed(colour.greenF()), mixed(colour.blueF())};
 }
 
-figure::Curve curveOf(const Series& series, const PositionAxis& axis, const QString& name) {
+figure::Curve curveOf(const Line& line, const PositionAxis& axis) {
   figure::Curve curve;
-  curve.name = name.toStdString();
-  curve.y = series.value;
-  curve.x.reserve(series.size());
-  for (std::size_t index = 0; index < series.size(); ++index) {
-    curve.x.push_back(axis.coordinate(series.positionAt(index)));
+  curve.name = line.name.toStdString();
+  curve.y = line.series->value;
+  curve.x.reserve(line.series->size());
+  for (std::size_t index = 0; index < line.series->size(); ++index) {
+    curve.x.push_back(axis.coordinate(line.series->positionAt(index)));
   }
+  curve.ownColour = onPaper(line.colour);
+  if (line.style == Qt::DashLine) curve.line = figure::LineStyle::dashed;
   return curve;
+}
+
+figure::Curve curveOf(const std::vector<Mark>& marks, Side side, const QColor& colour, const PositionAxis& axis) {
+  figure::Curve curve;
+  for (const Mark& mark : marks) {
+    if (mark.side != side) continue;
+    curve.x.push_back(axis.coordinate(mark.point.position));
+    curve.y.push_back(mark.point.value);
+  }
+  curve.line = figure::LineStyle::points;
+  curve.ownColour = onPaper(colour);
+  return curve;
+}
+
+/// Single tokens become the faint background of their mean.
+void addLine(figure::CurvePlot& plot, std::vector<figure::Curve>& single, const Line& line, const PositionAxis& axis) {
+  figure::Curve curve = curveOf(line, axis);
+  if (line.name.isEmpty()) {
+    QColor full = line.colour;
+    full.setAlphaF(1);
+    curve.ownColour = onPaper(full);
+    return single.push_back(std::move(curve));
+  }
+  for (const figure::Curve& raw : single) {
+    if (raw.ownColour == curve.ownColour && raw.x == curve.x) curve.rawY = raw.y;
+  }
+  plot.curves.push_back(std::move(curve));
+}
+
+}  // namespace
+
+std::optional<figure::CurveFigure> figureOf(const PositionPlot& plot, const PlotContent& content) {
+  std::vector<figure::CurvePlot> plots;
+  for (int strip = 0; strip < plot.strips(); ++strip) {
+    for (const Side side : {Side::left, Side::right}) {
+      const Strip& shown = content.strips[static_cast<std::size_t>(strip)];
+      figure::CurvePlot part;
+      std::vector<figure::Curve> single;
+      for (std::size_t index = 0; index < content.lines.size(); ++index) {
+        const Line& line = content.lines[index];
+        if (line.strip == strip && line.side == side && plot.isDrawn(index)) addLine(part, single, line, plot.axis());
+      }
+      if (part.curves.empty()) continue;
+      if (strip == 0) {
+        figure::Curve marks = curveOf(content.marks, side, content.markColour, plot.axis());
+        if (!marks.x.empty()) part.curves.push_back(std::move(marks));
+      }
+      part.yLabel = (side == Side::left ? shown.leftLabel : shown.rightLabel).toStdString();
+      part.yScale = shown.scale;
+      part.yLimits = plot.verticalLimits(strip, side);
+      part.xScale = plot.axis().scale;
+      part.xLimits = plot.horizontalLimits();
+      plots.push_back(std::move(part));
+    }
+  }
+  if (plots.empty()) return std::nullopt;
+  plots.back().xLabel = content.xLabel.toStdString();
+  figure::CurveFigure figure;
+  static_cast<figure::CurvePlot&>(figure) = std::move(plots.front());
+  figure.below.assign(std::make_move_iterator(plots.begin() + 1), std::make_move_iterator(plots.end()));
+  return figure;
 }
 
 std::optional<std::int64_t> cursorPosition(const Selection& selection) {

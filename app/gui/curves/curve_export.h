@@ -16,6 +16,7 @@
 namespace foxscope::gui::curves {
 
 class PositionPlot;
+struct PlotContent;
 
 /// Numbers as they leave the window: one row a position, its tokens, and a column a series.
 struct CurveTable {
@@ -37,10 +38,10 @@ CurveTable tableOfPositions(const TokenTable& tokens, TokenColumns wanted);
 /// CSV with a line of names; numbers with nine significant digits, an empty field where there is none.
 QString csvOf(const CurveTable& table);
 
-/// A figure with what the plot's horizontal axis shows, without curves yet.
-figure::CurveFigure figureOf(const PositionAxis& axis, const QString& xLabel, const PositionPlot& plot);
-/// All values of a series.
-figure::Curve curveOf(const Series& series, const PositionAxis& axis, const QString& name);
+/// What a plot shows: its lines, strips, limits and scales, a plot for each vertical axis, one below the other.
+/// @param content  the plot's own, in colours for white paper
+/// @returns nothing where no line is drawn
+std::optional<figure::CurveFigure> figureOf(const PositionPlot& plot, const PlotContent& content);
 
 /// The position that a read-out is about: of the hovered pair its query, else its key, else the pinned query.
 std::optional<std::int64_t> cursorPosition(const Selection& selection);

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include <QCoreApplication>
+#include <QStringList>
+
 namespace foxscope::gui::curves {
 namespace {
 
@@ -14,6 +17,13 @@ std::vector<double> indices(std::size_t count) {
 }
 
 std::shared_ptr<const Series> shared(Series series) { return std::make_shared<const Series>(std::move(series)); }
+
+/// Tokens of the first run on a run's text.
+const TokenTable& referenceOf(std::span<const CurveRun> runs, const CurveRun& run) {
+  const auto first =
+      std::find_if(runs.begin(), runs.end(), [&](const CurveRun& other) { return other.text == run.text; });
+  return *first->trace->tokens();
+}
 
 Series lossOf(const CurveRun& run, const TokenTable& reference) {
   const std::span<const float> loss = run.trace->per_token_loss();
@@ -27,6 +37,9 @@ Series differenceOf(const Series& first, const Series& second) {
     difference.value[index] =
         other ? first.value[index] - second.value[*other] : std::numeric_limits<double>::quiet_NaN();
   }
+  // It ends where the shorter of the two does: a mean over a window would go on for half of the window.
+  while (!difference.value.empty() && std::isnan(difference.value.back())) difference.value.pop_back();
+  if (!difference.position.empty()) difference.position.resize(difference.value.size());
   return difference;
 }
 
@@ -35,13 +48,14 @@ Series differenceOf(const Series& first, const Series& second) {
 std::vector<CurveRun> curveRuns(const Document& document) {
   std::vector<CurveRun> runs;
   for (const Run& run : document.runs()) {
-    runs.push_back({run.id, static_cast<int>(runs.size()), run.name, run.trace, run.base});
+    runs.push_back({run.id, static_cast<int>(runs.size()), run.name, run.trace, run.base, run.text});
   }
+  std::stable_partition(runs.begin(), runs.end(), [&](const CurveRun& run) { return document.isOnText(run.id); });
   return runs;
 }
 
 std::vector<double> placesPredicted(const TokenTable& run, const TokenTable& reference) {
-  if (&run == &reference || (run.id == reference.id && run.byte_start == reference.byte_start)) return {};
+  if (beginAlike(run, reference)) return {};
   if (run.byte_start.empty() || reference.byte_start.empty()) return indices(run.id.size());
   std::vector<double> places(run.id.size());
   const auto& starts = reference.byte_start;
@@ -70,8 +84,8 @@ LossCurves lossCurves(std::span<const CurveRun> runs, int window) {
   for (const CurveRun& run : runs) {
     RunLoss loss{run, nullptr, nullptr};
     if (!run.trace->per_token_loss().empty()) {
-      Series raw = lossOf(run, *runs.front().trace->tokens());
-      curves.tokensDiffer = curves.tokensDiffer || !raw.position.empty();
+      Series raw = lossOf(run, referenceOf(runs, run));
+      curves.tokensDiffer = curves.tokensDiffer || (run.text == runs.front().text && !raw.position.empty());
       loss.mean = shared({smoothed(raw.value, window), raw.position});
       loss.raw = shared(std::move(raw));
     }
@@ -79,12 +93,14 @@ LossCurves lossCurves(std::span<const CurveRun> runs, int window) {
   }
   for (std::size_t index = 1; index < curves.runs.size(); ++index) {
     const RunLoss& own = curves.runs[index];
+    if (own.run.text != runs.front().text) continue;
     const auto base = std::find_if(curves.runs.begin(), curves.runs.end(), [&](const RunLoss& loss) {
       return !own.run.base.isEmpty() && loss.run.name == own.run.base;
     });
-    const bool changed = base != curves.runs.end();
-    const RunLoss& first = changed ? own : curves.runs.front();
-    const RunLoss& second = changed ? *base : own;
+    const RunLoss& other = base != curves.runs.end() && base->run.text == own.run.text ? *base : curves.runs.front();
+    const bool after = other.run.index < own.run.index;
+    const RunLoss& first = after ? other : own;
+    const RunLoss& second = after ? own : other;
     if (!first.raw || !second.raw) continue;
     Series raw = differenceOf(*first.raw, *second.raw);
     const auto mean = shared({smoothed(raw.value, window), raw.position});
@@ -98,7 +114,7 @@ std::vector<RunContext> contextCurves(std::span<const CurveRun> runs) {
   for (const CurveRun& run : runs) {
     RunContext context{run, nullptr, nullptr};
     if (!run.trace->per_token_loss().empty()) {
-      const Series loss = lossOf(run, *runs.front().trace->tokens());
+      const Series loss = lossOf(run, referenceOf(runs, run));
       Series mean{meansSoFar(loss.value), loss.position};
       Series perplexity = mean;
       for (double& value : perplexity.value) value = std::exp(value);
@@ -108,6 +124,26 @@ std::vector<RunContext> contextCurves(std::span<const CurveRun> runs) {
     curves.push_back(std::move(context));
   }
   return curves;
+}
+
+std::vector<int> textsOf(std::span<const CurveRun> runs) {
+  std::vector<int> texts;
+  for (const CurveRun& run : runs) {
+    if (std::find(texts.begin(), texts.end(), run.text) == texts.end()) texts.push_back(run.text);
+  }
+  return texts;
+}
+
+QString otherTextsNote(std::span<const CurveRun> runs) {
+  QStringList others;
+  for (const CurveRun& run : runs) {
+    if (run.text != runs.front().text) others += run.name;
+  }
+  if (others.empty()) return {};
+  return QCoreApplication::translate("foxscope::gui::CurveRuns",
+                                     "%1 read another text: shown along its own tokens, without a difference, as no "
+                                     "token of one text belongs to a token of the other.")
+      .arg(others.join(QStringLiteral(", ")));
 }
 
 Series gateSeries(const HeadOf& head, const TokenTable& reference) {

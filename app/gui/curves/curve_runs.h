@@ -18,26 +18,29 @@ struct CurveRun {
   QString name;
   std::shared_ptr<const Trace> trace;
   QString base = {};  ///< name of the run that it is a changed copy of; empty: none
+  int text = 0;       ///< runs of an equal number read the same text
 };
 
-/// All runs of a document, the reference first.
+/// All runs of a document: the reference first, then those on its text, then those on other texts, each in their order.
 std::vector<CurveRun> curveRuns(const Document& document);
 
 /// Where the tokens that a run predicts stand among those that the reference predicts: positions of the reference, with
-/// a fraction where a token begins inside one of the reference. Empty where the tokens agree; [L] of the run else.
+/// a fraction where a token begins inside one of the reference. Empty where the tokens agree as far as both runs go;
+/// [L] of the run else.
 /// Without a text to go by, positions stay as they are.
 std::vector<double> placesPredicted(const TokenTable& run, const TokenTable& reference);
 /// Likewise of the tokens that they read: position p reads what p - 1 predicts.
 std::vector<double> placesRead(const TokenTable& run, const TokenTable& reference);
 
-/// Loss of every token of a run, and means over it, by position of the reference. Null where it was not kept.
+/// Loss of every token of a run, and means over it, by position of the first run on its text. Null where it was not
+/// kept.
 struct RunLoss {
   CurveRun run;
   std::shared_ptr<const Series> raw;
   std::shared_ptr<const Series> mean;
 };
 
-/// Loss of one run less that of another, at the positions of the one, and the same smoothed.
+/// Loss of one run less that of another that is shown after it, at the positions of the one, and the same smoothed.
 struct LossDifference {
   CurveRun run;
   CurveRun minus;
@@ -48,23 +51,28 @@ struct LossDifference {
 
 struct LossCurves {
   std::vector<RunLoss> runs;
-  /// Of each run after the first, where both losses are known: of the first less this one's; of a changed copy its own
-  /// less that of what it was copied from.
+  /// Of each run on the first one's text, where both losses are known, and always that of the run that is shown first
+  /// less that of the later one: the first run and this one, or what this one is a changed copy of and this one.
   std::vector<LossDifference> differences;
-  bool tokensDiffer = false;
+  bool tokensDiffer = false;  ///< on the first one's text
 };
 
 /// Losses, smoothed by a centred running mean over `window` tokens of each run.
 LossCurves lossCurves(std::span<const CurveRun> runs, int window);
 
-/// Mean loss over the first l tokens of each run at position l - 1, and P(l), its exponential (model.md): `mean` and
-/// `perplexity`, null where losses were not kept.
+/// Mean loss over the first l tokens of each run at position l - 1, and P(l), its exponential (docs/models.md, Loss):
+/// `mean` and `perplexity`, null where losses were not kept.
 struct RunContext {
   CurveRun run;
   std::shared_ptr<const Series> mean;
   std::shared_ptr<const Series> perplexity;
 };
 std::vector<RunContext> contextCurves(std::span<const CurveRun> runs);
+
+/// Numbers of the texts, the first run's first: each has a strip of its own.
+std::vector<int> textsOf(std::span<const CurveRun> runs);
+/// Says whose text is another one; empty where there is only one.
+QString otherTextsNote(std::span<const CurveRun> runs);
 
 /// f_t = exp(c_t - c_(t-1)), c_(-1) = 0, of one head by position of the reference.
 /// @throws Error for gates that were not kept

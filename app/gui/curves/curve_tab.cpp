@@ -45,6 +45,7 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   mute(*m_message, palette());
   Selection& selection = document.selection();
   connect(&document, &Document::runsChanged, this, &CurveTab::outdate);
+  connect(&document, &Document::referenceChanged, this, &CurveTab::outdate);
   for (const auto signal : {&Selection::hoverChanged, &Selection::pinChanged, &Selection::headChanged}) {
     connect(&selection, signal, this, [this] {
       if (isVisible()) showReading();

@@ -16,10 +16,10 @@
 namespace foxscope::gui::curves {
 namespace {
 
-constexpr double kDot = 7;         // pixels across
-constexpr double kReach = 12;      // pixels from the mouse to a dot that it means
-constexpr double kColumns = 0.84;  // of a layer's width that its columns of dots fill
-constexpr double kMargin = 1.3;    // factor beyond the least and the largest decay time
+constexpr double kDot = 7;           // pixels across
+constexpr double kReach = 12;        // pixels from the mouse to a dot that it means
+constexpr double kColumns = 0.84;    // of a layer's width that its columns of dots fill
+constexpr double kTimeMargin = 1.3;  // factor beyond the least and the largest decay time
 
 }  // namespace
 
@@ -60,7 +60,7 @@ void DecayPlot::setSpectra(std::vector<DecaySpectrum> spectra) {
   }
   m_plot->xAxis->setRange(-0.5, layers - 0.5);
   if (largest > 0) {
-    m_plot->yAxis->setRange(least / kMargin, largest * kMargin);
+    m_plot->yAxis->setRange(least / kTimeMargin, largest * kTimeMargin);
   } else {
     m_plot->yAxis->setRange(1, 1000);
   }

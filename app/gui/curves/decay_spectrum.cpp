@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::gui::curves {
 
@@ -14,9 +15,7 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
     for (int layer = 0; info.gated && layer < info.layers; ++layer) {
       for (int head = 0; head < info.heads; ++head) {
         if (job.stopped()) return std::nullopt;
-        const double sum = run.trace->cumulative_log_gate(layer, head).back();
-        const double time =
-            sum == 0 ? std::numeric_limits<double>::infinity() : -static_cast<double>(info.length) / sum;
+        const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));
         spectrum.heads.push_back({{run.id, layer, head}, time});
       }
     }

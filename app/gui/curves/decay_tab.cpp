@@ -11,7 +11,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-enum Channel { kSpectra };
+enum { kSpectra };
 
 }  // namespace
 

@@ -19,7 +19,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-enum Channel { kGate };
+enum { kGate };
 constexpr int kEvents = 20;
 constexpr int kListEms = 30;  // width of the list of events
 
@@ -99,6 +99,8 @@ GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& ref
   if (!statistics) return gate;
   for (const ForgettingEvent& event : statistics->strongest_events) {
     const double place = series->positionAt(static_cast<std::size_t>(event.position));
+    // The run may go further than the one whose positions the window speaks in.
+    if (place >= static_cast<double>(reference.id.size())) continue;
     gate.events.push_back({static_cast<std::int64_t>(place),
                            readText(*head.trace->tokens(), event.position, Whitespace::visible), event.forget_gate});
   }
@@ -128,26 +130,32 @@ QString GateTab::xLabel() const {
 }
 
 void GateTab::restyle() {
-  if (!m_gate.series) return;
+  if (m_gate.series) m_plot->setContent(content(palette()), axis());
+}
+
+QString GateTab::headName() const {
+  return tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
+}
+
+PlotContent GateTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = xLabel();
   content.strips.push_back({tr("forget gate f"), {}, figure::AxisScale::linear, 1});
-  content.markColour = runColour(m_gate.runIndex, palette());
-  Line line{m_gate.series, 0, Side::left, content.markColour};
+  content.markColour = runColour(m_gate.runIndex, palette);
+  Line line{m_gate.series, 0, Side::left, content.markColour, headName()};
   line.width = 1.2;
   content.lines.push_back(std::move(line));
   for (const ListedEvent& event : m_gate.events) {
     content.marks.push_back({{static_cast<double>(event.position), event.forgetGate}, Side::left, event.token});
   }
-  m_plot->setContent(content, axis());
+  return content;
 }
 
 void GateTab::showReading() {
   if (!m_gate.series || document().reference() == nullptr) return;
   const auto position = cursorPosition(document().selection());
   const auto index = position ? m_gate.series->indexAt(static_cast<double>(*position)) : std::nullopt;
-  const QString head = tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
-  readOut().setEntries({{head, runColour(m_gate.runIndex, palette()), Qt::SolidLine,
+  readOut().setEntries({{headName(), runColour(m_gate.runIndex, palette()), Qt::SolidLine,
                          index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
   if (!index || *position >= document().length()) {
     return readOut().setPlace(
@@ -189,12 +197,8 @@ QString GateTab::data() const {
 
 std::optional<figure::CurveFigure> GateTab::figure() const {
   if (!message().isEmpty() || !m_gate.series) return std::nullopt;
-  figure::CurveFigure shown = figureOf(axis(), xLabel(), *m_plot);
-  shown.yLabel = tr("forget gate f").toStdString();
-  const QString head = tr("%1, layer %2, head %3").arg(m_gate.run).arg(m_gate.head.layer).arg(m_gate.head.head);
-  shown.curves.push_back(curveOf(*m_gate.series, axis(), head));
-  shown.curves.back().colour = m_gate.runIndex;
-  shown.runs.push_back(m_gate.trace);
+  auto shown = figureOf(*m_plot, content(lightPalette()));
+  if (shown) shown->runs.push_back(m_gate.trace);
   return shown;
 }
 

@@ -5,6 +5,7 @@
 
 #include "app/gui/curves/curve_tab.h"
 #include "app/gui/curves/forgetting_events_model.h"
+#include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
 #include "app/gui/curves/series.h"
 
@@ -47,6 +48,8 @@ class GateTab : public CurveTab {
   /// Pins an event's position; the range follows where it does not show it.
   void jump(const QModelIndex& index);
   [[nodiscard]] PositionAxis axis() const;
+  [[nodiscard]] PlotContent content(const QPalette& palette) const;
+  [[nodiscard]] QString headName() const;
   [[nodiscard]] QString xLabel() const;
 
   PositionPlot* m_plot;

@@ -1,5 +1,7 @@
 #include "app/gui/curves/loss_tab.h"
 
+#include <algorithm>
+
 #include <QAction>
 #include <QComboBox>
 #include <QSpinBox>
@@ -14,7 +16,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-enum Channel { kCurves };
+enum { kLossCurves };
 constexpr int kDefaultWindow = 101;  // of the paper's figures
 constexpr int kWidestWindow = 10001;
 constexpr float kFaint = 0.45F;  // opacity of single tokens behind their mean
@@ -63,8 +65,9 @@ LossTab::LossTab(Document& document, QWidget* parent)
 
 void LossTab::refresh() {
   const std::vector<CurveRun> runs = curveRuns(document());
+  m_runs = runs;
   if (runs.empty()) {
-    document().quickJobs().cancel(this, kCurves);
+    document().quickJobs().cancel(this, kLossCurves);
     m_curves = {};
     return showMessage(noRunText());
   }
@@ -72,7 +75,7 @@ void LossTab::refresh() {
   request.work = [runs, window = m_window->value()](const Job&) { return std::optional(lossCurves(runs, window)); };
   request.done = [this](LossCurves curves) { take(std::move(curves)); };
   request.failed = [this](const QString& message) { showMessage(message); };
-  document().quickJobs().submit(this, kCurves, std::move(request));
+  document().quickJobs().submit(this, kLossCurves, std::move(request));
 }
 
 void LossTab::take(LossCurves curves) {
@@ -90,7 +93,7 @@ void LossTab::take(LossCurves curves) {
                "difference compares what covers the same place.")
                 .arg(m_curves.runs.front().run.name)
           : QString();
-  showPlot(QStringList{differ, missing}.join(' ').trimmed());
+  showPlot(QStringList{differ, otherTextsNote(m_runs), missing}.join(' ').simplified());
 }
 
 LossTab::Raw LossTab::raw() const {
@@ -111,34 +114,50 @@ QString LossTab::xLabel() const {
 }
 
 // A single difference needs no colour to be told by.
-QColor LossTab::colourOf(const LossDifference& difference) const {
-  return m_curves.differences.size() == 1 ? palette().color(QPalette::Text) : runColour(difference.of.index, palette());
+QColor LossTab::colourOf(const LossDifference& difference, const QPalette& palette) const {
+  return m_curves.differences.size() == 1 ? palette.color(QPalette::Text) : runColour(difference.of.index, palette);
 }
 
-void LossTab::restyle() {
+QString LossTab::nameOf(const LossDifference& difference) {
+  return tr("%1 − %2").arg(difference.run.name, difference.minus.name);
+}
+
+void LossTab::restyle() { m_plot->setContent(content(palette()), axis()); }
+
+PlotContent LossTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = xLabel();
   content.strips.push_back({tr("loss, nats"), {}, figure::AxisScale::linear, 5});
   const Shown tokens = raw() == Raw::always ? Shown::always : Shown::whenSparse;
-  const auto add = [&](const auto& series, int strip, const QColor& colour, bool single) {
+  const auto add = [&](const auto& series, int strip, const QColor& colour, const QString& name, bool single) {
     if (!series) return;
     Line line{series, strip, Side::left, single ? faint(colour) : colour};
+    if (!single) line.name = name;
     line.width = single ? 1 : 1.8;
     line.shown = single ? tokens : Shown::always;
     line.dots = single ? Dots::whereTheyFit : Dots::never;
     content.lines.push_back(std::move(line));
   };
+  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
+  const std::vector<int> texts = textsOf(m_runs);
+  const int others = static_cast<int>(content.strips.size()) - 1;
+  for (std::size_t other = 1; other < texts.size(); ++other) {
+    content.strips.push_back({tr("loss, nats"), {}, figure::AxisScale::linear, 3});
+  }
+  const auto stripOf = [&](const CurveRun& run) {
+    const int text = static_cast<int>(std::find(texts.begin(), texts.end(), run.text) - texts.begin());
+    return text == 0 ? 0 : others + text;
+  };
   for (const bool single : {true, false}) {
     if (single && raw() == Raw::never) continue;
     for (const RunLoss& loss : m_curves.runs) {
-      add(single ? loss.raw : loss.mean, 0, runColour(loss.run.index, palette()), single);
+      add(single ? loss.raw : loss.mean, stripOf(loss.run), runColour(loss.run.index, palette), loss.run.name, single);
     }
     for (const LossDifference& difference : m_curves.differences) {
-      add(single ? difference.raw : difference.mean, 1, colourOf(difference), single);
+      add(single ? difference.raw : difference.mean, 1, colourOf(difference, palette), nameOf(difference), single);
     }
   }
-  if (!m_curves.differences.empty()) content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, 3});
-  m_plot->setContent(content, axis());
+  return content;
 }
 
 void LossTab::showReading() {
@@ -147,12 +166,13 @@ void LossTab::showReading() {
   std::vector<ReadOut::Entry> entries;
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw) continue;
-    entries.push_back({loss.run.name, runColour(loss.run.index, palette()), Qt::SolidLine,
-                       inside ? reading(*loss.raw, *loss.mean, *position) : QString()});
+    entries.push_back(
+        {loss.run.name, runColour(loss.run.index, palette()), Qt::SolidLine,
+         inside && document().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
   for (const LossDifference& difference : m_curves.differences) {
-    entries.push_back({tr("%1 − %2").arg(difference.run.name, difference.minus.name), colourOf(difference),
-                       Qt::SolidLine, inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
+    entries.push_back({nameOf(difference), colourOf(difference, palette()), Qt::SolidLine,
+                       inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
   }
   readOut().setEntries(entries);
   if (!inside) {
@@ -185,7 +205,7 @@ QString LossTab::data() const {
   if (!message().isEmpty() || document().reference() == nullptr) return {};
   CurveTable table = tableOfPositions(*document().reference()->trace->tokens(), TokenColumns::readAndPredicted);
   for (const RunLoss& loss : m_curves.runs) {
-    if (!loss.raw) continue;
+    if (!loss.raw || !document().isOnText(loss.run.id)) continue;
     table.columns.push_back({tr("loss of %1 (nats)").arg(loss.run.name), loss.raw});
     table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_window->value()), loss.mean});
   }
@@ -199,15 +219,9 @@ QString LossTab::data() const {
 
 std::optional<figure::CurveFigure> LossTab::figure() const {
   if (!message().isEmpty() || m_curves.runs.empty()) return std::nullopt;
-  figure::CurveFigure shown = figureOf(axis(), xLabel(), *m_plot);
-  shown.yLabel = tr("loss, nats").toStdString();
+  auto shown = figureOf(*m_plot, content(lightPalette()));
   for (const RunLoss& loss : m_curves.runs) {
-    if (!loss.mean) continue;
-    figure::Curve curve = curveOf(*loss.mean, axis(), loss.run.name);
-    curve.colour = loss.run.index;
-    if (raw() == Raw::always) curve.rawY = loss.raw->value;
-    shown.curves.push_back(std::move(curve));
-    shown.runs.push_back(loss.run.trace);
+    if (shown && loss.raw) shown->runs.push_back(loss.run.trace);
   }
   return shown;
 }

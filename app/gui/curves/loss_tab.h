@@ -2,6 +2,7 @@
 
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/curve_tab.h"
+#include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
 
 class QComboBox;
@@ -35,7 +36,9 @@ class LossTab : public CurveTab {
 
   [[nodiscard]] Raw raw() const;
   void take(LossCurves curves);
-  [[nodiscard]] QColor colourOf(const LossDifference& difference) const;
+  [[nodiscard]] QColor colourOf(const LossDifference& difference, const QPalette& palette) const;
+  static QString nameOf(const LossDifference& difference);
+  [[nodiscard]] PlotContent content(const QPalette& palette) const;
   [[nodiscard]] PositionAxis axis() const;
   [[nodiscard]] QString xLabel() const;
 
@@ -43,6 +46,7 @@ class LossTab : public CurveTab {
   QAction* m_logarithmic;
   QComboBox* m_raw;
   QSpinBox* m_window;
+  std::vector<CurveRun> m_runs;  ///< that were asked for
   LossCurves m_curves;
 };
 

@@ -29,6 +29,7 @@ struct Line {
   int strip = 0;
   Side side = Side::left;
   QColor colour;
+  QString name = {};  ///< in an export's legend; empty: single tokens behind a line of the same colour
   Qt::PenStyle style = Qt::SolidLine;
   double width = 1.6;  ///< pixels of a screen of usual density
   Shown shown = Shown::always;

@@ -15,7 +15,7 @@
 namespace foxscope::gui::curves {
 namespace {
 
-enum Channel { kPoints };
+enum { kPoints };
 constexpr int kWheelRest = 400;        // ms
 constexpr double kLinesForStrip = 14;  // height, in lines of text, from which a second strip has room
 constexpr double kSparse = 3;          // pixels a token from which each is seen
@@ -280,6 +280,12 @@ figure::AxisLimits PositionPlot::horizontalLimits() const { return m_axis.limits
 figure::AxisLimits PositionPlot::verticalLimits(int strip, Side side) const {
   const QCPRange range = m_stripes.at(static_cast<std::size_t>(strip)).y(side)->range();
   return {range.lower, range.upper};
+}
+
+int PositionPlot::strips() const { return static_cast<int>(m_stripes.size()); }
+
+bool PositionPlot::isDrawn(std::size_t line) const {
+  return line < m_graphs.size() && m_graphs[line] != nullptr && m_graphs[line]->visible();
 }
 
 QRect PositionPlot::stripsRect() const {

@@ -43,6 +43,9 @@ class PositionPlot : public QWidget {
   /// Ends of the axes as they are shown.
   [[nodiscard]] figure::AxisLimits horizontalLimits() const;
   [[nodiscard]] figure::AxisLimits verticalLimits(int strip, Side side) const;
+  /// Strips that have room, and whether a line is drawn in them.
+  [[nodiscard]] int strips() const;
+  [[nodiscard]] bool isDrawn(std::size_t line) const;
   /// Points that are drawn of a line.
   [[nodiscard]] const std::vector<Point>& points(std::size_t line) const { return m_points.at(line); }
   /// Where a position is in this widget, horizontally.
@@ -59,6 +62,7 @@ class PositionPlot : public QWidget {
   void mouseDoubleClickEvent(QMouseEvent* event) override;
   void leaveEvent(QEvent* event) override;
   void wheelEvent(QWheelEvent* event) override;
+  bool event(QEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
   void showEvent(QShowEvent* event) override;

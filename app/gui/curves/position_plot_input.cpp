@@ -148,6 +148,19 @@ void PositionPlot::stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers) {
   }
 }
 
+// The plot that has the keyboard zooms along its own axis; elsewhere these keys are commands of the window.
+bool PositionPlot::event(QEvent* event) {
+  if (event->type() == QEvent::ShortcutOverride && m_axis.length > 0) {
+    const auto* key = static_cast<QKeyEvent*>(event);
+    const bool zooms = key->key() == Qt::Key_Plus || key->key() == Qt::Key_Equal || key->key() == Qt::Key_Minus;
+    if (zooms || (key->key() == Qt::Key_Escape && m_bandFrom)) {
+      event->accept();
+      return true;
+    }
+  }
+  return QWidget::event(event);
+}
+
 void PositionPlot::keyPressEvent(QKeyEvent* event) {
   Selection& selection = m_document.selection();
   if (m_axis.length == 0) return QWidget::keyPressEvent(event);

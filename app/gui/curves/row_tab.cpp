@@ -16,11 +16,11 @@
 namespace foxscope::gui::curves {
 namespace {
 
-enum Channel { kRow };
+enum { kRow };
 constexpr int kStrongest = 8;     // keys that are named
 constexpr int kForgetColour = 4;  // of runColour, counted from the run's own
 constexpr int kLogForgetColour = 3;
-const char* const kStateNames[] = {"attention", "attentionWithoutGate", "forget", "logForget"};
+const char* const kKindNames[] = {"attention", "attentionWithoutGate", "forget", "logForget"};
 
 }  // namespace
 
@@ -76,6 +76,16 @@ void RowTab::refresh() {
                            ? noRunText()
                            : tr("Pin a query to see its row: click a token in the text, or a row of a map."));
   }
+  const auto query = document().positionIn(m_head.run, *m_query);
+  if (!query) {
+    document().quickJobs().cancel(this, kRow);
+    m_row = {};
+    return showMessage(
+        tr("%1 was run over %2 tokens and has not read as far as query %3: pin another, or run it again.")
+            .arg(document().run(m_head.run)->name)
+            .arg(head->trace->info().length)
+            .arg(*m_query));
+  }
   Row row;
   row.head = m_head;
   row.query = *m_query;
@@ -86,10 +96,8 @@ void RowTab::refresh() {
     row.runIndex = run.index;
   }
   JobRunner::Request<Row> request;
-  request.work = [row, head = *head, query = document().positionIn(m_head.run, *m_query),
-                  reference = document().reference()->trace->tokens()](const Job& job) {
-    return read(row, head, query, *reference, job);
-  };
+  request.work = [row, head = *head, query = *query, reference = document().reference()->trace->tokens()](
+                     const Job& job) { return read(row, head, query, *reference, job); };
   request.done = [this](Row made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
   document().quickJobs().submit(this, kRow, std::move(request));
@@ -160,16 +168,16 @@ QString RowTab::nameOf(Kind kind) const {
   }
 }
 
-QColor RowTab::colourOf(Kind kind) const {
+QColor RowTab::colourOf(Kind kind, const QPalette& palette) const {
   switch (kind) {
     case attention:
-      return runColour(m_row.runIndex, palette());
+      return runColour(m_row.runIndex, palette);
     case withoutGate:
-      return mutedTextColour(palette());
+      return mutedTextColour(palette);
     case forget:
-      return runColour(m_row.runIndex + kForgetColour, palette());
+      return runColour(m_row.runIndex + kForgetColour, palette);
     default:
-      return runColour(m_row.runIndex + kLogForgetColour, palette());
+      return runColour(m_row.runIndex + kLogForgetColour, palette);
   }
 }
 
@@ -180,7 +188,9 @@ Side RowTab::sideOf(Kind kind) const {
   return kind == forget && (shows(attention) || shows(withoutGate)) ? Side::right : Side::left;
 }
 
-void RowTab::restyle() {
+void RowTab::restyle() { m_plot->setContent(content(palette()), axis()); }
+
+PlotContent RowTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = xLabel();
   const figure::AxisScale scale = m_logY->isChecked() ? figure::AxisScale::logarithmic : figure::AxisScale::linear;
@@ -194,13 +204,14 @@ void RowTab::restyle() {
   if (content.strips.empty()) content.strips.push_back({tr("attention"), {}, scale, 1});
   for (const Kind kind : {forget, withoutGate, attention, logForget}) {
     if (!shows(kind)) continue;
-    Line line{m_row.series[kind], kind == logForget ? logStrip : 0, sideOf(kind), colourOf(kind)};
+    Line line{m_row.series[kind], kind == logForget ? logStrip : 0, sideOf(kind), colourOf(kind, palette),
+              nameOf(kind)};
     if (kind == withoutGate) line.style = Qt::DashLine;
     content.lines.push_back(std::move(line));
   }
   if (shows(attention)) content.marks = m_row.strongest;
-  content.markColour = colourOf(attention);
-  m_plot->setContent(content, axis());
+  content.markColour = colourOf(attention, palette);
+  return content;
 }
 
 void RowTab::showReading() {
@@ -215,7 +226,8 @@ void RowTab::showReading() {
     const auto index = inside ? m_row.series[kind]->indexAt(static_cast<double>(*key)) : std::nullopt;
     if (index) value = numberText(m_row.series[kind]->value[*index]);
     if (index && kind == logForget) value = tr("%1 nats").arg(value);
-    entries.push_back({nameOf(kind), colourOf(kind), kind == withoutGate ? Qt::DashLine : Qt::SolidLine, value});
+    entries.push_back(
+        {nameOf(kind), colourOf(kind, palette()), kind == withoutGate ? Qt::DashLine : Qt::SolidLine, value});
   }
   readOut().setEntries(entries);
   const TokenTable& tokens = *document().reference()->trace->tokens();
@@ -234,7 +246,7 @@ bool RowTab::plotIsSettled() const { return m_plot->isSettled(); }
 QJsonObject RowTab::saveState() const {
   QJsonObject state{
       {"distance", m_distance->isChecked()}, {"logX", m_logX->isChecked()}, {"logY", m_logY->isChecked()}};
-  for (int kind = 0; kind < kinds; ++kind) state[kStateNames[kind]] = m_shown[kind]->isChecked();
+  for (int kind = 0; kind < kinds; ++kind) state[kKindNames[kind]] = m_shown[kind]->isChecked();
   return state;
 }
 
@@ -245,7 +257,7 @@ void RowTab::restoreState(const QJsonObject& state) {
   restore(m_distance, "distance");
   restore(m_logX, "logX");
   restore(m_logY, "logY");
-  for (int kind = 0; kind < kinds; ++kind) restore(m_shown[kind], kStateNames[kind]);
+  for (int kind = 0; kind < kinds; ++kind) restore(m_shown[kind], kKindNames[kind]);
 }
 
 QString RowTab::data() const {
@@ -265,29 +277,15 @@ QString RowTab::data() const {
 
 std::optional<figure::CurveFigure> RowTab::figure() const {
   if (!message().isEmpty() || m_row.trace == nullptr) return std::nullopt;
-  figure::CurveFigure shown = figureOf(axis(), xLabel(), *m_plot);
-  const bool unitless = shows(attention) || shows(withoutGate) || shows(forget);
-  QStringList names;
-  for (const Kind kind : {attention, withoutGate, forget, logForget}) {
-    // Nats and shares have no axis in common.
-    if (!shows(kind) || (kind == logForget && unitless)) continue;
-    figure::Curve curve = curveOf(*m_row.series[kind], axis(), nameOf(kind));
-    curve.colour = static_cast<int>(shown.curves.size());
-    if (kind == withoutGate) curve.line = figure::LineStyle::dashed;
-    names += nameOf(kind);
-    shown.curves.push_back(std::move(curve));
-  }
-  if (shown.curves.empty()) return std::nullopt;
-  if (sideOf(forget) == Side::right && shows(forget)) shown.yLimits.reset();
-  if (m_logY->isChecked()) shown.yLimits.reset();
-  shown.yLabel = (unitless ? names.join(tr(", ")) : tr("log F, nats")).toStdString();
-  shown.title = tr("%1, layer %2, head %3, query %4")
-                    .arg(m_row.run)
-                    .arg(m_row.head.layer)
-                    .arg(m_row.head.head)
-                    .arg(m_row.query)
-                    .toStdString();
-  shown.runs.push_back(m_row.trace);
+  auto shown = figureOf(*m_plot, content(lightPalette()));
+  if (!shown) return std::nullopt;
+  shown->title = tr("%1, layer %2, head %3, query %4")
+                     .arg(m_row.run)
+                     .arg(m_row.head.layer)
+                     .arg(m_row.head.head)
+                     .arg(m_row.query)
+                     .toStdString();
+  shown->runs.push_back(m_row.trace);
   return shown;
 }
 

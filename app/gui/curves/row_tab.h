@@ -48,9 +48,10 @@ class RowTab : public CurveTab {
   void follow();
   void take(Row row);
   [[nodiscard]] PositionAxis axis() const;
+  [[nodiscard]] PlotContent content(const QPalette& palette) const;
   [[nodiscard]] QString xLabel() const;
   [[nodiscard]] QString nameOf(Kind kind) const;
-  [[nodiscard]] QColor colourOf(Kind kind) const;
+  [[nodiscard]] QColor colourOf(Kind kind, const QPalette& palette) const;
   [[nodiscard]] bool shows(Kind kind) const;
   [[nodiscard]] Side sideOf(Kind kind) const;
 

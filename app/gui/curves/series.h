@@ -26,8 +26,8 @@ struct Point {
   bool operator==(const Point&) const = default;
 };
 
-/// Centred running mean over `window` values (model.md, Tokens and loss): (window - 1) / 2 before and window / 2 after,
-/// fewer at the ends and beside values that are NaN; NaN only where there is none at all.
+/// Centred running mean over `window` values (docs/evaluation.md, Losses): (window - 1) / 2 before and window / 2
+/// after, fewer at the ends and beside values that are NaN; NaN only where there is none at all.
 /// @param window  at least 1
 std::vector<double> smoothed(std::span<const double> values, int window);
 

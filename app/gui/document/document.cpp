@@ -1,15 +1,23 @@
 #include "app/gui/document/document.h"
 
 #include <algorithm>
+#include <cassert>
 
 #include <QDir>
 #include <QFileInfo>
+#include <QLoggingCategory>
+#include <QThread>
+#include <QUndoCommand>
 
 #include "app/gui/document/opened_path.h"
-#include "app/gui/document/session.h"
+#include "backend/base/atomic_file.h"
 
 namespace foxscope::gui {
 namespace {
+
+Q_LOGGING_CATEGORY(sessionLog, "foxscope.session", QtWarningMsg)
+// Removed runs keep their memory for as long as they can come back.
+constexpr int kMostUndone = 20;
 
 // NAME of a run file: letters, digits, '.', '_' and '-'.
 QString nameFromPath(const QString& path) {
@@ -22,50 +30,174 @@ QString nameFromPath(const QString& path) {
   return name.isEmpty() ? QStringLiteral("model") : name;
 }
 
+/// "fox · first", of a file first.h5: tells runs apart whose models have one name.
+QString nameWithFile(const Run& run) {
+  return QStringLiteral("%1 · %2").arg(run.plainName(), QFileInfo(run.file).completeBaseName());
+}
+
 }  // namespace
+
+/// A model and runs that were taken out.
+class Document::Removal : public QUndoCommand {
+ public:
+  Removal(Document& document, std::optional<int> model, const std::vector<RunId>& ids, const QString& what)
+      : QUndoCommand(Document::tr("remove %1").arg(what)), m_document(document) {
+    if (model) m_model = {*model, document.m_models[static_cast<std::size_t>(*model)]};
+    for (std::size_t place = 0; place < document.m_runs.size(); ++place) {
+      const Run& run = document.m_runs[place];
+      if (std::find(ids.begin(), ids.end(), run.id) != ids.end()) m_runs.emplace_back(place, run);
+    }
+  }
+
+  void redo() override {
+    if (m_model) {
+      auto& models = m_document.m_models;
+      std::erase_if(models, [&](const ModelInput& model) { return model == m_model->second; });
+      emit m_document.inputsChanged();
+    }
+    if (m_runs.empty()) return;
+    std::vector<Run> kept = m_document.m_runs;
+    for (const auto& gone : m_runs) {
+      std::erase_if(kept, [&](const Run& run) { return run.id == gone.second.id; });
+    }
+    m_document.takeRuns(std::move(kept));
+  }
+
+  void undo() override {
+    if (m_model) {
+      auto& models = m_document.m_models;
+      const auto place = std::min<std::size_t>(static_cast<std::size_t>(m_model->first), models.size());
+      // It may have been opened again meanwhile.
+      m_model->second.name = m_document.freeModelName(m_model->second.name);
+      models.insert(models.begin() + static_cast<std::ptrdiff_t>(place), m_model->second);
+      emit m_document.inputsChanged();
+    }
+    if (m_runs.empty()) return;
+    std::vector<Run> runs = m_document.m_runs;
+    for (const auto& [place, run] : m_runs) {
+      runs.insert(runs.begin() + static_cast<std::ptrdiff_t>(std::min(place, runs.size())), run);
+    }
+    m_document.takeRuns(std::move(runs));
+  }
+
+ private:
+  Document& m_document;
+  std::optional<std::pair<int, ModelInput>> m_model;
+  std::vector<std::pair<std::size_t, Run>> m_runs;  ///< with their places, rising
+};
+
+/// A text in the place of another. Going back keeps what was typed meanwhile for going forth.
+class Document::Replacement : public QUndoCommand {
+ public:
+  Replacement(Document& document, const TextInput& text)
+      : QUndoCommand(Document::tr("replace the text")), m_document(document), m_other(text) {}
+  void redo() override { exchange(); }
+  void undo() override { exchange(); }
+
+ private:
+  void exchange() {
+    TextInput before = m_document.m_text;
+    m_document.changeText(m_other);
+    m_other = std::move(before);
+  }
+
+  Document& m_document;
+  TextInput m_other;
+};
 
 struct Document::Opened {
   QString path;
   OpenedContent content;
 };
 
-Document::Document(QObject* parent) : QObject(parent), m_jobs(Team::lent), m_quick(Team::lent), m_runner(Team::own) {
+Document::Document(QObject* parent)
+    : QObject(parent),
+      m_jobs(Team::lent),
+      m_quick(Team::lent),
+      m_runner(Team::own),
+      m_writer(Team::lent, kBehindPictures) {
   const auto whenIdle = [this] {
     if (!busy()) emit idle();
   };
-  for (JobRunner* runner : {&m_jobs, &m_quick, &m_runner}) connect(runner, &JobRunner::idle, this, whenIdle);
+  for (JobRunner* runner : {&m_jobs, &m_quick, &m_runner, &m_writer}) connect(runner, &JobRunner::idle, this, whenIdle);
+  m_undo.setUndoLimit(kMostUndone);
+  // Before any view: they ask for positions of the reference when they hear of the head.
+  connect(&m_selection, &Selection::headChanged, this, &Document::followHead);
 }
 
 Document::~Document() = default;
 
-bool Document::busy() const { return m_jobs.busy() || m_quick.busy() || m_runner.busy(); }
+bool Document::busy() const { return m_jobs.busy() || m_quick.busy() || m_runner.busy() || m_writer.busy(); }
 
 const Run* Document::run(RunId id) const {
   const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.id == id; });
   return found == m_runs.end() ? nullptr : &*found;
 }
 
-const Run* Document::reference() const { return m_runs.empty() ? nullptr : &m_runs.front(); }
-
-std::int64_t Document::length() const { return m_runs.empty() ? 0 : m_runs.front().trace->info().length; }
-
-std::int64_t Document::positionIn(RunId id, std::int64_t position) const {
-  const auto places = m_places.find(id);
-  return places == m_places.end() ? position : places->second.fromReference(position);
+const Run* Document::runNamed(const QString& name) const {
+  const auto found = [&](auto nameOf) -> const Run* {
+    const auto place = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return nameOf(run) == name; });
+    return place == m_runs.end() ? nullptr : &*place;
+  };
+  const Run* named = found([](const Run& run) { return run.name; });
+  if (named == nullptr) {
+    named = found([](const Run& run) { return run.file.isEmpty() ? QString() : nameWithFile(run); });
+  }
+  return named != nullptr || name.isEmpty() ? named : found([](const Run& run) { return run.plainName(); });
 }
 
-std::int64_t Document::positionFrom(RunId id, std::int64_t position) const {
+const Run* Document::referenceOf(int text) const {
+  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.text == text; });
+  return found == m_runs.end() ? nullptr : &*found;
+}
+
+std::vector<const Run*> Document::runsOnText() const {
+  std::vector<const Run*> runs;
+  for (const Run& run : m_runs) {
+    if (run.text == m_shownText) runs.push_back(&run);
+  }
+  return runs;
+}
+
+bool Document::isOnText(RunId id) const {
+  const Run* found = run(id);
+  return found != nullptr && found->text == m_shownText;
+}
+
+std::int64_t Document::length() const {
+  const Run* run = reference();
+  return run == nullptr ? 0 : run->trace->info().length;
+}
+
+Document::TextPlace Document::placeIn(int text) const {
+  if (text == m_shownText) return {m_selection.pin(), m_selection.view()};
+  const auto left = m_leftPlaces.find(text);
+  if (left != m_leftPlaces.end()) return left->second;
+  const Run* run = referenceOf(text);
+  const std::int64_t length = run == nullptr ? 0 : run->trace->info().length;
+  return {{}, {{0, length}, {0, length}}};
+}
+
+std::optional<std::int64_t> Document::positionIn(RunId id, std::int64_t position) const {
+  if (!isOnText(id)) return std::nullopt;
   const auto places = m_places.find(id);
-  return places == m_places.end() ? position : places->second.toReference(position);
+  return places == m_places.end() ? position : (*places->second.fromReference)(position);
+}
+
+Document::Places Document::placesOf(RunId id) const {
+  const auto places = m_places.find(id);
+  return places == m_places.end() ? Places() : places->second;
 }
 
 void Document::mapPlaces() {
   m_places.clear();
   for (const Run& run : m_runs) {
-    if (&run == reference()) continue;
+    const Run& reference = *referenceOf(run.text);
+    if (&run == &reference) continue;
     const auto& own = run.trace->tokens();
-    const auto& theirs = m_runs.front().trace->tokens();
-    m_places.emplace(run.id, Places{PlaceMap(theirs, own), PlaceMap(own, theirs)});
+    const auto& theirs = reference.trace->tokens();
+    m_places.emplace(
+        run.id, Places{std::make_shared<const PlaceMap>(theirs, own), std::make_shared<const PlaceMap>(own, theirs)});
   }
 }
 
@@ -97,11 +229,27 @@ void Document::addModel(const QString& path, const QString& name) {
 
 void Document::removeModel(int index) {
   if (index < 0 || index >= static_cast<int>(m_models.size())) return;
-  m_models.erase(m_models.begin() + index);
-  emit inputsChanged();
+  const ModelInput& model = m_models[static_cast<std::size_t>(index)];
+  std::vector<RunId> made;
+  for (const Run& run : m_runs) {
+    if (run.isOf(model)) made.push_back(run.id);
+  }
+  remove(index, made, model.name);
+}
+
+void Document::remove(std::optional<int> model, const std::vector<RunId>& ids, const QString& what) {
+  m_undo.push(new Removal(*this, model, ids, what));
 }
 
 void Document::setText(const TextInput& text) {
+  if (text == m_text) return;
+  if (m_text.empty()) return changeText(text);
+  m_undo.push(new Replacement(*this, text));
+}
+
+void Document::editText(const std::string& content) { changeText({{}, content}); }
+
+void Document::changeText(const TextInput& text) {
   if (text == m_text) return;
   m_text = text;
   emit inputsChanged();
@@ -114,19 +262,31 @@ void Document::setSettings(const RunSettings& settings) {
 }
 
 void Document::removeRun(RunId id) {
-  std::vector<Run> kept;
+  if (const Run* gone = run(id)) remove(std::nullopt, {id}, gone->name);
+}
+
+Unsaved Document::unsaved() const {
+  Unsaved unsaved;
+  bool kept = m_text.empty() || !m_text.file.isEmpty() || m_text.content == m_keptText;
   for (const Run& run : m_runs) {
-    if (run.id != id) kept.push_back(run);
+    if (run.file.isEmpty() && !run.ofSession) unsaved.runs += run.name;
+    const auto& text = run.trace->text();
+    kept = kept || (!run.file.isEmpty() && text && text->content == m_text.content);
   }
-  takeRuns(std::move(kept));
+  unsaved.text = !kept;
+  return unsaved;
 }
 
 void Document::clear() {
   cancelRun();
+  waitForNoText();
   m_models.clear();
   m_text = {};
   m_sessionFile.clear();
+  m_keptText.clear();
   m_wantedSelection = {};
+  m_wantedRuns.clear();
+  m_undo.clear();
   emit inputsChanged();
   takeRuns({});
 }
@@ -136,54 +296,96 @@ void Document::open(const QStringList& paths) {
     const bool isPath = QFileInfo::exists(given);
     const QString path = isPath ? QFileInfo(given).absoluteFilePath() : given;
     JobRunner::Request<Opened> request;
-    request.work = [path](const Job&) { return std::optional<Opened>(Opened{path, openPath(path)}); };
+    request.work = [path](const Job& job) {
+      Opened opened{path, openPath(path, job.stop)};
+      return job.stopped() ? std::nullopt : std::optional(std::move(opened));
+    };
     request.done = [this](Opened opened) { receive(std::move(opened)); };
-    request.failed = [this](const QString& message) { tell(Message::Kind::error, message); };
+    request.failed = [this, path](const QString& message) {
+      if (path == m_runWhenRead) waitForNoText();
+      tell(Message::Kind::error, message);
+    };
     m_jobs.submit(this, kFirstOpen + m_openChannel++, std::move(request));
   }
 }
 
 void Document::receive(Opened opened) {
+  assert(QThread::currentThread() == thread());
+  const bool runs = opened.path == m_runWhenRead && std::holds_alternative<OpenedText>(opened.content);
+  if (opened.path == m_runWhenRead) m_runWhenRead.clear();
+  if (std::holds_alternative<OpenedSession>(opened.content)) return receiveSession(opened);
   if (const auto* checkpoint = std::get_if<OpenedCheckpoint>(&opened.content)) {
     addModel(opened.path);
     for (const QString& note : checkpoint->notes) tell(Message::Kind::note, opened.path + ": " + note);
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
     setText({opened.path, std::move(text->content)});
-  } else if (std::holds_alternative<OpenedRunFile>(opened.content)) {
-    receiveRunFile(opened);
   } else {
-    receiveSession(opened);
+    receiveRunFile(opened);
   }
   emit pathOpened(opened.path);
+  if (runs) runWantedModels();
 }
 
 void Document::receiveRunFile(const Opened& opened) {
   const auto& content = std::get<OpenedRunFile>(opened.content);
-  std::vector<Run> runs;
+  const auto same = [file = QFileInfo(opened.path).canonicalFilePath()](const Run& run) {
+    return !run.file.isEmpty() && QFileInfo(run.file).canonicalFilePath() == file;
+  };
+  const auto there = std::find_if(m_runs.begin(), m_runs.end(), same);
+  if (there != m_runs.end()) {
+    tell(Message::Kind::note,
+         tr("%1 is open already: to read it anew, remove its runs first").arg(QFileInfo(opened.path).fileName()));
+    return m_selection.setHead({there->id, there->telling.layer, there->telling.head});
+  }
+  // A session names those of the file's runs that it had open.
+  const auto left = [&](const QString& name) {
+    const auto ofFile = [&](const SessionRun& run) { return run.file == opened.path; };
+    const auto wanted = [&](const SessionRun& run) { return ofFile(run) && run.model == name; };
+    return std::any_of(m_wantedRuns.begin(), m_wantedRuns.end(), ofFile) &&
+           std::none_of(m_wantedRuns.begin(), m_wantedRuns.end(), wanted);
+  };
+  std::vector<Run> runs = m_runs;
   for (std::size_t index = 0; index < content.file.traces.size(); ++index) {
     const auto& trace = content.file.traces[index];
     Run run{++m_lastRun, QString::fromStdString(trace->info().name), trace};
+    if (left(run.name)) continue;
     run.file = opened.path;
     run.telling = content.telling[index];
     runs.push_back(std::move(run));
   }
-  if (runs.empty()) return;
-  if (const auto& text = runs.front().trace->text())
-    setText({m_text.content == text->content ? m_text.file : QString(), text->content});
+  std::erase_if(m_wantedRuns, [&](const SessionRun& run) { return run.file == opened.path; });
+  if (runs.size() == m_runs.size()) return;
+  // What was typed or opened to be run stays.
+  const auto& text = runs.back().trace->text();
+  const auto isOfRun = [&](const Run& run) {
+    return run.trace->text() && run.trace->text()->content == m_text.content;
+  };
+  const bool untouched = m_text.file.isEmpty() && std::any_of(m_runs.begin(), m_runs.end(), isOfRun);
+  if (text && (m_text.empty() || untouched)) changeText({{}, text->content});
   takeRuns(std::move(runs));
 }
 
 void Document::receiveSession(const Opened& opened) {
+  if (!m_guard) return replaceBySession(opened);
+  m_guard([this, opened] { replaceBySession(opened); });
+}
+
+void Document::replaceBySession(const Opened& opened) {
   const Session session =
       Session::fromJson(std::get<OpenedSession>(opened.content).session, QFileInfo(opened.path).absolutePath());
   cancelRun();
+  waitForNoText();
   m_models.clear();
   m_settings = session.settings;
   m_sessionFile = opened.path;
+  m_keptText = session.text.content;
   m_wantedSelection = session.selection;
+  m_wantedRuns = session.runs;
+  m_undo.clear();
   QStringList existing;
   const auto ask = [&](const QString& what, const QString& path) {
     if (QFileInfo::exists(path)) return true;
+    qCDebug(sessionLog).noquote() << opened.path << "skips the" << what << path << "which is not there";
     emit fileMissing(what, path);
     return false;
   };
@@ -196,41 +398,69 @@ void Document::receiveSession(const Opened& opened) {
   for (const QString& file : session.runFiles) {
     if (ask(tr("run file"), file)) existing += file;
   }
+  qCDebug(sessionLog).noquote() << opened.path << "restores" << m_models.size() << "models," << existing.size()
+                                << "files, views" << session.window.keys().join(QStringLiteral(", "));
   emit inputsChanged();
   takeRuns({});
   emit sessionOpened(session.window);
   open(existing);
-  // A session of runs that were never saved makes them again, once its text is there.
-  if (session.runFiles.isEmpty() && !m_models.empty()) {
-    if (canRun()) {
-      startRun();
-    } else if (!existing.isEmpty()) {
-      connect(this, &Document::inputsChanged, this, &Document::startRun, Qt::SingleShotConnection);
-    }
+  emit pathOpened(opened.path);
+  // Runs that were in no file are made again, once the text is there; older sessions do not name them.
+  for (const ModelInput& model : m_models) {
+    const auto made = [&](const SessionRun& run) { return run.file.isEmpty() && run.model == model.name; };
+    const bool wanted = std::any_of(session.runs.begin(), session.runs.end(), made);
+    if (wanted || (session.runs.empty() && session.runFiles.isEmpty())) m_wantedModels.push_back(model);
+  }
+  if (m_wantedModels.empty()) return;
+  if (canRun()) {
+    runWantedModels();
+  } else if (existing.contains(m_text.file)) {
+    m_runWhenRead = QFileInfo(m_text.file).absoluteFilePath();
   }
 }
 
+void Document::runWantedModels() {
+  const std::vector<ModelInput> models = std::exchange(m_wantedModels, {});
+  if (!canRun()) return;
+  m_queueOfSession = true;
+  run(models, m_text, m_settings.limit);
+}
+
+void Document::waitForNoText() {
+  m_runWhenRead.clear();
+  m_wantedModels.clear();
+}
+
 void Document::takeRuns(std::vector<Run> runs) {
+  assert(QThread::currentThread() == thread());
   const std::int64_t before = length();
   const std::shared_ptr<const TokenTable> tokens = m_runs.empty() ? nullptr : reference()->trace->tokens();
   const HeadChoice head = m_selection.head();
   const Run* chosen = run(head.run);
   const QString chosenName = chosen != nullptr ? chosen->name : QString();
+  numberTexts(runs);
+  nameApart(runs);
   m_runs = std::move(runs);
+  const Run* next = run(head.run);
+  if (next == nullptr) next = runNamed(chosenName);
+  if (next == nullptr && !m_runs.empty()) next = &m_runs.front();
+  const int text = next != nullptr ? next->text : 0;
+  const bool otherText = text != m_shownText;
+  if (otherText) leaveText();
+  m_shownText = text;
   mapPlaces();
   // Views hear of new runs before they hear of the selection in them.
   emit runsChanged();
-  if (m_runs.empty()) return;
+  if (m_runs.empty()) return m_leftPlaces.clear();
   if (run(head.run) == nullptr) {
-    const auto same =
-        std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.name == chosenName; });
-    const Run& next = same == m_runs.end() ? m_runs.front() : *same;
-    HeadChoice choice{next.id, head.layer, head.head};
-    if (head.run == kNoRun || !headOf(choice)) choice = {next.id, next.telling.layer, next.telling.head};
+    HeadChoice choice{next->id, head.layer, head.head};
+    if (head.run == kNoRun || !headOf(choice)) choice = {next->id, next->telling.layer, next->telling.head};
     m_selection.setHead(choice);
   }
   const std::shared_ptr<const TokenTable>& now = reference()->trace->tokens();
-  if (!tokens || before != length() || tokens->id != now->id) {
+  if (otherText) {
+    enterText(text);
+  } else if (!tokens || before != length() || tokens->id != now->id) {
     m_selection.setPin({});
     m_selection.setHover({});
     m_selection.resetView(length());
@@ -238,11 +468,74 @@ void Document::takeRuns(std::vector<Run> runs) {
   restoreSelection();
 }
 
+bool Document::sameText(const Trace& a, const Trace& b) {
+  if (a.text() && b.text()) return a.text()->sha256 == b.text()->sha256;
+  return !a.text() && !b.text() && a.tokens()->id == b.tokens()->id;
+}
+
+void Document::numberTexts(std::vector<Run>& runs) {
+  const auto among = [](const std::vector<Run>& others, const Run& run) {
+    const auto same = std::find_if(others.begin(), others.end(), [&](const Run& other) {
+      return other.text != 0 && sameText(*other.trace, *run.trace);
+    });
+    return same == others.end() ? 0 : same->text;
+  };
+  // One that comes back may find its text under another number.
+  for (Run& run : runs) {
+    if (this->run(run.id) == nullptr) run.text = 0;
+  }
+  for (Run& run : runs) {
+    if (run.text == 0) run.text = among(m_runs, run);
+    if (run.text == 0) run.text = among(runs, run);
+    if (run.text == 0) run.text = ++m_lastText;
+  }
+}
+
+// A run that was made here keeps its model's name; of files the name of the file is added where it is needed.
+void Document::nameApart(std::vector<Run>& runs) const {
+  std::map<QString, int> wanted;
+  for (const Run& run : runs) ++wanted[run.plainName()];
+  std::map<QString, int> taken;
+  for (Run& run : runs) {
+    const bool alone = wanted[run.plainName()] == 1 || !run.model.isEmpty();
+    run.name = alone ? run.plainName() : nameWithFile(run);
+    const int number = ++taken[run.name];
+    if (number > 1) run.name += QStringLiteral(" (%1)").arg(number);
+  }
+}
+
+void Document::followHead() {
+  const Run* chosen = run(m_selection.head().run);
+  if (chosen == nullptr || chosen->text == m_shownText) return;
+  leaveText();
+  m_shownText = chosen->text;
+  emit referenceChanged();
+  enterText(m_shownText);
+}
+
+void Document::leaveText() { m_leftPlaces[m_shownText] = {m_selection.pin(), m_selection.view()}; }
+
+void Document::enterText(int text) {
+  const auto left = m_leftPlaces.extract(text);
+  m_selection.setHover({});
+  m_selection.setPin({});
+  m_selection.resetView(length());
+  if (left.empty()) return;
+  const auto inside = [&](const std::optional<std::int64_t>& position) { return !position || *position < length(); };
+  const TextPlace& place = left.mapped();
+  if (inside(place.pin.query) && inside(place.pin.key)) m_selection.setPin(place.pin);
+  if (place.view.rows.end <= length() && place.view.columns.end <= length()) m_selection.setView(place.view);
+  m_selection.endMovement();
+}
+
 void Document::restoreSelection() {
   if (m_wantedSelection.isEmpty()) return;
   const SelectionState state = SelectionState::fromJson(m_wantedSelection);
-  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.name == state.run; });
-  if (found == m_runs.end()) return;
+  const Run* found = runNamed(state.run);
+  if (found == nullptr) {
+    qCDebug(sessionLog).noquote() << "the selection waits for the run" << state.run;
+    return;
+  }
   m_wantedSelection = {};
   const HeadChoice choice{found->id, state.layer, state.head};
   if (headOf(choice)) m_selection.setHead(choice);
@@ -262,6 +555,7 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
   session.settings = m_settings;
   for (const Run& run : m_runs) {
     if (!run.file.isEmpty() && !session.runFiles.contains(run.file)) session.runFiles += run.file;
+    session.runs.push_back({run.file, run.plainName()});
   }
   const Run* chosen = run(m_selection.head().run);
   session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(), m_selection.head().layer,
@@ -273,13 +567,28 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
     session.write(path);
     return std::optional<bool>(true);
   };
-  request.done = [this, path](bool) {
+  request.done = [this, path, kept = m_text.file.isEmpty() ? m_text.content : std::string()](bool) {
     m_sessionFile = path;
+    m_keptText = kept;
     tell(Message::Kind::note, tr("Saved %1").arg(path));
     emit pathOpened(path);
   };
   request.failed = [this](const QString& message) { tell(Message::Kind::error, message); };
   m_jobs.submit(this, kSaveSession, std::move(request));
+}
+
+void Document::saveText(const QString& path) {
+  const auto work = [path, content = m_text.content](const Job& job) -> std::optional<bool> {
+    AtomicFile file(path.toStdString(), true);
+    file.write(content.data(), content.size());
+    if (job.stopped()) return std::nullopt;
+    file.commit();
+    return true;
+  };
+  writeFile(path, work, [this, path, content = m_text.content] {
+    if (m_text.content == content) changeText({path, content});
+    emit pathOpened(path);
+  });
 }
 
 void Document::tell(Message::Kind kind, const QString& text) { emit messageRaised({kind, text}); }

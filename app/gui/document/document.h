@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,16 +11,35 @@
 #include <QJsonObject>
 #include <QObject>
 #include <QStringList>
+#include <QUndoStack>
 
 #include "app/gui/document/job_runner.h"
 #include "app/gui/document/places.h"
 #include "app/gui/document/run.h"
 #include "app/gui/document/selection.h"
+#include "app/gui/document/session.h"
+
+namespace foxscope {
+struct RunRequest;
+}
 
 namespace foxscope::gui {
 
-/// What the window is about: models and a text to run them on, the runs on one text that there are, and what is chosen
-/// in them. It knows no widget; views observe it. Everything that takes time happens on its two job runners.
+/// Tells how long a stage of work still takes, from how long it took so far.
+class StageClock {
+ public:
+  /// @param fraction  of the stage's work, 0 to 1; negative: not known
+  /// @returns seconds; negative: not known
+  double secondsLeft(const QString& stage, double fraction);
+
+ private:
+  QString m_stage;
+  QElapsedTimer m_time;
+};
+
+/// What the window is about: models and a text to run them on, the runs that there are, and what is chosen in them.
+/// Runs may have read different texts: the selection speaks of the text that the chosen head's run read. It knows no
+/// widget; views observe it. Everything that takes time happens on its job runners.
 class Document : public QObject {
   Q_OBJECT
 
@@ -31,18 +51,40 @@ class Document : public QObject {
   [[nodiscard]] const std::vector<Run>& runs() const { return m_runs; }
   /// Null where there is no such run (any more).
   [[nodiscard]] const Run* run(RunId id) const;
-  /// The run whose positions the selection speaks in: the first. Null where there are no runs.
-  [[nodiscard]] const Run* reference() const;
+  /// The run of a name: the one shown under it, else one whose name with its file is this, else the first that its file
+  /// names so. Names of sessions and panes find their run although another one of the same name came or went. Null
+  /// where there is none.
+  [[nodiscard]] const Run* runNamed(const QString& name) const;
+  /// The run whose positions the selection speaks in: the first on the chosen head's text. Null where there are no
+  /// runs.
+  [[nodiscard]] const Run* reference() const { return referenceOf(m_shownText); }
+  /// The first run on a text; null where there is none.
+  [[nodiscard]] const Run* referenceOf(int text) const;
   [[nodiscard]] std::int64_t length() const;  ///< of the reference run; 0 where there is none
-  /// A position of the reference run in another run, and back.
-  [[nodiscard]] std::int64_t positionIn(RunId id, std::int64_t position) const;
-  [[nodiscard]] std::int64_t positionFrom(RunId id, std::int64_t position) const;
+  /// The runs on the reference run's text, in their order.
+  [[nodiscard]] std::vector<const Run*> runsOnText() const;
+  /// Whether a run read the text that the selection speaks of.
+  [[nodiscard]] bool isOnText(RunId id) const;
+  /// Pin and range of a text: the selection's, or where they were when another text was chosen.
+  struct TextPlace {
+    Cursor pin;
+    View view;
+  };
+  [[nodiscard]] TextPlace placeIn(int text) const;
+  /// A position of the reference run in another run; nothing where that has not read so far, or read another text.
+  [[nodiscard]] std::optional<std::int64_t> positionIn(RunId id, std::int64_t position) const;
+  /// Positions of the first run on a run's text in that run, and back. Null: they are the same, for that first run.
+  struct Places {
+    std::shared_ptr<const PlaceMap> fromReference;
+    std::shared_ptr<const PlaceMap> toReference;
+  };
+  [[nodiscard]] Places placesOf(RunId id) const;
   /// The head as the backend wants it; nothing where the run or the head does not exist.
   [[nodiscard]] std::optional<HeadOf> headOf(const HeadChoice& choice) const;
 
   Selection& selection() { return m_selection; }
   [[nodiscard]] const Selection& selection() const { return m_selection; }
-  /// Maps, statistics, files: what may take seconds.
+  /// Maps, statistics, files that are opened: what may take seconds.
   JobRunner& jobs() { return m_jobs; }
   /// What takes milliseconds and follows the mouse: single rows and entries, curves, colours, searches. It never waits
   /// for a map.
@@ -57,24 +99,53 @@ class Document : public QObject {
 
   /// Adds a checkpoint under a name of its own; an equal path is not added twice.
   void addModel(const QString& path, const QString& name = {});
+  /// Takes a model out, and the run that it made; can be undone.
   void removeModel(int index);
+  /// Another text; where it replaces one, this can be undone.
   void setText(const TextInput& text);
+  /// The text as it is being typed: the editor undoes that by itself.
+  void editText(const std::string& content);
   void setSettings(const RunSettings& settings);
+  /// Can be undone.
   void removeRun(RunId id);
-  /// Everything as in a new window.
+  /// Everything as in a new window. What was to be undone is forgotten, and with it the memory of removed runs.
   void clear();
+  [[nodiscard]] QUndoStack& undoStack() { return m_undo; }
 
-  /// Opens what a path holds, told apart by content: a checkpoint folder, a run file, a session, a text.
+  [[nodiscard]] Unsaved unsaved() const;
+  /// Is asked before a session takes the place of everything, and calls what it is given when it may.
+  void setReplaceGuard(std::function<void(std::function<void()> replace)> guard) { m_guard = std::move(guard); }
+
+  /// Opens what a path holds, told apart by content: a checkpoint folder, a run file, a session, a text. Runs of a file
+  /// stand beside those that are there; a file that is open already is not opened twice.
   void open(const QStringList& paths);
-  /// Runs every model on the text, one after the other; each result appears when it is there. Runs on another text go
-  /// when the first of them is there.
+  /// Runs every model on the text, one after the other; each result appears when it is there, in the place of the
+  /// model's run before. Runs that models made on another text go when the first of them is there.
   void startRun();
   /// Runs the model of a run once more on the text of that run, with changes to its gates or heads: a model of its own
   /// from then on. What is in the way is told by a message.
   void startDerivedRun(RunId base, const QStringList& interventions);
   void cancelRun();
-  /// Writes all runs to a run file; success and failure are told by messages.
+  /// The answers to memoryAsked: all the same, or over the first tokens alone. Without an answer nothing runs.
+  void runAnyway();
+  void runFewer(std::int64_t tokens);
+  /// Writes the runs on the text shown to a run file, which holds runs on one text, as writeFile does; what was left
+  /// out is told by a message.
   void saveRunFile(const QString& path);
+  /// Writes runs that are in no file yet, all those on one text, likewise.
+  void saveUnsavedRuns(const QString& path);
+  /// Writes the text that is to be run, as writeFile does.
+  void saveText(const QString& path);
+
+  /// Writes a whole file, or none and returns nothing if it was stopped.
+  using FileWork = std::function<std::optional<bool>(const Job&)>;
+  /// Writes a file in the background, on a thread of its own, so that no picture waits for it; files are written one
+  /// after the other. Success, failure and cancelling are told by messages.
+  /// @param written  called when the file is there; may be empty
+  void writeFile(const QString& path, FileWork work, std::function<void()> written = {});
+  /// Files that are being written, or wait for that, oldest first.
+  [[nodiscard]] std::vector<ExportStatus> exports() const;
+  void cancelExport(const QString& path);
   /// Writes a session file with the views' part in it; success and failure are told by messages.
   void saveSession(const QString& path, const QJsonObject& windowState);
   [[nodiscard]] const QString& sessionFile() const { return m_sessionFile; }
@@ -83,9 +154,15 @@ class Document : public QObject {
   [[nodiscard]] bool busy() const;
 
  signals:
-  void runsChanged();    ///< a run came or went
+  void runsChanged();  ///< a run came or went
+  /// A head of a run on another text was chosen: the reference, length() and placeIn() are others.
+  void referenceChanged();
   void inputsChanged();  ///< models, text or settings
   void runStatusChanged();
+  void exportsChanged();                 ///< one came, moved on or went
+  void notWritten(const QString& path);  ///< writing this file was cancelled or failed
+  /// The models that were to be run would take much memory: they run after runAnyway or runFewer.
+  void memoryAsked(const foxscope::gui::MemoryQuestion& question);
   void messageRaised(const foxscope::gui::Message& message);
   /// A session was read: views restore their part when its runs are there.
   void sessionOpened(const QJsonObject& windowState);
@@ -96,19 +173,35 @@ class Document : public QObject {
 
  private:
   /// Of the document's own requests; each opened path has one of its own from kFirstOpen on.
-  enum Channel { kRun, kSaveRunFile, kSaveSession, kFirstOpen = 100 };
+  enum Channel { kRun, kSaveSession, kFirstOpen = 100 };
   struct Opened;
   struct Produced;
+  class Removal;
+  class Replacement;
   void receive(Opened opened);
   void receiveRunFile(const Opened& opened);
   void receiveSession(const Opened& opened);
+  void replaceBySession(const Opened& opened);
+  void runWantedModels();
+  void waitForNoText();
   void restoreSelection();
   void run(std::vector<ModelInput> models, TextInput text, std::int64_t limit);
+  void estimateMemory();
   void runNext();
+  [[nodiscard]] RunRequest requestOf(const ModelInput& model) const;
   void receiveRun(const Produced& produced);
   void endRun();
   void showProgress(const JobProgress& progress);
   void takeRuns(std::vector<Run> runs);
+  [[nodiscard]] static bool sameText(const Trace& a, const Trace& b);
+  void numberTexts(std::vector<Run>& runs);
+  void nameApart(std::vector<Run>& runs) const;
+  void followHead();
+  void leaveText();
+  void enterText(int text);
+  void changeText(const TextInput& text);
+  void remove(std::optional<int> model, const std::vector<RunId>& ids, const QString& what);
+  void writeRuns(const QString& path, const std::vector<RunId>& ids);
   void mapPlaces();
   void tell(Message::Kind kind, const QString& text);
   [[nodiscard]] QString freeModelName(const QString& wanted) const;
@@ -116,28 +209,39 @@ class Document : public QObject {
   Selection m_selection;
   std::vector<Run> m_runs;
   /// Of every run but the reference: comparing two long texts' tokens is not for each movement of the mouse.
-  struct Places {
-    PlaceMap fromReference;
-    PlaceMap toReference;
-  };
   std::map<RunId, Places> m_places;
   RunId m_lastRun = kNoRun;
+  int m_lastText = 0;
+  int m_shownText = 0;                    ///< the one that the selection speaks of
+  std::map<int, TextPlace> m_leftPlaces;  ///< where one was in texts that are not shown
   std::vector<ModelInput> m_models;
   TextInput m_text;
   RunSettings m_settings;
   RunStatus m_status;
-  QElapsedTimer m_stageTime;
+  StageClock m_stageClock;
   std::vector<ModelInput> m_queue;         ///< models that run, or have run, since the run was asked for
   std::shared_ptr<const Text> m_readText;  ///< what they read
   QString m_readFile;                      ///< its name, for errors
   std::int64_t m_readLimit = 0;
+  bool m_queueOfSession = false;  ///< a session asked for it, not the user
+  bool m_memoryAsked = false;     ///< m_queue waits for an answer
+  struct Export;
+  std::vector<std::shared_ptr<Export>> m_exports;  ///< the first of them is being written
+  int m_exportChannel = 0;
   QString m_sessionFile;
-  QJsonObject m_wantedSelection;  ///< of a session whose runs are still being made
+  std::string m_keptText;                ///< the text that stands in the session's file
+  QJsonObject m_wantedSelection;         ///< of a session whose runs are still being made
+  std::vector<SessionRun> m_wantedRuns;  ///< of a session whose run files are still being opened
+  std::function<void(std::function<void()>)> m_guard;
+  QUndoStack m_undo;
+  QString m_runWhenRead;                   ///< text file of a session whose models run when it is there; empty: none
+  std::vector<ModelInput> m_wantedModels;  ///< those that run then
   int m_openChannel = 0;
   // Last, so that their threads end first.
   JobRunner m_jobs;
   JobRunner m_quick;
   JobRunner m_runner;
+  JobRunner m_writer;
 };
 
 }  // namespace foxscope::gui

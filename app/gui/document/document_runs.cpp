@@ -1,5 +1,11 @@
 // How a document makes runs, and saves them.
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stop_token>
+#include <utility>
+
+#include <QFileInfo>
 
 #include "app/gui/document/document.h"
 #include "backend/base/sha256.h"
@@ -9,9 +15,36 @@
 namespace foxscope::gui {
 namespace {
 
-bool sameText(const Trace& a, const Trace& b) {
-  if (a.text() && b.text()) return a.text()->sha256 == b.text()->sha256;
-  return !a.text() && !b.text() && a.tokens()->id == b.tokens()->id;
+/// More is asked about; as much in a file is announced by the command line.
+constexpr double kUnasked = 4e9;
+/// Of the free memory; the rest is for pictures, other programs, what the estimate does not know.
+constexpr double kUnaskedShare = 0.8;
+
+/// Nothing where nobody need be asked: it is little, or more than there is, which run_model refuses with the figure.
+/// Traces of all runs are there together, the rest is one run's at a time.
+std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimates, TokenCount count) {
+  MemoryQuestion question;
+  question.free = std::numeric_limits<double>::max();
+  double fixed = 0;
+  double perToken = 0;
+  bool fits = true;
+  for (const RunEstimate& estimate : estimates) {
+    const RunMemory& host = estimate.needs.host;
+    const auto tokens = static_cast<double>(estimate.tokens);
+    question.tokens = std::max(question.tokens, estimate.tokens);
+    question.free = std::min(question.free, static_cast<double>(estimate.free.host));
+    fixed = std::max(fixed, static_cast<double>(host.fixed));
+    perToken += static_cast<double>(host.per_token + host.query_key_per_token);
+    question.needed += static_cast<double>(host.per_token + host.query_key_per_token) * tokens;
+    fits = fits && static_cast<double>(host.fixed) + static_cast<double>(host.per_token) * tokens <=
+                       static_cast<double>(estimate.free.host);
+  }
+  question.needed += fixed;
+  const double unasked = std::min(kUnasked, kUnaskedShare * question.free);
+  if (question.needed <= unasked || (!fits && count == TokenCount::exact)) return std::nullopt;
+  constexpr double kRound = 1000;
+  question.fewer = static_cast<std::int64_t>(std::max(0.0, std::floor((unasked - fixed) / perToken / kRound) * kRound));
+  return question;
 }
 
 }  // namespace
@@ -27,6 +60,7 @@ void Document::startRun() {
   if (m_models.empty()) return tell(Message::Kind::warning, tr("No model yet: open a checkpoint folder (Ctrl+O)"));
   if (m_text.empty())
     return tell(Message::Kind::warning, tr("No text yet: open one (Ctrl+Shift+O), or type or paste it"));
+  m_queueOfSession = false;
   run(m_models, m_text, m_settings.limit);
 }
 
@@ -52,6 +86,7 @@ void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   const ModelInput derived{freeModelName(name), from->model, all, from->name};
   m_models.push_back(derived);
   emit inputsChanged();
+  m_queueOfSession = false;
   run({derived}, {{}, from->trace->text()->content}, from->trace->info().length);
 }
 
@@ -64,11 +99,63 @@ void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t 
   m_status = {};
   m_status.running = true;
   m_status.count = static_cast<int>(m_queue.size());
+  estimateMemory();
+}
+
+void Document::estimateMemory() {
+  m_memoryAsked = false;
+  m_status.model = m_queue.front().name;
+  m_status.stage = tr("estimating memory");
+  m_status.fraction = -1;
+  m_status.secondsLeft = -1;
+  emit runStatusChanged();
+  std::vector<RunRequest> wanted;
+  for (const ModelInput& model : m_queue) wanted.push_back(requestOf(model));
+  using Question = std::optional<MemoryQuestion>;
+  JobRunner::Request<Question> request;
+  request.work = [wanted](const Job& job) -> std::optional<Question> {
+    Question question;
+    // Cutting a text into tokens takes its time, and most texts are short.
+    for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
+      std::vector<RunEstimate> estimates;
+      for (const RunRequest& run : wanted) {
+        const auto estimate = estimate_run(run, count, job);
+        if (!estimate) return std::nullopt;
+        estimates.push_back(*estimate);
+      }
+      question = questionOf(estimates, count);
+      if (!question) break;
+    }
+    return std::optional<Question>(std::in_place, question);
+  };
+  request.done = [this](const Question& question) {
+    if (!question) return runNext();
+    endRun();
+    m_memoryAsked = true;
+    emit memoryAsked(*question);
+  };
+  // What is wrong with a model is told when its turn comes, after the results of those before it.
+  request.failed = [this](const QString& /*message*/) { runNext(); };
+  m_runner.submit(this, kRun, std::move(request));
+}
+
+void Document::runAnyway() {
+  if (!std::exchange(m_memoryAsked, false)) return;
+  m_status.running = true;
+  m_status.count = static_cast<int>(m_queue.size());
   runNext();
 }
 
-void Document::runNext() {
-  const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
+void Document::runFewer(std::int64_t tokens) {
+  if (!m_memoryAsked || tokens < 1) return;
+  m_readLimit = tokens;
+  RunSettings settings = m_settings;
+  settings.limit = tokens;
+  setSettings(settings);
+  runAnyway();
+}
+
+RunRequest Document::requestOf(const ModelInput& model) const {
   RunRequest wanted;
   wanted.name = model.name.toStdString();
   wanted.model = model.path.toStdString();
@@ -79,6 +166,12 @@ void Document::runNext() {
   wanted.dtype = m_settings.dtype.toStdString();
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
+  return wanted;
+}
+
+void Document::runNext() {
+  const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
+  const RunRequest wanted = requestOf(model);
   m_status.model = model.name;
   m_status.stage = tr("starting");
   m_status.fraction = -1;
@@ -106,14 +199,9 @@ void Document::runNext() {
 
 void Document::showProgress(const JobProgress& progress) {
   if (!m_status.running) return;
-  constexpr double kMilliseconds = 1000;
-  if (progress.stage != m_status.stage) {
-    m_status.stage = progress.stage;
-    m_stageTime.start();
-  }
+  m_status.stage = progress.stage;
   m_status.fraction = progress.fraction;
-  const double elapsed = static_cast<double>(m_stageTime.elapsed()) / kMilliseconds;
-  m_status.secondsLeft = m_status.fraction > 0 ? elapsed * (1 - m_status.fraction) / m_status.fraction : -1;
+  m_status.secondsLeft = m_stageClock.secondsLeft(progress.stage, progress.fraction);
   emit runStatusChanged();
 }
 
@@ -127,22 +215,27 @@ void Document::receiveRun(const Produced& produced) {
            result.report.forward_seconds,
            produced.model.base,
            produced.telling};
+  made.ofSession = m_queueOfSession;
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
   std::vector<Run> runs;
   for (const Run& run : m_runs) {
-    const bool stays = sameText(*run.trace, *result.trace) && run.name != made.name;
-    if (stays) runs.push_back(run);
+    const bool ofFile = run.model.isEmpty();
+    if (ofFile || (sameText(*run.trace, *result.trace) && run.name != made.name)) runs.push_back(run);
   }
   // The runs stand in the order of the models that made them, those of files first.
   const auto place = [this](const Run& run) {
+    if (run.model.isEmpty()) return std::ptrdiff_t{-1};
     const auto model =
         std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& input) { return input.name == run.name; });
     return model == m_models.end() ? -1 : model - m_models.begin();
   };
   runs.push_back(made);
   std::stable_sort(runs.begin(), runs.end(), [&](const Run& a, const Run& b) { return place(a) < place(b); });
+  const HeadChoice telling{made.id, made.telling.layer, made.telling.head};
   takeRuns(std::move(runs));
+  // What was asked for is shown, also where runs of files on another text are open.
+  if (m_status.index == 0 && !m_queueOfSession && !isOnText(telling.run)) m_selection.setHead(telling);
   if (++m_status.index < m_status.count) {
     runNext();
   } else {
@@ -151,6 +244,7 @@ void Document::receiveRun(const Produced& produced) {
 }
 
 void Document::cancelRun() {
+  m_memoryAsked = false;
   if (!m_status.running) return;
   m_runner.cancel(this, kRun);
   endRun();
@@ -162,23 +256,142 @@ void Document::endRun() {
   emit inputsChanged();
 }
 
+double StageClock::secondsLeft(const QString& stage, double fraction) {
+  constexpr double kMilliseconds = 1000;
+  if (!m_time.isValid() || stage != m_stage) {
+    m_stage = stage;
+    m_time.start();
+  }
+  return fraction > 0 ? static_cast<double>(m_time.elapsed()) / kMilliseconds * (1 - fraction) / fraction : -1;
+}
+
+struct Document::Export {
+  int channel = 0;
+  ExportStatus status;
+  StageClock clock;
+  std::stop_source stop;
+};
+
+void Document::writeFile(const QString& path, FileWork work, std::function<void()> written) {
+  cancelExport(path);
+  const auto made = std::make_shared<Export>();
+  made->channel = m_exportChannel++;
+  made->status.path = path;
+  m_exports.push_back(made);
+  const auto remove = [this, made] {
+    std::erase(m_exports, made);
+    emit exportsChanged();
+  };
+  const auto giveUp = [this, path](const Message& message) {
+    tell(message.kind, message.text);
+    emit notWritten(path);
+  };
+  JobRunner::Request<bool> request;
+  // Stopped by its own Cancel it still answers, so that what is told is what is on the disk.
+  request.work = [work = std::move(work), stop = made->stop](const Job& job) -> std::optional<bool> {
+    std::stop_source own = stop;
+    const std::stop_callback closing(job.stop, [&own] { own.request_stop(); });
+    job.tell({0, 1, "files", "starting"});
+    return work({own.get_token(), job.report, job.executor}).value_or(false);
+  };
+  request.progress = [this, made](const JobProgress& progress) {
+    made->status.stage = made->stop.stop_requested() ? tr("cancelling") : progress.stage;
+    made->status.fraction = progress.fraction;
+    made->status.secondsLeft = made->clock.secondsLeft(progress.stage, progress.fraction);
+    emit exportsChanged();
+  };
+  request.done = [this, path, remove, giveUp, written = std::move(written)](bool whole) {
+    remove();
+    if (!whole) return giveUp({Message::Kind::note, tr("Cancelled: %1 was not written").arg(path)});
+    if (written) written();
+    tell(Message::Kind::note, tr("Saved %1").arg(path));
+  };
+  request.failed = [remove, giveUp](const QString& message) {
+    remove();
+    giveUp({Message::Kind::error, message});
+  };
+  m_writer.submit(this, made->channel, std::move(request));
+  emit exportsChanged();
+}
+
+std::vector<ExportStatus> Document::exports() const {
+  std::vector<ExportStatus> list;
+  for (const auto& each : m_exports) list.push_back(each->status);
+  return list;
+}
+
+void Document::cancelExport(const QString& path) {
+  const auto found = std::find_if(m_exports.begin(), m_exports.end(),
+                                  [&](const std::shared_ptr<Export>& each) { return each->status.path == path; });
+  if (found == m_exports.end()) return;
+  const std::shared_ptr<Export> cancelled = *found;
+  cancelled->stop.request_stop();
+  if (found == m_exports.begin()) {
+    cancelled->status.stage = tr("cancelling");
+  } else {
+    m_writer.cancel(this, cancelled->channel);
+    m_exports.erase(found);
+    tell(Message::Kind::note, tr("Cancelled: %1 was not written").arg(path));
+    emit notWritten(path);
+  }
+  emit exportsChanged();
+}
+
 void Document::saveRunFile(const QString& path) {
   if (m_runs.empty()) return tell(Message::Kind::warning, tr("There is no run to save yet: press F5"));
+  std::vector<RunId> ids;
+  for (const Run* run : runsOnText()) ids.push_back(run->id);
+  writeRuns(path, ids);
+}
+
+void Document::saveUnsavedRuns(const QString& path) {
+  std::vector<RunId> ids;
+  const auto lost = [](const Run& run) { return run.file.isEmpty() && !run.ofSession; };
+  const auto first = std::find_if(m_runs.begin(), m_runs.end(), lost);
+  for (const Run& run : m_runs) {
+    if (run.file.isEmpty() && first != m_runs.end() && run.text == first->text) ids.push_back(run.id);
+  }
+  writeRuns(path, ids);
+}
+
+void Document::writeRuns(const QString& path, const std::vector<RunId>& ids) {
   std::vector<std::shared_ptr<const Trace>> traces;
-  for (const Run& run : m_runs) traces.push_back(run.trace);
-  JobRunner::Request<bool> request;
-  request.priority = Priority::background;
-  request.work = [traces, file = path.toStdString()](const Job& job) -> std::optional<bool> {
+  std::vector<RunId> written;
+  QStringList left;
+  // Those that are in no file first: of two with one name, the other one is in its own file already.
+  for (const bool unsaved : {true, false}) {
+    for (const RunId id : ids) {
+      const Run& run = *this->run(id);
+      if (run.file.isEmpty() != unsaved) continue;
+      const auto taken = [&](const auto& trace) { return trace->info().name == run.trace->info().name; };
+      if (std::any_of(traces.begin(), traces.end(), taken)) {
+        left += run.name;
+        continue;
+      }
+      traces.push_back(run.trace);
+      written.push_back(id);
+    }
+  }
+  for (const Run& run : m_runs) {
+    const bool otherText = !written.empty() && run.text != this->run(written.front())->text;
+    if (otherText && run.file.isEmpty()) left += run.name;
+  }
+  const auto work = [traces, file = path.toStdString()](const Job& job) -> std::optional<bool> {
     if (!write_run_file(file, traces, {"foxscope", ""}, Overwrite::force, job)) return std::nullopt;
     return true;
   };
-  request.done = [this, path](bool) {
-    for (Run& run : m_runs) run.file = path;
-    tell(Message::Kind::note, tr("Saved %1").arg(path));
+  writeFile(path, work, [this, path, written, left] {
+    for (Run& run : m_runs) {
+      // Runs that came while it was written are not in it.
+      const bool isWritten = std::find(written.begin(), written.end(), run.id) != written.end();
+      if (isWritten && (run.file.isEmpty() || !run.model.isEmpty())) run.file = path;
+    }
+    if (!left.isEmpty()) {
+      tell(Message::Kind::note, tr("%1 is without %2: a run file holds runs on one text, each with a name of its own")
+                                    .arg(QFileInfo(path).fileName(), left.join(QStringLiteral(", "))));
+    }
     emit pathOpened(path);
-  };
-  request.failed = [this](const QString& message) { tell(Message::Kind::error, message); };
-  m_runner.submit(this, kSaveRunFile, std::move(request));
+  });
 }
 
 }  // namespace foxscope::gui

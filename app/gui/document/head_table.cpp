@@ -104,6 +104,7 @@ QString valueText(HeadQuantity quantity, double value, Unit unit) {
 
 HeadTable::HeadTable(Document& document, QObject* parent) : QAbstractTableModel(parent), m_document(document) {
   connect(&m_document, &Document::runsChanged, this, &HeadTable::followRuns);
+  connect(&m_document, &Document::referenceChanged, this, &HeadTable::followPin);
   connect(&m_document.selection(), &Selection::pinChanged, this, &HeadTable::followPin);
   followRuns();
 }
@@ -178,14 +179,14 @@ void HeadTable::followPin() {
   const Cursor pin = m_document.selection().pin();
   m_pinned.clear();
   for (const Run& run : m_document.runs()) {
-    if (!pin.query || !pin.key) {
+    const auto query = pin.query ? m_document.positionIn(run.id, *pin.query) : std::nullopt;
+    const auto key = pin.key ? m_document.positionIn(run.id, *pin.key) : std::nullopt;
+    if (!query || !key) {
       m_document.quickJobs().cancel(this, pinChannel(run.id));
       continue;
     }
-    const std::int64_t query = m_document.positionIn(run.id, *pin.query);
-    const std::int64_t key = m_document.positionIn(run.id, *pin.key);
     JobRunner::Request<std::vector<std::optional<PairReading>>> request;
-    request.work = [trace = run.trace, query, key](const Job& job) {
+    request.work = [trace = run.trace, query = *query, key = *key](const Job& job) {
       std::optional<std::vector<std::optional<PairReading>>> readings;
       readings.emplace();
       const TraceInfo& info = trace->info();

@@ -5,11 +5,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
+#include <chrono>
 #include <exception>
 #include <new>
 #include <string>
 
+#include <QLoggingCategory>
 #include <QMetaObject>
+#include <QThread>
 
 #include "backend/base/error.h"
 #include "kernels/executor.h"
@@ -17,11 +21,10 @@
 namespace foxscope::gui {
 namespace {
 
-// Computing yields to drawing: threads made later by this one inherit it.
-void stepBehindTheWindow() {
-  constexpr int kNice = 5;
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kNice);
-}
+Q_LOGGING_CATEGORY(jobsLog, "foxscope.jobs", QtWarningMsg)
+
+// Threads made later by this one inherit it.
+void stepBehind(int nice) { setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), nice); }
 
 QString messageOf(const std::exception_ptr& thrown) {
   try {
@@ -38,7 +41,7 @@ QString messageOf(const std::exception_ptr& thrown) {
 
 }  // namespace
 
-JobRunner::JobRunner(Team team, QObject* parent) : QObject(parent), m_team(team) {
+JobRunner::JobRunner(Team team, int nice, QObject* parent) : QObject(parent), m_team(team), m_nice(nice) {
   m_thread = std::jthread([this](const std::stop_token& ending) { loop(ending); });
 }
 
@@ -56,6 +59,7 @@ JobRunner::~JobRunner() {
 }
 
 void JobRunner::enqueue(QObject* owner, int channel, Work work, Priority priority) {
+  assert(QThread::currentThread() == thread() && owner->thread() == thread());
   auto entry = std::make_shared<Entry>();
   entry->owner = owner;
   entry->guard = owner;
@@ -66,6 +70,8 @@ void JobRunner::enqueue(QObject* owner, int channel, Work work, Priority priorit
   drop(owner, channel);
   entry->id = ++m_lastId;
   m_waiting.push_back(entry);
+  qCDebug(jobsLog).noquote() << "job" << entry->id << "of" << owner->metaObject()->className() << channel
+                             << "waits with" << m_waiting.size() - 1 << "others";
   if (priority == Priority::interactive && m_running && m_running->priority == Priority::background) {
     m_running->stop.request_stop();
   }
@@ -73,6 +79,7 @@ void JobRunner::enqueue(QObject* owner, int channel, Work work, Priority priorit
 }
 
 void JobRunner::cancel(QObject* owner, int channel) {
+  assert(QThread::currentThread() == thread());
   const std::lock_guard lock(m_mutex);
   drop(owner, channel);
 }
@@ -98,6 +105,7 @@ void JobRunner::drop(QObject* owner, int channel) {
 }
 
 std::shared_ptr<JobRunner::Entry> JobRunner::takeNext() {
+  assert(!m_waiting.empty() && !m_running);
   const auto next = std::min_element(m_waiting.begin(), m_waiting.end(), [](const auto& a, const auto& b) {
     if (a->priority != b->priority) return a->priority == Priority::interactive;
     return a->id < b->id;
@@ -108,7 +116,7 @@ std::shared_ptr<JobRunner::Entry> JobRunner::takeNext() {
 }
 
 void JobRunner::loop(const std::stop_token& ending) {
-  stepBehindTheWindow();
+  stepBehind(m_nice);
   std::optional<kernels::ThreadPool> pool;
   if (m_team == Team::lent) pool.emplace();
   for (;;) {
@@ -124,6 +132,12 @@ void JobRunner::loop(const std::stop_token& ending) {
 }
 
 void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* executor) {
+  assert(QThread::currentThread() != thread() && entry->id != 0);
+  const auto start = std::chrono::steady_clock::now();
+  const auto report = [&](const char* how) {
+    const auto taken = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start);
+    qCDebug(jobsLog).noquote() << "job" << entry->id << how << "after" << taken.count() << "ms";
+  };
   Answer deliver;
   try {
     Job job{entry->stop.get_token(), {}, executor};
@@ -136,6 +150,8 @@ void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* 
     };
   }
   const std::lock_guard lock(m_mutex);
+  assert(m_running == entry);
+  report(entry->dropped ? "was replaced" : deliver ? "is done" : "is put aside");
   m_running.reset();
   if (!entry->dropped && !deliver) {
     // Put aside for something more urgent.
@@ -144,22 +160,38 @@ void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* 
     return;
   }
   m_answering.push_back(entry);
-  QMetaObject::invokeMethod(
-      this, [this, entry, deliver] { answer(entry, deliver); }, Qt::QueuedConnection);
+  send([this, entry, deliver] { answer(entry, deliver); });
+}
+
+void JobRunner::send(std::function<void()> message) {
+  m_messages.push_back(std::move(message));
+  QMetaObject::invokeMethod(this, "receive", Qt::QueuedConnection);
+}
+
+void JobRunner::receive() {
+  std::function<void()> message;
+  {
+    const std::lock_guard lock(m_mutex);
+    message = std::move(m_messages.front());
+    m_messages.pop_front();
+  }
+  message();
 }
 
 // On the compute thread. One message is on its way at a time, and the last word travels with it.
 void JobRunner::sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress) {
   const std::lock_guard lock(m_mutex);
   entry->progress.fraction =
-      progress.total > 0 ? static_cast<double>(progress.done) / static_cast<double>(progress.total) : -1;
+      progress.total > 0
+          ? std::clamp(static_cast<double>(progress.done) / static_cast<double>(progress.total), 0.0, 1.0)
+          : -1;
   entry->progress.stage = QString::fromUtf8(progress.stage.data(), static_cast<qsizetype>(progress.stage.size()));
   if (std::exchange(entry->progressed, true)) return;
-  QMetaObject::invokeMethod(
-      this, [this, entry] { tellProgress(entry); }, Qt::QueuedConnection);
+  send([this, entry] { tellProgress(entry); });
 }
 
 void JobRunner::tellProgress(const std::shared_ptr<Entry>& entry) {
+  assert(QThread::currentThread() == thread());
   JobProgress progress;
   {
     const std::lock_guard lock(m_mutex);
@@ -171,6 +203,7 @@ void JobRunner::tellProgress(const std::shared_ptr<Entry>& entry) {
 }
 
 void JobRunner::answer(const std::shared_ptr<Entry>& entry, const Answer& deliver) {
+  assert(QThread::currentThread() == thread());
   bool wanted = false;
   {
     const std::lock_guard lock(m_mutex);

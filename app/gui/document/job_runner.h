@@ -23,6 +23,10 @@ enum class Priority { interactive, background };
 /// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
 enum class Team { lent, own };
 
+/// By how much computing yields the processor (setpriority): to drawing, and to pictures that somebody waits for.
+inline constexpr int kBehindTheWindow = 5;
+inline constexpr int kBehindPictures = 15;
+
 /// How far a request is.
 struct JobProgress {
   double fraction = -1;  ///< of the stage's work, 0 to 1; negative: not known
@@ -37,7 +41,7 @@ class JobRunner : public QObject {
   Q_OBJECT
 
  public:
-  explicit JobRunner(Team team, QObject* parent = nullptr);
+  explicit JobRunner(Team team, int nice = kBehindTheWindow, QObject* parent = nullptr);
   /// Stops what runs and waits for it; nothing is answered any more.
   ~JobRunner() override;
 
@@ -100,15 +104,21 @@ class JobRunner : public QObject {
   void answer(const std::shared_ptr<Entry>& entry, const Answer& deliver);
   void sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress);
   void tellProgress(const std::shared_ptr<Entry>& entry);
+  /// Has the window's thread call this, with the mutex held. What is called stays behind that mutex: what Qt's queue
+  /// does the thread sanitizer does not see.
+  void send(std::function<void()> message);
+  Q_INVOKABLE void receive();
   [[nodiscard]] std::shared_ptr<Entry> takeNext();
   void drop(QObject* owner, int channel);
 
   const Team m_team;
+  const int m_nice;
   mutable std::mutex m_mutex;
   std::condition_variable_any m_wake;
   std::deque<std::shared_ptr<Entry>> m_waiting;
   std::shared_ptr<Entry> m_running;
   std::deque<std::shared_ptr<Entry>> m_answering;  ///< done, on the way to the window's thread
+  std::deque<std::function<void()>> m_messages;    ///< to the window's thread
   quint64 m_lastId = 0;
   std::jthread m_thread;
 };

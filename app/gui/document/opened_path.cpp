@@ -8,6 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/checkpoint.h"
+#include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::gui {
@@ -26,6 +27,7 @@ bool looksLikeSession(const std::string& head) {
 OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size) {
   if (size > kLargestSession) throw Error(fmt::format("{}: too large for a session", path.string()));
   const std::string content = read_text(path, InvalidUtf8::refuse);
+  check_json_depth(content, path.string());
   QJsonParseError error;
   const QJsonDocument json = QJsonDocument::fromJson(QByteArray::fromStdString(content), &error);
   if (!json.isObject()) {
@@ -53,7 +55,7 @@ OpenedCheckpoint openCheckpoint(const QString& path) {
 
 }  // namespace
 
-OpenedContent openPath(const QString& path) {
+OpenedContent openPath(const QString& path, const std::stop_token& stop) {
   const std::filesystem::path file = path.toStdString();
   std::error_code failed;
   const auto status = std::filesystem::status(file, failed);
@@ -74,8 +76,13 @@ OpenedContent openPath(const QString& path) {
   head.resize(static_cast<std::size_t>(stream.gcount()));
   stream.close();
   if (isHdf5(head)) {
-    OpenedRunFile opened{RunFile::open(file), {}};
-    for (const auto& trace : opened.file.traces) opened.telling.push_back(tellingHead(*trace));
+    std::optional<RunFile> run = RunFile::open(file, stop);
+    if (!run) return OpenedRunFile{};
+    OpenedRunFile opened{std::move(*run), {}};
+    for (const auto& trace : opened.file.traces) {
+      if (stop.stop_requested()) return OpenedRunFile{};
+      opened.telling.push_back(tellingHead(*trace));
+    }
     return opened;
   }
   const auto size = std::filesystem::file_size(file, failed);

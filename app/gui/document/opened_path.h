@@ -1,5 +1,6 @@
 #pragma once
 
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
@@ -37,6 +38,7 @@ inline constexpr const char* kSessionKey = "foxscope_session";
 /// object with `foxscope_session` a session, anything else a text.
 /// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or
 ///         larger than a window can hold
-OpenedContent openPath(const QString& path);
+/// @param stop  ends the reading of a run file early; what is returned then is to be thrown away
+OpenedContent openPath(const QString& path, const std::stop_token& stop = {});
 
 }  // namespace foxscope::gui

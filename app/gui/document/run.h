@@ -12,18 +12,6 @@
 
 namespace foxscope::gui {
 
-/// One run that the window holds: a model on the document's text, made here or read from a run file.
-struct Run {
-  RunId id = kNoRun;
-  QString name;  ///< differs between the runs of a document
-  std::shared_ptr<const Trace> trace;
-  QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
-  QString file = {};   ///< run file that it comes from, or was saved to
-  double forwardSeconds = 0;
-  QString base = {};         ///< name of the run that it is a changed copy of; empty: none
-  TellingHead telling = {};  ///< the head to look at first
-};
-
 /// A checkpoint that runs are made from, and what is changed in it while it runs.
 struct ModelInput {
   QString name;                    ///< differs between the models of a document
@@ -31,6 +19,24 @@ struct ModelInput {
   QStringList interventions = {};  ///< as on the command line, LAYER:HEAD:KIND
   QString base = {};               ///< name of the model that it was changed from; empty: none
   bool operator==(const ModelInput&) const = default;
+};
+
+/// One run that the window holds: a model on a text, made here or read from a run file.
+struct Run {
+  RunId id = kNoRun;
+  QString name;  ///< as it is shown: differs between the runs of a document (Document::runNamed)
+  std::shared_ptr<const Trace> trace;
+  QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
+  QString file = {};   ///< run file that it comes from, or was saved to
+  double forwardSeconds = 0;
+  QString base = {};         ///< name of the run that it is a changed copy of; empty: none
+  TellingHead telling = {};  ///< the head to look at first
+  int text = 0;              ///< runs of an equal number read the same text; 0: not known yet
+  bool ofSession = false;    ///< made by opening a session, and made again by opening it again
+
+  /// As the model is called in the run itself.
+  [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }
+  [[nodiscard]] bool isOf(const ModelInput& input) const { return model == input.path && plainName() == input.name; }
 };
 
 /// The text that is to be read, as it stands in the text's own panel.
@@ -59,6 +65,29 @@ struct RunStatus {
   QString stage;            ///< what it does
   double fraction = 0;      ///< of this model's work in this stage, 0 to 1; negative: not known
   double secondsLeft = -1;  ///< negative: not known
+};
+
+/// A file that is being written, for its progress bar.
+struct ExportStatus {
+  QString path;
+  QString stage;            ///< what is done; empty: it waits for the one before it
+  double fraction = -1;     ///< of the stage, 0 to 1; negative: not known
+  double secondsLeft = -1;  ///< negative: not known
+};
+
+/// Models that would take much memory: asked before they run.
+struct MemoryQuestion {
+  std::int64_t tokens = 0;  ///< of the longest run
+  double needed = 0;        ///< bytes, about
+  double free = 0;          ///< bytes
+  std::int64_t fewer = 0;   ///< as many tokens take a share that nobody need be asked about; 0: there are none
+};
+
+/// What would be lost if a document was closed now.
+struct Unsaved {
+  QStringList runs;   ///< names of those that are in no file
+  bool text = false;  ///< a text that was typed, pasted or changed, and is in no file
+  [[nodiscard]] bool empty() const { return runs.isEmpty() && !text; }
 };
 
 /// Something that the user should know, shown in the window's message bar.

@@ -1,5 +1,9 @@
 #include "app/gui/document/selection.h"
 
+#include <cassert>
+
+#include <QThread>
+
 namespace foxscope::gui {
 namespace {
 
@@ -20,12 +24,14 @@ Cursor Selection::cursor() const {
 }
 
 void Selection::setHead(const HeadChoice& head) {
+  assert(QThread::currentThread() == thread());
   if (head == m_head) return;
   m_head = head;
   emit headChanged();
 }
 
 void Selection::setPin(const Cursor& pin) {
+  assert(QThread::currentThread() == thread());
   Cursor wanted = pin;
   if (wanted.query && wanted.key && *wanted.key > *wanted.query) wanted.key.reset();
   if (wanted == m_pin) return;
@@ -43,12 +49,14 @@ void Selection::pinKey(std::int64_t key) {
 }
 
 void Selection::setHover(const Cursor& hover) {
+  assert(QThread::currentThread() == thread());
   if (hover == m_hover) return;
   m_hover = hover;
   emit hoverChanged();
 }
 
 void Selection::setView(const View& view) {
+  assert(QThread::currentThread() == thread());
   if (view == m_view) return;
   if (!m_moving) {
     m_history.push_back(m_view);

@@ -72,6 +72,10 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   session.settings = {settings["limit"].toInteger(defaults.limit), settings["device"].toString(defaults.device),
                       settings["dtype"].toString(defaults.dtype), settings["query_key"].toBool(defaults.keepQueryKey)};
   for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
+  for (const auto& entry : json["runs"].toArray()) {
+    const QJsonObject run = entry.toObject();
+    session.runs.push_back({lengthened(run["file"].toString(), folder), run["model"].toString()});
+  }
   session.selection = json["selection"].toObject();
   session.window = json["window"].toObject();
   return session;
@@ -87,6 +91,12 @@ QJsonObject Session::toJson(const QString& folder) const {
   }
   QJsonArray files;
   for (const QString& file : runFiles) files.append(shortened(file, folder));
+  QJsonArray runList;
+  for (const SessionRun& run : runs) {
+    QJsonObject entry{{"model", run.model}};
+    if (!run.file.isEmpty()) entry["file"] = shortened(run.file, folder);
+    runList.append(entry);
+  }
   const QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
                                                    : QJsonObject{{"file", shortened(text.file, folder)}};
   return {{kSessionKey, kSessionSchema},
@@ -97,6 +107,7 @@ QJsonObject Session::toJson(const QString& folder) const {
                                    {"dtype", settings.dtype},
                                    {"query_key", settings.keepQueryKey}}},
           {"run_files", files},
+          {"runs", runList},
           {"selection", selection},
           {"window", window}};
 }

@@ -23,6 +23,12 @@ struct SelectionState {
   static SelectionState fromJson(const QJsonObject& json);
 };
 
+/// A run that a session had open.
+struct SessionRun {
+  QString file;   ///< run file that it stood in; empty: it was in none and is made again
+  QString model;  ///< its name there
+};
+
 /// A session file: everything that is needed to see the same again. JSON, `foxscope_session` is its schema number.
 /// Paths are kept relative to the session's folder where they lie below it, so that a folder can be moved.
 struct Session {
@@ -30,8 +36,9 @@ struct Session {
   TextInput text;  ///< its content is kept only where it comes from no file
   RunSettings settings;
   QStringList runFiles;
-  QJsonObject selection;  ///< SelectionState
-  QJsonObject window;     ///< panes, docks, colours: the views' own
+  std::vector<SessionRun> runs;  ///< those that were open; empty in older sessions: all of the files
+  QJsonObject selection;         ///< SelectionState
+  QJsonObject window;            ///< panes, docks, colours: the views' own
 
   /// Reads what is there; what is missing or of another type is left at its default.
   /// @param folder  of the session file

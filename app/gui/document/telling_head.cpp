@@ -1,8 +1,10 @@
 #include "app/gui/document/telling_head.h"
 
+#include <cmath>
 #include <limits>
 
 #include "backend/base/error.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::gui {
 namespace {
@@ -17,7 +19,8 @@ TellingHead byDecayTime(const Trace& trace) {
   double shortest = std::numeric_limits<double>::infinity();
   for (int layer = 0; layer < info.layers; ++layer) {
     for (int head = 0; head < info.heads; ++head) {
-      const double time = -length / trace.cumulative_log_gate(layer, head).back();
+      const double time = decay_time(mean_log_gate(trace.cumulative_log_gate(layer, head)));
+      if (std::isnan(time)) continue;
       const bool fits = time <= kShort * length;
       if (fits ? time <= longest : longest > 0 || time >= shortest) continue;
       (fits ? longest : shortest) = time;

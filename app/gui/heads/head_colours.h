@@ -14,7 +14,8 @@ struct HeadColouring {
   enum class Kind { quantity, difference, thumbnail };
   Kind kind = Kind::quantity;
   HeadQuantity quantity = HeadQuantity::rateDecayTime;
-  RunId other = kNoRun;  ///< of a difference
+  RunId other = kNoRun;  ///< of a difference: whose heads are subtracted
+  RunId of = kNoRun;     ///< of a difference: the run that is shown before it, whose heads they are subtracted from
   bool operator==(const HeadColouring&) const = default;
 };
 

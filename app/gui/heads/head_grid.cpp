@@ -65,7 +65,10 @@ double HeadGrid::shownValue(const HeadChoice& head) const {
     case HeadColouring::Kind::quantity:
       return m_table.value(head, m_colouring.quantity);
     case HeadColouring::Kind::difference:
-      return m_table.difference(head, m_colouring.other, m_colouring.quantity);
+      // One sign for both grids: a head of the first run less its nearest one of the other.
+      if (head.run == m_colouring.of) return m_table.difference(head, m_colouring.other, m_colouring.quantity);
+      if (head.run == m_colouring.other) return -m_table.difference(head, m_colouring.of, m_colouring.quantity);
+      break;
     case HeadColouring::Kind::thumbnail:
       break;
   }

@@ -15,6 +15,14 @@ namespace {
 constexpr int kKindRole = Qt::UserRole;
 constexpr int kQuantityRole = Qt::UserRole + 1;
 constexpr int kOtherRole = Qt::UserRole + 2;
+constexpr int kOfRole = Qt::UserRole + 3;
+
+/// Keys are commands of the window; a table of numbers has nothing to be typed.
+class NumberTable : public QTableView {
+ public:
+  using QTableView::QTableView;
+  void keyboardSearch(const QString& /*search*/) override {}
+};
 
 /// Sorts by numbers, with what is not known at the end.
 class NumberOrder : public QSortFilterProxyModel {
@@ -66,7 +74,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   pageLayout->addWidget(m_run);
   m_sorted = new NumberOrder(this);
   m_sorted->setSourceModel(&m_table);
-  m_list = new QTableView;
+  m_list = new NumberTable;
   m_list->setModel(m_sorted);
   m_list->setSortingEnabled(true);
   m_list->sortByColumn(0, Qt::AscendingOrder);
@@ -118,14 +126,15 @@ void HeadsView::addCommands() {
 HeadColouring HeadsView::colouring() const {
   return {static_cast<HeadColouring::Kind>(m_choice->currentData(kKindRole).toInt()),
           static_cast<HeadQuantity>(m_choice->currentData(kQuantityRole).toInt()),
-          m_choice->currentData(kOtherRole).toInt()};
+          m_choice->currentData(kOtherRole).toInt(), m_choice->currentData(kOfRole).toInt()};
 }
 
 void HeadsView::setColouring(const HeadColouring& colouring) {
   for (int index = 0; index < m_choice->count(); ++index) {
     const HeadColouring entry{static_cast<HeadColouring::Kind>(m_choice->itemData(index, kKindRole).toInt()),
                               static_cast<HeadQuantity>(m_choice->itemData(index, kQuantityRole).toInt()),
-                              m_choice->itemData(index, kOtherRole).toInt()};
+                              m_choice->itemData(index, kOtherRole).toInt(),
+                              m_choice->itemData(index, kOfRole).toInt()};
     if (entry == colouring) return m_choice->setCurrentIndex(index);
   }
 }
@@ -143,6 +152,7 @@ void HeadsView::fillChoices() {
       m_choice->setItemData(last, static_cast<int>(entry.kind), kKindRole);
       m_choice->setItemData(last, static_cast<int>(entry.quantity), kQuantityRole);
       m_choice->setItemData(last, entry.other, kOtherRole);
+      m_choice->setItemData(last, entry.of, kOfRole);
     };
     for (int number = 0; number < kHeadQuantities; ++number) {
       const auto quantity = static_cast<HeadQuantity>(number);
@@ -154,12 +164,16 @@ void HeadsView::fillChoices() {
         {HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
     if (m_document.runs().size() > 1) {
       m_choice->insertSeparator(m_choice->count());
-      for (const Run& other : m_document.runs()) {
-        for (int number = 0; number < static_cast<int>(HeadQuantity::pinnedForget); ++number) {
-          const auto quantity = static_cast<HeadQuantity>(number);
-          add(tr("%1: difference from %2").arg(textOf(quantity).name, other.name),
-              tr("less that of the head of %1 whose attention reaches as far").arg(other.name),
-              {HeadColouring::Kind::difference, quantity, other.id});
+      const std::vector<Run>& runs = m_document.runs();
+      for (auto other = runs.begin() + 1; other != runs.end(); ++other) {
+        for (auto of = runs.begin(); of != other; ++of) {
+          for (int number = 0; number < static_cast<int>(HeadQuantity::pinnedForget); ++number) {
+            const auto quantity = static_cast<HeadQuantity>(number);
+            add(tr("%1: %2 − %3").arg(textOf(quantity).name, of->name, other->name),
+                tr("of a head of %1, less that of the head of %2 whose attention reaches as far")
+                    .arg(of->name, other->name),
+                {HeadColouring::Kind::difference, quantity, other->id, of->id});
+          }
         }
       }
     }
@@ -208,7 +222,11 @@ void HeadsView::showLegend() {
     return;
   }
   QString title = text.unit.isEmpty() ? text.name : text.name + QStringLiteral(" (%1)").arg(text.unit);
-  if (shown.kind == HeadColouring::Kind::difference) title += tr(", difference from nearest head");
+  const Run* of = m_document.run(shown.of);
+  const Run* other = m_document.run(shown.other);
+  if (shown.kind == HeadColouring::Kind::difference && of != nullptr && other != nullptr) {
+    title += tr(", %1 − nearest of %2").arg(of->name, other->name);
+  }
   if (m_grid->colours().logarithmic()) title += tr(", log");
   const Cursor pin = m_document.selection().pin();
   if (text.ofPin && !(pin.query && pin.key)) {
@@ -223,7 +241,9 @@ bool HeadsView::isSettled() const { return m_table.known() == m_table.total() ||
 QJsonObject HeadsView::saveState() const {
   const HeadColouring shown = colouring();
   const Run* other = m_document.run(shown.other);
+  const Run* of = m_document.run(shown.of);
   return {{"kind", static_cast<int>(shown.kind)},
+          {"of", of != nullptr ? of->name : QString()},
           {"quantity", static_cast<int>(shown.quantity)},
           {"other", other != nullptr ? other->name : QString()},
           {"tab", m_tabs->currentIndex()}};
@@ -234,8 +254,11 @@ void HeadsView::restoreState(const QJsonObject& state) {
   wanted.kind = static_cast<HeadColouring::Kind>(state["kind"].toInt());
   wanted.quantity = static_cast<HeadQuantity>(state["quantity"].toInt());
   wanted.other = kNoRun;
-  for (const Run& run : m_document.runs()) {
-    if (wanted.kind == HeadColouring::Kind::difference && run.name == state["other"].toString()) wanted.other = run.id;
+  const Run* other = m_document.runNamed(state["other"].toString());
+  const Run* of = m_document.runNamed(state["of"].toString());
+  if (wanted.kind == HeadColouring::Kind::difference && other != nullptr && of != nullptr) {
+    wanted.other = other->id;
+    wanted.of = of->id;
   }
   setColouring(wanted);
   m_tabs->setCurrentIndex(state["tab"].toInt());

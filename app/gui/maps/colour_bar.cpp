@@ -18,7 +18,7 @@ using figure::ColourScale;
 
 /// Decades that a logarithmic bar shows at most, below its upper end: attention goes down to 10^-38.
 constexpr double kDecades = 8;
-constexpr double kGrip = 5;              ///< logical pixels beside a handle
+constexpr double kHandleGrip = 5;        ///< logical pixels beside a handle
 constexpr double kLeastDistance = 0.02;  ///< between the limits, share of the bar
 
 // Widths in line heights.
@@ -96,7 +96,7 @@ ColourBar::Handle ColourBar::handleAt(const QPointF& point) const {
   if (!m_picture) return Handle::none;
   const double toLower = std::abs(point.y() - placeOf(m_picture->colours.lower));
   const double toUpper = std::abs(point.y() - placeOf(m_picture->colours.upper));
-  if (std::min(toLower, toUpper) > kGrip) return Handle::none;
+  if (std::min(toLower, toUpper) > kHandleGrip) return Handle::none;
   return toLower < toUpper ? Handle::lower : Handle::upper;
 }
 

@@ -60,6 +60,7 @@ bool MapGestures::eventFilter(QObject* watched, QEvent* event) {
       event->accept();
       return true;
     case QEvent::Leave:
+      m_pointer.reset();
       if (m_drag == Drag::none) emit hovered({});
       return false;
     default:
@@ -85,6 +86,7 @@ void MapGestures::press(const QMouseEvent& event) {
 
 void MapGestures::move(const QMouseEvent& event) {
   const QPointF point = event.position();
+  m_pointer = point;
   m_to = point;
   const bool far = (point - m_from).manhattanLength() >= QApplication::startDragDistance();
   if (m_drag == Drag::undecided && far) {
@@ -152,6 +154,7 @@ void MapGestures::finishBand() {
 }
 
 void MapGestures::turnWheel(const QWheelEvent& event) {
+  m_pointer = event.position();
   // Some systems turn the wheel sideways while a modifier is held.
   const QPoint angle = event.angleDelta();
   m_wheelRest += angle.y() != 0 ? angle.y() : angle.x();
@@ -181,6 +184,10 @@ Cursor MapGestures::entryAt(const QPointF& point) const {
 
 void MapGestures::hover(const QPointF& point) {
   emit hovered(m_plot.geometryOfView().rect.contains(point.toPoint()) ? entryAt(point) : Cursor{});
+}
+
+void MapGestures::hoverAgain() {
+  if (m_pointer && m_drag == Drag::none && m_length > 0) hover(*m_pointer);
 }
 
 bool MapGestures::onDivider(const QPointF& point) const {

@@ -25,6 +25,8 @@ class MapGestures : public QObject {
   void setTool(MapTool tool);
   /// Lets go of a drag that is under way.
   void cancel();
+  /// The plot shows another view: another entry lies under a pointer that has not moved.
+  void hoverAgain();
 
  signals:
   void viewWanted(const foxscope::gui::View& view);
@@ -56,6 +58,7 @@ class MapGestures : public QObject {
   std::int64_t m_length = 0;
   MapTool m_tool = MapTool::pan;
   Drag m_drag = Drag::none;
+  std::optional<QPointF> m_pointer;  ///< where it was last; none: it left the plot
   QPointF m_from;
   QPointF m_to;
   View m_viewBefore;

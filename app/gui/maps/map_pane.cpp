@@ -1,15 +1,17 @@
 #include "app/gui/maps/map_pane.h"
 
+#include <algorithm>
+#include <cassert>
 #include <cmath>
 
 #include <QEvent>
 #include <QPainter>
+#include <QThread>
 #include <QVBoxLayout>
 
 #include "app/gui/maps/colour_bar.h"
 #include "app/gui/maps/map_gestures.h"
 #include "app/gui/maps/map_plot.h"
-#include "app/gui/maps/pane_texts.h"
 #include "app/gui/maps/plot_area.h"
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/theme.h"
@@ -73,10 +75,18 @@ void MapPane::connectParts() {
     change(state);
   });
   Selection* selection = &m_document.selection();
-  connect(m_gestures, &MapGestures::touched, this, &MapPane::activated);
-  connect(m_gestures, &MapGestures::viewWanted, selection, &Selection::setView);
+  connect(m_gestures, &MapGestures::touched, this, [this] {
+    chooseText();
+    emit activated();
+  });
+  connect(m_gestures, &MapGestures::viewWanted, this, [this, selection](const View& view) {
+    chooseText();
+    selection->setView(view);
+  });
   connect(m_gestures, &MapGestures::movementEnded, selection, &Selection::endMovement);
-  connect(m_gestures, &MapGestures::hovered, selection, &Selection::setHover);
+  connect(m_gestures, &MapGestures::hovered, this, [this, selection](const Cursor& entry) {
+    if (isOnText()) selection->setHover(entry);
+  });
   connect(m_gestures, &MapGestures::clicked, this, [this, selection](const Cursor& entry, Qt::KeyboardModifiers keys) {
     m_pinBeforeClick = selection->pin();
     if (keys.testFlag(Qt::ShiftModifier)) {
@@ -98,6 +108,7 @@ void MapPane::connectParts() {
 }
 
 void MapPane::setState(const PaneState& state) {
+  assert(QThread::currentThread() == thread());
   if (state == m_state) return;
   PaneState recolouredOnly = state;
   recolouredOnly.colours = m_state.colours;
@@ -154,19 +165,48 @@ MapPlot& MapPane::plot() const { return m_area->plot(); }
 ColourBar& MapPane::bar() const { return m_area->bar(); }
 
 void MapPane::followRuns() {
-  m_heads.forgetPlaces();
   for (PicturePointer* picture : {&m_exact, &m_coarse}) {
     if (*picture && !m_heads.holds((*picture)->request.content)) picture->reset();
   }
-  m_area->plot().setTokens(m_heads.tokens());
-  m_gestures->setLength(m_document.length());
   m_gestures->cancel();
+  followText();
   showPictures();
   refreshLater();
 }
 
+void MapPane::followText() {
+  const Run* reference = m_heads.reference(m_state);
+  const int text = reference != nullptr ? reference->text : 0;
+  m_gestures->setLength(length());
+  // A picture of another text has other axes.
+  bool gone = false;
+  for (PicturePointer* shown : {&m_exact, &m_coarse}) {
+    if (!*shown || (*shown)->request.content.text == text) continue;
+    shown->reset();
+    gone = true;
+  }
+  if (gone) showPictures();
+}
+
+bool MapPane::isOnText() const {
+  const Run* reference = m_heads.reference(m_state);
+  return reference == nullptr || m_document.isOnText(reference->id);
+}
+
+void MapPane::chooseText() {
+  if (isOnText()) return;
+  const auto shown = m_state.sides == Sides::right ? m_heads.right(m_state) : m_heads.left(m_state);
+  if (shown) m_document.selection().setHead(shown->choice);
+}
+
+std::int64_t MapPane::length() const {
+  const Run* reference = m_heads.reference(m_state);
+  return reference == nullptr ? 0 : reference->trace->info().length;
+}
+
 void MapPane::followHead() {
   cancelPictures();
+  followText();
   refreshLater();
 }
 
@@ -177,9 +217,9 @@ void MapPane::refreshLater() {
 }
 
 View MapPane::view() const {
-  const std::int64_t length = m_document.length();
-  const View& view = m_document.selection().view();
+  const std::int64_t length = this->length();
   if (length < 1) return {{0, 1}, {0, 1}};
+  const View view = m_document.placeIn(m_heads.reference(m_state)->text).view;
   if (view.rows.size() < 1 || view.columns.size() < 1) return wholeView(length);
   return clamped(view, length);
 }
@@ -194,17 +234,32 @@ void MapPane::refresh() {
   if (isHidden()) return cancelPictures();
   MapPlot& plot = m_area->plot();
   if (m_document.runs().empty()) return showNothing({});
+  followText();
+  const View before = plot.geometryOfView().view;
   plot.setView(view());
+  if (plot.geometryOfView().view != before) m_gestures->hoverAgain();
   const WantedContent wanted = m_heads.content(m_state);
   if (!wanted.content) return showNothing(wanted.notice);
+  const auto longest =
+      std::max_element(wanted.content->sides.begin(), wanted.content->sides.end(),
+                       [](const PictureSide& a, const PictureSide& b) { return a.covered() < b.covered(); });
+  const AxisRun run = m_heads.axisRunOf(longest->head);
+  plot.setRun(run);
+  const PictureRequest complete = completed(*wanted.content);
+  if (complete.view.rows.size() < 1 || complete.view.columns.size() < 1) {
+    return showNothing(tr("%1 was run over %2 tokens and has read nothing here. Backspace goes back.")
+                           .arg(run.name)
+                           .arg(longest->head.trace->info().length));
+  }
   if (!picture()) plot.setNotice({});
-  request(completed(*wanted.content));
+  request(complete);
   showControls();
   showTexts();
   followCursor();
 }
 
 void MapPane::showPictures() {
+  assert(QThread::currentThread() == thread());
   std::vector<PicturePointer> pictures;
   if (m_coarse) pictures.push_back(m_coarse);
   if (m_exact) pictures.push_back(m_exact);
@@ -243,7 +298,7 @@ void MapPane::showTexts() {
   const bool waiting = m_wanted && !isExact();
   if (shown) {
     m_title->setText(titleOf(shown->request.content, m_heads));
-    const QString detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_document.length());
+    const QString detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_heads, length());
     m_detail->setText(waiting && !m_progress.isEmpty() ? detail + QStringLiteral(" · ") + m_progress : detail);
   } else {
     m_title->setText(m_wanted ? titleOf(m_wanted->content, m_heads) : nameOf(m_state.quantity));
@@ -252,7 +307,49 @@ void MapPane::showTexts() {
   // A notice stands in the place of the picture; a failure above the one that stays.
   m_failure->setText(m_message);
   m_failure->setVisible(!m_message.isEmpty() && m_wanted.has_value());
-  m_readout->setText(shown ? readoutOf(*shown, m_document, m_area->plot()) : QString());
+  followEntry();
+}
+
+const PictureContent* MapPane::shownContent() const {
+  const PicturePointer shown = picture();
+  if (shown) return &shown->request.content;
+  return m_wanted ? &m_wanted->content : nullptr;
+}
+
+void MapPane::showReadout() {
+  const PictureContent* content = isOnText() ? shownContent() : nullptr;
+  m_readout->setText(content == nullptr ? QString()
+                                        : readoutOf(*content, picture().get(), m_entry ? &*m_entry : nullptr,
+                                                    m_document, m_area->plot()));
+}
+
+void MapPane::followEntry() {
+  const Cursor cursor = readPlace(m_document.selection());
+  const PictureContent* content = isHidden() || !isOnText() ? nullptr : shownContent();
+  const std::int64_t length = m_document.length();
+  std::optional<EntryRequest> wanted;
+  if (content != nullptr && cursor.query && cursor.key && *cursor.query < length) {
+    const std::size_t side = sideShowing(*content, m_area->plot(), *cursor.query, *cursor.key);
+    wanted = entryAt(*content, side, *cursor.query, *cursor.key);
+  }
+  if (!wanted) {
+    m_document.quickJobs().cancel(this, kEntry);
+    m_entry.reset();
+  } else if (!m_entry || m_entry->request != *wanted) {
+    m_entry = EntryReading{*wanted, {}, {}};
+    JobRunner::Request<float> job;
+    job.work = [entry = *wanted](const Job& running) { return entryValue(entry, running); };
+    job.done = [this](float value) {
+      m_entry->value = value;
+      showReadout();
+    };
+    job.failed = [this](const QString& message) {
+      m_entry->failure = message;
+      showReadout();
+    };
+    m_document.quickJobs().submit(this, kEntry, std::move(job));
+  }
+  showReadout();
 }
 
 void MapPane::showControls() {
@@ -267,30 +364,43 @@ void MapPane::showControls() {
 
 void MapPane::followCursor() {
   const Selection& selection = m_document.selection();
-  m_area->plot().setMarks(selection.pin(), selection.hover());
-  const PicturePointer shown = picture();
-  m_readout->setText(shown ? readoutOf(*shown, m_document, m_area->plot()) : QString());
+  const Run* reference = m_heads.reference(m_state);
+  const bool onText = isOnText();
+  m_area->plot().setMarks(onText ? selection.pin() : m_document.placeIn(reference->text).pin,
+                          onText ? selection.hover() : Cursor());
+  followEntry();
 }
 
 bool MapPane::isSettled() const {
   if (isHidden()) return true;
-  return !m_refreshQueued && !m_coarseFlight && !m_exactFlight && !m_colourFlight && m_area->plot().isDrawn();
+  const bool reading = m_entry && !m_entry->value && m_entry->failure.isEmpty();
+  return !m_refreshQueued && !m_coarseFlight && !m_exactFlight && !m_colourFlight && !reading &&
+         m_area->plot().isDrawn();
 }
 
 std::optional<MapRequest> MapPane::request() const {
-  return isExact() ? std::optional(m_exact->computed) : std::nullopt;
+  const bool read = isExact() && m_exact->computed.rows.size() > 0 && m_exact->computed.columns.size() > 0;
+  return read ? std::optional(m_exact->computed) : std::nullopt;
 }
 
 std::optional<figure::MapFigure> MapPane::figure() const {
-  const auto computed = request();
-  if (!computed) return std::nullopt;
-  figure::MapFigure figure;
-  figure.request = *computed;
-  figure.image = *m_exact->computedValues;
-  figure.scale = m_state.effectiveScale();
-  figure.colours = m_state.colours.choice();
-  figure.command = commandOf(*computed, m_document).toStdString();
-  return figure;
+  const auto shown = shownMap();
+  return shown ? std::optional(shown->figure()) : std::nullopt;
+}
+
+std::optional<ShownMap> MapPane::shownMap() const {
+  if (!request()) return std::nullopt;
+  const bool divided = m_exact->values.size() > 1;
+  const QString command = divided ? QString() : commandOf(m_exact->computed, m_document);
+  // The line divides the plot; the picture ends where its runs do.
+  const bool vertical = m_state.sides == Sides::splitVertically;
+  const View plot = view();
+  const Range& all = vertical ? plot.columns : plot.rows;
+  const Range& part = vertical ? m_exact->request.view.columns : m_exact->request.view.rows;
+  const double line = static_cast<double>(all.begin) + m_state.split * static_cast<double>(all.size());
+  const double split = (line - static_cast<double>(part.begin)) / static_cast<double>(part.size());
+  return ShownMap{m_exact, m_state.sides, split, headsOf(m_exact->request.content, m_heads).toStdString(),
+                  command.toStdString()};
 }
 
 QImage MapPane::grabPicture() const { return m_body->grab().toImage(); }

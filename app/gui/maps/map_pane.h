@@ -7,9 +7,11 @@
 
 #include "app/figure/map_figure.h"
 #include "app/gui/document/document.h"
+#include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane_controls.h"
 #include "app/gui/maps/pane_heads.h"
 #include "app/gui/maps/pane_line.h"
+#include "app/gui/maps/pane_texts.h"
 
 namespace foxscope::gui {
 
@@ -47,6 +49,8 @@ class MapPane : public QWidget {
   [[nodiscard]] PicturePointer picture() const { return m_coarse ? m_coarse : m_exact; }
   [[nodiscard]] std::optional<MapRequest> request() const;
   [[nodiscard]] std::optional<figure::MapFigure> figure() const;
+  /// For a file of any size. Nothing while what is wanted is not there.
+  [[nodiscard]] std::optional<ShownMap> shownMap() const;
   [[nodiscard]] QImage grabPicture() const;
   [[nodiscard]] MapPlot& plot() const;
   [[nodiscard]] ColourBar& bar() const;
@@ -78,7 +82,7 @@ class MapPane : public QWidget {
   void paintEvent(QPaintEvent* event) override;
 
  private:
-  enum Channel { kCoarse, kExact, kColours };
+  enum Channel { kCoarse, kExact, kColours, kEntry };
 
   void connectParts();
   void refresh();
@@ -93,14 +97,26 @@ class MapPane : public QWidget {
   void showPictures();
   void showNothing(const QString& notice);
   void showTexts();
+  void showReadout();
+  /// Has the exact entry at the cursor computed, unless it is known or on its way.
+  void followEntry();
   void showControls();
   void announce();
   void change(const PaneState& state);
   /// The exact picture of what is wanted is there.
   [[nodiscard]] bool isExact() const;
   [[nodiscard]] PictureRequest completed(const PictureContent& content) const;
+  /// What the title speaks of; null where nothing is shown or wanted.
+  [[nodiscard]] const PictureContent* shownContent() const;
   [[nodiscard]] Shading shading() const;
   [[nodiscard]] View view() const;
+  /// Positions of the run that the pane's axes show.
+  [[nodiscard]] std::int64_t length() const;
+  /// The pane shows the text that the selection speaks of.
+  [[nodiscard]] bool isOnText() const;
+  /// The pane's text becomes that of the selection.
+  void chooseText();
+  void followText();
 
   Document& m_document;
   PaneHeads m_heads;
@@ -122,7 +138,8 @@ class MapPane : public QWidget {
   std::optional<PictureRequest> m_coarseFlight;  ///< being computed
   std::optional<PictureRequest> m_exactFlight;
   std::optional<Shading> m_colourFlight;
-  std::optional<Shading> m_refused;  ///< colours that cannot be: their message stands until others are chosen
+  std::optional<Shading> m_refused;     ///< colours that cannot be: their message stands until others are chosen
+  std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   QString m_progress;  ///< of the exact picture that is on its way
   bool m_refreshQueued = false;

@@ -6,7 +6,7 @@
 namespace foxscope::gui {
 namespace {
 
-/// Entries of attention that a linear picture may leave out; no colour shows less (maps.md).
+/// Entries of attention that a linear picture may leave out; no colour shows less (docs/maps.md).
 constexpr double kLinearTolerance = 0x1p-24;
 /// Up to so many entries the exact picture is there as soon as a coarse one would be.
 constexpr std::int64_t kQuickEntries = 1 << 20;
@@ -26,8 +26,18 @@ bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
 PictureRequest MapPane::completed(const PictureContent& content) const {
   PictureRequest request;
   request.content = content;
-  request.view = view();
-  request.pixels = m_area->plot().devicePixels();
+  // Only what was read: the rest of the plot stays blank.
+  const View shown = view();
+  const auto read = [end = content.covered()](const Range& range) {
+    return Range{range.begin, std::min(range.end, end)};
+  };
+  request.view = {read(shown.rows), read(shown.columns)};
+  const PixelSize all = m_area->plot().devicePixels();
+  const auto share = [](std::int64_t pixels, const Range& part, const Range& whole) {
+    return std::max<std::int64_t>(1, (pixels * part.size() + whole.size() - 1) / whole.size());
+  };
+  request.pixels = {share(all.rows, request.view.rows, shown.rows),
+                    share(all.columns, request.view.columns, shown.columns)};
   request.shading = shading();
   const bool linear = request.shading.scale == figure::ColourScale::linear;
   request.skipTolerance = linear && !content.hasClosedForm() ? kLinearTolerance : 0;

@@ -23,27 +23,39 @@ constexpr std::int64_t kCoarseColumns = 256;
 
 bool sameHead(const HeadOf& a, const HeadOf& b) { return a.trace == b.trace && a.layer == b.layer && a.head == b.head; }
 
+bool sameHead(const std::optional<HeadOf>& a, const std::optional<HeadOf>& b) {
+  return a.has_value() == b.has_value() && (!a || sameHead(*a, *b));
+}
+
 /// The bin of `bins` over `range` that holds a position of it, as bin_begin deals them out.
 std::int64_t binOf(const Range& range, std::int64_t bins, std::int64_t position) {
   return ((position - range.begin + 1) * bins - 1) / range.size();
 }
 
-/// The same part of the text in another run: from the first position's place to the last one's.
+constexpr std::int64_t kOutside = -1;
+
+/// The same part of the text in a side's run, as far as it was read.
 Range placed(const Range& range, const PictureSide& side) {
-  if (side.samePositions()) return range;
-  const std::int64_t begin = (*side.places)(range.begin);
-  return {begin, std::max(begin, (*side.places)(range.end - 1)) + 1};
+  if (side.places) return side.places->part(range);
+  const std::int64_t end = std::min(range.end, side.covered());
+  return range.begin < end ? Range{range.begin, end} : Range{0, 0};
 }
 
-/// For each pixel of a raster over `range`, the pixel of a raster over the other run's part that shows its middle.
+/// A raster over the view needs no other positions than the side's own.
+bool lies(const View& view, const PictureSide& side) {
+  return side.samePositions() && view.rows.end <= side.covered() && view.columns.end <= side.covered();
+}
+
+/// For each pixel of a raster over `range`, the pixel of a raster over the side's own part that shows its middle;
+/// kOutside where the run has not read so far.
 std::vector<std::int64_t> pixelsByPlace(const Range& range, std::int64_t pixels, const PictureSide& side,
                                         std::int64_t otherPixels) {
   const Range other = placed(range, side);
   std::vector<std::int64_t> result;
   for (std::int64_t pixel = 0; pixel < pixels; ++pixel) {
     const std::int64_t middle = (bin_begin(range, pixels, pixel) + bin_begin(range, pixels, pixel + 1) - 1) / 2;
-    const std::int64_t there = std::clamp((*side.places)(middle), other.begin, other.end - 1);
-    result.push_back(binOf(other, otherPixels, there));
+    const auto there = side.position(middle);
+    result.push_back(there ? binOf(other, otherPixels, *there) : kOutside);
   }
   return result;
 }
@@ -53,9 +65,15 @@ Image byPlace(const Image& image, const PictureRequest& request, const PictureSi
   const auto columns = pixelsByPlace(request.view.columns, grid.columns, side, image.columns);
   Image result{grid.rows, grid.columns, {}};
   result.value.reserve(static_cast<std::size_t>(grid.rows * grid.columns));
-  for (const std::int64_t row : rows) {
-    for (const std::int64_t column : columns) {
-      result.value.push_back(image.value[static_cast<std::size_t>(row * image.columns + column)]);
+  for (std::int64_t y = 0; y < grid.rows; ++y) {
+    const std::int64_t row = rows[static_cast<std::size_t>(y)];
+    const std::int64_t last = bin_begin(request.view.rows, grid.rows, y + 1) - 1;
+    for (std::int64_t x = 0; x < grid.columns; ++x) {
+      const std::int64_t column = columns[static_cast<std::size_t>(x)];
+      // Two tokens of the reference run may lie in one of this run: above the diagonal there is still no entry.
+      const bool above = bin_begin(request.view.columns, grid.columns, x) > last;
+      const bool outside = row == kOutside || column == kOutside || above;
+      result.value.push_back(outside ? kNone : image.value[static_cast<std::size_t>(row * image.columns + column)]);
     }
   }
   return result;
@@ -131,7 +149,8 @@ std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute co
   picture->request = request;
   for (const PictureSide& side : request.content.sides) {
     const MapRequest map = mapRequestOf(request, side);
-    auto image = compute(map, job);
+    const bool read = map.rows.size() > 0 && map.columns.size() > 0;
+    auto image = read ? compute(map, job) : Image{1, 1, {kNone}};
     if (!image) return nullptr;
     const auto computed = std::make_shared<const Image>(std::move(*image));
     if (picture->values.empty()) {
@@ -141,7 +160,7 @@ std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute co
     // A coarse raster stays as it is; an exact one has a pixel for each of the view's own.
     const PixelSize grid = compute == &compute_map ? gridOf(request) : PixelSize{computed->rows, computed->columns};
     picture->values.push_back(
-        side.samePositions() ? computed : std::make_shared<const Image>(byPlace(*computed, request, side, grid)));
+        lies(request.view, side) ? computed : std::make_shared<const Image>(byPlace(*computed, request, side, grid)));
   }
   picture->summary = std::make_shared<const ValueSummary>(summaryOf(picture->values));
   return picture;
@@ -149,16 +168,27 @@ std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute co
 
 }  // namespace
 
+std::optional<std::int64_t> PictureSide::position(std::int64_t ofReference) const {
+  if (places) return (*places)(ofReference);
+  return ofReference < covered() ? std::optional(ofReference) : std::nullopt;
+}
+
 bool PictureSide::operator==(const PictureSide& other) const { return sameHead(head, other.head); }
 
 bool PictureContent::operator==(const PictureContent& other) const {
-  const bool sameMinus = minus.has_value() == other.minus.has_value() && (!minus || sameHead(*minus, *other.minus));
-  return sides == other.sides && sameMinus && quantity == other.quantity && reduction == other.reduction;
+  return sides == other.sides && sameHead(minus, other.minus) && quantity == other.quantity &&
+         reduction == other.reduction;
 }
 
 bool PictureContent::hasClosedForm() const {
   const bool gatesOnly = quantity == Quantity::forget || quantity == Quantity::log_forget;
   return gatesOnly && (!minus || reduction == Reduction::mean);
+}
+
+std::int64_t PictureContent::covered() const {
+  std::int64_t longest = 0;
+  for (const PictureSide& side : sides) longest = std::max(longest, side.covered());
+  return longest;
 }
 
 float MapPicture::value(std::size_t side, std::int64_t row, std::int64_t column) const {
@@ -195,6 +225,33 @@ std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, c
   picture->colours = beside ? beside->colours : coloursOf(*picture, request.shading);
   paint(*picture, job.executor);
   return picture;
+}
+
+bool EntryRequest::operator==(const EntryRequest& other) const {
+  return sameHead(head, other.head) && sameHead(minus, other.minus) && quantity == other.quantity &&
+         query == other.query && key == other.key;
+}
+
+std::optional<EntryRequest> entryAt(const PictureContent& content, std::size_t side, std::int64_t row,
+                                    std::int64_t column) {
+  const PictureSide& of = content.sides[std::min(side, content.sides.size() - 1)];
+  const auto query = of.position(row);
+  const auto key = of.position(column);
+  if (column > row || !query || !key) return std::nullopt;
+  return EntryRequest{of.head, content.minus, content.quantity, *query, *key};
+}
+
+std::optional<float> entryValue(const EntryRequest& entry, const Job& job) {
+  MapRequest request;
+  request.head = entry.head;
+  request.minus = entry.minus;
+  request.quantity = entry.quantity;
+  request.rows = {entry.query, entry.query + 1};
+  request.columns = {entry.key, entry.key + 1};
+  request.pixel_rows = 1;
+  request.pixel_columns = 1;
+  const auto image = compute_map(request, job);
+  return image ? std::optional(image->value.front()) : std::nullopt;
 }
 
 PicturePointer recoloured(const MapPicture& picture, const Shading& shading) {

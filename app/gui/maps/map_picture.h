@@ -18,9 +18,13 @@ namespace foxscope::gui {
 /// One head of a picture. Positions of its run may differ from those of the reference run, which the view speaks in.
 struct PictureSide {
   HeadOf head;
-  std::shared_ptr<const PlaceMap> places;  ///< from the reference run; null: positions are the same
+  std::shared_ptr<const PlaceMap> places;  ///< from the reference run; null: it is that run
 
   [[nodiscard]] bool samePositions() const { return !places || places->identical(); }
+  /// Positions of the reference run, from 0 on, that this run has read as well.
+  [[nodiscard]] std::int64_t covered() const { return places ? places->covered() : head.trace->info().length; }
+  /// A position of the reference run in this one; nothing where this one has not read so far.
+  [[nodiscard]] std::optional<std::int64_t> position(std::int64_t ofReference) const;
   bool operator==(const PictureSide& other) const;
 };
 
@@ -30,10 +34,13 @@ struct PictureContent {
   std::optional<HeadOf> minus;     ///< subtracted from the only side
   Quantity quantity = Quantity::forget;
   Reduction reduction = Reduction::max;
+  int text = 0;  ///< that its runs read: Run::text
   bool operator==(const PictureContent& other) const;
 
-  /// Made without reading queries and keys, in a moment at any length (maps.md).
+  /// Made without reading queries and keys, in a moment at any length (docs/maps.md).
   [[nodiscard]] bool hasClosedForm() const;
+  /// The longest of its sides' covered().
+  [[nodiscard]] std::int64_t covered() const;
 };
 
 /// Pixels of a raster, at most.
@@ -55,8 +62,8 @@ struct Shading {
 /// What a pane asks for. Plain values: it travels to the compute thread.
 struct PictureRequest {
   PictureContent content;
-  View view;         ///< positions of the reference run
-  PixelSize pixels;  ///< device pixels of the plot; the raster has as many, or one for each entry
+  View view;         ///< positions of the reference run that one side at least has read
+  PixelSize pixels;  ///< device pixels of the view; the raster has as many, or one for each entry
   double skipTolerance = 0;
   Shading shading;
 };
@@ -67,7 +74,8 @@ struct MapPicture {
   bool exact = false;
   /// Per side, on the raster's grid over the request's view.
   std::vector<std::shared_ptr<const Image>> values;
-  /// What the first side's values were computed from and as, in positions of its own run; for export.
+  /// What the first side's values were computed from and as, in positions of its own run; for export. Rows 0:0 where
+  /// that run has read nothing of the view.
   MapRequest computed;
   std::shared_ptr<const Image> computedValues;
   std::shared_ptr<const ValueSummary> summary;
@@ -92,6 +100,24 @@ std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, co
 /// @param beside  the picture beside which it will be shown, whose colours it takes; null: colours by its own values
 std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,
                                                 const Job& job);
+
+/// One entry of one side, in positions of its own run.
+struct EntryRequest {
+  HeadOf head;
+  std::optional<HeadOf> minus;
+  Quantity quantity = Quantity::forget;
+  std::int64_t query = 0;
+  std::int64_t key = 0;
+  bool operator==(const EntryRequest& other) const;
+};
+
+/// The entry at a place of the reference run. Nothing where there is none: the key comes after the query, or the run
+/// has not read so far.
+std::optional<EntryRequest> entryAt(const PictureContent& content, std::size_t side, std::int64_t row,
+                                    std::int64_t column);
+/// Its exact value, whatever a pixel makes of it and its neighbours. Softmax without the gate takes one pass over the
+/// keys of the row. @returns nothing if the job was stopped. @throws as compute_map
+std::optional<float> entryValue(const EntryRequest& entry, const Job& job);
 
 /// The same values in other colours. @throws UsageError for limits that are none
 PicturePointer recoloured(const MapPicture& picture, const Shading& shading);

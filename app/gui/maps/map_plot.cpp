@@ -73,10 +73,12 @@ void MapPlot::setView(const View& view) {
   place();
 }
 
-void MapPlot::setTokens(std::shared_ptr<const TokenTable> tokens) {
-  m_tokens = std::move(tokens);
-  m_rowTicker->setTokens(m_tokens);
-  m_columnTicker->setTokens(m_tokens);
+void MapPlot::setRun(const AxisRun& run) {
+  if (run == m_run) return;
+  m_run = run;
+  m_rowTicker->setRun(run);
+  m_columnTicker->setRun(run);
+  m_marks->covered = run.covered();
   place();
 }
 
@@ -128,11 +130,12 @@ QMargins MapPlot::margins() const {
   const double digit = metrics.horizontalAdvance(QLatin1Char('0'));
   const double tokens = kTokenWidth * letter;
   // By the longest position of the text, so that panning does not move the map.
-  const auto length = m_tokens ? static_cast<std::int64_t>(m_tokens->input_id.size()) : m_geometry.view.rows.end;
+  const auto length =
+      m_run.tokens ? static_cast<std::int64_t>(m_run.tokens->input_id.size()) : m_geometry.view.rows.end;
   const double numbers = digitsOf(length) * digit;
   const double label = QFontMetricsF(xAxis->labelFont()).height() + kPadding;
-  const double beside = m_tokens ? std::max(tokens, numbers) : numbers;
-  const bool labelledColumns = m_tokens && m_geometry.view.columns.size() <= 200;
+  const double beside = m_run.tokens ? std::max(tokens, numbers) : numbers;
+  const bool labelledColumns = m_run.tokens && m_geometry.view.columns.size() <= 200;
   const double below = labelledColumns ? tokens : metrics.height();
   return {static_cast<int>(std::ceil(kTick + 2 * kPadding + beside + label)),
           static_cast<int>(std::ceil(metrics.height() / 2)) + kPadding, static_cast<int>(std::ceil(numbers / 2)),
@@ -183,7 +186,7 @@ void MapPlot::labelAxes() {
   const QFontMetricsF metrics(xAxis->tickLabelFont());
   const double line = lineHeight();
   const auto labels = [&](double cell) {
-    return m_tokens && cell >= line * 0.95 ? PositionTicker::Labels::tokens : PositionTicker::Labels::numbers;
+    return m_run.tokens && cell >= line * 0.95 ? PositionTicker::Labels::tokens : PositionTicker::Labels::numbers;
   };
   m_rowTicker->setLabels(labels(m_geometry.cellHeight()));
   const auto columns = labels(m_geometry.cellWidth());
@@ -194,9 +197,10 @@ void MapPlot::labelAxes() {
   const double number = metrics.horizontalAdvance(QString::number(m_geometry.view.columns.end)) + line;
   m_columnTicker->setMost(static_cast<int>(m_geometry.rect.width() / number));
   m_rowTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
-  const auto label = [](const QString& what, const Range& range, double room, const QFontMetricsF& font) {
+  const auto label = [this](const QString& what, const Range& shown, double room, const QFontMetricsF& font) {
+    const Range range = m_run.own(shown);
     const QString all = tr("%1 %2 to %3").arg(what).arg(range.begin).arg(range.end - 1);
-    return font.horizontalAdvance(all) <= room ? all : what;
+    return range.size() > 0 && font.horizontalAdvance(all) <= room ? all : what;
   };
   const QFontMetricsF font(xAxis->labelFont());
   yAxis->setLabel(label(tr("query i,"), m_geometry.view.rows, m_geometry.rect.height(), font));

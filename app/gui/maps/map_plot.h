@@ -24,7 +24,8 @@ class MapPlot : public QCustomPlot {
 
   void setPictures(std::vector<PicturePointer> pictures);
   void setView(const View& view);
-  void setTokens(std::shared_ptr<const TokenTable> tokens);
+  /// Whose positions the axes show.
+  void setRun(const AxisRun& run);
   void setMarks(const Cursor& pin, const Cursor& hover);
   void setDivider(const Divider& divider);
   void setBand(const std::optional<QRectF>& band);
@@ -76,7 +77,7 @@ class MapPlot : public QCustomPlot {
   MarksItem* m_marks;
   QSharedPointer<PositionTicker> m_rowTicker;
   QSharedPointer<PositionTicker> m_columnTicker;
-  std::shared_ptr<const TokenTable> m_tokens;
+  AxisRun m_run;
   Proportions m_proportions = Proportions::square;
   QString m_notice;
   int m_usefulWidth = 0;     ///< when the plot's owner heard of it last

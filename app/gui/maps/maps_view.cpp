@@ -24,6 +24,8 @@ constexpr std::array<int, 3> kCounts{1, 2, 4};
 /// What panes show at first, in their order.
 constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
     Quantity::forget, Quantity::attention, Quantity::attention_without_gate, Quantity::gate_effect};
+constexpr std::array<Quantity, MapsView::kMostPanes> kUngatedQuantities{Quantity::attention, Quantity::logits,
+                                                                        Quantity::attention, Quantity::logits};
 
 }  // namespace
 
@@ -55,6 +57,7 @@ MapsView::MapsView(Document& document, QWidget* parent)
   makeBar();
   arrangePanes();
   connect(&m_document, &Document::runsChanged, this, &MapsView::followRuns);
+  connect(&m_document, &Document::referenceChanged, this, &MapsView::followRuns);
   const Selection* selection = &m_document.selection();
   connect(selection, &Selection::headChanged, this, [this] {
     for (MapPane* pane : m_panes) pane->followHead();
@@ -75,9 +78,8 @@ void MapsView::makePanes() {
     auto* pane = new MapPane(m_document, m_nearest);
     m_panes[static_cast<std::size_t>(index)] = pane;
     pane->plot().setAccessibleName(tr("Map %1").arg(index + 1));
-    PaneState state;
-    state.setQuantity(kFirstQuantities[static_cast<std::size_t>(index)]);
-    pane->setState(state);
+    m_first[static_cast<std::size_t>(index)].setQuantity(kFirstQuantities[static_cast<std::size_t>(index)]);
+    pane->setState(m_first[static_cast<std::size_t>(index)]);
     connect(pane, &MapPane::activated, this, [this, index] { setActivePane(index); });
     connect(pane, &MapPane::stateChanged, this, &MapsView::stateChanged);
     connect(pane, &MapPane::fitWanted, this, &MapsView::fit);
@@ -94,7 +96,6 @@ QAction* MapsView::addCommand(const CommandText& text, Run run) {
   auto* action = new QAction(text.text, this);
   action->setToolTip(text.toolTip);
   action->setShortcuts(text.shortcuts);
-  action->setShortcutContext(Qt::WidgetWithChildrenShortcut);
   connect(action, &QAction::triggered, this, run);
   addAction(action);
   m_commands += action;
@@ -271,8 +272,23 @@ void MapsView::changeActive(Change change) {
   if (state != paneState(m_active)) setPaneState(m_active, state);
 }
 
+// Without gates F is 1 everywhere. What was chosen by hand stays.
+void MapsView::chooseFirstQuantities() {
+  const auto& runs = m_document.runs();
+  const bool gated =
+      runs.empty() || std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.trace->info().gated; });
+  const auto& quantities = gated ? kFirstQuantities : kUngatedQuantities;
+  for (std::size_t index = 0; index < m_panes.size(); ++index) {
+    PaneState wanted;
+    wanted.setQuantity(quantities[index]);
+    if (m_panes[index]->state() == m_first[index] && wanted != m_first[index]) m_panes[index]->setState(wanted);
+    m_first[index] = wanted;
+  }
+}
+
 void MapsView::followRuns() {
   m_pages->setCurrentIndex(m_document.runs().empty() ? 0 : 1);
+  chooseFirstQuantities();
   for (MapPane* pane : m_panes) pane->followRuns();
 }
 
@@ -337,6 +353,8 @@ void MapsView::keyPressEvent(QKeyEvent* event) {
 }
 
 std::optional<figure::MapFigure> MapsView::figureOfActivePane() const { return pane(m_active).figure(); }
+
+std::optional<ShownMap> MapsView::shownMap() const { return pane(m_active).shownMap(); }
 
 std::optional<MapRequest> MapsView::requestOfActivePane() const { return pane(m_active).request(); }
 

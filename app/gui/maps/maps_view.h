@@ -10,6 +10,7 @@
 
 #include "app/figure/map_figure.h"
 #include "app/gui/document/document.h"
+#include "app/gui/maps/map_export.h"
 #include "app/gui/maps/pane_heads.h"
 #include "app/gui/maps/pane_state.h"
 #include "app/gui/views/view_part.h"
@@ -47,6 +48,7 @@ class MapsView : public QWidget, public ViewPart {
 
   /// What the active pane shows, once it is exact: for a figure, for its data, as it stands on the screen.
   [[nodiscard]] std::optional<figure::MapFigure> figureOfActivePane() const;
+  [[nodiscard]] std::optional<ShownMap> shownMap() const;
   [[nodiscard]] std::optional<MapRequest> requestOfActivePane() const;
   [[nodiscard]] QImage grabActivePane() const;
 
@@ -84,6 +86,7 @@ class MapsView : public QWidget, public ViewPart {
   template <typename Change>
   void changeActive(Change change);
   void arrangePanes();
+  void chooseFirstQuantities();
   void followRuns();
   void refreshAll();
   void setTool(MapTool tool);
@@ -94,6 +97,7 @@ class MapsView : public QWidget, public ViewPart {
   Document& m_document;
   NearestHead m_nearest;
   std::array<MapPane*, kMostPanes> m_panes{};
+  std::array<PaneState, kMostPanes> m_first;  ///< that panes were given while nobody had chosen
   int m_count = 2;
   int m_active = 0;
   QStackedWidget* m_pages;

@@ -7,7 +7,7 @@
 namespace foxscope::gui {
 namespace {
 
-QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui::PaneHeads", text); }
+QString wordsOf(const char* text) { return QCoreApplication::translate("foxscope::gui::PaneHeads", text); }
 
 bool needsQueryKey(Quantity quantity) { return quantity != Quantity::forget && quantity != Quantity::log_forget; }
 
@@ -20,10 +20,8 @@ std::optional<PaneHead> PaneHeads::found(const HeadChoice& choice) const {
 }
 
 std::optional<PaneHead> PaneHeads::found(const NamedHead& name) const {
-  for (const Run& run : m_document.runs()) {
-    if (run.name == name.run) return found(HeadChoice{run.id, name.layer, name.head});
-  }
-  return std::nullopt;
+  const Run* run = m_document.runNamed(name.run);
+  return run == nullptr ? std::nullopt : found(HeadChoice{run->id, name.layer, name.head});
 }
 
 std::optional<PaneHead> PaneHeads::left(const PaneState& state) const {
@@ -31,9 +29,15 @@ std::optional<PaneHead> PaneHeads::left(const PaneState& state) const {
 }
 
 const Run* PaneHeads::otherRun(RunId id) const {
-  const auto& runs = m_document.runs();
-  const auto other = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.id != id; });
-  return other == runs.end() ? nullptr : &*other;
+  // One on the same text, with which it can be compared, comes first.
+  const Run* own = m_document.run(id);
+  const Run* any = nullptr;
+  for (const Run& run : m_document.runs()) {
+    if (run.id == id) continue;
+    if (own != nullptr && run.text == own->text) return &run;
+    if (any == nullptr) any = &run;
+  }
+  return any;
 }
 
 std::optional<PaneHead> PaneHeads::right(const PaneState& state) const {
@@ -60,31 +64,47 @@ std::optional<NamedHead> PaneHeads::nearest(const PaneState& state) const {
   return head ? std::optional(head->name) : std::nullopt;
 }
 
-PictureSide PaneHeads::sideOf(const PaneHead& head) {
-  const Run* reference = m_document.reference();
-  if (head.choice.run == reference->id) return {head.head, nullptr};
-  auto& places = m_places[head.choice.run];
-  if (!places) places = std::make_shared<const PlaceMap>(reference->trace->tokens(), head.head.trace->tokens());
-  return {head.head, places};
+PictureSide PaneHeads::sideOf(const PaneHead& head) const {
+  return {head.head, m_document.placesOf(head.choice.run).fromReference};
 }
 
-QString PaneHeads::refusal(const PaneState& state, const std::vector<PaneHead>& heads) {
+QString PaneHeads::refusal(const PaneState& state, const std::vector<PaneHead>& heads) const {
   for (const PaneHead& head : heads) {
     if (needsQueryKey(state.quantity) && head.head.trace->query_key() == nullptr) {
-      return tr("%1 kept no queries and keys, so there is no attention to show: show F or log F, or run it again with "
-                "attention maps")
+      return wordsOf(
+                 "%1 kept no queries and keys, so there is no attention to show: show F or log F, or run it again with "
+                 "attention maps")
           .arg(head.name.run);
     }
   }
+  if (heads.size() > 1 && textReadBy(heads[0]) != textReadBy(heads[1])) {
+    return wordsOf(
+               "%1 and %2 read different texts, so that no entry of one belongs to an entry of the other: show them "
+               "one "
+               "at a time with A and B, or in two panes")
+        .arg(heads[0].name.run, heads[1].name.run);
+  }
   if (state.sides != Sides::difference) return {};
-  const bool same = sideOf(heads[0]).samePositions() && sideOf(heads[1]).samePositions();
-  if (same) return {};
-  return tr("%1 and %2 cut the text into different tokens: no difference. Compare by place in the text with A, B, V or "
-            "H")
+  const Trace& first = *heads[0].head.trace;
+  const Trace& second = *heads[1].head.trace;
+  if (beginAlike(*first.tokens(), *second.tokens())) {
+    if (first.info().length == second.info().length) return {};
+    return wordsOf(
+               "%1 was run over %2 tokens, %3 over %4: no difference until both have read the same. Compare with A, B, "
+               "V or H")
+        .arg(heads[0].name.run)
+        .arg(first.info().length)
+        .arg(heads[1].name.run)
+        .arg(second.info().length);
+  }
+  return wordsOf(
+             "%1 and %2 cut the text into different tokens: no difference. Compare by place in the text with A, B, V "
+             "or "
+             "H")
       .arg(heads[0].name.run, heads[1].name.run);
 }
 
-WantedContent PaneHeads::content(const PaneState& state) {
+WantedContent PaneHeads::content(const PaneState& state) const {
   std::vector<PaneHead> heads;
   const bool wantsLeft = state.sides != Sides::right;
   const bool wantsRight = state.sides != Sides::left;
@@ -92,22 +112,24 @@ WantedContent PaneHeads::content(const PaneState& state) {
     const auto head = left(state);
     if (!head) {
       return {{},
-              state.own ? tr("%1 has no layer %2, head %3 here: choose another head")
+              state.own ? wordsOf("%1 has no layer %2, head %3 here: choose another head")
                               .arg(state.own->run)
                               .arg(state.own->layer)
                               .arg(state.own->head)
-                        : tr("Choose a head")};
+                        : wordsOf("Choose a head")};
     }
     heads.push_back(*head);
   }
   if (wantsRight) {
     const auto head = right(state);
-    if (!head) return {{}, tr("There is no other head to compare with: choose one under “%1”").arg(tr("Compare"))};
+    if (!head)
+      return {{}, wordsOf("There is no other head to compare with: choose one under “%1”").arg(wordsOf("Compare"))};
     heads.push_back(*head);
   }
   const QString refused = refusal(state, heads);
   if (!refused.isEmpty()) return {{}, refused};
   PictureContent content;
+  content.text = textReadBy(heads[0]);
   content.quantity = state.quantity;
   content.reduction = state.effectiveReduction();
   content.sides.push_back(sideOf(heads[0]));
@@ -144,9 +166,20 @@ bool PaneHeads::holds(const PictureContent& content) const {
                      [&](const PictureSide& side) { return there(side.head); });
 }
 
-std::shared_ptr<const TokenTable> PaneHeads::tokens() const {
-  const Run* reference = m_document.reference();
-  return reference == nullptr ? nullptr : reference->trace->tokens();
+AxisRun PaneHeads::axisRunOf(const HeadOf& head) const {
+  for (const Run& run : m_document.runs()) {
+    if (run.trace != head.trace) continue;
+    const Document::Places places = m_document.placesOf(run.id);
+    return {run.name, run.trace->tokens(), places.fromReference, places.toReference};
+  }
+  return {};
+}
+
+int PaneHeads::textReadBy(const PaneHead& head) const { return m_document.run(head.choice.run)->text; }
+
+const Run* PaneHeads::reference(const PaneState& state) const {
+  const auto shown = state.sides == Sides::right ? right(state) : left(state);
+  return shown ? m_document.referenceOf(textReadBy(*shown)) : m_document.reference();
 }
 
 }  // namespace foxscope::gui

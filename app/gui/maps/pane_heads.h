@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -9,6 +8,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/maps/head_form.h"
 #include "app/gui/maps/map_picture.h"
+#include "app/gui/maps/position_ticker.h"
 
 namespace foxscope::gui {
 
@@ -33,33 +33,34 @@ class PaneHeads {
  public:
   PaneHeads(const Document& document, const NearestHead& nearest) : m_document(document), m_nearest(nearest) {}
 
-  /// Runs came or went.
-  void forgetPlaces() { m_places.clear(); }
   [[nodiscard]] std::optional<PaneHead> left(const PaneState& state) const;
   /// Chosen by hand, or else: nearest to the left one in another run, of equal number there, or in the only run the
   /// next.
   [[nodiscard]] std::optional<PaneHead> right(const PaneState& state) const;
   /// Nearest to the left head, in another run.
   [[nodiscard]] std::optional<NamedHead> nearest(const PaneState& state) const;
-  [[nodiscard]] WantedContent content(const PaneState& state);
+  [[nodiscard]] WantedContent content(const PaneState& state) const;
   [[nodiscard]] std::vector<RunHeads> runs() const;
   /// "fox L1 H2", by the run's name in the document.
   [[nodiscard]] QString textOf(const HeadOf& head) const;
   /// True while all runs of a content are in the document.
   [[nodiscard]] bool holds(const PictureContent& content) const;
-  /// Tokens of the reference run; null where there is none.
-  [[nodiscard]] std::shared_ptr<const TokenTable> tokens() const;
+  /// The run of a head, as axes show its positions. Nothing but numbers where there is no such run.
+  [[nodiscard]] AxisRun axisRunOf(const HeadOf& head) const;
+  /// The run whose positions the pane's axes show: the first on the text of the head that is shown. Null where there is
+  /// none.
+  [[nodiscard]] const Run* reference(const PaneState& state) const;
 
  private:
   [[nodiscard]] std::optional<PaneHead> found(const HeadChoice& choice) const;
   [[nodiscard]] std::optional<PaneHead> found(const NamedHead& name) const;
   [[nodiscard]] const Run* otherRun(RunId id) const;
-  [[nodiscard]] PictureSide sideOf(const PaneHead& head);
-  [[nodiscard]] QString refusal(const PaneState& state, const std::vector<PaneHead>& heads);
+  [[nodiscard]] int textReadBy(const PaneHead& head) const;
+  [[nodiscard]] PictureSide sideOf(const PaneHead& head) const;
+  [[nodiscard]] QString refusal(const PaneState& state, const std::vector<PaneHead>& heads) const;
 
   const Document& m_document;
   const NearestHead& m_nearest;
-  std::map<RunId, std::shared_ptr<const PlaceMap>> m_places;
 };
 
 }  // namespace foxscope::gui

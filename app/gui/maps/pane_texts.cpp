@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 #include <QCoreApplication>
 #include <QStringList>
 
 #include "app/gui/maps/map_plot.h"
+#include "backend/base/command_line.h"
 
 namespace foxscope::gui {
 namespace {
@@ -25,24 +28,28 @@ QString binText(const MapPicture& picture) {
       number(static_cast<double>(view.columns.size()) / static_cast<double>(image.columns)));
 }
 
-QString quoted(const Document& document, std::int64_t position) {
-  const auto& tokens = document.reference()->trace->tokens();
+QString quoted(const Trace& trace, std::int64_t position) {
+  const auto& tokens = trace.tokens();
   if (!tokens || position >= static_cast<std::int64_t>(tokens->input_id.size())) return {};
   return QStringLiteral(" “%1”").arg(readText(*tokens, position, Whitespace::visible));
 }
 
 }  // namespace
 
-QString titleOf(const PictureContent& content, const PaneHeads& heads) {
+QString headsOf(const PictureContent& content, const PaneHeads& heads) {
   QString who = heads.textOf(content.sides.front().head);
   if (content.minus) who += QStringLiteral(" − ") + heads.textOf(*content.minus);
   if (content.sides.size() > 1) {
     who = QStringLiteral("A: %1 | B: %2").arg(who, heads.textOf(content.sides[1].head));
   }
-  return QStringLiteral("%1 · %2").arg(who, nameOf(content.quantity));
+  return who;
 }
 
-QString detailOf(const MapPicture& picture, Finality finality, std::int64_t length) {
+QString titleOf(const PictureContent& content, const PaneHeads& heads) {
+  return QStringLiteral("%1 · %2").arg(headsOf(content, heads), nameOf(content.quantity));
+}
+
+QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& heads, std::int64_t length) {
   QStringList parts;
   const PictureContent& content = picture.request.content;
   if (picture.showsEntries() || (picture.tokensPerPixel() == 1 && finality == Finality::coarse)) {
@@ -57,36 +64,63 @@ QString detailOf(const MapPicture& picture, Finality finality, std::int64_t leng
   const bool placed = std::any_of(content.sides.begin(), content.sides.end(),
                                   [](const PictureSide& side) { return !side.samePositions(); });
   if (placed) parts += tr("other tokens: shown by place in the text");
+  // Of runs that end before the reference does: blank from there on. Where tokens differ, the last one may be read by
+  // one run alone.
+  for (const PictureSide& side : content.sides) {
+    if (side.covered() + (side.samePositions() ? 0 : 1) >= length) continue;
+    parts += tr("%1 was run over %2 tokens").arg(heads.axisRunOf(side.head).name).arg(side.head.trace->info().length);
+  }
   if (length > 0 && picture.summary->empty) parts += tr("no key here is before its query");
   return parts.join(QStringLiteral(" · "));
 }
 
-QString readoutOf(const MapPicture& picture, const Document& document, const MapPlot& plot) {
-  const Selection& selection = document.selection();
-  const Cursor cursor = selection.hover().query || selection.hover().key ? selection.cursor() : selection.pin();
-  const std::int64_t length = document.length();
-  if (length < 1) return {};
-  QStringList parts;
-  const auto inside = [&](const std::optional<std::int64_t>& position) { return position && *position < length; };
-  if (inside(cursor.query)) parts += tr("i %1%2").arg(*cursor.query).arg(quoted(document, *cursor.query));
-  if (inside(cursor.key)) parts += tr("j %1%2").arg(*cursor.key).arg(quoted(document, *cursor.key));
-  if (!inside(cursor.query)) return parts.join(QStringLiteral(" · "));
-  if (!inside(cursor.key)) {
-    if (selection.hover().key) parts += tr("j %1 comes after it: no entry").arg(*selection.hover().key);
-    return parts.join(QStringLiteral(" · "));
-  }
+Cursor readPlace(const Selection& selection) {
+  return selection.hover().query || selection.hover().key ? selection.cursor() : selection.pin();
+}
+
+std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column) {
+  if (content.sides.size() < 2) return 0;
   const PlotGeometry& geometry = plot.geometryOfView();
-  const QPointF middle =
-      geometry.corner(*cursor.query, *cursor.key) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2);
-  const std::size_t side = picture.values.size() > 1 ? plot.divider().sideAt(geometry.rect, middle) : 0;
-  const float value = picture.value(side, *cursor.query, *cursor.key);
-  if (std::isfinite(value)) {
-    QString text = QStringLiteral("%1 = %2").arg(shortNameOf(picture.request.content.quantity)).arg(number(value));
-    if (!picture.showsEntries()) {
-      text += picture.exact ? tr(" (%1 of %2)").arg(nameOf(picture.request.content.reduction), binText(picture))
-                            : tr(" (coarse)");
+  const QPointF middle = geometry.corner(row, column) + QPointF(geometry.cellWidth() / 2, geometry.cellHeight() / 2);
+  return plot.divider().sideAt(geometry.rect, middle);
+}
+
+QString readoutOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
+                  const Document& document, const MapPlot& plot) {
+  const Selection& selection = document.selection();
+  const Cursor cursor = readPlace(selection);
+  const std::int64_t length = document.length();
+  const auto inside = [&](const std::optional<std::int64_t>& position) { return position && *position < length; };
+  const bool pair = inside(cursor.query) && inside(cursor.key);
+  const std::size_t side = pair ? sideShowing(content, plot, *cursor.query, *cursor.key) : 0;
+  QStringList parts;
+  if (entry != nullptr) {
+    const QString name = shortNameOf(content.quantity);
+    if (!entry->failure.isEmpty()) {
+      parts += QStringLiteral("%1: %2").arg(name, entry->failure);
+    } else if (!entry->value) {
+      parts += tr("%1: computing …").arg(name);
+    } else if (!std::isnan(*entry->value)) {
+      parts += QStringLiteral("%1 = %2").arg(name, number(*entry->value));
     }
-    parts.prepend(text);
+  }
+  if (pair && picture != nullptr && !picture->showsEntries()) {
+    const float value = picture->value(side, *cursor.query, *cursor.key);
+    const QString made =
+        picture->exact ? tr("%1 of %2").arg(nameOf(content.reduction), binText(*picture)) : tr("coarse");
+    if (std::isfinite(value)) parts += tr("its pixel, %1: %2").arg(made, number(value));
+  }
+  const PictureSide& of = content.sides[side];
+  const auto place = [&](const QString& name, std::int64_t position) {
+    const auto own = of.position(position);
+    parts += own ? QStringLiteral("%1 %2%3").arg(name).arg(*own).arg(quoted(*of.head.trace, *own))
+                 : tr("%1 %2: not read in this run").arg(name).arg(position);
+  };
+  if (inside(cursor.query)) place(QStringLiteral("i"), *cursor.query);
+  if (inside(cursor.key)) place(QStringLiteral("j"), *cursor.key);
+  if (inside(cursor.query) && !inside(cursor.key) && selection.hover().key) {
+    parts +=
+        tr("j %1 comes after it: no entry").arg(of.position(*selection.hover().key).value_or(*selection.hover().key));
   }
   return parts.join(QStringLiteral(" · "));
 }
@@ -98,29 +132,30 @@ QString commandOf(const MapRequest& request, const Document& document) {
   };
   const auto run = runOf(request.head);
   if (run == document.runs().end() || run->file.isEmpty()) return {};
-  const auto option = [](const char* name, const QString& value) {
-    return QStringLiteral(" --%1 %2").arg(name, value);
+  std::vector<std::string> words{"foxscope", "map", without_folder(run->file.toStdString())};
+  const auto option = [&](const char* name, const QString& value) {
+    words.insert(words.end(), {std::string("--") + name, value.toStdString()});
   };
   const auto range = [](const Range& positions) {
     return QStringLiteral("%1:%2").arg(positions.begin).arg(positions.end);
   };
-  QString command = QStringLiteral("foxscope map '%1'").arg(run->file);
-  command += option("model", QString::fromStdString(request.head.trace->info().name));
-  command += option("layer", QString::number(request.head.layer));
-  command += option("head", QString::number(request.head.head));
-  command += option("quantity", to_string(request.quantity));
+  option("model", QString::fromStdString(request.head.trace->info().name));
+  option("layer", QString::number(request.head.layer));
+  option("head", QString::number(request.head.head));
+  option("quantity", to_string(request.quantity));
   if (request.minus) {
     const auto other = runOf(*request.minus);
     if (other == document.runs().end() || other->file != run->file) return {};
-    command += option("minus", QStringLiteral("%1:%2:%3")
-                                   .arg(QString::fromStdString(request.minus->trace->info().name))
-                                   .arg(request.minus->layer)
-                                   .arg(request.minus->head));
+    option("minus", QStringLiteral("%1:%2:%3")
+                        .arg(QString::fromStdString(request.minus->trace->info().name))
+                        .arg(request.minus->layer)
+                        .arg(request.minus->head));
   }
-  command += option("rows", range(request.rows)) + option("cols", range(request.columns));
-  command += option("size", QStringLiteral("%1x%2").arg(request.pixel_rows).arg(request.pixel_columns));
-  command += option("reduce", to_string(request.reduction));
-  return command;
+  option("rows", range(request.rows));
+  option("cols", range(request.columns));
+  option("size", QStringLiteral("%1x%2").arg(request.pixel_rows).arg(request.pixel_columns));
+  option("reduce", to_string(request.reduction));
+  return QString::fromStdString(quoted_command_line(words));
 }
 
 std::pair<double, double> contrastLimits(const MapPicture& picture) {

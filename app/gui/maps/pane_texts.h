@@ -14,14 +14,34 @@ class MapPlot;
 /// Whether what is shown is what was asked for.
 enum class Finality { coarse, exact };
 
+/// "fox L0 H1 − base L0 H2": the first less the second, or both sides of a line.
+QString headsOf(const PictureContent& content, const PaneHeads& heads);
 /// "fox L1 H2 · attention A"; of two sides, both.
 QString titleOf(const PictureContent& content, const PaneHeads& heads);
 /// "max of 8 × 8 tokens a pixel · exact"
-/// @param length  of the text, positions
-QString detailOf(const MapPicture& picture, Finality finality, std::int64_t length);
-/// The entry under the pointer, or else the pinned one: positions, tokens, value.
-QString readoutOf(const MapPicture& picture, const Document& document, const MapPlot& plot);
-/// The command line that computes the same map; empty where the run is in no file.
+/// @param heads   who knows the runs' names
+/// @param length  of the reference run, positions
+QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& heads, std::int64_t length);
+/// An entry and what is known of it.
+struct EntryReading {
+  EntryRequest request;
+  std::optional<float> value;  ///< none: it is being computed
+  QString failure;             ///< why it will not come; empty: it will
+};
+
+/// The place under the pointer, or else the pinned one.
+Cursor readPlace(const Selection& selection);
+/// Which side of the plot shows a place.
+std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column);
+
+/// What is read at that place: the exact entry, the pixel that shows it where that is of several entries, positions and
+/// tokens of the run that is read.
+/// @param picture  what is shown; null: nothing yet
+/// @param entry    of `content` at that place; null where there is none
+QString readoutOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
+                  const Document& document, const MapPlot& plot);
+/// The command line that computes the same map beside the run's file, for files that are published; empty where the
+/// run is in no file.
 QString commandOf(const MapRequest& request, const Document& document);
 /// Limits that leave out the extremes: the 0.1 and 99.9 percentiles; of what has signs, as far to both sides of zero;
 /// on a logarithmic scale at most six decades.

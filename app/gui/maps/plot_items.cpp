@@ -142,10 +142,11 @@ MarksItem::MarksItem(QCustomPlot* plot, const PlotGeometry& geometry) : QCPAbstr
 
 void MarksItem::draw(QCPPainter* painter) {
   painter->setRenderHint(QPainter::Antialiasing, false);
-  if (pin.query) drawRow(painter, *pin.query, pinnedQueryColour(palette));
-  if (pin.key) drawColumn(painter, *pin.key, pinnedKeyColour(palette));
-  if (hover.query) drawRow(painter, *hover.query, hoverColour(palette));
-  if (hover.key) drawColumn(painter, *hover.key, hoverColour(palette));
+  const auto read = [this](const std::optional<std::int64_t>& position) { return position && *position < covered; };
+  if (read(pin.query)) drawRow(painter, *pin.query, pinnedQueryColour(palette));
+  if (read(pin.key)) drawColumn(painter, *pin.key, pinnedKeyColour(palette));
+  if (read(hover.query)) drawRow(painter, *hover.query, hoverColour(palette));
+  if (read(hover.key)) drawColumn(painter, *hover.key, hoverColour(palette));
   drawDivider(painter);
   if (band) {
     QColor fill = palette.color(QPalette::Highlight);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -68,6 +69,7 @@ class MarksItem : public QCPAbstractItem {
   Cursor hover;
   Divider divider;
   std::optional<QRectF> band;
+  std::int64_t covered = std::numeric_limits<std::int64_t>::max();  ///< positions from here on are not the run's
   QPalette palette;
 
   double selectTest(const QPointF& /*pos*/, bool /*onlySelectable*/, QVariant* /*details*/) const override {

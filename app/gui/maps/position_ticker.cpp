@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-
-#include "app/gui/document/places.h"
+#include <limits>
 
 namespace foxscope::gui {
 namespace {
@@ -22,11 +21,24 @@ std::int64_t roundStep(double least) {
 
 }  // namespace
 
-QString PositionTicker::labelOf(std::int64_t position) const {
-  const bool token = m_labels == Labels::tokens && m_tokens && position >= 0 &&
-                     position < static_cast<std::int64_t>(m_tokens->input_id.size());
-  if (!token) return QString::number(position);
-  const QString text = readText(*m_tokens, position, Whitespace::visible);
+std::int64_t AxisRun::covered() const {
+  if (fromReference) return fromReference->covered();
+  return tokens ? static_cast<std::int64_t>(tokens->input_id.size()) : std::numeric_limits<std::int64_t>::max();
+}
+
+Range AxisRun::own(const Range& ofReference) const {
+  if (fromReference) return fromReference->part(ofReference);
+  const std::int64_t end = std::min(ofReference.end, covered());
+  return ofReference.begin < end ? Range{ofReference.begin, end} : Range{0, 0};
+}
+
+std::int64_t AxisRun::own(std::int64_t ofReference) const {
+  return fromReference ? (*fromReference)(ofReference).value_or(0) : ofReference;
+}
+
+QString PositionTicker::labelOf(std::int64_t own) const {
+  if (m_labels == Labels::numbers || !m_run.tokens) return QString::number(own);
+  const QString text = readText(*m_run.tokens, own, Whitespace::visible);
   return text.size() <= kLongestLabel ? text : text.left(kLongestLabel - 1) + QChar(0x2026);
 }
 
@@ -35,12 +47,24 @@ void PositionTicker::generate(const QCPRange& range, const QLocale& /*locale*/, 
   ticks.clear();
   if (subTicks != nullptr) subTicks->clear();
   if (tickLabels != nullptr) tickLabels->clear();
-  const std::int64_t step =
-      m_labels == Labels::tokens ? 1 : roundStep(range.size() / static_cast<double>(std::max(m_most, 1)));
-  const auto first = static_cast<std::int64_t>(std::ceil(range.lower / static_cast<double>(step))) * step;
-  for (std::int64_t position = first; static_cast<double>(position) <= range.upper; position += step) {
-    ticks.append(static_cast<double>(position));
-    if (tickLabels != nullptr) tickLabels->append(labelOf(position));
+  const Range shown{std::max<std::int64_t>(0, static_cast<std::int64_t>(std::ceil(range.lower))),
+                    std::min(static_cast<std::int64_t>(std::floor(range.upper)) + 1, m_run.covered())};
+  const auto add = [&](std::int64_t place, std::int64_t own) {
+    ticks.append(static_cast<double>(place));
+    if (tickLabels != nullptr) tickLabels->append(labelOf(own));
+  };
+  if (shown.begin >= shown.end) return;
+  if (m_labels == Labels::tokens) {
+    for (std::int64_t place = shown.begin; place < shown.end; ++place) add(place, m_run.own(place));
+    return;
+  }
+  const Range own = m_run.own(shown);
+  // As many labels as there is room for in the part that the run has read.
+  const double tokensOfPlace = static_cast<double>(own.size()) / static_cast<double>(shown.size());
+  const std::int64_t step = roundStep(tokensOfPlace * range.size() / static_cast<double>(std::max(m_most, 1)));
+  for (std::int64_t position = (own.begin + step - 1) / step * step; position < own.end; position += step) {
+    const auto place = m_run.toReference ? (*m_run.toReference)(position) : position;
+    if (place) add(*place, position);
   }
 }
 

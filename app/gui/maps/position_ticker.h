@@ -1,18 +1,34 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include <qcustomplot.h>
 
-#include "backend/trace/trace.h"
+#include "app/gui/document/places.h"
 
 namespace foxscope::gui {
 
-/// Ticks of an axis of positions: whole positions at round distances, or every position with the token that it reads.
+/// The run whose positions the axes of a plot show. The plot itself lies in positions of the reference run.
+struct AxisRun {
+  QString name;
+  std::shared_ptr<const TokenTable> tokens;       ///< null: there is no run, and positions are numbers
+  std::shared_ptr<const PlaceMap> fromReference;  ///< null: it is the reference run
+  std::shared_ptr<const PlaceMap> toReference;
+  bool operator==(const AxisRun&) const = default;
+
+  /// Positions of the reference run, from 0 on, that this run has read as well.
+  [[nodiscard]] std::int64_t covered() const;
+  /// The run's own positions of a part of the reference run; empty (0:0) where it has read none of it.
+  [[nodiscard]] Range own(const Range& ofReference) const;
+  [[nodiscard]] std::int64_t own(std::int64_t ofReference) const;  ///< of a position below covered()
+};
+
+/// Ticks of an axis: the run's own positions at round distances, or every place with the token that the run reads
+/// there. None where the run has not read so far.
 class PositionTicker : public QCPAxisTicker {
  public:
-  /// Null: positions are always shown as numbers.
-  void setTokens(std::shared_ptr<const TokenTable> tokens) { m_tokens = std::move(tokens); }
+  void setRun(const AxisRun& run) { m_run = run; }
   enum class Labels { numbers, tokens };
   void setLabels(Labels labels) { m_labels = labels; }
   /// How many labels there is room for.
@@ -22,9 +38,9 @@ class PositionTicker : public QCPAxisTicker {
                 QVector<double>* subTicks, QVector<QString>* tickLabels) override;
 
  private:
-  [[nodiscard]] QString labelOf(std::int64_t position) const;
+  [[nodiscard]] QString labelOf(std::int64_t own) const;
 
-  std::shared_ptr<const TokenTable> m_tokens;
+  AxisRun m_run;
   Labels m_labels = Labels::numbers;
   int m_most = 6;
 };

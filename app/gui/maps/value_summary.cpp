@@ -9,8 +9,8 @@ namespace foxscope::gui {
 namespace {
 
 constexpr std::size_t kSample = 1 << 15;
-constexpr std::size_t kSteps = 96;
-constexpr double kDecades = 12;
+constexpr std::size_t kBins = 96;
+constexpr double kShownDecades = 12;
 
 double percentile(const std::vector<float>& sorted, double share) {
   return sorted[static_cast<std::size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
@@ -18,8 +18,8 @@ double percentile(const std::vector<float>& sorted, double share) {
 
 void count(Histogram& histogram, double value) {
   const double width = histogram.upper - histogram.lower;
-  const double place = width > 0 ? (value - histogram.lower) / width * kSteps : 0;
-  ++histogram.counts[static_cast<std::size_t>(std::clamp<double>(place, 0, kSteps - 1))];
+  const double place = width > 0 ? (value - histogram.lower) / width * kBins : 0;
+  ++histogram.counts[static_cast<std::size_t>(std::clamp<double>(place, 0, kBins - 1))];
 }
 
 }  // namespace
@@ -49,12 +49,12 @@ ValueSummary summaryOf(const std::vector<std::shared_ptr<const Image>>& images) 
   summary.percentile0_1 = percentile(sample, 0.001);
   summary.percentile99_9 = percentile(sample, 0.999);
 
-  summary.linear = {summary.lowest, summary.highest, std::vector<int>(kSteps)};
+  summary.linear = {summary.lowest, summary.highest, std::vector<int>(kBins)};
   for (const float value : sample) count(summary.linear, value);
   const auto positive = std::upper_bound(sample.begin(), sample.end(), 0.0F);
   if (positive == sample.end()) return summary;
   const double top = std::log10(summary.highest);
-  summary.logarithmic = {std::max<double>(std::log10(*positive), top - kDecades), top, std::vector<int>(kSteps)};
+  summary.logarithmic = {std::max<double>(std::log10(*positive), top - kShownDecades), top, std::vector<int>(kBins)};
   for (auto value = positive; value != sample.end(); ++value) {
     const double logarithm = std::log10(*value);
     if (logarithm >= summary.logarithmic.lower) count(summary.logarithmic, logarithm);

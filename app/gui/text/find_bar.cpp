@@ -75,6 +75,14 @@ void FindBar::open() {
   m_words->selectAll();
 }
 
+// Here Escape closes the bar; elsewhere it is a command of the window.
+bool FindBar::event(QEvent* event) {
+  const bool isKey = event->type() == QEvent::ShortcutOverride;
+  if (!isKey || static_cast<QKeyEvent*>(event)->key() != Qt::Key_Escape) return QWidget::event(event);
+  event->accept();
+  return true;
+}
+
 void FindBar::keyPressEvent(QKeyEvent* event) {
   if (event->key() == Qt::Key_Escape) {
     emit closed();

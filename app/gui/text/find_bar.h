@@ -30,6 +30,7 @@ class FindBar : public QWidget {
   void closed();
 
  protected:
+  bool event(QEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
 
  private:

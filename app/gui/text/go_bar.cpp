@@ -47,6 +47,14 @@ void GoBar::accept() {
   m_hint->setText(tr("type 0 to %1, or 0 % to 100 %").arg(QString::number(static_cast<qlonglong>(m_length - 1))));
 }
 
+// Here Escape closes the bar; elsewhere it is a command of the window.
+bool GoBar::event(QEvent* event) {
+  const bool isKey = event->type() == QEvent::ShortcutOverride;
+  if (!isKey || static_cast<QKeyEvent*>(event)->key() != Qt::Key_Escape) return QWidget::event(event);
+  event->accept();
+  return true;
+}
+
 void GoBar::keyPressEvent(QKeyEvent* event) {
   if (event->key() == Qt::Key_Escape) {
     emit closed();

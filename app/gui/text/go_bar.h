@@ -24,6 +24,7 @@ class GoBar : public QWidget {
   void closed();
 
  protected:
+  bool event(QEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
 
  private:

@@ -7,19 +7,18 @@
 namespace foxscope::gui {
 namespace {
 
-bool continuesCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
-
 /// Where token `index` ends and the next begins. Both may claim the bytes between the next one's start and this one's
-/// end; then these are cut into as many slices as there are tokens that claim them.
+/// end; then these are cut into as many slices as there are tokens that claim them. Starts and ends never decrease.
 double edgeAfter(const TokenTable& tokens, std::size_t index) {
   const std::int64_t begin = tokens.byte_start[index + 1];
   const std::int64_t end = tokens.byte_end[index];
   if (end <= begin) return static_cast<double>(begin);
-  std::size_t first = index;
-  while (first > 0 && tokens.byte_end[first - 1] > begin) --first;
-  std::size_t last = index + 1;
-  while (last + 1 < tokens.byte_start.size() && tokens.byte_start[last + 1] < end) ++last;
-  const double share = static_cast<double>(index + 1 - first) / static_cast<double>(last + 1 - first);
+  const auto& starts = tokens.byte_start;
+  const auto& ends = tokens.byte_end;
+  const auto next = static_cast<std::ptrdiff_t>(index) + 1;
+  const auto first = std::upper_bound(ends.begin(), ends.begin() + next, begin) - ends.begin();
+  const auto last = std::lower_bound(starts.begin() + next, starts.end(), end) - starts.begin();
+  const double share = static_cast<double>(next - first) / static_cast<double>(last - first);
   return static_cast<double>(begin) + static_cast<double>(end - begin) * share;
 }
 

@@ -9,6 +9,9 @@
 
 namespace foxscope::gui {
 
+/// Whether a byte of UTF-8 goes on with a character that another began.
+inline bool continuesCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
+
 /// A stretch of the shown text, in bytes of its UTF-8, half open; with fractions where tokens share a byte.
 struct Stretch {
   double begin = 0;

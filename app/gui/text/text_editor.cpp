@@ -2,13 +2,14 @@
 
 #include <algorithm>
 
+#include <QKeyEvent>
 #include <QMimeData>
 #include <QTextCursor>
 
+#include "app/gui/text/text_cells.h"
+
 namespace foxscope::gui {
 namespace {
-
-bool continuesCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U; }
 
 /// Bytes of the text that can be shown for editing.
 std::size_t editableSize(const std::string& content) {
@@ -93,7 +94,21 @@ void TextEditor::insertFromMimeData(const QMimeData* source) {
   QString whole = plainText();
   whole.replace(cursor.selectionStart(), cursor.selectionEnd() - cursor.selectionStart(), pasted);
   display(whole.toStdString());
-  emit contentEdited();
+  emit contentReplaced();
+}
+
+// What the editor has nothing to undo of, the window may: a text that was replaced.
+bool TextEditor::event(QEvent* event) {
+  if (event->type() == QEvent::ShortcutOverride) {
+    auto* key = static_cast<QKeyEvent*>(event);
+    const bool nothing = (key->matches(QKeySequence::Undo) && !document()->isUndoAvailable()) ||
+                         (key->matches(QKeySequence::Redo) && !document()->isRedoAvailable());
+    if (nothing) {
+      event->ignore();
+      return true;
+    }
+  }
+  return QPlainTextEdit::event(event);
 }
 
 }  // namespace foxscope::gui

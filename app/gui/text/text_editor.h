@@ -30,10 +30,13 @@ class TextEditor : public QPlainTextEdit {
  signals:
   /// The user changed the text; content() is the new one.
   void contentEdited();
+  /// A long text was pasted, which the editor cannot undo; content() is the new one.
+  void contentReplaced();
   /// What was pasted is not taken, for this reason, one line.
   void refused(const QString& reason);
 
  protected:
+  bool event(QEvent* event) override;
   [[nodiscard]] bool canInsertFromMimeData(const QMimeData* source) const override;
   void insertFromMimeData(const QMimeData* source) override;
 

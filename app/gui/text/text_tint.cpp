@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "app/gui/document/places.h"
 #include "backend/base/error.h"
 #include "backend/map/map.h"
 
@@ -82,7 +83,7 @@ void softmax(std::vector<float>& row) {
   for (float& logit : row) logit = static_cast<float>(std::exp(static_cast<double>(logit) - largest) / sum);
 }
 
-std::optional<std::vector<float>> row(const TintRequest& request, std::int64_t query, const Job& job) {
+std::optional<std::vector<float>> rowOf(const TintRequest& request, std::int64_t query, const Job& job) {
   MapRequest map;
   map.head = {request.run, request.layer, request.head};
   map.quantity = request.kind == TintKind::forgetRow      ? Quantity::forget
@@ -161,7 +162,7 @@ double TintScale::position(double value) const {
 
 TokenPlaces::TokenPlaces(const Trace& reference, const Trace& run)
     : m_reference(reference.tokens().get()), m_run(run.tokens().get()) {
-  m_identical = m_reference == m_run || (m_reference->id == m_run->id && m_reference->byte_start == m_run->byte_start);
+  m_identical = beginAlike(*m_reference, *m_run);
 }
 
 std::optional<std::int64_t> TokenPlaces::tokenOfCell(std::int64_t cell) const {
@@ -202,7 +203,7 @@ std::optional<Tint> computeTint(const TintRequest& request, const Job& job) {
       throw Error(
           fmt::format("model '{}' did not read as far as position {}", request.run->info().name, request.query));
     }
-    const auto values = row(request, *query, job);
+    const auto values = rowOf(request, *query, job);
     if (!values) return std::nullopt;
     tint.value = readByCell(request, *values);
     tint.lastReadCell = request.query;

@@ -7,6 +7,7 @@
 #include <QEvent>
 #include <QHBoxLayout>
 #include <QLabel>
+#include <QLocale>
 #include <QMenu>
 #include <QStackedWidget>
 #include <QToolButton>
@@ -135,6 +136,7 @@ void TextView::makeCommands() {
 
 void TextView::connectDocument() {
   connect(&m_document, &Document::runsChanged, this, &TextView::takeRuns);
+  connect(&m_document, &Document::referenceChanged, this, &TextView::takeRuns);
   connect(&m_document, &Document::inputsChanged, this, &TextView::takeInputs);
   Selection& selection = m_document.selection();
   connect(&selection, &Selection::pinChanged, this, &TextView::takePin);
@@ -159,7 +161,8 @@ void TextView::connectPage() {
   connect(m_page, &TextPage::menuAsked, this, &TextView::openMenu);
   connect(m_tools, &TextToolRow::choiceChanged, this, &TextView::requestTint);
   connect(m_tools, &TextToolRow::modeToggled, this, [this] { setEditing(!m_editing); });
-  connect(m_editor, &TextEditor::contentEdited, this, [this] { m_document.setText({{}, m_editor->content()}); });
+  connect(m_editor, &TextEditor::contentEdited, this, [this] { m_document.editText(m_editor->content()); });
+  connect(m_editor, &TextEditor::contentReplaced, this, [this] { m_document.setText({{}, m_editor->content()}); });
   connect(m_editor, &TextEditor::refused, this, [this](const QString& reason) {
     m_editorNote->setText(reason);
     m_editorNote->show();
@@ -180,7 +183,7 @@ void TextView::connectBars() {
 
 void TextView::takeRuns() {
   QStringList names;
-  for (const Run& run : m_document.runs()) names += run.name;
+  for (const Run* run : m_document.runsOnText()) names += run->name;
   m_tools->setRuns(names);
   const Run* reference = m_document.reference();
   const std::shared_ptr<const Trace> trace = reference != nullptr ? reference->trace : nullptr;
@@ -201,11 +204,12 @@ void TextView::takeInputs() {
   m_clear->setVisible(m_editor->showsBeginning());
   m_editorNote->setVisible(m_editor->showsBeginning());
   if (m_editor->showsBeginning()) {
-    m_editorNote->setText(tr("%1 MB of text, of which the beginning is shown; all of it is read by a run.")
-                              .arg(static_cast<double>(content.size()) / (1U << 20U), 0, 'f', 1));
+    const QString size = QLocale().formattedDataSize(static_cast<qint64>(content.size()), 1, QLocale::DataSizeSIFormat);
+    m_editorNote->setText(tr("%1 of text, of which the beginning is shown; all of it is read by a run.").arg(size));
   }
-  const bool differs =
-      m_reference && !content.empty() && (!m_reference->text() || m_reference->text()->content != content);
+  const auto& runs = m_document.runs();
+  const auto read = [&](const Run& run) { return run.trace->text() && run.trace->text()->content == content; };
+  const bool differs = m_reference && !content.empty() && std::none_of(runs.begin(), runs.end(), read);
   m_tools->setNotice(differs ? tr("edited: press F5 to run") : QString());
 }
 
@@ -352,9 +356,9 @@ void TextView::requestReadout(std::int64_t cell, const QPoint& globalPosition) {
   wanted.reference = m_reference;
   wanted.cell = cell;
   const HeadChoice& head = m_document.selection().head();
-  for (const Run& run : m_document.runs()) {
-    if (run.id == head.run && m_document.headOf(head)) wanted.headRun = static_cast<int>(wanted.runs.size());
-    wanted.runs.push_back({run.name, run.trace});
+  for (const Run* run : m_document.runsOnText()) {
+    if (run->id == head.run && m_document.headOf(head)) wanted.headRun = static_cast<int>(wanted.runs.size());
+    wanted.runs.push_back({run->name, run->trace});
   }
   wanted.layer = head.layer;
   wanted.head = head.head;

@@ -14,10 +14,10 @@ constexpr int kTintChannel = 100;  // apart from the view's other requests
 }  // namespace
 
 const Run* TextView::chosenRun(const QString& name, std::size_t otherwise) const {
-  const std::vector<Run>& runs = m_document.runs();
-  const auto found = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.name == name; });
-  if (found != runs.end()) return &*found;
-  return runs.empty() ? nullptr : &runs[std::min(otherwise, runs.size() - 1)];
+  const Run* named = m_document.runNamed(name);
+  if (named != nullptr && m_document.isOnText(named->id)) return named;
+  const std::vector<const Run*> runs = m_document.runsOnText();
+  return runs.empty() ? nullptr : runs[std::min(otherwise, runs.size() - 1)];
 }
 
 std::optional<std::int64_t> TextView::rowQuery() const {
@@ -118,6 +118,9 @@ QString TextView::caption() const {
     return tr("loss of %1, at the word predicted").arg(first->name) + placesNote();
   }
   if (choice.kind == TintKind::lossDifference) {
+    if (first == second && m_document.runs().size() > 1) {
+      return tr("%1 alone read this text: a difference needs two runs on one text").arg(first->name);
+    }
     if (first == second) return tr("%1 is the only run: a difference needs two").arg(first->name);
     return tr("loss of %1 minus %2, at the word predicted").arg(first->name, second->name) + placesNote();
   }

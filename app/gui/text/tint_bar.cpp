@@ -10,7 +10,7 @@
 namespace foxscope::gui {
 namespace {
 
-QString number(double value) {
+QString shownNumber(double value) {
   constexpr int kDigits = 3;
   return QString::number(value, 'g', kDigits).replace('-', QChar(0x2212));
 }
@@ -33,11 +33,12 @@ void TintBar::setScale(const TintScale& scale, const QString& unit) {
 }
 
 QString TintBar::lowerText() const {
-  return m_scale.clipsBelow ? QStringLiteral("≤ ") + number(m_scale.lower) : number(m_scale.lower);
+  return m_scale.clipsBelow ? QStringLiteral("≤ ") + shownNumber(m_scale.lower) : shownNumber(m_scale.lower);
 }
 
 QString TintBar::upperText() const {
-  const QString value = m_scale.clipsAbove ? QStringLiteral("≥ ") + number(m_scale.upper) : number(m_scale.upper);
+  const QString value =
+      m_scale.clipsAbove ? QStringLiteral("≥ ") + shownNumber(m_scale.upper) : shownNumber(m_scale.upper);
   return m_unit.isEmpty() ? value : value + ' ' + m_unit;
 }
 

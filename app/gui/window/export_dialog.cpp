@@ -2,19 +2,24 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
+#include <span>
 
 #include <QBuffer>
 #include <QDialogButtonBox>
 #include <QFileDialog>
+#include <QFileInfo>
 #include <QFormLayout>
 #include <QLabel>
 #include <QLocale>
 #include <QPushButton>
 
+#include "app/figure/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
 #include "backend/file/run_file.h"
 
 namespace foxscope::gui {
@@ -25,6 +30,8 @@ struct Ending {
   const char* name;
   const char* ending;
 };
+constexpr double kFontByWidth = 3.5;  ///< points; shown as words, as nobody wants letters that small
+
 constexpr std::array kPictures{Ending{ExportDialog::Kind::pdf, "PDF", "pdf"},
                                Ending{ExportDialog::Kind::svg, "SVG", "svg"},
                                Ending{ExportDialog::Kind::png, "PNG", "png"}};
@@ -49,6 +56,34 @@ bool isData(ExportDialog::Kind kind) {
   return kind == ExportDialog::Kind::hdf5 || kind == ExportDialog::Kind::npy || kind == ExportDialog::Kind::csv;
 }
 
+QString endingOf(ExportDialog::Kind kind) {
+  for (const auto& list : {std::span<const Ending>(kPictures), std::span<const Ending>(kMapData)}) {
+    for (const Ending& entry : list) {
+      if (entry.kind == kind) return QString::fromLatin1(entry.ending);
+    }
+  }
+  return {};
+}
+
+std::string pngOf(const QImage& picture) {
+  QByteArray bytes;
+  QBuffer buffer(&bytes);
+  buffer.open(QIODevice::WriteOnly);
+  if (!picture.save(&buffer, "PNG")) throw Error("drawing: Qt has no PNG writer: install Debian's libqt6gui6");
+  return bytes.toStdString();
+}
+
+/// A page as large as the picture on the screen, with its pixels as they are.
+std::string pdfOf(const QImage& picture) {
+  constexpr double kScreenDpi = 96;
+  figure::FigureFormat format;
+  format.kind = figure::FigureFormat::Kind::pdf;
+  format.dpi = static_cast<int>(std::lround(kScreenDpi * picture.devicePixelRatio()));
+  const QSizeF size = picture.deviceIndependentSize() * (figure::kPointsPerInch / kScreenDpi);
+  return figure::paintPage(format, size, {"the Foxscope window", "", {}},
+                           [&](figure::Canvas& canvas) { canvas.image(QRectF(QPointF(), size), picture); });
+}
+
 std::string mapName(const MapRequest& request) {
   const TraceInfo& info = request.head.trace->info();
   return QStringLiteral("%1_L%2_H%3_%4")
@@ -65,7 +100,7 @@ ExportDialog::ExportDialog(Document& document, const MapsView& maps, const Curve
     : QDialog(&window),
       m_document(document),
       m_window(window),
-      m_map(maps.figureOfActivePane()),
+      m_map(maps.shownMap()),
       m_curves(curves.figureOfCurrentTab()),
       m_curveData(curves.dataOfCurrentTab()),
       m_figures(paperFigures(document)) {
@@ -98,8 +133,9 @@ void ExportDialog::makeForm() {
   m_width->setValue(kWidths[0].mm);
   form->addRow(tr("Wi&dth"), m_width);
   m_font = new QDoubleSpinBox;
-  m_font->setRange(4, 48);
-  m_font->setValue(9);
+  m_font->setRange(kFontByWidth, 48);
+  m_font->setSingleStep(0.5);
+  m_font->setSpecialValueText(tr("by the width"));
   m_font->setSuffix(tr(" pt"));
   form->addRow(tr("F&ont"), m_font);
   m_dpi = new QSpinBox;
@@ -144,7 +180,11 @@ void ExportDialog::followSource() {
   m_kind->clear();
   const auto add = [&](const Ending& ending) { m_kind->addItem(tr(ending.name), static_cast<int>(ending.kind)); };
   if (chosenSource() == Source::window) {
-    add(kPictures.back());
+    // What the window shows is pixels; outlines of its letters do not exist.
+    for (const Ending& ending : kPictures) {
+      if (ending.kind != Kind::svg) add(ending);
+    }
+    m_kind->setCurrentIndex(m_kind->findData(static_cast<int>(Kind::png)));
   } else {
     for (const Ending& ending : kPictures) add(ending);
     if (chosenSource() == Source::map) {
@@ -163,7 +203,7 @@ void ExportDialog::followKind() {
   m_everyEntry->setEnabled(numbers && chosenSource() == Source::map);
   m_size->clear();
   if (!m_everyEntry->isEnabled() || !m_everyEntry->isChecked()) return;
-  const MapRequest& request = m_map->request;
+  const MapRequest& request = m_map->picture->computed;
   constexpr double kBytes = 4;
   const double bytes = kBytes * static_cast<double>(request.rows.size()) * static_cast<double>(request.columns.size());
   m_size->setText(tr("%1 x %2 entries, %3")
@@ -179,18 +219,12 @@ figure::FigureFormat ExportDialog::format() const {
                                             : figure::FigureFormat::Kind::png;
   format.widthMm = m_width->value();
   format.dpi = m_dpi->value();
-  format.fontSizePt = m_font->value();
+  if (m_font->value() > kFontByWidth) format.fontSizePt = m_font->value();
   return format;
 }
 
 void ExportDialog::choosePath() {
-  QString ending;
-  for (const Ending& entry : kPictures) {
-    if (entry.kind == chosenKind()) ending = entry.ending;
-  }
-  for (const Ending& entry : kMapData) {
-    if (entry.kind == chosenKind()) ending = entry.ending;
-  }
+  const QString ending = endingOf(chosenKind());
   const QString path = QFileDialog::getSaveFileName(this, tr("Export"), "foxscope." + ending, "*." + ending);
   if (path.isEmpty()) return;
   write(path);
@@ -198,6 +232,17 @@ void ExportDialog::choosePath() {
 }
 
 void ExportDialog::write(const QString& path) {
+  // A file is what its name says.
+  const QString ending = QFileInfo(path).suffix().toLower();
+  for (int index = 0; index < m_kind->count(); ++index) {
+    if (ending == endingOf(static_cast<Kind>(m_kind->itemData(index).toInt()))) m_kind->setCurrentIndex(index);
+  }
+  if (ending != endingOf(chosenKind())) {
+    emit m_document.messageRaised(
+        {Message::Kind::error, tr("%1: %2 cannot be written as “.%3”: end the name in .%4")
+                                   .arg(path, m_source->currentText(), ending, endingOf(chosenKind()))});
+    return;
+  }
   switch (chosenSource()) {
     case Source::map:
       return isData(chosenKind()) ? writeMapData(path) : writeMapPicture(path);
@@ -210,43 +255,25 @@ void ExportDialog::write(const QString& path) {
   }
 }
 
-void ExportDialog::submit(const QString& path, std::function<std::optional<bool>(const Job&)> work) {
-  // The answer may come when the dialog is gone: the window's document outlives it.
-  JobRunner::Request<bool> request;
-  request.work = std::move(work);
-  Document* document = &m_document;
-  request.done = [document, path](bool) {
-    emit document->messageRaised({Message::Kind::note, tr("Saved %1").arg(path)});
-  };
-  request.failed = [document](const QString& message) {
-    emit document->messageRaised({Message::Kind::error, message});
-  };
-  // A channel for each path: exports do not replace each other.
-  m_document.jobs().submit(document, static_cast<int>(qHash(path) | 0x40000000U), std::move(request));
-}
-
 void ExportDialog::writeMapPicture(const QString& path) {
-  submit(path, [figure = *m_map, format = format(), path](const Job& job) mutable -> std::optional<bool> {
+  m_document.writeFile(path, [shown = *m_map, format = format(), path](const Job& job) -> std::optional<bool> {
     // A print has more dots than the screen: the map is computed for them.
-    const figure::PixelRoom room = figure::mapRoom(figure.request, format);
-    figure.request.pixel_rows = std::min(figure.request.rows.size(), room.rows);
-    figure.request.pixel_columns = std::min(figure.request.columns.size(), room.columns);
-    auto image = compute_map(figure.request, job);
-    if (!image) return std::nullopt;
-    figure.image = std::move(*image);
-    writeFile(path, figure::drawMap(figure, format));
+    const figure::PixelRoom room = figure::mapRoom(shown.figure().request, format);
+    const auto figure = shown.figure({room.rows, room.columns}, job);
+    if (!figure) return std::nullopt;
+    writeFile(path, figure::drawMap(*figure, format));
     return true;
   });
 }
 
 void ExportDialog::writeMapData(const QString& path) {
-  MapRequest request = m_map->request;
+  MapRequest request = m_map->picture->computed;
   if (m_everyEntry->isChecked()) {
     request.pixel_rows = request.rows.size();
     request.pixel_columns = request.columns.size();
   }
   request.skip_tolerance = 0;
-  submit(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
+  m_document.writeFile(path, [request, kind = chosenKind(), path](const Job& job) -> std::optional<bool> {
     const std::filesystem::path file = path.toStdString();
     bool whole = false;
     if (kind == Kind::npy) {
@@ -263,25 +290,22 @@ void ExportDialog::writeMapData(const QString& path) {
 
 void ExportDialog::writeCurves(const QString& path) {
   if (chosenKind() == Kind::csv) {
-    submit(path, [content = m_curveData.toStdString(), path](const Job&) {
+    m_document.writeFile(path, [content = m_curveData.toStdString(), path](const Job&) {
       writeFile(path, content);
       return std::optional(true);
     });
     return;
   }
-  submit(path, [figure = *m_curves, format = format(), path](const Job&) {
+  m_document.writeFile(path, [figure = *m_curves, format = format(), path](const Job&) {
     writeFile(path, figure::drawCurves(figure, format));
     return std::optional(true);
   });
 }
 
 void ExportDialog::writeWindow(const QString& path) {
-  QByteArray bytes;
-  QBuffer buffer(&bytes);
-  buffer.open(QIODevice::WriteOnly);
-  m_window.grab().save(&buffer, "PNG");
-  submit(path, [content = bytes.toStdString(), path](const Job&) {
-    writeFile(path, content);
+  const QImage picture = m_window.grab().toImage().convertToFormat(QImage::Format_RGB32);
+  m_document.writeFile(path, [picture, pdf = chosenKind() == Kind::pdf, path](const Job&) {
+    writeFile(path, pdf ? pdfOf(picture) : pngOf(picture));
     return std::optional(true);
   });
 }
@@ -289,7 +313,7 @@ void ExportDialog::writeWindow(const QString& path) {
 void ExportDialog::writeFigure(const QString& path) {
   figure::FigureStyle style;
   style.format = format();
-  submit(path, [draw = chosenFigure()->draw, style, path](const Job& job) -> std::optional<bool> {
+  m_document.writeFile(path, [draw = chosenFigure()->draw, style, path](const Job& job) -> std::optional<bool> {
     const auto file = draw(style, job);
     if (!file) return std::nullopt;
     writeFile(path, *file);

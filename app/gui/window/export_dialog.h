@@ -13,6 +13,7 @@
 #include "app/figure/map_figure.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/run.h"
+#include "app/gui/maps/map_export.h"
 #include "app/gui/window/paper_figures.h"
 
 class QLabel;
@@ -36,7 +37,7 @@ class ExportDialog : public QDialog {
   QComboBox& source() { return *m_source; }
   QComboBox& kind() { return *m_kind; }
   [[nodiscard]] figure::FigureFormat format() const;
-  /// Writes the file in the background; success and failure are told by the document.
+  /// Writes the file in the background (Document::writeFile), as the kind that its name ends on if that is offered.
   void write(const QString& path);
 
  private:
@@ -51,14 +52,13 @@ class ExportDialog : public QDialog {
   void writeFigure(const QString& path);
   /// Null unless one of the figures is chosen.
   [[nodiscard]] const PaperFigure* chosenFigure() const;
-  void submit(const QString& path, std::function<std::optional<bool>(const Job&)> work);
   [[nodiscard]] Source chosenSource() const;
   [[nodiscard]] Kind chosenKind() const;
 
   Document& m_document;
   QWidget& m_window;
   // What was shown when the dialog opened: views may move on behind it.
-  std::optional<figure::MapFigure> m_map;
+  std::optional<ShownMap> m_map;
   std::optional<figure::CurveFigure> m_curves;
   QString m_curveData;
   std::vector<PaperFigure> m_figures;

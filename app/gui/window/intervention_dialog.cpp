@@ -75,7 +75,9 @@ InterventionDialog::InterventionDialog(Document& document, const HeadChoice& hea
   m_value->setDecimals(4);
   m_value->setSingleStep(0.1);
   form->addRow(tr("&Value"), m_value);
-  const auto length = static_cast<int>(m_document.length());
+  // As far as the run goes that is changed.
+  const auto places = m_document.placesOf(head.run).fromReference;
+  const auto length = static_cast<int>(places ? places->covered() : m_document.length());
   m_position->setRange(0, std::max(0, length - 1));
   m_position->setValue(static_cast<int>(m_document.selection().pin().key.value_or(length / 2)));
   m_position->setToolTip(tr("What this position reads is the first token that is still seen; at first the pinned key"));
@@ -109,7 +111,7 @@ QString InterventionDialog::intervention() const {
   result.head = m_place->currentIndex() == kHead ? m_head.head : -1;
   result.kind = kKinds[static_cast<std::size_t>(m_kind->currentIndex())];
   result.value = m_value->value();
-  result.position = m_document.positionIn(m_head.run, m_position->value());
+  result.position = m_document.positionIn(m_head.run, m_position->value()).value_or(0);
   return QString::fromStdString(result.text());
 }
 

@@ -1,6 +1,8 @@
 #include "app/gui/window/main_window.h"
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 
 #include <QApplication>
 #include <QClipboard>
@@ -9,10 +11,14 @@
 #include <QDropEvent>
 #include <QFileDialog>
 #include <QFileInfo>
+#include <QLocale>
 #include <QMenu>
+#include <QMessageBox>
 #include <QMimeData>
+#include <QPushButton>
 #include <QStackedWidget>
 #include <QStatusBar>
+#include <QTimer>
 #include <QToolBar>
 #include <QVBoxLayout>
 
@@ -20,6 +26,7 @@
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
@@ -52,7 +59,11 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
   followRuns();
 }
 
-MainWindow::~MainWindow() = default;
+// Views read the document to their end, and Qt would take them apart after it; out of sight nothing is sent to halves.
+MainWindow::~MainWindow() {
+  hide();
+  qDeleteAll(findChildren<QWidget*>(QString(), Qt::FindDirectChildrenOnly));
+}
 
 void MainWindow::makeViews() {
   m_heads = new HeadsView(m_document, m_headTable);
@@ -72,6 +83,7 @@ void MainWindow::makeViews() {
   layout->setSpacing(0);
   m_messages = new MessageBar;
   layout->addWidget(m_messages);
+  layout->addWidget(new ExportBar(m_document));
   m_centre = new QStackedWidget;
   m_start = new StartPage;
   m_centre->addWidget(m_start);
@@ -79,17 +91,13 @@ void MainWindow::makeViews() {
   layout->addWidget(m_centre, 1);
   setCentralWidget(centre);
 
-  QDockWidget* heads = makeDock(*this, m_heads, tr("Heads"), "heads");
-  QDockWidget* text = makeDock(*this, m_text, tr("Text"), "text");
-  QDockWidget* curves = makeDock(*this, m_curves, tr("Curves"), "curves");
+  m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
+  m_textDock = makeDock(*this, m_text, tr("Text"), "text");
+  m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
   // The corners belong to the sides, so that curves stand under the maps.
   setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
   setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
-  addDockWidget(Qt::LeftDockWidgetArea, heads);
-  addDockWidget(Qt::RightDockWidgetArea, text);
-  addDockWidget(Qt::BottomDockWidgetArea, curves);
-  resizeDocks({heads, text}, {190, 340}, Qt::Horizontal);
-  resizeDocks({curves}, {300}, Qt::Vertical);
+  resetDocks();
 
   auto* bar = new QToolBar(tr("Run"));
   bar->setObjectName("run");
@@ -100,17 +108,37 @@ void MainWindow::makeViews() {
   statusBar()->setSizeGripEnabled(false);
 }
 
+void MainWindow::resetDocks() {
+  const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {{m_headsDock, Qt::LeftDockWidgetArea},
+                                                                {m_textDock, Qt::RightDockWidgetArea},
+                                                                {m_curvesDock, Qt::BottomDockWidgetArea}};
+  for (const auto& [dock, area] : places) {
+    dock->setFloating(false);
+    addDockWidget(area, dock);
+    dock->show();
+  }
+  resizeDocks({m_headsDock, m_textDock}, {190, 340}, Qt::Horizontal);
+  resizeDocks({m_curvesDock}, {300}, Qt::Vertical);
+}
+
 void MainWindow::connectDocument() {
   connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
   connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
+  connect(&m_document, &Document::notWritten, this, [this](const QString& path) {
+    if (path == m_saving) m_afterSaving = nullptr;
+  });
+  m_document.setReplaceGuard([this](std::function<void()> replace) { whenNothingIsLost(std::move(replace)); });
+  connect(&m_document, &Document::memoryAsked, this, &MainWindow::askForMemory);
   connect(&m_document, &Document::fileMissing, this, &MainWindow::askForMissing);
   connect(&m_document, &Document::sessionOpened, this, [this](const QJsonObject& state) {
     m_messages->clearNotes();
     m_wantedViews = state;
+    restoreDocks(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
     restoreViews(state);
   });
   connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
+    if (m_afterSaving && path == m_saving) saveUnsaved();
     if (m_remembering == Remembering::off || path == m_demo) return;
     m_settings.addRecent(path);
     fillRecent();
@@ -198,11 +226,37 @@ void MainWindow::askForMissing(const QString& what, const QString& path) {
   });
 }
 
+void MainWindow::askForMemory(const MemoryQuestion& question) {
+  const auto sized = [](double bytes) {
+    return QLocale().formattedDataSize(static_cast<qint64>(bytes), 1, QLocale::DataSizeSIFormat);
+  };
+  const QString name = QStringLiteral("memory");
+  delete findChild<QMessageBox*>(name);  // a newer question takes the place of the older
+  auto* box = new QMessageBox(
+      QMessageBox::Warning, tr("Much memory"),
+      tr("This takes about %1 of memory, and %2 are free.").arg(sized(question.needed), sized(question.free)),
+      QMessageBox::Cancel, this);
+  box->setInformativeText(tr("The models are to read %1 tokens. Fewer tokens, or runs without attention maps "
+                             "(Preferences), take less.")
+                              .arg(QLocale().toString(static_cast<qlonglong>(question.tokens))));
+  box->setObjectName(name);
+  box->setAttribute(Qt::WA_DeleteOnClose);
+  const QPushButton* all = box->addButton(tr("Run Anyway"), QMessageBox::DestructiveRole);
+  connect(all, &QPushButton::clicked, &m_document, &Document::runAnyway);
+  if (question.fewer > 0) {
+    QPushButton* fewer = box->addButton(
+        tr("First %1 Tokens").arg(QLocale().toString(static_cast<qlonglong>(question.fewer))), QMessageBox::AcceptRole);
+    connect(fewer, &QPushButton::clicked, &m_document, [this, question] { m_document.runFewer(question.fewer); });
+    box->setDefaultButton(fewer);
+  }
+  box->open();
+}
+
 void MainWindow::saveSession(const QString& path) { m_document.saveSession(path, viewState()); }
 
 void MainWindow::saveSessionAs() {
-  const QString path = QFileDialog::getSaveFileName(this, tr("Save session"), m_settings.folder() + "/session.json",
-                                                    tr("Sessions (*.json)"));
+  const QString path = QFileDialog::getSaveFileName(
+      this, tr("Save session"), m_settings.folder() + "/session.foxscope.json", tr("Sessions (*.json)"));
   if (!path.isEmpty()) saveSession(path);
 }
 
@@ -210,6 +264,48 @@ void MainWindow::saveRunFile() {
   const QString path =
       QFileDialog::getSaveFileName(this, tr("Save run file"), m_settings.folder() + "/run.h5", tr("Run files (*.h5)"));
   if (!path.isEmpty()) m_document.saveRunFile(path);
+}
+
+void MainWindow::whenNothingIsLost(std::function<void()> then) {
+  const Unsaved unsaved = m_document.unsaved();
+  if (unsaved.empty() || m_remembering == Remembering::off) return then();
+  QStringList what;
+  const QString runs = unsaved.runs.join(tr(", "));
+  if (!unsaved.runs.isEmpty())
+    what += unsaved.runs.size() == 1 ? tr("the run %1").arg(runs) : tr("the runs %1").arg(runs);
+  if (unsaved.text) what += tr("the text that was typed or changed");
+  QMessageBox box(QMessageBox::Question, tr("Not saved"), tr("This is in no file and will be lost:"),
+                  QMessageBox::NoButton, this);
+  box.setInformativeText(what.join('\n'));
+  QString words = tr("&Save Text…");
+  if (!unsaved.runs.isEmpty()) words = unsaved.text ? tr("&Save Runs and Text…") : tr("&Save Runs…");
+  const QPushButton* save = box.addButton(words, QMessageBox::AcceptRole);
+  const QPushButton* discard = box.addButton(tr("&Discard"), QMessageBox::DestructiveRole);
+  box.setDefaultButton(box.addButton(QMessageBox::Cancel));
+  box.exec();
+  if (box.clickedButton() == discard) then();
+  if (box.clickedButton() != save) return;
+  m_afterSaving = std::move(then);
+  saveUnsaved();
+}
+
+// One file after the other, each in the background; what waits for them goes on when nothing is left to save.
+void MainWindow::saveUnsaved() {
+  const Unsaved unsaved = m_document.unsaved();
+  if (unsaved.empty()) return std::exchange(m_afterSaving, nullptr)();
+  const auto ask = [this](const QString& title, const QString& name, const QString& filter) {
+    return QFileDialog::getSaveFileName(this, title, m_settings.folder() + name, filter);
+  };
+  QString path;
+  if (!unsaved.runs.isEmpty()) {
+    path = ask(tr("Save run file"), QStringLiteral("/run.h5"), tr("Run files (*.h5)"));
+    if (!path.isEmpty()) m_document.saveUnsavedRuns(path);
+  } else {
+    path = ask(tr("Save text"), QStringLiteral("/text.txt"), tr("Texts (*.txt)"));
+    if (!path.isEmpty()) m_document.saveText(path);
+  }
+  m_saving = path;
+  if (path.isEmpty()) m_afterSaving = nullptr;
 }
 
 void MainWindow::exportShown() {
@@ -226,13 +322,12 @@ void MainWindow::copyShown() {
 }
 
 QJsonObject MainWindow::viewState() const {
-  QJsonObject state{{"docks", QString::fromLatin1(saveState().toBase64())}};
+  QJsonObject state{{"docks", QString::fromLatin1(docks().toBase64())}};
   for (const Part& part : m_parts) state[part.key] = part.part->saveState();
   return state;
 }
 
 void MainWindow::restoreViews(const QJsonObject& state) {
-  restoreState(QByteArray::fromBase64(state["docks"].toString().toLatin1()));
   for (const Part& part : m_parts) {
     if (state.contains(part.key)) part.part->restoreState(state[part.key].toObject());
   }
@@ -241,12 +336,48 @@ void MainWindow::restoreViews(const QJsonObject& state) {
 bool MainWindow::restorePlaces() {
   if (m_settings.windowGeometry().isEmpty()) return false;
   restoreGeometry(m_settings.windowGeometry());
-  restoreState(m_settings.windowState());
+  restoreDocks(m_settings.windowState());
   return true;
 }
 
+QByteArray MainWindow::docks() const { return m_wantedDocks.isEmpty() ? saveState() : m_wantedDocks; }
+
+void MainWindow::restoreDocks(const QByteArray& docks) {
+  if (docks.isEmpty()) return;
+  m_wantedDocks = docks;
+  placeDocks(Size::pending);
+}
+
+// A window that is to be maximised gets its size from the window manager, some time after it was shown.
+bool MainWindow::hasItsSize() const {
+  if (!isMaximized() && !isFullScreen()) return true;
+  return isVisible() && size() != normalGeometry().size();
+}
+
+// QMainWindow keeps a state that does not fit a window yet to be maximised, and applies it at a later resize even if
+// another state was restored meanwhile, whose items are then gone: so it is given one state, when it has the room.
+void MainWindow::placeDocks(Size size) {
+  if (m_wantedDocks.isEmpty() || (size == Size::pending && !hasItsSize())) return;
+  restoreState(std::exchange(m_wantedDocks, {}));
+}
+
+void MainWindow::showEvent(QShowEvent* event) {
+  QMainWindow::showEvent(event);
+  // Without a window manager no other size comes.
+  constexpr int kPatienceMs = 1000;
+  if (!m_wantedDocks.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { placeDocks(Size::final); });
+}
+
+void MainWindow::resizeEvent(QResizeEvent* event) {
+  QMainWindow::resizeEvent(event);
+  if (m_wantedDocks.isEmpty()) return;
+  // When this size has been laid out.
+  QMetaObject::invokeMethod(
+      this, [this] { placeDocks(Size::pending); }, Qt::QueuedConnection);
+}
+
 bool MainWindow::isSettled() const {
-  if (m_document.busy() || m_document.runStatus().running) return false;
+  if (m_document.busy() || m_document.runStatus().running || !m_wantedDocks.isEmpty()) return false;
   return std::all_of(m_parts.begin(), m_parts.end(), [](const Part& part) { return part.part->isSettled(); });
 }
 
@@ -258,7 +389,19 @@ void MainWindow::showPreferences() {
 }
 
 void MainWindow::closeEvent(QCloseEvent* event) {
-  if (m_remembering == Remembering::on) m_settings.setWindow(saveState(), saveGeometry());
+  const auto asked = std::make_shared<bool>(true);
+  bool mayClose = false;
+  // When files have been saved, the closing that asked is over: then there is another one.
+  whenNothingIsLost([this, asked, &mayClose] {
+    if (*asked) {
+      mayClose = true;
+    } else {
+      close();
+    }
+  });
+  *asked = false;
+  if (!mayClose) return event->ignore();
+  if (m_remembering == Remembering::on) m_settings.setWindow(docks(), saveGeometry());
   event->accept();
 }
 

@@ -10,6 +10,7 @@
 #include "app/gui/views/view_part.h"
 #include "app/gui/window/settings.h"
 
+class QDockWidget;
 class QMenu;
 class QStackedWidget;
 
@@ -43,7 +44,7 @@ class MainWindow : public QMainWindow {
   /// Size and docks as they were when the last window closed. @returns false the first time
   bool restorePlaces();
   enum class Remembering { on, off };
-  /// Whether closing remembers places and opening remembers paths.
+  /// Whether closing remembers places and asks about what is not saved, and opening remembers paths.
   void setRemembering(Remembering remembering) { m_remembering = remembering; }
   /// Everything that is shown is final.
   [[nodiscard]] bool isSettled() const;
@@ -55,6 +56,8 @@ class MainWindow : public QMainWindow {
 
  protected:
   void closeEvent(QCloseEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
   void dragEnterEvent(QDragEnterEvent* event) override;
   void dropEvent(QDropEvent* event) override;
 
@@ -65,8 +68,11 @@ class MainWindow : public QMainWindow {
     ViewPart* part = nullptr;
   };
   void makeViews();
+  /// Where the parts are at first.
+  void resetDocks();
   void makeMenus();
   void makeFileMenu();
+  void makeEditMenu();
   void makeRunMenu();
   void makeViewMenu();
   void makeHelpMenu();
@@ -82,13 +88,23 @@ class MainWindow : public QMainWindow {
   void fillRecent();
   void openWith(const QString& title, const QString& filter);
   void openModel();
+  void askForMemory(const MemoryQuestion& question);
   void askForMissing(const QString& what, const QString& path);
   void saveSession(const QString& path);
   void saveSessionAs();
   void saveRunFile();
+  /// Does it at once where nothing would be lost; else asks, and does it when what there is was saved or given up.
+  void whenNothingIsLost(std::function<void()> then);
+  void saveUnsaved();
   void exportShown();
   void copyShown();
   void restoreViews(const QJsonObject& state);
+  /// Docks as they were, as soon as the window has its size. Those wanted last win.
+  void restoreDocks(const QByteArray& docks);
+  enum class Size { pending, final };
+  void placeDocks(Size size);
+  [[nodiscard]] bool hasItsSize() const;
+  [[nodiscard]] QByteArray docks() const;
   [[nodiscard]] QJsonObject viewState() const;
   void showPreferences();
   void showAbout();
@@ -103,11 +119,17 @@ class MainWindow : public QMainWindow {
   MapsView* m_maps = nullptr;
   TextView* m_text = nullptr;
   CurvesView* m_curves = nullptr;
+  QDockWidget* m_headsDock = nullptr;
+  QDockWidget* m_textDock = nullptr;
+  QDockWidget* m_curvesDock = nullptr;
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
   QMenu* m_recentMenu = nullptr;
-  QJsonObject m_wantedViews;  ///< of a session whose runs are still being made
+  std::function<void()> m_afterSaving;  ///< what waits for unsaved work to be saved
+  QString m_saving;                     ///< the file that it is being saved to
+  QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
+  QJsonObject m_wantedViews;            ///< of a session whose runs are still being made
 };
 
 }  // namespace foxscope::gui

@@ -25,6 +25,7 @@ QAction* MainWindow::addCommand(QMenu* menu, const CommandText& text, const QKey
 
 void MainWindow::makeMenus() {
   makeFileMenu();
+  makeEditMenu();
   makeRunMenu();
   makeViewMenu();
   for (const Part& part : m_parts) {
@@ -43,7 +44,7 @@ void MainWindow::makeFileMenu() {
       menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"),
       [this] { openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)")); });
   addCommand(menu, {tr("Open &Run or Session…"), "file"}, QKeySequence("Ctrl+Alt+O"),
-             tr("Open a run file (.h5) or a session (.json)"), [this] {
+             tr("Open a run file (.h5), beside what is open, or a session (.json)"), [this] {
                openWith(tr("Open run file or session"),
                         tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
              });
@@ -59,7 +60,8 @@ void MainWindow::makeFileMenu() {
              });
   addCommand(menu, {tr("Save Session &As…")}, QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
              [this] { saveSessionAs(); });
-  addCommand(menu, {tr("Save R&un File…")}, {}, tr("Save all runs to an HDF5 file that opens without a model"),
+  addCommand(menu, {tr("Save R&un File…")}, {},
+             tr("Save the runs on the text shown to an HDF5 file that opens without a model"),
              [this] { saveRunFile(); });
   menu->addSeparator();
   addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
@@ -69,8 +71,28 @@ void MainWindow::makeFileMenu() {
   menu->addSeparator();
   addCommand(menu, {tr("&Preferences…"), "preferences"}, QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
              [this] { showPreferences(); });
-  addCommand(menu, {tr("Close &All")}, {}, tr("Close all runs, models and the text"), [this] { m_document.clear(); });
+  addCommand(menu, {tr("Close &All")}, {}, tr("Close all runs, models and the text"),
+             [this] { whenNothingIsLost([this] { m_document.clear(); }); });
   addCommand(menu, {tr("&Quit")}, QKeySequence("Ctrl+Q"), tr("Close the window"), [this] { close(); });
+}
+
+void MainWindow::makeEditMenu() {
+  QMenu* menu = menuBar()->addMenu(tr("&Edit"));
+  QUndoStack& stack = m_document.undoStack();
+  const auto add = [&](const QString& words, const QKeySequence& keys, const QString& tip, void (QUndoStack::*act)()) {
+    return addCommand(menu, {words}, keys, tip, [&stack, act] { (stack.*act)(); });
+  };
+  QAction* undo = add(tr("&Undo"), QKeySequence("Ctrl+Z"), tr("Bring back the model, run or text that went last"),
+                      &QUndoStack::undo);
+  QAction* redo = add(tr("&Redo"), QKeySequence("Ctrl+Shift+Z"), tr("Do again what was undone"), &QUndoStack::redo);
+  const auto follow = [undo, redo, &stack] {
+    undo->setText(stack.canUndo() ? tr("&Undo: %1").arg(stack.undoText()) : tr("&Undo"));
+    redo->setText(stack.canRedo() ? tr("&Redo: %1").arg(stack.redoText()) : tr("&Redo"));
+    undo->setEnabled(stack.canUndo());
+    redo->setEnabled(stack.canRedo());
+  };
+  connect(&stack, &QUndoStack::indexChanged, this, follow);
+  follow();
 }
 
 void MainWindow::makeRunMenu() {
@@ -115,6 +137,11 @@ void MainWindow::makeViewMenu() {
   theme(tr("&Light"), ThemeChoice::light);
   theme(tr("&Dark"), ThemeChoice::dark);
   theme(tr("As the &System"), ThemeChoice::system);
+  menu->addSeparator();
+  addCommand(menu, {tr("&Full Screen")}, QKeySequence("F11"), tr("Fill the screen, or go back to a window"),
+             [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
+  addCommand(menu, {tr("Reset &Layout")}, {}, tr("Put all parts of the window where they were at first"),
+             [this] { resetDocks(); });
 }
 
 void MainWindow::makeHelpMenu() {

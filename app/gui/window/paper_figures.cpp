@@ -74,12 +74,17 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
   return figures;
 }
 
-std::vector<PaperFigure> figuresOfRuns(const std::vector<TracePointer>& traces, const Chosen& chosen) {
+std::vector<PaperFigure> figuresOfRuns(const std::vector<Run>& runs, const Chosen& chosen) {
   std::vector<PaperFigure> figures;
-  const auto losses = [traces] {
+  std::vector<TracePointer> traces;
+  for (const Run& run : runs) traces.push_back(run.trace);
+  const auto losses = [runs] {
     std::vector<figure::LossSource> sources;
-    sources.reserve(traces.size());
-    for (const TracePointer& trace : traces) sources.push_back(figure::lossesOf(trace));
+    sources.reserve(runs.size());
+    for (const Run& run : runs) {
+      sources.push_back(figure::lossesOf(run.trace));
+      sources.back().name = run.name.toStdString();
+    }
     return sources;
   };
   figures.push_back({"loss", tr("losses"), [losses](const FigureStyle& style, const Job&) {
@@ -102,7 +107,7 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<TracePointer>& traces, 
   }
   if (traces.size() < 2) return figures;
   figures.push_back(
-      {"ablation", tr("losses, and their differences from the first"), [losses](const FigureStyle& style, const Job&) {
+      {"ablation", tr("losses, and the first less each other"), [losses](const FigureStyle& style, const Job&) {
          return std::optional(drawAblation(losses(), {}, {}, style).file);
        }});
   const auto other =
@@ -124,16 +129,19 @@ std::vector<PaperFigure> paperFigures(const Document& document) {
   const Selection& selection = document.selection();
   const auto head = document.headOf(selection.head());
   if (!head) return {};
+  // Of a run that ends before the part that is shown, all of it.
   const auto there = [&](const Range& range) {
-    const RunId run = selection.head().run;
-    return Range{document.positionIn(run, range.begin), document.positionIn(run, range.end - 1) + 1};
+    const auto places = document.placesOf(selection.head().run).fromReference;
+    const Range part = places ? places->part(range) : range;
+    return part.size() > 0 ? part : Range{0, head->trace->info().length};
   };
   const View& view = selection.view();
   const Chosen chosen{head->trace, {head->layer, head->head}, there(view.rows), there(view.columns)};
-  std::vector<TracePointer> traces;
-  for (const Run& run : document.runs()) traces.push_back(run.trace);
+  // Those on other texts cannot stand in one figure with it.
+  std::vector<Run> runs;
+  for (const Run* run : document.runsOnText()) runs.push_back(*run);
   std::vector<PaperFigure> figures = figuresOfRun(chosen);
-  for (PaperFigure& figure : figuresOfRuns(traces, chosen)) figures.push_back(std::move(figure));
+  for (PaperFigure& figure : figuresOfRuns(runs, chosen)) figures.push_back(std::move(figure));
   return figures;
 }
 

@@ -29,14 +29,14 @@ void Readout::follow() {
   const Cursor cursor = m_document.selection().cursor();
   const HeadChoice choice = m_document.selection().head();
   const auto head = m_document.headOf(choice);
-  if (!head || !cursor.query || !cursor.key) {
+  const auto query = cursor.query ? m_document.positionIn(choice.run, *cursor.query) : std::nullopt;
+  const auto key = cursor.key ? m_document.positionIn(choice.run, *cursor.key) : std::nullopt;
+  if (!head || !query || !key) {
     m_document.quickJobs().cancel(this, kPair);
     return tell();
   }
-  const std::int64_t query = m_document.positionIn(choice.run, *cursor.query);
-  const std::int64_t key = m_document.positionIn(choice.run, *cursor.key);
   JobRunner::Request<PairReading> request;
-  request.work = [of = *head, query, key](const Job&) { return std::optional(pair_reading(of, query, key)); };
+  request.work = [of = *head, i = *query, j = *key](const Job&) { return std::optional(pair_reading(of, i, j)); };
   request.done = [this](const PairReading& reading) {
     m_reading = reading;
     tell();
@@ -47,8 +47,9 @@ void Readout::follow() {
 }
 
 QString Readout::positionText(const Run& run, std::int64_t position) const {
-  const std::int64_t own = m_document.positionIn(run.id, position);
-  return QStringLiteral("%1 %2").arg(own).arg(readText(*run.trace->tokens(), own, Whitespace::visible));
+  const auto own = m_document.positionIn(run.id, position);
+  if (!own) return tr("%1, which %2 has not read").arg(position).arg(run.name);
+  return QStringLiteral("%1 %2").arg(*own).arg(readText(*run.trace->tokens(), *own, Whitespace::visible));
 }
 
 void Readout::tell() {
@@ -58,13 +59,13 @@ void Readout::tell() {
   if (run == nullptr || (!cursor.query && !cursor.key)) return clear();
   QStringList parts;
   if (cursor.query) {
-    const std::int64_t query = m_document.positionIn(run->id, *cursor.query);
-    QString part =
-        tr("query %1 → predicts %2")
-            .arg(positionText(*run, *cursor.query), predictedText(*run->trace->tokens(), query, Whitespace::visible));
-    const auto losses = run->trace->per_token_loss();
-    if (static_cast<std::size_t>(query) < losses.size()) {
-      part += tr(", loss %1 nats").arg(number(static_cast<double>(losses[static_cast<std::size_t>(query)])));
+    QString part = tr("query %1").arg(positionText(*run, *cursor.query));
+    if (const auto query = m_document.positionIn(run->id, *cursor.query)) {
+      part += tr(" → predicts %1").arg(predictedText(*run->trace->tokens(), *query, Whitespace::visible));
+      const auto losses = run->trace->per_token_loss();
+      if (static_cast<std::size_t>(*query) < losses.size()) {
+        part += tr(", loss %1 nats").arg(number(static_cast<double>(losses[static_cast<std::size_t>(*query)])));
+      }
     }
     parts += part;
   }

@@ -1,9 +1,12 @@
 #include "app/gui/window/settings.h"
 
 #include <QDir>
+#include <QLoggingCategory>
 
 namespace foxscope::gui {
 namespace {
+
+Q_LOGGING_CATEGORY(settingsLog, "foxscope.settings", QtWarningMsg)
 
 constexpr int kMostRecent = 10;
 constexpr char kTheme[] = "theme";
@@ -14,7 +17,9 @@ constexpr char kFolder[] = "folder";
 
 }  // namespace
 
-Settings::Settings() : m_values(QSettings::IniFormat, QSettings::UserScope, "foxscope", "foxscope") {}
+Settings::Settings() : m_values(QSettings::IniFormat, QSettings::UserScope, "foxscope", "foxscope") {
+  qCDebug(settingsLog).noquote() << m_values.fileName() << "holds" << m_values.allKeys().join(QStringLiteral(", "));
+}
 
 ThemeChoice Settings::theme() const {
   const QString name = m_values.value(kTheme).toString();
@@ -44,6 +49,7 @@ QByteArray Settings::windowGeometry() const { return m_values.value(kGeometry).t
 void Settings::setWindow(const QByteArray& state, const QByteArray& geometry) {
   m_values.setValue(kState, state);
   m_values.setValue(kGeometry, geometry);
+  qCDebug(settingsLog).noquote() << m_values.fileName() << "takes the places of docks and the window's size";
 }
 
 QString Settings::folder() const { return m_values.value(kFolder, QDir::homePath()).toString(); }

@@ -25,11 +25,16 @@ ShortcutSheet::ShortcutSheet(const QList<QAction*>& actions, QWidget* parent) : 
   text += row(tr("Move"), tr("preview query and key in every view"));
   text += row(tr("Click"), tr("pin the query (in a map: query and key)"));
   text += row(tr("Shift+click"), tr("pin the key"));
-  text += "</table><h3>" + tr("Keys") + "</h3><table>";
+  text += "</table><h3>" + tr("Keys") + "</h3><p>" +
+          tr("They work wherever the keyboard is, but where one types: in the text's editor, in fields of words and "
+             "numbers.") +
+          "</p><table>";
   for (const QAction* action : actions) {
-    if (!action->shortcut().isEmpty())
-      text += row(action->shortcut().toString(QKeySequence::NativeText), plainText(*action));
+    if (action->shortcut().isEmpty()) continue;
+    text += row(QKeySequence::listToString(action->shortcuts(), QKeySequence::NativeText).replace("; ", tr(" or ")),
+                plainText(*action));
   }
+  text += row(tr("+ and − in curves"), tr("zoom along the text alone"));
   text += row(tr("Arrows"), tr("in the heads: choose a head; in a map: move; in the text: move the pinned query"));
   text += "</table>";
   auto* browser = new QTextBrowser;

@@ -82,7 +82,9 @@ class CurveDataTest : public QObject {
   void rowsWithoutQueriesAndKeysHaveNoAttention();
   void strongestKeysComeFirst();
   void lossesAreThoseOfTheTrace();
+  void aDifferenceEndsWithTheShorterRun();
   void aChangedCopyIsComparedWithWhatItCopies();
+  void runsOnOtherTextsAreNotCompared();
   void perplexityIsThatOfAPlainLoop();
   void tokensThatDifferStandWhereTheyBegin();
   void differencesCompareTheSamePlace();
@@ -158,6 +160,18 @@ void CurveDataTest::lossesAreThoseOfTheTrace() {
   }
 }
 
+void CurveDataTest::aDifferenceEndsWithTheShorterRun() {
+  SyntheticRun shorter = shape(2, 80);
+  shorter.with_text = false;
+  SyntheticRun longer = shape(1, 200);
+  longer.with_text = false;
+  const std::vector<CurveRun> runs{curveRun(0, make_trace(longer)), curveRun(1, make_trace(shorter))};
+  const curves::LossCurves losses = curves::lossCurves(runs, 21);
+  QCOMPARE(losses.differences[0].raw->size(), std::size_t{80});
+  QCOMPARE(losses.differences[0].mean->size(), std::size_t{80});
+  QVERIFY(!std::isnan(losses.differences[0].mean->value[79]));
+}
+
 void CurveDataTest::aChangedCopyIsComparedWithWhatItCopies() {
   std::vector<CurveRun> runs;
   for (int number = 0; number < 3; ++number) runs.push_back(curveRun(number, make_trace(shape(number + 1, 60))));
@@ -167,13 +181,29 @@ void CurveDataTest::aChangedCopyIsComparedWithWhatItCopies() {
   const curves::LossCurves losses = curves::lossCurves(runs, 11);
   QCOMPARE(losses.differences.size(), std::size_t{2});
   QCOMPARE(losses.differences[0].minus.name, "second");
-  QCOMPARE(losses.differences[1].run.name, "second.changed");
-  QCOMPARE(losses.differences[1].minus.name, "second");
+  // The sign is that of every difference: what is shown before less what is shown after it.
+  QCOMPARE(losses.differences[1].run.name, "second");
+  QCOMPARE(losses.differences[1].minus.name, "second.changed");
   QCOMPARE(losses.differences[1].of.index, 2);
   for (std::size_t p = 0; p < 60; ++p) {
-    QCOMPARE(losses.differences[1].raw->value[p], static_cast<double>(runs[2].trace->per_token_loss()[p]) -
-                                                      static_cast<double>(runs[1].trace->per_token_loss()[p]));
+    QCOMPARE(losses.differences[1].raw->value[p], static_cast<double>(runs[1].trace->per_token_loss()[p]) -
+                                                      static_cast<double>(runs[2].trace->per_token_loss()[p]));
   }
+}
+
+void CurveDataTest::runsOnOtherTextsAreNotCompared() {
+  std::vector<CurveRun> runs{curveRun(0, make_trace(shape(1, 60))), curveRun(1, make_trace(shape(2, 90)))};
+  runs[1].text = 1;
+  const curves::LossCurves losses = curves::lossCurves(runs, 11);
+  QVERIFY(losses.differences.empty());
+  QVERIFY(!losses.tokensDiffer);
+  // Along its own tokens.
+  QVERIFY(losses.runs[1].raw->position.empty());
+  QCOMPARE(losses.runs[1].raw->size(), std::size_t{90});
+  QVERIFY(curves::contextCurves(runs)[1].mean->position.empty());
+  QVERIFY(curves::otherTextsNote(runs).contains("read another text"));
+  runs[1].text = 0;
+  QVERIFY(curves::otherTextsNote(runs).isEmpty());
 }
 
 void CurveDataTest::perplexityIsThatOfAPlainLoop() {

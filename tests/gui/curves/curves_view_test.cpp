@@ -249,10 +249,21 @@ void CurvesViewTest::runsComeAndGo() {
   scene.open({named("a", 60)});
   QVERIFY(scene.settle());
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{2});
+  // Runs on another text have a strip of their own, without a difference.
   scene.open({named("a", 90), named("b", 90)});
   QVERIFY(scene.settle());
-  QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{6});
-  QCOMPARE(scene.plot<curves::LossTab>().horizontalLimits().upper, 89.5);
+  const PositionPlot& plot = scene.plot<curves::LossTab>();
+  QCOMPARE(plot.content().lines.size(), std::size_t{6});
+  QCOMPARE(plot.content().strips.size(), std::size_t{2});
+  QCOMPARE(plot.horizontalLimits().upper, 59.5);
+  QVERIFY2(scene.tab<curves::LossTab>().note().contains("a · run2, b read another text"),
+           qPrintable(scene.tab<curves::LossTab>().note()));
+  // The text of the run that is chosen is shown: two runs and their difference, and below them the other one.
+  scene.document.selection().setHead({scene.document.runs()[2].id, 0, 0});
+  QVERIFY(scene.settle());
+  QCOMPARE(plot.content().lines.size(), std::size_t{8});
+  QCOMPARE(plot.content().strips.size(), std::size_t{3});
+  QCOMPARE(plot.horizontalLimits().upper, 89.5);
   scene.document.clear();
   QVERIFY(scene.settle());
   QVERIFY(scene.tab<curves::LossTab>().message().startsWith("No run yet"));
@@ -335,6 +346,74 @@ void CurvesViewTest::stateRoundTrip() {
   QCOMPARE(other.view.saveState(), state);
 }
 
+namespace {
+
+/// Every line of a plot is in the figure: its values, its name, the scales and limits of its axes.
+template <typename TabType>
+void compareWithPlot(Scene& scene) {
+  const PositionPlot& plot = scene.plot<TabType>();
+  const auto figure = scene.view.figureOfCurrentTab();
+  QVERIFY(figure.has_value());
+  std::vector<figure::CurvePlot> parts{*figure};
+  parts.insert(parts.end(), figure->below.begin(), figure->below.end());
+  std::size_t part = 0;
+  std::size_t named = 0;
+  for (int strip = 0; strip < plot.strips(); ++strip) {
+    for (const Side side : {Side::left, Side::right}) {
+      std::vector<const curves::Line*> lines;
+      for (std::size_t n = 0; n < plot.content().lines.size(); ++n) {
+        const curves::Line& line = plot.content().lines[n];
+        if (line.strip == strip && line.side == side && plot.isDrawn(n) && !line.name.isEmpty()) lines.push_back(&line);
+      }
+      if (lines.empty()) continue;
+      QVERIFY(part < parts.size());
+      const figure::CurvePlot& drawn = parts[part++];
+      QCOMPARE(drawn.yScale, plot.content().strips[static_cast<std::size_t>(strip)].scale);
+      QCOMPARE(drawn.xScale, plot.axis().scale);
+      QCOMPARE(drawn.yLimits->lower, plot.verticalLimits(strip, side).lower);
+      QCOMPARE(drawn.yLimits->upper, plot.verticalLimits(strip, side).upper);
+      QCOMPARE(drawn.xLimits->lower, plot.horizontalLimits().lower);
+      QCOMPARE(drawn.xLimits->upper, plot.horizontalLimits().upper);
+      for (std::size_t n = 0; n < lines.size(); ++n, ++named) {
+        QCOMPARE(drawn.curves[n].name, lines[n]->name.toStdString());
+        QCOMPARE(drawn.curves[n].y, lines[n]->series->value);
+        const QColor colour = lines[n]->colour;
+        QCOMPARE(static_cast<int>(drawn.curves[n].ownColour->red), colour.red());
+        QCOMPARE(static_cast<int>(drawn.curves[n].ownColour->blue), colour.blue());
+      }
+    }
+  }
+  QCOMPARE(part, parts.size());
+  QVERIFY(named > 0);
+  QVERIFY(!figure::drawCurves(*figure, {}).empty());
+}
+
+void figuresAreAsShown(Scene& scene) {
+  scene.view.setPalette(lightPalette());
+  scene.view.resize(900, 600);
+  QVERIFY(scene.settle());
+  compareWithPlot<curves::LossTab>(scene);
+  const auto figure = scene.view.figureOfCurrentTab();
+  QCOMPARE(figure->below.size(), std::size_t{1});
+  QCOMPARE(figure->below[0].curves[0].name, "a − b");
+  QCOMPARE(figure->curves[0].rawY.size(), std::size_t{60});
+  const double a = static_cast<double>(scene.document.runs()[0].trace->per_token_loss()[20]);
+  const double b = static_cast<double>(scene.document.runs()[1].trace->per_token_loss()[20]);
+  QCOMPARE(figure->below[0].curves[0].rawY[20], a - b);
+  QVERIFY(scene.show(Tab::context));
+  compareWithPlot<curves::ContextTab>(scene);
+  QVERIFY(scene.show(Tab::gate));
+  choice(scene.view, "Log x").trigger();
+  QVERIFY(scene.settle());
+  compareWithPlot<curves::GateTab>(scene);
+  QVERIFY(scene.show(Tab::row));
+  for (const char* words : {"log F", "Log y", "Distance"}) choice(scene.view, words).trigger();
+  QVERIFY(scene.settle());
+  compareWithPlot<curves::RowTab>(scene);
+}
+
+}  // namespace
+
 void CurvesViewTest::exportsNumbersAndFigures() {
   Scene scene({named("a", 60), named("b", 60)});
   scene.document.selection().setPin({30, std::nullopt});
@@ -349,13 +428,18 @@ void CurvesViewTest::exportsNumbersAndFigures() {
   QVERIFY(figure.has_value());
   QCOMPARE(figure->curves.size(), std::size_t{2});
   QCOMPARE(figure->curves[0].x.size(), std::size_t{60});
-  QVERIFY(figure->curves[0].rawY.empty());
+  // Single tokens have room here, so that they are shown.
+  QCOMPARE(figure->curves[0].rawY.size(), std::size_t{60});
+  scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
+  QVERIFY(scene.settle());
+  QVERIFY(scene.view.figureOfCurrentTab()->curves[0].rawY.empty());
   scene.view.findChild<QComboBox*>()->setCurrentText("Tokens always");
   QVERIFY(scene.settle());
   QCOMPARE(scene.view.figureOfCurrentTab()->curves[0].rawY.size(), std::size_t{60});
   QCOMPARE(figure->xLimits->lower, 9.5);
   QCOMPARE(figure->runs.size(), std::size_t{2});
   QCOMPARE(figure->yLabel, "loss, nats");
+  figuresAreAsShown(scene);
   for (const Tab tab : {Tab::context, Tab::row, Tab::gate}) {
     QVERIFY(scene.show(tab));
     figure = scene.view.figureOfCurrentTab();

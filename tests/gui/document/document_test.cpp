@@ -2,13 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <semaphore>
+#include <thread>
 
+#include <QDir>
 #include <QFile>
 #include <QSignalSpy>
 #include <QTest>
 
+#include "backend/base/atomic_file.h"
+#include "backend/base/system_memory.h"
 #include "backend/file/run_file.h"
-#include "backend/model/run_memory.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"
 
@@ -26,6 +30,11 @@ class DocumentTest : public QObject {
   void aSecondRunOnTheSameTextReplacesTheFirst();
   void anotherTextReplacesAllRuns();
   void cancellingKeepsWhatIsThere();
+  void aCancelledSecondModelStaysAsLongAsItWas();
+  void aFileBeingWrittenKeepsNoPictureWaiting();
+  void aCancelledExportLeavesNoFile();
+  void aSessionWhoseTextFailsRunsNothingLater();
+  void muchMemoryIsAskedFor();
   void aRunFileIsTheSameAsTheLiveRun();
   void aRunWithoutQueriesAndKeysSaysSo();
   void aSessionComesBack();
@@ -42,6 +51,14 @@ class DocumentTest : public QObject {
   void aDerivedRunIsTheModelWithAChange();
   void aDerivedRunComesBackWithItsSession();
   void whatCannotBeDerivedSaysWhy();
+  void runFilesStandSideBySide();
+  void aRunOnAnotherTextHasItsOwnPlace();
+  void whatAModelMakesStandsBesideWhatAFileHolds();
+  void aSessionBringsBackRunsOfSeveralFiles();
+  void aRunFileHoldsOneText();
+  void whatIsRemovedComesBack();
+  void aReplacedTextComesBack();
+  void whatWouldBeLostIsNamed();
 };
 
 namespace {
@@ -141,6 +158,150 @@ void DocumentTest::cancellingKeepsWhatIsThere() {
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs()[0].id, before);
   QVERIFY(document.canRun());
+}
+
+void DocumentTest::aCancelledSecondModelStaysAsLongAsItWas() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  RunSettings settings = document.settings();
+  settings.limit = 200;
+  document.setSettings(settings);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return document.length() == 200; }, 60'000));
+  document.cancelRun();
+  QCOMPARE(document.runs().size(), 2U);
+  const Run& second = document.runs()[1];
+  QCOMPARE(second.trace->info().length, 64);
+  QCOMPARE(document.positionIn(second.id, 63), std::optional<std::int64_t>(63));
+  QVERIFY(!document.positionIn(second.id, 64));
+  QVERIFY(!document.positionIn(second.id, 199));
+  QCOMPARE(document.placesOf(second.id).fromReference->covered(), 64);
+}
+
+void DocumentTest::aFileBeingWrittenKeepsNoPictureWaiting() {
+  const Folder folder;
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  std::binary_semaphore release(0);
+  const QString path = folder.path("slow.bin");
+  document.writeFile(path, [&](const Job& job) {
+    job.tell({3, 4, "rows", "computing the map"});
+    while (!release.try_acquire() && !job.stopped()) std::this_thread::yield();
+    AtomicFile file(path.toStdString(), false);
+    file.commit();
+    return std::optional(true);
+  });
+  QTRY_VERIFY(document.exports().size() == 1 && document.exports()[0].fraction == 0.75);
+  QCOMPARE(document.exports()[0].stage, "computing the map");
+  QVERIFY(document.exports()[0].secondsLeft >= 0);
+  // Pictures, and runs, are made meanwhile.
+  for (JobRunner* runner : {&document.jobs(), &document.quickJobs()}) {
+    bool drawn = false;
+    JobRunner::Request<bool> picture;
+    picture.work = [](const Job&) { return std::optional(true); };
+    picture.done = [&](bool) { drawn = true; };
+    runner->submit(&document, 7, std::move(picture));
+    QTRY_VERIFY(drawn);
+  }
+  document.setText({{}, "A text of a few words."});
+  document.open({foxModel()});
+  QTRY_VERIFY(document.canRun());
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return document.runs().size() == 1; }, 60'000));
+  QCOMPARE(document.exports().size(), 1U);
+  release.release();
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.exports().empty());
+  QVERIFY(QFile::exists(path));
+  QCOMPARE(textsOf(messages), QStringList{"Saved " + path});
+}
+
+void DocumentTest::aCancelledExportLeavesNoFile() {
+  const Folder folder;
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  QSignalSpy messages(&document, &Document::messageRaised);
+  std::binary_semaphore started(0);
+  const QString running = folder.path("running.h5");
+  document.writeFile(running, [&, traces = std::vector{document.runs()[0].trace}](const Job& job) {
+    started.release();
+    while (!job.stopped()) std::this_thread::yield();
+    const bool whole = write_run_file(running.toStdString(), traces, {"foxscope", ""}, Overwrite::force, job);
+    return whole ? std::optional(true) : std::nullopt;
+  });
+  const QString waiting = folder.path("waiting.h5");
+  document.saveRunFile(waiting);
+  QCOMPARE(document.exports().size(), 2U);
+  document.cancelExport(waiting);
+  QCOMPARE(document.exports().size(), 1U);
+  started.acquire();
+  document.cancelExport(running);
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.exports().empty());
+  QVERIFY(QDir(folder.path(".")).isEmpty());
+  QCOMPARE(textsOf(messages),
+           (QStringList{"Cancelled: " + waiting + " was not written", "Cancelled: " + running + " was not written"}));
+  QVERIFY(document.runs()[0].file.isEmpty());
+}
+
+void DocumentTest::aSessionWhoseTextFailsRunsNothingLater() {
+  const Folder folder;
+  folder.write("text.txt", QByteArray("abc\xff\xfe"));
+  const QString session =
+      folder.write("session.json", QStringLiteral(R"({"foxscope_session": 1, "text": {"file": "./text.txt"},
+                                         "models": [{"name": "fox", "path": "%1"}]})")
+                                       .arg(foxModel())
+                                       .toUtf8());
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({session});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(messages.size(), 1);
+  QVERIFY2(textsOf(messages)[0].contains("UTF-8"), qPrintable(textsOf(messages)[0]));
+  document.setText({{}, "Nobody asked for a run."});
+  QVERIFY(!document.runStatus().running);
+  document.addModel(transformerModel());
+  QVERIFY(!document.runStatus().running);
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.runs().empty());
+}
+
+void DocumentTest::muchMemoryIsAskedFor() {
+  Document document;
+  document.open({foxModel()});
+  QVERIFY(waitUntilIdle(document));
+  // A token of this model takes 16 KiB of queries and keys and a quarter as much beside them.
+  const double most = std::min(4e9, 0.8 * static_cast<double>(available_memory()));
+  const auto tokens = static_cast<std::int64_t>(1.3 * most / 20'000);
+  std::string text;
+  for (std::int64_t line = 0; line < tokens / 6 + 1; ++line) text += "x y z w v\n";
+  document.setText({{}, text});
+  QSignalSpy asked(&document, &Document::memoryAsked);
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !document.runStatus().running && !document.busy(); }, 120'000));
+  QVERIFY(messages.isEmpty());
+  QCOMPARE(asked.size(), 1);
+  const auto question = asked[0][0].value<MemoryQuestion>();
+  QVERIFY(question.tokens >= tokens && question.tokens < tokens + 12);
+  QVERIFY(question.needed > 16'384.0 * static_cast<double>(tokens));
+  QVERIFY(question.needed < 24'000.0 * static_cast<double>(tokens) + 1e9);
+  QVERIFY(question.free > 0);
+  QVERIFY(question.fewer > 0 && question.fewer < question.tokens);
+  QVERIFY(document.runs().empty());
+  // Nothing was answered: F5 asks again. Fewer tokens run.
+  document.startRun();
+  QTRY_COMPARE_WITH_TIMEOUT(asked.size(), 2, 120'000);
+  document.runFewer(64);
+  QCOMPARE(document.settings().limit, 64);
+  QVERIFY(QTest::qWaitFor([&] { return document.runs().size() == 1 && !document.runStatus().running; }, 60'000));
+  QCOMPARE(document.length(), 64);
+  // An answer counts once, and a short run is not asked about.
+  document.runAnyway();
+  QVERIFY(!document.runStatus().running);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !document.runStatus().running; }, 60'000));
+  QCOMPARE(asked.size(), 2);
 }
 
 void DocumentTest::aRunFileIsTheSameAsTheLiveRun() {
@@ -441,6 +602,233 @@ void DocumentTest::whatCannotBeDerivedSaysWhy() {
   QVERIFY(waitUntilIdle(live));
   QVERIFY(textsOf(refusals).last().contains("there is no layer 77"));
   QCOMPARE(live.runs().size(), 2U);
+}
+
+void DocumentTest::runFilesStandSideBySide() {
+  const Folder folder;
+  SyntheticRun second;
+  second.seed = 2;
+  const QString a = writeRun(folder, "a.h5", {});
+  const QString b = writeRun(folder, "b.h5", second);
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({a, b});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QCOMPARE(document.runs()[0].name, "fox · a");
+  QCOMPARE(document.runs()[1].name, "fox · b");
+  QCOMPARE(document.runsOnText().size(), 2U);
+  QVERIFY(messages.isEmpty());
+  // Opened once more, and under another path of the same file, it is not there twice.
+  document.selection().setHead({document.runs()[0].id, 1, 3});
+  document.open({folder.path("./b.h5")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QVERIFY2(textsOf(messages).last().contains("b.h5 is open already"), qPrintable(textsOf(messages).last()));
+  QCOMPARE(document.selection().head().run, document.runs()[1].id);
+  // Names of panes and sessions still find their run when the other one is gone.
+  const RunId first = document.runs()[0].id;
+  QCOMPARE(document.runNamed("fox")->id, first);
+  document.removeRun(document.runs()[1].id);
+  QCOMPARE(document.runs()[0].name, "fox");
+  QCOMPARE(document.runNamed("fox · a")->id, first);
+  QVERIFY(document.runNamed("fox · b") == nullptr);
+}
+
+void DocumentTest::aRunOnAnotherTextHasItsOwnPlace() {
+  const Folder folder;
+  SyntheticRun longer;
+  longer.length = 50;
+  longer.name = "other";
+  Document document;
+  document.open({writeRun(folder, "a.h5", {}), writeRun(folder, "b.h5", longer)});
+  QVERIFY(waitUntilIdle(document));
+  const Run a = document.runs()[0];
+  const Run b = document.runs()[1];
+  QVERIFY(a.text != b.text);
+  QCOMPARE(document.length(), 37);
+  QVERIFY(document.isOnText(a.id) && !document.isOnText(b.id));
+  document.selection().setPin({30, 10});
+  document.selection().setView({{10, 35}, {0, 20}});
+  QSignalSpy changed(&document, &Document::referenceChanged);
+  document.selection().setHead({b.id, 0, 0});
+  QCOMPARE(changed.size(), 1);
+  QCOMPARE(document.reference()->id, b.id);
+  QCOMPARE(document.length(), 50);
+  QVERIFY(document.selection().pin() == Cursor());
+  QVERIFY(document.selection().view() == (View{{0, 50}, {0, 50}}));
+  QVERIFY(document.placeIn(a.text).pin == (Cursor{30, 10}));
+  document.selection().setPin({49, 2});
+  document.selection().setHead({a.id, 1, 1});
+  QVERIFY(document.selection().pin() == (Cursor{30, 10}));
+  QVERIFY(document.selection().view() == (View{{10, 35}, {0, 20}}));
+  QVERIFY(document.placeIn(b.text).pin == (Cursor{49, 2}));
+  // When the text that is shown goes, another one is.
+  document.removeRun(a.id);
+  QCOMPARE(document.length(), 50);
+  QVERIFY(document.selection().pin() == (Cursor{49, 2}));
+}
+
+void DocumentTest::whatAModelMakesStandsBesideWhatAFileHolds() {
+  const Folder folder;
+  {
+    Document live;
+    QVERIFY(runDemo(live, 64));
+    live.saveRunFile(folder.path("before.h5"));
+    QVERIFY(waitUntilIdle(live));
+  }
+  Document document;
+  RunSettings settings;
+  settings.limit = 64;
+  document.setSettings(settings);
+  document.open({folder.path("before.h5")});
+  QVERIFY(waitUntilIdle(document));
+  document.open({foxModel()});
+  QVERIFY(waitUntilIdle(document));
+  for (int again = 0; again < 2; ++again) {
+    document.startRun();
+    QVERIFY(waitUntilIdle(document));
+    QCOMPARE(document.runs().size(), 3U);
+    QCOMPARE(document.runs()[0].name, "fox-pro-12m · before");
+    QCOMPARE(document.runs()[1].name, "transformer-pro-12m");
+    QCOMPARE(document.runs()[2].name, "fox-pro-12m");
+  }
+  // Another text sends away what models made, not what files hold.
+  document.setText({{}, "Quite another text, which no run has seen before."});
+  document.startRun();
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 3U);
+  QVERIFY(document.length() < 40);
+}
+
+void DocumentTest::aSessionBringsBackRunsOfSeveralFiles() {
+  const Folder folder;
+  SyntheticRun second;
+  second.seed = 2;
+  SyntheticRun third;
+  third.name = "third";
+  const std::shared_ptr<const Trace> traces[] = {make_trace(second), make_trace(third)};
+  write_run_file(folder.path("b.h5").toStdString(), traces, {"foxscope", ""}, Overwrite::force, {});
+  {
+    Document document;
+    document.open({writeRun(folder, "a.h5", {}), folder.path("b.h5")});
+    QVERIFY(waitUntilIdle(document));
+    QCOMPARE(document.runs().size(), 3U);
+    document.removeRun(document.runNamed("third")->id);
+    document.selection().setHead({document.runNamed("fox · b")->id, 1, 2});
+    document.saveSession(folder.path("session.json"), {});
+    QVERIFY(waitUntilIdle(document));
+  }
+  Document document;
+  document.open({folder.path("session.json")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QCOMPARE(document.runs()[0].name, "fox · a");
+  QCOMPARE(document.runs()[1].name, "fox · b");
+  QVERIFY(document.selection().head() == (HeadChoice{document.runs()[1].id, 1, 2}));
+}
+
+void DocumentTest::aRunFileHoldsOneText() {
+  const Folder folder;
+  SyntheticRun longer;
+  longer.length = 50;
+  longer.name = "other";
+  SyntheticRun twin;
+  twin.seed = 2;
+  Document document;
+  document.open({writeRun(folder, "a.h5", {}), writeRun(folder, "b.h5", longer), writeRun(folder, "c.h5", twin)});
+  QVERIFY(waitUntilIdle(document));
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.saveRunFile(folder.path("all.h5"));
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(textsOf(messages).size(), 2);
+  QVERIFY2(textsOf(messages)[0].startsWith("all.h5 is without fox · c: "), qPrintable(textsOf(messages)[0]));
+  const RunFile written = RunFile::open(folder.path("all.h5").toStdString());
+  QCOMPARE(written.traces.size(), 1U);
+  QVERIFY(written.traces[0]->tokens()->id == document.runs()[0].trace->tokens()->id);
+}
+
+void DocumentTest::whatIsRemovedComesBack() {
+  Document document;
+  QVERIFY(runDemo(document, 32));
+  const std::vector<ModelInput> models = document.models();
+  const RunId fox = document.runs()[0].id;
+  const RunId transformer = document.runs()[1].id;
+  document.selection().setHead({fox, 2, 1});
+  document.removeModel(0);
+  QCOMPARE(document.models().size(), 1U);
+  QCOMPARE(document.runs().size(), 1U);
+  QCOMPARE(document.undoStack().undoText(), "remove fox-pro-12m");
+  document.undoStack().undo();
+  QVERIFY(document.models() == models);
+  QCOMPARE(document.runs().size(), 2U);
+  QVERIFY(document.runs()[0].id == fox && document.runs()[1].id == transformer);
+  QVERIFY(document.runs()[0].trace->query_key() != nullptr);
+  document.undoStack().redo();
+  QCOMPARE(document.runs()[0].id, transformer);
+  document.undoStack().undo();
+  document.removeRun(transformer);
+  QCOMPARE(document.runs().size(), 1U);
+  QCOMPARE(document.models().size(), 2U);
+  document.undoStack().undo();
+  QCOMPARE(document.runs()[1].id, transformer);
+  // All closed: nothing is kept in memory for coming back.
+  document.removeRun(transformer);
+  document.clear();
+  QVERIFY(!document.undoStack().canUndo());
+}
+
+void DocumentTest::aReplacedTextComesBack() {
+  Document document;
+  document.setText({{}, "The first."});
+  QVERIFY(!document.undoStack().canUndo());
+  document.setText({"/second.txt", "The second."});
+  document.editText("The second, changed.");
+  document.undoStack().undo();
+  QCOMPARE(document.text().content, "The first.");
+  // What was typed meanwhile is not lost either.
+  document.undoStack().redo();
+  QCOMPARE(document.text().content, "The second, changed.");
+  document.setText({});
+  document.undoStack().undo();
+  QCOMPARE(document.text().content, "The second, changed.");
+}
+
+void DocumentTest::whatWouldBeLostIsNamed() {
+  const Folder folder;
+  Document document;
+  QVERIFY(document.unsaved().empty());
+  document.open({sampleText()});
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.unsaved().empty());
+  document.editText("Typed.");
+  QVERIFY(document.unsaved().text);
+  document.saveText(folder.path("typed.txt"));
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.unsaved().empty());
+  QCOMPARE(document.text().file, folder.path("typed.txt"));
+  QVERIFY(runDemo(document, 32));
+  QCOMPARE(document.unsaved().runs, (QStringList{"fox-pro-12m", "transformer-pro-12m"}));
+  QVERIFY(!document.unsaved().text);
+  document.saveUnsavedRuns(folder.path("run.h5"));
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.unsaved().empty());
+  // Its text stands in the run file.
+  document.editText(document.text().content);
+  QVERIFY(document.unsaved().empty());
+  document.editText("Changed.");
+  document.saveSession(folder.path("session.json"), {});
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.unsaved().empty());
+  // What opening a session makes, opening it again makes again.
+  Document demo;
+  demo.open({source("resources/demo.json")});
+  QTRY_COMPARE_WITH_TIMEOUT(demo.runs().size(), 2U, 120'000);
+  QVERIFY(waitUntilIdle(demo));
+  QVERIFY(demo.unsaved().empty());
+  demo.startDerivedRun(demo.runs()[0].id, {QStringLiteral("0:0:one")});
+  QVERIFY(waitUntilIdle(demo));
+  QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m.0-0-one"});
 }
 
 }  // namespace foxscope::gui::test

@@ -26,6 +26,7 @@ void HeadTableTest::holdsTheStatisticsOfEveryHead() {
   const QAbstractItemModelTester tester(&table, QAbstractItemModelTester::FailureReportingMode::QtTest);
   QVERIFY(runDemo(document, 128));
   QTRY_COMPARE_WITH_TIMEOUT(table.known(), table.total(), 60'000);
+  QVERIFY(waitUntilIdle(document));  // gates are known first, attention later
   QCOMPARE(table.total(), 2 * 8 * 4);
   QCOMPARE(table.rowCount(), 8 * 4);
   const Run& fox = document.runs()[0];
@@ -71,6 +72,7 @@ void HeadTableTest::findsTheNearestHead() {
   HeadTable table(document);
   QVERIFY(runDemo(document, 128));
   QTRY_COMPARE_WITH_TIMEOUT(table.known(), table.total(), 60'000);
+  QVERIFY(waitUntilIdle(document));  // gates are known first, attention later
   const Run& fox = document.runs()[0];
   const Run& transformer = document.runs()[1];
   const HeadChoice head{fox.id, 3, 2};

@@ -13,7 +13,8 @@ class PlacesTest : public QObject {
   void idsWithoutATextAreNumbers();
   void equalTokensAreTheSamePlaces();
   void otherTokensGoByTheirBytes();
-  void withoutATextPositionsAreClamped();
+  void withoutATextPositionsAreThemselves();
+  void whatWasNotReadHasNoPlace();
 };
 
 namespace {
@@ -78,21 +79,50 @@ void PlacesTest::otherTokensGoByTheirBytes() {
   QCOMPARE(down(1), 1);  // reads "The fox", which begins as "Th" does
   QCOMPARE(down(2), 5);  // reads " ran"
   const PlaceMap up(fine, coarse);
-  const std::vector<std::int64_t> expected{0, 1, 1, 1, 1, 2, 2};
-  for (std::int64_t position = 0; position < 7; ++position) {
+  const std::vector<std::int64_t> expected{0, 1, 1, 1, 1, 2};
+  for (std::int64_t position = 0; position < 6; ++position) {
     QCOMPARE(up(position), expected[static_cast<std::size_t>(position)]);
   }
+  // It reads " o" of " off", which the coarse run predicts last and reads nowhere.
+  QVERIFY(!up(6));
+  QCOMPARE(up.covered(), 6);
+  QCOMPARE(up.part({3, 7}), (Range{1, 3}));
+  QCOMPARE(down.part({1, 3}), (Range{1, 6}));
 }
 
-void PlacesTest::withoutATextPositionsAreClamped() {
+// One run's tokens are the first of the other's: limits of 4 and 2 tokens.
+void PlacesTest::whatWasNotReadHasNoPlace() {
+  const auto longer = cut({"The", " fox", " ran", " off"});
+  const auto shorter = cut({"The", " fox"});
+  const PlaceMap down(longer, shorter);
+  QVERIFY(down.identical());
+  QCOMPARE(down.covered(), 2);
+  QCOMPARE(down(1), 1);
+  QVERIFY(!down(2));
+  QVERIFY(!down(3));
+  QCOMPARE(down.part({1, 4}), (Range{1, 2}));
+  QCOMPARE(down.part({2, 4}), (Range{0, 0}));
+  const PlaceMap up(shorter, longer);
+  QVERIFY(up.identical());
+  QCOMPARE(up.covered(), 2);
+  QCOMPARE(up(1), 1);
+  // Other tokens, and an end before the text's.
+  const PlaceMap fine(longer, cut({"Th", "e", " fo", "x"}));
+  QVERIFY(!fine.identical());
+  QCOMPARE(fine(2), 3);  // " fox" begins as " fo" does
+  QVERIFY(!fine(3));
+  QCOMPARE(fine.part({2, 4}), (Range{3, 4}));
+}
+
+void PlacesTest::withoutATextPositionsAreThemselves() {
   auto longer = std::make_shared<TokenTable>();
   longer->id = longer->input_id = {1, 2, 3, 4};
   auto shorter = std::make_shared<TokenTable>();
-  shorter->id = shorter->input_id = {1, 2};
+  shorter->id = shorter->input_id = {7, 2};
   const PlaceMap map(longer, shorter);
   QVERIFY(!map.byText());
   QCOMPARE(map(1), 1);
-  QCOMPARE(map(3), 1);
+  QVERIFY(!map(3));
 }
 
 }  // namespace foxscope::gui::test

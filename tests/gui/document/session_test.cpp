@@ -93,6 +93,8 @@ void SessionTest::refusesWhatItCannotRead_data() {
   QTest::addColumn<QString>("words");
   QTest::newRow("newer") << QByteArray(R"({"foxscope_session": 99})")
                          << "saved by a newer version of Foxscope (schema 99, this one reads 1)";
+  QTest::newRow("nested") << QByteArray(R"({"foxscope_session": )") + QByteArray(100'000, '[')
+                          << "deeper than 256 levels";
   QTest::newRow("cut off") << QByteArray(R"({"foxscope_session": 1, "models": [)") << "damaged session";
   QTest::newRow("no number") << QByteArray(R"({"foxscope_session": "x"})") << "'foxscope_session' is no number";
 }

@@ -22,6 +22,7 @@ class HeadsTest : public QObject {
   void theTableSortsByNumbers();
   void smallPicturesOfForgetMatrices();
   void theStateComesBack();
+  void differencesHaveOneSign();
   void withoutRunsItSaysSo();
 };
 
@@ -180,7 +181,8 @@ void HeadsTest::theStateComesBack() {
   Heads heads;
   QVERIFY(heads.run(32));
   const RunId transformer = heads.document.runs()[1].id;
-  const HeadColouring wanted{HeadColouring::Kind::difference, HeadQuantity::entropy, transformer};
+  const RunId fox = heads.document.runs()[0].id;
+  const HeadColouring wanted{HeadColouring::Kind::difference, HeadQuantity::entropy, transformer, fox};
   heads.view.setColouring(wanted);
   QVERIFY(heads.view.colouring() == wanted);
   const QJsonObject state = heads.view.saveState();
@@ -189,6 +191,24 @@ void HeadsTest::theStateComesBack() {
   QVERIFY(heads.view.colouring() == wanted);
   heads.view.restoreState({{"kind", 77}, {"quantity", "x"}});
   QVERIFY(heads.view.colouring() == wanted);
+}
+
+// Both grids show the first run less the other.
+void HeadsTest::differencesHaveOneSign() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  const RunId fox = heads.document.runs()[0].id;
+  const RunId transformer = heads.document.runs()[1].id;
+  heads.view.setColouring({HeadColouring::Kind::difference, HeadQuantity::entropy, transformer, fox});
+  const auto entropy = [&](const HeadChoice& head) {
+    return head_statistics(*heads.document.headOf(head), {}, {})->entropy;
+  };
+  const auto nearest = [&](const HeadChoice& head, RunId other) { return *heads.table.nearestHead(head, other); };
+  const HeadChoice a{fox, 3, 1};
+  const HeadChoice b{transformer, 4, 2};
+  HeadGrid& grid = heads.view.grid();
+  QCOMPARE(grid.shownValue(a), entropy(a) - entropy(nearest(a, transformer)));
+  QCOMPARE(grid.shownValue(b), entropy(nearest(b, fox)) - entropy(b));
 }
 
 void HeadsTest::withoutRunsItSaysSo() {

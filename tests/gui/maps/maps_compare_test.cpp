@@ -5,7 +5,9 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "app/figure/colour_scale.h"
 #include "app/gui/maps/pane_controls.h"
+#include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
 
 namespace foxscope::gui::test {
@@ -71,11 +73,16 @@ class MapsCompareTest : public QObject {
   void twoHeadsOfOneModel();
   void nothingToCompareWith();
   void otherTokensAreComparedByPlace();
+  void aRunIsBlankBeyondItsEnd();
+  void aSideThatEndsIsBlankBesideTheOther();
   void modelWithoutGates();
+  void aModelAloneWithoutGatesOpensOnItsAttention();
   void panesKeepTheirOwnHead();
   void runsGoAndComeBack();
   void stateComesBack();
   void figureHoldsWhatIsShown();
+  void exportsAreAsShown();
+  void runsOnOtherTextsHaveTheirOwnAxes();
   void controlsChooseHeads();
 };
 
@@ -111,9 +118,11 @@ void MapsCompareTest::splitShowsBothSides() {
   QCOMPARE(picture->value(1, 120, 100), maps.entry("transformer", 0, 0, 120, 100));
   // The value under the pointer is that of the side.
   maps.moveTo(maps.cell(120, 100));
+  QVERIFY(maps.settle());
   QVERIFY(maps.pane().readoutText().startsWith(
       QString("A = %1 ·").arg(static_cast<double>(maps.entry("transformer", 0, 0, 120, 100)), 0, 'g', 3)));
   maps.moveTo(maps.cell(120, 30));
+  QVERIFY(maps.settle());
   QVERIFY(maps.pane().readoutText().startsWith(
       QString("A = %1 ·").arg(static_cast<double>(maps.entry("fox", 0, 0, 120, 30)), 0, 'g', 3)));
   maps.press(Qt::Key_H);
@@ -237,14 +246,89 @@ void MapsCompareTest::otherTokensAreComparedByPlace() {
   QVERIFY(maps.settle());
   QVERIFY2(maps.pane().detailText().endsWith("shown by place in the text"), qPrintable(maps.pane().detailText()));
   const std::span<const double> c = pairs->cumulative_log_gate(0, 0);
-  const std::int64_t i = maps.document.positionIn(maps.document.runs()[1].id, 100);
-  const std::int64_t j = maps.document.positionIn(maps.document.runs()[1].id, 61);
+  const std::int64_t i = maps.document.positionIn(maps.document.runs()[1].id, 100).value();
+  const std::int64_t j = maps.document.positionIn(maps.document.runs()[1].id, 61).value();
   QVERIFY(i < 60 && j < 40);
   QCOMPARE(maps.pane().picture()->value(0, 100, 61),
            static_cast<float>(std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)])));
-  // Export speaks in the positions of its own run.
+  // Axes and the read-out speak in the positions of the pane's own run, as export does.
+  QCOMPARE(maps.plot().yAxis->label(), "query i, 0 to 74");
+  for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) QVERIFY2(label.toInt() < 75, qPrintable(label));
+  maps.document.selection().setPin({100, 61});
+  QVERIFY(maps.settle());
+  QVERIFY2(maps.pane().readoutText().contains(QString("i %1 “").arg(i)), qPrintable(maps.pane().readoutText()));
   QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{0, 75}));
   QCOMPARE(maps.view.figureOfActivePane()->image.rows, 75);
+}
+
+// What a second F5 over more tokens leaves beside its first result: one model's run over 150 tokens, the other's still
+// over 60.
+void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
+  const auto longer = traceOf("fox", 1);
+  const auto shorter = withFirstTokens(*longer, 60, "short");
+  OpenMaps maps({longer, shorter});
+  maps.view.setPaneCount(1);
+  maps.document.selection().setHead({maps.document.runs()[1].id, 1, 2});
+  maps.document.selection().setPin({140, 100});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().titleText(), "short L1 H2 · forget F");
+  QCOMPARE(maps.pane().detailText(), "one entry a pixel · exact · short was run over 60 tokens");
+  const PicturePointer picture = maps.pane().picture();
+  const std::span<const double> c = shorter->cumulative_log_gate(1, 2);
+  QCOMPARE(picture->value(0, 59, 20), static_cast<float>(std::exp(c[59] - c[20])));
+  for (const auto& [row, column] : {std::pair{60, 20}, {140, 100}, {140, 59}, {20, 59}}) {
+    QVERIFY(std::isnan(picture->value(0, row, column)));
+  }
+  QVERIFY2(maps.pane().readoutText().contains("i 140: not read in this run"), qPrintable(maps.pane().readoutText()));
+  // Neither colours nor the cross of a pin nor ticks stand there.
+  QImage plot = maps.plot().grab().toImage();
+  for (const auto& [row, column] : {std::pair{140, 20}, {140, 100}, {149, 149}, {20, 100}, {61, 30}}) {
+    QVERIFY(sameColour(plot.pixel(maps.cell(row, column)), maps.plot().groundColour().rgb()));
+  }
+  QVERIFY(!sameColour(plot.pixel(maps.cell(59, 55)), maps.plot().groundColour().rgb()));
+  for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) QVERIFY2(label.toInt() < 60, qPrintable(label));
+  QVERIFY(maps.plot().tickLabels(Qt::Vertical).size() > 1);
+  QCOMPARE(maps.plot().yAxis->label(), "query i, 0 to 59");
+  QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{0, 60}));
+  // A part of the text that the run has not read at all.
+  maps.document.selection().setView({{100, 140}, {80, 120}});
+  QVERIFY(maps.settle());
+  QVERIFY(!maps.pane().picture());
+  QCOMPARE(maps.pane().messageText(), "short was run over 60 tokens and has read nothing here. Backspace goes back.");
+  QVERIFY(!maps.view.requestOfActivePane());
+  // Together they have no difference.
+  maps.document.selection().goBack();
+  PaneState state = maps.view.paneState(0);
+  state.setSides(Sides::difference);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().messageText(),
+           "short was run over 60 tokens, fox over 150: no difference until both have read the same. Compare "
+           "with A, B, V or H");
+}
+
+void MapsCompareTest::aSideThatEndsIsBlankBesideTheOther() {
+  const auto longer = traceOf("fox", 1);
+  const auto shorter = withFirstTokens(*longer, 60, "short");
+  OpenMaps maps({longer, shorter});
+  maps.view.setPaneCount(1);
+  PaneState state;
+  state.setSides(Sides::splitVertically);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  const PicturePointer picture = maps.pane().picture();
+  QCOMPARE(picture->values.size(), std::size_t{2});
+  QCOMPARE(picture->value(1, 59, 20), picture->value(0, 59, 20));
+  QVERIFY(!std::isnan(picture->value(0, 140, 100)));
+  for (const auto& [row, column] : {std::pair{60, 20}, {140, 100}, {149, 0}}) {
+    QVERIFY(std::isnan(picture->value(1, row, column)));
+  }
+  // Of a part that one side has not read the other is still shown, and the first side is what is exported.
+  maps.document.selection().setView({{100, 140}, {80, 120}});
+  QVERIFY(maps.settle());
+  QVERIFY(!std::isnan(maps.pane().picture()->value(0, 130, 100)));
+  QVERIFY(std::isnan(maps.pane().picture()->value(1, 130, 100)));
+  QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{100, 140}));
 }
 
 void MapsCompareTest::modelWithoutGates() {
@@ -254,6 +338,16 @@ void MapsCompareTest::modelWithoutGates() {
   QCOMPARE(maps.pane().detailText(), "one entry a pixel · exact · no gates: nothing is forgotten");
   QCOMPARE(maps.pane().picture()->value(0, 149, 0), 1.0F);
   QCOMPARE(maps.pane().messageText(), QString());
+}
+
+void MapsCompareTest::aModelAloneWithoutGatesOpensOnItsAttention() {
+  OpenMaps alone({traceOf("transformer", 2, false)});
+  QVERIFY(alone.settle());
+  QCOMPARE(alone.pane(0).titleText(), "transformer L0 H0 · attention A");
+  QVERIFY2(alone.pane(1).titleText().contains("logit"), qPrintable(alone.pane(1).titleText()));
+  OpenMaps both({traceOf("transformer", 2, false), traceOf("fox", 1)});
+  QVERIFY(both.settle());
+  QVERIFY(both.pane(0).titleText().endsWith("forget F"));
 }
 
 void MapsCompareTest::panesKeepTheirOwnHead() {
@@ -323,13 +417,90 @@ void MapsCompareTest::figureHoldsWhatIsShown() {
     QVERIFY(std::isnan(expected.value[n]) ? std::isnan(figure->image.value[n])
                                           : std::abs(expected.value[n] - figure->image.value[n]) < 1e-6F);
   }
-  const QString command = QString::fromStdString(figure->command);
-  QVERIFY2(
-      command.contains(" --model fox --layer 0 --head 0 --quantity attention --minus transformer:0:0 --rows 20:120 "
-                       "--cols 10:110 --size 100x100 --reduce absmax"),
-      qPrintable(command));
+  // Of the run's file it has the name without the folder: the figure may be published.
+  QCOMPARE(
+      QString::fromStdString(figure->command),
+      QStringLiteral("foxscope map run.h5 --model fox --layer 0 --head 0 --quantity attention --minus transformer:0:0 "
+                     "--rows 20:120 --cols 10:110 --size 100x100 --reduce absmax"));
   const QImage picture = maps.view.grabActivePane();
   QVERIFY(picture.width() > 300 && picture.height() > 300);
+}
+
+// A file of another size has the values, limits and sides of the screen.
+void MapsCompareTest::exportsAreAsShown() {
+  TwoModels maps;
+  maps.document.selection().setView({{20, 120}, {10, 110}});
+  maps.press(Qt::Key_C);
+  for (const Qt::Key key : {Qt::Key_A, Qt::Key_D, Qt::Key_V, Qt::Key_H}) {
+    maps.press(key);
+    const auto shown = maps.view.shownMap();
+    QVERIFY(shown);
+    const MapPicture& picture = *maps.pane().picture();
+    for (const PixelSize& pixels : {PixelSize{100, 100}, PixelSize{23, 31}}) {
+      const auto figure = shown->figure(pixels, {});
+      QVERIFY(figure);
+      const figure::ScaledColours colours = figure::chooseColours(*figure);
+      QCOMPARE(colours.lower, picture.colours.lower);
+      QCOMPARE(colours.upper, picture.colours.upper);
+      QCOMPARE(colours.scale, picture.colours.scale);
+      QCOMPARE(colours.map, picture.colours.map);
+      QCOMPARE(figure->request.rows, (Range{20, 120}));
+      QCOMPARE(figure->request.columns, (Range{10, 110}));
+      QCOMPARE(figure->request.quantity, Quantity::attention);
+      QCOMPARE(figure->image.rows, pixels.rows);
+      QVERIFY(QString::fromStdString(figure->title)
+                  .startsWith(key == Qt::Key_A   ? "fox L0 H0"
+                              : key == Qt::Key_D ? "fox L0 H0 − transformer L0 H0"
+                                                 : "A: fox L0 H0 | B: transformer"));
+      if (pixels.rows != 100) continue;
+      for (std::int64_t row = 20; row < 120; ++row) {
+        for (std::int64_t column = 10; column < 110; ++column) {
+          const bool second = (key == Qt::Key_V && column >= 60) || (key == Qt::Key_H && row >= 70);
+          const float expected = picture.value(second ? 1 : 0, row, column);
+          const float value = figure->image.value[static_cast<std::size_t>((row - 20) * 100 + column - 10)];
+          QVERIFY(std::isnan(expected) ? std::isnan(value) : value == expected);
+        }
+      }
+    }
+  }
+}
+
+void MapsCompareTest::runsOnOtherTextsHaveTheirOwnAxes() {
+  TwoModels maps;
+  const Folder folder;
+  SyntheticRun run;
+  run.name = "elsewhere";
+  run.length = 60;
+  const std::shared_ptr<const Trace> traces[] = {make_trace(run)};
+  write_run_file(folder.path("elsewhere.h5").toStdString(), traces, {"test", ""}, Overwrite::force, {});
+  maps.document.open({folder.path("elsewhere.h5")});
+  QVERIFY(waitUntilIdle(maps.document));
+  maps.view.setPaneCount(2);
+  maps.document.selection().setView({{100, 140}, {100, 140}});
+  PaneState state = maps.view.paneState(1);
+  state.setQuantity(Quantity::attention);
+  state.own = NamedHead{"elsewhere", 1, 2};
+  maps.view.setPaneState(1, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane(1).titleText(), "elsewhere L1 H2 · attention A");
+  QVERIFY(maps.plot(1).geometryOfView().view == (View{{0, 60}, {0, 60}}));
+  QVERIFY(maps.plot(0).geometryOfView().view == (View{{100, 140}, {100, 140}}));
+  // No entry of one belongs to an entry of the other.
+  state = maps.view.paneState(0);
+  state.other = NamedHead{"elsewhere", 0, 0};
+  for (const Sides sides : {Sides::difference, Sides::splitVertically}) {
+    state.setSides(sides);
+    maps.view.setPaneState(0, state);
+    QVERIFY(maps.settle());
+    QVERIFY2(maps.pane(0).messageText().contains("fox and elsewhere read different texts"),
+             qPrintable(maps.pane(0).messageText()));
+  }
+  // A click in the pane makes its text the one that is shown.
+  QTest::mouseClick(&maps.plot(1), Qt::LeftButton, {}, maps.cell(40, 20, 1));
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.document.length(), 60);
+  QVERIFY(maps.document.selection().pin() == (Cursor{40, 20}));
+  QCOMPARE(maps.document.selection().head().layer, 1);
 }
 
 void MapsCompareTest::controlsChooseHeads() {

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include <QAction>
@@ -39,6 +40,8 @@ class MapsGesturesTest : public QObject {
   void keysMoveTheView();
   void backspaceGoesBack();
   void hoverShowsTheEntry();
+  void theReadoutIsExactWhateverAPixelHolds();
+  void theReadoutFollowsTheWheel();
   void clickPinsBothAndShiftTheKey();
 };
 
@@ -199,6 +202,7 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   QVERIFY(maps.settle());
   maps.moveTo(maps.cell(40, 21));
   QCOMPARE(maps.document.selection().hover(), (Cursor{40, 21}));
+  QVERIFY(maps.settle());
   const std::span<const double> c = trace->cumulative_log_gate(0, 0);
   const QString readout = maps.pane().readoutText();
   QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(std::exp(c[40] - c[21]), 0, 'g', 3)), qPrintable(readout));
@@ -211,6 +215,66 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   QEvent leave(QEvent::Leave);
   QCoreApplication::sendEvent(&maps.plot(), &leave);
   QCOMPARE(maps.document.selection().hover(), Cursor());
+}
+
+// Pixels are the largest of several entries, and other ones for each size of the pane.
+void MapsGesturesTest::theReadoutIsExactWhateverAPixelHolds() {
+  const auto trace = traceOf(2500);
+  OpenMaps maps({trace});
+  maps.view.setPaneCount(4);
+  maps.document.selection().setPin({2000, 1500});
+  const std::array<std::pair<Quantity, const char*>, 4> shown{{{Quantity::forget, "F"},
+                                                               {Quantity::attention, "A"},
+                                                               {Quantity::attention_without_gate, "A without gate"},
+                                                               {Quantity::gate_effect, "gate effect"}}};
+  for (const QSize size : {QSize(900, 700), QSize(640, 500)}) {
+    maps.view.resize(size);
+    QVERIFY(maps.settle());
+    for (int pane = 0; pane < 4; ++pane) {
+      const auto& [quantity, name] = shown[static_cast<std::size_t>(pane)];
+      MapRequest request;
+      request.head = {maps.document.runs()[0].trace, 0, 0};
+      request.quantity = quantity;
+      request.rows = {2000, 2001};
+      request.columns = {1500, 1501};
+      request.pixel_rows = 1;
+      request.pixel_columns = 1;
+      const auto exact = static_cast<double>(compute_map(request, {})->value.front());
+      const QString readout = maps.pane(pane).readoutText();
+      QVERIFY2(readout.startsWith(QString("%1 = %2 · ").arg(name).arg(exact, 0, 'g', 3)), qPrintable(readout));
+      const auto pixel = static_cast<double>(maps.pane(pane).picture()->value(0, 2000, 1500));
+      QVERIFY(pixel != exact);
+      QVERIFY2(readout.contains(QString(": %1 · i 2000").arg(pixel, 0, 'g', 3)), qPrintable(readout));
+      QVERIFY2(readout.contains(" · its pixel, "), qPrintable(readout));
+    }
+  }
+}
+
+void MapsGesturesTest::theReadoutFollowsTheWheel() {
+  OpenMaps maps({traceOf(400)});
+  maps.view.setPaneCount(1);
+  QVERIFY(maps.settle());
+  const QPoint at = maps.cell(300, 100);
+  maps.moveTo(at);
+  QVERIFY(maps.settle());
+  const Cursor before = maps.document.selection().hover();
+  maps.wheel(at, 12);
+  QVERIFY(maps.settle());
+  const PlotGeometry& geometry = maps.plot().geometryOfView();
+  const Cursor under{geometry.rowAt(at.y()), geometry.columnAt(at.x())};
+  QCOMPARE(maps.document.selection().hover(), under);
+  QVERIFY(maps.range().rows.size() < 100);
+  const QString readout = maps.pane().readoutText();
+  QVERIFY2(readout.contains(QString("i %1 ").arg(*under.query)), qPrintable(readout));
+  // Away from the anchor the entry under a pointer is another after each step.
+  maps.wheel(maps.cell(geometry.view.rows.begin, geometry.view.columns.begin), -4);
+  QVERIFY(maps.settle());
+  const QPoint corner = maps.plot().geometryOfView().rect.topLeft() + QPoint(1, 1);
+  maps.moveTo(corner);
+  maps.document.selection().setView({{200, 260}, {0, 60}});
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.document.selection().hover(), (Cursor{200, 0}));
+  QVERIFY(before.query.has_value());
 }
 
 void MapsGesturesTest::clickPinsBothAndShiftTheKey() {

@@ -166,8 +166,8 @@ void MapsPictureTest::otherTokensAreShownByPlace() {
   const std::span<const double> c = other->cumulative_log_gate(1, 2);
   for (std::int64_t row = 100; row < 140; ++row) {
     for (std::int64_t column = 90; column < 130; ++column) {
-      const std::int64_t i = (*places)(row);
-      const std::int64_t j = (*places)(column);
+      const std::int64_t i = (*places)(row).value();
+      const std::int64_t j = (*places)(column).value();
       const float value = picture->value(0, row, column);
       if (column > row || j > i) {
         QVERIFY(std::isnan(value));

@@ -12,7 +12,7 @@
 namespace foxscope::gui::test {
 namespace {
 
-constexpr int kPatienceMs = 60'000;
+constexpr int kPictureMs = 60'000;
 constexpr int kNotch = 120;
 
 }  // namespace
@@ -32,7 +32,7 @@ OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : vi
 
 bool OpenMaps::settle() {
   QCoreApplication::processEvents();
-  if (!QTest::qWaitFor([this] { return view.isSettled() && !document.busy(); }, kPatienceMs)) return false;
+  if (!QTest::qWaitFor([this] { return view.isSettled() && !document.busy(); }, kPictureMs)) return false;
   // What was shown is announced when it is on the screen.
   for (int index = 0; index < view.paneCount(); ++index) plot(index).repaint();
   return true;
@@ -99,6 +99,28 @@ std::shared_ptr<const Trace> withPairedTokens(const Trace& run, const std::strin
     }
   }
   return recorder.finish(run.text(), tokens);
+}
+
+std::shared_ptr<const Trace> withFirstTokens(const Trace& run, std::int64_t tokens, const std::string& name) {
+  auto table = std::make_shared<TokenTable>(*run.tokens());
+  const auto count = static_cast<std::size_t>(tokens);
+  table->id.resize(count);
+  table->input_id.resize(count);
+  table->byte_start.resize(count);
+  table->byte_end.resize(count);
+  table->string.resize(count);
+  TraceInfo info = run.info();
+  info.name = name;
+  info.length = tokens;
+  Recorder recorder(info, {Keep::gates}, nullptr);
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const std::span<double> to = recorder.cumulative_log_gate(layer);
+    for (int head = 0; head < info.heads; ++head) {
+      const std::span<const double> from = run.cumulative_log_gate(layer, head).first(count);
+      std::copy(from.begin(), from.end(), to.begin() + head * tokens);
+    }
+  }
+  return recorder.finish(run.text(), table);
 }
 
 bool sameColour(QRgb a, QRgb b) {

@@ -45,6 +45,9 @@ class OpenMaps {
 /// A run on the same text as `run`, whose tokens are pairs of that run's tokens. It keeps gates only.
 std::shared_ptr<const Trace> withPairedTokens(const Trace& run, const std::string& name);
 
+/// The first tokens of a run, as of a limit: gates only.
+std::shared_ptr<const Trace> withFirstTokens(const Trace& run, std::int64_t tokens, const std::string& name);
+
 /// Within one step of every channel.
 bool sameColour(QRgb a, QRgb b);
 

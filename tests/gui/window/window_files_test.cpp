@@ -1,21 +1,36 @@
+#include <thread>
+
 #include <QApplication>
 #include <QClipboard>
 #include <QDockWidget>
 #include <QDropEvent>
 #include <QFile>
+#include <QFileDialog>
 #include <QFileInfo>
+#include <QJsonDocument>
+#include <QJsonObject>
+#include <QLabel>
+#include <QLineEdit>
+#include <QLocale>
+#include <QMessageBox>
 #include <QMimeData>
+#include <QProgressBar>
 #include <QPushButton>
 #include <QTest>
+#include <QTimer>
+#include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/paper_figures.h"
+#include "app/gui/window/run_bar.h"
+#include "backend/file/run_file.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -45,8 +60,17 @@ class WindowFilesTest : public QObject {
   void missingFilesOfASessionAreAskedFor();
   void droppedFilesAreOpened();
   void picturesAndDataAreExported();
+  void theWholeWindowIsWhatItsNameSays();
+  void anExportShowsProgressAndIsCancelled();
+  void muchMemoryIsAskedFor();
   void copyingPutsAPictureOnTheClipboard();
   void placesAreRemembered();
+  void aSessionOpensBeforeTheWindowIsMaximised();
+  void closingAsksAboutWhatIsNotSaved();
+  void closingSavesWhatIsNotSaved();
+  void nothingIsAskedWithoutNeed();
+  void droppedRunFilesStandSideBySide();
+  void aTextIsNamedByItsRunFile();
 };
 
 void WindowFilesTest::initTestCase() { useOwnSettings(); }
@@ -164,6 +188,68 @@ void WindowFilesTest::picturesAndDataAreExported() {
   QVERIFY2(test.said("nowhere"), qPrintable(test.window.messages().join('\n')));
 }
 
+void WindowFilesTest::theWholeWindowIsWhatItsNameSays() {
+  Window test;
+  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window);
+  dialog.source().setCurrentIndex(dialog.source().findData(static_cast<int>(ExportDialog::Source::window)));
+  const auto written = [&](const char* name) {
+    dialog.write(test.folder.path(name));
+    return waitUntilIdle(test.document()) ? content(test.folder.path(name)) : QByteArray();
+  };
+  const QByteArray png = written("window.png");
+  QVERIFY(png.startsWith("\x89PNG"));
+  const QSize size = QImage::fromData(png).size();
+  QCOMPARE(size, test.window.size() * test.window.devicePixelRatioF());
+  const QByteArray pdf = written("window.pdf");
+  QVERIFY(pdf.startsWith("%PDF-"));
+  // One picture, its pixels as they are on the screen: no JPEG.
+  QVERIFY(pdf.contains(QString("/Width %1").arg(size.width()).toUtf8()));
+  QVERIFY(pdf.contains(QString("/Height %1").arg(size.height()).toUtf8()));
+  QVERIFY(!pdf.contains("DCTDecode"));
+  QVERIFY(written("window.svg").isEmpty());
+  QVERIFY2(test.said("window.svg: whole window cannot be written as “.svg”: end the name in .pdf"),
+           qPrintable(test.window.messages().join('|')));
+}
+
+void WindowFilesTest::anExportShowsProgressAndIsCancelled() {
+  Window test;
+  const QString path = test.folder.path("map.h5");
+  test.document().writeFile(path, [](const Job& job) -> std::optional<bool> {
+    job.tell({1, 4, "rows", "computing the map"});
+    while (!job.stopped()) std::this_thread::yield();
+    return std::nullopt;
+  });
+  auto* bar = test.window.findChild<ExportBar*>();
+  QVERIFY(bar != nullptr);
+  QTRY_VERIFY(bar->isVisible());
+  auto* progress = bar->findChild<QProgressBar*>();
+  QTRY_COMPARE(progress->value(), 250);
+  QVERIFY2(progress->format().startsWith("computing the map, ") && progress->format().endsWith("s left"),
+           qPrintable(progress->format()));
+  QTest::mouseClick(bar->findChild<QPushButton*>(), Qt::LeftButton);
+  QTRY_VERIFY(!bar->isVisible());
+  QVERIFY(test.said("Cancelled: " + path + " was not written"));
+  QVERIFY(!QFile::exists(path));
+}
+
+void WindowFilesTest::muchMemoryIsAskedFor() {
+  Window test;
+  emit test.document().memoryAsked({3'400'000, 66e9, 23e9, 200'000});
+  auto* box = test.window.findChild<QMessageBox*>();
+  QVERIFY(box != nullptr);
+  const QLocale locale;
+  QVERIFY2(box->text().contains(locale.formattedDataSize(66'000'000'000, 1, QLocale::DataSizeSIFormat)) &&
+               box->text().contains(locale.formattedDataSize(23'000'000'000, 1, QLocale::DataSizeSIFormat)),
+           qPrintable(box->text()));
+  QVERIFY(box->informativeText().contains(locale.toString(3'400'000)));
+  QStringList buttons;
+  for (const QAbstractButton* button : box->buttons()) buttons += button->text();
+  QVERIFY(buttons.contains("Run Anyway"));
+  QVERIFY(buttons.contains("First " + locale.toString(200'000) + " Tokens"));
+  box->reject();
+  QVERIFY(!test.document().runStatus().running);
+}
+
 void WindowFilesTest::copyingPutsAPictureOnTheClipboard() {
   Window test;
   QVERIFY(test.run(64));
@@ -187,6 +273,181 @@ void WindowFilesTest::placesAreRemembered() {
   QCOMPARE(window.size(), QSize(1111, 777));
   QVERIFY(!window.findChild<QDockWidget*>("curves")->isVisible());
   window.setRemembering(MainWindow::Remembering::off);
+}
+
+// The window manager's size comes last: after the docks of the settings and those of the session.
+void WindowFilesTest::aSessionOpensBeforeTheWindowIsMaximised() {
+  QByteArray docks;
+  QByteArray geometry;
+  {
+    MainWindow window({});
+    window.setRemembering(MainWindow::Remembering::off);
+    // Wider and higher than any screen here, so that these docks do not fit when the next window is shown.
+    window.resize(2600, 1800);
+    window.show();
+    docks = window.saveState();
+  }
+  {
+    MainWindow window({});
+    window.setRemembering(MainWindow::Remembering::off);
+    window.showMaximized();
+    geometry = window.saveGeometry();
+  }
+  const Folder folder;
+  const QJsonObject views{{"docks", QString::fromLatin1(docks.toBase64())}, {"curves", QJsonObject{{"tab", "decay"}}}};
+  const QString session =
+      folder.write("session.json", QJsonDocument(QJsonObject{{"foxscope_session", 1}, {"window", views}}).toJson());
+  for (int start = 0; start < 3; ++start) {
+    MainWindow window({});
+    window.setRemembering(MainWindow::Remembering::off);
+    window.settings().setWindow(docks, geometry);
+    QVERIFY(window.restorePlaces());
+    window.show();
+    window.document().open({session});
+    QTRY_VERIFY(window.document().sessionFile() == session);
+    QTRY_VERIFY(window.isSettled());
+    if (QGuiApplication::platformName() == "offscreen") window.resize(2600, 1800);  // a manager's size comes by itself
+    QTRY_VERIFY(window.width() > 1500);
+    QCoreApplication::processEvents();
+    QCOMPARE(window.curves().tab(), CurvesView::Tab::decay);
+  }
+}
+
+namespace {
+
+/// Presses the button of the next question that begins with these words. @returns what it asked
+QString answer(MainWindow& window, const QString& words, const std::function<void()>& ask) {
+  QString asked;
+  QTimer look;
+  QObject::connect(&look, &QTimer::timeout, &window, [&] {
+    auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+    if (box == nullptr) return;
+    look.stop();
+    asked = box->text() + ' ' + box->informativeText();
+    for (QAbstractButton* button : box->buttons()) {
+      if (button->text().remove('&').startsWith(words)) return button->click();
+    }
+    box->reject();
+  });
+  look.start(20);
+  ask();
+  return asked;
+}
+
+}  // namespace
+
+void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
+  Window test;
+  QVERIFY(test.run(32));
+  test.document().editText("Typed.");
+  test.window.setRemembering(MainWindow::Remembering::on);
+  QString asked = answer(test.window, "Cancel", [&] { test.window.close(); });
+  QVERIFY2(asked.contains("fox-pro-12m, transformer-pro-12m") && asked.contains("typed or changed"), qPrintable(asked));
+  QVERIFY(test.window.isVisible());
+  // A session would take the place of everything as well.
+  asked = answer(test.window, "Cancel", [&] {
+    test.document().open({source("resources/demo.json")});
+    waitUntilIdle(test.document());
+  });
+  QVERIFY(asked.contains("fox-pro-12m"));
+  QCOMPARE(test.document().text().content, "Typed.");
+  asked = answer(test.window, "Discard", [&] { test.window.close(); });
+  QVERIFY(!asked.isEmpty());
+  QVERIFY(!test.window.isVisible());
+}
+
+void WindowFilesTest::closingSavesWhatIsNotSaved() {
+  Window test;
+  QVERIFY(test.run(32));
+  test.document().editText("Typed.");
+  test.window.setRemembering(MainWindow::Remembering::on);
+  const QStringList files{test.folder.path("saved.h5"), test.folder.path("typed.txt")};
+  qsizetype next = 0;
+  QTimer choose;
+  connect(&choose, &QTimer::timeout, &test.window, [&] {
+    auto* dialog = qobject_cast<QFileDialog*>(QApplication::activeModalWidget());
+    if (dialog == nullptr || next >= files.size()) return;
+    dialog->findChild<QLineEdit*>("fileNameEdit")->setText(files[next++]);
+    QMetaObject::invokeMethod(dialog, "accept");
+  });
+  choose.start(20);
+  const QString asked = answer(test.window, "Save Runs and Text", [&] { test.window.close(); });
+  QVERIFY(!asked.isEmpty());
+  QTRY_VERIFY_WITH_TIMEOUT(!test.window.isVisible(), kPatience);
+  QCOMPARE(RunFile::open(files[0].toStdString()).traces.size(), 2U);
+  QCOMPARE(content(files[1]), QByteArray("Typed."));
+}
+
+void WindowFilesTest::nothingIsAskedWithoutNeed() {
+  const auto closes = [](Window& test) {
+    test.window.setRemembering(MainWindow::Remembering::on);
+    const QString asked = answer(test.window, "Cancel", [&] { test.window.close(); });
+    return asked.isEmpty() && !test.window.isVisible();
+  };
+  Window demo;
+  demo.document().open({source("resources/demo.json")});
+  QTRY_COMPARE_WITH_TIMEOUT(demo.document().runs().size(), 2U, kPatience);
+  QVERIFY(demo.settle());
+  QVERIFY(closes(demo));
+  Window saved;
+  QVERIFY(saved.run(32));
+  saved.document().saveRunFile(saved.folder.path("run.h5"));
+  QVERIFY(saved.settle());
+  QVERIFY(closes(saved));
+  Window opened;
+  opened.document().open({saved.folder.path("run.h5")});
+  QVERIFY(opened.settle());
+  QVERIFY(closes(opened));
+}
+
+void WindowFilesTest::droppedRunFilesStandSideBySide() {
+  Window test;
+  {
+    Document made;
+    QVERIFY(runDemo(made, 48));
+    made.saveRunFile(test.folder.path("a.h5"));
+    QVERIFY(waitUntilIdle(made));
+    QVERIFY(QFile::copy(test.folder.path("a.h5"), test.folder.path("b.h5")));
+  }
+  test.document().open({test.folder.path("a.h5")});
+  QVERIFY(test.settle());
+  QMimeData files;
+  files.setUrls({QUrl::fromLocalFile(test.folder.path("b.h5"))});
+  dropOn(test.window, files);
+  QVERIFY(test.settle());
+  QCOMPARE(test.document().runs().size(), 4U);
+  const auto removes = test.window.findChildren<QToolButton*>("remove");
+  QCOMPARE(removes.size(), 4);
+  QCOMPARE(test.document().runs()[2].name, "fox-pro-12m · b");
+  // The same model from two files: no difference, in what is exported as well, under both names.
+  const QString data = test.window.curves().dataOfCurrentTab();
+  QVERIFY2(data.contains("loss of fox-pro-12m · a minus fox-pro-12m · b"), qPrintable(data.left(600)));
+  QTest::mouseClick(removes[2], Qt::LeftButton);
+  QTRY_COMPARE(test.document().runs().size(), 3U);
+  press(test.window, QKeySequence("Ctrl+Z"));
+  QCOMPARE(test.document().runs().size(), 4U);
+}
+
+void WindowFilesTest::aTextIsNamedByItsRunFile() {
+  Window test;
+  QStringList files;
+  for (const auto& [name, text] : {std::pair{"a.h5", "A text."}, {"b.h5", "Another text."}}) {
+    Document made;
+    made.open({foxModel()});
+    made.setText({{}, text});
+    QVERIFY(waitUntilIdle(made));
+    made.startRun();
+    QVERIFY(waitUntilIdle(made));
+    files += test.folder.path(name);
+    made.saveRunFile(files.back());
+    QVERIFY(waitUntilIdle(made));
+  }
+  test.document().open(files);
+  QVERIFY(test.settle());
+  QCOMPARE(test.document().runs().size(), 2U);
+  QStringList shown;
+  for (const auto* label : test.window.findChild<RunBar*>()->findChildren<QLabel*>()) shown += label->text();
+  QVERIFY2(shown.contains("on the text of b.h5 (13 bytes)"), qPrintable(shown.join('|')));
 }
 
 }  // namespace foxscope::gui::test

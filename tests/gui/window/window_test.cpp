@@ -1,22 +1,33 @@
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <QApplication>
+#include <QComboBox>
+#include <QDockWidget>
+#include <QLabel>
 #include <QLineEdit>
 #include <QPushButton>
+#include <QSpinBox>
+#include <QTabWidget>
 #include <QTest>
 #include <QTimer>
+#include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/text/text_editor.h"
+#include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/readout.h"
+#include "app/gui/window/run_bar.h"
 #include "app/gui/window/shortcut_sheet.h"
 #include "app/gui/window/start_page.h"
 #include "tests/gui/window/window_shown.h"
@@ -34,11 +45,14 @@ class WindowTest : public QObject {
   void theReadoutNamesWhatIsReadAndPredicted();
   void thePaletteFindsCommands();
   void everyShortcutIsThereOnce();
+  void thePartsGoBackToTheirPlaces();
   void messagesLeaveTheStateAlone();
   void lightAndDarkAreBothReadable();
   void closingDuringARunEnds();
   void aHeadIsChangedAndRunAgain();
   void iconsTakeTheColoursOfTheTheme();
+  void keysWorkAnywhereButWhereOneTypes();
+  void onlyTheXOfAChipRemoves();
 };
 
 void WindowTest::initTestCase() { useOwnSettings(); }
@@ -136,6 +150,26 @@ void WindowTest::thePaletteFindsCommands() {
   QTRY_COMPARE(test.window.headsView().colouring().quantity, HeadQuantity::entropy);
 }
 
+void WindowTest::thePartsGoBackToTheirPlaces() {
+  Window test;
+  const auto docks = test.window.findChildren<QDockWidget*>();
+  QCOMPARE(docks.size(), 3);
+  std::map<QDockWidget*, QRect> places;
+  for (QDockWidget* dock : docks) places[dock] = dock->geometry();
+  docks[0]->hide();
+  docks[1]->setFloating(true);
+  test.window.addDockWidget(Qt::TopDockWidgetArea, docks[2]);
+  const auto actions = test.window.findChildren<QAction*>();
+  const auto reset = std::find_if(actions.begin(), actions.end(),
+                                  [](const QAction* action) { return action->text() == "Reset &Layout"; });
+  QVERIFY(reset != actions.end());
+  (*reset)->trigger();
+  for (QDockWidget* dock : docks) {
+    QVERIFY(dock->isVisible() && !dock->isFloating());
+    QTRY_COMPARE(dock->geometry(), places[dock]);
+  }
+}
+
 void WindowTest::everyShortcutIsThereOnce() {
   Window test;
   QMap<QString, QStringList> users;
@@ -181,6 +215,9 @@ void WindowTest::lightAndDarkAreBothReadable() {
     QCoreApplication::processEvents();
     QVERIFY(test.settle());
     QVERIFY(isDark(test.window.palette()) == isDark(palette));
+    const auto* mark = test.window.findChild<QLabel*>(QStringLiteral("mark"));
+    QVERIFY(mark != nullptr);
+    QCOMPARE(mark->pixmap().toImage().pixelColor(5, 5), runColour(0, palette));
     // WCAG's contrast of text to its ground, 4.5 for ordinary text.
     const auto luminance = [](const QColor& colour) {
       const auto linear = [](double part) {
@@ -238,7 +275,7 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   QVERIFY(test.settle());
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m.2-3-cut");
   // The change in loss is a curve like any other.
-  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m.2-3-cut minus fox-pro-12m"));
+  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m.2-3-cut"));
 }
 
 void WindowTest::iconsTakeTheColoursOfTheTheme() {
@@ -256,6 +293,95 @@ void WindowTest::iconsTakeTheColoursOfTheTheme() {
   for (const QAction* action : test.window.commands()) {
     if (!action->icon().isNull()) QVERIFY2(!action->icon().pixmap(16, 16).isNull(), qPrintable(action->text()));
   }
+}
+
+void WindowTest::keysWorkAnywhereButWhereOneTypes() {
+  Window test;
+  QVERIFY(test.run(64));
+  MapsView& maps = test.window.maps();
+  auto* tabs = test.window.headsView().findChild<QTabWidget*>();
+  tabs->setCurrentIndex(1);
+  QTableView& table = test.window.headsView().table();
+  auto* page = test.window.text().findChild<TextPage*>();
+  const HeadChoice head = test.document().selection().head();
+  const QList<QWidget*> places{&table, test.window.headsView().findChild<QComboBox*>(), page, &test.window.curves(),
+                               &maps.pane(0).plot()};
+  for (QWidget* place : places) {
+    place->setFocus();
+    maps.setPaneCount(2);
+    PaneState state = maps.paneState(maps.activePane());
+    state.setQuantity(Quantity::forget);
+    state.setSides(Sides::left);
+    maps.setPaneState(maps.activePane(), state);
+    QTest::keyClick(place, Qt::Key_4);
+    QCOMPARE(maps.paneCount(), 4);
+    QTest::keyClick(place, Qt::Key_1);
+    QCOMPARE(maps.paneCount(), 1);
+    QTest::keyClick(place, Qt::Key_Q);
+    QVERIFY(maps.paneState(maps.activePane()).quantity != Quantity::forget);
+    QTest::keyClick(place, Qt::Key_D);
+    QCOMPARE(maps.paneState(maps.activePane()).sides, Sides::difference);
+    QTest::keyClick(place, Qt::Key_A);
+    QCOMPARE(maps.paneState(maps.activePane()).sides, Sides::left);
+    test.document().selection().resetView(64);
+    QTest::keyClick(place, Qt::Key_Plus);
+    QVERIFY(test.document().selection().view().rows.size() < 64);
+    // Numbers and letters that are no keys choose nothing either.
+    QTest::keyClick(place, Qt::Key_3);
+    QVERIFY(test.document().selection().head() == head);
+  }
+  // Where one types, they are letters and numbers.
+  for (QAction* action : test.window.commands()) {
+    if (action->text() == "Edit text or show run") action->trigger();
+  }
+  auto* editor = test.window.text().findChild<TextEditor*>();
+  QVERIFY(editor->isVisible());
+  editor->setFocus();
+  QTest::keyClicks(editor, "4ABVHDNQCLK+-2");
+  QVERIFY(QString::fromStdString(test.document().text().content).startsWith("4ABVHDNQCLK+-2"));
+  QCOMPARE(maps.paneCount(), 1);
+  auto* limit = test.window.findChild<RunBar*>()->findChild<QSpinBox*>();
+  limit->setFocus();
+  limit->selectAll();
+  QTest::keyClicks(limit, "42");
+  QTest::keyClick(limit, Qt::Key_Return);
+  QCOMPARE(limit->value(), 42);
+  QCOMPARE(maps.paneCount(), 1);
+  QVERIFY(maps.paneState(maps.activePane()).sides == Sides::left);
+}
+
+void WindowTest::onlyTheXOfAChipRemoves() {
+  Window test;
+  QVERIFY(test.run(64));
+  auto* bar = test.window.findChild<RunBar*>();
+  const auto buttons = [&](const char* name) { return bar->findChildren<QToolButton*>(name); };
+  QCOMPARE(buttons("name").size(), 2);
+  const std::vector<ModelInput> models = test.document().models();
+  const RunId transformer = test.document().runs()[1].id;
+  QTest::mouseClick(buttons("name")[1], Qt::LeftButton);
+  QCoreApplication::processEvents();
+  QVERIFY(test.document().models() == models);
+  QCOMPARE(test.document().selection().head().run, transformer);
+  QTest::mouseClick(buttons("remove")[1], Qt::LeftButton);
+  QTRY_COMPARE(test.document().models().size(), 1U);
+  QCOMPARE(test.document().runs().size(), 1U);
+  QCOMPARE(buttons("name").size(), 1);
+  press(test.window, QKeySequence("Ctrl+Z"));
+  QVERIFY(test.document().models() == models);
+  QCOMPARE(test.document().runs().size(), 2U);
+  QCOMPARE(test.document().runs()[1].id, transformer);
+  press(test.window, QKeySequence("Ctrl+Shift+Z"));
+  QCOMPARE(test.document().runs().size(), 1U);
+  // A text that was replaced comes back too, even where the keyboard is in the editor.
+  const std::string before = test.document().text().content;
+  test.document().setText({{}, "Another text."});
+  for (QAction* action : test.window.commands()) {
+    if (action->text() == "Edit text or show run") action->trigger();
+  }
+  auto* editor = test.window.text().findChild<TextEditor*>();
+  editor->setFocus();
+  QTest::keyClick(editor, Qt::Key_Z, Qt::ControlModifier);
+  QCOMPARE(test.document().text().content, before);
 }
 
 }  // namespace foxscope::gui::test

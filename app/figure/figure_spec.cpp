@@ -1,0 +1,81 @@
+#include "app/figure/figure_spec.h"
+
+#include <cstdint>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/text/json_reading.h"
+
+namespace foxscope::figure {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kSchema = 1;
+constexpr const char* kSchemaKey = "foxscope_figure";
+constexpr std::size_t kMostBytes = 1 << 20;
+
+FigureSpec::Value valueOf(const std::string& file, const std::string& option, const json& value) {
+  if (value.is_boolean()) return value.get<bool>();
+  std::vector<std::string> words;
+  for (const json& entry : value.is_array() ? value : json::array({value})) {
+    if (!entry.is_string() && !entry.is_number()) {
+      refuseSpec(file, fmt::format("option \"{}\" is no text, number, or list of them", option));
+    }
+    words.push_back(entry.is_string() ? entry.get<std::string>() : entry.dump());
+  }
+  return words;
+}
+
+}  // namespace
+
+void refuseSpec(const std::string& name, const std::string& why) {
+  throw Error(fmt::format(
+      R"({}: {}: a figure is written down as {{"{}": {}, "kind": "maps", "options": {{"width": "iclr"}}}}, with the )"
+      "options of `foxscope figure KIND --help` without their dashes",
+      name, why, kSchemaKey, kSchema));
+}
+
+FigureSpec FigureSpec::parse(std::string_view text, const std::string& name) {
+  check_json_depth(text, name);
+  const json spec = json::parse(text, nullptr, false);
+  if (spec.is_discarded() || !spec.is_object()) refuseSpec(name, "this is no JSON object");
+  const auto schema = spec.find(kSchemaKey);
+  if (schema == spec.end() || !schema->is_number_integer()) {
+    refuseSpec(name, fmt::format("it has no number \"{}\"", kSchemaKey));
+  }
+  if (schema->is_number_unsigned() && schema->get<std::uint64_t>() > kSchema) {
+    throw Error(fmt::format("{}: this figure was written down for a newer version of foxscope: use that", name));
+  }
+  if (schema->get<std::int64_t>() != kSchema)
+    refuseSpec(name, fmt::format("its \"{}\" is not {}", kSchemaKey, kSchema));
+  const auto kind = spec.find("kind");
+  if (kind == spec.end() || !kind->is_string()) refuseSpec(name, "it names no kind");
+  for (const auto& [key, value] : spec.items()) {
+    if (key != kSchemaKey && key != "kind" && key != "options") {
+      refuseSpec(name, fmt::format("\"{}\" is not known", key));
+    }
+  }
+  FigureSpec read{kind->get<std::string>(), {}};
+  const auto options = spec.find("options");
+  if (options == spec.end()) return read;
+  if (!options->is_object()) refuseSpec(name, "its options are no JSON object");
+  for (const auto& [option, value] : options->items()) read.options.emplace_back(option, valueOf(name, option, value));
+  return read;
+}
+
+FigureSpec FigureSpec::read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw Error(fmt::format("{}: no such file, or it cannot be read", path));
+  std::string text;
+  text.resize(kMostBytes + 1);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kMostBytes) refuseSpec(path, "it is larger than 1 MB");
+  return parse(text, path);
+}
+
+}  // namespace foxscope::figure

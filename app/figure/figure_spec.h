@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace foxscope::figure {
+
+/// A figure as a file describes it: `{"foxscope_figure": 1, "kind": "maps", "options": {"width": "iclr"}}`
+/// (docs/files.md).
+struct FigureSpec {
+  /// That of a flag, or what an option is given, one or many; numbers as they are written.
+  using Value = std::variant<bool, std::vector<std::string>>;
+
+  std::string kind;
+  std::vector<std::pair<std::string, Value>> options;  ///< by name, without dashes
+
+  /// @param text  the file's bytes
+  /// @param name  of the file, for messages
+  /// @throws Error for what is no such description, is nested too deep or is of a newer version
+  static FigureSpec parse(std::string_view text, const std::string& name);
+  /// @throws Error as parse, and for a file that cannot be read or has more than 1 MB
+  static FigureSpec read(const std::string& path);
+};
+
+/// Ends with what a file of a figure looks like.
+/// @throws Error always: "NAME: WHY: a figure is written down as ..."
+[[noreturn]] void refuseSpec(const std::string& name, const std::string& why);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,97 @@
+"""`foxscope figure` at the widths of papers: every kind, by its defaults alone, as pdftotext sees its words."""
+
+import html
+import re
+import subprocess
+import unittest
+import xml.etree.ElementTree
+
+from support import DRAWS, SOURCE
+from test_figure import FigureTest
+
+FIGURES = SOURCE / "resources" / "figures"
+POINTS = 72
+WIDTHS = [3.25, 2.65, 5.5]  # inches: a column of ICML, half of ICLR's text, all of it
+POSITIONS = {"loss", "perplexity", "ablation", "needle"}  # have --train-length
+
+
+class Word:
+    def __init__(self, box, text):
+        self.left, self.top, self.right, self.bottom = map(float, box)
+        self.text = html.unescape(text)
+
+    def covers(self, other):
+        """Boxes hold a line's whole height: neighbouring lines may touch."""
+        height = min(self.bottom - self.top, other.bottom - other.top)
+        across = min(self.right, other.right) - max(self.left, other.left)
+        down = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return across > 0.3 and down > 0.2 * height
+
+
+@unittest.skipUnless(DRAWS, "built without Qt")
+class WidthsTest(FigureTest):
+    def source_of(self, kind):
+        if kind in {"decay", "distance"}:
+            return FIGURES / "heads.h5"
+        if kind == "needle":
+            return FIGURES / "needle.h5"
+        if kind in POSITIONS:
+            return FIGURES / "loss.h5"
+        return self.words() if kind == "text" else self.two_models()
+
+    def page(self):
+        text = subprocess.run(["pdftotext", "-bbox", self.output, "-"], capture_output=True, check=True,
+                              text=True).stdout
+        size = re.search(r'<page width="([\d.]+)" height="([\d.]+)"', text)
+        words = [Word(found[:4], found[4]) for found in re.findall(
+            r'<word xMin="([-\d.]+)" yMin="([-\d.]+)" xMax="([-\d.]+)" yMax="([-\d.]+)">(.*?)</word>', text)]
+        return float(size[1]), float(size[2]), words
+
+    def check(self, width):
+        across, down, words = self.page()
+        self.assertAlmostEqual(across, width * POINTS, delta=0.01)
+        self.assertGreater(len(words), 5)
+        for index, word in enumerate(words):
+            self.assertTrue(0 <= word.left and word.right <= across and 0 <= word.top and word.bottom <= down,
+                            f"“{word.text}” is cut off")
+            for other in words[index + 1:]:
+                self.assertFalse(word.covers(other), f"“{word.text}” and “{other.text}” overlap")
+
+    def test_no_word_is_cut_off_or_meets_another(self):
+        for kind in ["decay", "distance", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text"]:
+            for width in WIDTHS:
+                with self.subTest(kind, width=width):
+                    self.draw(kind, "--width", f"{width}in", files=[self.source_of(kind)])
+                    self.check(width)
+
+    def test_the_training_length_has_room(self):
+        for kind in sorted(POSITIONS):
+            for width in WIDTHS:
+                with self.subTest(kind, width=width):
+                    self.draw(kind, "--width", f"{width}in", "--train-length", 2048, files=[self.source_of(kind)])
+                    self.check(width)
+                    self.assertIn("training length", " ".join(self.text_of().split()))
+
+    def test_lines_bands_and_units_are_named(self):
+        self.draw("loss", "--width", "3.25in", files=[FIGURES / "loss.h5"])
+        self.assertIn("mean of 101 tokens, band: ± 1 standard error", self.text_of())
+        self.draw("loss", "--width", "3.25in", "--smooth", 1, files=[FIGURES / "loss.h5"])
+        self.assertNotIn("mean of", self.text_of())
+        self.draw("distance", "--width", "3.25in", files=[FIGURES / "heads.h5"])
+        self.assertEqual(self.text_of().count("± 1 standard error"), 1)
+        self.assertEqual(self.text_of().count("1 + distance (tokens)"), 1)
+        self.draw("grid")
+        self.assertRegex(self.text_of(), r"forgotten .log F \(nats\)")
+
+    def test_text_of_an_svg_stays_text_on_request(self):
+        for more, kept in [([], False), (["--svg-text"], True)]:
+            output = self.folder / "loss.svg"
+            self.draw("loss", *more, files=[FIGURES / "loss.h5"], output=output)
+            words = "".join(xml.etree.ElementTree.parse(output).getroot().itertext())
+            self.assertEqual("token position" in words, kept)
+            self.assertEqual("mean of 101" in words, kept)
+        self.refuses(["--svg-text", "no .svg"], "loss", FIGURES / "loss.h5", "--svg-text")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,148 @@
+"""`./dev`, with stand-ins for the programs that it calls: each writes down how it was called."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(os.environ["FOXSCOPE_SOURCE_DIR"])
+LOCKED = "E: Could not get lock /var/lib/apt/lists/lock. It is held by process 1234 (apt-get)"
+
+
+class DevTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="foxscope-dev-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.calls = self.folder / "calls"
+        self.checkout = self.folder / "checkout"
+        (self.checkout / "resources" / "figures").mkdir(parents=True)
+        for name in ["dev", "requirements.txt", "requirements-build.txt"]:
+            shutil.copy(SOURCE / name, self.checkout)
+        self.tool("pip", "", folder=self.checkout / ".venv" / "bin")
+        self.tool("dpkg-query", "printf installed")
+        self.tool("apt-get", "")
+        self.tool("sudo", '"$@"')
+        self.tool("cmake", "")
+
+    def tool(self, name, script, folder=None):
+        """A program of this name that notes its arguments and does this."""
+        folder = folder or self.folder / "bin"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / name
+        path.write_text(f'#!/bin/bash\n[[ {name} == dpkg-query ]] || echo "{name} $*" >>"{self.calls}"\n{script}\n')
+        path.chmod(0o755)
+
+    def dev(self, *arguments, **environment):
+        variables = {"PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "HOME": str(self.folder), "FOXSCOPE_CUDA": "OFF",
+                     **environment}
+        self.calls.write_text("")
+        return subprocess.run([self.checkout / "dev", *arguments], env=variables, capture_output=True, text=True,
+                              timeout=120)
+
+    def called(self, name):
+        return [line for line in self.calls.read_text().splitlines() if line.split()[0] == name]
+
+
+class PackagesTest(DevTest):
+    def setUp(self):
+        super().setUp()
+        self.tool("dpkg-query", '[[ $* == *ccache* ]] || printf installed')
+
+    def test_only_what_is_missing_is_installed(self):
+        result = self.dev("setup")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        update, install = self.called("apt-get")
+        self.assertIn("update", update)
+        self.assertRegex(install, "install .* ccache$")
+        self.tool("dpkg-query", "printf installed")
+        self.dev("setup")
+        self.assertEqual(self.called("apt-get"), [])
+
+    def test_locks_of_other_processes_are_waited_for(self):
+        """dpkg's by apt-get itself, that of the package lists by trying again."""
+        for step in ["update", "install"]:
+            with self.subTest(step):
+                gone = self.folder / f"{step}-went"
+                self.tool("apt-get", f'if [[ $* == *{step}* && ! -e "{gone}" ]]; then touch "{gone}"; '
+                                     f'echo "{LOCKED}" >&2; exit 100; fi')
+                result = self.dev("setup")
+                self.assertEqual(result.returncode, 0, result.stderr)
+                self.assertIn("waiting for another process", result.stderr)
+                calls = self.called("apt-get")
+                self.assertEqual(len(calls), 3)
+                for call in calls:
+                    self.assertIn("DPkg::Lock::Timeout=", call)
+
+    def test_other_failures_end_it_with_what_was_said(self):
+        self.tool("apt-get", 'echo "E: Unable to locate package ccache" >&2; exit 100')
+        result = self.dev("setup")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("Unable to locate package ccache", result.stderr)
+        self.assertEqual(len(self.called("apt-get")), 1)
+
+
+class RunTest(DevTest):
+    """Without a display."""
+
+    def setUp(self):
+        super().setUp()
+        resources = self.checkout / "resources"
+        for model in ["fox-pro-12m", "transformer-pro-12m"]:
+            (resources / "models" / model).mkdir(parents=True)
+            (resources / "models" / model / "config.json").write_text("{}")
+        (resources / "texts").mkdir()
+        (resources / "texts" / "up-from-slavery-1.txt").write_text("text")
+        for name in ["loss", "maps"]:
+            (resources / "figures" / f"{name}.json").write_text("{}")
+        (resources / "figures" / "loss.h5").write_text("")
+        # Writes what stands behind -o.
+        self.tool("foxscope", 'while (($#)); do [[ $1 != -o ]] || echo made >"$2"; shift; done',
+                  folder=self.checkout / "build")
+        self.age = 1000
+        for path in [self.checkout / "build" / "foxscope", *resources.rglob("*")]:
+            self.touch(path)
+
+    def touch(self, path):
+        """Times are set, later than all before: no test waits for a clock."""
+        self.age += 10
+        os.utime(path, (self.age, self.age))
+
+    def made(self):
+        """What ./dev run made, by name; the files get times in the order of their making."""
+        result = self.dev("run", DISPLAY="", WAYLAND_DISPLAY="")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        paths = [call.split(" -o ")[1].split()[0] for call in self.called("foxscope") if " -o " in call]
+        for path in paths:
+            self.touch(self.checkout / path)
+        return [pathlib.Path(path).name for path in paths]
+
+    def test_what_is_there_is_not_made_again(self):
+        everything = ["run.h5", "heads-fox-pro-12m.csv", "heads-transformer-pro-12m.csv", "loss.pdf", "loss.png", "maps.pdf",
+                      "maps.png"]
+        self.assertEqual(self.made(), everything)
+        self.assertEqual(self.made(), [])
+        figures = self.checkout / "resources" / "figures"
+        self.touch(figures / "maps.json")
+        self.assertEqual(self.made(), ["maps.pdf", "maps.png"])
+        self.touch(figures / "loss.h5")
+        self.assertEqual(self.made(), ["loss.pdf", "loss.png"])
+        (self.checkout / "out" / "figures" / "loss.png").unlink()
+        self.assertEqual(self.made(), ["loss.png"])
+        of_the_run = [name for name in everything if not name.startswith("loss")]
+        for source in ["texts/up-from-slavery-1.txt", "models/transformer-pro-12m/config.json"]:
+            self.touch(self.checkout / "resources" / source)
+            self.assertEqual(self.made(), of_the_run)
+        self.touch(self.checkout / "build" / "foxscope")
+        self.assertEqual(self.made(), everything)
+        self.assertEqual(self.made(), [])
+
+    def test_with_a_display_the_window_opens(self):
+        self.dev("run", DISPLAY=":0")
+        self.assertEqual(self.called("foxscope"), ["foxscope "])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,20 @@
+// Opens any bytes as a file of an evaluation: FOXSCOPE_FUZZ_READER is LossEvaluation, HeadsEvaluation or
+// NeedleEvaluation.
+#include <cstdint>
+
+#include "backend/base/error.h"
+#include "backend/eval/heads_file.h"
+#include "backend/eval/loss_file.h"
+#include "backend/eval/needle_file.h"
+#include "tests/fuzz/memory_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static MemoryFile file;
+  file.fill(data, size);
+  try {
+    static_cast<void>(foxscope::FOXSCOPE_FUZZ_READER::open(file.path()));
+  } catch (const foxscope::Error&) {
+    // What a user would be told.
+  }
+  return 0;
+}
