@@ -163,11 +163,11 @@ void Hdf5Object::read_blocks(std::vector<Block> blocks, const HeaderForm& form, 
       read_messages({*file_, path_, bytes}, form, blocks);
       continue;
     }
-    constexpr std::uint64_t kSignature = 4;
-    if (block.size < kSignature + kChecksum) file_->fail_damaged(path_, "ends too early");
+    constexpr std::uint64_t kChunkSignature = 4;
+    if (block.size < kChunkSignature + kChecksum) file_->fail_damaged(path_, "ends too early");
     const std::vector<std::byte> bytes = file_->read_checked(block.offset, block.size - kChecksum, path_);
     Hdf5Cursor(*file_, path_, bytes).signature("OCHK");
-    read_messages({*file_, path_, std::span(bytes).subspan(kSignature)}, form, blocks);
+    read_messages({*file_, path_, std::span(bytes).subspan(kChunkSignature)}, form, blocks);
   }
 }
 
