@@ -9,16 +9,12 @@
 
 #include "app/cli/console.h"
 #include "app/cli/text_table.h"
+#include "app/cli/values.h"
 
 namespace foxscope::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
-// Enough digits to read the same double again.
-std::string digits(double value) { return std::isnan(value) ? "" : fmt::format("{}", value); }
 
 std::string cell(double value) {
   if (std::isnan(value)) return "-";
@@ -74,7 +70,7 @@ std::string modelTable(const EvaluatedHeads& model) {
 }
 
 Json estimate(const HeadArray& array, std::size_t place) {
-  return {{"value", number(array.value[place])}, {"error", number(array.error[place])}};
+  return {{"value", jsonNumber(array.value[place])}, {"error", jsonNumber(array.error[place])}};
 }
 
 Json distancesJson(const EvaluatedHeads& model, std::size_t head) {

@@ -10,6 +10,7 @@
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_options.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/values.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle.h"
 #include "backend/text/file_bytes.h"
@@ -39,16 +40,6 @@ constexpr const char* kNeedleRule =
     "context stands in the needle's place. A test that ends early is taken up again by the same command from\n"
     "OUTPUT.partial.\n"
     "\n";
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t begin = 0;;) {
-    const std::size_t end = text.find(separator, begin);
-    parts.push_back(text.substr(begin, end - begin));
-    if (end == std::string::npos) return parts;
-    begin = end + 1;
-  }
-}
 
 /// "1000,2000,4000", or "1000:32000:11": so many in equal steps.
 std::vector<double> parseSteps(const std::string& option, const std::string& text) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/heads_report.h"
+#include "app/cli/values.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {
@@ -13,9 +14,6 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr const char* kWithoutFirst = "_without_first";
-
-// Enough digits to read the same double again.
-std::string digits(double value) { return std::isnan(value) ? "" : fmt::format("{}", value); }
 
 void addNumbers(Columns& columns, const std::vector<HeadNumber>& numbers) {
   for (const HeadNumber& number : numbers) columns.emplace_back(number.name, number.value);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/heads_report.h"
+#include "app/cli/values.h"
 
 namespace foxscope::cli {
 namespace {
@@ -14,13 +15,11 @@ constexpr std::array kLevelNames = {"1_over_e", "half", "0.01"};
 constexpr std::array kGateQuantileNames = {"gate_min", "gate_lower_quartile", "gate_median", "gate_upper_quartile",
                                            "gate_max"};
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
-
 Json quartilesJson(const Quartiles& quartiles) {
-  return {{"lower_quartile", number(quartiles.lower)},
-          {"median", number(quartiles.median)},
-          {"upper_quartile", number(quartiles.upper)},
-          {"cut_off_share", number(quartiles.cut_off_share)}};
+  return {{"lower_quartile", jsonNumber(quartiles.lower)},
+          {"median", jsonNumber(quartiles.median)},
+          {"upper_quartile", jsonNumber(quartiles.upper)},
+          {"cut_off_share", jsonNumber(quartiles.cut_off_share)}};
 }
 
 const std::vector<double>& binsOf(const HeadMeasures& head, const std::string& name) {
@@ -35,29 +34,29 @@ Json profileJson(const HeadsReport& report, const DistanceProfile& profile, cons
   Json bins = Json::array();
   const auto distances = distance_bins(report.tokens);
   for (std::size_t n = 0; n < mass.size(); ++n) {
-    bins.push_back({{"from", distances[n].from}, {"to", distances[n].to - 1}, {"mass", number(mass[n])}});
+    bins.push_back({{"from", distances[n].from}, {"to", distances[n].to - 1}, {"mass", jsonNumber(mass[n])}});
   }
-  return {{"d50", number(profile.d50)}, {"d90", number(profile.d90)}, {"mass", std::move(bins)}};
+  return {{"d50", jsonNumber(profile.d50)}, {"d90", jsonNumber(profile.d90)}, {"mass", std::move(bins)}};
 }
 
 Json spreadJson(const HeadsReport& report, const HeadMeasures& head, const AttentionSpread& spread,
                 const std::string& suffix) {
-  return {{"entropy", number(spread.entropy)},
-          {"mass_on_first", number(spread.mass_on_first)},
-          {"mass_on_self", number(spread.mass_on_self)},
+  return {{"entropy", jsonNumber(spread.entropy)},
+          {"mass_on_first", jsonNumber(spread.mass_on_first)},
+          {"mass_on_self", jsonNumber(spread.mass_on_self)},
           {"distance", profileJson(report, spread.distance, binsOf(head, "mass" + suffix))},
           {"distance_without_first",
            profileJson(report, spread.distance_without_first, binsOf(head, "mass" + suffix + "_without_first"))}};
 }
 
 Json localityJson(const Locality& locality) {
-  return {{"total", number(locality.total())},
-          {"by_decay", number(locality.by_decay())},
-          {"by_content", number(locality.by_content())},
-          {"log_distance", number(locality.both)},
-          {"log_distance_content_only", number(locality.content_only)},
-          {"log_distance_decay_only", number(locality.decay_only)},
-          {"log_distance_uniform", number(locality.uniform)}};
+  return {{"total", jsonNumber(locality.total())},
+          {"by_decay", jsonNumber(locality.by_decay())},
+          {"by_content", jsonNumber(locality.by_content())},
+          {"log_distance", jsonNumber(locality.both)},
+          {"log_distance_content_only", jsonNumber(locality.content_only)},
+          {"log_distance_decay_only", jsonNumber(locality.decay_only)},
+          {"log_distance_uniform", jsonNumber(locality.uniform)}};
 }
 
 Json splitJson(const HeadsReport& report, const HeadMeasures& head) {
@@ -66,10 +65,10 @@ Json splitJson(const HeadsReport& report, const HeadMeasures& head) {
   for (const LogitMeans& means : head.split->logits) {
     logits.push_back({{"from", means.distance.from},
                       {"to", means.distance.to - 1},
-                      {"content", number(means.content)},
-                      {"decay", number(means.decay)}});
+                      {"content", jsonNumber(means.content)},
+                      {"decay", jsonNumber(means.decay)}});
   }
-  return {{"divergence", number(head.split->divergence)},
+  return {{"divergence", jsonNumber(head.split->divergence)},
           {"locality", localityJson(head.split->locality)},
           {"locality_without_first", localityJson(head.split->locality_without_first)},
           {"without_gate", spreadJson(report, head, head.split->without_gate, "_without_gate")},
@@ -82,11 +81,11 @@ Json classesJson(const HeadMeasures& head) {
   for (std::size_t n = 0; n < head.classes.size(); ++n) {
     const GateGroup group = head.classes[n].summary();
     classes[to_string(static_cast<TokenClass>(n))] = {{"tokens", group.count},
-                                                      {"mean_log_gate", number(group.mean_log_gate)},
-                                                      {"gate_lower_quartile", number(group.lower_quartile)},
-                                                      {"gate_median", number(group.median)},
-                                                      {"gate_upper_quartile", number(group.upper_quartile)},
-                                                      {"share_below_half", number(group.share_below_half)}};
+                                                      {"mean_log_gate", jsonNumber(group.mean_log_gate)},
+                                                      {"gate_lower_quartile", jsonNumber(group.lower_quartile)},
+                                                      {"gate_median", jsonNumber(group.median)},
+                                                      {"gate_upper_quartile", jsonNumber(group.upper_quartile)},
+                                                      {"share_below_half", jsonNumber(group.share_below_half)}};
   }
   return classes;
 }
@@ -94,8 +93,10 @@ Json classesJson(const HeadMeasures& head) {
 Json nearestJson(const HeadsReport& report, const ReportedHead& head) {
   Json nearest = Json::array();
   for (const NearestHead& other : head.nearest) {
-    nearest.push_back(
-        {{"model", report.matched}, {"layer", other.layer}, {"head", other.head}, {"octaves", number(other.octaves)}});
+    nearest.push_back({{"model", report.matched},
+                       {"layer", other.layer},
+                       {"head", other.head},
+                       {"octaves", jsonNumber(other.octaves)}});
   }
   return nearest;
 }
@@ -105,7 +106,7 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   const HeadStatistics& head = measures.statistics;
   Json gate;
   for (std::size_t index = 0; index < kGateQuantileNames.size(); ++index) {
-    gate[kGateQuantileNames[index]] = number(head.gate_quantile[index]);
+    gate[kGateQuantileNames[index]] = jsonNumber(head.gate_quantile[index]);
   }
   Json horizon, survival;
   for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
@@ -114,12 +115,12 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   }
   Json events = Json::array();
   for (const ForgettingEvent& event : head.strongest_events) {
-    events.push_back({{"position", event.position}, {"forget_gate", number(event.forget_gate)}});
+    events.push_back({{"position", event.position}, {"forget_gate", jsonNumber(event.forget_gate)}});
   }
   Json json = {{"layer", head.layer},
                {"head", head.head},
-               {"rate_decay_time", number(head.rate_decay_time)},
-               {"mean_log_gate", number(head.mean_log_gate)},
+               {"rate_decay_time", jsonNumber(head.rate_decay_time)},
+               {"mean_log_gate", jsonNumber(head.mean_log_gate)},
                {"gate", std::move(gate)},
                {"backward_horizon", std::move(horizon)},
                {"forward_survival", std::move(survival)},

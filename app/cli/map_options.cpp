@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/figure_options.h"
+#include "app/cli/values.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
@@ -20,17 +21,6 @@ template <typename Number>
 bool parseNumber(std::string_view text, Number& value) {
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
   return failed == std::errc() && end == text.data() + text.size() && value >= 0;
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  for (std::size_t end = text.find(separator); end != std::string::npos; end = text.find(separator, begin)) {
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  parts.push_back(text.substr(begin));
-  return parts;
 }
 
 // NAME[:LAYER:HEAD]; without numbers the same layer and head of the other model.

@@ -52,11 +52,11 @@ std::string read_entry(const std::filesystem::path& file) {
   const std::unique_ptr<zip_file_t, CloseEntry> entry(zip_fopen_index(archive.get(), status.index, 0));
   if (!entry) refuse(file, fmt::format("the array {} cannot be read", kArray));
   std::string bytes;
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  constexpr std::size_t kZipPiece = std::size_t{1} << 20;
   while (true) {
     const std::size_t used = bytes.size();
-    bytes.resize(used + kPiece);
-    const zip_int64_t got = zip_fread(entry.get(), bytes.data() + used, kPiece);
+    bytes.resize(used + kZipPiece);
+    const zip_int64_t got = zip_fread(entry.get(), bytes.data() + used, kZipPiece);
     bytes.resize(used + static_cast<std::size_t>(std::max<zip_int64_t>(got, 0)));
     if (got < 0) refuse(file, fmt::format("the array {} is damaged", kArray));
     if (got == 0) break;

@@ -81,7 +81,7 @@ const std::pair<const std::string, TensorView>& choose_tensor(const SafetensorsF
 }
 
 template <typename T>
-std::int64_t load(std::span<const std::byte> bytes, std::size_t index) {
+std::int64_t load_id(std::span<const std::byte> bytes, std::size_t index) {
   T value;
   std::memcpy(&value, bytes.data() + index * sizeof(T), sizeof(T));
   return value;
@@ -93,10 +93,10 @@ Windows read_safetensors(const IdsSource& source) {
   const std::string where = fmt::format("{}: {}", source.file.string(), name);
   const auto bytes = view.bytes;
   if (view.dtype == TensorDType::i32) {
-    return cut_rows({where, view.shape, [bytes](std::size_t n) { return load<std::int32_t>(bytes, n); }}, source);
+    return cut_rows({where, view.shape, [bytes](std::size_t n) { return load_id<std::int32_t>(bytes, n); }}, source);
   }
   if (view.dtype == TensorDType::i64) {
-    return cut_rows({where, view.shape, [bytes](std::size_t n) { return load<std::int64_t>(bytes, n); }}, source);
+    return cut_rows({where, view.shape, [bytes](std::size_t n) { return load_id<std::int64_t>(bytes, n); }}, source);
   }
   throw Error(fmt::format("{}: is {}: token ids are I32 or I64", where, to_string(view.dtype)));
 }

@@ -17,7 +17,6 @@ constexpr std::uint64_t kLargestExpansion = 1032;
 /// A chunk may be longer than the array that it holds, which may have been meant to grow, but not much.
 constexpr std::uint64_t kLargestPaddedChunk = std::uint64_t{64} << 20U;
 constexpr std::uint64_t kMany = std::numeric_limits<std::uint64_t>::max();
-constexpr std::uint64_t kChecksum = 4;
 
 std::uint64_t rounded_up(std::uint64_t size, std::uint64_t unit) { return size / unit + (size % unit != 0 ? 1 : 0); }
 
@@ -224,7 +223,7 @@ class ChunkIndex {
       std::copy(elements.begin(), elements.end(), result.elements.begin());
       return result;
     }
-    read_pages({block + prefix + kChecksum, page, count}, content.take((pages + 7) / 8), 0, 0, result);
+    read_pages({block + prefix + kHdf5Checksum, page, count}, content.take((pages + 7) / 8), 0, 0, result);
     return result;
   }
 
@@ -243,7 +242,7 @@ class ChunkIndex {
       if ((std::to_integer<unsigned>(used[bit / 8]) & (0x80U >> (bit % 8))) == 0) continue;
       const std::uint64_t first = n * pages.page;
       const std::uint64_t count = std::min(pages.page, pages.count - first);
-      const std::uint64_t address = pages.address + n * (pages.page * result.bytes + kChecksum);
+      const std::uint64_t address = pages.address + n * (pages.page * result.bytes + kHdf5Checksum);
       put(claim_checked(address, count * result.bytes), begin + first, result);
     }
   }
@@ -357,7 +356,7 @@ class ChunkIndex {
         const std::vector<std::byte> head = claim_checked(block, prefix);
         Hdf5Cursor start(file_, object_, head);
         client(start, "EADB");
-        read_pages({block + prefix + kChecksum, array.page, elements}, used, n * pages, begin, result);
+        read_pages({block + prefix + kHdf5Checksum, array.page, elements}, used, n * pages, begin, result);
       }
     }
   }

@@ -13,9 +13,6 @@ namespace {
 constexpr std::uint64_t kBlockPrefix = 4 + 1 + 8;  // signature, version, the heap's address; the block's offset follows
 constexpr std::uint64_t kLargestBlock = std::uint64_t{1} << 32U;
 
-/// Bytes that hold numbers up to `limit`.
-std::size_t bytes_for(std::uint64_t limit) { return (static_cast<std::size_t>(std::bit_width(limit)) - 1) / 8 + 1; }
-
 /// Objects of any size up to some kilobytes, in blocks of doubling size (format specification, III.G).
 class FractalHeap {
  public:
@@ -46,7 +43,7 @@ class FractalHeap {
     }
     offset_bytes_ = (bits + 7U) / 8;
     length_bytes_ =
-        std::min((static_cast<std::size_t>(std::bit_width(largest_direct_)) + 6) / 8, bytes_for(largest_object));
+        std::min((static_cast<std::size_t>(std::bit_width(largest_direct_)) + 6) / 8, hdf5_bytes_for(largest_object));
     if (rows_ > 0) read_rows();
   }
 

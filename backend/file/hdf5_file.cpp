@@ -76,9 +76,8 @@ std::vector<std::byte> Hdf5File::read(std::uint64_t offset, std::uint64_t size, 
 
 std::vector<std::byte> Hdf5File::read_checked(std::uint64_t offset, std::uint64_t size,
                                               const std::string& object) const {
-  constexpr std::uint64_t kChecksum = 4;
   if (size > size_) fail_damaged(object, fmt::format("points outside the file, to {} bytes at {}", size, offset));
-  std::vector<std::byte> bytes = read(offset, size + kChecksum, object);
+  std::vector<std::byte> bytes = read(offset, size + kHdf5Checksum, object);
   const std::span<const std::byte> all(bytes);
   check(all.first(size), Hdf5Cursor(*this, object, all.subspan(size)).u32(), object);
   bytes.resize(size);

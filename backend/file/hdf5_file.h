@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -11,6 +12,14 @@
 #include <vector>
 
 namespace foxscope {
+
+/// Bytes of the checksum behind a part of a file's structure.
+inline constexpr std::uint64_t kHdf5Checksum = 4;
+
+/// Bytes that hold numbers up to `limit`, which is above 0.
+inline std::size_t hdf5_bytes_for(std::uint64_t limit) {
+  return (static_cast<std::size_t>(std::bit_width(limit)) - 1) / 8 + 1;
+}
 
 /// An HDF5 file opened for reading, as bytes. Foxscope reads the format itself ("HDF5 File Format Specification
 /// Version 3.0", The HDF Group): libhdf5 1.10 crashes on damaged files and holds one lock over all reading. What is

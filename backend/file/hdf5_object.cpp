@@ -15,7 +15,6 @@ namespace foxscope {
 namespace {
 
 constexpr std::uint64_t kHeaderPrefix = 16;
-constexpr std::uint64_t kChecksum = 4;
 constexpr std::uint64_t kAlignment = 8;
 
 std::uint64_t padded(std::uint64_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
@@ -146,7 +145,7 @@ void Hdf5Object::read_version_2() {
   if (size > file_->size()) file_->fail_damaged(path_, "its header is longer than the file");
   const std::vector<std::byte> header = file_->read_checked(address_, used + size, path_);
   Hdf5Claims claims(*file_);
-  claims.claim(address_, used + size + kChecksum, path_);
+  claims.claim(address_, used + size + kHdf5Checksum, path_);
   const HeaderForm form{2, (flags & 4U) != 0};
   std::vector<Block> continuations;
   read_messages({*file_, path_, std::span(header).subspan(used)}, form, continuations);
@@ -164,8 +163,8 @@ void Hdf5Object::read_blocks(std::vector<Block> blocks, const HeaderForm& form, 
       continue;
     }
     constexpr std::uint64_t kChunkSignature = 4;
-    if (block.size < kChunkSignature + kChecksum) file_->fail_damaged(path_, "ends too early");
-    const std::vector<std::byte> bytes = file_->read_checked(block.offset, block.size - kChecksum, path_);
+    if (block.size < kChunkSignature + kHdf5Checksum) file_->fail_damaged(path_, "ends too early");
+    const std::vector<std::byte> bytes = file_->read_checked(block.offset, block.size - kHdf5Checksum, path_);
     Hdf5Cursor(*file_, path_, bytes).signature("OCHK");
     read_messages({*file_, path_, std::span(bytes).subspan(kChunkSignature)}, form, blocks);
   }

@@ -14,9 +14,6 @@ constexpr std::uint64_t kNodeOverhead = kNodePrefix + 4;  // checksum
 constexpr std::uint64_t kSmallestNode = 64;
 constexpr std::uint16_t kDeepest = 8;
 
-/// Bytes that hold numbers up to `limit`.
-std::size_t bytes_for(std::uint64_t limit) { return (static_cast<std::size_t>(std::bit_width(limit)) - 1) / 8 + 1; }
-
 /// A tree while it is walked from end to end.
 class Tree {
  public:
@@ -49,7 +46,7 @@ class Tree {
   /// Bytes of the counts beside a child's address depend on how many records can be below it.
   void plan_levels(std::uint64_t node_bytes, std::uint16_t depth) {
     std::uint64_t most = (node_bytes - kNodeOverhead) / record_bytes_;
-    count_bytes_ = bytes_for(most);
+    count_bytes_ = hdf5_bytes_for(most);
     std::uint64_t below = most;
     total_bytes_ = {0};
     for (std::uint16_t level = 1; level <= depth; ++level) {
@@ -59,7 +56,7 @@ class Tree {
       if (__builtin_mul_overflow(most + 1, below, &below) || __builtin_add_overflow(below, most, &below)) {
         file_.fail_damaged(object_, "its index has no such sizes");
       }
-      total_bytes_.push_back(bytes_for(below));
+      total_bytes_.push_back(hdf5_bytes_for(below));
     }
   }
 

@@ -34,7 +34,7 @@ constexpr std::uint64_t kSmallestChunkedBytes = 2048;
 constexpr unsigned kDeflateLevel = 1;
 /// Large arrays begin where the system's pages of 64 KiB do: q and k are written past libhdf5 in pieces of that size.
 constexpr hsize_t kAlignmentThreshold = 1024 * 1024;
-constexpr hsize_t kAlignment = 64 * 1024;
+constexpr hsize_t kLargeAlignment = 64 * 1024;
 constexpr unsigned kSkipDeflate = 1U << 1U;  // bit of the second filter
 
 std::vector<const char*> pointers(std::span<const std::string> values) {
@@ -65,7 +65,7 @@ Hdf5Writer::Hdf5Writer(const AtomicFile& file) : file_(file), state_(std::make_u
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   check(set_atomic_file_driver(access.get(), &state_->target) >= 0, "/", "driver");
   H5Pset_libver_bounds(access.get(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST);
-  H5Pset_alignment(access.get(), kAlignmentThreshold, kAlignment);
+  H5Pset_alignment(access.get(), kAlignmentThreshold, kLargeAlignment);
   const Handle creation(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation.get(), false);
   state_->file = Handle(H5Fcreate("run", H5F_ACC_TRUNC, creation.get(), access.get()), H5Fclose);

@@ -35,8 +35,8 @@ struct Task {
 };
 
 /// What a thread works with.
-struct Worker {
-  explicit Worker(const std::vector<HeadEntries>& entries) {
+struct PixelWorker {
+  explicit PixelWorker(const std::vector<HeadEntries>& entries) {
     for (const HeadEntries& head : entries) readers.emplace_back(head);
   }
   std::vector<EntryReader> readers;
@@ -83,9 +83,9 @@ class EntryMap {
   std::optional<Image> compute();
 
  private:
-  void run_task(Task& task, Worker& worker, int thread);
-  void run_band(Task& task, const Range& rows, Worker& worker);
-  bool fill_tile(const BandTile& tile, Worker& worker) const;
+  void run_task(Task& task, PixelWorker& worker, int thread);
+  void run_band(Task& task, const Range& rows, PixelWorker& worker);
+  bool fill_tile(const BandTile& tile, PixelWorker& worker) const;
 
   const MapRequest& request_;
   Team& team_;
@@ -96,11 +96,11 @@ class EntryMap {
 
 std::optional<Image> EntryMap::compute() {
   std::vector<Task> tasks = plan_tasks(pixels_, request_.rows.size());
-  std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(team_.threads()));
+  std::vector<std::unique_ptr<PixelWorker>> workers(static_cast<std::size_t>(team_.threads()));
   const bool done = team_.run({"computing the map", "tokens", request_.rows.size()},
                               static_cast<std::int64_t>(tasks.size()), [&](std::int64_t task, int thread) {
                                 auto& worker = workers[static_cast<std::size_t>(thread)];
-                                if (!worker) worker = std::make_unique<Worker>(entries_);
+                                if (!worker) worker = std::make_unique<PixelWorker>(entries_);
                                 run_task(tasks[static_cast<std::size_t>(task)], *worker, thread);
                               });
   if (!done) return std::nullopt;
@@ -116,7 +116,7 @@ std::optional<Image> EntryMap::compute() {
   return pixels_.take();
 }
 
-void EntryMap::run_task(Task& task, Worker& worker, int thread) {
+void EntryMap::run_task(Task& task, PixelWorker& worker, int thread) {
   pixels_.begin_lines(task.pixel_begin, task.pixel_end, task.partial);
   for (std::int64_t begin = task.rows.begin; begin < task.rows.end; begin += kBandRows) {
     const Range band{begin, std::min(begin + kBandRows, task.rows.end)};
@@ -131,7 +131,7 @@ void EntryMap::run_task(Task& task, Worker& worker, int thread) {
   task.partial = {};
 }
 
-void EntryMap::run_band(Task& task, const Range& rows, Worker& worker) {
+void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
   if (request_.columns.begin >= rows.end) return;
   for (EntryReader& reader : worker.readers) reader.set_band(rows);
   TilePlace places[kBandRows / kMapTile];
@@ -151,7 +151,7 @@ void EntryMap::run_band(Task& task, const Range& rows, Worker& worker) {
 }
 
 /// @returns false if the tile changes no pixel
-bool EntryMap::fill_tile(const BandTile& tile, Worker& worker) const {
+bool EntryMap::fill_tile(const BandTile& tile, PixelWorker& worker) const {
   const bool nothing = std::all_of(worker.readers.begin(), worker.readers.end(),
                                    [&](const EntryReader& reader) { return reader.negligible(tile.strip, tile.keys); });
   if (nothing) {

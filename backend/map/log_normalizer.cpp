@@ -20,8 +20,8 @@ using cpu::kMapTile;
 constexpr double kLn2 = 0.6931471805599453;
 
 /// What a thread works with.
-struct Worker {
-  explicit Worker(const HeadEntries& entries) : reader(entries) {}
+struct RowWorker {
+  explicit RowWorker(const HeadEntries& entries) : reader(entries) {}
   EntryReader reader;
   std::vector<float> tile = std::vector<float>(kMapTile * kMapTile);
   float maximum[kBandRows] = {};
@@ -30,7 +30,7 @@ struct Worker {
 
 /// Rows of one band: an online log-sum-exp over its keys.
 /// @returns false if the job was stopped on the way
-bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& team, Worker& worker, float* out) {
+bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& team, RowWorker& worker, float* out) {
   std::fill(std::begin(worker.maximum), std::end(worker.maximum), -std::numeric_limits<float>::infinity());
   std::fill(std::begin(worker.sum), std::end(worker.sum), 0.0);
   worker.reader.set_band(rows);
@@ -68,12 +68,12 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
   entries.logarithm = true;
   std::vector<float> normalizer(static_cast<std::size_t>(entries.length), std::numeric_limits<float>::quiet_NaN());
   Team team(job);
-  std::vector<std::unique_ptr<Worker>> workers(static_cast<std::size_t>(team.threads()));
+  std::vector<std::unique_ptr<RowWorker>> workers(static_cast<std::size_t>(team.threads()));
   const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
   const bool done =
       team.run({"normalising without the gate", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
         auto& worker = workers[static_cast<std::size_t>(thread)];
-        if (!worker) worker = std::make_unique<Worker>(entries);
+        if (!worker) worker = std::make_unique<RowWorker>(entries);
         // Later rows see more keys: they go first, so that the threads finish together.
         const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
         const Range band{begin, std::min(begin + kBandRows, rows.end)};

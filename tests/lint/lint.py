@@ -189,7 +189,7 @@ def sources_of(entry):
     unity = pathlib.Path(entry["directory"], entry["file"])
     if not re.fullmatch(r"unity_\d+_cxx\.cxx", unity.name):
         return [entry]
-    sources = re.findall(r'#include "([^"]+)"', unity.read_text())
+    sources = [str(ROOT / name) for name in re.findall(r'#include "([^"]+)"', unity.read_text())]
     return [{**entry, "file": source, "command": entry["command"].replace(entry["file"], source)} for source in sources]
 
 
