@@ -291,6 +291,29 @@ QVariant HeadTable::data(const QModelIndex& index, int role) const {
   return {};
 }
 
+QString termOf(HeadQuantity quantity) {
+  switch (quantity) {
+    case HeadQuantity::rateDecayTime:
+      return QStringLiteral("decay-time");
+    case HeadQuantity::backwardHorizon:
+    case HeadQuantity::forwardSurvival:
+    case HeadQuantity::halfLife:
+    case HeadQuantity::pinnedSurvival:
+      return QStringLiteral("horizon");
+    case HeadQuantity::distance50:
+    case HeadQuantity::distance90:
+      return QStringLiteral("distance");
+    case HeadQuantity::entropy:
+    case HeadQuantity::massOnFirst:
+      return QStringLiteral("entropy");
+    case HeadQuantity::pinnedForget:
+      return QStringLiteral("forget");
+    case HeadQuantity::pinnedAttention:
+      return QStringLiteral("attention");
+  }
+  return {};
+}
+
 QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
   if (section < kFixedColumns) {
@@ -300,6 +323,7 @@ QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int rol
   if (role == Qt::DisplayRole)
     return text.unit.isEmpty() ? text.name : text.name + QStringLiteral("\n(%1)").arg(text.unit);
   if (role == Qt::ToolTipRole) return text.meaning;
+  if (role == Qt::WhatsThisRole) return termOf(static_cast<HeadQuantity>(section - kFixedColumns));
   return {};
 }
 

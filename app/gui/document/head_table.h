@@ -39,6 +39,8 @@ struct HeadQuantityText {
   QString meaning;
 };
 HeadQuantityText textOf(HeadQuantity quantity);
+/// The entry of the glossary that explains it.
+QString termOf(HeadQuantity quantity);
 /// A job channel for each head of each run, from 0 on.
 int headChannel(const HeadChoice& head, const TraceInfo& info);
 

@@ -33,6 +33,7 @@
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/start_page.h"
+#include "app/gui/window/thumbnails.h"
 
 namespace foxscope::gui {
 namespace {
@@ -81,8 +82,6 @@ void MainWindow::makeViews() {
   auto* layout = new QVBoxLayout(centre);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
-  m_messages = new MessageBar;
-  layout->addWidget(m_messages);
   layout->addWidget(new ExportBar(m_document));
   m_centre = new QStackedWidget;
   m_start = new StartPage;
@@ -90,6 +89,7 @@ void MainWindow::makeViews() {
   m_centre->addWidget(m_maps);
   layout->addWidget(m_centre, 1);
   setCentralWidget(centre);
+  m_messages = new MessageBar(*centre);
 
   m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
@@ -139,7 +139,8 @@ void MainWindow::connectDocument() {
   });
   connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
     if (m_afterSaving && path == m_saving) saveUnsaved();
-    if (m_remembering == Remembering::off || path == m_demo) return;
+    if (m_remembering == Remembering::off || isDemo(path)) return;
+    m_shownFiles += path;
     m_settings.addRecent(path);
     fillRecent();
   });
@@ -155,7 +156,15 @@ void MainWindow::connectDocument() {
     openWith(tr("Open run file or session"), tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
   });
   connect(m_start, &StartPage::pathWanted, this, [this](const QString& path) { m_document.open({path}); });
-  m_start->setDemoAvailable(!m_demo.isEmpty());
+  connect(m_start, &StartPage::tourWanted, this, &MainWindow::startTour);
+  connect(m_start, &StartPage::questionAsked, this, [this](const QString& session) { m_document.open({session}); });
+  m_start->setDemo(m_demo);
+}
+
+// Demo sessions lie beside one another.
+bool MainWindow::isDemo(const QString& path) const {
+  return !m_demo.isEmpty() && path.endsWith(QStringLiteral(".json")) &&
+         QFileInfo(path).absolutePath() == QFileInfo(m_demo).absolutePath();
 }
 
 void MainWindow::followRuns() {
@@ -196,6 +205,7 @@ void MainWindow::fillRecent() {
   m_recentMenu->addSeparator();
   QAction* clear = m_recentMenu->addAction(tr("Clear List"));
   connect(clear, &QAction::triggered, this, [this] {
+    forgetThumbnails(m_settings.recent());
     m_settings.clearRecent();
     fillRecent();
   });
@@ -401,7 +411,10 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   });
   *asked = false;
   if (!mayClose) return event->ignore();
-  if (m_remembering == Remembering::on) m_settings.setWindow(docks(), saveGeometry());
+  if (m_remembering == Remembering::on) {
+    m_settings.setWindow(docks(), saveGeometry());
+    if (!m_document.runs().empty()) keepThumbnail(m_shownFiles, m_maps->grab().toImage());
+  }
   event->accept();
 }
 

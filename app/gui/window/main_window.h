@@ -17,6 +17,7 @@ class QStackedWidget;
 namespace foxscope::gui {
 
 class CurvesView;
+class Glossary;
 class HeadsView;
 class MapsView;
 class MessageBar;
@@ -86,6 +87,7 @@ class MainWindow : public QMainWindow {
   void followRuns();
   void followInputs();
   void fillRecent();
+  [[nodiscard]] bool isDemo(const QString& path) const;
   void openWith(const QString& title, const QString& filter);
   void openModel();
   void askForMemory(const MemoryQuestion& question);
@@ -108,6 +110,9 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] QJsonObject viewState() const;
   void showPreferences();
   void showAbout();
+  void showGlossary(const QString& term);
+  void startTour();
+  void showTour();
 
   Settings m_settings;
   Document m_document;
@@ -125,8 +130,10 @@ class MainWindow : public QMainWindow {
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
+  Glossary* m_glossary = nullptr;  ///< once it was opened
   QMenu* m_recentMenu = nullptr;
   std::function<void()> m_afterSaving;  ///< what waits for unsaved work to be saved
+  QStringList m_shownFiles;             ///< opened in this window, for their small pictures
   QString m_saving;                     ///< the file that it is being saved to
   QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
   QJsonObject m_wantedViews;            ///< of a session whose runs are still being made

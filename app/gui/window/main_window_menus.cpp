@@ -4,10 +4,8 @@
 
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/views/icon.h"
-#include "app/gui/window/command_palette.h"
 #include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/main_window.h"
-#include "app/gui/window/shortcut_sheet.h"
 
 namespace foxscope::gui {
 
@@ -55,7 +53,7 @@ void MainWindow::makeFileMenu() {
   menu->addSeparator();
   addCommand(menu, {tr("&Save Session"), "save"}, QKeySequence::Save, tr("Save models, text, panes, pins and places"),
              [this] {
-               if (m_document.sessionFile().isEmpty() || m_document.sessionFile() == m_demo) return saveSessionAs();
+               if (m_document.sessionFile().isEmpty() || isDemo(m_document.sessionFile())) return saveSessionAs();
                saveSession(m_document.sessionFile());
              });
   addCommand(menu, {tr("Save Session &As…")}, QKeySequence("Ctrl+Shift+S"), tr("Save the session under another name"),
@@ -142,18 +140,6 @@ void MainWindow::makeViewMenu() {
              [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
   addCommand(menu, {tr("Reset &Layout")}, {}, tr("Put all parts of the window where they were at first"),
              [this] { resetDocks(); });
-}
-
-void MainWindow::makeHelpMenu() {
-  QMenu* menu = menuBar()->addMenu(tr("H&elp"));
-  addCommand(menu, {tr("&Commands…"), "commands"}, QKeySequence("Ctrl+K"), tr("All commands, found by typing"), [this] {
-    CommandPalette palette(commands(), this);
-    palette.move(mapToGlobal(QPoint((width() - palette.width()) / 2, menuBar()->height() + 40)));
-    palette.exec();
-  });
-  addCommand(menu, {tr("&Keys and Mouse…"), "keys"}, QKeySequence("F1"), tr("What keys and the mouse do"),
-             [this] { ShortcutSheet(commands(), this).exec(); });
-  addCommand(menu, {tr("&About Foxscope")}, {}, tr("Version, licence, libraries"), [this] { showAbout(); });
 }
 
 QList<QAction*> MainWindow::commands() const {

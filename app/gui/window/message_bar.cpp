@@ -1,11 +1,14 @@
 #include "app/gui/window/message_bar.h"
 
+#include <algorithm>
 #include <functional>
 
+#include <QEvent>
 #include <QFrame>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QPushButton>
+#include <QTimer>
 #include <QToolButton>
 #include <QVBoxLayout>
 
@@ -15,6 +18,9 @@ namespace foxscope::gui {
 namespace {
 
 constexpr int kMostMessages = 5;
+constexpr int kNoteMs = 10'000;
+constexpr int kMargin = 8;
+constexpr int kMostCharacters = 110;
 constexpr char kKind[] = "foxscopeKind";
 constexpr char kText[] = "foxscopeText";
 
@@ -33,11 +39,34 @@ QColor groundOf(Message::Kind kind, const QPalette& palette) {
 
 }  // namespace
 
-MessageBar::MessageBar(QWidget* parent) : QWidget(parent) {
+MessageBar::MessageBar(QWidget& parent) : QWidget(&parent) {
   m_lines = new QVBoxLayout(this);
   m_lines->setContentsMargins(0, 0, 0, 0);
-  m_lines->setSpacing(1);
+  m_lines->setSpacing(kMargin / 2);
   setAccessibleName(tr("Messages"));
+  parent.installEventFilter(this);
+  hide();
+}
+
+void MessageBar::place() {
+  setVisible(m_lines->count() > 0);
+  if (m_lines->count() == 0) return;
+  const QRect room = parentWidget()->rect().adjusted(kMargin, kMargin, -kMargin, -kMargin);
+  const int width = std::min(room.width(), fontMetrics().averageCharWidth() * kMostCharacters);
+  const int height = m_lines->hasHeightForWidth() ? m_lines->heightForWidth(width) : sizeHint().height();
+  setGeometry(room.center().x() - width / 2, room.bottom() - height, width, height);
+  raise();
+}
+
+bool MessageBar::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == parentWidget() && event->type() == QEvent::Resize) place();
+  return QWidget::eventFilter(watched, event);
+}
+
+bool MessageBar::event(QEvent* event) {
+  const bool done = QWidget::event(event);
+  if (event->type() == QEvent::LayoutRequest) place();
+  return done;
 }
 
 void MessageBar::show(const Message& message) { show(message, {}, {}); }
@@ -46,6 +75,7 @@ void MessageBar::show(const Message& message, const QString& button, const std::
   if (texts().contains(message.text)) return;
   while (m_lines->count() >= kMostMessages) delete m_lines->itemAt(0)->widget();
   auto* line = new QFrame;
+  line->setFrameShape(QFrame::StyledPanel);
   line->setAutoFillBackground(true);
   line->setProperty(kKind, static_cast<int>(message.kind));
   line->setProperty(kText, message.text);
@@ -75,6 +105,14 @@ void MessageBar::show(const Message& message, const QString& button, const std::
   connect(close, &QToolButton::clicked, line, &QObject::deleteLater);
   layout->addWidget(close);
   m_lines->addWidget(line);
+  if (message.kind == Message::Kind::note && !act) {
+    auto* timer = new QTimer(line);
+    connect(timer, &QTimer::timeout, line, [line] {
+      if (!line->underMouse()) line->deleteLater();
+    });
+    timer->start(kNoteMs);
+  }
+  place();
 }
 
 void MessageBar::clearNotes() {

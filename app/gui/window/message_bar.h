@@ -11,13 +11,14 @@ class QVBoxLayout;
 
 namespace foxscope::gui {
 
-/// Messages of the program, newest below, each a line with a button that closes it. Errors and warnings stay until they
-/// are closed; notes go when newer work begins. The same text is not shown twice.
+/// Messages of the program, newest below, each a card with a button that closes it, over the lower edge of its parent:
+/// what is shown there keeps its place. Errors and warnings stay until they are closed; notes go by themselves, unless
+/// the mouse is on them, and when newer work begins. The same text is not shown twice.
 class MessageBar : public QWidget {
   Q_OBJECT
 
  public:
-  explicit MessageBar(QWidget* parent = nullptr);
+  explicit MessageBar(QWidget& parent);
 
   void show(const Message& message);
   /// With a button that does something about it.
@@ -26,7 +27,14 @@ class MessageBar : public QWidget {
   /// The texts that are shown, oldest first.
   [[nodiscard]] QStringList texts() const;
 
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+  bool event(QEvent* event) override;
+
  private:
+  /// At the lower edge of the parent, as wide as a line is read well.
+  void place();
+
   QVBoxLayout* m_lines = nullptr;
 };
 

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <vector>
+
+#include <QStringList>
 #include <QWidget>
 
 class QLabel;
@@ -8,7 +11,8 @@ class QVBoxLayout;
 
 namespace foxscope::gui {
 
-/// What a new window shows: the demo, opening, and what was opened lately.
+/// What a new window shows: a picture of the result, questions that the demo answers, opening, and what was opened
+/// lately.
 class StartPage : public QWidget {
   Q_OBJECT
 
@@ -17,17 +21,33 @@ class StartPage : public QWidget {
   void setRecent(const QStringList& paths);
   /// What is already there of a run, and what is missing: "Model fox. No text yet."
   void setInputs(const QString& text);
-  void setDemoAvailable(bool available);
+  /// @param demo  its session file, beside which those of the questions lie; empty: there is none
+  void setDemo(const QString& demo);
 
  signals:
   void demoWanted();
   void modelWanted();
   void textWanted();
   void fileWanted();
+  void tourWanted();
   void pathWanted(const QString& path);
+  void questionAsked(const QString& session);
+
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+  void changeEvent(QEvent* event) override;
 
  private:
+  void addQuestions(QVBoxLayout& column);
+  void addButtons(QVBoxLayout& column);
+  /// The picture as wide as the column.
+  void placePicture();
+
+  QWidget* m_column;
+  QLabel* m_picture;
+  QVBoxLayout* m_questions;
   QPushButton* m_demo = nullptr;
+  QPushButton* m_tour = nullptr;
   QVBoxLayout* m_recent = nullptr;
   QLabel* m_inputs = nullptr;
 };
