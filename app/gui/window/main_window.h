@@ -128,6 +128,7 @@ class MainWindow : public QMainWindow {
   QMenu* m_recentMenu = nullptr;
   std::function<void()> m_afterSaving;  ///< what waits for unsaved work to be saved
   QString m_saving;                     ///< the file that it is being saved to
+  bool m_firstDocks = true;             ///< nobody has placed them: they follow from the window's first size
   QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
   QJsonObject m_wantedViews;            ///< of a session whose runs are still being made
 };

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <QToolButton>
+
+namespace foxscope::gui {
+
+/// A flat button that opens a menu: its text gives way where there is no room, and a small arrow says that there is a
+/// menu.
+class HeaderButton : public QToolButton {
+ public:
+  enum class Weight { regular, title };
+  HeaderButton(Weight weight, QMenu* menu);
+
+  /// @param whole  shown where there is room
+  /// @param brief  shown where there is less; cut at its end where there is no room for that either
+  void setTexts(const QString& whole, const QString& brief);
+  /// A picture in the place of the text.
+  void setPicture(const QPixmap& picture);
+  [[nodiscard]] QSize sizeHint() const override;
+  [[nodiscard]] QSize minimumSizeHint() const override;
+
+ protected:
+  void paintEvent(QPaintEvent* event) override;
+
+ private:
+  [[nodiscard]] QFont usedFont() const;
+  [[nodiscard]] int widthFor(const QString& text) const;
+
+  Weight m_weight;
+  QString m_whole;
+  QString m_brief;
+  QPixmap m_picture;
+};
+
+}  // namespace foxscope::gui
