@@ -573,9 +573,7 @@ std::vector<Cursor> Document::inText(const std::vector<Cursor>& pairs) const {
   return inside;
 }
 
-void Document::leaveText() {
-  m_leftPlaces[m_shownText] = {m_selection.pin(), m_selection.view(), m_selection.locks()};
-}
+void Document::leaveText() { m_leftPlaces[m_shownText] = {m_selection.pin(), m_selection.view(), m_selection.locks()}; }
 
 void Document::enterText(int text) {
   const auto left = m_leftPlaces.extract(text);
@@ -623,8 +621,12 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
     session.runs.push_back({run.file, run.plainName()});
   }
   const Run* chosen = run(m_selection.head().run);
-  session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(), m_selection.head().layer,
-                                     m_selection.head().head, m_selection.pin(), m_selection.view(), m_selection.locks()}
+  session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(),
+                                     m_selection.head().layer,
+                                     m_selection.head().head,
+                                     m_selection.pin(),
+                                     m_selection.view(),
+                                     m_selection.locks()}
                           .toJson();
   session.window = windowState;
   JobRunner::Request<bool> request;

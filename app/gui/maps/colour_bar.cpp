@@ -21,8 +21,8 @@ constexpr double kDecades = 8;
 constexpr double kHandleGrip = 5;        ///< logical pixels beside a handle
 constexpr double kLeastDistance = 0.02;  ///< between the limits, share of the bar
 
-constexpr float kHistogramInk = 0.45F;   ///< it lies behind the labels
-constexpr double kLabelSize = 0.9;       ///< of the font
+constexpr float kHistogramInk = 0.45F;  ///< it lies behind the labels
+constexpr double kLabelSize = 0.9;      ///< of the font
 
 // Logical pixels.
 constexpr int kGap = 6;  ///< to the map; the handles reach into it

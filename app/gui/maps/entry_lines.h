@@ -16,8 +16,8 @@ struct EntryLine {
   Range columns;
 };
 
-/// Tab-separated lines "i, token, j, token, distance i − j, value", one for each entry that exists, with the exact values
-/// and the tokens that the positions read; above them the names of the columns, unless it is a single entry.
+/// Tab-separated lines "i, token, j, token, distance i − j, value", one for each entry that exists, with the exact
+/// values and the tokens that the positions read; above them the names of the columns, unless it is a single entry.
 struct EntryTable {
   std::string text;
   std::int64_t entries = 0;

@@ -73,8 +73,9 @@ void HeaderButton::paintEvent(QPaintEvent* /*event*/) {
   QRect room = rect().adjusted(kBeside, 0, -kBeside - kArrow - kBeforeArrow, 0);
   if (m_picture.isNull()) {
     const QFontMetrics metrics(usedFont());
-    const QString& text = metrics.horizontalAdvance(m_whole) <= room.width() ? m_whole : m_brief;
-    const QString shown = metrics.elidedText(text, Qt::ElideRight, room.width());
+    const int least = metrics.horizontalAdvance(m_brief) + 3 * metrics.averageCharWidth();
+    const bool fits = metrics.horizontalAdvance(m_whole) <= room.width() || least <= room.width();
+    const QString shown = metrics.elidedText(fits ? m_whole : m_brief, Qt::ElideMiddle, room.width());
     painter.setFont(usedFont());
     painter.setPen(palette().color(isEnabled() ? QPalette::Active : QPalette::Disabled, QPalette::ButtonText));
     painter.drawText(room, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextSingleLine, shown);

@@ -11,11 +11,14 @@ class HeaderButton : public QToolButton {
   enum class Weight { regular, title };
   HeaderButton(Weight weight, QMenu* menu);
 
-  /// @param whole  shown where there is room
-  /// @param brief  shown where there is less; cut at its end where there is no room for that either
+  /// @param whole  shown where there is room, and with its middle left out where there is less
+  /// @param brief  what is left of it at least
   void setTexts(const QString& whole, const QString& brief);
   /// A picture in the place of the text.
   void setPicture(const QPixmap& picture);
+  /// Width with the whole text, and with the brief one.
+  [[nodiscard]] int wholeWidth() const { return widthFor(m_whole); }
+  [[nodiscard]] int briefWidth() const { return minimumSizeHint().width(); }
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;
 

@@ -334,10 +334,10 @@ const PictureContent* MapPane::shownContent() const {
 
 void MapPane::showReadout() {
   const PictureContent* content = isOnText() ? shownContent() : nullptr;
-  m_header->readout().setReading(content == nullptr
-                                     ? PaneReading()
-                                     : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_document,
-                                                 m_area->plot()));
+  m_header->readout().setReading(
+      content == nullptr
+          ? PaneReading()
+          : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_document, m_area->plot()));
 }
 
 void MapPane::followEntry() {

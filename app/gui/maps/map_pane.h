@@ -156,7 +156,7 @@ class MapPane : public QWidget {
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
   bool m_copying = false;
-  QString m_copied;     ///< what was put on the clipboard a moment ago
+  QString m_copied;  ///< what was put on the clipboard a moment ago
   QTimer m_copiedShown;
   QString m_progress;  ///< of the exact picture that is on its way
   bool m_refreshQueued = false;

@@ -246,21 +246,17 @@ void MapPlot::labelAxes() {
   m_rowTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
 }
 
-/// Titles lie at the ends of the axes, where no tick has a label: above the queries and in the corner before the keys.
+/// Titles lie in one line above the map, where they take no width.
 void MapPlot::drawTitles() {
   QPainter painter(this);
   painter.setFont(xAxis->tickLabelFont());
   painter.setPen(mutedTextColour(palette()));
+  QStringList titles;
+  if (m_labelled.queries) titles += tr("↓ query i");
+  if (m_labelled.keys) titles += tr("→ key j");
   const QRect& map = m_geometry.rect;
-  const QFontMetrics metrics(xAxis->tickLabelFont());
-  if (m_labelled.queries) {
-    painter.drawText(QRect(kPadding, 0, map.right(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter, tr("query i"));
-  }
-  const QString key = tr("key j");
-  if (m_labelled.keys && metrics.horizontalAdvance(key) + kPadding <= map.left()) {
-    painter.drawText(QRect(0, map.top() + map.height() + kTick + kPadding, map.left() - kPadding, metrics.height()),
-                     Qt::AlignRight | Qt::AlignVCenter, key);
-  }
+  painter.drawText(QRect(map.left(), 0, map.width(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter,
+                   titles.join(QStringLiteral("   ")));
 }
 
 QColor MapPlot::groundColour() const {

@@ -58,11 +58,7 @@ class Segments : public QWidget {
 }  // namespace
 
 MapsView::MapsView(Document& document, QWidget* parent)
-    : QWidget(parent),
-      m_document(document),
-      m_pages(new QStackedWidget),
-      m_notice(new QLabel),
-      m_bar(new QHBoxLayout) {
+    : QWidget(parent), m_document(document), m_pages(new QStackedWidget), m_notice(new QLabel), m_bar(new QHBoxLayout) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
   all->setSpacing(0);
@@ -389,9 +385,9 @@ bool MapsView::limitsAreEqual() const {
   return !groups.empty() && std::all_of(groups.begin(), groups.end(), [&](const std::vector<int>& group) {
     const ColourState& first = paneState(group.front()).colours;
     return first.lower && std::all_of(group.begin(), group.end(), [&](int index) {
-      const ColourState& colours = paneState(index).colours;
-      return colours.lower == first.lower && colours.upper == first.upper;
-    });
+             const ColourState& colours = paneState(index).colours;
+             return colours.lower == first.lower && colours.upper == first.upper;
+           });
   });
 }
 

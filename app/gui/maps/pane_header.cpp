@@ -1,5 +1,6 @@
 #include "app/gui/maps/pane_header.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <QEvent>
@@ -88,7 +89,7 @@ PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m
   m_note->setFont(small);
   m_note->setTextFormat(Qt::PlainText);
   m_note->setContentsMargins(6, 0, 6, 0);
-  m_note->setMinimumWidth(0);
+  m_note->setMinimumWidth(1);  // it gives way as well
   m_note->hide();
   row->addWidget(m_note);
   row->addWidget(m_readout, 1);
@@ -237,6 +238,21 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
   m_note->setText(texts.note);
   m_note->setVisible(!texts.note.isEmpty());
   showToolTips();
+  fitParts();
+}
+
+void PaneHeader::fitParts() {
+  const int fixed = m_head->briefWidth() + m_sides->wholeWidth() + m_colours->wholeWidth();
+  const int value = m_readout->sizeHint().width();
+  const bool brief = fixed + m_quantity->wholeWidth() + value > width();
+  const int quantity = brief ? m_quantity->briefWidth() : m_quantity->wholeWidth();
+  m_quantity->setFixedWidth(quantity);
+  m_readout->setMinimumWidth(std::clamp(width() - fixed - quantity, 0, value));
+}
+
+void PaneHeader::resizeEvent(QResizeEvent* event) {
+  fitParts();
+  QWidget::resizeEvent(event);
 }
 
 void PaneHeader::showToolTips() {

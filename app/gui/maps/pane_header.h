@@ -56,6 +56,7 @@ class PaneHeader : public QWidget {
  protected:
   void mousePressEvent(QMouseEvent* event) override;
   void changeEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   void makeHeadButton();
@@ -65,6 +66,8 @@ class PaneHeader : public QWidget {
   void showQuantity();
   void showColours();
   void showToolTips();
+  /// Where there is little room: the title gives way first, then the quantity's name, then the value.
+  void fitParts();
   template <typename Change>
   void change(Change&& what);
 

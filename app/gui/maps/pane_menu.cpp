@@ -8,8 +8,7 @@ QString pairText(const Document& document, const Cursor& pair) {
   const Run* reference = document.reference();
   const auto place = [&](std::int64_t position) {
     const bool known = reference != nullptr && reference->trace->tokens() && position < document.length();
-    const QString token =
-        known ? readText(*reference->trace->tokens(), position, Whitespace::visible) : QString();
+    const QString token = known ? readText(*reference->trace->tokens(), position, Whitespace::visible) : QString();
     return QStringLiteral("%1 %2").arg(position).arg(token);
   };
   return PaneMenu::tr("query %1, key %2").arg(place(*pair.query), place(*pair.key));

@@ -201,8 +201,8 @@ void MarksItem::drawColumn(QCPPainter* painter, std::int64_t column, const Casin
 }
 
 void MarksItem::drawLock(QCPPainter* painter, const Cursor& lock, int number) const {
-  const QPointF middle = m_geometry.corner(*lock.query, *lock.key) +
-                         QPointF(m_geometry.cellWidth() / 2, m_geometry.cellHeight() / 2);
+  const QPointF middle =
+      m_geometry.corner(*lock.query, *lock.key) + QPointF(m_geometry.cellWidth() / 2, m_geometry.cellHeight() / 2);
   if (!QRectF(m_geometry.rect).contains(middle)) return;
   QFont small = painter->font();
   small.setPointSizeF(small.pointSizeF() * kLockSize);

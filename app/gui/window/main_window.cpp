@@ -40,8 +40,8 @@ namespace {
 // Of parts at first, logical pixels: least and most.
 constexpr std::pair kHeadsWidth{160, 190};
 constexpr std::pair kTextWidth{240, 340};
-constexpr int kAroundCentre = 150;  ///< height of menus, bars and the status line
-constexpr int kBesideMap = 10;      ///< by how much a pane is wider than high
+constexpr int kAroundCentre = 110;  ///< height of menus, bars and the status line
+constexpr int kBesideMap = 25;      ///< by how much a pane is wider than high
 
 QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, const QString& key) {
   auto* dock = new QDockWidget(title, &window);

@@ -203,7 +203,8 @@ void MapsPanesTest::theActivePaneIsFramed() {
     const QImage grabbed = maps.pane(pane).grab().toImage();
     const int right = grabbed.width() - 1;
     const int bottom = grabbed.height() - 1;
-    for (const QPoint& at : {QPoint(right / 2, 0), QPoint(right / 2, bottom), QPoint(0, bottom / 2), QPoint(right, bottom / 2)}) {
+    for (const QPoint& at :
+         {QPoint(right / 2, 0), QPoint(right / 2, bottom), QPoint(0, bottom / 2), QPoint(right, bottom / 2)}) {
       QCOMPARE(sameColour(grabbed.pixel(at), accent.rgb()), pane == 1);
     }
   }
@@ -224,7 +225,8 @@ void MapsPanesTest::limitsAreMadeEqualAndFreed() {
   }
   QVERIFY(maps.settle());
   std::array<double, 3> lowest{};
-  for (int pane = 0; pane < 3; ++pane) lowest[static_cast<std::size_t>(pane)] = maps.pane(pane).picture()->colours.lower;
+  for (int pane = 0; pane < 3; ++pane)
+    lowest[static_cast<std::size_t>(pane)] = maps.pane(pane).picture()->colours.lower;
   QVERIFY(lowest[0] != lowest[1]);
   const PaneState other = maps.view.paneState(3);
   QAction* equal = nullptr;
@@ -265,8 +267,9 @@ void MapsPanesTest::pinsAreSeenOnEveryColourMap() {
   // Of the line and its casing one differs much from any colour below.
   for (const QRgb pin : {kPinnedQueryOnMap, kPinnedKeyOnMap}) {
     QVERIFY(distance(QColor(pin), Qt::white) > 150);
-    for (const auto name : {figure::ColourMapName::viridis, figure::ColourMapName::cividis, figure::ColourMapName::magma,
-                            figure::ColourMapName::grey, figure::ColourMapName::diverging}) {
+    for (const auto name :
+         {figure::ColourMapName::viridis, figure::ColourMapName::cividis, figure::ColourMapName::magma,
+          figure::ColourMapName::grey, figure::ColourMapName::diverging}) {
       for (int step = 0; step <= 100; ++step) {
         const figure::Rgb colour = figure::colourAt(figure::colourMapOf(name), step / 100.0);
         const QColor ground(colour.red, colour.green, colour.blue);
@@ -298,7 +301,8 @@ void MapsPanesTest::fitsASmallWindow() {
   maps.view.setPaneCount(4);
   maps.view.resize(480, 400);
   QVERIFY(maps.settle());
-  QVERIFY2(maps.view.minimumSizeHint().width() <= 480, qPrintable(QString::number(maps.view.minimumSizeHint().width())));
+  QVERIFY2(maps.view.minimumSizeHint().width() <= 480,
+           qPrintable(QString::number(maps.view.minimumSizeHint().width())));
   QVERIFY(maps.view.minimumSizeHint().height() <= 400);
   for (int pane = 0; pane < 4; ++pane) {
     QVERIFY(mapIn(maps, pane).width() > 80);

@@ -17,8 +17,7 @@ struct Window {
   Folder folder;
   MainWindow window;
 
-  explicit Window(const QString& demo = source("resources/demo.json"), const QSize& size = {1400, 900})
-      : window(demo) {
+  explicit Window(const QString& demo = source("resources/demo.json"), const QSize& size = {1400, 900}) : window(demo) {
     window.setRemembering(MainWindow::Remembering::off);
     window.resize(size);
     window.show();

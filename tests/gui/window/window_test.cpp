@@ -128,6 +128,7 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   QVERIFY(told.contains("key 60 " + predictedText(tokens, 59, Whitespace::visible)));
   const auto number = [](double value) { return QString::number(value, 'g', 3).replace('-', QChar(0x2212)); };
   QVERIFY(told.contains("loss " + number(static_cast<double>(fox.trace->per_token_loss()[100])) + " nats"));
+  QVERIFY(told.contains("distance 40"));
   QVERIFY(told.contains("F " + number(reading.forget)));
   QVERIFY(told.contains("A " + number(reading.attention)));
   QVERIFY(told.contains("logit " + number(reading.logit) + " nats"));
@@ -181,7 +182,8 @@ void WindowTest::mapsFillTheirPanes() {
     const QSize map = pane.plot().geometryOfView().rect.size();
     QCOMPARE(map.width(), map.height());
     const double share = static_cast<double>(map.width()) * map.height() / (pane.width() * pane.height());
-    QVERIFY2(share >= 0.70, qPrintable(QString("%1 of %2 x %3: %4").arg(map.width()).arg(pane.width()).arg(pane.height()).arg(share)));
+    QVERIFY2(share >= 0.70,
+             qPrintable(QString("%1 of %2 x %3: %4").arg(map.width()).arg(pane.width()).arg(pane.height()).arg(share)));
   }
 }
 
