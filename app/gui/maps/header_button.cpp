@@ -55,10 +55,22 @@ int HeaderButton::widthFor(const QString& text) const {
 QSize HeaderButton::sizeHint() const { return {widthFor(m_whole), fontMetrics().height() + 2 * kAround}; }
 
 QSize HeaderButton::minimumSizeHint() const {
-  // Of a long name the beginning says enough.
+  // Of a long title the beginning says enough.
   constexpr int kLetters = 14;
-  const int least = 2 * kBeside + kBeforeArrow + kArrow + kLetters * fontMetrics().averageCharWidth();
-  return {m_picture.isNull() ? std::min(widthFor(m_brief), least) : widthFor({}), sizeHint().height()};
+  const int least = widthFor({}) + kLetters * fontMetrics().averageCharWidth();
+  const int brief = widthFor(m_brief);
+  return {m_weight == Weight::title ? std::min(brief, least) : brief, sizeHint().height()};
+}
+
+QString HeaderButton::textIn(int room) const {
+  const QFontMetrics metrics(usedFont());
+  if (metrics.horizontalAdvance(m_whole) <= room || m_brief.isEmpty()) return m_whole;
+  constexpr int kFewest = 4;  // letters of a name that tell anything
+  const int before = room - metrics.horizontalAdvance(m_brief);
+  if (m_whole.endsWith(m_brief) && before >= kFewest * metrics.averageCharWidth()) {
+    return metrics.elidedText(m_whole.chopped(m_brief.size()).trimmed(), Qt::ElideRight, before - 2) + m_brief;
+  }
+  return metrics.elidedText(m_brief, Qt::ElideRight, room);
 }
 
 void HeaderButton::paintEvent(QPaintEvent* /*event*/) {
@@ -73,9 +85,7 @@ void HeaderButton::paintEvent(QPaintEvent* /*event*/) {
   QRect room = rect().adjusted(kBeside, 0, -kBeside - kArrow - kBeforeArrow, 0);
   if (m_picture.isNull()) {
     const QFontMetrics metrics(usedFont());
-    const int least = metrics.horizontalAdvance(m_brief) + 3 * metrics.averageCharWidth();
-    const bool fits = metrics.horizontalAdvance(m_whole) <= room.width() || least <= room.width();
-    const QString shown = metrics.elidedText(fits ? m_whole : m_brief, Qt::ElideMiddle, room.width());
+    const QString shown = textIn(room.width());
     painter.setFont(usedFont());
     painter.setPen(palette().color(isEnabled() ? QPalette::Active : QPalette::Disabled, QPalette::ButtonText));
     painter.drawText(room, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextSingleLine, shown);

@@ -11,8 +11,8 @@ class HeaderButton : public QToolButton {
   enum class Weight { regular, title };
   HeaderButton(Weight weight, QMenu* menu);
 
-  /// @param whole  shown where there is room, and with its middle left out where there is less
-  /// @param brief  what is left of it at least
+  /// @param whole  shown where there is room; where there is less, what stands before the brief text is cut
+  /// @param brief  its end, which is left at least
   void setTexts(const QString& whole, const QString& brief);
   /// A picture in the place of the text.
   void setPicture(const QPixmap& picture);
@@ -28,6 +28,7 @@ class HeaderButton : public QToolButton {
  private:
   [[nodiscard]] QFont usedFont() const;
   [[nodiscard]] int widthFor(const QString& text) const;
+  [[nodiscard]] QString textIn(int room) const;
 
   Weight m_weight;
   QString m_whole;

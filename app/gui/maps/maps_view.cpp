@@ -11,6 +11,7 @@
 #include <QPainter>
 #include <QVBoxLayout>
 
+#include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_gestures.h"
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
@@ -237,7 +238,8 @@ void MapsView::makePinCommands() {
 void MapsView::fillLocks() {
   const std::size_t count = m_document.selection().locks().size();
   m_locks->setVisible(count > 0);
-  m_locks->setText(tr("Locked: %1").arg(count));
+  const QString text = tr("Locked: %1").arg(count);
+  m_locks->setTexts(text, text);
   m_locks->menu()->clear();
   listLocks(*m_locks->menu(), m_document, [this](const Cursor& pair) { zoomTo(pair); });
 }
@@ -274,10 +276,7 @@ void MapsView::makeBar() {
   add(m_bar, m_squareAction, QStringLiteral("square"), tr("Square"), Words::shown);
   add(m_bar, m_equalAction, QStringLiteral("equal"), tr("Equal limits"), Words::shown);
   m_bar->addStretch(1);
-  m_locks = new QToolButton;
-  m_locks->setAutoRaise(true);
-  m_locks->setPopupMode(QToolButton::InstantPopup);
-  m_locks->setMenu(new QMenu(m_locks));
+  m_locks = new HeaderButton(HeaderButton::Weight::regular, new QMenu(this));
   m_locks->setToolTip(tr("Pairs that stay marked while others are pinned: zoom to one, pin it, remove it"));
   m_bar->addWidget(m_locks);
 }

@@ -20,6 +20,7 @@ class QHBoxLayout;
 
 namespace foxscope::gui {
 
+class HeaderButton;
 class MapPane;
 class PaneGrid;
 enum class MapTool;
@@ -120,7 +121,7 @@ class MapsView : public QWidget, public ViewPart {
   QAction* m_squareAction = nullptr;
   QAction* m_bandAction = nullptr;
   QAction* m_equalAction = nullptr;
-  QToolButton* m_locks = nullptr;
+  HeaderButton* m_locks = nullptr;
 };
 
 }  // namespace foxscope::gui

@@ -82,14 +82,13 @@ void PaneGrid::place() {
   const Shape shape = bestShape();
   const bool shared = sharesAxes();
   const Plan plan = planOf(shape, shared);
-  // Room that the squares leave is dealt out evenly.
+  // Room that the squares leave is dealt out evenly; all of them are as large.
   const auto ends = [](int all, const std::vector<int>& rooms) {
     const int count = static_cast<int>(rooms.size());
     const int rest = all - (count - 1) * kBetween - std::accumulate(rooms.begin(), rooms.end(), 0);
     std::vector<int> begins{0};
     for (std::size_t n = 0; n < rooms.size(); ++n) {
-      const int size = static_cast<int>(n) + 1 < count ? rooms[n] + rest / count : all - begins.back();
-      begins.push_back(begins.back() + size + kBetween);
+      begins.push_back(begins.back() + rooms[n] + rest / count + kBetween);
     }
     return begins;
   };

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <QCoreApplication>
+#include <QRegularExpression>
 #include <QStringList>
 
 #include "app/gui/maps/map_plot.h"
@@ -19,6 +20,14 @@ constexpr double kContrastDecades = 6;
 QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui::PaneTexts", text); }
 
 QString number(double value) { return QString::number(value, 'g', 3); }
+
+/// "3.02e−5"
+QString shortNumber(double value) {
+  static const QRegularExpression exponent(QStringLiteral("e([+-])0*"));
+  QString text = number(value);
+  text.replace(exponent, QStringLiteral("e\\1"));
+  return text.remove(QLatin1Char('+')).replace(QLatin1Char('-'), QChar(0x2212));
+}
 
 QString binText(const MapPicture& picture) {
   const Image& image = *picture.values.front();
@@ -148,8 +157,8 @@ PaneReading readingOf(const PictureContent& content, const MapPicture* picture, 
       reading.value = QStringLiteral("…");
       parts += tr("%1: computing …").arg(name);
     } else if (!std::isnan(*entry->value)) {
-      reading.value = number(*entry->value);
-      parts += QStringLiteral("%1 = %2").arg(name, reading.value);
+      reading.value = shortNumber(*entry->value);
+      parts += QStringLiteral("%1 = %2").arg(name, number(*entry->value));
     }
   }
   const PictureSide& of = content.sides[side];

@@ -182,16 +182,16 @@ void MapsPanesTest::theQuantityIsChosenInTheHeader() {
     }
     QFAIL(qPrintable(text));
   };
-  choose("logits S");
-  QVERIFY(maps.settle());
-  QCOMPARE(maps.view.paneState(0).quantity, Quantity::logits);
-  QCOMPARE(maps.pane().titleText(), "fox L0 H0 · logits S");
   choose("their mean");
   QVERIFY(maps.settle());
   QCOMPARE(maps.view.paneState(0).reduction, Reduction::mean);
   QVERIFY(!maps.view.paneState(1).reduction);
   choose("the largest of its entries (max)");
   QVERIFY(!maps.view.paneState(0).reduction);
+  choose("logits S");
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.view.paneState(0).quantity, Quantity::logits);
+  QCOMPARE(maps.pane().titleText(), "fox L0 H0 · logits S");
 }
 
 void MapsPanesTest::theActivePaneIsFramed() {
@@ -297,7 +297,7 @@ void MapsPanesTest::pinsAreSeenOnEveryColourMap() {
 }
 
 void MapsPanesTest::fitsASmallWindow() {
-  OpenMaps maps({traceOf("a model with a rather long name")});
+  OpenMaps maps({traceOf("a-model-with-a-rather-long-name")});
   maps.view.setPaneCount(4);
   maps.view.resize(480, 400);
   QVERIFY(maps.settle());
