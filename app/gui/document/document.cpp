@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <iterator>
 
 #include <QDir>
 #include <QFileInfo>
@@ -105,6 +106,33 @@ class Document::Replacement : public QUndoCommand {
   TextInput m_other;
 };
 
+/// Other locked pairs of one text, which need not be the one shown when this is undone.
+class Document::LockChange : public QUndoCommand {
+ public:
+  LockChange(Document& document, const std::vector<Cursor>& after, const QString& what)
+      : QUndoCommand(what),
+        m_document(document),
+        m_text(document.m_shownText),
+        m_before(document.m_selection.locks()),
+        m_after(after) {}
+  void redo() override { set(m_after); }
+  void undo() override { set(m_before); }
+
+ private:
+  void set(const std::vector<Cursor>& locks) {
+    if (m_text == m_document.m_shownText) {
+      m_document.m_selection.setLocks(m_document.inText(locks));
+    } else if (const auto left = m_document.m_leftPlaces.find(m_text); left != m_document.m_leftPlaces.end()) {
+      left->second.locks = locks;
+    }
+  }
+
+  Document& m_document;
+  int m_text;
+  std::vector<Cursor> m_before;
+  std::vector<Cursor> m_after;
+};
+
 struct Document::Opened {
   QString path;
   OpenedContent content;
@@ -170,12 +198,12 @@ std::int64_t Document::length() const {
 }
 
 Document::TextPlace Document::placeIn(int text) const {
-  if (text == m_shownText) return {m_selection.pin(), m_selection.view()};
+  if (text == m_shownText) return {m_selection.pin(), m_selection.view(), m_selection.locks()};
   const auto left = m_leftPlaces.find(text);
   if (left != m_leftPlaces.end()) return left->second;
   const Run* run = referenceOf(text);
   const std::int64_t length = run == nullptr ? 0 : run->trace->info().length;
-  return {{}, {{0, length}, {0, length}}};
+  return {{}, {{0, length}, {0, length}}, {}};
 }
 
 std::optional<std::int64_t> Document::positionIn(RunId id, std::int64_t position) const {
@@ -462,6 +490,7 @@ void Document::takeRuns(std::vector<Run> runs) {
     enterText(text);
   } else if (!tokens || before != length() || tokens->id != now->id) {
     m_selection.setPin({});
+    m_selection.setLocks({});
     m_selection.setHover({});
     m_selection.resetView(length());
   }
@@ -513,17 +542,50 @@ void Document::followHead() {
   enterText(m_shownText);
 }
 
-void Document::leaveText() { m_leftPlaces[m_shownText] = {m_selection.pin(), m_selection.view()}; }
+void Document::lockPair(const Cursor& pair) {
+  std::vector<Cursor> locks = m_selection.locks();
+  const bool exists = pair.query && pair.key && *pair.key <= *pair.query && inText({pair}).size() == 1;
+  if (!exists || std::find(locks.begin(), locks.end(), pair) != locks.end()) return;
+  locks.push_back(pair);
+  changeLocks(locks, tr("lock a pair"));
+}
+
+void Document::unlockPair(std::size_t place) {
+  std::vector<Cursor> locks = m_selection.locks();
+  if (place >= locks.size()) return;
+  locks.erase(locks.begin() + static_cast<std::ptrdiff_t>(place));
+  changeLocks(locks, tr("unlock a pair"));
+}
+
+void Document::unlockAll() {
+  if (!m_selection.locks().empty()) changeLocks({}, tr("unlock all pairs"));
+}
+
+void Document::changeLocks(const std::vector<Cursor>& locks, const QString& what) {
+  m_undo.push(new LockChange(*this, locks, what));
+}
+
+std::vector<Cursor> Document::inText(const std::vector<Cursor>& pairs) const {
+  std::vector<Cursor> inside;
+  std::copy_if(pairs.begin(), pairs.end(), std::back_inserter(inside), [&](const Cursor& pair) {
+    return pair.query && pair.key && *pair.key >= 0 && *pair.key <= *pair.query && *pair.query < length();
+  });
+  return inside;
+}
+
+void Document::leaveText() { m_leftPlaces[m_shownText] = {m_selection.pin(), m_selection.view(), m_selection.locks()}; }
 
 void Document::enterText(int text) {
   const auto left = m_leftPlaces.extract(text);
   m_selection.setHover({});
   m_selection.setPin({});
+  m_selection.setLocks({});
   m_selection.resetView(length());
   if (left.empty()) return;
   const auto inside = [&](const std::optional<std::int64_t>& position) { return !position || *position < length(); };
   const TextPlace& place = left.mapped();
   if (inside(place.pin.query) && inside(place.pin.key)) m_selection.setPin(place.pin);
+  m_selection.setLocks(inText(place.locks));
   if (place.view.rows.end <= length() && place.view.columns.end <= length()) m_selection.setView(place.view);
   m_selection.endMovement();
 }
@@ -543,6 +605,7 @@ void Document::restoreSelection() {
     return position && *position >= 0 && *position < length() ? position : std::nullopt;
   };
   m_selection.setPin({inside(state.pin.query), inside(state.pin.key)});
+  m_selection.setLocks(inText(state.locks));
   const auto fits = [&](const Range& range) { return range.begin >= 0 && range.size() > 0 && range.end <= length(); };
   if (fits(state.view.rows) && fits(state.view.columns)) m_selection.setView(state.view);
   m_selection.endMovement();
@@ -558,8 +621,12 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
     session.runs.push_back({run.file, run.plainName()});
   }
   const Run* chosen = run(m_selection.head().run);
-  session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(), m_selection.head().layer,
-                                     m_selection.head().head, m_selection.pin(), m_selection.view()}
+  session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(),
+                                     m_selection.head().layer,
+                                     m_selection.head().head,
+                                     m_selection.pin(),
+                                     m_selection.view(),
+                                     m_selection.locks()}
                           .toJson();
   session.window = windowState;
   JobRunner::Request<bool> request;

@@ -65,10 +65,11 @@ class Document : public QObject {
   [[nodiscard]] std::vector<const Run*> runsOnText() const;
   /// Whether a run read the text that the selection speaks of.
   [[nodiscard]] bool isOnText(RunId id) const;
-  /// Pin and range of a text: the selection's, or where they were when another text was chosen.
+  /// Pin, locked pairs and range of a text: the selection's, or where they were when another text was chosen.
   struct TextPlace {
     Cursor pin;
     View view;
+    std::vector<Cursor> locks = {};
   };
   [[nodiscard]] TextPlace placeIn(int text) const;
   /// A position of the reference run in another run; nothing where that has not read so far, or read another text.
@@ -106,6 +107,12 @@ class Document : public QObject {
   /// The text as it is being typed: the editor undoes that by itself.
   void editText(const std::string& content);
   void setSettings(const RunSettings& settings);
+  /// Keeps a pair of the text shown marked while others are pinned; not twice, and no pair that does not exist. Can be
+  /// undone.
+  void lockPair(const Cursor& pair);
+  /// Takes a lock out, by its place in Selection::locks; can be undone.
+  void unlockPair(std::size_t place);
+  void unlockAll();
   /// Can be undone.
   void removeRun(RunId id);
   /// Everything as in a new window. What was to be undone is forgotten, and with it the memory of removed runs.
@@ -178,6 +185,7 @@ class Document : public QObject {
   struct Produced;
   class Removal;
   class Replacement;
+  class LockChange;
   void receive(Opened opened);
   void receiveRunFile(const Opened& opened);
   void receiveSession(const Opened& opened);
@@ -197,6 +205,9 @@ class Document : public QObject {
   void numberTexts(std::vector<Run>& runs);
   void nameApart(std::vector<Run>& runs) const;
   void followHead();
+  void changeLocks(const std::vector<Cursor>& locks, const QString& what);
+  /// Those of the pairs that lie in the text shown.
+  [[nodiscard]] std::vector<Cursor> inText(const std::vector<Cursor>& pairs) const;
   void leaveText();
   void enterText(int text);
   void changeText(const TextInput& text);

@@ -55,6 +55,13 @@ void Selection::setHover(const Cursor& hover) {
   emit hoverChanged();
 }
 
+void Selection::setLocks(const std::vector<Cursor>& locks) {
+  assert(QThread::currentThread() == thread());
+  if (locks == m_locks) return;
+  m_locks = locks;
+  emit locksChanged();
+}
+
 void Selection::setView(const View& view) {
   assert(QThread::currentThread() == thread());
   if (view == m_view) return;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include <QObject>
 
@@ -35,8 +36,8 @@ struct View {
   bool operator==(const View&) const = default;
 };
 
-/// What all views have in common: one head, one pinned and one hovered pair, one range. Setting what is already set is
-/// no change, so views may follow each other in a circle.
+/// What all views have in common: one head, one pinned and one hovered pair, pairs that are locked, one range. Setting
+/// what is already set is no change, so views may follow each other in a circle.
 class Selection : public QObject {
   Q_OBJECT
 
@@ -46,6 +47,8 @@ class Selection : public QObject {
   [[nodiscard]] const HeadChoice& head() const { return m_head; }
   [[nodiscard]] const Cursor& pin() const { return m_pin; }
   [[nodiscard]] const Cursor& hover() const { return m_hover; }
+  /// Pairs that stay marked while others are pinned, numbered from 1 on. Document::lockPair is what can be undone.
+  [[nodiscard]] const std::vector<Cursor>& locks() const { return m_locks; }
   [[nodiscard]] const View& view() const { return m_view; }
   /// The hovered position where there is one, else the pinned one.
   [[nodiscard]] Cursor cursor() const;
@@ -58,6 +61,7 @@ class Selection : public QObject {
   void pinQuery(std::int64_t query);
   void pinKey(std::int64_t key);
   void setHover(const foxscope::gui::Cursor& hover);
+  void setLocks(const std::vector<foxscope::gui::Cursor>& locks);
   /// Shows another part of the text. A step that belongs to the same movement as the one before (a drag, one turn of
   /// the wheel) does not make another entry of the history.
   void setView(const foxscope::gui::View& view);
@@ -72,12 +76,14 @@ class Selection : public QObject {
   void headChanged();
   void pinChanged();
   void hoverChanged();
+  void locksChanged();
   void viewChanged();
 
  private:
   HeadChoice m_head;
   Cursor m_pin;
   Cursor m_hover;
+  std::vector<Cursor> m_locks;
   View m_view;
   std::vector<View> m_history;
   bool m_moving = false;

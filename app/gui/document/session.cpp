@@ -39,21 +39,30 @@ QString lengthened(const QString& path, const QString& folder) {
 }  // namespace
 
 QJsonObject SelectionState::toJson() const {
+  QJsonArray pairs;
+  for (const Cursor& lock : locks) pairs.append(QJsonArray{gui::toJson(lock.query), gui::toJson(lock.key)});
   return {{"run", run},
           {"layer", layer},
           {"head", head},
           {"query", gui::toJson(pin.query)},
           {"key", gui::toJson(pin.key)},
           {"rows", gui::toJson(view.rows)},
-          {"columns", gui::toJson(view.columns)}};
+          {"columns", gui::toJson(view.columns)},
+          {"locked", pairs}};
 }
 
 SelectionState SelectionState::fromJson(const QJsonObject& json) {
+  std::vector<Cursor> locks;
+  for (const auto& entry : json["locked"].toArray()) {
+    const QJsonArray pair = entry.toArray();
+    locks.push_back({positionFrom(pair.at(0)), positionFrom(pair.at(1))});
+  }
   return {json["run"].toString(),
           json["layer"].toInt(),
           json["head"].toInt(),
           {positionFrom(json["query"]), positionFrom(json["key"])},
-          {rangeFrom(json["rows"]), rangeFrom(json["columns"])}};
+          {rangeFrom(json["rows"]), rangeFrom(json["columns"])},
+          locks};
 }
 
 Session Session::fromJson(const QJsonObject& json, const QString& folder) {

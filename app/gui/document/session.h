@@ -18,6 +18,7 @@ struct SelectionState {
   int head = 0;
   Cursor pin;
   View view;
+  std::vector<Cursor> locks = {};
 
   [[nodiscard]] QJsonObject toJson() const;
   static SelectionState fromJson(const QJsonObject& json);

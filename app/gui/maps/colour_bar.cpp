@@ -21,11 +21,20 @@ constexpr double kDecades = 8;
 constexpr double kHandleGrip = 5;        ///< logical pixels beside a handle
 constexpr double kLeastDistance = 0.02;  ///< between the limits, share of the bar
 
-// Widths in line heights.
-constexpr double kHistogramWidth = 1.6;
-constexpr double kGradientWidth = 0.9;
-constexpr double kLabelWidth = 2.9;
-constexpr double kGap = 0.3;
+constexpr float kHistogramInk = 0.45F;  ///< it lies behind the labels
+constexpr double kLabelSize = 0.9;      ///< of the font
+
+// Logical pixels.
+constexpr int kGap = 6;  ///< to the map; the handles reach into it
+constexpr int kGradientWidth = 11;
+constexpr int kTickLength = 3;
+constexpr int kTickGap = 2;
+
+QFont labelFont(const QFont& font) {
+  QFont small = font;
+  small.setPointSizeF(font.pointSizeF() * kLabelSize);
+  return small;
+}
 
 }  // namespace
 
@@ -36,7 +45,9 @@ ColourBar::ColourBar(QWidget* parent) : QWidget(parent) {
 }
 
 int ColourBar::barWidth() const {
-  return static_cast<int>((kHistogramWidth + kGradientWidth + kLabelWidth + kGap) * fontMetrics().height());
+  // Labels have at most five characters: figures, a sign and a point.
+  const int label = QFontMetrics(labelFont(font())).horizontalAdvance(QStringLiteral("−0.00"));
+  return kGap + kGradientWidth + kTickLength + kTickGap + label + 1;
 }
 
 void ColourBar::setPicture(const PicturePointer& picture) {
@@ -87,9 +98,7 @@ double ColourBar::valueAt(double y) const {
 }
 
 QRectF ColourBar::gradientRect() const {
-  const double line = fontMetrics().height();
-  return {kHistogramWidth * line, static_cast<double>(m_top), kGradientWidth * line,
-          static_cast<double>(m_bottom - m_top)};
+  return {kGap, static_cast<double>(m_top), kGradientWidth, static_cast<double>(m_bottom - m_top)};
 }
 
 ColourBar::Handle ColourBar::handleAt(const QPointF& point) const {
@@ -162,9 +171,11 @@ void ColourBar::drawHistogram(QPainter& painter) const {
   const double most = std::log1p(*std::max_element(histogram.counts.begin(), histogram.counts.end()));
   const double step = (histogram.upper - histogram.lower) / static_cast<double>(histogram.counts.size());
   const QRectF gradient = gradientRect();
-  const double width = gradient.left() - 3;
+  const double width = this->width() - gradient.right() - kTickLength - kTickGap;
+  QColor faint = lineColour(palette());
+  faint.setAlphaF(kHistogramInk);
   painter.setPen(Qt::NoPen);
-  painter.setBrush(lineColour(palette()));
+  painter.setBrush(faint);
   // Counts on a logarithmic scale: nearly all entries of attention are next to zero.
   for (std::size_t n = 0; n < histogram.counts.size(); ++n) {
     if (histogram.counts[n] == 0) continue;
@@ -176,7 +187,7 @@ void ColourBar::drawHistogram(QPainter& painter) const {
     const double top = edge(n + 1);
     const double height = std::max(1.0, edge(n) - top);
     if (step > 0 && edge(n) - top <= 0) continue;
-    painter.fillRect(QRectF(gradient.left() - 2 - length, top, length, height), painter.brush());
+    painter.fillRect(QRectF(gradient.right() + 1, top, length, height), painter.brush());
   }
 }
 
@@ -186,22 +197,21 @@ void ColourBar::drawTicks(QPainter& painter) const {
   const figure::Ticks ticks = logarithmic()
                                   ? figure::logarithmicTicks(m_ends.lower, m_ends.upper, most)
                                   : figure::linearTicks(m_ends.lower, m_ends.upper, most, figure::TickValues::any);
-  QFont small = font();
-  small.setPointSizeF(font().pointSizeF() * 0.9);
-  painter.setFont(small);
+  painter.setFont(labelFont(font()));
   const QRectF rect = gradientRect();
   for (const figure::Tick& tick : ticks.major) {
     const double y = placeOf(tick.value);
     painter.setPen(mutedTextColour(palette()));
-    painter.drawLine(QPointF(rect.right(), y), QPointF(rect.right() + 3, y));
+    painter.drawLine(QPointF(rect.right(), y), QPointF(rect.right() + kTickLength, y));
     painter.setPen(palette().color(QPalette::Text));
     const double top = std::clamp(y - line / 2, 0.0, height() - line);
-    painter.drawText(QRectF(rect.right() + 6, top, width() - rect.right() - 6, line), Qt::AlignLeft | Qt::AlignVCenter,
+    const double left = rect.right() + kTickLength + kTickGap;
+    painter.drawText(QRectF(left, top, width() - left, line), Qt::AlignLeft | Qt::AlignVCenter,
                      QString::fromStdString(tick.label));
   }
   if (ticks.factor.empty()) return;
   painter.setPen(palette().color(QPalette::Text));
-  painter.drawText(QRectF(rect.left(), rect.bottom() + 1, width() - rect.left(), line), Qt::AlignLeft | Qt::AlignTop,
+  painter.drawText(QRectF(rect.left(), 0, width() - rect.left(), rect.top() - 1), Qt::AlignLeft | Qt::AlignVCenter,
                    QStringLiteral("× ") + QString::fromStdString(ticks.factor));
 }
 

@@ -8,7 +8,8 @@
 
 namespace foxscope::gui {
 
-/// The colours of a picture with their values, the histogram of the values beside them, and two handles for the limits.
+/// The colours of a picture with their values, the histogram of the values behind their labels, and two handles for the
+/// limits.
 class ColourBar : public QWidget {
   Q_OBJECT
 
@@ -21,6 +22,8 @@ class ColourBar : public QWidget {
   void setExtent(int top, int bottom);
   /// Width that the bar wants, by its font.
   [[nodiscard]] int barWidth() const;
+  /// By how much the label of the lower end reaches below the bar.
+  [[nodiscard]] int overhang() const { return fontMetrics().height() / 2; }
   /// Where a value lies, and which value lies at a place; logical pixels from the top.
   [[nodiscard]] double placeOf(double value) const;
   [[nodiscard]] double valueAt(double y) const;

@@ -118,7 +118,13 @@ void MapGestures::release(const QMouseEvent& event) {
   const Drag drag = m_drag;
   m_drag = Drag::none;
   m_to = event.position();
-  if (drag == Drag::band) return finishBand();
+  if (drag == Drag::band) {
+    const bool moved = (m_to - m_from).manhattanLength() >= QApplication::startDragDistance();
+    if (moved || event.button() != Qt::RightButton) return finishBand();
+    m_plot.setBand(std::nullopt);
+    emit menuWanted(entryAt(m_from), event.globalPosition().toPoint());
+    return;
+  }
   if (drag == Drag::pan) emit movementEnded();
   if (drag == Drag::undecided && event.button() == Qt::LeftButton) {
     emit clicked(entryAt(event.position()), event.modifiers());

@@ -36,6 +36,8 @@ class MapGestures : public QObject {
   void fitWanted();
   void splitWanted(double place);
   void touched();  ///< a button was pressed
+  /// The right button was pressed and released without a drag.
+  void menuWanted(const foxscope::gui::Cursor& entry, const QPoint& where);
 
  protected:
   bool eventFilter(QObject* watched, QEvent* event) override;

@@ -4,7 +4,9 @@
 #include <cassert>
 #include <cmath>
 
-#include <QEvent>
+#include <QClipboard>
+#include <QContextMenuEvent>
+#include <QGuiApplication>
 #include <QPainter>
 #include <QThread>
 #include <QVBoxLayout>
@@ -12,6 +14,7 @@
 #include "app/gui/maps/colour_bar.h"
 #include "app/gui/maps/map_gestures.h"
 #include "app/gui/maps/map_plot.h"
+#include "app/gui/maps/pane_menu.h"
 #include "app/gui/maps/plot_area.h"
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/theme.h"
@@ -19,7 +22,10 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kActiveLine = 2;  ///< logical pixels
+// Logical pixels.
+constexpr int kFrame = 2;   ///< around the active pane
+constexpr int kInside = 3;  ///< from a pane's edge to what it shows
+constexpr int kCopiedMs = 4000;
 
 }  // namespace
 
@@ -27,36 +33,32 @@ MapPane::MapPane(Document& document, const NearestHead& nearest, QWidget* parent
     : QWidget(parent),
       m_document(document),
       m_heads(document, nearest),
-      m_controls(new PaneControls),
-      m_body(new QWidget),
-      m_title(new PaneLine(PaneLine::Weight::bold)),
-      m_detail(new PaneLine(PaneLine::Weight::muted)),
-      m_readout(new PaneLine(PaneLine::Weight::regular)),
+      m_header(new PaneHeader),
       m_failure(new QLabel),
       m_area(new PlotArea) {
   auto* all = new QVBoxLayout(this);
-  all->setContentsMargins(4, kActiveLine + 2, 4, 2);
-  all->setSpacing(2);
-  all->addWidget(m_controls);
-  all->addWidget(m_body, 1);
-  auto* body = new QVBoxLayout(m_body);
-  body->setContentsMargins(0, 0, 0, 0);
-  body->setSpacing(1);
-  body->addWidget(m_title);
-  body->addWidget(m_detail);
-  body->addWidget(m_readout);
-  body->addWidget(m_failure);
-  body->addWidget(m_area, 1);
+  all->setContentsMargins(kInside, kInside, kInside, kInside);
+  all->setSpacing(0);
+  all->addWidget(m_header);
+  all->addWidget(m_failure);
+  all->addWidget(m_area, 1);
   m_failure->setWordWrap(true);
   m_failure->hide();
+  m_copiedShown.setSingleShot(true);
+  m_copiedShown.setInterval(kCopiedMs);
   m_gestures = new MapGestures(m_area->plot());
   connectParts();
 }
 
 void MapPane::connectParts() {
-  connect(m_controls, &PaneControls::stateWanted, this, &MapPane::change);
-  connect(m_controls, &PaneControls::contrastWanted, this, &MapPane::setContrast);
-  connect(m_controls, &PaneControls::nearestWanted, this, &MapPane::chooseNearest);
+  connect(m_header, &PaneHeader::stateWanted, this, &MapPane::change);
+  connect(m_header, &PaneHeader::contrastWanted, this, &MapPane::setContrast);
+  connect(m_header, &PaneHeader::nearestWanted, this, &MapPane::chooseNearest);
+  connect(m_header, &PaneHeader::touched, this, &MapPane::activated);
+  connect(&m_copiedShown, &QTimer::timeout, this, [this] {
+    m_copied.clear();
+    showTexts();
+  });
   MapPlot* plot = &m_area->plot();
   plot->installEventFilter(this);
   connect(plot, &MapPlot::shapeChanged, this, &MapPane::refreshLater);
@@ -89,7 +91,9 @@ void MapPane::connectParts() {
   });
   connect(m_gestures, &MapGestures::clicked, this, [this, selection](const Cursor& entry, Qt::KeyboardModifiers keys) {
     m_pinBeforeClick = selection->pin();
-    if (keys.testFlag(Qt::ShiftModifier)) {
+    if (keys.testFlag(Qt::ShiftModifier) && keys.testFlag(Qt::ControlModifier)) {
+      m_document.lockPair(entry);
+    } else if (keys.testFlag(Qt::ShiftModifier)) {
       selection->pinKey(*entry.key);
     } else {
       selection->setPin(entry);
@@ -100,6 +104,7 @@ void MapPane::connectParts() {
     selection->setPin(m_pinBeforeClick);
     emit fitWanted();
   });
+  connect(m_gestures, &MapGestures::menuWanted, this, &MapPane::showMenu);
   connect(m_gestures, &MapGestures::splitWanted, this, [this](double place) {
     PaneState state = m_state;
     state.split = place;
@@ -295,15 +300,26 @@ void MapPane::announce() {
 
 void MapPane::showTexts() {
   const PicturePointer shown = picture();
+  const PictureContent* content = shownContent();
   const bool waiting = m_wanted && !isExact();
+  HeaderTexts texts;
   if (shown) {
-    m_title->setText(titleOf(shown->request.content, m_heads));
-    const QString detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_heads, length());
-    m_detail->setText(waiting && !m_progress.isEmpty() ? detail + QStringLiteral(" · ") + m_progress : detail);
-  } else {
-    m_title->setText(m_wanted ? titleOf(m_wanted->content, m_heads) : nameOf(m_state.quantity));
-    m_detail->setText(m_wanted ? (m_progress.isEmpty() ? tr("computing …") : m_progress) : QString());
+    texts.detail = detailOf(*shown, waiting ? Finality::coarse : Finality::exact, m_heads, length());
+    if (waiting && !m_progress.isEmpty()) texts.detail += QStringLiteral(" · ") + m_progress;
+    texts.note = noteOf(*shown, m_heads, length());
+  } else if (m_wanted) {
+    texts.detail = m_progress.isEmpty() ? tr("computing …") : m_progress;
   }
+  if (!m_copied.isEmpty()) texts.note = m_copied;
+  m_title = content == nullptr ? nameOf(m_state.quantity) : titleOf(*content, m_heads);
+  if (content != nullptr) {
+    texts.heads = headsOf(*content, m_heads);
+    texts.brief = briefHeadsOf(*content);
+  } else if (const auto head = m_heads.left(m_state)) {
+    texts.heads = m_heads.textOf(head->head);
+    texts.brief = texts.heads;
+  }
+  m_header->setTexts(texts);
   // A notice stands in the place of the picture; a failure above the one that stays.
   m_failure->setText(m_message);
   m_failure->setVisible(!m_message.isEmpty() && m_wanted.has_value());
@@ -318,9 +334,10 @@ const PictureContent* MapPane::shownContent() const {
 
 void MapPane::showReadout() {
   const PictureContent* content = isOnText() ? shownContent() : nullptr;
-  m_readout->setText(content == nullptr ? QString()
-                                        : readoutOf(*content, picture().get(), m_entry ? &*m_entry : nullptr,
-                                                    m_document, m_area->plot()));
+  m_header->readout().setReading(
+      content == nullptr
+          ? PaneReading()
+          : readingOf(*content, picture().get(), m_entry ? &*m_entry : nullptr, m_document, m_area->plot()));
 }
 
 void MapPane::followEntry() {
@@ -353,28 +370,29 @@ void MapPane::followEntry() {
 }
 
 void MapPane::showControls() {
-  ControlsContext context;
+  HeaderContext context;
   context.runs = m_heads.runs();
   if (const auto left = m_heads.left(m_state)) context.head = left->name;
   if (const auto right = m_heads.right(m_state)) context.other = right->name;
   context.nearestKnown = m_heads.nearest(m_state).has_value();
   context.picture = picture();
-  m_controls->show(m_state, context);
+  m_header->show(m_state, context);
 }
 
 void MapPane::followCursor() {
   const Selection& selection = m_document.selection();
   const Run* reference = m_heads.reference(m_state);
   const bool onText = isOnText();
-  m_area->plot().setMarks(onText ? selection.pin() : m_document.placeIn(reference->text).pin,
-                          onText ? selection.hover() : Cursor());
+  const Document::TextPlace place =
+      onText ? Document::TextPlace{selection.pin(), {}, selection.locks()} : m_document.placeIn(reference->text);
+  m_area->plot().setMarks(place.pin, onText ? selection.hover() : Cursor(), place.locks);
   followEntry();
 }
 
 bool MapPane::isSettled() const {
   if (isHidden()) return true;
   const bool reading = m_entry && !m_entry->value && m_entry->failure.isEmpty();
-  return !m_refreshQueued && !m_coarseFlight && !m_exactFlight && !m_colourFlight && !reading &&
+  return !m_refreshQueued && !m_copying && !m_coarseFlight && !m_exactFlight && !m_colourFlight && !reading &&
          m_area->plot().isDrawn();
 }
 
@@ -403,10 +421,87 @@ std::optional<ShownMap> MapPane::shownMap() const {
                   command.toStdString()};
 }
 
-QImage MapPane::grabPicture() const { return m_body->grab().toImage(); }
+QSize MapPane::roomAroundMap(const LabelledAxes& labelled) const {
+  const QMargins plot = m_area->plot().roomAround(labelled);
+  return {2 * kInside + plot.left() + plot.right(),
+          2 * kInside + m_header->sizeHint().height() + plot.top() + plot.bottom()};
+}
+
+// The map with its axes and colours, below a title that the menus of the header would not make.
+QImage MapPane::grabPicture() const {
+  const MapPlot& plot = m_area->plot();
+  const QRect map = plot.geometryOfView().rect;
+  const QMargins room = plot.roomAround(plot.labelledAxes());
+  const QRect shown = QRect(map.left() - room.left(), map.top() - room.top(), room.left() + map.width() + room.right(),
+                            room.top() + map.height() + room.bottom())
+                          .translated(plot.pos());
+  const QPixmap drawn = m_area->grab(shown);
+  QFont bold = font();
+  bold.setWeight(QFont::DemiBold);
+  const int line = QFontMetrics(bold).height() + 2 * kInside;
+  const double ratio = drawn.devicePixelRatio();
+  QImage all((QSizeF(shown.width(), shown.height() + line) * ratio).toSize(), QImage::Format_RGB32);
+  all.setDevicePixelRatio(ratio);
+  all.fill(palette().color(QPalette::Window));
+  QPainter painter(&all);
+  painter.drawPixmap(0, line, drawn);
+  painter.setFont(bold);
+  painter.setPen(palette().color(QPalette::WindowText));
+  painter.drawText(QRect(kInside, 0, shown.width() - 2 * kInside, line), Qt::AlignLeft | Qt::AlignVCenter,
+                   QFontMetrics(bold).elidedText(m_title, Qt::ElideMiddle, shown.width() - 2 * kInside));
+  return all;
+}
+
+void MapPane::copyEntries(EntryLine::Along along, const Cursor& at) {
+  const PictureContent* content = shownContent();
+  if (content == nullptr || !at.query || !at.key) return;
+  const std::size_t side = sideShowing(*content, m_area->plot(), *at.query, *at.key);
+  const auto entry = entryAt(*content, side, *at.query, *at.key);
+  if (!entry) return;
+  const AxisRun run = m_heads.axisRunOf(entry->head);
+  const View shown = view();
+  const EntryLine line{*entry, along, run.own(shown.rows), run.own(shown.columns)};
+  JobRunner::Request<EntryTable> job;
+  job.work = [line](const Job& running) { return tableOf(line, running); };
+  job.done = [this](const EntryTable& table) {
+    QGuiApplication::clipboard()->setText(QString::fromStdString(table.text));
+    m_copying = false;
+    m_copied = table.entries == 1 ? tr("copied 1 value") : tr("copied %1 values").arg(table.entries);
+    m_copiedShown.start();
+    showTexts();
+  };
+  job.failed = [this](const QString& message) {
+    m_copying = false;
+    m_message = message;
+    showTexts();
+  };
+  m_copying = true;
+  m_document.jobs().submit(this, kCopy, std::move(job));
+}
+
+void MapPane::showMenu(const Cursor& at, const QPoint& where) {
+  const PictureContent* content = isOnText() ? shownContent() : nullptr;
+  if (content == nullptr) return;
+  const bool pair = at.query && at.key;
+  const std::size_t side = pair ? sideShowing(*content, m_area->plot(), *at.query, *at.key) : 0;
+  const PaneMenu::Names names{at.query ? placeText(*content, side, *at.query) : QString(),
+                              at.key ? placeText(*content, side, *at.key) : QString()};
+  auto* menu = new PaneMenu(m_document, at, names, this);
+  connect(menu, &PaneMenu::pictureWanted, this, [this] { QGuiApplication::clipboard()->setImage(grabPicture()); });
+  connect(menu, &PaneMenu::entriesWanted, this, [this, at](EntryLine::Along along) { copyEntries(along, at); });
+  connect(menu, &PaneMenu::zoomWanted, this, &MapPane::zoomWanted);
+  connect(menu, &PaneMenu::exportWanted, this, &MapPane::exportWanted);
+  menu->popup(where);
+}
 
 bool MapPane::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::FocusIn) emit activated();
+  if (event->type() == QEvent::ContextMenu) {
+    // Of the keyboard: at the pin. The mouse's is that of the gestures, which know a drag from a click.
+    const auto* menu = static_cast<QContextMenuEvent*>(event);
+    if (menu->reason() == QContextMenuEvent::Keyboard) showMenu(m_document.selection().pin(), menu->globalPos());
+    return true;
+  }
   return QWidget::eventFilter(watched, event);
 }
 
@@ -423,7 +518,12 @@ void MapPane::showEvent(QShowEvent* event) {
 void MapPane::paintEvent(QPaintEvent* /*event*/) {
   if (m_role != Role::active) return;
   QPainter painter(this);
-  painter.fillRect(QRect(0, 0, width(), kActiveLine), palette().color(QPalette::Highlight));
+  painter.setRenderHint(QPainter::Antialiasing);
+  painter.setPen(QPen(palette().color(QPalette::Highlight), kFrame));
+  const double half = kFrame / 2.0;
+  painter.drawRoundedRect(QRectF(rect()).adjusted(half, half, -half, -half), kInside, kInside);
 }
+
+void MapPane::mousePressEvent(QMouseEvent* /*event*/) { emit activated(); }
 
 }  // namespace foxscope::gui

@@ -3,14 +3,15 @@
 #include <optional>
 
 #include <QLabel>
+#include <QTimer>
 #include <QWidget>
 
 #include "app/figure/map_figure.h"
 #include "app/gui/document/document.h"
+#include "app/gui/maps/entry_lines.h"
 #include "app/gui/maps/map_export.h"
-#include "app/gui/maps/pane_controls.h"
+#include "app/gui/maps/pane_header.h"
 #include "app/gui/maps/pane_heads.h"
-#include "app/gui/maps/pane_line.h"
 #include "app/gui/maps/pane_texts.h"
 
 namespace foxscope::gui {
@@ -19,10 +20,11 @@ class MapPlot;
 class MapGestures;
 class PlotArea;
 class ColourBar;
+struct LabelledAxes;
 enum class MapTool;
 enum class Proportions;
 
-/// One map with its controls. Follows the document's selection and range; asks the document's job runner for pictures,
+/// One map below its header. Follows the document's selection and range; asks the document's job runner for pictures,
 /// first for a coarse one where the exact one takes a pass over queries and keys.
 class MapPane : public QWidget {
   Q_OBJECT
@@ -40,6 +42,9 @@ class MapPane : public QWidget {
   void setContrast();
   /// The other side's head becomes the nearest one of another run.
   void chooseNearest();
+  /// Puts the entries of a line of the map on the clipboard, exact, with their tokens (tableOf); of rows, columns and
+  /// diagonals what the view shows.
+  void copyEntries(EntryLine::Along along, const Cursor& at);
   /// Lets go of a drag.
   void cancelGesture();
 
@@ -54,9 +59,17 @@ class MapPane : public QWidget {
   [[nodiscard]] QImage grabPicture() const;
   [[nodiscard]] MapPlot& plot() const;
   [[nodiscard]] ColourBar& bar() const;
-  [[nodiscard]] QString titleText() const { return m_title->text(); }
-  [[nodiscard]] QString detailText() const { return m_detail->text(); }
-  [[nodiscard]] QString readoutText() const { return m_readout->text(); }
+  /// "fox L7 H2 · forget F"
+  [[nodiscard]] const QString& titleText() const { return m_title; }
+  /// How pixels are made of entries, and all that is to be known of the picture.
+  [[nodiscard]] const QString& detailText() const { return m_header->texts().detail; }
+  /// Of that what is seen at once.
+  [[nodiscard]] const QString& noteText() const { return m_header->texts().note; }
+  /// All that is read under the cursor.
+  [[nodiscard]] const QString& readoutText() const { return m_header->readout().reading().whole; }
+  [[nodiscard]] const PaneReading& reading() const { return m_header->readout().reading(); }
+  /// What surrounds the map if these axes were labelled: header, margins and colour bar together.
+  [[nodiscard]] QSize roomAroundMap(const LabelledAxes& labelled) const;
   /// Why there is no picture, or why the last one could not be made; empty: all is well.
   [[nodiscard]] QString messageText() const { return m_message; }
 
@@ -72,6 +85,8 @@ class MapPane : public QWidget {
   void activated();
   void stateChanged();
   void fitWanted();
+  void zoomWanted(const foxscope::gui::Cursor& to);
+  void exportWanted();
   void firstPictureShown();  ///< of a wanted one; it may be coarse
   void exactPictureShown();
 
@@ -80,9 +95,10 @@ class MapPane : public QWidget {
   void changeEvent(QEvent* event) override;
   void showEvent(QShowEvent* event) override;
   void paintEvent(QPaintEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
 
  private:
-  enum Channel { kCoarse, kExact, kColours, kEntry };
+  enum Channel { kCoarse, kExact, kColours, kEntry, kCopy };
 
   void connectParts();
   void refresh();
@@ -98,6 +114,7 @@ class MapPane : public QWidget {
   void showNothing(const QString& notice);
   void showTexts();
   void showReadout();
+  void showMenu(const Cursor& at, const QPoint& where);
   /// Has the exact entry at the cursor computed, unless it is known or on its way.
   void followEntry();
   void showControls();
@@ -123,11 +140,8 @@ class MapPane : public QWidget {
   PaneState m_state;
   Role m_role = Role::ordinary;
 
-  PaneControls* m_controls;
-  QWidget* m_body;
-  PaneLine* m_title;
-  PaneLine* m_detail;
-  PaneLine* m_readout;
+  PaneHeader* m_header;
+  QString m_title;
   QLabel* m_failure;
   PlotArea* m_area;
   MapGestures* m_gestures;
@@ -141,6 +155,9 @@ class MapPane : public QWidget {
   std::optional<Shading> m_refused;     ///< colours that cannot be: their message stands until others are chosen
   std::optional<EntryReading> m_entry;  ///< at the cursor
   QString m_message;
+  bool m_copying = false;
+  QString m_copied;  ///< what was put on the clipboard a moment ago
+  QTimer m_copiedShown;
   QString m_progress;  ///< of the exact picture that is on its way
   bool m_refreshQueued = false;
   bool m_firstDue = false;      ///< no picture of what is wanted has come yet

@@ -9,11 +9,14 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kTick = 4;      ///< logical pixels
-constexpr int kPadding = 3;   ///< between ticks, labels and axis label
+constexpr int kTick = 3;      ///< logical pixels
+constexpr int kPadding = 2;   ///< between ticks and labels
+constexpr int kEdge = 2;      ///< beside a map where nothing is written
 constexpr int kLeastMap = 8;  ///< a side of the map itself
 /// Widths of token labels, in widths of an average character; with the sign that says "cut off".
 constexpr double kTokenWidth = 8.5;
+/// Lines of text that the cell of a named token is high, at least.
+constexpr double kTokenLine = 0.95;
 /// How much longer one side of a map may be than the other where tokens are square.
 constexpr double kMostOblong = 4;
 
@@ -49,7 +52,6 @@ MapPlot::MapPlot(QWidget* parent)
     axis->grid()->setVisible(false);
     axis->setTickLength(0, kTick);
     axis->setTickLabelPadding(kPadding);
-    axis->setLabelPadding(kPadding);
   }
   for (QCPAxis* axis : {xAxis2, yAxis2}) {
     axis->setTicks(false);
@@ -80,10 +82,24 @@ void MapPlot::setRun(const AxisRun& run) {
   m_columnTicker->setRun(run);
   m_marks->covered = run.covered();
   place();
+  emit axesChanged();
 }
 
-void MapPlot::setMarks(const Cursor& pin, const Cursor& hover) {
-  if (m_marks->pin == pin && m_marks->hover == hover) return;
+void MapPlot::setLabelledAxes(const LabelledAxes& labelled) {
+  if (labelled == m_labelled) return;
+  m_labelled = labelled;
+  place();
+}
+
+void MapPlot::setRightRoom(int room) {
+  if (room == m_rightRoom) return;
+  m_rightRoom = room;
+  place();
+}
+
+void MapPlot::setMarks(const Cursor& pin, const Cursor& hover, const std::vector<Cursor>& locks) {
+  if (m_marks->pin == pin && m_marks->hover == hover && m_marks->locks == locks) return;
+  m_marks->locks = locks;
   m_marks->pin = pin;
   m_marks->hover = hover;
   m_marks->layer()->replot();
@@ -109,6 +125,7 @@ void MapPlot::setNotice(const QString& notice) {
   if (notice == m_notice) return;
   m_notice = notice;
   update();
+  emit axesChanged();
 }
 
 void MapPlot::replotSoon() {
@@ -124,58 +141,88 @@ PixelSize MapPlot::devicePixels() const {
 
 double MapPlot::lineHeight() const { return QFontMetricsF(xAxis->tickLabelFont()).height(); }
 
-QMargins MapPlot::margins() const {
+QMargins MapPlot::roomAround(const LabelledAxes& labelled) const { return roomAround(labelled, m_names); }
+
+QMargins MapPlot::roomAround(const LabelledAxes& labelled, const TickNames& names) const {
+  using Labels = PositionTicker::Labels;
   const QFontMetricsF metrics(xAxis->tickLabelFont());
-  const double letter = metrics.horizontalAdvance(QLatin1Char('n'));  // wider than most: names are not cut off
-  const double digit = metrics.horizontalAdvance(QLatin1Char('0'));
-  const double tokens = kTokenWidth * letter;
+  // Letters wider than most: names are not cut off.
+  const double tokens = kTokenWidth * metrics.horizontalAdvance(QLatin1Char('n'));
   // By the longest position of the text, so that panning does not move the map.
   const auto length =
       m_run.tokens ? static_cast<std::int64_t>(m_run.tokens->input_id.size()) : m_geometry.view.rows.end;
-  const double numbers = digitsOf(length) * digit;
-  const double label = QFontMetricsF(xAxis->labelFont()).height() + kPadding;
-  const double beside = m_run.tokens ? std::max(tokens, numbers) : numbers;
-  const bool labelledColumns = m_run.tokens && m_geometry.view.columns.size() <= 200;
-  const double below = labelledColumns ? tokens : metrics.height();
-  return {static_cast<int>(std::ceil(kTick + 2 * kPadding + beside + label)),
-          static_cast<int>(std::ceil(metrics.height() / 2)) + kPadding, static_cast<int>(std::ceil(numbers / 2)),
-          static_cast<int>(std::ceil(kTick + 2 * kPadding + below + label))};
+  const double numbers = digitsOf(length) * metrics.horizontalAdvance(QLatin1Char('0'));
+  const double ticks = kTick + 2 * kPadding;
+  const double beside = names.rows == Labels::tokens ? std::max(tokens, numbers) : numbers;
+  const double below = names.columns == Labels::tokens ? tokens : metrics.height();
+  return {labelled.queries ? static_cast<int>(std::ceil(ticks + beside)) : kEdge,
+          static_cast<int>(std::ceil(metrics.height())) + 1, std::max(m_rightRoom, kEdge),
+          labelled.keys ? static_cast<int>(std::ceil(ticks + below)) : kEdge};
+}
+
+double MapPlot::viewShape() const {
+  const double shape =
+      static_cast<double>(m_geometry.view.columns.size()) / static_cast<double>(m_geometry.view.rows.size());
+  return std::clamp(shape, 1 / kMostOblong, kMostOblong);
+}
+
+QSize MapPlot::mapSize(const QMargins& room) const {
+  int across = std::max(kLeastMap, width() - room.left() - room.right());
+  int down = std::max(kLeastMap, height() - room.top() - room.bottom());
+  if (m_proportions == Proportions::free) return {across, down};
+  const int fitting = static_cast<int>(std::lround(down * viewShape()));
+  if (fitting > across) {
+    down = std::max(kLeastMap, static_cast<int>(std::lround(across / viewShape())));
+  } else {
+    across = std::max(kLeastMap, fitting);
+  }
+  return {across, down};
+}
+
+MapPlot::TickNames MapPlot::fittingNames() const {
+  using Labels = PositionTicker::Labels;
+  if (!m_run.tokens) return {};
+  const double least = kTokenLine * lineHeight();
+  // Tokens need more room, which makes cells smaller: they are named where they still fit then.
+  for (const TickNames& names : {TickNames{Labels::tokens, Labels::tokens}, TickNames{Labels::tokens, Labels::numbers},
+                                 TickNames{Labels::numbers, Labels::tokens}}) {
+    const QSize map = mapSize(roomAround(m_labelled, names));
+    const bool rows = map.height() / static_cast<double>(m_geometry.view.rows.size()) >= least;
+    const bool columns = map.width() / static_cast<double>(m_geometry.view.columns.size()) >= least;
+    if ((rows || names.rows == Labels::numbers) && (columns || names.columns == Labels::numbers)) return names;
+  }
+  return {};
 }
 
 int MapPlot::usefulWidth(int height) const {
   if (m_proportions == Proportions::free) return QWIDGETSIZE_MAX;
-  const QMargins room = margins();
-  const double shape =
-      static_cast<double>(m_geometry.view.columns.size()) / static_cast<double>(m_geometry.view.rows.size());
+  const QMargins room = roomAround(m_labelled);
   const int map = std::max(kLeastMap, height - room.top() - room.bottom());
-  return static_cast<int>(map * std::clamp(shape, 1 / kMostOblong, kMostOblong)) + room.left() + room.right();
+  return static_cast<int>(map * viewShape()) + room.left() + room.right();
+}
+
+bool MapPlot::sharesPositionsWith(const MapPlot& other) const {
+  if (!m_notice.isEmpty() || !other.m_notice.isEmpty()) return false;
+  if (m_run.tokens == other.m_run.tokens) return true;
+  return m_run.tokens && other.m_run.tokens && m_run.tokens->input_id == other.m_run.tokens->input_id;
 }
 
 void MapPlot::place() {
-  const QMargins room = margins();
-  int across = std::max(kLeastMap, width() - room.left() - room.right());
-  int down = std::max(kLeastMap, height() - room.top() - room.bottom());
-  if (m_proportions == Proportions::square) {
-    const double shape = std::clamp(
-        static_cast<double>(m_geometry.view.columns.size()) / static_cast<double>(m_geometry.view.rows.size()),
-        1 / kMostOblong, kMostOblong);
-    const int fitting = static_cast<int>(std::lround(down * shape));
-    if (fitting > across) {
-      down = std::max(kLeastMap, static_cast<int>(std::lround(across / shape)));
-    } else {
-      across = std::max(kLeastMap, fitting);
-    }
-  }
+  const TickNames names = fittingNames();
+  const bool otherNames = names != std::exchange(m_names, names);
+  const QMargins room = roomAround(m_labelled);
+  const QSize map = mapSize(room);
   const QRect before = m_geometry.rect;
-  m_geometry.rect = QRect(room.left(), room.top(), across, down);
-  axisRect()->setMargins({room.left(), room.top(), std::max(0, width() - room.left() - across),
-                          std::max(0, height() - room.top() - down)});
+  m_geometry.rect = QRect(QPoint(room.left(), room.top()), map);
+  axisRect()->setMargins({room.left(), room.top(), std::max(0, width() - room.left() - map.width()),
+                          std::max(0, height() - room.top() - map.height())});
   xAxis->setRange(static_cast<double>(m_geometry.view.columns.begin) - 0.5,
                   static_cast<double>(m_geometry.view.columns.end) - 0.5);
   yAxis->setRange(static_cast<double>(m_geometry.view.rows.begin) - 0.5,
                   static_cast<double>(m_geometry.view.rows.end) - 0.5);
   labelAxes();
   replotSoon();
+  if (otherNames) emit axesChanged();
   const int useful = usefulWidth(height());
   if (before == m_geometry.rect && useful == m_usefulWidth) return;
   m_usefulWidth = useful;
@@ -185,26 +232,31 @@ void MapPlot::place() {
 void MapPlot::labelAxes() {
   const QFontMetricsF metrics(xAxis->tickLabelFont());
   const double line = lineHeight();
-  const auto labels = [&](double cell) {
-    return m_run.tokens && cell >= line * 0.95 ? PositionTicker::Labels::tokens : PositionTicker::Labels::numbers;
-  };
-  m_rowTicker->setLabels(labels(m_geometry.cellHeight()));
-  const auto columns = labels(m_geometry.cellWidth());
-  m_columnTicker->setLabels(columns);
-  const bool upright = columns == PositionTicker::Labels::tokens &&
+  m_rowTicker->setLabels(m_names.rows);
+  m_columnTicker->setLabels(m_names.columns);
+  yAxis->setTickLabels(m_labelled.queries);
+  yAxis->setTicks(m_labelled.queries);
+  xAxis->setTickLabels(m_labelled.keys);
+  xAxis->setTicks(m_labelled.keys);
+  const bool upright = m_names.columns == PositionTicker::Labels::tokens &&
                        m_geometry.cellWidth() < (kTokenWidth + 2) * metrics.averageCharWidth();
   xAxis->setTickLabelRotation(upright ? -90 : 0);
   const double number = metrics.horizontalAdvance(QString::number(m_geometry.view.columns.end)) + line;
   m_columnTicker->setMost(static_cast<int>(m_geometry.rect.width() / number));
   m_rowTicker->setMost(static_cast<int>(m_geometry.rect.height() / (2.2 * line)));
-  const auto label = [this](const QString& what, const Range& shown, double room, const QFontMetricsF& font) {
-    const Range range = m_run.own(shown);
-    const QString all = tr("%1 %2 to %3").arg(what).arg(range.begin).arg(range.end - 1);
-    return range.size() > 0 && font.horizontalAdvance(all) <= room ? all : what;
-  };
-  const QFontMetricsF font(xAxis->labelFont());
-  yAxis->setLabel(label(tr("query i,"), m_geometry.view.rows, m_geometry.rect.height(), font));
-  xAxis->setLabel(label(tr("key j,"), m_geometry.view.columns, m_geometry.rect.width(), font));
+}
+
+/// Titles lie in one line above the map, where they take no width.
+void MapPlot::drawTitles() {
+  QPainter painter(this);
+  painter.setFont(xAxis->tickLabelFont());
+  painter.setPen(mutedTextColour(palette()));
+  QStringList titles;
+  if (m_labelled.queries) titles += tr("↓ query i");
+  if (m_labelled.keys) titles += tr("→ key j");
+  const QRect& map = m_geometry.rect;
+  painter.drawText(QRect(map.left(), 0, map.width(), map.top() - 1), Qt::AlignLeft | Qt::AlignVCenter,
+                   titles.join(QStringLiteral("   ")));
 }
 
 QColor MapPlot::groundColour() const {
@@ -224,19 +276,19 @@ void MapPlot::applyColours() {
     axis->setTickPen(pen);
     axis->setSubTickPen(Qt::NoPen);
     axis->setTickLabelFont(small);
-    axis->setLabelFont(small);
     axis->setTickLabelColor(palette().color(QPalette::Text));
-    axis->setLabelColor(mutedTextColour(palette()));
   }
   replotSoon();
 }
 
 QVector<QString> MapPlot::tickLabels(Qt::Orientation orientation) const {
-  return (orientation == Qt::Horizontal ? xAxis : yAxis)->tickVectorLabels();
+  const QCPAxis* axis = orientation == Qt::Horizontal ? xAxis : yAxis;
+  return axis->tickLabels() ? axis->tickVectorLabels() : QVector<QString>();
 }
 
 void MapPlot::paintEvent(QPaintEvent* event) {
   QCustomPlot::paintEvent(event);
+  drawTitles();
   if (!m_notice.isEmpty()) {
     QPainter painter(this);
     painter.setPen(mutedTextColour(palette()));

@@ -14,6 +14,13 @@ namespace foxscope::gui {
 /// Whether a token is as wide as it is high, or the view fills the pane.
 enum class Proportions { square, free };
 
+/// Which axes of a plot have numbers and titles; beside or above a plot of the same positions they need none.
+struct LabelledAxes {
+  bool queries = true;
+  bool keys = true;
+  bool operator==(const LabelledAxes&) const = default;
+};
+
 /// A map inside axes: pictures, token labels, and the marks of the cursor. It shows what it is told; MapGestures turns
 /// mouse events into wishes.
 class MapPlot : public QCustomPlot {
@@ -26,10 +33,13 @@ class MapPlot : public QCustomPlot {
   void setView(const View& view);
   /// Whose positions the axes show.
   void setRun(const AxisRun& run);
-  void setMarks(const Cursor& pin, const Cursor& hover);
+  void setMarks(const Cursor& pin, const Cursor& hover, const std::vector<Cursor>& locks);
   void setDivider(const Divider& divider);
   void setBand(const std::optional<QRectF>& band);
   void setProportions(Proportions proportions);
+  void setLabelledAxes(const LabelledAxes& labelled);
+  /// Room that is kept free at the map's right, logical pixels.
+  void setRightRoom(int room);
   /// Says in the middle of the plot why there is no picture; empty: nothing.
   void setNotice(const QString& notice);
   [[nodiscard]] const QString& notice() const { return m_notice; }
@@ -39,11 +49,16 @@ class MapPlot : public QCustomPlot {
   [[nodiscard]] Proportions proportions() const { return m_proportions; }
   /// Device pixels of the map itself.
   [[nodiscard]] PixelSize devicePixels() const;
+  /// Room around the map if these axes were labelled, for labels as they are now: numbers or tokens.
+  [[nodiscard]] QMargins roomAround(const LabelledAxes& labelled) const;
+  /// Every position of the two plots is the same token of one text.
+  [[nodiscard]] bool sharesPositionsWith(const MapPlot& other) const;
   /// The width that this height makes use of.
   [[nodiscard]] int usefulWidth(int height) const;
   /// What was set last is drawn.
   [[nodiscard]] bool isDrawn() const { return !m_replotDue; }
-  /// Text beside the ticks, as it is drawn.
+  [[nodiscard]] const LabelledAxes& labelledAxes() const { return m_labelled; }
+  /// Text beside the ticks, as it is drawn; none where the axis is not labelled.
   [[nodiscard]] QVector<QString> tickLabels(Qt::Orientation orientation) const;
   /// Entries that do not exist, and those below the threshold.
   [[nodiscard]] QColor groundColour() const;
@@ -51,6 +66,7 @@ class MapPlot : public QCustomPlot {
 
  signals:
   void shapeChanged();  ///< the map became another rectangle, or wants to
+  void axesChanged();   ///< roomAround or sharesPositionsWith may answer otherwise
   void painted();       ///< what was set last is on the screen
 
  protected:
@@ -65,11 +81,22 @@ class MapPlot : public QCustomPlot {
   void wheelEvent(QWheelEvent* event) override { event->accept(); }
 
  private:
+  /// Whether ticks are named by tokens or by numbers.
+  struct TickNames {
+    PositionTicker::Labels rows = PositionTicker::Labels::numbers;
+    PositionTicker::Labels columns = PositionTicker::Labels::numbers;
+    bool operator==(const TickNames&) const = default;
+  };
   void place();
   void replotSoon();
   void labelAxes();
+  void drawTitles();
   void applyColours();
-  [[nodiscard]] QMargins margins() const;
+  [[nodiscard]] QMargins roomAround(const LabelledAxes& labelled, const TickNames& names) const;
+  /// Of a map with this room around it.
+  [[nodiscard]] QSize mapSize(const QMargins& room) const;
+  [[nodiscard]] TickNames fittingNames() const;
+  [[nodiscard]] double viewShape() const;
   [[nodiscard]] double lineHeight() const;
 
   PlotGeometry m_geometry;
@@ -79,6 +106,9 @@ class MapPlot : public QCustomPlot {
   QSharedPointer<PositionTicker> m_columnTicker;
   AxisRun m_run;
   Proportions m_proportions = Proportions::square;
+  LabelledAxes m_labelled;
+  TickNames m_names;
+  int m_rightRoom = 0;
   QString m_notice;
   int m_usefulWidth = 0;     ///< when the plot's owner heard of it last
   bool m_replotDue = false;  ///< what was set last is not drawn yet

@@ -4,15 +4,19 @@
 #include <cmath>
 
 #include <QActionGroup>
-#include <QGridLayout>
 #include <QHBoxLayout>
 #include <QJsonArray>
 #include <QKeyEvent>
+#include <QMenu>
+#include <QPainter>
 #include <QVBoxLayout>
 
+#include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_gestures.h"
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
+#include "app/gui/maps/pane_grid.h"
+#include "app/gui/maps/pane_menu.h"
 #include "app/gui/maps/view_motion.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/theme.h"
@@ -27,15 +31,35 @@ constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
 constexpr std::array<Quantity, MapsView::kMostPanes> kUngatedQuantities{Quantity::attention, Quantity::logits,
                                                                         Quantity::attention, Quantity::logits};
 
+/// Tokens that are shown around a pair: few enough to be named on the axes of most panes.
+constexpr std::int64_t kPairTokens = 24;
+
+/// Buttons of which one is chosen, in one frame.
+class Segments : public QWidget {
+ public:
+  Segments() : m_row(new QHBoxLayout(this)) {
+    m_row->setContentsMargins(2, 2, 2, 2);
+    m_row->setSpacing(0);
+  }
+  QHBoxLayout& row() { return *m_row; }
+
+ protected:
+  void paintEvent(QPaintEvent* /*event*/) override {
+    QPainter painter(this);
+    painter.setRenderHint(QPainter::Antialiasing);
+    painter.setPen(lineColour(palette()));
+    painter.setBrush(palette().color(QPalette::Base));
+    painter.drawRoundedRect(QRectF(rect()).adjusted(0.5, 0.5, -0.5, -0.5), 4, 4);
+  }
+
+ private:
+  QHBoxLayout* m_row;
+};
+
 }  // namespace
 
 MapsView::MapsView(Document& document, QWidget* parent)
-    : QWidget(parent),
-      m_document(document),
-      m_pages(new QStackedWidget),
-      m_notice(new QLabel),
-      m_grid(new QGridLayout),
-      m_bar(new QHBoxLayout) {
+    : QWidget(parent), m_document(document), m_pages(new QStackedWidget), m_notice(new QLabel), m_bar(new QHBoxLayout) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
   all->setSpacing(0);
@@ -46,14 +70,11 @@ MapsView::MapsView(Document& document, QWidget* parent)
   m_notice->setEnabled(false);
   m_notice->setText(tr("No run yet. Open a run file, or a model and a text, and press F5."));
   m_pages->addWidget(m_notice);
-  auto* panes = new QWidget;
-  panes->setLayout(m_grid);
-  m_grid->setContentsMargins(0, 0, 0, 0);
-  m_grid->setSpacing(4);
-  m_pages->addWidget(panes);
   makePanes();
+  m_pages->addWidget(m_grid);
   makeViewCommands();
   makePaneCommands();
+  makePinCommands();
   makeBar();
   arrangePanes();
   connect(&m_document, &Document::runsChanged, this, &MapsView::followRuns);
@@ -63,11 +84,14 @@ MapsView::MapsView(Document& document, QWidget* parent)
     for (MapPane* pane : m_panes) pane->followHead();
   });
   connect(selection, &Selection::viewChanged, this, &MapsView::refreshAll);
-  for (const auto signal : {&Selection::pinChanged, &Selection::hoverChanged}) {
+  for (const auto signal : {&Selection::pinChanged, &Selection::hoverChanged, &Selection::locksChanged}) {
     connect(selection, signal, this, [this] {
       for (int pane = 0; pane < m_count; ++pane) this->pane(pane).followCursor();
     });
   }
+  connect(selection, &Selection::locksChanged, this, &MapsView::fillLocks);
+  connect(this, &MapsView::stateChanged, this, [this] { m_equalAction->setChecked(limitsAreEqual()); });
+  fillLocks();
   followRuns();
 }
 
@@ -83,12 +107,17 @@ void MapsView::makePanes() {
     connect(pane, &MapPane::activated, this, [this, index] { setActivePane(index); });
     connect(pane, &MapPane::stateChanged, this, &MapsView::stateChanged);
     connect(pane, &MapPane::fitWanted, this, &MapsView::fit);
+    connect(pane, &MapPane::zoomWanted, this, &MapsView::zoomTo);
+    connect(pane, &MapPane::exportWanted, this, [this, index] {
+      setActivePane(index);
+      emit exportWanted();
+    });
     connect(pane, &MapPane::firstPictureShown, this, [this, index] { emit firstPictureShown(index); });
     connect(pane, &MapPane::exactPictureShown, this, [this, index] { emit exactPictureShown(index); });
-    m_grid->addWidget(pane, index / 2, index % 2);
-    // Tab goes from map to map first, then through their controls.
-    if (index > 0) setTabOrder(&m_panes[static_cast<std::size_t>(index - 1)]->plot(), &pane->plot());
   }
+  m_grid = new PaneGrid({m_panes.begin(), m_panes.end()});
+  // Tab goes from map to map first, then through their headers.
+  for (int index = 1; index < kMostPanes; ++index) setTabOrder(&pane(index - 1).plot(), &pane(index).plot());
 }
 
 template <typename Run>
@@ -194,11 +223,32 @@ void MapsView::makePaneCommands() {
              });
 }
 
+void MapsView::makePinCommands() {
+  m_equalAction = addCommand({tr("Equal colour limits"),
+                              tr("Panes of one quantity get the same limits, or each its own again"),
+                              {QKeySequence(Qt::Key_E)}},
+                             [this] { toggleEqualLimits(); });
+  m_equalAction->setCheckable(true);
+  addCommand({tr("Zoom to the pin"), tr("Show single tokens around the pinned pair"), {QKeySequence(Qt::Key_P)}},
+             [this] { zoomTo(m_document.selection().pin()); });
+  addCommand({tr("Lock the pin"), tr("Keep the pinned pair marked while others are pinned"), {QKeySequence(Qt::Key_M)}},
+             [this] { m_document.lockPair(m_document.selection().pin()); });
+}
+
+void MapsView::fillLocks() {
+  const std::size_t count = m_document.selection().locks().size();
+  m_locks->setVisible(count > 0);
+  const QString text = tr("Locked: %1").arg(count);
+  m_locks->setTexts(text, text);
+  m_locks->menu()->clear();
+  listLocks(*m_locks->menu(), m_document, [this](const Cursor& pair) { zoomTo(pair); });
+}
+
 void MapsView::makeBar() {
   m_bar->setContentsMargins(4, 2, 4, 0);
   m_bar->setSpacing(2);
   enum class Words { hidden, shown };
-  const auto add = [this](QAction* action, const QString& icon, const QString& text, Words words) {
+  const auto add = [](QHBoxLayout* row, QAction* action, const QString& icon, const QString& text, Words words) {
     // What stands on the button; the command's own text is longer.
     action->setIconText(text);
     action->setIcon(themedIcon(icon));
@@ -210,18 +260,25 @@ void MapsView::makeBar() {
     if (!shortcut.isEmpty()) {
       button->setToolTip(QStringLiteral("%1 (%2)").arg(action->toolTip(), shortcut.toString(QKeySequence::NativeText)));
     }
-    m_bar->addWidget(button);
+    row->addWidget(button);
   };
+  auto* counts = new Segments;
   constexpr std::array kCountIcons{"one", "two", "four"};
   for (std::size_t n = 0; n < kCounts.size(); ++n) {
-    add(m_countActions[n], kCountIcons[n], QString::number(kCounts[n]), Words::hidden);
+    add(&counts->row(), m_countActions[n], kCountIcons[n], QString::number(kCounts[n]), Words::hidden);
   }
+  m_bar->addWidget(counts);
   m_bar->addSpacing(8);
-  add(m_commands[3], QStringLiteral("fit"), tr("Fit"), Words::shown);
-  add(m_commands[4], QStringLiteral("back"), tr("Back"), Words::shown);
-  add(m_bandAction, QStringLiteral("zoom"), tr("Zoom"), Words::shown);
-  add(m_squareAction, QStringLiteral("square"), tr("Square"), Words::shown);
+  add(m_bar, m_commands[3], QStringLiteral("fit"), tr("Fit"), Words::shown);
+  add(m_bar, m_commands[4], QStringLiteral("back"), tr("Back"), Words::shown);
+  m_bar->addSpacing(8);
+  add(m_bar, m_bandAction, QStringLiteral("zoom"), tr("Zoom"), Words::shown);
+  add(m_bar, m_squareAction, QStringLiteral("square"), tr("Square"), Words::shown);
+  add(m_bar, m_equalAction, QStringLiteral("equal"), tr("Equal limits"), Words::shown);
   m_bar->addStretch(1);
+  m_locks = new HeaderButton(HeaderButton::Weight::regular, new QMenu(this));
+  m_locks->setToolTip(tr("Pairs that stay marked while others are pinned: zoom to one, pin it, remove it"));
+  m_bar->addWidget(m_locks);
 }
 
 void MapsView::setNearestHead(NearestHead nearest) {
@@ -240,12 +297,8 @@ void MapsView::setPaneCount(int count) {
 }
 
 void MapsView::arrangePanes() {
-  for (int index = 0; index < kMostPanes; ++index) pane(index).setVisible(index < m_count);
+  m_grid->setCount(m_count);
   for (std::size_t n = 0; n < kCounts.size(); ++n) m_countActions[n]->setChecked(kCounts[n] == m_count);
-  m_grid->setColumnStretch(0, 1);
-  m_grid->setColumnStretch(1, m_count > 1 ? 1 : 0);
-  m_grid->setRowStretch(0, 1);
-  m_grid->setRowStretch(1, m_count > 2 ? 1 : 0);
   setActivePane(std::min(m_active, m_count - 1));
   refreshAll();
 }
@@ -304,6 +357,67 @@ void MapsView::setTool(MapTool tool) {
 void MapsView::setProportions(Proportions proportions) {
   m_squareAction->setChecked(proportions == Proportions::square);
   for (MapPane* pane : m_panes) pane->setProportions(proportions);
+}
+
+std::vector<std::vector<int>> MapsView::comparablePanes() const {
+  std::vector<std::vector<int>> groups;
+  for (int index = 0; index < m_count; ++index) {
+    const PaneState& state = paneState(index);
+    const auto alike = [&](const std::vector<int>& group) {
+      const PaneState& other = paneState(group.front());
+      return other.quantity == state.quantity && other.hasSigns() == state.hasSigns() &&
+             other.effectiveScale() == state.effectiveScale();
+    };
+    const auto group = std::find_if(groups.begin(), groups.end(), alike);
+    if (group == groups.end()) {
+      groups.push_back({index});
+    } else {
+      group->push_back(index);
+    }
+  }
+  std::erase_if(groups, [](const std::vector<int>& group) { return group.size() < 2; });
+  return groups;
+}
+
+bool MapsView::limitsAreEqual() const {
+  const auto groups = comparablePanes();
+  return !groups.empty() && std::all_of(groups.begin(), groups.end(), [&](const std::vector<int>& group) {
+    const ColourState& first = paneState(group.front()).colours;
+    return first.lower && std::all_of(group.begin(), group.end(), [&](int index) {
+             const ColourState& colours = paneState(index).colours;
+             return colours.lower == first.lower && colours.upper == first.upper;
+           });
+  });
+}
+
+void MapsView::toggleEqualLimits() {
+  const bool free = limitsAreEqual();
+  for (const std::vector<int>& group : comparablePanes()) {
+    std::optional<double> lower;
+    std::optional<double> upper;
+    for (const int index : group) {
+      const PicturePointer picture = pane(index).picture();
+      if (free || !picture || picture->summary->empty) continue;
+      lower = std::min(lower.value_or(picture->colours.lower), picture->colours.lower);
+      upper = std::max(upper.value_or(picture->colours.upper), picture->colours.upper);
+    }
+    for (const int index : group) {
+      PaneState state = paneState(index);
+      state.colours.lower = lower;
+      state.colours.upper = upper;
+      pane(index).setState(state);
+    }
+  }
+  // The check mark says what is, not what was pressed: there may be nothing to compare.
+  emit stateChanged();
+}
+
+void MapsView::zoomTo(const Cursor& pair) {
+  if (m_document.length() < 1 || (!pair.query && !pair.key)) return;
+  Selection& selection = m_document.selection();
+  selection.endMovement();
+  selection.setView(viewAround(pair, kPairTokens, m_document.length()));
+  selection.endMovement();
 }
 
 void MapsView::fit() {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <optional>
+#include <vector>
 
 #include <QLabel>
 #include <QStackedWidget>
@@ -15,12 +16,13 @@
 #include "app/gui/maps/pane_state.h"
 #include "app/gui/views/view_part.h"
 
-class QGridLayout;
 class QHBoxLayout;
 
 namespace foxscope::gui {
 
+class HeaderButton;
 class MapPane;
+class PaneGrid;
 enum class MapTool;
 enum class Proportions;
 
@@ -62,11 +64,14 @@ class MapsView : public QWidget, public ViewPart {
   void nearestHeadsChanged();
   /// Shows the whole text.
   void fit();
+  /// Shows single tokens around a pair.
+  void zoomTo(const foxscope::gui::Cursor& pair);
 
  signals:
   void firstPictureShown(int pane);
   void exactPictureShown(int pane);
   void stateChanged();  ///< something that saveState keeps
+  void exportWanted();  ///< of the active pane
 
  protected:
   void keyPressEvent(QKeyEvent* event) override;
@@ -76,6 +81,8 @@ class MapsView : public QWidget, public ViewPart {
   void makeBar();
   void makeViewCommands();
   void makePaneCommands();
+  void makePinCommands();
+  void fillLocks();
   struct CommandText {
     QString text;
     QString toolTip;
@@ -90,6 +97,11 @@ class MapsView : public QWidget, public ViewPart {
   void followRuns();
   void refreshAll();
   void setTool(MapTool tool);
+  /// Visible panes whose colours can be compared: of one quantity on one scale, two at least.
+  [[nodiscard]] std::vector<std::vector<int>> comparablePanes() const;
+  [[nodiscard]] bool limitsAreEqual() const;
+  /// Comparable panes get limits that hold those of each of them, or each its own again.
+  void toggleEqualLimits();
   void setProportions(Proportions proportions);
   void zoomBy(double factor);
   void panBy(double rows, double columns);
@@ -102,12 +114,14 @@ class MapsView : public QWidget, public ViewPart {
   int m_active = 0;
   QStackedWidget* m_pages;
   QLabel* m_notice;
-  QGridLayout* m_grid;
+  PaneGrid* m_grid = nullptr;
   QHBoxLayout* m_bar;
   QList<QAction*> m_commands;
   std::array<QAction*, 3> m_countActions{};
   QAction* m_squareAction = nullptr;
   QAction* m_bandAction = nullptr;
+  QAction* m_equalAction = nullptr;
+  HeaderButton* m_locks = nullptr;
 };
 
 }  // namespace foxscope::gui

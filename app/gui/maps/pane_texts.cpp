@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <QCoreApplication>
+#include <QRegularExpression>
 #include <QStringList>
 
 #include "app/gui/maps/map_plot.h"
@@ -20,6 +21,14 @@ QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui
 
 QString number(double value) { return QString::number(value, 'g', 3); }
 
+/// "3.02e−5"
+QString shortNumber(double value) {
+  static const QRegularExpression exponent(QStringLiteral("e([+-])0*"));
+  QString text = number(value);
+  text.replace(exponent, QStringLiteral("e\\1"));
+  return text.remove(QLatin1Char('+')).replace(QLatin1Char('-'), QChar(0x2212));
+}
+
 QString binText(const MapPicture& picture) {
   const Image& image = *picture.values.front();
   const View& view = picture.request.view;
@@ -28,10 +37,36 @@ QString binText(const MapPicture& picture) {
       number(static_cast<double>(view.columns.size()) / static_cast<double>(image.columns)));
 }
 
-QString quoted(const Trace& trace, std::int64_t position) {
+bool forgetsNothing(const PictureContent& content) {
+  const bool gated = std::any_of(content.sides.begin(), content.sides.end(),
+                                 [](const PictureSide& side) { return side.head.trace->info().gated; });
+  return !gated && content.hasClosedForm() && !content.minus;
+}
+
+bool isPlaced(const PictureContent& content) {
+  return std::any_of(content.sides.begin(), content.sides.end(),
+                     [](const PictureSide& side) { return !side.samePositions(); });
+}
+
+/// Of runs that end before the reference does: blank from there on. Where tokens differ, the last one may be read by
+/// one run alone.
+std::vector<const PictureSide*> endedSides(const PictureContent& content, std::int64_t length) {
+  std::vector<const PictureSide*> ended;
+  for (const PictureSide& side : content.sides) {
+    if (side.covered() + (side.samePositions() ? 0 : 1) < length) ended.push_back(&side);
+  }
+  return ended;
+}
+
+QString tokenOf(const Trace& trace, std::int64_t position) {
   const auto& tokens = trace.tokens();
   if (!tokens || position >= static_cast<std::int64_t>(tokens->input_id.size())) return {};
-  return QStringLiteral(" “%1”").arg(readText(*tokens, position, Whitespace::visible));
+  return readText(*tokens, position, Whitespace::visible);
+}
+
+QString quoted(const Trace& trace, std::int64_t position) {
+  const QString token = tokenOf(trace, position);
+  return token.isEmpty() ? token : QStringLiteral(" “%1”").arg(token);
 }
 
 }  // namespace
@@ -42,6 +77,14 @@ QString headsOf(const PictureContent& content, const PaneHeads& heads) {
   if (content.sides.size() > 1) {
     who = QStringLiteral("A: %1 | B: %2").arg(who, heads.textOf(content.sides[1].head));
   }
+  return who;
+}
+
+QString briefHeadsOf(const PictureContent& content) {
+  const auto text = [](const HeadOf& head) { return QStringLiteral("L%1 H%2").arg(head.layer).arg(head.head); };
+  QString who = text(content.sides.front().head);
+  if (content.minus) who += QStringLiteral(" − ") + text(*content.minus);
+  if (content.sides.size() > 1) who += QStringLiteral(" | ") + text(content.sides[1].head);
   return who;
 }
 
@@ -58,19 +101,23 @@ QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& 
     parts += tr("%1 of %2 tokens a pixel").arg(nameOf(content.reduction), binText(picture));
   }
   parts += finality == Finality::exact ? tr("exact") : tr("coarse");
-  const bool gated = std::any_of(content.sides.begin(), content.sides.end(),
-                                 [](const PictureSide& side) { return side.head.trace->info().gated; });
-  if (!gated && content.hasClosedForm() && !content.minus) parts += tr("no gates: nothing is forgotten");
-  const bool placed = std::any_of(content.sides.begin(), content.sides.end(),
-                                  [](const PictureSide& side) { return !side.samePositions(); });
-  if (placed) parts += tr("other tokens: shown by place in the text");
-  // Of runs that end before the reference does: blank from there on. Where tokens differ, the last one may be read by
-  // one run alone.
-  for (const PictureSide& side : content.sides) {
-    if (side.covered() + (side.samePositions() ? 0 : 1) >= length) continue;
-    parts += tr("%1 was run over %2 tokens").arg(heads.axisRunOf(side.head).name).arg(side.head.trace->info().length);
+  if (forgetsNothing(content)) parts += tr("no gates: nothing is forgotten");
+  if (isPlaced(content)) parts += tr("other tokens: shown by place in the text");
+  for (const PictureSide* side : endedSides(content, length)) {
+    parts += tr("%1 was run over %2 tokens").arg(heads.axisRunOf(side->head).name).arg(side->head.trace->info().length);
   }
   if (length > 0 && picture.summary->empty) parts += tr("no key here is before its query");
+  return parts.join(QStringLiteral(" · "));
+}
+
+QString noteOf(const MapPicture& picture, const PaneHeads& heads, std::int64_t length) {
+  QStringList parts;
+  const PictureContent& content = picture.request.content;
+  if (forgetsNothing(content)) parts += tr("no gates");
+  if (isPlaced(content)) parts += tr("other tokens");
+  for (const PictureSide* side : endedSides(content, length)) {
+    parts += tr("%1: %2 tokens").arg(heads.axisRunOf(side->head).name).arg(side->head.trace->info().length);
+  }
   return parts.join(QStringLiteral(" · "));
 }
 
@@ -85,23 +132,50 @@ std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std:
   return plot.divider().sideAt(geometry.rect, middle);
 }
 
-QString readoutOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
-                  const Document& document, const MapPlot& plot) {
+QString placeText(const PictureContent& content, std::size_t side, std::int64_t position) {
+  const PictureSide& of = content.sides[side];
+  const auto own = of.position(position);
+  return own ? QStringLiteral("%1 %2").arg(*own).arg(tokenOf(*of.head.trace, *own)) : QString::number(position);
+}
+
+PaneReading readingOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
+                      const Document& document, const MapPlot& plot) {
   const Selection& selection = document.selection();
   const Cursor cursor = readPlace(selection);
   const std::int64_t length = document.length();
   const auto inside = [&](const std::optional<std::int64_t>& position) { return position && *position < length; };
   const bool pair = inside(cursor.query) && inside(cursor.key);
   const std::size_t side = pair ? sideShowing(content, plot, *cursor.query, *cursor.key) : 0;
+  PaneReading reading;
   QStringList parts;
   if (entry != nullptr) {
     const QString name = shortNameOf(content.quantity);
     if (!entry->failure.isEmpty()) {
+      reading.value = QStringLiteral("?");
       parts += QStringLiteral("%1: %2").arg(name, entry->failure);
     } else if (!entry->value) {
+      reading.value = QStringLiteral("…");
       parts += tr("%1: computing …").arg(name);
     } else if (!std::isnan(*entry->value)) {
+      reading.value = shortNumber(*entry->value);
       parts += QStringLiteral("%1 = %2").arg(name, number(*entry->value));
+    }
+  }
+  const PictureSide& of = content.sides[side];
+  const auto place = [&](const QString& name, std::int64_t position) {
+    const auto own = of.position(position);
+    parts += own ? QStringLiteral("%1 %2%3").arg(name).arg(*own).arg(quoted(*of.head.trace, *own))
+                 : tr("%1 %2: not read in this run").arg(name).arg(position);
+    return QStringLiteral("%1 %2").arg(name, placeText(content, side, position));
+  };
+  if (inside(cursor.query)) reading.query = place(QStringLiteral("i"), *cursor.query);
+  if (inside(cursor.key)) reading.key = place(QStringLiteral("j"), *cursor.key);
+  if (pair) {
+    const auto query = of.position(*cursor.query);
+    const auto key = of.position(*cursor.key);
+    if (query && key) {
+      reading.distance = QStringLiteral("i−j %1").arg(*query - *key);
+      parts += tr("distance i − j %1").arg(*query - *key);
     }
   }
   if (pair && picture != nullptr && !picture->showsEntries()) {
@@ -110,19 +184,13 @@ QString readoutOf(const PictureContent& content, const MapPicture* picture, cons
         picture->exact ? tr("%1 of %2").arg(nameOf(content.reduction), binText(*picture)) : tr("coarse");
     if (std::isfinite(value)) parts += tr("its pixel, %1: %2").arg(made, number(value));
   }
-  const PictureSide& of = content.sides[side];
-  const auto place = [&](const QString& name, std::int64_t position) {
-    const auto own = of.position(position);
-    parts += own ? QStringLiteral("%1 %2%3").arg(name).arg(*own).arg(quoted(*of.head.trace, *own))
-                 : tr("%1 %2: not read in this run").arg(name).arg(position);
-  };
-  if (inside(cursor.query)) place(QStringLiteral("i"), *cursor.query);
-  if (inside(cursor.key)) place(QStringLiteral("j"), *cursor.key);
   if (inside(cursor.query) && !inside(cursor.key) && selection.hover().key) {
     parts +=
         tr("j %1 comes after it: no entry").arg(of.position(*selection.hover().key).value_or(*selection.hover().key));
+    reading.value = QStringLiteral("–");
   }
-  return parts.join(QStringLiteral(" · "));
+  reading.whole = parts.join(QStringLiteral(" · "));
+  return reading;
 }
 
 QString commandOf(const MapRequest& request, const Document& document) {

@@ -6,6 +6,7 @@
 
 #include "app/gui/maps/map_picture.h"
 #include "app/gui/maps/pane_heads.h"
+#include "app/gui/maps/pane_readout.h"
 
 namespace foxscope::gui {
 
@@ -16,12 +17,16 @@ enum class Finality { coarse, exact };
 
 /// "fox L0 H1 − base L0 H2": the first less the second, or both sides of a line.
 QString headsOf(const PictureContent& content, const PaneHeads& heads);
+/// The same without the names of runs: "L0 H1 − L0 H2".
+QString briefHeadsOf(const PictureContent& content);
 /// "fox L1 H2 · attention A"; of two sides, both.
 QString titleOf(const PictureContent& content, const PaneHeads& heads);
 /// "max of 8 × 8 tokens a pixel · exact"
 /// @param heads   who knows the runs' names
 /// @param length  of the reference run, positions
 QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& heads, std::int64_t length);
+/// Of that, in few words, what misleads if it is not seen: "no gates", "other tokens", "short: 60 tokens".
+QString noteOf(const MapPicture& picture, const PaneHeads& heads, std::int64_t length);
 /// An entry and what is known of it.
 struct EntryReading {
   EntryRequest request;
@@ -34,12 +39,14 @@ Cursor readPlace(const Selection& selection);
 /// Which side of the plot shows a place.
 std::size_t sideShowing(const PictureContent& content, const MapPlot& plot, std::int64_t row, std::int64_t column);
 
+/// "2012 ␣the": a position of the reference run, in the side's own run, and the token that it reads.
+QString placeText(const PictureContent& content, std::size_t side, std::int64_t position);
 /// What is read at that place: the exact entry, the pixel that shows it where that is of several entries, positions and
 /// tokens of the run that is read.
 /// @param picture  what is shown; null: nothing yet
 /// @param entry    of `content` at that place; null where there is none
-QString readoutOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
-                  const Document& document, const MapPlot& plot);
+PaneReading readingOf(const PictureContent& content, const MapPicture* picture, const EntryReading* entry,
+                      const Document& document, const MapPlot& plot);
 /// The command line that computes the same map beside the run's file, for files that are published; empty where the
 /// run is in no file.
 QString commandOf(const MapRequest& request, const Document& document);

@@ -8,19 +8,22 @@
 namespace foxscope::gui {
 
 PlotArea::PlotArea(QWidget* parent) : QWidget(parent), m_plot(new MapPlot(this)), m_bar(new ColourBar(this)) {
-  setMinimumSize(160, 120);
+  setMinimumSize(120, 100);
+  m_plot->setRightRoom(m_bar->barWidth());
   connect(m_plot, &MapPlot::shapeChanged, this, &PlotArea::place);
 }
 
 void PlotArea::resizeEvent(QResizeEvent* /*event*/) { place(); }
 
 void PlotArea::place() {
-  const int bar = m_bar->barWidth();
-  const int plot = std::min(width() - bar, m_plot->usefulWidth(height()));
-  const int left = (width() - bar - plot) / 2;
+  m_plot->setRightRoom(m_bar->barWidth());
+  const int plot = std::min(width(), m_plot->usefulWidth(height()));
+  const int left = (width() - plot) / 2;
   m_plot->setGeometry(left, 0, plot, height());
-  m_bar->setGeometry(left + plot, 0, bar, height());
+  // Over the room that the plot keeps free; below it the numbers of the keys may go on.
   const QRect map = m_plot->geometryOfView().rect;
+  m_bar->setGeometry(left + map.left() + map.width(), 0, m_bar->barWidth(),
+                     std::min(height(), map.top() + map.height() + m_bar->overhang()));
   m_bar->setExtent(map.top(), map.top() + map.height());
 }
 

@@ -7,7 +7,7 @@ namespace foxscope::gui {
 class MapPlot;
 class ColourBar;
 
-/// A map and its colour bar, side by side with no gap between them.
+/// A map and its colour bar, which stands at the map's side, in the room that the plot keeps free there.
 class PlotArea : public QWidget {
   Q_OBJECT
 

@@ -13,6 +13,10 @@ constexpr double kFramedCell = 5;
 constexpr double kValueSize = 0.85;   ///< of the font
 constexpr double kValueHeight = 1.1;  ///< lines
 
+constexpr double kLockSize = 0.85;  ///< of the font
+constexpr double kLockRing = 5;     ///< radius, logical pixels
+constexpr QRgb kLockColour = 0xff1f2328;
+
 /// Four characters at most, a sign left out.
 QString valueText(float value) {
   const float size = std::abs(value);
@@ -143,10 +147,19 @@ MarksItem::MarksItem(QCustomPlot* plot, const PlotGeometry& geometry) : QCPAbstr
 void MarksItem::draw(QCPPainter* painter) {
   painter->setRenderHint(QPainter::Antialiasing, false);
   const auto read = [this](const std::optional<std::int64_t>& position) { return position && *position < covered; };
-  if (read(pin.query)) drawRow(painter, *pin.query, pinnedQueryColour(palette));
-  if (read(pin.key)) drawColumn(painter, *pin.key, pinnedKeyColour(palette));
-  if (read(hover.query)) drawRow(painter, *hover.query, hoverColour(palette));
-  if (read(hover.key)) drawColumn(painter, *hover.key, hoverColour(palette));
+  const Casing query{QColor(kPinnedQueryOnMap), 2, 1};
+  const Casing key{QColor(kPinnedKeyOnMap), 2, 1};
+  const Casing under{QColor(0x303030), 1, 1};
+  painter->save();
+  painter->setClipRect(m_geometry.rect);
+  if (read(pin.query)) drawRow(painter, *pin.query, query);
+  if (read(pin.key)) drawColumn(painter, *pin.key, key);
+  if (read(hover.query)) drawRow(painter, *hover.query, under);
+  if (read(hover.key)) drawColumn(painter, *hover.key, under);
+  for (std::size_t n = 0; n < locks.size(); ++n) {
+    if (read(locks[n].query) && read(locks[n].key)) drawLock(painter, locks[n], static_cast<int>(n) + 1);
+  }
+  painter->restore();
   drawDivider(painter);
   if (band) {
     QColor fill = palette.color(QPalette::Highlight);
@@ -157,28 +170,64 @@ void MarksItem::draw(QCPPainter* painter) {
   }
 }
 
-void MarksItem::drawRow(QCPPainter* painter, std::int64_t row, const QColor& colour) const {
+void MarksItem::drawRow(QCPPainter* painter, std::int64_t row, const Casing& casing) const {
   const double top = m_geometry.corner(row, 0).y();
   const double height = m_geometry.cellHeight();
-  painter->setPen(QPen(colour, 1));
-  painter->setBrush(Qt::NoBrush);
   const QRectF rect = m_geometry.rect;
-  const auto line = [&](double y) { painter->drawLine(QPointF(rect.left(), y), QPointF(rect.right(), y)); };
-  if (height < kFramedCell) return line(std::floor(top + height / 2));
+  const auto line = [&](double y) {
+    const double begin = std::floor(y - casing.width / 2);
+    painter->fillRect(QRectF(rect.left(), begin - casing.white, rect.width(), casing.width + 2 * casing.white),
+                      Qt::white);
+    painter->fillRect(QRectF(rect.left(), begin, rect.width(), casing.width), casing.colour);
+  };
+  if (height < kFramedCell) return line(top + height / 2);
   line(std::round(top));
-  line(std::round(top + height) - 1);
+  line(std::round(top + height));
 }
 
-void MarksItem::drawColumn(QCPPainter* painter, std::int64_t column, const QColor& colour) const {
+void MarksItem::drawColumn(QCPPainter* painter, std::int64_t column, const Casing& casing) const {
   const double left = m_geometry.corner(0, column).x();
   const double width = m_geometry.cellWidth();
-  painter->setPen(QPen(colour, 1));
-  painter->setBrush(Qt::NoBrush);
   const QRectF rect = m_geometry.rect;
-  const auto line = [&](double x) { painter->drawLine(QPointF(x, rect.top()), QPointF(x, rect.bottom())); };
-  if (width < kFramedCell) return line(std::floor(left + width / 2));
+  const auto line = [&](double x) {
+    const double begin = std::floor(x - casing.width / 2);
+    painter->fillRect(QRectF(begin - casing.white, rect.top(), casing.width + 2 * casing.white, rect.height()),
+                      Qt::white);
+    painter->fillRect(QRectF(begin, rect.top(), casing.width, rect.height()), casing.colour);
+  };
+  if (width < kFramedCell) return line(left + width / 2);
   line(std::round(left));
-  line(std::round(left + width) - 1);
+  line(std::round(left + width));
+}
+
+void MarksItem::drawLock(QCPPainter* painter, const Cursor& lock, int number) const {
+  const QPointF middle =
+      m_geometry.corner(*lock.query, *lock.key) + QPointF(m_geometry.cellWidth() / 2, m_geometry.cellHeight() / 2);
+  if (!QRectF(m_geometry.rect).contains(middle)) return;
+  QFont small = painter->font();
+  small.setPointSizeF(small.pointSizeF() * kLockSize);
+  small.setBold(true);
+  painter->save();
+  painter->setFont(small);
+  painter->setRenderHint(QPainter::Antialiasing, true);
+  // A ring around the entry, and its number beside it.
+  painter->setBrush(Qt::NoBrush);
+  painter->setPen(QPen(Qt::white, 4));
+  painter->drawEllipse(middle, kLockRing, kLockRing);
+  painter->setPen(QPen(QColor(kLockColour), 2));
+  painter->drawEllipse(middle, kLockRing, kLockRing);
+  const QString text = QString::number(number);
+  const QFontMetricsF metrics(small);
+  const QSizeF size(metrics.horizontalAdvance(text) + 6, metrics.height());
+  const QRectF rect = m_geometry.rect;
+  const QPointF corner(std::min(middle.x() + kLockRing + 2, rect.right() - size.width()),
+                       std::max(middle.y() - kLockRing - size.height(), rect.top()));
+  const QRectF flag(corner, size);
+  painter->setPen(QPen(Qt::white, 1));
+  painter->setBrush(QColor(kLockColour));
+  painter->drawRoundedRect(flag, 3, 3);
+  painter->drawText(flag, Qt::AlignCenter, text);
+  painter->restore();
 }
 
 void MarksItem::drawDivider(QCPPainter* painter) const {

@@ -59,14 +59,19 @@ class RasterItem : public QCPAbstractItem {
   const PlotGeometry& m_geometry;
 };
 
-/// What lies over the pictures and changes with the pointer: pinned and hovered positions, the line between two sides,
-/// the rubber band.
+/// Colours of the pinned query and key on a map: cased in white, so that they are seen on every colour map.
+inline constexpr QRgb kPinnedQueryOnMap = 0xffe8590c;
+inline constexpr QRgb kPinnedKeyOnMap = 0xff0b7f72;
+
+/// What lies over the pictures and changes with the pointer: pinned, locked and hovered positions, the line between two
+/// sides, the rubber band.
 class MarksItem : public QCPAbstractItem {
  public:
   MarksItem(QCustomPlot* plot, const PlotGeometry& geometry);
 
   Cursor pin;
   Cursor hover;
+  std::vector<Cursor> locks;  ///< numbered from 1 on
   Divider divider;
   std::optional<QRectF> band;
   std::int64_t covered = std::numeric_limits<std::int64_t>::max();  ///< positions from here on are not the run's
@@ -80,8 +85,15 @@ class MarksItem : public QCPAbstractItem {
   void draw(QCPPainter* painter) override;
 
  private:
-  void drawRow(QCPPainter* painter, std::int64_t row, const QColor& colour) const;
-  void drawColumn(QCPPainter* painter, std::int64_t column, const QColor& colour) const;
+  /// A line of this colour inside a white one.
+  struct Casing {
+    QColor colour;
+    double width = 1;  ///< logical pixels, of the line itself
+    double white = 1;  ///< on each of its sides
+  };
+  void drawRow(QCPPainter* painter, std::int64_t row, const Casing& casing) const;
+  void drawColumn(QCPPainter* painter, std::int64_t column, const Casing& casing) const;
+  void drawLock(QCPPainter* painter, const Cursor& lock, int number) const;
   void drawDivider(QCPPainter* painter) const;
 
   const PlotGeometry& m_geometry;

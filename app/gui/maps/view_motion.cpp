@@ -50,6 +50,13 @@ View panned(const View& view, std::int64_t rows, std::int64_t columns, std::int6
       length);
 }
 
+View viewAround(const Cursor& place, std::int64_t tokens, std::int64_t length) {
+  const std::int64_t row = place.query.value_or(place.key.value_or(0));
+  const std::int64_t column = place.key.value_or(row);
+  const auto around = [&](std::int64_t middle) { return Range{middle - tokens / 2, middle - tokens / 2 + tokens}; };
+  return clamped({around(row), around(column)}, length);
+}
+
 View squared(const View& view, std::int64_t length) {
   const std::int64_t size = std::max(view.rows.size(), view.columns.size());
   return {grown(view.rows, size, length), grown(view.columns, size, length)};

@@ -25,6 +25,8 @@ View clamped(const View& view, std::int64_t length);
 View zoomed(const View& view, double factor, const Anchor& anchor, ZoomAxes axes, std::int64_t length);
 /// Moved by tokens, as far as the text goes.
 View panned(const View& view, std::int64_t rows, std::int64_t columns, std::int64_t length);
+/// So many tokens around a place; what of the place is missing lies on the diagonal.
+View viewAround(const Cursor& place, std::int64_t tokens, std::int64_t length);
 /// The smallest view around this one of which both ranges are as long, as far as the text allows.
 View squared(const View& view, std::int64_t length);
 

@@ -16,6 +16,7 @@ class OutlinedFusion : public QProxyStyle {
 
   void drawPrimitive(PrimitiveElement element, const QStyleOption* option, QPainter* painter,
                      const QWidget* widget) const override {
+    if (element == PE_PanelButtonTool && option->state.testFlag(State_On)) return drawChecked(*option, *painter);
     QProxyStyle::drawPrimitive(element, option, painter, widget);
     if (element != PE_IndicatorCheckBox && element != PE_IndicatorRadioButton) return;
     painter->save();
@@ -29,6 +30,19 @@ class OutlinedFusion : public QProxyStyle {
       painter->drawRoundedRect(box, 1.5, 1.5);
     }
     painter->restore();
+  }
+
+ private:
+  /// A button that is switched on is filled and framed in the accent's colour.
+  static void drawChecked(const QStyleOption& option, QPainter& painter) {
+    painter.save();
+    painter.setRenderHint(QPainter::Antialiasing);
+    QColor fill = option.palette.color(QPalette::Highlight);
+    painter.setPen(QPen(fill, 1));
+    fill.setAlphaF(isDark(option.palette) ? 0.45F : 0.18F);
+    painter.setBrush(fill);
+    painter.drawRoundedRect(QRectF(option.rect).adjusted(0.5, 0.5, -0.5, -0.5), 3, 3);
+    painter.restore();
   }
 };
 

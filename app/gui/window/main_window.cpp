@@ -38,6 +38,12 @@
 namespace foxscope::gui {
 namespace {
 
+// Of parts at first, logical pixels: least and most.
+constexpr std::pair kHeadsWidth{160, 190};
+constexpr std::pair kTextWidth{240, 340};
+constexpr int kAroundCentre = 110;  ///< height of menus, bars and the status line
+constexpr int kBesideMap = 25;      ///< by how much a pane is wider than high
+
 QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, const QString& key) {
   auto* dock = new QDockWidget(title, &window);
   dock->setObjectName(key);
@@ -117,8 +123,13 @@ void MainWindow::resetDocks() {
     addDockWidget(area, dock);
     dock->show();
   }
-  resizeDocks({m_headsDock, m_textDock}, {190, 340}, Qt::Horizontal);
-  resizeDocks({m_curvesDock}, {300}, Qt::Vertical);
+  const int heads = std::clamp(width() * 12 / 100, kHeadsWidth.first, kHeadsWidth.second);
+  const int text = std::clamp(width() * 21 / 100, kTextWidth.first, kTextWidth.second);
+  resizeDocks({m_headsDock, m_textDock}, {heads, text}, Qt::Horizontal);
+  // Two maps beside each other are about as high as they are wide; curves take what that leaves.
+  const int map = (width() - heads - text) / 2 - kBesideMap;
+  resizeDocks({m_curvesDock}, {std::clamp(height() - kAroundCentre - map, height() / 4, height() * 2 / 5)},
+              Qt::Vertical);
 }
 
 void MainWindow::connectDocument() {
@@ -149,6 +160,7 @@ void MainWindow::connectDocument() {
     followInputs();
   });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
+  connect(m_maps, &MapsView::exportWanted, this, &MainWindow::exportShown);
   connect(m_start, &StartPage::demoWanted, this, [this] { m_document.open({m_demo}); });
   connect(m_start, &StartPage::modelWanted, this, &MainWindow::openModel);
   connect(m_start, &StartPage::textWanted, this, [this] { openWith(tr("Open text"), tr("All files (*)")); });
@@ -354,6 +366,7 @@ QByteArray MainWindow::docks() const { return m_wantedDocks.isEmpty() ? saveStat
 
 void MainWindow::restoreDocks(const QByteArray& docks) {
   if (docks.isEmpty()) return;
+  m_firstDocks = false;
   m_wantedDocks = docks;
   placeDocks(Size::pending);
 }
@@ -375,6 +388,7 @@ void MainWindow::showEvent(QShowEvent* event) {
   QMainWindow::showEvent(event);
   // Without a window manager no other size comes.
   constexpr int kPatienceMs = 1000;
+  if (std::exchange(m_firstDocks, false)) resetDocks();
   if (!m_wantedDocks.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { placeDocks(Size::final); });
 }
 

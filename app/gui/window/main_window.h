@@ -135,6 +135,7 @@ class MainWindow : public QMainWindow {
   std::function<void()> m_afterSaving;  ///< what waits for unsaved work to be saved
   QStringList m_shownFiles;             ///< opened in this window, for their small pictures
   QString m_saving;                     ///< the file that it is being saved to
+  bool m_firstDocks = true;             ///< nobody has placed them: they follow from the window's first size
   QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
   QJsonObject m_wantedViews;            ///< of a session whose runs are still being made
 };

@@ -71,6 +71,9 @@ void Readout::tell() {
   }
   if (cursor.key) parts += tr("key %1").arg(positionText(*run, *cursor.key));
   if (m_reading) {
+    const auto query = m_document.positionIn(run->id, *cursor.query);
+    const auto key = m_document.positionIn(run->id, *cursor.key);
+    if (query && key) parts += tr("distance %1").arg(*query - *key);
     parts += tr("layer %1, head %2").arg(choice.layer).arg(choice.head);
     parts += QStringLiteral("F %1").arg(number(m_reading->forget));
     parts += tr("c difference %1 nats").arg(number(m_reading->log_forget));

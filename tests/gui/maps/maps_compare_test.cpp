@@ -6,7 +6,7 @@
 #include <QTest>
 
 #include "app/figure/colour_scale.h"
-#include "app/gui/maps/pane_controls.h"
+#include "app/gui/maps/pane_header.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
 
@@ -175,9 +175,9 @@ void MapsCompareTest::otherHeadIsChosenFreely() {
 
 void MapsCompareTest::nearestHeadIsOffered() {
   TwoModels maps;
-  auto* controls = maps.pane().findChild<PaneControls*>();
+  auto* header = maps.pane().findChild<PaneHeader*>();
   const auto button = [&]() -> QPushButton* {
-    for (auto* each : controls->findChildren<QPushButton*>()) {
+    for (auto* each : header->findChildren<QPushButton*>()) {
       if (each->text().startsWith("Nearest")) return each;
     }
     return nullptr;
@@ -245,6 +245,7 @@ void MapsCompareTest::otherTokensAreComparedByPlace() {
   maps.view.setPaneState(0, state);
   QVERIFY(maps.settle());
   QVERIFY2(maps.pane().detailText().endsWith("shown by place in the text"), qPrintable(maps.pane().detailText()));
+  QCOMPARE(maps.pane().noteText(), "other tokens");
   const std::span<const double> c = pairs->cumulative_log_gate(0, 0);
   const std::int64_t i = maps.document.positionIn(maps.document.runs()[1].id, 100).value();
   const std::int64_t j = maps.document.positionIn(maps.document.runs()[1].id, 61).value();
@@ -252,7 +253,6 @@ void MapsCompareTest::otherTokensAreComparedByPlace() {
   QCOMPARE(maps.pane().picture()->value(0, 100, 61),
            static_cast<float>(std::exp(c[static_cast<std::size_t>(i)] - c[static_cast<std::size_t>(j)])));
   // Axes and the read-out speak in the positions of the pane's own run, as export does.
-  QCOMPARE(maps.plot().yAxis->label(), "query i, 0 to 74");
   for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) QVERIFY2(label.toInt() < 75, qPrintable(label));
   maps.document.selection().setPin({100, 61});
   QVERIFY(maps.settle());
@@ -273,6 +273,7 @@ void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane().titleText(), "short L1 H2 · forget F");
   QCOMPARE(maps.pane().detailText(), "one entry a pixel · exact · short was run over 60 tokens");
+  QCOMPARE(maps.pane().noteText(), "short: 60 tokens");
   const PicturePointer picture = maps.pane().picture();
   const std::span<const double> c = shorter->cumulative_log_gate(1, 2);
   QCOMPARE(picture->value(0, 59, 20), static_cast<float>(std::exp(c[59] - c[20])));
@@ -288,7 +289,6 @@ void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
   QVERIFY(!sameColour(plot.pixel(maps.cell(59, 55)), maps.plot().groundColour().rgb()));
   for (const QString& label : maps.plot().tickLabels(Qt::Vertical)) QVERIFY2(label.toInt() < 60, qPrintable(label));
   QVERIFY(maps.plot().tickLabels(Qt::Vertical).size() > 1);
-  QCOMPARE(maps.plot().yAxis->label(), "query i, 0 to 59");
   QCOMPARE(maps.view.requestOfActivePane()->rows, (Range{0, 60}));
   // A part of the text that the run has not read at all.
   maps.document.selection().setView({{100, 140}, {80, 120}});
@@ -336,6 +336,7 @@ void MapsCompareTest::modelWithoutGates() {
   maps.setQuantity(Quantity::forget);
   maps.press(Qt::Key_B);
   QCOMPARE(maps.pane().detailText(), "one entry a pixel · exact · no gates: nothing is forgotten");
+  QCOMPARE(maps.pane().noteText(), "no gates");
   QCOMPARE(maps.pane().picture()->value(0, 149, 0), 1.0F);
   QCOMPARE(maps.pane().messageText(), QString());
 }
@@ -505,8 +506,8 @@ void MapsCompareTest::runsOnOtherTextsHaveTheirOwnAxes() {
 
 void MapsCompareTest::controlsChooseHeads() {
   TwoModels maps;
-  auto* controls = maps.pane().findChild<PaneControls*>();
-  auto* form = controls->findChild<HeadForm*>();
+  auto* header = maps.pane().findChild<PaneHeader*>();
+  auto* form = header->findChild<HeadForm*>();
   QVERIFY(form);
   auto* follow = form->findChild<QCheckBox*>();
   QVERIFY(follow->isChecked());

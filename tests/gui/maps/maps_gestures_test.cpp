@@ -208,6 +208,12 @@ void MapsGesturesTest::hoverShowsTheEntry() {
   QVERIFY2(readout.startsWith(QString("F = %1 · ").arg(std::exp(c[40] - c[21]), 0, 'g', 3)), qPrintable(readout));
   QVERIFY(readout.contains(QString("i 40 “%1”").arg(readText(*trace->tokens(), 40, Whitespace::visible))));
   QVERIFY(readout.contains(QString("j 21 “%1”").arg(readText(*trace->tokens(), 21, Whitespace::visible))));
+  // In the header the same in short.
+  QCOMPARE(maps.pane().reading().value, QString::number(std::exp(c[40] - c[21]), 'g', 3));
+  QCOMPARE(maps.pane().reading().query, "i 40 " + readText(*trace->tokens(), 40, Whitespace::visible));
+  QCOMPARE(maps.pane().reading().key, "j 21 " + readText(*trace->tokens(), 21, Whitespace::visible));
+  QCOMPARE(maps.pane().reading().distance, "i−j 19");
+  QVERIFY(readout.contains("distance i − j 19"));
   // The other pane reads its own quantity at the same place.
   QVERIFY(maps.pane(1).readoutText().startsWith("A = "));
   maps.moveTo(maps.cell(21, 40));
@@ -244,7 +250,7 @@ void MapsGesturesTest::theReadoutIsExactWhateverAPixelHolds() {
       QVERIFY2(readout.startsWith(QString("%1 = %2 · ").arg(name).arg(exact, 0, 'g', 3)), qPrintable(readout));
       const auto pixel = static_cast<double>(maps.pane(pane).picture()->value(0, 2000, 1500));
       QVERIFY(pixel != exact);
-      QVERIFY2(readout.contains(QString(": %1 · i 2000").arg(pixel, 0, 'g', 3)), qPrintable(readout));
+      QVERIFY2(readout.endsWith(QString(": %1").arg(pixel, 0, 'g', 3)), qPrintable(readout));
       QVERIFY2(readout.contains(" · its pixel, "), qPrintable(readout));
     }
   }

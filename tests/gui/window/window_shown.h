@@ -17,9 +17,9 @@ struct Window {
   Folder folder;
   MainWindow window;
 
-  explicit Window(const QString& demo = source("resources/demo.json")) : window(demo) {
+  explicit Window(const QString& demo = source("resources/demo.json"), const QSize& size = {1400, 900}) : window(demo) {
     window.setRemembering(MainWindow::Remembering::off);
-    window.resize(1400, 900);
+    window.resize(size);
     window.show();
     static_cast<void>(QTest::qWaitForWindowActive(&window));
   }

@@ -46,6 +46,7 @@ class WindowTest : public QObject {
   void thePaletteFindsCommands();
   void everyShortcutIsThereOnce();
   void thePartsGoBackToTheirPlaces();
+  void mapsFillTheirPanes();
   void messagesLeaveTheStateAlone();
   void lightAndDarkAreBothReadable();
   void closingDuringARunEnds();
@@ -127,6 +128,7 @@ void WindowTest::theReadoutNamesWhatIsReadAndPredicted() {
   QVERIFY(told.contains("key 60 " + predictedText(tokens, 59, Whitespace::visible)));
   const auto number = [](double value) { return QString::number(value, 'g', 3).replace('-', QChar(0x2212)); };
   QVERIFY(told.contains("loss " + number(static_cast<double>(fox.trace->per_token_loss()[100])) + " nats"));
+  QVERIFY(told.contains("distance 40"));
   QVERIFY(told.contains("F " + number(reading.forget)));
   QVERIFY(told.contains("A " + number(reading.attention)));
   QVERIFY(told.contains("logit " + number(reading.logit) + " nats"));
@@ -167,6 +169,21 @@ void WindowTest::thePartsGoBackToTheirPlaces() {
   for (QDockWidget* dock : docks) {
     QVERIFY(dock->isVisible() && !dock->isFloating());
     QTRY_COMPARE(dock->geometry(), places[dock]);
+  }
+}
+
+void WindowTest::mapsFillTheirPanes() {
+  Window test(source("resources/demo.json"), {1600, 1000});
+  QVERIFY(test.run(256));
+  QCOMPARE(test.window.size(), QSize(1600, 1000));
+  QCOMPARE(test.window.maps().paneCount(), 2);
+  for (int index = 0; index < 2; ++index) {
+    const MapPane& pane = test.window.maps().pane(index);
+    const QSize map = pane.plot().geometryOfView().rect.size();
+    QCOMPARE(map.width(), map.height());
+    const double share = static_cast<double>(map.width()) * map.height() / (pane.width() * pane.height());
+    QVERIFY2(share >= 0.70,
+             qPrintable(QString("%1 of %2 x %3: %4").arg(map.width()).arg(pane.width()).arg(pane.height()).arg(share)));
   }
 }
 

@@ -1,0 +1,276 @@
+#include "app/gui/maps/pane_header.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QEvent>
+#include <QHBoxLayout>
+#include <QMenu>
+#include <QPainter>
+#include <QVBoxLayout>
+#include <QWidgetAction>
+
+#include "app/gui/maps/header_button.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui {
+namespace {
+
+/// A menu's content that is more than a list.
+void addContent(QMenu& menu, QWidget* content) {
+  auto* action = new QWidgetAction(&menu);
+  action->setDefaultWidget(content);
+  menu.addAction(action);
+}
+
+QString letterOf(Sides sides) {
+  switch (sides) {
+    case Sides::left:
+      return QStringLiteral("A");
+    case Sides::right:
+      return QStringLiteral("B");
+    case Sides::splitVertically:
+      return QStringLiteral("A | B");
+    case Sides::splitHorizontally:
+      return QStringLiteral("A / B");
+    case Sides::difference:
+      return QStringLiteral("A − B");
+  }
+  return {};
+}
+
+QString wordsOf(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::max:
+      return PaneHeader::tr("the largest of its entries (max)");
+    case Reduction::mean:
+      return PaneHeader::tr("their mean");
+    case Reduction::min:
+      return PaneHeader::tr("the smallest (min)");
+    case Reduction::absmax:
+      return PaneHeader::tr("the one of largest size, with its sign (absmax)");
+  }
+  return {};
+}
+
+/// A strip of a colour map.
+QPixmap swatchOf(const figure::ColourMap& map, const QColor& frame, double ratio) {
+  constexpr int kWidth = 26;
+  constexpr int kHeight = 10;
+  QPixmap swatch(static_cast<int>(std::lround(kWidth * ratio)), static_cast<int>(std::lround(kHeight * ratio)));
+  swatch.setDevicePixelRatio(ratio);
+  QPainter painter(&swatch);
+  for (int x = 0; x < kWidth; ++x) {
+    const figure::Rgb colour = figure::colourAt(map, (x + 0.5) / kWidth);
+    painter.fillRect(QRect(x, 0, 1, kHeight), QColor(colour.red, colour.green, colour.blue));
+  }
+  painter.setPen(QPen(frame, 1));
+  painter.drawRect(QRectF(0.5, 0.5, kWidth - 1, kHeight - 1));
+  return swatch;
+}
+
+}  // namespace
+
+PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m_readout(new PaneReadout) {
+  makeHeadButton();
+  makeQuantityButton();
+  makeSidesButton();
+  makeColoursButton();
+  auto* row = new QHBoxLayout(this);
+  row->setContentsMargins(0, 0, 2, 0);
+  row->setSpacing(0);
+  for (HeaderButton* button : {m_head, m_quantity, m_sides, m_colours}) {
+    row->addWidget(button);
+    connect(button, &QToolButton::pressed, this, &PaneHeader::touched);
+    connect(button->menu(), &QMenu::aboutToShow, this, &PaneHeader::touched);
+  }
+  QFont small = m_note->font();
+  small.setItalic(true);
+  m_note->setFont(small);
+  m_note->setTextFormat(Qt::PlainText);
+  m_note->setContentsMargins(6, 0, 6, 0);
+  m_note->setMinimumWidth(1);  // it gives way as well
+  m_note->hide();
+  row->addWidget(m_note);
+  row->addWidget(m_readout, 1);
+  setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
+}
+
+template <typename Change>
+void PaneHeader::change(Change&& what) {
+  PaneState wanted = m_state;
+  what(wanted);
+  if (wanted != m_state) emit stateWanted(wanted);
+}
+
+void PaneHeader::makeHeadButton() {
+  auto* menu = new QMenu(this);
+  m_headForm = new HeadForm(tr("Follow the head chosen in the window"));
+  addContent(*menu, m_headForm);
+  m_head = new HeaderButton(HeaderButton::Weight::title, menu);
+  connect(m_headForm, &HeadForm::chosen, this,
+          [this](const auto& head) { change([&](PaneState& state) { state.own = head; }); });
+}
+
+void PaneHeader::makeQuantityButton() {
+  auto* menu = new QMenu(this);
+  const auto add = [menu](QActionGroup* group, const QString& text, int value) {
+    QAction* action = menu->addAction(text);
+    action->setCheckable(true);
+    action->setData(value);
+    group->addAction(action);
+  };
+  m_quantityActions = new QActionGroup(this);
+  menu->addSection(tr("Quantity (Q: the next one)"));
+  for (const auto quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,
+                              Quantity::attention_without_gate, Quantity::gate_effect}) {
+    add(m_quantityActions, nameOf(quantity), static_cast<int>(quantity));
+  }
+  connect(m_quantityActions, &QActionGroup::triggered, this, [this](const QAction* action) {
+    change([&](PaneState& state) { state.setQuantity(static_cast<Quantity>(action->data().toInt())); });
+  });
+  m_reductionActions = new QActionGroup(this);
+  menu->addSection(tr("A pixel of many entries shows"));
+  for (const auto reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
+    add(m_reductionActions, wordsOf(reduction), static_cast<int>(reduction));
+  }
+  connect(m_reductionActions, &QActionGroup::triggered, this, [this](const QAction* action) {
+    change([&](PaneState& state) {
+      const auto wanted = static_cast<Reduction>(action->data().toInt());
+      state.reduction.reset();
+      if (state.effectiveReduction() != wanted) state.reduction = wanted;
+    });
+  });
+  m_quantity = new HeaderButton(HeaderButton::Weight::regular, menu);
+}
+
+void PaneHeader::makeSidesButton() {
+  auto* content = new QWidget;
+  auto* column = new QVBoxLayout(content);
+  column->setContentsMargins(0, 0, 0, 0);
+  m_otherForm = new HeadForm(tr("B: the nearest head of another model"));
+  m_nearest = new QPushButton(tr("Nearest head by distance profile"));
+  m_nearest->setToolTip(
+      tr("The head of the other model whose attention reaches as far: numbers of heads mean nothing "
+         "across models"));
+  column->addWidget(m_otherForm);
+  column->addWidget(m_nearest);
+  auto* menu = new QMenu(this);
+  m_sideActions = new QActionGroup(this);
+  const std::pair<Sides, QString> entries[] = {{Sides::left, tr("A only\tA")},
+                                               {Sides::right, tr("B only\tB")},
+                                               {Sides::splitVertically, tr("A | B side by side\tV")},
+                                               {Sides::splitHorizontally, tr("A over B\tH")},
+                                               {Sides::difference, tr("A − B\tD")}};
+  for (const auto& [sides, text] : entries) {
+    QAction* action = menu->addAction(text);
+    action->setCheckable(true);
+    action->setData(static_cast<int>(sides));
+    m_sideActions->addAction(action);
+  }
+  menu->addSeparator();
+  addContent(*menu, content);
+  m_sides = new HeaderButton(HeaderButton::Weight::regular, menu);
+  m_sides->setToolTip(tr("Compare this head (A) with another one (B)"));
+  connect(m_sideActions, &QActionGroup::triggered, this, [this](const QAction* action) {
+    change([&](PaneState& state) { state.setSides(static_cast<Sides>(action->data().toInt())); });
+  });
+  connect(m_otherForm, &HeadForm::chosen, this,
+          [this](const auto& head) { change([&](PaneState& state) { state.other = head; }); });
+  connect(m_nearest, &QPushButton::clicked, this, &PaneHeader::nearestWanted);
+}
+
+void PaneHeader::makeColoursButton() {
+  auto* menu = new QMenu(this);
+  m_colourForm = new ColourForm;
+  addContent(*menu, m_colourForm);
+  m_colours = new HeaderButton(HeaderButton::Weight::regular, menu);
+  m_colours->setToolTip(tr("Colours, limits, scale and threshold"));
+  m_colours->setAccessibleName(tr("Colours"));
+  connect(m_colourForm, &ColourForm::coloursWanted, this,
+          [this](const ColourState& colours) { change([&](PaneState& state) { state.colours = colours; }); });
+  connect(m_colourForm, &ColourForm::contrastWanted, this, &PaneHeader::contrastWanted);
+}
+
+void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
+  m_state = state;
+  m_picture = context.picture;
+  m_headForm->setRuns(context.runs);
+  m_headForm->setHead(state.own, context.head);
+  m_otherForm->setRuns(context.runs);
+  m_otherForm->setHead(state.other, context.other);
+  m_nearest->setEnabled(context.nearestKnown);
+  m_sides->setTexts(letterOf(state.sides), letterOf(state.sides));
+  m_sides->setAccessibleName(tr("Compare: %1").arg(letterOf(state.sides)));
+  const auto check = [](const QActionGroup& group, int value) {
+    for (QAction* action : group.actions()) action->setChecked(action->data().toInt() == value);
+  };
+  check(*m_sideActions, static_cast<int>(state.sides));
+  check(*m_quantityActions, static_cast<int>(state.quantity));
+  check(*m_reductionActions, static_cast<int>(state.effectiveReduction()));
+  m_colourForm->setState(state, context.picture);
+  showQuantity();
+  showColours();
+  setTexts(m_texts);
+}
+
+void PaneHeader::showQuantity() {
+  // What was chosen by hand is told; what goes without saying is not.
+  const QString name = nameOf(m_state.quantity);
+  const QString how = m_state.reduction ? QStringLiteral(", ") + nameOf(*m_state.reduction) : QString();
+  m_quantity->setTexts(name + how, shortNameOf(m_state.quantity) + how);
+  m_quantity->setAccessibleName(tr("Quantity: %1").arg(name + how));
+}
+
+void PaneHeader::showColours() {
+  const figure::ColourMap* map = m_picture ? m_picture->colours.map : &figure::viridis();
+  if (map == m_shownMap) return;
+  m_shownMap = map;
+  m_colours->setPicture(swatchOf(*map, mutedTextColour(palette()), devicePixelRatioF()));
+}
+
+void PaneHeader::setTexts(const HeaderTexts& texts) {
+  m_texts = texts;
+  const QString flag = m_state.own ? QStringLiteral(" ⚑") : QString();
+  m_head->setTexts((texts.heads.isEmpty() ? tr("Head") : texts.heads) + flag,
+                   (texts.brief.isEmpty() ? tr("Head") : texts.brief) + flag);
+  m_head->setAccessibleName(tr("Head: %1").arg(texts.heads));
+  m_note->setText(texts.note);
+  m_note->setVisible(!texts.note.isEmpty());
+  showToolTips();
+  fitParts();
+}
+
+void PaneHeader::fitParts() {
+  const int fixed = m_head->briefWidth() + m_sides->wholeWidth() + m_colours->wholeWidth();
+  const int value = m_readout->sizeHint().width();
+  const bool brief = fixed + m_quantity->wholeWidth() + value > width();
+  const int quantity = brief ? m_quantity->briefWidth() : m_quantity->wholeWidth();
+  m_quantity->setFixedWidth(quantity);
+  m_readout->setMinimumWidth(std::clamp(width() - fixed - quantity, 0, value));
+}
+
+void PaneHeader::resizeEvent(QResizeEvent* event) {
+  fitParts();
+  QWidget::resizeEvent(event);
+}
+
+void PaneHeader::showToolTips() {
+  const QString lines = QStringLiteral("%1 · %2\n%3").arg(m_texts.heads, nameOf(m_state.quantity), m_texts.detail);
+  setToolTip(lines);
+  m_note->setToolTip(lines);
+  m_head->setToolTip(tr("%1\nClick: choose the head of this pane").arg(lines));
+  m_quantity->setToolTip(tr("%1\nClick: choose the quantity (Q: the next one), and what a pixel shows").arg(lines));
+}
+
+void PaneHeader::mousePressEvent(QMouseEvent* /*event*/) { emit touched(); }
+
+void PaneHeader::changeEvent(QEvent* event) {
+  if (event->type() == QEvent::PaletteChange) {
+    m_shownMap = nullptr;
+    showColours();
+  }
+  QWidget::changeEvent(event);
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <vector>
+
+#include <QActionGroup>
+#include <QLabel>
+#include <QPushButton>
+#include <QWidget>
+
+#include "app/gui/maps/colour_form.h"
+#include "app/gui/maps/head_form.h"
+#include "app/gui/maps/pane_readout.h"
+#include "app/gui/maps/pane_state.h"
+
+namespace foxscope::gui {
+
+class HeaderButton;
+
+/// What the header of a pane shows beside its state.
+struct HeaderContext {
+  std::vector<RunHeads> runs;
+  NamedHead head;   ///< that is shown
+  NamedHead other;  ///< on the other side; without a name where there is none
+  bool nearestKnown = false;
+  PicturePointer picture;
+};
+
+/// Words of the header.
+struct HeaderTexts {
+  QString heads;   ///< "fox L7 H2 − base L0 H1"
+  QString brief;   ///< the same without names of runs
+  QString detail;  ///< how pixels are made of entries, and all that is to be known of the picture
+  QString note;    ///< what misleads if it is not seen; empty: nothing
+  bool operator==(const HeaderTexts&) const = default;
+};
+
+/// The one line above a map: its title, which is the menu of the head, the menus of the quantity, of the comparison and
+/// of the colours, and at the end what is read under the cursor.
+class PaneHeader : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit PaneHeader(QWidget* parent = nullptr);
+
+  void show(const PaneState& state, const HeaderContext& context);
+  void setTexts(const HeaderTexts& texts);
+  [[nodiscard]] const HeaderTexts& texts() const { return m_texts; }
+  [[nodiscard]] PaneReadout& readout() const { return *m_readout; }
+
+ signals:
+  void stateWanted(const foxscope::gui::PaneState& state);
+  void contrastWanted();
+  void nearestWanted();
+  void touched();  ///< a click, anywhere in it
+
+ protected:
+  void mousePressEvent(QMouseEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+
+ private:
+  void makeHeadButton();
+  void makeQuantityButton();
+  void makeSidesButton();
+  void makeColoursButton();
+  void showQuantity();
+  void showColours();
+  void showToolTips();
+  /// Where there is little room: the title gives way first, then the quantity's name, then the value.
+  void fitParts();
+  template <typename Change>
+  void change(Change&& what);
+
+  PaneState m_state;
+  HeaderTexts m_texts;
+  PicturePointer m_picture;
+  const figure::ColourMap* m_shownMap = nullptr;
+  HeaderButton* m_head = nullptr;
+  HeadForm* m_headForm = nullptr;
+  HeaderButton* m_quantity = nullptr;
+  QActionGroup* m_quantityActions = nullptr;
+  QActionGroup* m_reductionActions = nullptr;
+  HeaderButton* m_sides = nullptr;
+  QActionGroup* m_sideActions = nullptr;
+  HeadForm* m_otherForm = nullptr;
+  QPushButton* m_nearest = nullptr;
+  HeaderButton* m_colours = nullptr;
+  ColourForm* m_colourForm = nullptr;
+  QLabel* m_note;
+  PaneReadout* m_readout;
+};
+
+}  // namespace foxscope::gui

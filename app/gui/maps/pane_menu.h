@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+
+#include <QMenu>
+
+#include "app/gui/document/document.h"
+#include "app/gui/maps/entry_lines.h"
+
+namespace foxscope::gui {
+
+/// What can be done at a place of a map: copying what stands there, pins and locked pairs, export. It says what is
+/// wanted; the pane does it.
+class PaneMenu : public QMenu {
+  Q_OBJECT
+
+ public:
+  /// @param at     place under the pointer, of the reference run; without a key where there is no entry
+  /// @param names  i and j as the pane's own run counts them: "i 2012 ␣the"
+  struct Names {
+    QString query;
+    QString key;
+  };
+  PaneMenu(Document& document, const Cursor& at, const Names& names, QWidget* parent);
+
+ signals:
+  void pictureWanted();
+  void entriesWanted(foxscope::gui::EntryLine::Along along);
+  void zoomWanted(const foxscope::gui::Cursor& to);
+  void exportWanted();
+
+ private:
+  void addCopying(bool exists, const Names& names);
+  void addPins(const Cursor& at, bool exists);
+  void addLocks();
+
+  Document& m_document;
+};
+
+/// Lists the locked pairs in a menu, each with what can be done with it.
+/// @param zoom  shows a pair
+void listLocks(QMenu& menu, Document& document, const std::function<void(const Cursor&)>& zoom);
+
+}  // namespace foxscope::gui
