@@ -12,7 +12,7 @@ namespace {
 
 std::vector<const FigureKind*> kinds() {
   return {&kLossFigure,    &kPerplexityFigure, &kAblationFigure, &kMapsFigure,     &kGridFigure,
-          &kCompareFigure, &kTextFigure,       &kDecayFigure,    &kDistanceFigure, &kNeedleFigure};
+          &kCompareFigure, &kTextFigure,       &kDecayFigure,    &kDistanceFigure, &kNeedleFigure, &kSweepFigure};
 }
 
 std::string kindNames() {
