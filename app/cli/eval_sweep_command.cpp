@@ -29,7 +29,8 @@ struct SweepOptions {
 constexpr const char* kSweepRule =
     "The model reads the text once as it is and once with each single head changed. A head's number is the mean over\n"
     "tokens of the loss with the change minus the loss without, in nats: above 0, the model needs the head as it was.\n"
-    "Its standard error comes from means over blocks of neighbouring tokens (at most 64 blocks, of at least 32 tokens),\n"
+    "Its standard error comes from means over blocks of neighbouring tokens (at most 64 blocks, of at least 32 "
+    "tokens),\n"
     "whose changes resemble each other; it is the error for this text, not for others. The file holds every token's\n"
     "losses. A sweep that ends early is taken up again by the same command from OUTPUT.partial.\n"
     "\n";
@@ -67,10 +68,10 @@ void tellUser(const SweepResult& result, const Session& session) {
     session.console.note(fmt::format("{}: {} of {} heads were computed before", info.name, result.resumed,
                                      result.evaluation.changed_loss.size()));
   }
-  session.console.detail(fmt::format(
-      "{}: {} heads in {}, attention by {}", info.name, result.timing.heads,
-      durationText(result.timing.forward_seconds),
-      result.timing.attention_kernel.empty() ? "nothing" : result.timing.attention_kernel));
+  session.console.detail(
+      fmt::format("{}: {} heads in {}, attention by {}", info.name, result.timing.heads,
+                  durationText(result.timing.forward_seconds),
+                  result.timing.attention_kernel.empty() ? "nothing" : result.timing.attention_kernel));
 }
 
 int evaluateSweep(const SweepOptions& options, const Session& session) {
@@ -110,7 +111,8 @@ void addEvalSweepCommand(CLI::App& eval, Selection& selection) {
       "  foxscope eval sweep --model FOLDER --text chapter.txt --change cut -o cut.h5 --csv > cut.csv\n"
       "  foxscope figure sweep sweep.h5 -o sweep.pdf");
   command->footer(kSweepRule + command->get_footer());
-  command->add_option("--model", options->eval.models, "Checkpoint folder or hub id, named NAME (default: its last part)")
+  command
+      ->add_option("--model", options->eval.models, "Checkpoint folder or hub id, named NAME (default: its last part)")
       ->type_name("[NAME=]DIR")
       ->required()
       ->allow_extra_args(false);

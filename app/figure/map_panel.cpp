@@ -211,8 +211,8 @@ double MapPanel::cellTextFactor(const std::vector<std::string>& texts, const QRe
     for (const QString& line : lines) widest = std::max(widest, textWidth(line, m_style.scaled(em::kSmallFont)));
   }
   const double lines = 1 + kCellLine * static_cast<double>(most - 1);
-  return em::kSmallFont * std::min({1.0, 0.86 * width / std::max(widest, 1e-9),
-                                    0.8 * height / (lines * em::kSmallFont * m_style.size)});
+  return em::kSmallFont *
+         std::min({1.0, 0.86 * width / std::max(widest, 1e-9), 0.8 * height / (lines * em::kSmallFont * m_style.size)});
 }
 
 bool MapPanel::fitsCells(const std::vector<std::string>& texts, const QRectF& inner) const {

@@ -18,9 +18,9 @@ struct TokenChange {
 
 /// What a change of a model did to its losses on one text.
 struct LossChange {
-  Estimate mean;            ///< nats per token, above 0: the change hurts; the error as loss_change says
-  std::int64_t tokens = 0;  ///< L
-  std::int64_t block = 0;   ///< positions of one block of the error
+  Estimate mean;                    ///< nats per token, above 0: the change hurts; the error as loss_change says
+  std::int64_t tokens = 0;          ///< L
+  std::int64_t block = 0;           ///< positions of one block of the error
   std::vector<TokenChange> hurt;    ///< largest rises, the largest first
   std::vector<TokenChange> helped;  ///< largest falls, the largest first
 

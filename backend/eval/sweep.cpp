@@ -31,8 +31,8 @@ void check_change(const Intervention& change, const ModelConfig& config, const s
 
 void check_memory(const SweepPlan& plan, const Checkpoint& checkpoint) {
   const ModelConfig& config = checkpoint.config();
-  RunNeeds needs = estimate_needs(config, checkpoint.parameter_count(), {Keep::loss, Keep::hidden}, plan.dtype,
-                                  plan.device);
+  RunNeeds needs =
+      estimate_needs(config, checkpoint.parameter_count(), {Keep::loss, Keep::hidden}, plan.dtype, plan.device);
   needs.host.per_token += static_cast<std::int64_t>(sizeof(float)) * config.layers * config.heads;
   const std::int64_t length = plan.evaluation.info.length;
   memory_left(needs, length, free_memory(plan.device),
@@ -157,8 +157,8 @@ class SweepWork {
   void check(std::span<const float> losses, const std::string& how) const {
     const auto bad = std::find_if(losses.begin(), losses.end(), [](float loss) { return !std::isfinite(loss); });
     if (bad == losses.end()) return;
-    throw Error(fmt::format("{}: the loss at position {}{} is {}: check the weights and --dtype",
-                            evaluation_.info.name, bad - losses.begin(), how, *bad));
+    throw Error(fmt::format("{}: the loss at position {}{} is {}: check the weights and --dtype", evaluation_.info.name,
+                            bad - losses.begin(), how, *bad));
   }
 
   SweepPlan& plan_;

@@ -97,9 +97,9 @@ class SweepFileWriter {
     finish(unchanged, {"position"});
     const std::string changed = root_ + "/changed_loss";
     const TraceInfo& info = evaluation_.info;
-    std::uint64_t offset = writer_.reserve(
-        changed, Element::float32,
-        {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length()});
+    std::uint64_t offset =
+        writer_.reserve(changed, Element::float32,
+                        {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length()});
     for (const std::vector<float>& losses : evaluation_.changed_loss) {
       const int error = file_.try_write_at(offset, losses.data(), losses.size() * sizeof(float));
       if (error != 0) file_.throw_write_error(error);
@@ -138,8 +138,8 @@ class SweepFileReader {
     result.token_id = file_.values<std::int32_t>(group, "token_id", Element::int32, {length});
     result.unchanged_loss = losses(group, "unchanged_loss", {length});
     const std::vector<float> changed =
-        losses(group, "changed_loss", {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads),
-                                       length});
+        losses(group, "changed_loss",
+               {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length});
     for (auto at = changed.begin(); at != changed.end(); at += static_cast<std::ptrdiff_t>(length)) {
       result.changed_loss.emplace_back(at, at + static_cast<std::ptrdiff_t>(length));
     }
@@ -209,14 +209,14 @@ std::string SweepEvaluation::csv() const {
       "layer,head,change,change_error,perplexity_factor,tokens,hurt_position,hurt_change,helped_position,"
       "helped_change\n";
   const auto number = [](double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); };
-  const auto token = [&](const std::vector<TokenChange>& tokens) {
+  const auto first_of = [&](const std::vector<TokenChange>& tokens) {
     return tokens.empty() ? "," : fmt::format("{},{}", tokens.front().position, number(tokens.front().change));
   };
   for (const HeadChange& head : changes(1)) {
-    const LossChange& change = head.change;
-    text += fmt::format("{},{},{},{},{},{},{},{}\n", head.layer, head.head, number(change.mean.value),
-                        number(change.mean.error), number(change.perplexity_factor()), change.tokens,
-                        token(change.hurt), token(change.helped));
+    const LossChange& effect = head.change;
+    text += fmt::format("{},{},{},{},{},{},{},{}\n", head.layer, head.head, number(effect.mean.value),
+                        number(effect.mean.error), number(effect.perplexity_factor()), effect.tokens,
+                        first_of(effect.hurt), first_of(effect.helped));
   }
   return text;
 }

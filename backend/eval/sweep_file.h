@@ -38,9 +38,9 @@ struct SweepEvaluation {
   Intervention change;  ///< of each head in turn
   std::string source;   ///< name of the text or the file of ids
   std::string text_sha256;
-  std::vector<std::int32_t> token_id;     ///< [L] what each position predicts
-  std::vector<std::string> token;         ///< [L] the same as strings; empty without a text
-  std::vector<float> unchanged_loss;      ///< [L] nats; empty: not known yet
+  std::vector<std::int32_t> token_id;            ///< [L] what each position predicts
+  std::vector<std::string> token;                ///< [L] the same as strings; empty without a text
+  std::vector<float> unchanged_loss;             ///< [L] nats; empty: not known yet
   std::vector<std::vector<float>> changed_loss;  ///< [layers * H] of [L] nats; empty: not known yet
   std::string program_version;
   std::string command_line;

@@ -14,8 +14,7 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr int kMostAcross = 2;
-/// Of the heads, whose changes the colours tell apart: one that the model cannot do without would leave the rest white.
+constexpr int kSweepsAcross = 2;
 constexpr double kHeadsShown = 0.9;
 constexpr double kFarBeyond = 1.5;  ///< the scale is cut only where the largest change is so many times its end
 constexpr double kMilli = 1000;
@@ -38,20 +37,13 @@ Image imageOf(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads
   return image;
 }
 
-struct Limits {
-  double limit = 0;
-  bool cut = false;  ///< larger changes are there
-};
-
 /// Of all sweeps together.
-Limits limitsOf(const std::vector<Image>& images) {
-  Image all{1, 0, {}};
-  for (const Image& image : images) all.value.insert(all.value.end(), image.value.begin(), image.value.end());
-  all.columns = static_cast<std::int64_t>(all.value.size());
-  const double largest = sizeOfMost(all, 1);
-  const double most = sizeOfMost(all, kHeadsShown);
-  if (largest <= 0) return {1, false};
-  return most > 0 && largest > kFarBeyond * most ? Limits{most, true} : Limits{largest, false};
+SweepLimits limitsOf(const std::vector<std::vector<HeadChange>>& sweeps) {
+  std::vector<double> changes;
+  for (const auto& heads : sweeps) {
+    for (const HeadChange& head : heads) changes.push_back(head.change.mean.value);
+  }
+  return sweepLimits(changes);
 }
 
 /// A number in as many digits as its error leaves.
@@ -107,16 +99,16 @@ MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& sty
   content.columns = headAxis("head", sweep.info.heads);
   content.title = panelTitle(sweep, style);
   content.heightOfWidth = std::clamp(kCell * sweep.info.layers / sweep.info.heads, 0.2, 0.9);
-  content.proportions = Proportions::free;
+  content.proportions = Panel::Proportions::free;
   return content;
 }
 
-std::string barLabel(const Unit& unit, const Limits& limits, bool values) {
+std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values) {
   return fmt::format("change of the loss ({}){}, {}", unit.words, limits.cut ? ", some beyond" : "",
                      values ? "± 1 standard error" : "•: below 2 standard errors");
 }
 
-FigureOrigin originOf(std::span<const SweepEvaluation> sweeps, const Limits& limits, const FigureStyle& style) {
+FigureOrigin originOf(std::span<const SweepEvaluation> sweeps, const SweepLimits& limits, const FigureStyle& style) {
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Change of the loss by each head" : style.title;
   origin.command = style.command;
@@ -132,6 +124,14 @@ FigureOrigin originOf(std::span<const SweepEvaluation> sweeps, const Limits& lim
 
 }  // namespace
 
+SweepLimits sweepLimits(std::span<const double> changes) {
+  Image all{1, static_cast<std::int64_t>(changes.size()), {changes.begin(), changes.end()}};
+  const double largest = sizeOfMost(all, 1);
+  const double most = sizeOfMost(all, kHeadsShown);
+  if (largest <= 0) return {};
+  return most > 0 && largest > kFarBeyond * most ? SweepLimits{most, true} : SweepLimits{largest, false};
+}
+
 DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style) {
   if (sweeps.empty()) throw UsageError("there is no sweep to draw");
   std::vector<std::vector<HeadChange>> heads;
@@ -140,20 +140,20 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
     heads.push_back(sweep.changes(0));
     images.push_back(imageOf(sweep, heads.back()));
   }
-  const Limits limits = limitsOf(images);
+  const SweepLimits limits = limitsOf(heads);
   const Unit unit = unitOf(limits.limit);
 
   PanelPage page(style);
   const int count = static_cast<int>(sweeps.size());
-  const int across = std::min(count, kMostAcross);
+  const int across = std::min(count, kSweepsAcross);
   std::vector<MapPanel*> panels;
   for (int index = 0; index < count; ++index) {
-    panels.push_back(&page.add(
-        std::make_unique<MapPanel>(style.format, contentOf(sweeps[static_cast<std::size_t>(index)], style)),
-        PanelPlace{index / across, index % across}));
+    panels.push_back(
+        &page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[static_cast<std::size_t>(index)], style)),
+                  PanelPlace{index / across, index % across}));
   }
-  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format),
-                                 PanelPlace{(count + across - 1) / across, 0, 1, across});
+  ColourBarPanel& bar =
+      page.add(std::make_unique<ColourBarPanel>(style.format), PanelPlace{(count + across - 1) / across, 0, 1, across});
   bar.expectLabel(barLabel(unit, limits, false));
   page.arrange();
 
@@ -176,8 +176,8 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   }
   DrawnFigure drawn;
   if (limits.cut) {
-    drawn.notes.push_back(fmt::format("the colours end at ±{:.3g} nats, beyond what a tenth of the heads change",
-                                      limits.limit));
+    drawn.notes.push_back(
+        fmt::format("the colours end at ±{:.3g} nats, beyond what a tenth of the heads change", limits.limit));
   }
   drawn.file = page.paint(originOf(sweeps, limits, style));
   return drawn;
