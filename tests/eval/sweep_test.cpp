@@ -1,6 +1,7 @@
 // A sweep against single runs with one change each, stopped and gone on with, and its file.
 #include "backend/eval/sweep.h"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -176,11 +177,11 @@ TEST_F(Sweep, RefusesChangesThatChangeNothing) {
 TEST_F(Sweep, RefusesLossesThatAreNoNumbers) {
   auto weights = test::random_weights(config_);
   for (auto& tensor : weights) {
-    if (tensor.name == "model.norm.weight") tensor.values[0] = std::numeric_limits<float>::quiet_NaN();
+    if (tensor.name == "model.norm.weight") std::fill(tensor.values.begin(), tensor.values.end(), 3e38F);
   }
   test::write_checkpoint(folder_, config_, weights);
   EXPECT_PRED2(test::says, test::error_of([&] { sweep(); }),
-               (test::Parts{"tiny: the loss at position 0 is nan", "check the weights and --dtype"}));
+               (test::Parts{"tiny: the loss at position ", " is ", "check the weights and --dtype"}));
 }
 
 class SweepFile : public Sweep {
@@ -240,13 +241,13 @@ TEST_F(SweepFile, WhatCannotBeIsDamaged) {
       {[](auto& e) { e.unchanged_loss[5] = std::numeric_limits<float>::quiet_NaN(); }, "unchanged_loss"},
       {[](auto& e) { e.changed_loss[4][7] = std::numeric_limits<float>::infinity(); }, "changed_loss"},
       {[](auto& e) { e.token.pop_back(); }, "has not one text for each token"},
-      {[](auto& e) { e.change.kind = Intervention::Kind::zero; }, "/@change is 'zero@0'"},
+      {[](auto& e) { e.change.kind = Intervention::Kind::zero; }, "/@change: is 'zero@0'"},
   };
   for (const auto& [damage, words] : damages) {
     SweepEvaluation evaluation = whole;
     damage(evaluation);
     write(evaluation);
-    EXPECT_PRED2(test::says, open_error(), (test::Parts{"sweep.h5: damaged", words}));
+    EXPECT_PRED2(test::says, open_error(), (test::Parts{"sweep.h5: ", words, "the file is damaged"}));
   }
 }
 

@@ -27,7 +27,8 @@ const LossChange* HeadSweep::effect(int layer, int head) const {
 }
 
 int HeadSweep::known() const {
-  return static_cast<int>(std::count_if(effects.begin(), effects.end(), [](const auto& entry) { return entry; }));
+  return static_cast<int>(
+      std::count_if(effects.begin(), effects.end(), [](const auto& entry) { return entry.has_value(); }));
 }
 
 std::vector<Intervention> interventionsOf(const TraceInfo& info) {
@@ -171,6 +172,10 @@ void Sweeps::submit(HeadSweep& sweep) {
   request.failed = [this, id](const QString& message) {
     emit m_document.messageRaised({Message::Kind::error, message});
     finish(id, nullptr);
+    const HeadSweep* failed = find(id);
+    if (failed == nullptr || failed->known() > 0) return;
+    m_shown = id;
+    close();  // nothing came of it
   };
   m_runner.submit(this, kSweep, std::move(request));
   emit changed();

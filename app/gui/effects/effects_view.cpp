@@ -56,7 +56,7 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
   connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
   connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
-  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followHead);
+  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followSweeps);
   followSweeps();
 }
 
@@ -100,8 +100,16 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   m_grid->setVisible(sweep != nullptr);
   if (sweep == nullptr) return;
   const QSignalBlocker blocker(m_choice);
-  m_choice->clear();
-  for (const HeadSweep& each : m_sweeps.all()) m_choice->addItem(each.name, each.id);
+  // Each head that comes to be known is a change; the list, which may be open, is filled anew only with new sweeps.
+  const auto& all = m_sweeps.all();
+  bool same = m_choice->count() == static_cast<int>(all.size());
+  for (int index = 0; same && index < m_choice->count(); ++index) {
+    same = m_choice->itemData(index).toInt() == all[static_cast<std::size_t>(index)].id;
+  }
+  if (!same) {
+    m_choice->clear();
+    for (const HeadSweep& each : all) m_choice->addItem(each.name, each.id);
+  }
   m_choice->setCurrentIndex(m_choice->findData(sweep->id));
   const bool running = sweep->state == HeadSweep::State::running;
   m_progress->setVisible(sweep->state != HeadSweep::State::whole);
@@ -124,8 +132,6 @@ void EffectsView::followSweeps() {
   if (sweep != nullptr) m_grid->setSweep(*sweep, chosenIn(*sweep));
   showCard();
 }
-
-void EffectsView::followHead() { followSweeps(); }
 
 // A changed run that is new is answered at once.
 void EffectsView::followRuns() {

@@ -48,7 +48,6 @@ class EffectsView : public QWidget, public ViewPart {
   void makeTools();
   void followRuns();
   void followSweeps();
-  void followHead();
   void showTools(const HeadSweep* sweep);
   void showCard();
   void showSweptHead(const HeadSweep& sweep, int layer, int head);
