@@ -104,8 +104,8 @@ MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& sty
 }
 
 std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values) {
-  return fmt::format("change of the loss ({}){}, {}", unit.words, limits.cut ? ", some beyond" : "",
-                     values ? "± 1 standard error" : "•: below 2 standard errors");
+  return fmt::format("change of the loss{} ({}{})", values ? " ± 1 standard error" : ", • below 2 standard errors",
+                     unit.words, limits.cut ? ", some beyond" : "");
 }
 
 FigureOrigin originOf(std::span<const SweepEvaluation> sweeps, const SweepLimits& limits, const FigureStyle& style) {

@@ -155,10 +155,16 @@ void WindowTest::thePaletteFindsCommands() {
 
 void WindowTest::thePartsGoBackToTheirPlaces() {
   Window test;
-  const auto docks = test.window.findChildren<QDockWidget*>();
-  QCOMPARE(docks.size(), 3);
+  auto docks = test.window.findChildren<QDockWidget*>();
+  QCOMPARE(docks.size(), 4);
+  // Effects come out when there are any.
+  QDockWidget* effects = docks.takeLast();
+  QCOMPARE(effects->objectName(), "effects");
+  QVERIFY(!effects->isVisible());
   std::map<QDockWidget*, QRect> places;
   for (QDockWidget* dock : docks) places[dock] = dock->geometry();
+  effects->show();
+  effects->raise();
   docks[0]->hide();
   docks[1]->setFloating(true);
   test.window.addDockWidget(Qt::TopDockWidgetArea, docks[2]);
@@ -171,6 +177,7 @@ void WindowTest::thePartsGoBackToTheirPlaces() {
     QVERIFY(dock->isVisible() && !dock->isFloating());
     QTRY_COMPARE(dock->geometry(), places[dock]);
   }
+  QVERIFY(!effects->isVisible());
 }
 
 void WindowTest::everyShortcutIsThereOnce() {
