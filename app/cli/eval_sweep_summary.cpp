@@ -9,6 +9,7 @@
 #include "app/cli/console.h"
 #include "app/cli/eval_loss_summary.h"
 #include "app/cli/text_table.h"
+#include "app/cli/values.h"
 
 namespace foxscope::cli {
 namespace {
@@ -27,8 +28,6 @@ std::string tokenCell(const SweepEvaluation& sweep, const std::vector<TokenChang
   const Json quoted = sweep.token[static_cast<std::size_t>(first.position)];
   return fmt::format("{} {}", quoted.dump(-1, ' ', false, Json::error_handler_t::replace), where);
 }
-
-Json numberOrNull(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 Json tokensJson(const SweepEvaluation& sweep, const std::vector<TokenChange>& tokens) {
   Json list = Json::array();
@@ -94,9 +93,9 @@ std::string sweepJson(const std::string& kind, const std::string& path, const Sw
     const LossChange& change = head.change;
     json["heads"].push_back({{"layer", head.layer},
                              {"head", head.head},
-                             {"change", numberOrNull(change.mean.value)},
-                             {"change_error", numberOrNull(change.mean.error)},
-                             {"perplexity_factor", numberOrNull(change.perplexity_factor())},
+                             {"change", jsonNumber(change.mean.value)},
+                             {"change_error", jsonNumber(change.mean.error)},
+                             {"perplexity_factor", jsonNumber(change.perplexity_factor())},
                              {"hurt", tokensJson(sweep, change.hurt)},
                              {"helped", tokensJson(sweep, change.helped)}});
   }

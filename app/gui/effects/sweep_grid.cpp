@@ -20,9 +20,9 @@ constexpr int kLeastWide = 14;
 constexpr int kLeastHigh = 12;
 constexpr int kMostWide = 90;
 constexpr int kMostHigh = 44;
-constexpr int kBar = 10;  ///< height of the colour bar
+constexpr int kLegendBar = 10;  ///< height of the colour bar
 
-QColor colourOf(double value, double limit) {
+QColor changeColour(double value, double limit) {
   const figure::Rgb rgb = figure::colourAt(figure::diverging(), (value / limit + 1) / 2);
   return {rgb.red, rgb.green, rgb.blue};
 }
@@ -62,7 +62,7 @@ void SweepGrid::setSweep(const HeadSweep& sweep, const std::optional<std::pair<i
 QSize SweepGrid::minimumSizeHint() const {
   const int line = fontMetrics().height();
   return {fontMetrics().horizontalAdvance("000") + 8 + std::max(m_sweep.heads * kLeastWide, 8 * line),
-          m_sweep.layers * kLeastHigh + 3 * line + kBar + 8};
+          m_sweep.layers * kLeastHigh + 3 * line + kLegendBar + 8};
 }
 
 QSize SweepGrid::sizeHint() const {
@@ -73,7 +73,7 @@ QRect SweepGrid::area() const {
   if (m_sweep.layers == 0 || m_sweep.heads == 0) return {};
   const int left = fontMetrics().horizontalAdvance("000") + 8;
   const int line = fontMetrics().height();
-  const int below = 2 * line + kBar + 8;
+  const int below = 2 * line + kLegendBar + 8;
   const int wide = std::clamp((width() - left - 2) / m_sweep.heads, kLeastWide, kMostWide);
   const int high = std::clamp((height() - line - below) / m_sweep.layers, kLeastHigh, kMostHigh);
   return {left, line, wide * m_sweep.heads, high * m_sweep.layers};
@@ -81,7 +81,7 @@ QRect SweepGrid::area() const {
 
 QRect SweepGrid::legend() const {
   const QRect cells = area();
-  return {cells.left(), cells.bottom() + 8, std::max(cells.width(), 8 * fontMetrics().height()), kBar};
+  return {cells.left(), cells.bottom() + 8, std::max(cells.width(), 8 * fontMetrics().height()), kLegendBar};
 }
 
 QRect SweepGrid::cell(int layer, int head) const {
@@ -106,7 +106,7 @@ void SweepGrid::paintCell(QPainter& painter, int layer, int head) const {
     painter.fillRect(inner, palette().color(QPalette::AlternateBase));
     return;
   }
-  const QColor colour = colourOf(effect->mean.value, m_limit);
+  const QColor colour = changeColour(effect->mean.value, m_limit);
   painter.fillRect(inner, colour);
   painter.setPen(colour.lightnessF() > 0.5F ? Qt::black : Qt::white);
   const QString value = QString::number(1000 * effect->mean.value, 'f', 1).replace('-', QStringLiteral("−"));
@@ -142,7 +142,7 @@ void SweepGrid::paintLegend(QPainter& painter) const {
   const QRect bar = legend();
   for (int x = 0; x < bar.width(); ++x) {
     painter.fillRect(bar.left() + x, bar.top(), 1, bar.height(),
-                     colourOf(m_limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limit));
+                     changeColour(m_limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limit));
   }
   const QRect words(bar.left(), bar.bottom() + 1, bar.width(), fontMetrics().height());
   const QString end = QString::number(1000 * m_limit, 'g', 3);
