@@ -235,7 +235,10 @@ std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
   if (partial) partial(kept.path());
   const std::int64_t resumed = plan->heads_known();
   SweepEvents events;
-  events.unchanged = [&](const SweepEvaluation& known) { kept.append(0, 0, known.unchanged_loss); };
+  // It runs again for what enters each layer; its losses are kept once.
+  if (evaluation.unchanged_loss.empty()) {
+    events.unchanged = [&](const SweepEvaluation& known) { kept.append(0, 0, known.unchanged_loss); };
+  }
   events.head = [&](const SweepEvaluation& known, int layer, int head) {
     const std::size_t place = known.place_of(layer, head);
     kept.append(0, static_cast<std::uint32_t>(place + 1), known.changed_loss[place]);

@@ -79,7 +79,7 @@ class SweepTest(SweepCase):
             self.assertEqual(list(model.attrs["axes"]), ["layer", "head"])
             self.assertEqual(model["change"].shape, (LAYERS, HEADS))
             self.assertEqual(model["change"].dims[1][0][:].tolist(), list(range(HEADS)))
-            self.assertEqual(b"".join(model["token"][:30]).decode(), TEXT[:len(b"".join(model["token"][:30]))])
+            self.assertTrue((TEXT * 20).startswith(b"".join(model["token"]).decode()))
         info = self.done("info", self.output)
         for words in ["sweep over heads", "text.txt", "change by each head, cut", "12 more heads"]:
             self.assertIn(words, info)
