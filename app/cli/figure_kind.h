@@ -22,6 +22,7 @@ void addFigureSpec(CLI::App& figure, Selection& selection);
 extern const FigureKind kDecayFigure;
 extern const FigureKind kDistanceFigure;
 extern const FigureKind kNeedleFigure;
+extern const FigureKind kSweepFigure;
 extern const FigureKind kMapsFigure;
 extern const FigureKind kGridFigure;
 extern const FigureKind kCompareFigure;

@@ -7,6 +7,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/eval_loss_summary.h"
+#include "app/cli/eval_sweep_summary.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
 #include "backend/base/error.h"
@@ -137,11 +138,24 @@ std::string describeLosses(const InfoOptions& options) {
          '\n' + lossText(evaluation, {});
 }
 
+std::string describeSweep(const InfoOptions& options) {
+  const SweepEvaluation sweep = SweepEvaluation::open(options.path);
+  if (options.json) return sweepJson("sweep over heads", options.path, sweep, nullptr);
+  const auto bytes = static_cast<double>(std::filesystem::file_size(options.path));
+  return nameValueLines({{"sweep over heads", fmt::format("{}, {}", options.path, sizeText(bytes))},
+                         {"  created", fmt::format("{} by foxscope {}", sweep.created, sweep.program_version)},
+                         {"  command", sweep.command_line},
+                         {"  source", sweep.source}}) +
+         '\n' + sweepText(sweep);
+}
+
 std::string describe(const InfoOptions& options) {
   std::error_code failed;
   const bool file = std::filesystem::is_regular_file(options.path, failed);
   if (!file) return describeCheckpoint(options.path, options.json);
-  if (read_content(options.path) == kLossContent) return describeLosses(options);
+  const std::string content = read_content(options.path);
+  if (content == kLossContent) return describeLosses(options);
+  if (content == kSweepContent) return describeSweep(options);
   const RunFile run = RunFile::open(options.path);
   return options.json ? runFileJson(options.path, run) : runFileText(options.path, run);
 }

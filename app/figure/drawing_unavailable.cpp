@@ -8,6 +8,7 @@
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
 #include "app/figure/kinds/perplexity.h"
+#include "app/figure/kinds/sweep.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
@@ -57,6 +58,11 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& /*tra
 
 DrawnFigure drawNeedle(const NeedleEvaluation& /*evaluation*/, const NeedleOptions& /*options*/,
                        const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawSweep(std::span<const SweepEvaluation> /*sweeps*/, const FigureStyle& /*style*/) {
   requireDrawing();
   return {};
 }

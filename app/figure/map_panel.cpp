@@ -16,6 +16,8 @@ constexpr int kMostMapTicks = 7;
 constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
 constexpr double kLeastEntryLabel = 0.55;  ///< of the font: labels of entries are not written smaller
 constexpr double kEntryLine = 1.1;         ///< height of a line of such labels, in their font size
+constexpr double kCellLine = 1.15;         ///< from one line of a cell's text to the next, in its font size
+constexpr double kReadableCell = 0.7;      ///< of the font: smaller letters in cells are not worth reading
 constexpr double kLongestLabel = 9;        ///< such a label is cut beyond this width, font sizes
 
 double exactly(double length, double dots) { return std::floor(length * dots + 1e-6); }
@@ -198,16 +200,30 @@ void MapPanel::drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, c
   }
 }
 
+double MapPanel::cellTextFactor(const std::vector<std::string>& texts, const QRectF& inner) const {
+  const double width = inner.width() / static_cast<double>(m_content.columns.range.size());
+  const double height = inner.height() / static_cast<double>(m_content.rows.range.size());
+  double widest = 0;
+  qsizetype most = 1;
+  for (const std::string& text : texts) {
+    const QStringList lines = QString::fromStdString(text).split('\n');
+    most = std::max(most, lines.size());
+    for (const QString& line : lines) widest = std::max(widest, textWidth(line, m_style.scaled(em::kSmallFont)));
+  }
+  const double lines = 1 + kCellLine * static_cast<double>(most - 1);
+  return em::kSmallFont *
+         std::min({1.0, 0.86 * width / std::max(widest, 1e-9), 0.8 * height / (lines * em::kSmallFont * m_style.size)});
+}
+
+bool MapPanel::fitsCells(const std::vector<std::string>& texts, const QRectF& inner) const {
+  return cellTextFactor(texts, inner) >= kReadableCell;
+}
+
 void MapPanel::drawCellTexts(Canvas& canvas, const QRectF& inner) const {
   if (m_cellTexts.empty()) return;
   const double width = inner.width() / static_cast<double>(m_image.columns);
   const double height = inner.height() / static_cast<double>(m_image.rows);
-  double widest = 0;
-  for (const std::string& text : m_cellTexts) {
-    widest = std::max(widest, textWidth(QString::fromStdString(text), m_style.scaled(em::kSmallFont)));
-  }
-  const double factor = em::kSmallFont * std::min({1.0, 0.86 * width / std::max(widest, 1e-9),
-                                                   0.8 * height / (em::kSmallFont * m_style.size)});
+  const double factor = cellTextFactor(m_cellTexts, inner);
   if (factor < 0.5) return;
   TextStyle style = m_style.scaled(factor);
   for (std::size_t index = 0; index < m_cellTexts.size(); ++index) {
@@ -218,10 +234,13 @@ void MapPanel::drawCellTexts(Canvas& canvas, const QRectF& inner) const {
     const std::size_t rowOf = index / across;
     const auto row = static_cast<double>(rowOf);
     const auto column = static_cast<double>(index % across);
-    canvas.text(QString::fromStdString(m_cellTexts[index]),
-                {{inner.left() + (column + 0.5) * width, inner.top() + (row + 0.5) * height + kHalfDigit * style.size},
-                 Align::centre},
-                style);
+    const QStringList lines = QString::fromStdString(m_cellTexts[index]).split('\n');
+    double baseline = inner.top() + (row + 0.5) * height + kHalfDigit * style.size -
+                      kCellLine * style.size * static_cast<double>(lines.size() - 1) / 2;
+    for (const QString& line : lines) {
+      canvas.text(line, {{inner.left() + (column + 0.5) * width, baseline}, Align::centre}, style);
+      baseline += kCellLine * style.size;
+    }
   }
 }
 

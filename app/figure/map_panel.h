@@ -37,8 +37,10 @@ class MapPanel final : public Panel {
   /// Pixels for a map on this inner rectangle: one for each entry where there is a dot for it, else one for each dot.
   [[nodiscard]] PixelRoom pixelsIn(const QRectF& inner) const;
   void setImage(Image image, const ScaledColours& colours);
-  /// Draws numbers or words onto the cells, black or white; [rows x columns].
+  /// Draws numbers or words onto the cells, black or white, perhaps in several lines; [rows x columns].
   void setCellTexts(std::vector<std::string> texts) { m_cellTexts = std::move(texts); }
+  /// Whether such texts can be read on the cells of this inner rectangle.
+  [[nodiscard]] bool fitsCells(const std::vector<std::string>& texts, const QRectF& inner) const;
   /// Draws a dashed line downwards at a place among the columns, 0.5 for the middle of the first.
   void setColumnMark(double place) { m_columnMark = place; }
 
@@ -67,6 +69,8 @@ class MapPanel final : public Panel {
   [[nodiscard]] bool upright(double length, const TextStyle& style) const;
   [[nodiscard]] double widestEntry(Side side, const TextStyle& style) const;
   [[nodiscard]] std::vector<QString> titleLines(double width) const;
+  /// Size of the letters of such texts, of the figure's.
+  [[nodiscard]] double cellTextFactor(const std::vector<std::string>& texts, const QRectF& inner) const;
   void drawSide(Canvas& canvas, Side side, const QRectF& inner) const;
   void drawEntryLabels(Canvas& canvas, Side side, const QRectF& inner, const TextStyle& style) const;
   void drawCellTexts(Canvas& canvas, const QRectF& inner) const;

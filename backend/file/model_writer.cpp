@@ -14,14 +14,13 @@ using Part = QueryKeyStore::Part;
 
 Element element_of(DType dtype) { return dtype == DType::float32 ? Element::float32 : Element::bfloat16; }
 
-/// What a variable-length UTF-8 string cannot hold is spelled out or replaced.
+}  // namespace
+
 std::string as_hdf5_string(const std::string& text) {
   std::string escaped;
   for (const char c : text) c == '\0' ? escaped.append("\\x00") : escaped.append(1, c);
   return find_invalid_utf8(escaped) ? replace_invalid_utf8(escaped) : escaped;
 }
-
-}  // namespace
 
 ModelWriter::ModelWriter(Hdf5Writer& writer, const AtomicFile& file, const Trace& trace, const Job& job)
     : writer_(writer),

@@ -42,6 +42,12 @@ void check_request(const ForwardRequest& request, std::span<Recorder* const> rec
   check("input_ids", request.input_ids.size(), request.batch * request.length);
   check("labels", request.labels.size(), request.batch * request.length);
   check("recorders", recorders.size(), request.batch);
+  const ForwardRequest::Start& start = request.start;
+  if (start.layer < 0 || start.layer >= config.layers) {
+    throw ShapeError(fmt::format("[forward] start: there is no layer {} of {}", start.layer, config.layers));
+  }
+  const bool known = start.layer > 0 || !start.hidden.empty();
+  check("start.hidden", start.hidden.size(), known ? request.batch * request.length * config.hidden_size : 0);
   for (const Recorder* recorder : recorders) {
     const TraceInfo& info = recorder->info();
     if (info.layers != config.layers || info.heads != config.heads || info.key_heads != config.key_heads ||

@@ -11,6 +11,7 @@
 
 #include "backend/base/job.h"
 #include "backend/model/checkpoint.h"
+#include "backend/model/intervention.h"
 #include "backend/model/model_config.h"
 #include "backend/trace/recorder.h"
 
@@ -24,19 +25,6 @@ struct Device {
   /// "auto" (CUDA where there is one), "cpu", "cuda", "cuda:N".
   /// @throws UsageError for another name, Error where that device does not exist in this build or on this machine
   static Device parse(const std::string& name);
-};
-
-/// A change to the gate or the output of heads, made while the model runs (`--intervene LAYER:HEAD:KIND`).
-struct Intervention {
-  enum class Kind { one, constant, mean, scale, zero, cut };
-  int layer = -1;  ///< -1: all
-  int head = -1;   ///< -1: all
-  Kind kind = Kind::one;
-  double value = 0;           ///< constant: f; scale: factor of log f
-  std::int64_t position = 0;  ///< zero: f_p = 0
-  /// @throws UsageError that says what is allowed
-  static Intervention parse(const std::string& text);
-  [[nodiscard]] std::string text() const;  ///< as on the command line
 };
 
 /// What a forward pass did, beside what it recorded.
@@ -54,6 +42,13 @@ struct ForwardRequest {
   std::span<const std::int32_t> labels;     ///< [B, L] what each position predicts
   double pruning_tolerance = 0x1p-24;       ///< 0: nothing is skipped
   std::vector<Intervention> interventions;
+  /// Where a pass begins whose first layers are those of another over the same ids: nothing of them is computed or
+  /// recorded.
+  struct Start {
+    int layer = 0;
+    std::span<const float> hidden;  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
+  };
+  Start start;
 };
 
 class Continuation;

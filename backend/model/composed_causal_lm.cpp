@@ -147,6 +147,18 @@ at::Tensor ComposedCausalLM::embed(std::span<const std::int32_t> ids) const {
   return embedding_.index_select(0, rows);
 }
 
+at::Tensor ComposedCausalLM::enter(const SequencePass& pass) const {
+  const std::span<const float> hidden = pass.request.start.hidden;
+  if (hidden.empty()) return embed(pass.input_ids());
+  const std::int64_t length = pass.request.length;
+  const auto size = static_cast<std::size_t>(length * config_.hidden_size);
+  const std::span<const float> rows = hidden.subspan(static_cast<std::size_t>(pass.row) * size, size);
+  // A copy: the layers add to it in place.
+  return at::tensor(at::ArrayRef<float>(rows.data(), rows.size()), at::kFloat)
+      .view({length, config_.hidden_size})
+      .to(place_);
+}
+
 at::Tensor ComposedCausalLM::attention_input(int index, const at::Tensor& residual) const {
   return rms_norm(residual, layer(index).attention_norm, config_.norm_epsilon);
 }
@@ -353,8 +365,8 @@ void ComposedCausalLM::predict(const SequencePass& pass, const at::Tensor& resid
 bool ComposedCausalLM::run_sequence(const SequencePass& pass) const {
   if (attends_on_cuda_ && dtype_ == DType::bfloat16) return CudaSequencePass(*this, pass).run();
   pass.report.attention_kernel = "composed";
-  at::Tensor residual = embed(pass.input_ids());
-  for (int layer = 0; layer < config_.layers; ++layer) {
+  at::Tensor residual = enter(pass);
+  for (int layer = pass.request.start.layer; layer < config_.layers; ++layer) {
     pass.tell(layer, config_.layers);
     if (pass.job.stopped() || !run_layer(pass, layer, residual)) return false;
   }

@@ -83,6 +83,8 @@ class ComposedCausalLM final : public CausalLM {
   [[nodiscard]] const at::Tensor& padded_head() const { return padded_head_; }
   /// [n, D] float32.
   [[nodiscard]] at::Tensor embed(std::span<const std::int32_t> ids) const;
+  /// [L, D] f32, what enters the first layer that is run.
+  [[nodiscard]] at::Tensor enter(const SequencePass& pass) const;
   /// The layer's input after its norm, [n, D] float32.
   [[nodiscard]] at::Tensor attention_input(int index, const at::Tensor& residual) const;
   [[nodiscard]] ComposedHeads project(int index, const at::Tensor& normed, const ComposedBefore& before) const;

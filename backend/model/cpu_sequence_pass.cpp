@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;
 
+std::span<const float> row_of(std::span<const float> rows, std::int64_t row, std::int64_t size) {
+  return rows.empty() ? rows : rows.subspan(floats(row * size), floats(size));
+}
+
 }  // namespace
 
 RotaryTable::RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length)
@@ -42,6 +46,7 @@ CpuSequencePass::CpuSequencePass(const ModelConfig& config, const CpuWeights& we
       hidden_(config.hidden_size),
       head_dim_(config.head_dim),
       columns_(config),
+      start_(row_of(request.start.hidden, row, request.length * config.hidden_size)),
       rotary_(config, 0, request.length),
       residual_(floats(length_ * hidden_)),
       value_(floats(length_ * config.key_size())),
@@ -70,7 +75,12 @@ bool CpuSequencePass::for_rows(const std::function<void(std::int64_t begin, std:
   return !job_.stopped();
 }
 
-void CpuSequencePass::embed() {
+/// What enters the first layer that is run.
+void CpuSequencePass::enter() {
+  if (!start_.empty()) {
+    std::copy(start_.begin(), start_.end(), residual_.begin());
+    return;
+  }
   for (std::int64_t p = 0; p < length_; ++p) {
     assert(input_ids_[p] >= 0 && input_ids_[p] < config_.vocabulary_size);
     const float* row = weights_.embedding.data() + input_ids_[p] * hidden_;
@@ -149,9 +159,9 @@ bool CpuSequencePass::run_layer(int layer, ForwardReport& report) {
 }
 
 bool CpuSequencePass::run(ForwardReport& report) {
-  embed();
+  enter();
   const auto tell = [&](int done) { job_.tell({done, config_.layers + 1, "layers", "forward"}); };
-  for (int layer = 0; layer < config_.layers; ++layer) {
+  for (int layer = request_.start.layer; layer < config_.layers; ++layer) {
     tell(layer);
     if (!run_layer(layer, report)) return false;
   }

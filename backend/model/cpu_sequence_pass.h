@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "backend/model/causal_lm.h"
@@ -49,7 +50,7 @@ class CpuSequencePass {
   bool run_layer(int layer, ForwardReport& report);
   /// Calls a step for every chunk of rows, on all threads.
   bool for_rows(const std::function<void(std::int64_t begin, std::int64_t end, CpuScratch&)>& step);
-  void embed();
+  void enter();
   void project(int layer, std::int64_t begin, std::int64_t end, CpuScratch& scratch);
   [[nodiscard]] cpu_rows::Places places(std::int64_t position);
   void prepare_gates(int layer);
@@ -71,6 +72,7 @@ class CpuSequencePass {
   const std::int64_t hidden_;
   const std::int64_t head_dim_;
   const ProjectionColumns columns_;
+  const std::span<const float> start_;  ///< [L, D] what enters the first layer that is run; empty: the embedding
   const RotaryTable rotary_;
   LibTorchTeam team_;
   std::int64_t chunk_;

@@ -66,7 +66,7 @@ void CudaSequencePass::allocate() {
   const at::TensorOptions half = wide.dtype(at::kBFloat16);
   const ProjectionColumns& columns = model_.columns();
   const std::int64_t gates = columns.count - columns.key_shift;
-  residual_ = model_.embed(pass_.input_ids());
+  residual_ = model_.enter(pass_);
   labels_ = at::tensor(at::ArrayRef<std::int32_t>(pass_.labels().data(), pass_.labels().size()), at::kInt).to(place_);
   normed_ = at::empty({length_, gates > 0 ? 2 : 1, config_.hidden_size}, half);
   projected_ = at::empty({length_, model_.layer(0).projection_and_gate.size(0)}, half);
@@ -340,8 +340,9 @@ void CudaSequencePass::predict() {
 
 bool CudaSequencePass::run() {
   allocate();
-  for (int layer = 0; layer < config_.layers; ++layer) {
-    pass_.tell(downloads_.layers_done(), config_.layers);
+  const int first = pass_.request.start.layer;
+  for (int layer = first; layer < config_.layers; ++layer) {
+    pass_.tell(first + downloads_.layers_done(), config_.layers);
     if (pass_.job.stopped()) return false;
     run_layer(layer);
     downloads_.end_layer();

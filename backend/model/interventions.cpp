@@ -1,14 +1,9 @@
 #include "backend/model/interventions.h"
 
 #include <algorithm>
-#include <array>
 #include <cassert>
-#include <charconv>
 #include <cmath>
 #include <iterator>
-#include <optional>
-#include <string>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,28 +14,6 @@ namespace foxscope {
 namespace {
 
 using Kind = Intervention::Kind;
-
-[[noreturn]] void refuse(const std::string& text, const std::string& why) {
-  throw UsageError(fmt::format(
-      "--intervene '{}': {}; write LAYER:HEAD:KIND, where * stands for all layers or heads and KIND is one, "
-      "constant=f, mean, scale=s, zero@p or cut",
-      text, why));
-}
-
-template <typename Number>
-std::optional<Number> parse_number(const std::string& text) {
-  Number value{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (problem != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-int parse_index(const std::string& word, const std::string& text, const char* what) {
-  if (word == "*") return -1;
-  const auto index = parse_number<int>(word);
-  if (!index || *index < 0) refuse(text, fmt::format("{} '{}' is neither a number from 0 nor *", what, word));
-  return *index;
-}
 
 bool concerns(const Intervention& intervention, int layer, int head) {
   return (intervention.layer == -1 || intervention.layer == layer) &&
@@ -78,64 +51,6 @@ void change_head(const Intervention& intervention, std::span<double> log_gate) {
 }
 
 }  // namespace
-
-Intervention Intervention::parse(const std::string& text) {
-  const std::size_t first = text.find(':');
-  const std::size_t second = first == std::string::npos ? first : text.find(':', first + 1);
-  if (second == std::string::npos) refuse(text, "it has not three parts");
-  Intervention result;
-  result.layer = parse_index(text.substr(0, first), text, "layer");
-  result.head = parse_index(text.substr(first + 1, second - first - 1), text, "head");
-  const std::string kind = text.substr(second + 1);
-  const std::size_t sign = kind.find_first_of("=@");
-  const std::string word = sign == std::string::npos ? kind : kind.substr(0, sign + 1);
-  const std::string argument = sign == std::string::npos ? "" : kind.substr(sign + 1);
-  if (word == "one" || word == "mean" || word == "cut") {
-    result.kind = word == "one" ? Kind::one : word == "mean" ? Kind::mean : Kind::cut;
-  } else if (word == "constant=" || word == "scale=") {
-    result.kind = word == "scale=" ? Kind::scale : Kind::constant;
-    const auto value = parse_number<double>(argument);
-    const double highest = result.kind == Kind::scale ? 1e6 : 1.0;
-    if (!value || !(*value >= 0 && *value <= highest)) {
-      refuse(text, fmt::format("'{}' is not a number from 0 to {}", argument, highest));
-    }
-    result.value = *value;
-  } else if (word == "zero@") {
-    result.kind = Kind::zero;
-    const auto position = parse_number<std::int64_t>(argument);
-    if (!position || *position < 0) refuse(text, fmt::format("position '{}' is not a number from 0", argument));
-    result.position = *position;
-  } else {
-    refuse(text, fmt::format("'{}' is not known", kind));
-  }
-  return result;
-}
-
-std::string Intervention::text() const {
-  const auto index = [](int number) { return number < 0 ? std::string("*") : std::to_string(number); };
-  std::string word;
-  switch (kind) {
-    case Kind::one:
-      word = "one";
-      break;
-    case Kind::constant:
-      word = fmt::format("constant={}", value);
-      break;
-    case Kind::mean:
-      word = "mean";
-      break;
-    case Kind::scale:
-      word = fmt::format("scale={}", value);
-      break;
-    case Kind::zero:
-      word = fmt::format("zero@{}", position);
-      break;
-    case Kind::cut:
-      word = "cut";
-      break;
-  }
-  return fmt::format("{}:{}:{}", index(layer), index(head), word);
-}
 
 void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length) {
   for (const Intervention& intervention : interventions) {

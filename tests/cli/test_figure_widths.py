@@ -33,8 +33,8 @@ class WidthsTest(FigureTest):
     def source_of(self, kind):
         if kind in {"decay", "distance"}:
             return FIGURES / "heads.h5"
-        if kind == "needle":
-            return FIGURES / "needle.h5"
+        if kind in {"needle", "sweep"}:
+            return FIGURES / f"{kind}.h5"
         if kind in POSITIONS:
             return FIGURES / "loss.h5"
         return self.words() if kind == "text" else self.two_models()
@@ -58,7 +58,8 @@ class WidthsTest(FigureTest):
                 self.assertFalse(word.covers(other), f"“{word.text}” and “{other.text}” overlap")
 
     def test_no_word_is_cut_off_or_meets_another(self):
-        for kind in ["decay", "distance", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text"]:
+        for kind in ["decay", "distance", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text",
+                     "sweep"]:
             for width in WIDTHS:
                 with self.subTest(kind, width=width):
                     self.draw(kind, "--width", f"{width}in", files=[self.source_of(kind)])

@@ -6,6 +6,7 @@
 
 #include "backend/eval/heads.h"
 #include "backend/eval/needle.h"
+#include "backend/eval/sweep.h"
 #include "backend/model/query_key_place.h"
 #include "tests/model/model_test_support.h"
 
@@ -108,6 +109,26 @@ TEST_P(CudaEval, NeedlesAreThoseOfTheCpu) {
   compare("baseline", needle.baseline_log_probability, expected.baseline_log_probability, bound.answer);
   compare("mass", needle.needle_mass, expected.needle_mass, 3 * bound.numbers);
   compare("gate", needle.needle_gate, expected.needle_gate, bound.numbers);
+}
+
+// What a pass from a middle layer on gives on the GPU is what a whole pass there gives.
+TEST_P(CudaEval, SweepsAreSingleRuns) {
+  SweepRequest request;
+  request.run = on("cuda", GetParam().dtype);
+  request.run.input.name = "ids.json";
+  for (int p = 0; p < 400; ++p) request.run.input.ids.push_back((p * p + p / 7) % 997);
+  request.change = Intervention::parse_change("one");
+  auto plan = plan_sweep(request, {});
+  ASSERT_TRUE(run_sweep(*plan, {}, {}));
+  for (const char* text : {"0:1:one", "5:2:one"}) {
+    RunRequest run = request.run;
+    run.keep = {Keep::loss};
+    run.interventions = {Intervention::parse(text)};
+    const auto single = run_model(run, {});
+    const auto& swept =
+        plan->evaluation.changed_loss[plan->evaluation.place_of(run.interventions[0].layer, run.interventions[0].head)];
+    EXPECT_LE(largest_difference(swept, single->trace->per_token_loss()), GetParam().answer) << text;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, CudaEval, testing::Values(kFloat32, kBfloat16),

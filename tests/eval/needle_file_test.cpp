@@ -17,7 +17,7 @@ namespace foxscope {
 namespace {
 
 /// Two models, two lengths, three depths.
-NeedleEvaluation sample() {
+NeedleEvaluation needle_sample() {
   NeedleEvaluation evaluation;
   evaluation.haystack = "essays \xc3\xa9.txt";
   evaluation.mode = NeedleMode::standard;
@@ -64,7 +64,7 @@ class NeedleFile : public testing::Test {
 };
 
 TEST_F(NeedleFile, IsReadAsItWasWritten) {
-  const NeedleEvaluation written = sample();
+  const NeedleEvaluation written = needle_sample();
   write(written);
   const NeedleEvaluation read = NeedleEvaluation::open(path_);
   EXPECT_EQ(read.haystack, written.haystack);
@@ -108,7 +108,7 @@ TEST_F(NeedleFile, WhatCannotBeIsDamaged) {
       {[](auto& e) { e.words.answer = "gold"; }, "hold the answer"},
   };
   for (const auto& [damage, words] : damages) {
-    NeedleEvaluation evaluation = sample();
+    NeedleEvaluation evaluation = needle_sample();
     damage(evaluation);
     write(evaluation);
     EXPECT_PRED2(test::says, error(), (test::Parts{"needle.h5", words}));
@@ -123,7 +123,7 @@ TEST_F(NeedleFile, OtherFilesAreRefused) {
 }
 
 TEST_F(NeedleFile, DamagedBytesAreRefusedOrHarmless) {
-  write(sample());
+  write(needle_sample());
   std::ifstream file(path_, std::ios::binary);
   const std::string whole{std::istreambuf_iterator<char>(file), {}};
   std::mt19937 generator(11);

@@ -1,11 +1,12 @@
-// Opens any bytes as a file of an evaluation: FOXSCOPE_FUZZ_READER is LossEvaluation, HeadsEvaluation or
-// NeedleEvaluation.
+// Opens any bytes as a file of an evaluation: FOXSCOPE_FUZZ_READER is LossEvaluation, HeadsEvaluation,
+// NeedleEvaluation or SweepEvaluation.
 #include <cstdint>
 
 #include "backend/base/error.h"
 #include "backend/eval/heads_file.h"
 #include "backend/eval/loss_file.h"
 #include "backend/eval/needle_file.h"
+#include "backend/eval/sweep_file.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -35,6 +35,30 @@ TEST(InterventionText, SaysWhatIsAllowed) {
   }
 }
 
+TEST(InterventionText, IsReadInWords) {
+  for (const auto& [text, words] :
+       {std::pair{"3:0:one", "L3 H0, gate 1"}, std::pair{"*:*:cut", "all heads, cut"},
+        std::pair{"3:*:mean", "L3, all heads, gate at its mean"},
+        std::pair{"*:2:zero@17", "H2 of all layers, gate 0 at 17"}, std::pair{"0:0:scale=0.5", "L0 H0, log gate × 0.5"},
+        std::pair{"1:1:constant=0.25", "L1 H1, gate 0.25"}}) {
+    EXPECT_EQ(Intervention::parse(text).words(), words);
+  }
+}
+
+TEST(InterventionText, OfAChangeOfEachHeadIsItsKind) {
+  for (const char* kind : {"one", "cut", "mean", "constant=0.25", "scale=2"}) {
+    const Intervention change = Intervention::parse_change(kind);
+    EXPECT_EQ(change.kind_text(), kind);
+    EXPECT_EQ(change.text(), std::string("*:*:") + kind);
+  }
+  for (const auto& [kind, why] :
+       {std::pair{"two", "'two' is not known"}, std::pair{"", "'' is not known"},
+        std::pair{"zero@3", "a position is of one text"}, std::pair{"constant=2", "'2' is not a number from 0 to 1"}}) {
+    EXPECT_EQ(test::error_of([kind = kind] { Intervention::parse_change(kind); }),
+              std::string("--change '") + kind + "': " + why + "; use one, cut, mean, constant=f or scale=s");
+  }
+}
+
 class Interventions : public testing::TestWithParam<bool> {
  protected:
   void make_model(const std::string& gate) {
@@ -47,8 +71,10 @@ class Interventions : public testing::TestWithParam<bool> {
                         : CausalLM::load(checkpoint, Device{}, DType::float32);
   }
 
-  std::shared_ptr<const Trace> run(const std::vector<std::string>& interventions) {
+  std::shared_ptr<const Trace> run(const std::vector<std::string>& interventions,
+                                   const ForwardRequest::Start& start = {}) {
     test::Batch batch;
+    batch.start = start;
     for (int p = 0; p < kLength; ++p) {
       batch.input_ids.push_back((p * p) % 11);
       batch.labels.push_back(p % 11);
@@ -127,6 +153,25 @@ TEST_P(Interventions, GiveAPlainTransformerGates) {
   for (const double value : log_gate(*gated, 0, 1)) EXPECT_EQ(value, 0);
   for (const double value : log_gate(*gated, 1, 1)) EXPECT_NEAR(value, std::log(0.5), 1e-9);
   EXPECT_GT(test::largest_difference(plain->per_token_loss(), gated->per_token_loss()), 1e-4);
+}
+
+TEST_P(Interventions, LeaveTheLayersBelowAsTheyWere) {
+  make_model("full");
+  const std::vector<float> hidden = run({})->source().hidden_states(1);
+  const auto whole = run({"1:0:one"});
+  const auto begun = run({"1:0:one"}, {1, hidden});
+  EXPECT_EQ(test::largest_difference(whole->per_token_loss(), begun->per_token_loss()), 0);
+  EXPECT_EQ(test::largest_difference(whole->source().hidden_states(2), begun->source().hidden_states(2)), 0);
+  EXPECT_NE(test::largest_difference(run({})->per_token_loss(), begun->per_token_loss()), 0);
+}
+
+TEST_P(Interventions, BeginWithAWholeLayersInput) {
+  make_model("full");
+  const std::vector<float> hidden(kLength * 8 - 1);
+  EXPECT_THROW(run({}, {1, {}}), ShapeError);
+  EXPECT_THROW(run({}, {1, hidden}), ShapeError);
+  EXPECT_THROW(run({}, {2, hidden}), ShapeError);
+  EXPECT_THROW(run({}, {-1, hidden}), ShapeError);
 }
 
 TEST_P(Interventions, NameWhatDoesNotExist) {

@@ -72,6 +72,7 @@ struct Batch {
   KeepSet keep;
   double pruning_tolerance = 0x1p-24;
   std::vector<Intervention> interventions;
+  ForwardRequest::Start start = {};
 };
 BatchResult run_batch(CausalLM& model, const Batch& batch);
 

@@ -17,7 +17,7 @@ struct CurveRun {
   int index = 0;  ///< its place in the document, for its colour
   QString name;
   std::shared_ptr<const Trace> trace;
-  QString base = {};  ///< name of the run that it is a changed copy of; empty: none
+  QString base = {};  ///< plain name of the run that it is a changed copy of; empty: none
   int text = 0;       ///< runs of an equal number read the same text
 };
 

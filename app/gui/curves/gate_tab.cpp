@@ -23,12 +23,6 @@ enum { kGate };
 constexpr int kEvents = 20;
 constexpr int kListEms = 30;  // width of the list of events
 
-/// The range of the same size around a position.
-Range around(std::int64_t position, std::int64_t size, std::int64_t length) {
-  const std::int64_t begin = std::clamp<std::int64_t>(position - size / 2, 0, std::max<std::int64_t>(0, length - size));
-  return {begin, std::min(length, begin + size)};
-}
-
 }  // namespace
 
 GateTab::GateTab(Document& document, QWidget* parent)
@@ -167,15 +161,7 @@ void GateTab::showReading() {
 void GateTab::jump(const QModelIndex& index) {
   const auto row = static_cast<std::size_t>(index.row());
   if (!index.isValid() || row >= m_gate.events.size()) return;
-  const std::int64_t position = m_gate.events[row].position;
-  Selection& selection = document().selection();
-  selection.pinQuery(position);
-  View view = selection.view();
-  if (position >= view.rows.begin && position < view.rows.end) return;
-  view.rows = around(position, view.rows.size(), document().length());
-  selection.endMovement();
-  selection.setView(view);
-  selection.endMovement();
+  document().selection().goTo(m_gate.events[row].position, document().length());
 }
 
 bool GateTab::plotIsSettled() const { return m_plot->isSettled(); }

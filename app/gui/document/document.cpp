@@ -12,6 +12,8 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/model/intervention.h"
 
 namespace foxscope::gui {
 namespace {
@@ -347,6 +349,8 @@ void Document::receive(Opened opened) {
     for (const QString& note : checkpoint->notes) tell(Message::Kind::note, opened.path + ": " + note);
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
     setText({opened.path, std::move(text->content)});
+  } else if (const auto* sweep = std::get_if<OpenedSweep>(&opened.content)) {
+    emit sweepOpened(*sweep);
   } else {
     receiveRunFile(opened);
   }
@@ -527,10 +531,42 @@ void Document::nameApart(std::vector<Run>& runs) const {
   std::map<QString, int> taken;
   for (Run& run : runs) {
     const bool alone = wanted[run.plainName()] == 1 || !run.model.isEmpty();
-    run.name = alone ? run.plainName() : nameWithFile(run);
+    const auto model =
+        std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& input) { return run.isOf(input); });
+    run.name = model != m_models.end() ? shownName(*model) : alone ? run.plainName() : nameWithFile(run);
     const int number = ++taken[run.name];
     if (number > 1) run.name += QStringLiteral(" (%1)").arg(number);
   }
+}
+
+QString Document::shownName(const ModelInput& model) const {
+  QString root = model.name;
+  QString base = model.base;
+  // Each step leads to a model before it in the list: there is no circle, and a base may have gone.
+  for (auto end = m_models.end(); !base.isEmpty();) {
+    const auto found = std::find_if(m_models.begin(), end, [&](const ModelInput& input) { return input.name == base; });
+    root = base;
+    if (found == end) break;
+    base = found->base;
+    end = found;
+  }
+  QStringList words;
+  for (const QString& text : model.interventions) {
+    try {
+      words += QString::fromStdString(Intervention::parse(text.toStdString()).words());
+    } catch (const Error&) {
+      words += text;  // of a session that was written by hand: the run says what is wrong with it
+    }
+  }
+  return words.isEmpty() ? model.name : QStringLiteral("%1, %2").arg(root, words.join(QStringLiteral("; ")));
+}
+
+const Run* Document::baseOf(const Run& run) const {
+  if (run.base.isEmpty()) return nullptr;
+  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {
+    return other.id != run.id && other.text == run.text && other.plainName() == run.base;
+  });
+  return found == m_runs.end() ? nullptr : &*found;
 }
 
 void Document::followHead() {

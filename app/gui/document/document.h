@@ -25,6 +25,8 @@ struct RunRequest;
 
 namespace foxscope::gui {
 
+struct OpenedSweep;
+
 /// Tells how long a stage of work still takes, from how long it took so far.
 class StageClock {
  public:
@@ -51,6 +53,10 @@ class Document : public QObject {
   [[nodiscard]] const std::vector<Run>& runs() const { return m_runs; }
   /// Null where there is no such run (any more).
   [[nodiscard]] const Run* run(RunId id) const;
+  /// The run that another one is a changed copy of, on the same text; null where there is none.
+  [[nodiscard]] const Run* baseOf(const Run& run) const;
+  /// What a model is called on screen: its name, or of a changed one "fox-pro-12m, L3 H0, gate 1".
+  [[nodiscard]] QString shownName(const ModelInput& model) const;
   /// The run of a name: the one shown under it, else one whose name with its file is this, else the first that its file
   /// names so. Names of sessions and panes find their run although another one of the same name came or went. Null
   /// where there is none.
@@ -175,6 +181,7 @@ class Document : public QObject {
   void sessionOpened(const QJsonObject& windowState);
   /// A file of a session is not where it was: the window asks for it, and calls open() with what it is told.
   void fileMissing(const QString& what, const QString& path);
+  void sweepOpened(const foxscope::gui::OpenedSweep& sweep);
   void pathOpened(const QString& path);  ///< for Open Recent
   void idle();
 

@@ -76,14 +76,14 @@ void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   }
   if (!from->trace->text()) return tell(Message::Kind::warning, tr("%1 was run without a text").arg(from->name));
   const auto made =
-      std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& model) { return model.name == from->name; });
+      std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& model) { return from->isOf(model); });
   QStringList all = made == m_models.end() ? QStringList() : made->interventions;
   all += interventions;
-  QString name = from->name;
+  QString name = from->plainName();
   for (QString part : interventions) {
     name += QLatin1Char('.') + part.replace('*', QStringLiteral("all")).replace(':', '-').remove('=').remove('@');
   }
-  const ModelInput derived{freeModelName(name), from->model, all, from->name};
+  const ModelInput derived{freeModelName(name), from->model, all, from->plainName()};
   m_models.push_back(derived);
   emit inputsChanged();
   m_queueOfSession = false;
@@ -104,7 +104,7 @@ void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t 
 
 void Document::estimateMemory() {
   m_memoryAsked = false;
-  m_status.model = m_queue.front().name;
+  m_status.model = shownName(m_queue.front());
   m_status.stage = tr("estimating memory");
   m_status.fraction = -1;
   m_status.secondsLeft = -1;
@@ -172,7 +172,7 @@ RunRequest Document::requestOf(const ModelInput& model) const {
 void Document::runNext() {
   const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
   const RunRequest wanted = requestOf(model);
-  m_status.model = model.name;
+  m_status.model = shownName(model);
   m_status.stage = tr("starting");
   m_status.fraction = -1;
   m_status.secondsLeft = -1;
@@ -221,13 +221,13 @@ void Document::receiveRun(const Produced& produced) {
   std::vector<Run> runs;
   for (const Run& run : m_runs) {
     const bool ofFile = run.model.isEmpty();
-    if (ofFile || (sameText(*run.trace, *result.trace) && run.name != made.name)) runs.push_back(run);
+    if (ofFile || (sameText(*run.trace, *result.trace) && run.plainName() != made.plainName())) runs.push_back(run);
   }
   // The runs stand in the order of the models that made them, those of files first.
   const auto place = [this](const Run& run) {
     if (run.model.isEmpty()) return std::ptrdiff_t{-1};
-    const auto model =
-        std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& input) { return input.name == run.name; });
+    const auto model = std::find_if(m_models.begin(), m_models.end(),
+                                    [&](const ModelInput& input) { return input.name == run.plainName(); });
     return model == m_models.end() ? -1 : model - m_models.begin();
   };
   runs.push_back(made);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/file/provenance.h"
 #include "backend/model/checkpoint.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
@@ -75,6 +76,10 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop) {
   stream.read(head.data(), static_cast<std::streamsize>(head.size()));
   head.resize(static_cast<std::size_t>(stream.gcount()));
   stream.close();
+  if (isHdf5(head) && read_content(file) == kSweepContent) {
+    const auto sweep = std::make_shared<const SweepEvaluation>(SweepEvaluation::open(file));
+    return OpenedSweep{sweep, sweep->changes()};
+  }
   if (isHdf5(head)) {
     std::optional<RunFile> run = RunFile::open(file, stop);
     if (!run) return OpenedRunFile{};

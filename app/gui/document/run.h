@@ -29,7 +29,7 @@ struct Run {
   QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
   QString file = {};   ///< run file that it comes from, or was saved to
   double forwardSeconds = 0;
-  QString base = {};         ///< name of the run that it is a changed copy of; empty: none
+  QString base = {};         ///< plain name of the run that it is a changed copy of; empty: none
   TellingHead telling = {};  ///< the head to look at first
   int text = 0;              ///< runs of an equal number read the same text; 0: not known yet
   bool ofSession = false;    ///< made by opening a session, and made again by opening it again

@@ -1,5 +1,6 @@
 #include "app/gui/document/selection.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include <QThread>
@@ -37,6 +38,18 @@ void Selection::setPin(const Cursor& pin) {
   if (wanted == m_pin) return;
   m_pin = wanted;
   emit pinChanged();
+}
+
+void Selection::goTo(std::int64_t query, std::int64_t length) {
+  pinQuery(query);
+  View view = m_view;
+  if (query >= view.rows.begin && query < view.rows.end) return;
+  const std::int64_t size = view.rows.size();
+  const std::int64_t begin = std::clamp<std::int64_t>(query - size / 2, 0, std::max<std::int64_t>(0, length - size));
+  view.rows = {begin, std::min(length, begin + size)};
+  endMovement();
+  setView(view);
+  endMovement();
 }
 
 void Selection::pinQuery(std::int64_t query) { setPin({query, m_pin.key}); }

@@ -65,6 +65,8 @@ class Selection : public QObject {
   /// Shows another part of the text. A step that belongs to the same movement as the one before (a drag, one turn of
   /// the wheel) does not make another entry of the history.
   void setView(const foxscope::gui::View& view);
+  /// Pins a query, and shows the part of the text around it where it is not shown.
+  void goTo(std::int64_t query, std::int64_t length);
   /// The next setView begins a new entry of the history.
   void endMovement();
   /// Back to the view before the last movement.

@@ -6,7 +6,7 @@
 #include <QFormLayout>
 #include <QPushButton>
 
-#include "backend/model/causal_lm.h"
+#include "app/gui/window/change_words.h"
 
 namespace foxscope::gui {
 namespace {
@@ -14,42 +14,6 @@ namespace {
 using Kind = Intervention::Kind;
 constexpr std::array kKinds{Kind::one, Kind::mean, Kind::constant, Kind::scale, Kind::zero, Kind::cut};
 enum Place { kHead, kLayer, kAll };
-
-QString nameOf(Kind kind) {
-  switch (kind) {
-    case Kind::one:
-      return InterventionDialog::tr("never forgets: f = 1");
-    case Kind::mean:
-      return InterventionDialog::tr("forgets evenly: f at its mean");
-    case Kind::constant:
-      return InterventionDialog::tr("forgets evenly: f constant");
-    case Kind::scale:
-      return InterventionDialog::tr("forgets faster or slower: log f scaled");
-    case Kind::zero:
-      return InterventionDialog::tr("forgets everything once: f = 0 at a position");
-    case Kind::cut:
-      return InterventionDialog::tr("is cut: its output is 0");
-  }
-  return {};
-}
-
-QString meaningOf(Kind kind) {
-  switch (kind) {
-    case Kind::one:
-      return InterventionDialog::tr("Softmax attention without decay.");
-    case Kind::mean:
-      return InterventionDialog::tr("The same forgetting on average, whatever is read: what does the timing matter?");
-    case Kind::constant:
-      return InterventionDialog::tr("F falls by the same factor from token to token, as ALiBi does.");
-    case Kind::scale:
-      return InterventionDialog::tr("Below 1 memory becomes longer, above 1 shorter; 0 is no forgetting.");
-    case Kind::zero:
-      return InterventionDialog::tr("Nothing before the position is seen from there on.");
-    case Kind::cut:
-      return InterventionDialog::tr("What the head is worth: its output is left out before the output projection.");
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -70,7 +34,7 @@ InterventionDialog::InterventionDialog(Document& document, const HeadChoice& hea
   m_place->addItems({tr("layer %1, head %2").arg(head.layer).arg(head.head), tr("layer %1, all heads").arg(head.layer),
                      tr("all heads")});
   form->addRow(tr("&Where"), m_place);
-  for (const Kind kind : kKinds) m_kind->addItem(nameOf(kind));
+  for (const Kind kind : kKinds) m_kind->addItem(nameOfChange(kind));
   form->addRow(tr("&Change"), m_kind);
   m_value->setDecimals(4);
   m_value->setSingleStep(0.1);
@@ -119,7 +83,7 @@ void InterventionDialog::follow() {
   const Kind kind = kKinds[static_cast<std::size_t>(m_kind->currentIndex())];
   m_value->setEnabled(kind == Kind::constant || kind == Kind::scale);
   m_position->setEnabled(kind == Kind::zero);
-  m_meaning->setText(meaningOf(kind));
+  m_meaning->setText(meaningOfChange(kind));
   m_command->setText(QStringLiteral("foxscope run … --intervene '%1'").arg(intervention()));
 }
 

@@ -23,6 +23,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/effects/effects_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
@@ -54,7 +55,7 @@ QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, 
 }  // namespace
 
 MainWindow::MainWindow(const QString& demo, QWidget* parent)
-    : QMainWindow(parent), m_headTable(m_document), m_demo(demo) {
+    : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_demo(demo) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
   setAcceptDrops(true);
   setDockNestingEnabled(true);
@@ -77,12 +78,14 @@ void MainWindow::makeViews() {
   m_maps = new MapsView(m_document);
   m_text = new TextView(m_document);
   m_curves = new CurvesView(m_document);
+  m_effects = new EffectsView(m_document, m_sweeps);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},
              {"maps", tr("&Maps"), m_maps},
              {"text", tr("&Text"), m_text},
-             {"curves", tr("&Curves"), m_curves}};
+             {"curves", tr("&Curves"), m_curves},
+             {"effects", tr("&Effects"), m_effects}};
 
   auto* centre = new QWidget;
   auto* layout = new QVBoxLayout(centre);
@@ -100,6 +103,7 @@ void MainWindow::makeViews() {
   m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
+  m_effectsDock = makeDock(*this, m_effects, tr("Effects"), "effects");
   // The corners belong to the sides, so that curves stand under the maps.
   setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
   setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
@@ -123,6 +127,11 @@ void MainWindow::resetDocks() {
     addDockWidget(area, dock);
     dock->show();
   }
+  // Behind the curves, and out of sight until there is something to be seen.
+  m_effectsDock->setFloating(false);
+  tabifyDockWidget(m_curvesDock, m_effectsDock);
+  m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
+  m_curvesDock->raise();
   const int heads = std::clamp(width() * 12 / 100, kHeadsWidth.first, kHeadsWidth.second);
   const int text = std::clamp(width() * 21 / 100, kTextWidth.first, kTextWidth.second);
   resizeDocks({m_headsDock, m_textDock}, {heads, text}, Qt::Horizontal);
@@ -132,7 +141,14 @@ void MainWindow::resetDocks() {
               Qt::Vertical);
 }
 
+void MainWindow::showEffects() {
+  m_effectsDock->show();
+  m_effectsDock->raise();
+}
+
 void MainWindow::connectDocument() {
+  connect(m_effects, &EffectsView::answered, this, &MainWindow::showEffects);
+  connect(&m_sweeps, &Sweeps::added, this, &MainWindow::showEffects);
   connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
   connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });

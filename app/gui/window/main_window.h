@@ -7,6 +7,7 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/head_table.h"
+#include "app/gui/document/sweeps.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/window/settings.h"
 
@@ -17,6 +18,7 @@ class QStackedWidget;
 namespace foxscope::gui {
 
 class CurvesView;
+class EffectsView;
 class Glossary;
 class HeadsView;
 class MapsView;
@@ -40,6 +42,8 @@ class MainWindow : public QMainWindow {
   TextView& text() { return *m_text; }
   CurvesView& curves() { return *m_curves; }
   HeadsView& headsView() { return *m_heads; }
+  EffectsView& effects() { return *m_effects; }
+  Sweeps& sweeps() { return m_sweeps; }
   [[nodiscard]] QStringList messages() const;
 
   /// Size and docks as they were when the last window closed. @returns false the first time
@@ -85,6 +89,7 @@ class MainWindow : public QMainWindow {
                       const std::function<void()>& act);
   void connectDocument();
   void followRuns();
+  void showEffects();
   void followInputs();
   void fillRecent();
   [[nodiscard]] bool isDemo(const QString& path) const;
@@ -117,6 +122,7 @@ class MainWindow : public QMainWindow {
   Settings m_settings;
   Document m_document;
   HeadTable m_headTable;
+  Sweeps m_sweeps;
   QString m_demo;
   Remembering m_remembering = Remembering::on;
   std::vector<Part> m_parts;
@@ -124,9 +130,11 @@ class MainWindow : public QMainWindow {
   MapsView* m_maps = nullptr;
   TextView* m_text = nullptr;
   CurvesView* m_curves = nullptr;
+  EffectsView* m_effects = nullptr;
   QDockWidget* m_headsDock = nullptr;
   QDockWidget* m_textDock = nullptr;
   QDockWidget* m_curvesDock = nullptr;
+  QDockWidget* m_effectsDock = nullptr;
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;

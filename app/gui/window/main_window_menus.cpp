@@ -6,6 +6,7 @@
 #include "app/gui/views/icon.h"
 #include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/main_window.h"
+#include "app/gui/window/sweep_dialog.h"
 
 namespace foxscope::gui {
 
@@ -105,6 +106,13 @@ void MainWindow::makeRunMenu() {
                    if (m_document.runs().empty()) return;
                    InterventionDialog(m_document, m_document.selection().head(), this).exec();
                  });
+  QAction* sweep =
+      addCommand(menu, {tr("S&weep over All Heads…"), "intervene"}, QKeySequence("Ctrl+Shift+I"),
+                 tr("Change each head in turn, in the background, and see what that does to the loss"), [this] {
+                   if (m_document.runs().empty()) return;
+                   SweepDialog(m_document, m_sweeps, this).exec();
+                 });
+  m_heads->grid().addAction(sweep);
   m_heads->grid().setContextMenuPolicy(Qt::ActionsContextMenu);
   m_heads->grid().addAction(change);
   addCommand(menu, {tr("Remove &Shown Run")}, {}, tr("Take the run of the chosen head out of the window"),

@@ -171,7 +171,7 @@ void RunBar::fillChips() {
     const auto& runs = m_document.runs();
     const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& made) { return made.isOf(model); });
     const QString changed = model.interventions.isEmpty() ? QString() : "\n" + model.interventions.join("\n");
-    addChip(model.name, model.path + changed, run == runs.end() ? nullptr : &*run,
+    addChip(m_document.shownName(model), model.path + changed, run == runs.end() ? nullptr : &*run,
             [this, index] { m_document.removeModel(index); });
   }
   for (const Run& run : m_document.runs()) {

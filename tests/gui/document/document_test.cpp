@@ -547,7 +547,11 @@ void DocumentTest::aDerivedRunIsTheModelWithAChange() {
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 3U);
   const Run& derived = document.runs()[2];
-  QCOMPARE(derived.name, "fox-pro-12m.3-1-one.5-all-constant0.5");
+  QCOMPARE(derived.name, "fox-pro-12m, L3 H1, gate 1; L5, all heads, gate 0.5");
+  QCOMPARE(derived.plainName(), "fox-pro-12m.3-1-one.5-all-constant0.5");  // as files and commands name it
+  QCOMPARE(document.shownName(document.models().back()), derived.name);
+  QCOMPARE(document.baseOf(derived)->id, base.id);
+  QVERIFY(document.baseOf(base) == nullptr);
   QCOMPARE(document.models().back().interventions.size(), 2);
   QVERIFY(derived.trace->tokens()->id == base.trace->tokens()->id);
   for (std::int64_t i = 0; i < 64; ++i) {
@@ -564,6 +568,8 @@ void DocumentTest::aDerivedRunIsTheModelWithAChange() {
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.models().back().interventions.size(), 3);
   QVERIFY(document.runs()[3].trace->info().intervention.find("cut") != std::string::npos);
+  QCOMPARE(document.runs()[3].name, "fox-pro-12m, L3 H1, gate 1; L5, all heads, gate 0.5; L0 H0, cut");
+  QCOMPARE(document.baseOf(document.runs()[3])->id, document.runs()[2].id);
 }
 
 void DocumentTest::aDerivedRunComesBackWithItsSession() {
@@ -580,7 +586,7 @@ void DocumentTest::aDerivedRunComesBackWithItsSession() {
   QCOMPARE(again.runs().size(), 3U);
   const auto before = document.runs()[2].trace->per_token_loss();
   const auto after = again.runs()[2].trace->per_token_loss();
-  QCOMPARE(again.runs()[2].name, "fox-pro-12m.all-all-one");
+  QCOMPARE(again.runs()[2].name, "fox-pro-12m, all heads, gate 1");
   QVERIFY(std::equal(before.begin(), before.end(), after.begin(), after.end()));
 }
 

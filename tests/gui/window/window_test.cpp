@@ -15,6 +15,7 @@
 #include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/effects/effects_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
@@ -30,6 +31,7 @@
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/shortcut_sheet.h"
 #include "app/gui/window/start_page.h"
+#include "app/gui/window/sweep_dialog.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -51,6 +53,7 @@ class WindowTest : public QObject {
   void lightAndDarkAreBothReadable();
   void closingDuringARunEnds();
   void aHeadIsChangedAndRunAgain();
+  void everyHeadIsChangedInTurn();
   void iconsTakeTheColoursOfTheTheme();
   void keysWorkAnywhereButWhereOneTypes();
   void onlyTheXOfAChipRemoves();
@@ -154,10 +157,16 @@ void WindowTest::thePaletteFindsCommands() {
 
 void WindowTest::thePartsGoBackToTheirPlaces() {
   Window test;
-  const auto docks = test.window.findChildren<QDockWidget*>();
-  QCOMPARE(docks.size(), 3);
+  auto docks = test.window.findChildren<QDockWidget*>();
+  QCOMPARE(docks.size(), 4);
+  // Effects come out when there are any.
+  QDockWidget* effects = docks.takeLast();
+  QCOMPARE(effects->objectName(), "effects");
+  QVERIFY(!effects->isVisible());
   std::map<QDockWidget*, QRect> places;
   for (QDockWidget* dock : docks) places[dock] = dock->geometry();
+  effects->show();
+  effects->raise();
   docks[0]->hide();
   docks[1]->setFloating(true);
   test.window.addDockWidget(Qt::TopDockWidgetArea, docks[2]);
@@ -170,6 +179,7 @@ void WindowTest::thePartsGoBackToTheirPlaces() {
     QVERIFY(dock->isVisible() && !dock->isFloating());
     QTRY_COMPARE(dock->geometry(), places[dock]);
   }
+  QVERIFY(!effects->isVisible());
 }
 
 void WindowTest::mapsFillTheirPanes() {
@@ -290,9 +300,37 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   QVERIFY(!dialog.isVisible());
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 3U, kPatience);
   QVERIFY(test.settle());
-  QCOMPARE(test.document().runs()[2].name, "fox-pro-12m.2-3-cut");
+  QVERIFY(test.window.findChild<QDockWidget*>("effects")->isVisible());
+  QCOMPARE(test.document().runs()[2].name, "fox-pro-12m, L2 H3, cut");
   // The change in loss is a curve like any other.
-  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m.2-3-cut"));
+  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m, L2 H3, cut"));
+}
+
+void WindowTest::everyHeadIsChangedInTurn() {
+  Window test;
+  QVERIFY(test.run(64));
+  auto* dock = test.window.findChild<QDockWidget*>("effects");
+  QVERIFY(!dock->isVisible());
+  SweepDialog dialog(test.document(), test.window.sweeps(), &test.window);
+  dialog.show();
+  QCOMPARE(dialog.run().count(), 2);
+  QCOMPARE(dialog.change().kind_text(), "one");
+  dialog.kind().setCurrentIndex(3);
+  QCOMPARE(dialog.change().kind_text(), "constant=0.99");
+  dialog.kind().setCurrentIndex(4);
+  QCOMPARE(dialog.change().kind_text(), "scale=2");
+  dialog.kind().setCurrentIndex(1);
+  dialog.run().setCurrentIndex(1);
+  QTest::keyClick(&dialog, Qt::Key_Return);
+  QVERIFY(!dialog.isVisible());
+  QVERIFY(dock->isVisible());
+  QVERIFY(test.window.sweeps().running());
+  QVERIFY(QTest::qWaitFor([&] { return !test.window.sweeps().running(); }, kPatience));
+  QCOMPARE(test.window.sweeps().shown()->name, "transformer-pro-12m, cut");
+  QCOMPARE(test.window.sweeps().shown()->known(), 32);
+  SweepGrid& grid = test.window.effects().grid();
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(2, 1).center());
+  QVERIFY(test.document().selection().head() == (HeadChoice{test.document().runs()[1].id, 2, 1}));
 }
 
 void WindowTest::iconsTakeTheColoursOfTheTheme() {

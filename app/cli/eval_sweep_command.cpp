@@ -1,0 +1,136 @@
+#include <limits>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/eval_command.h"
+#include "app/cli/eval_options.h"
+#include "app/cli/eval_sweep_summary.h"
+#include "app/cli/interrupt.h"
+#include "backend/base/error.h"
+#include "backend/eval/sweep.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::cli {
+namespace {
+
+/// `foxscope eval sweep`, as typed.
+struct SweepOptions {
+  EvalOptions eval;
+  std::string text;
+  std::optional<std::int64_t> limit;
+  std::string change = "one";
+  bool force = false;
+  bool json = false;
+  bool csv = false;
+};
+
+constexpr const char* kSweepRule =
+    "The model reads the text once as it is and once with each single head changed. A head's number is the mean over\n"
+    "tokens of the loss with the change minus the loss without, in nats: above 0, the model needs the head as it was.\n"
+    "Its standard error comes from means over blocks of neighbouring tokens (at most 64 blocks, of at least 32 "
+    "tokens),\n"
+    "whose changes resemble each other; it is the error for this text, not for others. The file holds every token's\n"
+    "losses. A sweep that ends early is taken up again by the same command from OUTPUT.partial.\n"
+    "\n";
+
+void checkOptions(const SweepOptions& options) {
+  if (options.eval.models.size() != 1) {
+    throw UsageError("eval sweep: takes one model: sweep over each model in a command of its own");
+  }
+  if (options.limit && *options.limit < 1) {
+    throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", *options.limit));
+  }
+  if (options.eval.bos && (*options.eval.bos < 0 || *options.eval.bos > std::numeric_limits<std::int32_t>::max())) {
+    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.eval.bos));
+  }
+  if (options.json && options.csv) throw UsageError("--csv: goes with text or JSON alone: leave out --json");
+}
+
+SweepFileRequest makeRequest(const SweepOptions& options) {
+  SweepFileRequest request;
+  request.sweep.change = Intervention::parse_change(options.change);
+  request.sweep.run = evalModels(options.eval).front();
+  RunRequest& run = request.sweep.run;
+  run.limit = options.limit.value_or(0);
+  run.input.name = options.text;
+  run.input.text = std::make_shared<const Text>(Text{read_text(options.text, InvalidUtf8::refuse), ""});
+  request.output = options.eval.output;
+  request.start_anew = options.force;
+  return request;
+}
+
+void tellUser(const SweepResult& result, const Session& session) {
+  const TraceInfo& info = result.evaluation.info;
+  for (const std::string& note : result.notes) session.console.note(fmt::format("{}: {}", info.name, note));
+  if (result.resumed > 0) {
+    session.console.note(fmt::format("{}: {} of {} heads were computed before", info.name, result.resumed,
+                                     result.evaluation.changed_loss.size()));
+  }
+  session.console.detail(
+      fmt::format("{}: {} heads in {}, attention by {}", info.name, result.timing.heads,
+                  durationText(result.timing.forward_seconds),
+                  result.timing.attention_kernel.empty() ? "nothing" : result.timing.attention_kernel));
+}
+
+int evaluateSweep(const SweepOptions& options, const Session& session) {
+  checkOptions(options);
+  requireDistinct(options.eval.output, options.text);
+  requireWritable(options.eval.output, options.force);
+  const SweepFileRequest request = makeRequest(options);
+  session.console.setSubject(request.sweep.run.name);
+  const auto partial = [&](const std::filesystem::path& path) {
+    session.interrupt.say(
+        fmt::format("interrupted: the work so far is in {}, the same command goes on from it", path.string()));
+  };
+  const auto result = evaluate_sweep(request, partial, session.job());
+  if (!result) return kInterrupted;
+  write_sweep_file(options.eval.output, result->evaluation, {session.commandLine, ""},
+                   options.force ? Overwrite::force : Overwrite::refuse);
+  finish_sweep(request);
+  session.console.endProgress();
+  tellUser(*result, session);
+  if (options.json) {
+    Console::write(sweepJson("", options.eval.output, result->evaluation, &*result));
+  } else if (options.csv) {
+    Console::write(result->evaluation.csv());
+  } else {
+    Console::print(sweepText(result->evaluation) + "written to " + options.eval.output + '\n');
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void addEvalSweepCommand(CLI::App& eval, Selection& selection) {
+  const auto options = std::make_shared<SweepOptions>();
+  CLI::App* command = addSubcommand(
+      eval, selection, "sweep", "What each single head is worth: change it, and see what that does to the loss",
+      "  foxscope eval sweep --model FOLDER --text chapter.txt --limit 2048 -o sweep.h5\n"
+      "  foxscope eval sweep --model FOLDER --text chapter.txt --change cut -o cut.h5 --csv > cut.csv\n"
+      "  foxscope figure sweep sweep.h5 -o sweep.pdf");
+  command->footer(kSweepRule + command->get_footer());
+  command
+      ->add_option("--model", options->eval.models, "Checkpoint folder or hub id, named NAME (default: its last part)")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
+  command->add_option("--text", options->text, "Text file, - for standard input")->type_name("FILE")->required();
+  command->add_option("--limit", options->limit, "Only the first N tokens")->type_name("N");
+  command
+      ->add_option("--change", options->change,
+                   "What is done to each head: f = 1 (one), its output cut, f at its mean or at a constant, log f "
+                   "scaled (default: one)")
+      ->type_name("one|cut|mean|constant=f|scale=s");
+  command->add_option("-o,--output", options->eval.output, "File to write (HDF5)")->type_name("SWEEP.h5")->required();
+  addEvalRunning(*command, options->eval);
+  command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
+  command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->add_flag("--csv", options->csv, "Print a line a head, with the numbers in full");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return evaluateSweep(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

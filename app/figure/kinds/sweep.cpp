@@ -1,0 +1,186 @@
+#include "app/figure/kinds/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "app/figure/colour_scale.h"
+#include "app/figure/figure_origin.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "backend/base/error.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr int kSweepsAcross = 2;
+constexpr double kHeadsShown = 0.9;
+constexpr double kFarBeyond = 1.5;  ///< the scale is cut only where the largest change is so many times its end
+constexpr double kMilli = 1000;
+
+/// The unit that changes are written in.
+struct Unit {
+  double factor = 1;
+  const char* words = "nats per token";
+};
+
+Unit unitOf(double limit) {
+  if (limit < 0.1) return {kMilli, "10⁻³ nats per token"};
+  return {};
+}
+
+/// Layers downwards, heads across.
+Image imageOf(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads) {
+  Image image{sweep.info.layers, sweep.info.heads, {}};
+  for (const HeadChange& head : heads) image.value.push_back(static_cast<float>(head.change.mean.value));
+  return image;
+}
+
+/// Of all sweeps together.
+SweepLimits limitsOf(const std::vector<std::vector<HeadChange>>& sweeps) {
+  std::vector<double> changes;
+  for (const auto& heads : sweeps) {
+    for (const HeadChange& head : heads) changes.push_back(head.change.mean.value);
+  }
+  return sweepLimits(changes);
+}
+
+/// A number in as many digits as its error leaves.
+int digitsFor(double error) {
+  constexpr double kOneDigit = 2.95;  // an error from 3 on is told by its first digit
+  if (!(error > 0) || !std::isfinite(error)) return 2;
+  const double exponent = std::floor(std::log10(error));
+  const bool one = error / std::pow(10, exponent) >= kOneDigit;
+  return std::clamp(static_cast<int>(-exponent) + (one ? 0 : 1), 0, 3);
+}
+
+std::string signedText(double value, int digits) {
+  const std::string text = fmt::format("{:.{}f}", std::abs(value), digits);
+  const bool zero = text.find_first_not_of("0.") == std::string::npos;
+  return (zero ? "" : value < 0 ? "−" : "+") + text;
+}
+
+std::vector<std::string> valueTexts(const std::vector<HeadChange>& heads, const Unit& unit) {
+  std::vector<std::string> texts;
+  for (const HeadChange& head : heads) {
+    const Estimate& mean = head.change.mean;
+    const int digits = digitsFor(unit.factor * mean.error);
+    std::string text = signedText(unit.factor * mean.value, digits);
+    if (std::isfinite(mean.error)) text += fmt::format("\n±{:.{}f}", unit.factor * mean.error, digits);
+    texts.push_back(std::move(text));
+  }
+  return texts;
+}
+
+std::vector<std::string> dotTexts(const std::vector<HeadChange>& heads) {
+  std::vector<std::string> texts;
+  for (const HeadChange& head : heads) texts.emplace_back(head.change.within_error() ? "•" : "");
+  return texts;
+}
+
+std::string panelTitle(const SweepEvaluation& sweep, const FigureStyle& style) {
+  return style.label(sweep.info.name) + ", " + sweep.change.kind_words();
+}
+
+MapAxis headAxis(const char* name, int count) {
+  MapAxis axis;
+  axis.range = {0, count};
+  axis.name = name;
+  axis.crowded = MapAxis::Crowded::thinned;
+  for (int index = 0; index < count; ++index) axis.labels.push_back(std::to_string(index));
+  return axis;
+}
+
+MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& style) {
+  constexpr double kCell = 0.6;  // its height over its width, for a number to stand in
+  MapPanel::Content content;
+  content.rows = headAxis("layer", sweep.info.layers);
+  content.columns = headAxis("head", sweep.info.heads);
+  content.title = panelTitle(sweep, style);
+  content.heightOfWidth = std::clamp(kCell * sweep.info.layers / sweep.info.heads, 0.2, 0.9);
+  content.proportions = Panel::Proportions::free;
+  return content;
+}
+
+std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values) {
+  return fmt::format("change of the loss{} ({}{})", values ? " ± 1 standard error" : ", • below 2 standard errors",
+                     unit.words, limits.cut ? ", some beyond" : "");
+}
+
+FigureOrigin originOf(std::span<const SweepEvaluation> sweeps, const SweepLimits& limits, const FigureStyle& style) {
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? "Change of the loss by each head" : style.title;
+  origin.command = style.command;
+  for (const SweepEvaluation& sweep : sweeps) {
+    addModel(origin, sweep.info);
+    addOnce(origin, {"text", sweep.source});
+    addOnce(origin, {"tokens", std::to_string(sweep.info.length)});
+    addOnce(origin, {"change", sweep.change.kind_text()});
+  }
+  origin.facts.emplace_back("colours", fmt::format("from {:g} to {:g} nats", -limits.limit, limits.limit));
+  return origin;
+}
+
+}  // namespace
+
+SweepLimits sweepLimits(std::span<const double> changes) {
+  Image all{1, static_cast<std::int64_t>(changes.size()), {changes.begin(), changes.end()}};
+  const double largest = sizeOfMost(all, 1);
+  const double most = sizeOfMost(all, kHeadsShown);
+  if (largest <= 0) return {};
+  return most > 0 && largest > kFarBeyond * most ? SweepLimits{most, true} : SweepLimits{largest, false};
+}
+
+DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style) {
+  if (sweeps.empty()) throw UsageError("there is no sweep to draw");
+  std::vector<std::vector<HeadChange>> heads;
+  std::vector<Image> images;
+  for (const SweepEvaluation& sweep : sweeps) {
+    heads.push_back(sweep.changes(0));
+    images.push_back(imageOf(sweep, heads.back()));
+  }
+  const SweepLimits limits = limitsOf(heads);
+  const Unit unit = unitOf(limits.limit);
+
+  PanelPage page(style);
+  const int count = static_cast<int>(sweeps.size());
+  const int across = std::min(count, kSweepsAcross);
+  std::vector<MapPanel*> panels;
+  for (int index = 0; index < count; ++index) {
+    panels.push_back(
+        &page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[static_cast<std::size_t>(index)], style)),
+                  PanelPlace{index / across, index % across}));
+  }
+  ColourBarPanel& bar =
+      page.add(std::make_unique<ColourBarPanel>(style.format), PanelPlace{(count + across - 1) / across, 0, 1, across});
+  bar.expectLabel(barLabel(unit, limits, false));
+  page.arrange();
+
+  std::vector<std::vector<std::string>> values;
+  bool fit = true;
+  for (std::size_t n = 0; n < panels.size(); ++n) {
+    values.push_back(valueTexts(heads[n], unit));
+    fit = fit && panels[n]->fitsCells(values[n], page.inner(*panels[n]));
+  }
+  ScaledColours colours;
+  colours.map = &diverging();
+  colours.hasSigns = true;
+  colours.lower = -limits.limit * unit.factor;
+  colours.upper = limits.limit * unit.factor;
+  bar.setColours(colours, barLabel(unit, limits, fit), "change of the loss");
+  for (std::size_t n = 0; n < panels.size(); ++n) {
+    for (float& value : images[n].value) value *= static_cast<float>(unit.factor);
+    panels[n]->setImage(std::move(images[n]), colours);
+    panels[n]->setCellTexts(fit ? values[n] : dotTexts(heads[n]));
+  }
+  DrawnFigure drawn;
+  if (limits.cut) {
+    drawn.notes.push_back(
+        fmt::format("the colours end at ±{:.3g} nats, beyond what a tenth of the heads change", limits.limit));
+  }
+  drawn.file = page.paint(originOf(sweeps, limits, style));
+  return drawn;
+}
+
+}  // namespace foxscope::figure

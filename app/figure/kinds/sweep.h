@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+
+#include "app/figure/figure_style.h"
+#include "backend/eval/sweep_file.h"
+
+namespace foxscope::figure {
+
+/// Where the colours of changes end.
+struct SweepLimits {
+  double limit = 1;
+  bool cut = false;  ///< some changes are larger
+};
+/// The largest change, or, where a few are far beyond the rest, what nine heads of ten stay within: a head that a model
+/// cannot do without would leave the others white.
+SweepLimits sweepLimits(std::span<const double> changes);
+
+/// Every head of a model as a cell of a grid, layers downwards, coloured by what changing it does to the loss: red
+/// hurts, blue helps, on one scale for all sweeps. Cells say the value and its standard error where there is room, else
+/// a dot marks those within two errors of 0.
+/// @throws UsageError where there are no sweeps
+DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style);
+
+}  // namespace foxscope::figure

@@ -1,0 +1,264 @@
+#include "app/gui/document/sweeps.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QJsonArray>
+#include <QJsonDocument>
+
+#include "app/gui/document/opened_path.h"
+#include "backend/base/error.h"
+#include "backend/eval/sweep.h"
+
+namespace foxscope::gui {
+
+/// What the thread of sweeps has of one of them; the heads that are new are handed over under the mutex.
+struct Sweeps::Work {
+  SweepRequest request;
+  std::optional<SweepPlan> plan;  ///< made by the thread when it begins
+  std::mutex mutex;
+  std::vector<HeadChange> fresh;
+};
+
+const LossChange* HeadSweep::effect(int layer, int head) const {
+  if (layer < 0 || layer >= layers || head < 0 || head >= heads) return nullptr;
+  const auto& entry = effects[static_cast<std::size_t>(layer * heads + head)];
+  return entry ? &*entry : nullptr;
+}
+
+int HeadSweep::known() const {
+  return static_cast<int>(
+      std::count_if(effects.begin(), effects.end(), [](const auto& entry) { return entry.has_value(); }));
+}
+
+std::vector<Intervention> interventionsOf(const TraceInfo& info) {
+  std::vector<Intervention> list;
+  const QJsonDocument json = QJsonDocument::fromJson(QByteArray::fromStdString(info.intervention));
+  for (const auto& entry : json.array()) {
+    try {
+      list.push_back(Intervention::parse(entry.toString().toStdString()));
+    } catch (const Error&) {
+      // A file may say anything there: what is no change of ours is left out.
+    }
+  }
+  return list;
+}
+
+QString wordsOf(const std::vector<Intervention>& interventions) {
+  QStringList words;
+  for (const Intervention& intervention : interventions) words += QString::fromStdString(intervention.words());
+  return words.join(QStringLiteral("; "));
+}
+
+Sweeps::Sweeps(Document& document, QObject* parent)
+    : QObject(parent), m_document(document), m_runner(Team::own, kBehindPictures) {
+  connect(&m_document, &Document::runsChanged, this, &Sweeps::followRuns);
+  connect(&m_document, &Document::sweepOpened, this, &Sweeps::openSweep);
+}
+
+Sweeps::~Sweeps() = default;
+
+HeadSweep* Sweeps::find(int id) {
+  const auto found = std::find_if(m_sweeps.begin(), m_sweeps.end(), [id](const auto& sweep) { return sweep.id == id; });
+  return found == m_sweeps.end() ? nullptr : &*found;
+}
+
+const HeadSweep* Sweeps::shown() const {
+  const auto found =
+      std::find_if(m_sweeps.begin(), m_sweeps.end(), [this](const auto& sweep) { return sweep.id == m_shown; });
+  return found == m_sweeps.end() ? nullptr : &*found;
+}
+
+void Sweeps::show(int id) {
+  if (id == m_shown || find(id) == nullptr) return;
+  m_shown = id;
+  emit changed();
+}
+
+bool Sweeps::running() const { return m_running != 0; }
+
+void Sweeps::warn(const QString& text) { emit m_document.messageRaised({Message::Kind::warning, text}); }
+
+void Sweeps::start(RunId run, const Intervention& change) {
+  const Run* from = m_document.run(run);
+  if (from == nullptr) return;
+  if (running()) return warn(tr("A sweep is being made: wait for it, or cancel it"));
+  if (from->model.isEmpty()) {
+    return warn(tr("%1 comes from a file, and changing its heads needs its model: open the checkpoint folder (Ctrl+O), "
+                   "the text, and press F5 first")
+                    .arg(from->name));
+  }
+  if (!from->trace->text()) return warn(tr("%1 was run without a text").arg(from->name));
+  const auto same = std::find_if(m_sweeps.begin(), m_sweeps.end(), [&](const HeadSweep& sweep) {
+    return sweep.run == run && sweep.change.kind_text() == change.kind_text();
+  });
+  if (same != m_sweeps.end()) {
+    show(same->id);
+    emit added();
+    return resume();
+  }
+  const TraceInfo& info = from->trace->info();
+  const auto work = std::make_shared<Work>();
+  work->request.change = change;
+  RunRequest& wanted = work->request.run;
+  wanted.name = info.name;
+  wanted.model = from->model.toStdString();
+  wanted.input.text = from->trace->text();
+  wanted.input.name = m_document.text().file.isEmpty() ? "text" : m_document.text().file.toStdString();
+  wanted.limit = info.length;
+  wanted.device = m_document.settings().device.toStdString();
+  wanted.dtype = m_document.settings().dtype.toStdString();
+  wanted.interventions = interventionsOf(info);
+
+  HeadSweep sweep;
+  sweep.id = ++m_last;
+  sweep.name = QStringLiteral("%1, %2").arg(from->name, QString::fromStdString(change.kind_words()));
+  sweep.run = run;
+  sweep.change = change;
+  sweep.layers = info.layers;
+  sweep.heads = info.heads;
+  sweep.tokens = info.length;
+  sweep.effects.resize(static_cast<std::size_t>(info.layers * info.heads));
+  m_works.emplace_back(sweep.id, work);
+  m_sweeps.push_back(std::move(sweep));
+  m_shown = m_last;
+  emit added();
+  submit(m_sweeps.back());
+}
+
+void Sweeps::resume() {
+  HeadSweep* sweep = find(m_shown);
+  if (sweep != nullptr && sweep->state == HeadSweep::State::stopped && !running()) submit(*sweep);
+}
+
+void Sweeps::submit(HeadSweep& sweep) {
+  const auto entry =
+      std::find_if(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == sweep.id; });
+  if (entry == m_works.end()) return;
+  const std::shared_ptr<Work> work = entry->second;
+  m_running = sweep.id;
+  sweep.state = HeadSweep::State::running;
+  sweep.stage = tr("starting");
+  sweep.fraction = sweep.secondsLeft = -1;
+  m_clock = {};
+  using Whole = std::shared_ptr<const SweepEvaluation>;
+  JobRunner::Request<Whole> request;
+  request.work = [work](const Job& job) -> std::optional<Whole> {
+    if (!work->plan) work->plan = plan_sweep(work->request, job);
+    if (!work->plan) return std::nullopt;
+    SweepEvents events;
+    events.head = [&work](const SweepEvaluation& known, int layer, int head) {
+      HeadChange change{layer, head, known.change_of(layer, head)};
+      const std::lock_guard lock(work->mutex);
+      work->fresh.push_back(std::move(change));
+    };
+    if (!run_sweep(*work->plan, events, job)) return std::nullopt;
+    return std::make_shared<const SweepEvaluation>(work->plan->evaluation);
+  };
+  const int id = sweep.id;
+  request.progress = [this, id, work](const JobProgress& progress) {
+    HeadSweep* moved = find(id);
+    if (moved == nullptr || moved->state != HeadSweep::State::running) return;
+    moved->stage = progress.stage;
+    moved->fraction = progress.fraction;
+    moved->secondsLeft = m_clock.secondsLeft(progress.stage, progress.fraction);
+    takeKnown(*moved, *work);
+    emit changed();
+  };
+  request.done = [this, id, work](Whole whole) {
+    if (HeadSweep* done = find(id)) takeKnown(*done, *work);
+    finish(id, std::move(whole));
+  };
+  request.failed = [this, id](const QString& message) {
+    emit m_document.messageRaised({Message::Kind::error, message});
+    finish(id, nullptr);
+    const HeadSweep* failed = find(id);
+    if (failed == nullptr || failed->known() > 0) return;
+    m_shown = id;
+    close();  // nothing came of it
+  };
+  m_runner.submit(this, kSweep, std::move(request));
+  emit changed();
+}
+
+void Sweeps::takeKnown(HeadSweep& sweep, Work& work) {
+  std::vector<HeadChange> fresh;
+  {
+    const std::lock_guard lock(work.mutex);
+    fresh.swap(work.fresh);
+  }
+  for (HeadChange& head : fresh) {
+    sweep.effects[static_cast<std::size_t>(head.layer * sweep.heads + head.head)] = std::move(head.change);
+  }
+}
+
+void Sweeps::finish(int id, std::shared_ptr<const SweepEvaluation> whole) {
+  m_running = 0;
+  if (HeadSweep* sweep = find(id)) {
+    sweep->state = whole ? HeadSweep::State::whole : HeadSweep::State::stopped;
+    sweep->whole = std::move(whole);
+  }
+  emit changed();
+}
+
+// What the thread still finishes comes to light when the sweep goes on.
+void Sweeps::stop() {
+  if (!running()) return;
+  m_runner.cancel(this, kSweep);
+  finish(m_running, nullptr);
+}
+
+void Sweeps::close() {
+  if (m_running == m_shown) stop();
+  std::erase_if(m_works, [this](const auto& entry) { return entry.first == m_shown; });
+  std::erase_if(m_sweeps, [this](const HeadSweep& sweep) { return sweep.id == m_shown; });
+  m_shown = m_sweeps.empty() ? 0 : m_sweeps.back().id;
+  emit changed();
+}
+
+RunId Sweeps::runOf(const SweepEvaluation& evaluation) const {
+  for (const Run& run : m_document.runs()) {
+    const TraceInfo& info = run.trace->info();
+    const bool same = info.weights_sha256 == evaluation.info.weights_sha256 &&
+                      info.intervention == evaluation.info.intervention && info.layers == evaluation.info.layers &&
+                      info.heads == evaluation.info.heads && run.trace->tokens()->id == evaluation.token_id;
+    if (same) return run.id;
+  }
+  return kNoRun;
+}
+
+void Sweeps::openSweep(const OpenedSweep& opened) {
+  const std::shared_ptr<const SweepEvaluation>& evaluation = opened.evaluation;
+  HeadSweep sweep;
+  sweep.id = ++m_last;
+  sweep.name = QStringLiteral("%1, %2").arg(QString::fromStdString(evaluation->info.name),
+                                            QString::fromStdString(evaluation->change.kind_words()));
+  sweep.run = runOf(*evaluation);
+  sweep.change = evaluation->change;
+  sweep.layers = evaluation->info.layers;
+  sweep.heads = evaluation->info.heads;
+  sweep.tokens = evaluation->info.length;
+  for (const HeadChange& head : opened.changes) sweep.effects.emplace_back(head.change);
+  sweep.whole = evaluation;
+  sweep.state = HeadSweep::State::whole;
+  m_sweeps.push_back(std::move(sweep));
+  m_shown = m_last;
+  emit added();
+  emit changed();
+}
+
+// A run that is made again has another number; with the last of all the sweeps go too.
+void Sweeps::followRuns() {
+  if (m_document.runs().empty() && m_document.models().empty()) {
+    stop();
+    m_works.clear();
+    m_sweeps.clear();
+  }
+  for (HeadSweep& sweep : m_sweeps) {
+    if (m_document.run(sweep.run) != nullptr) continue;
+    sweep.run = sweep.whole ? runOf(*sweep.whole) : kNoRun;
+  }
+  emit changed();
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include <QObject>
+#include <QString>
+
+#include "app/gui/document/document.h"
+#include "backend/eval/sweep_file.h"
+
+namespace foxscope::gui {
+
+/// Every head of a run changed in turn: one that is being made, was stopped, is whole, or was read from a file.
+struct HeadSweep {
+  enum class State { running, stopped, whole };
+  int id = 0;
+  QString name;         ///< "fox-pro-12m, gate 1"
+  RunId run = kNoRun;   ///< whose heads it is about, where that run is open
+  Intervention change;  ///< of each head in turn
+  int layers = 0;
+  int heads = 0;
+  std::int64_t tokens = 0;
+  std::vector<std::optional<LossChange>> effects;     ///< [layers * heads], as far as they are known
+  std::shared_ptr<const SweepEvaluation> whole = {};  ///< null until all heads are known
+  State state = State::stopped;
+  QString stage = {};       ///< of one that runs
+  double fraction = -1;     ///< of its work, 0 to 1; negative: not known
+  double secondsLeft = -1;  ///< negative: not known
+
+  [[nodiscard]] const LossChange* effect(int layer, int head) const;
+  [[nodiscard]] int known() const;
+};
+
+/// The interventions of a run, from what its trace says of them.
+std::vector<Intervention> interventionsOf(const TraceInfo& info);
+/// "L3 H0, gate 1; L2 H1, cut"
+QString wordsOf(const std::vector<Intervention>& interventions);
+
+/// The sweeps of a window, one of them shown. They are made on a thread of their own, head by head, so that neither
+/// runs nor maps wait for them; one that was stopped goes on where it was.
+class Sweeps : public QObject {
+  Q_OBJECT
+
+ public:
+  explicit Sweeps(Document& document, QObject* parent = nullptr);
+  ~Sweeps() override;
+
+  [[nodiscard]] const std::vector<HeadSweep>& all() const { return m_sweeps; }
+  /// Null where there is none.
+  [[nodiscard]] const HeadSweep* shown() const;
+  void show(int id);
+  /// Begins one over the heads of a run on the text that it read; one of the same kind that was stopped goes on. What
+  /// is in the way is told by a message.
+  void start(RunId run, const Intervention& change);
+  /// The one that is shown goes on, or stops.
+  void resume();
+  void stop();
+  /// Takes the one that is shown out of the window.
+  void close();
+  [[nodiscard]] bool running() const;
+
+ signals:
+  void changed();  ///< a sweep came, went, moved on, or another one is shown
+  void added();    ///< one came that is to be seen
+
+ private:
+  enum Channel { kSweep };
+  struct Work;
+  [[nodiscard]] HeadSweep* find(int id);
+  [[nodiscard]] RunId runOf(const SweepEvaluation& evaluation) const;
+  void submit(HeadSweep& sweep);
+  void takeKnown(HeadSweep& sweep, Work& work);
+  void finish(int id, std::shared_ptr<const SweepEvaluation> whole);
+  void openSweep(const OpenedSweep& opened);
+  void followRuns();
+  void warn(const QString& text);
+
+  Document& m_document;
+  std::vector<HeadSweep> m_sweeps;
+  std::vector<std::pair<int, std::shared_ptr<Work>>> m_works;  ///< by the number of their sweep
+  int m_shown = 0;
+  int m_last = 0;
+  int m_running = 0;  ///< number of the one that runs; 0: none
+  StageClock m_clock;
+  JobRunner m_runner;  ///< last, so that its thread ends first
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include <QLabel>
+#include <QTableWidget>
+
+#include "backend/eval/loss_change.h"
+
+namespace foxscope::gui {
+
+/// The answer to a change: its mean effect on the loss with the error, and the tokens that it hurts and helps most. A
+/// click on a token tells where it is.
+class ChangeCard : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit ChangeCard(QWidget* parent = nullptr);
+
+  /// @param name   "fox-pro-12m, L3 H0, gate 1"
+  /// @param token  what a position predicts
+  void show(const QString& name, const LossChange& change, const std::function<QString(std::int64_t position)>& token);
+  /// Nothing but words.
+  void showHint(const QString& words);
+
+  [[nodiscard]] QString sentence() const { return m_sentence->text(); }
+  [[nodiscard]] QTableWidget& tokens() { return *m_tokens; }
+  enum Column { kHurtToken, kHurtChange, kHelpedToken, kHelpedChange };
+
+ signals:
+  void positionChosen(qint64 position);
+
+ private:
+  void fill(int column, const std::vector<TokenChange>& tokens,
+            const std::function<QString(std::int64_t position)>& token);
+
+  QLabel* m_sentence;
+  QTableWidget* m_tokens;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,249 @@
+#include "app/gui/effects/effects_view.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QFileDialog>
+#include <QHBoxLayout>
+#include <QStyle>
+#include <QVBoxLayout>
+
+#include "app/figure/kinds/sweep.h"
+#include "app/figure/token_text.h"
+#include "backend/base/atomic_file.h"
+
+namespace foxscope::gui {
+namespace {
+
+figure::FigureFormat::Kind figureKindOf(const QString& path) {
+  if (path.endsWith(QStringLiteral(".svg"))) return figure::FigureFormat::Kind::svg;
+  if (path.endsWith(QStringLiteral(".png"))) return figure::FigureFormat::Kind::png;
+  return figure::FigureFormat::Kind::pdf;
+}
+
+void writeBytes(const std::string& path, const std::string& bytes) {
+  AtomicFile file(path, true);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+}  // namespace
+
+EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
+    : QWidget(parent),
+      m_document(document),
+      m_sweeps(sweeps),
+      m_choice(new QComboBox),
+      m_progress(new QProgressBar),
+      m_stop(new QPushButton),
+      m_export(new QPushButton(tr("Export…"))),
+      m_close(new QToolButton),
+      m_tools(new QWidget),
+      m_grid(new SweepGrid),
+      m_card(new ChangeCard) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(8, 6, 8, 6);
+  makeTools();
+  layout->addWidget(m_tools);
+  auto* both = new QSplitter;
+  both->setChildrenCollapsible(false);
+  both->addWidget(m_grid);
+  both->addWidget(m_card);
+  both->setStretchFactor(0, 1);
+  both->setStretchFactor(1, 1);
+  layout->addWidget(both, 1);
+  connect(m_grid, &SweepGrid::headChosen, this, &EffectsView::choose);
+  connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
+  connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
+  connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
+  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followSweeps);
+  followSweeps();
+}
+
+void EffectsView::makeTools() {
+  auto* layout = new QHBoxLayout(m_tools);
+  layout->setContentsMargins(0, 0, 0, 0);
+  m_choice->setAccessibleName(tr("Sweep"));
+  m_choice->setToolTip(tr("The sweep that is shown"));
+  m_choice->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+  layout->addWidget(m_choice);
+  m_progress->setTextVisible(true);
+  m_progress->setRange(0, 1000);
+  layout->addWidget(m_progress, 1);
+  layout->addWidget(m_stop);
+  layout->addStretch();
+  m_export->setToolTip(tr("Save this sweep as a figure, a table, or a file to be opened again"));
+  layout->addWidget(m_export);
+  m_close->setText(QStringLiteral("×"));
+  m_close->setAutoRaise(true);
+  m_close->setToolTip(tr("Take this sweep out of the window"));
+  layout->addWidget(m_close);
+  connect(m_choice, &QComboBox::activated, this,
+          [this](int index) { m_sweeps.show(m_choice->itemData(index).toInt()); });
+  connect(m_stop, &QPushButton::clicked, this, [this] {
+    const HeadSweep* sweep = m_sweeps.shown();
+    if (sweep == nullptr) return;
+    sweep->state == HeadSweep::State::running ? m_sweeps.stop() : m_sweeps.resume();
+  });
+  connect(m_export, &QPushButton::clicked, this, &EffectsView::choosePath);
+  connect(m_close, &QToolButton::clicked, &m_sweeps, &Sweeps::close);
+}
+
+std::optional<std::pair<int, int>> EffectsView::chosenIn(const HeadSweep& sweep) const {
+  const HeadChoice head = m_document.selection().head();
+  if (sweep.run != kNoRun && head.run == sweep.run) return std::pair{head.layer, head.head};
+  return sweep.run == kNoRun ? m_chosen : std::nullopt;
+}
+
+void EffectsView::showTools(const HeadSweep* sweep) {
+  m_tools->setVisible(sweep != nullptr);
+  m_grid->setVisible(sweep != nullptr);
+  if (sweep == nullptr) return;
+  const QSignalBlocker blocker(m_choice);
+  // Each head that comes to be known is a change; the list, which may be open, is filled anew only with new sweeps.
+  const auto& all = m_sweeps.all();
+  bool same = m_choice->count() == static_cast<int>(all.size());
+  for (int index = 0; same && index < m_choice->count(); ++index) {
+    same = m_choice->itemData(index).toInt() == all[static_cast<std::size_t>(index)].id;
+  }
+  if (!same) {
+    m_choice->clear();
+    for (const HeadSweep& each : all) m_choice->addItem(each.name, each.id);
+  }
+  m_choice->setCurrentIndex(m_choice->findData(sweep->id));
+  const bool running = sweep->state == HeadSweep::State::running;
+  m_progress->setVisible(sweep->state != HeadSweep::State::whole);
+  const int heads = static_cast<int>(sweep->effects.size());
+  m_progress->setValue(static_cast<int>(
+      1000 * (running && sweep->fraction >= 0 ? sweep->fraction : sweep->known() / std::max(1.0, double(heads)))));
+  QString words = tr("%1 of %2 heads").arg(sweep->known()).arg(heads);
+  if (running && sweep->secondsLeft >= 0) words += tr(", about %1 s left").arg(std::ceil(sweep->secondsLeft));
+  m_progress->setFormat(words);
+  m_stop->setVisible(sweep->state != HeadSweep::State::whole);
+  m_stop->setText(running ? tr("Cancel") : tr("Go On"));
+  m_stop->setToolTip(running ? tr("Stop; the heads that are known stay") : tr("Go on with the heads that are missing"));
+  m_stop->setEnabled(running || !m_sweeps.running());
+  m_export->setEnabled(sweep->whole != nullptr);
+}
+
+void EffectsView::followSweeps() {
+  const HeadSweep* sweep = m_sweeps.shown();
+  showTools(sweep);
+  if (sweep != nullptr) m_grid->setSweep(*sweep, chosenIn(*sweep));
+  showCard();
+}
+
+// A changed run that is new is answered at once.
+void EffectsView::followRuns() {
+  for (const Run& run : m_document.runs()) {
+    const Run* base = m_document.baseOf(run);
+    if (base == nullptr || std::find(m_seen.begin(), m_seen.end(), run.id) != m_seen.end()) continue;
+    m_seen.push_back(run.id);
+    if (!run.ofSession) emit answered();
+  }
+  followSweeps();
+}
+
+void EffectsView::showCard() {
+  const HeadChoice head = m_document.selection().head();
+  const HeadSweep* sweep = m_sweeps.shown();
+  if (sweep != nullptr) {
+    if (const auto chosen = chosenIn(*sweep)) return showSweptHead(*sweep, chosen->first, chosen->second);
+  }
+  const Run* run = m_document.run(head.run);
+  const Run* base = run != nullptr ? m_document.baseOf(*run) : nullptr;
+  if (base != nullptr) return ask(*run, *base);
+  m_card->showHint(sweep != nullptr ? tr("Choose a head of the sweep to see its tokens.")
+                                    : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All "
+                                         "Heads…), to see here what that does to the loss."));
+}
+
+void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
+  const LossChange* effect = sweep.effect(layer, head);
+  if (effect == nullptr) return m_card->showHint(m_grid->description(layer, head));
+  Intervention change = sweep.change;
+  change.layer = layer;
+  change.head = head;
+  const Run* run = m_document.run(sweep.run);
+  const auto whole = sweep.whole;
+  const auto token = [run, whole](std::int64_t position) {
+    if (run != nullptr) return figure::predictedText(*run->trace->tokens(), position, figure::Whitespace::visible);
+    if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[static_cast<std::size_t>(position)]);
+    return QString::number(position);
+  };
+  m_card->show(QString::fromStdString(change.words()), *effect, token);
+}
+
+void EffectsView::ask(const Run& run, const Run& base) {
+  const auto token = [this](std::int64_t position) {
+    return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
+  };
+  if (m_answer && m_answer->run == run.id) return m_card->show(m_answer->name, m_answer->change, token);
+  if (run.trace->per_token_loss().empty() ||
+      base.trace->per_token_loss().size() != run.trace->per_token_loss().size()) {
+    return m_card->showHint(tr("%1 and %2 have not the losses of the same tokens.").arg(run.name, base.name));
+  }
+  JobRunner::Request<Answer> request;
+  request.work = [answer = Answer{run.id, run.name, run.trace->tokens(), {}}, changed = run.trace,
+                  unchanged = base.trace](const Job&) -> std::optional<Answer> {
+    Answer made = answer;
+    made.change = loss_change(changed->per_token_loss(), unchanged->per_token_loss());
+    return made;
+  };
+  request.done = [this](Answer answer) {
+    m_answer = std::move(answer);
+    showCard();
+  };
+  request.failed = [this](const QString& message) { m_card->showHint(message); };
+  m_document.quickJobs().submit(this, kAnswer, std::move(request));
+}
+
+void EffectsView::choose(int layer, int head) {
+  const HeadSweep* sweep = m_sweeps.shown();
+  if (sweep == nullptr) return;
+  m_chosen = {layer, head};
+  if (sweep->run != kNoRun) {
+    const HeadChoice wanted{sweep->run, layer, head};
+    if (wanted != m_document.selection().head()) return m_document.selection().setHead(wanted);
+  }
+  followSweeps();
+}
+
+// Positions of the run that the card speaks of; the selection's are those of the reference.
+void EffectsView::go(std::int64_t position) {
+  const HeadSweep* sweep = m_sweeps.shown();
+  const bool swept = sweep != nullptr && chosenIn(*sweep).has_value();
+  const RunId run = swept ? sweep->run : m_document.selection().head().run;
+  if (m_document.run(run) == nullptr || !m_document.isOnText(run)) return;
+  const auto places = m_document.placesOf(run).toReference;
+  const auto place = places ? (*places)(position) : std::optional(position);
+  if (place && *place < m_document.length()) m_document.selection().goTo(*place, m_document.length());
+}
+
+void EffectsView::choosePath() {
+  const QString path = QFileDialog::getSaveFileName(
+      this, tr("Export sweep"), QStringLiteral("sweep.pdf"),
+      tr("Figure (*.pdf *.svg *.png);;Table, a line a head (*.csv);;Sweep, to be opened again (*.h5)"));
+  if (!path.isEmpty()) write(path);
+}
+
+void EffectsView::write(const QString& path) {
+  const HeadSweep* sweep = m_sweeps.shown();
+  if (sweep == nullptr || !sweep->whole) return;
+  const auto work = [whole = sweep->whole, path](const Job&) -> std::optional<bool> {
+    const std::string file = path.toStdString();
+    if (path.endsWith(QStringLiteral(".csv"))) {
+      writeBytes(file, whole->csv());
+    } else if (path.endsWith(QStringLiteral(".h5"))) {
+      write_sweep_file(file, *whole, {"foxscope", ""}, Overwrite::force);
+    } else {
+      figure::FigureStyle style;
+      style.format.kind = figureKindOf(path);
+      writeBytes(file, figure::drawSweep({whole.get(), 1}, style).file);
+    }
+    return true;
+  };
+  m_document.writeFile(path, work);
+}
+
+}  // namespace foxscope::gui

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <QComboBox>
+#include <QLabel>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QSplitter>
+#include <QToolButton>
+
+#include "app/gui/document/sweeps.h"
+#include "app/gui/effects/change_card.h"
+#include "app/gui/effects/sweep_grid.h"
+#include "app/gui/views/view_part.h"
+
+namespace foxscope::gui {
+
+/// What changing heads does to the loss: the sweep that is shown as a grid, and the answer for what is chosen, which is
+/// a head of the sweep, or a run that is a changed copy of another.
+class EffectsView : public QWidget, public ViewPart {
+  Q_OBJECT
+
+ public:
+  EffectsView(Document& document, Sweeps& sweeps, QWidget* parent = nullptr);
+
+  [[nodiscard]] SweepGrid& grid() { return *m_grid; }
+  [[nodiscard]] ChangeCard& card() { return *m_card; }
+  [[nodiscard]] QComboBox& choice() { return *m_choice; }
+  [[nodiscard]] QPushButton& stopOrResume() { return *m_stop; }
+  /// Writes the sweep that is shown in the background: its figure (.pdf, .svg, .png), its table (.csv), or its file.
+  void write(const QString& path);
+
+  [[nodiscard]] QJsonObject saveState() const override { return {}; }
+  void restoreState(const QJsonObject& /*state*/) override {}
+  [[nodiscard]] bool isSettled() const override { return !m_sweeps.running(); }
+
+ signals:
+  void answered();  ///< a changed run came, and the card says what it did
+
+ private:
+  /// What the card says of a changed run.
+  struct Answer {
+    RunId run = kNoRun;
+    QString name;
+    std::shared_ptr<const TokenTable> tokens;
+    LossChange change;
+  };
+  enum Channel { kAnswer };
+  void makeTools();
+  void followRuns();
+  void followSweeps();
+  void showTools(const HeadSweep* sweep);
+  void showCard();
+  void showSweptHead(const HeadSweep& sweep, int layer, int head);
+  void ask(const Run& run, const Run& base);
+  void choose(int layer, int head);
+  void go(std::int64_t position);
+  void choosePath();
+  [[nodiscard]] std::optional<std::pair<int, int>> chosenIn(const HeadSweep& sweep) const;
+
+  Document& m_document;
+  Sweeps& m_sweeps;
+  QComboBox* m_choice;
+  QProgressBar* m_progress;
+  QPushButton* m_stop;
+  QPushButton* m_export;
+  QToolButton* m_close;
+  QWidget* m_tools;
+  SweepGrid* m_grid;
+  ChangeCard* m_card;
+  std::optional<Answer> m_answer;
+  std::vector<RunId> m_seen;                    ///< changed runs that were answered
+  std::optional<std::pair<int, int>> m_chosen;  ///< of a sweep whose run is not open
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,256 @@
+#include "backend/eval/sweep.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/command_line.h"
+#include "backend/base/error.h"
+#include "backend/base/log.h"
+#include "backend/base/measures.h"
+#include "backend/base/sha256.h"
+#include "backend/eval/loss_partial.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_settings.h"
+#include "backend/model/run_tokens.h"
+
+namespace foxscope {
+namespace {
+
+void check_change(const Intervention& change, const ModelConfig& config, const std::string& name) {
+  using Kind = Intervention::Kind;
+  const bool scales = change.kind == Kind::one || change.kind == Kind::mean || change.kind == Kind::scale;
+  if (config.gated() || !scales) return;
+  throw UsageError(fmt::format("--change {}: {} has no gate, f is 1 everywhere: use --change cut or constant=f",
+                               change.kind_text(), name));
+}
+
+void check_memory(const SweepPlan& plan, const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  RunNeeds needs =
+      estimate_needs(config, checkpoint.parameter_count(), {Keep::loss, Keep::hidden}, plan.dtype, plan.device);
+  needs.host.per_token += static_cast<std::int64_t>(sizeof(float)) * config.layers * config.heads;
+  const std::int64_t length = plan.evaluation.info.length;
+  memory_left(needs, length, free_memory(plan.device),
+              {fmt::format("{}: a sweep over {} tokens needs", plan.evaluation.info.name, length), "--limit", {}});
+}
+
+/// All that the losses depend on.
+std::string fingerprint(const SweepPlan& plan) {
+  const TraceInfo& info = plan.evaluation.info;
+  const auto hash = [](const std::vector<std::int32_t>& ids) {
+    return sha256(std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])));
+  };
+  const nlohmann::json all = {"sweep",
+                              plan.evaluation.change.kind_text(),
+                              info.name,
+                              info.weights_sha256,
+                              sha256(info.config),
+                              to_string(info.dtype),
+                              info.device,
+                              fmt::format("{}", info.pruning_tolerance),
+                              info.intervention,
+                              hash(plan.tokens->id),
+                              hash(plan.tokens->input_id)};
+  return sha256(all.dump());
+}
+
+/// The passes of a sweep.
+class SweepWork {
+ public:
+  SweepWork(SweepPlan& plan, const SweepEvents& events, const Job& job)
+      : plan_(plan), evaluation_(plan.evaluation), events_(events), job_(job), layers_(evaluation_.info.layers) {}
+
+  /// @returns false if the job was stopped
+  bool run(SweepTiming& timing) {
+    if (evaluation_.whole()) return true;
+    const auto start = std::chrono::steady_clock::now();
+    job_.tell({0, 1, "models", "load"});
+    model_ = CausalLM::load(Checkpoint::open(plan_.request.run.model), plan_.device, plan_.dtype, job_);
+    if (!model_) return false;
+    timing.load_seconds = seconds_since(start);
+    const auto forward_start = std::chrono::steady_clock::now();
+    count_layers();
+    const bool done = run_unchanged() && run_heads(timing);
+    timing.forward_seconds = seconds_since(forward_start);
+    timing.attention_kernel = kernel_;
+    return done;
+  }
+
+ private:
+  /// Layers of a pass, the prediction counted as one.
+  [[nodiscard]] std::int64_t layers_from(int layer) const { return layers_ - layer + 1; }
+
+  void count_layers() {
+    total_ = layers_from(0);
+    for (int layer = 0; layer < layers_; ++layer) {
+      for (int head = 0; head < evaluation_.info.heads; ++head) {
+        if (!evaluation_.knows(layer, head)) total_ += layers_from(layer);
+      }
+    }
+  }
+
+  /// @param start  where the pass begins
+  bool pass(Recorder& recorder, const ForwardRequest::Start& start, const std::vector<Intervention>& interventions) {
+    ForwardRequest forward;
+    forward.batch = 1;
+    forward.length = evaluation_.info.length;
+    forward.input_ids = plan_.tokens->input_id;
+    forward.labels = plan_.tokens->id;
+    forward.pruning_tolerance = evaluation_.info.pruning_tolerance;
+    forward.interventions = interventions;
+    forward.start = start;
+    Job job = job_;
+    job.report = [&](const Progress& progress) {
+      job_.tell({done_ + std::max<std::int64_t>(0, progress.done - start.layer), total_, "layers", "sweep"});
+    };
+    Recorder* const recorders[] = {&recorder};
+    const auto report = model_->forward(forward, recorders, job);
+    if (!report) return false;
+    done_ += layers_from(start.layer);
+    kernel_ = report->attention_kernel;
+    return true;
+  }
+
+  bool run_unchanged() {
+    unchanged_.emplace(evaluation_.info, KeepSet{Keep::loss, Keep::hidden}, nullptr);
+    if (!pass(*unchanged_, {}, plan_.request.run.interventions)) return false;
+    const std::span<const float> losses = unchanged_->per_token_loss();
+    check(losses, "");
+    evaluation_.unchanged_loss.assign(losses.begin(), losses.end());
+    if (events_.unchanged) events_.unchanged(evaluation_);
+    return true;
+  }
+
+  bool run_heads(SweepTiming& timing) {
+    for (int layer = 0; layer < layers_; ++layer) {
+      for (int head = 0; head < evaluation_.info.heads; ++head) {
+        if (evaluation_.knows(layer, head)) continue;
+        if (job_.stopped() || !run_head(layer, head)) return false;
+        ++timing.heads;
+      }
+    }
+    return true;
+  }
+
+  bool run_head(int layer, int head) {
+    Intervention change = evaluation_.change;
+    change.layer = layer;
+    change.head = head;
+    std::vector<Intervention> interventions = plan_.request.run.interventions;
+    interventions.push_back(change);
+    ForwardRequest::Start start{layer, {}};
+    if (layer > 0) start.hidden = unchanged_->hidden_states(layer, plan_.hidden_size);
+    Recorder recorder(evaluation_.info, {Keep::loss}, nullptr);
+    if (!pass(recorder, start, interventions)) return false;
+    const std::span<const float> losses = recorder.per_token_loss();
+    check(losses, " with " + change.words());
+    evaluation_.changed_loss[evaluation_.place_of(layer, head)].assign(losses.begin(), losses.end());
+    if (events_.head) events_.head(evaluation_, layer, head);
+    return true;
+  }
+
+  void check(std::span<const float> losses, const std::string& how) const {
+    const auto bad = std::find_if(losses.begin(), losses.end(), [](float loss) { return !std::isfinite(loss); });
+    if (bad == losses.end()) return;
+    throw Error(fmt::format("{}: the loss at position {}{} is {}: check the weights and --dtype", evaluation_.info.name,
+                            bad - losses.begin(), how, *bad));
+  }
+
+  SweepPlan& plan_;
+  SweepEvaluation& evaluation_;
+  const SweepEvents& events_;
+  const Job& job_;
+  const int layers_;
+  std::unique_ptr<CausalLM> model_;
+  std::optional<Recorder> unchanged_;  ///< holds what enters each layer
+  std::string kernel_;
+  std::int64_t done_ = 0;  ///< layers of passes
+  std::int64_t total_ = 0;
+};
+
+}  // namespace
+
+std::int64_t SweepPlan::heads_known() const {
+  return std::count_if(evaluation.changed_loss.begin(), evaluation.changed_loss.end(),
+                       [](const std::vector<float>& losses) { return !losses.empty(); });
+}
+
+std::optional<SweepPlan> plan_sweep(const SweepRequest& request, const Job& job) {
+  SweepPlan plan;
+  plan.request = request;
+  plan.device = Device::parse(request.run.device);
+  plan.dtype = choose_dtype(request.run.dtype, plan.device);
+  const Checkpoint checkpoint = Checkpoint::open(request.run.model);
+  const ModelConfig& config = checkpoint.config();
+  check_change(request.change, config, request.run.name);
+  plan.hidden_size = config.hidden_size;
+  plan.notes = config.notes;
+  plan.tokens = read_run_tokens(request.run, checkpoint);
+  const auto length = static_cast<std::int64_t>(plan.tokens->id.size());
+  auto info = describe_run(request.run, checkpoint, plan.device, plan.dtype, length, job);
+  if (!info) return std::nullopt;
+  SweepEvaluation& evaluation = plan.evaluation;
+  evaluation.info = std::move(*info);
+  evaluation.change = request.change;
+  evaluation.change.layer = evaluation.change.head = -1;
+  evaluation.source = without_folder(request.run.input.name);
+  const auto& text = request.run.input.text;
+  if (text) evaluation.text_sha256 = text->sha256.empty() ? sha256(text->content) : text->sha256;
+  evaluation.token_id = plan.tokens->id;
+  evaluation.token = plan.tokens->string;
+  evaluation.changed_loss.resize(evaluation.place_of(evaluation.info.layers, 0));
+  check_memory(plan, checkpoint);
+  log_line(LogCategory::eval, [&] {
+    return fmt::format("{}: sweep of {} heads over {} tokens, {}", evaluation.info.name, evaluation.changed_loss.size(),
+                       length, evaluation.change.kind_words());
+  });
+  return plan;
+}
+
+std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events, const Job& job) {
+  SweepTiming timing;
+  if (!SweepWork(plan, events, job).run(timing)) return std::nullopt;
+  return timing;
+}
+
+std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
+                                          const std::function<void(const std::filesystem::path&)>& partial,
+                                          const Job& job) {
+  auto plan = plan_sweep(request.sweep, job);
+  if (!plan) return std::nullopt;
+  SweepEvaluation& evaluation = plan->evaluation;
+  // Record 0 is the unchanged model's, record n + 1 that of the head n.
+  LossPartial kept(request.output, fingerprint(*plan), request.start_anew,
+                   [&](std::uint32_t model, std::uint32_t record, std::span<const float> losses) {
+                     if (model != 0 || record > evaluation.changed_loss.size()) return;
+                     if (losses.size() != plan->tokens->id.size()) return;
+                     auto& into = record == 0 ? evaluation.unchanged_loss : evaluation.changed_loss[record - 1];
+                     into.assign(losses.begin(), losses.end());
+                   });
+  if (partial) partial(kept.path());
+  const std::int64_t resumed = plan->heads_known();
+  SweepEvents events;
+  // It runs again for what enters each layer; its losses are kept once.
+  if (evaluation.unchanged_loss.empty()) {
+    events.unchanged = [&](const SweepEvaluation& known) { kept.append(0, 0, known.unchanged_loss); };
+  }
+  events.head = [&](const SweepEvaluation& known, int layer, int head) {
+    const std::size_t place = known.place_of(layer, head);
+    kept.append(0, static_cast<std::uint32_t>(place + 1), known.changed_loss[place]);
+  };
+  auto timing = run_sweep(*plan, events, job);
+  if (!timing) return std::nullopt;
+  return SweepResult{std::move(evaluation), std::move(*timing), resumed, std::move(plan->notes)};
+}
+
+void finish_sweep(const SweepFileRequest& request) {
+  std::error_code failed;
+  std::filesystem::remove(partial_path(request.output), failed);
+}
+
+}  // namespace foxscope

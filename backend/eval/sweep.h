@@ -1,0 +1,86 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/eval/sweep_file.h"
+#include "backend/model/run.h"
+
+namespace foxscope {
+
+/// A model on a text, and which change each of its heads is given in turn.
+struct SweepRequest {
+  RunRequest run;       ///< keep is not looked at; interventions are part of the model that counts as unchanged
+  Intervention change;  ///< layer and head are not looked at
+};
+
+/// A sweep that is checked and may begin, or go on: what of its evaluation is known is not computed again.
+struct SweepPlan {
+  SweepRequest request;
+  Device device;
+  DType dtype = DType::float32;
+  std::int64_t hidden_size = 0;
+  std::shared_ptr<const TokenTable> tokens;
+  SweepEvaluation evaluation;
+  std::vector<std::string> notes;  ///< what the user should be told
+
+  /// Heads whose losses are known.
+  [[nodiscard]] std::int64_t heads_known() const;
+};
+
+/// Opens the checkpoint, cuts the text, and checks that the change changes something and that the sweep fits into
+/// memory.
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy, as run_model does; for a change of gates in a model without
+std::optional<SweepPlan> plan_sweep(const SweepRequest& request, const Job& job);
+
+/// What a caller hears on the way, beside the job's progress; on the working thread.
+struct SweepEvents {
+  std::function<void(const SweepEvaluation&)> unchanged;                  ///< the unchanged losses are known
+  std::function<void(const SweepEvaluation&, int layer, int head)> head;  ///< this head's are
+};
+
+/// What a sweep took.
+struct SweepTiming {
+  double load_seconds = 0;
+  double forward_seconds = 0;
+  std::int64_t heads = 0;  ///< computed now
+  std::string attention_kernel;
+};
+
+/// Runs the unchanged model once and then with each head changed whose losses are not known yet, and puts the losses
+/// into the plan. The weights are loaded once. What a change in layer l does not reach is not computed again: each pass
+/// begins with the input of layer l that the unchanged model had, whose losses and those of a whole pass are the same
+/// numbers.
+/// @returns nothing if the job was stopped: the plan holds what is known
+/// @throws Error for a loss that is not a number, and as run_model does
+std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events, const Job& job);
+
+/// A sweep whose work so far is kept beside a file that is still to come (loss_partial.h).
+struct SweepFileRequest {
+  SweepRequest sweep;
+  std::filesystem::path output;
+  bool start_anew = false;  ///< unfinished work of other settings is thrown away
+};
+struct SweepResult {
+  SweepEvaluation evaluation;
+  SweepTiming timing;
+  std::int64_t resumed = 0;  ///< heads that an earlier process had computed
+  std::vector<std::string> notes;
+};
+/// Plans and runs a sweep. A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
+/// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_sweep.
+/// @param partial  is told where the work is kept from now on; may be empty
+/// @returns nothing if the job was stopped. @throws as plan_sweep and run_sweep do
+std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
+                                          const std::function<void(const std::filesystem::path&)>& partial,
+                                          const Job& job);
+/// Removes what was kept beside an output that is now in place.
+void finish_sweep(const SweepFileRequest& request);
+
+}  // namespace foxscope

@@ -1,0 +1,197 @@
+"""`foxscope eval sweep`: its numbers against single runs and numpy, its file as h5py sees it, and what is refused."""
+
+import csv
+import io
+import json
+import select
+import signal
+import subprocess
+import time
+import unittest
+
+import h5py
+import numpy
+from support import DRAWS, FOX, PROGRAM, TEXT, TRANSFORMER, CommandLineTest
+
+LAYERS, HEADS, LENGTH = 8, 4, 200
+
+
+def batch_means(changes):
+    """Mean and standard error by means over blocks, of which the last may be shorter."""
+    block = max(32, -(-len(changes) // 64))
+    sums = [(changes[begin:begin + block] - changes.mean()).sum() for begin in range(0, len(changes), block)]
+    return changes.mean(), numpy.sqrt(len(sums) / (len(sums) - 1) * numpy.square(sums).sum()) / len(changes)
+
+
+class SweepCase(CommandLineTest):
+    def setUp(self):
+        super().setUp()
+        self.text = self.write("text.txt", TEXT * 20)
+        self.output = self.folder / "sweep.h5"
+
+    def arguments(self, *more, model=FOX, output=None, limit=LENGTH):
+        return ("eval", "sweep", "--model", f"m={model}", "--text", self.text, "--limit", limit, "-o",
+                output or self.output, *more)
+
+    def losses(self, *more):
+        path = self.folder / "run.h5"
+        self.done("run", "--model", f"m={FOX}", "--text", self.text, "--limit", LENGTH, "--keep", "loss", "-o", path,
+                  "--force", *more)
+        with h5py.File(path) as file:
+            return file["models/m/loss/per_token_loss"][:]
+
+
+class SweepTest(SweepCase):
+    def test_is_as_many_single_runs(self):
+        summary = json.loads(self.done(*self.arguments("--json", "--change", "scale=2")))
+        self.assertEqual((summary["change"], summary["tokens"], summary["name"]), ("scale=2", LENGTH, "m"))
+        self.assertEqual([(head["layer"], head["head"]) for head in summary["heads"]],
+                         [(layer, head) for layer in range(LAYERS) for head in range(HEADS)])
+        unchanged = self.losses()
+        self.assertAlmostEqual(summary["mean_loss"], unchanged.astype(float).mean(), places=12)
+        with h5py.File(self.output) as file:
+            model = file["models/m"]
+            numpy.testing.assert_array_equal(model["unchanged_loss"], unchanged)
+            for layer, head in [(0, 0), (3, 1), (7, 3)]:
+                changed = self.losses("--intervene", f"{layer}:{head}:scale=2")
+                numpy.testing.assert_array_equal(model["changed_loss"][layer, head], changed)
+                changes = changed.astype(float) - unchanged
+                mean, error = batch_means(changes)
+                entry = summary["heads"][layer * HEADS + head]
+                self.assertAlmostEqual(entry["change"], mean, places=12)
+                self.assertAlmostEqual(entry["change_error"], error, places=12)
+                self.assertAlmostEqual(entry["perplexity_factor"], numpy.exp(mean), places=12)
+                self.assertAlmostEqual(model["change"][layer, head], mean, places=12)
+                self.assertAlmostEqual(model["change_errors"][layer, head], error, places=12)
+                order = numpy.argsort(-changes, kind="stable")[:10]
+                self.assertEqual([token["position"] for token in entry["hurt"]], order.tolist())
+                self.assertEqual([token["token"].encode() for token in entry["hurt"]],
+                                 [model["token"][place] for place in order])
+
+    def test_file_plots_and_says_how_it_was_made(self):
+        self.done(*self.arguments("--change", "cut"))
+        with h5py.File(self.output) as file:
+            self.assertEqual((file.attrs["content"], file.attrs["change"], file.attrs["source"]),
+                             ("eval_sweep", "cut", "text.txt"))
+            self.assertIn("--change cut", file.attrs["command_line"])
+            model = file[file.attrs["default"]]
+            self.assertEqual(model.attrs["signal"], "change")
+            self.assertEqual(list(model.attrs["axes"]), ["layer", "head"])
+            self.assertEqual(model["change"].shape, (LAYERS, HEADS))
+            self.assertEqual(model["change"].dims[1][0][:].tolist(), list(range(HEADS)))
+            self.assertTrue((TEXT * 20).startswith(b"".join(model["token"]).decode()))
+        info = self.done("info", self.output)
+        for words in ["sweep over heads", "text.txt", "change by each head, cut", "12 more heads"]:
+            self.assertIn(words, info)
+        described = json.loads(self.done("info", self.output, "--json"))
+        self.assertEqual((described["kind"], len(described["heads"])), ("sweep over heads", LAYERS * HEADS))
+
+    def test_csv(self):
+        table = list(csv.DictReader(io.StringIO(self.done(*self.arguments("--csv")))))
+        self.assertEqual(len(table), LAYERS * HEADS)
+        with h5py.File(self.output) as file:
+            for row in table:
+                layer, head = int(row["layer"]), int(row["head"])
+                self.assertEqual(float(row["change"]), file["models/m/change"][layer, head])
+                self.assertEqual(float(row["change_error"]), file["models/m/change_errors"][layer, head])
+                self.assertEqual(int(row["tokens"]), LENGTH)
+                changes = file["models/m/changed_loss"][layer, head].astype(float) - file["models/m/unchanged_loss"]
+                self.assertEqual(int(row["hurt_position"]), changes.argmax())
+
+    def test_one_block_has_no_error(self):
+        said = self.done(*self.arguments(limit=20))
+        self.assertIn("no errors: 20 tokens are one block", said)
+        self.assertNotIn("±", said)
+        self.assertIsNone(json.loads(self.done("info", self.output, "--json"))["heads"][0]["change_error"])
+
+    def test_refuses(self):
+        self.fails(2, ["--change 'two'", "one, cut, mean, constant=f or scale=s"], *self.arguments("--change", "two"),
+                   output=self.output)
+        self.fails(2, ["--change one: m has no gate", "--change cut"], *self.arguments(model=TRANSFORMER),
+                   output=self.output)
+        self.fails(2, ["takes one model"], *self.arguments("--model", f"other={TRANSFORMER}"), output=self.output)
+        self.fails(2, ["--limit 0"], *self.arguments(limit=0), output=self.output)
+        self.fails(2, ["--csv", "--json"], *self.arguments("--csv", "--json"), output=self.output)
+        self.fails(2, ["--bos -1"], *self.arguments("--bos", -1), output=self.output)
+        self.fails(2, ["this file is being read"], *self.arguments(output=self.text))
+        self.output.write_text("mine")
+        self.fails(1, ["sweep.h5", "--force"], *self.arguments())
+        self.assertEqual(self.output.read_text(), "mine")
+        self.done(*self.arguments("--force"))
+        run = self.folder / "run.h5"
+        self.done("run", "--model", FOX, "--text", self.text, "--limit", 20, "-o", run)
+        if DRAWS:
+            self.fails(1, ["run.h5", "holds a run or maps and no sweep over heads", "foxscope eval sweep"],
+                       "figure", "sweep", run, "-o", self.folder / "figure.pdf")
+
+
+class SweepResumeTest(SweepCase):
+    """A sweep that is killed or interrupted goes on, and gives what an unbroken one gives."""
+
+    def stop_after(self, heads, end):
+        process = subprocess.Popen([PROGRAM, *map(str, self.arguments())], stdout=subprocess.PIPE,
+                                   stderr=subprocess.PIPE)
+        partial = self.folder / "sweep.h5.partial"
+        size = 72 + (1 + heads) * (16 + 4 * LENGTH)
+        deadline = time.monotonic() + 120
+        while not partial.exists() or partial.stat().st_size < size:
+            self.assertLess(time.monotonic(), deadline)
+            self.assertIsNone(process.poll(), "ended early")
+            select.select([process.stderr], [], [], 0.002)
+        process.send_signal(end)
+        return process.communicate(timeout=60), process.returncode
+
+    def test_goes_on(self):
+        self.done(*self.arguments(output=self.folder / "whole.h5"))
+        self.stop_after(2, signal.SIGKILL)
+        (out, said), code = self.stop_after(4, signal.SIGINT)
+        self.assertEqual((code, out), (130, b""))
+        self.assertIn(f"interrupted: the work so far is in {self.output}.partial, the same command goes on from it",
+                      said.decode().splitlines()[-1])
+        self.assertFalse(self.output.exists())
+        self.fails(1, ["sweep.h5.partial", "other settings", "--force"], *self.arguments("--change", "cut"),
+                   output=self.output)
+        summary = json.loads(self.done(*self.arguments("--json")))
+        self.assertGreaterEqual(summary["heads_resumed"], 4)
+        self.assertFalse((self.folder / "sweep.h5.partial").exists())
+        with h5py.File(self.output) as found, h5py.File(self.folder / "whole.h5") as expected:
+            for name in expected["models/m"]:
+                numpy.testing.assert_array_equal(found["models/m"][name][:], expected["models/m"][name][:], name)
+
+
+@unittest.skipUnless(DRAWS, "built without Qt")
+class SweepFigureTest(SweepCase):
+    def words(self, output):
+        return subprocess.run(["pdftotext", output, "-"], capture_output=True, check=True, text=True).stdout
+
+    def test_cells_say_value_and_error(self):
+        self.done(*self.arguments())
+        output = self.folder / "sweep.pdf"
+        self.done("figure", "sweep", self.output, "-o", output)
+        words = self.words(output)
+        for part in ["m, gate 1", "layer", "head", "change of the loss", "± 1 standard error"]:
+            self.assertIn(part, " ".join(words.split()))
+        self.assertEqual(words.count("±") - 1, LAYERS * HEADS)
+        again = self.folder / "again.pdf"
+        self.done("figure", "sweep", self.output, "-o", again)
+        self.assertEqual(self.words(again), words)
+
+    def test_small_cells_have_dots(self):
+        self.done(*self.arguments())
+        output = self.folder / "sweep.pdf"
+        self.done("figure", "sweep", self.output, "--width", "30mm", "-o", output)
+        self.assertIn("below 2 standard errors", " ".join(self.words(output).split()))
+
+    def test_several_on_one_scale(self):
+        self.done(*self.arguments())
+        cut = self.folder / "cut.h5"
+        self.done(*self.arguments("--change", "cut", output=cut))
+        output = self.folder / "both.pdf"
+        self.done("figure", "sweep", self.output, cut, "--label", "m=FoX", "-o", output)
+        words = " ".join(self.words(output).split())
+        for part in ["FoX, gate 1", "FoX, cut", "(a)", "(b)"]:
+            self.assertIn(part, words.replace("\u00a0", " "))
+
+
+if __name__ == "__main__":
+    unittest.main()

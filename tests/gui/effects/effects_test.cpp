@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <cmath>
+
+#include <QFile>
+#include <QSignalSpy>
+#include <QTest>
+
+#include "app/gui/effects/effects_view.h"
+#include "tests/gui/support.h"
+
+namespace foxscope::gui::test {
+
+class EffectsTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void aChangedRunIsAnswered();
+  void aClickOnATokenGoesThere();
+  void aSweepChangesEachHeadInTurn();
+  void aClickOnACellChoosesTheHead();
+  void aSweepStopsAndGoesOn();
+  void aSweepIsExportedAndOpened();
+  void whatCannotBeSweptSaysWhy();
+  void withoutChangesItSaysWhatToDo();
+};
+
+namespace {
+
+constexpr int kPatience = 120'000;
+constexpr std::int64_t kTokens = 80;
+
+Intervention change(const char* kind) { return Intervention::parse_change(kind); }
+
+struct Effects {
+  Document document;
+  Sweeps sweeps{document};
+  EffectsView view{document, sweeps};
+  QSignalSpy messages{&document, &Document::messageRaised};
+
+  bool run() {
+    view.resize(900, 420);
+    view.show();
+    return runDemo(document, kTokens);
+  }
+  [[nodiscard]] RunId fox() const { return document.runs()[0].id; }
+  bool sweep(const char* kind) {
+    sweeps.start(fox(), change(kind));
+    return QTest::qWaitFor([this] { return !sweeps.running(); }, kPatience);
+  }
+  bool derive(const QString& intervention) {
+    const std::size_t before = document.runs().size();
+    document.startDerivedRun(fox(), {intervention});
+    return QTest::qWaitFor([&] { return document.runs().size() > before && !document.runStatus().running; }, kPatience);
+  }
+  bool said(const QString& words) const {
+    return std::any_of(messages.begin(), messages.end(), [&](const QList<QVariant>& arguments) {
+      return arguments.front().value<Message>().text.contains(words);
+    });
+  }
+  bool waitForCard(const QString& words) {
+    return QTest::qWaitFor([&] { return view.card().sentence().contains(words); }, kPatience);
+  }
+};
+
+}  // namespace
+
+void EffectsTest::aChangedRunIsAnswered() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QSignalSpy answered(&effects.view, &EffectsView::answered);
+  QVERIFY(effects.derive("3:1:cut"));
+  QCOMPARE(answered.size(), 1);
+  const Run& changed = effects.document.runs()[2];
+  QCOMPARE(changed.name, "fox-pro-12m, L3 H1, cut");
+  effects.document.selection().setHead({changed.id, 3, 1});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  const LossChange expected =
+      loss_change(changed.trace->per_token_loss(), effects.document.runs()[0].trace->per_token_loss());
+  const QString sentence = effects.view.card().sentence();
+  QVERIFY2(sentence.contains(estimateText(expected.mean) + " nats/token"), qPrintable(sentence));
+  QVERIFY2(sentence.contains("over 80 tokens"), qPrintable(sentence));
+  QVERIFY2(sentence.contains(QString::number(expected.perplexity_factor(), 'f', 4)), qPrintable(sentence));
+  const QTableWidget& tokens = effects.view.card().tokens();
+  QCOMPARE(tokens.rowCount(), 10);
+  for (int row = 0; row < 10; ++row) {
+    const TokenChange& hurt = expected.hurt[static_cast<std::size_t>(row)];
+    QCOMPARE(tokens.item(row, ChangeCard::kHurtChange)->text(), "+" + QString::number(hurt.change, 'f', 3));
+    QCOMPARE(tokens.item(row, ChangeCard::kHurtToken)->text(),
+             predictedText(*changed.trace->tokens(), hurt.position, Whitespace::visible));
+  }
+  // The run that it was changed from has no answer of its own.
+  effects.document.selection().setHead({effects.fox(), 3, 1});
+  QVERIFY(effects.waitForCard("Change a head"));
+}
+
+void EffectsTest::aClickOnATokenGoesThere() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.derive("3:1:cut"));
+  const Run& changed = effects.document.runs()[2];
+  effects.document.selection().setHead({changed.id, 3, 1});
+  QVERIFY(effects.waitForCard("L3 H1, cut:"));
+  Selection& selection = effects.document.selection();
+  QTableWidget& tokens = effects.view.card().tokens();
+  const std::int64_t position = tokens.item(4, ChangeCard::kHelpedToken)->data(Qt::UserRole).toLongLong();
+  const std::int64_t far = position < 40 ? 60 : 0;
+  selection.setView({{far, far + 10}, {0, kTokens}});
+  QTest::mouseClick(tokens.viewport(), Qt::LeftButton, {},
+                    tokens.visualItemRect(tokens.item(4, ChangeCard::kHelpedToken)).center());
+  QCOMPARE(selection.pin().query, std::optional(position));
+  QVERIFY(selection.view().rows.begin <= position && position < selection.view().rows.end);
+  QCOMPARE(selection.view().rows.size(), 10);
+  tokens.setCurrentCell(0, ChangeCard::kHurtToken);
+  QTest::keyClick(&tokens, Qt::Key_Return);
+  QCOMPARE(*selection.pin().query, tokens.item(0, ChangeCard::kHurtToken)->data(Qt::UserRole).toLongLong());
+}
+
+void EffectsTest::aSweepChangesEachHeadInTurn() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QSignalSpy added(&effects.sweeps, &Sweeps::added);
+  QVERIFY(effects.sweep("cut"));
+  QCOMPARE(added.size(), 1);
+  const HeadSweep& sweep = *effects.sweeps.shown();
+  QCOMPARE(sweep.name, "fox-pro-12m, cut");
+  QVERIFY(sweep.state == HeadSweep::State::whole);
+  QCOMPARE(sweep.known(), 32);
+  QCOMPARE(effects.view.choice().currentText(), "fox-pro-12m, cut");
+  QVERIFY(!effects.view.stopOrResume().isVisible());
+  // A head's change is that of a run with this one head changed.
+  QVERIFY(effects.derive("2:3:cut"));
+  const LossChange single = loss_change(effects.document.runs()[2].trace->per_token_loss(),
+                                        effects.document.runs()[0].trace->per_token_loss());
+  QCOMPARE(effects.sweeps.shown()->effect(2, 3)->mean.value, single.mean.value);
+  QCOMPARE(effects.sweeps.shown()->effect(2, 3)->mean.error, single.mean.error);
+  QCOMPARE(effects.view.grid().description(2, 3), "L2 H3, cut: " + estimateText(single.mean) + " nats/token");
+}
+
+void EffectsTest::aClickOnACellChoosesTheHead() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.sweep("one"));
+  SweepGrid& grid = effects.view.grid();
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
+  QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 5, 2}));
+  QVERIFY(effects.view.card().sentence().contains("L5 H2, gate 1:"));
+  QCOMPARE(effects.view.card().tokens().rowCount(), 10);
+  QTest::keyClick(&grid, Qt::Key_Left);
+  QTest::keyClick(&grid, Qt::Key_Up);
+  QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 4, 1}));
+  QVERIFY(effects.view.card().sentence().contains("L4 H1, gate 1:"));
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, QPoint(1, 1));  // beside the cells
+  QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 4, 1}));
+  // Colours: the cell of the largest change is at an end of the scale.
+  const HeadSweep& sweep = *effects.sweeps.shown();
+  double largest = 0;
+  for (const auto& effect : sweep.effects) largest = std::max(largest, std::abs(effect->mean.value));
+  QVERIFY(grid.limit() > 0 && grid.limit() <= largest);
+}
+
+void EffectsTest::aSweepStopsAndGoesOn() {
+  Effects effects;
+  QVERIFY(effects.run());
+  effects.sweeps.start(effects.fox(), change("one"));
+  QVERIFY(QTest::qWaitFor([&] { return effects.sweeps.shown()->known() >= 2; }, kPatience));
+  QVERIFY(effects.sweeps.running());
+  QCOMPARE(effects.view.stopOrResume().text(), "Cancel");
+  effects.sweeps.start(effects.fox(), change("cut"));
+  QVERIFY(effects.said("A sweep is being made"));
+  QTest::mouseClick(&effects.view.stopOrResume(), Qt::LeftButton);
+  QVERIFY(!effects.sweeps.running());
+  const int known = effects.sweeps.shown()->known();
+  QVERIFY(known < 32);
+  QVERIFY(effects.sweeps.shown()->whole == nullptr);
+  QCOMPARE(effects.view.stopOrResume().text(), "Go On");
+  QTest::mouseClick(&effects.view.stopOrResume(), Qt::LeftButton);
+  QVERIFY(effects.sweeps.running());
+  QVERIFY(effects.sweeps.shown()->known() >= known);
+  QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
+  const auto resumed = effects.sweeps.shown()->whole;
+  QVERIFY(resumed != nullptr);
+  effects.sweeps.close();
+  QVERIFY(effects.sweeps.shown() == nullptr);
+  QVERIFY(effects.sweep("one"));
+  QVERIFY(effects.sweeps.shown()->whole->changed_loss == resumed->changed_loss);
+  // The same once more is the one that is there.
+  effects.sweeps.start(effects.fox(), change("one"));
+  QVERIFY(!effects.sweeps.running());
+  QCOMPARE(effects.sweeps.all().size(), 1U);
+}
+
+void EffectsTest::aSweepIsExportedAndOpened() {
+  const Folder folder;
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.sweep("cut"));
+  for (const char* name : {"sweep.csv", "sweep.pdf", "sweep.svg", "sweep.h5"}) effects.view.write(folder.path(name));
+  QVERIFY(QTest::qWaitFor([&] { return effects.document.exports().empty() && !effects.document.busy(); }, kPatience));
+  const auto whole = effects.sweeps.shown()->whole;
+  QFile csv(folder.path("sweep.csv"));
+  QVERIFY(csv.open(QIODevice::ReadOnly));
+  QCOMPARE(csv.readAll().toStdString(), whole->csv());
+  QFile pdf(folder.path("sweep.pdf"));
+  QVERIFY(pdf.open(QIODevice::ReadOnly));
+  QVERIFY(pdf.readAll().startsWith("%PDF"));
+
+  Effects other;
+  other.view.resize(900, 420);
+  other.view.show();
+  QSignalSpy added(&other.sweeps, &Sweeps::added);
+  other.document.open({folder.path("sweep.h5")});
+  QVERIFY(waitUntilIdle(other.document));
+  QCOMPARE(added.size(), 1);
+  QCOMPARE(other.sweeps.shown()->name, "fox-pro-12m, cut");
+  QCOMPARE(other.sweeps.shown()->run, kNoRun);
+  QVERIFY(other.sweeps.shown()->whole->changed_loss == whole->changed_loss);
+  // Without its run a head of it is chosen here alone.
+  QTest::mouseClick(&other.view.grid(), Qt::LeftButton, {}, other.view.grid().cell(1, 1).center());
+  QVERIFY(other.view.card().sentence().contains("L1 H1, cut:"));
+  QVERIFY(!other.view.card().tokens().item(0, ChangeCard::kHurtToken)->text().isEmpty());
+  // With the run that it is of, everywhere.
+  QVERIFY(other.run());
+  QCOMPARE(other.sweeps.shown()->run, other.fox());
+  QTest::mouseClick(&other.view.grid(), Qt::LeftButton, {}, other.view.grid().cell(6, 3).center());
+  QVERIFY(other.document.selection().head() == (HeadChoice{other.fox(), 6, 3}));
+}
+
+void EffectsTest::whatCannotBeSweptSaysWhy() {
+  const Folder folder;
+  Effects effects;
+  QVERIFY(effects.run());
+  // Without a gate there is nothing to set to 1.
+  effects.sweeps.start(effects.document.runs()[1].id, change("one"));
+  QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
+  QVERIFY(effects.said("--change one: transformer-pro-12m has no gate"));
+  QVERIFY(effects.sweeps.all().empty());
+  effects.document.saveRunFile(folder.path("run.h5"));
+  QVERIFY(QTest::qWaitFor([&] { return effects.document.exports().empty() && !effects.document.busy(); }, kPatience));
+  Effects other;
+  other.document.open({folder.path("run.h5")});
+  QVERIFY(waitUntilIdle(other.document));
+  other.sweeps.start(other.document.runs()[0].id, change("cut"));
+  QVERIFY(other.said("comes from a file, and changing its heads needs its model"));
+  QVERIFY(other.sweeps.shown() == nullptr);
+}
+
+void EffectsTest::withoutChangesItSaysWhatToDo() {
+  Effects effects;
+  effects.view.show();
+  QVERIFY(effects.view.card().sentence().contains("Sweep over All Heads"));
+  QVERIFY(!effects.view.grid().isVisible());
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::EffectsTest)
+#include "effects_test.moc"
