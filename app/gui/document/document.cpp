@@ -30,11 +30,6 @@ QString nameFromPath(const QString& path) {
   return name.isEmpty() ? QStringLiteral("model") : name;
 }
 
-/// "fox · first", of a file first.h5: tells runs apart whose models have one name.
-QString nameWithFile(const Run& run) {
-  return QStringLiteral("%1 · %2").arg(run.plainName(), QFileInfo(run.file).completeBaseName());
-}
-
 }  // namespace
 
 /// A model and runs that were taken out.
@@ -52,12 +47,16 @@ class Document::Removal : public QUndoCommand {
   void redo() override {
     if (m_model) {
       auto& models = m_document.m_models;
-      std::erase_if(models, [&](const ModelInput& model) { return model == m_model->second; });
+      const auto gone = [&](const ModelInput& model) { return model.name == m_model->second.name; };
+      const auto place = std::find_if(models.begin(), models.end(), gone);
+      if (place != models.end()) m_model->second = *place;
+      std::erase_if(models, gone);
       emit m_document.inputsChanged();
     }
     if (m_runs.empty()) return;
     std::vector<Run> kept = m_document.m_runs;
-    for (const auto& gone : m_runs) {
+    for (auto& gone : m_runs) {
+      if (const Run* now = m_document.run(gone.second.id)) gone.second = *now;
       std::erase_if(kept, [&](const Run& run) { return run.id == gone.second.id; });
     }
     m_document.takeRuns(std::move(kept));
@@ -141,20 +140,25 @@ const Run* Document::runNamed(const QString& name) const {
   };
   const Run* named = found([](const Run& run) { return run.name; });
   if (named == nullptr) {
-    named = found([](const Run& run) { return run.file.isEmpty() ? QString() : nameWithFile(run); });
+    named = found([](const Run& run) { return run.file.isEmpty() ? QString() : run.nameWithFile(); });
   }
   return named != nullptr || name.isEmpty() ? named : found([](const Run& run) { return run.plainName(); });
 }
 
 const Run* Document::referenceOf(int text) const {
-  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.text == text; });
-  return found == m_runs.end() ? nullptr : &*found;
+  const Run* first = nullptr;
+  for (const Run& run : m_runs) {
+    if (run.text != text) continue;
+    if (!run.look.hidden) return &run;
+    if (first == nullptr) first = &run;
+  }
+  return first;
 }
 
 std::vector<const Run*> Document::runsOnText() const {
   std::vector<const Run*> runs;
   for (const Run& run : m_runs) {
-    if (run.text == m_shownText) runs.push_back(&run);
+    if (run.text == m_shownText && !run.look.hidden) runs.push_back(&run);
   }
   return runs;
 }
@@ -223,7 +227,8 @@ QString Document::freeModelName(const QString& wanted) const {
 void Document::addModel(const QString& path, const QString& name) {
   const auto same = [&](const ModelInput& model) { return model.path == path && model.interventions.isEmpty(); };
   if (std::any_of(m_models.begin(), m_models.end(), same)) return;
-  m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path, {}, {}});
+  m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path});
+  m_models.back().look.colour = freeColour();
   emit inputsChanged();
 }
 
@@ -286,6 +291,7 @@ void Document::clear() {
   m_keptText.clear();
   m_wantedSelection = {};
   m_wantedRuns.clear();
+  m_sessionRuns.clear();
   m_undo.clear();
   emit inputsChanged();
   takeRuns({});
@@ -351,12 +357,20 @@ void Document::receiveRunFile(const Opened& opened) {
     if (left(run.name)) continue;
     run.file = opened.path;
     run.telling = content.telling[index];
+    run.created =
+        tr("%1 by foxscope %2")
+            .arg(QString::fromStdString(content.file.created), QString::fromStdString(content.file.program_version));
+    run.command = QString::fromStdString(content.file.command_line);
+    const auto kept = std::find_if(m_sessionRuns.begin(), m_sessionRuns.end(),
+                                   [&](const SessionRun& entry) { return entry.isOf(run); });
+    if (kept != m_sessionRuns.end()) run.look = kept->look;
     runs.push_back(std::move(run));
   }
+  sortAsInSession(runs);
   std::erase_if(m_wantedRuns, [&](const SessionRun& run) { return run.file == opened.path; });
   if (runs.size() == m_runs.size()) return;
   // What was typed or opened to be run stays.
-  const auto& text = runs.back().trace->text();
+  const auto& text = content.file.traces.back()->text();
   const auto isOfRun = [&](const Run& run) {
     return run.trace->text() && run.trace->text()->content == m_text.content;
   };
@@ -381,6 +395,7 @@ void Document::replaceBySession(const Opened& opened) {
   m_keptText = session.text.content;
   m_wantedSelection = session.selection;
   m_wantedRuns = session.runs;
+  m_sessionRuns = session.runs;
   m_undo.clear();
   QStringList existing;
   const auto ask = [&](const QString& what, const QString& path) {
@@ -391,7 +406,9 @@ void Document::replaceBySession(const Opened& opened) {
   };
   for (const ModelInput& model : session.models) {
     const bool hubId = !QDir::isAbsolutePath(model.path);
-    if (hubId || ask(tr("checkpoint"), model.path)) m_models.push_back(model);
+    if (!hubId && !ask(tr("checkpoint"), model.path)) continue;
+    m_models.push_back(model);
+    if (model.look.colour < 0) m_models.back().look.colour = freeColour();
   }
   m_text = session.text;
   if (!m_text.file.isEmpty() && m_text.content.empty() && ask(tr("text"), m_text.file)) existing += m_text.file;
@@ -441,6 +458,9 @@ void Document::takeRuns(std::vector<Run> runs) {
   numberTexts(runs);
   nameApart(runs);
   m_runs = std::move(runs);
+  for (Run& run : m_runs) {
+    if (run.look.colour < 0) run.look.colour = freeColour();
+  }
   const Run* next = run(head.run);
   if (next == nullptr) next = runNamed(chosenName);
   if (next == nullptr && !m_runs.empty()) next = &m_runs.front();
@@ -488,19 +508,6 @@ void Document::numberTexts(std::vector<Run>& runs) {
     if (run.text == 0) run.text = among(m_runs, run);
     if (run.text == 0) run.text = among(runs, run);
     if (run.text == 0) run.text = ++m_lastText;
-  }
-}
-
-// A run that was made here keeps its model's name; of files the name of the file is added where it is needed.
-void Document::nameApart(std::vector<Run>& runs) const {
-  std::map<QString, int> wanted;
-  for (const Run& run : runs) ++wanted[run.plainName()];
-  std::map<QString, int> taken;
-  for (Run& run : runs) {
-    const bool alone = wanted[run.plainName()] == 1 || !run.model.isEmpty();
-    run.name = alone ? run.plainName() : nameWithFile(run);
-    const int number = ++taken[run.name];
-    if (number > 1) run.name += QStringLiteral(" (%1)").arg(number);
   }
 }
 
@@ -555,7 +562,7 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
   session.settings = m_settings;
   for (const Run& run : m_runs) {
     if (!run.file.isEmpty() && !session.runFiles.contains(run.file)) session.runFiles += run.file;
-    session.runs.push_back({run.file, run.plainName()});
+    session.runs.push_back({run.file, run.plainName(), run.look});
   }
   const Run* chosen = run(m_selection.head().run);
   session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(), m_selection.head().layer,

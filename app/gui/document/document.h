@@ -58,11 +58,13 @@ class Document : public QObject {
   /// The run whose positions the selection speaks in: the first on the chosen head's text. Null where there are no
   /// runs.
   [[nodiscard]] const Run* reference() const { return referenceOf(m_shownText); }
-  /// The first run on a text; null where there is none.
+  /// The first run on a text, one that is not hidden if there is any; null where there is none.
   [[nodiscard]] const Run* referenceOf(int text) const;
   [[nodiscard]] std::int64_t length() const;  ///< of the reference run; 0 where there is none
-  /// The runs on the reference run's text, in their order.
+  /// The runs on the reference run's text that are not hidden, in their order.
   [[nodiscard]] std::vector<const Run*> runsOnText() const;
+  /// The run that this one is a changed copy of; null where there is none.
+  [[nodiscard]] const Run* baseOf(const Run& run) const;
   /// Whether a run read the text that the selection speaks of.
   [[nodiscard]] bool isOnText(RunId id) const;
   /// Pin and range of a text: the selection's, or where they were when another text was chosen.
@@ -108,6 +110,26 @@ class Document : public QObject {
   void setSettings(const RunSettings& settings);
   /// Can be undone.
   void removeRun(RunId id);
+
+  // The list of runs.
+  /// A run with its model where that is there, or a model that has not run.
+  struct ListRow {
+    std::optional<int> model;  ///< place in models()
+    RunId run = kNoRun;
+  };
+  /// The runs in their order, then the models that have not run.
+  [[nodiscard]] std::vector<ListRow> listRows() const;
+  /// As it is shown: the run's name, or what the run will be called.
+  [[nodiscard]] QString nameOf(const ListRow& row) const;
+  [[nodiscard]] const RunLook& lookOf(const ListRow& row) const;
+  /// Another name, colour, or whether it is hidden, of a run and its model. Where the run of the chosen head is hidden,
+  /// another one's head is chosen.
+  void setLook(const ListRow& row, const RunLook& look);
+  /// Moves a row, among the runs or among the models that have not run.
+  void moveRow(int from, int to);
+  /// Takes a run and its model out; can be undone.
+  void removeRow(const ListRow& row);
+
   /// Everything as in a new window. What was to be undone is forgotten, and with it the memory of removed runs.
   void clear();
   [[nodiscard]] QUndoStack& undoStack() { return m_undo; }
@@ -193,6 +215,11 @@ class Document : public QObject {
   void endRun();
   void showProgress(const JobProgress& progress);
   void takeRuns(std::vector<Run> runs);
+  [[nodiscard]] int freeColour() const;
+  [[nodiscard]] RunLook lookOfChanged(const ModelInput& base, const QStringList& interventions) const;
+  /// A run that a model has made, in the place of the one before.
+  void place(std::vector<Run>& runs, Run made) const;
+  void sortAsInSession(std::vector<Run>& runs) const;
   [[nodiscard]] static bool sameText(const Trace& a, const Trace& b);
   void numberTexts(std::vector<Run>& runs);
   void nameApart(std::vector<Run>& runs) const;
@@ -229,9 +256,10 @@ class Document : public QObject {
   std::vector<std::shared_ptr<Export>> m_exports;  ///< the first of them is being written
   int m_exportChannel = 0;
   QString m_sessionFile;
-  std::string m_keptText;                ///< the text that stands in the session's file
-  QJsonObject m_wantedSelection;         ///< of a session whose runs are still being made
-  std::vector<SessionRun> m_wantedRuns;  ///< of a session whose run files are still being opened
+  std::string m_keptText;                 ///< the text that stands in the session's file
+  QJsonObject m_wantedSelection;          ///< of a session whose runs are still being made
+  std::vector<SessionRun> m_wantedRuns;   ///< of a session whose run files are still being opened
+  std::vector<SessionRun> m_sessionRuns;  ///< their order and looks, until the user chooses another order
   std::function<void(std::function<void()>)> m_guard;
   QUndoStack m_undo;
   QString m_runWhenRead;                   ///< text file of a session whose models run when it is there; empty: none

@@ -27,6 +27,11 @@ struct SelectionState {
 struct SessionRun {
   QString file;   ///< run file that it stood in; empty: it was in none and is made again
   QString model;  ///< its name there
+  RunLook look = {};
+  /// Runs that were made here may be in a file by now.
+  [[nodiscard]] bool isOf(const Run& run) const {
+    return model == run.plainName() && (file == run.file || (file.isEmpty() && !run.model.isEmpty()));
+  }
 };
 
 /// A session file: everything that is needed to see the same again. JSON, `foxscope_session` is its schema number.

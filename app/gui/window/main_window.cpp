@@ -26,12 +26,14 @@
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/views/icon.h"
 #include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
+#include "app/gui/window/run_list.h"
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/thumbnails.h"
 
@@ -92,6 +94,8 @@ void MainWindow::makeViews() {
   m_messages = new MessageBar(*centre);
 
   m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
+  auto* runs = new RunList(m_document);
+  m_runsDock = makeDock(*this, runs, tr("Runs"), "runs");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
   // The corners belong to the sides, so that curves stand under the maps.
@@ -102,7 +106,15 @@ void MainWindow::makeViews() {
   auto* bar = new QToolBar(tr("Run"));
   bar->setObjectName("run");
   bar->setMovable(false);
-  bar->addWidget(new RunBar(m_document));
+  QAction* showRuns = m_runsDock->toggleViewAction();
+  showRuns->setIcon(themedIcon(QStringLiteral("runs")));
+  showRuns->setShortcut(QKeySequence("Ctrl+R"));
+  connect(showRuns, &QAction::triggered, runs, [runs](bool shown) {
+    if (!shown) return;
+    runs->setFocus();
+    if (!runs->currentIndex().isValid()) runs->setCurrentIndex(runs->list().index(0, RunListModel::kName));
+  });
+  bar->addWidget(new RunBar(m_document, showRuns));
   addToolBar(bar);
   statusBar()->addWidget(new Readout(m_document), 1);
   statusBar()->setSizeGripEnabled(false);
@@ -110,6 +122,7 @@ void MainWindow::makeViews() {
 
 void MainWindow::resetDocks() {
   const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {{m_headsDock, Qt::LeftDockWidgetArea},
+                                                                {m_runsDock, Qt::RightDockWidgetArea},
                                                                 {m_textDock, Qt::RightDockWidgetArea},
                                                                 {m_curvesDock, Qt::BottomDockWidgetArea}};
   for (const auto& [dock, area] : places) {
@@ -117,6 +130,8 @@ void MainWindow::resetDocks() {
     addDockWidget(area, dock);
     dock->show();
   }
+  // Maps and text have the room until somebody asks for the list.
+  m_runsDock->hide();
   resizeDocks({m_headsDock, m_textDock}, {190, 340}, Qt::Horizontal);
   resizeDocks({m_curvesDock}, {300}, Qt::Vertical);
 }

@@ -125,6 +125,7 @@ class MainWindow : public QMainWindow {
   TextView* m_text = nullptr;
   CurvesView* m_curves = nullptr;
   QDockWidget* m_headsDock = nullptr;
+  QDockWidget* m_runsDock = nullptr;
   QDockWidget* m_textDock = nullptr;
   QDockWidget* m_curvesDock = nullptr;
   StartPage* m_start = nullptr;

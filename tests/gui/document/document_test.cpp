@@ -547,7 +547,7 @@ void DocumentTest::aDerivedRunIsTheModelWithAChange() {
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 3U);
   const Run& derived = document.runs()[2];
-  QCOMPARE(derived.name, "fox-pro-12m.3-1-one.5-all-constant0.5");
+  QCOMPARE(derived.name, "fox-pro-12m, L3 H1: gate 1; L5: gate 0.5");
   QCOMPARE(document.models().back().interventions.size(), 2);
   QVERIFY(derived.trace->tokens()->id == base.trace->tokens()->id);
   for (std::int64_t i = 0; i < 64; ++i) {
@@ -580,7 +580,7 @@ void DocumentTest::aDerivedRunComesBackWithItsSession() {
   QCOMPARE(again.runs().size(), 3U);
   const auto before = document.runs()[2].trace->per_token_loss();
   const auto after = again.runs()[2].trace->per_token_loss();
-  QCOMPARE(again.runs()[2].name, "fox-pro-12m.all-all-one");
+  QCOMPARE(again.runs()[2].name, "fox-pro-12m, all heads: gate 1");
   QVERIFY(std::equal(before.begin(), before.end(), after.begin(), after.end()));
 }
 
@@ -828,7 +828,7 @@ void DocumentTest::whatWouldBeLostIsNamed() {
   QVERIFY(demo.unsaved().empty());
   demo.startDerivedRun(demo.runs()[0].id, {QStringLiteral("0:0:one")});
   QVERIFY(waitUntilIdle(demo));
-  QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m.0-0-one"});
+  QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m, L0 H0: gate 1"});
 }
 
 }  // namespace foxscope::gui::test
