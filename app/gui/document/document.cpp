@@ -293,6 +293,8 @@ void Document::clear() {
   m_wantedRuns.clear();
   m_sessionRuns.clear();
   m_undo.clear();
+  m_evaluations.clear();
+  emit evaluationsChanged();
   emit inputsChanged();
   takeRuns({});
 }
@@ -325,6 +327,8 @@ void Document::receive(Opened opened) {
     for (const QString& note : checkpoint->notes) tell(Message::Kind::note, opened.path + ": " + note);
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
     setText({opened.path, std::move(text->content)});
+  } else if (auto* evaluation = std::get_if<Evaluation>(&opened.content)) {
+    receiveEvaluation(std::move(*evaluation));
   } else {
     receiveRunFile(opened);
   }
@@ -379,6 +383,23 @@ void Document::receiveRunFile(const Opened& opened) {
   takeRuns(std::move(runs));
 }
 
+// Read anew where it is open already: it may have been made again.
+void Document::receiveEvaluation(Evaluation evaluation) {
+  const auto same = std::find_if(m_evaluations.begin(), m_evaluations.end(),
+                                 [&](const Evaluation& open) { return open.path == evaluation.path; });
+  if (same == m_evaluations.end()) {
+    m_evaluations.push_back(std::move(evaluation));
+  } else {
+    *same = std::move(evaluation);
+  }
+  emit evaluationsChanged();
+}
+
+void Document::closeEvaluation(const QString& path) {
+  if (std::erase_if(m_evaluations, [&](const Evaluation& open) { return open.path == path; }) == 0) return;
+  emit evaluationsChanged();
+}
+
 void Document::receiveSession(const Opened& opened) {
   if (!m_guard) return replaceBySession(opened);
   m_guard([this, opened] { replaceBySession(opened); });
@@ -417,6 +438,11 @@ void Document::replaceBySession(const Opened& opened) {
   }
   qCDebug(sessionLog).noquote() << opened.path << "restores" << m_models.size() << "models," << existing.size()
                                 << "files, views" << session.window.keys().join(QStringLiteral(", "));
+  for (const QString& file : session.evaluations) {
+    if (ask(tr("evaluation"), file)) existing += file;
+  }
+  m_evaluations.clear();
+  emit evaluationsChanged();
   emit inputsChanged();
   takeRuns({});
   emit sessionOpened(session.window);
@@ -560,6 +586,7 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
   session.models = m_models;
   session.text = m_text;
   session.settings = m_settings;
+  for (const Evaluation& evaluation : m_evaluations) session.evaluations += evaluation.path;
   for (const Run& run : m_runs) {
     if (!run.file.isEmpty() && !session.runFiles.contains(run.file)) session.runFiles += run.file;
     session.runs.push_back({run.file, run.plainName(), run.look});

@@ -13,6 +13,7 @@
 #include <QStringList>
 #include <QUndoStack>
 
+#include "app/gui/document/evaluation.h"
 #include "app/gui/document/job_runner.h"
 #include "app/gui/document/places.h"
 #include "app/gui/document/run.h"
@@ -111,6 +112,10 @@ class Document : public QObject {
   /// Can be undone.
   void removeRun(RunId id);
 
+  /// Evaluations that were read from files, in the order in which they were opened.
+  [[nodiscard]] const std::vector<Evaluation>& evaluations() const { return m_evaluations; }
+  void closeEvaluation(const QString& path);
+
   // The list of runs.
   /// A run with its model where that is there, or a model that has not run.
   struct ListRow {
@@ -180,6 +185,7 @@ class Document : public QObject {
   /// A head of a run on another text was chosen: the reference, length() and placeIn() are others.
   void referenceChanged();
   void inputsChanged();  ///< models, text or settings
+  void evaluationsChanged();
   void runStatusChanged();
   void exportsChanged();                 ///< one came, moved on or went
   void notWritten(const QString& path);  ///< writing this file was cancelled or failed
@@ -202,6 +208,7 @@ class Document : public QObject {
   class Replacement;
   void receive(Opened opened);
   void receiveRunFile(const Opened& opened);
+  void receiveEvaluation(Evaluation evaluation);
   void receiveSession(const Opened& opened);
   void replaceBySession(const Opened& opened);
   void runWantedModels();
@@ -242,6 +249,7 @@ class Document : public QObject {
   int m_shownText = 0;                    ///< the one that the selection speaks of
   std::map<int, TextPlace> m_leftPlaces;  ///< where one was in texts that are not shown
   std::vector<ModelInput> m_models;
+  std::vector<Evaluation> m_evaluations;
   TextInput m_text;
   RunSettings m_settings;
   RunStatus m_status;

@@ -90,6 +90,7 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     const QJsonObject run = entry.toObject();
     session.runs.push_back({lengthened(run["file"].toString(), folder), run["model"].toString(), lookFrom(run)});
   }
+  for (const auto& file : json["evaluations"].toArray()) session.evaluations += lengthened(file.toString(), folder);
   session.selection = json["selection"].toObject();
   session.window = json["window"].toObject();
   return session;
@@ -106,6 +107,8 @@ QJsonObject Session::toJson(const QString& folder) const {
   }
   QJsonArray files;
   for (const QString& file : runFiles) files.append(shortened(file, folder));
+  QJsonArray evaluationFiles;
+  for (const QString& file : evaluations) evaluationFiles.append(shortened(file, folder));
   QJsonArray runList;
   for (const SessionRun& run : runs) {
     QJsonObject entry{{"model", run.model}};
@@ -124,6 +127,7 @@ QJsonObject Session::toJson(const QString& folder) const {
                                    {"query_key", settings.keepQueryKey}}},
           {"run_files", files},
           {"runs", runList},
+          {"evaluations", evaluationFiles},
           {"selection", selection},
           {"window", window}};
 }

@@ -42,8 +42,9 @@ struct Session {
   RunSettings settings;
   QStringList runFiles;
   std::vector<SessionRun> runs;  ///< those that were open; empty in older sessions: all of the files
-  QJsonObject selection;         ///< SelectionState
-  QJsonObject window;            ///< panes, docks, colours: the views' own
+  QStringList evaluations;
+  QJsonObject selection;  ///< SelectionState
+  QJsonObject window;     ///< panes, docks, colours: the views' own
 
   /// Reads what is there; what is missing or of another type is left at its default.
   /// @param folder  of the session file

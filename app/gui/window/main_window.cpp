@@ -23,6 +23,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
@@ -73,12 +74,14 @@ void MainWindow::makeViews() {
   m_maps = new MapsView(m_document);
   m_text = new TextView(m_document);
   m_curves = new CurvesView(m_document);
+  m_evaluations = new EvaluationsView(m_document);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},
              {"maps", tr("&Maps"), m_maps},
              {"text", tr("&Text"), m_text},
-             {"curves", tr("&Curves"), m_curves}};
+             {"curves", tr("&Curves"), m_curves},
+             {"evaluations", tr("E&valuations"), m_evaluations}};
 
   auto* centre = new QWidget;
   auto* layout = new QVBoxLayout(centre);
@@ -98,6 +101,7 @@ void MainWindow::makeViews() {
   m_runsDock = makeDock(*this, runs, tr("Runs"), "runs");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
+  m_evaluationsDock = makeDock(*this, m_evaluations, tr("Evaluations"), "evaluations");
   // The corners belong to the sides, so that curves stand under the maps.
   setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
   setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
@@ -124,7 +128,8 @@ void MainWindow::resetDocks() {
   const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {{m_headsDock, Qt::LeftDockWidgetArea},
                                                                 {m_runsDock, Qt::RightDockWidgetArea},
                                                                 {m_textDock, Qt::RightDockWidgetArea},
-                                                                {m_curvesDock, Qt::BottomDockWidgetArea}};
+                                                                {m_curvesDock, Qt::BottomDockWidgetArea},
+                                                                {m_evaluationsDock, Qt::BottomDockWidgetArea}};
   for (const auto& [dock, area] : places) {
     dock->setFloating(false);
     addDockWidget(area, dock);
@@ -132,6 +137,9 @@ void MainWindow::resetDocks() {
   }
   // Maps and text have the room until somebody asks for the list.
   m_runsDock->hide();
+  tabifyDockWidget(m_curvesDock, m_evaluationsDock);
+  m_evaluationsDock->setVisible(!m_document.evaluations().empty());
+  m_curvesDock->raise();
   resizeDocks({m_headsDock, m_textDock}, {190, 340}, Qt::Horizontal);
   resizeDocks({m_curvesDock}, {300}, Qt::Vertical);
 }
@@ -139,6 +147,7 @@ void MainWindow::resetDocks() {
 void MainWindow::connectDocument() {
   connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
   connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
+  connect(&m_document, &Document::evaluationsChanged, this, &MainWindow::followEvaluations);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
   connect(&m_document, &Document::notWritten, this, [this](const QString& path) {
     if (path == m_saving) m_afterSaving = nullptr;
@@ -168,7 +177,8 @@ void MainWindow::connectDocument() {
   connect(m_start, &StartPage::modelWanted, this, &MainWindow::openModel);
   connect(m_start, &StartPage::textWanted, this, [this] { openWith(tr("Open text"), tr("All files (*)")); });
   connect(m_start, &StartPage::fileWanted, this, [this] {
-    openWith(tr("Open run file or session"), tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
+    openWith(tr("Open run file or session"),
+             tr("Run files, evaluations, sessions (*.h5 *.hdf5 *.json);;All files (*)"));
   });
   connect(m_start, &StartPage::pathWanted, this, [this](const QString& path) { m_document.open({path}); });
   connect(m_start, &StartPage::tourWanted, this, &MainWindow::startTour);
@@ -191,6 +201,14 @@ void MainWindow::followRuns() {
   if (empty || m_wantedViews.isEmpty()) return;
   restoreViews(m_wantedViews);
   if (!m_document.runStatus().running) m_wantedViews = {};
+}
+
+// They come into sight when they are opened, and go with the last of them.
+void MainWindow::followEvaluations() {
+  const bool any = !m_document.evaluations().empty();
+  m_evaluationsDock->setVisible(any);
+  if (any) m_evaluationsDock->raise();
+  if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() * 2 / 3}, Qt::Vertical);
 }
 
 void MainWindow::followInputs() {

@@ -17,6 +17,7 @@ class QStackedWidget;
 namespace foxscope::gui {
 
 class CurvesView;
+class EvaluationsView;
 class Glossary;
 class HeadsView;
 class MapsView;
@@ -39,6 +40,7 @@ class MainWindow : public QMainWindow {
   MapsView& maps() { return *m_maps; }
   TextView& text() { return *m_text; }
   CurvesView& curves() { return *m_curves; }
+  EvaluationsView& evaluations() { return *m_evaluations; }
   HeadsView& headsView() { return *m_heads; }
   [[nodiscard]] QStringList messages() const;
 
@@ -85,6 +87,7 @@ class MainWindow : public QMainWindow {
                       const std::function<void()>& act);
   void connectDocument();
   void followRuns();
+  void followEvaluations();
   void followInputs();
   void fillRecent();
   [[nodiscard]] bool isDemo(const QString& path) const;
@@ -124,10 +127,12 @@ class MainWindow : public QMainWindow {
   MapsView* m_maps = nullptr;
   TextView* m_text = nullptr;
   CurvesView* m_curves = nullptr;
+  EvaluationsView* m_evaluations = nullptr;
   QDockWidget* m_headsDock = nullptr;
   QDockWidget* m_runsDock = nullptr;
   QDockWidget* m_textDock = nullptr;
   QDockWidget* m_curvesDock = nullptr;
+  QDockWidget* m_evaluationsDock = nullptr;
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;
