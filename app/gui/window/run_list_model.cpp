@@ -160,8 +160,9 @@ bool RunListModel::dropMimeData(const QMimeData* data, Qt::DropAction /*action*/
                                 const QModelIndex& parent) {
   if (!data->hasFormat(kRowType)) return false;
   const int from = data->data(kRowType).toInt();
-  int to = row >= 0 ? row : parent.isValid() ? parent.row() : rowCount();
-  if (to > from) --to;
+  // Dropped on a row it takes that row's place; between two, the place there.
+  int to = parent.isValid() ? parent.row() : row >= 0 ? row : rowCount();
+  if (!parent.isValid() && to > from) --to;
   // Later, as the view still holds the row that it drags.
   QMetaObject::invokeMethod(
       this, [this, from, to] { m_document.moveRow(from, to); }, Qt::QueuedConnection);
