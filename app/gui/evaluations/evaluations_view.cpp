@@ -17,7 +17,9 @@
 
 namespace foxscope::gui {
 
-using namespace evaluations;
+using evaluations::HeadsPage;
+using evaluations::LossPage;
+using evaluations::NeedlePage;
 
 EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
     : QWidget(parent),
