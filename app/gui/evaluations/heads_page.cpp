@@ -79,7 +79,10 @@ void HeadsPage::follow() {
 }
 
 void HeadsPage::fill() {
-  for (ValueGrid* grid : m_grids) grid->deleteLater();
+  for (ValueGrid* grid : m_grids) {
+    grid->hide();
+    grid->deleteLater();
+  }
   m_grids.clear();
   const std::string name = m_statistic->currentData().toString().toStdString();
   std::vector<float> all;

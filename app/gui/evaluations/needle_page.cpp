@@ -69,7 +69,10 @@ NeedlePage::NeedlePage(Document& document, QWidget* parent)
 }
 
 void NeedlePage::follow() {
-  for (ValueGrid* grid : m_grids) grid->deleteLater();
+  for (ValueGrid* grid : m_grids) {
+    grid->hide();
+    grid->deleteLater();
+  }
   m_grids.clear();
   std::vector<NeedleCell> models;
   std::vector<float> gains;

@@ -56,7 +56,9 @@ void ValueGrid::paintCell(QPainter& painter, int row, int column) const {
   const QRectF box = cell(row, column);
   painter.fillRect(box.adjusted(0.5, 0.5, -0.5, -0.5), QColor(colour.red, colour.green, colour.blue));
   const bool dot = place < m_content.dots.size() && m_content.dots[place];
-  const QString text = std::isnan(value) ? QString() : QString::number(static_cast<double>(value), 'g', 3);
+  QString text = QString::number(static_cast<double>(value), 'g', 3);
+  if (std::isnan(value)) text.clear();
+  if (std::isinf(value)) text = value > 0 ? QStringLiteral("∞") : QStringLiteral("−∞");
   const bool lightGround = 0.3 * colour.red + 0.59 * colour.green + 0.11 * colour.blue > 140;
   painter.setPen(lightGround ? Qt::black : Qt::white);
   const QString words = dot ? text + QStringLiteral(" •") : text;

@@ -208,7 +208,7 @@ void MainWindow::followEvaluations() {
   const bool any = !m_document.evaluations().empty();
   m_evaluationsDock->setVisible(any);
   if (any) m_evaluationsDock->raise();
-  if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() * 2 / 3}, Qt::Vertical);
+  if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() / 2}, Qt::Vertical);
 }
 
 void MainWindow::followInputs() {

@@ -289,7 +289,7 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   QVERIFY(test.settle());
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m, L2 H3: cut");
   // The change in loss is a curve like any other.
-  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m.2-3-cut"));
+  QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m, L2 H3: cut"));
 }
 
 void WindowTest::iconsTakeTheColoursOfTheTheme() {
