@@ -120,6 +120,18 @@ void RunList::move(int by) {
   }
 }
 
+// Letters are the window's commands elsewhere; here C is the colour's.
+bool RunList::event(QEvent* event) {
+  if (event->type() == QEvent::ShortcutOverride) {
+    const auto* key = static_cast<QKeyEvent*>(event);
+    if (key->modifiers() == Qt::NoModifier && (key->key() == Qt::Key_C || key->key() == Qt::Key_I)) {
+      event->accept();
+      return true;
+    }
+  }
+  return QTreeView::event(event);
+}
+
 void RunList::keyPressEvent(QKeyEvent* event) {
   const bool alt = event->modifiers().testFlag(Qt::AltModifier);
   if (alt && event->key() == Qt::Key_Up) return move(-1);

@@ -402,7 +402,11 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   QTest::keyClick(editor, Qt::Key_Return);
   QTRY_COMPARE(document.runs()[0].name, "Forgetful");
   QVERIFY(test.window.windowTitle().startsWith("Forgetful, transformer-pro-12m"));
-  // The colour.
+  // The colour, also by its key, which is a command of the window's elsewhere.
+  list->setFocus();
+  QTest::keyClick(list, Qt::Key_C);
+  QVERIFY(list->findChild<QMenu*>() != nullptr);
+  delete list->findChild<QMenu*>();
   clickColumn(*list, 0, RunListModel::kMark);
   auto* menu = list->findChild<QMenu*>();
   QVERIFY(menu != nullptr && menu->isVisible());
