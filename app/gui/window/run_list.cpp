@@ -133,6 +133,8 @@ bool RunList::event(QEvent* event) {
 }
 
 void RunList::keyPressEvent(QKeyEvent* event) {
+  // Return, which ends the editing of a name, comes here too.
+  if (state() == EditingState) return;
   const bool alt = event->modifiers().testFlag(Qt::AltModifier);
   if (alt && event->key() == Qt::Key_Up) return move(-1);
   if (alt && event->key() == Qt::Key_Down) return move(1);

@@ -394,14 +394,19 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   QTest::keyClick(list, Qt::Key_Up);
   QTest::keyClick(list, Qt::Key_Return);
   QCOMPARE(document.selection().head().run, fox);
-  // The name.
-  QTest::keyClick(list, Qt::Key_F2);
-  auto* editor = list->findChild<QLineEdit*>();
-  QVERIFY(editor != nullptr);
-  editor->setText("Forgetful");
-  QTest::keyClick(editor, Qt::Key_Return);
-  QTRY_COMPARE(document.runs()[0].name, "Forgetful");
-  QVERIFY(test.window.windowTitle().startsWith("Forgetful, transformer-pro-12m"));
+  // The names, of the run that is shown and of another one, which is not shown by that.
+  for (const auto& [key, name] : {std::pair{Qt::Key_Up, "Forgetful"}, std::pair{Qt::Key_Down, "Mindful"}}) {
+    QTest::keyClick(list, key);
+    QTest::keyClick(list, Qt::Key_F2);
+    auto* editor = list->findChild<QLineEdit*>();
+    QVERIFY(editor != nullptr);
+    editor->setText(name);
+    QTest::keyClick(editor, Qt::Key_Return);
+    QTRY_COMPARE(document.runs()[key == Qt::Key_Up ? 0 : 1].name, name);
+    QTRY_VERIFY(list->findChild<QLineEdit*>() == nullptr);
+  }
+  QCOMPARE(document.selection().head().run, fox);
+  QVERIFY(test.window.windowTitle().startsWith("Forgetful, Mindful"));
   // The colour, also by its key, which is a command of the window's elsewhere.
   list->setFocus();
   QTest::keyClick(list, Qt::Key_C);
