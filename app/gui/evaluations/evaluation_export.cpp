@@ -4,7 +4,6 @@
 #include <array>
 #include <map>
 
-#include <QFileDialog>
 #include <QFileInfo>
 
 #include "backend/base/atomic_file.h"
@@ -56,12 +55,8 @@ std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector
   return looks;
 }
 
-void exportFigure(Document& document, QWidget* parent, const QString& name,
+void exportFigure(Document& document, const QString& path,
                   const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw) {
-  const QString path =
-      QFileDialog::getSaveFileName(parent, QFileDialog::tr("Export figure"), name + QStringLiteral(".pdf"),
-                                   QFileDialog::tr("Figures (*.pdf *.svg *.png)"));
-  if (path.isEmpty()) return;
   figure::FigureStyle style;
   const QString ending = QFileInfo(path).suffix().toLower();
   style.format.kind = ending == QStringLiteral("svg")   ? figure::FigureFormat::Kind::svg

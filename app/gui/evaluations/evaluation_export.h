@@ -17,9 +17,9 @@ std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evalu
 std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
                                                                const Document& document);
 
-/// Asks for a file and writes a figure to it in the background.
+/// Writes a figure in the background, as the kind that the file's name ends on: PDF unless it is .svg or .png.
 /// @param draw  runs on a thread of its own
-void exportFigure(Document& document, QWidget* parent, const QString& name,
+void exportFigure(Document& document, const QString& path,
                   const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw);
 
 }  // namespace foxscope::gui::evaluations

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <QAction>
+#include <QFileDialog>
 #include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
@@ -105,9 +106,15 @@ void EvaluationsView::fillFiles() {
 }
 
 void EvaluationsView::exportShown() {
-  if (m_tabs->currentWidget() == m_loss) return m_loss->exportTo();
-  if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo();
-  m_heads->exportTo();
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export figure"), QStringLiteral("evaluation.pdf"),
+                                                    tr("Figures (*.pdf *.svg *.png)"));
+  if (!path.isEmpty()) exportTo(path);
+}
+
+void EvaluationsView::exportTo(const QString& path) {
+  if (m_tabs->currentWidget() == m_loss) return m_loss->exportTo(path);
+  if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo(path);
+  m_heads->exportTo(path);
 }
 
 QString EvaluationsView::reading() const { return m_reading->text(); }

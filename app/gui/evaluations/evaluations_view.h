@@ -29,6 +29,8 @@ class EvaluationsView : public QWidget, public ViewPart {
   [[nodiscard]] evaluations::HeadsPage& heads() { return *m_heads; }
   /// What is said below: the value under the mouse, or what is missing.
   [[nodiscard]] QString reading() const;
+  /// Writes the figure of the tab that is shown, as `foxscope figure` draws it.
+  void exportTo(const QString& path);
 
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;

@@ -127,7 +127,7 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   m_grids.push_back(grid);
 }
 
-void HeadsPage::exportTo() {
+void HeadsPage::exportTo(const QString& path) {
   std::vector<EvaluatedHeads> models;
   std::vector<std::string> names;
   for (const auto& evaluation : open()) {
@@ -135,7 +135,7 @@ void HeadsPage::exportTo() {
   }
   for (const EvaluatedHeads& model : models) names.push_back(model.info.name);
   const auto looks = looksOf(names, m_document);
-  exportFigure(m_document, this, QStringLiteral("decay"), [models, looks](figure::FigureStyle style) {
+  exportFigure(m_document, path, [models, looks](figure::FigureStyle style) {
     style.looks = looks;
     return figure::drawDecay(models, style);
   });

@@ -21,7 +21,8 @@ class HeadsPage : public QWidget {
  public:
   explicit HeadsPage(Document& document, QWidget* parent = nullptr);
   void follow();
-  void exportTo();
+  /// Writes the figure of what is shown.
+  void exportTo(const QString& path);
   [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
   [[nodiscard]] QComboBox& statistic() { return *m_statistic; }
 

@@ -148,10 +148,10 @@ void LossPage::tell(double position) {
   emit told(tr("position %1: %2 nats").arg(std::lround(position)).arg(words.join(QStringLiteral(", "))));
 }
 
-void LossPage::exportTo() {
+void LossPage::exportTo(const QString& path) {
   const std::vector<figure::LossSource> sources = lossSources(m_document.evaluations());
   const Looks looks = looksOf(namesOf(sources), m_document);
-  exportFigure(m_document, this, QStringLiteral("loss"), [sources, looks](figure::FigureStyle style) {
+  exportFigure(m_document, path, [sources, looks](figure::FigureStyle style) {
     style.looks = looks;
     return figure::drawLoss(sources, {}, style);
   });

@@ -18,7 +18,8 @@ class LossPage : public QWidget {
   explicit LossPage(Document& document, QWidget* parent = nullptr);
   /// Reads the evaluations that are open, on a job.
   void follow();
-  void exportTo();
+  /// Writes the figure of what is shown.
+  void exportTo(const QString& path);
   [[nodiscard]] bool isEmpty() const { return m_plot.curves.empty(); }
   [[nodiscard]] const figure::CurvePlot& plot() const { return m_plot; }
   [[nodiscard]] bool isSettled() const { return !m_waiting; }

@@ -160,11 +160,11 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
   m_document.jobs().submit(this, kPromptJob, std::move(request));
 }
 
-void NeedlePage::exportTo() {
+void NeedlePage::exportTo(const QString& path) {
   for (const Evaluation& evaluation : m_document.evaluations()) {
     const auto* test = std::get_if<std::shared_ptr<const NeedleEvaluation>>(&evaluation.content);
     if (test == nullptr) continue;
-    return exportFigure(m_document, this, QStringLiteral("needle"),
+    return exportFigure(m_document, path,
                         [test = *test](const figure::FigureStyle& style) { return drawNeedle(*test, {}, style); });
   }
 }

@@ -22,7 +22,8 @@ class NeedlePage : public QWidget {
  public:
   explicit NeedlePage(Document& document, QWidget* parent = nullptr);
   void follow();
-  void exportTo();
+  /// Writes the figure of what is shown.
+  void exportTo(const QString& path);
   [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
 
  signals:

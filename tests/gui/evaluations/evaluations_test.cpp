@@ -30,6 +30,7 @@ class EvaluationsTest : public QObject {
   void aNeedleCellSaysWhatIsMissing();
   void aNeedleCellOpensItsTrace();
   void headsAreAGrid();
+  void figuresAreExported();
   void aSessionKeepsEvaluations();
   void aDamagedEvaluationIsOneLine();
 };
@@ -203,6 +204,23 @@ void EvaluationsTest::headsAreAGrid() {
   const std::string name = statistic.currentData().toString().toStdString();
   const auto values = find_array(model.numbers, name)->value;
   QCOMPARE(shown.grids()[0]->content().values[1], static_cast<float>(values[1]));
+}
+
+void EvaluationsTest::figuresAreExported() {
+  const Folder folder;
+  for (const char* kind : {"loss", "needle", "heads"}) {
+    Shown shown({evaluationOf(kind)});
+    QVERIFY(shown.settle());
+    QSignalSpy messages(&shown.document, &Document::messageRaised);
+    const QString path = folder.path(QStringLiteral("%1.svg").arg(kind));
+    shown.view.exportTo(path);
+    QVERIFY(shown.settle());
+    QCOMPARE(messages.size(), 1);
+    QCOMPARE(messages[0][0].value<Message>().text, "Saved " + path);
+    QFile file(path);
+    QVERIFY(file.open(QIODevice::ReadOnly));
+    QVERIFY(file.readAll().contains("<svg"));
+  }
 }
 
 void EvaluationsTest::aSessionKeepsEvaluations() {
