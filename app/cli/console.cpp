@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/text/tokenizer.h"
 #include "backend/text/utf8.h"
@@ -183,20 +184,6 @@ std::string durationText(double seconds) {
   if (whole < 60) return fmt::format("{} s", whole);
   if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
   return fmt::format("{} h {:02} min", whole / 3600, whole % 3600 / 60);
-}
-
-std::string sizeText(double bytes) {
-  if (bytes < 1e3) return fmt::format("{:.0f} bytes", bytes);
-  if (bytes < 1e6) return fmt::format("{:.1f} kB", bytes / 1e3);
-  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
-  return fmt::format("{:.1f} GB", bytes / 1e9);
-}
-
-std::string countText(std::int64_t count) {
-  std::string digits = fmt::format("{}", count);
-  const std::size_t sign = count < 0 ? 1 : 0;
-  for (std::size_t place = digits.size(); place > sign + 3; place -= 3) digits.insert(place - 3, 1, ',');
-  return digits;
 }
 
 }  // namespace foxscope::cli

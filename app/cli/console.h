@@ -68,9 +68,5 @@ std::string visible(std::string_view text, std::string_view kept = "");
 
 /// "1 min 20 s", "12 s", "0.4 s".
 std::string durationText(double seconds);
-/// "12.3 MB", "640 bytes" (powers of 1000).
-std::string sizeText(double bytes);
-/// 12345 as "12,345".
-std::string countText(std::int64_t count);
 
 }  // namespace foxscope::cli

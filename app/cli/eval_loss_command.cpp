@@ -5,6 +5,7 @@
 #include "app/cli/eval_loss_summary.h"
 #include "app/cli/eval_options.h"
 #include "app/cli/interrupt.h"
+#include "app/description/number_text.h"
 #include "backend/eval/loss.h"
 #include "backend/eval/loss_partial.h"
 

@@ -8,6 +8,7 @@
 
 #include "app/cli/console.h"
 #include "app/cli/text_table.h"
+#include "app/description/number_text.h"
 
 namespace foxscope::cli {
 namespace {

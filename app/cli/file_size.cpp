@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/console.h"
+#include "app/description/number_text.h"
 
 namespace foxscope::cli {
 namespace {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
+#include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/generate.h"
 #include "backend/model/checkpoint.h"

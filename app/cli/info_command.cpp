@@ -10,6 +10,8 @@
 #include "app/cli/eval_sweep_summary.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
+#include "app/description/facts.h"
+#include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
@@ -23,30 +25,6 @@ struct InfoOptions {
   std::string path;
   bool json = false;
 };
-
-// The words of --keep whose parts the file holds for this model.
-std::vector<std::string> keptWords(const Trace& trace) {
-  const auto rows = trace.source().rows(0);
-  std::vector<std::string> words;
-  const auto add = [&](bool kept, const char* word) {
-    if (kept) words.emplace_back(word);
-  };
-  add(!trace.per_token_loss().empty(), "loss");
-  add(!rows->cumulative_log_gate.empty(), "gates");
-  add(!rows->log_normalizer.empty(), "rows");
-  add(!rows->log_normalizer_without_gate.empty(), "ungated");
-  add(trace.query_key() != nullptr, "qk");
-  add(trace.source().has_logits(), "logits");
-  add(trace.source().has_hidden_states(), "hidden");
-  return words;
-}
-
-std::optional<double> meanOf(std::span<const float> losses) {
-  if (losses.empty()) return std::nullopt;
-  double sum = 0;
-  for (const float loss : losses) sum += loss;
-  return sum / static_cast<double>(losses.size());
-}
 
 Json numberOrNull(const std::optional<double>& value) {
   if (!value || !std::isfinite(*value)) return nullptr;
@@ -91,25 +69,8 @@ std::string runFileJson(const std::string& path, const RunFile& file) {
 }
 
 std::string modelLines(const Trace& trace) {
-  const TraceInfo& info = trace.info();
-  const auto loss = meanOf(trace.per_token_loss());
-  std::string kept;
-  for (const std::string& word : keptWords(trace)) kept += (kept.empty() ? "" : ", ") + word;
-  std::vector<std::pair<std::string, std::string>> lines = {
-      {"model", info.name},
-      {"  type", info.model_type},
-      {"  layers", fmt::format("{} with {} heads of size {}{}", info.layers, info.heads, info.head_dim,
-                               info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
-      {"  gate", info.gated ? "forget gate" : "none"},
-      {"  tokens", countText(info.length)},
-      {"  mean loss",
-       loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
-      {"  kept", kept},
-      {"  computed",
-       fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
-  if (info.window_size > 0) lines.emplace_back("  window", fmt::format("{} tokens", info.window_size));
-  if (!info.intervention.empty()) lines.emplace_back("  intervention", info.intervention);
-  lines.emplace_back("  weights", "SHA-256 " + info.weights_sha256);
+  Facts lines = {{"model", trace.info().name}};
+  for (const auto& [name, value] : runFacts(trace)) lines.emplace_back("  " + name, value);
   return nameValueLines(lines);
 }
 
@@ -119,9 +80,7 @@ std::string runFileText(const std::string& path, const RunFile& file) {
       {{"run file", fmt::format("{}, {}", path, sizeText(static_cast<double>(std::filesystem::file_size(path))))},
        {"  created", fmt::format("{} by foxscope {}", file.created, file.program_version)},
        {"  command", file.command_line},
-       {"  text", text ? fmt::format("{} bytes, SHA-256 {}", countText(static_cast<std::int64_t>(text->content.size())),
-                                     text->sha256)
-                       : "none, token ids were given"}});
+       {"  text", textFact(text.get())}});
   for (const auto& trace : file.traces) description += '\n' + modelLines(*trace);
   return description;
 }

@@ -3,6 +3,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/map_options.h"
+#include "app/description/number_text.h"
 #include "app/figure/map_figure.h"
 #include "app/figure/pdf_metadata.h"
 #include "backend/base/atomic_file.h"

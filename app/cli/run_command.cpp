@@ -10,6 +10,7 @@
 #include "app/cli/file_size.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
+#include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"

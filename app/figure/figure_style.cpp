@@ -9,4 +9,11 @@ std::string FigureStyle::label(const std::string& name) const {
   return name;
 }
 
+CurveLook FigureStyle::look(const std::string& name, std::size_t place) const {
+  for (const auto& [of, look] : looks) {
+    if (of == name) return look;
+  }
+  return {static_cast<int>(place), 0};
+}
+
 }  // namespace foxscope::figure

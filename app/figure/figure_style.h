@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <utility>
@@ -7,6 +8,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/figure/curve_geometry.h"
+#include "app/figure/curve_palette.h"
 #include "app/figure/figure_format.h"
 
 namespace foxscope::figure {
@@ -19,10 +21,13 @@ struct FigureStyle {
   std::string title;  ///< above everything; empty: none
   PanelLetters letters = PanelLetters::whereSeveral;
   std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model instead of its name
+  std::vector<std::pair<std::string, CurveLook>> looks;     ///< of models by name; others by their place
   std::string command;                                      ///< how to make the figure again, for the file's metadata
 
   /// What is written for a model of this name.
   [[nodiscard]] std::string label(const std::string& name) const;
+  /// How the curve of a model of this name looks, which is in this place among those of the figure.
+  [[nodiscard]] CurveLook look(const std::string& name, std::size_t place) const;
 };
 
 /// What is chosen by hand of a figure of curves.

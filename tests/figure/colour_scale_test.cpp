@@ -16,7 +16,7 @@ namespace {
 using figure::ColourScale;
 using figure::MapFigure;
 
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNoValue = std::numeric_limits<float>::quiet_NaN();
 
 MapFigure figure_of(Quantity quantity, std::vector<float> values) {
   static const auto run = random_run(16);
@@ -39,7 +39,7 @@ std::string refused(MapFigure figure, std::optional<double> lower, std::optional
 }
 
 TEST(ColourScale, FollowsTheQuantityWhereNothingIsChosen) {
-  const auto forget = figure::chooseColours(figure_of(Quantity::forget, {0.2F, 0.5F, kNaN}));
+  const auto forget = figure::chooseColours(figure_of(Quantity::forget, {0.2F, 0.5F, kNoValue}));
   EXPECT_EQ(forget.lower, 0);
   EXPECT_EQ(forget.upper, 1);
   EXPECT_EQ(forget.map, &figure::viridis());
@@ -51,13 +51,13 @@ TEST(ColourScale, FollowsTheQuantityWhereNothingIsChosen) {
   const auto effect = figure::chooseColours(figure_of(Quantity::gate_effect, {-0.4F, 0.1F}));
   EXPECT_EQ(effect.map, &figure::diverging());
   EXPECT_EQ(effect.lower, -effect.upper);
-  const auto absent = figure::chooseColours(figure_of(Quantity::attention, {kNaN}));
+  const auto absent = figure::chooseColours(figure_of(Quantity::attention, {kNoValue}));
   EXPECT_EQ(absent.note, "no key of this region is before its query");
   EXPECT_GT(absent.lower, 0);
 }
 
 TEST(ColourScale, WhatIsChosenCounts) {
-  MapFigure figure = figure_of(Quantity::forget, {0.001F, 0.2F, 0.5F, kNaN});
+  MapFigure figure = figure_of(Quantity::forget, {0.001F, 0.2F, 0.5F, kNoValue});
   figure.colours = {&figure::cividis(), 0.125, 0.375, 0.01};
   const auto colours = figure::chooseColours(figure);
   EXPECT_EQ(colours.map, &figure::cividis());
@@ -66,7 +66,7 @@ TEST(ColourScale, WhatIsChosenCounts) {
   EXPECT_TRUE(same(colours.colour(0.5), figure::cividis().back()));
   EXPECT_TRUE(same(colours.colour(0.25), figure::colourAt(figure::cividis(), 0.5)));
   EXPECT_TRUE(same(colours.colour(0.001), figure::kBlank));
-  EXPECT_TRUE(same(colours.colour(kNaN), figure::kAbsent));
+  EXPECT_TRUE(same(colours.colour(kNoValue), figure::kAbsent));
   EXPECT_EQ(colours.note, "colours from 0.12 to 0.38, entries from 0.001 to 0.5; white: entries below 0.01");
 }
 

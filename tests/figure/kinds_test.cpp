@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "app/figure/colour_scale.h"
+#include "app/figure/curve_palette.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
 #include "app/figure/kinds/grid.h"
@@ -229,6 +230,17 @@ TEST(Losses, CurvesAndBandsAreMeansAndErrorsOfWindows) {
     EXPECT_NEAR(plot.curves[0].y[index], mean, 1e-6);
     EXPECT_NEAR(plot.curves[0].bandUpper[index] - plot.curves[0].bandLower[index], 2 * error, 1e-6);
   }
+}
+
+TEST(Losses, ModelsHaveTheLooksThatTheyWereGiven) {
+  const std::vector<figure::LossSource> sources = {losses("a", 3, 4, 60), losses("b", 3, 4, 60)};
+  figure::FigureStyle style;
+  style.looks = {{"b", {0, 2}}};
+  const auto plot = figure::lossPlot(sources, {}, 1, style);
+  EXPECT_EQ(plot.curves[0].colour, 0);
+  EXPECT_EQ(plot.curves[1].colour, 0);
+  EXPECT_EQ(plot.curves[1].line, figure::curveLine(0, 2));
+  EXPECT_EQ(figure::lossPlot(sources, {}, 1).curves[1].colour, 1);
 }
 
 TEST(Losses, ShortOnesBeginAtTheFirstPositionAndAreSmoothedLess) {

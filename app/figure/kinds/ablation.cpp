@@ -36,7 +36,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   const std::int64_t smooth = smoothingWidth(sources, options.smooth);
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
 
-  CurvePlot above = lossPlot(sources, options, smooth);
+  CurvePlot above = lossPlot(sources, options, smooth, style);
   noteErrors(drawn.notes, above.curves);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
@@ -49,8 +49,8 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
     if (&source == &against) continue;
     const foxscope::Curve values =
         difference_curve(against.model.losses, source.model.losses, against.model.documents(), smooth);
-    below.curves.push_back(
-        curveOf(source.name, static_cast<int>(index), values, firstPosition(source.model.losses.common_length()), 0));
+    below.curves.push_back(curveOf(source.name, style.look(source.name, index), values,
+                                   firstPosition(source.model.losses.common_length()), 0));
   }
   CurveChoice colours = options.curves;
   std::erase_if(colours.colours, [&](const auto& colour) { return colour.first == against.name; });

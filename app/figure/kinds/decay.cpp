@@ -84,7 +84,7 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
     const auto heads = static_cast<std::size_t>(model.info.heads);
     Curve curve;
     curve.name = nameOf(model, style, models.size() > 1);
-    curve.colour = static_cast<int>(n);
+    curve.colour = style.look(model.info.name, n).colour;
     curve.line = LineStyle::points;
     curve.shape = shapeOf(n);
     curve.y = requireArray(model, model.numbers, "rate_decay_time").value;
@@ -115,8 +115,9 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
     all.insert(all.end(), times.begin(), times.end());
     Curve curve;
     curve.name = nameOf(*models[n], style, models.size() > 1);
-    curve.colour = static_cast<int>(n);
-    curve.line = curveLine(curve.colour);
+    const CurveLook look = style.look(models[n]->info.name, n);
+    curve.colour = look.colour;
+    curve.line = curveLine(look.colour, look.change);
     const auto count = static_cast<double>(times.size());
     for (std::size_t head = 0; head < times.size(); ++head) {
       // A step up at each head's time.
@@ -176,7 +177,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, co
     const std::size_t head = placeOf(model, choice.heads[n]);
     Curve curve;
     curve.name = headTitle(choice.heads[n]);
-    curve.colour = static_cast<int>(n);
+    curve.colour = style.look(model.info.name, n).colour;
     curve.line = LineStyle::points;
     curve.shape = shapeOf(n + 1);
     curve.y = timesOfHead(gates, head, classes);

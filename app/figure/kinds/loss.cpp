@@ -33,15 +33,15 @@ std::int64_t smoothingWidth(std::span<const LossSource> sources, const std::opti
   return std::min(width, most) / 2 * 2 + 1;
 }
 
-CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& options, std::int64_t smooth) {
+CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& options, std::int64_t smooth,
+                   const FigureStyle& style) {
   CurvePlot plot;
   plot.xLabel = "token position *p*";
   plot.yLabel = "loss *L*(*p*) (nats per token)";
-  int colour = 0;
   for (const LossSource& source : sources) {
     const foxscope::Curve values = loss_curve(source.model.losses, source.model.documents(), smooth);
-    plot.curves.push_back(
-        curveOf(source.name, colour++, values, firstPosition(source.model.losses.common_length()), 0));
+    plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values,
+                                  firstPosition(source.model.losses.common_length()), 0));
   }
   plot.note = legendNote(plot.curves, smooth);
   if (options.trainLength) {
@@ -55,7 +55,7 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   DrawnFigure drawn;
   const std::int64_t smooth = smoothingWidth(sources, options.smooth);
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
-  CurvePlot plot = lossPlot(sources, options, smooth);
+  CurvePlot plot = lossPlot(sources, options, smooth, style);
   noteErrors(drawn.notes, plot.curves);
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);

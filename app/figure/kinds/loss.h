@@ -20,7 +20,8 @@ struct LossOptions {
 std::int64_t smoothingWidth(std::span<const LossSource> sources, const std::optional<std::int64_t>& chosen);
 
 /// The axis of positions, a line at the training length, and the smoothed L(p) of every source with its error.
-CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& options, std::int64_t smooth);
+CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& options, std::int64_t smooth,
+                   const FigureStyle& style = {});
 
 /// L(p) of several models over one axis.
 /// @throws UsageError for sources that are not comparable, as requireComparable, and names that do not exist

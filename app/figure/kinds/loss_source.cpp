@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "app/figure/curve_palette.h"
 #include "backend/base/error.h"
 
 namespace foxscope::figure {
@@ -97,12 +96,12 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources) {
   }
 }
 
-Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values, std::int64_t first,
+Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
               std::int64_t offset) {
   Curve curve;
   curve.name = name;
-  curve.colour = colour;
-  curve.line = curveLine(colour);
+  curve.colour = look.colour;
+  curve.line = curveLine(look.colour, look.change);
   bool known = false;
   for (auto index = static_cast<std::size_t>(first); index < values.value.size(); ++index) {
     const double error = index < values.error.size() ? values.error[index] : std::numeric_limits<double>::quiet_NaN();

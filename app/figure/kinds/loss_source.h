@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "app/figure/curve_palette.h"
 #include "app/figure/curve_plot.h"
 #include "app/figure/figure_origin.h"
 #include "app/figure/figure_style.h"
@@ -34,7 +35,7 @@ std::int64_t firstPosition(std::int64_t length);
 void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 
 /// A curve with its band of one standard error, where that is known, from this index on; x is index + offset.
-Curve curveOf(const std::string& name, int colour, const foxscope::Curve& values, std::int64_t first,
+Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
               std::int64_t offset);
 
 /// What the legend says of lines and bands: "mean of 101 tokens, band: ± 1 standard error".

@@ -57,26 +57,6 @@ void requireHead(const NeedleModel& model, const HeadIndex& head) {
                                head.head, info.layers - 1, info.heads - 1));
 }
 
-// From 0, or below where the needle makes the answer less likely; centred at 0 where it does so by much.
-ScaledColours coloursOf(const std::vector<NeedleGrid>& grids, NeedleTint tint) {
-  double lowest = 0;
-  double highest = 0;
-  for (const NeedleGrid& grid : grids) {
-    for (const float value : grid.values) {
-      if (!std::isfinite(value)) continue;
-      lowest = std::min(lowest, static_cast<double>(value));
-      highest = std::max(highest, static_cast<double>(value));
-    }
-  }
-  const double most = std::max(-lowest, highest) > 0 ? std::max(-lowest, highest) : 1;
-  ScaledColours colours;
-  const bool centred = -lowest > kLittleLoss * most;
-  colours.map = centred ? &diverging() : &viridis();
-  colours.lower = centred ? -most : lowest;
-  colours.upper = tint == NeedleTint::gate ? 1 : most;
-  return colours;
-}
-
 std::string labelOf(NeedleTint tint, const std::string& dot) {
   switch (tint) {
     case NeedleTint::gain:
@@ -169,6 +149,23 @@ FigureOrigin originOf(const NeedleEvaluation& evaluation, const ScaledColours& c
 
 }  // namespace
 
+ScaledColours needleColours(std::span<const float> values, NeedleTint tint) {
+  double lowest = 0;
+  double highest = 0;
+  for (const float value : values) {
+    if (!std::isfinite(value)) continue;
+    lowest = std::min(lowest, static_cast<double>(value));
+    highest = std::max(highest, static_cast<double>(value));
+  }
+  const double most = std::max(-lowest, highest) > 0 ? std::max(-lowest, highest) : 1;
+  ScaledColours colours;
+  const bool centred = -lowest > kLittleLoss * most;
+  colours.map = centred ? &diverging() : &viridis();
+  colours.lower = centred ? -most : lowest;
+  colours.upper = tint == NeedleTint::gate ? 1 : most;
+  return colours;
+}
+
 DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style) {
   if (evaluation.models.empty() || evaluation.cells() == 0) throw UsageError("there is no needle test in this file");
   DrawnFigure drawn;
@@ -202,7 +199,9 @@ DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& 
     grid.panel = &page.add(std::make_unique<MapPanel>(style.format, std::move(content)), place);
     grids.push_back(std::move(grid));
   }
-  const ScaledColours colours = coloursOf(grids, options.tint);
+  std::vector<float> all;
+  for (const NeedleGrid& grid : grids) all.insert(all.end(), grid.values.begin(), grid.values.end());
+  const ScaledColours colours = needleColours(all, options.tint);
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format),
                                  PanelPlace{(models + across - 1) / across, 0, 1, across});
   bar.setColours(colours, labelOf(options.tint, found ? ", • answer found" : ""), symbolOf(options.tint));

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 
+#include "app/figure/colour_scale.h"
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
 #include "backend/eval/needle_file.h"
@@ -19,6 +21,10 @@ struct NeedleOptions {
   /// Where a dashed line stands; absent, or beyond the lengths: none.
   std::optional<std::int64_t> trainLength = std::nullopt;
 };
+
+/// Colours of all cells of a figure: from 0, or below where the needle makes the answer less likely; centred at 0 where
+/// it does so by much.
+ScaledColours needleColours(std::span<const float> values, NeedleTint tint);
 
 /// The test's grid, length across and depth down, one panel a model, on one scale. A dot stands where the greedy
 /// continuation holds the answer.

@@ -12,12 +12,12 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   plot.xLabel = "context length *l* (tokens)";
   plot.yLabel = "perplexity *P*(*l*)";
   plot.xScale = AxisScale::logarithmic;
-  int colour = 0;
   for (const LossSource& source : sources) {
     const foxscope::Curve values = perplexity_curve(source.model.losses, source.model.documents());
     // The first lengths, whose perplexity is that of guessing, would take the whole axis.
     const std::int64_t first = firstPosition(source.model.losses.common_length());
-    plot.curves.push_back(curveOf(source.name, colour++, values, std::max<std::int64_t>(0, first - 1), 1));
+    plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values,
+                                  std::max<std::int64_t>(0, first - 1), 1));
   }
   plot.note = legendNote(plot.curves, 1);
   DrawnFigure drawn;

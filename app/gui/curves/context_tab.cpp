@@ -92,7 +92,9 @@ PlotContent ContextTab::content(const QPalette& palette) const {
     const auto& series = m_asLoss->isChecked() ? context.mean : context.perplexity;
     if (!series) continue;
     const auto strip = std::find(texts.begin(), texts.end(), context.run.text) - texts.begin();
-    Line line{series, static_cast<int>(strip), Side::left, runColour(context.run.index, palette), context.run.name};
+    Line line{series, static_cast<int>(strip), Side::left, runColour(context.run.look.colour, palette),
+              context.run.name};
+    line.style = runLine(context.run.look.change);
     line.dots = Dots::never;
     content.lines.push_back(std::move(line));
   }
@@ -112,7 +114,8 @@ void ContextTab::showReading() {
       value = m_asLoss->isChecked() ? tr("%1 nats").arg(numberText(context.mean->value[*index]))
                                     : numberText(context.perplexity->value[*index]);
     }
-    entries.push_back({context.run.name, runColour(context.run.index, palette()), Qt::SolidLine, value});
+    entries.push_back(
+        {context.run.name, runColour(context.run.look.colour, palette()), runLine(context.run.look.change), value});
   }
   readOut().setEntries(entries);
   if (!inside) {

@@ -65,6 +65,8 @@ figure::Curve curveOf(const Line& line, const PositionAxis& axis) {
   }
   curve.ownColour = onPaper(line.colour);
   if (line.style == Qt::DashLine) curve.line = figure::LineStyle::dashed;
+  if (line.style == Qt::DotLine) curve.line = figure::LineStyle::dotted;
+  if (line.style == Qt::DashDotLine) curve.line = figure::LineStyle::dashDotted;
   return curve;
 }
 

@@ -47,8 +47,12 @@ Series differenceOf(const Series& first, const Series& second) {
 
 std::vector<CurveRun> curveRuns(const Document& document) {
   std::vector<CurveRun> runs;
+  int index = 0;
   for (const Run& run : document.runs()) {
-    runs.push_back({run.id, static_cast<int>(runs.size()), run.name, run.trace, run.base, run.text});
+    const Run* base = document.baseOf(run);
+    const CurveRun shown{run.id,   index++, run.name, run.trace, base != nullptr ? base->name : QString(),
+                         run.text, run.look};
+    if (!run.look.hidden) runs.push_back(shown);
   }
   std::stable_partition(runs.begin(), runs.end(), [&](const CurveRun& run) { return document.isOnText(run.id); });
   return runs;

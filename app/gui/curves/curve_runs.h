@@ -14,14 +14,16 @@ namespace foxscope::gui::curves {
 /// A run as jobs and legends of curves need it.
 struct CurveRun {
   RunId id = kNoRun;
-  int index = 0;  ///< its place in the document, for its colour
+  int index = 0;  ///< its place in the document
   QString name;
   std::shared_ptr<const Trace> trace;
   QString base = {};  ///< plain name of the run that it is a changed copy of; empty: none
   int text = 0;       ///< runs of an equal number read the same text
+  RunLook look = {};
 };
 
-/// All runs of a document: the reference first, then those on its text, then those on other texts, each in their order.
+/// The runs of a document that are not hidden: the reference first, then those on its text, then those on other texts,
+/// each in their order.
 std::vector<CurveRun> curveRuns(const Document& document);
 
 /// Where the tokens that a run predicts stand among those that the reference predicts: positions of the reference, with

@@ -74,7 +74,7 @@ void DecayPlot::restyle() {
   styleAxis(*m_plot->yAxis, figure::AxisScale::logarithmic, TickUnit::tokens, tr("decay time, tokens"));
   m_plot->xAxis->grid()->setVisible(false);
   for (std::size_t index = 0; index < m_graphs.size(); ++index) {
-    const QColor colour = runColour(m_spectra[index].run.index, palette());
+    const QColor colour = runColour(m_spectra[index].run.look.colour, palette());
     QColor inside = colour;
     inside.setAlphaF(0.75F);
     m_graphs[index]->setScatterStyle(

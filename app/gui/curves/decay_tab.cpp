@@ -65,7 +65,8 @@ void DecayTab::showReading() {
   std::vector<ReadOut::Entry> entries;
   for (const DecaySpectrum& spectrum : m_plot->spectra()) {
     if (spectrum.heads.empty()) continue;
-    entries.push_back({spectrum.run.name, runColour(spectrum.run.index, palette()), Qt::SolidLine, {}});
+    entries.push_back(
+        {spectrum.run.name, runColour(spectrum.run.look.colour, palette()), runLine(spectrum.run.look.change), {}});
     const auto found = std::find_if(spectrum.heads.begin(), spectrum.heads.end(),
                                     [&](const HeadDecay& head) { return head.head == chosen; });
     if (!told && found != spectrum.heads.end()) told = *found;

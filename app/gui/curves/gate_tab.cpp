@@ -73,9 +73,7 @@ void GateTab::refresh() {
   gate.head = choice;
   gate.run = name;
   gate.trace = head->trace;
-  for (const CurveRun& run : curveRuns(document())) {
-    if (run.id == choice.run) gate.runIndex = run.index;
-  }
+  gate.colour = document().run(choice.run)->look.colour;
   JobRunner::Request<Gate> request;
   request.work = [gate, head = *head, reference = document().reference()->trace->tokens()](const Job& job) {
     Gate made = read(gate, head, *reference, job);
@@ -135,7 +133,7 @@ PlotContent GateTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = xLabel();
   content.strips.push_back({tr("forget gate f"), {}, figure::AxisScale::linear, 1});
-  content.markColour = runColour(m_gate.runIndex, palette);
+  content.markColour = runColour(m_gate.colour, palette);
   Line line{m_gate.series, 0, Side::left, content.markColour, headName()};
   line.width = 1.2;
   content.lines.push_back(std::move(line));
@@ -149,7 +147,7 @@ void GateTab::showReading() {
   if (!m_gate.series || document().reference() == nullptr) return;
   const auto position = cursorPosition(document().selection());
   const auto index = position ? m_gate.series->indexAt(static_cast<double>(*position)) : std::nullopt;
-  readOut().setEntries({{headName(), runColour(m_gate.runIndex, palette()), Qt::SolidLine,
+  readOut().setEntries({{headName(), runColour(m_gate.colour, palette()), Qt::SolidLine,
                          index ? tr("f = %1").arg(numberText(m_gate.series->value[*index])) : QString()}});
   if (!index || *position >= document().length()) {
     return readOut().setPlace(

@@ -38,7 +38,7 @@ class GateTab : public CurveTab {
   struct Gate {
     HeadChoice head;
     QString run;
-    int runIndex = 0;
+    int colour = 0;
     std::shared_ptr<const Trace> trace;
     std::shared_ptr<const Series> series;
     std::vector<ListedEvent> events;

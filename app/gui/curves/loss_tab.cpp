@@ -115,7 +115,8 @@ QString LossTab::xLabel() const {
 
 // A single difference needs no colour to be told by.
 QColor LossTab::colourOf(const LossDifference& difference, const QPalette& palette) const {
-  return m_curves.differences.size() == 1 ? palette.color(QPalette::Text) : runColour(difference.of.index, palette);
+  return m_curves.differences.size() == 1 ? palette.color(QPalette::Text)
+                                          : runColour(difference.of.look.colour, palette);
 }
 
 QString LossTab::nameOf(const LossDifference& difference) {
@@ -129,10 +130,12 @@ PlotContent LossTab::content(const QPalette& palette) const {
   content.xLabel = xLabel();
   content.strips.push_back({tr("loss, nats"), {}, figure::AxisScale::linear, 5});
   const Shown tokens = raw() == Raw::always ? Shown::always : Shown::whenSparse;
-  const auto add = [&](const auto& series, int strip, const QColor& colour, const QString& name, bool single) {
+  const auto add = [&](const auto& series, int strip, const QColor& colour, const QString& name, const RunLook& look,
+                       bool single) {
     if (!series) return;
     Line line{series, strip, Side::left, single ? faint(colour) : colour};
     if (!single) line.name = name;
+    if (!single) line.style = runLine(look.change);
     line.width = single ? 1 : 1.8;
     line.shown = single ? tokens : Shown::always;
     line.dots = single ? Dots::whereTheyFit : Dots::never;
@@ -151,10 +154,12 @@ PlotContent LossTab::content(const QPalette& palette) const {
   for (const bool single : {true, false}) {
     if (single && raw() == Raw::never) continue;
     for (const RunLoss& loss : m_curves.runs) {
-      add(single ? loss.raw : loss.mean, stripOf(loss.run), runColour(loss.run.index, palette), loss.run.name, single);
+      add(single ? loss.raw : loss.mean, stripOf(loss.run), runColour(loss.run.look.colour, palette), loss.run.name,
+          loss.run.look, single);
     }
     for (const LossDifference& difference : m_curves.differences) {
-      add(single ? difference.raw : difference.mean, 1, colourOf(difference, palette), nameOf(difference), single);
+      add(single ? difference.raw : difference.mean, 1, colourOf(difference, palette), nameOf(difference),
+          difference.of.look, single);
     }
   }
   return content;
@@ -167,11 +172,11 @@ void LossTab::showReading() {
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw) continue;
     entries.push_back(
-        {loss.run.name, runColour(loss.run.index, palette()), Qt::SolidLine,
+        {loss.run.name, runColour(loss.run.look.colour, palette()), runLine(loss.run.look.change),
          inside && document().isOnText(loss.run.id) ? reading(*loss.raw, *loss.mean, *position) : QString()});
   }
   for (const LossDifference& difference : m_curves.differences) {
-    entries.push_back({nameOf(difference), colourOf(difference, palette()), Qt::SolidLine,
+    entries.push_back({nameOf(difference), colourOf(difference, palette()), runLine(difference.of.look.change),
                        inside ? reading(*difference.raw, *difference.mean, *position) : QString()});
   }
   readOut().setEntries(entries);

@@ -90,11 +90,8 @@ void RowTab::refresh() {
   row.head = m_head;
   row.query = *m_query;
   row.trace = head->trace;
-  for (const CurveRun& run : curveRuns(document())) {
-    if (run.id != m_head.run) continue;
-    row.run = run.name;
-    row.runIndex = run.index;
-  }
+  row.run = document().run(m_head.run)->name;
+  row.colour = document().run(m_head.run)->look.colour;
   JobRunner::Request<Row> request;
   request.work = [row, head = *head, query = *query, reference = document().reference()->trace->tokens()](
                      const Job& job) { return read(row, head, query, *reference, job); };
@@ -171,13 +168,13 @@ QString RowTab::nameOf(Kind kind) const {
 QColor RowTab::colourOf(Kind kind, const QPalette& palette) const {
   switch (kind) {
     case attention:
-      return runColour(m_row.runIndex, palette);
+      return runColour(m_row.colour, palette);
     case withoutGate:
       return mutedTextColour(palette);
     case forget:
-      return runColour(m_row.runIndex + kForgetColour, palette);
+      return runColour(m_row.colour + kForgetColour, palette);
     default:
-      return runColour(m_row.runIndex + kLogForgetColour, palette);
+      return runColour(m_row.colour + kLogForgetColour, palette);
   }
 }
 

@@ -37,7 +37,7 @@ class RowTab : public CurveTab {
   struct Row {
     HeadChoice head;
     QString run;
-    int runIndex = 0;
+    int colour = 0;
     std::shared_ptr<const Trace> trace;
     std::int64_t query = 0;                                   ///< of the reference
     std::array<std::shared_ptr<const Series>, kinds> series;  ///< null: not known

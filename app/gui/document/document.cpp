@@ -12,8 +12,6 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/atomic_file.h"
-#include "backend/base/error.h"
-#include "backend/model/intervention.h"
 
 namespace foxscope::gui {
 namespace {
@@ -33,11 +31,6 @@ QString nameFromPath(const QString& path) {
   return name.isEmpty() ? QStringLiteral("model") : name;
 }
 
-/// "fox · first", of a file first.h5: tells runs apart whose models have one name.
-QString nameWithFile(const Run& run) {
-  return QStringLiteral("%1 · %2").arg(run.plainName(), QFileInfo(run.file).completeBaseName());
-}
-
 }  // namespace
 
 /// A model and runs that were taken out.
@@ -55,12 +48,16 @@ class Document::Removal : public QUndoCommand {
   void redo() override {
     if (m_model) {
       auto& models = m_document.m_models;
-      std::erase_if(models, [&](const ModelInput& model) { return model == m_model->second; });
+      const auto gone = [&](const ModelInput& model) { return model.name == m_model->second.name; };
+      const auto place = std::find_if(models.begin(), models.end(), gone);
+      if (place != models.end()) m_model->second = *place;
+      std::erase_if(models, gone);
       emit m_document.inputsChanged();
     }
     if (m_runs.empty()) return;
     std::vector<Run> kept = m_document.m_runs;
-    for (const auto& gone : m_runs) {
+    for (auto& gone : m_runs) {
+      if (const Run* now = m_document.run(gone.second.id)) gone.second = *now;
       std::erase_if(kept, [&](const Run& run) { return run.id == gone.second.id; });
     }
     m_document.takeRuns(std::move(kept));
@@ -171,20 +168,25 @@ const Run* Document::runNamed(const QString& name) const {
   };
   const Run* named = found([](const Run& run) { return run.name; });
   if (named == nullptr) {
-    named = found([](const Run& run) { return run.file.isEmpty() ? QString() : nameWithFile(run); });
+    named = found([](const Run& run) { return run.file.isEmpty() ? QString() : run.nameWithFile(); });
   }
   return named != nullptr || name.isEmpty() ? named : found([](const Run& run) { return run.plainName(); });
 }
 
 const Run* Document::referenceOf(int text) const {
-  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return run.text == text; });
-  return found == m_runs.end() ? nullptr : &*found;
+  const Run* first = nullptr;
+  for (const Run& run : m_runs) {
+    if (run.text != text) continue;
+    if (!run.look.hidden) return &run;
+    if (first == nullptr) first = &run;
+  }
+  return first;
 }
 
 std::vector<const Run*> Document::runsOnText() const {
   std::vector<const Run*> runs;
   for (const Run& run : m_runs) {
-    if (run.text == m_shownText) runs.push_back(&run);
+    if (run.text == m_shownText && !run.look.hidden) runs.push_back(&run);
   }
   return runs;
 }
@@ -253,7 +255,8 @@ QString Document::freeModelName(const QString& wanted) const {
 void Document::addModel(const QString& path, const QString& name) {
   const auto same = [&](const ModelInput& model) { return model.path == path && model.interventions.isEmpty(); };
   if (std::any_of(m_models.begin(), m_models.end(), same)) return;
-  m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path, {}, {}});
+  m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path});
+  m_models.back().look.colour = freeColour();
   emit inputsChanged();
 }
 
@@ -316,7 +319,10 @@ void Document::clear() {
   m_keptText.clear();
   m_wantedSelection = {};
   m_wantedRuns.clear();
+  m_sessionRuns.clear();
   m_undo.clear();
+  m_evaluations.clear();
+  emit evaluationsChanged();
   emit inputsChanged();
   takeRuns({});
 }
@@ -351,6 +357,8 @@ void Document::receive(Opened opened) {
     setText({opened.path, std::move(text->content)});
   } else if (const auto* sweep = std::get_if<OpenedSweep>(&opened.content)) {
     emit sweepOpened(*sweep);
+  } else if (auto* evaluation = std::get_if<Evaluation>(&opened.content)) {
+    receiveEvaluation(std::move(*evaluation));
   } else {
     receiveRunFile(opened);
   }
@@ -383,18 +391,43 @@ void Document::receiveRunFile(const Opened& opened) {
     if (left(run.name)) continue;
     run.file = opened.path;
     run.telling = content.telling[index];
+    run.created =
+        tr("%1 by foxscope %2")
+            .arg(QString::fromStdString(content.file.created), QString::fromStdString(content.file.program_version));
+    run.command = QString::fromStdString(content.file.command_line);
+    const auto kept = std::find_if(m_sessionRuns.begin(), m_sessionRuns.end(),
+                                   [&](const SessionRun& entry) { return entry.isOf(run); });
+    if (kept != m_sessionRuns.end()) run.look = kept->look;
     runs.push_back(std::move(run));
   }
+  sortAsInSession(runs);
   std::erase_if(m_wantedRuns, [&](const SessionRun& run) { return run.file == opened.path; });
   if (runs.size() == m_runs.size()) return;
   // What was typed or opened to be run stays.
-  const auto& text = runs.back().trace->text();
+  const auto& text = content.file.traces.back()->text();
   const auto isOfRun = [&](const Run& run) {
     return run.trace->text() && run.trace->text()->content == m_text.content;
   };
   const bool untouched = m_text.file.isEmpty() && std::any_of(m_runs.begin(), m_runs.end(), isOfRun);
   if (text && (m_text.empty() || untouched)) changeText({{}, text->content});
   takeRuns(std::move(runs));
+}
+
+// Read anew where it is open already: it may have been made again.
+void Document::receiveEvaluation(Evaluation evaluation) {
+  const auto same = std::find_if(m_evaluations.begin(), m_evaluations.end(),
+                                 [&](const Evaluation& open) { return open.path == evaluation.path; });
+  if (same == m_evaluations.end()) {
+    m_evaluations.push_back(std::move(evaluation));
+  } else {
+    *same = std::move(evaluation);
+  }
+  emit evaluationsChanged();
+}
+
+void Document::closeEvaluation(const QString& path) {
+  if (std::erase_if(m_evaluations, [&](const Evaluation& open) { return open.path == path; }) == 0) return;
+  emit evaluationsChanged();
 }
 
 void Document::receiveSession(const Opened& opened) {
@@ -413,6 +446,7 @@ void Document::replaceBySession(const Opened& opened) {
   m_keptText = session.text.content;
   m_wantedSelection = session.selection;
   m_wantedRuns = session.runs;
+  m_sessionRuns = session.runs;
   m_undo.clear();
   QStringList existing;
   const auto ask = [&](const QString& what, const QString& path) {
@@ -423,7 +457,9 @@ void Document::replaceBySession(const Opened& opened) {
   };
   for (const ModelInput& model : session.models) {
     const bool hubId = !QDir::isAbsolutePath(model.path);
-    if (hubId || ask(tr("checkpoint"), model.path)) m_models.push_back(model);
+    if (!hubId && !ask(tr("checkpoint"), model.path)) continue;
+    m_models.push_back(model);
+    if (model.look.colour < 0) m_models.back().look.colour = freeColour();
   }
   m_text = session.text;
   if (!m_text.file.isEmpty() && m_text.content.empty() && ask(tr("text"), m_text.file)) existing += m_text.file;
@@ -432,6 +468,11 @@ void Document::replaceBySession(const Opened& opened) {
   }
   qCDebug(sessionLog).noquote() << opened.path << "restores" << m_models.size() << "models," << existing.size()
                                 << "files, views" << session.window.keys().join(QStringLiteral(", "));
+  for (const QString& file : session.evaluations) {
+    if (ask(tr("evaluation"), file)) existing += file;
+  }
+  m_evaluations.clear();
+  emit evaluationsChanged();
   emit inputsChanged();
   takeRuns({});
   emit sessionOpened(session.window);
@@ -473,6 +514,9 @@ void Document::takeRuns(std::vector<Run> runs) {
   numberTexts(runs);
   nameApart(runs);
   m_runs = std::move(runs);
+  for (Run& run : m_runs) {
+    if (run.look.colour < 0) run.look.colour = freeColour();
+  }
   const Run* next = run(head.run);
   if (next == nullptr) next = runNamed(chosenName);
   if (next == nullptr && !m_runs.empty()) next = &m_runs.front();
@@ -522,51 +566,6 @@ void Document::numberTexts(std::vector<Run>& runs) {
     if (run.text == 0) run.text = among(runs, run);
     if (run.text == 0) run.text = ++m_lastText;
   }
-}
-
-// A run that was made here keeps its model's name; of files the name of the file is added where it is needed.
-void Document::nameApart(std::vector<Run>& runs) const {
-  std::map<QString, int> wanted;
-  for (const Run& run : runs) ++wanted[run.plainName()];
-  std::map<QString, int> taken;
-  for (Run& run : runs) {
-    const bool alone = wanted[run.plainName()] == 1 || !run.model.isEmpty();
-    const auto model =
-        std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& input) { return run.isOf(input); });
-    run.name = model != m_models.end() ? shownName(*model) : alone ? run.plainName() : nameWithFile(run);
-    const int number = ++taken[run.name];
-    if (number > 1) run.name += QStringLiteral(" (%1)").arg(number);
-  }
-}
-
-QString Document::shownName(const ModelInput& model) const {
-  QString root = model.name;
-  QString base = model.base;
-  // Each step leads to a model before it in the list: there is no circle, and a base may have gone.
-  for (auto end = m_models.end(); !base.isEmpty();) {
-    const auto found = std::find_if(m_models.begin(), end, [&](const ModelInput& input) { return input.name == base; });
-    root = base;
-    if (found == end) break;
-    base = found->base;
-    end = found;
-  }
-  QStringList words;
-  for (const QString& text : model.interventions) {
-    try {
-      words += QString::fromStdString(Intervention::parse(text.toStdString()).words());
-    } catch (const Error&) {
-      words += text;  // of a session that was written by hand: the run says what is wrong with it
-    }
-  }
-  return words.isEmpty() ? model.name : QStringLiteral("%1, %2").arg(root, words.join(QStringLiteral("; ")));
-}
-
-const Run* Document::baseOf(const Run& run) const {
-  if (run.base.isEmpty()) return nullptr;
-  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {
-    return other.id != run.id && other.text == run.text && other.plainName() == run.base;
-  });
-  return found == m_runs.end() ? nullptr : &*found;
 }
 
 void Document::followHead() {
@@ -652,9 +651,10 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
   session.models = m_models;
   session.text = m_text;
   session.settings = m_settings;
+  for (const Evaluation& evaluation : m_evaluations) session.evaluations += evaluation.path;
   for (const Run& run : m_runs) {
     if (!run.file.isEmpty() && !session.runFiles.contains(run.file)) session.runFiles += run.file;
-    session.runs.push_back({run.file, run.plainName()});
+    session.runs.push_back({run.file, run.plainName(), run.look});
   }
   const Run* chosen = run(m_selection.head().run);
   session.selection = SelectionState{chosen != nullptr ? chosen->name : QString(),

@@ -13,6 +13,7 @@
 #include <QStringList>
 #include <QUndoStack>
 
+#include "app/gui/document/evaluation.h"
 #include "app/gui/document/job_runner.h"
 #include "app/gui/document/places.h"
 #include "app/gui/document/run.h"
@@ -56,7 +57,9 @@ class Document : public QObject {
   /// The run that another one is a changed copy of, on the same text; null where there is none.
   [[nodiscard]] const Run* baseOf(const Run& run) const;
   /// What a model is called on screen: its name, or of a changed one "fox-pro-12m, L3 H0, gate 1".
-  [[nodiscard]] QString shownName(const ModelInput& model) const;
+  [[nodiscard]] static QString shownName(const ModelInput& model) {
+    return model.look.label.isEmpty() ? model.name : model.look.label;
+  }
   /// The run of a name: the one shown under it, else one whose name with its file is this, else the first that its file
   /// names so. Names of sessions and panes find their run although another one of the same name came or went. Null
   /// where there is none.
@@ -64,10 +67,10 @@ class Document : public QObject {
   /// The run whose positions the selection speaks in: the first on the chosen head's text. Null where there are no
   /// runs.
   [[nodiscard]] const Run* reference() const { return referenceOf(m_shownText); }
-  /// The first run on a text; null where there is none.
+  /// The first run on a text, one that is not hidden if there is any; null where there is none.
   [[nodiscard]] const Run* referenceOf(int text) const;
   [[nodiscard]] std::int64_t length() const;  ///< of the reference run; 0 where there is none
-  /// The runs on the reference run's text, in their order.
+  /// The runs on the reference run's text that are not hidden, in their order.
   [[nodiscard]] std::vector<const Run*> runsOnText() const;
   /// Whether a run read the text that the selection speaks of.
   [[nodiscard]] bool isOnText(RunId id) const;
@@ -121,6 +124,30 @@ class Document : public QObject {
   void unlockAll();
   /// Can be undone.
   void removeRun(RunId id);
+
+  /// Evaluations that were read from files, in the order in which they were opened.
+  [[nodiscard]] const std::vector<Evaluation>& evaluations() const { return m_evaluations; }
+  void closeEvaluation(const QString& path);
+
+  // The list of runs.
+  /// A run with its model where that is there, or a model that has not run.
+  struct ListRow {
+    std::optional<int> model;  ///< place in models()
+    RunId run = kNoRun;
+  };
+  /// The runs in their order, then the models that have not run.
+  [[nodiscard]] std::vector<ListRow> listRows() const;
+  /// As it is shown: the run's name, or what the run will be called.
+  [[nodiscard]] QString nameOf(const ListRow& row) const;
+  [[nodiscard]] const RunLook& lookOf(const ListRow& row) const;
+  /// Another name, colour, or whether it is hidden, of a run and its model. Where the run of the chosen head is hidden,
+  /// another one's head is chosen.
+  void setLook(const ListRow& row, const RunLook& look);
+  /// Moves a row, among the runs or among the models that have not run.
+  void moveRow(int from, int to);
+  /// Takes a run and its model out; can be undone.
+  void removeRow(const ListRow& row);
+
   /// Everything as in a new window. What was to be undone is forgotten, and with it the memory of removed runs.
   void clear();
   [[nodiscard]] QUndoStack& undoStack() { return m_undo; }
@@ -171,6 +198,7 @@ class Document : public QObject {
   /// A head of a run on another text was chosen: the reference, length() and placeIn() are others.
   void referenceChanged();
   void inputsChanged();  ///< models, text or settings
+  void evaluationsChanged();
   void runStatusChanged();
   void exportsChanged();                 ///< one came, moved on or went
   void notWritten(const QString& path);  ///< writing this file was cancelled or failed
@@ -195,6 +223,7 @@ class Document : public QObject {
   class LockChange;
   void receive(Opened opened);
   void receiveRunFile(const Opened& opened);
+  void receiveEvaluation(Evaluation evaluation);
   void receiveSession(const Opened& opened);
   void replaceBySession(const Opened& opened);
   void runWantedModels();
@@ -208,6 +237,11 @@ class Document : public QObject {
   void endRun();
   void showProgress(const JobProgress& progress);
   void takeRuns(std::vector<Run> runs);
+  [[nodiscard]] int freeColour() const;
+  [[nodiscard]] RunLook lookOfChanged(const ModelInput& base, const QStringList& interventions) const;
+  /// A run that a model has made, in the place of the one before.
+  void place(std::vector<Run>& runs, Run made) const;
+  void sortAsInSession(std::vector<Run>& runs) const;
   [[nodiscard]] static bool sameText(const Trace& a, const Trace& b);
   void numberTexts(std::vector<Run>& runs);
   void nameApart(std::vector<Run>& runs) const;
@@ -233,6 +267,7 @@ class Document : public QObject {
   int m_shownText = 0;                    ///< the one that the selection speaks of
   std::map<int, TextPlace> m_leftPlaces;  ///< where one was in texts that are not shown
   std::vector<ModelInput> m_models;
+  std::vector<Evaluation> m_evaluations;
   TextInput m_text;
   RunSettings m_settings;
   RunStatus m_status;
@@ -247,9 +282,10 @@ class Document : public QObject {
   std::vector<std::shared_ptr<Export>> m_exports;  ///< the first of them is being written
   int m_exportChannel = 0;
   QString m_sessionFile;
-  std::string m_keptText;                ///< the text that stands in the session's file
-  QJsonObject m_wantedSelection;         ///< of a session whose runs are still being made
-  std::vector<SessionRun> m_wantedRuns;  ///< of a session whose run files are still being opened
+  std::string m_keptText;                 ///< the text that stands in the session's file
+  QJsonObject m_wantedSelection;          ///< of a session whose runs are still being made
+  std::vector<SessionRun> m_wantedRuns;   ///< of a session whose run files are still being opened
+  std::vector<SessionRun> m_sessionRuns;  ///< their order and looks, until the user chooses another order
   std::function<void(std::function<void()>)> m_guard;
   QUndoStack m_undo;
   QString m_runWhenRead;                   ///< text file of a session whose models run when it is there; empty: none

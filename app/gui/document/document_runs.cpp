@@ -77,13 +77,14 @@ void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   if (!from->trace->text()) return tell(Message::Kind::warning, tr("%1 was run without a text").arg(from->name));
   const auto made =
       std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& model) { return from->isOf(model); });
-  QStringList all = made == m_models.end() ? QStringList() : made->interventions;
-  all += interventions;
-  QString name = from->plainName();
+  const ModelInput before =
+      made != m_models.end() ? *made : ModelInput{from->plainName(), from->model, {}, {}, from->look};
+  QString name = before.name;
   for (QString part : interventions) {
     name += QLatin1Char('.') + part.replace('*', QStringLiteral("all")).replace(':', '-').remove('=').remove('@');
   }
-  const ModelInput derived{freeModelName(name), from->model, all, from->plainName()};
+  const ModelInput derived{freeModelName(name), from->model, before.interventions + interventions, before.name,
+                           lookOfChanged(before, interventions)};
   m_models.push_back(derived);
   emit inputsChanged();
   m_queueOfSession = false;
@@ -218,20 +219,11 @@ void Document::receiveRun(const Produced& produced) {
   made.ofSession = m_queueOfSession;
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));
-  std::vector<Run> runs;
-  for (const Run& run : m_runs) {
-    const bool ofFile = run.model.isEmpty();
-    if (ofFile || (sameText(*run.trace, *result.trace) && run.plainName() != made.plainName())) runs.push_back(run);
-  }
-  // The runs stand in the order of the models that made them, those of files first.
-  const auto place = [this](const Run& run) {
-    if (run.model.isEmpty()) return std::ptrdiff_t{-1};
-    const auto model = std::find_if(m_models.begin(), m_models.end(),
-                                    [&](const ModelInput& input) { return input.name == run.plainName(); });
-    return model == m_models.end() ? -1 : model - m_models.begin();
-  };
-  runs.push_back(made);
-  std::stable_sort(runs.begin(), runs.end(), [&](const Run& a, const Run& b) { return place(a) < place(b); });
+  const auto model = std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& m) { return made.isOf(m); });
+  made.look = model != m_models.end() ? model->look : produced.model.look;
+  std::vector<Run> runs = m_runs;
+  place(runs, made);
+  sortAsInSession(runs);
   const HeadChoice telling{made.id, made.telling.layer, made.telling.head};
   takeRuns(std::move(runs));
   // What was asked for is shown, also where runs of files on another text are open.
@@ -340,7 +332,9 @@ void Document::cancelExport(const QString& path) {
 void Document::saveRunFile(const QString& path) {
   if (m_runs.empty()) return tell(Message::Kind::warning, tr("There is no run to save yet: press F5"));
   std::vector<RunId> ids;
-  for (const Run* run : runsOnText()) ids.push_back(run->id);
+  for (const Run& run : m_runs) {
+    if (run.text == m_shownText) ids.push_back(run.id);
+  }
   writeRuns(path, ids);
 }
 

@@ -47,6 +47,22 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   return {session};
 }
 
+/// Nothing for a run file.
+std::optional<Evaluation> openEvaluation(const QString& path) {
+  const std::filesystem::path file = path.toStdString();
+  const std::string content = read_content(file);
+  if (content == kLossContent) {
+    return Evaluation{path, std::make_shared<const LossEvaluation>(LossEvaluation::open(file))};
+  }
+  if (content == kNeedleContent) {
+    return Evaluation{path, std::make_shared<const NeedleEvaluation>(NeedleEvaluation::open(file))};
+  }
+  if (content == kEvalHeadsContent || content == kHeadsContent) {
+    return Evaluation{path, std::make_shared<const HeadsEvaluation>(HeadsEvaluation::open(file))};
+  }
+  return std::nullopt;
+}
+
 OpenedCheckpoint openCheckpoint(const QString& path) {
   const Checkpoint checkpoint = Checkpoint::open(path.toStdString());
   QStringList notes;
@@ -81,6 +97,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop) {
     return OpenedSweep{sweep, sweep->changes()};
   }
   if (isHdf5(head)) {
+    if (auto evaluation = openEvaluation(path)) return std::move(*evaluation);
     std::optional<RunFile> run = RunFile::open(file, stop);
     if (!run) return OpenedRunFile{};
     OpenedRunFile opened{std::move(*run), {}};

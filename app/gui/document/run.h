@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include <QFileInfo>
 #include <QString>
 #include <QStringList>
 
@@ -12,12 +13,22 @@
 
 namespace foxscope::gui {
 
+/// How a run is told from others, in the window and in figures: its own for as long as it is there.
+struct RunLook {
+  QString label = {};   ///< name that was given by hand; empty: that of the model
+  int colour = -1;      ///< of figure::curveColour; -1: none yet
+  int change = 0;       ///< n: the n-th changed copy of a model, in that model's colour with another line
+  bool hidden = false;  ///< neither in curves nor in comparisons
+  bool operator==(const RunLook&) const = default;
+};
+
 /// A checkpoint that runs are made from, and what is changed in it while it runs.
 struct ModelInput {
   QString name;                    ///< differs between the models of a document
   QString path;                    ///< folder or hub id
   QStringList interventions = {};  ///< as on the command line, LAYER:HEAD:KIND
   QString base = {};               ///< name of the model that it was changed from; empty: none
+  RunLook look = {};               ///< its run's, which may not be made yet
   bool operator==(const ModelInput&) const = default;
 };
 
@@ -29,13 +40,20 @@ struct Run {
   QString model = {};  ///< folder or hub id that it was made from; empty where it comes from a file
   QString file = {};   ///< run file that it comes from, or was saved to
   double forwardSeconds = 0;
-  QString base = {};         ///< plain name of the run that it is a changed copy of; empty: none
+  QString base = {};         ///< plainName of the run that it is a changed copy of; empty: none
   TellingHead telling = {};  ///< the head to look at first
   int text = 0;              ///< runs of an equal number read the same text; 0: not known yet
   bool ofSession = false;    ///< made by opening a session, and made again by opening it again
+  RunLook look = {};         ///< the same as its model's, where that is there
+  QString created = {};      ///< of its file: when, and by which version
+  QString command = {};      ///< of its file: what made it
 
   /// As the model is called in the run itself.
   [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }
+  /// "fox · first", of a file first.h5: tells runs apart whose models have one name.
+  [[nodiscard]] QString nameWithFile() const {
+    return QStringLiteral("%1 · %2").arg(plainName(), QFileInfo(file).completeBaseName());
+  }
   [[nodiscard]] bool isOf(const ModelInput& input) const { return model == input.path && plainName() == input.name; }
 };
 

@@ -1,5 +1,7 @@
 #include "app/gui/document/session.h"
 
+#include <algorithm>
+
 #include <QDir>
 #include <QFileInfo>
 #include <QJsonArray>
@@ -34,6 +36,18 @@ QString shortened(const QString& path, const QString& folder) {
 
 QString lengthened(const QString& path, const QString& folder) {
   return path.startsWith("./") ? QDir::cleanPath(QDir(folder).absoluteFilePath(path)) : path;
+}
+
+void addLook(QJsonObject& entry, const RunLook& look) {
+  if (!look.label.isEmpty()) entry["label"] = look.label;
+  if (look.colour >= 0) entry["colour"] = look.colour;
+  if (look.change > 0) entry["change"] = look.change;
+  if (look.hidden) entry["hidden"] = true;
+}
+
+RunLook lookFrom(const QJsonObject& entry) {
+  return {entry["label"].toString(), entry["colour"].toInt(-1), std::max(0, entry["change"].toInt()),
+          entry["hidden"].toBool()};
 }
 
 }  // namespace
@@ -72,7 +86,7 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     QStringList interventions;
     for (const auto& text : model["interventions"].toArray()) interventions += text.toString();
     session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder), interventions,
-                              model["base"].toString()});
+                              model["base"].toString(), lookFrom(model)});
   }
   session.text = {lengthened(json["text"]["file"].toString(), folder),
                   json["text"]["content"].toString().toStdString()};
@@ -83,8 +97,9 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
   for (const auto& entry : json["runs"].toArray()) {
     const QJsonObject run = entry.toObject();
-    session.runs.push_back({lengthened(run["file"].toString(), folder), run["model"].toString()});
+    session.runs.push_back({lengthened(run["file"].toString(), folder), run["model"].toString(), lookFrom(run)});
   }
+  for (const auto& file : json["evaluations"].toArray()) session.evaluations += lengthened(file.toString(), folder);
   session.selection = json["selection"].toObject();
   session.window = json["window"].toObject();
   return session;
@@ -96,14 +111,18 @@ QJsonObject Session::toJson(const QString& folder) const {
     QJsonObject entry{{"name", model.name}, {"path", shortened(model.path, folder)}};
     if (!model.interventions.isEmpty()) entry["interventions"] = QJsonArray::fromStringList(model.interventions);
     if (!model.base.isEmpty()) entry["base"] = model.base;
+    addLook(entry, model.look);
     modelList.append(entry);
   }
   QJsonArray files;
   for (const QString& file : runFiles) files.append(shortened(file, folder));
+  QJsonArray evaluationFiles;
+  for (const QString& file : evaluations) evaluationFiles.append(shortened(file, folder));
   QJsonArray runList;
   for (const SessionRun& run : runs) {
     QJsonObject entry{{"model", run.model}};
     if (!run.file.isEmpty()) entry["file"] = shortened(run.file, folder);
+    addLook(entry, run.look);
     runList.append(entry);
   }
   const QJsonObject textJson = text.file.isEmpty() ? QJsonObject{{"content", QString::fromStdString(text.content)}}
@@ -117,6 +136,7 @@ QJsonObject Session::toJson(const QString& folder) const {
                                    {"query_key", settings.keepQueryKey}}},
           {"run_files", files},
           {"runs", runList},
+          {"evaluations", evaluationFiles},
           {"selection", selection},
           {"window", window}};
 }

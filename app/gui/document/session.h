@@ -28,6 +28,11 @@ struct SelectionState {
 struct SessionRun {
   QString file;   ///< run file that it stood in; empty: it was in none and is made again
   QString model;  ///< its name there
+  RunLook look = {};
+  /// Runs that were made here may be in a file by now.
+  [[nodiscard]] bool isOf(const Run& run) const {
+    return model == run.plainName() && (file == run.file || (file.isEmpty() && !run.model.isEmpty()));
+  }
 };
 
 /// A session file: everything that is needed to see the same again. JSON, `foxscope_session` is its schema number.
@@ -38,8 +43,9 @@ struct Session {
   RunSettings settings;
   QStringList runFiles;
   std::vector<SessionRun> runs;  ///< those that were open; empty in older sessions: all of the files
-  QJsonObject selection;         ///< SelectionState
-  QJsonObject window;            ///< panes, docks, colours: the views' own
+  QStringList evaluations;
+  QJsonObject selection;  ///< SelectionState
+  QJsonObject window;     ///< panes, docks, colours: the views' own
 
   /// Reads what is there; what is missing or of another type is left at its default.
   /// @param folder  of the session file

@@ -78,6 +78,7 @@ double HeadGrid::shownValue(const HeadChoice& head) const {
 void HeadGrid::recolour() {
   std::vector<double> values;
   for (const Run& run : m_document.runs()) {
+    if (run.look.hidden) continue;
     const TraceInfo& info = run.trace->info();
     for (int layer = 0; layer < info.layers; ++layer) {
       for (int head = 0; head < info.heads; ++head) values.push_back(shownValue({run.id, layer, head}));
@@ -133,6 +134,7 @@ std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
   const int line = fontMetrics().height();
   int top = 0;
   for (const Run& run : m_document.runs()) {
+    if (run.look.hidden) continue;
     const TraceInfo& info = run.trace->info();
     Block block{run.id, run.name, info.layers, info.heads, QRect(0, top, width, line + 4), {}};
     top += line + 4 + line;  // the title, and the heads' numbers
@@ -272,7 +274,7 @@ QString HeadGrid::description(const HeadChoice& head) const {
   }
   text += "</table>";
   for (const Run& other : m_document.runs()) {
-    if (other.id == head.run) continue;
+    if (other.id == head.run || other.look.hidden) continue;
     if (const auto nearest = m_table.nearestHead(head, other.id)) {
       text +=
           tr("nearest in %1: layer %2, head %3").arg(other.name.toHtmlEscaped()).arg(nearest->layer).arg(nearest->head);

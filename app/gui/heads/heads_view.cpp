@@ -167,6 +167,7 @@ void HeadsView::fillChoices() {
       const std::vector<Run>& runs = m_document.runs();
       for (auto other = runs.begin() + 1; other != runs.end(); ++other) {
         for (auto of = runs.begin(); of != other; ++of) {
+          if (other->look.hidden || of->look.hidden) continue;
           for (int number = 0; number < static_cast<int>(HeadQuantity::pinnedForget); ++number) {
             const auto quantity = static_cast<HeadQuantity>(number);
             add(tr("%1: %2 − %3").arg(textOf(quantity).name, of->name, other->name),

@@ -33,7 +33,7 @@ const Run* PaneHeads::otherRun(RunId id) const {
   const Run* own = m_document.run(id);
   const Run* any = nullptr;
   for (const Run& run : m_document.runs()) {
-    if (run.id == id) continue;
+    if (run.id == id || run.look.hidden) continue;
     if (own != nullptr && run.text == own->text) return &run;
     if (any == nullptr) any = &run;
   }

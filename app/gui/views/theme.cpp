@@ -1,7 +1,9 @@
 #include "app/gui/views/theme.h"
 
-#include <array>
-#include <cstddef>
+#include <QPainter>
+#include <QPixmap>
+
+#include "app/figure/curve_palette.h"
 
 namespace foxscope::gui {
 namespace {
@@ -47,11 +49,39 @@ bool isDark(const QPalette& palette) {
 }
 
 QColor runColour(int index, const QPalette& palette) {
-  // Differ in lightness as well as in hue, on white and on near black.
-  static constexpr std::array<QRgb, 6> kOnLight{0xff0b6e99, 0xffd1495b, 0xff3d7a37, 0xff8d5fb0, 0xffc77b00, 0xff4a4a4a};
-  static constexpr std::array<QRgb, 6> kOnDark{0xff56b9e6, 0xffff8a80, 0xff8fd18a, 0xffc6a5e6, 0xffffc14d, 0xffc8c8c8};
-  const auto& colours = isDark(palette) ? kOnDark : kOnLight;
-  return QColor(colours[static_cast<std::size_t>(index) % colours.size()]);
+  const figure::Rgb colour = figure::curveColour(index, isDark(palette) ? figure::Ground::dark : figure::Ground::light);
+  return {colour.red, colour.green, colour.blue};
+}
+
+Qt::PenStyle runLine(int change) {
+  switch (figure::curveLine(0, change)) {
+    case figure::LineStyle::dashed:
+      return Qt::DashLine;
+    case figure::LineStyle::dotted:
+      return Qt::DotLine;
+    case figure::LineStyle::dashDotted:
+      return Qt::DashDotLine;
+    default:
+      return Qt::SolidLine;
+  }
+}
+
+QPixmap runMark(int colour, int change, int side, const QPalette& palette) {
+  constexpr int kScale = 3;  // sharp on dense screens
+  QPixmap mark(side * kScale, side * kScale);
+  mark.setDevicePixelRatio(kScale);
+  mark.fill(Qt::transparent);
+  QPainter painter(&mark);
+  painter.setRenderHint(QPainter::Antialiasing);
+  const QRectF box(0.5, 0.5, side - 1, side - 1);
+  painter.setPen(QPen(runColour(colour, palette), 1));
+  if (change == 0) painter.setBrush(runColour(colour, palette));
+  painter.drawRoundedRect(box, 1.5, 1.5);
+  if (change > 0) {
+    painter.setBrush(runColour(colour, palette));
+    painter.drawPolygon(QPolygonF({box.bottomLeft(), box.topRight(), box.bottomRight()}));
+  }
+  return mark;
 }
 
 QColor pinnedQueryColour(const QPalette& palette) { return isDark(palette) ? QColor(0xff9f43) : QColor(0xe8590c); }

@@ -2,15 +2,21 @@
 
 #include <QColor>
 #include <QPalette>
+#include <QPixmap>
+#include <Qt>
 
 namespace foxscope::gui {
 
 /// Light or dark, as the palette says; views read their colours from it and repaint on QEvent::PaletteChange.
 bool isDark(const QPalette& palette);
 
-/// Colour of a run's curve, told apart by colour-blind people and in grey; runs beyond the list begin anew.
-/// @param index  place of the run in Document::runs()
+/// Colour of a run's curve, that of figures for this ground (figure::curveColour).
+/// @param index  RunLook::colour
 QColor runColour(int index, const QPalette& palette);
+/// Line of a run's curve: full, or another one for the n-th changed copy of a model.
+Qt::PenStyle runLine(int change);
+/// A square in a run's colour, half of it for a changed copy; `side` in pixels of a screen of usual density.
+QPixmap runMark(int colour, int change, int side, const QPalette& palette);
 
 /// The pinned query, the pinned key, and the hovered pair, on any ground.
 QColor pinnedQueryColour(const QPalette& palette);

@@ -24,15 +24,18 @@
 
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/effects/effects_view.h"
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/views/icon.h"
 #include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
+#include "app/gui/window/run_list.h"
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/thumbnails.h"
 
@@ -79,13 +82,15 @@ void MainWindow::makeViews() {
   m_text = new TextView(m_document);
   m_curves = new CurvesView(m_document);
   m_effects = new EffectsView(m_document, m_sweeps);
+  m_evaluations = new EvaluationsView(m_document);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
   m_parts = {{"heads", tr("&Heads"), m_heads},
              {"maps", tr("&Maps"), m_maps},
              {"text", tr("&Text"), m_text},
              {"curves", tr("&Curves"), m_curves},
-             {"effects", tr("&Effects"), m_effects}};
+             {"effects", tr("&Effects"), m_effects},
+             {"evaluations", tr("E&valuations"), m_evaluations}};
 
   auto* centre = new QWidget;
   auto* layout = new QVBoxLayout(centre);
@@ -101,9 +106,12 @@ void MainWindow::makeViews() {
   m_messages = new MessageBar(*centre);
 
   m_headsDock = makeDock(*this, m_heads, tr("Heads"), "heads");
+  auto* runs = new RunList(m_document);
+  m_runsDock = makeDock(*this, runs, tr("Runs"), "runs");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
   m_effectsDock = makeDock(*this, m_effects, tr("Effects"), "effects");
+  m_evaluationsDock = makeDock(*this, m_evaluations, tr("Evaluations"), "evaluations");
   // The corners belong to the sides, so that curves stand under the maps.
   setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
   setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
@@ -112,7 +120,15 @@ void MainWindow::makeViews() {
   auto* bar = new QToolBar(tr("Run"));
   bar->setObjectName("run");
   bar->setMovable(false);
-  bar->addWidget(new RunBar(m_document));
+  QAction* showRuns = m_runsDock->toggleViewAction();
+  showRuns->setIcon(themedIcon(QStringLiteral("runs")));
+  showRuns->setShortcut(QKeySequence("Ctrl+R"));
+  connect(showRuns, &QAction::triggered, runs, [runs](bool shown) {
+    if (!shown) return;
+    runs->setFocus();
+    if (!runs->currentIndex().isValid()) runs->setCurrentIndex(runs->list().index(0, RunListModel::kName));
+  });
+  bar->addWidget(new RunBar(m_document, showRuns));
   addToolBar(bar);
   statusBar()->addWidget(new Readout(m_document), 1);
   statusBar()->setSizeGripEnabled(false);
@@ -120,8 +136,10 @@ void MainWindow::makeViews() {
 
 void MainWindow::resetDocks() {
   const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {{m_headsDock, Qt::LeftDockWidgetArea},
+                                                                {m_runsDock, Qt::RightDockWidgetArea},
                                                                 {m_textDock, Qt::RightDockWidgetArea},
-                                                                {m_curvesDock, Qt::BottomDockWidgetArea}};
+                                                                {m_curvesDock, Qt::BottomDockWidgetArea},
+                                                                {m_evaluationsDock, Qt::BottomDockWidgetArea}};
   for (const auto& [dock, area] : places) {
     dock->setFloating(false);
     addDockWidget(area, dock);
@@ -131,6 +149,11 @@ void MainWindow::resetDocks() {
   m_effectsDock->setFloating(false);
   tabifyDockWidget(m_curvesDock, m_effectsDock);
   m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
+  m_evaluationsDock->setFloating(false);
+  tabifyDockWidget(m_curvesDock, m_evaluationsDock);
+  m_evaluationsDock->setVisible(!m_document.evaluations().empty());
+  // Maps and text have the room until somebody asks for the list.
+  m_runsDock->hide();
   m_curvesDock->raise();
   const int heads = std::clamp(width() * 12 / 100, kHeadsWidth.first, kHeadsWidth.second);
   const int text = std::clamp(width() * 21 / 100, kTextWidth.first, kTextWidth.second);
@@ -151,6 +174,7 @@ void MainWindow::connectDocument() {
   connect(&m_sweeps, &Sweeps::added, this, &MainWindow::showEffects);
   connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
   connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
+  connect(&m_document, &Document::evaluationsChanged, this, &MainWindow::followEvaluations);
   connect(&m_document, &Document::messageRaised, this, [this](const Message& message) { m_messages->show(message); });
   connect(&m_document, &Document::notWritten, this, [this](const QString& path) {
     if (path == m_saving) m_afterSaving = nullptr;
@@ -181,7 +205,8 @@ void MainWindow::connectDocument() {
   connect(m_start, &StartPage::modelWanted, this, &MainWindow::openModel);
   connect(m_start, &StartPage::textWanted, this, [this] { openWith(tr("Open text"), tr("All files (*)")); });
   connect(m_start, &StartPage::fileWanted, this, [this] {
-    openWith(tr("Open run file or session"), tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
+    openWith(tr("Open run file or session"),
+             tr("Run files, evaluations, sessions (*.h5 *.hdf5 *.json);;All files (*)"));
   });
   connect(m_start, &StartPage::pathWanted, this, [this](const QString& path) { m_document.open({path}); });
   connect(m_start, &StartPage::tourWanted, this, &MainWindow::startTour);
@@ -204,6 +229,14 @@ void MainWindow::followRuns() {
   if (empty || m_wantedViews.isEmpty()) return;
   restoreViews(m_wantedViews);
   if (!m_document.runStatus().running) m_wantedViews = {};
+}
+
+// They come into sight when they are opened, and go with the last of them.
+void MainWindow::followEvaluations() {
+  const bool any = !m_document.evaluations().empty();
+  m_evaluationsDock->setVisible(any);
+  if (any) m_evaluationsDock->raise();
+  if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() / 2}, Qt::Vertical);
 }
 
 void MainWindow::followInputs() {

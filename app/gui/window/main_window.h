@@ -19,6 +19,7 @@ namespace foxscope::gui {
 
 class CurvesView;
 class EffectsView;
+class EvaluationsView;
 class Glossary;
 class HeadsView;
 class MapsView;
@@ -41,6 +42,7 @@ class MainWindow : public QMainWindow {
   MapsView& maps() { return *m_maps; }
   TextView& text() { return *m_text; }
   CurvesView& curves() { return *m_curves; }
+  EvaluationsView& evaluations() { return *m_evaluations; }
   HeadsView& headsView() { return *m_heads; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
@@ -90,6 +92,7 @@ class MainWindow : public QMainWindow {
   void connectDocument();
   void followRuns();
   void showEffects();
+  void followEvaluations();
   void followInputs();
   void fillRecent();
   [[nodiscard]] bool isDemo(const QString& path) const;
@@ -131,10 +134,13 @@ class MainWindow : public QMainWindow {
   TextView* m_text = nullptr;
   CurvesView* m_curves = nullptr;
   EffectsView* m_effects = nullptr;
+  EvaluationsView* m_evaluations = nullptr;
   QDockWidget* m_headsDock = nullptr;
+  QDockWidget* m_runsDock = nullptr;
   QDockWidget* m_textDock = nullptr;
   QDockWidget* m_curvesDock = nullptr;
   QDockWidget* m_effectsDock = nullptr;
+  QDockWidget* m_evaluationsDock = nullptr;
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;

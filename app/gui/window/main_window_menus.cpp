@@ -43,9 +43,9 @@ void MainWindow::makeFileMenu() {
       menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"),
       [this] { openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)")); });
   addCommand(menu, {tr("Open &Run or Session…"), "file"}, QKeySequence("Ctrl+Alt+O"),
-             tr("Open a run file (.h5), beside what is open, or a session (.json)"), [this] {
+             tr("Open a run file or an evaluation (.h5), beside what is open, or a session (.json)"), [this] {
                openWith(tr("Open run file or session"),
-                        tr("Run files and sessions (*.h5 *.hdf5 *.json);;All files (*)"));
+                        tr("Run files, evaluations, sessions (*.h5 *.hdf5 *.json);;All files (*)"));
              });
   m_recentMenu = menu->addMenu(tr("Open R&ecent"));
   addCommand(menu, {tr("Open &Demo"), "demo"}, {}, tr("Both demo models on a chapter of a book"), [this] {

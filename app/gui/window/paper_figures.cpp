@@ -87,29 +87,36 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<Run>& runs, const Chose
     }
     return sources;
   };
-  figures.push_back({"loss", tr("losses"), [losses](const FigureStyle& style, const Job&) {
-                       return std::optional(drawLoss(losses(), {}, style).file);
+  // Each in the colour that it has in the window.
+  const auto coloured = [runs](FigureStyle style) {
+    for (const Run& run : runs) style.looks.push_back({run.name.toStdString(), {run.look.colour, run.look.change}});
+    return style;
+  };
+  figures.push_back({"loss", tr("losses"), [losses, coloured](const FigureStyle& style, const Job&) {
+                       return std::optional(drawLoss(losses(), {}, coloured(style)).file);
                      }});
-  figures.push_back({"perplexity", tr("perplexity against context"), [losses](const FigureStyle& style, const Job&) {
-                       return std::optional(drawPerplexity(losses(), {}, style).file);
-                     }});
+  figures.push_back(
+      {"perplexity", tr("perplexity against context"), [losses, coloured](const FigureStyle& style, const Job&) {
+         return std::optional(drawPerplexity(losses(), {}, coloured(style)).file);
+       }});
   if (std::any_of(traces.begin(), traces.end(), [](const TracePointer& trace) { return trace->info().gated; })) {
-    figures.push_back(
-        {"decay", tr("decay times"), [traces](const FigureStyle& style, const Job& job) -> std::optional<std::string> {
-           std::vector<EvaluatedHeads> models;
-           for (const TracePointer& trace : traces) {
-             auto heads = evaluate_run(trace, job);
-             if (!heads) return std::nullopt;
-             models.push_back(std::move(*heads));
-           }
-           return drawDecay(models, style).file;
-         }});
+    figures.push_back({"decay", tr("decay times"),
+                       [runs, coloured](const FigureStyle& style, const Job& job) -> std::optional<std::string> {
+                         std::vector<EvaluatedHeads> models;
+                         for (const Run& run : runs) {
+                           auto heads = evaluate_run(run.trace, job);
+                           if (!heads) return std::nullopt;
+                           heads->info.name = run.name.toStdString();
+                           models.push_back(std::move(*heads));
+                         }
+                         return drawDecay(models, coloured(style)).file;
+                       }});
   }
   if (traces.size() < 2) return figures;
-  figures.push_back(
-      {"ablation", tr("losses, and the first less each other"), [losses](const FigureStyle& style, const Job&) {
-         return std::optional(drawAblation(losses(), {}, {}, style).file);
-       }});
+  figures.push_back({"ablation", tr("losses, and the first less each other"),
+                     [losses, coloured](const FigureStyle& style, const Job&) {
+                       return std::optional(drawAblation(losses(), {}, {}, coloured(style)).file);
+                     }});
   const auto other =
       *std::find_if(traces.begin(), traces.end(), [&](const TracePointer& trace) { return trace != chosen.trace; });
   figures.push_back({"compare", tr("the chosen head beside the nearest of another model"),

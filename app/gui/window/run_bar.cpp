@@ -2,19 +2,19 @@
 
 #include <algorithm>
 
+#include <QAction>
 #include <QEvent>
 #include <QFileInfo>
-#include <QFrame>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
-#include <QPixmap>
 #include <QProgressBar>
 #include <QPushButton>
 #include <QSpinBox>
 #include <QToolButton>
 
 #include "app/gui/views/theme.h"
+#include "app/gui/window/run_list.h"
 
 namespace foxscope::gui {
 namespace {
@@ -22,8 +22,9 @@ namespace {
 constexpr int kMostTokens = 100'000'000;
 constexpr int kProgressSteps = 1000;
 constexpr const char* kRunProperty = "run";  // of a chip
-constexpr int kMark = 10;                    // pixels of a chip's colour
-constexpr int kNameInCharacters = 24;
+constexpr const char* kColourProperty = "colour";
+constexpr const char* kChangeProperty = "change";
+constexpr int kMark = 10;  // pixels of a chip's colour
 
 QString nameOf(const TextInput& text, const Document& document) {
   if (!text.file.isEmpty()) return QFileInfo(text.file).fileName();
@@ -35,32 +36,14 @@ QString nameOf(const TextInput& text, const Document& document) {
   return RunBar::tr("typed text");
 }
 
-/// A model, a run, or a model and its run: a colour, a name that chooses the run, and the x that takes it out.
-QWidget* makeChip(const QString& name, const QString& tip) {
-  auto* chip = new QFrame;
-  chip->setFrameShape(QFrame::StyledPanel);
-  chip->setToolTip(tip);
-  auto* row = new QHBoxLayout(chip);
-  row->setContentsMargins(4, 0, 0, 0);
-  row->setSpacing(0);
-  auto* mark = new QLabel;
-  mark->setObjectName(QStringLiteral("mark"));
-  row->addWidget(mark);
-  auto* button = new QToolButton;
-  button->setObjectName(QStringLiteral("name"));
-  button->setAutoRaise(true);
-  button->setText(button->fontMetrics().elidedText(name, Qt::ElideMiddle,
-                                                   kNameInCharacters * button->fontMetrics().averageCharWidth()));
-  button->setAccessibleName(name);
-  row->addWidget(button);
-  auto* remove = new QToolButton;
-  remove->setObjectName(QStringLiteral("remove"));
-  remove->setAutoRaise(true);
-  remove->setText(QStringLiteral("×"));
-  remove->setAccessibleName(RunBar::tr("Remove %1").arg(name));
-  remove->setToolTip(RunBar::tr("Take %1 out of the window (Ctrl+Z brings it back)").arg(name));
-  row->addWidget(remove);
-  return chip;
+/// Names are the shorter the more there are: the list has them in full.
+int nameWidth(std::size_t chips, const QFontMetrics& metrics) {
+  constexpr int kFew = 3;
+  constexpr int kLongName = 24;
+  constexpr int kAllNames = 60;
+  constexpr int kShortName = 5;
+  const int characters = chips <= kFew ? kLongName : std::max(kShortName, kAllNames / static_cast<int>(chips));
+  return characters * metrics.averageCharWidth();
 }
 
 }  // namespace
@@ -70,9 +53,15 @@ QString timeLeftText(double seconds) {
   return RunBar::tr("%1 min %2 s left").arg(static_cast<int>(seconds) / 60).arg(static_cast<int>(seconds) % 60);
 }
 
-RunBar::RunBar(Document& document, QWidget* parent) : QWidget(parent), m_document(document) {
+RunBar::RunBar(Document& document, QAction* list, QWidget* parent) : QWidget(parent), m_document(document) {
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(8, 3, 8, 3);
+  auto* open = new QToolButton;
+  open->setObjectName(QStringLiteral("list"));
+  open->setAutoRaise(true);
+  open->setDefaultAction(list);
+  open->setFocusPolicy(Qt::TabFocus);
+  layout->addWidget(open);
   m_chips = new QHBoxLayout;
   m_chips->setSpacing(4);
   layout->addLayout(m_chips);
@@ -122,38 +111,44 @@ RunBar::RunBar(Document& document, QWidget* parent) : QWidget(parent), m_documen
   followStatus();
 }
 
-void RunBar::addChip(const QString& name, const QString& tip, const Run* run, const std::function<void()>& remove) {
-  QWidget* chip = makeChip(name, tip);
-  auto* button = chip->findChild<QToolButton*>(QStringLiteral("name"));
-  button->setCheckable(true);
-  button->setEnabled(run != nullptr);
-  // Later, as the chip may go while its button is pressed.
-  if (run != nullptr) {
-    chip->setProperty(kRunProperty, run->id);
-    connect(
-        button, &QToolButton::clicked, this, [this, id = run->id] { choose(id); }, Qt::QueuedConnection);
-  }
-  connect(chip->findChild<QToolButton*>(QStringLiteral("remove")), &QToolButton::clicked, &m_document, remove,
-          Qt::QueuedConnection);
+void RunBar::addChip(const Document::ListRow& row) {
+  const QString name = m_document.nameOf(row);
+  const Run* run = m_document.run(row.run);
+  auto* chip = new QToolButton;
+  chip->setObjectName(QStringLiteral("chip"));
+  chip->setAutoRaise(true);
+  chip->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+  chip->setIconSize({kMark, kMark});
+  chip->setText(chip->fontMetrics().elidedText(name, Qt::ElideMiddle,
+                                               nameWidth(m_document.listRows().size(), chip->fontMetrics())));
+  chip->setAccessibleName(name);
+  chip->setCheckable(true);
+  chip->setEnabled(run != nullptr);
+  QStringList tip{name};
+  if (run == nullptr) tip += tr("has not run yet (F5)");
+  if (run != nullptr && run->look.hidden) tip += tr("hidden: in no curve and no comparison");
+  if (run != nullptr && !m_document.isOnText(run->id)) tip += tr("read another text than the run that is shown");
+  chip->setToolTip(tip.join('\n'));
+  const RunLook& look = m_document.lookOf(row);
+  chip->setProperty(kRunProperty, row.run);
+  chip->setProperty(kColourProperty, look.colour);
+  chip->setProperty(kChangeProperty, look.change);
+  // Later, as the chip may go while it is pressed.
+  connect(
+      chip, &QToolButton::clicked, this,
+      [this, id = row.run] {
+        showRun(m_document, id);
+        followHead();
+      },
+      Qt::QueuedConnection);
   m_chips->addWidget(chip);
-}
-
-void RunBar::choose(RunId id) {
-  const HeadChoice now = m_document.selection().head();
-  const Run* run = m_document.run(id);
-  if (run == nullptr) return;
-  HeadChoice wanted{id, now.layer, now.head};
-  if (!m_document.headOf(wanted)) wanted = {id, run->telling.layer, run->telling.head};
-  m_document.selection().setHead(wanted);
-  followHead();
 }
 
 void RunBar::followHead() {
   for (int index = 0; index < m_chips->count(); ++index) {
-    QWidget* chip = m_chips->itemAt(index)->widget();
-    const QVariant run = chip->property(kRunProperty);
-    chip->findChild<QToolButton*>(QStringLiteral("name"))
-        ->setChecked(run.isValid() && run.toInt() == m_document.selection().head().run);
+    auto* chip = qobject_cast<QToolButton*>(m_chips->itemAt(index)->widget());
+    const int run = chip->property(kRunProperty).toInt();
+    chip->setChecked(run != kNoRun && run == m_document.selection().head().run);
   }
 }
 
@@ -162,39 +157,16 @@ void RunBar::fillChips() {
     delete item->widget();
     delete item;
   }
-  const auto& models = m_document.models();
-  const auto modelOf = [&](const Run& run) {
-    return std::find_if(models.begin(), models.end(), [&](const ModelInput& model) { return run.isOf(model); });
-  };
-  for (int index = 0; index < static_cast<int>(models.size()); ++index) {
-    const ModelInput& model = models[static_cast<std::size_t>(index)];
-    const auto& runs = m_document.runs();
-    const auto run = std::find_if(runs.begin(), runs.end(), [&](const Run& made) { return made.isOf(model); });
-    const QString changed = model.interventions.isEmpty() ? QString() : "\n" + model.interventions.join("\n");
-    addChip(m_document.shownName(model), model.path + changed, run == runs.end() ? nullptr : &*run,
-            [this, index] { m_document.removeModel(index); });
-  }
-  for (const Run& run : m_document.runs()) {
-    if (modelOf(run) != models.end()) continue;
-    const QString other =
-        m_document.isOnText(run.id) ? QString() : tr("\nread another text than the run that is shown");
-    addChip(run.name, run.file + other, &run, [this, id = run.id] { m_document.removeRun(id); });
-  }
+  for (const Document::ListRow& row : m_document.listRows()) addChip(row);
   colourChips();
   followHead();
 }
 
 void RunBar::colourChips() {
-  const auto& runs = m_document.runs();
   for (int index = 0; index < m_chips->count(); ++index) {
-    QWidget* chip = m_chips->itemAt(index)->widget();
-    const QVariant id = chip->property(kRunProperty);
-    const auto run =
-        std::find_if(runs.begin(), runs.end(), [&](const Run& made) { return id.isValid() && id.toInt() == made.id; });
-    QPixmap square(kMark, kMark);
-    square.fill(run == runs.end() ? QColor(Qt::transparent)
-                                  : runColour(static_cast<int>(run - runs.begin()), palette()));
-    chip->findChild<QLabel*>(QStringLiteral("mark"))->setPixmap(square);
+    auto* chip = qobject_cast<QToolButton*>(m_chips->itemAt(index)->widget());
+    chip->setIcon(
+        runMark(chip->property(kColourProperty).toInt(), chip->property(kChangeProperty).toInt(), kMark, palette()));
   }
 }
 

@@ -1,11 +1,10 @@
 #pragma once
 
-#include <functional>
-
 #include <QWidget>
 
 #include "app/gui/document/document.h"
 
+class QAction;
 class QHBoxLayout;
 class QLabel;
 class QProgressBar;
@@ -17,13 +16,14 @@ namespace foxscope::gui {
 /// "12 s left"
 QString timeLeftText(double seconds);
 
-/// What is run and what was: a chip for each model and each run of a file, the text, how many tokens of it; the button
-/// that runs, progress with an estimate, Cancel.
+/// What is run and what was: a chip for each row of the list of runs that shows the run, the text, how many tokens of
+/// it; the button that runs, progress with an estimate, Cancel.
 class RunBar : public QWidget {
   Q_OBJECT
 
  public:
-  RunBar(Document& document, QWidget* parent = nullptr);
+  /// @param list  shows and hides the list of runs, whose short form the chips are
+  RunBar(Document& document, QAction* list, QWidget* parent = nullptr);
   [[nodiscard]] QPushButton& runButton() { return *m_run; }
 
  private:
@@ -32,9 +32,7 @@ class RunBar : public QWidget {
   void followHead();
   void fillChips();
   void colourChips();
-  /// @param run  the chip's; null where its model has not run
-  void addChip(const QString& name, const QString& tip, const Run* run, const std::function<void()>& remove);
-  void choose(RunId id);
+  void addChip(const Document::ListRow& row);
   void followStatus();
 
   Document& m_document;

@@ -834,7 +834,7 @@ void DocumentTest::whatWouldBeLostIsNamed() {
   QVERIFY(demo.unsaved().empty());
   demo.startDerivedRun(demo.runs()[0].id, {QStringLiteral("0:0:one")});
   QVERIFY(waitUntilIdle(demo));
-  QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m.0-0-one"});
+  QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m, L0 H0, gate 1"});
 }
 
 }  // namespace foxscope::gui::test

@@ -30,6 +30,7 @@
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/paper_figures.h"
 #include "app/gui/window/run_bar.h"
+#include "app/gui/window/run_list.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -416,13 +417,15 @@ void WindowFilesTest::droppedRunFilesStandSideBySide() {
   dropOn(test.window, files);
   QVERIFY(test.settle());
   QCOMPARE(test.document().runs().size(), 4U);
-  const auto removes = test.window.findChildren<QToolButton*>("remove");
-  QCOMPARE(removes.size(), 4);
+  QCOMPARE(test.window.findChildren<QToolButton*>("chip").size(), 4);
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m · b");
   // The same model from two files: no difference, in what is exported as well, under both names.
   const QString data = test.window.curves().dataOfCurrentTab();
   QVERIFY2(data.contains("loss of fox-pro-12m · a minus fox-pro-12m · b"), qPrintable(data.left(600)));
-  QTest::mouseClick(removes[2], Qt::LeftButton);
+  press(test.window, QKeySequence("Ctrl+R"));
+  auto* list = test.window.findChild<RunList*>();
+  list->setCurrentIndex(list->list().index(2, RunListModel::kName));
+  QTest::keyClick(list, Qt::Key_Delete);
   QTRY_COMPARE(test.document().runs().size(), 3U);
   press(test.window, QKeySequence("Ctrl+Z"));
   QCOMPARE(test.document().runs().size(), 4U);

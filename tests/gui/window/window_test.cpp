@@ -1,19 +1,25 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 
 #include <QApplication>
+#include <QClipboard>
 #include <QComboBox>
 #include <QDockWidget>
 #include <QLabel>
 #include <QLineEdit>
+#include <QMenu>
+#include <QMimeData>
 #include <QPushButton>
 #include <QSpinBox>
 #include <QTabWidget>
 #include <QTest>
+#include <QTextBrowser>
 #include <QTimer>
 #include <QToolButton>
 
+#include "app/figure/curve_palette.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/effects/effects_view.h"
 #include "app/gui/heads/heads_view.h"
@@ -27,8 +33,10 @@
 #include "app/gui/views/theme.h"
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/intervention_dialog.h"
+#include "app/gui/window/model_card.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
+#include "app/gui/window/run_list.h"
 #include "app/gui/window/shortcut_sheet.h"
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/sweep_dialog.h"
@@ -56,7 +64,10 @@ class WindowTest : public QObject {
   void everyHeadIsChangedInTurn();
   void iconsTakeTheColoursOfTheTheme();
   void keysWorkAnywhereButWhereOneTypes();
-  void onlyTheXOfAChipRemoves();
+  void theListOfRunsIsWorkedByMouseAndKeys();
+  void rowsAreDraggedToAnotherPlace();
+  void whatIsRemovedFromTheListComesBack();
+  void aCardTellsWhatIsKnownOfARun();
 };
 
 void WindowTest::initTestCase() { useOwnSettings(); }
@@ -157,12 +168,12 @@ void WindowTest::thePaletteFindsCommands() {
 
 void WindowTest::thePartsGoBackToTheirPlaces() {
   Window test;
+  // The list of runs, evaluations and effects are out of sight at first.
   auto docks = test.window.findChildren<QDockWidget*>();
-  QCOMPARE(docks.size(), 4);
-  // Effects come out when there are any.
-  QDockWidget* effects = docks.takeLast();
-  QCOMPARE(effects->objectName(), "effects");
-  QVERIFY(!effects->isVisible());
+  QCOMPARE(docks.size(), 6);
+  auto* effects = test.window.findChild<QDockWidget*>("effects");
+  docks.removeIf([](const QDockWidget* dock) { return !dock->isVisible(); });
+  QCOMPARE(docks.size(), 3);
   std::map<QDockWidget*, QRect> places;
   for (QDockWidget* dock : docks) places[dock] = dock->geometry();
   effects->show();
@@ -242,9 +253,9 @@ void WindowTest::lightAndDarkAreBothReadable() {
     QCoreApplication::processEvents();
     QVERIFY(test.settle());
     QVERIFY(isDark(test.window.palette()) == isDark(palette));
-    const auto* mark = test.window.findChild<QLabel*>(QStringLiteral("mark"));
-    QVERIFY(mark != nullptr);
-    QCOMPARE(mark->pixmap().toImage().pixelColor(5, 5), runColour(0, palette));
+    const auto* chip = test.window.findChild<QToolButton*>(QStringLiteral("chip"));
+    QVERIFY(chip != nullptr);
+    QCOMPARE(chip->icon().pixmap(10, 10).toImage().pixelColor(5, 5), runColour(0, palette));
     // WCAG's contrast of text to its ground, 4.5 for ordinary text.
     const auto luminance = [](const QColor& colour) {
       const auto linear = [](double part) {
@@ -405,22 +416,137 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
   QVERIFY(maps.paneState(maps.activePane()).sides == Sides::left);
 }
 
-void WindowTest::onlyTheXOfAChipRemoves() {
+namespace {
+
+/// The list of runs, opened by its key.
+RunList* openList(Window& test) {
+  press(test.window, QKeySequence("Ctrl+R"));
+  auto* list = test.window.findChild<RunList*>();
+  return list->isVisible() && QTest::qWaitFor([&] { return list->hasFocus(); }) ? list : nullptr;
+}
+
+void clickColumn(RunList& list, int row, RunListModel::Column column) {
+  const QModelIndex index = list.list().index(row, column);
+  QTest::mouseClick(list.viewport(), Qt::LeftButton, {}, list.visualRect(index).center());
+  QCoreApplication::processEvents();
+}
+
+}  // namespace
+
+void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
+  Window test;
+  QVERIFY(test.run(64));
+  Document& document = test.document();
+  RunList* list = openList(test);
+  QVERIFY(list != nullptr);
+  const RunId fox = document.runs()[0].id;
+  const RunId transformer = document.runs()[1].id;
+  clickColumn(*list, 1, RunListModel::kName);
+  QCOMPARE(document.selection().head().run, transformer);
+  QTest::keyClick(list, Qt::Key_Up);
+  QTest::keyClick(list, Qt::Key_Return);
+  QCOMPARE(document.selection().head().run, fox);
+  // The names, of the run that is shown and of another one, which is not shown by that.
+  for (const auto& [key, name] : {std::pair{Qt::Key_Up, "Forgetful"}, std::pair{Qt::Key_Down, "Mindful"}}) {
+    QTest::keyClick(list, key);
+    QTest::keyClick(list, Qt::Key_F2);
+    auto* editor = list->findChild<QLineEdit*>();
+    QVERIFY(editor != nullptr);
+    editor->setText(name);
+    QTest::keyClick(editor, Qt::Key_Return);
+    QTRY_COMPARE(document.runs()[key == Qt::Key_Up ? 0 : 1].name, name);
+    QTRY_VERIFY(list->findChild<QLineEdit*>() == nullptr);
+  }
+  QCOMPARE(document.selection().head().run, fox);
+  QVERIFY(test.window.windowTitle().startsWith("Forgetful, Mindful"));
+  // The colour, also by its key, which is a command of the window's elsewhere.
+  list->setFocus();
+  QTest::keyClick(list, Qt::Key_C);
+  QVERIFY(list->findChild<QMenu*>() != nullptr);
+  delete list->findChild<QMenu*>();
+  clickColumn(*list, 0, RunListModel::kMark);
+  auto* menu = list->findChild<QMenu*>();
+  QVERIFY(menu != nullptr && menu->isVisible());
+  QCOMPARE(menu->actions().size(), 6);
+  menu->actions()[3]->trigger();
+  menu->close();
+  QCOMPARE(document.runs()[0].look.colour, 3);
+  QVERIFY(test.settle());
+  const auto figure = test.window.curves().figureOfCurrentTab();
+  QVERIFY(figure && figure->curves[0].ownColour == figure::curveColour(3));
+  // The eye: curves and heads leave it out, and another run is shown.
+  clickColumn(*list, 0, RunListModel::kShown);
+  QVERIFY(document.runs()[0].look.hidden);
+  QCOMPARE(document.selection().head().run, transformer);
+  QVERIFY(test.settle());
+  QCOMPARE(test.window.curves().figureOfCurrentTab()->curves.size(), 1U);
+  list->setCurrentIndex(list->list().index(0, RunListModel::kName));
+  QTest::keyClick(list, Qt::Key_Space);
+  QVERIFY(!document.runs()[0].look.hidden);
+  // The place.
+  QTest::keyClick(list, Qt::Key_Down, Qt::AltModifier);
+  QCOMPARE(document.runs()[1].id, fox);
+  QCOMPARE(list->currentIndex().row(), 1);
+  QTest::keyClick(list, Qt::Key_Up, Qt::AltModifier);
+  QCOMPARE(document.runs()[0].id, fox);
+  QCOMPARE(document.models()[0].name, "fox-pro-12m");
+  press(test.window, QKeySequence("Ctrl+R"));
+  QVERIFY(!list->isVisible());
+}
+
+void WindowTest::rowsAreDraggedToAnotherPlace() {
+  Window test;
+  QVERIFY(test.run(64));
+  RunList* list = openList(test);
+  QVERIFY(list != nullptr);
+  const RunId fox = test.document().runs()[0].id;
+  const std::unique_ptr<QMimeData> dragged(list->list().mimeData({list->list().index(0, RunListModel::kName)}));
+  QVERIFY(list->list().dropMimeData(dragged.get(), Qt::MoveAction, 2, 0, {}));
+  QTRY_COMPARE(test.document().runs()[1].id, fox);
+  QVERIFY(list->list().dropMimeData(dragged.get(), Qt::MoveAction, -1, -1, list->list().index(1, 0)));
+  QTRY_COMPARE(test.document().runs()[0].id, fox);
+}
+
+void WindowTest::aCardTellsWhatIsKnownOfARun() {
+  Window test;
+  QVERIFY(test.run(64));
+  RunList* list = openList(test);
+  QVERIFY(list != nullptr);
+  clickColumn(*list, 0, RunListModel::kAbout);
+  auto* card = test.window.findChild<ModelCard*>();
+  QVERIFY(card != nullptr && card->isVisible());
+  QTRY_VERIFY_WITH_TIMEOUT(card->text().contains("FoX (Pro)"), kPatience);
+  const QString text = card->text();
+  for (const QString& known : {QStringLiteral("perplexity"), QStringLiteral("SHA-256"), QStringLiteral("parameters"),
+                               QStringLiteral("tokenizer.json"), QStringLiteral("float32 on cpu"),
+                               QStringLiteral("config.json"), QStringLiteral("forward pass")}) {
+    QVERIFY2(text.contains(known), qPrintable(known + " is not in " + text));
+  }
+  auto* browser = card->findChild<QTextBrowser*>();
+  browser->setFocus();
+  browser->selectAll();
+  QTest::keyClick(browser, Qt::Key_C, Qt::ControlModifier);
+  QVERIFY(QApplication::clipboard()->text().contains("perplexity"));
+}
+
+void WindowTest::whatIsRemovedFromTheListComesBack() {
   Window test;
   QVERIFY(test.run(64));
   auto* bar = test.window.findChild<RunBar*>();
-  const auto buttons = [&](const char* name) { return bar->findChildren<QToolButton*>(name); };
-  QCOMPARE(buttons("name").size(), 2);
+  const auto chips = [&] { return bar->findChildren<QToolButton*>("chip"); };
+  QCOMPARE(chips().size(), 2);
   const std::vector<ModelInput> models = test.document().models();
   const RunId transformer = test.document().runs()[1].id;
-  QTest::mouseClick(buttons("name")[1], Qt::LeftButton);
+  QTest::mouseClick(chips()[1], Qt::LeftButton);
   QCoreApplication::processEvents();
   QVERIFY(test.document().models() == models);
   QCOMPARE(test.document().selection().head().run, transformer);
-  QTest::mouseClick(buttons("remove")[1], Qt::LeftButton);
+  RunList* list = openList(test);
+  QVERIFY(list != nullptr);
+  clickColumn(*list, 1, RunListModel::kRemove);
   QTRY_COMPARE(test.document().models().size(), 1U);
   QCOMPARE(test.document().runs().size(), 1U);
-  QCOMPARE(buttons("name").size(), 1);
+  QCOMPARE(chips().size(), 1);
   press(test.window, QKeySequence("Ctrl+Z"));
   QVERIFY(test.document().models() == models);
   QCOMPARE(test.document().runs().size(), 2U);

@@ -1,8 +1,8 @@
-#include "app/cli/model_description.h"
+#include "app/description/model_description.h"
 
 #include <algorithm>
 
-namespace foxscope::cli {
+namespace foxscope {
 namespace {
 
 /// What makes the Pro block of the paper: each is either in a layer or not.
@@ -103,4 +103,4 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
            config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
 }
 
-}  // namespace foxscope::cli
+}  // namespace foxscope

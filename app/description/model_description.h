@@ -7,7 +7,7 @@
 
 #include "backend/model/model_config.h"
 
-namespace foxscope::cli {
+namespace foxscope {
 
 /// The paper's name for a model of this configuration: "FoX (Pro)", "Transformer (LLaMA)", or the nearest of them with
 /// what differs, as in "FoX (LLaMA) with QK-norm".
@@ -22,4 +22,4 @@ struct ConfigOption {
 
 std::vector<ConfigOption> configOptions(const ModelConfig& config);
 
-}  // namespace foxscope::cli
+}  // namespace foxscope

@@ -1,0 +1,121 @@
+#include "app/description/facts.h"
+
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "app/description/model_description.h"
+#include "app/description/number_text.h"
+
+namespace foxscope {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* nameOf(TensorDType dtype) {
+  switch (dtype) {
+    case TensorDType::f32:
+      return "float32";
+    case TensorDType::f16:
+      return "float16";
+    case TensorDType::bf16:
+      return "bfloat16";
+    case TensorDType::i64:
+      return "int64";
+    case TensorDType::i32:
+      return "int32";
+  }
+  return "unknown";
+}
+
+std::string valueText(const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+}  // namespace
+
+std::string dtypesOf(const Checkpoint& checkpoint) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : checkpoint.tensors()) names.insert(nameOf(tensor.dtype));
+  std::string joined;
+  for (const std::string& name : names) joined += (joined.empty() ? "" : ", ") + name;
+  return joined;
+}
+
+std::string tokenizerOf(const Checkpoint& checkpoint) {
+  const auto has = [&](const char* file) { return std::filesystem::exists(checkpoint.folder() / file); };
+  if (has("tokenizer.json")) return "tokenizer.json";
+  if (has("vocab.json") && has("merges.txt")) return "vocab.json, merges.txt";
+  return "";
+}
+
+Facts checkpointFacts(const Checkpoint& checkpoint) {
+  const ModelConfig& config = checkpoint.config();
+  Facts facts = {
+      {"model", fmt::format("{} ({})", modelTitle(config), config.model_type)},
+      {"parameters", fmt::format("{} in {}", countText(checkpoint.parameter_count()), dtypesOf(checkpoint))}};
+  for (const ConfigOption& option : configOptions(config)) facts.emplace_back(option.label, valueText(option.value));
+  const std::string tokenizer = tokenizerOf(checkpoint);
+  facts.emplace_back("tokenizer", tokenizer.empty() ? "none: only --ids can be run" : tokenizer);
+  for (const auto& file : checkpoint.weight_files()) {
+    facts.emplace_back("weights", fmt::format("{}, {}", file.filename().string(),
+                                              sizeText(static_cast<double>(std::filesystem::file_size(file)))));
+  }
+  for (const std::string& note : config.notes) facts.emplace_back("note", note);
+  return facts;
+}
+
+std::vector<std::string> keptWords(const Trace& trace) {
+  const auto rows = trace.source().rows(0);
+  std::vector<std::string> words;
+  const auto add = [&](bool kept, const char* word) {
+    if (kept) words.emplace_back(word);
+  };
+  add(!trace.per_token_loss().empty(), "loss");
+  add(!rows->cumulative_log_gate.empty(), "gates");
+  add(!rows->log_normalizer.empty(), "rows");
+  add(!rows->log_normalizer_without_gate.empty(), "ungated");
+  add(trace.query_key() != nullptr, "qk");
+  add(trace.source().has_logits(), "logits");
+  add(trace.source().has_hidden_states(), "hidden");
+  return words;
+}
+
+std::optional<double> meanOf(std::span<const float> losses) {
+  if (losses.empty()) return std::nullopt;
+  double sum = 0;
+  for (const float loss : losses) sum += loss;
+  return sum / static_cast<double>(losses.size());
+}
+
+Facts runFacts(const Trace& trace) {
+  const TraceInfo& info = trace.info();
+  const auto loss = meanOf(trace.per_token_loss());
+  std::string kept;
+  for (const std::string& word : keptWords(trace)) kept += (kept.empty() ? "" : ", ") + word;
+  Facts facts = {
+      {"type", info.model_type},
+      {"layers", fmt::format("{} with {} heads of size {}{}", info.layers, info.heads, info.head_dim,
+                             info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
+      {"gate", info.gated ? "forget gate" : "none"},
+      {"tokens", countText(info.length)},
+      {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
+      {"kept", kept},
+      {"computed",
+       fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
+  if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
+  if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
+  facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);
+  return facts;
+}
+
+std::string textFact(const Text* text) {
+  if (text == nullptr) return "none, token ids were given";
+  return fmt::format("{} bytes, SHA-256 {}", countText(static_cast<std::int64_t>(text->content.size())), text->sha256);
+}
+
+}  // namespace foxscope

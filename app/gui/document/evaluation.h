@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <variant>
+
+#include <QString>
+
+#include "backend/eval/heads_file.h"
+#include "backend/eval/loss_file.h"
+#include "backend/eval/needle_file.h"
+
+namespace foxscope::gui {
+
+/// An evaluation that was read from its file: losses of windows, a needle test, or statistics of heads.
+struct Evaluation {
+  QString path;
+  std::variant<std::shared_ptr<const LossEvaluation>, std::shared_ptr<const NeedleEvaluation>,
+               std::shared_ptr<const HeadsEvaluation>>
+      content;
+
+  template <typename Kind>
+  [[nodiscard]] const Kind* as() const {
+    const auto* held = std::get_if<std::shared_ptr<const Kind>>(&content);
+    return held != nullptr ? held->get() : nullptr;
+  }
+};
+
+}  // namespace foxscope::gui

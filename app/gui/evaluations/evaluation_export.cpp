@@ -1,0 +1,75 @@
+#include "app/gui/evaluations/evaluation_export.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <QFileInfo>
+
+#include "backend/base/atomic_file.h"
+
+namespace foxscope::gui::evaluations {
+
+std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evaluations) {
+  std::vector<figure::LossSource> all;
+  std::vector<std::string> files;
+  std::map<std::string, int> count;
+  for (const Evaluation& evaluation : evaluations) {
+    const auto* losses = evaluation.as<LossEvaluation>();
+    if (losses == nullptr) continue;
+    for (figure::LossSource& source : figure::lossesOf(*losses)) {
+      ++count[source.name];
+      files.push_back(QFileInfo(evaluation.path).completeBaseName().toStdString());
+      all.push_back(std::move(source));
+    }
+  }
+  std::map<std::string, int> taken;
+  for (std::size_t index = 0; index < all.size(); ++index) {
+    std::string& name = all[index].name;
+    if (count[name] > 1) name += " · " + files[index];
+    const int number = ++taken[name];
+    if (number > 1) name += " (" + std::to_string(number) + ")";
+  }
+  return all;
+}
+
+std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
+                                                               const Document& document) {
+  std::vector<std::pair<std::string, figure::CurveLook>> looks;
+  std::array<int, figure::kCurveColours> uses{};
+  std::vector<std::string> others;
+  for (const std::string& name : names) {
+    const Run* run = document.runNamed(QString::fromStdString(name));
+    if (run == nullptr) {
+      others.push_back(name);
+      continue;
+    }
+    looks.emplace_back(name, figure::CurveLook{run->look.colour, run->look.change});
+    ++uses[static_cast<std::size_t>(run->look.colour % figure::kCurveColours)];
+  }
+  for (const std::string& name : others) {
+    const auto free = std::min_element(uses.begin(), uses.end());
+    ++*free;
+    looks.emplace_back(name, figure::CurveLook{static_cast<int>(free - uses.begin()), 0});
+  }
+  return looks;
+}
+
+void exportFigure(Document& document, const QString& path,
+                  const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw) {
+  figure::FigureStyle style;
+  const QString ending = QFileInfo(path).suffix().toLower();
+  style.format.kind = ending == QStringLiteral("svg")   ? figure::FigureFormat::Kind::svg
+                      : ending == QStringLiteral("png") ? figure::FigureFormat::Kind::png
+                                                        : figure::FigureFormat::Kind::pdf;
+  document.writeFile(path, [path, draw, style](const Job& job) -> std::optional<bool> {
+    const figure::DrawnFigure drawn = draw(style);
+    if (job.stopped()) return std::nullopt;
+    AtomicFile file(path.toStdString(), true);
+    file.write(drawn.file.data(), drawn.file.size());
+    file.commit();
+    return true;
+  });
+}
+
+}  // namespace foxscope::gui::evaluations

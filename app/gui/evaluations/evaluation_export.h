@@ -1,0 +1,25 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/figure/figure_style.h"
+#include "app/figure/kinds/loss_source.h"
+#include "app/gui/document/document.h"
+
+namespace foxscope::gui::evaluations {
+
+/// The models of all loss evaluations that are open, each under a name of its own.
+std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evaluations);
+
+/// Looks of models by name: that of an open run of the model, else a colour that no other has.
+std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
+                                                               const Document& document);
+
+/// Writes a figure in the background, as the kind that the file's name ends on: PDF unless it is .svg or .png.
+/// @param draw  runs on a thread of its own
+void exportFigure(Document& document, const QString& path,
+                  const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw);
+
+}  // namespace foxscope::gui::evaluations

@@ -1,0 +1,131 @@
+#include "app/gui/evaluations/evaluations_view.h"
+
+#include <algorithm>
+
+#include <QAction>
+#include <QFileDialog>
+#include <QFileInfo>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QTabWidget>
+#include <QToolButton>
+#include <QVBoxLayout>
+
+#include "app/gui/evaluations/heads_page.h"
+#include "app/gui/evaluations/loss_page.h"
+#include "app/gui/evaluations/needle_page.h"
+#include "app/gui/views/icon.h"
+
+namespace foxscope::gui {
+
+using evaluations::HeadsPage;
+using evaluations::LossPage;
+using evaluations::NeedlePage;
+
+EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
+    : QWidget(parent),
+      m_document(document),
+      m_files(new QHBoxLayout),
+      m_tabs(new QTabWidget),
+      m_reading(new QLabel),
+      m_export(new QAction(themedIcon(QStringLiteral("export")), tr("Export Evaluation…"), this)),
+      m_loss(new LossPage(document)),
+      m_needle(new NeedlePage(document)),
+      m_heads(new HeadsPage(document)) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(6, 4, 6, 4);
+  layout->setSpacing(4);
+  auto* bar = new QHBoxLayout;
+  bar->addLayout(m_files);
+  bar->addStretch(1);
+  auto* exporting = new QToolButton;
+  exporting->setDefaultAction(m_export);
+  exporting->setAutoRaise(true);
+  bar->addWidget(exporting);
+  layout->addLayout(bar);
+  m_tabs->addTab(m_loss, tr("Loss"));
+  m_tabs->addTab(m_needle, tr("Needle"));
+  m_tabs->addTab(m_heads, tr("Heads"));
+  m_tabs->setDocumentMode(true);
+  layout->addWidget(m_tabs, 1);
+  m_reading->setTextFormat(Qt::PlainText);
+  m_reading->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_reading->setWordWrap(true);
+  layout->addWidget(m_reading);
+  m_export->setToolTip(tr("Save the figure of these evaluations as PDF, SVG or PNG, as `foxscope figure` draws it"));
+  connect(m_export, &QAction::triggered, this, &EvaluationsView::exportShown);
+  connect(m_loss, &LossPage::told, m_reading, &QLabel::setText);
+  connect(m_needle, &NeedlePage::told, m_reading, &QLabel::setText);
+  connect(m_heads, &HeadsPage::told, m_reading, &QLabel::setText);
+  connect(&m_document, &Document::evaluationsChanged, this, &EvaluationsView::follow);
+  // Colours are those of the runs.
+  connect(&m_document, &Document::runsChanged, this, [this] {
+    if (!m_loss->isEmpty()) m_loss->follow();
+  });
+  follow();
+}
+
+void EvaluationsView::follow() {
+  fillFiles();
+  m_reading->clear();
+  const auto& open = m_document.evaluations();
+  const auto any = [&](auto is) { return std::any_of(open.begin(), open.end(), is); };
+  const bool loss = any([](const Evaluation& each) { return each.as<LossEvaluation>() != nullptr; });
+  if (loss || !m_loss->isEmpty()) m_loss->follow();
+  m_needle->follow();
+  m_heads->follow();
+  m_tabs->setTabVisible(0, loss);
+  m_tabs->setTabVisible(1, !m_needle->isEmpty());
+  m_tabs->setTabVisible(2, any([](const Evaluation& each) { return each.as<HeadsEvaluation>() != nullptr; }));
+  m_export->setEnabled(!open.empty());
+  if (open.empty()) return;
+  // What was opened last is shown.
+  m_tabs->setCurrentIndex(static_cast<int>(open.back().content.index()));
+}
+
+void EvaluationsView::fillFiles() {
+  while (QLayoutItem* item = m_files->takeAt(0)) {
+    item->widget()->deleteLater();
+    delete item;
+  }
+  for (const Evaluation& evaluation : m_document.evaluations()) {
+    auto* file = new QToolButton;
+    file->setObjectName(QStringLiteral("close"));
+    file->setAutoRaise(true);
+    file->setIcon(themedIcon(QStringLiteral("remove")));
+    file->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+    file->setLayoutDirection(Qt::RightToLeft);
+    file->setText(QFileInfo(evaluation.path).fileName());
+    file->setToolTip(tr("Close %1").arg(evaluation.path));
+    file->setAccessibleName(tr("Close %1").arg(file->text()));
+    connect(
+        file, &QToolButton::clicked, &m_document,
+        [&document = m_document, path = evaluation.path] { document.closeEvaluation(path); }, Qt::QueuedConnection);
+    m_files->addWidget(file);
+  }
+}
+
+void EvaluationsView::exportShown() {
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export figure"), QStringLiteral("evaluation.pdf"),
+                                                    tr("Figures (*.pdf *.svg *.png)"));
+  if (!path.isEmpty()) exportTo(path);
+}
+
+void EvaluationsView::exportTo(const QString& path) {
+  if (m_tabs->currentWidget() == m_loss) return m_loss->exportTo(path);
+  if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo(path);
+  m_heads->exportTo(path);
+}
+
+QString EvaluationsView::reading() const { return m_reading->text(); }
+
+QJsonObject EvaluationsView::saveState() const { return {{"tab", m_tabs->currentIndex()}}; }
+
+void EvaluationsView::restoreState(const QJsonObject& state) {
+  const int tab = state["tab"].toInt(-1);
+  if (tab >= 0 && tab < m_tabs->count() && m_tabs->isTabVisible(tab)) m_tabs->setCurrentIndex(tab);
+}
+
+bool EvaluationsView::isSettled() const { return m_loss->isSettled(); }
+
+}  // namespace foxscope::gui

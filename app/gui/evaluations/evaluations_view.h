@@ -1,0 +1,55 @@
+#pragma once
+
+#include <QWidget>
+
+#include "app/gui/document/document.h"
+#include "app/gui/views/view_part.h"
+
+class QHBoxLayout;
+class QLabel;
+class QTabWidget;
+
+namespace foxscope::gui {
+
+namespace evaluations {
+class HeadsPage;
+class LossPage;
+class NeedlePage;
+}  // namespace evaluations
+
+/// The evaluations that are open, a tab a kind; those of one kind stand together in one plot.
+class EvaluationsView : public QWidget, public ViewPart {
+  Q_OBJECT
+
+ public:
+  explicit EvaluationsView(Document& document, QWidget* parent = nullptr);
+
+  [[nodiscard]] evaluations::LossPage& loss() { return *m_loss; }
+  [[nodiscard]] evaluations::NeedlePage& needle() { return *m_needle; }
+  [[nodiscard]] evaluations::HeadsPage& heads() { return *m_heads; }
+  /// What is said below: the value under the mouse, or what is missing.
+  [[nodiscard]] QString reading() const;
+  /// Writes the figure of the tab that is shown, as `foxscope figure` draws it.
+  void exportTo(const QString& path);
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QList<QAction*> commands() const override { return {m_export}; }
+  [[nodiscard]] bool isSettled() const override;
+
+ private:
+  void follow();
+  void fillFiles();
+  void exportShown();
+
+  Document& m_document;
+  QHBoxLayout* m_files = nullptr;
+  QTabWidget* m_tabs = nullptr;
+  QLabel* m_reading = nullptr;
+  QAction* m_export = nullptr;
+  evaluations::LossPage* m_loss = nullptr;
+  evaluations::NeedlePage* m_needle = nullptr;
+  evaluations::HeadsPage* m_heads = nullptr;
+};
+
+}  // namespace foxscope::gui

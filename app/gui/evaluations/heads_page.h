@@ -1,0 +1,43 @@
+#pragma once
+
+#include <vector>
+
+#include <QWidget>
+
+#include "app/gui/document/document.h"
+
+class QComboBox;
+class QHBoxLayout;
+
+namespace foxscope::gui::evaluations {
+
+class ValueGrid;
+
+/// Statistics of heads of the evaluations that are open: layers down, heads across, a grid for each model, all of one
+/// statistic on one scale.
+class HeadsPage : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit HeadsPage(Document& document, QWidget* parent = nullptr);
+  void follow();
+  /// Writes the figure of what is shown.
+  void exportTo(const QString& path);
+  [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
+  [[nodiscard]] QComboBox& statistic() { return *m_statistic; }
+
+ signals:
+  void told(const QString& reading);
+
+ private:
+  void fill();
+  void add(const EvaluatedHeads& model, const HeadArray& numbers, const std::vector<float>& all);
+  [[nodiscard]] std::vector<std::shared_ptr<const HeadsEvaluation>> open() const;
+
+  Document& m_document;
+  QComboBox* m_statistic = nullptr;
+  QHBoxLayout* m_row = nullptr;
+  std::vector<ValueGrid*> m_grids;
+};
+
+}  // namespace foxscope::gui::evaluations

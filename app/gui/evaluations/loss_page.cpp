@@ -1,0 +1,165 @@
+#include "app/gui/evaluations/loss_page.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QEvent>
+#include <QVBoxLayout>
+#include <qcustomplot.h>
+
+#include "app/figure/kinds/loss.h"
+#include "app/gui/evaluations/evaluation_export.h"
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui::evaluations {
+namespace {
+
+constexpr int kLossJob = 0;
+constexpr double kCurveWidth = 1.8;
+constexpr float kBandOpacity = 0.2F;
+
+using Looks = std::vector<std::pair<std::string, figure::CurveLook>>;
+
+figure::CurvePlot plotOf(const std::vector<figure::LossSource>& sources, const Looks& looks) {
+  if (sources.empty()) return {};
+  figure::FigureStyle style;
+  style.looks = looks;
+  return figure::lossPlot(sources, {}, figure::smoothingWidth(sources, {}), style);
+}
+
+std::vector<std::string> namesOf(const std::vector<figure::LossSource>& sources) {
+  std::vector<std::string> names;
+  for (const figure::LossSource& source : sources) names.push_back(source.name);
+  return names;
+}
+
+void addBand(QCustomPlot& axes, const figure::Curve& curve, const QColor& colour) {
+  if (curve.bandLower.empty()) return;
+  const QVector<double> x(curve.x.begin(), curve.x.end());
+  QCPGraph* lower = axes.addGraph();
+  QCPGraph* upper = axes.addGraph();
+  lower->setData(x, QVector<double>(curve.bandLower.begin(), curve.bandLower.end()), true);
+  upper->setData(x, QVector<double>(curve.bandUpper.begin(), curve.bandUpper.end()), true);
+  QColor faint = colour;
+  faint.setAlphaF(kBandOpacity);
+  for (QCPGraph* edge : {lower, upper}) {
+    edge->setPen(Qt::NoPen);
+    edge->removeFromLegend();
+  }
+  upper->setBrush(faint);
+  upper->setChannelFillGraph(lower);
+}
+
+// Words of figures mark what is to be slanted by stars.
+QString plain(std::string text) {
+  std::erase(text, '*');
+  return QString::fromStdString(text);
+}
+
+void colourAxes(QCustomPlot& axes, const QPalette& palette) {
+  axes.setBackground(palette.color(QPalette::Base));
+  for (QCPAxis* axis : {axes.xAxis, axes.yAxis}) {
+    axis->setBasePen(lineColour(palette));
+    axis->setTickPen(lineColour(palette));
+    axis->setSubTickPen(Qt::NoPen);
+    axis->setTickLabelColor(palette.color(QPalette::Text));
+    axis->setLabelColor(mutedTextColour(palette));
+    QColor grid = lineColour(palette);
+    grid.setAlphaF(0.45F);
+    axis->grid()->setPen(grid);
+    axis->grid()->setZeroLinePen(Qt::NoPen);
+  }
+  axes.legend->setBrush(palette.color(QPalette::Base));
+  axes.legend->setBorderPen(Qt::NoPen);
+  axes.legend->setTextColor(palette.color(QPalette::Text));
+}
+
+}  // namespace
+
+LossPage::LossPage(Document& document, QWidget* parent)
+    : QWidget(parent), m_document(document), m_axes(new QCustomPlot(this)) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(m_axes);
+  m_axes->setAccessibleName(tr("Loss against position"));
+  m_axes->setInteractions(QCP::iRangeDrag | QCP::iRangeZoom);
+  m_axes->setMinimumHeight(fontMetrics().height() * 8);
+  connect(m_axes, &QCustomPlot::mouseMove, this,
+          [this](const QMouseEvent* event) { tell(m_axes->xAxis->pixelToCoord(event->position().x())); });
+  connect(m_axes, &QCustomPlot::mouseDoubleClick, this, &LossPage::restyle);
+}
+
+void LossPage::follow() {
+  std::vector<Evaluation> open;
+  for (const Evaluation& evaluation : m_document.evaluations()) {
+    if (evaluation.as<LossEvaluation>() != nullptr) open.push_back(evaluation);
+  }
+  m_waiting = true;
+  JobRunner::Request<figure::CurvePlot> request;
+  // Looks belong to the window's runs, and are known only here.
+  const Looks looks = looksOf(namesOf(lossSources(open)), m_document);
+  request.work = [open, looks](const Job&) { return std::optional(plotOf(lossSources(open), looks)); };
+  request.done = [this](figure::CurvePlot plot) { take(std::move(plot)); };
+  request.failed = [this](const QString& message) {
+    take({});
+    emit told(message);
+  };
+  m_document.jobs().submit(this, kLossJob, std::move(request));
+}
+
+void LossPage::take(figure::CurvePlot plot) {
+  m_waiting = false;
+  m_plot = std::move(plot);
+  restyle();
+  if (!m_plot.note.empty()) emit told(QString::fromStdString(m_plot.note));
+}
+
+void LossPage::restyle() {
+  m_axes->clearGraphs();
+  m_axes->xAxis->setLabel(plain(m_plot.xLabel));
+  m_axes->yAxis->setLabel(plain(m_plot.yLabel));
+  m_axes->legend->setVisible(true);
+  for (const figure::Curve& curve : m_plot.curves) addBand(*m_axes, curve, runColour(curve.colour, palette()));
+  for (const figure::Curve& curve : m_plot.curves) {
+    QCPGraph* graph = m_axes->addGraph();
+    graph->setName(QString::fromStdString(curve.name));
+    graph->setData(QVector<double>(curve.x.begin(), curve.x.end()), QVector<double>(curve.y.begin(), curve.y.end()),
+                   true);
+    graph->setPen(QPen(runColour(curve.colour, palette()), kCurveWidth));
+  }
+  colourAxes(*m_axes, palette());
+  m_axes->rescaleAxes();
+  m_axes->replot(QCustomPlot::rpQueuedReplot);
+}
+
+void LossPage::tell(double position) {
+  QStringList words;
+  for (const figure::Curve& curve : m_plot.curves) {
+    const auto at = std::lower_bound(curve.x.begin(), curve.x.end(), std::round(position));
+    if (at == curve.x.end() || position < curve.x.front() - 1) continue;
+    const auto index = static_cast<std::size_t>(at - curve.x.begin());
+    QString value = tr("%1 %2").arg(QString::fromStdString(curve.name)).arg(curve.y[index], 0, 'f', 4);
+    if (!curve.bandUpper.empty()) {
+      value += QStringLiteral(" ± %1").arg(curve.bandUpper[index] - curve.y[index], 0, 'f', 4);
+    }
+    words += value;
+  }
+  if (words.isEmpty()) return emit told(QString::fromStdString(m_plot.note));
+  emit told(tr("position %1: %2 nats").arg(std::lround(position)).arg(words.join(QStringLiteral(", "))));
+}
+
+void LossPage::exportTo(const QString& path) {
+  const std::vector<figure::LossSource> sources = lossSources(m_document.evaluations());
+  const Looks looks = looksOf(namesOf(sources), m_document);
+  exportFigure(m_document, path, [sources, looks](figure::FigureStyle style) {
+    style.looks = looks;
+    return figure::drawLoss(sources, {}, style);
+  });
+}
+
+void LossPage::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() == QEvent::PaletteChange && m_axes != nullptr) restyle();
+}
+
+}  // namespace foxscope::gui::evaluations

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <QWidget>
+
+#include "app/figure/curve_plot.h"
+#include "app/gui/document/document.h"
+
+class QCustomPlot;
+
+namespace foxscope::gui::evaluations {
+
+/// L(p) of every model of the loss evaluations that are open, smoothed and with bands of one standard error as
+/// `foxscope figure loss` draws them. The wheel zooms, dragging moves, a double click shows all.
+class LossPage : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit LossPage(Document& document, QWidget* parent = nullptr);
+  /// Reads the evaluations that are open, on a job.
+  void follow();
+  /// Writes the figure of what is shown.
+  void exportTo(const QString& path);
+  [[nodiscard]] bool isEmpty() const { return m_plot.curves.empty(); }
+  [[nodiscard]] const figure::CurvePlot& plot() const { return m_plot; }
+  [[nodiscard]] bool isSettled() const { return !m_waiting; }
+
+ signals:
+  void told(const QString& reading);
+
+ protected:
+  void changeEvent(QEvent* event) override;
+
+ private:
+  void take(figure::CurvePlot plot);
+  void restyle();
+  void tell(double position);
+
+  Document& m_document;
+  QCustomPlot* m_axes = nullptr;
+  figure::CurvePlot m_plot;
+  bool m_waiting = false;
+};
+
+}  // namespace foxscope::gui::evaluations

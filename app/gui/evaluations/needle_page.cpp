@@ -1,0 +1,172 @@
+#include "app/gui/evaluations/needle_page.h"
+
+#include <algorithm>
+
+#include <QFileInfo>
+#include <QHBoxLayout>
+
+#include "app/figure/kinds/needle.h"
+#include "app/gui/evaluations/evaluation_export.h"
+#include "app/gui/evaluations/value_grid.h"
+#include "backend/base/error.h"
+#include "backend/eval/needle_prompt.h"
+#include "backend/model/checkpoint.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope::gui::evaluations {
+namespace {
+
+constexpr int kPromptJob = 0;
+
+/// One cell of a test.
+struct NeedleCell {
+  std::shared_ptr<const NeedleEvaluation> test;
+  const NeedleModel* model = nullptr;  ///< of the test
+  std::size_t length = 0;
+  std::size_t depth = 0;
+  [[nodiscard]] std::size_t place() const { return length * test->depths.size() + depth; }
+};
+
+QString readingOf(const NeedleCell& cell) {
+  const NeedleModel& model = *cell.model;
+  const std::size_t at = cell.place();
+  QString text = NeedlePage::tr(
+                     "%1: length %2, depth %3 %: gain %4 nats a token, answer %5, needle at %6 to %7, found "
+                     "at position %8")
+                     .arg(QString::fromStdString(model.info.name))
+                     .arg(cell.test->lengths[cell.length])
+                     .arg(100 * cell.test->depths[cell.depth], 0, 'g', 3)
+                     .arg(static_cast<double>(model.gain()[at]), 0, 'g', 3)
+                     .arg(model.found[at] != 0 ? NeedlePage::tr("given") : NeedlePage::tr("not given"))
+                     .arg(model.needle_begin[at])
+                     .arg(model.needle_end[at] - 1)
+                     .arg(model.position[cell.length]);
+  if (at < model.continuation.size()) {
+    text += NeedlePage::tr(", continues “%1”").arg(QString::fromStdString(model.continuation[at]).simplified());
+  }
+  return text;
+}
+
+/// The text of a cell's prompt, as its model's tokenizer puts it together.
+std::string promptOf(const NeedleCell& cell, const std::string& folder, const std::string& haystack) {
+  const Checkpoint checkpoint = Checkpoint::open(folder);
+  const Tokenizer tokenizer = Tokenizer::load(checkpoint.folder());
+  const NeedleEvaluation& test = *cell.test;
+  NeedleParts parts = cut_needle(test.words, test.mode, tokenizer);
+  const std::int64_t length = test.lengths[cell.length];
+  cut_haystack({haystack}, test.haystack, context_tokens(parts, length) + std::ssize(parts.needle), tokenizer, parts);
+  std::vector<std::int32_t> ids = needle_prompt(parts, 0, length, test.depths[cell.depth]).input_ids;
+  ids.erase(ids.begin());
+  return tokenizer.decode(ids);
+}
+
+}  // namespace
+
+NeedlePage::NeedlePage(Document& document, QWidget* parent)
+    : QWidget(parent), m_document(document), m_row(new QHBoxLayout(this)) {
+  m_row->setContentsMargins(0, 0, 0, 0);
+  m_row->setSpacing(8);
+}
+
+void NeedlePage::follow() {
+  for (ValueGrid* grid : m_grids) {
+    grid->hide();
+    grid->deleteLater();
+  }
+  m_grids.clear();
+  std::vector<NeedleCell> models;
+  std::vector<float> gains;
+  for (const Evaluation& evaluation : m_document.evaluations()) {
+    const auto* test = std::get_if<std::shared_ptr<const NeedleEvaluation>>(&evaluation.content);
+    if (test == nullptr) continue;
+    for (const NeedleModel& model : (*test)->models) {
+      models.push_back({*test, &model});
+      for (const float gain : model.gain()) gains.push_back(gain);
+    }
+  }
+  const figure::ScaledColours colours = figure::needleColours(gains, figure::NeedleTint::gain);
+  for (const NeedleCell& model : models) add(model.test, *model.model, colours);
+}
+
+void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model,
+                     const figure::ScaledColours& colours) {
+  GridContent content;
+  content.title =
+      tr("%1: gain by the needle, nats a token; • answer given").arg(QString::fromStdString(model.info.name));
+  content.rowTitle = tr("depth, %");
+  content.columnTitle = tr("length, tokens");
+  for (const double depth : test->depths) content.rows += QString::number(100 * depth, 'g', 3);
+  for (const std::int64_t length : test->lengths) content.columns += QString::number(length);
+  const std::vector<float> gain = model.gain();
+  for (std::size_t depth = 0; depth < test->depths.size(); ++depth) {
+    for (std::size_t length = 0; length < test->lengths.size(); ++length) {
+      const std::size_t at = length * test->depths.size() + depth;
+      content.values.push_back(gain[at]);
+      content.dots.push_back(model.found[at] != 0);
+    }
+  }
+  content.colours = colours;
+  content.reading = [test, &model](int row, int column) {
+    return readingOf({test, &model, static_cast<std::size_t>(column), static_cast<std::size_t>(row)});
+  };
+  auto* grid = new ValueGrid;
+  grid->setContent(std::move(content));
+  grid->setToolTip(tr("Double click a cell, or press Return, to open the trace of its prompt"));
+  connect(grid, &ValueGrid::told, this, &NeedlePage::told);
+  connect(grid, &ValueGrid::opened, this,
+          [this, test, &model](int row, int column) { openCell(test, model, column, row); });
+  m_row->addWidget(grid, 1);
+  m_grids.push_back(grid);
+}
+
+void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length,
+                          int depth) {
+  const QString name = QString::fromStdString(model.info.name);
+  const QString haystack = QString::fromStdString(test->haystack);
+  const auto& models = m_document.models();
+  const auto made = std::find_if(models.begin(), models.end(), [&](const ModelInput& input) {
+    return input.name == name && input.interventions.isEmpty();
+  });
+  QStringList missing;
+  if (made == models.end()) missing += tr("the checkpoint folder of %1 (Ctrl+O)").arg(name);
+  if (m_haystack.empty() && QFileInfo(m_document.text().file).fileName() != haystack) {
+    missing += tr("the haystack %1 as text (Ctrl+Shift+O)").arg(haystack);
+  }
+  if (!missing.isEmpty()) {
+    return emit told(tr("To open this cell, open first %1: the file names them, and does not hold them")
+                         .arg(missing.join(tr(" and "))));
+  }
+  // The prompt takes the haystack's place in the window.
+  if (QFileInfo(m_document.text().file).fileName() == haystack) m_haystack = m_document.text().content;
+  const NeedleCell cell{test, &model, static_cast<std::size_t>(length), static_cast<std::size_t>(depth)};
+  JobRunner::Request<std::string> request;
+  request.work = [cell, folder = made->path.toStdString(), text = m_haystack](const Job&) {
+    return std::optional(promptOf(cell, folder, text));
+  };
+  request.done = [this, cell](const std::string& prompt) {
+    m_document.setText({{}, prompt});
+    RunSettings settings = m_document.settings();
+    settings.limit = 0;
+    m_document.setSettings(settings);
+    const Cursor pin{cell.model->position[cell.length], cell.model->needle_begin[cell.place()]};
+    // When the run is there and has been chosen.
+    connect(
+        &m_document, &Document::runsChanged, this, [this, pin] { m_document.selection().setPin(pin); },
+        static_cast<Qt::ConnectionType>(Qt::QueuedConnection | Qt::SingleShotConnection));
+    m_document.startRun();
+    emit told(readingOf(cell));
+  };
+  request.failed = [this](const QString& message) { emit told(message); };
+  m_document.jobs().submit(this, kPromptJob, std::move(request));
+}
+
+void NeedlePage::exportTo(const QString& path) {
+  for (const Evaluation& evaluation : m_document.evaluations()) {
+    const auto* test = std::get_if<std::shared_ptr<const NeedleEvaluation>>(&evaluation.content);
+    if (test == nullptr) continue;
+    return exportFigure(m_document, path,
+                        [test = *test](const figure::FigureStyle& style) { return drawNeedle(*test, {}, style); });
+  }
+}
+
+}  // namespace foxscope::gui::evaluations

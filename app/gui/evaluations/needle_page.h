@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <QWidget>
+
+#include "app/figure/colour_scale.h"
+#include "app/gui/document/document.h"
+
+class QHBoxLayout;
+
+namespace foxscope::gui::evaluations {
+
+class ValueGrid;
+
+/// The needle tests that are open: length across, depth down, a grid for each model, on one scale.
+class NeedlePage : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit NeedlePage(Document& document, QWidget* parent = nullptr);
+  void follow();
+  /// Writes the figure of what is shown.
+  void exportTo(const QString& path);
+  [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
+
+ signals:
+  void told(const QString& reading);
+
+ private:
+  void add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model,
+           const figure::ScaledColours& colours);
+  /// Makes the prompt of a cell from the haystack that is open and runs its model on it.
+  void openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length, int depth);
+
+  Document& m_document;
+  QHBoxLayout* m_row = nullptr;
+  std::vector<ValueGrid*> m_grids;
+  std::string m_haystack;  ///< of the cell that was opened last; empty: none was
+};
+
+}  // namespace foxscope::gui::evaluations

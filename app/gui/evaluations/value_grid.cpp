@@ -1,0 +1,161 @@
+#include "app/gui/evaluations/value_grid.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <QKeyEvent>
+#include <QMouseEvent>
+#include <QPainter>
+
+#include "app/gui/views/theme.h"
+
+namespace foxscope::gui::evaluations {
+namespace {
+
+constexpr double kGap = 6;  // pixels between names and cells
+
+int widest(const QStringList& names, const QFontMetrics& metrics) {
+  int width = 0;
+  for (const QString& name : names) width = std::max(width, metrics.horizontalAdvance(name));
+  return width;
+}
+
+}  // namespace
+
+ValueGrid::ValueGrid(QWidget* parent) : QWidget(parent) {
+  setMouseTracking(true);
+  setFocusPolicy(Qt::StrongFocus);
+}
+
+void ValueGrid::setContent(GridContent content) {
+  m_content = std::move(content);
+  m_row = m_column = -1;
+  setAccessibleName(m_content.title);
+  update();
+}
+
+// Title and names of columns above, titles of rows and their names at the left.
+QRectF ValueGrid::area() const {
+  const double line = fontMetrics().height();
+  const double left = line + kGap + widest(m_content.rows, fontMetrics()) + kGap;
+  const double top = 3 * line + 2 * kGap;
+  return {left, top, std::max(1.0, width() - left - kGap), std::max(1.0, height() - top - kGap)};
+}
+
+QRectF ValueGrid::cell(int row, int column) const {
+  const QRectF all = area();
+  const double wide = all.width() / std::max(1, columnCount());
+  const double high = all.height() / std::max(1, rowCount());
+  return {all.x() + column * wide, all.y() + row * high, wide, high};
+}
+
+void ValueGrid::paintCell(QPainter& painter, int row, int column) const {
+  const auto place = static_cast<std::size_t>(row * columnCount() + column);
+  const float value = m_content.values[place];
+  const figure::Rgb colour = m_content.colours.colour(static_cast<double>(value));
+  const QRectF box = cell(row, column);
+  painter.fillRect(box.adjusted(0.5, 0.5, -0.5, -0.5), QColor(colour.red, colour.green, colour.blue));
+  const bool dot = place < m_content.dots.size() && m_content.dots[place];
+  QString text = QString::number(static_cast<double>(value), 'g', 3);
+  if (std::isnan(value)) text.clear();
+  if (std::isinf(value)) text = value > 0 ? QStringLiteral("∞") : QStringLiteral("−∞");
+  const bool lightGround = 0.3 * colour.red + 0.59 * colour.green + 0.11 * colour.blue > 140;
+  painter.setPen(lightGround ? Qt::black : Qt::white);
+  const QString words = dot ? text + QStringLiteral(" •") : text;
+  if (fontMetrics().horizontalAdvance(words) + 4 <= box.width() && fontMetrics().height() <= box.height()) {
+    painter.drawText(box, Qt::AlignCenter, words);
+  } else if (dot && fontMetrics().height() <= box.height()) {
+    painter.drawText(box, Qt::AlignCenter, QStringLiteral("•"));
+  }
+}
+
+void ValueGrid::paintEvent(QPaintEvent* /*event*/) {
+  QPainter painter(this);
+  painter.fillRect(rect(), palette().color(QPalette::Base));
+  if (m_content.values.empty()) return;
+  const QRectF all = area();
+  const double line = fontMetrics().height();
+  QFont bold = font();
+  bold.setWeight(QFont::DemiBold);
+  painter.setPen(palette().color(QPalette::Text));
+  painter.setFont(bold);
+  painter.drawText(QRectF(kGap, kGap / 2, width() - 2 * kGap, line), Qt::AlignLeft,
+                   painter.fontMetrics().elidedText(m_content.title, Qt::ElideMiddle, width() - 12));
+  painter.setFont(font());
+  painter.setPen(mutedTextColour(palette()));
+  painter.drawText(QRectF(all.x(), kGap + line, all.width(), line), Qt::AlignCenter, m_content.columnTitle);
+  painter.save();
+  painter.translate(0, all.bottom());
+  painter.rotate(-90);
+  painter.drawText(QRectF(0, 0, all.height(), line), Qt::AlignCenter, m_content.rowTitle);
+  painter.restore();
+  painter.setPen(palette().color(QPalette::Text));
+  // Names that would touch are left out, from the second on.
+  const int step = std::max(1, static_cast<int>(std::ceil((widest(m_content.columns, fontMetrics()) + kGap) /
+                                                          std::max(1.0, cell(0, 0).width()))));
+  for (int column = 0; column < columnCount(); column += step) {
+    const QRectF box = cell(0, column);
+    painter.drawText(QRectF(box.center().x() - 100, kGap + 2 * line, 200, line), Qt::AlignCenter,
+                     m_content.columns[column]);
+  }
+  const int rowStep = std::max(1, static_cast<int>(std::ceil(line / std::max(1.0, cell(0, 0).height()))));
+  for (int row = 0; row < rowCount(); row += rowStep) {
+    const QRectF box = cell(row, 0);
+    painter.drawText(QRectF(0, box.center().y() - line / 2, all.x() - kGap, line), Qt::AlignRight | Qt::AlignVCenter,
+                     m_content.rows[row]);
+  }
+  for (int row = 0; row < rowCount(); ++row) {
+    for (int column = 0; column < columnCount(); ++column) paintCell(painter, row, column);
+  }
+  if (m_row < 0) return;
+  painter.setPen(QPen(palette().color(QPalette::Text), 2));
+  painter.setBrush(Qt::NoBrush);
+  painter.drawRect(cell(m_row, m_column).adjusted(1, 1, -1, -1));
+}
+
+void ValueGrid::choose(int row, int column) {
+  m_row = row;
+  m_column = column;
+  update();
+  if (m_content.reading) emit told(m_content.reading(row, column));
+}
+
+bool ValueGrid::choose(const QPointF& place) {
+  const QRectF all = area();
+  if (m_content.values.empty() || !all.contains(place)) return false;
+  const auto part = [](double inside, double size, int count) {
+    return std::clamp(static_cast<int>(inside / size * count), 0, count - 1);
+  };
+  choose(part(place.y() - all.y(), all.height(), rowCount()), part(place.x() - all.x(), all.width(), columnCount()));
+  return true;
+}
+
+void ValueGrid::mouseMoveEvent(QMouseEvent* event) { choose(event->position()); }
+
+void ValueGrid::mouseDoubleClickEvent(QMouseEvent* event) {
+  if (choose(event->position())) emit opened(m_row, m_column);
+}
+
+void ValueGrid::keyPressEvent(QKeyEvent* event) {
+  if (m_content.values.empty()) return;
+  const int row = std::max(0, m_row);
+  const int column = std::max(0, m_column);
+  switch (event->key()) {
+    case Qt::Key_Up:
+      return choose(std::max(0, row - 1), column);
+    case Qt::Key_Down:
+      return choose(std::min(rowCount() - 1, row + 1), column);
+    case Qt::Key_Left:
+      return choose(row, std::max(0, column - 1));
+    case Qt::Key_Right:
+      return choose(row, std::min(columnCount() - 1, column + 1));
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+      if (m_row >= 0) emit opened(m_row, m_column);
+      return;
+    default:
+      QWidget::keyPressEvent(event);
+  }
+}
+
+}  // namespace foxscope::gui::evaluations

@@ -1,0 +1,169 @@
+#include "app/gui/window/run_list.h"
+
+#include <algorithm>
+
+#include <QEvent>
+#include <QHeaderView>
+#include <QKeyEvent>
+#include <QMenu>
+
+#include "app/figure/curve_palette.h"
+#include "app/gui/views/theme.h"
+#include "app/gui/window/model_card.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr int kSwatch = 14;  // pixels of a colour that is offered
+constexpr int kRowsAtFirst = 5;
+
+}  // namespace
+
+void showRun(Document& document, RunId id) {
+  const Run* run = document.run(id);
+  if (run == nullptr) return;
+  const HeadChoice now = document.selection().head();
+  HeadChoice wanted{id, now.layer, now.head};
+  if (!document.headOf(wanted)) wanted = {id, run->telling.layer, run->telling.head};
+  document.selection().setHead(wanted);
+}
+
+RunList::RunList(Document& document, QWidget* parent) : QTreeView(parent), m_document(document), m_list(document) {
+  setModel(&m_list);
+  setAccessibleName(tr("Runs"));
+  setHeaderHidden(true);
+  setRootIsDecorated(false);
+  setUniformRowHeights(true);
+  setAllColumnsShowFocus(true);
+  setTextElideMode(Qt::ElideMiddle);
+  setFrameShape(QFrame::NoFrame);
+  setSelectionBehavior(SelectRows);
+  setEditTriggers(DoubleClicked | EditKeyPressed);
+  setDragDropMode(InternalMove);
+  setDropIndicatorShown(true);
+  setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  header()->setStretchLastSection(false);
+  header()->setMinimumSectionSize(kSwatch);
+  for (int column = 0; column < RunListModel::kColumns; ++column) {
+    header()->setSectionResizeMode(
+        column, column == RunListModel::kName ? QHeaderView::Stretch : QHeaderView::ResizeToContents);
+  }
+  // Later, as the row may go.
+  connect(
+      this, &QTreeView::clicked, this, [this](const QModelIndex& index) { act(index, index.column()); },
+      Qt::QueuedConnection);
+}
+
+QSize RunList::sizeHint() const {
+  const int row = std::max(sizeHintForRow(0), fontMetrics().height() + 6);
+  return {fontMetrics().averageCharWidth() * 40, row * kRowsAtFirst + 2};
+}
+
+QSize RunList::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 20, fontMetrics().height() * 3}; }
+
+void RunList::act(const QModelIndex& index, int column) {
+  if (!index.isValid()) return;
+  const Document::ListRow row = m_list.row(index);
+  switch (column) {
+    case RunListModel::kMark:
+      return offerColours(index);
+    case RunListModel::kName:
+      return showRun(m_document, row.run);
+    case RunListModel::kShown: {
+      if (row.run == kNoRun) return;
+      RunLook look = m_document.lookOf(row);
+      look.hidden = !look.hidden;
+      return m_document.setLook(row, look);
+    }
+    case RunListModel::kAbout:
+      return tellOf(row);
+    case RunListModel::kRemove: {
+      const int place = index.row();
+      m_document.removeRow(row);
+      return setCurrentIndex(m_list.index(std::min(place, m_list.rowCount() - 1), RunListModel::kName));
+    }
+    default:
+      break;
+  }
+}
+
+void RunList::offerColours(const QModelIndex& index) {
+  auto* menu = new QMenu(this);
+  menu->setAttribute(Qt::WA_DeleteOnClose);
+  const Document::ListRow row = m_list.row(index);
+  const auto ground = isDark(palette()) ? figure::Ground::dark : figure::Ground::light;
+  for (int colour = 0; colour < figure::kCurveColours; ++colour) {
+    QAction* action = menu->addAction(runMark(colour, 0, kSwatch, palette()),
+                                      QCoreApplication::translate("palette", figure::curveColourName(colour, ground)));
+    action->setCheckable(true);
+    action->setChecked(m_document.lookOf(row).colour == colour);
+    connect(action, &QAction::triggered, this, [this, row, colour] {
+      if (m_list.placeOf(row) < 0) return;
+      RunLook look = m_document.lookOf(row);
+      look.colour = colour;
+      m_document.setLook(row, look);
+    });
+  }
+  menu->popup(viewport()->mapToGlobal(visualRect(index.siblingAtColumn(RunListModel::kMark)).bottomLeft()));
+}
+
+void RunList::tellOf(const Document::ListRow& row) { (new ModelCard(m_document, row, window()))->show(); }
+
+void RunList::move(int by) {
+  if (!currentIndex().isValid()) return;
+  const Document::ListRow row = m_list.row(currentIndex());
+  const QString name = m_document.nameOf(row);
+  m_document.moveRow(currentIndex().row(), currentIndex().row() + by);
+  for (int place = 0; place < m_list.rowCount(); ++place) {
+    const QModelIndex index = m_list.index(place, RunListModel::kName);
+    if (m_document.nameOf(m_list.row(index)) == name) setCurrentIndex(index);
+  }
+}
+
+// Letters are the window's commands elsewhere; here C is the colour's.
+bool RunList::event(QEvent* event) {
+  if (event->type() == QEvent::ShortcutOverride) {
+    const auto* key = static_cast<QKeyEvent*>(event);
+    if (key->modifiers() == Qt::NoModifier && (key->key() == Qt::Key_C || key->key() == Qt::Key_I)) {
+      event->accept();
+      return true;
+    }
+  }
+  return QTreeView::event(event);
+}
+
+void RunList::keyPressEvent(QKeyEvent* event) {
+  // Return, which ends the editing of a name, comes here too.
+  if (state() == EditingState) return;
+  const bool alt = event->modifiers().testFlag(Qt::AltModifier);
+  if (alt && event->key() == Qt::Key_Up) return move(-1);
+  if (alt && event->key() == Qt::Key_Down) return move(1);
+  const QModelIndex index = currentIndex();
+  switch (event->key()) {
+    case Qt::Key_Space:
+      return act(index, RunListModel::kShown);
+    case Qt::Key_Delete:
+      return act(index, RunListModel::kRemove);
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
+      return act(index, RunListModel::kName);
+    case Qt::Key_I:
+      return act(index, RunListModel::kAbout);
+    case Qt::Key_C:
+      if (event->modifiers() == Qt::NoModifier) return act(index, RunListModel::kMark);
+      break;
+    case Qt::Key_F2:
+      if (index.isValid()) edit(index.siblingAtColumn(RunListModel::kName));
+      return;
+    default:
+      break;
+  }
+  QTreeView::keyPressEvent(event);
+}
+
+void RunList::changeEvent(QEvent* event) {
+  QTreeView::changeEvent(event);
+  if (event->type() == QEvent::PaletteChange) viewport()->update();
+}
+
+}  // namespace foxscope::gui

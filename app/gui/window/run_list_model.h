@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include <QAbstractTableModel>
+
+#include "app/gui/document/document.h"
+
+namespace foxscope::gui {
+
+/// The document's list of runs as rows: colour, name, whether it is shown, what is known of it, and a way out.
+class RunListModel : public QAbstractTableModel {
+  Q_OBJECT
+
+ public:
+  enum Column { kMark, kName, kShown, kAbout, kRemove, kColumns };
+
+  explicit RunListModel(Document& document, QObject* parent = nullptr);
+
+  [[nodiscard]] Document::ListRow row(const QModelIndex& index) const;
+  /// Where a row stands by now; -1 if it is gone.
+  [[nodiscard]] int placeOf(const Document::ListRow& row) const;
+
+  [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] QVariant data(const QModelIndex& index, int role) const override;
+  /// Another name; an empty one is that of the model again.
+  bool setData(const QModelIndex& index, const QVariant& value, int role) override;
+  [[nodiscard]] Qt::ItemFlags flags(const QModelIndex& index) const override;
+  [[nodiscard]] Qt::DropActions supportedDropActions() const override { return Qt::MoveAction; }
+  [[nodiscard]] QStringList mimeTypes() const override;
+  [[nodiscard]] QMimeData* mimeData(const QModelIndexList& indexes) const override;
+  bool dropMimeData(const QMimeData* data, Qt::DropAction action, int row, int column,
+                    const QModelIndex& parent) override;
+
+ private:
+  void follow();
+  [[nodiscard]] QVariant iconOf(const Document::ListRow& row, int column) const;
+  [[nodiscard]] QString tipOf(const Document::ListRow& row, int column) const;
+
+  Document& m_document;
+  std::vector<Document::ListRow> m_rows;
+};
+
+}  // namespace foxscope::gui

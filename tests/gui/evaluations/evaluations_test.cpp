@@ -1,0 +1,261 @@
+#include <QComboBox>
+#include <QFile>
+#include <QSignalSpy>
+#include <QTabWidget>
+#include <QTest>
+#include <QToolButton>
+
+#include "app/figure/kinds/loss.h"
+#include "app/gui/evaluations/evaluations_view.h"
+#include "app/gui/evaluations/heads_page.h"
+#include "app/gui/evaluations/loss_page.h"
+#include "app/gui/evaluations/needle_page.h"
+#include "app/gui/evaluations/value_grid.h"
+#include "app/gui/views/theme.h"
+#include "tests/gui/support.h"
+
+namespace foxscope::gui::test {
+
+using evaluations::ValueGrid;
+
+class EvaluationsTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void initTestCase() { QApplication::setPalette(lightPalette()); }
+  void lossesAreTheFiguresCurves();
+  void filesOfOneKindStandInOnePlot();
+  void coloursAreThoseOfTheRuns();
+  void aNeedleCellTellsItsValue();
+  void aNeedleCellSaysWhatIsMissing();
+  void aNeedleCellOpensItsTrace();
+  void headsAreAGrid();
+  void figuresAreExported();
+  void aSessionKeepsEvaluations();
+  void aDamagedEvaluationIsOneLine();
+};
+
+namespace {
+
+QString evaluationOf(const char* kind) { return source(QStringLiteral("resources/figures/%1.h5").arg(kind)); }
+
+struct Shown {
+  Document document;
+  EvaluationsView view{document};
+
+  explicit Shown(const QStringList& files) {
+    view.resize(900, 400);
+    view.show();
+    document.open(files);
+  }
+  bool settle() {
+    return waitUntilIdle(document) && QTest::qWaitFor([&] { return view.isSettled() && !document.busy(); }, 60'000);
+  }
+  std::vector<ValueGrid*> grids() {
+    std::vector<ValueGrid*> visible;
+    for (auto* grid : view.findChildren<ValueGrid*>()) {
+      if (grid->isVisible()) visible.push_back(grid);
+    }
+    return visible;
+  }
+};
+
+/// A test of one cell whose haystack is the sample text.
+QString writeNeedle(const Folder& folder) {
+  NeedleEvaluation test;
+  test.haystack = "black-beauty-1-3.txt";
+  test.words = NeedleTemplate::built_in();
+  test.lengths = {512};
+  test.depths = {0.5};
+  NeedleModel model;
+  model.info.name = "fox-pro-12m";
+  model.info.layers = model.info.heads = model.info.key_heads = 1;
+  model.info.head_dim = 4;
+  model.info.length = 512;
+  model.found = {1};
+  model.answer_log_probability = {-1};
+  model.baseline_log_probability = {-3};
+  model.position = {330};
+  model.needle_begin = {150};
+  model.needle_end = {170};
+  model.needle_mass = model.needle_gate = {0.5F};
+  model.continuation = {"a sandwich"};
+  test.models = {model};
+  write_needle_file(folder.path("needle.h5").toStdString(), test, {"foxscope", ""}, Overwrite::force);
+  return folder.path("needle.h5");
+}
+
+}  // namespace
+
+void EvaluationsTest::lossesAreTheFiguresCurves() {
+  Shown shown({evaluationOf("loss")});
+  QVERIFY(shown.settle());
+  const LossEvaluation file = LossEvaluation::open(evaluationOf("loss").toStdString());
+  const auto sources = figure::lossesOf(file);
+  const auto wanted = figure::lossPlot(sources, {}, figure::smoothingWidth(sources, {}), {});
+  const figure::CurvePlot& plot = shown.view.loss().plot();
+  QVERIFY(!plot.curves.empty());
+  QCOMPARE(plot.curves.size(), wanted.curves.size());
+  for (std::size_t curve = 0; curve < plot.curves.size(); ++curve) {
+    QCOMPARE(plot.curves[curve].name, wanted.curves[curve].name);
+    QVERIFY(plot.curves[curve].y == wanted.curves[curve].y);
+    QVERIFY(!plot.curves[curve].bandUpper.empty());
+  }
+  QVERIFY(shown.view.reading().contains("standard error"));
+}
+
+void EvaluationsTest::filesOfOneKindStandInOnePlot() {
+  const Folder folder;
+  QVERIFY(QFile::copy(evaluationOf("loss"), folder.path("again.h5")));
+  Shown shown({evaluationOf("loss")});
+  QVERIFY(shown.settle());
+  const std::size_t one = shown.view.loss().plot().curves.size();
+  shown.document.open({folder.path("again.h5")});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.view.loss().plot().curves.size(), 2 * one);
+  QVERIFY(shown.view.loss().plot().curves.back().name.ends_with(" · again"));
+  // Opened once more it is not there twice.
+  shown.document.open({folder.path("again.h5")});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.evaluations().size(), 2U);
+  const auto closes = shown.view.findChildren<QToolButton*>("close");
+  QTest::mouseClick(closes.back(), Qt::LeftButton);
+  QTRY_COMPARE(shown.document.evaluations().size(), 1U);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.view.loss().plot().curves.size(), one);
+}
+
+void EvaluationsTest::coloursAreThoseOfTheRuns() {
+  Shown shown({evaluationOf("loss")});
+  QVERIFY(shown.settle());
+  const QString name = QString::fromStdString(shown.view.loss().plot().curves[0].name);
+  shown.document.addModel(foxModel(), name);
+  RunLook look = shown.document.models()[0].look;
+  look.colour = 4;
+  shown.document.setLook(shown.document.listRows()[0], look);
+  shown.document.setText({{}, "A text that is short."});
+  shown.document.startRun();
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.view.loss().plot().curves[0].colour, 4);
+  for (std::size_t curve = 1; curve < shown.view.loss().plot().curves.size(); ++curve) {
+    QVERIFY(shown.view.loss().plot().curves[curve].colour != 4);
+  }
+}
+
+void EvaluationsTest::aNeedleCellTellsItsValue() {
+  Shown shown({evaluationOf("needle")});
+  QVERIFY(shown.settle());
+  const NeedleEvaluation file = NeedleEvaluation::open(evaluationOf("needle").toStdString());
+  const auto grids = shown.grids();
+  QCOMPARE(grids.size(), file.models.size());
+  QVERIFY(QTest::qWaitForWindowExposed(&shown.view));
+  QTest::mouseMove(grids[0], grids[0]->cell(1, 2).center().toPoint());
+  const QString value = QString::number(static_cast<double>(file.models[0].gain()[2 * file.depths.size() + 1]), 'g', 3);
+  QVERIFY2(shown.view.reading().contains(QStringLiteral("gain %1 nats").arg(value)), qPrintable(shown.view.reading()));
+  QVERIFY(shown.view.reading().contains(QStringLiteral("length %1,").arg(file.lengths[2])));
+  grids[0]->setFocus();
+  QTest::keyClick(grids[0], Qt::Key_Left);
+  QVERIFY(shown.view.reading().contains(QStringLiteral("length %1,").arg(file.lengths[1])));
+}
+
+void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {
+  Shown shown({evaluationOf("needle")});
+  QVERIFY(shown.settle());
+  ValueGrid* grid = shown.grids()[0];
+  QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
+  QVERIFY2(shown.view.reading().startsWith("To open this cell, open first the checkpoint folder of"),
+           qPrintable(shown.view.reading()));
+  QVERIFY(shown.view.reading().contains("as text (Ctrl+Shift+O)"));
+  QVERIFY(shown.document.text().empty());
+}
+
+void EvaluationsTest::aNeedleCellOpensItsTrace() {
+  const Folder folder;
+  Shown shown({writeNeedle(folder), foxModel(), sampleText()});
+  QVERIFY(shown.settle());
+  ValueGrid* grid = shown.grids()[0];
+  QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
+  QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 1U, 60'000);
+  QVERIFY(shown.settle());
+  QTRY_VERIFY(shown.document.selection().pin() == (Cursor{330, 150}));
+  QVERIFY(shown.document.length() > 312 && shown.document.length() < 512);
+  const NeedleTemplate words = NeedleTemplate::built_in();
+  QVERIFY(shown.document.text().content.find(words.needle) != std::string::npos);
+  // The haystack is remembered: another cell opens without it.
+  QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
+  QVERIFY(!shown.view.reading().startsWith("To open"));
+  QVERIFY(shown.settle());
+}
+
+void EvaluationsTest::headsAreAGrid() {
+  Shown shown({evaluationOf("heads")});
+  QVERIFY(shown.settle());
+  const HeadsEvaluation file = HeadsEvaluation::open(evaluationOf("heads").toStdString());
+  const EvaluatedHeads& model = file.models[0];
+  const auto grids = shown.grids();
+  QVERIFY(!grids.empty());
+  QCOMPARE(grids[0]->content().rows.size(), model.info.layers);
+  QCOMPARE(grids[0]->content().columns.size(), model.info.heads);
+  QComboBox& statistic = shown.view.heads().statistic();
+  QCOMPARE(statistic.currentText(), "rate decay time");
+  QVERIFY(statistic.count() > 3);
+  statistic.setCurrentIndex(statistic.findData("gate_median") >= 0 ? statistic.findData("gate_median") : 1);
+  QCoreApplication::processEvents();
+  const std::string name = statistic.currentData().toString().toStdString();
+  const auto values = find_array(model.numbers, name)->value;
+  QCOMPARE(shown.grids()[0]->content().values[1], static_cast<float>(values[1]));
+}
+
+void EvaluationsTest::figuresAreExported() {
+  const Folder folder;
+  for (const char* kind : {"loss", "needle", "heads"}) {
+    Shown shown({evaluationOf(kind)});
+    QVERIFY(shown.settle());
+    QSignalSpy messages(&shown.document, &Document::messageRaised);
+    const QString path = folder.path(QStringLiteral("%1.svg").arg(kind));
+    shown.view.exportTo(path);
+    QVERIFY(shown.settle());
+    QCOMPARE(messages.size(), 1);
+    QCOMPARE(messages[0][0].value<Message>().text, "Saved " + path);
+    QFile file(path);
+    QVERIFY(file.open(QIODevice::ReadOnly));
+    QVERIFY(file.readAll().contains("<svg"));
+  }
+}
+
+void EvaluationsTest::aSessionKeepsEvaluations() {
+  const Folder folder;
+  QVERIFY(QFile::copy(evaluationOf("needle"), folder.path("needle.h5")));
+  Document document;
+  document.open({folder.path("needle.h5"), evaluationOf("loss")});
+  QVERIFY(waitUntilIdle(document));
+  document.saveSession(folder.path("session.json"), {});
+  QVERIFY(waitUntilIdle(document));
+  Document back;
+  back.open({folder.path("session.json")});
+  QVERIFY(waitUntilIdle(back));
+  QCOMPARE(back.evaluations().size(), 2U);
+  QVERIFY(back.evaluations()[0].as<NeedleEvaluation>() != nullptr);
+  back.clear();
+  QVERIFY(back.evaluations().empty());
+}
+
+void EvaluationsTest::aDamagedEvaluationIsOneLine() {
+  const Folder folder;
+  QFile whole(evaluationOf("loss"));
+  QVERIFY(whole.open(QIODevice::ReadOnly));
+  const QString path = folder.write("half.h5", whole.read(whole.size() / 2));
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(messages.size(), 1);
+  const QString text = messages[0][0].value<Message>().text;
+  QVERIFY2(text.contains("half.h5") && !text.contains('\n'), qPrintable(text));
+  QVERIFY(document.evaluations().empty());
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::EvaluationsTest)
+#include "evaluations_test.moc"
