@@ -12,6 +12,7 @@ namespace foxscope::figure {
 namespace {
 
 constexpr int kLeastTicks = 3;
+constexpr int kFewestTicks = 1;  ///< where the labels of three would run into each other
 constexpr int kMostMapTicks = 7;
 constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
 constexpr double kLeastEntryLabel = 0.55;  ///< of the font: labels of entries are not written smaller
@@ -72,8 +73,14 @@ std::optional<TextStyle> MapPanel::entryStyle(Side side, double length) const {
 Ticks MapPanel::ticksOf(Side side, double length) const {
   const Range& range = axis(side).range;
   const double room = side == Side::rows ? 2.2 * m_style.size : (digitsOf(range) * em::kDigit + 1.3) * m_style.size;
-  return linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1),
-                     std::clamp(static_cast<int>(length / room), kLeastTicks, kMostMapTicks), TickValues::whole);
+  const auto position = [&](double value) {
+    return (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
+  };
+  for (int most = std::clamp(static_cast<int>(length / room), kLeastTicks, kMostMapTicks);; --most) {
+    Ticks ticks =
+        linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1), most, TickValues::whole);
+    if (side == Side::rows || most <= kFewestTicks || labelsApart(ticks, position, length, m_style)) return ticks;
+  }
 }
 
 double MapPanel::widestEntry(Side side, const TextStyle& style) const {
