@@ -263,7 +263,7 @@ class KindTest(FigureTest):
             self.draw(kind, "--models", "b")
             self.assertIsNone(re.search(r"\ba\b", self.text_of()))
         self.draw("ablation", "--models", "b,a")
-        self.assertIn("b − a", self.text_of())
+        self.assertRegex(self.text_of(), r"b\s*−\s*a")
         run = self.words()
         self.draw("distance", "--legend-at", "none", files=[run])
         self.assertNotIn("with the gate", self.text_of())

@@ -316,7 +316,7 @@ class PictureTest(MapTest):
     def test_limits_colours_and_title_are_chosen(self):
         pixels, texts = read_png(self.map("attention", "png", ["--scale", "linear", "--limits", "0.1:0.2", "--title", "A *head*",
                                                                 "--colours", "grey", "--threshold", "0.05"]))
-        self.assertIn("linear from 0.1 to 0.2, white below 0.05", texts["Description"])
+        self.assertIn("linear from 0.1 to 0.2", texts["Description"])
         self.assertIn("A *head*", texts["Title"])
         self.assertTrue((pixels[..., 0] == pixels[..., 2]).all())
         path = self.folder / "x.png"

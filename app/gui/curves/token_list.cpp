@@ -84,7 +84,7 @@ QSplitter* TokenList::beside(QWidget* plot, QWidget* parent) {
   both->setStretchFactor(0, 1);
   both->setStretchFactor(1, 0);
   const int list = kListEms * fontMetrics().averageCharWidth();
-  both->setSizes({3 * list, list});
+  both->setSizes({2 * list, list});
   return both;
 }
 

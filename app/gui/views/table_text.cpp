@@ -9,7 +9,7 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kDigits = 9;
+constexpr int kExactDigits = 9;
 
 QString inOneCell(QString text) {
   for (QChar& letter : text) {
@@ -23,7 +23,7 @@ QString cellText(const QModelIndex& cell) {
   const QVariant number = cell.data(Qt::UserRole);
   if (number.typeId() != QMetaType::Double) return inOneCell(cell.data().toString());
   const double value = number.toDouble();
-  return std::isnan(value) ? QString() : QString::number(value, 'g', kDigits);
+  return std::isnan(value) ? QString() : QString::number(value, 'g', kExactDigits);
 }
 
 }  // namespace

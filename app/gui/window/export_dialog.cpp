@@ -16,6 +16,7 @@
 #include <QLabel>
 #include <QLocale>
 #include <QPushButton>
+#include <QScreen>
 #include <QScrollArea>
 #include <QVBoxLayout>
 
@@ -159,7 +160,8 @@ ExportDialog::ExportDialog(Document& document, const MapsView& maps, const Curve
       m_evaluated(std::make_shared<figure::EvaluatedRuns>()) {
   setWindowTitle(tr("Export"));
   makeForm();
-  resize(kDialog.boundedTo(window.size() - QSize(kAround, kAround)));
+  const QSize around(kAround, kAround);
+  resize(kDialog.boundedTo(window.size() - around).boundedTo(window.screen()->availableSize() - 2 * around));
   followSource();
 }
 
@@ -186,6 +188,7 @@ void ExportDialog::makeForm() {
   m_kind = new QComboBox;
   form->addRow(tr("&File"), m_kind);
   makeSizes(*form);
+  FigureForm::alignNames(*form);
   column->addLayout(form);
   m_form = new FigureForm;
   column->addWidget(m_form);

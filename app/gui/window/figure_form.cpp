@@ -16,7 +16,8 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kMostTokens = 100'000'000;
+constexpr int kLongestTraining = 100'000'000;
+constexpr int kNameEms = 13;  ///< width of the names of fields
 constexpr int kWidestMean = 100'001;
 
 std::optional<double> numberOf(const QLineEdit& field, const QString& name) {
@@ -72,7 +73,7 @@ FigureForm::FigureForm(QWidget* parent)
   m_smooth->setAccessibleName(tr("Width of the moving average"));
   m_smooth->setToolTip(tr("Width of the moving average, an odd number; 1 is none"));
   m_form->addRow(tr("&Mean of"), m_smooth);
-  m_trainLength->setRange(0, kMostTokens);
+  m_trainLength->setRange(0, kLongestTraining);
   m_trainLength->setSpecialValueText(tr("no line"));
   m_trainLength->setSuffix(tr(" tokens"));
   m_trainLength->setAccessibleName(tr("Training length"));
@@ -87,6 +88,14 @@ FigureForm::FigureForm(QWidget* parent)
   connect(m_smooth, &QSpinBox::valueChanged, this, &FigureForm::changed);
   connect(m_trainLength, &QSpinBox::valueChanged, this, &FigureForm::changed);
   connect(m_letters, &QCheckBox::toggled, this, &FigureForm::changed);
+}
+
+void FigureForm::alignNames(QFormLayout& form) {
+  for (int row = 0; row < form.rowCount(); ++row) {
+    const QLayoutItem* name = form.itemAt(row, QFormLayout::LabelRole);
+    if (name == nullptr || name->widget() == nullptr) continue;
+    name->widget()->setMinimumWidth(kNameEms * name->widget()->fontMetrics().averageCharWidth());
+  }
 }
 
 void FigureForm::setOffer(const FigureOffer& offer) {
@@ -114,9 +123,11 @@ void FigureForm::setOffer(const FigureOffer& offer) {
     const QString name = plainName(quantity);
     m_bars.push_back(addEnds(tr("%1 from").arg(name), tr("Ends of the colour bar of %1").arg(name)));
   }
-  if (!offer.axes) return;
-  m_x = addEnds(tr("Across from"), tr("Ends of the horizontal axis"));
-  m_y = addEnds(tr("Up from"), tr("Ends of the vertical axis"));
+  if (offer.axes) {
+    m_x = addEnds(tr("Across from"), tr("Ends of the horizontal axis"));
+    m_y = addEnds(tr("Up from"), tr("Ends of the vertical axis"));
+  }
+  alignNames(*m_form);
 }
 
 FigureForm::Ends FigureForm::addEnds(const QString& name, const QString& tip) {

@@ -44,6 +44,8 @@ class FigureForm : public QWidget {
 
   /// Fields for this; the title, palette and legend that were chosen stay.
   void setOffer(const FigureOffer& offer);
+  /// Gives the names of a form's fields one width, that of all forms that stand below each other.
+  static void alignNames(QFormLayout& form);
 
   /// What was typed; a field that is empty, or not there, chooses nothing.
   [[nodiscard]] std::string title() const;

@@ -15,7 +15,7 @@ constexpr int kRestOfChanges = 150;  ///< ms
 constexpr int kEdge = 12;            ///< pixels around the page
 constexpr double kLeastDpi = 36;
 constexpr double kMostDpi = 600;
-constexpr double kScreenDpi = 96;
+constexpr double kDotsOfScreen = 96;
 
 }  // namespace
 
@@ -88,14 +88,15 @@ void FigurePreview::ask() {
 void FigurePreview::take(const std::string& png, double dpi) {
   m_picture = QImage::fromData(QByteArrayView(png.data(), static_cast<qsizetype>(png.size())), "PNG");
   m_settled = true;
-  const double width = m_picture.width() / dpi;
+  // Dots are whole, lengths are not: the width is as it was asked for.
+  const double width = m_format.widthMm / figure::kMillimetresPerInch;
   const double height = m_picture.height() / dpi;
   const auto millimetres = [](double inches) { return QString::number(inches * figure::kMillimetresPerInch, 'f', 1); };
   const QSizeF shown = QSizeF(m_picture.size()).scaled(room().size(), Qt::KeepAspectRatio);
   m_caption->setText(
       tr("%1 × %2 mm, %3 × %4 in, seen at %5 %")
           .arg(millimetres(width), millimetres(height), QString::number(width, 'f', 2), QString::number(height, 'f', 2))
-          .arg(std::lround(100 * shown.width() / (width * kScreenDpi))));
+          .arg(std::lround(100 * shown.width() / (width * kDotsOfScreen))));
   update();
 }
 

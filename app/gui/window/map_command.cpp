@@ -11,7 +11,7 @@
 namespace foxscope::gui {
 namespace {
 
-QString tr(const char* text) { return QCoreApplication::translate("foxscope::gui::MapCommand", text); }
+QString told(const char* text) { return QCoreApplication::translate("foxscope::gui::MapCommand", text); }
 
 const Run* runWith(const Document& document, const HeadOf& head) {
   const auto run = std::find_if(document.runs().begin(), document.runs().end(),
@@ -19,7 +19,7 @@ const Run* runWith(const Document& document, const HeadOf& head) {
   return run == document.runs().end() ? nullptr : &*run;
 }
 
-std::string nameOf(const figure::ColourMap* map) {
+std::string colourWord(const figure::ColourMap* map) {
   if (map == &figure::diverging()) return "diverging";
   for (const figure::NamedColourMap& one : figure::namedColourMaps()) {
     if (one.map == map) return one.name;
@@ -31,15 +31,15 @@ std::string nameOf(const figure::ColourMap* map) {
 
 QString mapCommandObstacle(const ShownMap& shown, const Document& document) {
   if (shown.picture->values.size() > 1)
-    return tr("The pane is divided: the command line draws one map, or a difference.");
+    return told("The pane is divided: the command line draws one map, or a difference.");
   const MapRequest& request = shown.picture->computed;
   const Run* run = runWith(document, request.head);
   const Run* minus = request.minus ? runWith(document, *request.minus) : run;
-  if (run == nullptr || minus == nullptr) return tr("Its run is not open any more.");
+  if (run == nullptr || minus == nullptr) return told("Its run is not open any more.");
   for (const Run* one : {run, minus}) {
-    if (one->file.isEmpty()) return tr("%1 is in no file yet: save the run file first.").arg(one->name);
+    if (one->file.isEmpty()) return told("%1 is in no file yet: save the run file first.").arg(one->name);
   }
-  if (run->file != minus->file) return tr("The runs are in two files: the command line subtracts within one.");
+  if (run->file != minus->file) return told("The runs are in two files: the command line subtracts within one.");
   return {};
 }
 
@@ -73,7 +73,7 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
   if (figure.colours.lower || figure.colours.upper) {
     option("limits", end(figure.colours.lower) + ':' + end(figure.colours.upper));
   }
-  const std::string colours = nameOf(figure.colours.map);
+  const std::string colours = colourWord(figure.colours.map);
   if (!colours.empty()) option("colours", colours);
   if (figure.colours.blankBelow) option("threshold", end(figure.colours.blankBelow));
   if (!figure.title.empty()) option("title", figure.title);

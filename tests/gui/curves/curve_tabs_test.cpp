@@ -207,7 +207,7 @@ void CurveTabsTest::aClickOnTheLegendHidesACurve() {
   QVERIFY(!dots->dotOf(hidden));
   QCOMPARE(runs.entries().size(), std::size_t{2});
   QTest::mouseClick(&runs, Qt::LeftButton, Qt::NoModifier, runs.entryRect(1).center());
-  QVERIFY(dots->dotOf(hidden).has_value());
+  QTRY_VERIFY(dots->dotOf(hidden).has_value());
 }
 
 void CurveTabsTest::curvesAreCopiedWithTheirNumbers() {

@@ -270,7 +270,8 @@ void WindowFilesTest::copyingTakesWhatHasTheFocus() {
   auto* plot = test.window.curves().findChild<curves::PositionPlot*>();
   QVERIFY(copied(*plot).startsWith("position\treads\t"));
   QVERIFY(!QApplication::clipboard()->image().isNull());
-  QVERIFY(copied(*test.window.curves().findChild<QTableView*>()).startsWith("predicts\tposition\tloss, nats\n"));
+  const QString list = copied(*test.window.curves().findChild<QTableView*>());
+  QVERIFY2(list.startsWith("predicts\tposition\tloss, nats\n"), qPrintable(list));
   QVERIFY(copied(test.window.headsView().grid()).startsWith("layer\thead\t"));
   QVERIFY(!QApplication::clipboard()->image().isNull());
   QVERIFY(copied(*test.window.text().findChild<TextPage*>()).length() > 100);
