@@ -74,9 +74,18 @@ void CurveTab::setPlot(QWidget* plot) {
 }
 
 PlotContent CurveTab::withoutHidden(PlotContent content) const {
-  std::erase_if(content.lines, [this](const Line& line) {
+  const auto hidden = std::erase_if(content.lines, [this](const Line& line) {
     return m_readOut->isHidden(line.entry.isEmpty() ? line.name : line.entry);
   });
+  // A strip that has lost its lines leaves its room to the others.
+  for (int strip = static_cast<int>(content.strips.size()) - 1; hidden > 0 && strip >= 0; --strip) {
+    const bool used = std::any_of(content.lines.begin(), content.lines.end(),
+                                  [strip](const Line& line) { return line.strip == strip; });
+    if (used || content.strips.size() == 1) continue;
+    content.strips.erase(content.strips.begin() + strip);
+    if (strip == 0) content.marks.clear();
+    for (Line& line : content.lines) line.strip -= line.strip > strip ? 1 : 0;
+  }
   return content;
 }
 

@@ -199,6 +199,11 @@ void CurveTabsTest::aClickOnTheLegendHidesACurve() {
   QCOMPARE(scene.view.figureOfCurrentTab()->curves.size(), std::size_t{1});
   QVERIFY(click(0));
   QCOMPARE(drawn("a"), 2);
+  // What has no line left leaves its room.
+  QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
+  QVERIFY(click(2));
+  QCOMPARE(scene.plot<curves::LossTab>().strips(), 1);
+  QVERIFY(click(2));
   QVERIFY(scene.show(Tab::decay));
   curves::ReadOut& runs = scene.tab<curves::DecayTab>().readOut();
   QTest::mouseClick(&runs, Qt::LeftButton, Qt::NoModifier, runs.entryRect(1).center());
