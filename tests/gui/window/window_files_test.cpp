@@ -22,6 +22,7 @@
 #include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/curves/loss_tab.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_pane.h"
@@ -267,10 +268,11 @@ void WindowFilesTest::copyingTakesWhatHasTheFocus() {
     QTest::keySequence(&widget, QKeySequence::Copy);
     return QApplication::clipboard()->text();
   };
-  auto* plot = test.window.curves().findChild<curves::PositionPlot*>();
+  auto* loss = test.window.curves().findChild<curves::LossTab*>();
+  auto* plot = loss->findChild<curves::PositionPlot*>();
   QVERIFY(copied(*plot).startsWith("position\treads\t"));
   QVERIFY(!QApplication::clipboard()->image().isNull());
-  const QString list = copied(*test.window.curves().findChild<QTableView*>());
+  const QString list = copied(*loss->findChild<QTableView*>());
   QVERIFY2(list.startsWith("predicts\tposition\tloss, nats\n"), qPrintable(list));
   QVERIFY(copied(test.window.headsView().grid()).startsWith("layer\thead\t"));
   QVERIFY(!QApplication::clipboard()->image().isNull());
