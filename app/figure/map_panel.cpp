@@ -12,7 +12,6 @@ namespace foxscope::figure {
 namespace {
 
 constexpr int kLeastTicks = 3;
-constexpr int kFewestTicks = 1;  ///< where the labels of three would run into each other
 constexpr int kMostMapTicks = 7;
 constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
 constexpr double kLeastEntryLabel = 0.55;  ///< of the font: labels of entries are not written smaller
@@ -79,7 +78,11 @@ Ticks MapPanel::ticksOf(Side side, double length) const {
   for (int most = std::clamp(static_cast<int>(length / room), kLeastTicks, kMostMapTicks);; --most) {
     Ticks ticks =
         linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1), most, TickValues::whole);
-    if (side == Side::rows || most <= kFewestTicks || labelsApart(ticks, position, length, m_style)) return ticks;
+    if (side == Side::rows || labelsApart(ticks, position, length, m_style)) return ticks;
+    if (most > kLeastTicks) continue;
+    // Every other one keeps its label: the first and the last of three.
+    for (std::size_t index = 1; index < ticks.major.size(); index += 2) ticks.major[index].label.clear();
+    return ticks;
   }
 }
 
