@@ -35,6 +35,7 @@ int drawCompare(const CompareArguments& arguments, const Session& session) {
     options.rows = parseRange("--rows", arguments.maps.rows, first->info().length);
     options.columns = parseRange("--cols", arguments.maps.columns, first->info().length);
     options.colours = parseColourMap(arguments.maps.colours);
+    options.limits = parseColourLimits(arguments.maps.limits);
     return figure::drawCompare(first, second, options, style, session.job());
   });
 }

@@ -27,6 +27,7 @@ int drawGrid(const GridArguments& arguments, const Session& session) {
     options.rows = parseRange("--rows", arguments.maps.rows, run->info().length);
     options.columns = parseRange("--cols", arguments.maps.columns, run->info().length);
     options.colours = parseColourMap(arguments.maps.colours);
+    options.limits = parseColourLimits(arguments.maps.limits);
     return figure::drawGrid(run, options, style, session.job());
   });
 }

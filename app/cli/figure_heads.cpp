@@ -17,6 +17,7 @@ namespace {
 
 struct DecayArguments {
   FigureOptions figure;
+  std::vector<std::string> models;
 };
 
 struct DistanceArguments {
@@ -68,7 +69,13 @@ int drawDecayFigure(const DecayArguments& arguments, const Session& session) {
                      [&](const figure::FigureStyle& style, Notes& /*notes*/) -> std::optional<figure::DrawnFigure> {
                        const auto models = readHeads(arguments.figure, session);
                        if (!models) return std::nullopt;
-                       return figure::drawDecay(*models, style);
+                       std::vector<std::string> names;
+                       for (const EvaluatedHeads& model : *models) names.push_back(model.info.name);
+                       std::vector<EvaluatedHeads> chosen;
+                       for (const std::size_t index : chosenModels(arguments.models, names)) {
+                         chosen.push_back((*models)[index]);
+                       }
+                       return figure::drawDecay(chosen, style);
                      });
 }
 
@@ -96,7 +103,8 @@ void addFiles(CLI::App& command, FigureOptions& options) {
 void addDecay(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<DecayArguments>();
   addFiles(command, arguments->figure);
-  addLineWidth(command, arguments->figure);
+  addModels(command, arguments->models);
+  addCurveLook(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawDecayFigure(*arguments, session); };
@@ -112,7 +120,7 @@ void addDistance(CLI::App& command, Selection& selection) {
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_flag("--with-first", arguments->withFirst, "Count the attention on key 0, where many heads park");
-  addLineWidth(command, arguments->figure);
+  addCurveLook(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawDistanceFigure(*arguments, session); };

@@ -20,6 +20,7 @@ namespace {
 struct LossArguments {
   FigureOptions figure;
   CurveOptions curves;
+  std::vector<std::string> models;
   std::optional<std::int64_t> smooth;
   std::optional<std::int64_t> trainLength;
   std::string base;
@@ -33,7 +34,8 @@ std::vector<figure::LossSource> lossesIn(const std::string& file) {
 }
 
 // Models of one name are told apart by their files.
-std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files) {
+std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files,
+                                          const std::vector<std::string>& models) {
   std::vector<figure::LossSource> all;
   std::vector<std::string> origins;
   std::map<std::string, int> count;
@@ -55,7 +57,11 @@ std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files)
       throw UsageError(fmt::format("{}: this name stands for two models: rename one of the files", all[index].name));
     }
   }
-  return all;
+  std::vector<std::string> names;
+  for (const figure::LossSource& source : all) names.push_back(source.name);
+  std::vector<figure::LossSource> chosen;
+  for (const std::size_t index : chosenModels(models, names)) chosen.push_back(all[index]);
+  return chosen;
 }
 
 figure::LossOptions optionsOf(const LossArguments& arguments) {
@@ -71,14 +77,15 @@ std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selecti
   command.add_option("file", arguments->figure.files, "Evaluations, or run files with one text")
       ->type_name("FILE.h5")
       ->required();
+  addModels(command, arguments->models);
   addTrainLength(command, arguments->trainLength);
   addCurveOptions(command, arguments->curves);
-  addLineWidth(command, arguments->figure);
+  addCurveLook(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, draw, &selection] {
     selection.action = [arguments, draw](const Session& session) {
       return writeFigure(arguments->figure, session, [&](const figure::FigureStyle& style, Notes& /*notes*/) {
-        return std::optional(draw(allLosses(arguments->figure.files), *arguments, style));
+        return std::optional(draw(allLosses(arguments->figure.files, arguments->models), *arguments, style));
       });
     };
   });

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/cli/command.h"
 #include "app/figure/colour_map.h"
+#include "app/figure/map_figure.h"
 #include "backend/map/map.h"
 
 namespace foxscope::cli {
@@ -15,6 +18,7 @@ struct FigureMapOptions {
   std::string rows;     ///< A:B
   std::string columns;  ///< A:B
   std::string colours;
+  std::vector<std::string> limits;  ///< Q=A:B
 };
 
 /// @param quantities  the default, for the help text
@@ -23,6 +27,15 @@ void addFigureMapOptions(CLI::App& command, FigureMapOptions& options, const std
 /// Null for an empty name: by quantity.
 /// @throws UsageError naming those that exist
 const figure::ColourMap* parseColourMap(const std::string& name);
+
+/// "A:B", "A:" or ":B".
+/// @throws UsageError naming the option and what is understood
+std::pair<std::optional<double>, std::optional<double>> parseOpenLimits(const std::string& option,
+                                                                        const std::string& text);
+
+/// "Q=A:B" each.
+/// @throws UsageError likewise, and naming the quantities that exist
+std::vector<figure::ColourLimits> parseColourLimits(const std::vector<std::string>& texts);
 
 /// @throws UsageError naming those that exist, or one that stands there twice
 std::vector<Quantity> parseQuantities(const std::vector<std::string>& names);

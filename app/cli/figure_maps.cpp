@@ -30,6 +30,7 @@ int drawMaps(const MapsArguments& arguments, const Session& session) {
     options.columns = parseRange("--cols", arguments.maps.columns, run->info().length);
     options.threshold = arguments.threshold;
     options.colours = parseColourMap(arguments.maps.colours);
+    options.limits = parseColourLimits(arguments.maps.limits);
     return figure::drawMaps(run, options, style, session.job());
   });
 }

@@ -59,6 +59,31 @@ figure::Rgb parseColour(const std::string& option, const std::string& text) {
           static_cast<std::uint8_t>(value)};
 }
 
+figure::LegendPlace parseLegendPlace(const std::string& text) {
+  if (text == "auto") return figure::LegendPlace::automatic;
+  if (text == "above") return figure::LegendPlace::above;
+  if (text == "none") return figure::LegendPlace::none;
+  throw UsageError(fmt::format("--legend-at {}: use auto, above or none", text));
+}
+
+std::pair<std::string, figure::CurveLook> parseLook(const std::string& text) {
+  const auto [name, look] = parsePair("--look", text);
+  figure::CurveLook parsed;
+  const char* const last = look.data() + look.size();
+  auto [end, failed] = std::from_chars(look.data(), last, parsed.colour);
+  if (failed == std::errc() && end != last && *end == ':') {
+    std::tie(end, failed) = [&] {
+      const auto result = std::from_chars(end + 1, last, parsed.change);
+      return std::tuple(result.ptr, result.ec);
+    }();
+  }
+  if (failed != std::errc() || end != last || parsed.colour < 0 || parsed.change < 0) {
+    throw UsageError(
+        fmt::format("--look {}: write NAME=COLOUR or NAME=COLOUR:STYLE in numbers from 0, as in fox=0:1", text));
+  }
+  return {name, parsed};
+}
+
 figure::FigureFormat::Kind kindOf(const std::string& output) {
   const std::string ending = std::filesystem::path(output).extension().string();
   if (ending == ".pdf") return figure::FigureFormat::Kind::pdf;
@@ -152,8 +177,39 @@ void addFigureOptions(CLI::App& command, FigureOptions& options) {
   command.add_flag("--force", options.force, "Overwrite the output");
 }
 
-void addLineWidth(CLI::App& command, FigureOptions& options) {
+void addCurveLook(CLI::App& command, FigureOptions& options) {
   command.add_option("--line-width", options.lineWidth, "Width of curves, in points (default: 1.2)")->type_name("PT");
+  command
+      .add_option(
+          "--look", options.looks,
+          "Which colour of the palette a model has, from 0, and perhaps which other style of line, as in fox=0:1 "
+          "(default: by its place)")
+      ->type_name("NAME=N[:N]")
+      ->allow_extra_args(false);
+  command
+      .add_option("--legend-at", options.legendAt,
+                  "Where the legend is: auto, which is inside where it covers nothing, above, or none (default: auto)")
+      ->type_name("PLACE");
+}
+
+void addModels(CLI::App& command, std::vector<std::string>& models) {
+  command.add_option("--models", models, "Which models, in their order (default: all)")
+      ->type_name("NAME,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+}
+
+std::vector<std::size_t> chosenModels(const std::vector<std::string>& names, const std::vector<std::string>& present) {
+  std::vector<std::size_t> chosen;
+  for (const std::string& name : names) {
+    const auto found = std::find(present.begin(), present.end(), name);
+    if (found == present.end()) {
+      throw UsageError(fmt::format("--models {}: the files have {}", name, fmt::join(present, ", ")));
+    }
+    chosen.push_back(static_cast<std::size_t>(found - present.begin()));
+  }
+  for (std::size_t index = 0; names.empty() && index < present.size(); ++index) chosen.push_back(index);
+  return chosen;
 }
 
 void addTrainLength(CLI::App& command, std::optional<std::int64_t>& length) {
@@ -200,8 +256,10 @@ figure::FigureStyle figureStyle(const FigureOptions& options, const std::string&
     style.format.svgText = figure::FigureFormat::SvgText::text;
   }
   style.title = options.title;
+  style.legend = parseLegendPlace(options.legendAt);
   if (options.noLetters) style.letters = figure::PanelLetters::none;
   for (const std::string& label : options.labels) style.labels.push_back(parsePair("--label", label));
+  for (const std::string& look : options.looks) style.looks.push_back(parseLook(look));
   style.command = commandLine;
   figure::requireValid(style.format);
   return style;

@@ -26,6 +26,8 @@ struct FigureOptions {
   std::vector<std::string> labels;  ///< NAME=TEXT
   std::string device = "auto";
   bool svgText = false;
+  std::string legendAt = "auto";
+  std::vector<std::string> looks;  ///< NAME=COLOUR[:STYLE]
   bool noLetters = false;
   bool force = false;
 };
@@ -41,8 +43,13 @@ struct CurveOptions {
 };
 
 void addFigureOptions(CLI::App& command, FigureOptions& options);
-/// The width of lines, of kinds that have curves.
-void addLineWidth(CLI::App& command, FigureOptions& options);
+/// The width of lines and the place of the legend, of kinds that have curves.
+void addCurveLook(CLI::App& command, FigureOptions& options);
+/// Which models of the files are drawn.
+void addModels(CLI::App& command, std::vector<std::string>& models);
+/// The places of these names among those that there are, or all of them where no name is given.
+/// @throws UsageError naming those that exist
+std::vector<std::size_t> chosenModels(const std::vector<std::string>& names, const std::vector<std::string>& present);
 /// The length that models were trained on, of kinds with lengths or positions along an axis.
 void addTrainLength(CLI::App& command, std::optional<std::int64_t>& length);
 /// @throws UsageError unless it is above 0

@@ -1,7 +1,10 @@
+#include <tuple>
+
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "app/cli/figure_map_options.h"
 #include "app/cli/map_options.h"
 #include "app/description/number_text.h"
 #include "app/figure/map_figure.h"
@@ -54,6 +57,12 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
+  figure.colours.map = options.colours == "diverging" ? &figure::diverging() : parseColourMap(options.colours);
+  if (!options.limits.empty()) {
+    std::tie(figure.colours.lower, figure.colours.upper) = parseOpenLimits("--limits", options.limits);
+  }
+  figure.colours.blankBelow = options.threshold;
+  figure.title = options.title;
   if (figure.scale == figure::ColourScale::linear) request.skip_tolerance = kLinearSkipTolerance;
   auto image = compute_map(request, session.job());
   if (!image) return kInterrupted;
@@ -136,6 +145,15 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       ->type_name("max|mean|min|absmax");
   command.add_option("--scale", options.scale, "Colour scale of a picture: auto, linear or log (default: auto)")
       ->type_name("SCALE");
+  command.add_option("--limits", options.limits, "Ends of a picture's colour bar; A: and :B leave one to the values")
+      ->type_name("A:B");
+  command
+      .add_option("--colours,--colors", options.colours,
+                  "Colours of a picture: viridis, cividis, magma, grey or diverging (default: by quantity)")
+      ->type_name("MAP");
+  command.add_option("--threshold", options.threshold, "Leave smaller entries of a picture white")->type_name("A");
+  command.add_option("--title", options.title, "In the place of the names of the heads, above a picture")
+      ->type_name("TEXT");
   command.add_option("--width", options.width, "Width of a picture, as in 140mm or 5.5in (default: 5.5in)")
       ->type_name("LENGTH");
   command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of the map in .svg and .pdf (default: 300)")

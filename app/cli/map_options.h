@@ -25,6 +25,10 @@ struct MapOptions {
   std::string size;        ///< RxC
   std::string reduction;
   std::string scale = "auto";
+  std::string limits;  ///< A:B
+  std::string colours;
+  std::optional<double> threshold;
+  std::string title;
   std::optional<std::string> width;  ///< 140mm or 5.5in
   std::optional<int> dpi;
   std::optional<double> fontSize;  ///< pt

@@ -35,6 +35,12 @@ const ColourMap& grey() {
   return map;
 }
 
+const std::vector<NamedColourMap>& namedColourMaps() {
+  static const std::vector<NamedColourMap> maps = {
+      {"viridis", &viridis()}, {"cividis", &cividis()}, {"magma", &magma()}, {"grey", &grey()}};
+  return maps;
+}
+
 const ColourMap& colourMapOf(ColourMapName name) {
   switch (name) {
     case ColourMapName::viridis:

@@ -29,6 +29,13 @@ const ColourMap& tint();
 enum class ColourMapName { viridis, cividis, magma, grey, diverging };
 const ColourMap& colourMapOf(ColourMapName name);
 
+/// Those that can be chosen for any quantity.
+struct NamedColourMap {
+  const char* name;
+  const ColourMap* map;
+};
+const std::vector<NamedColourMap>& namedColourMaps();
+
 /// The colour at `position`, from 0 to 1; outside, the nearer end.
 Rgb colourAt(const ColourMap& map, double position);
 

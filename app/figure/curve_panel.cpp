@@ -169,7 +169,7 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
   arrangement.legendStyle = small();
   const Legend legend{m_plot.curves, m_plot.note};
   const QSizeF size = legendSize(legend, small());
-  if (size.isEmpty()) return;
+  if (size.isEmpty() || m_plot.legend == LegendPlace::none) return;
   PlotArea& area = arrangement.area;
   const double gap = 0.4 * m_style.size;
   const double right = area.right - gap - size.width();
@@ -178,8 +178,9 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
   const double left = area.left + gap;
   const std::array<QPointF, 4> corners = {{{right, upper}, {left, upper}, {right, lower}, {left, lower}}};
   const bool fits = right > left && lower > upper;
+  const bool above = m_plot.legend == LegendPlace::above;
   for (const QPointF& corner : corners) {
-    if (!fits || coveredBy({corner, size}, arrangement) > 0) continue;
+    if (!fits || above || coveredBy({corner, size}, arrangement) > 0) continue;
     arrangement.box = {corner, size};
     arrangement.legend = stackedLegend(legend, arrangement.box, small());
     return;
@@ -190,7 +191,7 @@ void CurvePanel::placeLegend(Arrangement& arrangement) const {
   const bool labelled = meetsLabel({{side, upper}, size}, area);
   const double below = gap + (labelled ? em::kLine * m_style.size : 0);
   const double share = (below + size.height() + gap) / (area.bottom - area.top);
-  if (!fits || share > kMostLegend || m_plot.yLimits) {
+  if (!fits || above || share > kMostLegend || m_plot.yLimits) {
     const double width = area.right - area.left;
     arrangement.legendStyle = legendStyle(legend, small(), width);
     const auto entries = flowingLegend(legend, {area.left, 0}, width, arrangement.legendStyle);

@@ -42,6 +42,9 @@ struct CurveMarker {
   std::string label;
 };
 
+/// Where a legend goes: inside the axes, where it covers nothing, and else above; above them in any case; nowhere.
+enum class LegendPlace { automatic, above, none };
+
 /// Curves in axes with a legend.
 struct CurvePlot {
   std::string title;  ///< above the axes; may be empty
@@ -59,7 +62,8 @@ struct CurvePlot {
   std::vector<std::string> categories;   ///< what is written at x = 0, 1, ... instead of numbers; may be empty
   enum class XLabels { shown, hidden };  ///< hidden where another panel below has the same axis
   XLabels xLabels = XLabels::shown;
-  std::string note = {};        ///< last in the legend: what lines and bands are; may be empty
+  std::string note = {};  ///< last in the legend: what lines and bands are; may be empty
+  LegendPlace legend = LegendPlace::automatic;
   double heightOfWidth = 0.58;  ///< of the axes, where no height was chosen
 };
 

@@ -78,4 +78,37 @@ FigureSpec FigureSpec::read(const std::string& path) {
   return parse(text, path);
 }
 
+std::string FigureSpec::text() const {
+  nlohmann::ordered_json written = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : options) {
+    if (const bool* set = std::get_if<bool>(&value)) {
+      written[name] = *set;
+      continue;
+    }
+    const auto& values = std::get<std::vector<std::string>>(value);
+    written[name] = values.size() == 1 ? nlohmann::ordered_json(values.front()) : nlohmann::ordered_json(values);
+  }
+  const nlohmann::ordered_json spec{{kSchemaKey, kSchema}, {"kind", kind}, {"options", std::move(written)}};
+  return spec.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::vector<std::string> FigureSpec::words() const {
+  std::vector<std::string> words;
+  for (const auto& [name, value] : options) {
+    if (const bool* set = std::get_if<bool>(&value)) {
+      if (*set) words.push_back("--" + name);
+      continue;
+    }
+    for (const std::string& one : std::get<std::vector<std::string>>(value)) {
+      // What begins like an option, or is empty, is one word with the option that it belongs to.
+      if (one.empty() || one.starts_with('-')) {
+        words.push_back("--" + name + '=' + one);
+      } else {
+        words.insert(words.end(), {"--" + name, one});
+      }
+    }
+  }
+  return words;
+}
+
 }  // namespace foxscope::figure

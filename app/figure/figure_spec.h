@@ -23,6 +23,11 @@ struct FigureSpec {
   static FigureSpec parse(std::string_view text, const std::string& name);
   /// @throws Error as parse, and for a file that cannot be read or has more than 1 MB
   static FigureSpec read(const std::string& path);
+
+  /// The file's content, which `parse` reads.
+  [[nodiscard]] std::string text() const;
+  /// The options as words of a command line: "--width", "82.55mm", ...
+  [[nodiscard]] std::vector<std::string> words() const;
 };
 
 /// Ends with what a file of a figure looks like.

@@ -9,6 +9,7 @@
 #include "app/figure/colour_map.h"
 #include "app/figure/curve_geometry.h"
 #include "app/figure/curve_palette.h"
+#include "app/figure/curve_plot.h"
 #include "app/figure/figure_format.h"
 
 namespace foxscope::figure {
@@ -20,6 +21,7 @@ struct FigureStyle {
   FigureFormat format;
   std::string title;  ///< above everything; empty: none
   PanelLetters letters = PanelLetters::whereSeveral;
+  LegendPlace legend = LegendPlace::automatic;
   std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model instead of its name
   std::vector<std::pair<std::string, CurveLook>> looks;     ///< of models by name; others by their place
   std::string command;                                      ///< how to make the figure again, for the file's metadata

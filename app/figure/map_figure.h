@@ -20,6 +20,13 @@ struct ColourChoice {
   std::optional<double> blankBelow;  ///< smaller entries stay white; of quantities with signs, those of smaller size
 };
 
+/// Ends of a colour bar by quantity, as they were chosen; those that are absent follow from the values.
+struct ColourLimits {
+  Quantity quantity = Quantity::forget;
+  std::optional<double> lower;
+  std::optional<double> upper;
+};
+
 /// A map as a picture: the raster inside axes, a colour bar, and a title that says what is shown.
 struct MapFigure {
   MapRequest request;  ///< what `image` was computed from

@@ -74,8 +74,18 @@ std::optional<TextStyle> MapPanel::entryStyle(Side side, double length) const {
 Ticks MapPanel::ticksOf(Side side, double length) const {
   const Range& range = axis(side).range;
   const double room = side == Side::rows ? 2.2 * m_style.size : (digitsOf(range) * em::kDigit + 1.3) * m_style.size;
-  return linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1),
-                     std::clamp(static_cast<int>(length / room), kLeastTicks, kMostMapTicks), TickValues::whole);
+  const auto position = [&](double value) {
+    return (value - static_cast<double>(range.begin) + 0.5) / static_cast<double>(range.size());
+  };
+  for (int most = std::clamp(static_cast<int>(length / room), kLeastTicks, kMostMapTicks);; --most) {
+    Ticks ticks =
+        linearTicks(static_cast<double>(range.begin), static_cast<double>(range.end - 1), most, TickValues::whole);
+    if (side == Side::rows || labelsApart(ticks, position, length, m_style)) return ticks;
+    if (most > kLeastTicks) continue;
+    // Every other one keeps its label: the first and the last of three.
+    for (std::size_t index = 1; index < ticks.major.size(); index += 2) ticks.major[index].label.clear();
+    return ticks;
+  }
 }
 
 double MapPanel::widestEntry(Side side, const TextStyle& style) const {

@@ -250,6 +250,44 @@ class KindTest(FigureTest):
             self.assertIn(words, text)
         self.assertLess(re.search(r"\bb\b", text).start(), re.search(r"\ba\b", text).start())
 
+    def test_the_legend_stands_where_it_is_asked_for_and_models_are_chosen(self):
+        pages = {}
+        for place in ["auto", "above", "none"]:
+            self.draw("loss", "--legend-at", place)
+            pages[place] = self.output.read_bytes()
+            self.assertEqual("mean of" in self.text_of(), place != "none")
+        self.assertEqual(len(set(pages.values())), 3)
+        for kind in LOSS_KINDS:
+            if kind == "ablation":
+                continue
+            self.draw(kind, "--models", "b")
+            self.assertIsNone(re.search(r"\ba\b", self.text_of()))
+        self.draw("ablation", "--models", "b,a")
+        self.assertRegex(self.text_of(), r"b\s*−\s*a")
+        run = self.words()
+        self.draw("distance", "--legend-at", "none", files=[run])
+        self.assertNotIn("with the gate", self.text_of())
+        self.draw("decay", "--models", "fox-pro-12m", "--legend-at", "none", files=[run])
+
+    def test_colour_bars_have_the_limits_that_were_chosen(self):
+        run = self.two_models()
+        for kind in ["maps", "compare"]:
+            self.draw(kind, "--quantity", "attention", "--limits", "attention=0.001:0.5", files=[run])
+            self.assertIn("from 0.001 to 0.5", self.info_of())
+        self.draw("maps", "--limits", "forget=:0.5", files=[run])
+        self.assertIn("linear from 0 to 0.5", self.info_of())
+        self.draw("grid", "--quantity", "log_forget", "--limits", "log_forget=-20:", files=[run])
+        self.assertIn("linear from -20 to", self.info_of())
+        for words, options in [(["--limits forget", "--quantity forget"], ["--quantity", "attention", "--limits", "forget=0:1"]),
+                               (["--limits 1", "NAME="], ["--limits", "1"]),
+                               (["--limits 1", "write A:B, A: or :B"], ["--limits", "forget=1"]),
+                               (["--limits a:b", "write A:B, A: or :B"], ["--limits", "forget=a:b"]),
+                               (["novel", "attention"], ["--limits", "novel=0:1"]),
+                               (["lower must be below the upper"], ["--limits", "forget=1:0"])]:
+            with self.subTest(options):
+                self.refuses(words, "maps", run, *options)
+        self.refuses(["--limits log_forget", "--quantity log_forget"], "grid", run, "--limits", "log_forget=-2:0")
+
     def test_a_training_length_is_drawn_where_it_is_given(self):
         self.draw("loss")
         self.assertNotIn("training length", self.text_of())
@@ -356,6 +394,8 @@ class UsageTest(FigureTest):
                              (["--x-limits", "5"], ["--x-limits 5", "A:B"]),
                              (["--y-limits", "4:2"], "the lower must be below the upper"),
                              (["--legend", "c"], ["--legend c", "a, b"]),
+                             (["--legend-at", "left"], ["--legend-at left", "auto, above or none"]),
+                             (["--models", "a,c"], ["--models c", "the files have a, b"]),
                              (["--label", "c=C"], ["--label c", "a, b"]),
                              (["--label", "C"], ["--label C", "NAME="]),
                              (["--colour", "c=#ffffff"], ["--colour c", "a, b"]),

@@ -185,7 +185,8 @@ class UsageTest(MapTest):
 
     def test_formats(self):
         self.refuses(["x.txt", ".npy"], output="x.txt")
-        for option, value in [("--scale", "log"), ("--width", "5in"), ("--dpi", "300"), ("--font-size", "9")]:
+        for option, value in [("--scale", "log"), ("--limits", "0:1"), ("--colours", "grey"), ("--threshold", "0.1"),
+                              ("--title", "A"), ("--width", "5in"), ("--dpi", "300"), ("--font-size", "9")]:
             for output in ["x.npy", "x.h5", "x.csv"]:
                 self.refuses([option, output, "numbers, not a picture", "leave the option out"], option, value, output=output)
 
@@ -310,6 +311,19 @@ class PictureTest(MapTest):
                                        ("attention", "odd", ["--scale odd", "auto, linear or log"])]:
             path = self.folder / "x.png"
             self.fails(2, words, "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", quantity, "--scale", scale, "-o",
+                       path, output=path)
+
+    def test_limits_colours_and_title_are_chosen(self):
+        pixels, texts = read_png(self.map("attention", "png", ["--scale", "linear", "--limits", "0.1:0.2", "--title", "A *head*",
+                                                                "--colours", "grey", "--threshold", "0.05"]))
+        self.assertIn("linear from 0.1 to 0.2", texts["Description"])
+        self.assertIn("A *head*", texts["Title"])
+        self.assertTrue((pixels[..., 0] == pixels[..., 2]).all())
+        path = self.folder / "x.png"
+        for option, value, words in [("--limits", "1", ["--limits 1", "write A:B, A: or :B"]),
+                                     ("--limits", "2:1", ["the lower must be below the upper"]),
+                                     ("--colours", "red", ["--colours red", "viridis"])]:
+            self.fails(2, words, "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", option, value, "-o",
                        path, output=path)
 
     def test_no_display_is_needed(self):

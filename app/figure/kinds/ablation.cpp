@@ -66,6 +66,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   below.xLimits = options.curves.xLimits;
   below.xTicks = options.curves.xTicks;
   above.xLabels = CurvePlot::XLabels::hidden;
+  above.legend = below.legend = style.legend;
   above.heightOfWidth = 0.42;
   below.heightOfWidth = 0.3;
 

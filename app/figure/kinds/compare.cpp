@@ -135,10 +135,11 @@ class CompareFigure {
       images.push_back(std::move(*image));
     }
     const ScaledColours shared =
-        sharedColours(row.requests[0], std::span(images).first(2), {m_options.colours, {}, {}, {}});
+        sharedColours(row.requests[0], std::span(images).first(2),
+                      colourChoice(row.requests[0].quantity, m_options.colours, m_options.limits));
     const double most = sizeOfMost(images[2], kDifferencesShown);
     const ScaledColours signs = sharedColours(row.requests[2], std::span(images).last(1),
-                                              {nullptr, {}, most > 0 ? std::optional(most) : std::nullopt, {}});
+                                              {signedMap(), {}, most > 0 ? std::optional(most) : std::nullopt, {}});
     row.maps[0]->setImage(std::move(images[0]), shared);
     row.maps[1]->setImage(std::move(images[1]), shared);
     row.maps[2]->setImage(std::move(images[2]), signs);
@@ -150,6 +151,9 @@ class CompareFigure {
     m_scales.emplace_back(row.requests[2], signs);
     return true;
   }
+
+  // In grey print blue and red are one: who asks for grey gets differences from black over grey to white.
+  [[nodiscard]] const ColourMap* signedMap() const { return m_options.colours == &grey() ? &grey() : nullptr; }
 
   [[nodiscard]] FigureOrigin origin() const {
     FigureOrigin origin;
@@ -201,6 +205,7 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
     chosen.quantities = {Quantity::attention};
     if (first->info().gated && second->info().gated) chosen.quantities = {Quantity::forget, Quantity::attention};
   }
+  requireShown(chosen.limits, chosen.quantities);
   auto file = CompareFigure({head, {second, chosen.second->layer, chosen.second->head}}, chosen, style).draw(job);
   if (!file) return std::nullopt;
   drawn.file = std::move(*file);

@@ -6,6 +6,7 @@
 
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
+#include "app/figure/map_figure.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {
@@ -18,6 +19,7 @@ struct CompareOptions {
   std::optional<Range> rows;         ///< queries; absent: all
   std::optional<Range> columns;      ///< keys
   const ColourMap* colours = nullptr;
+  std::vector<ColourLimits> limits;  ///< of quantities that are shown
 };
 
 /// A head of one run beside a head of another on the same tokens, on one scale, and their difference.

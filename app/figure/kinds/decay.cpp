@@ -78,6 +78,7 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
   plot.xLabel = "layer";
   plot.yLabel = "decay time (tokens)";
   plot.yScale = AxisScale::logarithmic;
+  plot.legend = style.legend;
   int layers = 0;
   for (std::size_t n = 0; n < models.size(); ++n) {
     const EvaluatedHeads& model = *models[n];
@@ -108,6 +109,7 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
   plot.yLabel = "share of heads";
   plot.xScale = AxisScale::logarithmic;
   plot.yLimits = AxisLimits{0, 1.04};
+  plot.legend = style.legend;
   std::vector<double> all;
   for (std::size_t n = 0; n < models.size(); ++n) {
     std::vector<double> times = requireArray(*models[n], models[n]->numbers, "rate_decay_time").value;
@@ -147,6 +149,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, co
   plot.yLabel = "decay time (tokens)";
   plot.yScale = AxisScale::logarithmic;
   plot.heightOfWidth = 0.32;
+  plot.legend = style.legend;
   std::vector<ClassName> classes;
   for (const ClassName& one : kClasses) {
     if (model.class_tokens[static_cast<std::size_t>(one.token_class)] < kFewestTokens) continue;

@@ -110,7 +110,7 @@ void shareLimits(std::vector<CurvePlot>& plots, double least) {
 
 /// The legend of a row, whose panels are then without one of their own.
 std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first, const EvaluatedHeads& model,
-                                      const FigureFormat& format) {
+                                      const FigureStyle& style) {
   const bool bands =
       first && std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
   std::vector<Curve> named;
@@ -118,7 +118,8 @@ std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first,
   for (CurvePlot& plot : plots) {
     for (Curve& curve : plot.curves) curve.name.clear();
   }
-  return std::make_unique<LegendPanel>(format, std::move(named), bands ? "bands: ± 1 standard error" : "");
+  if (style.legend == LegendPlace::none) return std::make_unique<LegendPanel>(style.format, std::vector<Curve>(), "");
+  return std::make_unique<LegendPanel>(style.format, std::move(named), bands ? "bands: ± 1 standard error" : "");
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   int row = 0;
   for (std::vector<CurvePlot>* plots : {&masses, &logits}) {
     const auto count = static_cast<int>(heads.size());
-    page.add(legendOf(*plots, row == 0, model, style.format), {row, 0, 1, count});
+    page.add(legendOf(*plots, row == 0, model, style), {row, 0, 1, count});
     ++row;
     for (int n = 0; n < count; ++n) {
       page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});

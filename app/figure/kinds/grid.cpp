@@ -37,6 +37,11 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   MapRequest request;
   const bool forgotten = !options.quantity && info.gated;
   request.quantity = options.quantity.value_or(info.gated ? Quantity::log_forget : Quantity::attention);
+  if (forgotten) {
+    requireShown(options.limits, {});
+  } else {
+    requireShown(options.limits, {&request.quantity, 1});
+  }
   request.reduction = default_reduction(request.quantity, false);
   request.rows = options.rows.value_or(Range{0, info.length});
   request.columns = options.columns.value_or(Range{0, info.length});
@@ -64,7 +69,8 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
     }
   }
   const ScaledColours colours =
-      forgotten ? forgottenColours(options.colours) : sharedColours(request, images, {options.colours, {}, {}, {}});
+      forgotten ? forgottenColours(options.colours)
+                : sharedColours(request, images, colourChoice(request.quantity, options.colours, options.limits));
   grid.setImages(std::move(images), colours);
   if (forgotten) {
     bar.setColours(colours, "forgotten −log *F* (nats)", "−log *F*");

@@ -2,9 +2,11 @@
 
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "app/figure/colour_map.h"
 #include "app/figure/figure_style.h"
+#include "app/figure/map_figure.h"
 #include "backend/base/job.h"
 #include "backend/map/map.h"
 
@@ -16,6 +18,7 @@ struct GridOptions {
   std::optional<Range> rows;         ///< queries; absent: all
   std::optional<Range> columns;      ///< keys
   const ColourMap* colours = nullptr;
+  std::vector<ColourLimits> limits;  ///< of quantities that are shown
 };
 
 /// Every layer and head of a run as a small map, with one colour bar.

@@ -59,6 +59,7 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   noteErrors(drawn.notes, plot.curves);
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
+  plot.legend = style.legend;
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Loss against position" : style.title;
   origin.command = style.command;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "app/figure/token_text.h"
+#include "backend/base/error.h"
 
 namespace foxscope::figure {
 
@@ -17,6 +18,25 @@ ScaledColours sharedColours(const MapRequest& request, std::span<const Image> im
     all.image.value.insert(all.image.value.end(), image.value.begin(), image.value.end());
   }
   return chooseColours(all);
+}
+
+ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<const ColourLimits> limits) {
+  ColourChoice choice;
+  choice.map = map;
+  for (const ColourLimits& one : limits) {
+    if (one.quantity != quantity) continue;
+    choice.lower = one.lower;
+    choice.upper = one.upper;
+  }
+  return choice;
+}
+
+void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown) {
+  for (const ColourLimits& one : limits) {
+    if (std::find(shown.begin(), shown.end(), one.quantity) != shown.end()) continue;
+    throw UsageError(
+        fmt::format("--limits {0}: the figure does not show it: add --quantity {0}", to_string(one.quantity)));
+  }
 }
 
 void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours) {

@@ -14,6 +14,13 @@ namespace foxscope::figure {
 /// @throws UsageError as chooseColours
 ScaledColours sharedColours(const MapRequest& request, std::span<const Image> images, const ColourChoice& choice);
 
+/// The colours that were chosen for the maps of one quantity.
+/// @param map  null: by quantity
+ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<const ColourLimits> limits);
+
+/// @throws UsageError for limits of a quantity that is not among those shown
+void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown);
+
 /// What a map of this request shows, and how, for a figure's metadata.
 void addMapFacts(FigureOrigin& origin, const MapRequest& request, const ScaledColours& colours);
 

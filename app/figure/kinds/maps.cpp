@@ -110,7 +110,9 @@ class MapsFigure {
       if (!image) return false;
       images.push_back(std::move(*image));
     }
-    const ColourChoice choice{m_options.colours, {}, {}, thresholdOf(maps.front().request.quantity)};
+    const Quantity shown = maps.front().request.quantity;
+    ColourChoice choice = colourChoice(shown, m_options.colours, m_options.limits);
+    choice.blankBelow = thresholdOf(shown);
     const ScaledColours colours = sharedColours(maps.front().request, images, choice);
     for (std::size_t index = 0; index < maps.size(); ++index) {
       maps[index].panel->setImage(std::move(images[index]), colours);
@@ -160,6 +162,7 @@ std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, c
   if (!trace->info().gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
     drawn.notes.push_back(fmt::format("{}: without a gate F is 1 everywhere, so it is left out", trace->info().name));
   }
+  requireShown(chosen.limits, chosen.quantities);
   if (chosen.heads.empty()) {
     auto choice = tellingHeads(trace, job);
     if (!choice) return std::nullopt;

@@ -6,6 +6,7 @@
 
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
+#include "app/figure/map_figure.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {
@@ -18,6 +19,7 @@ struct MapsOptions {
   std::optional<Range> columns;                                                ///< keys
   std::optional<double> threshold;     ///< smaller entries stay white, of attention and whatever has no unit
   const ColourMap* colours = nullptr;  ///< null: by quantity
+  std::vector<ColourLimits> limits;    ///< of quantities that are shown
 };
 
 /// One column of maps a head, F above A, with one colour bar for each quantity; more than fit side by side go into

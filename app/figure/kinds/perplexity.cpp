@@ -25,6 +25,7 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
+  plot.legend = style.legend;
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Perplexity against context length" : style.title;
   origin.command = style.command;

@@ -98,7 +98,7 @@ PlotContent ContextTab::content(const QPalette& palette) const {
     line.dots = Dots::never;
     content.lines.push_back(std::move(line));
   }
-  return content;
+  return withoutHidden(std::move(content));
 }
 
 void ContextTab::showReading() {

@@ -1,13 +1,23 @@
 #include "app/gui/curves/curve_tab.h"
 
+#include <algorithm>
+#include <vector>
+
 #include <QAction>
+#include <QApplication>
+#include <QClipboard>
+#include <QContextMenuEvent>
 #include <QEvent>
 #include <QLabel>
+#include <QMenu>
+#include <QMimeData>
 #include <QStackedLayout>
 #include <QToolBar>
 #include <QVBoxLayout>
 
+#include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/views/table_text.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::curves {
@@ -46,6 +56,9 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   Selection& selection = document.selection();
   connect(&document, &Document::runsChanged, this, &CurveTab::outdate);
   connect(&document, &Document::referenceChanged, this, &CurveTab::outdate);
+  connect(m_readOut, &ReadOut::toggled, this, [this] {
+    if (m_fresh && message().isEmpty()) restyle();
+  });
   for (const auto signal : {&Selection::hoverChanged, &Selection::pinChanged, &Selection::headChanged}) {
     connect(&selection, signal, this, [this] {
       if (isVisible()) showReading();
@@ -53,7 +66,73 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   }
 }
 
-void CurveTab::setPlot(QWidget* plot) { m_plotPage->insertWidget(1, plot, 1); }
+void CurveTab::setPlot(QWidget* plot) {
+  m_plotPage->insertWidget(1, plot, 1);
+  auto* positions = qobject_cast<PositionPlot*>(plot);
+  if (positions == nullptr) positions = plot->findChild<PositionPlot*>();
+  if (positions != nullptr) connect(positions, &PositionPlot::menuAsked, this, &CurveTab::openMenu);
+}
+
+PlotContent CurveTab::withoutHidden(PlotContent content) const {
+  const auto hidden = std::erase_if(content.lines, [this](const Line& line) {
+    return m_readOut->isHidden(line.entry.isEmpty() ? line.name : line.entry);
+  });
+  // A strip that has lost its lines leaves its room to the others.
+  for (int strip = static_cast<int>(content.strips.size()) - 1; hidden > 0 && strip >= 0; --strip) {
+    const bool used = std::any_of(content.lines.begin(), content.lines.end(),
+                                  [strip](const Line& line) { return line.strip == strip; });
+    if (used || content.strips.size() == 1) continue;
+    content.strips.erase(content.strips.begin() + strip);
+    if (strip == 0) content.marks.clear();
+    for (Line& line : content.lines) line.strip -= line.strip > strip ? 1 : 0;
+  }
+  return content;
+}
+
+QMimeData* CurveTab::copied() {
+  if (!message().isEmpty()) return nullptr;
+  auto* copy = new QMimeData;
+  copy->setImageData(grab().toImage());
+  setTableText(*copy, tsvOf(data()));
+  return copy;
+}
+
+void CurveTab::contextMenuEvent(QContextMenuEvent* event) { openMenu(event->globalPos()); }
+
+void CurveTab::openMenu(const QPoint& place) {
+  auto* menu = new QMenu(this);
+  menu->setAttribute(Qt::WA_DeleteOnClose);
+  fillMenu(*menu);
+  menu->popup(place);
+}
+
+void CurveTab::fillMenu(QMenu& menu) {
+  const bool drawn = message().isEmpty();
+  const auto add = [&](const QString& text, const std::function<void()>& act) {
+    menu.addAction(text, this, act)->setEnabled(drawn);
+  };
+  add(tr("Copy Picture and Data"), [this] { QApplication::clipboard()->setMimeData(copied()); });
+  add(tr("Copy Picture"), [this] { QApplication::clipboard()->setImage(grab().toImage()); });
+  add(tr("Copy Data"), [this] {
+    auto* copy = new QMimeData;
+    setTableText(*copy, tsvOf(data()));
+    QApplication::clipboard()->setMimeData(copy);
+  });
+  add(tr("Export…"), [this] { emit exportWanted(); });
+  menu.addSeparator();
+  for (QAction* choice : m_controls->actions()) {
+    if (choice->isCheckable()) menu.addAction(choice);
+  }
+  menu.addSeparator();
+  for (const ReadOut::Entry& entry : m_readOut->entries()) {
+    const QString name = entry.name;
+    QAction* shown = menu.addAction(tr("Show %1").arg(name), this, [this, name] { m_readOut->toggle(name); });
+    shown->setCheckable(true);
+    shown->setChecked(!m_readOut->isHidden(name));
+  }
+  menu.addSeparator();
+  if (auto* plot = findChild<PositionPlot*>()) add(tr("Show All of the Text"), [plot] { plot->fit(); });
+}
 
 QString CurveTab::noRunText() {
   return tr(

@@ -7,10 +7,13 @@
 #include <QWidget>
 
 #include "app/figure/curve_figure.h"
+#include "app/gui/curves/plot_content.h"
 #include "app/gui/document/document.h"
 
 class QAction;
 class QLabel;
+class QMenu;
+class QMimeData;
 class QStackedLayout;
 class QToolBar;
 class QVBoxLayout;
@@ -42,10 +45,15 @@ class CurveTab : public QWidget {
   /// What is shown, for export. Nothing where there is nothing that a figure of curves can say.
   [[nodiscard]] virtual std::optional<figure::CurveFigure> figure() const = 0;
   [[nodiscard]] ReadOut& readOut() { return *m_readOut; }
+  /// What is shown as a picture, and the numbers behind it as tab-separated values; null where there is a message.
+  [[nodiscard]] QMimeData* copied();
   /// The line instead of the plot; empty while the plot is shown.
   [[nodiscard]] QString message() const;
   /// The line under the plot; empty where there is none.
   [[nodiscard]] QString note() const;
+
+ signals:
+  void exportWanted();
 
  protected:
   Document& document() { return m_document; }
@@ -68,10 +76,17 @@ class CurveTab : public QWidget {
   /// What a view without any run says.
   static QString noRunText();
 
+  /// Without the lines whose entries of the legend are switched off.
+  [[nodiscard]] PlotContent withoutHidden(PlotContent content) const;
+
+  void contextMenuEvent(QContextMenuEvent* event) override;
   void showEvent(QShowEvent* event) override;
   void changeEvent(QEvent* event) override;
 
  private:
+  void openMenu(const QPoint& place);
+  void fillMenu(QMenu& menu);
+
   Document& m_document;
   QToolBar* m_controls;
   ReadOut* m_readOut;

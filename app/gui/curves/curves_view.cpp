@@ -59,6 +59,7 @@ void CurvesView::add(curves::CurveTab* tab, const QString& name, const QString& 
   m_pages->addWidget(tab);
   m_controls->layout()->addWidget(tab->controls());
   m_tabs.push_back(tab);
+  connect(tab, &curves::CurveTab::exportWanted, this, &CurvesView::exportWanted);
   auto* action = new QAction(command, this);
   action->setToolTip(tip);
   connect(action, &QAction::triggered, this, [this, index] { m_bar->setCurrentIndex(index); });
@@ -101,6 +102,8 @@ bool CurvesView::isSettled() const {
 std::optional<figure::CurveFigure> CurvesView::figureOfCurrentTab() const {
   return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->figure();
 }
+
+QMimeData* CurvesView::copied() const { return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->copied(); }
 
 QString CurvesView::dataOfCurrentTab() const { return m_tabs[static_cast<std::size_t>(m_bar->currentIndex())]->data(); }
 

@@ -9,6 +9,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/views/view_part.h"
 
+class QMimeData;
 class QStackedWidget;
 class QTabBar;
 
@@ -37,8 +38,14 @@ class CurvesView : public QWidget, public ViewPart {
 
   /// What the current tab shows, for export; nothing where there is nothing yet, and for dots of decay times.
   [[nodiscard]] std::optional<figure::CurveFigure> figureOfCurrentTab() const;
+  /// Picture and numbers of the current tab as one clipboard entry; null where there is nothing.
+  [[nodiscard]] QMimeData* copied() const;
   /// The numbers behind it, at full resolution: CSV with a line of names and units; empty where there are none.
   [[nodiscard]] QString dataOfCurrentTab() const;
+
+ signals:
+  /// The current tab is to be exported.
+  void exportWanted();
 
  private:
   void add(curves::CurveTab* tab, const QString& name, const QString& tip, const QString& command);

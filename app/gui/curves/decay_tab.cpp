@@ -28,6 +28,7 @@ void DecayTab::refresh() {
   const std::vector<CurveRun> runs = curveRuns(document());
   if (runs.empty()) {
     document().quickJobs().cancel(this, kSpectra);
+    m_spectra.clear();
     m_plot->setSpectra({});
     return showMessage(noRunText());
   }
@@ -53,9 +54,16 @@ void DecayTab::take(std::vector<DecaySpectrum> spectra) {
   }
   if (!ungated.empty()) notes.prepend(tr("No forget gate, so nothing decays: %1.").arg(ungated.join(tr(", "))));
   const bool none = ungated.size() == static_cast<qsizetype>(spectra.size());
-  m_plot->setSpectra(std::move(spectra));
+  m_spectra = std::move(spectra);
   if (none) return showMessage(notes.join(' '));
   showPlot(notes.join(' '));
+}
+
+void DecayTab::restyle() {
+  std::vector<DecaySpectrum> shown = m_spectra;
+  std::erase_if(shown, [this](const DecaySpectrum& spectrum) { return readOut().isHidden(spectrum.run.name); });
+  m_plot->setSpectra(std::move(shown));
+  m_plot->setChosen(document().selection().head());
 }
 
 void DecayTab::showReading() {
@@ -63,7 +71,7 @@ void DecayTab::showReading() {
   m_plot->setChosen(chosen);
   std::optional<HeadDecay> told = m_plot->hovered();
   std::vector<ReadOut::Entry> entries;
-  for (const DecaySpectrum& spectrum : m_plot->spectra()) {
+  for (const DecaySpectrum& spectrum : m_spectra) {
     if (spectrum.heads.empty()) continue;
     entries.push_back(
         {spectrum.run.name, runColour(spectrum.run.look.colour, palette()), runLine(spectrum.run.look.change), {}});
@@ -85,7 +93,7 @@ void DecayTab::showReading() {
 QString DecayTab::data() const {
   if (!message().isEmpty()) return {};
   QString csv = tr("run,layer,head,decay time (tokens)") + '\n';
-  for (const DecaySpectrum& spectrum : m_plot->spectra()) {
+  for (const DecaySpectrum& spectrum : m_spectra) {
     for (const HeadDecay& head : spectrum.heads) {
       csv += QStringLiteral("%1,%2,%3,%4\n")
                  .arg(csvField(spectrum.run.name))

@@ -20,7 +20,7 @@ class DecayTab : public CurveTab {
 
  protected:
   void refresh() override;
-  void restyle() override {}
+  void restyle() override;
   void showReading() override;
   [[nodiscard]] bool plotIsSettled() const override { return true; }
 
@@ -28,6 +28,7 @@ class DecayTab : public CurveTab {
   void take(std::vector<DecaySpectrum> spectra);
 
   DecayPlot* m_plot;
+  std::vector<DecaySpectrum> m_spectra;  ///< those that are hidden too
 };
 
 }  // namespace foxscope::gui::curves

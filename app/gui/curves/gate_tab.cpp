@@ -4,9 +4,7 @@
 #include <cmath>
 
 #include <QAction>
-#include <QHeaderView>
 #include <QSplitter>
-#include <QTableView>
 
 #include "app/gui/curves/curve_export.h"
 #include "app/gui/curves/curve_runs.h"
@@ -21,42 +19,27 @@ namespace {
 
 enum { kGate };
 constexpr int kEvents = 20;
-constexpr int kListEms = 30;  // width of the list of events
 
 }  // namespace
 
 GateTab::GateTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("Gate: choices"), parent),
       m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
-      m_list(new QTableView(this)),
-      m_events(new ForgettingEventsModel(this)),
+      m_list(new TokenList(document,
+                           {tr("reads"), tr("f"),
+                            [](const ListedToken& event) {
+                              return tr("position %1 reads “%2”: f = %3, all that came before is kept by this factor. "
+                                        "Click to go there")
+                                  .arg(event.position)
+                                  .arg(event.token, numberText(event.value));
+                            }},
+                           this)),
       m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)) {
   m_plot->setAccessibleName(tr("Forget gate along the text"));
-  m_list->setModel(m_events);
   m_list->setAccessibleName(tr("Strongest forgetting events"));
-  m_list->setSelectionBehavior(QAbstractItemView::SelectRows);
-  m_list->setSelectionMode(QAbstractItemView::SingleSelection);
-  m_list->setShowGrid(false);
-  m_list->setTabKeyNavigation(false);
-  m_list->verticalHeader()->hide();
-  m_list->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
-  m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  m_list->horizontalHeader()->setSectionResizeMode(ForgettingEventsModel::token, QHeaderView::Stretch);
-  m_list->horizontalHeader()->setHighlightSections(false);
-  m_list->setMinimumWidth(0);
-  auto* both = new QSplitter(this);
-  both->setChildrenCollapsible(true);
-  both->addWidget(m_plot);
-  both->addWidget(m_list);
-  both->setStretchFactor(0, 1);
-  both->setStretchFactor(1, 0);
-  const int list = kListEms * fontMetrics().averageCharWidth();
-  both->setSizes({3 * list, list});
-  setPlot(both);
+  setPlot(m_list->beside(m_plot, this));
   connect(m_logarithmic, &QAction::toggled, this, &GateTab::restyle);
   connect(&document.selection(), &Selection::headChanged, this, &GateTab::outdate);
-  connect(m_list, &QTableView::clicked, this, &GateTab::jump);
-  connect(m_list, &QTableView::activated, this, &GateTab::jump);
 }
 
 void GateTab::refresh() {
@@ -101,7 +84,7 @@ GateTab::Gate GateTab::read(Gate gate, const HeadOf& head, const TokenTable& ref
 
 void GateTab::take(Gate gate) {
   m_gate = std::move(gate);
-  m_events->setEvents(m_gate.events);
+  m_list->setTokens(m_gate.events);
   const bool differ = !m_gate.series->position.empty();
   showPlot(differ
                ? tr("Tokens differ: those of %1 stand at the positions of %2 that begin at the same place in the text.")
@@ -137,10 +120,10 @@ PlotContent GateTab::content(const QPalette& palette) const {
   Line line{m_gate.series, 0, Side::left, content.markColour, headName()};
   line.width = 1.2;
   content.lines.push_back(std::move(line));
-  for (const ListedEvent& event : m_gate.events) {
-    content.marks.push_back({{static_cast<double>(event.position), event.forgetGate}, Side::left, event.token});
+  for (const ListedToken& event : m_gate.events) {
+    content.marks.push_back({{static_cast<double>(event.position), event.value}, Side::left, event.token});
   }
-  return content;
+  return withoutHidden(std::move(content));
 }
 
 void GateTab::showReading() {
@@ -154,12 +137,6 @@ void GateTab::showReading() {
         tr("f: what a token leaves of all that came before it. Circles: where the head forgets most"));
   }
   readOut().setPlace(readingText(*document().reference()->trace->tokens(), *position));
-}
-
-void GateTab::jump(const QModelIndex& index) {
-  const auto row = static_cast<std::size_t>(index.row());
-  if (!index.isValid() || row >= m_gate.events.size()) return;
-  document().selection().goTo(m_gate.events[row].position, document().length());
 }
 
 bool GateTab::plotIsSettled() const { return m_plot->isSettled(); }

@@ -4,13 +4,10 @@
 #include <vector>
 
 #include "app/gui/curves/curve_tab.h"
-#include "app/gui/curves/forgetting_events_model.h"
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
 #include "app/gui/curves/series.h"
-
-class QModelIndex;
-class QTableView;
+#include "app/gui/curves/token_list.h"
 
 namespace foxscope::gui::curves {
 
@@ -41,20 +38,17 @@ class GateTab : public CurveTab {
     int colour = 0;
     std::shared_ptr<const Trace> trace;
     std::shared_ptr<const Series> series;
-    std::vector<ListedEvent> events;
+    std::vector<ListedToken> events;
   };
   static Gate read(Gate gate, const HeadOf& head, const TokenTable& reference, const Job& job);
   void take(Gate gate);
-  /// Pins an event's position; the range follows where it does not show it.
-  void jump(const QModelIndex& index);
   [[nodiscard]] PositionAxis axis() const;
   [[nodiscard]] PlotContent content(const QPalette& palette) const;
   [[nodiscard]] QString headName() const;
   [[nodiscard]] QString xLabel() const;
 
   PositionPlot* m_plot;
-  QTableView* m_list;
-  ForgettingEventsModel* m_events;
+  TokenList* m_list;
   QAction* m_logarithmic;
   Gate m_gate;
 };

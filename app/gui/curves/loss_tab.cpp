@@ -1,10 +1,13 @@
 #include "app/gui/curves/loss_tab.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 
 #include <QAction>
 #include <QComboBox>
 #include <QSpinBox>
+#include <QSplitter>
 #include <QToolBar>
 
 #include "app/gui/curves/curve_export.h"
@@ -17,7 +20,11 @@ namespace foxscope::gui::curves {
 namespace {
 
 enum { kLossCurves };
-constexpr int kDefaultWindow = 101;  // of the paper's figures
+constexpr int kByRange = 0;
+// Widths of the mean, 101 being that of the paper's figures: of a range, the widest that is at most a fortieth of it.
+constexpr std::array kWidths{5, 11, 21, 51, 101, 201, 501, 1001};
+constexpr int kMeansInRange = 40;
+constexpr std::size_t kWorst = 20;  // tokens that are listed
 constexpr int kWidestWindow = 10001;
 constexpr float kFaint = 0.45F;  // opacity of single tokens behind their mean
 
@@ -32,11 +39,40 @@ QString reading(const Series& raw, const Series& mean, std::int64_t position) {
   return LossTab::tr("%1 nats (%2)").arg(numberText(raw.value[*index]), numberText(mean.value[*index]));
 }
 
+/// The tokens of a run that cost most, worst first, as far as the reference run goes.
+std::vector<ListedToken> worstTokens(const RunLoss& loss, std::int64_t length) {
+  const std::vector<double>& values = loss.raw->value;
+  std::vector<std::size_t> order;
+  for (std::size_t index = 0; index < values.size(); ++index) {
+    if (!std::isnan(values[index]) && loss.raw->positionAt(index) < static_cast<double>(length)) order.push_back(index);
+  }
+  const auto count = static_cast<std::ptrdiff_t>(std::min(kWorst, order.size()));
+  std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](std::size_t a, std::size_t b) {
+    return values[a] > values[b] || (values[a] == values[b] && a < b);
+  });
+  order.resize(static_cast<std::size_t>(count));
+  std::vector<ListedToken> tokens;
+  for (const std::size_t index : order) {
+    tokens.push_back({static_cast<std::int64_t>(loss.raw->positionAt(index)),
+                      predictedText(*loss.run.trace->tokens(), static_cast<std::int64_t>(index), Whitespace::visible),
+                      values[index]});
+  }
+  return tokens;
+}
+
 }  // namespace
 
 LossTab::LossTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("Loss: choices"), parent),
       m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_list(new TokenList(document,
+                           {tr("predicts"), tr("loss, nats"),
+                            [](const ListedToken& token) {
+                              return tr("position %1 predicts “%2” at a loss of %3 nats. Click to go there")
+                                  .arg(token.position)
+                                  .arg(token.token, numberText(token.value));
+                            }},
+                           this)),
       m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)),
       m_raw(new QComboBox(controls())),
       m_window(new QSpinBox(controls())) {
@@ -47,20 +83,52 @@ LossTab::LossTab(Document& document, QWidget* parent)
   m_raw->setToolTip(
       tr("When the loss of every token is drawn, faintly, behind its running mean: where each has room (zoom in), "
          "always, or never. The vertical axis holds all that is drawn."));
-  m_window->setRange(1, kWidestWindow);
+  m_window->setRange(kByRange, kWidestWindow);
+  m_window->setSpecialValueText(tr("Mean by range"));
   m_window->setSingleStep(50);
-  m_window->setValue(kDefaultWindow);
+  m_window->setValue(kByRange);
   m_window->setPrefix(tr("Mean of "));
   m_window->setKeyboardTracking(false);
   m_window->setAccessibleName(tr("Smoothing window in tokens"));
-  m_window->setToolTip(tr("Tokens that the running mean is taken over, centred; fewer at both ends of the text"));
+  m_window->setToolTip(tr(
+      "Tokens that the running mean is taken over, centred; fewer at both ends of the text. By range: about a fortieth "
+      "of what is shown, so that zooming in shows more"));
   controls()->addWidget(m_window);
   controls()->addWidget(m_raw);
   m_plot->setAccessibleName(tr("Loss along the text"));
-  setPlot(m_plot);
+  m_list->setAccessibleName(tr("Tokens of the highest loss"));
+  setPlot(m_list->beside(m_plot, this));
   connect(m_raw, &QComboBox::currentIndexChanged, this, &LossTab::restyle);
   connect(m_logarithmic, &QAction::toggled, this, &LossTab::restyle);
-  connect(m_window, &QSpinBox::valueChanged, this, &LossTab::outdate);
+  connect(m_window, &QSpinBox::valueChanged, this, &LossTab::followWidth);
+  connect(&document.selection(), &Selection::viewChanged, this, &LossTab::followWidth);
+  connect(&document.selection(), &Selection::headChanged, this, &LossTab::listWorst);
+}
+
+int LossTab::wantedWidth() const {
+  if (m_window->value() != kByRange) return m_window->value();
+  const std::int64_t most = document().selection().view().rows.size() / kMeansInRange;
+  int width = kWidths.front();
+  for (const int wider : kWidths) {
+    if (wider <= most) width = wider;
+  }
+  return width;
+}
+
+void LossTab::followWidth() {
+  if (wantedWidth() != m_width) outdate();
+}
+
+// Of the chosen head's run, else of the first that has losses.
+void LossTab::listWorst() {
+  const RunLoss* shown = nullptr;
+  for (const RunLoss& loss : m_curves.runs) {
+    if (!loss.raw || !document().isOnText(loss.run.id)) continue;
+    if (shown == nullptr || loss.run.id == document().selection().head().run) shown = &loss;
+  }
+  const auto worst = shown == nullptr ? m_worst.end() : m_worst.find(shown->run.id);
+  m_list->setTokens(worst == m_worst.end() ? std::vector<ListedToken>() : worst->second);
+  m_list->setToolTip(shown == nullptr ? QString() : tr("Tokens that cost %1 most").arg(shown->run.name));
 }
 
 void LossTab::refresh() {
@@ -71,15 +139,24 @@ void LossTab::refresh() {
     m_curves = {};
     return showMessage(noRunText());
   }
-  JobRunner::Request<LossCurves> request;
-  request.work = [runs, window = m_window->value()](const Job&) { return std::optional(lossCurves(runs, window)); };
-  request.done = [this](LossCurves curves) { take(std::move(curves)); };
+  m_width = wantedWidth();
+  JobRunner::Request<Made> request;
+  request.work = [runs, window = m_width, length = document().length()](const Job&) {
+    Made made{lossCurves(runs, window), {}};
+    for (const RunLoss& loss : made.curves.runs) {
+      if (loss.raw) made.worst[loss.run.id] = worstTokens(loss, length);
+    }
+    return std::optional(std::move(made));
+  };
+  request.done = [this](Made made) { take(std::move(made)); };
   request.failed = [this](const QString& message) { showMessage(message); };
   document().quickJobs().submit(this, kLossCurves, std::move(request));
 }
 
-void LossTab::take(LossCurves curves) {
-  m_curves = std::move(curves);
+void LossTab::take(Made made) {
+  m_curves = std::move(made.curves);
+  m_worst = std::move(made.worst);
+  listWorst();
   QStringList without;
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw) without += loss.run.name;
@@ -97,7 +174,7 @@ void LossTab::take(LossCurves curves) {
 }
 
 LossTab::Raw LossTab::raw() const {
-  if (m_window->value() == 1) return Raw::never;
+  if (m_width == 1) return Raw::never;
   return static_cast<Raw>(m_raw->currentIndex());
 }
 
@@ -136,6 +213,7 @@ PlotContent LossTab::content(const QPalette& palette) const {
     Line line{series, strip, Side::left, single ? faint(colour) : colour};
     if (!single) line.name = name;
     if (!single) line.style = runLine(look.change);
+    line.entry = name;
     line.width = single ? 1 : 1.8;
     line.shown = single ? tokens : Shown::always;
     line.dots = single ? Dots::whereTheyFit : Dots::never;
@@ -162,7 +240,7 @@ PlotContent LossTab::content(const QPalette& palette) const {
           difference.of.look, single);
     }
   }
-  return content;
+  return withoutHidden(std::move(content));
 }
 
 void LossTab::showReading() {
@@ -184,7 +262,7 @@ void LossTab::showReading() {
     return readOut().setPlace(
         tr("Loss of each predicted token and, in brackets, its mean over %1 tokens: hover to read, "
            "click to pin the query, Shift+click the key")
-            .arg(m_window->value()));
+            .arg(m_width));
   }
   const TokenTable& tokens = *document().reference()->trace->tokens();
   readOut().setPlace(tr("%1, predicts “%2”")
@@ -212,12 +290,12 @@ QString LossTab::data() const {
   for (const RunLoss& loss : m_curves.runs) {
     if (!loss.raw || !document().isOnText(loss.run.id)) continue;
     table.columns.push_back({tr("loss of %1 (nats)").arg(loss.run.name), loss.raw});
-    table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_window->value()), loss.mean});
+    table.columns.push_back({tr("loss of %1, mean of %2 (nats)").arg(loss.run.name).arg(m_width), loss.mean});
   }
   for (const LossDifference& difference : m_curves.differences) {
     const QString name = tr("loss of %1 minus %2").arg(difference.run.name, difference.minus.name);
     table.columns.push_back({tr("%1 (nats)").arg(name), difference.raw});
-    table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_window->value()), difference.mean});
+    table.columns.push_back({tr("%1, mean of %2 (nats)").arg(name).arg(m_width), difference.mean});
   }
   return csvOf(table);
 }

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <map>
+#include <vector>
+
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/curve_tab.h"
 #include "app/gui/curves/plot_content.h"
 #include "app/gui/curves/position_axis.h"
+#include "app/gui/curves/token_list.h"
 
 class QComboBox;
 class QSpinBox;
@@ -35,7 +39,15 @@ class LossTab : public CurveTab {
   enum class Raw { whenSparse, always, never };
 
   [[nodiscard]] Raw raw() const;
-  void take(LossCurves curves);
+  struct Made {
+    LossCurves curves;
+    std::map<RunId, std::vector<ListedToken>> worst;
+  };
+  void take(Made made);
+  /// Tokens of the running mean, for what is chosen and what is shown.
+  [[nodiscard]] int wantedWidth() const;
+  void followWidth();
+  void listWorst();
   [[nodiscard]] QColor colourOf(const LossDifference& difference, const QPalette& palette) const;
   static QString nameOf(const LossDifference& difference);
   [[nodiscard]] PlotContent content(const QPalette& palette) const;
@@ -43,11 +55,14 @@ class LossTab : public CurveTab {
   [[nodiscard]] QString xLabel() const;
 
   PositionPlot* m_plot;
+  TokenList* m_list;
   QAction* m_logarithmic;
   QComboBox* m_raw;
   QSpinBox* m_window;
   std::vector<CurveRun> m_runs;  ///< that were asked for
   LossCurves m_curves;
+  std::map<RunId, std::vector<ListedToken>> m_worst;  ///< tokens of the highest loss
+  int m_width = 0;                                    ///< of the mean that is shown, or asked for
 };
 
 }  // namespace foxscope::gui::curves

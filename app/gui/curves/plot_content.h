@@ -34,6 +34,7 @@ struct Line {
   double width = 1.6;  ///< pixels of a screen of usual density
   Shown shown = Shown::always;
   Dots dots = Dots::whereTheyFit;
+  QString entry = {};  ///< of the legend that hides and shows it; empty: that of its name
 };
 
 /// One of the plots that stand above each other over the same horizontal axis.

@@ -55,7 +55,12 @@ class PositionPlot : public QWidget {
   /// All of the text.
   void fit();
 
+ signals:
+  /// The right button was clicked, or the key for menus pressed.
+  void menuAsked(const QPoint& globalPosition);
+
  protected:
+  void contextMenuEvent(QContextMenuEvent* event) override;
   void mousePressEvent(QMouseEvent* event) override;
   void mouseMoveEvent(QMouseEvent* event) override;
   void mouseReleaseEvent(QMouseEvent* event) override;
@@ -90,7 +95,7 @@ class PositionPlot : public QWidget {
   void hover(std::int64_t position);
   void stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers);
   void showBand(double to);
-  void finishBand(double to);
+  void finishBand(const QPointF& to);
   [[nodiscard]] QRect stripsRect() const;  ///< where curves are, in this widget
   [[nodiscard]] std::optional<double> visibleCoordinate(const std::optional<std::int64_t>& position) const;
 

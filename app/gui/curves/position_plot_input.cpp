@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <QApplication>
+#include <QContextMenuEvent>
 #include <QKeyEvent>
 #include <QMouseEvent>
 #include <QRubberBand>
@@ -81,10 +82,14 @@ void PositionPlot::showBand(double to) {
 }
 
 // Every position that the band touches.
-void PositionPlot::finishBand(double to) {
+void PositionPlot::finishBand(const QPointF& place) {
+  const double to = place.x();
   const double from = *std::exchange(m_bandFrom, std::nullopt);
   m_band->hide();
-  if (std::abs(to - from) < kSmallestBand) return;
+  if (std::abs(to - from) < kSmallestBand) {
+    emit menuAsked(mapToGlobal(place).toPoint());
+    return;
+  }
   const auto [first, last] = std::minmax({positionAt(from), positionAt(to)});
   Selection& selection = m_document.selection();
   selection.endMovement();
@@ -92,8 +97,13 @@ void PositionPlot::finishBand(double to) {
   selection.endMovement();
 }
 
+// The right button zooms when it is drawn; a click is told apart when it is let go.
+void PositionPlot::contextMenuEvent(QContextMenuEvent* event) {
+  if (event->reason() != QContextMenuEvent::Mouse || m_drawn == 0) emit menuAsked(event->globalPos());
+}
+
 void PositionPlot::mouseReleaseEvent(QMouseEvent* event) {
-  if (event->button() == Qt::RightButton && m_bandFrom) return finishBand(event->position().x());
+  if (event->button() == Qt::RightButton && m_bandFrom) return finishBand(event->position());
   if (event->button() != Qt::LeftButton || !m_press) return QWidget::mouseReleaseEvent(event);
   m_press.reset();
   unsetCursor();

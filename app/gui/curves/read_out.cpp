@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <QMouseEvent>
 #include <QPainter>
 #include <QSizePolicy>
 
@@ -12,6 +13,7 @@ namespace {
 
 constexpr double kSwatch = 1.6;  // lines of text
 constexpr double kGap = 0.4;
+constexpr double kHiddenOpacity = 0.35;
 
 }  // namespace
 
@@ -19,6 +21,7 @@ ReadOut::ReadOut(QWidget* parent) : QWidget(parent) {
   QSizePolicy policy(QSizePolicy::Expanding, QSizePolicy::Preferred);
   policy.setHeightForWidth(true);
   setSizePolicy(policy);
+  setMouseTracking(true);
 }
 
 void ReadOut::setPlace(const QString& place) {
@@ -35,6 +38,7 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
   if (!sameNames) updateGeometry();
   QString all = m_place;
   for (const Entry& entry : entries) all += '\n' + entry.name + (entry.value.isEmpty() ? "" : ": " + entry.value);
+  if (!entries.empty()) all += '\n' + tr("Click a name to hide or show its curve");
   setToolTip(all);
   update();
 }
@@ -68,6 +72,39 @@ QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60,
 
 QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
 
+QRect ReadOut::entryRect(std::size_t entry) const {
+  const int line = fontMetrics().height();
+  const int width = static_cast<int>((kSwatch + kGap) * line) + fontMetrics().horizontalAdvance(m_entries[entry].name);
+  return {layOut(this->width())[entry], QSize(width, line)};
+}
+
+std::optional<std::size_t> ReadOut::entryAt(const QPoint& place) const {
+  for (std::size_t entry = 0; entry < m_entries.size(); ++entry) {
+    if (entryRect(entry).contains(place)) return entry;
+  }
+  return std::nullopt;
+}
+
+void ReadOut::toggle(const QString& name) {
+  if (m_hidden.erase(name) == 0) m_hidden.insert(name);
+  update();
+  emit toggled(name);
+}
+
+void ReadOut::mousePressEvent(QMouseEvent* event) {
+  const auto entry = entryAt(event->position().toPoint());
+  if (event->button() != Qt::LeftButton || !entry) return QWidget::mousePressEvent(event);
+  toggle(m_entries[*entry].name);
+}
+
+void ReadOut::mouseMoveEvent(QMouseEvent* event) {
+  if (entryAt(event->position().toPoint())) {
+    setCursor(Qt::PointingHandCursor);
+  } else {
+    unsetCursor();
+  }
+}
+
 void ReadOut::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
   const int line = fontMetrics().height();
@@ -79,6 +116,7 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     const Entry& entry = m_entries[index];
     const QPoint corner = corners[index];
     const int swatch = static_cast<int>(kSwatch * line);
+    painter.setOpacity(isHidden(entry.name) ? kHiddenOpacity : 1);
     painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
     painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
     int x = corner.x() + swatch + static_cast<int>(kGap * line);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <set>
 #include <vector>
 
 #include <QColor>
@@ -9,7 +11,8 @@
 namespace foxscope::gui::curves {
 
 /// Legend and read-out in one, above a plot: a line that says where the cursor is, and every curve with its value
-/// there. Its height does not depend on the values, so that the plot stays where it is.
+/// there. A click on an entry hides or shows its curve. Its height does not depend on the values, so that the plot
+/// stays where it is.
 class ReadOut : public QWidget {
   Q_OBJECT
 
@@ -28,22 +31,34 @@ class ReadOut : public QWidget {
   void setEntries(const std::vector<Entry>& entries);
   [[nodiscard]] const QString& place() const { return m_place; }
   [[nodiscard]] const std::vector<Entry>& entries() const { return m_entries; }
+  /// Where an entry's sample and name are.
+  [[nodiscard]] QRect entryRect(std::size_t entry) const;
+  /// Curves that are hidden, by the names of their entries.
+  [[nodiscard]] bool isHidden(const QString& name) const { return m_hidden.contains(name); }
+  void toggle(const QString& name);
 
   [[nodiscard]] bool hasHeightForWidth() const override { return true; }
   [[nodiscard]] int heightForWidth(int width) const override;
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;
 
+ signals:
+  void toggled(const QString& name);
+
  protected:
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
   void paintEvent(QPaintEvent* event) override;
 
  private:
   /// Upper left corners of the entries in a widget of this width, below the place's line.
   [[nodiscard]] std::vector<QPoint> layOut(int width) const;
+  [[nodiscard]] std::optional<std::size_t> entryAt(const QPoint& place) const;
   [[nodiscard]] int widthOf(const Entry& entry) const;
 
   QString m_place;
   std::vector<Entry> m_entries;
+  std::set<QString> m_hidden;
 };
 
 }  // namespace foxscope::gui::curves

@@ -208,7 +208,7 @@ PlotContent RowTab::content(const QPalette& palette) const {
   }
   if (shows(attention)) content.marks = m_row.strongest;
   content.markColour = colourOf(attention, palette);
-  return content;
+  return withoutHidden(std::move(content));
 }
 
 void RowTab::showReading() {

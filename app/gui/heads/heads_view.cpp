@@ -2,11 +2,17 @@
 
 #include <cmath>
 
+#include <QAction>
+#include <QApplication>
+#include <QClipboard>
 #include <QHBoxLayout>
 #include <QHeaderView>
 #include <QLabel>
+#include <QMimeData>
 #include <QScrollArea>
 #include <QVBoxLayout>
+
+#include "app/gui/views/table_text.h"
 
 namespace foxscope::gui {
 namespace {
@@ -79,7 +85,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_list->setSortingEnabled(true);
   m_list->sortByColumn(0, Qt::AscendingOrder);
   m_list->setSelectionBehavior(QAbstractItemView::SelectRows);
-  m_list->setSelectionMode(QAbstractItemView::SingleSelection);
+  m_list->setSelectionMode(QAbstractItemView::ExtendedSelection);
   m_list->setEditTriggers(QAbstractItemView::NoEditTriggers);
   m_list->setAlternatingRowColors(true);
   m_list->setTabKeyNavigation(false);
@@ -103,6 +109,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
   connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
   addCommands();
+  addCopying();
   fillChoices();
 }
 
@@ -121,6 +128,35 @@ void HeadsView::addCommands() {
     setColouring({HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
   });
   m_commands += thumbnails;
+}
+
+void HeadsView::addCopying() {
+  const auto add = [](QWidget& to, const QString& words, const std::function<void()>& act) {
+    auto* action = new QAction(words, &to);
+    connect(action, &QAction::triggered, &to, act);
+    to.addAction(action);
+  };
+  const auto copyRows = [this](Rows rows) {
+    auto* copy = new QMimeData;
+    setTableText(*copy, tsvOf(*m_list, rows));
+    QApplication::clipboard()->setMimeData(copy);
+  };
+  m_list->setContextMenuPolicy(Qt::ActionsContextMenu);
+  add(*m_list, tr("Copy Cell"),
+      [this] { QApplication::clipboard()->setText(m_list->currentIndex().data().toString()); });
+  add(*m_list, tr("Copy Rows"), [copyRows] { copyRows(Rows::selected); });
+  add(*m_list, tr("Copy Table"), [copyRows] { copyRows(Rows::all); });
+  m_grid->setContextMenuPolicy(Qt::ActionsContextMenu);
+  add(*m_grid, tr("Copy Picture"), [this] { QApplication::clipboard()->setPixmap(m_grid->grab()); });
+  add(*m_grid, tr("Copy Table"), [copyRows] { copyRows(Rows::all); });
+}
+
+QMimeData* HeadsView::copied() {
+  auto* copy = new QMimeData;
+  const bool grid = m_grid->isVisible();
+  if (grid) copy->setImageData(m_grid->grab().toImage());
+  setTableText(*copy, tsvOf(*m_list, grid ? Rows::all : Rows::selected));
+  return copy;
 }
 
 HeadColouring HeadsView::colouring() const {

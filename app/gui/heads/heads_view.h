@@ -10,6 +10,8 @@
 #include "app/gui/heads/head_legend.h"
 #include "app/gui/views/view_part.h"
 
+class QMimeData;
+
 namespace foxscope::gui {
 
 /// The left of the window: all heads as a grid and as a table that sorts by any of their numbers, coloured by one.
@@ -24,6 +26,9 @@ class HeadsView : public QWidget, public ViewPart {
   [[nodiscard]] HeadColouring colouring() const;
   void setColouring(const HeadColouring& colouring);
 
+  /// What Ctrl+C copies: the chosen rows of the table, with a picture of the grid where that is shown.
+  [[nodiscard]] QMimeData* copied();
+
   [[nodiscard]] QJsonObject saveState() const override;
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
@@ -35,6 +40,7 @@ class HeadsView : public QWidget, public ViewPart {
   void followHead();
   void showLegend();
   void addCommands();
+  void addCopying();
 
   Document& m_document;
   HeadTable& m_table;

@@ -373,6 +373,17 @@ void TextView::requestReadout(std::int64_t cell, const QPoint& globalPosition) {
   m_document.quickJobs().submit(this, kReadout, std::move(request));
 }
 
+QString TextView::shownText() const {
+  if (!m_reference) return {};
+  const Range& rows = m_document.selection().view().rows;
+  const std::int64_t end = std::min(rows.end, m_reference->info().length);
+  QString text;
+  for (std::int64_t position = rows.begin; position < end; ++position) {
+    text += readText(*m_reference->tokens(), position, Whitespace::asIs);
+  }
+  return text;
+}
+
 void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   auto* menu = new QMenu(this);
   menu->setAttribute(Qt::WA_DeleteOnClose);
@@ -390,6 +401,9 @@ void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   QAction* copyPosition =
       menu->addAction(tr("Copy position"), this, [cell] { QApplication::clipboard()->setText(QString::number(cell)); });
   copyPosition->setEnabled(isRead);
+  menu->addAction(tr("Copy text shown"), this, [this] { QApplication::clipboard()->setText(shownText()); });
+  menu->addSeparator();
+  menu->addActions(m_pageCommands);
   menu->popup(globalPosition);
 }
 

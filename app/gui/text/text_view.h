@@ -36,6 +36,8 @@ class TextView : public QWidget, public ViewPart {
   void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override { return !m_shapePending && !m_tintPending; }
+  /// The part of the text that the selection shows, as it is read; empty where there is no run.
+  [[nodiscard]] QString shownText() const;
 
  signals:
   void messageRaised(const foxscope::gui::Message& message);

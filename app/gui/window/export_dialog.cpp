@@ -6,18 +6,27 @@
 #include <filesystem>
 #include <span>
 
+#include <QApplication>
 #include <QBuffer>
-#include <QDialogButtonBox>
+#include <QClipboard>
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QFormLayout>
+#include <QHBoxLayout>
 #include <QLabel>
 #include <QLocale>
 #include <QPushButton>
+#include <QScreen>
+#include <QScrollArea>
+#include <QVBoxLayout>
 
 #include "app/figure/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/views/theme.h"
+#include "app/gui/window/figure_form.h"
+#include "app/gui/window/map_command.h"
+#include "app/gui/window/settings.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/file/run_file.h"
@@ -30,6 +39,9 @@ struct Ending {
   const char* name;
   const char* ending;
 };
+constexpr int kFormWidth = 360;  ///< pixels
+constexpr QSize kDialog(1080, 700);
+constexpr int kAround = 40;           ///< pixels of the window that stay to be seen
 constexpr double kFontByWidth = 3.5;  ///< points; shown as words, as nobody wants letters that small
 
 constexpr std::array kPictures{Ending{ExportDialog::Kind::pdf, "PDF", "pdf"},
@@ -94,23 +106,72 @@ std::string mapName(const MapRequest& request) {
       .toStdString();
 }
 
+FigureOffer offerOf(const figure::RunFigure& figure) {
+  const figure::KindTraits traits = figure::traitsOf(figure.kind);
+  FigureOffer offer;
+  offer.palette = traits.maps;
+  offer.legend = traits.curves;
+  offer.axes = offer.trainLength = traits.axes;
+  offer.smooth = traits.smooth;
+  offer.letters = traits.letters;
+  offer.colourBars = figure.quantities();
+  if (!traits.labels) return offer;
+  for (const figure::FigureRun& run : figure.runs) {
+    const std::string name = figure.nameOf(run);
+    offer.names.push_back({name, run.name == name ? QString() : QString::fromStdString(run.name)});
+  }
+  return offer;
+}
+
+FigureOffer offerOf(const ShownMap& shown) {
+  FigureOffer offer;
+  offer.palette = !shown.picture->colours.hasSigns;
+  offer.colourBars = {shown.picture->computed.quantity};
+  return offer;
+}
+
+FigureOffer offerOf(const figure::CurveFigure& figure) {
+  FigureOffer offer;
+  offer.legend = offer.axes = true;
+  std::vector<const figure::CurvePlot*> plots{&figure};
+  for (const figure::CurvePlot& plot : figure.below) plots.push_back(&plot);
+  for (const figure::CurvePlot* plot : plots) {
+    for (const figure::Curve& curve : plot->curves) {
+      const auto known = std::find_if(offer.names.begin(), offer.names.end(),
+                                      [&](const FigureOffer::Name& name) { return name.of == curve.name; });
+      if (!curve.name.empty() && known == offer.names.end()) offer.names.push_back({curve.name, {}});
+    }
+  }
+  return offer;
+}
+
 }  // namespace
 
-ExportDialog::ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, QWidget& window)
+ExportDialog::ExportDialog(Document& document, const MapsView& maps, const CurvesView& curves, Settings& settings,
+                           QWidget& window)
     : QDialog(&window),
       m_document(document),
+      m_settings(settings),
       m_window(window),
       m_map(maps.shownMap()),
       m_curves(curves.figureOfCurrentTab()),
       m_curveData(curves.dataOfCurrentTab()),
-      m_figures(paperFigures(document)) {
+      m_figures(paperFigures(document)),
+      m_evaluated(std::make_shared<figure::EvaluatedRuns>()) {
   setWindowTitle(tr("Export"));
   makeForm();
+  const QSize around(kAround, kAround);
+  resize(kDialog.boundedTo(window.size() - around).boundedTo(window.screen()->availableSize() - 2 * around));
   followSource();
 }
 
 void ExportDialog::makeForm() {
-  auto* form = new QFormLayout(this);
+  auto* whole = new QVBoxLayout(this);
+  auto* parts = new QHBoxLayout;
+  auto* fields = new QWidget;
+  auto* column = new QVBoxLayout(fields);
+  auto* form = new QFormLayout;
+  form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
   m_source = new QComboBox;
   if (m_map) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
   if (m_curves) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
@@ -120,41 +181,68 @@ void ExportDialog::makeForm() {
     m_source->addItem(tr("figure: %1").arg(m_figures[index].name),
                       static_cast<int>(Source::figures) + static_cast<int>(index));
   }
+  // Names are longer than the form is wide: the list is as wide as it has to be.
+  m_source->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_source->setMinimumContentsLength(20);
   form->addRow(tr("&What"), m_source);
   m_kind = new QComboBox;
   form->addRow(tr("&File"), m_kind);
+  makeSizes(*form);
+  FigureForm::alignNames(*form);
+  column->addLayout(form);
+  m_form = new FigureForm;
+  column->addWidget(m_form);
+  column->addStretch(1);
+  auto* scroll = new QScrollArea;
+  scroll->setWidget(fields);
+  scroll->setWidgetResizable(true);
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  scroll->setFixedWidth(kFormWidth);
+  parts->addWidget(scroll);
+  m_preview = new FigurePreview(m_document.jobs());
+  parts->addWidget(m_preview, 1);
+  whole->addLayout(parts, 1);
+  makeButtons(*whole);
+  connect(m_source, &QComboBox::currentIndexChanged, this, &ExportDialog::followSource);
+  connect(m_kind, &QComboBox::currentIndexChanged, this, &ExportDialog::followKind);
+  connect(m_form, &FigureForm::changed, this, &ExportDialog::followForm);
+}
+
+void ExportDialog::makeSizes(QFormLayout& form) {
+  const Settings::ExportSizes sizes = m_settings.exportSizes();
   m_preset = new QComboBox;
   for (const Width& width : kWidths) m_preset->addItem(tr(width.name), width.mm);
   m_preset->addItem(tr("own width"));
-  form->addRow(tr("&Size for"), m_preset);
+  form.addRow(tr("&Size for"), m_preset);
   m_width = new QDoubleSpinBox;
   m_width->setRange(20, 1000);
   m_width->setSuffix(tr(" mm"));
-  m_width->setValue(kWidths[0].mm);
-  form->addRow(tr("Wi&dth"), m_width);
+  m_width->setValue(sizes.widthMm);
+  const int preset = m_preset->findData(m_width->value());
+  m_preset->setCurrentIndex(preset < 0 ? m_preset->count() - 1 : preset);
+  form.addRow(tr("Wi&dth"), m_width);
   m_font = new QDoubleSpinBox;
   m_font->setRange(kFontByWidth, 48);
   m_font->setSingleStep(0.5);
   m_font->setSpecialValueText(tr("by the width"));
   m_font->setSuffix(tr(" pt"));
-  form->addRow(tr("F&ont"), m_font);
+  m_font->setValue(sizes.fontPt.value_or(kFontByWidth));
+  form.addRow(tr("F&ont"), m_font);
   m_dpi = new QSpinBox;
   m_dpi->setRange(36, 2400);
-  m_dpi->setValue(300);
+  m_dpi->setValue(sizes.dpi);
   m_dpi->setSuffix(tr(" dots per inch"));
-  form->addRow(tr("&Resolution"), m_dpi);
-  m_everyEntry = new QCheckBox(tr("every entry, not pooled to what the screen shows"));
-  form->addRow(QString(), m_everyEntry);
-  m_size = new QLabel;
-  form->addRow(QString(), m_size);
-  auto* buttons = new QDialogButtonBox(QDialogButtonBox::Save | QDialogButtonBox::Cancel);
-  buttons->button(QDialogButtonBox::Save)->setText(tr("Save as…"));
-  form->addRow(buttons);
-  connect(buttons, &QDialogButtonBox::accepted, this, &ExportDialog::choosePath);
-  connect(buttons, &QDialogButtonBox::rejected, this, &QDialog::reject);
-  connect(m_source, &QComboBox::currentIndexChanged, this, &ExportDialog::followSource);
-  connect(m_kind, &QComboBox::currentIndexChanged, this, &ExportDialog::followKind);
-  connect(m_everyEntry, &QCheckBox::toggled, this, &ExportDialog::followKind);
+  form.addRow(tr("&Resolution"), m_dpi);
+  m_everyEntry = new QCheckBox(tr("every entry, not pooled to the screen"));
+  form.addRow(QString(), m_everyEntry);
+  m_svgText = new QCheckBox(tr("text stays text, to be edited"));
+  m_svgText->setToolTip(tr("Instead of outlines; the font is not in the file"));
+  form.addRow(QString(), m_svgText);
+  connect(m_everyEntry, &QCheckBox::toggled, this, &ExportDialog::followForm);
+  connect(m_svgText, &QCheckBox::toggled, this, &ExportDialog::followForm);
+  connect(m_dpi, &QSpinBox::valueChanged, this, &ExportDialog::followForm);
+  connect(m_font, &QDoubleSpinBox::valueChanged, this, &ExportDialog::followForm);
   connect(m_preset, &QComboBox::currentIndexChanged, this, [this] {
     if (m_preset->currentData().isValid()) m_width->setValue(m_preset->currentData().toDouble());
   });
@@ -162,7 +250,34 @@ void ExportDialog::makeForm() {
     if (m_preset->currentData().isValid() && width != m_preset->currentData().toDouble()) {
       m_preset->setCurrentIndex(m_preset->count() - 1);
     }
+    followForm();
   });
+}
+
+void ExportDialog::makeButtons(QVBoxLayout& layout) {
+  m_note = new QLabel;
+  m_note->setWordWrap(true);
+  m_note->setTextFormat(Qt::PlainText);
+  m_note->setForegroundRole(QPalette::WindowText);
+  layout.addWidget(m_note);
+  auto* row = new QHBoxLayout;
+  m_copy = new QPushButton(tr("Copy the Command"));
+  m_copy->setToolTip(tr("Put the command that draws this on the clipboard"));
+  m_spec = new QPushButton(tr("Write the Spec…"));
+  m_spec->setToolTip(tr("Save what is chosen as JSON, to be drawn by: foxscope figure spec SPEC.json RUN.h5 -o FILE"));
+  auto* cancel = new QPushButton(tr("Cancel"));
+  auto* save = new QPushButton(tr("Save As…"));
+  save->setDefault(true);
+  row->addWidget(m_copy);
+  row->addWidget(m_spec);
+  row->addStretch(1);
+  row->addWidget(cancel);
+  row->addWidget(save);
+  layout.addLayout(row);
+  connect(m_copy, &QPushButton::clicked, this, &ExportDialog::copyCommand);
+  connect(m_spec, &QPushButton::clicked, this, &ExportDialog::chooseSpecPath);
+  connect(save, &QPushButton::clicked, this, &ExportDialog::choosePath);
+  connect(cancel, &QPushButton::clicked, this, &QDialog::reject);
 }
 
 ExportDialog::Source ExportDialog::chosenSource() const {
@@ -176,23 +291,34 @@ const PaperFigure* ExportDialog::chosenFigure() const {
 ExportDialog::Kind ExportDialog::chosenKind() const { return static_cast<Kind>(m_kind->currentData().toInt()); }
 
 void ExportDialog::followSource() {
-  const QSignalBlocker blocker(m_kind);
-  m_kind->clear();
-  const auto add = [&](const Ending& ending) { m_kind->addItem(tr(ending.name), static_cast<int>(ending.kind)); };
-  if (chosenSource() == Source::window) {
-    // What the window shows is pixels; outlines of its letters do not exist.
-    for (const Ending& ending : kPictures) {
-      if (ending.kind != Kind::svg) add(ending);
-    }
-    m_kind->setCurrentIndex(m_kind->findData(static_cast<int>(Kind::png)));
-  } else {
-    for (const Ending& ending : kPictures) add(ending);
-    if (chosenSource() == Source::map) {
-      for (const Ending& ending : kMapData) add(ending);
-    } else if (chosenSource() == Source::curves) {
-      add(kMapData.back());
+  {
+    const QSignalBlocker blocker(m_kind);
+    m_kind->clear();
+    const auto add = [&](const Ending& ending) { m_kind->addItem(tr(ending.name), static_cast<int>(ending.kind)); };
+    if (chosenSource() == Source::window) {
+      // What the window shows is pixels; outlines of its letters do not exist.
+      for (const Ending& ending : kPictures) {
+        if (ending.kind != Kind::svg) add(ending);
+      }
+      m_kind->setCurrentIndex(m_kind->findData(static_cast<int>(Kind::png)));
+    } else {
+      for (const Ending& ending : kPictures) add(ending);
+      if (chosenSource() == Source::map) {
+        for (const Ending& ending : kMapData) add(ending);
+      } else if (chosenSource() == Source::curves) {
+        add(kMapData.back());
+      }
     }
   }
+  FigureOffer offer;
+  if (const PaperFigure* chosen = chosenFigure()) {
+    offer = offerOf(chosen->figure);
+  } else if (chosenSource() == Source::map) {
+    offer = offerOf(*m_map);
+  } else if (chosenSource() == Source::curves) {
+    offer = offerOf(*m_curves);
+  }
+  m_form->setOffer(offer);
   followKind();
 }
 
@@ -200,16 +326,44 @@ void ExportDialog::followKind() {
   const bool numbers = isData(chosenKind());
   const bool drawn = !numbers && chosenSource() != Source::window;
   for (QWidget* widget : std::initializer_list<QWidget*>{m_preset, m_width, m_font, m_dpi}) widget->setEnabled(drawn);
-  m_everyEntry->setEnabled(numbers && chosenSource() == Source::map);
-  m_size->clear();
-  if (!m_everyEntry->isEnabled() || !m_everyEntry->isChecked()) return;
+  m_form->setVisible(drawn);
+  m_everyEntry->setVisible(numbers && chosenSource() == Source::map);
+  m_svgText->setVisible(drawn && chosenKind() == Kind::svg);
+  m_spec->setEnabled(drawn && chosenFigure() != nullptr);
+  followForm();
+}
+
+QString ExportDialog::dataSize() const {
+  if (chosenSource() == Source::curves) {
+    return tr("%1 lines, one for each position").arg(m_curveData.count(QLatin1Char('\n')));
+  }
   const MapRequest& request = m_map->picture->computed;
+  const std::int64_t rows = m_everyEntry->isChecked() ? request.rows.size() : request.pixel_rows;
+  const std::int64_t columns = m_everyEntry->isChecked() ? request.columns.size() : request.pixel_columns;
   constexpr double kBytes = 4;
-  const double bytes = kBytes * static_cast<double>(request.rows.size()) * static_cast<double>(request.columns.size());
-  m_size->setText(tr("%1 x %2 entries, %3")
-                      .arg(request.rows.size())
-                      .arg(request.columns.size())
-                      .arg(QLocale().formattedDataSize(static_cast<qint64>(bytes), 1, QLocale::DataSizeSIFormat)));
+  const double bytes = kBytes * static_cast<double>(rows) * static_cast<double>(columns);
+  return tr("%1 x %2 entries, %3")
+      .arg(rows)
+      .arg(columns)
+      .arg(QLocale().formattedDataSize(static_cast<qint64>(bytes), 1, QLocale::DataSizeSIFormat));
+}
+
+void ExportDialog::followForm() {
+  const QString note = commandNote();
+  m_copy->setEnabled(note.isEmpty());
+  m_note->setText(note);
+  m_note->setVisible(!note.isEmpty());
+  if (isData(chosenKind())) return m_preview->setWords(dataSize());
+  if (chosenSource() == Source::window) {
+    if (m_windowPicture.isNull()) m_windowPicture = m_window.grab().toImage().convertToFormat(QImage::Format_RGB32);
+    const QSize size = m_windowPicture.size();
+    return m_preview->setPicture(m_windowPicture, tr("%1 × %2 pixels").arg(size.width()).arg(size.height()));
+  }
+  try {
+    m_preview->setPage(page({}), format());
+  } catch (const std::exception& error) {
+    m_preview->setWords(QString::fromUtf8(error.what()));
+  }
 }
 
 figure::FigureFormat ExportDialog::format() const {
@@ -220,15 +374,169 @@ figure::FigureFormat ExportDialog::format() const {
   format.widthMm = m_width->value();
   format.dpi = m_dpi->value();
   if (m_font->value() > kFontByWidth) format.fontSizePt = m_font->value();
+  if (format.kind == figure::FigureFormat::Kind::svg && m_svgText->isChecked()) {
+    format.svgText = figure::FigureFormat::SvgText::text;
+  }
   return format;
 }
 
+figure::FigureStyle ExportDialog::style() const {
+  figure::FigureStyle style;
+  style.format = format();
+  style.title = m_form->title();
+  style.letters = m_form->letters();
+  style.legend = m_form->legend();
+  style.labels = m_form->labels();
+  return style;
+}
+
+figure::RunFigure ExportDialog::runFigure() const {
+  figure::RunFigure figure = chosenFigure()->figure;
+  const figure::ColourMap* map = m_form->colourMap();
+  const auto limits = m_form->colourLimits();
+  figure.maps.colours = figure.grid.colours = figure.compare.colours = map;
+  figure.maps.limits = figure.grid.limits = figure.compare.limits = limits;
+  figure.loss.smooth = m_form->smooth();
+  figure.loss.trainLength = m_form->trainLength();
+  figure.loss.curves.xLimits = m_form->xLimits();
+  figure.loss.curves.yLimits = m_form->yLimits();
+  return figure;
+}
+
+DrawPage ExportDialog::page(const QString& output) const {
+  if (chosenSource() == Source::map) return mapPage(output);
+  if (chosenSource() == Source::curves) return curvesPage();
+  const figure::RunFigure figure = runFigure();
+  figure::FigureStyle chosen = style();
+  if (!output.isEmpty() && commandObstacle(figure).empty()) {
+    chosen.command = commandOf(figure, chosen, output.toStdString(), figure::Folders::leftOut);
+  }
+  return [figure, chosen, evaluated = m_evaluated](const figure::FigureFormat& format,
+                                                   const Job& job) -> std::optional<std::string> {
+    figure::FigureStyle style = chosen;
+    style.format = format;
+    auto drawn = drawRunFigure(figure, style, *evaluated, job);
+    return drawn ? std::optional(std::move(drawn->file)) : std::nullopt;
+  };
+}
+
+figure::ColourChoice ExportDialog::chosenColours(const figure::ColourChoice& shown) const {
+  figure::ColourChoice colours = shown;
+  if (m_form->colourMap() != nullptr) colours.map = m_form->colourMap();
+  for (const figure::ColourLimits& limits : m_form->colourLimits()) {
+    if (limits.lower) colours.lower = limits.lower;
+    if (limits.upper) colours.upper = limits.upper;
+  }
+  return colours;
+}
+
+DrawPage ExportDialog::mapPage(const QString& output) const {
+  figure::MapFigure figure = m_map->figure();
+  figure.colours = chosenColours(figure.colours);
+  if (!m_form->title().empty()) figure.title = m_form->title();
+  if (!output.isEmpty() && mapCommandObstacle(*m_map, m_document).isEmpty()) {
+    figure.command = mapCommand(figure, format(), m_document, output.toStdString(), figure::Folders::leftOut);
+  }
+  return [shown = *m_map, chosen = figure](const figure::FigureFormat& format,
+                                           const Job& job) -> std::optional<std::string> {
+    // A print has more dots than the screen: the map is computed for them.
+    const figure::PixelRoom room = figure::mapRoom(chosen.request, format);
+    auto drawn = shown.figure({room.rows, room.columns}, job);
+    if (!drawn) return std::nullopt;
+    drawn->colours = chosen.colours;
+    drawn->title = chosen.title;
+    drawn->command = chosen.command;
+    return figure::drawMap(*drawn, format);
+  };
+}
+
+figure::CurveFigure ExportDialog::chosenCurves() const {
+  figure::CurveFigure figure = *m_curves;
+  const auto labels = m_form->labels();
+  const auto choose = [&](figure::CurvePlot& plot) {
+    plot.legend = m_form->legend();
+    if (const auto limits = m_form->xLimits()) plot.xLimits = limits;
+    for (figure::Curve& curve : plot.curves) {
+      const auto label =
+          std::find_if(labels.begin(), labels.end(), [&](const auto& one) { return one.first == curve.name; });
+      if (label != labels.end()) curve.name = label->second;
+    }
+  };
+  choose(figure);
+  for (figure::CurvePlot& plot : figure.below) choose(plot);
+  if (const auto limits = m_form->yLimits()) figure.yLimits = limits;
+  if (!m_form->title().empty()) figure.title = m_form->title();
+  return figure;
+}
+
+DrawPage ExportDialog::curvesPage() const {
+  return [figure = chosenCurves()](const figure::FigureFormat& format, const Job&) {
+    return std::optional(figure::drawCurves(figure, format));
+  };
+}
+
+QString ExportDialog::commandNote() const {
+  if (isData(chosenKind())) return {};
+  switch (chosenSource()) {
+    case Source::map:
+      return mapCommandObstacle(*m_map, m_document);
+    case Source::curves:
+      return tr("Curves as they are on the screen have no command; the figures of the list have.");
+    case Source::window:
+      return tr("The window has no command; the figures of the list have.");
+    case Source::figures:
+      break;
+  }
+  const QString why = QString::fromStdString(commandObstacle(chosenFigure()->figure));
+  return why.isEmpty() ? why : tr("No command: %1.").arg(why);
+}
+
+QString ExportDialog::command(const QString& output) const {
+  if (!commandNote().isEmpty()) return {};
+  const std::string file = output.toStdString();
+  if (chosenFigure() != nullptr) {
+    return QString::fromStdString(commandOf(runFigure(), style(), file, figure::Folders::kept));
+  }
+  if (chosenSource() != Source::map) return {};
+  figure::MapFigure figure = m_map->figure();
+  figure.colours = chosenColours(figure.colours);
+  if (!m_form->title().empty()) figure.title = m_form->title();
+  return QString::fromStdString(mapCommand(figure, format(), m_document, file, figure::Folders::kept));
+}
+
+void ExportDialog::copyCommand() {
+  try {
+    QApplication::clipboard()->setText(command("foxscope." + endingOf(chosenKind())));
+    m_note->setText(tr("The command is on the clipboard."));
+  } catch (const std::exception& error) {
+    m_note->setText(QString::fromUtf8(error.what()));
+  }
+  m_note->setVisible(true);
+}
+
+void ExportDialog::tellError(const QString& text) { emit m_document.messageRaised({Message::Kind::error, text}); }
+
 void ExportDialog::choosePath() {
   const QString ending = endingOf(chosenKind());
-  const QString path = QFileDialog::getSaveFileName(this, tr("Export"), "foxscope." + ending, "*." + ending);
+  const QString path =
+      QFileDialog::getSaveFileName(this, tr("Export"), m_settings.folder() + "/foxscope." + ending, "*." + ending);
   if (path.isEmpty()) return;
+  m_settings.setFolder(QFileInfo(path).absolutePath());
   write(path);
   accept();
+}
+
+void ExportDialog::chooseSpecPath() {
+  const QString path = QFileDialog::getSaveFileName(this, tr("Write the spec"), m_settings.folder() + "/figure.json",
+                                                    tr("Specs of figures (*.json)"));
+  if (path.isEmpty()) return;
+  m_settings.setFolder(QFileInfo(path).absolutePath());
+  writeSpec(path);
+}
+
+void ExportDialog::remember() {
+  const figure::FigureFormat chosen = format();
+  m_settings.setExportSizes({chosen.widthMm, chosen.fontSizePt, chosen.dpi});
 }
 
 void ExportDialog::write(const QString& path) {
@@ -238,32 +546,41 @@ void ExportDialog::write(const QString& path) {
     if (ending == endingOf(static_cast<Kind>(m_kind->itemData(index).toInt()))) m_kind->setCurrentIndex(index);
   }
   if (ending != endingOf(chosenKind())) {
-    emit m_document.messageRaised(
-        {Message::Kind::error, tr("%1: %2 cannot be written as “.%3”: end the name in .%4")
-                                   .arg(path, m_source->currentText(), ending, endingOf(chosenKind()))});
-    return;
+    return tellError(tr("%1: %2 cannot be written as “.%3”: end the name in .%4")
+                         .arg(path, m_source->currentText(), ending, endingOf(chosenKind())));
   }
-  switch (chosenSource()) {
-    case Source::map:
-      return isData(chosenKind()) ? writeMapData(path) : writeMapPicture(path);
-    case Source::curves:
-      return writeCurves(path);
-    case Source::window:
-      return writeWindow(path);
-    case Source::figures:
-      return writeFigure(path);
-  }
+  remember();
+  if (chosenSource() == Source::window) return writeWindow(path);
+  if (!isData(chosenKind())) return writePage(path);
+  return chosenSource() == Source::map ? writeMapData(path) : writeCurveData(path);
 }
 
-void ExportDialog::writeMapPicture(const QString& path) {
-  m_document.writeFile(path, [shown = *m_map, format = format(), path](const Job& job) -> std::optional<bool> {
-    // A print has more dots than the screen: the map is computed for them.
-    const figure::PixelRoom room = figure::mapRoom(shown.figure().request, format);
-    const auto figure = shown.figure({room.rows, room.columns}, job);
-    if (!figure) return std::nullopt;
-    writeFile(path, figure::drawMap(*figure, format));
+void ExportDialog::writePage(const QString& path) {
+  DrawPage draw;
+  try {
+    draw = page(path);
+  } catch (const std::exception& error) {
+    return tellError(QString::fromUtf8(error.what()));
+  }
+  m_document.writeFile(path, [draw, format = format(), path](const Job& job) -> std::optional<bool> {
+    const auto file = draw(format, job);
+    if (!file) return std::nullopt;
+    writeFile(path, *file);
     return true;
   });
+}
+
+void ExportDialog::writeSpec(const QString& path) {
+  if (chosenFigure() == nullptr) return;
+  try {
+    const std::string text = specOf(runFigure(), style()).text();
+    m_document.writeFile(path, [text, path](const Job&) {
+      writeFile(path, text);
+      return std::optional(true);
+    });
+  } catch (const std::exception& error) {
+    tellError(QString::fromUtf8(error.what()));
+  }
 }
 
 void ExportDialog::writeMapData(const QString& path) {
@@ -288,36 +605,17 @@ void ExportDialog::writeMapData(const QString& path) {
   });
 }
 
-void ExportDialog::writeCurves(const QString& path) {
-  if (chosenKind() == Kind::csv) {
-    m_document.writeFile(path, [content = m_curveData.toStdString(), path](const Job&) {
-      writeFile(path, content);
-      return std::optional(true);
-    });
-    return;
-  }
-  m_document.writeFile(path, [figure = *m_curves, format = format(), path](const Job&) {
-    writeFile(path, figure::drawCurves(figure, format));
+void ExportDialog::writeCurveData(const QString& path) {
+  m_document.writeFile(path, [content = m_curveData.toStdString(), path](const Job&) {
+    writeFile(path, content);
     return std::optional(true);
   });
 }
 
 void ExportDialog::writeWindow(const QString& path) {
-  const QImage picture = m_window.grab().toImage().convertToFormat(QImage::Format_RGB32);
-  m_document.writeFile(path, [picture, pdf = chosenKind() == Kind::pdf, path](const Job&) {
+  m_document.writeFile(path, [picture = m_windowPicture, pdf = chosenKind() == Kind::pdf, path](const Job&) {
     writeFile(path, pdf ? pdfOf(picture) : pngOf(picture));
     return std::optional(true);
-  });
-}
-
-void ExportDialog::writeFigure(const QString& path) {
-  figure::FigureStyle style;
-  style.format = format();
-  m_document.writeFile(path, [draw = chosenFigure()->draw, style, path](const Job& job) -> std::optional<bool> {
-    const auto file = draw(style, job);
-    if (!file) return std::nullopt;
-    writeFile(path, *file);
-    return true;
   });
 }
 

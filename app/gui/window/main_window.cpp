@@ -18,6 +18,7 @@
 #include <QPushButton>
 #include <QStackedWidget>
 #include <QStatusBar>
+#include <QTableView>
 #include <QTimer>
 #include <QToolBar>
 #include <QVBoxLayout>
@@ -29,6 +30,7 @@
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/views/icon.h"
+#include "app/gui/views/table_text.h"
 #include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
@@ -199,6 +201,7 @@ void MainWindow::connectDocument() {
     if (m_document.runStatus().running && m_document.runStatus().index == 0) m_messages->clearNotes();
     followInputs();
   });
+  connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
   connect(m_maps, &MapsView::exportWanted, this, &MainWindow::exportShown);
   connect(m_start, &StartPage::demoWanted, this, [this] { m_document.open({m_demo}); });
@@ -379,17 +382,27 @@ void MainWindow::saveUnsaved() {
   if (path.isEmpty()) m_afterSaving = nullptr;
 }
 
-void MainWindow::exportShown() {
-  ExportDialog dialog(m_document, *m_maps, *m_curves, *this);
+void MainWindow::exportShown(ExportDialog::Source source) {
+  ExportDialog dialog(m_document, *m_maps, *m_curves, m_settings, *this);
+  const int entry = dialog.source().findData(static_cast<int>(source));
+  if (entry >= 0) dialog.source().setCurrentIndex(entry);
   dialog.exec();
 }
 
 void MainWindow::copyShown() {
-  for (QWidget* view :
-       {static_cast<QWidget*>(m_curves), static_cast<QWidget*>(m_heads), static_cast<QWidget*>(m_text)}) {
-    if (view->isAncestorOf(QApplication::focusWidget())) return QApplication::clipboard()->setPixmap(view->grab());
+  QClipboard& clipboard = *QApplication::clipboard();
+  QWidget* focus = QApplication::focusWidget();
+  const auto has = [focus](const QWidget* view) { return view->isAncestorOf(focus); };
+  if (has(m_heads)) return clipboard.setMimeData(m_heads->copied());
+  if (const auto* table = qobject_cast<QTableView*>(focus)) {
+    auto* copy = new QMimeData;
+    setTableText(*copy, tsvOf(*table, Rows::all));
+    return clipboard.setMimeData(copy);
   }
-  QApplication::clipboard()->setImage(m_maps->grabActivePane());
+  if (has(m_text)) return clipboard.setText(m_text->shownText());
+  QMimeData* curves = has(m_curves) ? m_curves->copied() : nullptr;
+  if (curves != nullptr) return clipboard.setMimeData(curves);
+  clipboard.setImage(m_maps->grabActivePane());
 }
 
 QJsonObject MainWindow::viewState() const {

@@ -9,6 +9,7 @@
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/sweeps.h"
 #include "app/gui/views/view_part.h"
+#include "app/gui/window/export_dialog.h"
 #include "app/gui/window/settings.h"
 
 class QDockWidget;
@@ -106,7 +107,7 @@ class MainWindow : public QMainWindow {
   /// Does it at once where nothing would be lost; else asks, and does it when what there is was saved or given up.
   void whenNothingIsLost(std::function<void()> then);
   void saveUnsaved();
-  void exportShown();
+  void exportShown(ExportDialog::Source source);
   void copyShown();
   void restoreViews(const QJsonObject& state);
   /// Docks as they were, as soon as the window has its size. Those wanted last win.

@@ -64,9 +64,11 @@ void MainWindow::makeFileMenu() {
              [this] { saveRunFile(); });
   menu->addSeparator();
   addCommand(menu, {tr("&Export…"), "export"}, QKeySequence("Ctrl+E"),
-             tr("Save what is shown as PNG, SVG or PDF, or its data"), [this] { exportShown(); });
-  addCommand(menu, {tr("&Copy Picture"), "copy"}, QKeySequence::Copy,
-             tr("Copy the view that has the keyboard, else the maps"), [this] { copyShown(); });
+             tr("Save what is shown as PNG, SVG or PDF, or its data"),
+             [this] { exportShown(ExportDialog::Source::map); });
+  addCommand(menu, {tr("&Copy"), "copy"}, QKeySequence::Copy,
+             tr("Copy what has the keyboard: curves and rows of tables with their numbers, text; else the maps"),
+             [this] { copyShown(); });
   menu->addSeparator();
   addCommand(menu, {tr("&Preferences…"), "preferences"}, QKeySequence("Ctrl+,"), tr("Theme, device, what runs keep"),
              [this] { showPreferences(); });

@@ -14,6 +14,9 @@ constexpr char kRecent[] = "recent";
 constexpr char kState[] = "window/state";
 constexpr char kGeometry[] = "window/geometry";
 constexpr char kFolder[] = "folder";
+constexpr char kExportWidth[] = "export/width";
+constexpr char kExportFont[] = "export/font";
+constexpr char kExportDpi[] = "export/dpi";
 
 }  // namespace
 
@@ -55,5 +58,23 @@ void Settings::setWindow(const QByteArray& state, const QByteArray& geometry) {
 QString Settings::folder() const { return m_values.value(kFolder, QDir::homePath()).toString(); }
 
 void Settings::setFolder(const QString& folder) { m_values.setValue(kFolder, folder); }
+
+Settings::ExportSizes Settings::exportSizes() const {
+  ExportSizes sizes;
+  sizes.widthMm = m_values.value(kExportWidth, sizes.widthMm).toDouble();
+  sizes.dpi = m_values.value(kExportDpi, sizes.dpi).toInt();
+  if (m_values.contains(kExportFont)) sizes.fontPt = m_values.value(kExportFont).toDouble();
+  return sizes;
+}
+
+void Settings::setExportSizes(const ExportSizes& sizes) {
+  m_values.setValue(kExportWidth, sizes.widthMm);
+  m_values.setValue(kExportDpi, sizes.dpi);
+  if (sizes.fontPt) {
+    m_values.setValue(kExportFont, *sizes.fontPt);
+  } else {
+    m_values.remove(kExportFont);
+  }
+}
 
 }  // namespace foxscope::gui

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include <QSettings>
 #include <QStringList>
 
@@ -28,6 +30,15 @@ class Settings {
   /// Folder where the last file was opened or saved.
   [[nodiscard]] QString folder() const;
   void setFolder(const QString& folder);
+
+  /// Sizes of the figure that was exported last; at first those of a text's whole width.
+  struct ExportSizes {
+    double widthMm = 139.7;
+    std::optional<double> fontPt = std::nullopt;  ///< absent: by the width
+    int dpi = 300;
+  };
+  [[nodiscard]] ExportSizes exportSizes() const;
+  void setExportSizes(const ExportSizes& sizes);
 
  private:
   QSettings m_values;

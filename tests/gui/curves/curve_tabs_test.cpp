@@ -1,4 +1,11 @@
+#include <algorithm>
+#include <functional>
+
+#include <QClipboard>
 #include <QComboBox>
+#include <QMenu>
+#include <QMimeData>
+#include <QSignalSpy>
 #include <QSpinBox>
 #include <QTableView>
 #include <QTest>
@@ -47,6 +54,11 @@ class CurveTabsTest : public QObject {
   void readsLossesOfPredictedTokens();
   void readsPerplexityOfTheFirstTokens();
   void smoothingWindowCanBeChanged();
+  void theMeanFollowsTheRange();
+  void lossListsItsWorstTokens();
+  void aClickOnTheLegendHidesACurve();
+  void curvesAreCopiedWithTheirNumbers();
+  void curvesHaveAMenu();
   void rowIsOfThePinnedElseTheHoveredQuery();
   void rowAgainstDistance();
   void rowWithoutQueriesAndKeys();
@@ -105,7 +117,7 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   Scene scene({named("a", 300)});
   QVERIFY(scene.settle());
   auto* window = scene.view.findChild<QSpinBox*>();
-  QCOMPARE(window->value(), 101);
+  QCOMPARE(window->text(), "Mean by range");
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{2});
   window->setValue(3);
   QVERIFY(scene.settle());
@@ -118,6 +130,140 @@ void CurveTabsTest::smoothingWindowCanBeChanged() {
   scene.view.findChild<QComboBox*>()->setCurrentText("Means only");
   QVERIFY(scene.settle());
   QCOMPARE(scene.plot<curves::LossTab>().content().lines.size(), std::size_t{1});
+}
+
+void CurveTabsTest::theMeanFollowsTheRange() {
+  Scene scene({named("a", 3000)});
+  QVERIFY(scene.settle());
+  const auto width = [&] {
+    return scene.tab<curves::LossTab>().readOut().place().section(" over ", 1).section(" tokens", 0, 0).toInt();
+  };
+  QCOMPARE(width(), 51);
+  scene.document.selection().setView({{100, 1000}, {0, 3000}});
+  QVERIFY(scene.settle());
+  QCOMPARE(width(), 21);
+  // Moving along the text does not change it, nor does anything where a width was chosen.
+  scene.document.selection().setView({{200, 1100}, {0, 3000}});
+  QVERIFY(scene.settle());
+  QCOMPARE(width(), 21);
+  scene.view.findChild<QSpinBox*>()->setValue(7);
+  QVERIFY(scene.settle());
+  QCOMPARE(width(), 7);
+}
+
+void CurveTabsTest::lossListsItsWorstTokens() {
+  Scene scene({named("a", 300), named("b", 300)});
+  QVERIFY(scene.settle());
+  auto* list = scene.tab<curves::LossTab>().findChild<QTableView*>();
+  for (const Run& run : scene.document.runs()) {
+    scene.document.selection().setHead({run.id, 0, 0});
+    QVERIFY(scene.settle());
+    const auto loss = run.trace->per_token_loss();
+    std::vector<float> sorted(loss.begin(), loss.end());
+    std::sort(sorted.begin(), sorted.end(), std::greater<>());
+    QCOMPARE(list->model()->rowCount(), 20);
+    for (int row = 0; row < 20; ++row) {
+      const std::int64_t position = list->model()->index(row, 1).data().toLongLong();
+      QCOMPARE(loss[static_cast<std::size_t>(position)], sorted[static_cast<std::size_t>(row)]);
+      QCOMPARE(list->model()->index(row, 0).data().toString(),
+               predictedText(*run.trace->tokens(), position, Whitespace::visible));
+      QCOMPARE(list->model()->index(row, 2).data().toString(),
+               numberText(static_cast<double>(sorted[static_cast<std::size_t>(row)])));
+    }
+    QVERIFY(list->toolTip().endsWith(run.name + " most"));
+  }
+  const QModelIndex third = list->model()->index(2, 0);
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, Qt::NoModifier, list->visualRect(third).center());
+  QCOMPARE(scene.document.selection().pin().query, std::optional(third.siblingAtColumn(1).data().toLongLong()));
+}
+
+void CurveTabsTest::aClickOnTheLegendHidesACurve() {
+  Scene scene({named("a", 80), named("b", 80)});
+  QVERIFY(scene.settle());
+  curves::ReadOut& legend = scene.tab<curves::LossTab>().readOut();
+  const auto drawn = [&](const QString& name) {
+    const auto& lines = scene.plot<curves::LossTab>().content().lines;
+    return std::count_if(lines.begin(), lines.end(), [&](const curves::Line& line) { return line.entry == name; });
+  };
+  const auto click = [&](std::size_t entry) {
+    QTest::mouseClick(&legend, Qt::LeftButton, Qt::NoModifier, legend.entryRect(entry).center());
+    return scene.settle();
+  };
+  QCOMPARE(drawn("a"), 2);  // the mean, and single tokens behind it
+  const QImage before = legend.grab().toImage();
+  QVERIFY(click(0));
+  QVERIFY(legend.isHidden("a"));
+  QVERIFY(legend.grab().toImage() != before);
+  QCOMPARE(drawn("a"), 0);
+  QCOMPARE(drawn("b"), 2);
+  QCOMPARE(scene.view.figureOfCurrentTab()->curves.size(), std::size_t{1});
+  QVERIFY(click(0));
+  QCOMPARE(drawn("a"), 2);
+  // What has no line left leaves its room.
+  QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
+  QVERIFY(click(2));
+  QCOMPARE(scene.plot<curves::LossTab>().strips(), 1);
+  QVERIFY(click(2));
+  QVERIFY(scene.show(Tab::decay));
+  curves::ReadOut& runs = scene.tab<curves::DecayTab>().readOut();
+  QTest::mouseClick(&runs, Qt::LeftButton, Qt::NoModifier, runs.entryRect(1).center());
+  const HeadChoice hidden{scene.document.runs()[1].id, 0, 0};
+  auto* dots = scene.view.findChild<curves::DecayPlot*>();
+  QVERIFY(!dots->dotOf(hidden));
+  QCOMPARE(runs.entries().size(), std::size_t{2});
+  QTest::mouseClick(&runs, Qt::LeftButton, Qt::NoModifier, runs.entryRect(1).center());
+  QTRY_VERIFY(dots->dotOf(hidden).has_value());
+}
+
+void CurveTabsTest::curvesAreCopiedWithTheirNumbers() {
+  Scene scene({named("a", 80)});
+  QVERIFY(scene.settle());
+  const std::unique_ptr<QMimeData> copy(scene.view.copied());
+  QVERIFY(copy->hasImage());
+  const QStringList lines = copy->text().split('\n');
+  QCOMPARE(lines.size(), 82);
+  QCOMPARE(lines[0], "position\treads\tpredicts\tloss of a (nats)\tloss of a, mean of 5 (nats)");
+  QCOMPARE(lines[41].count('\t'), 4);
+  QCOMPARE(lines[41].section('\t', 3, 3).toFloat(), scene.document.runs()[0].trace->per_token_loss()[40]);
+  QCOMPARE(QString::fromUtf8(copy->data("text/tab-separated-values")), copy->text());
+  Scene empty({});
+  QVERIFY(empty.view.copied() == nullptr);
+}
+
+void CurveTabsTest::curvesHaveAMenu() {
+  Scene scene({named("a", 80)});
+  QVERIFY(scene.settle());
+  PositionPlot& plot = scene.plot<curves::LossTab>();
+  const auto choose = [&](const QString& words) {
+    QTest::mouseClick(&plot, Qt::RightButton, Qt::NoModifier, plot.rect().center());
+    auto* menu = qobject_cast<QMenu*>(QApplication::activePopupWidget());
+    if (menu == nullptr) return false;
+    const QList<QAction*> actions = menu->actions();
+    const auto action =
+        std::find_if(actions.begin(), actions.end(), [&](QAction* one) { return one->text() == words; });
+    if (action != actions.end()) (*action)->trigger();
+    menu->close();
+    return action != actions.end();
+  };
+  QApplication::clipboard()->clear();
+  QVERIFY(choose("Copy Data"));
+  QVERIFY(QApplication::clipboard()->text().startsWith("position\treads"));
+  QVERIFY(QApplication::clipboard()->image().isNull());
+  QVERIFY(choose("Copy Picture"));
+  QVERIFY(!QApplication::clipboard()->image().isNull());
+  QVERIFY(choose("Copy Picture and Data"));
+  QVERIFY(!QApplication::clipboard()->image().isNull());
+  QVERIFY(QApplication::clipboard()->text().startsWith("position\treads"));
+  QVERIFY(choose("Log x"));
+  QVERIFY(choice(scene.view, "Log x").isChecked());
+  QVERIFY(choose("Show a"));
+  QVERIFY(scene.tab<curves::LossTab>().readOut().isHidden("a"));
+  scene.document.selection().setView({{10, 20}, {10, 20}});
+  QVERIFY(choose("Show All of the Text"));
+  QCOMPARE(scene.document.selection().view().rows, (Range{0, 80}));
+  QSignalSpy wanted(&scene.view, &CurvesView::exportWanted);
+  QVERIFY(choose("Export…"));
+  QCOMPARE(wanted.size(), 1);
 }
 
 void CurveTabsTest::rowIsOfThePinnedElseTheHoveredQuery() {
@@ -202,7 +348,7 @@ void CurveTabsTest::gateListsItsStrongestEvents() {
   QVERIFY(scene.show(Tab::gate));
   const HeadOf head = *scene.document.headOf(selection.head());
   const auto statistics = head_statistics(head, {.with_attention = false, .events = 20}, {});
-  const QAbstractItemModel& list = *scene.view.findChild<QTableView*>()->model();
+  const QAbstractItemModel& list = *scene.tab<curves::GateTab>().findChild<QTableView*>()->model();
   QCOMPARE(list.rowCount(), 20);
   for (int row = 0; row < 20; ++row) {
     const ForgettingEvent& event = statistics->strongest_events[static_cast<std::size_t>(row)];
@@ -220,7 +366,7 @@ void CurveTabsTest::eventsLeadToTheirPlace() {
   Scene scene({named("a", 400)});
   QVERIFY(scene.show(Tab::gate));
   Selection& selection = scene.document.selection();
-  auto* list = scene.view.findChild<QTableView*>();
+  auto* list = scene.tab<curves::GateTab>().findChild<QTableView*>();
   const std::int64_t first = list->model()->index(0, 1).data().toString().toLongLong();
   const std::int64_t elsewhere = first > 200 ? 0 : 300;
   selection.setView({{elsewhere, elsewhere + 40}, {0, 400}});

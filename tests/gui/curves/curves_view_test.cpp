@@ -422,8 +422,8 @@ void CurvesViewTest::exportsNumbersAndFigures() {
   const QStringList lines = scene.view.dataOfCurrentTab().split('\n');
   QCOMPARE(lines.size(), 62);
   QCOMPARE(lines[0],
-           "position,reads,predicts,loss of a (nats),\"loss of a, mean of 101 (nats)\",loss of b (nats),"
-           "\"loss of b, mean of 101 (nats)\",loss of a minus b (nats),\"loss of a minus b, mean of 101 (nats)\"");
+           "position,reads,predicts,loss of a (nats),\"loss of a, mean of 5 (nats)\",loss of b (nats),"
+           "\"loss of b, mean of 5 (nats)\",loss of a minus b (nats),\"loss of a minus b, mean of 5 (nats)\"");
   auto figure = scene.view.figureOfCurrentTab();
   QVERIFY(figure.has_value());
   QCOMPARE(figure->curves.size(), std::size_t{2});

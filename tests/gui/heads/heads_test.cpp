@@ -1,6 +1,9 @@
 #include <cmath>
 
+#include <QApplication>
+#include <QClipboard>
 #include <QHeaderView>
+#include <QMimeData>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -20,6 +23,7 @@ class HeadsTest : public QObject {
   void hoveringTellsTheNumbers();
   void thePinnedPairColoursEveryHead();
   void theTableSortsByNumbers();
+  void rowsAreCopied();
   void smallPicturesOfForgetMatrices();
   void theStateComesBack();
   void differencesHaveOneSign();
@@ -162,6 +166,35 @@ void HeadsTest::theTableSortsByNumbers() {
   const HeadChoice chosen = heads.document.selection().head();
   QCOMPARE(heads.table.value(chosen, HeadQuantity::rateDecayTime),
            list.model()->index(0, column).data(HeadTable::ValueRole).toDouble());
+}
+
+void HeadsTest::rowsAreCopied() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  // The grid is shown: its picture, and the numbers of all heads.
+  std::unique_ptr<QMimeData> copy(heads.view.copied());
+  QVERIFY(copy->hasImage());
+  const QTableView& list = heads.view.table();
+  const int rows = list.model()->rowCount();
+  QCOMPARE(copy->text().count('\n'), rows + 1);
+  heads.view.findChild<QTabWidget*>()->setCurrentIndex(1);
+  heads.view.table().selectRow(2);
+  copy.reset(heads.view.copied());
+  QVERIFY(!copy->hasImage());
+  const QStringList lines = copy->text().split('\n');
+  QCOMPARE(lines.size(), 3);
+  // Columns as they are seen, numbers as they are and not as they are shown.
+  QCOMPARE(lines[0].split('\t').size(), list.model()->columnCount());
+  const int column = list.horizontalHeader()->logicalIndex(2);
+  QCOMPARE(lines[0].split('\t')[2], list.model()->headerData(column, Qt::Horizontal).toString().replace('\n', ' '));
+  const double value = list.model()->index(2, column).data(HeadTable::ValueRole).toDouble();
+  QCOMPARE(lines[1].split('\t')[2], QString::number(value, 'g', 9));
+  const QList<QAction*> actions = list.actions();
+  QCOMPARE(actions.size(), 3);
+  actions[2]->trigger();
+  QCOMPARE(QApplication::clipboard()->text().count('\n'), rows + 1);
+  actions[0]->trigger();
+  QCOMPARE(QApplication::clipboard()->text(), list.currentIndex().data().toString());
 }
 
 void HeadsTest::smallPicturesOfForgetMatrices() {

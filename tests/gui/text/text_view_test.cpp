@@ -168,6 +168,13 @@ void TextViewTest::theMenuPinsAndCopies() {
   QCOMPARE(shown.selection().pin(), (Cursor{70, 30}));
   QVERIFY(choose(30, "Copy token"));
   QCOMPARE(QApplication::clipboard()->text().toStdString(), shown.trace().tokens()->string[29]);
+  shown.selection().setView({{10, 13}, {0, 120}});
+  QVERIFY(choose(30, "Copy text shown"));
+  QString three;
+  for (int position = 10; position < 13; ++position) {
+    three += readText(*shown.trace().tokens(), position, Whitespace::asIs);
+  }
+  QCOMPARE(QApplication::clipboard()->text(), three);
   QVERIFY(choose(30, "Copy position"));
   QCOMPARE(QApplication::clipboard()->text(), "30");
   QVERIFY(!choose(120, "Pin as query"));

@@ -16,14 +16,18 @@
 #include <QMimeData>
 #include <QProgressBar>
 #include <QPushButton>
+#include <QTableView>
 #include <QTest>
 #include <QTimer>
 #include <QToolButton>
 
 #include "app/gui/curves/curves_view.h"
+#include "app/gui/curves/loss_tab.h"
+#include "app/gui/curves/position_plot.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
@@ -64,7 +68,7 @@ class WindowFilesTest : public QObject {
   void theWholeWindowIsWhatItsNameSays();
   void anExportShowsProgressAndIsCancelled();
   void muchMemoryIsAskedFor();
-  void copyingPutsAPictureOnTheClipboard();
+  void copyingTakesWhatHasTheFocus();
   void placesAreRemembered();
   void aSessionOpensBeforeTheWindowIsMaximised();
   void closingAsksAboutWhatIsNotSaved();
@@ -142,7 +146,7 @@ void WindowFilesTest::droppedFilesAreOpened() {
 void WindowFilesTest::picturesAndDataAreExported() {
   Window test;
   QVERIFY(test.run(100));
-  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window);
+  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window.settings(), test.window);
   const auto write = [&](ExportDialog::Source source, ExportDialog::Kind kind, const char* name) {
     dialog.source().setCurrentIndex(dialog.source().findData(static_cast<int>(source)));
     dialog.kind().setCurrentIndex(dialog.kind().findData(static_cast<int>(kind)));
@@ -164,7 +168,7 @@ void WindowFilesTest::picturesAndDataAreExported() {
   QVERIFY(write(Source::window, Kind::png, "window.png").startsWith("\x89PNG"));
   // Of runs every kind of figure can be made but the needle test, which takes a file of its own.
   QSet<QString> kinds;
-  for (const PaperFigure& figure : paperFigures(test.document())) kinds += figure.kind;
+  for (const PaperFigure& figure : paperFigures(test.document())) kinds += QString::fromStdString(figure.figure.kind);
   QCOMPARE(kinds,
            (QSet<QString>{"loss", "perplexity", "maps", "grid", "compare", "decay", "distance", "text", "ablation"}));
   // Every figure that is offered can be drawn, and no two are the same.
@@ -191,7 +195,7 @@ void WindowFilesTest::picturesAndDataAreExported() {
 
 void WindowFilesTest::theWholeWindowIsWhatItsNameSays() {
   Window test;
-  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window);
+  ExportDialog dialog(test.document(), test.window.maps(), test.window.curves(), test.window.settings(), test.window);
   dialog.source().setCurrentIndex(dialog.source().findData(static_cast<int>(ExportDialog::Source::window)));
   const auto written = [&](const char* name) {
     dialog.write(test.folder.path(name));
@@ -251,13 +255,30 @@ void WindowFilesTest::muchMemoryIsAskedFor() {
   QVERIFY(!test.document().runStatus().running);
 }
 
-void WindowFilesTest::copyingPutsAPictureOnTheClipboard() {
+void WindowFilesTest::copyingTakesWhatHasTheFocus() {
   Window test;
   QVERIFY(test.run(64));
   QApplication::clipboard()->clear();
   test.window.maps().setFocus();
-  press(test.window, QKeySequence::Copy);
+  QTest::keySequence(&test.window.maps(), QKeySequence::Copy);
   QTRY_VERIFY(!QApplication::clipboard()->image().isNull());
+  QVERIFY(QApplication::clipboard()->text().isEmpty());
+  const auto copied = [](QWidget& widget) {
+    QApplication::clipboard()->clear();
+    widget.setFocus();
+    QTest::keySequence(&widget, QKeySequence::Copy);
+    return QApplication::clipboard()->text();
+  };
+  auto* loss = test.window.curves().findChild<curves::LossTab*>();
+  auto* plot = loss->findChild<curves::PositionPlot*>();
+  QVERIFY(copied(*plot).startsWith("position\treads\t"));
+  QVERIFY(!QApplication::clipboard()->image().isNull());
+  const QString list = copied(*loss->findChild<QTableView*>());
+  QVERIFY2(list.startsWith("predicts\tposition\tloss, nats\n"), qPrintable(list));
+  QVERIFY(copied(test.window.headsView().grid()).startsWith("layer\thead\t"));
+  QVERIFY(!QApplication::clipboard()->image().isNull());
+  QVERIFY(copied(*test.window.text().findChild<TextPage*>()).length() > 100);
+  QVERIFY(QApplication::clipboard()->image().isNull());
 }
 
 void WindowFilesTest::placesAreRemembered() {

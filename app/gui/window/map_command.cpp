@@ -1,0 +1,87 @@
+#include "app/gui/window/map_command.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <QCoreApplication>
+#include <fmt/format.h>
+
+#include "backend/base/command_line.h"
+
+namespace foxscope::gui {
+namespace {
+
+QString told(const char* text) { return QCoreApplication::translate("foxscope::gui::MapCommand", text); }
+
+const Run* runWith(const Document& document, const HeadOf& head) {
+  const auto run = std::find_if(document.runs().begin(), document.runs().end(),
+                                [&](const Run& one) { return one.trace == head.trace; });
+  return run == document.runs().end() ? nullptr : &*run;
+}
+
+std::string colourWord(const figure::ColourMap* map) {
+  if (map == &figure::diverging()) return "diverging";
+  for (const figure::NamedColourMap& one : figure::namedColourMaps()) {
+    if (one.map == map) return one.name;
+  }
+  return "";
+}
+
+}  // namespace
+
+QString mapCommandObstacle(const ShownMap& shown, const Document& document) {
+  if (shown.picture->values.size() > 1)
+    return told("The pane is divided: the command line draws one map, or a difference.");
+  const MapRequest& request = shown.picture->computed;
+  const Run* run = runWith(document, request.head);
+  const Run* minus = request.minus ? runWith(document, *request.minus) : run;
+  if (run == nullptr || minus == nullptr) return told("Its run is not open any more.");
+  for (const Run* one : {run, minus}) {
+    if (one->file.isEmpty()) return told("%1 is in no file yet: save the run file first.").arg(one->name);
+  }
+  if (run->file != minus->file) return told("The runs are in two files: the command line subtracts within one.");
+  return {};
+}
+
+std::string mapCommand(const figure::MapFigure& figure, const figure::FigureFormat& format, const Document& document,
+                       const std::string& output, figure::Folders folders) {
+  const MapRequest& request = figure.request;
+  const Run* run = runWith(document, request.head);
+  if (run == nullptr || run->file.isEmpty()) return {};
+  const auto path = [&](const std::string& whole) {
+    const std::string shown = folders == figure::Folders::kept ? whole : without_folder(whole);
+    return shown.starts_with('-') ? "./" + shown : shown;
+  };
+  std::vector<std::string> words{"foxscope", "map", path(run->file.toStdString())};
+  const auto option = [&](const char* name, const std::string& value) {
+    if (value.starts_with('-')) return words.push_back(fmt::format("--{}={}", name, value));
+    words.insert(words.end(), {std::string("--") + name, value});
+  };
+  option("model", request.head.trace->info().name);
+  option("layer", std::to_string(request.head.layer));
+  option("head", std::to_string(request.head.head));
+  option("quantity", to_string(request.quantity));
+  if (request.minus) {
+    option("minus",
+           fmt::format("{}:{}:{}", request.minus->trace->info().name, request.minus->layer, request.minus->head));
+  }
+  option("rows", fmt::format("{}:{}", request.rows.begin, request.rows.end));
+  option("cols", fmt::format("{}:{}", request.columns.begin, request.columns.end));
+  option("reduce", to_string(request.reduction));
+  option("scale", figure.scale == figure::ColourScale::logarithmic ? "log" : "linear");
+  const auto end = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : std::string(); };
+  if (figure.colours.lower || figure.colours.upper) {
+    option("limits", end(figure.colours.lower) + ':' + end(figure.colours.upper));
+  }
+  const std::string colours = colourWord(figure.colours.map);
+  if (!colours.empty()) option("colours", colours);
+  if (figure.colours.blankBelow) option("threshold", end(figure.colours.blankBelow));
+  if (!figure.title.empty()) option("title", figure.title);
+  option("width", fmt::format("{}mm", format.widthMm));
+  if (format.dpi != figure::FigureFormat{}.dpi) option("dpi", std::to_string(format.dpi));
+  if (format.fontSizePt) option("font-size", fmt::format("{}", *format.fontSizePt));
+  words.insert(words.end(), {"-o", path(output)});
+  return quoted_command_line(words);
+}
+
+}  // namespace foxscope::gui

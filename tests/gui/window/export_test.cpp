@@ -1,0 +1,315 @@
+// The Export dialog: what it offers, its preview, and that the command line draws the same from its command and spec.
+#include <QApplication>
+#include <QClipboard>
+#include <QComboBox>
+#include <QDir>
+#include <QFile>
+#include <QFileInfo>
+#include <QLineEdit>
+#include <QProcess>
+#include <QPushButton>
+#include <QRegularExpression>
+#include <QSpinBox>
+#include <QTest>
+
+#include "app/gui/curves/curves_view.h"
+#include "app/gui/maps/maps_view.h"
+#include "app/gui/window/export_dialog.h"
+#include "app/gui/window/figure_form.h"
+#include "tests/gui/window/window_shown.h"
+
+namespace foxscope::gui::test {
+namespace {
+
+using Source = ExportDialog::Source;
+using Kind = ExportDialog::Kind;
+
+QByteArray contentOf(const QString& path) {
+  QFile file(path);
+  return file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+}
+
+/// A window with two runs of few tokens, saved, and its dialog.
+struct Exporting {
+  Window test;
+  std::unique_ptr<ExportDialog> dialog;
+
+  bool open(std::int64_t tokens = 100) {
+    if (!test.run(tokens)) return false;
+    test.document().saveRunFile(test.folder.path("a run's.h5"));
+    if (!waitUntilIdle(test.document())) return false;
+    show();
+    return true;
+  }
+  void show() {
+    dialog = std::make_unique<ExportDialog>(test.document(), test.window.maps(), test.window.curves(),
+                                            test.window.settings(), test.window);
+    dialog->show();
+  }
+  [[nodiscard]] QString folder(const QString& name) const {
+    QDir(test.folder.path(".")).mkdir(name);
+    return test.folder.path(name);
+  }
+  void choose(int data) { dialog->source().setCurrentIndex(dialog->source().findData(data)); }
+  void choose(Source source) { choose(static_cast<int>(source)); }
+  /// Chooses the first figure whose words hold these.
+  bool chooseFigure(const QString& words) {
+    for (int index = 0; index < dialog->source().count(); ++index) {
+      if (!dialog->source().itemText(index).contains(words)) continue;
+      dialog->source().setCurrentIndex(index);
+      return true;
+    }
+    return false;
+  }
+  void chooseKind(Kind kind) { dialog->kind().setCurrentIndex(dialog->kind().findData(static_cast<int>(kind))); }
+  template <typename Field>
+  [[nodiscard]] Field* field(const QString& name) const {
+    for (auto* one : dialog->findChildren<Field*>()) {
+      if (one->accessibleName() == name) return one;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] QPushButton* button(const QString& words) const {
+    for (auto* one : dialog->findChildren<QPushButton*>()) {
+      if (one->text() == words) return one;
+    }
+    return nullptr;
+  }
+  bool previewed() {
+    return QTest::qWaitFor([&] { return dialog->preview().isSettled(); }, kPatience);
+  }
+  QByteArray written(const QString& path) {
+    dialog->write(path);
+    return waitUntilIdle(test.document()) ? contentOf(path) : QByteArray();
+  }
+};
+
+/// What the shell makes of a command. @returns what it said, or an empty text when all went well
+QString inShell(const QString& command) {
+  QProcess shell;
+  QProcessEnvironment environment = QProcessEnvironment::systemEnvironment();
+  environment.insert("PATH", QFileInfo(FOXSCOPE_PROGRAM).absolutePath() + ':' + environment.value("PATH"));
+  environment.insert("CUDA_VISIBLE_DEVICES", "");
+  shell.setProcessEnvironment(environment);
+  shell.start("sh", {"-c", command});
+  if (!shell.waitForFinished(kPatience)) return "it did not end";
+  return shell.exitCode() == 0 ? QString() : command + '\n' + shell.readAllStandardError();
+}
+
+QByteArray withoutCommand(const QByteArray& svg) {
+  return QString::fromUtf8(svg).remove(QRegularExpression("foxscope figure [^<]*")).toUtf8();
+}
+
+}  // namespace
+
+class ExportTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void initTestCase();
+  void everyFigureIsThatOfItsCommandAndOfItsSpec();
+  void whatIsChosenIsInTheCommandAndInTheSpec();
+  void theMapOfAPaneIsThatOfItsCommand();
+  void curvesTakeNamesLimitsAndATitle();
+  void thePreviewShowsThePageAndItsSize();
+  void thePreviewSaysWhyThereIsNone();
+  void theCommandIsCopied();
+  void whereThereIsNoCommandTheReasonIsTold();
+  void sizesAreRemembered();
+};
+
+void ExportTest::initTestCase() {
+  useOwnSettings();
+  qputenv("CUDA_VISIBLE_DEVICES", "");
+}
+
+void ExportTest::everyFigureIsThatOfItsCommandAndOfItsSpec() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  const QString here = exporting.folder("here");
+  const QString there = exporting.folder("there");
+  int compared = 0;
+  for (int index = 0; index < exporting.dialog->source().count(); ++index) {
+    if (exporting.dialog->source().itemData(index).toInt() < static_cast<int>(Source::figures)) continue;
+    exporting.dialog->source().setCurrentIndex(index);
+    exporting.chooseKind(Kind::svg);
+    const QString name = QString("/figure%1.svg").arg(index);
+    const QByteArray window = exporting.written(here + name);
+    QVERIFY(window.contains("<svg"));
+    QCOMPARE(inShell(exporting.dialog->command(there + name)), QString());
+    QVERIFY2(contentOf(there + name) == window, qPrintable(exporting.dialog->source().currentText()));
+    const QString spec = exporting.test.folder.path("spec.json");
+    exporting.dialog->writeSpec(spec);
+    QVERIFY(waitUntilIdle(exporting.test.document()));
+    QCOMPARE(
+        inShell(QString("foxscope figure spec %1 '%2' -o %3 --force")
+                    .arg(spec, QString(exporting.test.folder.path("a run's.h5")).replace("'", "'\\''"), there + name)),
+        QString());
+    // The metadata tell another command, and nothing else differs.
+    QVERIFY2(withoutCommand(contentOf(there + name)) == withoutCommand(window),
+             qPrintable(exporting.dialog->source().currentText()));
+    ++compared;
+  }
+  QVERIFY(compared >= 11);
+}
+
+void ExportTest::whatIsChosenIsInTheCommandAndInTheSpec() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  const QString here = exporting.folder("here");
+  const QString there = exporting.folder("there");
+  const auto compare = [&](const QString& name, Kind kind) {
+    exporting.chooseKind(kind);
+    const QByteArray window = exporting.written(here + name);
+    const QString said = inShell(exporting.dialog->command(there + name));
+    if (!said.isEmpty()) return said;
+    return window == contentOf(there + name) ? QString() : QString("other bytes");
+  };
+  QVERIFY(exporting.chooseFigure("figure: losses"));
+  exporting.dialog->pageWidth().setValue(82.55);
+  exporting.field<QLineEdit>("Title")->setText("--Losses of *two*, it's \"so\"");
+  exporting.field<QLineEdit>("Name of fox-pro-12m")->setText("FoX (*Pro*)");
+  exporting.field<QComboBox>("Legend")->setCurrentIndex(1);
+  exporting.field<QSpinBox>("Width of the moving average")->setValue(5);
+  exporting.field<QSpinBox>("Training length")->setValue(64);
+  exporting.field<QLineEdit>("Ends of the vertical axis: lower")->setText("-1");
+  exporting.field<QLineEdit>("Ends of the vertical axis: upper")->setText("12.5");
+  QCOMPARE(compare("/loss.svg", Kind::svg), QString());
+  QVERIFY(contentOf(here + "/loss.svg").contains("82.55mm"));
+  QCOMPARE(compare("/loss.pdf", Kind::pdf), QString());
+  exporting.field<QComboBox>("Legend")->setCurrentIndex(2);
+  QCOMPARE(compare("/loss.png", Kind::png), QString());
+  QVERIFY(exporting.chooseFigure("of the chosen head, as far"));
+  exporting.field<QComboBox>("Palette")->setCurrentIndex(2);
+  exporting.field<QLineEdit>("Ends of the colour bar of A: upper")->setText("0.5");
+  QCOMPARE(compare("/maps.pdf", Kind::pdf), QString());
+  QVERIFY(exporting.chooseFigure("beside the nearest"));
+  QCOMPARE(compare("/compare.svg", Kind::svg), QString());
+}
+
+void ExportTest::theMapOfAPaneIsThatOfItsCommand() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  exporting.choose(Source::map);
+  const QString here = exporting.folder("here");
+  const QString there = exporting.folder("there");
+  for (const char* name : {"/map.png", "/map.svg"}) {
+    const QByteArray window = exporting.written(here + name);
+    QVERIFY(!window.isEmpty());
+    QCOMPARE(inShell(exporting.dialog->command(there + name)), QString());
+    QVERIFY2(window == contentOf(there + name), name);
+  }
+}
+
+void ExportTest::curvesTakeNamesLimitsAndATitle() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  exporting.choose(Source::curves);
+  exporting.chooseKind(Kind::svg);
+  const QByteArray plain = exporting.written(exporting.test.folder.path("plain.svg"));
+  QVERIFY(plain.contains("fox-pro-12m"));
+  exporting.field<QLineEdit>("Name of fox-pro-12m")->setText("FoX");
+  exporting.field<QLineEdit>("Title")->setText("Two models");
+  const QByteArray named = exporting.written(exporting.test.folder.path("named.svg"));
+  QVERIFY(named.contains("curve: FoX"));
+  QVERIFY(named.contains("Two models"));
+}
+
+void ExportTest::thePreviewShowsThePageAndItsSize() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  QVERIFY(exporting.chooseFigure("figure: losses"));
+  exporting.dialog->pageWidth().setValue(82.55);
+  QVERIFY(exporting.previewed());
+  const QImage picture = exporting.dialog->preview().picture();
+  QVERIFY(!picture.isNull());
+  QVERIFY2(exporting.dialog->preview().caption().startsWith("82.6 × ") ||
+               exporting.dialog->preview().caption().startsWith("82.5 × "),
+           qPrintable(exporting.dialog->preview().caption()));
+  QVERIFY(exporting.dialog->preview().caption().contains(" in, seen at "));
+  // Any field asks for another picture.
+  exporting.field<QLineEdit>("Title")->setText("A title");
+  QVERIFY(exporting.previewed());
+  QVERIFY(exporting.dialog->preview().picture() != picture);
+  // The whole window is there at once, numbers are counted.
+  exporting.choose(Source::window);
+  QVERIFY(exporting.dialog->preview().isSettled());
+  QVERIFY(exporting.dialog->preview().caption().endsWith(" pixels"));
+  exporting.choose(Source::map);
+  exporting.chooseKind(Kind::csv);
+  QVERIFY(exporting.dialog->preview().picture().isNull());
+  QVERIFY(exporting.dialog->preview().caption().contains(" entries, "));
+}
+
+void ExportTest::thePreviewSaysWhyThereIsNone() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  QVERIFY(exporting.chooseFigure("figure: losses"));
+  const auto says = [&](const QString& words) {
+    return exporting.previewed() && exporting.dialog->preview().caption().contains(words);
+  };
+  auto* lower = exporting.field<QLineEdit>("Ends of the vertical axis: lower");
+  auto* upper = exporting.field<QLineEdit>("Ends of the vertical axis: upper");
+  lower->setText("2");
+  QVERIFY2(says("Up: write both ends of the axis, or neither"), qPrintable(exporting.dialog->preview().caption()));
+  upper->setText("many");
+  QVERIFY2(says("Up: “many” is no number"), qPrintable(exporting.dialog->preview().caption()));
+  upper->setText("1");
+  QVERIFY(exporting.previewed());
+  QVERIFY2(exporting.dialog->preview().picture().isNull(), qPrintable(exporting.dialog->preview().caption()));
+  exporting.dialog->write(exporting.test.folder.path("loss.svg"));
+  QVERIFY(waitUntilIdle(exporting.test.document()));
+  QVERIFY(!QFile::exists(exporting.test.folder.path("loss.svg")));
+  upper->setText("many");
+  exporting.dialog->write(exporting.test.folder.path("loss.svg"));
+  QVERIFY(exporting.test.said("Up: “many” is no number"));
+  exporting.dialog->writeSpec(exporting.test.folder.path("loss.json"));
+  QVERIFY(!QFile::exists(exporting.test.folder.path("loss.json")));
+}
+
+void ExportTest::theCommandIsCopied() {
+  Exporting exporting;
+  QVERIFY(exporting.open());
+  QVERIFY(exporting.chooseFigure("all heads"));
+  exporting.chooseKind(Kind::pdf);
+  QTest::mouseClick(exporting.button("Copy the Command"), Qt::LeftButton);
+  const QString command = QApplication::clipboard()->text();
+  QVERIFY2(command.startsWith("foxscope figure grid '") && command.endsWith(" -o foxscope.pdf"), qPrintable(command));
+}
+
+void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
+  Exporting exporting;
+  QVERIFY(exporting.test.run(64));
+  exporting.show();
+  const auto refused = [&](const QString& words) {
+    return !exporting.button("Copy the Command")->isEnabled() && exporting.dialog->command("x.pdf").isEmpty() &&
+           exporting.dialog->commandNote().contains(words);
+  };
+  QVERIFY(exporting.chooseFigure("all heads"));
+  QVERIFY2(refused("fox-pro-12m is in no file yet"), qPrintable(exporting.dialog->commandNote()));
+  QVERIFY(exporting.button("Write the Spec…")->isEnabled());
+  exporting.choose(Source::map);
+  QVERIFY2(refused("is in no file yet"), qPrintable(exporting.dialog->commandNote()));
+  QVERIFY(!exporting.button("Write the Spec…")->isEnabled());
+  exporting.choose(Source::curves);
+  QVERIFY(refused("Curves as they are on the screen have no command"));
+  exporting.choose(Source::window);
+  QVERIFY(refused("The window has no command"));
+}
+
+void ExportTest::sizesAreRemembered() {
+  Exporting exporting;
+  QVERIFY(exporting.open(64));
+  exporting.choose(Source::map);
+  exporting.dialog->pageWidth().setValue(100);
+  QVERIFY(!exporting.written(exporting.test.folder.path("map.svg")).isEmpty());
+  exporting.show();
+  QCOMPARE(exporting.dialog->format().widthMm, 100.0);
+  QCOMPARE(exporting.dialog->format().dpi, 300);
+  QVERIFY(!exporting.dialog->format().fontSizePt);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::ExportTest)
+#include "export_test.moc"
