@@ -7,6 +7,7 @@
 #include "app/cli/figure_options.h"
 #include "app/figure/kinds/decay.h"
 #include "app/figure/kinds/distance.h"
+#include "app/figure/kinds/labels.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads_file.h"
 #include "backend/file/provenance.h"
@@ -16,6 +17,10 @@ namespace foxscope::cli {
 namespace {
 
 struct DecayArguments {
+  FigureOptions figure;
+};
+
+struct LabelsArguments {
   FigureOptions figure;
 };
 
@@ -87,6 +92,15 @@ int drawDistanceFigure(const DistanceArguments& arguments, const Session& sessio
                      });
 }
 
+int drawLabelsFigure(const LabelsArguments& arguments, const Session& session) {
+  return writeFigure(arguments.figure, session,
+                     [&](const figure::FigureStyle& style, Notes& /*notes*/) -> std::optional<figure::DrawnFigure> {
+                       const auto models = readHeads(arguments.figure, session);
+                       if (!models) return std::nullopt;
+                       return figure::drawLabels(*models, style);
+                     });
+}
+
 void addFiles(CLI::App& command, FigureOptions& options) {
   command.add_option("file", options.files, "Files of `foxscope eval heads` or `foxscope heads -o`, or run files")
       ->type_name("FILE.h5")
@@ -100,6 +114,15 @@ void addDecay(CLI::App& command, Selection& selection) {
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawDecayFigure(*arguments, session); };
+  });
+}
+
+void addLabels(CLI::App& command, Selection& selection) {
+  const auto arguments = std::make_shared<LabelsArguments>();
+  addFiles(command, arguments->figure);
+  addFigureOptions(command, arguments->figure);
+  command.callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawLabelsFigure(*arguments, session); };
   });
 }
 
@@ -130,5 +153,10 @@ const FigureKind kDistanceFigure = {"distance", "Attention against distance, wit
                                     "  foxscope figure distance heads.h5 -o distance.pdf\n"
                                     "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
                                     addDistance};
+
+const FigureKind kLabelsFigure = {"labels", "What every head does: the strongest label of each, and what labels are",
+                                  "  foxscope figure labels run.h5 -o labels.pdf\n"
+                                  "  foxscope figure labels heads.h5 --width icml -o labels.pdf",
+                                  addLabels};
 
 }  // namespace foxscope::cli

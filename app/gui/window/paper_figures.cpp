@@ -10,6 +10,7 @@
 #include "app/figure/kinds/decay.h"
 #include "app/figure/kinds/distance.h"
 #include "app/figure/kinds/grid.h"
+#include "app/figure/kinds/labels.h"
 #include "app/figure/kinds/loss.h"
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/passage.h"
@@ -54,6 +55,12 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
       {"grid", tr("all heads as small maps"), [trace = chosen.trace](const FigureStyle& style, const Job& job) {
          return fileOf(drawGrid(trace, {}, style, job));
        }});
+  figures.push_back({"labels", tr("labels of all heads"),
+                     [chosen](const FigureStyle& style, const Job& job) -> std::optional<std::string> {
+                       const auto heads = evaluate_run(chosen.trace, job);
+                       if (!heads) return std::nullopt;
+                       return drawLabels({&*heads, 1}, style).file;
+                     }});
   figures.push_back({"distance", tr("attention against distance"),
                      [chosen](const FigureStyle& style, const Job& job) -> std::optional<std::string> {
                        const auto heads = evaluate_run(chosen.trace, job);
