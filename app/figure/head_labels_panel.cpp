@@ -39,8 +39,10 @@ Margins HeadLabelsPanel::margins(const QSizeF& inner) const {
   return margins;
 }
 
-void HeadLabelsPanel::draw(Canvas& canvas, const QRectF& inner) const {
-  const double side = inner.width() / m_content.heads;
+void HeadLabelsPanel::draw(Canvas& canvas, const QRectF& whole) const {
+  const double side = whole.width() / m_content.heads;
+  // A legend beside it may be higher.
+  const QRectF inner(whole.topLeft(), QSizeF(whole.width(), side * m_content.layers));
   for (std::size_t index = 0; index < m_content.labels.size(); ++index) {
     const auto heads = static_cast<std::size_t>(m_content.heads);
     const QRectF cell(inner.left() + static_cast<double>(index % heads) * side,
@@ -76,16 +78,20 @@ std::optional<double> LabelLegendPanel::heightFor(double width) const {
 
 void LabelLegendPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const double size = m_style.size;
+  const double room = inner.width() - (kSwatch + em::kPad) * size;
+  TextStyle letters = m_style;
+  for (int n = 0; n < kHeadLabels; ++n) {
+    letters.size =
+        std::min(letters.size, fitted(m_style, linesOf(static_cast<HeadLabel>(n), inner.width()), room).size);
+  }
   double top = inner.top();
   for (int n = 0; n < kHeadLabels; ++n) {
     const auto label = static_cast<HeadLabel>(n);
     const double side = kSwatch * size;
     drawLabelCell(canvas, {inner.left(), top + (em::kLine * size - side) / 2, side, side}, label, m_style);
     const std::vector<QString> lines = linesOf(label, inner.width());
-    const double room = inner.width() - (kSwatch + em::kPad) * size;
     for (const QString& line : lines) {
-      canvas.text(line, {{inner.right() - room, top + em::kLine * size / 2 + kHalfDigit * size}},
-                  fitted(m_style, lines, room));
+      canvas.text(line, {{inner.right() - room, top + em::kLine * size / 2 + kHalfDigit * size}}, letters);
       top += em::kLine * size;
     }
     top += kLabelGap * size;

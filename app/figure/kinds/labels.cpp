@@ -15,10 +15,10 @@ namespace {
 
 // In font sizes.
 constexpr double kLargestCell = 2.2;
-constexpr double kReadableCell = 1.15;  ///< has room for a letter
-constexpr double kLegend = 13;          ///< beside the grids it is at least so wide
-constexpr double kBesideGrid = 5;       ///< numbers and name of an axis, and the gap to the next grid
-constexpr double kHighOfWide = 1.1;     ///< the grids, of the page's width
+constexpr double kLeastBeside = 1.5;  ///< where the legend stands beside the grids
+constexpr double kLegend = 13;        ///< beside the grids it is at least so wide
+constexpr double kBesideGrid = 5;     ///< numbers and name of an axis, and the gap to the next grid
+constexpr double kHighOfWide = 1.1;   ///< the grids, of the page's width
 
 const HeadArray& scoresOf(const EvaluatedHeads& model, HeadLabel label) {
   const std::string name = std::string("label_") + text_of(label).key;
@@ -63,7 +63,7 @@ LegendPlace legendPlaceOf(std::span<const EvaluatedHeads> models, const FigureFo
   const double room = widthInPoints(format) - kBesideGrid * font * static_cast<double>(models.size());
   const double most = std::min(kLargestCell * font, kHighOfWide * widthInPoints(format) / layers);
   const double beside = (room - kLegend * font) / heads;
-  if (beside >= std::min(most, kReadableCell * font)) return {true, std::min(most, beside)};
+  if (beside >= std::min(most, kLeastBeside * font)) return {true, std::min(most, beside)};
   return {false, std::min(most, room / heads)};
 }
 
