@@ -11,8 +11,8 @@ namespace foxscope::cli {
 namespace {
 
 std::vector<const FigureKind*> kinds() {
-  return {&kLossFigure, &kPerplexityFigure, &kAblationFigure, &kMapsFigure,   &kGridFigure, &kCompareFigure,
-          &kTextFigure, &kDecayFigure,      &kDistanceFigure, &kNeedleFigure, &kSweepFigure};
+  return {&kLossFigure, &kPerplexityFigure, &kAblationFigure, &kMapsFigure,   &kGridFigure,   &kCompareFigure,
+          &kTextFigure, &kDecayFigure,      &kDistanceFigure, &kLabelsFigure, &kNeedleFigure, &kSweepFigure};
 }
 
 std::string kindNames() {

@@ -7,6 +7,7 @@
 #include "app/cli/figure_options.h"
 #include "app/figure/kinds/decay.h"
 #include "app/figure/kinds/distance.h"
+#include "app/figure/kinds/labels.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads_file.h"
 #include "backend/file/provenance.h"
@@ -15,7 +16,8 @@
 namespace foxscope::cli {
 namespace {
 
-struct DecayArguments {
+/// Of decay and labels.
+struct ModelsArguments {
   FigureOptions figure;
   std::vector<std::string> models;
 };
@@ -64,7 +66,8 @@ const EvaluatedHeads& chooseModel(const std::vector<EvaluatedHeads>& models, con
   return chosen;
 }
 
-int drawDecayFigure(const DecayArguments& arguments, const Session& session) {
+int drawModels(const ModelsArguments& arguments, const Session& session,
+               figure::DrawnFigure (*draw)(std::span<const EvaluatedHeads>, const figure::FigureStyle&)) {
   return writeFigure(arguments.figure, session,
                      [&](const figure::FigureStyle& style, Notes& /*notes*/) -> std::optional<figure::DrawnFigure> {
                        const auto models = readHeads(arguments.figure, session);
@@ -75,7 +78,7 @@ int drawDecayFigure(const DecayArguments& arguments, const Session& session) {
                        for (const std::size_t index : chosenModels(arguments.models, names)) {
                          chosen.push_back((*models)[index]);
                        }
-                       return figure::drawDecay(chosen, style);
+                       return draw(chosen, style);
                      });
 }
 
@@ -101,13 +104,23 @@ void addFiles(CLI::App& command, FigureOptions& options) {
 }
 
 void addDecay(CLI::App& command, Selection& selection) {
-  const auto arguments = std::make_shared<DecayArguments>();
+  const auto arguments = std::make_shared<ModelsArguments>();
   addFiles(command, arguments->figure);
   addModels(command, arguments->models);
   addCurveLook(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawDecayFigure(*arguments, session); };
+    selection.action = [arguments](const Session& session) { return drawModels(*arguments, session, figure::drawDecay); };
+  });
+}
+
+void addLabels(CLI::App& command, Selection& selection) {
+  const auto arguments = std::make_shared<ModelsArguments>();
+  addFiles(command, arguments->figure);
+  addModels(command, arguments->models);
+  addFigureOptions(command, arguments->figure);
+  command.callback([arguments, &selection] {
+    selection.action = [arguments](const Session& session) { return drawModels(*arguments, session, figure::drawLabels); };
   });
 }
 
@@ -138,5 +151,10 @@ const FigureKind kDistanceFigure = {"distance", "Attention against distance, wit
                                     "  foxscope figure distance heads.h5 -o distance.pdf\n"
                                     "  foxscope figure distance run.h5 --heads 1:2,6:1 --with-first -o distance.pdf",
                                     addDistance};
+
+const FigureKind kLabelsFigure = {"labels", "What every head does: the strongest label of each, and what labels are",
+                                  "  foxscope figure labels run.h5 -o labels.pdf\n"
+                                  "  foxscope figure labels heads.h5 --width icml -o labels.pdf",
+                                  addLabels};
 
 }  // namespace foxscope::cli

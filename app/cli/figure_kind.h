@@ -21,6 +21,7 @@ void addFigureSpec(CLI::App& figure, Selection& selection);
 
 extern const FigureKind kDecayFigure;
 extern const FigureKind kDistanceFigure;
+extern const FigureKind kLabelsFigure;
 extern const FigureKind kNeedleFigure;
 extern const FigureKind kSweepFigure;
 extern const FigureKind kMapsFigure;

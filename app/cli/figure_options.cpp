@@ -66,22 +66,25 @@ figure::LegendPlace parseLegendPlace(const std::string& text) {
   throw UsageError(fmt::format("--legend-at {}: use auto, above or none", text));
 }
 
+/// A whole number from 0; nothing for anything else.
+std::optional<int> parseCount(std::string_view text) {
+  int value = 0;
+  const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failed != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
 std::pair<std::string, figure::CurveLook> parseLook(const std::string& text) {
   const auto [name, look] = parsePair("--look", text);
-  figure::CurveLook parsed;
-  const char* const last = look.data() + look.size();
-  auto [end, failed] = std::from_chars(look.data(), last, parsed.colour);
-  if (failed == std::errc() && end != last && *end == ':') {
-    std::tie(end, failed) = [&] {
-      const auto result = std::from_chars(end + 1, last, parsed.change);
-      return std::tuple(result.ptr, result.ec);
-    }();
-  }
-  if (failed != std::errc() || end != last || parsed.colour < 0 || parsed.change < 0) {
+  const std::size_t colon = look.find(':');
+  const auto colour = parseCount(std::string_view(look).substr(0, colon));
+  const auto change =
+      colon == std::string::npos ? std::optional(0) : parseCount(std::string_view(look).substr(colon + 1));
+  if (!colour || !change) {
     throw UsageError(
-        fmt::format("--look {}: write NAME=COLOUR or NAME=COLOUR:STYLE in numbers from 0, as in fox=0:1", text));
+        fmt::format("--look {}: write NAME=COLOUR or NAME=COLOUR:STYLE in whole numbers from 0, as in fox=0:1", text));
   }
-  return {name, parsed};
+  return {name, {*colour, *change}};
 }
 
 figure::FigureFormat::Kind kindOf(const std::string& output) {

@@ -150,6 +150,8 @@ std::string headsCsv(const HeadsReport& report) {
       names.push_back(name);
       values.push_back(digits(value));
     }
+    names.emplace_back("labels");
+    values.push_back(names_of(labels_of(head.measures.statistics.label_scores), ";"));
     if (text.empty()) text = fmt::format("{}\n", fmt::join(names, ","));
     text += fmt::format("{}\n", fmt::join(values, ","));
   }

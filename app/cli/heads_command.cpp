@@ -195,6 +195,16 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   return kDone;
 }
 
+// What each label is, from which score on.
+std::string labelDefinitions() {
+  std::string text = "Labels, the strongest (score over threshold) first:\n";
+  for (int n = 0; n < kHeadLabels; ++n) {
+    const HeadLabelText& label = text_of(static_cast<HeadLabel>(n));
+    text += fmt::format("  {:<15}at {} and more: {}\n", label.name, label.threshold, label.definition);
+  }
+  return text + '\n';
+}
+
 }  // namespace
 
 void addHeadsCommand(CLI::App& program, Selection& selection) {
@@ -205,6 +215,7 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
                                     "  foxscope heads run.h5 --split --by-class -o heads.h5\n"
                                     "  foxscope heads both.h5 --model fox --match base\n"
                                     "  foxscope heads both.h5 --model fox --csv > heads.csv");
+  command->footer(labelDefinitions() + command->get_footer());
   command->add_option("file", options->file, "Run file")->type_name("RUN.h5")->required();
   command->add_option("--model", options->model, "Which model, where the file holds several")->type_name("NAME");
   command->add_flag("--split", options->split,

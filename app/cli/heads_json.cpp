@@ -101,6 +101,21 @@ Json nearestJson(const HeadsReport& report, const ReportedHead& head) {
   return nearest;
 }
 
+Json labelsJson(const HeadStatistics& head) {
+  Json labels = Json::array();
+  for (const HeadLabel label : labels_of(head.label_scores)) labels.push_back(text_of(label).name);
+  return labels;
+}
+
+Json labelScoresJson(const HeadStatistics& head) {
+  Json scores;
+  for (int n = 0; n < kHeadLabels; ++n) {
+    scores[text_of(static_cast<HeadLabel>(n)).key] = jsonNumber(head.label_scores[static_cast<std::size_t>(n)]);
+  }
+  scores["repeats"] = head.repeats;
+  return scores;
+}
+
 Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   const HeadMeasures& measures = reported.measures;
   const HeadStatistics& head = measures.statistics;
@@ -125,7 +140,9 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
                {"backward_horizon", std::move(horizon)},
                {"forward_survival", std::move(survival)},
                {"strongest_events", std::move(events)},
-               {"attention", head.has_attention ? spreadJson(report, measures, head, "") : Json(nullptr)}};
+               {"attention", head.has_attention ? spreadJson(report, measures, head, "") : Json(nullptr)},
+               {"labels", labelsJson(head)},
+               {"label_scores", head.has_attention ? labelScoresJson(head) : Json(nullptr)}};
   if (report.split) json["split"] = splitJson(report, measures);
   if (report.classes) json["gates_by_class"] = classesJson(measures);
   if (!report.matched.empty()) json["nearest"] = nearestJson(report, reported);

@@ -62,7 +62,12 @@ std::string overview(const HeadsReport& report) {
     header.push_back(report.sortedBy);
     units.emplace_back();
   }
-  TextTable table = numberTable(std::move(header), std::move(units));
+  header.emplace_back("labels");
+  units.emplace_back();
+  std::vector<TextTable::Align> align(header.size(), TextTable::Align::right);
+  align.back() = TextTable::Align::left;
+  TextTable table(std::move(header), std::move(align));
+  table.addRow(std::move(units));
   bool cutOff = false;
   for (const ReportedHead& reported : report.heads) {
     const HeadStatistics& head = reported.measures.statistics;
@@ -81,11 +86,14 @@ std::string overview(const HeadsReport& report) {
                                       attention(numberCell(100 * head.mass_on_first, 1)),
                                       attention(numberCell(100 * head.mass_on_self, 1))};
     if (!shown) cells.push_back(sortedCell(report, reported));
+    const std::string labels = names_of(labels_of(head.label_scores), ", ");
+    cells.push_back(labels.empty() ? "-" : labels);
     table.addRow(std::move(cells));
   }
   std::string text = fmt::format("{}, {} tokens; horizon, half-life and survival are medians over positions\n",
                                  report.model, countText(report.tokens));
   text += table.text();
+  text += "labels: what the scores of a head reach, the strongest first; foxscope heads --help says how\n";
   if (cutOff) text += "+: at more than half of the positions the text's start or end came first\n";
   return text;
 }

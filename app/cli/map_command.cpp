@@ -143,6 +143,8 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       .add_option("--reduce", options.reduction,
                   "How the entries of a pixel become one (default: max; absmax where entries have signs)")
       ->type_name("max|mean|min|absmax");
+  command.add_flag("--without-first", options.withoutFirst,
+                   "Leave out key 0, where many heads park: of attention, rows divided by what it leaves them");
   command.add_option("--scale", options.scale, "Colour scale of a picture: auto, linear or log (default: auto)")
       ->type_name("SCALE");
   command.add_option("--limits", options.limits, "Ends of a picture's colour bar; A: and :B leave one to the values")

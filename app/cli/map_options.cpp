@@ -165,6 +165,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
                                  options.output));
   }
   request.quantity = quantities.front();
+  if (options.withoutFirst) request.first_key = FirstKey::left_out;
   const PixelSize size = pixelSize(options, request, format);
   request.pixel_rows = size.rows;
   request.pixel_columns = size.columns;

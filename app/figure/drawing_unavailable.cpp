@@ -4,6 +4,7 @@
 #include "app/figure/kinds/decay.h"
 #include "app/figure/kinds/distance.h"
 #include "app/figure/kinds/grid.h"
+#include "app/figure/kinds/labels.h"
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
@@ -86,6 +87,11 @@ DrawnFigure drawAblation(std::span<const LossSource> /*sources*/, const std::str
 }
 
 DrawnFigure drawDecay(std::span<const EvaluatedHeads> /*models*/, const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawLabels(std::span<const EvaluatedHeads> /*models*/, const FigureStyle& /*style*/) {
   requireDrawing();
   return {};
 }

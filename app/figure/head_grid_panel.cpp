@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/figure/axis_drawing.h"
 #include "app/figure/map_raster.h"
 
 namespace foxscope::figure {
@@ -16,7 +15,7 @@ constexpr int kLeastCell = 4;       ///< dots
 }  // namespace
 
 HeadGridPanel::HeadGridPanel(const FigureFormat& format, int layers, int heads)
-    : m_format(format), m_style(textStyleOf(format)), m_layers(layers), m_heads(heads) {}
+    : m_format(format), m_axes{layers, heads, textStyleOf(format)}, m_layers(layers), m_heads(heads) {}
 
 int HeadGridPanel::cellOf(double width, double height) const {
   const double dots = dotsPerPoint(m_format);
@@ -46,27 +45,6 @@ QSizeF HeadGridPanel::sizeIn(const QSizeF& room) const {
   return {(m_heads * (cell + gap) - gap) / dots, (m_layers * (cell + gap) - gap) / dots};
 }
 
-Ticks HeadGridPanel::numbers(int count, double room, double each) {
-  Ticks ticks;
-  const int every = std::max(1, static_cast<int>(std::ceil(each * count / room)));
-  for (int index = 0; index < count; index += every) {
-    ticks.major.push_back({static_cast<double>(index), std::to_string(index)});
-  }
-  return ticks;
-}
-
-Ticks HeadGridPanel::acrossTicks(double width) const { return numbers(m_heads, width, 1.7 * m_style.size); }
-Ticks HeadGridPanel::downTicks(double height) const { return numbers(m_layers, height, 1.1 * m_style.size); }
-
-Margins HeadGridPanel::margins(const QSizeF& inner) const {
-  const double font = m_style.size;
-  Margins margins;
-  margins.left = widestLabel(downTicks(inner.height()), m_style) + em::axisDepth(0) * font;
-  margins.bottom = em::axisDepth(em::kDigitHeight) * font;
-  margins.top = 0.2 * font;
-  return margins;
-}
-
 void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const double dots = dotsPerPoint(m_format);
   const int cell = cellDots(inner);
@@ -85,13 +63,7 @@ void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {
     }
   }
   canvas.image(inner, page);
-  const double font = m_style.size;
-  const auto centre = [&](double index, int count) { return (index + 0.5) / count; };
-  const Ticks rows = downTicks(inner.height());
-  drawAxis(canvas, {AxisEdge::Side::bottom, inner, [&](double index) { return centre(index, m_heads); }},
-           acrossTicks(inner.width()), "head", em::kDigitHeight * font, m_style);
-  drawAxis(canvas, {AxisEdge::Side::left, inner, [&](double index) { return 1 - centre(index, m_layers); }}, rows,
-           "layer", widestLabel(rows, m_style), m_style);
+  m_axes.draw(canvas, inner);
 }
 
 }  // namespace foxscope::figure

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "app/figure/axis_ticks.h"
 #include "app/figure/colour_scale.h"
+#include "app/figure/head_axes.h"
 #include "app/figure/panel.h"
 
 namespace foxscope::figure {
@@ -19,7 +19,7 @@ class HeadGridPanel final : public Panel {
   /// @param images  of layer 0 head 0, layer 0 head 1, ...
   void setImages(std::vector<Image> images, const ScaledColours& colours);
 
-  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override { return m_axes.margins(inner.height()); }
   [[nodiscard]] std::optional<double> heightFor(double width) const override;
   [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
   [[nodiscard]] QSizeF sizeIn(const QSizeF& room) const override;
@@ -27,12 +27,9 @@ class HeadGridPanel final : public Panel {
 
  private:
   [[nodiscard]] int cellOf(double width, double height) const;
-  [[nodiscard]] static Ticks numbers(int count, double room, double each);
-  [[nodiscard]] Ticks acrossTicks(double width) const;
-  [[nodiscard]] Ticks downTicks(double height) const;
 
   FigureFormat m_format;
-  TextStyle m_style;
+  HeadAxes m_axes;
   int m_layers;
   int m_heads;
   std::vector<Image> m_images;

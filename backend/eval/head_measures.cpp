@@ -130,6 +130,11 @@ std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics) {
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
   std::vector<HeadNumber> numbers;
   add_spread(numbers, "", statistics);
+  for (int n = 0; n < kHeadLabels; ++n) {
+    numbers.push_back({std::string("label_") + text_of(static_cast<HeadLabel>(n)).key, "1",
+                       statistics.label_scores[static_cast<std::size_t>(n)]});
+  }
+  numbers.push_back({"repeats", "tokens", static_cast<double>(statistics.repeats)});
   if (statistics.has_attention) return numbers;
   for (HeadNumber& number : numbers) number.value = std::numeric_limits<double>::quiet_NaN();
   return numbers;

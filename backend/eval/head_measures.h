@@ -58,7 +58,7 @@ struct HeadNumber {
 
 /// Decay time, quantiles of gates, horizons and survivals.
 std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics);
-/// Entropy, masses, d50 and d90; NaN without attention.
+/// Entropy, masses, d50 and d90, scores of labels ("label_sink") and how many tokens come again; NaN without attention.
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics);
 /// Divergence, localities, and the spread of attention without the gate and without content.
 std::vector<HeadNumber> split_numbers(const DecaySplit& split);

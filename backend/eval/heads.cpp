@@ -97,7 +97,11 @@ class HeadsWork {
     Recorder* const recorders[] = {&recorder};
     const Job quiet{job_.stop, {}, job_.executor};
     if (!lm.forward(request, recorders, quiet)) return nullptr;
-    auto trace = recorder.finish(nullptr, nullptr);
+    // What comes again is part of the statistics.
+    auto tokens = std::make_shared<TokenTable>();
+    tokens->id.assign(window.ids.begin(), window.ids.end());
+    tokens->input_id = inputs;
+    auto trace = recorder.finish(nullptr, tokens);
     trace->compute_on(model_.place.gpu());
     return trace;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <unordered_map>
 #include <vector>
 
 #include "backend/map/band_tiles.h"
@@ -17,7 +18,7 @@ namespace {
 namespace cpu = kernels::cpu;
 using cpu::kMapTile;
 
-constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr float kAbsentEntry = -std::numeric_limits<float>::infinity();
 constexpr double kLn2 = 0.6931471805599453;
 constexpr double kNegligible = -40.0;  // log2 of an entry
 /// Shares of a row beside key 0 down to which they are known well enough as 1 minus the share of key 0.
@@ -32,6 +33,8 @@ struct Sums {
   double entropy = 0;
   double on_first = 0;
   double log_decay = 0;
+  double square_without_first = 0;
+  double on_repeats = 0;
   std::int64_t rows_without_first = 0;
 };
 
@@ -50,7 +53,7 @@ class BandPass {
         std::any_of(beside_first_, beside_first_ + rows.size(), [](double share) { return share < kWellKnown; });
     if (unsure && !sum_beside_first()) return false;
     for (std::int64_t n = 0; n < rows.size(); ++n) {
-      const bool counts = rows.begin + n > 0 && beside_first_[n] > 0;
+      const bool counts = rows.begin + n > 0 && !(beside_first_[n] <= 0);  // NaN counts, and weighs NaN
       weight_[n] = counts ? static_cast<float>(1.0 / beside_first_[n]) : 0.0F;
       sums_.rows_without_first += counts ? 1 : 0;
     }
@@ -93,6 +96,8 @@ class BandPass {
     cpu::attention_statistics(tile_.data(), tile.keys.size(), weight_ + tile.strip * kMapTile,
                               tile.keys.begin == 0 ? 1 : 0, statistics);
     if (entries_.gated) add_decay(tile);
+    if (!entries_.token.empty()) add_repeats(tile);
+    sums_.square_without_first += static_cast<double>(statistics.square_without_first);
     for (std::int64_t lane = 0; lane < tile.rows.size(); ++lane) {
       sums_.entropy += static_cast<double>(statistics.entropy[lane]) * kLn2;
     }
@@ -124,6 +129,23 @@ class BandPass {
     }
   }
 
+  /// Sum of A_ij over the keys 0 < j < i that follow a token like that of i, over a tile, which holds A.
+  void add_repeats(const BandTile& tile) {
+    std::int32_t reads[kMapTile] = {};
+    std::copy_n(entries_.token.data() + tile.rows.begin, tile.rows.size(), reads);
+    float sums[kMapTile] = {};
+    for (std::int64_t key = std::max<std::int64_t>(1, tile.keys.begin); key < tile.keys.end; ++key) {
+      const std::int32_t before = entries_.token[static_cast<std::size_t>(key - 1)];
+      const float* const attention = tile_.data() + (key - tile.keys.begin) * kMapTile;
+      // Rows up to the key do not look back at it; those above the diagonal hold 0 in any case.
+      const std::int64_t own = key - tile.rows.begin;
+      for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
+        sums[lane] += reads[lane] == before && lane != own ? attention[lane] : 0.0F;
+      }
+    }
+    for (const float sum : sums) sums_.on_repeats += static_cast<double>(sum);
+  }
+
   /// Calls body(tile) with log2 of attention in tile_, for every tile that is not negligible.
   template <typename Body>
   bool for_tiles(const Body& body) {
@@ -133,10 +155,12 @@ class BandPass {
           if (reader_.negligible(tile.strip, tile.keys, limit_)) return;
           reader_.log_attention_tile(tile.strip, tile.keys, tile_.data());
           if (tile.cut) {
-            cpu::mask_tile(tile.rows.begin - tile.keys.begin, entries_.window, tile.keys.size(), kNone, tile_.data());
+            cpu::mask_tile(tile.rows.begin - tile.keys.begin, entries_.window, tile.keys.size(), kAbsentEntry,
+                           tile_.data());
           }
           for (std::int64_t n = 0; n < tile.keys.size() && tile.rows.size() < kMapTile; ++n) {
-            std::fill(tile_.begin() + n * kMapTile + tile.rows.size(), tile_.begin() + (n + 1) * kMapTile, kNone);
+            std::fill(tile_.begin() + n * kMapTile + tile.rows.size(), tile_.begin() + (n + 1) * kMapTile,
+                      kAbsentEntry);
           }
           body(tile);
         });
@@ -163,7 +187,26 @@ double distance_of_share(const std::vector<double>& mass, double share) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
+/// How many positions see a token that followed an earlier one like theirs: the nearest such token is nearest to them.
+std::int64_t count_repeats(std::span<const std::int32_t> token, std::int64_t window) {
+  std::unordered_map<std::int32_t, std::int64_t> latest;  // where each token stood last, up to two positions ago
+  std::int64_t repeats = 0;
+  for (std::int64_t row = 2; row < static_cast<std::int64_t>(token.size()); ++row) {
+    latest[token[static_cast<std::size_t>(row - 2)]] = row - 2;
+    const auto before = latest.find(token[static_cast<std::size_t>(row)]);
+    if (before != latest.end() && (window == 0 || row - (before->second + 1) < window)) ++repeats;
+  }
+  return repeats;
+}
+
 }  // namespace
+
+void set_means_of_rows(const HeadEntries& entries, double square_without_first, double on_repeats,
+                       AttentionSpread& spread) {
+  spread.square_without_first = square_without_first / static_cast<double>(spread.rows_without_first);
+  spread.repeats = count_repeats(entries.token, entries.window);
+  spread.on_repeats = on_repeats / static_cast<double>(spread.repeats);
+}
 
 DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows) {
   for (double& value : mass) value /= static_cast<double>(std::max<std::int64_t>(1, rows));
@@ -206,6 +249,8 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
     sums[0].entropy += sums[task].entropy;
     sums[0].on_first += sums[task].on_first;
     sums[0].log_decay += sums[task].log_decay;
+    sums[0].square_without_first += sums[task].square_without_first;
+    sums[0].on_repeats += sums[task].on_repeats;
     sums[0].rows_without_first += sums[task].rows_without_first;
   }
   Sums& all = sums.front();
@@ -215,7 +260,9 @@ std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job&
   spread.mean_log_decay = all.log_decay / static_cast<double>(length);
   spread.distance = distance_profile(std::move(all.mass), entries.length);
   spread.mass_on_self = spread.distance.mass.front();
+  spread.rows_without_first = all.rows_without_first;
   spread.distance_without_first = distance_profile(std::move(all.mass_without_first), all.rows_without_first);
+  set_means_of_rows(entries, all.square_without_first, all.on_repeats, spread);
   return spread;
 }
 

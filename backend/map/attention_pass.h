@@ -16,6 +16,10 @@ namespace foxscope {
 /// @returns nothing if the job was stopped
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job);
 
+/// Sets what is known of squares and repeats from their sums over rows; spread.rows_without_first is set.
+void set_means_of_rows(const HeadEntries& entries, double square_without_first, double on_repeats,
+                       AttentionSpread& spread);
+
 /// Means over rows from sums over them, with the distances that hold half and nine tenths.
 /// @param mass  [L] sum at distance 0, 1, ...
 DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows);

@@ -36,15 +36,20 @@ Status device_attention_spread(const HeadEntries& entries, int gpu, AttentionSpr
   const auto length = static_cast<std::size_t>(entries.length);
   const std::size_t mass_bytes = rounded(length * sizeof(double));
   const std::size_t normalizer_bytes = rounded(length * sizeof(float));
-  auto* memory = static_cast<std::byte*>(heads->workspace(256 + 2 * mass_bytes + normalizer_bytes +
+  const std::size_t token_bytes = rounded(entries.token.size_bytes());
+  auto* memory = static_cast<std::byte*>(heads->workspace(256 + 2 * mass_bytes + normalizer_bytes + token_bytes +
                                                           cuda::attention_statistics_workspace_bytes(entries.length)));
   statistics.sums = reinterpret_cast<cuda::AttentionSums*>(memory);
   statistics.mass = reinterpret_cast<double*>(memory + 256);
   statistics.mass_without_first = reinterpret_cast<double*>(memory + 256 + mass_bytes);
   auto* normalizer = memory + 256 + 2 * mass_bytes;
   statistics.head.log_normalizer = reinterpret_cast<float*>(normalizer);
-  statistics.workspace = normalizer + normalizer_bytes;
-  const bool given = cuda::copy_to_device(normalizer, std::as_bytes(entries.normalizer), heads->stream());
+  auto* token = normalizer + normalizer_bytes;
+  if (!entries.token.empty()) statistics.token = reinterpret_cast<std::int32_t*>(token);
+  statistics.workspace = token + token_bytes;
+  const bool given =
+      cuda::copy_to_device(normalizer, std::as_bytes(entries.normalizer), heads->stream()) &&
+      (entries.token.empty() || cuda::copy_to_device(token, std::as_bytes(entries.token), heads->stream()));
   require_device(given ? Status::ok : Status::failed, gpu);
   const Status status = cuda::attention_statistics(statistics, heads->stream());
   if (status == Status::unsupported) return status;
@@ -64,8 +69,9 @@ Status device_attention_spread(const HeadEntries& entries, int gpu, AttentionSpr
   spread.mean_log_decay = sums.log_decay / rows;
   spread.distance = distance_profile(std::move(mass), entries.length);
   spread.mass_on_self = spread.distance.mass.front();
-  spread.distance_without_first =
-      distance_profile(std::move(without_first), static_cast<std::int64_t>(sums.rows_beside));
+  spread.rows_without_first = static_cast<std::int64_t>(sums.rows_beside);
+  spread.distance_without_first = distance_profile(std::move(without_first), spread.rows_without_first);
+  set_means_of_rows(entries, sums.square_without_first, sums.on_repeats, spread);
   return Status::ok;
 }
 

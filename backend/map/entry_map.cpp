@@ -1,8 +1,8 @@
 #include "backend/map/entry_map.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -169,6 +169,9 @@ bool EntryMap::fill_tile(const BandTile& tile, PixelWorker& worker) const {
     cpu::mask_tile(tile.rows.begin - tile.keys.begin, window_, tile.keys.size(), cpu::identity_of(pixels_.reduction()),
                    worker.tile.data());
   }
+  if (request_.first_key == FirstKey::left_out && tile.keys.begin == 0) {
+    std::fill_n(worker.tile.begin(), kMapTile, cpu::identity_of(pixels_.reduction()));
+  }
   return true;
 }
 
@@ -187,9 +190,26 @@ std::span<const float> normalizer_without_gate(const HeadOf& head, const Range& 
   return own;
 }
 
+/// Gives a head the normalisers that leave key 0 out. @returns false if the job was stopped
+bool leave_out_first(const MapRequest& request, const Job& job, HeadEntries& entries,
+                     std::deque<std::vector<float>>& normalizers) {
+  if (!entries.normalizer.empty()) {
+    normalizers.push_back(compute_log_normalizer_beside_first(entries.head, {}, request.rows, job));
+    if (normalizers.back().empty()) return false;
+    entries.normalizer = normalizers.back();
+  }
+  if (!entries.without_gate.empty()) {
+    normalizers.push_back(compute_log_normalizer_beside_first(entries.head, entries.without_gate, request.rows, job));
+    if (normalizers.back().empty()) return false;
+    entries.without_gate = normalizers.back();
+  }
+  return true;
+}
+
 /// What the request's heads offer, and what was computed for them. @returns false if the job was stopped
+/// @param normalizers  owns what was computed
 bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
-                   std::array<std::vector<float>, 2>& normalizers) {
+                   std::deque<std::vector<float>>& normalizers) {
   const bool attention = request.quantity == Quantity::attention;
   const bool ungated =
       request.quantity == Quantity::attention_without_gate || request.quantity == Quantity::gate_effect;
@@ -197,10 +217,11 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
     if (head == nullptr) continue;
     std::span<const float> without_gate;
     if (ungated) {
-      without_gate = normalizer_without_gate(*head, request.rows, job, normalizers[entries.size()]);
+      without_gate = normalizer_without_gate(*head, request.rows, job, normalizers.emplace_back());
       if (without_gate.empty()) return false;
     }
     HeadEntries& added = entries.emplace_back(*head, request.quantity, without_gate);
+    if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
     // Without a gate there is nothing to skip: logits alone do not fall with distance.
     if (!added.gated || !(attention || request.quantity == Quantity::forget)) continue;
     if (attention && request.skip_tolerance > 0) {
@@ -220,7 +241,7 @@ std::optional<Image> entry_map(const MapRequest& request, const Job& job) {
   Team team(job);
   std::vector<HeadEntries> entries;
   entries.reserve(2);
-  std::array<std::vector<float>, 2> normalizers;
+  std::deque<std::vector<float>> normalizers;
   if (!look_up_heads(request, job, team, entries, normalizers)) return std::nullopt;
   return EntryMap(request, team, std::move(entries)).compute();
 }

@@ -33,6 +33,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   scale = static_cast<double>(info.softmax_scale);
   const bool attention = quantity == Quantity::attention || quantity == Quantity::gate_effect;
   gated = info.gated;
+  if (of.trace->tokens()) token = of.trace->tokens()->input_id;
   if (gated && (attention || !needs_queries(quantity))) {
     gate = of.trace->cumulative_log_gate(of.layer, of.head);
   } else if (!needs_queries(quantity)) {

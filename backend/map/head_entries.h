@@ -14,6 +14,13 @@ namespace foxscope {
 /// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
 std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job);
 
+/// Log-normalisers of attention without key 0, lse_i + log(1 - A_i0), of some rows, nats: one more pass over the rows
+/// that park more than 15/16 there. Row 0, which has nothing else, keeps its own; another such row gets NaN.
+/// @param without_gate  of attention without the gate: its log-normalisers; empty: of attention
+/// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
+std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
+                                                       const Range& rows, const Job& job);
+
 /// Keys are read from the store this many at a time, so that a store in a file is asked for large pieces.
 inline constexpr std::int64_t kKeyChunk = 512;
 /// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.
@@ -47,6 +54,7 @@ struct HeadEntries {
   std::span<const double> gate;         ///< [L] nats
   std::span<const float> normalizer;    ///< [L] nats, with the gate
   std::span<const float> without_gate;  ///< [L] nats
+  std::span<const std::int32_t> token;  ///< [L] that each position reads; empty where the trace does not say
   std::vector<double> zero_gate;        ///< what `gate` views when the head has none
   /// Largest |k| of each block of kMapTile keys, NaN where a key or its gate is; empty: nothing is skipped.
   std::vector<double> block_norm;

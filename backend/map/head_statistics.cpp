@@ -26,6 +26,7 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   if (!spread) return std::nullopt;
   static_cast<AttentionSpread&>(statistics) = std::move(*spread);
   statistics.has_attention = true;
+  statistics.label_scores = label_scores(statistics, info);
   return statistics;
 }
 

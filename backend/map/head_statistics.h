@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "backend/map/head_labels.h"
 #include "backend/map/map.h"
 
 namespace foxscope {
@@ -39,6 +40,12 @@ struct AttentionSpread {
       0;  ///< sum over j of A_ij (c_i - c_j), mean over rows, nats: what the gate does where one looks
   DistanceProfile distance;
   DistanceProfile distance_without_first;  ///< key 0 left out, each row renormalised, row 0 left out
+  std::int64_t rows_without_first = 0;     ///< of which that is the mean
+  double square_without_first = 0;         ///< sum over j > 0 of (A_ij / (1 - A_i0))^2, mean over the same rows
+  /// On the tokens that followed earlier tokens like that of position i, sum over 0 < j < i with x_(j-1) = x_i of A_ij:
+  /// mean over the positions that see any. NaN where none does.
+  double on_repeats = 0;
+  std::int64_t repeats = 0;  ///< how many do
 };
 
 /// What docs/maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of
@@ -54,6 +61,7 @@ struct HeadStatistics : AttentionSpread {
   Quartiles forward_survival[3];
   std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
   bool has_attention = false;
+  LabelScores label_scores = no_label_scores();  ///< head_labels.h
 };
 
 /// Levels of HeadStatistics::backward_horizon and forward_survival.

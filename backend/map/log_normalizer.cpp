@@ -17,7 +17,7 @@ namespace {
 namespace cpu = kernels::cpu;
 using cpu::kMapTile;
 
-constexpr double kLn2 = 0.6931471805599453;
+constexpr double kNatsOfBit = 0.6931471805599453;
 
 /// What a thread works with.
 struct RowWorker {
@@ -28,9 +28,12 @@ struct RowWorker {
   double sum[kBandRows] = {};
 };
 
-/// Rows of one band: an online log-sum-exp over its keys.
+/// Rows of one band: an online log-sum-exp over its keys, nats.
+/// @param first_key  key 0 stays out of the sum where it is left out
+/// @param out  [rows]
 /// @returns false if the job was stopped on the way
-bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& team, RowWorker& worker, float* out) {
+bool sum_band(const HeadEntries& entries, const Range& rows, FirstKey first_key, const Team& team, RowWorker& worker,
+              double* out) {
   std::fill(std::begin(worker.maximum), std::end(worker.maximum), -std::numeric_limits<float>::infinity());
   std::fill(std::begin(worker.sum), std::end(worker.sum), 0.0);
   worker.reader.set_band(rows);
@@ -42,15 +45,48 @@ bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& t
           cpu::mask_tile(tile.rows.begin - tile.keys.begin, entries.window, tile.keys.size(),
                          -std::numeric_limits<float>::infinity(), worker.tile.data());
         }
+        if (first_key == FirstKey::left_out && tile.keys.begin == 0) {
+          std::fill_n(worker.tile.begin(), kMapTile, -std::numeric_limits<float>::infinity());
+        }
         cpu::log_sum_exp_tile(worker.tile.data(), tile.keys.size(), worker.maximum + tile.strip * kMapTile,
                               worker.sum + tile.strip * kMapTile);
       });
   if (!done) return false;
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const std::int64_t n = row - rows.begin;
-    out[row] = static_cast<float>(static_cast<double>(worker.maximum[n]) * kLn2 + std::log(worker.sum[n]));
+    out[n] = static_cast<double>(worker.maximum[n]) * kNatsOfBit + std::log(worker.sum[n]);
   }
   return true;
+}
+
+bool normalise_band(const HeadEntries& entries, const Range& rows, const Team& team, RowWorker& worker, float* out) {
+  double logs[kBandRows];
+  if (!sum_band(entries, rows, FirstKey::counted, team, worker, logs)) return false;
+  for (std::int64_t n = 0; n < rows.size(); ++n) out[rows.begin + n] = static_cast<float>(logs[n]);
+  return true;
+}
+
+/// Shares of a row beside key 0 down to which they are known well enough as 1 minus the share of key 0.
+constexpr double kKnownBeside = 1.0 / 16.0;
+
+/// log(1 - A_i0) of a band's rows.
+/// @returns false if the job was stopped on the way
+bool logs_beside_first(const HeadEntries& entries, const Range& rows, const Team& team, RowWorker& worker,
+                       double* out) {
+  worker.reader.set_band(rows);
+  worker.reader.set_chunk({0, 1});
+  bool unsure = false;
+  for (std::int64_t begin = 0; begin < rows.size(); begin += kMapTile) {
+    worker.reader.tile(begin / kMapTile, {0, 1}, worker.tile.data());
+    for (std::int64_t n = begin; n < std::min(begin + kMapTile, rows.size()); ++n) {
+      const bool seen = entries.window == 0 || rows.begin + n < entries.window;
+      const double log_first = static_cast<double>(worker.tile[static_cast<std::size_t>(n - begin)]) * kNatsOfBit;
+      const double beside = seen ? -std::expm1(log_first) : 1.0;
+      out[n] = std::log(beside);
+      unsure = unsure || (rows.begin + n > 0 && beside < kKnownBeside);
+    }
+  }
+  return !unsure || sum_band(entries, rows, FirstKey::left_out, team, worker, out);
 }
 
 }  // namespace
@@ -81,6 +117,35 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
           team.advance(band.size(), thread);
         }
       });
+  if (!done) return {};
+  return normalizer;
+}
+
+std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
+                                                       const Range& rows, const Job& job) {
+  HeadEntries entries(head, without_gate.empty() ? Quantity::attention : Quantity::attention_without_gate,
+                      without_gate);
+  entries.logarithm = true;
+  const std::span<const float> own = without_gate.empty() ? entries.normalizer : without_gate;
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> normalizer(static_cast<std::size_t>(entries.length), kNone);
+  Team team(job);
+  std::vector<std::unique_ptr<RowWorker>> workers(static_cast<std::size_t>(team.threads()));
+  const std::int64_t bands = (rows.size() + kBandRows - 1) / kBandRows;
+  const bool done = team.run({"leaving out key 0", "tokens", rows.size()}, bands, [&](std::int64_t task, int thread) {
+    auto& worker = workers[static_cast<std::size_t>(thread)];
+    if (!worker) worker = std::make_unique<RowWorker>(entries);
+    const std::int64_t begin = rows.begin + (bands - 1 - task) * kBandRows;
+    const Range band{begin, std::min(begin + kBandRows, rows.end)};
+    double logs[kBandRows];
+    if (!logs_beside_first(entries, band, team, *worker, logs)) return;
+    for (std::int64_t n = 0; n < band.size(); ++n) {
+      const auto row = static_cast<std::size_t>(band.begin + n);
+      const bool nothing = row > 0 && logs[n] == -std::numeric_limits<double>::infinity();
+      normalizer[row] = nothing ? kNone : static_cast<float>(static_cast<double>(own[row]) + (row > 0 ? logs[n] : 0.0));
+    }
+    team.advance(band.size(), thread);
+  });
   if (!done) return {};
   return normalizer;
 }

@@ -67,6 +67,13 @@ void check_request(const MapRequest& request) {
                                    info.name, info.length, other.name, other.length));
     }
   }
+  const bool of_attention = request.quantity == Quantity::attention ||
+                            request.quantity == Quantity::attention_without_gate ||
+                            request.quantity == Quantity::gate_effect;
+  if (request.first_key == FirstKey::left_out && !of_attention) {
+    throw UsageError(
+        fmt::format("key 0 is left out of attention: of {} it is a key like others", to_string(request.quantity)));
+  }
   check_range("rows", request.rows, info);
   check_range("columns", request.columns, info);
   if (request.pixel_rows < 1 || request.pixel_rows > request.rows.size() || request.pixel_columns < 1 ||
@@ -96,7 +103,8 @@ Reduction default_reduction(Quantity quantity, bool difference) {
 std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
   check_request(request);
   try {
-    if (const auto gpu = gpu_of(request)) {
+    const bool counted = request.first_key == FirstKey::counted;
+    if (const auto gpu = counted ? gpu_of(request) : std::nullopt) {
       Image image;
       const kernels::Status status = device_map(request, *gpu, job, image);
       if (status == kernels::Status::ok) return image;

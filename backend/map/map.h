@@ -33,6 +33,10 @@ Reduction reduction_from_string(const std::string& name);
 /// absmax for signed quantities and differences, else max.
 Reduction default_reduction(Quantity quantity, bool difference);
 
+/// Whether the first key counts, on which many heads park their attention. Left out, its entries are absent, and the
+/// others of row i are divided by what it leaves: A'_ij = A_ij / (1 - A_i0). NaN in rows that have nothing else.
+enum class FirstKey { counted, left_out };
+
 /// Half-open range of positions.
 struct Range {
   std::int64_t begin = 0;
@@ -66,6 +70,8 @@ struct MapRequest {
   /// Entries of attention below this may be left out as 0, tile by tile. 0: exact (below 2^-126 they are 0 all the
   /// same); 2^-24 for a linear picture.
   double skip_tolerance = 0;
+  /// For attention, attention_without_gate and gate_effect. What is left out is computed on the CPU.
+  FirstKey first_key = FirstKey::counted;
 };
 
 /// Pixels, row-major float32. A pixel with no entry (above the diagonal, outside the window) is NaN.

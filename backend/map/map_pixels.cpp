@@ -47,6 +47,7 @@ MapPixels::MapPixels(const MapRequest& request, std::int64_t window)
       row_edges_(bin_edges(request.rows, request.pixel_rows)),
       column_edges_(bin_edges(request.columns, request.pixel_columns)),
       window_(window),
+      first_left_out_(request.first_key == FirstKey::left_out && request.columns.begin == 0),
       exact_(request.pixel_rows == request.rows.size() && request.pixel_columns == request.columns.size()),
       partial_(largest_bin(row_edges_) > kMapTile || largest_bin(column_edges_) > kMapTile),
       logarithm_(is_attention(request.quantity) && !request.minus && !exact_ && request.reduction != Reduction::mean),
@@ -140,6 +141,16 @@ double MapPixels::combined(double a, double b) const {
   return a;
 }
 
+/// The entries of key 0 are absent: they lie in the line's first pixel, where they were merged as nothing.
+void MapPixels::leave_out_first(const Range& rows, float* values) const {
+  if (!first_left_out_) return;
+  const std::int64_t all = present_entries(rows, keys_of(0), window_);
+  const std::int64_t left = all - present_entries(rows, {0, 1}, window_);
+  if (left == 0) values[0] = std::numeric_limits<float>::quiet_NaN();
+  if (reduction_ != PixelReduction::sum || left == 0) return;
+  values[0] = static_cast<float>(static_cast<double>(values[0]) * static_cast<double>(all) / static_cast<double>(left));
+}
+
 void MapPixels::finish_line(std::int64_t pixel, const PartialPixels& partial) {
   const Range rows = rows_of(pixel);
   const PixelLine present = pixel_line(rows, column_edges_, window_);
@@ -147,7 +158,7 @@ void MapPixels::finish_line(std::int64_t pixel, const PartialPixels& partial) {
   constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
   std::fill(values, values + present.present_begin, kNone);
   std::fill(values + present.present_end, values + image_.columns, kNone);
-  if (exact_) return;
+  if (exact_) return leave_out_first(rows, values);
   const bool mean = reduction_ == PixelReduction::sum;
   const double* const gathered =
       partial_ ? partial.values.data() + (pixel - partial.first_row) * image_.columns : nullptr;
@@ -163,6 +174,7 @@ void MapPixels::finish_line(std::int64_t pixel, const PartialPixels& partial) {
     values[column] = static_cast<float>(mean ? value / static_cast<double>(count) : value);
     if (count == 0) values[column] = kNone;
   }
+  leave_out_first(rows, values);
   // NaN stays NaN.
   if (logarithm_) cpu::exponentiate(present.present_end - present.present_begin, values + present.present_begin);
 }

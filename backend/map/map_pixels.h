@@ -54,6 +54,7 @@ class MapPixels {
   Image take() { return std::move(image_); }
 
  private:
+  void leave_out_first(const Range& rows, float* values) const;
   [[nodiscard]] double combined(double a, double b) const;
   [[nodiscard]] float* line(std::int64_t pixel) { return image_.value.data() + pixel * image_.columns; }
   [[nodiscard]] Range keys_of(std::int64_t pixel) const;
@@ -63,6 +64,7 @@ class MapPixels {
   std::vector<std::int64_t> row_edges_;
   std::vector<std::int64_t> column_edges_;
   std::int64_t window_ = 0;
+  bool first_left_out_ = false;
   bool exact_ = false;
   bool partial_ = false;
   bool logarithm_ = false;

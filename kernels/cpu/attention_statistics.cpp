@@ -23,11 +23,13 @@ constexpr std::int64_t kBlocks = kMapTile / kPhases;
 constexpr std::int64_t kDiagonals = kMapTile + (kBlocks - 1) * kPhases;
 
 /// mass[lane - key + 63] += values[key][lane] * weight[lane] for keys from first_key on.
+/// @returns the sum of squares of what was added
 template <bool kWeighted>
-HWY_INLINE void add_diagonals(const float* values, std::int64_t key_count, const float* weight, std::int64_t first_key,
-                              float* mass) {
+HWY_INLINE float add_diagonals(const float* values, std::int64_t key_count, const float* weight, std::int64_t first_key,
+                               float* mass) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  Float squares = hn::Zero(tag);
   for (std::int64_t phase = 0; phase < kPhases; ++phase) {
     HWY_ALIGN float sums[kDiagonals] = {};
     for (std::int64_t block = 0; block < kBlocks; ++block) {
@@ -36,7 +38,10 @@ HWY_INLINE void add_diagonals(const float* values, std::int64_t key_count, const
       float* const to = sums + (kBlocks - 1 - block) * kPhases;
       for (std::int64_t lane = 0; lane < kMapTile; lane += lanes) {
         Float value = hn::LoadU(tag, values + key * kMapTile + lane);
-        if constexpr (kWeighted) value = hn::Mul(value, hn::LoadU(tag, weight + lane));
+        if constexpr (kWeighted) {
+          value = hn::Mul(value, hn::LoadU(tag, weight + lane));
+          squares = hn::MulAdd(value, value, squares);
+        }
         hn::Store(hn::Add(hn::Load(tag, to + lane), value), tag, to + lane);
       }
     }
@@ -45,6 +50,7 @@ HWY_INLINE void add_diagonals(const float* values, std::int64_t key_count, const
       hn::StoreU(hn::Add(hn::LoadU(tag, to + n), hn::Load(tag, sums + n)), tag, to + n);
     }
   }
+  return hn::GetLane(hn::SumOfLanes(tag, squares));
 }
 
 void attention_statistics(float* tile, std::int64_t key_count, const float* weight, std::int64_t first_key,
@@ -65,7 +71,8 @@ void attention_statistics(float* tile, std::int64_t key_count, const float* weig
     hn::StoreU(entropy, tag, statistics.entropy + lane);
   }
   add_diagonals<false>(tile, key_count, weight, 0, statistics.mass);
-  add_diagonals<true>(tile, key_count, weight, first_key, statistics.mass_without_first);
+  statistics.square_without_first +=
+      add_diagonals<true>(tile, key_count, weight, first_key, statistics.mass_without_first);
 }
 
 void add_row_sums(const float* tile, std::int64_t key_count, std::int64_t first_key, double* sums) {

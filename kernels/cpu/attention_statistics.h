@@ -6,18 +6,20 @@
 
 namespace foxscope::kernels::cpu {
 
-/// What tiles of attention add up to: mass by distance and entropy by row. Entry [key][lane] of a tile has index
-/// lane - key + kMapTile - 1; its distance is that of lane 0 and key 0, plus the index, minus kMapTile - 1.
+/// What tiles of attention add up to: mass by distance, entropy by row, and squares. Entry [key][lane] of a tile has
+/// index lane - key + kMapTile - 1; its distance is that of lane 0 and key 0, plus the index, minus kMapTile - 1.
 struct TileStatistics {
   float mass[2 * kMapTile] = {};
   float mass_without_first[2 * kMapTile] = {};  ///< entries times their row's weight
   float entropy[kMapTile] = {};                 ///< - sum of A log2 A
+  float square_without_first = 0;               ///< sum of squares of entries times their row's weight
 };
 
 /// Statistics of one tile, which is replaced by its exponential.
 /// @param tile       [key_count][64] log2 of attention; absent entries -infinity
 /// @param weight     [64] by which rows count without the first key
-/// @param first_key  rows of the tile before it stay out of mass_without_first: 1 where key 0 of the text is in it
+/// @param first_key  keys of the tile before it stay out of what is without the first: 1 where key 0 of the text is in
+/// it
 void attention_statistics(float* tile, std::int64_t key_count, const float* weight, std::int64_t first_key,
                           TileStatistics& statistics);
 

@@ -104,6 +104,13 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
   const unsigned all = combined(mine, mask);
   double entropy = 0;
   double decay = 0;
+  double square = 0;
+  double on_repeats = 0;
+  int token[4] = {};
+  if (p.token != nullptr) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) token[i] = p.token[min(reader.row + 8 * i, p.length - 1)];
+  }
   for_tiles<Dot::kStages>(
       all, [&](int n, int buffer) { reader.buffers.load(p.head, first_tile + n, p.length, buffer); },
       [&](int n, int buffer) {
@@ -120,6 +127,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
         }
         float tile_entropy = 0;
         float tile_decay = 0;
+        float tile_square = 0;
+        float tile_repeats = 0;
         for (int first = 0; first < kTileKeys; first += kStepKeys) {
           Step s;
           reader.logarithms(p, tile, buffer, first, s);
@@ -132,6 +141,12 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
             const float entry = present ? exp2_fast(x) : 0.0F;
             stage[(lane / 4 + 8 * line) * kStageStride + key] = entry;
             if (entry != 0) tile_entropy = fmaf(entry, x, tile_entropy);
+            const int position = tile * kTileKeys + key;
+            const float beside = position > 0 && entry != 0 ? weight[lane / 4 + 8 * line] * entry : 0.0F;
+            tile_square = fmaf(beside, beside, tile_square);
+            if (p.token != nullptr && entry != 0 && position > 0 && position < reader.row + 8 * line) {
+              if (p.token[position - 1] == token[line]) tile_repeats += entry;
+            }
             if (p.head.gate != nullptr) {
               const float2 term = reader.buffers.terms(buffer)[key];
               const float fall = (term.x + gate[line].high) + (term.y + gate[line].low);
@@ -141,6 +156,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
         }
         entropy -= static_cast<double>(tile_entropy);
         decay += static_cast<double>(tile_decay);
+        square += static_cast<double>(tile_square);
+        on_repeats += static_cast<double>(tile_repeats);
         __syncwarp();
         add_mass(p, stage, weight, reader.rows.begin, tile);
         __syncwarp();
@@ -148,10 +165,14 @@ __global__ void __launch_bounds__(kMostWarps * 32, 2) spread(const __grid_consta
   for (int lanes = 16; lanes > 0; lanes /= 2) {
     entropy += __shfl_xor_sync(0xffffffffU, entropy, lanes);
     decay += __shfl_xor_sync(0xffffffffU, decay, lanes);
+    square += __shfl_xor_sync(0xffffffffU, square, lanes);
+    on_repeats += __shfl_xor_sync(0xffffffffU, on_repeats, lanes);
   }
   if (lane != 0 || all == 0) return;
   add(p, kEntropy, entropy * kLogarithmOf2, kSumScale);
   add(p, kLogDecay, decay * kLogarithmOf2, kSumScale);
+  add(p, kSquare, square, kSumScale);
+  add(p, kOnRepeats, on_repeats, kSumScale);
 }
 
 __device__ double value_of(const StatisticsParameters& p, std::int64_t index, double scale) {
@@ -163,7 +184,7 @@ __global__ void finish(const __grid_constant__ StatisticsParameters p, Attention
   const int distance = static_cast<int>(blockIdx.x * kThreads + threadIdx.x);
   if (distance == 0) {
     *sums = {value_of(p, kEntropy, kSumScale), value_of(p, kOnFirst, kSumScale), value_of(p, kLogDecay, kSumScale),
-             value_of(p, kRowsBeside, 1)};
+             value_of(p, kRowsBeside, 1),      value_of(p, kSquare, kSumScale),  value_of(p, kOnRepeats, kSumScale)};
   }
   if (distance >= p.length) return;
   mass[distance] = value_of(p, kMass + distance, p.mass_scale);
@@ -262,6 +283,7 @@ StatisticsParameters parameters(const MapHead& head) {
 
 Status measure(const AttentionStatistics& a, cudaStream_t stream) {
   StatisticsParameters p = parameters(a.head);
+  p.token = a.token;
   const StatisticsPlan plan(a.head.length);
   auto* memory = static_cast<char*>(a.workspace);
   p.sum = reinterpret_cast<Fixed*>(memory + plan.sum);

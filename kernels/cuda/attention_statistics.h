@@ -16,14 +16,17 @@ Status log_normalizer_without_gate(const MapHead& head, std::int64_t row_begin, 
 /// Sums over all rows i and the keys j that they see. Every number is float64 and the same in every run; NaN where a
 /// part of it is not a finite number.
 struct AttentionSums {
-  double entropy = 0;      ///< - sum of A log A, nats
-  double on_first = 0;     ///< sum of A_i0
-  double log_decay = 0;    ///< sum of A_ij (c_i - c_j), nats
-  double rows_beside = 0;  ///< how many rows but row 0 have mass beside key 0
+  double entropy = 0;               ///< - sum of A log A, nats
+  double on_first = 0;              ///< sum of A_i0
+  double log_decay = 0;             ///< sum of A_ij (c_i - c_j), nats
+  double rows_beside = 0;           ///< how many rows but row 0 have mass beside key 0
+  double square_without_first = 0;  ///< sum over j > 0 of (A_ij / (1 - A_i0))^2
+  double on_repeats = 0;            ///< sum of A_ij over 0 < j < i with token[j - 1] = token[i]
 };
 
 struct AttentionStatistics {
-  MapHead head;  ///< its entries' logarithms are those of attention
+  MapHead head;                         ///< its entries' logarithms are those of attention
+  const std::int32_t* token = nullptr;  ///< [L] that each position reads; null: nothing is a repeat
   AttentionSums* sums = nullptr;
   double* mass = nullptr;                ///< [L] sum of A at each distance i - j
   double* mass_without_first = nullptr;  ///< [L] the same without key 0, each row but row 0 divided by what it has left

@@ -17,7 +17,7 @@ constexpr unsigned kThreads = 256;
 using Fixed = unsigned long long;
 
 /// Where a sum lies: these, then the masses of L distances with key 0, then those without.
-enum SumIndex : std::int64_t { kEntropy, kOnFirst, kLogDecay, kRowsBeside, kMass };
+enum SumIndex : std::int64_t { kEntropy, kOnFirst, kLogDecay, kRowsBeside, kSquare, kOnRepeats, kMass };
 
 struct StatisticsParameters {
   HeadParameters head;
@@ -26,11 +26,12 @@ struct StatisticsParameters {
   int row_begin = 0, row_end = 0;
   int tiles_per_item = 32;
   double mass_scale = 0;
-  double* beside = nullptr;     ///< [L] what a row has beside key 0
-  float* weight = nullptr;      ///< [L] 1 / beside
-  Fixed* sum = nullptr;         ///< [kMass + 2 L]
-  int* unknown = nullptr;       ///< likewise: not 0 where something was added that is no finite number
-  float* normalizer = nullptr;  ///< [L] of log_normalizer_without_gate
+  const std::int32_t* token = nullptr;  ///< [L] that each position reads, or null
+  double* beside = nullptr;             ///< [L] what a row has beside key 0
+  float* weight = nullptr;              ///< [L] 1 / beside
+  Fixed* sum = nullptr;                 ///< [kMass + 2 L]
+  int* unknown = nullptr;               ///< likewise: not 0 where something was added that is no finite number
+  float* normalizer = nullptr;          ///< [L] of log_normalizer_without_gate
 };
 
 __device__ __forceinline__ void add(const StatisticsParameters& p, std::int64_t index, double value, double scale) {

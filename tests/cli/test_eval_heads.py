@@ -32,12 +32,15 @@ class EvalHeadsTest(CommandLineTest):
         for n, head in enumerate(model["heads"]):
             self.assertEqual((head["layer"], head["head"]), (n // 2, n % 2))
             for name, number in head["numbers"].items():
-                values = [float(run[n][name]) for run in runs]
-                if name == "rate_decay_time":
+                values = [float(run[n][name]) for run in runs if run[n][name]]
+                if not values:
+                    self.assertEqual((name, number["value"]), ("label_long_memory", None))  # the windows are short
+                if not values or name == "rate_decay_time":
                     continue
                 self.assertAlmostEqual(number["value"], numpy.mean(values), places=9, msg=name)
                 # Each row is a document of its own: the standard error of a mean.
-                self.assertAlmostEqual(number["error"], numpy.std(values, ddof=1) / 2**0.5, places=9, msg=name)
+                if len(values) > 1:
+                    self.assertAlmostEqual(number["error"], numpy.std(values, ddof=1) / 2**0.5, places=9, msg=name)
             gate = numpy.mean([float(run[n]["mean_log_gate"]) for run in runs])
             self.assertAlmostEqual(head["numbers"]["rate_decay_time"]["value"], -1 / gate, places=9)
             bin_ = head["by_distance"]["mass_without_gate"][3]

@@ -1,7 +1,8 @@
-"""`foxscope figure decay` and `foxscope figure distance`."""
+"""`foxscope figure decay`, `distance` and `labels`."""
 
 import json
 import math
+import re
 import shutil
 import subprocess
 import unittest
@@ -43,6 +44,17 @@ class FigureHeadsTest(CommandLineTest):
                 self.assertIn(word, text)
             self.assertIn(f"{longest['layer']}:{longest['head']}", notes)
             self.assertEqual(self.draw(kind, heads)[0], text)
+        text, _ = self.draw("labels", run)
+        self.assertEqual(self.draw("labels", heads)[0], text)
+        said = " ".join(text.split())
+        for words in ["layer", "head", "previous token (from 0.4): attention on the token before",
+                      "long memory (from 0.5)"]:
+            self.assertIn(words, said)
+        # Letters of cells and of the legend.
+        strongest = [head["labels"][0] for head in json.loads(self.done("heads", run, "--json"))["heads"] if head["labels"]]
+        for name, letter in [("previous token", "P"), ("local", "L"), ("sink", "S"), ("positional", "D"),
+                             ("induction", "I"), ("long memory", "M")]:
+            self.assertEqual(len(re.findall(rf"(?<!\S){letter}(?!\S)", text)), strongest.count(name) + 1, name)
 
     @unittest.skipUnless(shutil.which("pdftotext"), "pdftotext is missing")
     def test_choices(self):
@@ -85,6 +97,8 @@ class FigureHeadsTest(CommandLineTest):
         self.done("heads", run, "-o", heads)
         self.fails(1, ["mass_without_gate", "--split"], "figure", "distance", heads, "-o", output, output=output)
         gates = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
+        self.fails(1, ["labels are not known", "gates,rows,qk", "eval heads"], "figure", "labels", gates, "-o", output,
+                   output=output)
         self.fails(1, ["mass", "gates,rows,qk"], "figure", "distance", gates, "-o", output, output=output)
 
     def test_the_same_command_gives_the_same_bytes(self):

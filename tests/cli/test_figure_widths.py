@@ -58,7 +58,7 @@ class WidthsTest(FigureTest):
                 self.assertFalse(word.covers(other), f"“{word.text}” and “{other.text}” overlap")
 
     def test_no_word_is_cut_off_or_meets_another(self):
-        for kind in ["decay", "distance", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text",
+        for kind in ["decay", "distance", "labels", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text",
                      "sweep"]:
             for width in WIDTHS:
                 with self.subTest(kind, width=width):

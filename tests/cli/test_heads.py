@@ -89,7 +89,13 @@ class HeadsTest(CommandLineTest):
             self.assertEqual(float(row["mass_4_7_without_first"]),
                              head["attention"]["distance_without_first"]["mass"][3]["mass"])
             self.assertEqual(int(row["event_1_position"]), head["strongest_events"][0]["position"])
-            self.assertTrue(all(row.values()))
+            # The text is too short to tell a long memory.
+            self.assertEqual({name for name, value in row.items() if not value} - {"labels", "label_induction"},
+                             {"label_long_memory"})
+            for name, score in head["label_scores"].items():
+                column = row["repeats" if name == "repeats" else "label_" + name]
+                self.assertEqual(float(column) if column else None, score)
+            self.assertEqual([label for label in row["labels"].split(";") if label], head["labels"])
 
     def test_table_has_a_line_for_each_head_and_units(self):
         lines = self.done("heads", self.run_file).splitlines()
@@ -100,6 +106,36 @@ class HeadsTest(CommandLineTest):
         self.assertIn("tokens", lines[2])
         self.assertIn("nats", lines[2])
         self.assertEqual([line.split()[:2] for line in lines[3:7]], [["0", "0"], ["0", "1"], ["1", "0"], ["1", "1"]])
+
+    def test_labels_follow_from_the_attention(self):
+        read = [position * position % 13 for position in range(64)]
+        ids = self.write("repeats.json", json.dumps({"input_ids": read, "labels": read[1:] + [0]}))
+        path = self.folder / "repeats.h5"
+        self.done("run", "--model", DATA / "fox-pro", "--ids", ids, "-o", path)
+        heads = json.loads(self.done("heads", path, "--json"))["heads"]
+        thresholds = {"previous token": 0.4, "local": 0.8, "sink": 0.5, "positional": 0.6, "induction": 0.2,
+                      "long memory": 0.5}
+        for place, head in enumerate(heads):
+            picture = self.folder / f"{place}.npy"
+            self.done("map", path, "--layer", head["layer"], "--head", head["head"], "--quantity",
+                      "attention", "-o", picture)
+            attention = numpy.nan_to_num(numpy.load(picture).astype(numpy.float64))
+            scores = head["label_scores"]
+            self.assertAlmostEqual(scores["previous_token"], numpy.diagonal(attention, -1).mean(), places=5)
+            self.assertAlmostEqual(scores["sink"], attention[:, 0].mean(), places=5)
+            follows = [[j for j in range(1, i) if read[j - 1] == read[i]] for i in range(len(read))]
+            on_repeats = [attention[i, keys].sum() for i, keys in enumerate(follows) if keys]
+            self.assertEqual(scores["repeats"], len(on_repeats))
+            self.assertAlmostEqual(scores["induction"], numpy.mean(on_repeats), places=5)
+            self.assertIsNone(scores["long_memory"])
+            known = {name.replace("_", " "): score for name, score in scores.items() if score is not None}
+            expected = [name for name, least in thresholds.items() if known.get(name, 0) >= least]
+            self.assertEqual(sorted(head["labels"]), sorted(expected))
+        table = self.done("heads", path)
+        self.assertIn("labels", table.splitlines()[1])
+        said = self.done("heads", "--help")
+        for name, threshold in thresholds.items():
+            self.assertRegex(said, f"{name} +at {threshold} and more: ")
 
     def test_a_model_without_gates_never_forgets(self):
         run_file = self.run_fixture("transformer-pro", "t.h5")
@@ -245,7 +281,7 @@ class HeadAnalysisTest(CommandLineTest):
         smallest = self.heads("--sort", "entropy", "--reverse", "--top", "2")
         self.assertEqual([head["attention"]["entropy"] for head in smallest], sorted(entropies)[:2])
         self.assertEqual(len(self.heads("--top", "3")), 3)
-        self.assertIn("gate_min\n", self.done("heads", self.run_file, "--sort", "gate_min"))
+        self.assertRegex(self.done("heads", self.run_file, "--sort", "gate_min"), r"key 0 +on self +gate_min +labels *\n")
         by_split = self.heads("--split", "--sort", "locality_by_decay")
         values = [head["split"]["locality"]["by_decay"] for head in by_split]
         self.assertEqual(values, sorted(values, reverse=True))

@@ -110,6 +110,15 @@ class NumbersTest(MapTest):
         effect = numpy.load(self.map("gate_effect"))
         self.assertLess(numpy.abs(effect - (numpy.load(self.map("attention")) - without))[below].max(), 1e-6)
 
+    def test_without_the_first_key(self):
+        whole = numpy.nan_to_num(numpy.load(self.map("attention")))
+        left = numpy.load(self.map("attention", extra=["--without-first"]))
+        self.assertTrue(numpy.isnan(left[:, 0]).all())
+        rows = whole[1:, 1:] / whole[1:, 1:].sum(axis=1, keepdims=True)
+        numpy.testing.assert_allclose(numpy.nan_to_num(left[1:, 1:]), rows, atol=1e-5)
+        self.fails(2, ["key 0", "forget"], "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget",
+                   "--without-first", "-o", self.folder / "f.npy")
+
     def test_rows_columns_and_sizes(self):
         whole = numpy.load(self.map("attention"))
         part = numpy.load(self.map("attention", extra=["--rows", "17:51", "--cols", "5:40"]))

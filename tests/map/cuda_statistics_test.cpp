@@ -35,6 +35,11 @@ void expect_near(const AttentionSpread& a, const AttentionSpread& b) {
   EXPECT_NEAR(a.entropy, b.entropy, 1e-5);
   EXPECT_NEAR(a.mass_on_first, b.mass_on_first, 1e-6);
   EXPECT_NEAR(a.mass_on_self, b.mass_on_self, 1e-6);
+  EXPECT_EQ(a.rows_without_first, b.rows_without_first);
+  EXPECT_NEAR(a.square_without_first, b.square_without_first, 1e-6);
+  EXPECT_EQ(a.repeats, b.repeats);
+  EXPECT_GT(a.repeats, 0);
+  EXPECT_NEAR(a.on_repeats, b.on_repeats, 1e-6);
   EXPECT_NEAR(a.mean_log_decay, b.mean_log_decay, 1e-5 * std::max(1.0, std::abs(b.mean_log_decay)));
   expect_near(a.distance, b.distance);
   expect_near(a.distance_without_first, b.distance_without_first);
@@ -58,6 +63,7 @@ TEST_F(CudaStatistics, EqualTheCpus) {
   RunShape shape;
   shape.length = 777;
   shape.heads = 3;
+  shape.token = [](std::int64_t position) { return static_cast<std::int32_t>(position * position % 41); };
   for (const int head_dim : {16, 64}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       shape.head_dim = head_dim;

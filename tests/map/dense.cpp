@@ -108,6 +108,7 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
     fill_query_key(shape, store->layer(QueryKeyStore::Part::query, layer), random);
     fill_query_key(shape, store->layer(QueryKeyStore::Part::key, layer), random);
     if (shape.parks_on_first != 0) park_on_first(shape, *store, layer);
+    if (shape.fill) shape.fill(*store);
     const std::span<double> gate = recorder.cumulative_log_gate(layer);
     const std::span<float> rows = recorder.log_normalizer(layer);
     for (int head = 0; head < shape.heads; ++head) {
@@ -142,7 +143,7 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
   if (shape.spoil) shape.spoil(recorder, *store);
   auto tokens = std::make_shared<TokenTable>();
   for (std::int32_t position = 0; position < shape.length; ++position) {
-    tokens->input_id.push_back(position);
+    tokens->input_id.push_back(shape.token ? shape.token(position) : position);
     tokens->id.push_back(position + 1);
   }
   return recorder.finish(nullptr, tokens);

@@ -25,6 +25,10 @@ struct RunShape {
   std::function<double(int head, std::int64_t position, double normal)> log_gate;
   /// Added to every query's logit with key 0, by making that key the direction that all queries share; 0: nothing.
   double parks_on_first = 0;
+  /// Overwrites queries and keys, all float32, before anything is made of them; may be empty.
+  std::function<void(HostQueryKeyStore&)> fill;
+  /// What a position reads; by default every position another token.
+  std::function<std::int32_t(std::int64_t position)> token;
   bool keeps_gates = true;
   bool keeps_rows = true;
   bool keeps_query_key = true;

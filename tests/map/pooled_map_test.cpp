@@ -1,8 +1,11 @@
 #include <cmath>
+#include <limits>
 #include <string>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
+#include "tests/error_of.h"
 #include "tests/map/dense.h"
 
 namespace foxscope::test {
@@ -52,6 +55,67 @@ MapRequest odd_rectangle() {
   request.pixel_rows = 333;
   request.pixel_columns = 257;
   return request;
+}
+
+/// Entries without key 0, the others of a row divided by what it leaves; NaN is absent.
+std::vector<double> without_first(std::vector<double> attention, std::int64_t length) {
+  for (std::int64_t i = 0; i < length; ++i) {
+    double* const row = attention.data() + i * length;
+    double beside = 0;
+    for (std::int64_t j = 1; j <= i; ++j) beside += std::isnan(row[j]) ? 0.0 : row[j];
+    row[0] = std::numeric_limits<double>::quiet_NaN();
+    for (std::int64_t j = 1; j <= i; ++j) row[j] /= beside;
+  }
+  return attention;
+}
+
+TEST(PooledMap, LeavesOutTheFirstKey) {
+  RunShape shape;
+  shape.length = 700;
+  for (const auto& [gated, parks, window] :
+       {std::tuple{true, 0.0, 0}, {false, 0.0, 0}, {false, 8.0, 0}, {false, 14.0, 0}, {true, 0.0, 90}}) {
+    shape.gated = gated;
+    shape.parks_on_first = parks;
+    shape.window = window;
+    const HeadOf head{make_run(shape), 0, 0};
+    const DenseHead dense(head);
+    const auto attention = without_first(dense.entries(Quantity::attention), shape.length);
+    const auto ungated = without_first(dense.entries(Quantity::attention_without_gate), shape.length);
+    std::vector<double> effect = attention;
+    for (std::size_t n = 0; n < effect.size(); ++n) effect[n] -= ungated[n];
+    MapRequest request;
+    request.head = head;
+    request.first_key = FirstKey::left_out;
+    for (const auto& [quantity, entries] : {std::pair{Quantity::attention, &attention},
+                                            {Quantity::attention_without_gate, &ungated},
+                                            {Quantity::gate_effect, &effect}}) {
+      request.quantity = quantity;
+      for (const auto& [rows, columns, down, across] : {std::tuple{Range{0, 700}, Range{0, 700}, 700, 700},
+                                                        {Range{0, 700}, Range{0, 700}, 61, 57},
+                                                        {Range{0, 700}, Range{0, 700}, 3, 1},
+                                                        {Range{300, 310}, Range{0, 40}, 10, 40},
+                                                        {Range{5, 650}, Range{1, 600}, 40, 50}}) {
+        request.rows = rows;
+        request.columns = columns;
+        request.pixel_rows = down;
+        request.pixel_columns = across;
+        for (const Reduction reduction : {Reduction::max, Reduction::mean, Reduction::min}) {
+          request.reduction = reduction;
+          EXPECT_LT(largest_difference(compute_map(request, {}).value(), pool(*entries, shape.length, request), 1.0),
+                    2e-6)
+              << to_string(quantity) << " " << to_string(reduction) << " " << down << "x" << across << " parks "
+              << parks << " window " << window << (gated ? " gated" : "");
+        }
+      }
+    }
+  }
+  MapRequest request;
+  request.head = {make_run(shape), 0, 0};
+  request.quantity = Quantity::forget;
+  request.first_key = FirstKey::left_out;
+  request.rows = request.columns = {0, 700};
+  request.pixel_rows = request.pixel_columns = 10;
+  EXPECT_NE(error_of([&] { (void)compute_map(request, {}); }).find("key 0"), std::string::npos);
 }
 
 TEST(PooledMap, IsPreciseForGatedHeadsWithGroupedKeys) {

@@ -8,6 +8,7 @@
 
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/decay.h"
+#include "app/figure/kinds/labels.h"
 #include "app/figure/kinds/perplexity.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
@@ -183,7 +184,7 @@ KindTraits traitsOf(const std::string& kind) {
   traits.axes = kind == "loss" || kind == "perplexity" || kind == "ablation";
   traits.smooth = kind == "loss" || kind == "ablation";
   traits.curves = traits.axes || kind == "decay" || kind == "distance";
-  traits.labels = traits.axes || kind == "decay" || kind == "compare";
+  traits.labels = traits.axes || kind == "decay" || kind == "labels" || kind == "compare";
   traits.letters = kind == "maps" || kind == "compare" || kind == "decay" || kind == "distance";
   return traits;
 }
@@ -234,6 +235,7 @@ std::optional<DrawnFigure> drawRunFigure(const RunFigure& figure, const FigureSt
     if (!heads) return std::nullopt;
     models.push_back(*heads);
   }
+  if (figure.kind == "labels") return drawLabels(models, style);
   if (figure.kind == "distance") return drawDistance(models.front(), figure.distance, style);
   return drawDecay(models, style);
 }

@@ -10,6 +10,8 @@
 
 #include "app/gui/curves/context_tab.h"
 #include "app/gui/curves/decay_tab.h"
+#include "app/gui/curves/distance_profiles.h"
+#include "app/gui/curves/distance_tab.h"
 #include "app/gui/curves/gate_tab.h"
 #include "app/gui/curves/loss_tab.h"
 #include "app/gui/curves/row_tab.h"
@@ -18,7 +20,7 @@ namespace foxscope::gui {
 namespace {
 
 // In the order of CurvesView::Tab.
-constexpr std::array<const char*, 5> kStateNames{"loss", "context", "row", "gate", "decay"};
+constexpr std::array<const char*, 7> kStateNames{"loss", "context", "row", "gate", "decay", "distance", "content"};
 
 }  // namespace
 
@@ -49,6 +51,12 @@ CurvesView::CurvesView(Document& document, QWidget* parent)
       tr("Show the forget gate along the text"));
   add(new curves::DecayTab(document, this), tr("Decay"), tr("Decay times of all heads"),
       tr("Show decay times of all heads"));
+  using curves::DistanceTab;
+  auto* profiles = new curves::DistanceProfiles(document, this);
+  add(new DistanceTab(document, *profiles, DistanceTab::Shows::attention, this), tr("Distance"),
+      tr("Attention against distance, with and without the gate"), tr("Show attention against distance"));
+  add(new DistanceTab(document, *profiles, DistanceTab::Shows::logits, this), tr("Content"),
+      tr("Content and decay, the two terms of the logits, against distance"), tr("Show content and decay apart"));
   connect(m_bar, &QTabBar::currentChanged, this, &CurvesView::showCurrent);
   showCurrent();
 }

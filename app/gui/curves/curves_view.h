@@ -19,15 +19,15 @@ namespace curves {
 class CurveTab;
 }
 
-/// What can be drawn as curves: losses, perplexity against context, a row of the chosen head, its gate, and the decay
-/// times of all heads; one tab each.
+/// What can be drawn as curves: losses, perplexity against context, a row of the chosen head, its gate, the decay times
+/// of all heads, attention against distance, and content and decay apart; one tab each.
 class CurvesView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
   explicit CurvesView(Document& document, QWidget* parent = nullptr);
 
-  enum class Tab { loss, context, row, gate, decay };
+  enum class Tab { loss, context, row, gate, decay, distance, content };
   void setTab(Tab tab);
   [[nodiscard]] Tab tab() const;
 

@@ -14,8 +14,13 @@ constexpr int kHeadChannels = 1'000'000;  // more than a run has heads
 // Below the channels of heads.
 int pinChannel(RunId run) { return -1 - run; }
 
+std::size_t labelIndex(HeadQuantity quantity) {
+  return static_cast<std::size_t>(quantity) - static_cast<std::size_t>(kQuantitiesBesideScores);
+}
+
 double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
   const bool attention = statistics.has_attention;
+  if (quantity >= HeadQuantity::firstScore) return statistics.label_scores[labelIndex(quantity)];
   switch (quantity) {
     case HeadQuantity::rateDecayTime:
       return statistics.rate_decay_time;
@@ -57,7 +62,23 @@ int headChannel(const HeadChoice& head, const TraceInfo& info) {
   return head.run * kHeadChannels + head.layer * info.heads + head.head;
 }
 
+HeadQuantity scoreOf(HeadLabel label) {
+  return static_cast<HeadQuantity>(kQuantitiesBesideScores + static_cast<int>(label));
+}
+
+QString nameOf(HeadLabel label) { return QString::fromUtf8(text_of(label).name); }
+
+QString meaningOf(HeadLabel label) {
+  return HeadTable::tr("%1; %2 and more make the label")
+      .arg(QString::fromUtf8(text_of(label).definition))
+      .arg(text_of(label).threshold);
+}
+
 HeadQuantityText textOf(HeadQuantity quantity) {
+  if (quantity >= HeadQuantity::firstScore) {
+    const auto label = static_cast<HeadLabel>(labelIndex(quantity));
+    return {HeadTable::tr("%1, score").arg(nameOf(label)), {}, false, false, meaningOf(label)};
+  }
   const auto tr = [](const char* text) { return HeadTable::tr(text); };
   switch (quantity) {
     case HeadQuantity::rateDecayTime:
@@ -89,6 +110,8 @@ HeadQuantityText textOf(HeadQuantity quantity) {
     case HeadQuantity::pinnedSurvival:
       return {tr("survival of the pinned key"), tr("tokens"), true, true,
               tr("how far ahead the pinned key's F stays above 1/e")};
+    case HeadQuantity::firstScore:
+      break;
   }
   return {};
 }
@@ -266,18 +289,65 @@ double HeadTable::difference(const HeadChoice& head, RunId other, HeadQuantity q
   return std::isfinite(a) && std::isfinite(b) ? a - b : kUnknown;
 }
 
+std::vector<HeadLabel> HeadTable::labels(const HeadChoice& head) const {
+  const HeadStatistics* known = statistics(head);
+  return known == nullptr ? std::vector<HeadLabel>() : labels_of(known->label_scores);
+}
+
+QString HeadTable::labelsTold(const HeadChoice& head) const {
+  const HeadStatistics* known = statistics(head);
+  if (known == nullptr || !known->has_attention) return {};
+  QString text = QStringLiteral("<table>");
+  for (int number = 0; number < kHeadLabels; ++number) {
+    const auto label = static_cast<HeadLabel>(number);
+    const double score = known->label_scores[static_cast<std::size_t>(number)];
+    const bool has = score >= text_of(label).threshold;
+    const QString name = nameOf(label).toHtmlEscaped();
+    text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2&nbsp;&nbsp;</td><td>%3</td></tr>")
+                .arg(has ? QStringLiteral("<b>%1</b>").arg(name) : name, valueText(scoreOf(label), score),
+                     meaningOf(label).toHtmlEscaped());
+  }
+  return text + QStringLiteral("</table>");
+}
+
+QVariant HeadTable::labelsData(const HeadChoice& head, int role) const {
+  const std::vector<HeadLabel> had = labels(head);
+  switch (role) {
+    case Qt::DisplayRole: {
+      if (!had.empty()) return QString::fromStdString(names_of(had, ", "));
+      const HeadStatistics* known = statistics(head);
+      return known != nullptr && known->has_attention ? QString() : QStringLiteral("–");
+    }
+    case Qt::ToolTipRole:
+      return labelsTold(head);
+    case LabelsRole: {
+      int bits = 0;
+      for (const HeadLabel label : had) bits |= 1 << static_cast<int>(label);
+      return bits;
+    }
+    case ValueRole: {
+      // Heads of one label stand together, the strongest first where the order descends.
+      if (had.empty()) return kUnknown;
+      const auto first = static_cast<int>(had.front());
+      const double score = statistics(head)->label_scores[static_cast<std::size_t>(first)];
+      return kHeadLabels - first + score / 2;
+    }
+    default:
+      return {};
+  }
+}
+
 int HeadTable::rowOf(const HeadChoice& head) const { return head.run == m_run ? head.layer * m_heads + head.head : -1; }
 
 int HeadTable::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : m_layers * m_heads; }
 
-int HeadTable::columnCount(const QModelIndex& parent) const {
-  return parent.isValid() ? 0 : kFixedColumns + kHeadQuantities;
-}
+int HeadTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kLabelsColumn + 1; }
 
 QVariant HeadTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const HeadChoice head{m_run, index.row() / m_heads, index.row() % m_heads};
   if (role == HeadRole) return QVariant::fromValue(head);
+  if (index.column() == kLabelsColumn || role == LabelsRole) return labelsData(head, role);
   if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignRight | Qt::AlignVCenter);
   const int column = index.column();
   if (column < kFixedColumns) {
@@ -310,14 +380,20 @@ QString termOf(HeadQuantity quantity) {
       return QStringLiteral("forget");
     case HeadQuantity::pinnedAttention:
       return QStringLiteral("attention");
+    case HeadQuantity::firstScore:
+      break;
   }
-  return {};
+  return QStringLiteral("labels");  // the scores of all of them
 }
 
 QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
   if (section < kFixedColumns) {
     return role == Qt::DisplayRole ? QVariant(section == 0 ? tr("layer") : tr("head")) : QVariant();
+  }
+  if (section == kLabelsColumn) {
+    if (role == Qt::DisplayRole) return tr("labels");
+    return role == Qt::ToolTipRole ? QVariant(tr("What the head does, the strongest label first")) : QVariant();
   }
   const HeadQuantityText text = textOf(static_cast<HeadQuantity>(section - kFixedColumns));
   if (role == Qt::DisplayRole)

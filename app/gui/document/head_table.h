@@ -7,13 +7,14 @@
 #include <QAbstractTableModel>
 
 #include "app/gui/document/document.h"
+#include "backend/map/head_labels.h"
 #include "backend/map/head_match.h"
 #include "backend/map/head_statistics.h"
 #include "backend/map/pair_reading.h"
 
 namespace foxscope::gui {
 
-/// What a head can be judged by. The order is that of the table's columns, after layer and head.
+/// What a head can be judged by. The order is that of the table's columns, after layer, head and before the labels.
 enum class HeadQuantity {
   rateDecayTime,    ///< -1 / mean(log f), tokens
   backwardHorizon,  ///< median, level 1/e, tokens
@@ -26,8 +27,15 @@ enum class HeadQuantity {
   pinnedForget,     ///< F of the pinned pair
   pinnedAttention,  ///< A of the pinned pair
   pinnedSurvival,   ///< how long the pinned key survives, tokens
+  firstScore,       ///< of label 0; those of the other labels follow
 };
-inline constexpr int kHeadQuantities = 11;
+inline constexpr int kQuantitiesBesideScores = static_cast<int>(HeadQuantity::firstScore);
+inline constexpr int kHeadQuantities = kQuantitiesBesideScores + kHeadLabels;
+HeadQuantity scoreOf(HeadLabel label);
+
+/// What a label is and from which score on, in one sentence.
+QString meaningOf(HeadLabel label);
+QString nameOf(HeadLabel label);
 
 /// What a quantity is called, for menus and legends; its unit ("tokens", "nats", "" for shares); whether it is one of
 /// the pinned pair; whether its values spread over decades; what it means, in one sentence.
@@ -49,14 +57,16 @@ enum class Unit { without, with };
 QString valueText(HeadQuantity quantity, double value, Unit unit = Unit::with);
 
 /// Statistics of every head of every run, made in the background as runs come, and the pinned pair in every head. One
-/// row a head of the shown run; columns: layer, head, then HeadQuantity.
+/// row a head of the shown run; columns: layer, head, then HeadQuantity, then the labels.
 class HeadTable : public QAbstractTableModel {
   Q_OBJECT
 
  public:
   explicit HeadTable(Document& document, QObject* parent = nullptr);
 
-  enum Role { ValueRole = Qt::UserRole, HeadRole };  ///< double (NaN where not known); HeadChoice
+  /// double (NaN where not known), HeadChoice, bits 1 << HeadLabel
+  enum Role { ValueRole = Qt::UserRole, HeadRole, LabelsRole };
+  static constexpr int kLabelsColumn = 2 + kHeadQuantities;
 
   /// The run whose heads are the rows.
   void setRun(RunId run);
@@ -64,6 +74,10 @@ class HeadTable : public QAbstractTableModel {
   /// A value of any head of any run; NaN where it is not known (yet) or was not kept, infinite for a head that never
   /// forgets.
   [[nodiscard]] double value(const HeadChoice& head, HeadQuantity quantity) const;
+  /// The strongest first; empty without any, or until they are known.
+  [[nodiscard]] std::vector<HeadLabel> labels(const HeadChoice& head) const;
+  /// Scores of all labels with what they mean, for a tooltip.
+  [[nodiscard]] QString labelsTold(const HeadChoice& head) const;
   /// Null until they are there.
   [[nodiscard]] const HeadStatistics* statistics(const HeadChoice& head) const;
   /// The head of another run whose attention reaches as far: nearest by distance profile. Nothing until both are known.
@@ -99,6 +113,7 @@ class HeadTable : public QAbstractTableModel {
   void followPin();
   void takePinned(RunId run, std::vector<std::optional<PairReading>> readings);
   [[nodiscard]] int rowOf(const HeadChoice& head) const;
+  [[nodiscard]] QVariant labelsData(const HeadChoice& head, int role) const;
 
   Document& m_document;
   RunId m_run = kNoRun;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <QColor>
@@ -9,14 +10,20 @@
 
 namespace foxscope::gui {
 
-/// What the grid's cells show: a quantity, its difference from the nearest head of another run, or small pictures of F.
+/// What the grid's cells show: a quantity, its difference from the nearest head of another run, small pictures of F or
+/// of A, or the strongest label.
 struct HeadColouring {
-  enum class Kind { quantity, difference, thumbnail };
+  enum class Kind { quantity, difference, forgetPicture, attentionPicture, label };
   Kind kind = Kind::quantity;
   HeadQuantity quantity = HeadQuantity::rateDecayTime;
   RunId other = kNoRun;  ///< of a difference: whose heads are subtracted
   RunId of = kNoRun;     ///< of a difference: the run that is shown before it, whose heads they are subtracted from
   bool operator==(const HeadColouring&) const = default;
+  /// What pictures are of; nothing where there are none.
+  [[nodiscard]] std::optional<Quantity> picture() const {
+    if (kind == Kind::forgetPicture) return Quantity::forget;
+    return kind == Kind::attentionPicture ? std::optional(Quantity::attention) : std::nullopt;
+  }
 };
 
 /// Colours of values on a scale that all runs share: viridis, logarithmic where a quantity spreads over decades and is

@@ -9,7 +9,7 @@
 #include <QPainter>
 #include <QToolTip>
 
-#include "app/figure/colour_map.h"
+#include "app/figure/head_label_colour.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -17,28 +17,12 @@ namespace {
 
 constexpr int kLargestCell = 44;
 constexpr int kSmallestCell = 9;
-constexpr int kThumbnailPixels = 48;
-
-QImage paintForget(const Image& image) {
-  QImage picture(static_cast<int>(image.columns), static_cast<int>(image.rows), QImage::Format_ARGB32);
-  const float* value = image.value.data();
-  for (int row = 0; row < picture.height(); ++row) {
-    for (int column = 0; column < picture.width(); ++column, ++value) {
-      if (std::isnan(*value)) {
-        picture.setPixelColor(column, row, Qt::transparent);
-      } else {
-        const figure::Rgb rgb = figure::colourAt(figure::viridis(), *value);
-        picture.setPixel(column, row, qRgb(rgb.red, rgb.green, rgb.blue));
-      }
-    }
-  }
-  return picture;
-}
+constexpr double kFaded = 0.82;  ///< of the ground over heads without the label that is looked for
 
 }  // namespace
 
-HeadGrid::HeadGrid(Document& document, HeadTable& table, QWidget* parent)
-    : QWidget(parent), m_document(document), m_table(table), m_colours(m_colouring, {}) {
+HeadGrid::HeadGrid(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent)
+    : QWidget(parent), m_document(document), m_table(table), m_pictures(pictures), m_colours(m_colouring, {}) {
   setFocusPolicy(Qt::StrongFocus);
   setMouseTracking(true);
   setAccessibleName(tr("Heads"));
@@ -46,18 +30,25 @@ HeadGrid::HeadGrid(Document& document, HeadTable& table, QWidget* parent)
   policy.setHeightForWidth(true);
   setSizePolicy(policy);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
+  connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
   connect(&m_document.selection(), &Selection::headChanged, this, qOverload<>(&QWidget::update));
-  connect(&m_document, &Document::runsChanged, this, [this] {
-    std::erase_if(m_thumbnails, [&](const auto& entry) { return m_document.run(std::get<0>(entry.first)) == nullptr; });
-    requestThumbnails();
-    updateGeometry();
-  });
+  connect(&m_document, &Document::runsChanged, this, &QWidget::updateGeometry);
 }
 
 void HeadGrid::setColouring(const HeadColouring& colouring) {
   m_colouring = colouring;
-  requestThumbnails();
   recolour();
+}
+
+void HeadGrid::setLabel(std::optional<HeadLabel> label) {
+  m_label = label;
+  update();
+}
+
+bool HeadGrid::isFaded(const HeadChoice& head) const {
+  if (!m_label) return false;
+  const std::vector<HeadLabel> labels = m_table.labels(head);
+  return std::find(labels.begin(), labels.end(), *m_label) == labels.end();
 }
 
 double HeadGrid::shownValue(const HeadChoice& head) const {
@@ -69,7 +60,9 @@ double HeadGrid::shownValue(const HeadChoice& head) const {
       if (head.run == m_colouring.of) return m_table.difference(head, m_colouring.other, m_colouring.quantity);
       if (head.run == m_colouring.other) return -m_table.difference(head, m_colouring.of, m_colouring.quantity);
       break;
-    case HeadColouring::Kind::thumbnail:
+    case HeadColouring::Kind::forgetPicture:
+    case HeadColouring::Kind::attentionPicture:
+    case HeadColouring::Kind::label:
       break;
   }
   return std::nan("");
@@ -87,37 +80,6 @@ void HeadGrid::recolour() {
   m_colours = HeadColours(m_colouring, values);
   emit coloursChanged();
   update();
-}
-
-void HeadGrid::requestThumbnails() {
-  if (m_colouring.kind != HeadColouring::Kind::thumbnail) return;
-  for (const Run& run : m_document.runs()) {
-    const TraceInfo& info = run.trace->info();
-    for (int layer = 0; layer < info.layers; ++layer) {
-      for (int head = 0; head < info.heads; ++head) {
-        if (m_thumbnails.contains({run.id, layer, head})) continue;
-        MapRequest wanted;
-        wanted.head = {run.trace, layer, head};
-        wanted.quantity = Quantity::forget;
-        wanted.reduction = Reduction::mean;
-        wanted.rows = wanted.columns = {0, info.length};
-        wanted.pixel_rows = wanted.pixel_columns = std::min<std::int64_t>(kThumbnailPixels, info.length);
-        JobRunner::Request<QImage> request;
-        request.priority = Priority::background;
-        request.work = [wanted](const Job& job) -> std::optional<QImage> {
-          const auto image = compute_map(wanted, job);
-          if (!image) return std::nullopt;
-          return paintForget(*image);
-        };
-        request.done = [this, id = run.id, layer, head](const QImage& picture) {
-          m_thumbnails[{id, layer, head}] = picture;
-          update();
-        };
-        request.failed = [](const QString&) {};
-        m_document.jobs().submit(this, headChannel({run.id, layer, head}, info), std::move(request));
-      }
-    }
-  }
 }
 
 int HeadGrid::labelWidth() const { return fontMetrics().horizontalAdvance(QStringLiteral("000")) + 4; }
@@ -179,12 +141,35 @@ std::optional<HeadChoice> HeadGrid::headAt(const QPoint& place) const {
   return std::nullopt;
 }
 
+// The strongest label's colour and letter.
+void HeadGrid::paintLabel(QPainter& painter, const QRect& inner, const HeadChoice& head) const {
+  const std::vector<HeadLabel> labels = m_table.labels(head);
+  const HeadStatistics* known = m_table.statistics(head);
+  if (labels.empty()) {
+    QColor none = lineColour(palette());
+    none.setAlphaF(0.25F);
+    painter.fillRect(inner, none);
+    painter.setPen(mutedTextColour(palette()));
+    // Known to have none, or not known.
+    if (known == nullptr || !known->has_attention) painter.drawPoint(inner.center());
+    return;
+  }
+  // The label that is looked for, where it is not the strongest.
+  const bool wanted = m_label && std::find(labels.begin(), labels.end(), *m_label) != labels.end();
+  const HeadLabel label = wanted ? *m_label : labels.front();
+  const figure::Rgb rgb = figure::labelColour(label);
+  painter.fillRect(inner, QColor(rgb.red, rgb.green, rgb.blue));
+  if (inner.height() < fontMetrics().height()) return;
+  painter.setPen(figure::letterOn(rgb) == figure::Letter::white ? Qt::white : Qt::black);
+  painter.drawText(inner, Qt::AlignCenter, QString(QLatin1Char(text_of(label).letter)));
+}
+
 void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const {
   const QRect inner = cell.adjusted(0, 0, -1, -1);
-  if (m_colouring.kind == HeadColouring::Kind::thumbnail) {
+  if (m_colouring.kind == HeadColouring::Kind::label) return paintLabel(painter, inner, head);
+  if (const auto quantity = m_colouring.picture()) {
     painter.fillRect(inner, palette().color(QPalette::AlternateBase));
-    const auto picture = m_thumbnails.find({head.run, head.layer, head.head});
-    if (picture != m_thumbnails.end()) painter.drawImage(inner, picture->second);
+    if (const QImage* picture = m_pictures.of(head, *quantity)) painter.drawImage(inner, *picture);
     return;
   }
   const double value = shownValue(head);
@@ -227,6 +212,11 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
     for (int head = 0; head < block.heads; ++head) {
       const QRect cell(block.corner.x() + head * size, block.corner.y() + layer * size, size, size);
       paintCell(painter, cell, {block.run, layer, head});
+      if (isFaded({block.run, layer, head})) {
+        QColor ground = palette().color(QPalette::Window);
+        ground.setAlphaF(static_cast<float>(kFaded));
+        painter.fillRect(cell, ground);
+      }
       painter.setPen(mutedTextColour(palette()));
     }
   }
@@ -271,6 +261,10 @@ QString HeadGrid::description(const HeadChoice& head) const {
                 .arg(known->gate_quantile[0], 0, 'g', 3)
                 .arg(known->gate_quantile[2], 0, 'g', 3)
                 .arg(known->gate_quantile[4], 0, 'g', 3);
+  }
+  if (const std::vector<HeadLabel> labels = m_table.labels(head); !labels.empty()) {
+    text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2</td></tr>")
+                .arg(tr("labels"), QString::fromStdString(names_of(labels, ", ")));
   }
   text += "</table>";
   for (const Run& other : m_document.runs()) {

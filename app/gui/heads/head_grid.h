@@ -1,14 +1,12 @@
 #pragma once
 
-#include <map>
 #include <optional>
-#include <tuple>
 #include <vector>
 
-#include <QImage>
 #include <QWidget>
 
 #include "app/gui/heads/head_colours.h"
+#include "app/gui/heads/head_pictures.h"
 
 namespace foxscope::gui {
 
@@ -18,9 +16,11 @@ class HeadGrid : public QWidget {
   Q_OBJECT
 
  public:
-  HeadGrid(Document& document, HeadTable& table, QWidget* parent = nullptr);
+  HeadGrid(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent = nullptr);
 
   void setColouring(const HeadColouring& colouring);
+  /// Heads without this label are faded; nothing: all are shown.
+  void setLabel(std::optional<HeadLabel> label);
   [[nodiscard]] const HeadColours& colours() const { return m_colours; }
   /// Where a head is drawn; empty where it is not.
   [[nodiscard]] QRect cell(const HeadChoice& head) const;
@@ -60,17 +60,19 @@ class HeadGrid : public QWidget {
   [[nodiscard]] int cellSize(int width) const;
   [[nodiscard]] int labelWidth() const;
   void recolour();
-  void requestThumbnails();
+  [[nodiscard]] bool isFaded(const HeadChoice& head) const;
+  void paintLabel(QPainter& painter, const QRect& inner, const HeadChoice& head) const;
   void paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const;
   void paintBlock(QPainter& painter, const Block& block) const;
   void step(int layers, int heads);
 
   Document& m_document;
   HeadTable& m_table;
+  HeadPictures& m_pictures;
   HeadColouring m_colouring;
   HeadColours m_colours;
   std::optional<HeadChoice> m_hovered;
-  std::map<std::tuple<RunId, int, int>, QImage> m_thumbnails;
+  std::optional<HeadLabel> m_label;
 };
 
 }  // namespace foxscope::gui

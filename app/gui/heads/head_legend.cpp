@@ -1,7 +1,10 @@
 #include "app/gui/heads/head_legend.h"
 
+#include <QHelpEvent>
 #include <QPainter>
+#include <QToolTip>
 
+#include "app/figure/head_label_colour.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -11,24 +14,75 @@ HeadLegend::HeadLegend(QWidget* parent) : QWidget(parent) { setSizePolicy(QSizeP
 void HeadLegend::show(const HeadColours& colours, const QString& title) {
   m_colours = colours;
   m_title = title;
+  m_ofLabels = false;
   update();
 }
 
 void HeadLegend::hideScale(const QString& title) {
   m_colours.reset();
   m_title = title;
+  m_ofLabels = false;
   update();
+}
+
+void HeadLegend::showLabels() {
+  m_colours.reset();
+  m_ofLabels = true;
+  update();
+}
+
+// Two columns of three.
+QRect HeadLegend::labelPlace(HeadLabel label) const {
+  constexpr int kRows = (kHeadLabels + 1) / 2;
+  const int line = sizeHint().height() / kRows;
+  const int index = static_cast<int>(label);
+  return {index / kRows * width() / 2, index % kRows * line, width() / 2 - 2, line};
+}
+
+void HeadLegend::paintLabels(QPainter& painter) const {
+  for (int number = 0; number < kHeadLabels; ++number) {
+    const auto label = static_cast<HeadLabel>(number);
+    const QRect place = labelPlace(label);
+    const QRect patch(place.left(), place.top() + 1, place.height() - 2, place.height() - 2);
+    const figure::Rgb rgb = figure::labelColour(label);
+    painter.fillRect(patch, QColor(rgb.red, rgb.green, rgb.blue));
+    painter.setPen(figure::letterOn(rgb) == figure::Letter::white ? Qt::white : Qt::black);
+    painter.drawText(patch, Qt::AlignCenter, QString(QLatin1Char(text_of(label).letter)));
+    painter.setPen(palette().color(QPalette::WindowText));
+    const QRect name = place.adjusted(place.height() + 4, 0, 0, 0);
+    painter.drawText(name, Qt::AlignLeft | Qt::AlignVCenter,
+                     fontMetrics().elidedText(nameOf(label), Qt::ElideRight, name.width()));
+  }
+}
+
+bool HeadLegend::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip || !m_ofLabels) return QWidget::event(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  QToolTip::hideText();
+  for (int number = 0; number < kHeadLabels; ++number) {
+    const auto label = static_cast<HeadLabel>(number);
+    if (!labelPlace(label).contains(help->pos())) continue;
+    QToolTip::showText(help->globalPos(), nameOf(label) + QStringLiteral(": ") + meaningOf(label), this,
+                       labelPlace(label));
+  }
+  return true;
 }
 
 QSize HeadLegend::sizeHint() const { return {200, fontMetrics().height() * 3 + 6}; }
 
 void HeadLegend::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
+  if (m_ofLabels) return paintLabels(painter);
+  if (!m_colours) {
+    painter.setPen(palette().color(QPalette::WindowText));
+    painter.drawText(rect(), Qt::AlignLeft | Qt::AlignTop | Qt::TextWordWrap, m_title);
+    return;
+  }
   const int line = fontMetrics().height();
   const QString title = fontMetrics().elidedText(m_title, Qt::ElideRight, width());
   painter.setPen(palette().color(QPalette::WindowText));
   painter.drawText(QRect(0, 0, width(), line), Qt::AlignLeft | Qt::AlignVCenter, title);
-  if (!m_colours || m_colours->empty()) return;
+  if (m_colours->empty()) return;
   const QRect bar(line / 2, line + 2, width() - line, line * 3 / 4);
   for (int x = 0; x < bar.width(); ++x) {
     painter.fillRect(bar.left() + x, bar.top(), 1, bar.height(), m_colours->at(x / (bar.width() - 1.0)));

@@ -8,7 +8,7 @@
 
 namespace foxscope::gui {
 
-/// The colour bar under the grid, with numbers, unit and, where one is marked, the chosen head's place.
+/// What the grid's colours mean: a bar with numbers and unit, or the labels with their letters.
 class HeadLegend : public QWidget {
   Q_OBJECT
 
@@ -16,15 +16,21 @@ class HeadLegend : public QWidget {
   explicit HeadLegend(QWidget* parent = nullptr);
   void show(const HeadColours& colours, const QString& title);
   void hideScale(const QString& title);
+  void showLabels();
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override { return {80, sizeHint().height()}; }
 
  protected:
+  bool event(QEvent* event) override;
   void paintEvent(QPaintEvent* event) override;
 
  private:
+  [[nodiscard]] QRect labelPlace(HeadLabel label) const;
+  void paintLabels(QPainter& painter) const;
+
   std::optional<HeadColours> m_colours;
   QString m_title;
+  bool m_ofLabels = false;
 };
 
 }  // namespace foxscope::gui

@@ -1,5 +1,7 @@
 #include "app/gui/heads/heads_view.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include <QAction>
@@ -10,12 +12,15 @@
 #include <QLabel>
 #include <QMimeData>
 #include <QScrollArea>
+#include <QSortFilterProxyModel>
 #include <QVBoxLayout>
 
 #include "app/gui/views/table_text.h"
 
 namespace foxscope::gui {
 namespace {
+
+using ColouringKind = HeadColouring::Kind;
 
 // What a choice of the box stands for.
 constexpr int kKindRole = Qt::UserRole;
@@ -30,10 +35,17 @@ class NumberTable : public QTableView {
   void keyboardSearch(const QString& /*search*/) override {}
 };
 
-/// Sorts by numbers, with what is not known at the end.
-class NumberOrder : public QSortFilterProxyModel {
+}  // namespace
+
+/// Sorts by numbers, with what is not known at the end, and keeps the heads with one label.
+class HeadOrder : public QSortFilterProxyModel {
  public:
   using QSortFilterProxyModel::QSortFilterProxyModel;
+
+  void setLabel(std::optional<HeadLabel> label) {
+    m_label = label;
+    invalidateFilter();
+  }
 
  protected:
   [[nodiscard]] bool lessThan(const QModelIndex& left, const QModelIndex& right) const override {
@@ -44,12 +56,18 @@ class NumberOrder : public QSortFilterProxyModel {
     }
     return a < b;
   }
+  [[nodiscard]] bool filterAcceptsRow(int row, const QModelIndex& parent) const override {
+    if (!m_label) return true;
+    const int labels = sourceModel()->index(row, 0, parent).data(HeadTable::LabelsRole).toInt();
+    return (labels >> static_cast<int>(*m_label) & 1) != 0;
+  }
+
+ private:
+  std::optional<HeadLabel> m_label;
 };
 
-}  // namespace
-
 HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
-    : QWidget(parent), m_document(document), m_table(table) {
+    : QWidget(parent), m_document(document), m_table(table), m_pictures(document, this) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
   m_choice = new QComboBox;
@@ -58,10 +76,27 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_choice->setMinimumContentsLength(12);
   layout->addWidget(m_choice);
+  m_label = new QComboBox;
+  m_label->setToolTip(tr("Which heads are listed; the others are faded in the grid"));
+  m_label->setAccessibleName(tr("Heads with the label"));
+  m_label->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_label->setMinimumContentsLength(12);
+  m_label->addItem(QString());
+  for (int number = 0; number < kHeadLabels; ++number) {
+    m_label->addItem(QString());
+    m_label->setItemData(number + 1, meaningOf(static_cast<HeadLabel>(number)), Qt::ToolTipRole);
+  }
+  layout->addWidget(m_label);
 
+  m_run = new QComboBox;
+  m_run->setToolTip(tr("The run whose heads are listed"));
+  m_run->setAccessibleName(tr("Run"));
+  m_run->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_run->setMinimumContentsLength(12);
+  layout->addWidget(m_run);
   m_tabs = new QTabWidget;
   m_tabs->setDocumentMode(true);
-  m_grid = new HeadGrid(document, table);
+  m_grid = new HeadGrid(document, table, m_pictures);
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_grid);
   scroll->setWidgetResizable(true);
@@ -74,11 +109,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   auto* page = new QWidget;
   auto* pageLayout = new QVBoxLayout(page);
   pageLayout->setContentsMargins(0, 4, 0, 0);
-  m_run = new QComboBox;
-  m_run->setToolTip(tr("The run whose heads are listed"));
-  m_run->setAccessibleName(tr("Run"));
-  pageLayout->addWidget(m_run);
-  m_sorted = new NumberOrder(this);
+  m_sorted = new HeadOrder(this);
   m_sorted->setSourceModel(&m_table);
   m_list = new NumberTable;
   m_list->setModel(m_sorted);
@@ -96,21 +127,90 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   pageLayout->addWidget(m_list);
   m_tabs->addTab(page, tr("Table"));
   m_tabs->setTabToolTip(1, tr("All numbers of all heads, sorted by any of them"));
+  m_tabs->addTab(makeGallery(), tr("Pictures"));
+  m_tabs->setTabToolTip(2, tr("F or A of every head, by layer or in the order of a number"));
   layout->addWidget(m_tabs, 1);
   m_legend = new HeadLegend;
   layout->addWidget(m_legend);
 
   connect(m_choice, &QComboBox::currentIndexChanged, this, &HeadsView::followChoice);
+  connect(m_label, &QComboBox::currentIndexChanged, this, &HeadsView::followLabel);
+  connect(&m_table, &HeadTable::valuesChanged, this, &HeadsView::countLabels);
   connect(m_run, &QComboBox::currentIndexChanged, this, [this] { m_table.setRun(m_run->currentData().toInt()); });
   connect(m_list->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& index) {
     if (index.isValid()) m_document.selection().setHead(index.data(HeadTable::HeadRole).value<HeadChoice>());
   });
+  connect(m_tabs, &QTabWidget::currentChanged, this, &HeadsView::followTab);
   connect(m_grid, &HeadGrid::coloursChanged, this, &HeadsView::showLegend);
   connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
   connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
   addCommands();
   addCopying();
+  countLabels();
   fillChoices();
+  followTab();
+}
+
+QWidget* HeadsView::makeGallery() {
+  auto* page = new QWidget;
+  auto* layout = new QVBoxLayout(page);
+  layout->setContentsMargins(0, 4, 0, 0);
+  auto* top = new QHBoxLayout;
+  const auto addSwitch = [&](const QString& text, const QString& tip, Quantity quantity) {
+    auto* button = new QToolButton;
+    button->setText(text);
+    button->setToolTip(tip);
+    button->setCheckable(true);
+    button->setAutoExclusive(true);
+    button->setChecked(quantity == Quantity::forget);
+    connect(button, &QToolButton::clicked, this, [this, quantity] { setGalleryQuantity(quantity); });
+    top->addWidget(button);
+    return button;
+  };
+  m_ofForget = addSwitch(tr("F"), tr("Forget matrices"), Quantity::forget);
+  m_ofAttention = addSwitch(tr("A"), tr("Attention maps"), Quantity::attention);
+  m_order = new QComboBox;
+  m_order->setToolTip(tr("The order of the pictures: by layer, or the largest number first"));
+  m_order->setAccessibleName(tr("Order of the pictures"));
+  m_order->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_order->setMinimumContentsLength(8);
+  m_order->addItem(tr("by layer"));
+  for (int number = 0; number < kHeadQuantities; ++number) {
+    m_order->addItem(tr("by %1").arg(textOf(static_cast<HeadQuantity>(number)).name));
+    m_order->setItemData(number + 1, textOf(static_cast<HeadQuantity>(number)).meaning, Qt::ToolTipRole);
+  }
+  top->addWidget(m_order, 1);
+  layout->addLayout(top);
+  m_gallery = new HeadGallery(m_document, m_table, m_pictures);
+  auto* scroll = new QScrollArea;
+  scroll->setWidget(m_gallery);
+  scroll->setWidgetResizable(true);
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
+  scroll->setFocusPolicy(Qt::NoFocus);
+  layout->addWidget(scroll, 1);
+  connect(m_gallery, &HeadGallery::shown, scroll, [scroll](const QRect& place) {
+    scroll->ensureVisible(place.center().x(), place.center().y(), place.width() / 2, place.height());
+  });
+  connect(m_order, &QComboBox::currentIndexChanged, this, [this](int index) {
+    m_gallery->setOrder(index <= 0 ? std::nullopt : std::optional(static_cast<HeadQuantity>(index - 1)));
+  });
+  return page;
+}
+
+void HeadsView::setGalleryQuantity(Quantity quantity) {
+  (quantity == Quantity::forget ? m_ofForget : m_ofAttention)->setChecked(true);
+  m_gallery->setQuantity(quantity);
+  followTab();
+}
+
+// Pictures are made where they are seen.
+void HeadsView::followTab() {
+  const bool gallery = m_tabs->currentWidget()->isAncestorOf(m_gallery);
+  m_run->setVisible(!m_tabs->currentWidget()->isAncestorOf(m_grid) && m_document.runs().size() > 1);
+  m_choice->setVisible(!gallery);
+  m_pictures.want(gallery ? std::optional(m_gallery->quantity()) : colouring().picture());
+  showLegend();
 }
 
 void HeadsView::addCommands() {
@@ -123,11 +223,56 @@ void HeadsView::addCommands() {
     });
     m_commands += action;
   }
-  auto* thumbnails = new QAction(tr("Show heads as small pictures of F"), this);
-  connect(thumbnails, &QAction::triggered, this, [this] {
-    setColouring({HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
-  });
-  m_commands += thumbnails;
+  for (const auto& [text, kind] : {std::pair{tr("Show heads as small pictures of F"), ColouringKind::forgetPicture},
+                                   {tr("Show heads as small pictures of A"), ColouringKind::attentionPicture},
+                                   {tr("Colour heads by their strongest label"), ColouringKind::label}}) {
+    auto* action = new QAction(text, this);
+    connect(action, &QAction::triggered, this, [this, kind = kind] {
+      setColouring({kind, HeadQuantity::rateDecayTime, kNoRun});
+    });
+    m_commands += action;
+  }
+  for (int number = -1; number < kHeadLabels; ++number) {
+    const auto label = number < 0 ? std::nullopt : std::optional(static_cast<HeadLabel>(number));
+    auto* action =
+        new QAction(label ? tr("Only heads with the label: %1").arg(nameOf(*label)) : tr("Heads of any label"), this);
+    if (label) action->setToolTip(meaningOf(*label));
+    connect(action, &QAction::triggered, this, [this, label] { setLabel(label); });
+    m_commands += action;
+  }
+}
+
+std::optional<HeadLabel> HeadsView::label() const {
+  const int index = m_label->currentIndex();
+  return index <= 0 ? std::nullopt : std::optional(static_cast<HeadLabel>(index - 1));
+}
+
+void HeadsView::setLabel(std::optional<HeadLabel> label) {
+  m_label->setCurrentIndex(label ? static_cast<int>(*label) + 1 : 0);
+}
+
+void HeadsView::followLabel() {
+  m_grid->setLabel(label());
+  m_gallery->setLabel(label());
+  m_sorted->setLabel(label());
+  followHead();
+}
+
+// How many heads of the listed run have each label.
+void HeadsView::countLabels() {
+  std::array<int, kHeadLabels> counts{};
+  for (int row = 0; row < m_table.rowCount(); ++row) {
+    const int labels = m_table.index(row, 0).data(HeadTable::LabelsRole).toInt();
+    for (int number = 0; number < kHeadLabels; ++number) {
+      counts[static_cast<std::size_t>(number)] += labels >> number & 1;
+    }
+  }
+  m_label->setItemText(0, tr("all heads"));
+  for (int number = 0; number < kHeadLabels; ++number) {
+    m_label->setItemText(
+        number + 1,
+        tr("only %1 (%2)").arg(nameOf(static_cast<HeadLabel>(number))).arg(counts[static_cast<std::size_t>(number)]));
+  }
 }
 
 void HeadsView::addCopying() {
@@ -192,12 +337,18 @@ void HeadsView::fillChoices() {
     };
     for (int number = 0; number < kHeadQuantities; ++number) {
       const auto quantity = static_cast<HeadQuantity>(number);
-      if (number == static_cast<int>(HeadQuantity::pinnedForget)) m_choice->insertSeparator(m_choice->count());
+      if (quantity == HeadQuantity::pinnedForget || quantity == HeadQuantity::firstScore) {
+        m_choice->insertSeparator(m_choice->count());
+      }
       add(textOf(quantity).name, textOf(quantity).meaning, {HeadColouring::Kind::quantity, quantity, kNoRun});
     }
     m_choice->insertSeparator(m_choice->count());
+    add(tr("strongest label"), tr("what each head does by the scores of its attention"),
+        {ColouringKind::label, HeadQuantity::rateDecayTime, kNoRun});
     add(tr("pictures of F"), tr("a small forget matrix for every head"),
-        {HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
+        {ColouringKind::forgetPicture, HeadQuantity::rateDecayTime, kNoRun});
+    add(tr("pictures of A"), tr("a small attention map for every head"),
+        {ColouringKind::attentionPicture, HeadQuantity::rateDecayTime, kNoRun});
     if (m_document.runs().size() > 1) {
       m_choice->insertSeparator(m_choice->count());
       const std::vector<Run>& runs = m_document.runs();
@@ -224,17 +375,21 @@ void HeadsView::fillChoices() {
   }
   followChoice();
   followHead();
+  followTab();
 }
 
 // The chosen quantity's column stands first after the head's name, where a narrow view shows it.
 void HeadsView::followChoice() {
   m_grid->setColouring(colouring());
+  followTab();
   constexpr int kNameColumns = 2;
   QHeaderView& header = *m_list->horizontalHeader();
   for (int column = kNameColumns; column < header.count(); ++column)
     header.moveSection(header.visualIndex(column), column);
   const int chosen = kNameColumns + static_cast<int>(colouring().quantity);
-  if (chosen < header.count()) header.moveSection(header.visualIndex(chosen), kNameColumns);
+  if (HeadTable::kLabelsColumn >= header.count()) return;
+  header.moveSection(header.visualIndex(HeadTable::kLabelsColumn), kNameColumns);
+  if (colouring().kind != ColouringKind::label) header.moveSection(header.visualIndex(chosen), kNameColumns);
 }
 
 void HeadsView::followHead() {
@@ -252,11 +407,22 @@ void HeadsView::followHead() {
 }
 
 void HeadsView::showLegend() {
-  const HeadColouring shown = colouring();
+  HeadColouring shown = colouring();
+  if (m_tabs->currentWidget()->isAncestorOf(m_gallery)) {
+    shown.kind =
+        m_gallery->quantity() == Quantity::forget ? ColouringKind::forgetPicture : ColouringKind::attentionPicture;
+  }
   const HeadQuantityText text = textOf(shown.quantity);
-  if (shown.kind == HeadColouring::Kind::thumbnail) {
-    m_legend->hideScale(tr("F from 0 (dark) to 1 (bright), mean of each pixel"));
-    return;
+  switch (shown.kind) {
+    case ColouringKind::forgetPicture:
+      return m_legend->hideScale(tr("F from 0 (dark) to 1 (bright), mean of each pixel"));
+    case ColouringKind::attentionPicture:
+      return m_legend->hideScale(
+          tr("A from %1 or less (dark) to 1 (bright), log, largest of each pixel").arg(kLeastAttention));
+    case ColouringKind::label:
+      return m_legend->showLabels();
+    default:
+      break;
   }
   QString title = text.unit.isEmpty() ? text.name : text.name + QStringLiteral(" (%1)").arg(text.unit);
   const Run* of = m_document.run(shown.of);
@@ -282,7 +448,10 @@ QJsonObject HeadsView::saveState() const {
   return {{"kind", static_cast<int>(shown.kind)},
           {"of", of != nullptr ? of->name : QString()},
           {"quantity", static_cast<int>(shown.quantity)},
+          {"label", label() ? QString::fromUtf8(text_of(*label()).key) : QString()},
           {"other", other != nullptr ? other->name : QString()},
+          {"pictures", QString::fromUtf8(to_string(m_gallery->quantity()))},
+          {"order", m_order->currentIndex()},
           {"tab", m_tabs->currentIndex()}};
 }
 
@@ -299,6 +468,15 @@ void HeadsView::restoreState(const QJsonObject& state) {
   }
   setColouring(wanted);
   m_tabs->setCurrentIndex(state["tab"].toInt());
+  m_order->setCurrentIndex(std::clamp(state["order"].toInt(), 0, kHeadQuantities));
+  const bool attention = state["pictures"].toString() == QLatin1String(to_string(Quantity::attention));
+  setGalleryQuantity(attention ? Quantity::attention : Quantity::forget);
+  std::optional<HeadLabel> kept;
+  for (int number = 0; number < kHeadLabels; ++number) {
+    const auto one = static_cast<HeadLabel>(number);
+    if (state["label"].toString() == QString::fromUtf8(text_of(one).key)) kept = one;
+  }
+  setLabel(kept);
 }
 
 }  // namespace foxscope::gui

@@ -1,11 +1,12 @@
 #pragma once
 
 #include <QComboBox>
-#include <QSortFilterProxyModel>
 #include <QTabWidget>
 #include <QTableView>
+#include <QToolButton>
 
 #include "app/gui/document/head_table.h"
+#include "app/gui/heads/head_gallery.h"
 #include "app/gui/heads/head_grid.h"
 #include "app/gui/heads/head_legend.h"
 #include "app/gui/views/view_part.h"
@@ -14,7 +15,10 @@ class QMimeData;
 
 namespace foxscope::gui {
 
-/// The left of the window: all heads as a grid and as a table that sorts by any of their numbers, coloured by one.
+class HeadOrder;
+
+/// The left of the window: all heads as a grid coloured by one of their numbers, as a table that sorts by any of them,
+/// and as pictures of F or A; of all of them or of those with one label.
 class HeadsView : public QWidget, public ViewPart {
   Q_OBJECT
 
@@ -22,9 +26,15 @@ class HeadsView : public QWidget, public ViewPart {
   HeadsView(Document& document, HeadTable& table, QWidget* parent = nullptr);
 
   [[nodiscard]] HeadGrid& grid() { return *m_grid; }
+  [[nodiscard]] HeadGallery& gallery() { return *m_gallery; }
   [[nodiscard]] QTableView& table() { return *m_list; }
+  enum class Tab { grid, table, pictures };
+  void setTab(Tab tab) { m_tabs->setCurrentIndex(static_cast<int>(tab)); }
   [[nodiscard]] HeadColouring colouring() const;
   void setColouring(const HeadColouring& colouring);
+  /// Only heads with this label are listed, others are faded; nothing: all are shown.
+  void setLabel(std::optional<HeadLabel> label);
+  [[nodiscard]] std::optional<HeadLabel> label() const;
 
   /// What Ctrl+C copies: the chosen rows of the table, with a picture of the grid where that is shown.
   [[nodiscard]] QMimeData* copied();
@@ -35,9 +45,14 @@ class HeadsView : public QWidget, public ViewPart {
   [[nodiscard]] bool isSettled() const override;
 
  private:
+  [[nodiscard]] QWidget* makeGallery();
+  void setGalleryQuantity(Quantity quantity);
+  void followTab();
   void fillChoices();
   void followChoice();
   void followHead();
+  void followLabel();
+  void countLabels();
   void showLegend();
   void addCommands();
   void addCopying();
@@ -45,12 +60,18 @@ class HeadsView : public QWidget, public ViewPart {
   Document& m_document;
   HeadTable& m_table;
   QComboBox* m_choice = nullptr;
+  QComboBox* m_label = nullptr;
   QComboBox* m_run = nullptr;
   QTabWidget* m_tabs = nullptr;
+  HeadPictures m_pictures;
   HeadGrid* m_grid = nullptr;
+  HeadGallery* m_gallery = nullptr;
+  QComboBox* m_order = nullptr;
+  QToolButton* m_ofForget = nullptr;
+  QToolButton* m_ofAttention = nullptr;
   HeadLegend* m_legend = nullptr;
   QTableView* m_list = nullptr;
-  QSortFilterProxyModel* m_sorted = nullptr;
+  HeadOrder* m_sorted = nullptr;
   QList<QAction*> m_commands;
 };
 

@@ -54,6 +54,7 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const
   const auto add = [&](const QString& name, const char* kind) { figures.push_back({name, {kind, runs}}); };
   add(tr("losses"), "loss");
   add(tr("perplexity against context"), "perplexity");
+  add(tr("labels of all heads"), "labels");
   if (std::any_of(runs.begin(), runs.end(), [](const FigureRun& run) { return run.trace->info().gated; })) {
     add(tr("decay times"), "decay");
   }

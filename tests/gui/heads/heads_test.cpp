@@ -8,6 +8,7 @@
 #include <QTest>
 
 #include "app/figure/colour_map.h"
+#include "app/figure/head_label_colour.h"
 #include "app/gui/heads/heads_view.h"
 #include "tests/gui/support.h"
 
@@ -24,7 +25,11 @@ class HeadsTest : public QObject {
   void thePinnedPairColoursEveryHead();
   void theTableSortsByNumbers();
   void rowsAreCopied();
+  void labelsAreListedAndFiltered();
+  void labelsColourTheGrid();
   void smallPicturesOfForgetMatrices();
+  void smallPicturesOfAttention();
+  void theGalleryShowsSortsAndFilters();
   void theStateComesBack();
   void differencesHaveOneSign();
   void withoutRunsItSaysSo();
@@ -130,6 +135,7 @@ void HeadsTest::hoveringTellsTheNumbers() {
   QVERIFY(told.contains(valueText(HeadQuantity::rateDecayTime, known.rate_decay_time)));
   QVERIFY(told.contains(valueText(HeadQuantity::entropy, known.entropy)));
   QVERIFY(told.contains("nearest in transformer-pro-12m: layer"));
+  QVERIFY(told.contains("induction, score"));
   QCOMPARE(valueText(HeadQuantity::rateDecayTime, INFINITY), "never forgets");
   QCOMPARE(valueText(HeadQuantity::rateDecayTime, 12345.6), "12346 tokens");
   QCOMPARE(valueText(HeadQuantity::massOnFirst, 0.01234), "0.0123");
@@ -197,10 +203,191 @@ void HeadsTest::rowsAreCopied() {
   QCOMPARE(QApplication::clipboard()->text(), list.currentIndex().data().toString());
 }
 
+namespace {
+
+/// A label that some heads of the listed run have and others have not, the strongest one of some of them.
+std::optional<HeadLabel> tellingLabel(const HeadTable& table) {
+  for (int number = 0; number < kHeadLabels; ++number) {
+    int with = 0;
+    for (int row = 0; row < table.rowCount(); ++row) {
+      const int labels = table.index(row, 0).data(HeadTable::LabelsRole).toInt();
+      with += labels >> number & 1;
+    }
+    if (with > 0 && with < table.rowCount()) return static_cast<HeadLabel>(number);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void HeadsTest::labelsAreListedAndFiltered() {
+  Heads heads;
+  QVERIFY(heads.run(300));
+  const QAbstractItemModel& list = *heads.view.table().model();
+  for (int row = 0; row < list.rowCount(); ++row) {
+    const QModelIndex cell = list.index(row, HeadTable::kLabelsColumn);
+    const HeadChoice head = cell.data(HeadTable::HeadRole).value<HeadChoice>();
+    const LabelScores scores = head_statistics(*heads.document.headOf(head), {}, {})->label_scores;
+    QCOMPARE(cell.data().toString(), QString::fromStdString(names_of(labels_of(scores), ", ")));
+    for (int number = 0; number < kHeadLabels; ++number) {
+      const double score = scores[static_cast<std::size_t>(number)];
+      const double shown = heads.table.value(head, scoreOf(static_cast<HeadLabel>(number)));
+      QVERIFY(shown == score || (std::isnan(shown) && std::isnan(score)));
+      // The tooltip says every score and what it is.
+      const QString told = cell.data(Qt::ToolTipRole).toString();
+      QVERIFY(told.contains(meaningOf(static_cast<HeadLabel>(number)).toHtmlEscaped()));
+    }
+  }
+  const auto label = tellingLabel(heads.table);
+  QVERIFY(label);
+  const int all = list.rowCount();
+  QComboBox* box = nullptr;
+  for (QComboBox* each : heads.view.findChildren<QComboBox*>()) {
+    if (each->accessibleName() == "Heads with the label") box = each;
+  }
+  QVERIFY(box != nullptr);
+  QCOMPARE(box->currentText(), "all heads");
+  box->setFocus();
+  for (int step = 0; step <= static_cast<int>(*label); ++step) QTest::keyClick(box, Qt::Key_Down);
+  QVERIFY(heads.view.label() == label);
+  QVERIFY(list.rowCount() > 0 && list.rowCount() < all);
+  QCOMPARE(box->currentText(), QStringLiteral("only %1 (%2)").arg(nameOf(*label)).arg(list.rowCount()));
+  for (int row = 0; row < list.rowCount(); ++row) {
+    QVERIFY(list.index(row, HeadTable::kLabelsColumn).data().toString().contains(nameOf(*label)));
+  }
+  // The filter is part of the state; the labels can be sorted by.
+  const QJsonObject state = heads.view.saveState();
+  heads.view.setLabel(std::nullopt);
+  QCOMPARE(list.rowCount(), all);
+  heads.view.restoreState(state);
+  QVERIFY(heads.view.label() == label);
+  heads.view.setLabel(std::nullopt);
+  heads.view.table().sortByColumn(HeadTable::kLabelsColumn, Qt::DescendingOrder);
+  QStringList strongest;
+  for (int row = 0; row < all; ++row) {
+    const QString first = list.index(row, HeadTable::kLabelsColumn).data().toString().section(", ", 0, 0);
+    if (strongest.isEmpty() || strongest.back() != first) strongest += first;
+  }
+  QStringList once = strongest;
+  once.removeDuplicates();
+  QCOMPARE(strongest, once);
+}
+
+void HeadsTest::labelsColourTheGrid() {
+  Heads heads;
+  QVERIFY(heads.run(300));
+  heads.view.setColouring({HeadColouring::Kind::label, HeadQuantity::rateDecayTime, kNoRun});
+  HeadGrid& grid = heads.view.grid();
+  const RunId fox = heads.document.runs()[0].id;
+  const auto label = tellingLabel(heads.table);
+  QVERIFY(label);
+  // A corner of a cell is its ground, the letter is in the middle.
+  const auto ground = [&](const HeadChoice& head) { return colourAt(grid, grid.cell(head).topLeft() + QPoint(3, 3)); };
+  const auto has = [&](const HeadChoice& head) {
+    const auto labels = heads.table.labels(head);
+    return std::find(labels.begin(), labels.end(), *label) != labels.end();
+  };
+  std::optional<HeadChoice> with;
+  std::optional<HeadChoice> without;
+  for (int layer = 1; layer < 8; ++layer) {
+    for (int head = 0; head < 4; ++head) {
+      const HeadChoice one{fox, layer, head};
+      if (has(one)) with = one;
+      if (!has(one) && !heads.table.labels(one).empty()) without = one;
+      const auto labels = heads.table.labels(one);
+      if (labels.empty() || one == heads.document.selection().head()) continue;
+      const figure::Rgb expected = figure::labelColour(labels.front());
+      QCOMPARE(ground(one), QColor(expected.red, expected.green, expected.blue));
+    }
+  }
+  QVERIFY(with);
+  const QColor before = without ? ground(*without) : QColor();
+  heads.view.setLabel(label);
+  const figure::Rgb wanted = figure::labelColour(*label);
+  QCOMPARE(ground(*with), QColor(wanted.red, wanted.green, wanted.blue));
+  if (without) QVERIFY(ground(*without) != before);
+}
+
+void HeadsTest::smallPicturesOfAttention() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  heads.view.setColouring({HeadColouring::Kind::attentionPicture, HeadQuantity::rateDecayTime, kNoRun});
+  QVERIFY(waitUntilIdle(heads.document));
+  HeadGrid& grid = heads.view.grid();
+  // The first query has one key: all of its attention is there, and has the brightest colour.
+  const QRect cell = grid.cell({heads.document.runs()[1].id, 2, 2});
+  const figure::Rgb bright = figure::colourAt(figure::viridis(), 1);
+  QCOMPARE(colourAt(grid, cell.topLeft()), QColor(bright.red, bright.green, bright.blue));
+  // Back to F and again: pictures are kept.
+  heads.view.setColouring({HeadColouring::Kind::forgetPicture, HeadQuantity::rateDecayTime, kNoRun});
+  QVERIFY(waitUntilIdle(heads.document));
+  heads.view.setColouring({HeadColouring::Kind::attentionPicture, HeadQuantity::rateDecayTime, kNoRun});
+  QVERIFY(!heads.document.busy());
+  QCOMPARE(colourAt(grid, cell.topLeft()), QColor(bright.red, bright.green, bright.blue));
+}
+
+void HeadsTest::theGalleryShowsSortsAndFilters() {
+  Heads heads;
+  QVERIFY(heads.run(300));
+  heads.view.setTab(HeadsView::Tab::pictures);
+  QVERIFY(waitUntilIdle(heads.document));
+  HeadGallery& gallery = heads.view.gallery();
+  QCOMPARE(gallery.heads().size(), std::size_t{32});
+  QVERIFY(gallery.heads()[5] == (HeadChoice{heads.table.run(), 1, 1}));
+  // Layers begin lines of their own.
+  QVERIFY(gallery.picture(gallery.heads()[4]).top() > gallery.picture(gallery.heads()[3]).bottom());
+  // A head of the model without gates: F is 1; its first query attends to the first key alone.
+  heads.table.setRun(heads.document.runs()[1].id);
+  const HeadChoice head{heads.document.runs()[1].id, 1, 1};
+  const figure::Rgb bright = figure::colourAt(figure::viridis(), 1);
+  const QRect place = gallery.picture(head);
+  QVERIFY(!place.isEmpty());
+  QCOMPARE(colourAt(gallery, place.bottomLeft() + QPoint(4, -4)), QColor(bright.red, bright.green, bright.blue));
+  QToolButton* ofAttention = nullptr;
+  for (QToolButton* button : heads.view.findChildren<QToolButton*>()) {
+    if (button->text() == "A") ofAttention = button;
+  }
+  QVERIFY(ofAttention != nullptr);
+  QTest::mouseClick(ofAttention, Qt::LeftButton);
+  QVERIFY(waitUntilIdle(heads.document));
+  QVERIFY(gallery.quantity() == Quantity::attention);
+  QVERIFY(colourAt(gallery, place.bottomLeft() + QPoint(4, -4)) != QColor(bright.red, bright.green, bright.blue));
+  // The order of a number, the largest first.
+  gallery.setOrder(HeadQuantity::entropy);
+  QCOMPARE(gallery.heads().size(), std::size_t{32});
+  for (std::size_t index = 1; index < gallery.heads().size(); ++index) {
+    QVERIFY(heads.table.value(gallery.heads()[index - 1], HeadQuantity::entropy) >=
+            heads.table.value(gallery.heads()[index], HeadQuantity::entropy));
+  }
+  // A click and the keys choose.
+  QTest::mouseClick(&gallery, Qt::LeftButton, {}, gallery.picture(gallery.heads()[4]).center());
+  QVERIFY(heads.document.selection().head() == gallery.heads()[4]);
+  QTest::keyClick(&gallery, Qt::Key_Right);
+  QVERIFY(heads.document.selection().head() == gallery.heads()[5]);
+  QTest::keyClick(&gallery, Qt::Key_Up);
+  QVERIFY(gallery.picture(heads.document.selection().head()).top() < gallery.picture(gallery.heads()[5]).top());
+  // Only heads of a label.
+  const auto label = tellingLabel(heads.table);
+  QVERIFY(label);
+  heads.view.setLabel(label);
+  QVERIFY(gallery.heads().size() < 32 && !gallery.heads().empty());
+  for (const HeadChoice& one : gallery.heads()) {
+    const auto labels = heads.table.labels(one);
+    QVERIFY(std::find(labels.begin(), labels.end(), *label) != labels.end());
+  }
+  const QJsonObject state = heads.view.saveState();
+  QCOMPARE(state["pictures"].toString(), "attention");
+  heads.view.restoreState({});
+  QVERIFY(gallery.quantity() == Quantity::forget);
+  heads.view.restoreState(state);
+  QVERIFY(gallery.quantity() == Quantity::attention);
+  QVERIFY(heads.view.label() == label);
+}
+
 void HeadsTest::smallPicturesOfForgetMatrices() {
   Heads heads;
   QVERIFY(heads.run(64));
-  heads.view.setColouring({HeadColouring::Kind::thumbnail, HeadQuantity::rateDecayTime, kNoRun});
+  heads.view.setColouring({HeadColouring::Kind::forgetPicture, HeadQuantity::rateDecayTime, kNoRun});
   QVERIFY(waitUntilIdle(heads.document));
   HeadGrid& grid = heads.view.grid();
   // Without a gate F is 1 everywhere below the diagonal: the brightest colour.

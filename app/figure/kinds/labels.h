@@ -1,0 +1,14 @@
+#pragma once
+
+#include <span>
+
+#include "app/figure/figure_style.h"
+#include "backend/eval/heads_evaluation.h"
+
+namespace foxscope::figure {
+
+/// The strongest label of every head of each model (head_labels.h), and what the labels are.
+/// @throws Error for a model without the scores of labels
+DrawnFigure drawLabels(std::span<const EvaluatedHeads> models, const FigureStyle& style);
+
+}  // namespace foxscope::figure

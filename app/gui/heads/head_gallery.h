@@ -1,0 +1,72 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include <QWidget>
+
+#include "app/gui/document/head_table.h"
+#include "app/gui/heads/head_pictures.h"
+
+namespace foxscope::gui {
+
+/// Pictures of F or A of the listed run's heads, large enough to tell them apart: by layer, a heading each, or in the
+/// order of a number, the largest first. Click or arrow keys choose a head.
+class HeadGallery : public QWidget {
+  Q_OBJECT
+
+ public:
+  HeadGallery(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent = nullptr);
+
+  void setQuantity(Quantity quantity);
+  [[nodiscard]] Quantity quantity() const { return m_quantity; }
+  /// Nothing: by layer.
+  void setOrder(std::optional<HeadQuantity> order);
+  /// Only heads with this label; nothing: all.
+  void setLabel(std::optional<HeadLabel> label);
+  /// The heads in the order in which they are shown.
+  [[nodiscard]] const std::vector<HeadChoice>& heads() const { return m_heads; }
+  /// Where a head's picture is drawn; empty where it is not.
+  [[nodiscard]] QRect picture(const HeadChoice& head) const;
+  [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const;
+
+  [[nodiscard]] bool hasHeightForWidth() const override { return true; }
+  [[nodiscard]] int heightForWidth(int width) const override;
+  [[nodiscard]] QSize sizeHint() const override { return {240, heightForWidth(240)}; }
+
+ signals:
+  /// Where it has to be seen after a key.
+  void shown(const QRect& place);
+
+ protected:
+  void paintEvent(QPaintEvent* event) override;
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  bool event(QEvent* event) override;
+
+ private:
+  struct Layout {
+    std::vector<QRect> cells;                         ///< by m_heads; picture and caption
+    std::vector<std::pair<QRect, QString>> headings;  ///< of layers
+    int height = 0;
+  };
+  [[nodiscard]] Layout layOut(int width) const;
+  [[nodiscard]] QRect pictureIn(const QRect& cell) const;
+  [[nodiscard]] int columns(int width) const;
+  void arrange();
+  void paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const;
+
+  Document& m_document;
+  HeadTable& m_table;
+  HeadPictures& m_pictures;
+  Quantity m_quantity = Quantity::forget;
+  std::optional<HeadQuantity> m_order;
+  std::optional<HeadLabel> m_label;
+  std::vector<HeadChoice> m_heads;
+  std::optional<HeadChoice> m_hovered;
+};
+
+}  // namespace foxscope::gui

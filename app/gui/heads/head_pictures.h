@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <tuple>
+
+#include <QImage>
+#include <QObject>
+
+#include "app/gui/document/document.h"
+#include "backend/map/map.h"
+
+namespace foxscope::gui {
+
+/// Pixels of A that are no larger have the darkest colour.
+inline constexpr double kLeastAttention = 1e-3;
+
+/// Small pictures of F and A of every head, computed in the background head by head and kept as long as the run.
+class HeadPictures : public QObject {
+  Q_OBJECT
+
+ public:
+  HeadPictures(Document& document, QObject* parent);
+
+  /// What pictures are wanted of, of all heads of all runs; nothing: none, and those that wait are given up.
+  void want(std::optional<Quantity> quantity);
+  /// Null while there is none: it is being computed, or what it is made of was not kept.
+  [[nodiscard]] const QImage* of(const HeadChoice& head, Quantity quantity) const;
+
+ signals:
+  void changed();
+
+ private:
+  using Key = std::tuple<RunId, int, int, Quantity>;
+  void request();
+  void request(const Run& run, const HeadChoice& head);
+  /// A job channel for each picture of each head.
+  static int channel(const HeadChoice& head, const TraceInfo& info, Quantity quantity);
+
+  Document& m_document;
+  std::optional<Quantity> m_wanted;
+  std::map<Key, QImage> m_pictures;
+};
+
+}  // namespace foxscope::gui
