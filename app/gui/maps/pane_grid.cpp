@@ -38,6 +38,7 @@ void PaneGrid::resizeEvent(QResizeEvent* /*event*/) { place(); }
 
 // Several panes change one after the other: they are placed when all have.
 void PaneGrid::placeLater() {
+  m_changed = true;
   if (m_placing || m_placeQueued) return;
   m_placeQueued = true;
   QMetaObject::invokeMethod(this, &PaneGrid::place, Qt::QueuedConnection);
@@ -76,9 +77,20 @@ PaneGrid::Shape PaneGrid::bestShape() const {
   return planOf(stacked, false).square > planOf(beside, false).square ? stacked : beside;
 }
 
+// Another size may make room for the names of tokens, or take it, and names want other room than numbers.
 void PaneGrid::place() {
+  constexpr int kMostRounds = 3;
   m_placeQueued = false;
   m_placing = true;
+  for (int round = 0; round < kMostRounds; ++round) {
+    m_changed = false;
+    placeOnce();
+    if (!m_changed) break;
+  }
+  m_placing = false;
+}
+
+void PaneGrid::placeOnce() {
   const Shape shape = bestShape();
   const bool shared = sharesAxes();
   const Plan plan = planOf(shape, shared);
@@ -102,7 +114,6 @@ void PaneGrid::place() {
     pane->setGeometry(across[column], down[row], across[column + 1] - across[column] - kBetween,
                       down[row + 1] - down[row] - kBetween);
   }
-  m_placing = false;
 }
 
 }  // namespace foxscope::gui

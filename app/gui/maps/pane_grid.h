@@ -30,6 +30,7 @@ class PaneGrid : public QWidget {
     int columns = 1;
   };
   void place();
+  void placeOnce();
   void placeLater();
   [[nodiscard]] Shape bestShape() const;
   [[nodiscard]] bool sharesAxes() const;
@@ -44,6 +45,7 @@ class PaneGrid : public QWidget {
   std::vector<MapPane*> m_panes;
   int m_count = 1;
   bool m_placing = false;
+  bool m_changed = false;  ///< the axes of a pane, while the panes were placed
   bool m_placeQueued = false;
 };
 
