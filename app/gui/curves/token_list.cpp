@@ -1,7 +1,5 @@
 #include "app/gui/curves/token_list.h"
 
-#include <algorithm>
-
 #include <QHeaderView>
 #include <QSplitter>
 
@@ -11,12 +9,6 @@ namespace foxscope::gui::curves {
 namespace {
 
 constexpr int kListEms = 30;  // width of the list
-
-/// The range of the same size around a position.
-Range around(std::int64_t position, std::int64_t size, std::int64_t length) {
-  const std::int64_t begin = std::clamp<std::int64_t>(position - size / 2, 0, std::max<std::int64_t>(0, length - size));
-  return {begin, std::min(length, begin + size)};
-}
 
 }  // namespace
 
@@ -91,15 +83,7 @@ QSplitter* TokenList::beside(QWidget* plot, QWidget* parent) {
 void TokenList::jump(const QModelIndex& index) {
   const auto row = static_cast<std::size_t>(index.row());
   if (!index.isValid() || row >= m_model->tokens().size()) return;
-  const std::int64_t position = m_model->tokens()[row].position;
-  Selection& selection = m_document.selection();
-  selection.pinQuery(position);
-  View view = selection.view();
-  if (position >= view.rows.begin && position < view.rows.end) return;
-  view.rows = around(position, view.rows.size(), m_document.length());
-  selection.endMovement();
-  selection.setView(view);
-  selection.endMovement();
+  m_document.selection().goTo(m_model->tokens()[row].position, m_document.length());
 }
 
 }  // namespace foxscope::gui::curves
