@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
