@@ -111,7 +111,9 @@ void addDecay(CLI::App& command, Selection& selection) {
   addCurveLook(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawModels(*arguments, session, figure::drawDecay); };
+    selection.action = [arguments](const Session& session) {
+      return drawModels(*arguments, session, figure::drawDecay);
+    };
   });
 }
 
@@ -121,7 +123,9 @@ void addLabels(CLI::App& command, Selection& selection) {
   addModels(command, arguments->models);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawModels(*arguments, session, figure::drawLabels); };
+    selection.action = [arguments](const Session& session) {
+      return drawModels(*arguments, session, figure::drawLabels);
+    };
   });
 }
 

@@ -47,12 +47,12 @@ std::vector<std::optional<HeadLabel>> strongestLabels(const EvaluatedHeads& mode
 }
 
 /// Where the legend goes, and how large cells are then, points.
-struct LegendPlace {
+struct LabelsLayout {
   bool beside = false;
   double cell = 0;
 };
 
-LegendPlace legendPlaceOf(std::span<const EvaluatedHeads> models, const FigureFormat& format) {
+LabelsLayout labelsLayoutOf(std::span<const EvaluatedHeads> models, const FigureFormat& format) {
   const double font = fontSize(format);
   double heads = 0;
   double layers = 0;
@@ -70,7 +70,7 @@ LegendPlace legendPlaceOf(std::span<const EvaluatedHeads> models, const FigureFo
 }  // namespace
 
 DrawnFigure drawLabels(std::span<const EvaluatedHeads> models, const FigureStyle& style) {
-  const LegendPlace placed = legendPlaceOf(models, style.format);
+  const LabelsLayout placed = labelsLayoutOf(models, style.format);
   PanelPage page(style);
   int column = 0;
   for (const EvaluatedHeads& model : models) {

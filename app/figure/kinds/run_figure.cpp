@@ -185,7 +185,7 @@ KindTraits traitsOf(const std::string& kind) {
   traits.smooth = kind == "loss" || kind == "ablation";
   traits.curves = traits.axes || kind == "decay" || kind == "distance";
   traits.labels = traits.axes || kind == "decay" || kind == "labels" || kind == "compare";
-  traits.letters = kind == "maps" || kind == "compare" || kind == "decay" || kind == "distance";
+  traits.letters = kind == "maps" || kind == "compare" || kind == "decay" || kind == "distance" || kind == "labels";
   return traits;
 }
 

@@ -186,13 +186,19 @@ std::vector<DistanceLine> DistanceTab::linesOf(const QPalette& palette) const {
       std::vector<double> values = meanOf(group, kind.profile);
       if (values.empty()) continue;
       lines.push_back({m_groups.size() > 1 ? group.name + QStringLiteral(": ") + kind.name : kind.name,
-                       runColour(group.run.index, palette), kind.style, distance_bins(info.length), std::move(values)});
+                       runColour(group.run.look.colour, palette), kind.style, distance_bins(info.length),
+                       std::move(values)});
     }
   }
   return lines;
 }
 
-void DistanceTab::restyle() { m_plot->setLines(linesOf(palette()), yLabel()); }
+void DistanceTab::restyle() {
+  m_lines = linesOf(palette());
+  std::vector<DistanceLine> shown = m_lines;
+  std::erase_if(shown, [this](const DistanceLine& line) { return readOut().isHidden(line.name); });
+  m_plot->setLines(std::move(shown), yLabel());
+}
 
 // How much of the chosen heads' nearness is content's doing and how much the gate's: means over them.
 QString DistanceTab::told() const {
@@ -225,7 +231,7 @@ void DistanceTab::showReading() {
   const auto bin = m_plot->hovered();
   std::vector<ReadOut::Entry> entries;
   QString place = told();
-  for (const DistanceLine& line : m_plot->lines()) {
+  for (const DistanceLine& line : m_lines) {
     QString value;
     if (bin && *bin < line.value.size()) value = numberText(line.value[*bin]);
     if (!value.isEmpty() && m_shows == Shows::logits) value = tr("%1 nats").arg(value);
@@ -255,7 +261,7 @@ void DistanceTab::restoreState(const QJsonObject& state) {
 
 QString DistanceTab::data() const {
   if (!message().isEmpty() || m_groups.empty()) return {};
-  const std::vector<DistanceLine>& lines = m_plot->lines();
+  const std::vector<DistanceLine>& lines = m_lines;
   std::size_t longest = 0;
   QString csv = tr("distance from (tokens),distance to");
   const QString unit = m_shows == Shows::logits ? tr(" (nats)") : QString();

@@ -67,7 +67,8 @@ class DistanceTab : public CurveTab {
   QAction* m_others;
   std::vector<CurveRun> m_runs;
   std::vector<Group> m_groups;  ///< that are shown, the chosen run's first
-  int m_missing = 0;            ///< heads that are not measured yet
+  std::vector<DistanceLine> m_lines;
+  int m_missing = 0;  ///< heads that are not measured yet
 };
 
 }  // namespace foxscope::gui::curves

@@ -325,7 +325,7 @@ QVariant HeadTable::labelsData(const HeadChoice& head, int role) const {
       for (const HeadLabel label : had) bits |= 1 << static_cast<int>(label);
       return bits;
     }
-    case ValueRole: {
+    case OrderRole: {
       // Heads of one label stand together, the strongest first where the order descends.
       if (had.empty()) return kUnknown;
       const auto first = static_cast<int>(had.front());
@@ -347,6 +347,7 @@ QVariant HeadTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
   const HeadChoice head{m_run, index.row() / m_heads, index.row() % m_heads};
   if (role == HeadRole) return QVariant::fromValue(head);
+  if (role == OrderRole && index.column() != kLabelsColumn) role = ValueRole;
   if (index.column() == kLabelsColumn || role == LabelsRole) return labelsData(head, role);
   if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignRight | Qt::AlignVCenter);
   const int column = index.column();

@@ -64,8 +64,8 @@ class HeadTable : public QAbstractTableModel {
  public:
   explicit HeadTable(Document& document, QObject* parent = nullptr);
 
-  /// double (NaN where not known), HeadChoice, bits 1 << HeadLabel
-  enum Role { ValueRole = Qt::UserRole, HeadRole, LabelsRole };
+  /// double (NaN where not known; labels have none), HeadChoice, bits 1 << HeadLabel, a double to sort by
+  enum Role { ValueRole = Qt::UserRole, HeadRole, LabelsRole, OrderRole };
   static constexpr int kLabelsColumn = 2 + kHeadQuantities;
 
   /// The run whose heads are the rows.

@@ -49,8 +49,8 @@ class HeadOrder : public QSortFilterProxyModel {
 
  protected:
   [[nodiscard]] bool lessThan(const QModelIndex& left, const QModelIndex& right) const override {
-    const double a = left.data(HeadTable::ValueRole).toDouble();
-    const double b = right.data(HeadTable::ValueRole).toDouble();
+    const double a = left.data(HeadTable::OrderRole).toDouble();
+    const double b = right.data(HeadTable::OrderRole).toDouble();
     if (std::isnan(a) || std::isnan(b)) {
       return std::isnan(a) == std::isnan(b) ? false : (std::isnan(b) == (sortOrder() == Qt::AscendingOrder));
     }
