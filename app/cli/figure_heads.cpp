@@ -110,7 +110,9 @@ void addDecay(CLI::App& command, Selection& selection) {
   addCurveLook(command, arguments->figure);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawModels(*arguments, session, figure::drawDecay); };
+    selection.action = [arguments](const Session& session) {
+      return drawModels(*arguments, session, figure::drawDecay);
+    };
   });
 }
 
@@ -120,7 +122,9 @@ void addLabels(CLI::App& command, Selection& selection) {
   addModels(command, arguments->models);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
-    selection.action = [arguments](const Session& session) { return drawModels(*arguments, session, figure::drawLabels); };
+    selection.action = [arguments](const Session& session) {
+      return drawModels(*arguments, session, figure::drawLabels);
+    };
   });
 }
 
