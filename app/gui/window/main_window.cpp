@@ -87,12 +87,9 @@ void MainWindow::makeViews() {
   m_evaluations = new EvaluationsView(m_document);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
-  m_parts = {{"heads", tr("&Heads"), m_heads},
-             {"maps", tr("&Maps"), m_maps},
-             {"text", tr("&Text"), m_text},
-             {"curves", tr("&Curves"), m_curves},
-             {"effects", tr("&Effects"), m_effects},
-             {"evaluations", tr("E&valuations"), m_evaluations}};
+  m_parts = {{"heads", tr("&Heads"), m_heads},       {"maps", tr("&Maps"), m_maps},
+             {"text", tr("&Text"), m_text},          {"curves", tr("&Curves"), m_curves},
+             {"effects", tr("&Effects"), m_effects}, {"evaluations", tr("E&valuations"), m_evaluations}};
 
   auto* centre = new QWidget;
   auto* layout = new QVBoxLayout(centre);
