@@ -89,7 +89,6 @@ PaneHeader::PaneHeader(QWidget* parent) : QWidget(parent), m_note(new QLabel), m
   m_note->setFont(small);
   m_note->setTextFormat(Qt::PlainText);
   m_note->setContentsMargins(6, 0, 6, 0);
-  m_note->setMinimumWidth(1);  // it gives way as well
   m_note->hide();
   row->addWidget(m_note);
   row->addWidget(m_readout, 1);
@@ -242,7 +241,9 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
 }
 
 void PaneHeader::fitParts() {
-  const int fixed = m_head->briefWidth() + m_sides->wholeWidth() + m_colours->wholeWidth();
+  const int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
+  m_note->setMinimumWidth(std::max(note, 1));
+  const int fixed = m_head->briefWidth() + m_sides->wholeWidth() + m_colours->wholeWidth() + note;
   const int value = m_readout->sizeHint().width();
   const bool brief = fixed + m_quantity->wholeWidth() + value > width();
   const int quantity = brief ? m_quantity->briefWidth() : m_quantity->wholeWidth();

@@ -66,7 +66,8 @@ class PaneHeader : public QWidget {
   void showQuantity();
   void showColours();
   void showToolTips();
-  /// Where there is little room: the title gives way first, then the quantity's name, then the value.
+  /// Where there is little room: the title gives way first, then the quantity's name, then the value; the note
+  /// stays.
   void fitParts();
   template <typename Change>
   void change(Change&& what);

@@ -312,6 +312,7 @@ void MapsPanesTest::fitsASmallWindow() {
       QVERIFY(button->x() >= end);
       end = button->x() + button->width();
     }
+    QVERIFY2(header->readout().x() + header->readout().width() <= header->width(), "the value is cut off");
     QVERIFY2(end <= header->width(), qPrintable(QString("%1 of %2").arg(end).arg(header->width())));
   }
 }
