@@ -462,10 +462,13 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   // The colour, also by its key, which is a command of the window's elsewhere.
   list->setFocus();
   QTest::keyClick(list, Qt::Key_C);
-  QVERIFY(list->findChild<QMenu*>() != nullptr);
-  delete list->findChild<QMenu*>();
-  clickColumn(*list, 0, RunListModel::kMark);
   auto* menu = list->findChild<QMenu*>();
+  QVERIFY(menu != nullptr && menu->isVisible());
+  menu->close();
+  QTRY_VERIFY(list->findChild<QMenu*>() == nullptr);
+  clickColumn(*list, 0, RunListModel::kMark);
+  QTRY_VERIFY(list->findChild<QMenu*>() != nullptr);
+  menu = list->findChild<QMenu*>();
   QVERIFY(menu != nullptr && menu->isVisible());
   QCOMPARE(menu->actions().size(), 6);
   menu->actions()[3]->trigger();
