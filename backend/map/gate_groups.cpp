@@ -12,7 +12,7 @@ constexpr int kLargestOctave = 10;  // log f is clamped at -1000 (docs/models.md
 constexpr int kSteps = 16;          // in an octave
 // Below the first step lies what is as good as f = 1; above the last nothing.
 constexpr int kBins = 1 + (kLargestOctave - kSmallestOctave) * kSteps;
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLogHalf = -0.6931471805599453;
 
 std::size_t bin_of(double negative_log_gate) {
@@ -46,10 +46,10 @@ void GateTally::add(const GateTally& other) {
   below_half_ += other.below_half_;
 }
 
-double GateTally::below_half() const { return std::isnan(sum_) ? kNone : static_cast<double>(below_half_); }
+double GateTally::below_half() const { return std::isnan(sum_) ? kNoValue : static_cast<double>(below_half_); }
 
 double GateTally::quantile(double p) const {
-  if (std::isnan(sum_)) return kNone;
+  if (std::isnan(sum_)) return kNoValue;
   // Large f is small -log f. Values of one bin are taken to be spread evenly over it.
   const double place = (1.0 - p) * static_cast<double>(count_);
   double before = 0;
@@ -58,11 +58,11 @@ double GateTally::quantile(double p) const {
     if (here > 0 && before + here >= place) return std::exp(-value_at(bin, (place - before) / here));
     before += here;
   }
-  return kNone;
+  return kNoValue;
 }
 
 GateGroup GateTally::summary() const {
-  if (count_ == 0) return {0, kNone, kNone, kNone, kNone, kNone};
+  if (count_ == 0) return {0, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue};
   const auto count = static_cast<double>(count_);
   return {count_, sum_ / count, quantile(0.25), quantile(0.5), quantile(0.75), below_half() / count};
 }
