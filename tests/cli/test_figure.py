@@ -244,6 +244,10 @@ class KindTest(FigureTest):
             return {tuple(colour) for colour in numpy.unique(pixels.reshape(-1, 3), axis=0)}
         self.assertNotIn((1, 200, 3), colours())
         self.assertIn((1, 200, 3), colours("--colour", "b=#01c803"))
+        # Numbers of the palette, by default those of their places.
+        self.assertEqual(colours("--look", "a=0", "--look", "b=1"), colours())
+        self.assertNotEqual(colours("--look", "a=4"), colours())
+        self.assertNotEqual(colours("--look", "a=0:1"), colours())
         self.draw("loss", "--legend", "b,a", "--x-ticks", "7,222", "--y-limits", "2:4", "--y-ticks", "2.5,3.5")
         text = self.text_of()
         for words in ["222", "2.5", "3.5"]:
@@ -400,6 +404,10 @@ class UsageTest(FigureTest):
                              (["--label", "C"], ["--label C", "NAME="]),
                              (["--colour", "c=#ffffff"], ["--colour c", "a, b"]),
                              (["--colour", "a=red"], "#RRGGBB"),
+                             (["--look", "a"], ["--look a", "NAME="]),
+                             (["--look", "a=red"], ["--look a=red", "whole numbers"]),
+                             (["--look", "a=0:-1"], ["--look a=0:-1", "whole numbers"]),
+                             (["--look", "c=1"], ["--look c", "a, b"]),
                              (["--train-length", "-3"], "--train-length"),
                              (["--line-width", "0"], "line width 0 pt")]:
             with self.subTest(extra):

@@ -279,14 +279,14 @@ class PublishedTest(CommandLineTest):
         paths = {"FILE", "FILE|FOLDER", "PATH", "DIR", "[NAME=]DIR", "RUN.h5", "FILE.h5", "EVAL.h5", "NEEDLE.h5",
                  "RESULTS.npz", "SPEC.json"}
         others = {"A", "A,B", "A:B", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "L:H[,L:H...]",
-                  "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=TEXT",
-                  "NAME[:LAYER:HEAD]", "P", "PT", "Q,...", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
+                  "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=N[:N]", "NAME=TEXT",
+                  "NAME[:LAYER:HEAD]", "P", "PLACE", "PT", "Q,...", "Q=A:B", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
                   "TEXT", "THEME", "TINT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
                   "max|mean|min|absmax", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "generate"]]
-        commands += [["eval", name] for name in ["loss", "heads", "needle", "import"]]
+        commands += [["eval", name] for name in ["loss", "heads", "needle", "sweep", "import"]]
         commands += [["figure", name] for name in ["spec", "maps", "grid", "compare", "text", "loss", "perplexity",
-                                                   "ablation", "decay", "distance", "needle"]]
+                                                   "ablation", "decay", "distance", "labels", "needle", "sweep"]]
         found = set()
         for command in commands:
             for lists in re.findall(r"(?m)^(?:Positionals|Options):\n((?:  .*\n)+)", self.done(*command, "--help")):

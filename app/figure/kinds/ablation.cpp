@@ -57,6 +57,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   std::erase(colours.order, against.name);
   FigureStyle unnamed = style;
   unnamed.labels.clear();
+  unnamed.looks.clear();
   applyChoice(above.curves, options.curves, style);
   applyChoice(below.curves, colours, unnamed);
   for (Curve& curve : below.curves) {

@@ -180,7 +180,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, co
     const std::size_t head = placeOf(model, choice.heads[n]);
     Curve curve;
     curve.name = headTitle(choice.heads[n]);
-    curve.colour = style.look(model.info.name, n).colour;
+    curve.colour = static_cast<int>(n);
     curve.line = LineStyle::points;
     curve.shape = shapeOf(n + 1);
     curve.y = timesOfHead(gates, head, classes);

@@ -130,6 +130,7 @@ void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves) 
 void applyChoice(std::vector<Curve>& curves, const CurveChoice& choice, const FigureStyle& style) {
   for (const std::string& name : choice.order) requireName(curves, "--legend", name);
   for (const auto& [name, text] : style.labels) requireName(curves, "--label", name);
+  for (const auto& [name, look] : style.looks) requireName(curves, "--look", name);
   for (const auto& [name, colour] : choice.colours) {
     requireName(curves, "--colour", name);
     for (Curve& curve : curves) {

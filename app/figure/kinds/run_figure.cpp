@@ -155,9 +155,12 @@ void addLooks(const RunFigure& figure, Options& options) {
   const KindTraits traits = traitsOf(figure.kind);
   if (!traits.curves || !traits.labels) return;
   std::vector<std::string> looks;
-  for (std::size_t place = 0; place < figure.runs.size(); ++place) {
-    const FigureRun& run = figure.runs[place];
-    if (!run.look || (run.look->change == 0 && run.look->colour == static_cast<int>(place))) continue;
+  int place = 0;
+  for (const FigureRun& run : figure.runs) {
+    // Models without gates have no decay, and no place there.
+    if (figure.kind == "decay" && !run.trace->info().gated) continue;
+    const int own = place++;
+    if (!run.look || (run.look->change == 0 && run.look->colour == own)) continue;
     looks.push_back(run.look->change == 0
                         ? fmt::format("{}={}", figure.nameOf(run), run.look->colour)
                         : fmt::format("{}={}:{}", figure.nameOf(run), run.look->colour, run.look->change));

@@ -99,7 +99,7 @@ LossCurves lossCurves(std::span<const CurveRun> runs, int window) {
     const RunLoss& own = curves.runs[index];
     if (own.run.text != runs.front().text) continue;
     const auto base = std::find_if(curves.runs.begin(), curves.runs.end(), [&](const RunLoss& loss) {
-      return !own.run.base.isEmpty() && loss.run.trace->info().name == own.run.base.toStdString();
+      return !own.run.base.isEmpty() && loss.run.name == own.run.base;
     });
     const RunLoss& other = base != curves.runs.end() && base->run.text == own.run.text ? *base : curves.runs.front();
     const bool after = other.run.index < own.run.index;

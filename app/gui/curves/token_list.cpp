@@ -8,7 +8,8 @@
 namespace foxscope::gui::curves {
 namespace {
 
-constexpr int kListEms = 30;  // width of the list
+constexpr int kListEms = 34;  // width of the list
+constexpr int kTokenEms = 9;  // least width of a column
 
 }  // namespace
 
@@ -64,6 +65,7 @@ TokenList::TokenList(Document& document, TokenListModel::Words words, QWidget* p
   horizontalHeader()->setSectionResizeMode(TokenListModel::token, QHeaderView::Stretch);
   horizontalHeader()->setHighlightSections(false);
   setMinimumWidth(0);
+  horizontalHeader()->setMinimumSectionSize(kTokenEms * fontMetrics().averageCharWidth());
   connect(this, &QTableView::clicked, this, &TokenList::jump);
   connect(this, &QTableView::activated, this, &TokenList::jump);
 }

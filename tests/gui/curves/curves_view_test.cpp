@@ -38,7 +38,7 @@ class CurvesViewTest : public QObject {
 
 void CurvesViewTest::saysWhatToDoWithoutARun() {
   Scene scene({});
-  for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::decay}) {
+  for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::decay, Tab::distance, Tab::content}) {
     QVERIFY(scene.show(tab));
     QVERIFY(scene.view.dataOfCurrentTab().isEmpty());
     QVERIFY(!scene.view.figureOfCurrentTab());

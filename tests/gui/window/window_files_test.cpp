@@ -169,8 +169,8 @@ void WindowFilesTest::picturesAndDataAreExported() {
   // Of runs every kind of figure can be made but the needle test, which takes a file of its own.
   QSet<QString> kinds;
   for (const PaperFigure& figure : paperFigures(test.document())) kinds += QString::fromStdString(figure.figure.kind);
-  QCOMPARE(kinds,
-           (QSet<QString>{"loss", "perplexity", "maps", "grid", "compare", "decay", "distance", "text", "ablation"}));
+  QCOMPARE(kinds, (QSet<QString>{"loss", "perplexity", "maps", "grid", "compare", "decay", "distance", "labels", "text",
+                                 "ablation"}));
   // Every figure that is offered can be drawn, and no two are the same.
   QSet<QByteArray> figures;
   int offered = 0;

@@ -57,6 +57,8 @@ class WindowTest : public QObject {
   void everyShortcutIsThereOnce();
   void thePartsGoBackToTheirPlaces();
   void mapsFillTheirPanes();
+  void itFitsASmallScreen_data();
+  void itFitsASmallScreen();
   void messagesLeaveTheStateAlone();
   void lightAndDarkAreBothReadable();
   void closingDuringARunEnds();
@@ -206,6 +208,28 @@ void WindowTest::mapsFillTheirPanes() {
     QVERIFY2(share >= 0.70,
              qPrintable(QString("%1 of %2 x %3: %4").arg(map.width()).arg(pane.width()).arg(pane.height()).arg(share)));
   }
+}
+
+void WindowTest::itFitsASmallScreen_data() {
+  QTest::addColumn<QString>("session");
+  for (const char* name : {"demo", "demo-forgets", "demo-wins", "demo-remembers"}) {
+    QTest::newRow(name) << QStringLiteral("resources/%1.json").arg(name);
+  }
+}
+
+void WindowTest::itFitsASmallScreen() {
+  QFETCH(QString, session);
+  Window test(source("resources/demo.json"), {1024, 700});
+  test.document().open({source(session)});
+  QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 2U, kPatience);
+  QVERIFY(test.settle());
+  QStringList least;
+  for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
+    least += QStringLiteral("%1 %2").arg(dock->objectName()).arg(dock->minimumSizeHint().width());
+  }
+  least += QStringLiteral("centre %1").arg(test.window.centralWidget()->minimumSizeHint().width());
+  least += QStringLiteral("run bar %1").arg(test.window.findChild<RunBar*>()->minimumSizeHint().width());
+  QVERIFY2(test.window.size() == QSize(1024, 700), qPrintable(least.join(", ")));
 }
 
 void WindowTest::everyShortcutIsThereOnce() {
