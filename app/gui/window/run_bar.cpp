@@ -21,6 +21,8 @@ namespace {
 
 constexpr int kMostTokens = 100'000'000;
 constexpr int kProgressSteps = 1000;
+constexpr int kTextInCharacters = 40;
+constexpr int kProgressInCharacters = 16;    // at least; its tooltip has all of its words
 constexpr const char* kRunProperty = "run";  // of a chip
 constexpr const char* kColourProperty = "colour";
 constexpr const char* kChangeProperty = "change";
@@ -85,9 +87,9 @@ RunBar::RunBar(Document& document, QAction* list, QWidget* parent) : QWidget(par
   m_progress = new QProgressBar;
   m_progress->setRange(0, kProgressSteps);
   m_progress->setTextVisible(true);
-  m_progress->setMinimumWidth(fontMetrics().averageCharWidth() * 44);
+  m_progress->setMinimumWidth(fontMetrics().averageCharWidth() * kProgressInCharacters);
   m_progress->hide();
-  layout->addWidget(m_progress, 1);
+  layout->addWidget(m_progress, 3);
   layout->addStretch(1);
 
   connect(m_limit, &QSpinBox::valueChanged, this, [this](int limit) {
@@ -188,8 +190,9 @@ void RunBar::followInputs() {
         QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
     words += QStringLiteral("%1%2 (%3)").arg(words.isEmpty() ? tr("on ") : ", ", nameOf(text, m_document), size);
   }
-  m_text->setText(words);
-  m_text->setToolTip(text.file);
+  m_text->setText(
+      fontMetrics().elidedText(words, Qt::ElideMiddle, kTextInCharacters * fontMetrics().averageCharWidth()));
+  m_text->setToolTip(text.file.isEmpty() ? words : text.file);
   const QSignalBlocker blocker(m_limit);
   m_limit->setValue(static_cast<int>(m_document.settings().limit));
   followStatus();
