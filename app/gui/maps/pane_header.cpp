@@ -245,10 +245,11 @@ void PaneHeader::fitParts() {
   m_note->setMinimumWidth(std::max(note, 1));
   const int fixed = m_head->briefWidth() + m_sides->wholeWidth() + m_colours->wholeWidth() + note;
   const int value = m_readout->sizeHint().width();
-  const bool brief = fixed + m_quantity->wholeWidth() + value > width();
+  const int room = width() - layout()->contentsMargins().right();
+  const bool brief = fixed + m_quantity->wholeWidth() + value > room;
   const int quantity = brief ? m_quantity->briefWidth() : m_quantity->wholeWidth();
   m_quantity->setFixedWidth(quantity);
-  m_readout->setMinimumWidth(std::clamp(width() - fixed - quantity, 0, value));
+  m_readout->setMinimumWidth(std::clamp(room - fixed - quantity, 0, value));
 }
 
 void PaneHeader::resizeEvent(QResizeEvent* event) {

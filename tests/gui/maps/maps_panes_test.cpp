@@ -309,8 +309,13 @@ void MapsPanesTest::fitsASmallWindow() {
     auto* header = maps.pane(pane).findChild<PaneHeader*>();
     int end = 0;
     for (const auto* button : header->findChildren<QToolButton*>(Qt::FindDirectChildrenOnly)) {
-      QVERIFY2(button->x() >= end,
-               qPrintable(QString("%1 at %2, not from %3").arg(button->text()).arg(button->x()).arg(end)));
+      QVERIFY2(button->x() >= end, qPrintable(QString("%1 at %2, not from %3, least %4 of %5, header %6")
+                                                  .arg(button->text())
+                                                  .arg(button->x())
+                                                  .arg(end)
+                                                  .arg(button->minimumSizeHint().width())
+                                                  .arg(button->sizeHint().width())
+                                                  .arg(header->width())));
       end = button->x() + button->width();
     }
     QVERIFY2(header->readout().x() + header->readout().width() <= header->width(), "the value is cut off");
