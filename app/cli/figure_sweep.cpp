@@ -17,7 +17,7 @@ int drawSweep(const FigureOptions& options, const Session& session) {
 
 void addSweep(CLI::App& command, Selection& selection) {
   const auto options = std::make_shared<FigureOptions>();
-  command.add_option("file", options->files, "Sweeps, a panel each")->type_name("SWEEP.h5...")->required();
+  command.add_option("file", options->files, "Sweeps, a panel each")->type_name("SWEEP.h5")->required();
   addFigureOptions(command, *options);
   command.callback([options, &selection] {
     selection.action = [options](const Session& session) { return drawSweep(*options, session); };

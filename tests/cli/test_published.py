@@ -277,12 +277,12 @@ class PublishedTest(CommandLineTest):
     def test_every_option_is_known_to_take_a_path_or_not(self):
         """A new kind of argument is added to one of the lists here, and to takesPath if it is a path."""
         paths = {"FILE", "FILE|FOLDER", "PATH", "DIR", "[NAME=]DIR", "RUN.h5", "FILE.h5", "EVAL.h5", "NEEDLE.h5",
-                 "RESULTS.npz", "SPEC.json"}
+                 "RESULTS.npz", "SPEC.json", "SWEEP.h5"}
         others = {"A", "A,B", "A:B", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "L:H[,L:H...]",
                   "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=N[:N]", "NAME=TEXT",
                   "NAME[:LAYER:HEAD]", "P", "PLACE", "PT", "Q,...", "Q=A:B", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
                   "TEXT", "THEME", "TINT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
-                  "max|mean|min|absmax", "refuse|replace"}
+                  "max|mean|min|absmax", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "generate"]]
         commands += [["eval", name] for name in ["loss", "heads", "needle", "sweep", "import"]]
         commands += [["figure", name] for name in ["spec", "maps", "grid", "compare", "text", "loss", "perplexity",

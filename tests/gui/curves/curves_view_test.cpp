@@ -454,8 +454,8 @@ void CurvesViewTest::exportsNumbersAndFigures() {
 void CurvesViewTest::commandsShowTabs() {
   Scene scene({});
   const QList<QAction*> commands = scene.view.commands();
-  QCOMPARE(commands.size(), 5);
-  for (int tab = 4; tab >= 0; --tab) {
+  QCOMPARE(commands.size(), 7);
+  for (int tab = 6; tab >= 0; --tab) {
     commands[tab]->trigger();
     QCOMPARE(static_cast<int>(scene.view.tab()), tab);
     QVERIFY(!commands[tab]->text().isEmpty() && !commands[tab]->toolTip().isEmpty());

@@ -187,7 +187,7 @@ void WindowFilesTest::picturesAndDataAreExported() {
              qPrintable(dialog.source().currentText() + test.window.messages().join('|')));
     figures += content(path);
   }
-  QCOMPARE(offered, 11);
+  QCOMPARE(offered, 12);
   QCOMPARE(figures.size(), offered);
   QVERIFY(write(Source::map, Kind::png, "nowhere/map.png").isEmpty());
   QVERIFY2(test.said("nowhere"), qPrintable(test.window.messages().join('\n')));
