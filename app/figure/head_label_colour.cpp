@@ -6,7 +6,7 @@
 namespace foxscope::figure {
 
 Rgb labelColour(HeadLabel label) {
-  // Those of curves, but grey for sinks in place of black. By HeadLabel.
+  // In the order of HeadLabel; sinks, which do nothing with what they see, are grey.
   static constexpr std::array<Rgb, kHeadLabels> kColours = {{{0x2d, 0x46, 0x6c},    // blue, L* 29
                                                              {0x6c, 0xcf, 0xee},    // sky, 78
                                                              {0xa8, 0xa8, 0xa8},    // grey, 69
