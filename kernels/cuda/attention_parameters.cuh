@@ -23,6 +23,13 @@ struct MutableTensorView {
   std::int64_t row = 0;
 };
 
+/// What the thread blocks of a launch count together.
+struct AttentionCounters {
+  int next_item;    ///< how many blocks of rows are taken
+  int next_marked;  ///< the same, the second time
+  int any_marked;   ///< whether there is a second time
+};
+
 struct AttentionParameters {
   TensorView query, key, value;
   MutableTensorView output;
@@ -35,8 +42,8 @@ struct AttentionParameters {
   float scale_log2 = 0;             ///< scale of the logits times log2(e)
   double gate_to_logit = 0;         ///< from a difference of gates, nats, to a logit before its scale
   const int* first_tile = nullptr;  ///< [B, H, row_blocks] key blocks before it are skipped; null: none
-  int* next_item = nullptr;         ///< how many blocks of rows are taken; 0 before the launch
-  int* taken = nullptr;             ///< [items] the block of rows that was taken before by the same team, plus 1
+  AttentionCounters* counters = nullptr;  ///< zeros before the launch
+  int* marked = nullptr;                  ///< [items] whether a block of rows is to be computed a second time
   int items = 0;
   int multiprocessors = 0;
   bool aligned = true;  ///< rows start at multiples of 16 bytes

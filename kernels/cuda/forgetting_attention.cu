@@ -91,7 +91,7 @@ WorkspacePlan plan_workspace(const ForgettingAttention& a, TileShape tile) {
     return at;
   };
   w.bias = take(heads * w.padded * 16);
-  w.counters = take((1 + w.items) * 4);
+  w.counters = take(static_cast<std::int64_t>(sizeof(AttentionCounters)) + w.items * 4);
   if (prunes(a) || a.pruning_tolerance > 0) {
     w.key_norms = take(a.batch * a.key_heads * divide_up(a.length, kRowsOfPart) * 4);
     w.rows = take(w.items * 8);
@@ -185,8 +185,8 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   p.window_size = static_cast<int>(a.window_size < a.length ? a.window_size : 0);
   p.scale_log2 = static_cast<float>(a.scale * 1.4426950408889634);
   p.gate_to_logit = 1.0 / static_cast<double>(a.scale);
-  p.next_item = reinterpret_cast<int*>(memory + plan.counters);
-  p.taken = p.next_item + 1;
+  p.counters = reinterpret_cast<AttentionCounters*>(memory + plan.counters);
+  p.marked = reinterpret_cast<int*>(p.counters + 1);
   p.items = static_cast<int>(plan.items);
   p.row_blocks = plan.row_blocks;
   p.multiprocessors = device.multiprocessors;
@@ -202,7 +202,7 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   const dim3 grid(static_cast<unsigned>(divide_up(plan.padded, kThreads)), static_cast<unsigned>(a.batch * a.heads));
   gate_bias<<<grid, kThreads, 0, stream>>>(a.cumulative_log_gate, p.length, static_cast<int>(plan.padded), tile.keys,
                                            p.gate_to_logit, static_cast<uint4*>(const_cast<void*>(p.bias)),
-                                           p.next_item);
+                                           p.counters);
   if (const auto e = cudaGetLastError()) return e;
   return attend(p, a.head_dim, choice, stream);
 }

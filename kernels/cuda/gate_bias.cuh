@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/attention_parameters.cuh"
+
 namespace foxscope::kernels::cuda {
 
 /// bias[j] = (c_last - c_j) / scale in three bfloat16 terms and five zeros, c_last the gate at the last key of j's
@@ -12,16 +14,16 @@ namespace foxscope::kernels::cuda {
 /// rows those whose weight the gate has taken; for rows beside them see kMostSliceFall.
 /// @param gate   [rows, length] cumulative, nats; null: all ones
 /// @param bias   [rows, padded, 8] bf16, zeros from `length` on
-/// @param next_item  set to 0 in passing
+/// @param counters  set to zeros in passing
 __global__ void gate_bias(const double* gate, int length, int padded, int keys, double inverse_scale, uint4* bias,
-                          int* next_item) {
+                          AttentionCounters* counters) {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
   const int j = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
   if (j >= padded) return;
   const std::int64_t row = blockIdx.y;
-  if (row == 0 && j == 0) *next_item = 0;
+  if (row == 0 && j == 0) *counters = {};
   uint4 terms = {0, 0, 0, 0};
   if (gate != nullptr && j < length) {
     const double* c = gate + row * length;

@@ -7,8 +7,9 @@
 // The softmax does not follow the running maximum. Its reference is the row's largest logit in the first key block
 // that is visited, which holds the row's own key; later weights may exceed 1. Sum and output are float32 and a weight
 // of 2^60 is no less exact than one of 1, so nothing is lost until a sum passes kLargestSum; then, for NaN, and where
-// the gate falls too far for the slice (kMostSliceFall), the block of rows is marked, and once no other is left its
-// team computes it once more with a running maximum and, in the rows' own tiles, gates of float64.
+// the gate falls too far for the slice (kMostSliceFall), the block of rows is marked, and a second launch, which
+// otherwise ends at once, computes it again with a running maximum and, in the rows' own tiles, gates of float64. In a
+// kernel of its own, because beside the first its registers spill.
 //
 // A thread block stays on its multiprocessor. It holds some teams that know nothing of each other: a warp that issues
 // copies and one or more warpgroups of 64 rows each that share the key blocks. A team takes one block of rows after the
@@ -22,11 +23,18 @@
 
 namespace foxscope::kernels::cuda::hopper {
 
-template <class P>
+/// @tparam Again  the second launch
+template <class P, bool Again>
 __global__ void __launch_bounds__(P::kThreads, 1)
     attend_kernel(const __grid_constant__ AttentionParameters p, const __grid_constant__ typename P::Copies copies) {
   extern __shared__ char memory[];
   auto* teams = reinterpret_cast<typename P::Storage*>((reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
+  if constexpr (Again) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (p.counters->any_marked == 0) return;
+  } else {
+    asm volatile("griddepcontrol.launch_dependents;");
+  }
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (threadIdx.x < P::kTeams) {
     auto& storage = teams[threadIdx.x];
@@ -38,7 +46,6 @@ __global__ void __launch_bounds__(P::kThreads, 1)
       storage.full[slot].init(1);
       storage.empty[slot].init(4 * P::kWarpgroups);
     }
-    storage.marked = 0;
     cutlass::arch::fence_barrier_init();
   }
   __syncthreads();
@@ -51,7 +58,7 @@ __global__ void __launch_bounds__(P::kThreads, 1)
       prefetch_tma_descriptor(copies.key.get_tma_descriptor());
       prefetch_tma_descriptor(copies.value.get_tma_descriptor());
       Loader<P> loader{p, copies, teams[team], {}, {}, {}};
-      loader.run(static_cast<int>(blockIdx.x) * P::kTeams + team);
+      loader.template run<Again>(static_cast<int>(blockIdx.x) * P::kTeams + team);
     }
     return;
   }
@@ -62,12 +69,12 @@ __global__ void __launch_bounds__(P::kThreads, 1)
     consumer.storage.query_full[consumer.queries.slot].wait(consumer.queries.phase);
     consumer.start();
     if (consumer.work.item == kEnd) break;
-    if (consumer.work.item == kVerdict || consumer.first_row >= p.length) {
+    if (consumer.first_row >= p.length) {
       consumer.pass_over();
       continue;
     }
     typename Consumer<P>::Output output;
-    if (consumer.work.online) {
+    if constexpr (Again) {
       consumer.attend_online(output);
     } else if (!consumer.attend(output)) {
       consumer.mark();
@@ -84,8 +91,6 @@ cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
   p.heads_at_a_time = std::clamp(static_cast<int>(p.cache_bytes / 2 / head_bytes), 1, p.heads * p.batch);
   const typename P::Copies copies{P::copy_query(p), P::copy_key(p), P::copy_value(p)};
   constexpr int kBytes = P::kTeams * static_cast<int>(sizeof(typename P::Storage)) + 1024;
-  auto* kernel = attend_kernel<P>;
-  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;
   cudaLaunchAttribute early;
   early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   early.val.programmaticStreamSerializationAllowed = 1;
@@ -96,7 +101,11 @@ cudaError_t launch(AttentionParameters p, cudaStream_t stream) {
   config.stream = stream;
   config.attrs = &early;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, p, copies);
+  for (auto* kernel : {attend_kernel<P, false>, attend_kernel<P, true>}) {
+    if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;
+    if (const auto e = cudaLaunchKernelEx(&config, kernel, p, copies)) return e;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace foxscope::kernels::cuda::hopper

@@ -55,23 +55,22 @@ struct Consumer {
     work.batch = uniform(given.batch);
     work.first_tile = uniform(given.first_tile);
     work.last_tile = uniform(given.last_tile);
-    work.online = uniform(given.online) != 0;
     first_row = work.row_block * P::kRows + warpgroup * 64;
     row = first_row + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4;
     gate = p.gate == nullptr ? nullptr : p.gate + (std::int64_t{work.batch} * p.heads + work.head) * p.length;
-    reference_gate = gate == nullptr || work.item < 0 ? 0 : gate[min(first_row, p.length - 1)];
+    reference_gate = gate == nullptr || work.item == kEnd ? 0 : gate[min(first_row, p.length - 1)];
   }
 
   /// Lets the work and all its tiles go.
   __device__ void pass_over() {
-    if (work.item >= 0) skip_tiles(work.last_tile - work.first_tile + 1);
+    skip_tiles(work.last_tile - work.first_tile + 1);
     storage.query_empty[queries.slot].arrive();
     queries.advance();
   }
 
   __device__ void mark() {
-    atomicOr(p.taken + work.item, kMarked);
-    storage.marked = 1;
+    p.marked[work.item] = 1;
+    p.counters->any_marked = 1;
   }
 
   /// Asks for the gates that store() needs, early enough for them to be there.
@@ -239,18 +238,15 @@ struct Consumer {
   /// Base-2 gate between reference_gate and one of the thread's rows, after far_logits.
   __device__ double lead(int r) const { return (reference_gate - own_gate[r]) * 1.4426950408889634; }
 
-  /// Lets tiles of keys or values go.
-  __device__ void skip_slots(int count) {
+  /// Lets the keys and values of tiles go.
+  __device__ void skip_tiles(int count) {
     CUTE_NO_UNROLL
-    for (int x = 0; x < count; ++x) {
+    for (int x = 0; x < 2 * count; ++x) {
       storage.full[ring.slot].wait(ring.phase);
       release(storage.empty[ring.slot]);
       ring.advance();
     }
   }
-
-  /// Lets the keys and values of tiles go.
-  __device__ void skip_tiles(int count) { skip_slots(2 * count); }
 
   /// Lets the tiles go that all lie after the warpgroup's last row.
   __device__ int skip_future() {
@@ -259,9 +255,9 @@ struct Consumer {
     return own_last;
   }
 
-  /// Of the tile that is visited first, less the largest. False where the gate falls too far in it.
+  /// Of the tile that is visited first, less the largest. Not a number where the gate falls too far in it.
   template <int N>
-  __device__ bool first_logits(Logits& all, int tile) {
+  __device__ void first_logits(Logits& all, int tile) {
     double last = gate == nullptr ? 0 : gate[last_key(tile)];
     compute_logits<N>(all);
     release(storage.empty[ring.slot]);
@@ -275,11 +271,11 @@ struct Consumer {
     CUTE_UNROLL
     for (int r = 0; r < 2; ++r) {
       if (top[r] == -INFINITY) top[r] = 0;
+      if (!(term <= kMostSliceFall)) top[r] = NAN;
       maximum[r] = top[r] * p.scale_log2 + term;
     }
     CUTE_UNROLL
     for (int x = 0; x < size(logits); ++x) logits(x) -= top[x >> 1 & 1];
-    return term <= kMostSliceFall;
   }
 
   /// Weighs the values of a tile's first N keys and makes the logits of the tile before it.
@@ -303,8 +299,8 @@ struct Consumer {
     shift[1] = term - maximum[1];
   }
 
-  /// The block of rows without a running maximum. False where a sum is too large or not a number, or the gate falls too
-  /// far (kMostSliceFall).
+  /// The block of rows without a running maximum. False where a sum is too large or not a number, which it also is where
+  /// the gate falls too far (kMostSliceFall).
   __device__ bool attend(Output& output) {
     Logits logits;
     clear(output);
@@ -314,12 +310,12 @@ struct Consumer {
     // Where the rows' own keys are the first half of the tile, they see nothing of the second.
     constexpr int kHalf = P::kKeys / 2;
     const bool half = first_row + 63 < tile * P::kKeys + kHalf && tile > work.first_tile;
-    if (!(half ? first_logits<kHalf>(logits, tile) : first_logits<P::kKeys>(logits, tile))) {
-      storage.query_empty[queries.slot].arrive();
-      skip_slots(2 * (tile - work.first_tile) + 1);
-      return false;
+    if (half) {
+      first_logits<kHalf>(logits, tile);
+      next_logits<kHalf>(logits, output, shift, tile--);
+    } else {
+      first_logits<P::kKeys>(logits, tile);
     }
-    if (half) next_logits<kHalf>(logits, output, shift, tile--);
     CUTE_NO_UNROLL
     for (; tile > work.first_tile; --tile) next_logits<P::kKeys>(logits, output, shift, tile);
     storage.query_empty[queries.slot].arrive();  // every thread, since each has read the slot's work

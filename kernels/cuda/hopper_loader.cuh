@@ -16,39 +16,35 @@ struct Loader {
   Ring<2> queries;
   bool waited = false;  // for what earlier launches wrote
 
-  /// The blocks of rows that this team takes, and once more those of them that its warpgroups marked.
-  /// @param first  the item to begin with, one of p.items
+  /// The blocks of rows that this team takes.
+  /// @tparam Again  of those that the first launch marked
+  /// @param first   the item to begin with
+  template <bool Again>
   __device__ void run(int first) {
     const int teams = static_cast<int>(gridDim.x) * P::kTeams;
-    const auto next = [&] { return teams + atomicAdd(p.next_item, 1); };
-    int last = -1;
+    int* counter = Again ? &p.counters->next_marked : &p.counters->next_item;
+    const auto next = [&] { return teams + atomicAdd(counter, 1); };
     int item = first;
     CUTE_NO_UNROLL
     while (item < p.items) {
-      p.taken[item] = last + 1;
-      last = item;
-      item = copy_item(item, false, next);
-    }
-    EmptyBarrier& judged = storage.query_empty[queries.slot];
-    const std::uint32_t phase = queries.phase;
-    say(kVerdict);
-    judged.wait(phase);
-    if (storage.marked != 0) {
-      CUTE_NO_UNROLL
-      for (item = last; item >= 0;) {
-        const int taken = __ldcg(p.taken + item);
-        if ((taken & kMarked) != 0) copy_item(item, true, [] { return 0; });
-        item = (taken & ~kMarked) - 1;
+      if constexpr (Again) {
+        if (p.marked[item] == 0) {
+          item = next();
+          continue;
+        }
+      } else {
+        p.marked[item] = 0;
       }
+      item = copy_item(item, next);
     }
-    say(kEnd);
+    say_end();
   }
 
  private:
   /// Copies all that a block of rows needs; returns what `choose` gives near the end.
   template <class Choose>
-  __device__ int copy_item(int item, bool online, const Choose& choose) {
-    work = find_work<P>(p, item, online);
+  __device__ int copy_item(int item, const Choose& choose) {
+    work = find_work<P>(p, item);
     storage.query_empty[queries.slot].wait(queries.phase ^ 1);
     storage.work[queries.slot] = work;
     query();
@@ -67,10 +63,9 @@ struct Loader {
     return following;
   }
 
-  /// @param word  kVerdict or kEnd
-  __device__ void say(int word) {
+  __device__ void say_end() {
     storage.query_empty[queries.slot].wait(queries.phase ^ 1);
-    storage.work[queries.slot].item = word;
+    storage.work[queries.slot].item = kEnd;
     storage.query_full[queries.slot].arrive();
     queries.advance();
   }

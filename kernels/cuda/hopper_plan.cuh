@@ -17,20 +17,14 @@ using EmptyBarrier = cutlass::arch::ClusterBarrier;
 
 /// A block of rows of one head.
 struct Work {
-  int item;  // or kVerdict or kEnd
+  int item;  // or kEnd
   int row_block, head, batch;
   int first_tile;  // visited last
   int last_tile;   // visited first: the diagonal
-  bool online;     // with a running maximum
 };
 
-/// In place of an item. All rows before it have to be computed, and those that need it marked, before it is let go.
-constexpr int kVerdict = -2;
 /// In place of an item: no more.
 constexpr int kEnd = -1;
-
-/// In AttentionParameters::taken: the item needs a running maximum.
-constexpr int kMarked = 1 << 30;
 
 /// How a head dimension is computed.
 /// Teams         in a thread block
@@ -81,7 +75,6 @@ struct Plan {
     FullBarrier full[Slots];
     EmptyBarrier empty[Slots];
     Work work[2];         // the block of rows whose queries a slot holds
-    volatile int marked;  // whether any item of this team was
   };
 
   static auto rows_tensor(const TensorView& x, int length, int heads, int batch) {
@@ -131,7 +124,7 @@ struct Ring {
 /// The item-th block of rows: heads whose keys and values fit the L2 cache together go at a time, and among those long
 /// blocks of rows go first.
 template <class P>
-__device__ Work find_work(const AttentionParameters& p, int item, bool online) {
+__device__ Work find_work(const AttentionParameters& p, int item) {
   const int group_size = p.heads_at_a_time * p.row_blocks;
   const int group = item / group_size;
   const int index = item - group * group_size;
@@ -139,7 +132,6 @@ __device__ Work find_work(const AttentionParameters& p, int item, bool online) {
   const int head = group * p.heads_at_a_time + index % in_group;
   Work work;
   work.item = item;
-  work.online = online;
   work.row_block = p.row_blocks - 1 - index / in_group;
   work.head = head % p.heads;
   work.batch = head / p.heads;
