@@ -61,7 +61,7 @@ void forEachPoint(const CurvePlot& figure, const std::function<void(double x, do
   }
 }
 
-struct Reach {
+struct Extent {
   double lowest = std::numeric_limits<double>::infinity();
   double highest = -std::numeric_limits<double>::infinity();
   void add(double value) {
@@ -81,7 +81,7 @@ bool hasPoints(const CurvePlot& figure) {
 AxisLimits limitsOfX(const CurvePlot& figure) {
   if (figure.xLimits) return chosen(*figure.xLimits, "x", figure.xScale);
   if (!figure.categories.empty()) return {-0.5, static_cast<double>(figure.categories.size()) - 0.5};
-  Reach extremes;
+  Extent extremes;
   forEachPoint(figure, [&](double x, double /*y*/) { extremes.add(x); });
   const bool logarithmic = figure.xScale == AxisScale::logarithmic;
   if (extremes.lowest > extremes.highest) return logarithmic ? AxisLimits{1, 10} : AxisLimits{0, 1};
@@ -93,7 +93,7 @@ AxisLimits limitsOfX(const CurvePlot& figure) {
 AxisLimits limitsOfY(const CurvePlot& figure) {
   if (figure.yLimits) return chosen(*figure.yLimits, "y", figure.yScale);
   const AxisLimits x = limitsOfX(figure);
-  Reach extremes;
+  Extent extremes;
   forEachPoint(figure, [&](double atX, double y) {
     if (atX >= x.lower && atX <= x.upper) extremes.add(y);
   });
