@@ -16,6 +16,20 @@ if(FOXSCOPE_SANITIZE)
   target_link_options(foxscope_options INTERFACE -fsanitize=${FOXSCOPE_SANITIZE})
 endif()
 
+# What a library of ours calls of its own is called directly.
+target_compile_options(foxscope_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fno-semantic-interposition>)
+
+# foxscope_library(TARGET [FOLDERS...]): installed with the others in a folder of their own, where they find each other,
+# and what they need in FOLDERS.
+set(FOXSCOPE_LIBRARY_FOLDER ${CMAKE_INSTALL_LIBDIR}/foxscope)
+function(foxscope_library target)
+  set_target_properties(${target} PROPERTIES DEFINE_SYMBOL "")  # one more macro, and precompiled headers do not fit
+  if(BUILD_SHARED_LIBS)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH "\$ORIGIN;${ARGN}")
+    install(TARGETS ${target} DESTINATION ${FOXSCOPE_LIBRARY_FOLDER})
+  endif()
+endfunction()
+
 find_program(FOXSCOPE_CCACHE ccache)
 if(FOXSCOPE_CCACHE)
   # A precompiled header is cached only when its macros and times are not compared; another checkout's objects serve too.

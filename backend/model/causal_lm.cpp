@@ -6,9 +6,7 @@
 
 #include "backend/base/device_name.h"
 #include "backend/base/error.h"
-#include "backend/model/composed_causal_lm.h"
-#include "backend/model/cpu_causal_lm.h"
-#include "backend/model/cpu_team.h"
+#include "backend/model/forward_library.h"
 #include "backend/model/interventions.h"
 
 namespace foxscope {
@@ -16,18 +14,18 @@ namespace foxscope {
 std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) : "cpu"; }
 
 Device Device::parse(const std::string& name) {
-  const std::optional<int> gpu = gpu_named(name, {cuda_is_built(), cuda_device_count, "CUDA device"});
+  if (name == "cpu") return {};
+  const ForwardLibrary& library = forward_library();
+  const std::optional<int> gpu = gpu_named(name, {library.cuda_is_built(), library.cuda_device_count, "CUDA device"});
   return gpu ? Device{true, *gpu} : Device{};
 }
 
 std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype,
                                          const Job& job) {
-  fit_team_to_system();
-  if (device.cuda) return load_composed_model(checkpoint, device, dtype, job);
-  if (dtype != DType::float32) {
+  if (!device.cuda && dtype != DType::float32) {
     throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
   }
-  return load_cpu_model(checkpoint, job);
+  return forward_library().load(checkpoint, device, dtype, job);
 }
 
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config) {

@@ -81,4 +81,8 @@ class CausalLM {
   virtual std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) = 0;
 };
 
+/// The sizes of a request and its ids, checked.
+/// @throws ShapeError, UsageError
+void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);
+
 }  // namespace foxscope

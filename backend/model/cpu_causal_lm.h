@@ -11,8 +11,4 @@ namespace foxscope {
 /// @returns nothing if the job was stopped
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job);
 
-/// The sizes of a request and its ids, checked.
-/// @throws ShapeError, UsageError
-void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);
-
 }  // namespace foxscope

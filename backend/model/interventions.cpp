@@ -13,7 +13,7 @@
 namespace foxscope {
 namespace {
 
-using Kind = Intervention::Kind;
+using InterventionKind = Intervention::Kind;
 
 bool concerns(const Intervention& intervention, int layer, int head) {
   return (intervention.layer == -1 || intervention.layer == layer) &&
@@ -29,23 +29,23 @@ double log_mean(std::span<const double> log_gate) {
 
 void change_head(const Intervention& intervention, std::span<double> log_gate) {
   switch (intervention.kind) {
-    case Kind::one:
+    case InterventionKind::one:
       std::fill(log_gate.begin(), log_gate.end(), 0.0);
       break;
-    case Kind::constant:
+    case InterventionKind::constant:
       std::fill(log_gate.begin(), log_gate.end(), std::max(std::log(intervention.value), kLowestLogGate));
       break;
-    case Kind::mean:
+    case InterventionKind::mean:
       std::fill(log_gate.begin(), log_gate.end(), std::max(log_mean(log_gate), kLowestLogGate));
       break;
-    case Kind::scale:
+    case InterventionKind::scale:
       for (double& value : log_gate) value = std::max(value * intervention.value, kLowestLogGate);
       break;
-    case Kind::zero:
+    case InterventionKind::zero:
       assert(intervention.position < static_cast<std::int64_t>(log_gate.size()));
       log_gate[static_cast<std::size_t>(intervention.position)] = kLowestLogGate;
       break;
-    case Kind::cut:
+    case InterventionKind::cut:
       break;
   }
 }
@@ -61,19 +61,19 @@ void check_interventions(std::span<const Intervention> interventions, const Mode
     };
     check("layer", intervention.layer, config.layers);
     check("head", intervention.head, config.heads);
-    if (intervention.kind == Kind::zero) check("position", intervention.position, length);
+    if (intervention.kind == InterventionKind::zero) check("position", intervention.position, length);
   }
 }
 
 bool changes_gates(std::span<const Intervention> interventions, int layer) {
   return std::any_of(interventions.begin(), interventions.end(), [layer](const Intervention& intervention) {
-    return intervention.kind != Kind::cut && (intervention.layer == -1 || intervention.layer == layer);
+    return intervention.kind != InterventionKind::cut && (intervention.layer == -1 || intervention.layer == layer);
   });
 }
 
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head) {
   return std::any_of(interventions.begin(), interventions.end(), [layer, head](const Intervention& intervention) {
-    return intervention.kind == Kind::cut && concerns(intervention, layer, head);
+    return intervention.kind == InterventionKind::cut && concerns(intervention, layer, head);
   });
 }
 
@@ -91,7 +91,7 @@ std::vector<Intervention> interventions_before(std::span<const Intervention> int
   std::vector<Intervention> concerned;
   std::copy_if(interventions.begin(), interventions.end(), std::back_inserter(concerned),
                [length](const Intervention& intervention) {
-                 return intervention.kind != Kind::zero || intervention.position < length;
+                 return intervention.kind != InterventionKind::zero || intervention.position < length;
                });
   return concerned;
 }
@@ -100,7 +100,7 @@ double changed_gate(std::span<const Intervention> interventions, int layer, int 
                     double log_gate) {
   for (const Intervention& intervention : interventions) {
     if (!concerns(intervention, layer, head)) continue;
-    if (intervention.kind == Kind::zero) {
+    if (intervention.kind == InterventionKind::zero) {
       if (intervention.position == position) log_gate = kLowestLogGate;
     } else {
       change_head(intervention, {&log_gate, 1});

@@ -9,7 +9,7 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/system_memory.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/forward_library.h"
 
 namespace foxscope {
 namespace {
@@ -113,7 +113,7 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
 }
 
 FreeMemory free_memory(const Device& device) {
-  return {available_memory(), device.cuda ? free_device_memory(device.index) : 0};
+  return {available_memory(), device.cuda ? forward_library().free_device_memory(device.index) : 0};
 }
 
 RunNeeds estimate_needs(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,

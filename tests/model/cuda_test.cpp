@@ -10,7 +10,7 @@
 namespace foxscope {
 namespace {
 
-constexpr std::int64_t kLength = 2048;
+constexpr std::int64_t kReadTokens = 2048;
 
 class Cuda : public testing::TestWithParam<const char*> {
  protected:
@@ -22,7 +22,7 @@ class Cuda : public testing::TestWithParam<const char*> {
   static std::shared_ptr<const Trace> run(const std::string& device, DType dtype) {
     const SafetensorsFile file(test::data_path("heldout") + "/reference.safetensors");
     std::vector<std::int32_t> tokens = test::read_ids(file, "tokens");
-    tokens.resize(kLength);
+    tokens.resize(kReadTokens);
     const auto model = CausalLM::load(Checkpoint::open(test::demo_model(GetParam())), Device::parse(device), dtype);
     EXPECT_EQ(model->device().name(), device == "cuda" ? "cuda:0" : device);
     test::Batch batch;

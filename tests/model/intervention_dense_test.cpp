@@ -15,13 +15,13 @@ constexpr std::int64_t kPassageLength = 400;
 constexpr double kBound = 2e-4;
 
 /// One intervention on head 1 of layer 1 in the words of the command line, and the same done to the twin's tensors.
-struct Case {
+struct Change {
   const char* kind;
   std::function<void(const at::Tensor& log_gate)> gate;  ///< log f of the head [L]
   bool cuts = false;
 };
 
-const Case kCases[] = {
+const Change kChanges[] = {
     {"one", [](const at::Tensor& log_gate) { log_gate.zero_(); }},
     {"constant=0.9", [](const at::Tensor& log_gate) { log_gate.fill_(std::log(0.9)); }},
     {"mean", [](const at::Tensor& log_gate) { log_gate.fill_(std::log(at::exp(log_gate).mean().item<double>())); }},
@@ -85,7 +85,7 @@ class InterventionsDense : public testing::TestWithParam<const char*> {
 TEST_P(InterventionsDense, OnOneHeadEqualTheDenseModelWithThatGate) {
   const c10::InferenceMode guard;
   const Losses unchanged = twins({});
-  for (const Case& one : kCases) {
+  for (const Change& one : kChanges) {
     test::TwinChange change;
     change.gates = [&](int layer, at::Tensor& log_gate) {
       if (layer == 1 && one.gate) one.gate(log_gate.select(1, 1));

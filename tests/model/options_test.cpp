@@ -160,14 +160,14 @@ double largest_error(const json& config, std::int64_t batch, std::int64_t length
   return largest;
 }
 
-constexpr double kBound = 2e-4;
+constexpr double kLargestError = 2e-4;
 
 void check_alone(const std::string& model_type, const std::vector<Setting>& settings) {
-  EXPECT_LE(largest_error(base_config(model_type), 3, 4097), kBound) << model_type;
+  EXPECT_LE(largest_error(base_config(model_type), 3, 4097), kLargestError) << model_type;
   for (const Setting& setting : settings) {
     json config = base_config(model_type);
     config.update(setting.keys);
-    EXPECT_LE(largest_error(config, 3, 4097), kBound) << model_type << " with " << setting.name;
+    EXPECT_LE(largest_error(config, 3, 4097), kLargestError) << model_type << " with " << setting.name;
   }
 }
 
@@ -179,8 +179,8 @@ void check_pairs(const std::string& model_type, const std::vector<Setting>& sett
       config.update(settings[a].keys);
       config.update(settings[b].keys);
       const std::string name = model_type + " with " + settings[a].name + " and " + settings[b].name;
-      EXPECT_LE(largest_error(config, 1, 4097), kBound) << name;
-      EXPECT_LE(largest_error(config, 5, 131), kBound) << name << ", batch of 5";
+      EXPECT_LE(largest_error(config, 1, 4097), kLargestError) << name;
+      EXPECT_LE(largest_error(config, 5, 131), kLargestError) << name << ", batch of 5";
     }
   }
 }

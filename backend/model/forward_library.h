@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "backend/model/causal_lm.h"
+
+namespace foxscope {
+
+/// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
+/// run files, without it.
+struct ForwardLibrary {
+  bool (*cuda_is_built)();
+  int (*cuda_device_count)();
+  std::int64_t (*free_device_memory)(int index);
+  std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);
+};
+
+/// Loads it, and LibTorch with it, when it is first asked for. From any thread.
+/// @throws Error where it, or LibTorch, is not there
+const ForwardLibrary& forward_library();
+
+}  // namespace foxscope
