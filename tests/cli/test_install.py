@@ -2,11 +2,12 @@
 
 import os
 import pathlib
+import shutil
 import subprocess
 import tempfile
 import unittest
 
-from support import DRAWS, PROGRAM, SOURCE, CommandLineTest
+from support import DATA, DRAWS, PROGRAM, SOURCE, CommandLineTest
 
 
 class InstallTest(CommandLineTest):
@@ -34,6 +35,27 @@ printf '%s\\n' "${{COMPREPLY[@]}}" """
 
     def test_the_program_runs_where_it_was_put(self):
         self.assertIn("foxscope", self.run_tool(self.prefix / "bin" / "foxscope", "--version"))
+
+    def test_models_run_where_it_was_put(self):
+        self.run_tool(self.prefix / "bin" / "foxscope", "run", "--model", DATA / "fox-pro", "--ids",
+                      self.write("ids.json", b"[1, 2, 3]"), "-o", self.folder / "run.h5")
+        self.assertTrue((self.folder / "run.h5").exists())
+
+    def test_without_libtorch_run_files_are_read_and_models_are_refused(self):
+        elsewhere = self.folder / "elsewhere"
+        shutil.copytree(self.prefix, elsewhere, symlinks=True)
+        next(elsewhere.rglob("libfoxscope_forward.so")).unlink()
+        program = elsewhere / "bin" / "foxscope"
+        run = self.run_fixture()
+        picture = ["map", run, "--layer", "0", "--head", "0", "--quantity", "forget", "-o", self.folder / "map.npy"]
+        for command in (["info", run], ["heads", run], picture):
+            self.run_tool(program, *command)
+        refused = subprocess.run([program, "run", "--model", DATA / "fox-pro", "--ids", self.write("ids.json", b"[1, 2, 3]"),
+                                  "-o", self.folder / "second.h5"], capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 1)
+        self.assertRegex(refused.stderr, r"\Afoxscope: models cannot be run here: .*libfoxscope_forward.so.*: install "
+                         r"LibTorch with ./dev setup and build again; run files are read and drawn without it\n\Z")
+        self.assertFalse((self.folder / "second.h5").exists())
 
     def test_the_manual_names_every_option_of_every_command(self):
         page = self.share / "man" / "man1" / "foxscope.1"
