@@ -191,7 +191,7 @@ at::Tensor ComposedCausalLM::prepare_gates(const SequencePass& pass, int layer, 
   const std::int64_t length = pass.request.length;
   at::Tensor log_gate = log_gates(layer, gates);
   double* values = log_gate.mutable_data_ptr<double>();
-  change_gates(pass.request.interventions, layer, config_.heads, length, values);
+  change_gates(pass.request.interventions, layer, {config_.heads, 0, length}, values);
   kernels::cpu::cumulative_log_gate(values, config_.heads, length, cumulative.data());
   return at::from_blob(cumulative.data(), {1, config_.heads, length}, at::TensorOptions().dtype(at::kDouble))
       .to(place_);

@@ -56,11 +56,12 @@ void ComposedContinuation::append(int layer, const ComposedHeads& heads) {
   cache.value = at::cat({cache.value, heads.value}, 1);
   cache.before = heads.next;
   if (cache.gates.empty()) return;
-  const at::Tensor log_gate = model_->log_gates(layer, heads.gates);
+  at::Tensor log_gate = model_->log_gates(layer, heads.gates);
+  double* const values = log_gate.mutable_data_ptr<double>();
+  change_gates(interventions_, layer, {model_->config().heads, length_, 1}, values);
   std::vector<double> newest;
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
-    cache.gates[head].append(
-        changed_gate(interventions_, layer, static_cast<int>(head), length_, log_gate.const_data_ptr<double>()[head]));
+    cache.gates[head].append(values[head]);
     newest.push_back(cache.gates[head].last());
   }
   const at::Tensor column = at::tensor(newest, at::kDouble).unsqueeze(1).to(cache.cumulative_log_gate.device());

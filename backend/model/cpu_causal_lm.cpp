@@ -3,8 +3,7 @@
 #include <utility>
 
 #include "backend/model/cpu_continuation.h"
-#include "backend/model/cpu_sequence_pass.h"
-#include "backend/model/prompt_pass.h"
+#include "backend/model/cpu_forward.h"
 
 namespace foxscope {
 namespace {
@@ -23,21 +22,25 @@ class CpuCausalLM final : public CausalLM {
     ForwardReport report;
     report.attention_kernel = "cpu-tiled";
     for (std::int64_t row = 0; row < request.batch; ++row) {
-      CpuSequencePass pass(config_, weights_, request, row, *recorders[static_cast<std::size_t>(row)], job);
-      if (job.stopped() || !pass.run(report)) return std::nullopt;
+      const auto of_row = [&](auto all, std::int64_t size) {
+        return all.empty() ? all : all.subspan(static_cast<std::size_t>(row * size), static_cast<std::size_t>(size));
+      };
+      CpuForward::Input input;
+      input.ids = of_row(request.input_ids, request.length);
+      input.labels = of_row(request.labels, request.length);
+      input.first_layer = request.start.layer;
+      input.hidden = of_row(request.start.hidden, request.length * config_.hidden_size);
+      input.pruning_tolerance = request.pruning_tolerance;
+      const Probe probe(recorders[static_cast<std::size_t>(row)], request.interventions);
+      CpuForward forward(config_, weights_, request.length);
+      if (job.stopped() || !forward.run(input, probe, nullptr, job, report)) return std::nullopt;
     }
     return report;
   }
 
   std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) override {
     check_prompt(request, config_);
-    PromptPass prompt(request, *this);
-    auto continuation = std::make_unique<CpuContinuation>(config_, weights_, request);
-    CpuSequencePass pass(config_, weights_, prompt.request(), 0, prompt.recorder(), job);
-    pass.fill(*continuation);
-    ForwardReport report;
-    if (job.stopped() || !pass.run(report)) return nullptr;
-    return continuation;
+    return CpuContinuation::begin(config_, weights_, request, job);
   }
 
  private:

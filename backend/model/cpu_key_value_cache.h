@@ -45,14 +45,6 @@ class KeyValuePages {
   std::deque<std::shared_ptr<FloatArray>> pages_;
 };
 
-/// What a continuation keeps of one layer.
-struct CpuLayerCache {
-  std::vector<KeyValuePages> heads;  ///< [H_kv]
-  std::vector<GateHistory> gates;    ///< [H]; empty where every f is 1
-  std::vector<std::int64_t> first;   ///< [H] first key that the head may still see
-  FloatArray previous;               ///< [columns] merged projection of the last position, for the shifts
-};
-
 /// One query over the keys of a cache.
 struct CachedAttention {
   const float* query = nullptr;  ///< [d]

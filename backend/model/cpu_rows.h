@@ -6,12 +6,23 @@
 #include "backend/model/causal_lm.h"
 #include "backend/model/cpu_weights.h"
 
-/// The steps of a layer that treat one position, between its matrix products: shared by the pass over a whole sequence
-/// and by a continuation's single positions.
+namespace foxscope {
+
+/// Cosines and sines of positions.
+struct RotaryTable {
+  RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length);
+  std::int64_t half;
+  FloatArray cosine;  ///< [L, d / 2], of positions from `first` on; empty without rotary embedding
+  FloatArray sine;
+};
+
+}  // namespace foxscope
+
+/// The steps of a layer that treat one position, between its matrix products.
 namespace foxscope::cpu_rows {
 
 /// Where the heads of one position go: head h lies h * stride after the first.
-struct Places {
+struct HeadRows {
   float* query = nullptr;
   float* key = nullptr;
   float* value = nullptr;
@@ -25,13 +36,12 @@ struct Places {
 /// Query, key, value and log f of a position from its merged projection: shift, norm, rotary embedding, in this order.
 /// @param row       [columns] with bias
 /// @param previous  the same of the position before; zeros before the first
-void place(const ModelConfig& config, const CpuLayerWeights& weights, const float* row, const float* previous,
-           const Places& places);
+void split_heads(const ModelConfig& config, const CpuLayerWeights& weights, const float* row, const float* previous,
+                 const HeadRows& rows);
 
-/// act(gate) * norm(o) in place, and 0 for heads that are cut.
+/// act(gate) * norm(o) in place.
 /// @param gate      [D] logits of the output gate; not read where there is none
 /// @param attended  [D]
-void finish_attention(const ModelConfig& config, const CpuLayerWeights& weights, const float* gate,
-                      std::span<const Intervention> interventions, int layer, float* attended);
+void norm_and_gate(const ModelConfig& config, const CpuLayerWeights& weights, const float* gate, float* attended);
 
 }  // namespace foxscope::cpu_rows

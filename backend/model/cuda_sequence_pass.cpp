@@ -137,7 +137,7 @@ at::Tensor CudaSequencePass::cumulative_gates(int layer) {
 /// The same with interventions, which act on log f on the host.
 at::Tensor CudaSequencePass::changed_gates(int layer) {
   at::Tensor log_gate = model_.log_gates(layer, gates_);
-  change_gates(pass_.request.interventions, layer, config_.heads, length_, data<double>(log_gate));
+  change_gates(pass_.request.interventions, layer, {config_.heads, 0, length_}, data<double>(log_gate));
   const at::Tensor cumulative = at::empty_like(log_gate);
   kernels::cpu::cumulative_log_gate(data<double>(log_gate), config_.heads, length_, data<double>(cumulative));
   return cumulative.to(place_);

@@ -1,9 +1,10 @@
 #include "backend/model/forward_library.h"
 
+#include <dlfcn.h>
+
 #include <filesystem>
 #include <string>
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
@@ -23,14 +24,13 @@ const ForwardLibrary& load_forward_library() {
   const std::filesystem::path path = library_folder() / "libfoxscope_forward.so";
   void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   using Entry = const ForwardLibrary* (*)();
-  const auto entry = library == nullptr
-                         ? nullptr
-                         : reinterpret_cast<Entry>(dlsym(library, "foxscope_forward_library"));
+  const auto entry = library == nullptr ? nullptr : reinterpret_cast<Entry>(dlsym(library, "foxscope_forward_library"));
   if (entry == nullptr) {
     const char* const reason = dlerror();
-    throw Error(fmt::format("models cannot be run here: {}: install LibTorch with ./dev setup and build again; run files "
-                            "are read and drawn without it",
-                            reason == nullptr ? path.string() : std::string(reason)));
+    throw Error(
+        fmt::format("models cannot be run here: {}: install LibTorch with ./dev setup and build again; run files "
+                    "are read and drawn without it",
+                    reason == nullptr ? path.string() : std::string(reason)));
   }
   log_line(LogCategory::model, [&] { return fmt::format("loaded {}", path.string()); });
   return *entry();

@@ -1,10 +1,7 @@
 #include "backend/model/interventions.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cmath>
-#include <iterator>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -27,7 +24,8 @@ double log_mean(std::span<const double> log_gate) {
   return std::log(sum / static_cast<double>(log_gate.size()));
 }
 
-void change_head(const Intervention& intervention, std::span<double> log_gate) {
+/// @param first  position of the first
+void change_head(const Intervention& intervention, std::int64_t first, std::span<double> log_gate) {
   switch (intervention.kind) {
     case InterventionKind::one:
       std::fill(log_gate.begin(), log_gate.end(), 0.0);
@@ -41,10 +39,13 @@ void change_head(const Intervention& intervention, std::span<double> log_gate) {
     case InterventionKind::scale:
       for (double& value : log_gate) value = std::max(value * intervention.value, kLowestLogGate);
       break;
-    case InterventionKind::zero:
-      assert(intervention.position < static_cast<std::int64_t>(log_gate.size()));
-      log_gate[static_cast<std::size_t>(intervention.position)] = kLowestLogGate;
+    case InterventionKind::zero: {
+      const std::int64_t at = intervention.position - first;
+      if (at >= 0 && at < static_cast<std::int64_t>(log_gate.size())) {
+        log_gate[static_cast<std::size_t>(at)] = kLowestLogGate;
+      }
       break;
+    }
     case InterventionKind::cut:
       break;
   }
@@ -77,36 +78,13 @@ bool cuts_head(std::span<const Intervention> interventions, int layer, int head)
   });
 }
 
-void change_gates(std::span<const Intervention> interventions, int layer, int heads, std::int64_t length,
-                  double* log_gate) {
+void change_gates(std::span<const Intervention> interventions, int layer, const GateRange& range, double* log_gate) {
   for (const Intervention& intervention : interventions) {
-    for (int head = 0; head < heads; ++head) {
+    for (int head = 0; head < range.heads; ++head) {
       if (!concerns(intervention, layer, head)) continue;
-      change_head(intervention, {log_gate + head * length, static_cast<std::size_t>(length)});
+      change_head(intervention, range.first, {log_gate + head * range.length, static_cast<std::size_t>(range.length)});
     }
   }
-}
-
-std::vector<Intervention> interventions_before(std::span<const Intervention> interventions, std::int64_t length) {
-  std::vector<Intervention> concerned;
-  std::copy_if(interventions.begin(), interventions.end(), std::back_inserter(concerned),
-               [length](const Intervention& intervention) {
-                 return intervention.kind != InterventionKind::zero || intervention.position < length;
-               });
-  return concerned;
-}
-
-double changed_gate(std::span<const Intervention> interventions, int layer, int head, std::int64_t position,
-                    double log_gate) {
-  for (const Intervention& intervention : interventions) {
-    if (!concerns(intervention, layer, head)) continue;
-    if (intervention.kind == InterventionKind::zero) {
-      if (intervention.position == position) log_gate = kLowestLogGate;
-    } else {
-      change_head(intervention, {&log_gate, 1});
-    }
-  }
-  return log_gate;
 }
 
 }  // namespace foxscope

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "backend/model/causal_lm.h"
 
@@ -20,17 +19,15 @@ bool changes_gates(std::span<const Intervention> interventions, int layer);
 /// Whether the output of this head is 0 before o_proj.
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head);
 
-/// Applies what acts on gates, in the order given.
-/// @param log_gate  [H, L] log f, nats, changed in place
-void change_gates(std::span<const Intervention> interventions, int layer, int heads, std::int64_t length,
-                  double* log_gate);
-
-/// Those that concern a text of this length: without zero@p of later positions.
-std::vector<Intervention> interventions_before(std::span<const Intervention> interventions, std::int64_t length);
-
-/// log f of one head at one position after what acts on gates, in the order given; `mean` needs the whole text and is
-/// not among them.
-double changed_gate(std::span<const Intervention> interventions, int layer, int head, std::int64_t position,
-                    double log_gate);
+/// Of which heads and positions gates are at hand.
+struct GateRange {
+  int heads = 0;
+  std::int64_t first = 0;  ///< position
+  std::int64_t length = 0;
+};
+/// Applies what acts on gates, in the order given; zero@p of a position outside the range does nothing. `mean` is the
+/// mean over the range.
+/// @param log_gate  [H, n] log f, nats, changed in place
+void change_gates(std::span<const Intervention> interventions, int layer, const GateRange& range, double* log_gate);
 
 }  // namespace foxscope

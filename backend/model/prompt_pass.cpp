@@ -1,7 +1,5 @@
 #include "backend/model/prompt_pass.h"
 
-#include "backend/model/interventions.h"
-
 namespace foxscope {
 
 PromptPass::PromptPass(const PromptRequest& prompt, const CausalLM& model) : given_(prompt.recorder) {
@@ -10,7 +8,7 @@ PromptPass::PromptPass(const PromptRequest& prompt, const CausalLM& model) : giv
   request_.input_ids = prompt.input_ids;
   request_.labels = prompt.recorder != nullptr ? prompt.labels : prompt.input_ids;
   request_.pruning_tolerance = prompt.pruning_tolerance;
-  request_.interventions = interventions_before(prompt.interventions, request_.length);
+  request_.interventions = prompt.interventions;
   if (given_ != nullptr) return;
   const ModelConfig& config = model.config();
   TraceInfo info;
