@@ -12,7 +12,8 @@ namespace {
 /// Whether a GPU has room, if need be where LibTorch holds memory of former runs without use.
 bool has_room(int gpu, std::size_t bytes) {
   const kernels::cuda::DeviceScope scope(gpu);
-  return kernels::cuda::free_memory() >= bytes || forward_library().free_device_memory(gpu) >= static_cast<std::int64_t>(bytes);
+  return kernels::cuda::free_memory() >= bytes ||
+         forward_library().free_device_memory(gpu) >= static_cast<std::int64_t>(bytes);
 }
 
 }  // namespace

@@ -39,9 +39,9 @@ struct AttentionParameters {
   std::int64_t bias_length = 0;     ///< L rounded up to whole key blocks
   int batch = 0, heads = 0, key_heads = 0, group = 1, length = 0;
   int window_size = 0;
-  float scale_log2 = 0;             ///< scale of the logits times log2(e)
-  double gate_to_logit = 0;         ///< from a difference of gates, nats, to a logit before its scale
-  const int* first_tile = nullptr;  ///< [B, H, row_blocks] key blocks before it are skipped; null: none
+  float scale_log2 = 0;                   ///< scale of the logits times log2(e)
+  double gate_to_logit = 0;               ///< from a difference of gates, nats, to a logit before its scale
+  const int* first_tile = nullptr;        ///< [B, H, row_blocks] key blocks before it are skipped; null: none
   AttentionCounters* counters = nullptr;  ///< zeros before the launch
   int* marked = nullptr;                  ///< [items] whether a block of rows is to be computed a second time
   int items = 0;

@@ -201,8 +201,7 @@ cudaError_t run(const ForgettingAttention& a, const Device& device, Choice choic
   constexpr unsigned kThreads = 256;
   const dim3 grid(static_cast<unsigned>(divide_up(plan.padded, kThreads)), static_cast<unsigned>(a.batch * a.heads));
   gate_bias<<<grid, kThreads, 0, stream>>>(a.cumulative_log_gate, p.length, static_cast<int>(plan.padded), tile.keys,
-                                           p.gate_to_logit, static_cast<uint4*>(const_cast<void*>(p.bias)),
-                                           p.counters);
+                                           p.gate_to_logit, static_cast<uint4*>(const_cast<void*>(p.bias)), p.counters);
   if (const auto e = cudaGetLastError()) return e;
   return attend(p, a.head_dim, choice, stream);
 }

@@ -299,8 +299,8 @@ struct Consumer {
     shift[1] = term - maximum[1];
   }
 
-  /// The block of rows without a running maximum. False where a sum is too large or not a number, which it also is where
-  /// the gate falls too far (kMostSliceFall).
+  /// The block of rows without a running maximum. False where a sum is too large or not a number, which it also is
+  /// where the gate falls too far (kMostSliceFall).
   __device__ bool attend(Output& output) {
     Logits logits;
     clear(output);

@@ -74,7 +74,7 @@ struct Plan {
     EmptyBarrier query_empty[2];
     FullBarrier full[Slots];
     EmptyBarrier empty[Slots];
-    Work work[2];         // the block of rows whose queries a slot holds
+    Work work[2];  // the block of rows whose queries a slot holds
   };
 
   static auto rows_tensor(const TensorView& x, int length, int heads, int batch) {
