@@ -28,17 +28,17 @@ void ComposedContinuation::take_layer(int layer, const ComposedHeads& heads, std
   LayerCache& cache = layers_[static_cast<std::size_t>(layer)];
   assert(heads.key.size(1) == length_ && heads.value.sizes() == heads.key.sizes());
   assert(cache.gates.empty() || cumulative.size() == cache.gates.size() * static_cast<std::size_t>(length_));
-  cache.key = heads.key;
-  cache.value = heads.value;
+  cache.key.start(heads.key);
+  cache.value.start(heads.value);
   cache.before = heads.next;
   const auto length = static_cast<std::size_t>(length_);
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
     cache.gates[head].start(cumulative.subspan(head * length, length));
   }
   if (!cache.gates.empty()) {
-    cache.cumulative_log_gate = at::tensor(at::ArrayRef<double>(cumulative.data(), cumulative.size()), at::kDouble)
-                                    .view({model_->config().heads, length_})
-                                    .to(heads.key.device());
+    cache.cumulative_log_gate.start(at::tensor(at::ArrayRef<double>(cumulative.data(), cumulative.size()), at::kDouble)
+                                        .view({model_->config().heads, length_})
+                                        .to(heads.key.device()));
   }
   drop_keys(layer);
 }
@@ -51,9 +51,9 @@ void ComposedContinuation::take_residual(const at::Tensor& residual) {
 
 void ComposedContinuation::append(int layer, const ComposedHeads& heads) {
   LayerCache& cache = layers_[static_cast<std::size_t>(layer)];
-  assert(heads.key.size(1) == 1 && cache.first + cache.key.size(1) == length_);
-  cache.key = at::cat({cache.key, heads.key}, 1);
-  cache.value = at::cat({cache.value, heads.value}, 1);
+  assert(heads.key.size(1) == 1 && cache.first + cache.key.size() == length_);
+  cache.key.append(heads.key);
+  cache.value.append(heads.value);
   cache.before = heads.next;
   if (cache.gates.empty()) return;
   at::Tensor log_gate = model_->log_gates(layer, heads.gates);
@@ -64,8 +64,7 @@ void ComposedContinuation::append(int layer, const ComposedHeads& heads) {
     cache.gates[head].append(values[head]);
     newest.push_back(cache.gates[head].last());
   }
-  const at::Tensor column = at::tensor(newest, at::kDouble).unsqueeze(1).to(cache.cumulative_log_gate.device());
-  cache.cumulative_log_gate = at::cat({cache.cumulative_log_gate, column}, 1);
+  cache.cumulative_log_gate.append(at::tensor(newest, at::kDouble).unsqueeze(1));
 }
 
 /// o [1, H, d] float32 of the newest position.
@@ -77,12 +76,12 @@ at::Tensor ComposedContinuation::attend(int layer, const at::Tensor& query) cons
   const std::int64_t dim = config.head_dim;
   std::int64_t skipped = 0;  // keys that have left the window
   if (config.window_size > 0) skipped = std::max<std::int64_t>(0, length_ - config.window_size + 1 - cache.first);
-  const at::Tensor key = cache.key.slice(1, skipped).to(at::kFloat);
-  const at::Tensor value = cache.value.slice(1, skipped).to(at::kFloat);
+  const at::Tensor key = cache.key.rows().slice(1, skipped).to(at::kFloat);
+  const at::Tensor value = cache.value.rows().slice(1, skipped).to(at::kFloat);
   const at::Tensor grouped = query.to(at::kFloat).view({config.key_heads, group, dim});
   at::Tensor logits = at::bmm(grouped, key.transpose(1, 2)) * (1 / std::sqrt(static_cast<double>(dim)));
   if (!cache.gates.empty()) {
-    const at::Tensor c = cache.cumulative_log_gate.slice(1, skipped);
+    const at::Tensor c = cache.cumulative_log_gate.rows().slice(1, skipped);
     const at::Tensor decay = (c.slice(1, c.size(1) - 1) - c).to(at::kFloat);
     logits = logits + decay.view({config.key_heads, group, c.size(1)});
   }
@@ -91,7 +90,7 @@ at::Tensor ComposedContinuation::attend(int layer, const at::Tensor& query) cons
 
 void ComposedContinuation::drop_keys(int layer) {
   LayerCache& cache = layers_[static_cast<std::size_t>(layer)];
-  const std::int64_t end = cache.first + cache.key.size(1);
+  const std::int64_t end = cache.first + cache.key.size();
   std::int64_t first = cache.gates.empty() ? cache.first : end;
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
     first = std::min(first, cache.gates[head].first_needed(model_->layer(layer).logit_bound[head], tolerance_));
@@ -101,9 +100,9 @@ void ComposedContinuation::drop_keys(int layer) {
   if (window > 0) first = std::max(first, end - window + 1);
   if (first <= cache.first) return;
   const std::int64_t dropped = first - cache.first;
-  cache.key = cache.key.slice(1, dropped).contiguous();
-  cache.value = cache.value.slice(1, dropped).contiguous();
-  if (!cache.gates.empty()) cache.cumulative_log_gate = cache.cumulative_log_gate.slice(1, dropped).contiguous();
+  cache.key.drop_front(dropped);
+  cache.value.drop_front(dropped);
+  if (!cache.gates.empty()) cache.cumulative_log_gate.drop_front(dropped);
   for (GateHistory& gate : cache.gates) gate.drop_before(first);
   cache.first = first;
 }

@@ -9,11 +9,12 @@
 #include "backend/model/composed_causal_lm_torch.h"
 #include "backend/model/continuation.h"
 #include "backend/model/gate_history.h"
+#include "backend/model/growing_tensor_torch.h"
 
 namespace foxscope {
 
-/// A continuation made of LibTorch's operations, on the model's device. Tensors are never changed in place, so copies
-/// share them. The heads of a layer drop keys together: those that none of them needs.
+/// A continuation made of LibTorch's operations, on the model's device. Copies share what both hold. The heads of a
+/// layer drop keys together: those that none of them needs.
 class ComposedContinuation final : public Continuation {
  public:
   ComposedContinuation(const ComposedCausalLM& model, const PromptRequest& request);
@@ -34,10 +35,10 @@ class ComposedContinuation final : public Continuation {
 
  private:
   struct LayerCache {
-    at::Tensor key;                  ///< [H_kv, n, d] of the positions from `first` on
-    at::Tensor value;                ///< likewise
-    at::Tensor cumulative_log_gate;  ///< [H, n] float64, nats; undefined where every f is 1
-    std::vector<GateHistory> gates;  ///< the same on the host
+    GrowingTensor key;                  ///< [H_kv, n, d] of the positions from `first` on
+    GrowingTensor value;                ///< likewise
+    GrowingTensor cumulative_log_gate;  ///< [H, n] float64, nats; not used where every f is 1
+    std::vector<GateHistory> gates;     ///< the same on the host
     std::int64_t first = 0;
     ComposedBefore before;
   };

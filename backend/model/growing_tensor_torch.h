@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+
+namespace foxscope {
+
+/// Rows along axis 1 that are added at the end and let go at the front, in memory that grows by half when it is full:
+/// one more row costs the same however many there are. Copies share memory, and what one of them adds no other sees.
+class GrowingTensor {
+ public:
+  /// @param rows  [H, n, ...]; its memory is taken over, and what is added goes elsewhere
+  void start(const at::Tensor& rows);
+  /// @param rows  [H, m, ...]
+  void append(const at::Tensor& rows);
+  void drop_front(std::int64_t rows);
+
+  /// [H, n, ...], valid until the next append.
+  [[nodiscard]] at::Tensor rows() const;
+  [[nodiscard]] std::int64_t size() const { return size_; }
+
+ private:
+  struct Memory {
+    at::Tensor tensor;
+    std::int64_t end = 0;  ///< rows that some copy has written
+  };
+  std::shared_ptr<Memory> memory_;
+  std::int64_t first_ = 0;
+  std::int64_t size_ = 0;
+};
+
+}  // namespace foxscope
