@@ -26,7 +26,9 @@ bool is_mark(const utf8proc_property_t& property) {
          property.category == UTF8PROC_CATEGORY_MC || property.category == UTF8PROC_CATEGORY_ME;
 }
 
-bool is_later_jamo(char32_t c) { return c >= 0x1160 && c <= 0x11FF; }
+/// Vowels and final consonants that compose with what is before them. U+11A7 does not; utf8proc 2.8 swallows it where
+/// it is in the same run.
+bool is_later_jamo(char32_t c) { return (c >= 0x1161 && c <= 0x1175) || (c >= 0x11A8 && c <= 0x11C2); }
 
 /// Whether a character may be composed with, or ordered among, those before it. All that compose are marks or jamo.
 bool may_join(char32_t c) {

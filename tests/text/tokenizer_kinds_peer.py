@@ -175,6 +175,8 @@ def joins(character):
 def changed_runs(text, breaks):
     """Runs of a character and what joins it that NFC changes: for each character of them the run. None goes over a break."""
     runs = {}
+    if unicodedata.is_normalized("NFC", text):
+        return runs
     begin = 0
     for end in range(1, len(text) + 1):
         if end < len(text) and joins(text[end]) and end not in breaks:
@@ -227,12 +229,14 @@ def write(folder, name, root, cases, source):
     normalizes = "NFC" in json.dumps(root["normalizer"])
     added = {token["id"] for token in root["added_tokens"] if not token["normalized"]}
     with open(folder / f"{name}.bin", "wb") as file:
-        for text, e in zip(cases, tokenizer.encode_batch(cases, add_special_tokens=False)):
+        encodings = tokenizer.encode_batch(cases, add_special_tokens=False)
+        decoded = tokenizer.decode_batch([e.ids for e in encodings], skip_special_tokens=False)
+        for text, e, back in zip(cases, encodings, decoded):
             spans = widened(text, e, added) if normalizes else e.offsets
             write_text(file, text)
             values = [len(e.ids), *e.ids, *(first for first, _ in spans), *(last for _, last in spans)]
             file.write(struct.pack(f"<{len(values)}i", *values))
-            write_text(file, tokenizer.decode(e.ids, skip_special_tokens=False))
+            write_text(file, back)
     size = tokenizer.get_vocab_size()
     with open(folder / f"{name}.parts.bin", "wb") as file:
         for _ in range(len(cases) // 10):

@@ -74,6 +74,8 @@ TEST(TokenizerStages, ComposedCharactersStandForAllTheirParts) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB").id), "\xED\x95\x9C");
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("q\xCC\x87\xCC\xA3").id), "q\xCC\xA3\xCC\x87");
   EXPECT_EQ(tokenizer.decode(tokenizer.encode("\xE2\x84\xA6").id), "\xCE\xA9");
+  // U+11A7 is no final consonant, though it stands before them all.
+  EXPECT_EQ(tokenizer.decode(tokenizer.encode("\xEA\xB0\x80\xE1\x86\xA7").id), "\xEA\xB0\x80\xE1\x86\xA7");
   // What is in form C stays, with a place for each byte.
   EXPECT_EQ(spans_of(tokenizer.encode("\xC3\xA9")), (Spans{{0, 1}, {1, 2}}));
 }
