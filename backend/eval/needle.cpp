@@ -49,7 +49,7 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>&
   for (const std::int32_t id : ids) {
     if (id < tokenizer.vocabulary_size()) known.push_back(id);
   }
-  std::string text = replace_invalid_utf8(tokenizer.decode(known));
+  std::string text = replace_invalid_utf8(tokenizer.decode_within(known));
   // A variable-length string of HDF5 ends at NUL.
   std::replace(text.begin(), text.end(), '\0', ' ');
   return text;

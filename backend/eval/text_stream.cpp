@@ -52,7 +52,7 @@ std::size_t unfinished(std::string_view text) {
 std::string TextStream::add(std::int32_t id) {
   if (id >= tokenizer_.vocabulary_size()) return finish() + std::string(kReplacement);
   pending_.push_back(id);
-  const std::string text = tokenizer_.decode(pending_);
+  const std::string text = tokenizer_.decode_within(pending_);
   const std::size_t end = std::max(given_, text.size() - unfinished(text));
   std::string piece = replace_invalid_utf8(std::string_view(text).substr(given_, end - given_));
   given_ = end;
@@ -64,7 +64,7 @@ std::string TextStream::add(std::int32_t id) {
 }
 
 std::string TextStream::finish() {
-  const std::string text = tokenizer_.decode(pending_);
+  const std::string text = tokenizer_.decode_within(pending_);
   std::string piece = replace_invalid_utf8(std::string_view(text).substr(given_));
   pending_.clear();
   given_ = 0;

@@ -23,7 +23,7 @@ namespace cuda = kernels::cuda;
 using kernels::Status;
 
 /// Entries at 2^-126 and above are computed.
-constexpr double kSmallestExponent = -126.0;
+constexpr double kSmallestDeviceExponent = -126.0;
 
 cuda::MapReduction reduction_of(Reduction reduction) {
   switch (reduction) {
@@ -124,9 +124,9 @@ class DeviceMap {
                 : request_.quantity == Quantity::log_forget ? cuda::MapValue::logarithm
                                                             : cuda::MapValue::attention;
     map.reduction = reduction_of(request_.reduction);
-    map.skip_below = kSmallestExponent;
+    map.skip_below = kSmallestDeviceExponent;
     if (request_.quantity == Quantity::attention && request_.skip_tolerance > 0) {
-      map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
+      map.skip_below = std::max(kSmallestDeviceExponent, std::log2(request_.skip_tolerance));
     }
     place(map);
     const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);

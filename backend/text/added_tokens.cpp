@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "backend/text/pre_tokenizer.h"
+#include "backend/text/pattern.h"
 #include "backend/text/utf8.h"
 
 namespace foxscope {
@@ -38,6 +38,12 @@ void AddedTokens::Group::add(const AddedToken& token) {
   std::vector<AddedToken>& list = by_first_byte[static_cast<std::uint8_t>(token.content.front())];
   if (list.empty()) first_bytes += token.content.front();
   list.push_back(token);
+  std::bitset<256>& second = second_byte[static_cast<std::uint8_t>(token.content.front())];
+  if (token.content.size() == 1) {
+    second.set();
+  } else {
+    second.set(static_cast<std::uint8_t>(token.content[1]));
+  }
 }
 
 void AddedTokens::Group::sort() {
@@ -54,7 +60,10 @@ const AddedToken* AddedTokens::Group::next(std::string_view text, std::size_t fr
       at = text.find(first_bytes.front(), at);
       if (at == std::string_view::npos) return nullptr;
     }
-    for (const AddedToken& token : by_first_byte[static_cast<std::uint8_t>(text[at])]) {
+    const auto first = static_cast<std::uint8_t>(text[at]);
+    if (by_first_byte[first].empty()) continue;
+    if (at + 1 < text.size() && !second_byte[first][static_cast<std::uint8_t>(text[at + 1])]) continue;
+    for (const AddedToken& token : by_first_byte[first]) {
       if (text.compare(at, token.content.size(), token.content) == 0) return &token;
     }
   }
@@ -85,25 +94,22 @@ void AddedTokens::Group::split(std::string_view text, Section section, std::vect
   if (done < part.size()) put(done, part.size(), -1);
 }
 
-AddedTokens::AddedTokens(const std::map<std::string, AddedToken>& tokens) {
-  for (const auto& [content, token] : tokens) (token.normalized ? normalized_ : plain_).add(token);
+AddedTokens::AddedTokens(const std::vector<AddedToken>& tokens) {
+  for (const AddedToken& token : tokens) (token.normalized ? normalized_ : plain_).add(token);
   plain_.sort();
   normalized_.sort();
 }
 
 std::vector<Section> AddedTokens::split(std::string_view text) const {
-  std::vector<Section> first;
-  plain_.split(text, {0, text.size(), -1}, first);
-  if (normalized_.first_bytes.empty()) return first;
-  std::vector<Section> second;
-  for (const Section& section : first) {
-    if (section.id >= 0) {
-      second.push_back(section);
-    } else {
-      normalized_.split(text, section, second);
-    }
-  }
-  return second;
+  std::vector<Section> sections;
+  plain_.split(text, {0, text.size(), -1}, sections);
+  return sections;
+}
+
+std::vector<Section> AddedTokens::split_normalized(std::string_view text) const {
+  std::vector<Section> sections;
+  normalized_.split(text, {0, text.size(), -1}, sections);
+  return sections;
 }
 
 }  // namespace foxscope

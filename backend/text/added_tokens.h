@@ -1,9 +1,9 @@
 #pragma once
 
 #include <array>
+#include <bitset>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,7 +17,7 @@ struct AddedToken {
   bool single_word = false;  ///< only where no letter, mark, digit or underscore is beside it
   bool strip_left = false;   ///< takes the white space before it along
   bool strip_right = false;  ///< takes the white space after it along
-  bool normalized = false;   ///< looked for after the others, in what they left
+  bool normalized = false;   ///< looked for after the others, in what the normalizer made of what they left
 };
 
 /// A piece of the text: an added token, or what lies between two of them.
@@ -32,14 +32,21 @@ struct Section {
 /// added token: it is then found once more, as in that package.
 class AddedTokens {
  public:
-  /// @param tokens  by content, none of it empty
-  explicit AddedTokens(const std::map<std::string, AddedToken>& tokens);
+  /// @param tokens  their contents, none of it empty, are what is looked for
+  explicit AddedTokens(const std::vector<AddedToken>& tokens);
+
+  /// Looks for those that are looked for in the text as it is given.
   [[nodiscard]] std::vector<Section> split(std::string_view text) const;
+
+  /// Looks for the normalized ones, in what a normalizer made of a section.
+  [[nodiscard]] std::vector<Section> split_normalized(std::string_view text) const;
+  [[nodiscard]] bool any_normalized() const { return !normalized_.first_bytes.empty(); }
 
  private:
   /// One of the two groups, ready to be looked for.
   struct Group {
     std::array<std::vector<AddedToken>, 256> by_first_byte;  ///< longest first
+    std::array<std::bitset<256>, 256> second_byte;  ///< by first byte: what may follow it; all, if nothing has to
     std::string first_bytes;
     void add(const AddedToken& token);
     void sort();

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <functional>
 #include <unordered_map>
 #include <utility>
 
 #include "backend/base/error.h"
+#include "backend/text/utf8.h"
 
 namespace foxscope {
 namespace {
@@ -124,9 +126,17 @@ BytePairModel::WorkspacePointer BytePairModel::make_workspace() {
   return WorkspacePointer(std::make_unique<Workspace>().release());
 }
 
-BytePairModel::BytePairModel(const std::array<std::int32_t, 256>& byte_id, std::span<const Merge> merges,
-                             std::string name)
-    : byte_id_(byte_id), name_(std::move(name)) {
+void CharacterIds::set(char32_t character, std::int32_t id) {
+  std::uint16_t& page = page_[character >> 8];
+  if (page == 0) {
+    page = static_cast<std::uint16_t>(pages_.size());
+    pages_.push_back(pages_.front());
+  }
+  pages_[page][character & 0xFFU] = id;
+}
+
+BytePairModel::BytePairModel(Symbols symbols, std::span<const Merge> merges, std::string name)
+    : symbols_(std::move(symbols)), name_(std::move(name)) {
   const std::size_t size = std::bit_ceil(std::max<std::size_t>(2 * merges.size(), 16));
   slots_.resize(size);
   shift_ = 64 - std::countr_zero(size);
@@ -145,16 +155,57 @@ const BytePairModel::Slot& BytePairModel::find(std::int32_t left, std::int32_t r
   return slots_[at];
 }
 
-void BytePairModel::bytes_to_ids(std::string_view word, std::int32_t* ids) const {
+std::size_t BytePairModel::first_ids(std::string_view word, std::int32_t* ids) const {
+  if (!symbols_.of_bytes) return character_ids(word, ids);
   for (const char character : word) {
     const auto byte = static_cast<std::uint8_t>(character);
-    *ids = byte_id_[byte];
+    *ids = symbols_.byte[byte];
     if (*ids < 0) {
       throw Error(name_ + ": the vocabulary has no token for the byte " + std::to_string(byte) +
                   ", which the text holds; use a vocabulary with all 256 bytes, or take it out of the text");
     }
     ++ids;
   }
+  return word.size();
+}
+
+std::size_t BytePairModel::character_ids(std::string_view word, std::int32_t* ids) const {
+  std::size_t count = 0;
+  bool after_unknown = false;
+  for (std::size_t at = 0; at < word.size();) {
+    const Character character = character_at(word, at);
+    const std::int32_t id = symbols_.character[character.code_point];
+    const bool unknown = id < 0 && symbols_.byte[0] < 0;
+    if (id >= 0) {
+      ids[count++] = id;
+    } else if (!unknown) {
+      for (std::size_t i = 0; i < character.bytes; ++i) {
+        ids[count++] = symbols_.byte[static_cast<std::uint8_t>(word[at + i])];
+      }
+    } else if (symbols_.unknown < 0) {
+      std::array<char, 16> code{};
+      std::snprintf(code.data(), code.size(), "U+%04X", static_cast<unsigned>(character.code_point));
+      throw Error(
+          name_ + ": the vocabulary has no token for the character " + code.data() +
+          ", which the text holds, and no unk_token; use a vocabulary with byte_fallback, or take it out of the "
+          "text");
+    } else if (!(after_unknown && symbols_.fuse_unknown)) {
+      ids[count++] = symbols_.unknown;
+    }
+    after_unknown = unknown;
+    at += character.bytes;
+  }
+  return count;
+}
+
+std::size_t BytePairModel::unknown_size(std::string_view text) const {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const Character character = character_at(text, at);
+    if (at > 0 && (!symbols_.fuse_unknown || symbols_.character[character.code_point] >= 0)) break;
+    at += character.bytes;
+  }
+  return at;
 }
 
 void BytePairModel::encode(std::string_view word, Workspace& workspace, std::vector<std::int32_t>& ids) const {
@@ -169,8 +220,7 @@ void BytePairModel::encode_short(std::string_view word, std::vector<std::int32_t
   if (word.empty()) return;
   std::array<std::int32_t, longest_short_word> id;
   std::array<std::uint32_t, longest_short_word> rank_after;  // of the pair that a token makes with the next one
-  std::size_t count = word.size();
-  bytes_to_ids(word, id.data());
+  std::size_t count = first_ids(word, id.data());
   for (std::size_t i = 0; i + 1 < count; ++i) rank_after[i] = rank(id[i], id[i + 1]);
   while (count > 1) {
     std::size_t best = 0;
@@ -197,12 +247,11 @@ void BytePairModel::encode_long(std::string_view word, Workspace& workspace, std
                 " bytes is too long to be cut into tokens (at most 4 GiB): put spaces or line breaks into the text");
   }
   std::vector<Workspace::Symbol>& symbols = workspace.symbols;
-  const auto count = static_cast<std::uint32_t>(word.size());
-  std::vector<std::int32_t> bytes(count);
-  bytes_to_ids(word, bytes.data());
+  std::vector<std::int32_t> first(word.size());
+  const auto count = static_cast<std::uint32_t>(first_ids(word, first.data()));
   symbols.resize(count);
   for (std::uint32_t i = 0; i < count; ++i)
-    symbols[i] = {bytes[i], i == 0 ? none : i - 1, i + 1 == count ? none : i + 1};
+    symbols[i] = {first[i], i == 0 ? none : i - 1, i + 1 == count ? none : i + 1};
 
   workspace.start();
   const auto put = [&](std::uint32_t left, std::uint32_t right) {

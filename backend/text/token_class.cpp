@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "backend/text/pre_tokenizer.h"
+#include "backend/text/pattern.h"
 #include "backend/text/utf8.h"
 
 namespace foxscope {

@@ -22,9 +22,11 @@ struct Tokens {
 /// What to do with bytes that are not UTF-8.
 enum class InvalidUtf8 { refuse, replace };
 
-/// Byte-level BPE as GPT-2 defines it: GPT-2's pre-tokenisation pattern, bytes spelled as printable characters,
-/// merges by rank; added tokens are matched first. With `json_escaping` the text is first escaped as Python's
-/// json.dumps(text)[1:-1] does (tokenizer class JSONGPT2Tokenizer); offsets still refer to the original text.
+/// Byte pair encoding as Hugging Face's `tokenizers` does it. Added tokens are matched first; a normalizer may change
+/// what lies between them; a pre-tokenizer cuts it into words; merges by rank make tokens of a word's bytes (byte-level
+/// BPE: GPT-2, GPT-NeoX, Llama 3, Qwen) or of its characters (SentencePiece's BPE: Llama 2, Mistral). With
+/// `json_escaping` the text is first escaped as Python's json.dumps(text)[1:-1] does (tokenizer class
+/// JSONGPT2Tokenizer); offsets still refer to the original text.
 class Tokenizer {
  public:
   /// Reads a checkpoint folder: tokenizer.json, else vocab.json + merges.txt; honours tokenizer_config.json.
@@ -46,22 +48,27 @@ class Tokenizer {
   /// @throws Error naming the offset of the first byte that is not UTF-8
   [[nodiscard]] Tokens encode(std::string_view text) const;
 
-  /// The text's bytes again; bytes of incomplete characters are kept as they are.
+  /// The bytes of a text that has these tokens, all of them; bytes of incomplete characters are kept as they are, and a
+  /// space that encode puts in front of a text is taken off.
   /// @throws Error where an id is outside the vocabulary
   [[nodiscard]] std::string decode(const std::vector<std::int32_t>& ids) const;
 
-  /// The bytes that one token stands for (escaping not undone).
+  /// The same of tokens that follow others: a space at their beginning is the text's.
+  [[nodiscard]] std::string decode_within(const std::vector<std::int32_t>& ids) const;
+
+  /// The bytes that one token stands for within a text (escaping not undone).
   [[nodiscard]] std::string_view token_bytes(std::int32_t id) const;
 
   /// Largest id plus one.
   [[nodiscard]] std::int32_t vocabulary_size() const;
 
   /// The beginning-of-sequence token that the tokenizer's own files name (bos_token of tokenizer_config.json, or
-  /// special_tokens_map.json), if any.
+  /// special_tokens_map.json, else what the post-processor of tokenizer.json puts before a text), if any.
   [[nodiscard]] std::optional<std::int32_t> bos_id() const;
 
  private:
   struct Implementation;
+  class Encoder;
   explicit Tokenizer(std::unique_ptr<Implementation> implementation);
   std::unique_ptr<Implementation> implementation_;
 };

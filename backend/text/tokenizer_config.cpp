@@ -44,10 +44,15 @@ std::int32_t id_of_key(const std::string& key, const std::string& name) {
 void apply_tokenizer_config(std::string_view content, const std::string& name, SpecialTokens special,
                             TokenizerDescription& description) {
   const json root = parse_object(content, name);
-  description.add_prefix_space = flag(root, "add_prefix_space", description.add_prefix_space, name);
+  const bool prefix = flag(root, "add_prefix_space", description.add_prefix_space, name);
+  if (description.prefix_space_of_config) description.add_prefix_space = prefix;
   const std::string tokenizer_class = text_member(root, "tokenizer_class", name);
   if (tokenizer_class == "JSONGPT2Tokenizer" || tokenizer_class == "JSONGPT2TokenizerFast") {
     description.json_escaping = true;
+    if (!description.normalizer.empty() || description.metaspace) {
+      throw Error(name + ": " + tokenizer_class +
+                  " with a normalizer or Metaspace is not supported; give a checkpoint with GPT-2's byte-level BPE");
+    }
   }
   if (const json* decoder = member(root, "added_tokens_decoder")) {
     if (!decoder->is_object()) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -43,17 +44,74 @@ class Vocabulary {
   std::vector<const std::string*> by_id_;  ///< into ids_, whose nodes stay where they are; null: no token
 };
 
+/// One change of the text before it is cut into words.
+struct NormalizerStep {
+  enum class Kind { nfc, prepend, replace_literal, replace_pattern };
+  Kind kind = Kind::nfc;
+  std::string what;     ///< of replacements: what is replaced; a pattern in PCRE2's syntax
+  std::string content;  ///< what comes in its place, or in front
+  std::string label;    ///< of a pattern, for errors
+};
+
+/// What becomes of the matches of a Split: pieces of their own; nothing; part of the piece before or behind; one piece
+/// with the matches beside them.
+enum class SplitBehavior { isolated, removed, merged_with_previous, merged_with_next, contiguous };
+
+/// Cuts pieces of the text at matches of a pattern.
+struct SplitStep {
+  std::string pattern;  ///< in PCRE2's syntax
+  std::string label;    ///< the file and the pattern as it stands there, for errors
+  SplitBehavior behavior = SplitBehavior::isolated;
+  bool invert = false;  ///< what lies between matches counts as match, and the other way round
+};
+
+/// A character, U+2581 in what people publish, stands for each space.
+struct Metaspace {
+  enum class Prepend { always, first, never };
+  std::string replacement;            ///< one character
+  Prepend prepend = Prepend::always;  ///< one in front of every section that has none there; of the text; of nothing
+};
+
+/// One step from tokens to text.
+struct DecoderStep {
+  enum class Kind { byte_level, byte_fallback, fuse, replace, strip, metaspace };
+  Kind kind = Kind::fuse;
+  std::string what = {};     ///< replaced; stripped: one character; standing for a space
+  std::string content = {};  ///< in place of what is replaced
+  std::size_t at_begin = 0;  ///< characters that are stripped at the most
+  std::size_t at_end = 0;
+  bool prepended = false;  ///< a metaspace is taken out of the first token
+};
+
+/// What symbols words are made of before any merge.
+enum class SymbolKind { bytes, characters };
+
 /// All that a checkpoint's files say about its tokenizer.
 struct TokenizerDescription {
   std::string name;  ///< the file, for errors
   Vocabulary vocabulary;
   std::vector<Merge> merges;
   std::map<std::string, AddedToken> added_tokens;  ///< by content
-  bool add_prefix_space = false;                   ///< a space goes before each section that does not begin with one
-  bool use_regex = true;                           ///< false: sections are not cut into words
-  bool ignore_merges = false;                      ///< a word that is a token stays whole whatever the merges say
+  std::vector<bool> in_model;                      ///< by id, of the vocabulary: not an added token alone
+  std::vector<NormalizerStep> normalizer;
+  std::optional<Metaspace> metaspace;  ///< before the splits
+  std::vector<SplitStep> splits;
+  SymbolKind symbols = SymbolKind::bytes;
+  bool add_prefix_space = false;        ///< a space goes before each piece that does not begin with one; of bytes
+  bool use_regex = true;                ///< false: pieces are not cut into words; of bytes
+  bool ignore_merges = false;           ///< a word that is a token stays whole whatever the merges say; of bytes
+  bool byte_fallback = false;           ///< a character without a token becomes those of its bytes; of characters
+  std::optional<std::int32_t> unknown;  ///< the token of other characters without one
+  std::string unknown_missing;          ///< unk_token that the vocabulary lacks
+  bool fuse_unknown = false;            ///< of several such characters in a row there is one
+  std::vector<DecoderStep> decoder = {{.kind = DecoderStep::Kind::byte_level}};
+  bool prefix_space_of_config = true;  ///< tokenizer_config.json may change add_prefix_space
   bool json_escaping = false;
   std::optional<std::string> bos_token;
+  std::optional<std::int32_t> template_bos;  ///< what the post-processor puts before a text
+
+  /// The id of a token that words can be made of.
+  [[nodiscard]] std::optional<std::int32_t> model_token(const std::string& spelling) const;
 
   /// Adds a token, or replaces the one with the same content. Empty ones are passed over.
   /// @throws Error where the vocabulary has it under another id, or another token under its id
@@ -62,6 +120,9 @@ struct TokenizerDescription {
   /// Makes a vocabulary entry an added token unless it is one.
   void add_known_token(const std::string& content);
 };
+
+/// How tokenizer.json spells the token of a byte that a character without a token is made of: <0x0A>.
+std::string spell_fallback_byte(std::uint8_t byte);
 
 /// Reads a tokenizer.json.
 /// @throws Error naming the file, and what in it is wrong or is not supported
@@ -72,6 +133,11 @@ TokenizerDescription read_vocab_and_merges(std::string_view vocab, std::string_v
 
 /// Whether bos_token and its like become added tokens: vocab.json itself names none, tokenizer.json lists them all.
 enum class SpecialTokens { as_listed, add };
+
+/// Reads the normalizer, pre_tokenizer, decoder and post_processor of a tokenizer.json, and with them what kind of
+/// symbols the model has. The model and the added tokens are read already.
+/// @throws Error naming what is not supported
+void read_tokenizer_stages(const nlohmann::json& root, TokenizerDescription& description);
 
 /// What tokenizer_config.json says goes before what the tokenizer's own file says: add_prefix_space, tokenizer_class,
 /// added_tokens_decoder, bos_token.

@@ -13,35 +13,8 @@ using nlohmann::json;
 namespace {
 
 constexpr const char* repair = "; fetch the file again or repair it";
-constexpr const char* supported = " is not supported; give a checkpoint with GPT-2's byte-level BPE tokenizer";
-
-void refuse_normalizer(const json& root, const std::string& name) {
-  const json* normalizer = member(root, "normalizer");
-  if (normalizer == nullptr) return;
-  const std::string type = text_member(*normalizer, "type", name);
-  const json* parts = member(*normalizer, "normalizers");
-  if (type == "Sequence" && parts != nullptr && parts->empty()) return;
-  throw Error(name + ": the normalizer " + in_quotes(type) + supported);
-}
-
-/// A ByteLevel pre-tokenizer, alone or as the only one of a sequence.
-void read_pre_tokenizer(const json& root, TokenizerDescription& description) {
-  const std::string& name = description.name;
-  const json* pre_tokenizer = member(root, "pre_tokenizer");
-  if (pre_tokenizer == nullptr) throw Error(name + ": a tokenizer without pre_tokenizer" + supported);
-  std::string type = text_member(*pre_tokenizer, "type", name);
-  if (type == "Sequence") {
-    const json* parts = member(*pre_tokenizer, "pretokenizers");
-    if (parts == nullptr || !parts->is_array() || parts->size() != 1) {
-      throw Error(name + ": a sequence of several pre_tokenizers" + supported);
-    }
-    pre_tokenizer = &parts->front();
-    type = text_member(*pre_tokenizer, "type", name);
-  }
-  if (type != "ByteLevel") throw Error(name + ": the pre_tokenizer " + in_quotes(type) + supported);
-  description.add_prefix_space = flag(*pre_tokenizer, "add_prefix_space", true, name);
-  description.use_regex = flag(*pre_tokenizer, "use_regex", true, name);
-}
+constexpr const char* supported =
+    " is not supported; give a checkpoint with a BPE tokenizer, of bytes or with byte_fallback";
 
 void read_vocabulary(const json& vocab, TokenizerDescription& description) {
   if (!vocab.is_object() || vocab.empty()) {
@@ -49,6 +22,10 @@ void read_vocabulary(const json& vocab, TokenizerDescription& description) {
   }
   for (const auto& [spelling, id] : vocab.items()) {
     description.vocabulary.add(spelling, token_id(id, spelling, description.name), description.name);
+  }
+  description.in_model.resize(static_cast<std::size_t>(description.vocabulary.size()));
+  for (std::int32_t id = 0; id < description.vocabulary.size(); ++id) {
+    description.in_model[static_cast<std::size_t>(id)] = description.vocabulary.spelling(id) != nullptr;
   }
 }
 
@@ -107,13 +84,62 @@ void read_model(const json& root, TokenizerDescription& description) {
   for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
     if (!text_member(*model, key, name).empty()) throw Error(name + ": model." + key + supported);
   }
-  if (flag(*model, "byte_fallback", false, name)) throw Error(name + ": model.byte_fallback" + supported);
+  description.byte_fallback = flag(*model, "byte_fallback", false, name);
+  description.fuse_unknown = flag(*model, "fuse_unk", false, name);
   description.ignore_merges = flag(*model, "ignore_merges", false, name);
   const json* vocab = member(*model, "vocab");
   const json* merges = member(*model, "merges");
   if (vocab == nullptr || merges == nullptr) throw Error(name + ": model needs vocab and merges" + repair);
   read_vocabulary(*vocab, description);
   read_merges(*merges, description);
+  const std::string unknown = text_member(*model, "unk_token", name);
+  if (!unknown.empty()) description.unknown = description.model_token(unknown);
+  if (!unknown.empty() && !description.unknown) description.unknown_missing = unknown;
+}
+
+/// Whether a merge takes or makes one of these tokens, which stand for no fixed characters.
+void refuse_merges_of(const std::vector<std::int32_t>& sorted, const TokenizerDescription& description) {
+  for (std::size_t n = 0; n < description.merges.size(); ++n) {
+    const Merge& merge = description.merges[n];
+    for (const std::int32_t id : {merge.left, merge.right, merge.result}) {
+      if (!std::binary_search(sorted.begin(), sorted.end(), id)) continue;
+      throw Error(description.name + ": merge " + std::to_string(n) + " of the token " +
+                  in_quotes(*description.vocabulary.spelling(id)) + ", which stands for bytes or unknown characters," +
+                  supported);
+    }
+  }
+}
+
+/// What the model says of its symbols has to fit the kind of symbols that the pre-tokenizer makes.
+void check_symbols(TokenizerDescription& description) {
+  const std::string& name = description.name;
+  if (description.symbols == SymbolKind::bytes) {
+    if (description.byte_fallback) throw Error(name + ": model.byte_fallback with ByteLevel" + supported);
+    return;
+  }
+  if (description.ignore_merges) throw Error(name + ": model.ignore_merges without ByteLevel" + supported);
+  if (!description.unknown_missing.empty()) {
+    throw Error(name + ": the vocabulary lacks model.unk_token, " + in_quotes(description.unknown_missing) + repair);
+  }
+  std::vector<std::int32_t> without_characters;
+  if (description.byte_fallback) {
+    std::string missing;
+    for (int byte = 0; byte < 256; ++byte) {
+      const std::string spelling = spell_fallback_byte(static_cast<std::uint8_t>(byte));
+      if (const std::optional<std::int32_t> id = description.model_token(spelling)) {
+        without_characters.push_back(*id);
+      } else if (missing.empty()) {
+        missing = spelling;
+      }
+    }
+    if (!missing.empty() && !without_characters.empty()) {
+      throw Error(name + ": model.byte_fallback without the token " + in_quotes(missing) + supported);
+    }
+    description.byte_fallback = missing.empty();
+  }
+  if (description.unknown) without_characters.push_back(*description.unknown);
+  std::sort(without_characters.begin(), without_characters.end());
+  refuse_merges_of(without_characters, description);
 }
 
 void read_added_tokens(const json& root, TokenizerDescription& description) {
@@ -166,6 +192,17 @@ void Vocabulary::add(const std::string& spelling, std::int32_t id, const std::st
   by_id_[static_cast<std::size_t>(id)] = &entry->first;
 }
 
+std::string spell_fallback_byte(std::uint8_t byte) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  return std::string("<0x") + kDigits[byte >> 4] + kDigits[byte & 0xFU] + ">";
+}
+
+std::optional<std::int32_t> TokenizerDescription::model_token(const std::string& spelling) const {
+  const std::optional<std::int32_t> id = vocabulary.find(spelling);
+  if (!id || static_cast<std::size_t>(*id) >= in_model.size() || !in_model[static_cast<std::size_t>(*id)]) return {};
+  return id;
+}
+
 void TokenizerDescription::add_token(const AddedToken& token, const std::string& file) {
   if (token.content.empty()) return;
   vocabulary.add(token.content, token.id, file);
@@ -182,10 +219,10 @@ TokenizerDescription read_tokenizer_json(std::string_view content, const std::st
   if (!root.is_object()) throw Error(name + ": must hold a JSON object" + repair);
   TokenizerDescription description;
   description.name = name;
-  refuse_normalizer(root, name);
   read_model(root, description);
-  read_pre_tokenizer(root, description);
   read_added_tokens(root, description);
+  read_tokenizer_stages(root, description);
+  check_symbols(description);
   return description;
 }
 

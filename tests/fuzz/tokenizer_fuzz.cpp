@@ -40,13 +40,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const foxscope::Tokenizer tokenizer = read(rest);
     const foxscope::Tokens tokens = tokenizer.encode(rest);
+    std::int64_t last_start = 0;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       require(tokens.id[i] >= 0 && tokens.id[i] < tokenizer.vocabulary_size());
-      require(tokens.byte_start[i] >= 0 && tokens.byte_start[i] <= tokens.byte_end[i]);
+      require(tokens.byte_start[i] >= last_start && tokens.byte_start[i] <= tokens.byte_end[i]);
+      last_start = tokens.byte_start[i];
       require(tokens.byte_end[i] <= static_cast<std::int64_t>(rest.size()));
     }
-    require(tokens.size() > 0 || rest.empty());
     static_cast<void>(tokenizer.decode(tokens.id));
+    static_cast<void>(tokenizer.decode_within(tokens.id));
   } catch (const foxscope::Error&) {
     // Refused, with a message: as it should be.
   }

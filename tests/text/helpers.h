@@ -17,6 +17,7 @@
 
 #include "backend/text/byte_alphabet.h"
 #include "backend/text/tokenizer.h"
+#include "backend/text/tokenizer_description.h"
 #include "tests/error_of.h"
 
 namespace foxscope::test {
@@ -60,6 +61,36 @@ inline nlohmann::json small_tokenizer(const std::vector<std::pair<std::string, s
           {"normalizer", nullptr},
           {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", true}}},
           {"model", {{"type", "BPE"}, {"vocab", vocab}, {"merges", list}}}};
+}
+
+/// A tokenizer.json as Llama 2 has it: <unk>, <s>, the 256 bytes, then U+2581, a, b and what their merges make.
+inline nlohmann::json small_block_tokenizer() {
+  const std::string block = "\xE2\x96\x81";
+  nlohmann::json vocab = {{"<unk>", 0}, {"<s>", 1}};
+  for (int byte = 0; byte < 256; ++byte) vocab[spell_fallback_byte(static_cast<std::uint8_t>(byte))] = 2 + byte;
+  for (const std::string& token : {block, std::string("a"), std::string("b"), block + "a", std::string("ab")}) {
+    vocab[token] = vocab.size();
+  }
+  const nlohmann::json spaces = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", block}};
+  const nlohmann::json blocks = {{"type", "Replace"}, {"pattern", {{"String", block}}}, {"content", " "}};
+  return {
+      {"added_tokens", {{{"id", 1}, {"content", "<s>"}, {"special", true}}}},
+      {"normalizer", {{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}, {"prepend", block}}, spaces}}}},
+      {"pre_tokenizer", nullptr},
+      {"decoder",
+       {{"type", "Sequence"},
+        {"decoders",
+         {blocks,
+          {{"type", "ByteFallback"}},
+          {{"type", "Fuse"}},
+          {{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}}}}}},
+      {"model",
+       {{"type", "BPE"},
+        {"unk_token", "<unk>"},
+        {"fuse_unk", true},
+        {"byte_fallback", true},
+        {"vocab", vocab},
+        {"merges", nlohmann::json::array({nlohmann::json::array({block, "a"}), nlohmann::json::array({"a", "b"})})}}}};
 }
 
 inline Tokenizer tokenizer_of(const nlohmann::json& json, bool json_escaping = false) {

@@ -81,6 +81,35 @@ TEST_F(TokenizerFolder, PrefixSpaceOfTheConfigGoesFirst) {
   EXPECT_EQ(ids("x"), (std::vector<std::int32_t>{32, 120}));
 }
 
+TEST_F(TokenizerFolder, PrefixSpaceOfASequenceIsItsOwn) {
+  const json digits = {{"type", "Digits"}, {"individual_digits", true}};
+  tokenizer_["pre_tokenizer"] = {{"type", "Sequence"},
+                                 {"pretokenizers", json::array({digits, tokenizer_["pre_tokenizer"]})}};
+  write_tokenizer();
+  write("tokenizer_config.json", {{"add_prefix_space", true}});
+  EXPECT_EQ(ids("x").size(), 1U);
+}
+
+TEST_F(TokenizerFolder, BosTokenOfTheConfigGoesBeforeTheTemplates) {
+  tokenizer_["post_processor"] = {{"type", "TemplateProcessing"},
+                                  {"single", json::array({{{"SpecialToken", {{"id", "<end>"}}}}})},
+                                  {"special_tokens", {{"<end>", {{"ids", {257}}}}}}};
+  write_tokenizer();
+  EXPECT_EQ(load().bos_id(), 257);
+  write("tokenizer_config.json", {{"bos_token", "ab"}});
+  EXPECT_EQ(load().bos_id(), 256);
+}
+
+TEST_F(TokenizerFolder, JsonEscapingGoesWithoutANormalizer) {
+  tokenizer_["normalizer"] = {{"type", "NFC"}};
+  write_tokenizer();
+  write("tokenizer_config.json", {{"tokenizer_class", "JSONGPT2Tokenizer"}});
+  EXPECT_EQ(error_of([&] { (void)load(); }),
+            (folder_ / "tokenizer_config.json").string() +
+                ": JSONGPT2Tokenizer with a normalizer or Metaspace is not supported; give a checkpoint with GPT-2's "
+                "byte-level BPE");
+}
+
 TEST_F(TokenizerFolder, JsonEscaping) {
   write_tokenizer();
   write("tokenizer_config.json", {{"tokenizer_class", "GPT2Tokenizer"}});

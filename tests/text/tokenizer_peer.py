@@ -124,4 +124,5 @@ def main():
                   ((text, e.ids, unescaped_spans(text, e.offsets)) for text, e in zip(texts, encoded)))
 
 
-main()
+if __name__ == "__main__":
+    main()
