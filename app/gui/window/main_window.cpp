@@ -7,6 +7,7 @@
 #include <QApplication>
 #include <QClipboard>
 #include <QCloseEvent>
+#include <QDir>
 #include <QDockWidget>
 #include <QDropEvent>
 #include <QFileDialog>
@@ -57,11 +58,18 @@ QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, 
   return dock;
 }
 
+/// Work that outlives the window: sweeps, head by head.
+QString sweepsFolder() {
+  const QString state = qEnvironmentVariable("XDG_STATE_HOME", QDir::homePath() + QStringLiteral("/.local/state"));
+  return state + QStringLiteral("/foxscope/sweeps");
+}
+
 }  // namespace
 
 MainWindow::MainWindow(const QString& demo, QWidget* parent)
     : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_demo(demo) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
+  setRemembering(m_remembering);
   setAcceptDrops(true);
   setDockNestingEnabled(true);
   makeViews();
@@ -76,6 +84,11 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
 MainWindow::~MainWindow() {
   hide();
   qDeleteAll(findChildren<QWidget*>(QString(), Qt::FindDirectChildrenOnly));
+}
+
+void MainWindow::setRemembering(Remembering remembering) {
+  m_remembering = remembering;
+  m_sweeps.setFolder(remembering == Remembering::on ? sweepsFolder() : QString());
 }
 
 void MainWindow::makeViews() {
@@ -163,6 +176,29 @@ void MainWindow::resetDocks() {
               Qt::Vertical);
 }
 
+bool MainWindow::anythingOpen() const {
+  return !m_document.runs().empty() || !m_document.models().empty() || !m_document.text().empty();
+}
+
+void MainWindow::followDocks() {
+  if (!isVisible() || anythingOpen() != m_docksAway.has_value()) return;
+  if (!m_docksAway) {
+    m_docksAway = m_docksUntouched ? QByteArray() : docks();
+    m_wantedDocks.clear();
+    for (QDockWidget* dock : {m_headsDock, m_runsDock, m_textDock, m_curvesDock}) dock->hide();
+    m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
+    m_evaluationsDock->setVisible(!m_document.evaluations().empty());
+    return;
+  }
+  const QByteArray before = *std::exchange(m_docksAway, std::nullopt);
+  if (before.isEmpty()) return resetDocks();
+  m_wantedDocks = before;
+  placeDocks(Size::pending);
+  // They may have come while the others were away.
+  if (!m_document.evaluations().empty()) m_evaluationsDock->show();
+  if (m_sweeps.shown() != nullptr) m_effectsDock->show();
+}
+
 void MainWindow::showEffects() {
   m_effectsDock->show();
   m_effectsDock->raise();
@@ -221,6 +257,7 @@ bool MainWindow::isDemo(const QString& path) const {
 }
 
 void MainWindow::followRuns() {
+  followDocks();
   const bool empty = m_document.runs().empty();
   m_centre->setCurrentWidget(empty ? static_cast<QWidget*>(m_start) : m_maps);
   QStringList names;
@@ -240,6 +277,7 @@ void MainWindow::followEvaluations() {
 }
 
 void MainWindow::followInputs() {
+  followDocks();
   const bool models = !m_document.models().empty();
   const bool text = !m_document.text().empty();
   QString words;
@@ -421,11 +459,19 @@ bool MainWindow::restorePlaces() {
   return true;
 }
 
-QByteArray MainWindow::docks() const { return m_wantedDocks.isEmpty() ? saveState() : m_wantedDocks; }
+// Empty where they were put away before anybody placed them.
+QByteArray MainWindow::docks() const {
+  if (m_docksAway) return *m_docksAway;
+  return m_wantedDocks.isEmpty() ? saveState() : m_wantedDocks;
+}
 
 void MainWindow::restoreDocks(const QByteArray& docks) {
   if (docks.isEmpty()) return;
   m_firstDocks = false;
+  if (m_docksAway) {
+    m_docksAway = docks;
+    return;
+  }
   m_wantedDocks = docks;
   placeDocks(Size::pending);
 }
@@ -447,7 +493,12 @@ void MainWindow::showEvent(QShowEvent* event) {
   QMainWindow::showEvent(event);
   // Without a window manager no other size comes.
   constexpr int kPatienceMs = 1000;
-  if (std::exchange(m_firstDocks, false)) resetDocks();
+  if (std::exchange(m_firstDocks, false)) {
+    resetDocks();
+    m_docksUntouched = true;
+  }
+  followDocks();
+  m_docksUntouched = false;
   if (!m_wantedDocks.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { placeDocks(Size::final); });
 }
 
