@@ -1,6 +1,7 @@
 #include "app/gui/window/main_window.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -254,6 +255,43 @@ void MainWindow::connectDocument() {
 bool MainWindow::isDemo(const QString& path) const {
   return !m_demo.isEmpty() && path.endsWith(QStringLiteral(".json")) &&
          QFileInfo(path).absolutePath() == QFileInfo(m_demo).absolutePath();
+}
+
+void MainWindow::showExtremes() {
+  const Run* run = m_document.run(m_document.selection().head().run);
+  if (run == nullptr) return;
+  std::optional<NamedHead> fastest;
+  std::optional<NamedHead> slowest;
+  double least = 0;
+  double most = 0;
+  const TraceInfo& info = run->trace->info();
+  for (int place = 0; info.gated && place < info.layers * info.heads; ++place) {
+    const NamedHead head{run->name, place / info.heads, place % info.heads};
+    const double time = m_headTable.value({run->id, head.layer, head.head}, HeadQuantity::rateDecayTime);
+    if (std::isnan(time)) continue;
+    if (!fastest || time < least) {
+      least = time;
+      fastest = head;
+    }
+    if (!slowest || time > most) {
+      most = time;
+      slowest = head;
+    }
+  }
+  if (!fastest) {
+    const QString why = info.gated ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
+    return m_messages->show({Message::Kind::warning, why.arg(run->name)});
+  }
+  int pane = 0;
+  for (const auto& head : {fastest, slowest}) {
+    for (const Quantity quantity : {Quantity::forget, Quantity::attention}) {
+      PaneState state;
+      state.own = head;
+      state.setQuantity(quantity);
+      m_maps->setPaneState(pane++, state);
+    }
+  }
+  m_maps->setPaneCount(pane);
 }
 
 void MainWindow::followRuns() {

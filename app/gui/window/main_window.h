@@ -119,6 +119,8 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] QByteArray docks() const;
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
+  /// F and A of the head of the chosen run that forgets fastest, above those of the one that forgets slowest.
+  void showExtremes();
   /// Docks stand beside what is open, not beside the first page; those of evaluations and effects come by themselves.
   void followDocks();
   [[nodiscard]] QJsonObject viewState() const;

@@ -138,6 +138,10 @@ void MainWindow::makeViewMenu() {
     menu->addAction(toggle);
   }
   menu->addSeparator();
+  addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
+             tr("F and A of the head that forgets fastest, above those of the one that forgets slowest"),
+             [this] { showExtremes(); });
+  menu->addSeparator();
   auto* themes = new QActionGroup(this);
   const auto theme = [&](const QString& text, ThemeChoice choice) {
     QAction* action =

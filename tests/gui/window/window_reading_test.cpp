@@ -67,6 +67,7 @@ class WindowReadingTest : public QObject {
   void aClickOnATitleChoosesThePaneAlone();
   void limitsAreEqualWithOneButton();
   void keyZeroIsLeftOutWithOneKey();
+  void theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKey();
   void picturesOfHeadsAreSortedAndChosen();
   void curvesHaveATabForEveryQuestion();
   void evaluationsOpenAndTellTheirCells();
@@ -170,6 +171,34 @@ void WindowReadingTest::keyZeroIsLeftOutWithOneKey() {
   test.key(Qt::Key_0);
   QVERIFY(test.settle());
   QVERIFY(!std::isnan(test.pane(1).picture()->value(0, 50, 0)));
+}
+
+void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKey() {
+  Reading test;
+  QVERIFY(test.run(64));
+  test.key(Qt::Key_S);
+  QVERIFY(test.settle());
+  MapsView& maps = test.window.maps();
+  QCOMPARE(maps.paneCount(), 4);
+  const Run& fox = test.document().runs()[0];
+  // T = -L / c_L, the last of the cumulative log gates.
+  const auto rate = [&](const NamedHead& head) {
+    return -fox.trace->cumulative_log_gate(head.layer, head.head).back();
+  };
+  const NamedHead fastest = *maps.paneState(0).own;
+  const NamedHead slowest = *maps.paneState(2).own;
+  for (int layer = 0; layer < 8; ++layer) {
+    for (int head = 0; head < 4; ++head) {
+      QVERIFY(rate({fox.name, layer, head}) <= rate(fastest) && rate({fox.name, layer, head}) >= rate(slowest));
+    }
+  }
+  QVERIFY(maps.paneState(1).own == fastest && maps.paneState(3).own == slowest);
+  QCOMPARE(maps.paneState(0).quantity, Quantity::forget);
+  QCOMPARE(maps.paneState(3).quantity, Quantity::attention);
+  // A Transformer forgets nothing.
+  test.document().selection().setHead({test.document().runs()[1].id, 0, 0});
+  test.key(Qt::Key_S);
+  QVERIFY(test.said("has no forget gate"));
 }
 
 void WindowReadingTest::picturesOfHeadsAreSortedAndChosen() {
