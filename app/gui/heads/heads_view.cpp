@@ -141,6 +141,11 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_list->verticalHeader()->hide();
   m_list->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
   m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  // The numbers have the room: a dock shows the first of them without being widened.
+  for (const int column : {0, 1}) {
+    m_list->horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
+    m_list->horizontalHeader()->resizeSection(column, fontMetrics().horizontalAdvance(QStringLiteral("layer")) + 8);
+  }
   m_list->setToolTip(tr("Click a column's title to sort by it"));
   pageLayout->addWidget(m_list);
   m_tabs->addTab(page, tr("Table"));
