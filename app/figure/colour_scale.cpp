@@ -37,7 +37,7 @@ bool hasSigns(const MapRequest& request) {
   return request.minus.has_value() || request.quantity == Quantity::gate_effect;
 }
 
-std::string labelOf(const MapRequest& request) {
+std::string quantityOf(const MapRequest& request) {
   const std::string difference = request.minus ? "difference of " : "";
   switch (request.quantity) {
     case Quantity::forget:
@@ -54,6 +54,10 @@ std::string labelOf(const MapRequest& request) {
       return difference + "A − A without the gate";
   }
   return "";
+}
+
+std::string labelOf(const MapRequest& request) {
+  return quantityOf(request) + (request.first_key == FirstKey::left_out ? ", key 0 left out" : "");
 }
 
 void setSigned(const Image& image, const Extremes& extremes, ScaledColours& colours) {

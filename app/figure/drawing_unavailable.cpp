@@ -63,6 +63,12 @@ DrawnFigure drawNeedle(const NeedleEvaluation& /*evaluation*/, const NeedleOptio
   return {};
 }
 
+DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> /*tests*/,
+                       const NeedleOptions& /*options*/, const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
 DrawnFigure drawSweep(std::span<const SweepEvaluation> /*sweeps*/, const FigureStyle& /*style*/) {
   requireDrawing();
   return {};

@@ -105,6 +105,30 @@ class NeedleFileWriter {
 
 }  // namespace
 
+std::string NeedleEvaluation::csv(CsvHeader header) const {
+  const auto quoted = [](std::string text) {
+    for (std::size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at + 2)) text.insert(at, 1, '"');
+    return '"' + text + '"';
+  };
+  std::string text;
+  if (header == CsvHeader::names) {
+    text =
+        "model,haystack,length,depth,gain,answer_log_probability,baseline_log_probability,found,position,needle_begin,"
+        "needle_end\n";
+  }
+  for (const NeedleModel& model : models) {
+    const std::vector<float> gain = model.gain();
+    for (std::size_t at = 0; at < cells(); ++at) {
+      const std::size_t length = at / depths.size();
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", quoted(model.info.name), quoted(haystack),
+                          lengths[length], depths[at % depths.size()], gain[at], model.answer_log_probability[at],
+                          model.baseline_log_probability[length], model.found[at] != 0 ? 1 : 0, model.position[length],
+                          model.needle_begin[at], model.needle_end[at]);
+    }
+  }
+  return text;
+}
+
 void write_needle_file(const std::filesystem::path& path, const NeedleEvaluation& evaluation,
                        const Provenance& provenance, Overwrite overwrite) {
   AtomicFile file(path, overwrite == Overwrite::force);

@@ -13,7 +13,6 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
-#include "backend/eval/loss_partial.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
@@ -37,26 +36,6 @@ void check_memory(const SweepPlan& plan, const Checkpoint& checkpoint) {
   const std::int64_t length = plan.evaluation.info.length;
   memory_left(needs, length, free_memory(plan.device),
               {fmt::format("{}: a sweep over {} tokens needs", plan.evaluation.info.name, length), "--limit", {}});
-}
-
-/// All that the losses depend on.
-std::string fingerprint(const SweepPlan& plan) {
-  const TraceInfo& info = plan.evaluation.info;
-  const auto hash = [](const std::vector<std::int32_t>& ids) {
-    return sha256(std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])));
-  };
-  const nlohmann::json all = {"sweep",
-                              plan.evaluation.change.kind_text(),
-                              info.name,
-                              info.weights_sha256,
-                              sha256(info.config),
-                              to_string(info.dtype),
-                              info.device,
-                              fmt::format("{}", info.pruning_tolerance),
-                              info.intervention,
-                              hash(plan.tokens->id),
-                              hash(plan.tokens->input_id)};
-  return sha256(all.dump());
 }
 
 /// The passes of a sweep.
@@ -218,34 +197,65 @@ std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events,
   return timing;
 }
 
+std::string fingerprint(const SweepPlan& plan) {
+  const TraceInfo& info = plan.evaluation.info;
+  const auto hash = [](const std::vector<std::int32_t>& ids) {
+    return sha256(std::string_view(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])));
+  };
+  const nlohmann::json all = {"sweep",
+                              plan.evaluation.change.kind_text(),
+                              info.name,
+                              info.weights_sha256,
+                              sha256(info.config),
+                              to_string(info.dtype),
+                              info.device,
+                              fmt::format("{}", info.pruning_tolerance),
+                              info.intervention,
+                              hash(plan.tokens->id),
+                              hash(plan.tokens->input_id)};
+  return sha256(all.dump());
+}
+
+// Record 0 is the unchanged model's, record n + 1 that of the head n.
+KeptSweep::KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew)
+    : plan_(plan),
+      losses_(output, fingerprint(plan), start_anew,
+              [&plan](std::uint32_t model, std::uint32_t record, std::span<const float> losses) {
+                SweepEvaluation& evaluation = plan.evaluation;
+                if (model != 0 || record > evaluation.changed_loss.size()) return;
+                if (losses.size() != plan.tokens->id.size()) return;
+                auto& into = record == 0 ? evaluation.unchanged_loss : evaluation.changed_loss[record - 1];
+                into.assign(losses.begin(), losses.end());
+              }) {}
+
+SweepEvents KeptSweep::events(SweepEvents then) {
+  SweepEvents events;
+  // It runs again for what enters each layer; its losses are kept once.
+  const bool known = !plan_.evaluation.unchanged_loss.empty();
+  events.unchanged = [this, known, tell = std::move(then.unchanged)](const SweepEvaluation& evaluation) {
+    if (!known) losses_.append(0, 0, evaluation.unchanged_loss);
+    if (tell) tell(evaluation);
+  };
+  events.head = [this, tell = std::move(then.head)](const SweepEvaluation& evaluation, int layer, int head) {
+    const std::size_t place = evaluation.place_of(layer, head);
+    losses_.append(0, static_cast<std::uint32_t>(place + 1), evaluation.changed_loss[place]);
+    if (tell) tell(evaluation, layer, head);
+  };
+  return events;
+}
+
 std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
                                           const std::function<void(const std::filesystem::path&)>& partial,
                                           const Job& job) {
   auto plan = plan_sweep(request.sweep, job);
   if (!plan) return std::nullopt;
-  SweepEvaluation& evaluation = plan->evaluation;
-  // Record 0 is the unchanged model's, record n + 1 that of the head n.
-  LossPartial kept(request.output, fingerprint(*plan), request.start_anew,
-                   [&](std::uint32_t model, std::uint32_t record, std::span<const float> losses) {
-                     if (model != 0 || record > evaluation.changed_loss.size()) return;
-                     if (losses.size() != plan->tokens->id.size()) return;
-                     auto& into = record == 0 ? evaluation.unchanged_loss : evaluation.changed_loss[record - 1];
-                     into.assign(losses.begin(), losses.end());
-                   });
+  KeptSweep kept(request.output, *plan, request.start_anew);
   if (partial) partial(kept.path());
   const std::int64_t resumed = plan->heads_known();
-  SweepEvents events;
-  // It runs again for what enters each layer; its losses are kept once.
-  if (evaluation.unchanged_loss.empty()) {
-    events.unchanged = [&](const SweepEvaluation& known) { kept.append(0, 0, known.unchanged_loss); };
-  }
-  events.head = [&](const SweepEvaluation& known, int layer, int head) {
-    const std::size_t place = known.place_of(layer, head);
-    kept.append(0, static_cast<std::uint32_t>(place + 1), known.changed_loss[place]);
-  };
+  const SweepEvents events = kept.events();
   auto timing = run_sweep(*plan, events, job);
   if (!timing) return std::nullopt;
-  return SweepResult{std::move(evaluation), std::move(*timing), resumed, std::move(plan->notes)};
+  return SweepResult{std::move(plan->evaluation), std::move(*timing), resumed, std::move(plan->notes)};
 }
 
 void finish_sweep(const SweepFileRequest& request) {

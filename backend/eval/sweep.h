@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/base/job.h"
+#include "backend/eval/loss_partial.h"
 #include "backend/eval/sweep_file.h"
 #include "backend/model/run.h"
 
@@ -61,7 +62,28 @@ struct SweepTiming {
 /// @throws Error for a loss that is not a number, and as run_model does
 std::optional<SweepTiming> run_sweep(SweepPlan& plan, const SweepEvents& events, const Job& job);
 
-/// A sweep whose work so far is kept beside a file that is still to come (loss_partial.h).
+/// SHA-256 of all that a sweep's losses depend on.
+std::string fingerprint(const SweepPlan& plan);
+
+/// The work of a sweep on disk while it is made (loss_partial.h): what is kept goes into the plan, and what becomes
+/// known is appended.
+class KeptSweep {
+ public:
+  /// @param output      the work is kept in OUTPUT.partial
+  /// @param plan        outlives this
+  /// @param start_anew  unfinished work of other settings is thrown away
+  /// @throws Error as LossPartial
+  KeptSweep(const std::filesystem::path& output, SweepPlan& plan, bool start_anew);
+  /// Events that keep what they tell, and then call those of the caller.
+  [[nodiscard]] SweepEvents events(SweepEvents then = {});
+  [[nodiscard]] const std::filesystem::path& path() const { return losses_.path(); }
+
+ private:
+  SweepPlan& plan_;
+  LossPartial losses_;
+};
+
+/// A sweep whose work so far is kept beside a file that is still to come.
 struct SweepFileRequest {
   SweepRequest sweep;
   std::filesystem::path output;

@@ -67,10 +67,7 @@ void check_request(const MapRequest& request) {
                                    info.name, info.length, other.name, other.length));
     }
   }
-  const bool of_attention = request.quantity == Quantity::attention ||
-                            request.quantity == Quantity::attention_without_gate ||
-                            request.quantity == Quantity::gate_effect;
-  if (request.first_key == FirstKey::left_out && !of_attention) {
+  if (request.first_key == FirstKey::left_out && !is_of_attention(request.quantity)) {
     throw UsageError(
         fmt::format("key 0 is left out of attention: of {} it is a key like others", to_string(request.quantity)));
   }
@@ -98,6 +95,11 @@ Reduction reduction_from_string(const std::string& name) { return value_of(kRedu
 Reduction default_reduction(Quantity quantity, bool difference) {
   const bool is_signed = difference || quantity == Quantity::logits || quantity == Quantity::gate_effect;
   return is_signed ? Reduction::absmax : Reduction::max;
+}
+
+bool is_of_attention(Quantity quantity) {
+  return quantity == Quantity::attention || quantity == Quantity::attention_without_gate ||
+         quantity == Quantity::gate_effect;
 }
 
 std::optional<Image> compute_map(const MapRequest& request, const Job& job) {

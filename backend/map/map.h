@@ -37,6 +37,9 @@ Reduction default_reduction(Quantity quantity, bool difference);
 /// others of row i are divided by what it leaves: A'_ij = A_ij / (1 - A_i0). NaN in rows that have nothing else.
 enum class FirstKey { counted, left_out };
 
+/// Whether key 0 can be left out of it: attention, attention_without_gate, gate_effect.
+bool is_of_attention(Quantity quantity);
+
 /// Half-open range of positions.
 struct Range {
   std::int64_t begin = 0;

@@ -18,6 +18,8 @@ constexpr double kLittleLoss = 0.1;  ///< share of the largest gain, below which
 
 /// One model's grid before it is drawn.
 struct NeedleGrid {
+  const NeedleEvaluation* test = nullptr;
+  const NeedleModel* model = nullptr;
   HeadIndex head;
   std::vector<float> values;  ///< [P, Q]
   MapPanel* panel = nullptr;
@@ -136,15 +138,38 @@ MapPanel::Content contentOf(const NeedleEvaluation& evaluation, const PanelPlace
   return content;
 }
 
-FigureOrigin originOf(const NeedleEvaluation& evaluation, const ScaledColours& colours, const FigureStyle& style) {
+FigureOrigin originOf(std::span<const std::shared_ptr<const NeedleEvaluation>> tests, const ScaledColours& colours,
+                      const FigureStyle& style) {
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Needle test" : style.title;
   origin.command = style.command;
-  origin.facts = {{"haystack", evaluation.haystack},
-                  {"mode", evaluation.mode == NeedleMode::easy ? "easy" : "standard"},
-                  {"colours", fmt::format("from {:g} to {:g}", colours.lower, colours.upper)}};
-  for (const NeedleModel& model : evaluation.models) addModel(origin, model.info);
+  for (const auto& test : tests) {
+    origin.facts.emplace_back("haystack", test->haystack);
+    origin.facts.emplace_back("mode", test->mode == NeedleMode::easy ? "easy" : "standard");
+  }
+  origin.facts.emplace_back("colours", fmt::format("from {:g} to {:g}", colours.lower, colours.upper));
+  for (const auto& test : tests) {
+    for (const NeedleModel& model : test->models) addModel(origin, model.info);
+  }
   return origin;
+}
+
+/// The models of all tests.
+std::vector<NeedleGrid> gridsOf(std::span<const std::shared_ptr<const NeedleEvaluation>> tests) {
+  std::vector<NeedleGrid> grids;
+  for (const auto& test : tests) {
+    for (const NeedleModel& model : test->models) {
+      if (test->cells() > 0) grids.push_back({test.get(), &model, {}, {}, nullptr});
+    }
+  }
+  return grids;
+}
+
+std::string titleOf(const std::vector<NeedleGrid>& grids, const NeedleGrid& grid, const FigureStyle& style) {
+  const std::string& name = grid.model->info.name;
+  const auto alike = std::count_if(grids.begin(), grids.end(),
+                                   [&](const NeedleGrid& other) { return other.model->info.name == name; });
+  return style.label(name) + (alike > 1 ? "\n" + grid.test->haystack : "");
 }
 
 }  // namespace
@@ -166,38 +191,40 @@ ScaledColours needleColours(std::span<const float> values, NeedleTint tint) {
   return colours;
 }
 
-DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style) {
-  if (evaluation.models.empty() || evaluation.cells() == 0) throw UsageError("there is no needle test in this file");
+DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> tests, const NeedleOptions& options,
+                       const FigureStyle& style) {
+  std::vector<NeedleGrid> grids = gridsOf(tests);
+  if (grids.empty()) throw UsageError("there is no needle test in this file");
   DrawnFigure drawn;
   PanelPage page(style);
-  std::vector<NeedleGrid> grids;
-  const int models = static_cast<int>(evaluation.models.size());
+  const int models = static_cast<int>(grids.size());
   const int across = std::min(models, kMostAcross);
   bool found = false;
-  const auto trained = columnOf(evaluation, options.trainLength);
   for (int index = 0; index < models; ++index) {
-    const NeedleModel& model = evaluation.models[static_cast<std::size_t>(index)];
+    NeedleGrid& grid = grids[static_cast<std::size_t>(index)];
+    const NeedleModel& model = *grid.model;
     const PanelPlace place{index / across, index % across};
-    MapPanel::Content content = contentOf(evaluation, place, index + across >= models);
-    content.title = style.label(model.info.name);
-    if (trained) content.columns.name += ", dashed: training length";
-    NeedleGrid grid;
+    MapPanel::Content content = contentOf(*grid.test, place, index + across >= models);
+    if (place.column > 0 && grids[static_cast<std::size_t>(index - 1)].test->depths != grid.test->depths) {
+      content.rows.shown = AxisShown::ticks;
+    }
+    content.title = titleOf(grids, grid, style);
+    if (columnOf(*grid.test, options.trainLength)) content.columns.name += ", dashed: training length";
     if (options.tint == NeedleTint::gain) {
       grid.values = model.gain();
       found = found || std::any_of(model.found.begin(), model.found.end(), [](int cell) { return cell != 0; });
     } else {
-      grid.head = options.head.value_or(mostMass(model, evaluation.cells()));
+      grid.head = options.head.value_or(mostMass(model, grid.test->cells()));
       requireHead(model, grid.head);
       if (!options.head) {
         drawn.notes.push_back(fmt::format("{}: {}:{} has the most attention on the needle; --head chooses another",
                                           model.info.name, grid.head.layer, grid.head.head));
       }
       const auto& values = options.tint == NeedleTint::mass ? model.needle_mass : model.needle_gate;
-      grid.values = ofHead(model, values, evaluation.cells(), grid.head);
+      grid.values = ofHead(model, values, grid.test->cells(), grid.head);
       content.title += fmt::format("\nlayer\u00a0{}, head\u00a0{}", grid.head.layer, grid.head.head);
     }
     grid.panel = &page.add(std::make_unique<MapPanel>(style.format, std::move(content)), place);
-    grids.push_back(std::move(grid));
   }
   std::vector<float> all;
   for (const NeedleGrid& grid : grids) all.insert(all.end(), grid.values.begin(), grid.values.end());
@@ -206,15 +233,18 @@ DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& 
                                  PanelPlace{(models + across - 1) / across, 0, 1, across});
   bar.setColours(colours, labelOf(options.tint, found ? ", • answer found" : ""), symbolOf(options.tint));
   page.arrange();
-  for (std::size_t index = 0; index < grids.size(); ++index) {
-    grids[index].panel->setImage(transposed(evaluation, grids[index].values), colours);
-    if (trained) grids[index].panel->setColumnMark(*trained);
-    if (options.tint == NeedleTint::gain) {
-      grids[index].panel->setCellTexts(dotsOf(evaluation, evaluation.models[index]));
-    }
+  for (const NeedleGrid& grid : grids) {
+    grid.panel->setImage(transposed(*grid.test, grid.values), colours);
+    if (const auto trained = columnOf(*grid.test, options.trainLength)) grid.panel->setColumnMark(*trained);
+    if (options.tint == NeedleTint::gain) grid.panel->setCellTexts(dotsOf(*grid.test, *grid.model));
   }
-  drawn.file = page.paint(originOf(evaluation, colours, style));
+  drawn.file = page.paint(originOf(tests, colours, style));
   return drawn;
+}
+
+DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style) {
+  const std::shared_ptr<const NeedleEvaluation> test(std::shared_ptr<const NeedleEvaluation>(), &evaluation);
+  return drawNeedle(std::span(&test, 1), options, style);
 }
 
 }  // namespace foxscope::figure

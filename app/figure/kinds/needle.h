@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -30,5 +31,9 @@ ScaledColours needleColours(std::span<const float> values, NeedleTint tint);
 /// continuation holds the answer.
 /// @throws UsageError for a head that does not exist
 DrawnFigure drawNeedle(const NeedleEvaluation& evaluation, const NeedleOptions& options, const FigureStyle& style);
+/// Several tests in one figure: the models of all of them, each over its test's lengths and depths, on one scale. A
+/// model that is in two tests has the haystack's name below its own.
+DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> tests, const NeedleOptions& options,
+                       const FigureStyle& style);
 
 }  // namespace foxscope::figure

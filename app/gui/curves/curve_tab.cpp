@@ -134,7 +134,8 @@ void CurveTab::fillMenu(QMenu& menu) {
   if (auto* plot = findChild<PositionPlot*>()) add(tr("Show All of the Text"), [plot] { plot->fit(); });
 }
 
-QString CurveTab::noRunText() {
+QString CurveTab::noRunText() const {
+  if (!m_document.runs().empty()) return tr("All runs are hidden: the eye in the list of runs shows them.");
   return tr(
       "No run yet. Open a checkpoint folder (Ctrl+O) and a text (Ctrl+Shift+O) and press F5, or open a run file.");
 }

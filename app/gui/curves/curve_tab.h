@@ -74,7 +74,7 @@ class CurveTab : public QWidget {
   void showMessage(const QString& message);
   QAction* addChoice(const QString& text, const QString& tip, bool on);
   /// What a view without any run says.
-  static QString noRunText();
+  [[nodiscard]] QString noRunText() const;
 
   /// Without the lines whose entries of the legend are switched off.
   [[nodiscard]] PlotContent withoutHidden(PlotContent content) const;

@@ -32,7 +32,8 @@ GateTab::GateTab(Document& document, QWidget* parent)
                                         "Click to go there")
                                   .arg(event.position)
                                   .arg(event.token, numberText(event.value));
-                            }},
+                            },
+                            5},
                            this)),
       m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)) {
   m_plot->setAccessibleName(tr("Forget gate along the text"));

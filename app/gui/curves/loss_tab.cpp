@@ -71,7 +71,8 @@ LossTab::LossTab(Document& document, QWidget* parent)
                               return tr("position %1 predicts “%2” at a loss of %3 nats. Click to go there")
                                   .arg(token.position)
                                   .arg(token.token, numberText(token.value));
-                            }},
+                            },
+                            2},
                            this)),
       m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of positions, counted from 1"), false)),
       m_raw(new QComboBox(controls())),

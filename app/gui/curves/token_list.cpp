@@ -42,7 +42,8 @@ QVariant TokenListModel::data(const QModelIndex& index, int role) const {
     case position:
       return QString::number(listed.position);
     default:
-      return numberText(listed.value);
+      // Decimals of a column stand below one another.
+      return m_words.decimals ? QString::number(listed.value, 'f', *m_words.decimals) : numberText(listed.value);
   }
 }
 

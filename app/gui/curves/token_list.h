@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <QAbstractTableModel>
@@ -31,6 +32,7 @@ class TokenListModel : public QAbstractTableModel {
     QString token;
     QString value;
     std::function<QString(const ListedToken& token)> tip;
+    std::optional<int> decimals = std::nullopt;  ///< of values; absent: four digits that count
   };
 
   TokenListModel(Words words, QObject* parent);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <QDir>
+#include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
 
@@ -16,9 +18,43 @@ namespace foxscope::gui {
 struct Sweeps::Work {
   SweepRequest request;
   std::optional<SweepPlan> plan;  ///< made by the thread when it begins
+  QString folder;                 ///< of what is kept; empty: nothing is
   std::mutex mutex;
   std::vector<HeadChange> fresh;
+
+  void tell(const SweepEvaluation& known, int layer, int head) {
+    HeadChange change{layer, head, known.change_of(layer, head)};
+    const std::lock_guard lock(mutex);
+    fresh.push_back(std::move(change));
+  }
+  /// Heads that an earlier window had computed.
+  void tellKnown() {
+    const SweepEvaluation& known = plan->evaluation;
+    for (int layer = 0; layer < known.info.layers; ++layer) {
+      for (int head = 0; head < known.info.heads; ++head) {
+        if (known.knows(layer, head)) tell(known, layer, head);
+      }
+    }
+  }
 };
+
+namespace {
+
+constexpr int kMostKept = 16;  ///< sweeps whose work is kept
+
+/// The name that a sweep's work has in the folder, without ".partial".
+std::filesystem::path keptPath(const QString& folder, const SweepPlan& plan) {
+  return std::filesystem::path(folder.toStdString()) / fingerprint(plan);
+}
+
+/// Makes the folder, and leaves the newest of what is in it.
+void tidy(const QString& folder) {
+  QDir().mkpath(folder);
+  const QFileInfoList kept = QDir(folder).entryInfoList({QStringLiteral("*.partial")}, QDir::Files, QDir::Time);
+  for (qsizetype n = kMostKept - 1; n < kept.size(); ++n) QFile::remove(kept[n].filePath());
+}
+
+}  // namespace
 
 const LossChange* HeadSweep::effect(int layer, int head) const {
   if (layer < 0 || layer >= layers || head < 0 || head >= heads) return nullptr;
@@ -80,15 +116,8 @@ bool Sweeps::running() const { return m_running != 0; }
 void Sweeps::warn(const QString& text) { emit m_document.messageRaised({Message::Kind::warning, text}); }
 
 void Sweeps::start(RunId run, const Intervention& change) {
-  const Run* from = m_document.run(run);
-  if (from == nullptr) return;
+  if (m_document.run(run) == nullptr) return;
   if (running()) return warn(tr("A sweep is being made: wait for it, or cancel it"));
-  if (from->model.isEmpty()) {
-    return warn(tr("%1 comes from a file, and changing its heads needs its model: open the checkpoint folder (Ctrl+O), "
-                   "the text, and press F5 first")
-                    .arg(from->name));
-  }
-  if (!from->trace->text()) return warn(tr("%1 was run without a text").arg(from->name));
   const auto same = std::find_if(m_sweeps.begin(), m_sweeps.end(), [&](const HeadSweep& sweep) {
     return sweep.run == run && sweep.change.kind_text() == change.kind_text();
   });
@@ -97,9 +126,28 @@ void Sweeps::start(RunId run, const Intervention& change) {
     emit added();
     return resume();
   }
+  HeadSweep* sweep = add(run, change);
+  if (sweep == nullptr) return;
+  emit added();
+  submit(*sweep);
+}
+
+HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
+  const Run* from = m_document.run(run);
+  if (from->model.isEmpty()) {
+    warn(tr("%1 comes from a file, and changing its heads needs its model: open the checkpoint folder (Ctrl+O), "
+            "the text, and press F5 first")
+             .arg(from->name));
+    return nullptr;
+  }
+  if (!from->trace->text()) {
+    warn(tr("%1 was run without a text").arg(from->name));
+    return nullptr;
+  }
   const TraceInfo& info = from->trace->info();
   const auto work = std::make_shared<Work>();
   work->request.change = change;
+  work->folder = m_folder;
   RunRequest& wanted = work->request.run;
   wanted.name = info.name;
   wanted.model = from->model.toStdString();
@@ -122,8 +170,7 @@ void Sweeps::start(RunId run, const Intervention& change) {
   m_works.emplace_back(sweep.id, work);
   m_sweeps.push_back(std::move(sweep));
   m_shown = m_last;
-  emit added();
-  submit(m_sweeps.back());
+  return &m_sweeps.back();
 }
 
 void Sweeps::resume() {
@@ -131,7 +178,7 @@ void Sweeps::resume() {
   if (sweep != nullptr && sweep->state == HeadSweep::State::stopped && !running()) submit(*sweep);
 }
 
-void Sweeps::submit(HeadSweep& sweep) {
+void Sweeps::submit(HeadSweep& sweep, Effort effort) {
   const auto entry =
       std::find_if(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == sweep.id; });
   if (entry == m_works.end()) return;
@@ -143,16 +190,21 @@ void Sweeps::submit(HeadSweep& sweep) {
   m_clock = {};
   using Whole = std::shared_ptr<const SweepEvaluation>;
   JobRunner::Request<Whole> request;
-  request.work = [work](const Job& job) -> std::optional<Whole> {
+  request.work = [work, effort](const Job& job) -> std::optional<Whole> {
     if (!work->plan) work->plan = plan_sweep(work->request, job);
     if (!work->plan) return std::nullopt;
     SweepEvents events;
-    events.head = [&work](const SweepEvaluation& known, int layer, int head) {
-      HeadChange change{layer, head, known.change_of(layer, head)};
-      const std::lock_guard lock(work->mutex);
-      work->fresh.push_back(std::move(change));
-    };
-    if (!run_sweep(*work->plan, events, job)) return std::nullopt;
+    events.head = [&work](const SweepEvaluation& known, int layer, int head) { work->tell(known, layer, head); };
+    std::optional<KeptSweep> kept;
+    if (!work->folder.isEmpty()) {
+      tidy(work->folder);
+      kept.emplace(keptPath(work->folder, *work->plan), *work->plan, false);
+      events = kept->events(std::move(events));
+      work->tellKnown();
+    }
+    const bool known = work->plan->evaluation.whole();
+    if (effort == Effort::readKept && !known) return Whole();
+    if (!known && !run_sweep(*work->plan, events, job)) return std::nullopt;
     return std::make_shared<const SweepEvaluation>(work->plan->evaluation);
   };
   const int id = sweep.id;
@@ -168,6 +220,7 @@ void Sweeps::submit(HeadSweep& sweep) {
   request.done = [this, id, work](Whole whole) {
     if (HeadSweep* done = find(id)) takeKnown(*done, *work);
     finish(id, std::move(whole));
+    bringBack();
   };
   request.failed = [this, id](const QString& message) {
     emit m_document.messageRaised({Message::Kind::error, message});
@@ -175,7 +228,7 @@ void Sweeps::submit(HeadSweep& sweep) {
     const HeadSweep* failed = find(id);
     if (failed == nullptr || failed->known() > 0) return;
     m_shown = id;
-    close();  // nothing came of it
+    takeOut();  // nothing came of it
   };
   m_runner.submit(this, kSweep, std::move(request));
   emit changed();
@@ -210,10 +263,68 @@ void Sweeps::stop() {
 
 void Sweeps::close() {
   if (m_running == m_shown) stop();
+  forgetKept(m_shown);
+  takeOut();
+}
+
+void Sweeps::takeOut() {
   std::erase_if(m_works, [this](const auto& entry) { return entry.first == m_shown; });
   std::erase_if(m_sweeps, [this](const HeadSweep& sweep) { return sweep.id == m_shown; });
   m_shown = m_sweeps.empty() ? 0 : m_sweeps.back().id;
   emit changed();
+}
+
+// What the user takes out of the window is not to come back. The thread may still write it: it goes behind that.
+void Sweeps::forgetKept(int id) {
+  const auto entry = std::find_if(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == id; });
+  if (entry == m_works.end() || entry->second->folder.isEmpty()) return;
+  JobRunner::Request<bool> request;
+  request.work = [work = entry->second](const Job&) {
+    if (work->plan) QFile::remove(QString::fromStdString(partial_path(keptPath(work->folder, *work->plan)).string()));
+    return std::optional(true);
+  };
+  request.done = [](bool) {};
+  request.failed = [](const QString&) {};
+  m_runner.submit(this, kForget + id, std::move(request));
+}
+
+QJsonArray Sweeps::saveState() const {
+  QJsonArray all = m_wanted;
+  for (const HeadSweep& sweep : m_sweeps) {
+    const Run* run = m_document.run(sweep.run);
+    const bool made =
+        std::any_of(m_works.begin(), m_works.end(), [&](const auto& one) { return one.first == sweep.id; });
+    if (run == nullptr || !made) continue;
+    all.append(QJsonObject{{"run", run->name}, {"change", QString::fromStdString(sweep.change.kind_text())}});
+  }
+  return all;
+}
+
+void Sweeps::restoreState(const QJsonArray& sweeps) {
+  m_wanted = sweeps;
+  bringBack();
+}
+
+// One after the other: their work is read on the thread that makes sweeps.
+void Sweeps::bringBack() {
+  if (running() || m_folder.isEmpty()) return;
+  for (qsizetype n = 0; n < m_wanted.size(); ++n) {
+    const QJsonObject wanted = m_wanted[n].toObject();
+    const Run* run = m_document.runNamed(wanted["run"].toString());
+    if (run == nullptr || run->model.isEmpty()) continue;
+    m_wanted.removeAt(n);
+    try {
+      const Intervention change = Intervention::parse_change(wanted["change"].toString().toStdString());
+      const bool there = std::any_of(m_sweeps.begin(), m_sweeps.end(), [&](const HeadSweep& sweep) {
+        return sweep.run == run->id && sweep.change.kind_text() == change.kind_text();
+      });
+      HeadSweep* sweep = there ? nullptr : add(run->id, change);
+      if (sweep != nullptr) return submit(*sweep, Effort::readKept);
+      --n;
+    } catch (const Error&) {
+      --n;  // a session may say anything there
+    }
+  }
 }
 
 RunId Sweeps::runOf(const SweepEvaluation& evaluation) const {
@@ -258,6 +369,7 @@ void Sweeps::followRuns() {
     if (m_document.run(sweep.run) != nullptr) continue;
     sweep.run = sweep.whole ? runOf(*sweep.whole) : kNoRun;
   }
+  bringBack();
   emit changed();
 }
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include <QJsonArray>
 #include <QObject>
 #include <QString>
 
@@ -46,6 +47,9 @@ class Sweeps : public QObject {
 
  public:
   explicit Sweeps(Document& document, QObject* parent = nullptr);
+  /// Where work is kept from now on, head by head, so that no sweep is lost with its window: one that is begun again
+  /// goes on from there. The newest are kept. Empty: nowhere.
+  void setFolder(const QString& folder) { m_folder = folder; }
   ~Sweeps() override;
 
   [[nodiscard]] const std::vector<HeadSweep>& all() const { return m_sweeps; }
@@ -62,16 +66,27 @@ class Sweeps : public QObject {
   void close();
   [[nodiscard]] bool running() const;
 
+  /// Those of open runs that are not read from a file, for a session.
+  [[nodiscard]] QJsonArray saveState() const;
+  /// They come back, as far as their work was kept, when their runs are there.
+  void restoreState(const QJsonArray& sweeps);
+
  signals:
   void changed();  ///< a sweep came, went, moved on, or another one is shown
   void added();    ///< one came that is to be seen
 
  private:
-  enum Channel { kSweep };
+  enum Channel { kSweep, kForget };  ///< the last for each sweep by its number
   struct Work;
   [[nodiscard]] HeadSweep* find(int id);
   [[nodiscard]] RunId runOf(const SweepEvaluation& evaluation) const;
-  void submit(HeadSweep& sweep);
+  enum class Effort { make, readKept };
+  void submit(HeadSweep& sweep, Effort effort = Effort::make);
+  /// Adds one that has not begun; null, and a message, where something is in the way.
+  HeadSweep* add(RunId run, const Intervention& change);
+  void bringBack();
+  void forgetKept(int id);
+  void takeOut();
   void takeKnown(HeadSweep& sweep, Work& work);
   void finish(int id, std::shared_ptr<const SweepEvaluation> whole);
   void openSweep(const OpenedSweep& opened);
@@ -81,6 +96,8 @@ class Sweeps : public QObject {
   Document& m_document;
   std::vector<HeadSweep> m_sweeps;
   std::vector<std::pair<int, std::shared_ptr<Work>>> m_works;  ///< by the number of their sweep
+  QString m_folder;
+  QJsonArray m_wanted;  ///< of a session whose runs are still being made
   int m_shown = 0;
   int m_last = 0;
   int m_running = 0;  ///< number of the one that runs; 0: none

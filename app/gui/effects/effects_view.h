@@ -29,8 +29,8 @@ class EffectsView : public QWidget, public ViewPart {
   /// Writes the sweep that is shown in the background: its figure (.pdf, .svg, .png), its table (.csv), or its file.
   void write(const QString& path);
 
-  [[nodiscard]] QJsonObject saveState() const override { return {}; }
-  void restoreState(const QJsonObject& /*state*/) override {}
+  [[nodiscard]] QJsonObject saveState() const override { return {{"sweeps", m_sweeps.saveState()}}; }
+  void restoreState(const QJsonObject& state) override { m_sweeps.restoreState(state["sweeps"].toArray()); }
   [[nodiscard]] bool isSettled() const override { return !m_sweeps.running(); }
 
  signals:

@@ -10,7 +10,16 @@
 
 namespace foxscope::gui::evaluations {
 
-std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evaluations) {
+std::vector<std::string> hiddenModels(const Document& document) {
+  std::vector<std::string> names;
+  for (const Document::ListRow& row : document.listRows()) {
+    if (document.lookOf(row).hidden) names.push_back(document.nameOf(row).toStdString());
+  }
+  return names;
+}
+
+std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evaluations,
+                                            const std::vector<std::string>& hidden) {
   std::vector<figure::LossSource> all;
   std::vector<std::string> files;
   std::map<std::string, int> count;
@@ -18,6 +27,7 @@ std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evalu
     const auto* losses = evaluation.as<LossEvaluation>();
     if (losses == nullptr) continue;
     for (figure::LossSource& source : figure::lossesOf(*losses)) {
+      if (std::find(hidden.begin(), hidden.end(), source.name) != hidden.end()) continue;
       ++count[source.name];
       files.push_back(QFileInfo(evaluation.path).completeBaseName().toStdString());
       all.push_back(std::move(source));
@@ -31,6 +41,41 @@ std::vector<figure::LossSource> lossSources(const std::vector<Evaluation>& evalu
     if (number > 1) name += " (" + std::to_string(number) + ")";
   }
   return all;
+}
+
+namespace {
+
+/// Copies of evaluations without the models that are hidden; nothing of those that have no others.
+template <typename Content>
+std::vector<std::shared_ptr<const Content>> shownOf(const Document& document) {
+  std::vector<std::shared_ptr<const Content>> all;
+  const std::vector<std::string> names = hiddenModels(document);
+  for (const Evaluation& evaluation : document.evaluations()) {
+    const auto* content = std::get_if<std::shared_ptr<const Content>>(&evaluation.content);
+    if (content == nullptr) continue;
+    const auto hidden = [&](const auto& model) {
+      return std::find(names.begin(), names.end(), model.info.name) != names.end();
+    };
+    const auto& models = (*content)->models;
+    if (std::none_of(models.begin(), models.end(), hidden)) {
+      all.push_back(*content);
+      continue;
+    }
+    auto left = std::make_shared<Content>(**content);
+    std::erase_if(left->models, hidden);
+    if (!left->models.empty()) all.push_back(std::move(left));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const NeedleEvaluation>> shownNeedles(const Document& document) {
+  return shownOf<NeedleEvaluation>(document);
+}
+
+std::vector<std::shared_ptr<const HeadsEvaluation>> shownHeads(const Document& document) {
+  return shownOf<HeadsEvaluation>(document);
 }
 
 std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
@@ -67,6 +112,15 @@ void exportFigure(Document& document, const QString& path,
     if (job.stopped()) return std::nullopt;
     AtomicFile file(path.toStdString(), true);
     file.write(drawn.file.data(), drawn.file.size());
+    file.commit();
+    return true;
+  });
+}
+
+void exportText(Document& document, const QString& path, const std::string& text) {
+  document.writeFile(path, [path, text](const Job&) -> std::optional<bool> {
+    AtomicFile file(path.toStdString(), true);
+    file.write(text.data(), text.size());
     file.commit();
     return true;
   });

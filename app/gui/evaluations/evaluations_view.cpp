@@ -11,6 +11,7 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
+#include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/heads_page.h"
 #include "app/gui/evaluations/loss_page.h"
 #include "app/gui/evaluations/needle_page.h"
@@ -58,10 +59,10 @@ EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
   connect(m_needle, &NeedlePage::told, m_reading, &QLabel::setText);
   connect(m_heads, &HeadsPage::told, m_reading, &QLabel::setText);
   connect(&m_document, &Document::evaluationsChanged, this, &EvaluationsView::follow);
-  // Colours are those of the runs.
-  connect(&m_document, &Document::runsChanged, this, [this] {
-    if (!m_loss->isEmpty()) m_loss->follow();
-  });
+  // Colours are those of the runs, and what is hidden in their list is hidden here.
+  for (const auto signal : {&Document::runsChanged, &Document::inputsChanged}) {
+    connect(&m_document, signal, this, &EvaluationsView::followLooks);
+  }
   follow();
 }
 
@@ -75,12 +76,22 @@ void EvaluationsView::follow() {
   m_needle->follow();
   m_heads->follow();
   m_tabs->setTabVisible(0, loss);
-  m_tabs->setTabVisible(1, !m_needle->isEmpty());
+  m_tabs->setTabVisible(1, any([](const Evaluation& each) { return each.as<NeedleEvaluation>() != nullptr; }));
   m_tabs->setTabVisible(2, any([](const Evaluation& each) { return each.as<HeadsEvaluation>() != nullptr; }));
   m_export->setEnabled(!open.empty());
   if (open.empty()) return;
   // What was opened last is shown.
   m_tabs->setCurrentIndex(static_cast<int>(open.back().content.index()));
+}
+
+void EvaluationsView::followLooks() {
+  const bool any = !m_document.evaluations().empty();
+  if (any || !m_loss->isEmpty()) m_loss->follow();
+  std::vector<std::string> hidden = evaluations::hiddenModels(m_document);
+  if (hidden == m_hidden) return;
+  m_hidden = std::move(hidden);
+  m_needle->follow();
+  m_heads->follow();
 }
 
 void EvaluationsView::fillFiles() {
@@ -106,8 +117,9 @@ void EvaluationsView::fillFiles() {
 }
 
 void EvaluationsView::exportShown() {
-  const QString path = QFileDialog::getSaveFileName(this, tr("Export figure"), QStringLiteral("evaluation.pdf"),
-                                                    tr("Figures (*.pdf *.svg *.png)"));
+  QString kinds = tr("Figures (*.pdf *.svg *.png)");
+  if (m_tabs->currentWidget() == m_needle) kinds += tr(";;Table, a line a cell (*.csv)");
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export figure"), QStringLiteral("evaluation.pdf"), kinds);
   if (!path.isEmpty()) exportTo(path);
 }
 

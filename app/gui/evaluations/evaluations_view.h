@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <QWidget>
 
 #include "app/gui/document/document.h"
@@ -39,10 +42,12 @@ class EvaluationsView : public QWidget, public ViewPart {
 
  private:
   void follow();
+  void followLooks();
   void fillFiles();
   void exportShown();
 
   Document& m_document;
+  std::vector<std::string> m_hidden;  ///< models whose evaluations are left out
   QHBoxLayout* m_files = nullptr;
   QTabWidget* m_tabs = nullptr;
   QLabel* m_reading = nullptr;

@@ -50,21 +50,12 @@ HeadsPage::HeadsPage(Document& document, QWidget* parent)
   connect(m_statistic, &QComboBox::currentIndexChanged, this, &HeadsPage::fill);
 }
 
-std::vector<std::shared_ptr<const HeadsEvaluation>> HeadsPage::open() const {
-  std::vector<std::shared_ptr<const HeadsEvaluation>> all;
-  for (const Evaluation& evaluation : m_document.evaluations()) {
-    const auto* heads = std::get_if<std::shared_ptr<const HeadsEvaluation>>(&evaluation.content);
-    if (heads != nullptr) all.push_back(*heads);
-  }
-  return all;
-}
-
 void HeadsPage::follow() {
   const QVariant before = m_statistic->currentData();
   {
     const QSignalBlocker blocker(m_statistic);
     m_statistic->clear();
-    for (const auto& evaluation : open()) {
+    for (const auto& evaluation : shownHeads(m_document)) {
       for (const EvaluatedHeads& model : evaluation->models) {
         for (const HeadArray& numbers : model.numbers) {
           const QString name = QString::fromStdString(numbers.name);
@@ -86,7 +77,7 @@ void HeadsPage::fill() {
   m_grids.clear();
   const std::string name = m_statistic->currentData().toString().toStdString();
   std::vector<float> all;
-  const auto evaluations = open();
+  const auto evaluations = shownHeads(m_document);
   const auto each = [&](const auto& act) {
     for (const auto& evaluation : evaluations) {
       for (const EvaluatedHeads& model : evaluation->models) {
@@ -130,7 +121,7 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
 void HeadsPage::exportTo(const QString& path) {
   std::vector<EvaluatedHeads> models;
   std::vector<std::string> names;
-  for (const auto& evaluation : open()) {
+  for (const auto& evaluation : shownHeads(m_document)) {
     models.insert(models.end(), evaluation->models.begin(), evaluation->models.end());
   }
   for (const EvaluatedHeads& model : models) names.push_back(model.info.name);

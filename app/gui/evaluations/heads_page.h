@@ -32,7 +32,6 @@ class HeadsPage : public QWidget {
  private:
   void fill();
   void add(const EvaluatedHeads& model, const HeadArray& numbers, const std::vector<float>& all);
-  [[nodiscard]] std::vector<std::shared_ptr<const HeadsEvaluation>> open() const;
 
   Document& m_document;
   QComboBox* m_statistic = nullptr;

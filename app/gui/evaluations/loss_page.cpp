@@ -97,8 +97,9 @@ void LossPage::follow() {
   m_waiting = true;
   JobRunner::Request<figure::CurvePlot> request;
   // Looks belong to the window's runs, and are known only here.
-  const Looks looks = looksOf(namesOf(lossSources(open)), m_document);
-  request.work = [open, looks](const Job&) { return std::optional(plotOf(lossSources(open), looks)); };
+  const std::vector<std::string> hidden = hiddenModels(m_document);
+  const Looks looks = looksOf(namesOf(lossSources(open, hidden)), m_document);
+  request.work = [open, hidden, looks](const Job&) { return std::optional(plotOf(lossSources(open, hidden), looks)); };
   request.done = [this](figure::CurvePlot plot) { take(std::move(plot)); };
   request.failed = [this](const QString& message) {
     take({});
@@ -149,7 +150,7 @@ void LossPage::tell(double position) {
 }
 
 void LossPage::exportTo(const QString& path) {
-  const std::vector<figure::LossSource> sources = lossSources(m_document.evaluations());
+  const std::vector<figure::LossSource> sources = lossSources(m_document.evaluations(), hiddenModels(m_document));
   const Looks looks = looksOf(namesOf(sources), m_document);
   exportFigure(m_document, path, [sources, looks](figure::FigureStyle style) {
     style.looks = looks;

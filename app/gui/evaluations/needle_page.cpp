@@ -76,11 +76,9 @@ void NeedlePage::follow() {
   m_grids.clear();
   std::vector<NeedleCell> models;
   std::vector<float> gains;
-  for (const Evaluation& evaluation : m_document.evaluations()) {
-    const auto* test = std::get_if<std::shared_ptr<const NeedleEvaluation>>(&evaluation.content);
-    if (test == nullptr) continue;
-    for (const NeedleModel& model : (*test)->models) {
-      models.push_back({*test, &model});
+  for (const auto& test : shownNeedles(m_document)) {
+    for (const NeedleModel& model : test->models) {
+      models.push_back({test, &model});
       for (const float gain : model.gain()) gains.push_back(gain);
     }
   }
@@ -161,12 +159,16 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
 }
 
 void NeedlePage::exportTo(const QString& path) {
-  for (const Evaluation& evaluation : m_document.evaluations()) {
-    const auto* test = std::get_if<std::shared_ptr<const NeedleEvaluation>>(&evaluation.content);
-    if (test == nullptr) continue;
+  const auto tests = shownNeedles(m_document);
+  if (!path.endsWith(QStringLiteral(".csv"))) {
     return exportFigure(m_document, path,
-                        [test = *test](const figure::FigureStyle& style) { return drawNeedle(*test, {}, style); });
+                        [tests](const figure::FigureStyle& style) { return drawNeedle(tests, {}, style); });
   }
+  std::string text;
+  for (const auto& test : tests) {
+    text += test->csv(text.empty() ? NeedleEvaluation::CsvHeader::names : NeedleEvaluation::CsvHeader::none);
+  }
+  exportText(m_document, path, text);
 }
 
 }  // namespace foxscope::gui::evaluations

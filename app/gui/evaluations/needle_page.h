@@ -22,7 +22,7 @@ class NeedlePage : public QWidget {
  public:
   explicit NeedlePage(Document& document, QWidget* parent = nullptr);
   void follow();
-  /// Writes the figure of what is shown.
+  /// Writes what is shown, all tests together: the figure, or its cells (.csv).
   void exportTo(const QString& path);
   [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
 

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include <QHelpEvent>
-#include <QKeyEvent>
-#include <QMouseEvent>
+#include <QPaintEvent>
 #include <QPainter>
-#include <QToolTip>
 
 #include "app/gui/views/theme.h"
 
@@ -20,16 +17,11 @@ constexpr int kGalleryGap = 6;
 }  // namespace
 
 HeadGallery::HeadGallery(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent)
-    : QWidget(parent), m_document(document), m_table(table), m_pictures(pictures) {
-  setFocusPolicy(Qt::StrongFocus);
-  setMouseTracking(true);
+    : HeadCells(document, parent), m_document(document), m_table(table), m_pictures(pictures) {
   setAccessibleName(tr("Pictures of heads"));
-  QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Preferred);
-  policy.setHeightForWidth(true);
-  setSizePolicy(policy);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGallery::arrange);
+  connect(&m_document, &Document::runsChanged, this, &HeadGallery::arrange);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
-  connect(&m_document.selection(), &Selection::headChanged, this, qOverload<>(&QWidget::update));
   arrange();
 }
 
@@ -50,7 +42,8 @@ void HeadGallery::setLabel(std::optional<HeadLabel> label) {
 
 void HeadGallery::arrange() {
   std::vector<HeadChoice> heads;
-  for (int row = 0; row < m_table.rowCount(); ++row) {
+  const Run* run = m_document.run(m_table.run());
+  for (int row = 0; run != nullptr && !run->look.hidden && row < m_table.rowCount(); ++row) {
     const QModelIndex entry = m_table.index(row, 0);
     const int labels = entry.data(HeadTable::LabelsRole).toInt();
     if (m_label && (labels >> static_cast<int>(*m_label) & 1) == 0) continue;
@@ -103,7 +96,7 @@ QRect HeadGallery::pictureIn(const QRect& cell) const { return {cell.topLeft(), 
 
 int HeadGallery::heightForWidth(int width) const { return layOut(width).height; }
 
-QRect HeadGallery::picture(const HeadChoice& head) const {
+QRect HeadGallery::cell(const HeadChoice& head) const {
   const auto found = std::find(m_heads.begin(), m_heads.end(), head);
   if (found == m_heads.end()) return {};
   return pictureIn(layOut(width()).cells[static_cast<std::size_t>(found - m_heads.begin())]);
@@ -122,7 +115,7 @@ void HeadGallery::paintCell(QPainter& painter, const QRect& cell, const HeadChoi
   painter.fillRect(place, palette().color(QPalette::AlternateBase));
   if (const QImage* picture = m_pictures.of(head, m_quantity)) painter.drawImage(place, *picture);
   const bool chosen = head == m_document.selection().head();
-  if (chosen || head == m_hovered) {
+  if (chosen || head == hovered()) {
     painter.setPen(QPen(chosen ? pinnedQueryColour(palette()) : hoverColour(palette()), chosen ? 3 : 1, Qt::SolidLine,
                         Qt::SquareCap, Qt::MiterJoin));
     painter.setBrush(Qt::NoBrush);
@@ -143,8 +136,7 @@ void HeadGallery::paintEvent(QPaintEvent* event) {
   QPainter painter(this);
   if (m_heads.empty()) {
     painter.setPen(mutedTextColour(palette()));
-    painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap,
-                     m_document.runs().empty() ? tr("The heads of a run appear here") : tr("No head has this label"));
+    painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap, nothingText());
     return;
   }
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
@@ -159,66 +151,29 @@ void HeadGallery::paintEvent(QPaintEvent* event) {
   }
 }
 
-void HeadGallery::mousePressEvent(QMouseEvent* event) {
-  if (event->button() != Qt::LeftButton && event->button() != Qt::RightButton) return;
-  if (const auto head = headAt(event->pos())) m_document.selection().setHead(*head);
-}
-
-void HeadGallery::mouseMoveEvent(QMouseEvent* event) {
-  const auto head = headAt(event->pos());
-  if (head == m_hovered) return;
-  m_hovered = head;
-  update();
-}
-
-void HeadGallery::leaveEvent(QEvent* /*event*/) {
-  m_hovered.reset();
-  update();
+QString HeadGallery::nothingText() const {
+  if (m_document.runs().empty()) return tr("The heads of a run appear here");
+  const Run* run = m_document.run(m_table.run());
+  const bool hidden = run != nullptr && run->look.hidden;
+  return hidden ? tr("All runs are hidden: the eye in the list of runs shows them") : tr("No head has this label");
 }
 
 // Left and right go through the pictures in their order, up and down to the one above and below.
-void HeadGallery::keyPressEvent(QKeyEvent* event) {
-  const auto chosen = std::find(m_heads.begin(), m_heads.end(), m_document.selection().head());
-  const bool along = event->key() == Qt::Key_Left || event->key() == Qt::Key_Right;
-  const bool across = event->key() == Qt::Key_Up || event->key() == Qt::Key_Down;
-  if ((!along && !across) || m_heads.empty()) return QWidget::keyPressEvent(event);
-  std::optional<HeadChoice> next = m_heads.front();
-  if (chosen != m_heads.end()) {
-    const bool forth = event->key() == Qt::Key_Right || event->key() == Qt::Key_Down;
-    if (along) {
-      const auto last = static_cast<std::ptrdiff_t>(m_heads.size()) - 1;
-      const std::ptrdiff_t index = chosen - m_heads.begin();
-      next = m_heads[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(index + (forth ? 1 : -1), 0, last))];
-    } else {
-      const QRect place = picture(*chosen);
-      const int step = place.height() + 2 * fontMetrics().height() + kGalleryGap;
-      next = headAt(place.center() + QPoint(0, forth ? step : -step));
-    }
+std::optional<HeadChoice> HeadGallery::beside(const HeadChoice& head, Qt::Key arrow) const {
+  if (m_heads.empty()) return std::nullopt;
+  const auto from = std::find(m_heads.begin(), m_heads.end(), head);
+  if (from == m_heads.end()) return m_heads.front();
+  const bool forth = arrow == Qt::Key_Right || arrow == Qt::Key_Down;
+  if (arrow == Qt::Key_Left || arrow == Qt::Key_Right) {
+    const auto last = static_cast<std::ptrdiff_t>(m_heads.size()) - 1;
+    const std::ptrdiff_t index = from - m_heads.begin();
+    return m_heads[static_cast<std::size_t>(std::clamp<std::ptrdiff_t>(index + (forth ? 1 : -1), 0, last))];
   }
-  if (!next) return;
-  m_document.selection().setHead(*next);
-  emit shown(picture(*next));
+  const QRect place = cell(head);
+  const int step = place.height() + 2 * fontMetrics().height() + kGalleryGap;
+  return headAt(place.center() + QPoint(0, forth ? step : -step));
 }
 
-void HeadGallery::changeEvent(QEvent* event) {
-  if (event->type() == QEvent::PaletteChange || event->type() == QEvent::FontChange) {
-    updateGeometry();
-    update();
-  }
-  QWidget::changeEvent(event);
-}
-
-bool HeadGallery::event(QEvent* event) {
-  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
-  const auto* help = static_cast<QHelpEvent*>(event);
-  const auto head = headAt(help->pos());
-  const QString labels = head ? m_table.labelsTold(*head) : QString();
-  if (labels.isEmpty()) {
-    QToolTip::hideText();
-  } else {
-    QToolTip::showText(help->globalPos(), labels, this, picture(*head));
-  }
-  return true;
-}
+QString HeadGallery::description(const HeadChoice& head) const { return m_table.labelsTold(head); }
 
 }  // namespace foxscope::gui

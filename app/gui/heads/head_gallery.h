@@ -3,16 +3,15 @@
 #include <optional>
 #include <vector>
 
-#include <QWidget>
-
 #include "app/gui/document/head_table.h"
+#include "app/gui/heads/head_cells.h"
 #include "app/gui/heads/head_pictures.h"
 
 namespace foxscope::gui {
 
 /// Pictures of F or A of the listed run's heads, large enough to tell them apart: by layer, a heading each, or in the
 /// order of a number, the largest first. Click or arrow keys choose a head.
-class HeadGallery : public QWidget {
+class HeadGallery : public HeadCells {
   Q_OBJECT
 
  public:
@@ -26,26 +25,18 @@ class HeadGallery : public QWidget {
   void setLabel(std::optional<HeadLabel> label);
   /// The heads in the order in which they are shown.
   [[nodiscard]] const std::vector<HeadChoice>& heads() const { return m_heads; }
-  /// Where a head's picture is drawn; empty where it is not.
-  [[nodiscard]] QRect picture(const HeadChoice& head) const;
-  [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const;
+  /// Where a head's picture is drawn.
+  [[nodiscard]] QRect cell(const HeadChoice& head) const override;
+  /// Its labels.
+  [[nodiscard]] QString description(const HeadChoice& head) const override;
+  [[nodiscard]] std::optional<HeadChoice> headAt(const QPoint& place) const override;
 
-  [[nodiscard]] bool hasHeightForWidth() const override { return true; }
   [[nodiscard]] int heightForWidth(int width) const override;
   [[nodiscard]] QSize sizeHint() const override { return {240, heightForWidth(240)}; }
 
- signals:
-  /// Where it has to be seen after a key.
-  void shown(const QRect& place);
-
  protected:
   void paintEvent(QPaintEvent* event) override;
-  void mousePressEvent(QMouseEvent* event) override;
-  void mouseMoveEvent(QMouseEvent* event) override;
-  void leaveEvent(QEvent* event) override;
-  void keyPressEvent(QKeyEvent* event) override;
-  void changeEvent(QEvent* event) override;
-  bool event(QEvent* event) override;
+  [[nodiscard]] std::optional<HeadChoice> beside(const HeadChoice& head, Qt::Key arrow) const override;
 
  private:
   struct Layout {
@@ -57,6 +48,7 @@ class HeadGallery : public QWidget {
   [[nodiscard]] QRect pictureIn(const QRect& cell) const;
   [[nodiscard]] int columns(int width) const;
   void arrange();
+  [[nodiscard]] QString nothingText() const;
   void paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const;
 
   Document& m_document;
@@ -66,7 +58,6 @@ class HeadGallery : public QWidget {
   std::optional<HeadQuantity> m_order;
   std::optional<HeadLabel> m_label;
   std::vector<HeadChoice> m_heads;
-  std::optional<HeadChoice> m_hovered;
 };
 
 }  // namespace foxscope::gui

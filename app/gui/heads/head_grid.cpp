@@ -3,11 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include <QHelpEvent>
-#include <QKeyEvent>
-#include <QMouseEvent>
 #include <QPainter>
-#include <QToolTip>
 
 #include "app/figure/head_label_colour.h"
 #include "app/gui/views/theme.h"
@@ -22,16 +18,14 @@ constexpr double kFaded = 0.82;  ///< of the ground over heads without the label
 }  // namespace
 
 HeadGrid::HeadGrid(Document& document, HeadTable& table, HeadPictures& pictures, QWidget* parent)
-    : QWidget(parent), m_document(document), m_table(table), m_pictures(pictures), m_colours(m_colouring, {}) {
-  setFocusPolicy(Qt::StrongFocus);
-  setMouseTracking(true);
+    : HeadCells(document, parent),
+      m_document(document),
+      m_table(table),
+      m_pictures(pictures),
+      m_colours(m_colouring, {}) {
   setAccessibleName(tr("Heads"));
-  QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Preferred);
-  policy.setHeightForWidth(true);
-  setSizePolicy(policy);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadGrid::recolour);
   connect(&m_pictures, &HeadPictures::changed, this, qOverload<>(&QWidget::update));
-  connect(&m_document.selection(), &Selection::headChanged, this, qOverload<>(&QWidget::update));
   connect(&m_document, &Document::runsChanged, this, &QWidget::updateGeometry);
 }
 
@@ -84,10 +78,16 @@ void HeadGrid::recolour() {
 
 int HeadGrid::labelWidth() const { return fontMetrics().horizontalAdvance(QStringLiteral("000")) + 4; }
 
-int HeadGrid::cellSize(int width) const {
+int HeadGrid::mostHeads() const {
   int most = 1;
-  for (const Run& run : m_document.runs()) most = std::max(most, run.trace->info().heads);
-  return std::clamp((width - labelWidth() - 2) / most, kSmallestCell, kLargestCell);
+  for (const Run& run : m_document.runs()) {
+    if (!run.look.hidden) most = std::max(most, run.trace->info().heads);
+  }
+  return most;
+}
+
+int HeadGrid::cellSize(int width) const {
+  return std::clamp((width - labelWidth() - 2) / mostHeads(), kSmallestCell, kLargestCell);
 }
 
 std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
@@ -116,9 +116,7 @@ int HeadGrid::heightForWidth(int width) const {
 QSize HeadGrid::sizeHint() const { return {240, heightForWidth(240)}; }
 
 QSize HeadGrid::minimumSizeHint() const {
-  int most = 1;
-  for (const Run& run : m_document.runs()) most = std::max(most, run.trace->info().heads);
-  return {labelWidth() + most * kSmallestCell + 2, fontMetrics().height() * 4};
+  return {labelWidth() + mostHeads() * kSmallestCell + 2, fontMetrics().height() * 4};
 }
 
 QRect HeadGrid::cell(const HeadChoice& head) const {
@@ -224,20 +222,23 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
 
 void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
-  if (m_document.runs().empty()) {
+  const std::vector<Block> blocks = layOut(width());
+  if (blocks.empty()) {
     painter.setPen(mutedTextColour(palette()));
-    painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap, tr("The heads of a run appear here"));
+    painter.drawText(rect(), Qt::AlignCenter | Qt::TextWordWrap,
+                     m_document.runs().empty() ? tr("The heads of a run appear here")
+                                               : tr("All runs are hidden: the eye in the list of runs shows them"));
     return;
   }
   painter.setRenderHint(QPainter::SmoothPixmapTransform, false);
-  for (const Block& block : layOut(width())) paintBlock(painter, block);
+  for (const Block& block : blocks) paintBlock(painter, block);
   const auto outline = [&](const QRect& cell, const QColor& colour, int thickness) {
     if (cell.isEmpty()) return;
     painter.setPen(QPen(colour, thickness, Qt::SolidLine, Qt::SquareCap, Qt::MiterJoin));
     painter.setBrush(Qt::NoBrush);
     painter.drawRect(cell.adjusted(0, 0, -2, -2));
   };
-  if (m_hovered) outline(cell(*m_hovered), hoverColour(palette()), 1);
+  if (hovered()) outline(cell(*hovered()), hoverColour(palette()), 1);
   const QRect chosen = cell(m_document.selection().head());
   outline(chosen.adjusted(-1, -1, 1, 1), palette().color(QPalette::Base), 4);
   outline(chosen, pinnedQueryColour(palette()), 2);
@@ -277,44 +278,14 @@ QString HeadGrid::description(const HeadChoice& head) const {
   return text;
 }
 
-bool HeadGrid::event(QEvent* event) {
-  if (event->type() == QEvent::ToolTip) {
-    const auto* help = static_cast<QHelpEvent*>(event);
-    if (const auto head = headAt(help->pos())) {
-      QToolTip::showText(help->globalPos(), description(*head), this, cell(*head));
-    } else {
-      QToolTip::hideText();
-    }
-    return true;
-  }
-  return QWidget::event(event);
-}
-
-void HeadGrid::mousePressEvent(QMouseEvent* event) {
-  if (event->button() != Qt::LeftButton && event->button() != Qt::RightButton) return;
-  if (const auto head = headAt(event->pos())) m_document.selection().setHead(*head);
-}
-
-void HeadGrid::mouseMoveEvent(QMouseEvent* event) {
-  const auto head = headAt(event->pos());
-  if (head == m_hovered) return;
-  m_hovered = head;
-  update();
-}
-
-void HeadGrid::leaveEvent(QEvent* /*event*/) {
-  m_hovered.reset();
-  update();
-}
-
 // Up and down go on from one run's last layer to the next run's first.
-void HeadGrid::step(int layers, int heads) {
-  HeadChoice head = m_document.selection().head();
+std::optional<HeadChoice> HeadGrid::beside(const HeadChoice& from, Qt::Key arrow) const {
+  HeadChoice head = from;
   const auto blocks = layOut(width());
   auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block& entry) { return entry.run == head.run; });
-  if (block == blocks.end()) return;
-  head.head = std::clamp(head.head + heads, 0, block->heads - 1);
-  head.layer += layers;
+  if (block == blocks.end()) return std::nullopt;
+  head.head += arrow == Qt::Key_Right ? 1 : arrow == Qt::Key_Left ? -1 : 0;
+  head.layer += arrow == Qt::Key_Down ? 1 : arrow == Qt::Key_Up ? -1 : 0;
   if (head.layer >= block->layers && block + 1 != blocks.end()) {
     ++block;
     head.layer = 0;
@@ -322,30 +293,8 @@ void HeadGrid::step(int layers, int heads) {
     --block;
     head.layer = block->layers - 1;
   }
-  head.run = block->run;
-  head.layer = std::clamp(head.layer, 0, block->layers - 1);
-  head.head = std::clamp(head.head, 0, block->heads - 1);
-  m_document.selection().setHead(head);
-}
-
-void HeadGrid::keyPressEvent(QKeyEvent* event) {
-  switch (event->key()) {
-    case Qt::Key_Up:
-      return step(-1, 0);
-    case Qt::Key_Down:
-      return step(1, 0);
-    case Qt::Key_Left:
-      return step(0, -1);
-    case Qt::Key_Right:
-      return step(0, 1);
-    default:
-      QWidget::keyPressEvent(event);
-  }
-}
-
-void HeadGrid::changeEvent(QEvent* event) {
-  if (event->type() == QEvent::PaletteChange || event->type() == QEvent::FontChange) update();
-  QWidget::changeEvent(event);
+  return HeadChoice{block->run, std::clamp(head.layer, 0, block->layers - 1),
+                    std::clamp(head.head, 0, block->heads - 1)};
 }
 
 }  // namespace foxscope::gui

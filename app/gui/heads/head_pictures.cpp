@@ -72,6 +72,7 @@ void HeadPictures::want(std::optional<Quantity> quantity) {
 void HeadPictures::request() {
   if (!m_wanted) return;
   for (const Run& run : m_document.runs()) {
+    if (run.look.hidden) continue;
     forHeads(run, [&](const HeadChoice& head) { request(run, head); });
   }
 }

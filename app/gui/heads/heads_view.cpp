@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <QAction>
+#include <QActionGroup>
 #include <QApplication>
 #include <QClipboard>
 #include <QHBoxLayout>
@@ -15,6 +16,7 @@
 #include <QSortFilterProxyModel>
 #include <QVBoxLayout>
 
+#include "app/gui/views/elided_combo.h"
 #include "app/gui/views/table_text.h"
 
 namespace foxscope::gui {
@@ -35,6 +37,13 @@ class NumberTable : public QTableView {
   void keyboardSearch(const QString& /*search*/) override {}
 };
 
+/// What an arrow key chose is brought into sight.
+void followShown(const HeadCells& cells, QScrollArea& scroll) {
+  QObject::connect(&cells, &HeadCells::shown, &scroll, [&scroll](const QRect& place) {
+    scroll.ensureVisible(place.center().x(), place.center().y(), place.width() / 2, place.height());
+  });
+}
+
 }  // namespace
 
 /// Sorts by numbers, with what is not known at the end, and keeps the heads with one label.
@@ -44,6 +53,12 @@ class HeadOrder : public QSortFilterProxyModel {
 
   void setLabel(std::optional<HeadLabel> label) {
     m_label = label;
+    invalidateFilter();
+  }
+  /// Without it nothing is listed: all runs are hidden.
+  void setListed(bool listed) {
+    if (listed == m_listed) return;
+    m_listed = listed;
     invalidateFilter();
   }
 
@@ -57,6 +72,7 @@ class HeadOrder : public QSortFilterProxyModel {
     return a < b;
   }
   [[nodiscard]] bool filterAcceptsRow(int row, const QModelIndex& parent) const override {
+    if (!m_listed) return false;
     if (!m_label) return true;
     const int labels = sourceModel()->index(row, 0, parent).data(HeadTable::LabelsRole).toInt();
     return (labels >> static_cast<int>(*m_label) & 1) != 0;
@@ -64,19 +80,20 @@ class HeadOrder : public QSortFilterProxyModel {
 
  private:
   std::optional<HeadLabel> m_label;
+  bool m_listed = true;
 };
 
 HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
     : QWidget(parent), m_document(document), m_table(table), m_pictures(document, this) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
-  m_choice = new QComboBox;
+  m_choice = new ElidedCombo;
   m_choice->setToolTip(tr("What the colour of a head stands for"));
   m_choice->setAccessibleName(tr("Colour heads by"));
   m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_choice->setMinimumContentsLength(12);
   layout->addWidget(m_choice);
-  m_label = new QComboBox;
+  m_label = new ElidedCombo;
   m_label->setToolTip(tr("Which heads are listed; the others are faded in the grid"));
   m_label->setAccessibleName(tr("Heads with the label"));
   m_label->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
@@ -88,7 +105,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   }
   layout->addWidget(m_label);
 
-  m_run = new QComboBox;
+  m_run = new ElidedCombo;
   m_run->setToolTip(tr("The run whose heads are listed"));
   m_run->setAccessibleName(tr("Run"));
   m_run->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
@@ -103,6 +120,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   scroll->setFrameShape(QFrame::NoFrame);
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAsNeeded);
   scroll->setFocusPolicy(Qt::NoFocus);
+  followShown(*m_grid, *scroll);
   m_tabs->addTab(scroll, tr("Grid"));
   m_tabs->setTabToolTip(0, tr("Layers downwards, heads to the right"));
 
@@ -123,6 +141,11 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_list->verticalHeader()->hide();
   m_list->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
   m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  // The numbers have the room: a dock shows the first of them without being widened.
+  for (const int column : {0, 1}) {
+    m_list->horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
+    m_list->horizontalHeader()->resizeSection(column, fontMetrics().horizontalAdvance(QStringLiteral("layer")) + 8);
+  }
   m_list->setToolTip(tr("Click a column's title to sort by it"));
   pageLayout->addWidget(m_list);
   m_tabs->addTab(page, tr("Table"));
@@ -133,6 +156,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_legend = new HeadLegend;
   layout->addWidget(m_legend);
 
+  addCommands();
   connect(m_choice, &QComboBox::currentIndexChanged, this, &HeadsView::followChoice);
   connect(m_label, &QComboBox::currentIndexChanged, this, &HeadsView::followLabel);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadsView::countLabels);
@@ -144,7 +168,6 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   connect(m_grid, &HeadGrid::coloursChanged, this, &HeadsView::showLegend);
   connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
   connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
-  addCommands();
   addCopying();
   countLabels();
   fillChoices();
@@ -169,7 +192,7 @@ QWidget* HeadsView::makeGallery() {
   };
   m_ofForget = addSwitch(tr("F"), tr("Forget matrices"), Quantity::forget);
   m_ofAttention = addSwitch(tr("A"), tr("Attention maps"), Quantity::attention);
-  m_order = new QComboBox;
+  m_order = new ElidedCombo;
   m_order->setToolTip(tr("The order of the pictures: by layer, or the largest number first"));
   m_order->setAccessibleName(tr("Order of the pictures"));
   m_order->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
@@ -189,9 +212,7 @@ QWidget* HeadsView::makeGallery() {
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   scroll->setFocusPolicy(Qt::NoFocus);
   layout->addWidget(scroll, 1);
-  connect(m_gallery, &HeadGallery::shown, scroll, [scroll](const QRect& place) {
-    scroll->ensureVisible(place.center().x(), place.center().y(), place.width() / 2, place.height());
-  });
+  followShown(*m_gallery, *scroll);
   connect(m_order, &QComboBox::currentIndexChanged, this, [this](int index) {
     m_gallery->setOrder(index <= 0 ? std::nullopt : std::optional(static_cast<HeadQuantity>(index - 1)));
   });
@@ -207,39 +228,70 @@ void HeadsView::setGalleryQuantity(Quantity quantity) {
 // Pictures are made where they are seen.
 void HeadsView::followTab() {
   const bool gallery = m_tabs->currentWidget()->isAncestorOf(m_gallery);
-  m_run->setVisible(!m_tabs->currentWidget()->isAncestorOf(m_grid) && m_document.runs().size() > 1);
+  m_run->setVisible(!m_tabs->currentWidget()->isAncestorOf(m_grid) && m_run->count() > 1);
   m_choice->setVisible(!gallery);
   m_pictures.want(gallery ? std::optional(m_gallery->quantity()) : colouring().picture());
   showLegend();
 }
 
 void HeadsView::addCommands() {
+  m_colourActions = new QActionGroup(this);
+  m_labelActions = new QActionGroup(this);
+  const auto separate = [this] {
+    auto* separator = new QAction(this);
+    separator->setSeparator(true);
+    m_commands += separator;
+  };
+  const auto add = [this](QAction* action, QActionGroup* group) {
+    action->setCheckable(true);
+    group->addAction(action);
+    m_commands += action;
+  };
   for (int number = 0; number < kHeadQuantities; ++number) {
     const auto quantity = static_cast<HeadQuantity>(number);
     auto* action = new QAction(tr("Colour heads by %1").arg(textOf(quantity).name), this);
     action->setToolTip(textOf(quantity).meaning);
     connect(action, &QAction::triggered, this, [this, quantity] {
       setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
+      showChecks();
     });
-    m_commands += action;
+    action->setData(number);
+    add(action, m_colourActions);
   }
+  separate();
   for (const auto& [text, kind] : {std::pair{tr("Show heads as small pictures of F"), ColouringKind::forgetPicture},
                                    {tr("Show heads as small pictures of A"), ColouringKind::attentionPicture},
                                    {tr("Colour heads by their strongest label"), ColouringKind::label}}) {
     auto* action = new QAction(text, this);
     connect(action, &QAction::triggered, this, [this, kind = kind] {
       setColouring({kind, HeadQuantity::rateDecayTime, kNoRun});
+      showChecks();
     });
-    m_commands += action;
+    action->setData(-1 - static_cast<int>(kind));
+    add(action, m_colourActions);
   }
+  separate();
   for (int number = -1; number < kHeadLabels; ++number) {
     const auto label = number < 0 ? std::nullopt : std::optional(static_cast<HeadLabel>(number));
     auto* action =
         new QAction(label ? tr("Only heads with the label: %1").arg(nameOf(*label)) : tr("Heads of any label"), this);
     if (label) action->setToolTip(meaningOf(*label));
     connect(action, &QAction::triggered, this, [this, label] { setLabel(label); });
-    m_commands += action;
+    action->setData(number);
+    add(action, m_labelActions);
   }
+}
+
+// Check marks of commands say what is shown; a difference of runs is none of them.
+void HeadsView::showChecks() {
+  const HeadColouring shown = colouring();
+  const bool ofQuantity = shown.kind == ColouringKind::quantity;
+  const int colour = ofQuantity ? static_cast<int>(shown.quantity) : -1 - static_cast<int>(shown.kind);
+  m_colourActions->setExclusive(false);
+  for (QAction* action : m_colourActions->actions()) action->setChecked(action->data().toInt() == colour);
+  m_colourActions->setExclusive(true);
+  const int wanted = label() ? static_cast<int>(*label()) : -1;
+  for (QAction* action : m_labelActions->actions()) action->setChecked(action->data().toInt() == wanted);
 }
 
 std::optional<HeadLabel> HeadsView::label() const {
@@ -256,6 +308,7 @@ void HeadsView::followLabel() {
   m_gallery->setLabel(label());
   m_sorted->setLabel(label());
   followHead();
+  showChecks();
 }
 
 // How many heads of the listed run have each label.
@@ -370,9 +423,14 @@ void HeadsView::fillChoices() {
   {
     const QSignalBlocker blocker(m_run);
     m_run->clear();
-    for (const Run& run : m_document.runs()) m_run->addItem(run.name, run.id);
+    for (const Run& run : m_document.runs()) {
+      if (!run.look.hidden) m_run->addItem(run.name, run.id);
+    }
     m_run->setCurrentIndex(std::max(0, m_run->findData(m_table.run())));
   }
+  // The listed run was hidden: another one is listed, or none.
+  if (m_run->count() > 0) m_table.setRun(m_run->currentData().toInt());
+  m_sorted->setListed(m_run->count() > 0);
   followChoice();
   followHead();
   followTab();
@@ -380,6 +438,7 @@ void HeadsView::fillChoices() {
 
 // The chosen quantity's column stands first after the head's name, where a narrow view shows it.
 void HeadsView::followChoice() {
+  showChecks();
   m_grid->setColouring(colouring());
   followTab();
   constexpr int kNameColumns = 2;

@@ -11,6 +11,7 @@
 #include "app/gui/heads/head_legend.h"
 #include "app/gui/views/view_part.h"
 
+class QActionGroup;
 class QMimeData;
 
 namespace foxscope::gui {
@@ -55,6 +56,7 @@ class HeadsView : public QWidget, public ViewPart {
   void countLabels();
   void showLegend();
   void addCommands();
+  void showChecks();
   void addCopying();
 
   Document& m_document;
@@ -73,6 +75,8 @@ class HeadsView : public QWidget, public ViewPart {
   QTableView* m_list = nullptr;
   HeadOrder* m_sorted = nullptr;
   QList<QAction*> m_commands;
+  QActionGroup* m_colourActions = nullptr;
+  QActionGroup* m_labelActions = nullptr;
 };
 
 }  // namespace foxscope::gui

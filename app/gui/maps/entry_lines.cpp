@@ -42,6 +42,7 @@ std::optional<Image> entriesOf(const EntryRequest& entry, const Range& rows, con
   request.head = entry.head;
   request.minus = entry.minus;
   request.quantity = entry.quantity;
+  request.first_key = entry.firstKey;
   request.rows = rows;
   request.columns = columns;
   request.pixel_rows = rows.size();

@@ -47,7 +47,6 @@ figure::MapFigure ShownMap::figureOf(const MapPicture& from) const {
   figure.scale = colours.scale;
   figure.colours = {colours.map, colours.lower, colours.upper, colours.blankBelow};
   figure.title = title;
-  figure.command = command;
   return figure;
 }
 

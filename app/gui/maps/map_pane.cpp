@@ -408,8 +408,6 @@ std::optional<figure::MapFigure> MapPane::figure() const {
 
 std::optional<ShownMap> MapPane::shownMap() const {
   if (!request()) return std::nullopt;
-  const bool divided = m_exact->values.size() > 1;
-  const QString command = divided ? QString() : commandOf(m_exact->computed, m_document);
   // The line divides the plot; the picture ends where its runs do.
   const bool vertical = m_state.sides == Sides::splitVertically;
   const View plot = view();
@@ -417,8 +415,7 @@ std::optional<ShownMap> MapPane::shownMap() const {
   const Range& part = vertical ? m_exact->request.view.columns : m_exact->request.view.rows;
   const double line = static_cast<double>(all.begin) + m_state.split * static_cast<double>(all.size());
   const double split = (line - static_cast<double>(part.begin)) / static_cast<double>(part.size());
-  return ShownMap{m_exact, m_state.sides, split, headsOf(m_exact->request.content, m_heads).toStdString(),
-                  command.toStdString()};
+  return ShownMap{m_exact, m_state.sides, split, headsOf(m_exact->request.content, m_heads).toStdString()};
 }
 
 QSize MapPane::roomAroundMap(const LabelledAxes& labelled) const {
@@ -486,11 +483,17 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
   const std::size_t side = pair ? sideShowing(*content, m_area->plot(), *at.query, *at.key) : 0;
   const PaneMenu::Names names{at.query ? placeText(*content, side, *at.query) : QString(),
                               at.key ? placeText(*content, side, *at.key) : QString()};
-  auto* menu = new PaneMenu(m_document, at, names, this);
+  const auto firstKey = is_of_attention(m_state.quantity) ? std::optional(m_state.effectiveFirstKey()) : std::nullopt;
+  auto* menu = new PaneMenu(m_document, at, names, firstKey, this);
   connect(menu, &PaneMenu::pictureWanted, this, [this] { QGuiApplication::clipboard()->setImage(grabPicture()); });
   connect(menu, &PaneMenu::entriesWanted, this, [this, at](EntryLine::Along along) { copyEntries(along, at); });
   connect(menu, &PaneMenu::zoomWanted, this, &MapPane::zoomWanted);
   connect(menu, &PaneMenu::exportWanted, this, &MapPane::exportWanted);
+  connect(menu, &PaneMenu::firstKeyWanted, this, [this](FirstKey wanted) {
+    PaneState state = m_state;
+    state.setFirstKey(wanted);
+    change(state);
+  });
   menu->popup(where);
 }
 

@@ -90,6 +90,7 @@ MapRequest mapRequestOf(const PictureRequest& request, const PictureSide& side) 
   map.minus = request.content.minus;
   map.quantity = request.content.quantity;
   map.reduction = request.content.reduction;
+  map.first_key = request.content.firstKey;
   map.rows = placed(request.view.rows, side);
   map.columns = placed(request.view.columns, side);
   const PixelSize grid = gridOf(request);
@@ -177,7 +178,7 @@ bool PictureSide::operator==(const PictureSide& other) const { return sameHead(h
 
 bool PictureContent::operator==(const PictureContent& other) const {
   return sides == other.sides && sameHead(minus, other.minus) && quantity == other.quantity &&
-         reduction == other.reduction;
+         reduction == other.reduction && firstKey == other.firstKey;
 }
 
 bool PictureContent::hasClosedForm() const {
@@ -229,7 +230,7 @@ std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, c
 
 bool EntryRequest::operator==(const EntryRequest& other) const {
   return sameHead(head, other.head) && sameHead(minus, other.minus) && quantity == other.quantity &&
-         query == other.query && key == other.key;
+         query == other.query && key == other.key && firstKey == other.firstKey;
 }
 
 std::optional<EntryRequest> entryAt(const PictureContent& content, std::size_t side, std::int64_t row,
@@ -238,7 +239,7 @@ std::optional<EntryRequest> entryAt(const PictureContent& content, std::size_t s
   const auto query = of.position(row);
   const auto key = of.position(column);
   if (column > row || !query || !key) return std::nullopt;
-  return EntryRequest{of.head, content.minus, content.quantity, *query, *key};
+  return EntryRequest{of.head, content.minus, content.quantity, *query, *key, content.firstKey};
 }
 
 std::optional<float> entryValue(const EntryRequest& entry, const Job& job) {
@@ -246,6 +247,7 @@ std::optional<float> entryValue(const EntryRequest& entry, const Job& job) {
   request.head = entry.head;
   request.minus = entry.minus;
   request.quantity = entry.quantity;
+  request.first_key = entry.firstKey;
   request.rows = {entry.query, entry.query + 1};
   request.columns = {entry.key, entry.key + 1};
   request.pixel_rows = 1;

@@ -34,6 +34,7 @@ struct PictureContent {
   std::optional<HeadOf> minus;     ///< subtracted from the only side
   Quantity quantity = Quantity::forget;
   Reduction reduction = Reduction::max;
+  FirstKey firstKey = FirstKey::counted;
   int text = 0;  ///< that its runs read: Run::text
   bool operator==(const PictureContent& other) const;
 
@@ -108,6 +109,7 @@ struct EntryRequest {
   Quantity quantity = Quantity::forget;
   std::int64_t query = 0;
   std::int64_t key = 0;
+  FirstKey firstKey = FirstKey::counted;
   bool operator==(const EntryRequest& other) const;
 };
 

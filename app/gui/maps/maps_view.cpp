@@ -90,7 +90,7 @@ MapsView::MapsView(Document& document, QWidget* parent)
     });
   }
   connect(selection, &Selection::locksChanged, this, &MapsView::fillLocks);
-  connect(this, &MapsView::stateChanged, this, [this] { m_equalAction->setChecked(limitsAreEqual()); });
+  connect(this, &MapsView::stateChanged, this, &MapsView::showChecks);
   fillLocks();
   followRuns();
 }
@@ -131,6 +131,12 @@ QAction* MapsView::addCommand(const CommandText& text, Run run) {
   return action;
 }
 
+void MapsView::addSeparator() {
+  auto* separator = new QAction(this);
+  separator->setSeparator(true);
+  m_commands += separator;
+}
+
 void MapsView::makeViewCommands() {
   auto* counts = new QActionGroup(this);
   const std::array<QString, 3> names{tr("One map"), tr("Two maps"), tr("Four maps")};
@@ -142,10 +148,12 @@ void MapsView::makeViewCommands() {
     m_countActions[n]->setCheckable(true);
     counts->addAction(m_countActions[n]);
   }
-  addCommand({tr("Fit the whole text"), tr("Show the whole text"), {QKeySequence(Qt::CTRL | Qt::Key_0)}},
-             [this] { fit(); });
-  addCommand({tr("Back to the view before"), tr("Back through the views"), {QKeySequence(Qt::Key_Backspace)}},
-             [this] { m_document.selection().goBack(); });
+  addSeparator();
+  m_fitAction = addCommand({tr("Fit the whole text"), tr("Show the whole text"), {QKeySequence(Qt::CTRL | Qt::Key_0)}},
+                           [this] { fit(); });
+  m_backAction =
+      addCommand({tr("Back to the view before"), tr("Back through the views"), {QKeySequence(Qt::Key_Backspace)}},
+                 [this] { m_document.selection().goBack(); });
   addCommand({tr("Zoom in"), tr("Zoom in"), {QKeySequence(Qt::Key_Plus), QKeySequence(Qt::Key_Equal)}},
              [this] { zoomBy(0.5); });
   addCommand({tr("Zoom out"), tr("Zoom out"), {QKeySequence(Qt::Key_Minus)}}, [this] { zoomBy(2); });
@@ -168,24 +176,42 @@ void MapsView::makeViewCommands() {
 }
 
 void MapsView::makePaneCommands() {
-  const auto sides = [this](Sides wanted) {
-    return [this, wanted] { changeActive([wanted](PaneState& state) { state.setSides(wanted); }); };
+  addSeparator();
+  m_sideActions = new QActionGroup(this);
+  const auto compare = [this](const CommandText& text, Sides wanted) {
+    QAction* action =
+        addCommand(text, [this, wanted] { changeActive([wanted](PaneState& state) { state.setSides(wanted); }); });
+    action->setCheckable(true);
+    action->setData(static_cast<int>(wanted));
+    m_sideActions->addAction(action);
   };
-  addCommand({tr("Compare: A only"), tr("Show the pane's own head"), {QKeySequence(Qt::Key_A)}}, sides(Sides::left));
-  addCommand({tr("Compare: B only"), tr("Show the head on the other side"), {QKeySequence(Qt::Key_B)}},
-             sides(Sides::right));
-  addCommand(
+  compare({tr("Compare: A only"), tr("Show the pane's own head"), {QKeySequence(Qt::Key_A)}}, Sides::left);
+  compare({tr("Compare: B only"), tr("Show the head on the other side"), {QKeySequence(Qt::Key_B)}}, Sides::right);
+  compare(
       {tr("Compare: split vertically"), tr("A left, B right of a line that can be dragged"), {QKeySequence(Qt::Key_V)}},
-      sides(Sides::splitVertically));
-  addCommand(
+      Sides::splitVertically);
+  compare(
       {tr("Compare: split horizontally"), tr("A above, B below a line that can be dragged"), {QKeySequence(Qt::Key_H)}},
-      sides(Sides::splitHorizontally));
-  addCommand({tr("Compare: difference A − B"), tr("Entry by entry, on a diverging scale"), {QKeySequence(Qt::Key_D)}},
-             sides(Sides::difference));
+      Sides::splitHorizontally);
+  compare({tr("Compare: difference A − B"), tr("Entry by entry, on a diverging scale"), {QKeySequence(Qt::Key_D)}},
+          Sides::difference);
   addCommand({tr("Compare with the nearest head"),
               tr("The head of the other model whose attention reaches as far"),
               {QKeySequence(Qt::Key_N)}},
              [this] { pane(m_active).chooseNearest(); });
+  m_keepAction = addCommand({tr("Keep this head in the pane"),
+                             tr("The pane keeps its head, or follows the chosen one again"),
+                             {QKeySequence(Qt::Key_K)}},
+                            [this] {
+                              const PaneHeads heads(m_document, m_nearest);
+                              changeActive([&](PaneState& state) {
+                                const auto shown = heads.left(state);
+                                state.own = state.own || !shown ? std::nullopt : std::optional(shown->name);
+                              });
+                              showChecks();
+                            });
+  m_keepAction->setCheckable(true);
+  addSeparator();
   addCommand({tr("Next quantity"),
               tr("F, log F, logits, attention, attention without the gate, gate effect"),
               {QKeySequence(Qt::Key_Q)}},
@@ -195,6 +221,13 @@ void MapsView::makePaneCommands() {
                  state.setQuantity(static_cast<Quantity>((static_cast<int>(state.quantity) + 1) % kQuantities));
                });
              });
+  m_firstKeyAction = addCommand({tr("Without key 0"),
+                                 tr("Leave out the first key, where many heads park: of attention in all panes, rows "
+                                    "divided by what it leaves them"),
+                                 {QKeySequence(Qt::Key_0)}},
+                                [this] { toggleFirstKey(); });
+  m_firstKeyAction->setCheckable(true);
+  addSeparator();
   addCommand(
       {tr("Auto contrast"), tr("Limits at the 0.1 and 99.9 percentiles of what is shown"), {QKeySequence(Qt::Key_C)}},
       [this] { pane(m_active).setContrast(); });
@@ -211,16 +244,37 @@ void MapsView::makePaneCommands() {
                  state.colours.scale = linear ? figure::ColourScale::logarithmic : figure::ColourScale::linear;
                });
              });
-  addCommand({tr("Keep this head in the pane"),
-              tr("The pane keeps its head, or follows the chosen one again"),
-              {QKeySequence(Qt::Key_K)}},
-             [this] {
-               const PaneHeads heads(m_document, m_nearest);
-               changeActive([&](PaneState& state) {
-                 const auto shown = heads.left(state);
-                 state.own = state.own || !shown ? std::nullopt : std::optional(shown->name);
-               });
-             });
+}
+
+void MapsView::toggleFirstKey() {
+  const FirstKey wanted = firstKeyIsLeftOut() ? FirstKey::counted : FirstKey::left_out;
+  for (MapPane* pane : m_panes) {
+    PaneState state = pane->state();
+    state.setFirstKey(wanted);
+    pane->setState(state);
+  }
+  emit stateChanged();
+}
+
+bool MapsView::firstKeyIsLeftOut() const {
+  bool any = false;
+  for (int index = 0; index < m_count; ++index) {
+    const PaneState& state = paneState(index);
+    if (!is_of_attention(state.quantity)) continue;
+    if (state.firstKey == FirstKey::counted) return false;
+    any = true;
+  }
+  return any || (paneState(m_active).firstKey == FirstKey::left_out);
+}
+
+void MapsView::showChecks() {
+  const PaneState& state = paneState(m_active);
+  m_equalAction->setChecked(limitsAreEqual());
+  m_firstKeyAction->setChecked(firstKeyIsLeftOut());
+  m_keepAction->setChecked(state.own.has_value());
+  for (QAction* action : m_sideActions->actions()) {
+    if (action->data().toInt() == static_cast<int>(state.sides)) action->setChecked(true);
+  }
 }
 
 void MapsView::makePinCommands() {
@@ -229,6 +283,7 @@ void MapsView::makePinCommands() {
                               {QKeySequence(Qt::Key_E)}},
                              [this] { toggleEqualLimits(); });
   m_equalAction->setCheckable(true);
+  addSeparator();
   addCommand({tr("Zoom to the pin"), tr("Show single tokens around the pinned pair"), {QKeySequence(Qt::Key_P)}},
              [this] { zoomTo(m_document.selection().pin()); });
   addCommand({tr("Lock the pin"), tr("Keep the pinned pair marked while others are pinned"), {QKeySequence(Qt::Key_M)}},
@@ -269,8 +324,8 @@ void MapsView::makeBar() {
   }
   m_bar->addWidget(counts);
   m_bar->addSpacing(8);
-  add(m_bar, m_commands[3], QStringLiteral("fit"), tr("Fit"), Words::shown);
-  add(m_bar, m_commands[4], QStringLiteral("back"), tr("Back"), Words::shown);
+  add(m_bar, m_fitAction, QStringLiteral("fit"), tr("Fit"), Words::shown);
+  add(m_bar, m_backAction, QStringLiteral("back"), tr("Back"), Words::shown);
   m_bar->addSpacing(8);
   add(m_bar, m_bandAction, QStringLiteral("zoom"), tr("Zoom"), Words::shown);
   add(m_bar, m_squareAction, QStringLiteral("square"), tr("Square"), Words::shown);
@@ -309,6 +364,7 @@ void MapsView::setActivePane(int pane) {
   for (int index = 0; index < kMostPanes; ++index) {
     this->pane(index).setRole(index == m_active && m_count > 1 ? MapPane::Role::active : MapPane::Role::ordinary);
   }
+  showChecks();
 }
 
 const PaneState& MapsView::paneState(int pane) const { return this->pane(pane).state(); }

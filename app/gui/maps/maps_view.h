@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include <QActionGroup>
 #include <QLabel>
 #include <QStackedWidget>
 #include <QToolButton>
@@ -90,6 +91,12 @@ class MapsView : public QWidget, public ViewPart {
   };
   template <typename Run>
   QAction* addCommand(const CommandText& text, Run run);
+  void addSeparator();
+  void toggleFirstKey();
+  /// Of all panes that show attention.
+  [[nodiscard]] bool firstKeyIsLeftOut() const;
+  /// Check marks of commands say what is.
+  void showChecks();
   template <typename Change>
   void changeActive(Change change);
   void arrangePanes();
@@ -118,6 +125,11 @@ class MapsView : public QWidget, public ViewPart {
   QHBoxLayout* m_bar;
   QList<QAction*> m_commands;
   std::array<QAction*, 3> m_countActions{};
+  QActionGroup* m_sideActions = nullptr;
+  QAction* m_fitAction = nullptr;
+  QAction* m_backAction = nullptr;
+  QAction* m_keepAction = nullptr;
+  QAction* m_firstKeyAction = nullptr;
   QAction* m_squareAction = nullptr;
   QAction* m_bandAction = nullptr;
   QAction* m_equalAction = nullptr;

@@ -128,6 +128,12 @@ void PaneHeader::makeQuantityButton() {
   connect(m_quantityActions, &QActionGroup::triggered, this, [this](const QAction* action) {
     change([&](PaneState& state) { state.setQuantity(static_cast<Quantity>(action->data().toInt())); });
   });
+  menu->addSeparator();
+  m_firstKey = menu->addAction(tr("Without key 0 (rows divided by the rest)\t0"));
+  m_firstKey->setCheckable(true);
+  connect(m_firstKey, &QAction::triggered, this, [this](bool without) {
+    change([&](PaneState& state) { state.setFirstKey(without ? FirstKey::left_out : FirstKey::counted); });
+  });
   m_reductionActions = new QActionGroup(this);
   menu->addSection(tr("A pixel of many entries shows"));
   for (const auto reduction : {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax}) {
@@ -207,6 +213,8 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
   check(*m_sideActions, static_cast<int>(state.sides));
   check(*m_quantityActions, static_cast<int>(state.quantity));
   check(*m_reductionActions, static_cast<int>(state.effectiveReduction()));
+  m_firstKey->setChecked(state.effectiveFirstKey() == FirstKey::left_out);
+  m_firstKey->setEnabled(is_of_attention(state.quantity));
   m_colourForm->setState(state, context.picture);
   showQuantity();
   showColours();
@@ -216,7 +224,8 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
 void PaneHeader::showQuantity() {
   // What was chosen by hand is told; what goes without saying is not.
   const QString name = nameOf(m_state.quantity);
-  const QString how = m_state.reduction ? QStringLiteral(", ") + nameOf(*m_state.reduction) : QString();
+  QString how = m_state.effectiveFirstKey() == FirstKey::left_out ? tr(" − key 0") : QString();
+  if (m_state.reduction) how += QStringLiteral(", ") + nameOf(*m_state.reduction);
   m_quantity->setTexts(name + how, shortNameOf(m_state.quantity) + how);
   m_quantity->setAccessibleName(tr("Quantity: %1").arg(name + how));
 }

@@ -80,6 +80,7 @@ class PaneHeader : public QWidget {
   HeadForm* m_headForm = nullptr;
   HeaderButton* m_quantity = nullptr;
   QActionGroup* m_quantityActions = nullptr;
+  QAction* m_firstKey = nullptr;
   QActionGroup* m_reductionActions = nullptr;
   HeaderButton* m_sides = nullptr;
   QActionGroup* m_sideActions = nullptr;

@@ -132,6 +132,7 @@ WantedContent PaneHeads::content(const PaneState& state) const {
   content.text = textReadBy(heads[0]);
   content.quantity = state.quantity;
   content.reduction = state.effectiveReduction();
+  content.firstKey = state.effectiveFirstKey();
   content.sides.push_back(sideOf(heads[0]));
   if (state.sides == Sides::difference) {
     content.minus = heads[1].head;

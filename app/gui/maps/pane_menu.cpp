@@ -19,7 +19,8 @@ QString plain(QString text) { return text.replace(QLatin1Char('&'), QStringLiter
 
 }  // namespace
 
-PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, QWidget* parent)
+PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, std::optional<FirstKey> firstKey,
+                   QWidget* parent)
     : QMenu(parent), m_document(document) {
   setAttribute(Qt::WA_DeleteOnClose);
   const bool exists = at.query && at.key && *at.key <= *at.query;
@@ -28,6 +29,14 @@ PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, QWi
   addPins(at, exists);
   addLocks();
   addSeparator();
+  if (firstKey) {
+    QAction* without = addAction(tr("Without key 0"));
+    without->setCheckable(true);
+    without->setChecked(*firstKey == FirstKey::left_out);
+    connect(without, &QAction::triggered, this,
+            [this](bool out) { emit firstKeyWanted(out ? FirstKey::left_out : FirstKey::counted); });
+    addSeparator();
+  }
   connect(addAction(tr("Export…")), &QAction::triggered, this, &PaneMenu::exportWanted);
 }
 

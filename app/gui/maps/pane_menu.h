@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include <QMenu>
 
@@ -21,13 +22,15 @@ class PaneMenu : public QMenu {
     QString query;
     QString key;
   };
-  PaneMenu(Document& document, const Cursor& at, const Names& names, QWidget* parent);
+  /// @param firstKey  of the pane; absent: its quantity has it like others
+  PaneMenu(Document& document, const Cursor& at, const Names& names, std::optional<FirstKey> firstKey, QWidget* parent);
 
  signals:
   void pictureWanted();
   void entriesWanted(foxscope::gui::EntryLine::Along along);
   void zoomWanted(const foxscope::gui::Cursor& to);
   void exportWanted();
+  void firstKeyWanted(foxscope::FirstKey firstKey);
 
  private:
   void addCopying(bool exists, const Names& names);

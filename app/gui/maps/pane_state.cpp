@@ -81,6 +81,8 @@ Reduction PaneState::effectiveReduction() const {
   return reduction.value_or(default_reduction(quantity, sides == Sides::difference));
 }
 
+FirstKey PaneState::effectiveFirstKey() const { return is_of_attention(quantity) ? firstKey : FirstKey::counted; }
+
 bool PaneState::hasSigns() const { return sides == Sides::difference || quantity == Quantity::gate_effect; }
 
 bool PaneState::allowsLogarithm() const {
@@ -110,11 +112,19 @@ void PaneState::setSides(Sides wanted) {
   if (hadSigns != hasSigns()) colours = {};
 }
 
+void PaneState::setFirstKey(FirstKey wanted) {
+  if (wanted == firstKey) return;
+  firstKey = wanted;
+  colours.lower.reset();
+  colours.upper.reset();
+}
+
 QJsonObject PaneState::toJson() const {
   QJsonObject json{{"quantity", to_string(quantity)}, {"sides", wordOf(kSides, sides)}, {"split", split}};
   if (own) json["head"] = jsonOf(*own);
   if (other) json["other"] = jsonOf(*other);
   if (reduction) json["reduction"] = to_string(*reduction);
+  if (firstKey == FirstKey::left_out) json["without_first"] = true;
   QJsonObject shades;
   if (colours.map) shades["map"] = wordOf(kMaps, *colours.map);
   if (colours.scale) shades["scale"] = wordOf(kScales, *colours.scale);
@@ -130,6 +140,7 @@ PaneState PaneState::fromJson(const QJsonObject& json) {
   state.own = headOf(json["head"]);
   state.quantity = valueByBackendName<Quantity>(kQuantities, json["quantity"]).value_or(state.quantity);
   state.reduction = valueByBackendName<Reduction>(kReductions, json["reduction"]);
+  state.firstKey = json["without_first"].toBool() ? FirstKey::left_out : FirstKey::counted;
   state.sides = valueOf<Sides>(kSides, json["sides"]).value_or(Sides::left);
   state.other = headOf(json["other"]);
   state.split = std::clamp(json["split"].toDouble(state.split), 0.0, 1.0);

@@ -40,7 +40,8 @@ struct ColourState {
 struct PaneState {
   std::optional<NamedHead> own;  ///< absent: the head that is chosen in the window
   Quantity quantity = Quantity::forget;
-  std::optional<Reduction> reduction;  ///< absent: by quantity
+  std::optional<Reduction> reduction;     ///< absent: by quantity
+  FirstKey firstKey = FirstKey::counted;  ///< as it was chosen; counts for attention alone
   Sides sides = Sides::left;
   std::optional<NamedHead> other;  ///< absent: the nearest in another run, or that of equal number
   double split = 0.5;              ///< place of the dividing line, share of the width or height
@@ -48,6 +49,8 @@ struct PaneState {
   bool operator==(const PaneState&) const = default;
 
   [[nodiscard]] Reduction effectiveReduction() const;
+  /// Left out only where the quantity is of attention.
+  [[nodiscard]] FirstKey effectiveFirstKey() const;
   /// Entries of both signs: colours diverge from zero.
   [[nodiscard]] bool hasSigns() const;
   /// All entries are above zero, so that a logarithmic scale is possible.
@@ -57,6 +60,8 @@ struct PaneState {
   void setQuantity(Quantity wanted);
   /// Differences have other limits than what they are made of.
   void setSides(Sides wanted);
+  /// What many heads park on key 0 hides all else: limits by hand are of the one or of the other.
+  void setFirstKey(FirstKey wanted);
 
   [[nodiscard]] QJsonObject toJson() const;
   /// Takes over what is there and makes sense.

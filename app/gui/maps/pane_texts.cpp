@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include <QCoreApplication>
@@ -10,7 +9,6 @@
 #include <QStringList>
 
 #include "app/gui/maps/map_plot.h"
-#include "backend/base/command_line.h"
 
 namespace foxscope::gui {
 namespace {
@@ -89,7 +87,8 @@ QString briefHeadsOf(const PictureContent& content) {
 }
 
 QString titleOf(const PictureContent& content, const PaneHeads& heads) {
-  return QStringLiteral("%1 · %2").arg(headsOf(content, heads), nameOf(content.quantity));
+  const QString title = QStringLiteral("%1 · %2").arg(headsOf(content, heads), nameOf(content.quantity));
+  return content.firstKey == FirstKey::left_out ? title + tr(" without key 0") : title;
 }
 
 QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& heads, std::int64_t length) {
@@ -101,6 +100,7 @@ QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& 
     parts += tr("%1 of %2 tokens a pixel").arg(nameOf(content.reduction), binText(picture));
   }
   parts += finality == Finality::exact ? tr("exact") : tr("coarse");
+  if (content.firstKey == FirstKey::left_out) parts += tr("key 0 left out, each row divided by the rest");
   if (forgetsNothing(content)) parts += tr("no gates: nothing is forgotten");
   if (isPlaced(content)) parts += tr("other tokens: shown by place in the text");
   for (const PictureSide* side : endedSides(content, length)) {
@@ -191,39 +191,6 @@ PaneReading readingOf(const PictureContent& content, const MapPicture* picture, 
   }
   reading.whole = parts.join(QStringLiteral(" · "));
   return reading;
-}
-
-QString commandOf(const MapRequest& request, const Document& document) {
-  const auto runOf = [&](const HeadOf& head) {
-    return std::find_if(document.runs().begin(), document.runs().end(),
-                        [&](const Run& run) { return run.trace == head.trace; });
-  };
-  const auto run = runOf(request.head);
-  if (run == document.runs().end() || run->file.isEmpty()) return {};
-  std::vector<std::string> words{"foxscope", "map", without_folder(run->file.toStdString())};
-  const auto option = [&](const char* name, const QString& value) {
-    words.insert(words.end(), {std::string("--") + name, value.toStdString()});
-  };
-  const auto range = [](const Range& positions) {
-    return QStringLiteral("%1:%2").arg(positions.begin).arg(positions.end);
-  };
-  option("model", QString::fromStdString(request.head.trace->info().name));
-  option("layer", QString::number(request.head.layer));
-  option("head", QString::number(request.head.head));
-  option("quantity", to_string(request.quantity));
-  if (request.minus) {
-    const auto other = runOf(*request.minus);
-    if (other == document.runs().end() || other->file != run->file) return {};
-    option("minus", QStringLiteral("%1:%2:%3")
-                        .arg(QString::fromStdString(request.minus->trace->info().name))
-                        .arg(request.minus->layer)
-                        .arg(request.minus->head));
-  }
-  option("rows", range(request.rows));
-  option("cols", range(request.columns));
-  option("size", QStringLiteral("%1x%2").arg(request.pixel_rows).arg(request.pixel_columns));
-  option("reduce", to_string(request.reduction));
-  return QString::fromStdString(quoted_command_line(words));
 }
 
 std::pair<double, double> contrastLimits(const MapPicture& picture) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace foxscope::gui {
 namespace {
@@ -90,7 +91,8 @@ class TextLayout::Breaker {
   bool m_ended = true;  // the next atom begins a line
 };
 
-TextLayout::TextLayout(std::shared_ptr<const TextShape> shape, double width) : m_shape(std::move(shape)) {
+TextLayout::TextLayout(std::shared_ptr<const TextShape> shape, double width)
+    : m_shape(std::move(shape)), m_width(width) {
   Breaker(*m_shape, width, m_lines)();
 }
 
@@ -113,7 +115,59 @@ std::vector<TextLayout::Piece> TextLayout::pieces(std::int64_t line) const {
     cluster = piece.end;
     found.push_back(piece);
   }
+  placeByDirection(found);
   return found;
+}
+
+void TextLayout::placeByDirection(std::vector<Piece>& pieces) const {
+  const auto atomOf = [&](std::size_t n) -> const Atom& {
+    return m_shape->atom[static_cast<std::size_t>(pieces[n].atom)];
+  };
+  const std::size_t count = pieces.size();
+  const bool left = count > 0 && atomOf(0).paragraph == Qt::RightToLeft;
+  bool plain = !left;
+  for (std::size_t n = 0; n < count; ++n) plain = plain && atomOf(n).direction != Qt::RightToLeft;
+  if (plain) return;
+  const int base = left ? 1 : 0;
+  const auto levelOf = [&](Qt::LayoutDirection direction) {
+    if (direction == Qt::RightToLeft) return 1;
+    return direction == Qt::LeftToRight ? 2 * base : base;
+  };
+  // What has no direction takes that of its neighbours where they agree, else the paragraph's.
+  std::vector<int> level(count, base);
+  for (std::size_t n = 0; n < count;) {
+    std::size_t end = n;
+    while (end < count && atomOf(end).direction == Qt::LayoutDirectionAuto) ++end;
+    const bool between = n > 0 && end < count && end > n && atomOf(n - 1).direction == atomOf(end).direction;
+    for (; n < end; ++n) level[n] = between ? levelOf(atomOf(end).direction) : base;
+    if (n < count) {
+      level[n] = levelOf(atomOf(n).direction);
+      ++n;
+    }
+  }
+  // From the highest level down, what has at least that level is turned round (L2).
+  std::vector<std::size_t> order(count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  for (int turned = 2; turned >= 1; --turned) {
+    for (auto from = order.begin(); from != order.end();) {
+      const auto isTurned = [&](std::size_t n) { return level[n] >= turned; };
+      from = std::find_if(from, order.end(), isTurned);
+      const auto to = std::find_if_not(from, order.end(), isTurned);
+      std::reverse(from, to);
+      from = to;
+    }
+  }
+  // Blanks and signs at the line's end stand before its left edge.
+  double solid = 0;
+  for (std::size_t n = 0; n < count; ++n) {
+    if (atomOf(n).kind == Atom::Kind::word || atomOf(n).kind == Atom::Kind::unseen) solid = pieces[n].right;
+  }
+  double x = left ? std::max(0.0, m_width - solid) - (pieces.back().right - solid) : 0;
+  for (const std::size_t n : order) {
+    const double width = pieces[n].right - pieces[n].left;
+    pieces[n].left = x;
+    pieces[n].right = x += width;
+  }
 }
 
 template <typename Visit>
@@ -123,11 +177,20 @@ void TextLayout::eachCluster(std::int64_t line, const Visit& visit) const {
     const auto* const end = m_shape->cluster.data() + piece.end;
     const auto atom = static_cast<std::size_t>(piece.atom);
     const bool whole = piece.begin == m_shape->atom[atom].cluster && piece.end == m_shape->atom[atom + 1].cluster;
-    const float origin =
-        whole ? 0
-              : std::min_element(begin, end, [](const Cluster& a, const Cluster& b) { return a.left < b.left; })->left;
-    for (const Cluster* cluster = begin; cluster != end; ++cluster)
-      visit(*cluster, (cluster + 1)->byte, piece.left + static_cast<double>(cluster->left - origin));
+    if (whole) {
+      for (const Cluster* cluster = begin; cluster != end; ++cluster)
+        visit(*cluster, (cluster + 1)->byte, piece.left + static_cast<double>(cluster->left));
+      continue;
+    }
+    // Of a broken word: clusters side by side as they stand in the whole one, where others may lie between them.
+    for (const Cluster* cluster = begin; cluster != end; ++cluster) {
+      double before = 0;
+      for (const Cluster* other = begin; other != end; ++other) {
+        const bool first = other->left < cluster->left || (other->left == cluster->left && other < cluster);
+        if (first) before += static_cast<double>(other->width);
+      }
+      visit(*cluster, (cluster + 1)->byte, piece.left + before);
+    }
   }
 }
 
@@ -144,11 +207,14 @@ std::vector<TextLayout::Span> TextLayout::spans(std::int64_t line) const {
       const double from = std::max(begin, cell[n].begin);
       const double to = std::min(end, cell[n].end);
       if (to <= from) continue;
-      const Span span{static_cast<std::int64_t>(n), left + (from - begin) * scale, left + (to - begin) * scale};
-      const bool continues =
-          !found.empty() && found.back().cell == span.cell && std::abs(found.back().right - span.left) < kSlack;
-      if (continues) {
+      const bool turned = m_shape->runsLeft(cluster);
+      const double before = (turned ? end - to : from - begin) * scale;
+      const Span span{static_cast<std::int64_t>(n), left + before, left + before + (to - from) * scale};
+      const bool same = !found.empty() && found.back().cell == span.cell;
+      if (same && std::abs(found.back().right - span.left) < kSlack) {
         found.back().right = span.right;
+      } else if (same && std::abs(found.back().left - span.right) < kSlack) {
+        found.back().left = span.left;
       } else {
         found.push_back(span);
       }
@@ -169,9 +235,12 @@ std::vector<QRectF> TextLayout::rects(const Stretch& stretch) const {
       const double to = std::min<double>(endByte, stretch.end);
       if (to <= from) return;
       const double scale = static_cast<double>(cluster.width) / (endByte - cluster.byte);
-      const QRectF rect(left + (from - cluster.byte) * scale, top, (to - from) * scale, lineHeight());
+      const double before = (m_shape->runsLeft(cluster) ? endByte - to : from - cluster.byte) * scale;
+      const QRectF rect(left + before, top, (to - from) * scale, lineHeight());
       if (!isFirst && std::abs(found.back().right() - rect.left()) < kSlack) {
         found.back().setRight(rect.right());
+      } else if (!isFirst && std::abs(found.back().left() - rect.right()) < kSlack) {
+        found.back().setLeft(rect.left());
       } else {
         found.push_back(rect);
       }

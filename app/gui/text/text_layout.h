@@ -24,7 +24,9 @@ class TextLayout {
   [[nodiscard]] std::int64_t lineCount() const { return static_cast<std::int64_t>(m_lines.size()) - 1; }
   [[nodiscard]] double lineHeight() const { return m_shape->lineHeight; }
 
-  /// A part of an atom on a line: the whole, or what fitted of a long word.
+  /// A part of an atom on a line: the whole, or what fitted of a long word. In the order of the text; where they stand
+  /// follows from the directions of the paragraph and of its words (UAX #9, with words in the place of characters), and
+  /// paragraphs that run from right to left end at the right edge.
   struct Piece {
     std::int32_t atom = 0;
     std::int32_t begin = 0;  ///< clusters
@@ -34,7 +36,7 @@ class TextLayout {
   };
   [[nodiscard]] std::vector<Piece> pieces(std::int64_t line) const;
 
-  /// A cell's share of a line, from left to right in the order of the text.
+  /// A cell's share of a line, in the order of the text.
   struct Span {
     std::int64_t cell = 0;
     double left = 0;
@@ -72,7 +74,11 @@ class TextLayout {
   void eachCluster(std::int64_t line, const Visit& visit) const;
   [[nodiscard]] const Line& lineAt(std::int64_t line) const { return m_lines[static_cast<std::size_t>(line)]; }
 
+  /// Moves pieces, which stand in the order of the text, to where they are read.
+  void placeByDirection(std::vector<Piece>& pieces) const;
+
   std::shared_ptr<const TextShape> m_shape;
+  double m_width;
   std::vector<Line> m_lines;  ///< one more than there are: the end
 };
 

@@ -161,6 +161,7 @@ void TextPage::paintWord(QPainter& painter, const Colours& colours, const TextLa
   const double seenEnd = lastRead < 0 ? end.byte : m_layout->cells().cell[static_cast<std::size_t>(lastRead)].end;
   const bool isText = !m_layout->cells().hasText || begin.byte >= m_layout->cells().textBegin;
   painter.setPen(isText && begin.byte < seenEnd ? colours.text : colours.muted);
+  painter.setLayoutDirection(shape.atom[static_cast<std::size_t>(piece.atom)].paragraph);
   painter.drawText(baseline, word);
   if (!isText || begin.byte >= seenEnd || end.byte <= seenEnd) return;
   // The query's cell ends inside the word: the rest of it again, in the other colour.
@@ -200,9 +201,11 @@ void TextPage::paintUnread(QPainter& painter, const Colours& colours) const {
   if (m_layout->cells().unread == 0) return;
   const double top = static_cast<double>(m_layout->lineCount()) * m_layout->lineHeight();
   painter.setPen(colours.muted);
-  painter.drawText(QPointF(0, top + m_layout->shape().ascent),
-                   tr("The run ends here; %1 more bytes of the text were not read.")
-                       .arg(QLocale().toString(static_cast<qlonglong>(m_layout->cells().unread))));
+  const QString bytes = QLocale().toString(static_cast<qlonglong>(m_layout->cells().unread));
+  const QString whole = tr("The run ends here; %1 more bytes of the text were not read.").arg(bytes);
+  const double room = viewport()->width() - 2 * margin();
+  const bool fits = painter.fontMetrics().horizontalAdvance(whole) <= room;
+  painter.drawText(QPointF(0, top + m_layout->shape().ascent), fits ? whole : tr("%1 more bytes not read").arg(bytes));
 }
 
 }  // namespace foxscope::gui

@@ -12,9 +12,11 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr double kLineSpacing = 1.3;          // of the font's height, so that tints and outlines have room
-constexpr double kTabBlanks = 4;              // width of a tab
-constexpr std::int32_t kLongestWord = 256;    // clusters in one atom; a longer word is several
+constexpr double kLineSpacing = 1.3;        // of the font's height, so that tints and outlines have room
+constexpr double kTabBlanks = 4;            // width of a tab
+constexpr std::int32_t kLongestWord = 256;  // clusters in one atom; a longer word is several
+constexpr char16_t kLeftToRightMark = 0x200E;
+constexpr char16_t kRightToLeftMark = 0x200F;
 constexpr std::int32_t kPollClusters = 4096;  // between looks at whether the job was stopped
 
 Atom::Kind kindOf(QChar first) {
@@ -41,7 +43,42 @@ Atom::Kind kindOf(QChar first) {
   return category == QChar::Separator_Space ? Atom::Kind::blank : Atom::Kind::word;
 }
 
-bool runsLeft(QChar character) { return character.direction() == QChar::DirR || character.direction() == QChar::DirAL; }
+/// The direction of the first letter of a part of a text that has one (UAX #9, P2); auto: none has.
+Qt::LayoutDirection firstDirection(const QString& text, qsizetype begin, qsizetype end) {
+  for (qsizetype at = begin; at < end; ++at) {
+    const bool pair = text[at].isHighSurrogate() && at + 1 < end;
+    const char32_t code = pair ? QChar::surrogateToUcs4(text[at], text[at + 1]) : text[at].unicode();
+    if (pair) ++at;
+    const QChar::Direction direction = QChar::direction(code);
+    if (direction == QChar::DirL) return Qt::LeftToRight;
+    if (direction == QChar::DirR || direction == QChar::DirAL) return Qt::RightToLeft;
+  }
+  return Qt::LayoutDirectionAuto;
+}
+
+/// Digits stand from left to right, whatever stands around them.
+bool beginsWithDigit(const QString& word) {
+  return !word.isEmpty() && (word[0].direction() == QChar::DirEN || word[0].direction() == QChar::DirAN);
+}
+
+/// The direction of each cluster of a word: its own, that of its neighbours where they agree, else the paragraph's.
+std::vector<Qt::LayoutDirection> directionsOf(const QString& word, const std::vector<int>& begins,
+                                              Qt::LayoutDirection paragraph) {
+  std::vector<Qt::LayoutDirection> own;
+  for (std::size_t n = 0; n + 1 < begins.size(); ++n) {
+    own.push_back(beginsWithDigit(word.mid(begins[n], 1)) ? Qt::LeftToRight
+                                                          : firstDirection(word, begins[n], begins[n + 1]));
+  }
+  std::vector<Qt::LayoutDirection> all = own;
+  for (std::size_t n = 0; n < all.size(); ++n) {
+    if (own[n] != Qt::LayoutDirectionAuto) continue;
+    std::size_t next = n;
+    while (next < own.size() && own[next] == Qt::LayoutDirectionAuto) ++next;
+    const auto before = n == 0 ? paragraph : all[n - 1];
+    all[n] = before == (next == own.size() ? paragraph : own[next]) ? before : paragraph;
+  }
+  return all;
+}
 
 /// Measures words, each different one once.
 class WordMeasure {
@@ -55,13 +92,17 @@ class WordMeasure {
   };
 
   /// @param begins  where clusters begin in `word`, and its size at the end
-  const Extent& operator()(const QString& word, const std::vector<int>& begins) {
-    const auto known = m_known.constFind(word);
-    if (known != m_known.constEnd()) return *known;
-    QTextLayout layout(word, m_font);
-    // Words stand in the order of the text; what runs from right to left does so inside its word.
+  /// @param paragraph  direction of the paragraph that the word stands in
+  const Extent& operator()(const QString& word, const std::vector<int>& begins, Qt::LayoutDirection paragraph) {
+    auto& known = paragraph == Qt::RightToLeft ? m_ofRightToLeft : m_ofLeftToRight;
+    const auto found = known.constFind(word);
+    if (found != known.constEnd()) return *found;
+    const std::vector<Qt::LayoutDirection> directions = directionsOf(word, begins, paragraph);
+    // A mark behind the word shows where its last cluster ends.
+    const bool endsLeft = !directions.empty() && directions.back() == Qt::RightToLeft;
+    QTextLayout layout(word + QChar(endsLeft ? kRightToLeftMark : kLeftToRightMark), m_font);
     QTextOption option;
-    option.setTextDirection(Qt::LeftToRight);
+    option.setTextDirection(paragraph);
     layout.setTextOption(option);
     layout.beginLayout();
     QTextLine line = layout.createLine();
@@ -69,22 +110,28 @@ class WordMeasure {
     layout.endLayout();
     Extent extent;
     for (std::size_t n = 0; n + 1 < begins.size(); ++n) {
+      // A cluster ends where the next one begins, unless that runs in another direction.
+      const bool goesOn = n + 2 == begins.size() || directions[n] == directions[n + 1];
       const double a = line.cursorToX(begins[n]);
-      // The end of the line is at its right edge, whichever way the last character runs.
-      const bool endsAtLeft = n + 2 == begins.size() && runsLeft(word[0]) && runsLeft(word[begins[n]]);
-      const double b = endsAtLeft ? 0 : line.cursorToX(begins[n + 1]);
+      const double b = goesOn ? line.cursorToX(begins[n + 1]) : line.cursorToX(begins[n + 1] - 1, QTextLine::Trailing);
       extent.left.push_back(static_cast<float>(std::min(a, b)));
       extent.width.push_back(static_cast<float>(std::abs(b - a)));
-      // Not the natural width, which has room for letters that lean over their own edge.
-      extent.total = std::max(extent.total, static_cast<float>(std::max(a, b)));
     }
-    return *m_known.insert(word, extent);
+    // A line that runs from right to left begins at its right edge, which is far away.
+    const float first = extent.left.empty() ? 0 : *std::min_element(extent.left.begin(), extent.left.end());
+    for (std::size_t n = 0; n < extent.left.size(); ++n) {
+      extent.left[n] -= first;
+      // Not the natural width, which has room for letters that lean over their own edge.
+      extent.total = std::max(extent.total, extent.left[n] + extent.width[n]);
+    }
+    return *known.insert(word, extent);
   }
 
  private:
   static constexpr double kNoLimit = 1 << 24;  // pixels; half of what Qt can count
   QFont m_font;
-  QHash<QString, Extent> m_known;
+  QHash<QString, Extent> m_ofLeftToRight;
+  QHash<QString, Extent> m_ofRightToLeft;
 };
 
 std::int32_t bytesOf(const QString& text, qsizetype begin, qsizetype end) {
@@ -126,8 +173,15 @@ class AtomMaker {
   void next() {
     const Atom::Kind kind = kindAt(m_at);
     Atom atom{m_at, 0, kind, mayBreakAt(m_at)};
+    findParagraph();
+    atom.paragraph = m_paragraph;
     if (kind == Atom::Kind::word) {
+      const std::int32_t first = characterOf(m_at);
       atom.width = takeWord();
+      atom.direction = firstDirection(m_shape.text, first, characterOf(m_at));
+      if (atom.direction == Qt::LayoutDirectionAuto && beginsWithDigit(m_shape.text.mid(first, 1))) {
+        atom.direction = Qt::LeftToRight;
+      }
     } else {
       Cluster& cluster = m_shape.cluster[static_cast<std::size_t>(m_at++)];
       cluster.width = atom.width = widthOf(kind, m_shape.text[cluster.character]);
@@ -138,6 +192,18 @@ class AtomMaker {
   void finish() { m_shape.atom.push_back({m_at, 0, Atom::Kind::word, true}); }
 
  private:
+  /// The sign that stands before a text says nothing of its direction.
+  void findParagraph() {
+    const std::int32_t begin = characterOf(m_at);
+    if (begin < m_paragraphEnd) return;
+    qsizetype end = begin;
+    while (end < m_shape.text.size() && kindOf(m_shape.text[end]) != Atom::Kind::lineEnd) ++end;
+    m_paragraphEnd = end + 1;
+    const auto text = static_cast<double>(m_shape.cells->textBegin);
+    const qsizetype from = std::max(begin, characterOf(m_shape.clusterAt(text)));
+    m_paragraph = firstDirection(m_shape.text, from, end) == Qt::RightToLeft ? Qt::RightToLeft : Qt::LeftToRight;
+  }
+
   [[nodiscard]] std::int32_t characterOf(std::int32_t cluster) const {
     return m_shape.cluster[static_cast<std::size_t>(cluster)].character;
   }
@@ -165,7 +231,7 @@ class AtomMaker {
     } while (!atEnd() && kindAt(m_at) == Atom::Kind::word && m_at - first < kLongestWord && !mayBreakAt(m_at));
     const int size = characterOf(m_at) - characterOf(first);
     begins.push_back(size);
-    const auto& extent = m_measure(m_shape.text.mid(characterOf(first), size), begins);
+    const auto& extent = m_measure(m_shape.text.mid(characterOf(first), size), begins, m_paragraph);
     for (std::int32_t n = first; n < m_at; ++n) {
       Cluster& cluster = m_shape.cluster[static_cast<std::size_t>(n)];
       cluster.left = extent.left[static_cast<std::size_t>(n - first)];
@@ -178,6 +244,8 @@ class AtomMaker {
   WordMeasure m_measure;
   QTextBoundaryFinder m_breaks;
   qsizetype m_nextBreak = 0;
+  qsizetype m_paragraphEnd = 0;
+  Qt::LayoutDirection m_paragraph = Qt::LeftToRight;
   std::int32_t m_at = 0;
   float m_blank = 0;
   float m_lineEnd = 0;
@@ -190,6 +258,11 @@ double TextShape::byteOf(qsizetype character) const {
                                       [](qsizetype place, const Cluster& c) { return place < c.character; });
   const Cluster& holder = *(after - 1);
   return holder.byte + bytesOf(text, holder.character, character);
+}
+
+bool TextShape::runsLeft(const Cluster& of) const {
+  const auto next = (&of + 1)->character;
+  return firstDirection(text, of.character, next) == Qt::RightToLeft;
 }
 
 std::int32_t TextShape::clusterAt(double byte) const {

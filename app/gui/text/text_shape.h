@@ -33,6 +33,10 @@ struct Atom {
   float width = 0;
   Kind kind = Kind::word;
   bool mayBreakBefore = false;
+  /// Of its paragraph, that of the first letter in it that has one.
+  Qt::LayoutDirection paragraph = Qt::LeftToRight;
+  /// Of its own first letter that has one; LayoutDirectionAuto: of its neighbours.
+  Qt::LayoutDirection direction = Qt::LayoutDirectionAuto;
 };
 
 /// A text measured in one font: all that is needed to break it into lines of any width. Immutable.
@@ -47,6 +51,8 @@ struct TextShape {
 
   /// The place in the UTF-8 of a place in QString's units.
   [[nodiscard]] double byteOf(qsizetype character) const;
+  /// Whether a cluster's parts stand from right to left.
+  [[nodiscard]] bool runsLeft(const Cluster& cluster) const;
   /// The cluster that holds a place in the UTF-8.
   [[nodiscard]] std::int32_t clusterAt(double byte) const;
 };

@@ -12,6 +12,7 @@
 
 #include "app/gui/text/elided_label.h"
 #include "app/gui/text/tint_bar.h"
+#include "app/gui/views/elided_combo.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -96,10 +97,10 @@ TintChoice TintChoice::fromJson(const QJsonObject& json, const TintChoice& befor
 
 TextToolRow::TextToolRow(QWidget* parent)
     : QWidget(parent),
-      m_kind(new QComboBox(this)),
-      m_run(new QComboBox(this)),
+      m_kind(new ElidedCombo(this)),
+      m_run(new ElidedCombo(this)),
       m_minusSign(new QLabel(QStringLiteral("−"), this)),
-      m_minus(new QComboBox(this)),
+      m_minus(new ElidedCombo(this)),
       m_pointer(toggle(this, tr("Follow pointer"), tr("The row of the word under the pointer, not of the pinned one"))),
       m_log(toggle(this, tr("Log"), tr("Logarithmic scale, four decades"))),
       m_edit(new QToolButton(this)),

@@ -15,9 +15,10 @@ constexpr int kTintChannel = 100;  // apart from the view's other requests
 
 const Run* TextView::chosenRun(const QString& name, std::size_t otherwise) const {
   const Run* named = m_document.runNamed(name);
-  if (named != nullptr && m_document.isOnText(named->id)) return named;
+  if (named != nullptr && m_document.isOnText(named->id) && !named->look.hidden) return named;
   const std::vector<const Run*> runs = m_document.runsOnText();
-  return runs.empty() ? nullptr : runs[std::min(otherwise, runs.size() - 1)];
+  // All of them hidden: the text is still that of the first.
+  return runs.empty() ? m_document.reference() : runs[std::min(otherwise, runs.size() - 1)];
 }
 
 std::optional<std::int64_t> TextView::rowQuery() const {

@@ -1,12 +1,14 @@
 #include "app/gui/window/main_window.h"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
 #include <QApplication>
 #include <QClipboard>
 #include <QCloseEvent>
+#include <QDir>
 #include <QDockWidget>
 #include <QDropEvent>
 #include <QFileDialog>
@@ -57,11 +59,18 @@ QDockWidget* makeDock(QMainWindow& window, QWidget* view, const QString& title, 
   return dock;
 }
 
+/// Work that outlives the window: sweeps, head by head.
+QString sweepsFolder() {
+  const QString state = qEnvironmentVariable("XDG_STATE_HOME", QDir::homePath() + QStringLiteral("/.local/state"));
+  return state + QStringLiteral("/foxscope/sweeps");
+}
+
 }  // namespace
 
 MainWindow::MainWindow(const QString& demo, QWidget* parent)
     : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_demo(demo) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
+  setRemembering(m_remembering);
   setAcceptDrops(true);
   setDockNestingEnabled(true);
   makeViews();
@@ -76,6 +85,11 @@ MainWindow::MainWindow(const QString& demo, QWidget* parent)
 MainWindow::~MainWindow() {
   hide();
   qDeleteAll(findChildren<QWidget*>(QString(), Qt::FindDirectChildrenOnly));
+}
+
+void MainWindow::setRemembering(Remembering remembering) {
+  m_remembering = remembering;
+  m_sweeps.setFolder(remembering == Remembering::on ? sweepsFolder() : QString());
 }
 
 void MainWindow::makeViews() {
@@ -163,6 +177,29 @@ void MainWindow::resetDocks() {
               Qt::Vertical);
 }
 
+bool MainWindow::anythingOpen() const {
+  return !m_document.runs().empty() || !m_document.models().empty() || !m_document.text().empty();
+}
+
+void MainWindow::followDocks() {
+  if (!isVisible() || anythingOpen() != m_docksAway.has_value()) return;
+  if (!m_docksAway) {
+    m_docksAway = m_docksUntouched ? QByteArray() : docks();
+    m_wantedDocks.clear();
+    for (QDockWidget* dock : {m_headsDock, m_runsDock, m_textDock, m_curvesDock}) dock->hide();
+    m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
+    m_evaluationsDock->setVisible(!m_document.evaluations().empty());
+    return;
+  }
+  const QByteArray before = *std::exchange(m_docksAway, std::nullopt);
+  if (before.isEmpty()) return resetDocks();
+  m_wantedDocks = before;
+  placeDocks(Size::pending);
+  // They may have come while the others were away.
+  if (!m_document.evaluations().empty()) m_evaluationsDock->show();
+  if (m_sweeps.shown() != nullptr) m_effectsDock->show();
+}
+
 void MainWindow::showEffects() {
   m_effectsDock->show();
   m_effectsDock->raise();
@@ -220,7 +257,45 @@ bool MainWindow::isDemo(const QString& path) const {
          QFileInfo(path).absolutePath() == QFileInfo(m_demo).absolutePath();
 }
 
+void MainWindow::showExtremes() {
+  const Run* run = m_document.run(m_document.selection().head().run);
+  if (run == nullptr) return;
+  std::optional<NamedHead> fastest;
+  std::optional<NamedHead> slowest;
+  double least = 0;
+  double most = 0;
+  const TraceInfo& info = run->trace->info();
+  for (int place = 0; info.gated && place < info.layers * info.heads; ++place) {
+    const NamedHead head{run->name, place / info.heads, place % info.heads};
+    const double time = m_headTable.value({run->id, head.layer, head.head}, HeadQuantity::rateDecayTime);
+    if (std::isnan(time)) continue;
+    if (!fastest || time < least) {
+      least = time;
+      fastest = head;
+    }
+    if (!slowest || time > most) {
+      most = time;
+      slowest = head;
+    }
+  }
+  if (!fastest) {
+    const QString why = info.gated ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
+    return m_messages->show({Message::Kind::warning, why.arg(run->name)});
+  }
+  int pane = 0;
+  for (const auto& head : {fastest, slowest}) {
+    for (const Quantity quantity : {Quantity::forget, Quantity::attention}) {
+      PaneState state;
+      state.own = head;
+      state.setQuantity(quantity);
+      m_maps->setPaneState(pane++, state);
+    }
+  }
+  m_maps->setPaneCount(pane);
+}
+
 void MainWindow::followRuns() {
+  followDocks();
   const bool empty = m_document.runs().empty();
   m_centre->setCurrentWidget(empty ? static_cast<QWidget*>(m_start) : m_maps);
   QStringList names;
@@ -240,6 +315,7 @@ void MainWindow::followEvaluations() {
 }
 
 void MainWindow::followInputs() {
+  followDocks();
   const bool models = !m_document.models().empty();
   const bool text = !m_document.text().empty();
   QString words;
@@ -421,11 +497,19 @@ bool MainWindow::restorePlaces() {
   return true;
 }
 
-QByteArray MainWindow::docks() const { return m_wantedDocks.isEmpty() ? saveState() : m_wantedDocks; }
+// Empty where they were put away before anybody placed them.
+QByteArray MainWindow::docks() const {
+  if (m_docksAway) return *m_docksAway;
+  return m_wantedDocks.isEmpty() ? saveState() : m_wantedDocks;
+}
 
 void MainWindow::restoreDocks(const QByteArray& docks) {
   if (docks.isEmpty()) return;
   m_firstDocks = false;
+  if (m_docksAway) {
+    m_docksAway = docks;
+    return;
+  }
   m_wantedDocks = docks;
   placeDocks(Size::pending);
 }
@@ -447,7 +531,12 @@ void MainWindow::showEvent(QShowEvent* event) {
   QMainWindow::showEvent(event);
   // Without a window manager no other size comes.
   constexpr int kPatienceMs = 1000;
-  if (std::exchange(m_firstDocks, false)) resetDocks();
+  if (std::exchange(m_firstDocks, false)) {
+    resetDocks();
+    m_docksUntouched = true;
+  }
+  followDocks();
+  m_docksUntouched = false;
   if (!m_wantedDocks.isEmpty()) QTimer::singleShot(kPatienceMs, this, [this] { placeDocks(Size::final); });
 }
 

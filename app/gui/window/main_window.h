@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include <QMainWindow>
@@ -53,7 +54,7 @@ class MainWindow : public QMainWindow {
   bool restorePlaces();
   enum class Remembering { on, off };
   /// Whether closing remembers places and asks about what is not saved, and opening remembers paths.
-  void setRemembering(Remembering remembering) { m_remembering = remembering; }
+  void setRemembering(Remembering remembering);
   /// Everything that is shown is final.
   [[nodiscard]] bool isSettled() const;
   /// Every command, as in the menus.
@@ -116,6 +117,12 @@ class MainWindow : public QMainWindow {
   void placeDocks(Size size);
   [[nodiscard]] bool hasItsSize() const;
   [[nodiscard]] QByteArray docks() const;
+  /// Whether there is anything that the docks of runs could show.
+  [[nodiscard]] bool anythingOpen() const;
+  /// F and A of the head of the chosen run that forgets fastest, above those of the one that forgets slowest.
+  void showExtremes();
+  /// Docks stand beside what is open, not beside the first page; those of evaluations and effects come by themselves.
+  void followDocks();
   [[nodiscard]] QJsonObject viewState() const;
   void showPreferences();
   void showAbout();
@@ -151,8 +158,11 @@ class MainWindow : public QMainWindow {
   QStringList m_shownFiles;             ///< opened in this window, for their small pictures
   QString m_saving;                     ///< the file that it is being saved to
   bool m_firstDocks = true;             ///< nobody has placed them: they follow from the window's first size
+  bool m_docksUntouched = false;        ///< they stand as the first size has them
   QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
-  QJsonObject m_wantedViews;            ///< of a session whose runs are still being made
+  /// With nothing open docks are put away, and come back as they were: an empty state is that of the first size.
+  std::optional<QByteArray> m_docksAway;
+  QJsonObject m_wantedViews;  ///< of a session whose runs are still being made
 };
 
 }  // namespace foxscope::gui

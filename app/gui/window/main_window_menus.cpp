@@ -1,5 +1,7 @@
 // The window's menus, whose actions are its commands.
+#include <QActionGroup>
 #include <QDockWidget>
+#include <QMenu>
 #include <QMenuBar>
 
 #include "app/gui/heads/heads_view.h"
@@ -136,20 +138,37 @@ void MainWindow::makeViewMenu() {
     menu->addAction(toggle);
   }
   menu->addSeparator();
+  addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
+             tr("F and A of the head that forgets fastest, above those of the one that forgets slowest"),
+             [this] { showExtremes(); });
+  menu->addSeparator();
+  auto* themes = new QActionGroup(this);
   const auto theme = [&](const QString& text, ThemeChoice choice) {
-    addCommand(menu, {text}, {}, tr("Colours of the window; exports are always white"), [this, choice] {
-      m_settings.setTheme(choice);
-      emit themeChosen();
-    });
+    QAction* action =
+        addCommand(menu, {text}, {}, tr("Colours of the window; exports are always white"), [this, choice] {
+          m_settings.setTheme(choice);
+          emit themeChosen();
+        });
+    action->setCheckable(true);
+    themes->addAction(action);
+    // The preferences choose it too.
+    connect(menu, &QMenu::aboutToShow, action,
+            [this, action, choice] { action->setChecked(m_settings.theme() == choice); });
   };
   theme(tr("&Light"), ThemeChoice::light);
   theme(tr("&Dark"), ThemeChoice::dark);
   theme(tr("As the &System"), ThemeChoice::system);
   menu->addSeparator();
-  addCommand(menu, {tr("&Full Screen")}, QKeySequence("F11"), tr("Fill the screen, or go back to a window"),
-             [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
-  addCommand(menu, {tr("Reset &Layout")}, {}, tr("Put all parts of the window where they were at first"),
-             [this] { resetDocks(); });
+  QAction* full =
+      addCommand(menu, {tr("&Full Screen")}, QKeySequence("F11"), tr("Fill the screen, or go back to a window"),
+                 [this] { setWindowState(windowState() ^ Qt::WindowFullScreen); });
+  full->setCheckable(true);
+  connect(menu, &QMenu::aboutToShow, full, [this, full] { full->setChecked(isFullScreen()); });
+  addCommand(menu, {tr("Reset &Layout")}, {}, tr("Put all parts of the window where they were at first"), [this] {
+    m_docksAway.reset();
+    resetDocks();
+    followDocks();
+  });
 }
 
 QList<QAction*> MainWindow::commands() const {

@@ -65,6 +65,7 @@ std::string mapCommand(const figure::MapFigure& figure, const figure::FigureForm
     option("minus",
            fmt::format("{}:{}:{}", request.minus->trace->info().name, request.minus->layer, request.minus->head));
   }
+  if (request.first_key == FirstKey::left_out) words.emplace_back("--without-first");
   option("rows", fmt::format("{}:{}", request.rows.begin, request.rows.end));
   option("cols", fmt::format("{}:{}", request.columns.begin, request.columns.end));
   option("reduce", to_string(request.reduction));

@@ -2,6 +2,9 @@
 
 #include <cmath>
 
+#include <QPainter>
+#include <QStyle>
+
 namespace foxscope::gui {
 namespace {
 
@@ -84,6 +87,12 @@ void Readout::tell() {
   }
   setText(parts.join(QStringLiteral("  ·  ")));
   setToolTip(text());
+}
+
+void Readout::paintEvent(QPaintEvent* /*event*/) {
+  QPainter painter(this);
+  style()->drawItemText(&painter, contentsRect(), Qt::AlignLeft | Qt::AlignVCenter, palette(), isEnabled(),
+                        fontMetrics().elidedText(text(), Qt::ElideRight, contentsRect().width()), foregroundRole());
 }
 
 }  // namespace foxscope::gui

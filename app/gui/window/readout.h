@@ -17,6 +17,11 @@ class Readout : public QLabel {
  public:
   explicit Readout(Document& document, QWidget* parent = nullptr);
 
+ protected:
+  /// What there is no room for gives way; the tooltip tells all.
+  void paintEvent(QPaintEvent* event) override;
+  [[nodiscard]] QSize minimumSizeHint() const override { return {0, QLabel::minimumSizeHint().height()}; }
+
  private:
   void follow();
   void tell();

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include <QDir>
 #include <QFile>
+#include <QJsonArray>
 #include <QSignalSpy>
 #include <QTest>
 
@@ -19,6 +21,8 @@ class EffectsTest : public QObject {
   void aSweepChangesEachHeadInTurn();
   void aClickOnACellChoosesTheHead();
   void aSweepStopsAndGoesOn();
+  void aSweepOutlivesItsWindow();
+  void aSweepThatIsClosedDoesNotComeBack();
   void aSweepIsExportedAndOpened();
   void whatCannotBeSweptSaysWhy();
   void withoutChangesItSaysWhatToDo();
@@ -187,6 +191,66 @@ void EffectsTest::aSweepStopsAndGoesOn() {
   effects.sweeps.start(effects.fox(), change("one"));
   QVERIFY(!effects.sweeps.running());
   QCOMPARE(effects.sweeps.all().size(), 1U);
+}
+
+// Closed in the middle of a sweep, the window that comes after it goes on from there, by its session or by itself.
+void EffectsTest::aSweepOutlivesItsWindow() {
+  const Folder folder;
+  QJsonObject session;
+  int known = 0;
+  {
+    Effects before;
+    before.sweeps.setFolder(folder.path("sweeps"));
+    QVERIFY(before.run());
+    before.sweeps.start(before.fox(), change("cut"));
+    QVERIFY(QTest::qWaitFor([&] { return before.sweeps.shown()->known() >= 3; }, kPatience));
+    known = before.sweeps.shown()->known();
+    session = before.view.saveState();
+  }
+  QVERIFY(known < 32);
+  QCOMPARE(session["sweeps"].toArray().size(), 1);
+  std::shared_ptr<const SweepEvaluation> whole;
+  {
+    Effects after;
+    after.sweeps.setFolder(folder.path("sweeps"));
+    // The session is there before its runs are.
+    after.view.restoreState(session);
+    QVERIFY(after.run());
+    QVERIFY(QTest::qWaitFor([&] { return after.sweeps.shown() != nullptr && !after.sweeps.running(); }, kPatience));
+    // Read again when its runs change, it is still one.
+    after.view.restoreState(session);
+    QVERIFY(QTest::qWaitFor([&] { return !after.sweeps.running(); }, kPatience));
+    QCOMPARE(after.sweeps.all().size(), 1U);
+    QVERIFY(after.sweeps.shown()->known() >= known);
+    QCOMPARE(after.sweeps.shown()->state, HeadSweep::State::stopped);
+    QCOMPARE(after.view.stopOrResume().text(), "Go On");
+    QTest::mouseClick(&after.view.stopOrResume(), Qt::LeftButton);
+    QVERIFY(QTest::qWaitFor([&] { return !after.sweeps.running(); }, kPatience));
+    whole = after.sweeps.shown()->whole;
+    QVERIFY(whole != nullptr);
+  }
+  // Without a session the same sweep finds what is known, and has nothing left to do.
+  Effects again;
+  again.sweeps.setFolder(folder.path("sweeps"));
+  QVERIFY(again.run());
+  QVERIFY(again.sweep("cut"));
+  QVERIFY(again.sweeps.shown()->whole->changed_loss == whole->changed_loss);
+  QCOMPARE(again.sweeps.shown()->known(), 32);
+}
+
+void EffectsTest::aSweepThatIsClosedDoesNotComeBack() {
+  const Folder folder;
+  Effects effects;
+  effects.sweeps.setFolder(folder.path("sweeps"));
+  QVERIFY(effects.run());
+  effects.sweeps.start(effects.fox(), change("cut"));
+  QVERIFY(QTest::qWaitFor([&] { return effects.sweeps.shown()->known() >= 1; }, kPatience));
+  const auto files = [&] { return QDir(folder.path("sweeps")).entryList({"*.partial"}, QDir::Files); };
+  QCOMPARE(files().size(), 1);
+  effects.sweeps.close();
+  QVERIFY(effects.sweeps.shown() == nullptr);
+  QTRY_COMPARE_WITH_TIMEOUT(files().size(), 0, kPatience);
+  QCOMPARE(effects.view.saveState()["sweeps"].toArray().size(), 0);
 }
 
 void EffectsTest::aSweepIsExportedAndOpened() {

@@ -31,6 +31,8 @@ class EvaluationsTest : public QObject {
   void aNeedleCellOpensItsTrace();
   void headsAreAGrid();
   void figuresAreExported();
+  void hiddenModelsAreLeftOut();
+  void allNeedleTestsAreExported();
   void aSessionKeepsEvaluations();
   void aDamagedEvaluationIsOneLine();
 };
@@ -221,6 +223,65 @@ void EvaluationsTest::figuresAreExported() {
     QVERIFY(file.open(QIODevice::ReadOnly));
     QVERIFY(file.readAll().contains("<svg"));
   }
+}
+
+// What the eye in the list of runs hides is neither in the plots nor in what they export.
+void EvaluationsTest::hiddenModelsAreLeftOut() {
+  const Folder folder;
+  for (const char* kind : {"loss", "needle", "heads"}) {
+    Shown shown({evaluationOf(kind)});
+    QVERIFY(shown.settle());
+    const std::size_t curves = shown.view.loss().plot().curves.size();
+    const std::size_t grids = shown.grids().size();
+    QVERIFY(curves + grids > 1);
+    // The one without gates goes: a figure of decay times needs one with gates.
+    const QString name = grids > 0 ? shown.grids().back()->content().title.section(':', 0, 0)
+                                   : QString::fromStdString(shown.view.loss().plot().curves[0].name);
+    shown.document.addModel(foxModel(), name);
+    const RunLook seen = shown.document.models()[0].look;
+    RunLook look = seen;
+    look.hidden = true;
+    shown.document.setLook(shown.document.listRows()[0], look);
+    QVERIFY(shown.settle());
+    QCOMPARE(shown.view.loss().plot().curves.size() + shown.grids().size(), curves + grids - 1);
+    for (const ValueGrid* grid : shown.grids()) QVERIFY(!grid->content().title.startsWith(name + ':'));
+    const QString path = folder.path(QStringLiteral("%1.svg").arg(kind));
+    QSignalSpy messages(&shown.document, &Document::messageRaised);
+    shown.view.exportTo(path);
+    QVERIFY(shown.settle());
+    QFile file(path);
+    QVERIFY2(file.open(QIODevice::ReadOnly),
+             qPrintable(messages.empty() ? path : messages[0][0].value<Message>().text));
+    QVERIFY(!file.readAll().contains(name.toUtf8()));
+    shown.document.setLook(shown.document.listRows()[0], seen);
+    QVERIFY(shown.settle());
+    QCOMPARE(shown.view.loss().plot().curves.size() + shown.grids().size(), curves + grids);
+  }
+}
+
+void EvaluationsTest::allNeedleTestsAreExported() {
+  const Folder folder;
+  Shown shown({evaluationOf("needle"), writeNeedle(folder)});
+  QVERIFY(shown.settle());
+  const NeedleEvaluation first = NeedleEvaluation::open(evaluationOf("needle").toStdString());
+  const NeedleEvaluation second = NeedleEvaluation::open(folder.path("needle.h5").toStdString());
+  QTRY_COMPARE(shown.grids().size(), first.models.size() + second.models.size());
+  const auto exported = [&](const QString& name) {
+    shown.view.exportTo(folder.path(name));
+    QFile file(folder.path(name));
+    return shown.settle() && file.open(QIODevice::ReadOnly) ? file.readAll() : QByteArray();
+  };
+  const QByteArray figure = exported("both.svg");
+  QVERIFY(figure.contains(QByteArray::fromStdString(first.haystack)));
+  QVERIFY(figure.contains(QByteArray::fromStdString(second.haystack)));
+  const QList<QByteArray> lines = exported("both.csv").trimmed().split('\n');
+  QCOMPARE(lines.size(),
+           1 + static_cast<qsizetype>(first.cells() * first.models.size() + second.cells() * second.models.size()));
+  QVERIFY(lines[0].startsWith("model,haystack,length,depth,gain,"));
+  const QList<QByteArray> last = lines.back().split(',');
+  QCOMPARE(last[0], '"' + QByteArray::fromStdString(second.models[0].info.name) + '"');
+  QCOMPARE(last[2], QByteArray("512"));
+  QCOMPARE(last[4].toFloat(), second.models[0].gain()[0]);
 }
 
 void EvaluationsTest::aSessionKeepsEvaluations() {

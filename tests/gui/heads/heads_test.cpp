@@ -2,9 +2,12 @@
 
 #include <QApplication>
 #include <QClipboard>
+#include <QComboBox>
 #include <QHeaderView>
 #include <QMimeData>
 #include <QSignalSpy>
+#include <QTabWidget>
+#include <QTableView>
 #include <QTest>
 
 #include "app/figure/colour_map.h"
@@ -30,6 +33,7 @@ class HeadsTest : public QObject {
   void smallPicturesOfForgetMatrices();
   void smallPicturesOfAttention();
   void theGalleryShowsSortsAndFilters();
+  void hiddenRunsAreNeitherListedNorPictured();
   void theStateComesBack();
   void differencesHaveOneSign();
   void withoutRunsItSaysSo();
@@ -335,12 +339,12 @@ void HeadsTest::theGalleryShowsSortsAndFilters() {
   QCOMPARE(gallery.heads().size(), std::size_t{32});
   QVERIFY(gallery.heads()[5] == (HeadChoice{heads.table.run(), 1, 1}));
   // Layers begin lines of their own.
-  QVERIFY(gallery.picture(gallery.heads()[4]).top() > gallery.picture(gallery.heads()[3]).bottom());
+  QVERIFY(gallery.cell(gallery.heads()[4]).top() > gallery.cell(gallery.heads()[3]).bottom());
   // A head of the model without gates: F is 1; its first query attends to the first key alone.
   heads.table.setRun(heads.document.runs()[1].id);
   const HeadChoice head{heads.document.runs()[1].id, 1, 1};
   const figure::Rgb bright = figure::colourAt(figure::viridis(), 1);
-  const QRect place = gallery.picture(head);
+  const QRect place = gallery.cell(head);
   QVERIFY(!place.isEmpty());
   QCOMPARE(colourAt(gallery, place.bottomLeft() + QPoint(4, -4)), QColor(bright.red, bright.green, bright.blue));
   QToolButton* ofAttention = nullptr;
@@ -360,12 +364,12 @@ void HeadsTest::theGalleryShowsSortsAndFilters() {
             heads.table.value(gallery.heads()[index], HeadQuantity::entropy));
   }
   // A click and the keys choose.
-  QTest::mouseClick(&gallery, Qt::LeftButton, {}, gallery.picture(gallery.heads()[4]).center());
+  QTest::mouseClick(&gallery, Qt::LeftButton, {}, gallery.cell(gallery.heads()[4]).center());
   QVERIFY(heads.document.selection().head() == gallery.heads()[4]);
   QTest::keyClick(&gallery, Qt::Key_Right);
   QVERIFY(heads.document.selection().head() == gallery.heads()[5]);
   QTest::keyClick(&gallery, Qt::Key_Up);
-  QVERIFY(gallery.picture(heads.document.selection().head()).top() < gallery.picture(gallery.heads()[5]).top());
+  QVERIFY(gallery.cell(heads.document.selection().head()).top() < gallery.cell(gallery.heads()[5]).top());
   // Only heads of a label.
   const auto label = tellingLabel(heads.table);
   QVERIFY(label);
@@ -395,6 +399,45 @@ void HeadsTest::smallPicturesOfForgetMatrices() {
   const figure::Rgb bright = figure::colourAt(figure::viridis(), 1);
   QCOMPARE(colourAt(grid, cell.topLeft() + QPoint(3, cell.height() - 6)),
            QColor(bright.red, bright.green, bright.blue));
+}
+
+void HeadsTest::hiddenRunsAreNeitherListedNorPictured() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  const RunId fox = heads.document.runs()[0].id;
+  const RunId transformer = heads.document.runs()[1].id;
+  auto* tabs = heads.view.findChild<QTabWidget*>();
+  auto* listed = heads.view.findChild<QComboBox*>("", Qt::FindChildrenRecursively);
+  for (auto* box : heads.view.findChildren<QComboBox*>()) {
+    if (box->accessibleName() == "Run") listed = box;
+  }
+  const auto hide = [&](std::size_t row, bool hidden) {
+    RunLook look = heads.document.lookOf(heads.document.listRows()[row]);
+    look.hidden = hidden;
+    heads.document.setLook(heads.document.listRows()[row], look);
+  };
+  // The gallery lists the Transformer while the chosen head is of the other model.
+  tabs->setCurrentIndex(2);
+  listed->setCurrentIndex(1);
+  QCOMPARE(heads.table.run(), transformer);
+  QVERIFY(heads.document.selection().head().run == fox);
+  hide(1, true);
+  QCOMPARE(listed->count(), 1);
+  QVERIFY(!listed->isVisible());
+  QCOMPARE(heads.table.run(), fox);
+  QCOMPARE(heads.view.gallery().heads().size(), 32U);
+  QVERIFY(heads.view.gallery().heads()[0].run == fox);
+  hide(1, false);
+  QCOMPARE(listed->count(), 2);
+  // All of them: nothing is listed, in no tab.
+  hide(0, true);
+  hide(1, true);
+  QVERIFY(heads.view.gallery().heads().empty());
+  QCOMPARE(heads.view.findChild<QTableView*>()->model()->rowCount(), 0);
+  QVERIFY(heads.view.grid().cell({fox, 0, 0}).isEmpty());
+  hide(0, false);
+  QCOMPARE(heads.view.gallery().heads().size(), 32U);
+  QCOMPARE(heads.view.findChild<QTableView*>()->model()->rowCount(), 32);
 }
 
 void HeadsTest::theStateComesBack() {

@@ -23,6 +23,7 @@ class TextLayoutTest : public QObject {
  private slots:
   void everyPlaceBelongsToOneCell_data();
   void everyPlaceBelongsToOneCell();
+  void paragraphsReadFromRightToLeft();
   void linesKeepToTheWidth();
   void lineEndsEndLines_data();
   void lineEndsEndLines();
@@ -51,6 +52,9 @@ void TextLayoutTest::everyPlaceBelongsToOneCell_data() {
   QTest::newRow("a family of joined emoji") << QByteArray("x👩‍👩‍👧‍👦y") << 3;
   QTest::newRow("Chinese") << QByteArray("狐狸记得它读过的东西，然后慢慢忘记。狐狸记得它读过的东西。") << 3;
   QTest::newRow("Arabic") << QByteArray("الثعلب يتذكر ما قرأه ثم ينسى") << 2;
+  QTest::newRow("Arabic by letters, with a number and a name") << QByteArray("قرأ Foxscope 42 صفحة، ثم نسي.") << 1;
+  QTest::newRow("Hebrew with points") << QByteArray("שׁוּעָל זוֹכֵר (ולא) שוכח") << 2;
+  QTest::newRow("Hebrew in English") << QByteArray("the word שועל קטן means little fox") << 3;
   QTest::newRow("controls and a byte order mark") << QByteArray(
                                                          "\xef\xbb\xbf"
                                                          "a\x01\x02"
@@ -81,16 +85,21 @@ void TextLayoutTest::everyPlaceBelongsToOneCell() {
     std::int32_t cluster = 0;
     std::vector<double> covered(cells.cell.size());
     for (std::int64_t line = 0; line < layout.lineCount(); ++line) {
-      double x = 0;
-      for (const TextLayout::Piece& piece : layout.pieces(line)) {
+      std::vector<TextLayout::Piece> pieces = layout.pieces(line);
+      for (const TextLayout::Piece& piece : pieces) {
         QCOMPARE(piece.begin, cluster);
         QVERIFY(piece.end > piece.begin);
-        QCOMPARE(piece.left, x);
         cluster = piece.end;
-        x = piece.right;
+      }
+      // However they stand, nothing lies between two of them, and nothing over another.
+      std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.left < b.left; });
+      const bool left = layout.shape().atom[static_cast<std::size_t>(pieces[0].atom)].paragraph == Qt::RightToLeft;
+      if (!left) QCOMPARE(pieces.front().left, 0.0);
+      for (std::size_t n = 1; n < pieces.size(); ++n) {
+        QVERIFY(std::abs(pieces[n].left - pieces[n - 1].right) < kRounding);
       }
       for (const TextLayout::Span& span : layout.spans(line)) {
-        QVERIFY(span.left >= -kRounding && span.right <= x + kRounding);
+        QVERIFY(span.left >= pieces.front().left - kRounding && span.right <= pieces.back().right + kRounding);
         covered[static_cast<std::size_t>(span.cell)] += span.right - span.left;
         if (span.right - span.left < kRounding) continue;
         const QPointF middle((span.left + span.right) / 2, (static_cast<double>(line) + 0.5) * layout.lineHeight());
@@ -102,6 +111,45 @@ void TextLayoutTest::everyPlaceBelongsToOneCell() {
       QVERIFY2(covered[cell] > 0, qPrintable(QString("cell %1 cannot be seen").arg(cell)));
     }
   }
+}
+
+// Places of the words of a line, from left to right.
+void TextLayoutTest::paragraphsReadFromRightToLeft() {
+  const auto read = [](const char* text, double width) {
+    TextRun run;
+    run.text = text;
+    run.tokens = cutEvery(run.text, 2);
+    const TextLayout layout = laidOut(run, width);
+    std::vector<std::pair<double, QString>> words;
+    const TextShape& shape = layout.shape();
+    for (const TextLayout::Piece& piece : layout.pieces(layout.lineCount() - 1)) {
+      const auto character = [&](std::int32_t cluster) {
+        return shape.cluster[static_cast<std::size_t>(cluster)].character;
+      };
+      const QString word = shape.text.mid(character(piece.begin), character(piece.end) - character(piece.begin));
+      if (!word.trimmed().isEmpty()) words.emplace_back(piece.left, word);
+    }
+    std::sort(words.begin(), words.end());
+    QStringList shown;
+    for (const auto& word : words) shown += word.second;
+    return shown;
+  };
+  constexpr double kWide = 5000;
+  // A paragraph of its own, behind one that runs to the right.
+  QCOMPARE(read("fox\nשועל זוכר fox one 42 שוכח", kWide), (QStringList{"שוכח", "fox", "one", "42", "זוכר", "שועל"}));
+  QCOMPARE(read("שועל\nthe words שועל קטן mean", kWide), (QStringList{"the", "words", "קטן", "שועל", "mean"}));
+  // It begins at the right edge, and its full stop stands at its left.
+  TextRun run;
+  run.text = "קרא ושכח.";
+  run.tokens = cutEvery(run.text, 2);
+  const TextLayout layout = laidOut(run, 600);
+  const auto pieces = layout.pieces(0);
+  QVERIFY(std::abs(pieces.front().right - 600) < kRounding);
+  const std::int64_t last = static_cast<std::int64_t>(layout.cells().cell.size()) - 1;
+  const double end = layout.mainRect(last).left();
+  for (std::int64_t cell = 1; cell < last; ++cell) QVERIFY(layout.mainRect(cell).left() >= end - kRounding);
+  // Tokens follow one another to the left.
+  QVERIFY(layout.mainRect(1).center().x() > layout.mainRect(2).center().x());
 }
 
 void TextLayoutTest::linesKeepToTheWidth() {

@@ -16,6 +16,7 @@ class TextViewTintTest : public QObject {
   void aRowFollowsThePinOrThePointer();
   void differencesTakeTwoRuns();
   void runsAreChosenByName();
+  void hiddenRunsDoNotTint();
   void otherTokensAreMappedAndItIsSaid();
   void aModelWithoutGatesSaysSo();
   void aRunWithoutQueriesAndKeysSaysSo();
@@ -76,6 +77,27 @@ void TextViewTintTest::runsAreChosenByName() {
   QVERIFY(shown.settle());
   QCOMPARE(shown.valueAt(7), shown.document.runs()[1].trace->per_token_loss()[6]);
   QVERIFY(shown.tools->caption().startsWith("loss of second"));
+}
+
+void TextViewTintTest::hiddenRunsDoNotTint() {
+  const TextRun run = words(120);
+  Shown shown({run, second(run)});
+  QVERIFY(shown.came());
+  QVERIFY(shown.choose(TintKind::loss));
+  const auto hide = [&](std::size_t row) {
+    RunLook look = shown.document.lookOf(shown.document.listRows()[row]);
+    look.hidden = true;
+    shown.document.setLook(shown.document.listRows()[row], look);
+    return shown.settle();
+  };
+  const QString first = shown.document.runs()[0].name;
+  const QString other = shown.document.runs()[1].name;
+  QVERIFY(shown.tools->caption().contains("loss of " + first));
+  QVERIFY(hide(0));
+  QVERIFY2(shown.tools->caption().contains("loss of " + other), qPrintable(shown.tools->caption()));
+  // The text stays when the last of its runs is hidden.
+  QVERIFY(hide(1));
+  QVERIFY(shown.page->tint() != nullptr);
 }
 
 void TextViewTintTest::otherTokensAreMappedAndItIsSaid() {

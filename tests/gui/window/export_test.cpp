@@ -193,7 +193,17 @@ void ExportTest::theMapOfAPaneIsThatOfItsCommand() {
   exporting.choose(Source::map);
   const QString here = exporting.folder("here");
   const QString there = exporting.folder("there");
-  for (const char* name : {"/map.png", "/map.svg"}) {
+  for (const char* name : {"/map.png", "/map.svg", "/without.svg"}) {
+    if (QString(name) == "/without.svg") {
+      PaneState state;
+      state.setQuantity(Quantity::attention);
+      state.setFirstKey(FirstKey::left_out);
+      exporting.test.window.maps().setPaneState(0, state);
+      QVERIFY(exporting.test.settle());
+      exporting.show();
+      exporting.choose(Source::map);
+      QVERIFY(exporting.dialog->command("x.svg").contains(" --without-first "));
+    }
     const QByteArray window = exporting.written(here + name);
     QVERIFY(!window.isEmpty());
     QCOMPARE(inShell(exporting.dialog->command(there + name)), QString());

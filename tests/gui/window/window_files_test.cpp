@@ -286,6 +286,7 @@ void WindowFilesTest::placesAreRemembered() {
     MainWindow window({});
     window.resize(1111, 777);
     window.show();
+    window.document().addModel(foxModel(), "fox");
     window.findChild<QDockWidget*>("curves")->hide();
     window.close();
   }
@@ -293,6 +294,8 @@ void WindowFilesTest::placesAreRemembered() {
   QVERIFY(window.restorePlaces());
   window.show();
   QCOMPARE(window.size(), QSize(1111, 777));
+  window.document().addModel(foxModel(), "fox");
+  QVERIFY(window.findChild<QDockWidget*>("heads")->isVisible());
   QVERIFY(!window.findChild<QDockWidget*>("curves")->isVisible());
   window.setRemembering(MainWindow::Remembering::off);
 }

@@ -9,7 +9,8 @@ namespace foxscope::gui::test {
 
 void useOwnSettings() {
   static QTemporaryDir config;
-  for (const char* home : {"XDG_CONFIG_HOME", "XDG_CACHE_HOME"}) qputenv(home, config.path().toUtf8());
+  for (const char* home : {"XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"})
+    qputenv(home, config.path().toUtf8());
   QApplication::setPalette(lightPalette());
 }
 

@@ -55,6 +55,7 @@ class WindowTest : public QObject {
   void theReadoutNamesWhatIsReadAndPredicted();
   void thePaletteFindsCommands();
   void everyShortcutIsThereOnce();
+  void docksStandBesideWhatIsOpen();
   void thePartsGoBackToTheirPlaces();
   void mapsFillTheirPanes();
   void itFitsASmallScreen_data();
@@ -168,8 +169,40 @@ void WindowTest::thePaletteFindsCommands() {
   QTRY_COMPARE(test.window.headsView().colouring().quantity, HeadQuantity::entropy);
 }
 
+// With nothing open the first page stands alone; docks come back as they were.
+void WindowTest::docksStandBesideWhatIsOpen() {
+  Window test;
+  const auto visible = [&] {
+    QStringList names;
+    for (const auto* dock : test.window.findChildren<QDockWidget*>()) {
+      if (dock->isVisible()) names += dock->objectName();
+    }
+    names.sort();
+    return names;
+  };
+  QCOMPARE(visible(), QStringList());
+  QVERIFY(test.run(64));
+  QCOMPARE(visible(), (QStringList{"curves", "heads", "text"}));
+  test.window.findChild<QDockWidget*>("text")->hide();
+  auto* heads = test.window.findChild<QDockWidget*>("heads");
+  test.window.addDockWidget(Qt::RightDockWidgetArea, heads);
+  QTRY_VERIFY(heads->x() > test.window.width() / 2);
+  test.document().clear();
+  QCOMPARE(visible(), QStringList());
+  QVERIFY(test.run(64));
+  QCOMPARE(visible(), (QStringList{"curves", "heads"}));
+  QCOMPARE(test.window.dockWidgetArea(heads), Qt::RightDockWidgetArea);
+  // An evaluation alone is something that is open.
+  test.document().clear();
+  test.document().open({source("resources/figures/loss.h5")});
+  QTRY_COMPARE(visible(), QStringList{"evaluations"});
+}
+
 void WindowTest::thePartsGoBackToTheirPlaces() {
   Window test;
+  test.document().setText({{}, "Something is open."});
+  QVERIFY(test.settle());
+  QCoreApplication::processEvents();
   // The list of runs, evaluations and effects are out of sight at first.
   auto docks = test.window.findChildren<QDockWidget*>();
   QCOMPARE(docks.size(), 6);

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+
+#include <QWidget>
+
+#include "app/gui/document/document.h"
+
+namespace foxscope::gui {
+
+/// Cells of heads, of which one is chosen: by a click, which the right button does too before its menu opens, or by the
+/// arrow keys. Hovering marks a cell and tells about its head.
+class HeadCells : public QWidget {
+  Q_OBJECT
+
+ public:
+  explicit HeadCells(Document& document, QWidget* parent = nullptr);
+
+  [[nodiscard]] virtual std::optional<HeadChoice> headAt(const QPoint& place) const = 0;
+  /// Where a head is drawn; empty where it is not.
+  [[nodiscard]] virtual QRect cell(const HeadChoice& head) const = 0;
+  /// What hovering a head tells; empty: nothing.
+  [[nodiscard]] virtual QString description(const HeadChoice& head) const = 0;
+
+  [[nodiscard]] bool hasHeightForWidth() const override { return true; }
+
+ signals:
+  /// Where it has to be seen after a key.
+  void shown(const QRect& place);
+
+ protected:
+  /// The head that an arrow key leads to from one, which need not be drawn; nothing: it leads nowhere.
+  [[nodiscard]] virtual std::optional<HeadChoice> beside(const HeadChoice& head, Qt::Key arrow) const = 0;
+  [[nodiscard]] const std::optional<HeadChoice>& hovered() const { return m_hovered; }
+
+  void mousePressEvent(QMouseEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void changeEvent(QEvent* event) override;
+  bool event(QEvent* event) override;
+
+ private:
+  Document& m_cellsDocument;
+  std::optional<HeadChoice> m_hovered;
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,272 @@
+// Runs that models make, and those of a model with a change.
+#include <algorithm>
+#include <cmath>
+
+#include <QSignalSpy>
+#include <QTest>
+
+#include "backend/base/system_memory.h"
+#include "tests/gui/document/document_support.h"
+
+namespace foxscope::gui::test {
+
+class DocumentRunsTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void runsBothModelsOnAText();
+  void aSecondRunOnTheSameTextReplacesTheFirst();
+  void anotherTextReplacesAllRuns();
+  void cancellingKeepsWhatIsThere();
+  void aCancelledSecondModelStaysAsLongAsItWas();
+  void muchMemoryIsAskedFor();
+  void aFailedRunKeepsTheRunsBefore();
+  void aRunThatWouldNotFitIsRefusedWithTheFigure();
+  void closingWhileARunIsMade();
+  void aFirstRunShowsAHeadWithMemory();
+  void aDerivedRunIsTheModelWithAChange();
+  void whatCannotBeDerivedSaysWhy();
+};
+
+void DocumentRunsTest::runsBothModelsOnAText() {
+  Document document;
+  QSignalSpy statuses(&document, &Document::runStatusChanged);
+  QVERIFY(runDemo(document, 200));
+  QCOMPARE(document.runs()[0].name, "fox-pro-12m");
+  QCOMPARE(document.runs()[1].name, "transformer-pro-12m");
+  QCOMPARE(document.length(), 200);
+  QVERIFY(document.runs()[0].trace->info().gated);
+  QVERIFY(!document.runs()[1].trace->info().gated);
+  QVERIFY(statuses.size() > 2);
+  QCOMPARE(document.selection().head().run, document.runs()[0].id);
+  QVERIFY(document.selection().view() == (View{{0, 200}, {0, 200}}));
+  QVERIFY(document.headOf(document.selection().head()).has_value());
+  QVERIFY(!document.headOf({document.runs()[0].id, 99, 0}));
+  QVERIFY(!document.headOf({12345, 0, 0}));
+}
+
+void DocumentRunsTest::aSecondRunOnTheSameTextReplacesTheFirst() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  const HeadChoice head{document.runs()[0].id, 3, 2};
+  document.selection().setHead(head);
+  document.selection().setPin({40, 20});
+  document.startRun();
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QCOMPARE(document.runs()[0].name, "fox-pro-12m");
+  // The selection stays with what has the same name and the same tokens.
+  const HeadChoice now = document.selection().head();
+  QVERIFY(now.run != head.run && now.layer == 3 && now.head == 2);
+  QCOMPARE(document.run(now.run)->name, "fox-pro-12m");
+  QVERIFY(document.selection().pin() == (Cursor{40, 20}));
+}
+
+void DocumentRunsTest::anotherTextReplacesAllRuns() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  document.selection().setPin({40, 20});
+  document.setText({{}, "Quite another text, which no run has seen before."});
+  QCOMPARE(document.runs().size(), 2U);
+  document.startRun();
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QVERIFY(document.length() < 40);
+  QVERIFY(document.selection().pin() == Cursor());
+  QVERIFY(document.selection().view() == (View{{0, document.length()}, {0, document.length()}}));
+}
+
+void DocumentRunsTest::cancellingKeepsWhatIsThere() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  const RunId before = document.runs()[0].id;
+  RunSettings settings = document.settings();
+  settings.limit = 0;
+  document.setSettings(settings);
+  document.startRun();
+  QVERIFY(document.runStatus().running);
+  document.cancelRun();
+  QVERIFY(!document.runStatus().running);
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs()[0].id, before);
+  QVERIFY(document.canRun());
+}
+
+void DocumentRunsTest::aCancelledSecondModelStaysAsLongAsItWas() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  RunSettings settings = document.settings();
+  settings.limit = 200;
+  document.setSettings(settings);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return document.length() == 200; }, 60'000));
+  document.cancelRun();
+  QCOMPARE(document.runs().size(), 2U);
+  const Run& second = document.runs()[1];
+  QCOMPARE(second.trace->info().length, 64);
+  QCOMPARE(document.positionIn(second.id, 63), std::optional<std::int64_t>(63));
+  QVERIFY(!document.positionIn(second.id, 64));
+  QVERIFY(!document.positionIn(second.id, 199));
+  QCOMPARE(document.placesOf(second.id).fromReference->covered(), 64);
+}
+
+void DocumentRunsTest::muchMemoryIsAskedFor() {
+  Document document;
+  document.open({foxModel()});
+  QVERIFY(waitUntilIdle(document));
+  // A token of this model takes 16 KiB of queries and keys and a quarter as much beside them.
+  const double most = std::min(4e9, 0.8 * static_cast<double>(available_memory()));
+  const auto tokens = static_cast<std::int64_t>(1.3 * most / 20'000);
+  std::string text;
+  for (std::int64_t line = 0; line < tokens / 6 + 1; ++line) text += "x y z w v\n";
+  document.setText({{}, text});
+  QSignalSpy asked(&document, &Document::memoryAsked);
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !document.runStatus().running && !document.busy(); }, 120'000));
+  QVERIFY(messages.isEmpty());
+  QCOMPARE(asked.size(), 1);
+  const auto question = asked[0][0].value<MemoryQuestion>();
+  QVERIFY(question.tokens >= tokens && question.tokens < tokens + 12);
+  QVERIFY(question.needed > 16'384.0 * static_cast<double>(tokens));
+  QVERIFY(question.needed < 24'000.0 * static_cast<double>(tokens) + 1e9);
+  QVERIFY(question.free > 0);
+  QVERIFY(question.fewer > 0 && question.fewer < question.tokens);
+  QVERIFY(document.runs().empty());
+  // Nothing was answered: F5 asks again. Fewer tokens run.
+  document.startRun();
+  QTRY_COMPARE_WITH_TIMEOUT(asked.size(), 2, 120'000);
+  document.runFewer(64);
+  QCOMPARE(document.settings().limit, 64);
+  QVERIFY(QTest::qWaitFor([&] { return document.runs().size() == 1 && !document.runStatus().running; }, 60'000));
+  QCOMPARE(document.length(), 64);
+  // An answer counts once, and a short run is not asked about.
+  document.runAnyway();
+  QVERIFY(!document.runStatus().running);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !document.runStatus().running; }, 60'000));
+  QCOMPARE(asked.size(), 2);
+}
+
+void DocumentRunsTest::aFailedRunKeepsTheRunsBefore() {
+  const Folder folder;
+  Document document;
+  QVERIFY(runDemo(document, 32));
+  const std::size_t models = document.models().size();
+  RunSettings settings = document.settings();
+  settings.device = "cuda:77";
+  document.setSettings(settings);
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.startRun();
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(messages.size(), 1);
+  QCOMPARE(messages[0][0].value<Message>().kind, Message::Kind::error);
+  QVERIFY2(textsOf(messages)[0].contains("cuda"), qPrintable(textsOf(messages)[0]));
+  QCOMPARE(document.runs().size(), 2U);
+  QCOMPARE(document.models().size(), models);
+  QVERIFY(!document.runStatus().running && document.canRun());
+}
+
+void DocumentRunsTest::aRunThatWouldNotFitIsRefusedWithTheFigure() {
+  Document document;
+  document.open({foxModel()});
+  QVERIFY(waitUntilIdle(document));
+  // Each line is six tokens, and each token takes more than a kibibyte, whatever the run keeps.
+  const std::int64_t lines = available_memory() / 1024 / 6;
+  std::string text;
+  for (std::int64_t line = 0; line < lines; ++line) text += "x y z w v\n";
+  document.setText({{}, std::move(text)});
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.startRun();
+  QVERIFY(QTest::qWaitFor([&] { return !document.runStatus().running; }, 120'000));
+  QCOMPARE(messages.size(), 1);
+  const QString line = textsOf(messages)[0];
+  QVERIFY2(line.contains("GiB") && line.contains("tokens"), qPrintable(line));
+}
+
+void DocumentRunsTest::closingWhileARunIsMade() {
+  auto document = std::make_unique<Document>();
+  document->open({foxModel(), sampleText()});
+  QVERIFY(waitUntilIdle(*document));
+  document->startRun();
+  document.reset();
+  QCoreApplication::processEvents();
+}
+
+// By the definition of the decay time, from the gates themselves.
+void DocumentRunsTest::aFirstRunShowsAHeadWithMemory() {
+  Document document;
+  QVERIFY(runDemo(document, 200));
+  const auto decayTime = [&](int layer, int head) {
+    const auto c = document.runs()[0].trace->cumulative_log_gate(layer, head);
+    return -static_cast<double>(c.size()) / c.back();
+  };
+  const HeadChoice chosen = document.selection().head();
+  QVERIFY(decayTime(chosen.layer, chosen.head) <= 50);
+  const TraceInfo& info = document.runs()[0].trace->info();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      QVERIFY(decayTime(layer, head) > 50 || decayTime(layer, head) <= decayTime(chosen.layer, chosen.head));
+    }
+  }
+}
+
+void DocumentRunsTest::aDerivedRunIsTheModelWithAChange() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  const Run base = document.runs()[0];
+  // The text in the panel is another one by now: the derived run still reads what its base read.
+  document.setText({{}, "Quite another text."});
+  document.startDerivedRun(base.id, {QStringLiteral("3:1:one"), QStringLiteral("5:*:constant=0.5")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 3U);
+  const Run& derived = document.runs()[2];
+  QCOMPARE(derived.name, "fox-pro-12m, L3 H1, gate 1; L5, all heads, gate 0.5");
+  QCOMPARE(derived.plainName(), "fox-pro-12m.3-1-one.5-all-constant0.5");  // as files and commands name it
+  QCOMPARE(document.shownName(document.models().back()), derived.name);
+  QCOMPARE(document.baseOf(derived)->id, base.id);
+  QVERIFY(document.baseOf(base) == nullptr);
+  QCOMPARE(document.models().back().interventions.size(), 2);
+  QVERIFY(derived.trace->tokens()->id == base.trace->tokens()->id);
+  for (std::int64_t i = 0; i < 64; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    QCOMPARE(derived.trace->cumulative_log_gate(3, 1)[at], 0.0);
+    QVERIFY(std::abs(derived.trace->cumulative_log_gate(5, 2)[at] - std::log(0.5) * static_cast<double>(i + 1)) < 1e-9);
+    QCOMPARE(derived.trace->cumulative_log_gate(0, 0)[at], base.trace->cumulative_log_gate(0, 0)[at]);
+  }
+  const auto& before = base.trace->per_token_loss();
+  const auto& after = derived.trace->per_token_loss();
+  QVERIFY(!std::equal(before.begin(), before.end(), after.begin()));
+  // A change of a changed model keeps both.
+  document.startDerivedRun(derived.id, {QStringLiteral("0:0:cut")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.models().back().interventions.size(), 3);
+  QVERIFY(document.runs()[3].trace->info().intervention.find("cut") != std::string::npos);
+  QCOMPARE(document.runs()[3].name, "fox-pro-12m, L3 H1, gate 1; L5, all heads, gate 0.5; L0 H0, cut");
+  QCOMPARE(document.baseOf(document.runs()[3])->id, document.runs()[2].id);
+}
+
+void DocumentRunsTest::whatCannotBeDerivedSaysWhy() {
+  const Folder folder;
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({writeRun(folder, "run.h5", {})});
+  QVERIFY(waitUntilIdle(document));
+  const std::size_t before = document.runs().size();
+  document.startDerivedRun(document.runs()[0].id, {QStringLiteral("0:0:one")});
+  QVERIFY(textsOf(messages).last().contains("comes from a file"));
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), before);
+  Document live;
+  QSignalSpy refusals(&live, &Document::messageRaised);
+  QVERIFY(runDemo(live, 32));
+  live.startDerivedRun(live.runs()[0].id, {QStringLiteral("77:0:one")});
+  QVERIFY(waitUntilIdle(live));
+  QVERIFY(textsOf(refusals).last().contains("there is no layer 77"));
+  QCOMPARE(live.runs().size(), 2U);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_GUILESS_MAIN(foxscope::gui::test::DocumentRunsTest)
+#include "document_runs_test.moc"

@@ -1,0 +1,161 @@
+// Sessions, saved and opened.
+#include <algorithm>
+
+#include <QSignalSpy>
+#include <QTest>
+
+#include "backend/file/run_file.h"
+#include "tests/gui/document/document_support.h"
+
+namespace foxscope::gui::test {
+
+using foxscope::test::make_trace;
+using foxscope::test::SyntheticRun;
+
+class DocumentSessionsTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void aSessionWhoseTextFailsRunsNothingLater();
+  void aSessionComesBack();
+  void aSessionAsksForWhatIsMissing();
+  void aSessionOfUnsavedRunsMakesThemAgain();
+  void aDerivedRunComesBackWithItsSession();
+  void aSessionBringsBackRunsOfSeveralFiles();
+};
+
+void DocumentSessionsTest::aSessionWhoseTextFailsRunsNothingLater() {
+  const Folder folder;
+  folder.write("text.txt", QByteArray("abc\xff\xfe"));
+  const QString session =
+      folder.write("session.json", QStringLiteral(R"({"foxscope_session": 1, "text": {"file": "./text.txt"},
+                                         "models": [{"name": "fox", "path": "%1"}]})")
+                                       .arg(foxModel())
+                                       .toUtf8());
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({session});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(messages.size(), 1);
+  QVERIFY2(textsOf(messages)[0].contains("UTF-8"), qPrintable(textsOf(messages)[0]));
+  document.setText({{}, "Nobody asked for a run."});
+  QVERIFY(!document.runStatus().running);
+  document.addModel(transformerModel());
+  QVERIFY(!document.runStatus().running);
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.runs().empty());
+}
+
+void DocumentSessionsTest::aSessionComesBack() {
+  const Folder folder;
+  QJsonObject views{{"maps", QJsonObject{{"panes", 4}}}};
+  {
+    Document document;
+    QVERIFY(runDemo(document, 100));
+    document.saveRunFile(folder.path("run.h5"));
+    QVERIFY(waitUntilIdle(document));
+    document.selection().setHead({document.runs()[1].id, 4, 3});
+    document.selection().setPin({90, 10});
+    document.selection().setView({{50, 100}, {0, 80}});
+    document.saveSession(folder.path("session.json"), views);
+    QVERIFY(waitUntilIdle(document));
+  }
+  Document document;
+  QSignalSpy opened(&document, &Document::sessionOpened);
+  QSignalSpy missing(&document, &Document::fileMissing);
+  document.open({folder.path("session.json")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(opened.size(), 1);
+  QCOMPARE(opened[0][0].toJsonObject(), views);
+  QVERIFY(missing.isEmpty());
+  QCOMPARE(document.models().size(), 2U);
+  QCOMPARE(document.runs().size(), 2U);
+  const HeadChoice head = document.selection().head();
+  QCOMPARE(document.run(head.run)->name, "transformer-pro-12m");
+  QVERIFY(head.layer == 4 && head.head == 3);
+  QVERIFY(document.selection().pin() == (Cursor{90, 10}));
+  QVERIFY(document.selection().view() == (View{{50, 100}, {0, 80}}));
+  QCOMPARE(document.sessionFile(), folder.path("session.json"));
+}
+
+void DocumentSessionsTest::aSessionAsksForWhatIsMissing() {
+  const Folder folder;
+  const QString path = folder.write("session.json", R"({"foxscope_session": 1,
+    "models": [{"name": "gone", "path": "/nowhere/model"}, {"name": "hub", "path": "owner/name"}],
+    "text": {"file": "./gone.txt"}, "run_files": ["./gone.h5"]})");
+  Document document;
+  QSignalSpy missing(&document, &Document::fileMissing);
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(missing.size(), 3);
+  QCOMPARE(missing[0][1].toString(), "/nowhere/model");
+  QCOMPARE(missing[1][1].toString(), folder.path("gone.txt"));
+  QCOMPARE(missing[2][1].toString(), folder.path("gone.h5"));
+  QCOMPARE(document.models().size(), 1U);
+}
+
+void DocumentSessionsTest::aSessionOfUnsavedRunsMakesThemAgain() {
+  const Folder folder;
+  {
+    Document document;
+    QVERIFY(runDemo(document, 64));
+    document.selection().setPin({33, 22});
+    document.saveSession(folder.path("session.json"), {});
+    QVERIFY(waitUntilIdle(document));
+  }
+  Document document;
+  document.open({folder.path("session.json")});
+  QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 2U, 60'000);
+  QCOMPARE(document.length(), 64);
+  QVERIFY(document.selection().pin() == (Cursor{33, 22}));
+}
+
+void DocumentSessionsTest::aDerivedRunComesBackWithItsSession() {
+  const Folder folder;
+  Document document;
+  QVERIFY(runDemo(document, 32));
+  document.startDerivedRun(document.runs()[0].id, {QStringLiteral("*:*:one")});
+  QVERIFY(waitUntilIdle(document));
+  document.saveSession(folder.path("session.json"), {});
+  QVERIFY(waitUntilIdle(document));
+  Document again;
+  again.open({folder.path("session.json")});
+  QVERIFY(waitUntilIdle(again));
+  QCOMPARE(again.runs().size(), 3U);
+  const auto before = document.runs()[2].trace->per_token_loss();
+  const auto after = again.runs()[2].trace->per_token_loss();
+  QCOMPARE(again.runs()[2].name, "fox-pro-12m, all heads, gate 1");
+  QVERIFY(std::equal(before.begin(), before.end(), after.begin(), after.end()));
+}
+
+void DocumentSessionsTest::aSessionBringsBackRunsOfSeveralFiles() {
+  const Folder folder;
+  SyntheticRun second;
+  second.seed = 2;
+  SyntheticRun third;
+  third.name = "third";
+  const std::shared_ptr<const Trace> traces[] = {make_trace(second), make_trace(third)};
+  write_run_file(folder.path("b.h5").toStdString(), traces, {"foxscope", ""}, Overwrite::force, {});
+  {
+    Document document;
+    document.open({writeRun(folder, "a.h5", {}), folder.path("b.h5")});
+    QVERIFY(waitUntilIdle(document));
+    QCOMPARE(document.runs().size(), 3U);
+    document.removeRun(document.runNamed("third")->id);
+    document.selection().setHead({document.runNamed("fox · b")->id, 1, 2});
+    document.saveSession(folder.path("session.json"), {});
+    QVERIFY(waitUntilIdle(document));
+  }
+  Document document;
+  document.open({folder.path("session.json")});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  QCOMPARE(document.runs()[0].name, "fox · a");
+  QCOMPARE(document.runs()[1].name, "fox · b");
+  QVERIFY(document.selection().head() == (HeadChoice{document.runs()[1].id, 1, 2}));
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_GUILESS_MAIN(foxscope::gui::test::DocumentSessionsTest)
+#include "document_sessions_test.moc"
