@@ -81,15 +81,24 @@ class Meeting {
 
 /// The sum over the head's dimensions is taken in parts of this many: each is rounded at its own, smaller size, which
 /// makes a logit about three times as precise as one running sum.
-constexpr std::int64_t kDepthPart = 16;
+constexpr int kDepthPart = 16;
 
 void logit_tile(const float* packed, const float* keys, std::int64_t key_count, std::int64_t head_dim, float* tile) {
+  if (head_dim % kDepthPart == 0) {
+    tile_product_of_depth<Start::zero, kDepthPart>(key_count, kMapTile, keys, head_dim, packed, kMapTile, tile,
+                                                   kMapTile);
+    for (std::int64_t k = kDepthPart; k < head_dim; k += kDepthPart) {
+      tile_product_of_depth<Start::add, kDepthPart>(key_count, kMapTile, keys + k, head_dim, packed + k * kMapTile,
+                                                    kMapTile, tile, kMapTile);
+    }
+    return;
+  }
   HWY_ALIGN float ones[kMapTile];
   std::fill(ones, ones + kMapTile, 1.0F);
-  tile_product<Start::zero>(key_count, kMapTile, std::min(kDepthPart, head_dim), keys, head_dim, packed, kMapTile,
-                            packed, tile, kMapTile);
+  tile_product<Start::zero>(key_count, kMapTile, std::min<std::int64_t>(kDepthPart, head_dim), keys, head_dim, packed,
+                            kMapTile, packed, tile, kMapTile);
   for (std::int64_t k = kDepthPart; k < head_dim; k += kDepthPart) {
-    tile_product_rescaled(key_count, kMapTile, std::min(kDepthPart, head_dim - k), keys + k, head_dim,
+    tile_product_rescaled(key_count, kMapTile, std::min<std::int64_t>(kDepthPart, head_dim - k), keys + k, head_dim,
                           packed + k * kMapTile, kMapTile, ones, tile, kMapTile);
   }
 }

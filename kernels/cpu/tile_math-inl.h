@@ -24,6 +24,7 @@ enum class Start {
   bias,        ///< bias[column], the same for every row: the gate as one more slice of the product
   accumulate,  ///< what is in C
   rescale,     ///< factor[row] C, added last so that each product is summed on its own before it meets a long sum
+  add,         ///< what is in C, added last
 };
 
 /// Where a tile product reads and writes: row-major matrices with strides in elements.
@@ -37,8 +38,23 @@ struct ProductTile {
   std::int64_t c_stride;
 };
 
+/// sum[r, n] += A[r, k] B[k, n] of one k.
+template <int kRows, int kVectors>
+HWY_INLINE void product_step(const float* HWY_RESTRICT a, std::int64_t a_stride, const float* HWY_RESTRICT b,
+                             Float (&sum)[kRows][kVectors]) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  Float columns[kVectors];
+  for (int v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(tag, b + v * lanes);
+  for (int r = 0; r < kRows; ++r) {
+    const Float factor = hn::Set(tag, a[r * a_stride]);
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(factor, columns[v], sum[r][v]);
+  }
+}
+
 /// C[r, n] = start + sum_k A[r, k] B[k, n] for kRows rows and kVectors vectors of columns, held in registers.
-template <int kRows, int kVectors, Start kStart>
+/// @tparam kDepth  the depth where it is known, so that the loop over it has no branches; 0: `depth`
+template <int kRows, int kVectors, Start kStart, int kDepth>
 HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::int64_t row, std::int64_t column) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
@@ -60,19 +76,19 @@ HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::
       }
     }
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
-    Float columns[kVectors];
-    for (int v = 0; v < kVectors; ++v) columns[v] = hn::LoadU(tag, b + k * b_stride + v * lanes);
-    for (int r = 0; r < kRows; ++r) {
-      const Float factor = hn::Set(tag, a[r * a_stride + k]);
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(factor, columns[v], sum[r][v]);
-    }
+  if constexpr (kDepth == 0) {
+    for (std::int64_t k = 0; k < depth; ++k) product_step<kRows, kVectors>(a + k, a_stride, b + k * b_stride, sum);
+  } else {
+    HWY_UNROLL(16)
+    for (int k = 0; k < kDepth; ++k) product_step<kRows, kVectors>(a + k, a_stride, b + k * b_stride, sum);
   }
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
       float* HWY_RESTRICT target = c + r * c_stride + v * lanes;
       if constexpr (kStart == Start::rescale) {
         sum[r][v] = hn::MulAdd(hn::Set(tag, tile.start[row + r]), hn::LoadU(tag, target), sum[r][v]);
+      } else if constexpr (kStart == Start::add) {
+        sum[r][v] = hn::Add(sum[r][v], hn::LoadU(tag, target));
       }
       hn::StoreU(sum[r][v], tag, target);
     }
@@ -82,29 +98,29 @@ HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::
 // AVX-512 and 64-bit Arm have 32 vector registers: 24 sums, a row of B and a factor. Elsewhere there are 16.
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
-template <int kVectors, Start kStart>
+template <int kVectors, Start kStart, int kDepth>
 HWY_INLINE void product_columns(std::int64_t rows, std::int64_t depth, const ProductTile& tile, std::int64_t column) {
   constexpr int kRows = kVectors == 1 ? (kManyRegisters ? 16 : 8) : (kManyRegisters ? 24 : 12) / kVectors;
   std::int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) product_block<kRows, kVectors, kStart>(depth, tile, r, column);
-  for (; r + 4 <= rows; r += 4) product_block<4, kVectors, kStart>(depth, tile, r, column);
-  for (; r < rows; ++r) product_block<1, kVectors, kStart>(depth, tile, r, column);
+  for (; r + kRows <= rows; r += kRows) product_block<kRows, kVectors, kStart, kDepth>(depth, tile, r, column);
+  for (; r + 4 <= rows; r += 4) product_block<4, kVectors, kStart, kDepth>(depth, tile, r, column);
+  for (; r < rows; ++r) product_block<1, kVectors, kStart, kDepth>(depth, tile, r, column);
 }
 
-template <Start kStart>
+template <Start kStart, int kDepth = 0>
 HWY_INLINE void product_tile(std::int64_t rows, std::int64_t columns, std::int64_t depth, const ProductTile& tile) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   std::int64_t n = 0;
   if constexpr (kManyRegisters) {
-    for (; n + 4 * lanes <= columns; n += 4 * lanes) product_columns<4, kStart>(rows, depth, tile, n);
+    for (; n + 4 * lanes <= columns; n += 4 * lanes) product_columns<4, kStart, kDepth>(rows, depth, tile, n);
     if (n + 3 * lanes <= columns) {
-      product_columns<3, kStart>(rows, depth, tile, n);
+      product_columns<3, kStart, kDepth>(rows, depth, tile, n);
       n += 3 * lanes;
     }
   }
-  for (; n + 2 * lanes <= columns; n += 2 * lanes) product_columns<2, kStart>(rows, depth, tile, n);
-  for (; n + lanes <= columns; n += lanes) product_columns<1, kStart>(rows, depth, tile, n);
+  for (; n + 2 * lanes <= columns; n += 2 * lanes) product_columns<2, kStart, kDepth>(rows, depth, tile, n);
+  for (; n + lanes <= columns; n += lanes) product_columns<1, kStart, kDepth>(rows, depth, tile, n);
 }
 
 /// C = start + A B with A [rows, depth] and B [depth, columns], row-major with strides in elements.
@@ -114,8 +130,17 @@ template <Start kStart>
 HWY_INLINE void tile_product(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* HWY_RESTRICT a,
                              std::int64_t a_stride, const float* HWY_RESTRICT b, std::int64_t b_stride,
                              const float* HWY_RESTRICT bias, float* HWY_RESTRICT c, std::int64_t c_stride) {
-  static_assert(kStart != Start::rescale);
+  static_assert(kStart != Start::rescale && kStart != Start::add);
   product_tile<kStart>(rows, columns, depth, {a, a_stride, b, b_stride, bias, c, c_stride});
+}
+
+/// C = A B, or C = C + A B with the sum over kDepth taken on its own first.
+template <Start kStart, int kDepth>
+HWY_INLINE void tile_product_of_depth(std::int64_t rows, std::int64_t columns, const float* HWY_RESTRICT a,
+                                      std::int64_t a_stride, const float* HWY_RESTRICT b, std::int64_t b_stride,
+                                      float* HWY_RESTRICT c, std::int64_t c_stride) {
+  static_assert(kStart == Start::zero || kStart == Start::add);
+  product_tile<kStart, kDepth>(rows, columns, kDepth, {a, a_stride, b, b_stride, nullptr, c, c_stride});
 }
 
 /// C = diag(factor) C + A B with factor [rows]; otherwise as tile_product.

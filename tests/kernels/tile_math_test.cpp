@@ -38,6 +38,9 @@ void product_of(int start, std::int64_t rows, std::int64_t columns, std::int64_t
     case Start::rescale:
       return tile_product_rescaled(rows, columns, depth, tile.a, tile.a_stride, tile.b, tile.b_stride, tile.start,
                                    tile.c, tile.c_stride);
+    case Start::add:
+      return tile_product_of_depth<Start::add, 16>(rows, columns, tile.a, tile.a_stride, tile.b, tile.b_stride, tile.c,
+                                                   tile.c_stride);
   }
 }
 
@@ -80,6 +83,35 @@ TEST(TileMath, Exp2IsWithinOneUnitInTheLastPlace) {
       largest = std::max(largest, std::abs(static_cast<double>(y[i]) - exact) / exact);
     }
     EXPECT_LE(largest, 1.2e-7) << hwy::TargetName(target);
+  }
+}
+
+TEST(TileMath, AddedIsWhatIsRescaledByOne) {
+  constexpr std::int64_t kColumns = 64;
+  constexpr std::int64_t kDepth = 16;
+  for (const std::int64_t target : InstructionSet::available()) {
+    const InstructionSet chosen(target);
+    for (const std::int64_t rows : {1, 4, 7, 24, 37, 64}) {
+      std::vector<float> a(static_cast<std::size_t>(rows * (kDepth + 1)));
+      std::vector<float> b(static_cast<std::size_t>(kDepth * (kColumns + 3)));
+      std::vector<float> added(static_cast<std::size_t>(rows * (kColumns + 5)));
+      std::mt19937 random(1);
+      std::normal_distribution<float> normal;
+      for (std::vector<float>* values : {&a, &b, &added}) {
+        for (float& value : *values) value = normal(random);
+      }
+      std::vector<float> rescaled = added;
+      const std::vector<float> ones(static_cast<std::size_t>(rows), 1.0F);
+      const auto product = [&](int start, std::vector<float>& c) {
+        HWY_DYNAMIC_DISPATCH(product_from_arrays)
+        (start, rows, kColumns, kDepth, a.data(), b.data(), ones.data(), c.data());
+      };
+      constexpr int kRescale = 3;
+      constexpr int kAdd = 4;
+      product(kRescale, rescaled);
+      product(kAdd, added);
+      EXPECT_EQ(added, rescaled) << hwy::TargetName(target) << " " << rows;
+    }
   }
 }
 

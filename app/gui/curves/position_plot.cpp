@@ -58,6 +58,7 @@ PositionPlot::PositionPlot(Document& document, Part part, QWidget* parent)
   m_plot->addLayer(QStringLiteral("cursor"));
   m_plot->layer(QStringLiteral("cursor"))->setMode(QCPLayer::lmBuffered);
   m_plot->plotLayout()->clear();
+  m_plot->setPlottingHint(QCP::phImmediateRefresh, false);
   connect(m_plot, &QCustomPlot::afterLayout, this, &PositionPlot::placeLabels);
   connect(m_plot, &QCustomPlot::afterReplot, this, [this] { m_stale = false; });
   auto* layout = new QVBoxLayout(this);
@@ -176,7 +177,8 @@ Range PositionPlot::range() const {
   return m_part == Part::rows ? view.rows : view.columns;
 }
 
-// What is drawn moves at once; what has come into sight is asked for.
+// What has come into sight is asked for, and drawn with what is there when it comes: drawing lines costs the window
+// more than a job takes to find their points.
 void PositionPlot::followView() {
   if (m_stripes.empty()) {
     ask();
@@ -186,7 +188,7 @@ void PositionPlot::followView() {
   const bool moved = m_stripes.front().x()->range() != QCPRange(limits.lower, limits.upper);
   for (Stripe& stripe : m_stripes) stripe.x()->setRange(limits.lower, limits.upper);
   fitVertically();
-  if (moved) ask();
+  if (moved) return ask();
   redraw();
 }
 

@@ -107,7 +107,7 @@ void JobRunner::drop(QObject* owner, int channel) {
 std::shared_ptr<JobRunner::Entry> JobRunner::takeNext() {
   assert(!m_waiting.empty() && !m_running);
   const auto next = std::min_element(m_waiting.begin(), m_waiting.end(), [](const auto& a, const auto& b) {
-    if (a->priority != b->priority) return a->priority == Priority::interactive;
+    if (a->priority != b->priority) return a->priority < b->priority;
     return a->id < b->id;
   });
   auto entry = *next;
@@ -142,7 +142,10 @@ void JobRunner::perform(const std::shared_ptr<Entry>& entry, kernels::Executor* 
   try {
     Job job{entry->stop.get_token(), {}, executor};
     if (entry->work.progress) job.report = [this, entry](const Progress& progress) { sendProgress(entry, progress); };
-    deliver = entry->work.answer(job);
+    deliver = entry->work.answer(job, [this, entry](Answer stage) {
+      const std::lock_guard lock(m_mutex);
+      send([this, entry, stage = std::move(stage)] { show(entry, stage); });
+    });
   } catch (...) {
     const QString message = messageOf(std::current_exception());
     deliver = [message, failed = entry->work.failed] {
@@ -200,6 +203,16 @@ void JobRunner::tellProgress(const std::shared_ptr<Entry>& entry) {
     progress = entry->progress;
   }
   if (entry->guard) entry->work.progress(progress);
+}
+
+void JobRunner::show(const std::shared_ptr<Entry>& entry, const Answer& stage) {
+  assert(QThread::currentThread() == thread());
+  {
+    // What comes after it is on its way, or it was put aside and begins anew: then it is of no use.
+    const std::lock_guard lock(m_mutex);
+    if (entry != m_running || entry->dropped) return;
+  }
+  if (entry->guard) stage();
 }
 
 void JobRunner::answer(const std::shared_ptr<Entry>& entry, const Answer& deliver) {

@@ -17,8 +17,9 @@
 
 namespace foxscope::gui {
 
-/// interactive: somebody waits for the answer. It puts background work aside, which begins anew afterwards.
-enum class Priority { interactive, background };
+/// interactive: somebody waits for the answer. It puts background work aside, which begins anew afterwards. refining:
+/// somebody has a first answer already, and waits for a better one.
+enum class Priority { interactive, refining, background };
 
 /// Whose threads the work computes on: those that the runner lends it, or the callee's own team (LibTorch's).
 enum class Team { lent, own };
@@ -35,8 +36,8 @@ struct JobProgress {
 
 /// One permanent compute thread and its queue. A request is named by its owner and a channel of the owner's choosing; a
 /// newer request of the same name replaces the older, queued or running. Answers arrive on the window's thread, and
-/// only while the request is the newest of its name and the owner lives. Waiting requests are served interactive ones
-/// first, then in their order.
+/// only while the request is the newest of its name and the owner lives. Waiting requests are served by their priority,
+/// then in their order.
 class JobRunner : public QObject {
   Q_OBJECT
 
@@ -50,6 +51,10 @@ class JobRunner : public QObject {
   template <typename Result>
   struct Request {
     std::function<std::optional<Result>(const Job&)> work;
+    /// In the place of `work`, for an answer that has stages: what it gives to `show` while it runs arrives as `shown`,
+    /// before the answer.
+    std::function<std::optional<Result>(const Job&, const std::function<void(Result)>& show)> stages;
+    std::function<void(Result)> shown;
     std::function<void(Result)> done;
     std::function<void(const QString&)> failed;
     std::function<void(const JobProgress&)> progress;  ///< on the window's thread; may be empty
@@ -58,12 +63,17 @@ class JobRunner : public QObject {
 
   template <typename Result>
   void submit(QObject* owner, int channel, Request<Result> request) {
-    auto answer = [work = std::move(request.work), done = std::move(request.done)](const Job& job) -> Answer {
-      std::optional<Result> result = work(job);
-      if (!result) return {};
-      // A result may be movable only, and std::function wants copies: so it travels by pointer.
-      auto held = std::make_shared<Result>(std::move(*result));
-      return [done, held] { done(std::move(*held)); };
+    // A result may be movable only, and std::function wants copies: so it travels by pointer.
+    const auto handing = [](const std::function<void(Result)>& to, Result&& result) -> Answer {
+      auto held = std::make_shared<Result>(std::move(result));
+      return [to, held] { to(std::move(*held)); };
+    };
+    auto answer = [handing, work = std::move(request.work), stages = std::move(request.stages),
+                   shown = std::move(request.shown),
+                   done = std::move(request.done)](const Job& job, const Deliver& deliver) -> Answer {
+      const auto show = [&](Result result) { deliver(handing(shown, std::move(result))); };
+      std::optional<Result> result = stages ? stages(job, show) : work(job);
+      return result ? handing(done, std::move(*result)) : Answer();
     };
     enqueue(owner, channel, {std::move(answer), std::move(request.failed), std::move(request.progress)},
             request.priority);
@@ -80,8 +90,9 @@ class JobRunner : public QObject {
 
  private:
   using Answer = std::function<void()>;
+  using Deliver = std::function<void(Answer)>;  ///< on the way, before the answer
   struct Work {
-    std::function<Answer(const Job&)> answer;
+    std::function<Answer(const Job&, const Deliver&)> answer;
     std::function<void(const QString&)> failed;
     std::function<void(const JobProgress&)> progress;
   };
@@ -104,6 +115,7 @@ class JobRunner : public QObject {
   void answer(const std::shared_ptr<Entry>& entry, const Answer& deliver);
   void sendProgress(const std::shared_ptr<Entry>& entry, const Progress& progress);
   void tellProgress(const std::shared_ptr<Entry>& entry);
+  void show(const std::shared_ptr<Entry>& entry, const Answer& stage);
   /// Has the window's thread call this, with the mutex held. What is called stays behind that mutex: what Qt's queue
   /// does the thread sanitizer does not see.
   void send(std::function<void()> message);

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include <QElapsedTimer>
 #include <QLabel>
 #include <QTimer>
 #include <QWidget>
@@ -104,7 +105,7 @@ class MapPane : public QWidget {
   void refresh();
   void request(const PictureRequest& wanted);
   void submitCoarse(const PictureRequest& wanted);
-  void submitExact(const PictureRequest& wanted);
+  void submitExact(const PictureRequest& wanted, Priority priority);
   void showProgress(const JobProgress& progress);
   void cancelPictures();
   void take(const PicturePointer& picture);
@@ -151,6 +152,7 @@ class MapPane : public QWidget {
   std::optional<PictureRequest> m_wanted;
   std::optional<PictureRequest> m_coarseFlight;  ///< being computed
   std::optional<PictureRequest> m_exactFlight;
+  QElapsedTimer m_exactSince;
   std::optional<Shading> m_colourFlight;
   std::optional<Shading> m_refused;     ///< colours that cannot be: their message stands until others are chosen
   std::optional<EntryReading> m_entry;  ///< at the cursor

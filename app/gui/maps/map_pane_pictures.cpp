@@ -10,6 +10,8 @@ namespace {
 constexpr double kLinearTolerance = 0x1p-24;
 /// Up to so many entries the exact picture is there as soon as a coarse one would be.
 constexpr std::int64_t kQuickEntries = 1 << 20;
+/// How long an exact picture may take before its progress is told.
+constexpr qint64 kQuietMs = 250;
 
 bool quick(const PictureRequest& request) {
   return request.content.hasClosedForm() || request.view.rows.size() * request.view.columns.size() <= kQuickEntries;
@@ -66,13 +68,16 @@ void MapPane::request(const PictureRequest& wanted) {
   }
   recolour();
   if (quick(wanted)) {
-    if (!m_exactFlight) submitExact(wanted);
+    if (!m_exactFlight) submitExact(wanted, Priority::interactive);
     return;
   }
   if (m_exactFlight && answers(*m_exactFlight, wanted)) return;
   m_document.jobs().cancel(this, kExact);
   m_exactFlight.reset();
-  if (!m_coarseFlight) submitCoarse(wanted);
+  // The one that is on its way asks again when it is there.
+  if (m_coarseFlight) return;
+  submitCoarse(wanted);
+  submitExact(wanted, Priority::refining);
 }
 
 void MapPane::submitCoarse(const PictureRequest& wanted) {
@@ -85,8 +90,9 @@ void MapPane::submitCoarse(const PictureRequest& wanted) {
   job.done = [this](const PicturePointer& picture) {
     m_coarseFlight.reset();
     take(picture);
+    if (m_exactFlight) return;
     if (m_wanted && answers(picture->request, *m_wanted)) {
-      submitExact(*m_wanted);
+      submitExact(*m_wanted, Priority::refining);
     } else {
       refreshLater();
     }
@@ -95,8 +101,9 @@ void MapPane::submitCoarse(const PictureRequest& wanted) {
   m_document.jobs().submit(this, kCoarse, std::move(job));
 }
 
-void MapPane::submitExact(const PictureRequest& wanted) {
+void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
   m_exactFlight = wanted;
+  m_exactSince.start();
   JobRunner::Request<PicturePointer> job;
   job.work = [wanted](const Job& running) { return makeExactPicture(wanted, running); };
   job.progress = [this](const JobProgress& progress) { showProgress(progress); };
@@ -107,12 +114,14 @@ void MapPane::submitExact(const PictureRequest& wanted) {
     if (!m_wanted || !answers(picture->request, *m_wanted)) refreshLater();
   };
   job.failed = [this](const QString& message) { fail(message); };
+  job.priority = priority;
   m_document.jobs().submit(this, kExact, std::move(job));
 }
 
 void MapPane::showProgress(const JobProgress& progress) {
   constexpr double kPercent = 100;
-  if (progress.fraction < 0) return;
+  // Of what is there in a moment nothing needs to be told.
+  if (progress.fraction < 0 || m_exactSince.elapsed() < kQuietMs) return;
   m_progress = tr("%1 %2 %").arg(progress.stage).arg(static_cast<int>(progress.fraction * kPercent));
   showTexts();
 }
@@ -126,6 +135,8 @@ void MapPane::cancelPictures() {
 }
 
 void MapPane::take(const PicturePointer& picture) {
+  // A first picture that is not painted yet is painted before a better one takes its place.
+  if (m_firstPending && picture->exact) m_area->plot().drawNow();
   if (m_exact && m_exact->request.content != picture->request.content) m_exact.reset();
   m_coarse.reset();
   (picture->exact ? m_exact : m_coarse) = picture;

@@ -16,7 +16,9 @@ constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
 // Of a coarse picture. Tiles of queries and keys are 64 x 64 whatever is asked of them, so a sample of 64 rows costs no
 // more than one row does.
 constexpr std::int64_t kSampledRows = 64;
-constexpr std::int64_t kSampledEntries = 1 << 24;
+constexpr std::int64_t kSampledEntries = 1 << 22;
+/// Of the rows, at most one in this many is sampled.
+constexpr std::int64_t kSampledShare = 6;
 constexpr std::int64_t kFewestLines = 16;
 constexpr std::int64_t kMostLines = 64;
 constexpr std::int64_t kCoarseColumns = 256;
@@ -109,7 +111,8 @@ Range sampleOf(const Range& band) {
 
 /// A raster of few lines, each of them made from a sample of its rows. Lines are dealt out to the threads.
 std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
-  const std::int64_t affordable = kSampledEntries / (kSampledRows * whole.columns.size());
+  const std::int64_t affordable = std::min(kSampledEntries / (kSampledRows * whole.columns.size()),
+                                           whole.rows.size() / (kSampledRows * kSampledShare));
   const std::int64_t lines = std::min(whole.pixel_rows, std::clamp(affordable, kFewestLines, kMostLines));
   Image result{lines, std::min(whole.pixel_columns, kCoarseColumns), {}};
   result.value.assign(static_cast<std::size_t>(result.rows * result.columns), kNone);
@@ -163,8 +166,28 @@ std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute co
     picture->values.push_back(
         lies(request.view, side) ? computed : std::make_shared<const Image>(byPlace(*computed, request, side, grid)));
   }
-  picture->summary = std::make_shared<const ValueSummary>(summaryOf(picture->values));
   return picture;
+}
+
+/// Summary and images, and colours: those of `beside`, or of the picture's own values where that is null.
+void finish(MapPicture& picture, const MapPicture* beside, kernels::Executor* executor) {
+  const auto summarise = [&] { picture.summary = std::make_shared<const ValueSummary>(summaryOf(picture.values)); };
+  std::exception_ptr failure;
+  const auto chooseColours = [&] {
+    try {
+      picture.colours = beside != nullptr ? beside->colours : coloursOf(picture, picture.request.shading);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  if (executor != nullptr) {
+    executor->run(2, [&](std::int64_t task, int) { task == 0 ? summarise() : chooseColours(); });
+  } else {
+    summarise();
+    chooseColours();
+  }
+  if (failure) std::rethrow_exception(failure);
+  paint(picture, executor);
 }
 
 }  // namespace
@@ -214,8 +237,7 @@ std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, co
   const auto picture = uncoloured(request, &compute_map, job);
   if (!picture) return std::nullopt;
   picture->exact = true;
-  picture->colours = coloursOf(*picture, request.shading);
-  paint(*picture, job.executor);
+  finish(*picture, nullptr, job.executor);
   return picture;
 }
 
@@ -223,8 +245,7 @@ std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, c
                                                 const Job& job) {
   const auto picture = uncoloured(request, &sampledLines, job);
   if (!picture) return std::nullopt;
-  picture->colours = beside ? beside->colours : coloursOf(*picture, request.shading);
-  paint(*picture, job.executor);
+  finish(*picture, beside.get(), job.executor);
   return picture;
 }
 

@@ -57,6 +57,8 @@ MapPlot::MapPlot(QWidget* parent)
     axis->setTicks(false);
     axis->setTickLabels(false);
   }
+  // Painted with all else that has changed, after afterReplot.
+  setPlottingHint(QCP::phImmediateRefresh, false);
   connect(this, &QCustomPlot::afterReplot, this, [this] {
     m_replotDue = false;
     m_replotted = true;
@@ -131,6 +133,11 @@ void MapPlot::setNotice(const QString& notice) {
 void MapPlot::replotSoon() {
   m_replotDue = true;
   replot(rpQueuedReplot);
+}
+
+void MapPlot::drawNow() {
+  replot(rpImmediateRefresh);
+  if (std::exchange(m_replotted, false)) emit painted();
 }
 
 PixelSize MapPlot::devicePixels() const {

@@ -57,6 +57,8 @@ class MapPlot : public QCustomPlot {
   [[nodiscard]] int usefulWidth(int height) const;
   /// What was set last is drawn.
   [[nodiscard]] bool isDrawn() const { return !m_replotDue; }
+  /// Paints what was set last without waiting for the event loop.
+  void drawNow();
   [[nodiscard]] const LabelledAxes& labelledAxes() const { return m_labelled; }
   /// Text beside the ticks, as it is drawn; none where the axis is not labelled.
   [[nodiscard]] QVector<QString> tickLabels(Qt::Orientation orientation) const;

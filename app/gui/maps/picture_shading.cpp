@@ -1,7 +1,10 @@
 #include "app/gui/maps/picture_shading.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "backend/base/error.h"
@@ -16,9 +19,24 @@ using figure::ScaledColours;
 /// Enough that the two colours beside a place differ by less than one step of a channel.
 constexpr int kSteps = 4096;
 
+/// Of log2 between two powers of 2; enough for kSteps over one of them.
+constexpr int kMantissaBits = 12;
+
+/// log2 of the numbers from 1 to 2, each the middle of its step.
+const std::vector<float>& mantissaLogarithms() {
+  static const std::vector<float> table = [] {
+    constexpr int kCount = 1 << kMantissaBits;
+    std::vector<float> values;
+    for (int n = 0; n < kCount; ++n) values.push_back(std::log2(1 + (static_cast<float>(n) + 0.5F) / kCount));
+    return values;
+  }();
+  return table;
+}
+
 QRgb rgbOf(const Rgb& colour) { return qRgb(colour.red, colour.green, colour.blue); }
 
-/// Values to colours by table: a logarithm for each of a million pixels would take longer than the map.
+/// Values to colours by table, and logarithms too where a step of theirs is not seen: a logarithm for each of a million
+/// pixels would take longer than the map.
 class Shader {
  public:
   Shader(const ScaledColours& colours, const Shading& shading) : m_colours(colours), m_shading(shading) {
@@ -26,7 +44,12 @@ class Shader {
       m_table.push_back(rgbOf(figure::colourAt(*colours.map, static_cast<double>(step) / kSteps)));
     }
     m_factor = kSteps / (colours.upper - colours.lower);
-    if (colours.scale == ColourScale::logarithmic) m_factor = kSteps / std::log2(colours.upper / colours.lower);
+    m_offset = colours.lower;
+    if (colours.scale == ColourScale::linear) return;
+    const double octaves = std::log2(colours.upper / colours.lower);
+    m_precise = octaves < 1;
+    m_factor = kSteps / octaves;
+    m_offset = std::log2(colours.lower);
   }
 
   void line(const float* values, std::int64_t count, QRgb* out) const {
@@ -34,6 +57,15 @@ class Shader {
   }
 
  private:
+  [[nodiscard]] float logarithm(float value) const {
+    constexpr int kShift = std::numeric_limits<float>::digits - 1 - kMantissaBits;
+    constexpr int kOffset = 1 - std::numeric_limits<float>::min_exponent + 1;
+    if (m_precise) return std::log2(value);
+    const auto bits = std::bit_cast<std::uint32_t>(value) >> kShift;
+    return static_cast<float>(static_cast<int>(bits >> kMantissaBits) - kOffset) +
+           m_logarithms[bits & ((1U << kMantissaBits) - 1)];
+  }
+
   [[nodiscard]] QRgb colour(float value) const {
     if (std::isnan(value)) return m_shading.absent;
     if (m_colours.blankBelow && (m_colours.hasSigns ? std::abs(value) : value) < *m_colours.blankBelow) {
@@ -41,17 +73,20 @@ class Shader {
     }
     double place = 0;
     if (m_colours.scale == ColourScale::linear) {
-      place = (value - m_colours.lower) * m_factor;
+      place = (value - m_offset) * m_factor;
     } else if (value > 0) {
-      place = std::log2(value / static_cast<float>(m_colours.lower)) * m_factor;
+      place = (logarithm(value) - m_offset) * m_factor;
     }
-    return m_table[static_cast<std::size_t>(std::lrint(std::clamp<double>(place, 0, kSteps)))];
+    return m_table[static_cast<std::size_t>(std::clamp<double>(place, 0, kSteps) + 0.5)];
   }
 
   const ScaledColours& m_colours;
   const Shading& m_shading;
+  const std::vector<float>& m_logarithms = mantissaLogarithms();
   std::vector<QRgb> m_table;
   double m_factor = 0;
+  double m_offset = 0;  ///< the lower limit, or its log2
+  bool m_precise = false;
 };
 
 /// All values of all sides as one, for limits that hold for all; without a copy where there is one side.
