@@ -13,6 +13,7 @@
 #include "backend/map/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
+#include "backend/map/map_stages.h"
 
 namespace foxscope {
 namespace {
@@ -88,19 +89,7 @@ void check_request(const MapRequest& request) {
   }
 }
 
-}  // namespace
-
-const char* to_string(Quantity quantity) { return name_of(kQuantities, quantity); }
-const char* to_string(Reduction reduction) { return name_of(kReductions, reduction); }
-Quantity quantity_from_string(const std::string& name) { return value_of(kQuantities, name, "quantity"); }
-Reduction reduction_from_string(const std::string& name) { return value_of(kReductions, name, "reduction"); }
-
-Reduction default_reduction(Quantity quantity, bool difference) {
-  const bool is_signed = difference || quantity == Quantity::logits || quantity == Quantity::gate_effect;
-  return is_signed ? Reduction::absmax : Reduction::max;
-}
-
-std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
+std::optional<Image> computed_map(const MapRequest& request, const Job& job, const MapStages* stages) {
   check_request(request);
   try {
     const bool counted = request.first_key == FirstKey::counted;
@@ -115,7 +104,7 @@ std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
                            request.head.head);
       });
     }
-    std::optional<Image> image = has_closed_form(request) ? forget_map(request, job) : entry_map(request, job);
+    std::optional<Image> image = has_closed_form(request) ? forget_map(request, job) : entry_map(request, job, stages);
     assert(!image || (image->rows == request.pixel_rows && image->columns == request.pixel_columns &&
                       static_cast<std::int64_t>(image->value.size()) == image->rows * image->columns));
     return image;
@@ -123,6 +112,26 @@ std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
     throw Error(fmt::format("no memory for a map of {}x{} pixels: ask for a smaller size or fewer rows",
                             request.pixel_rows, request.pixel_columns));
   }
+}
+
+}  // namespace
+
+const char* to_string(Quantity quantity) { return name_of(kQuantities, quantity); }
+const char* to_string(Reduction reduction) { return name_of(kReductions, reduction); }
+Quantity quantity_from_string(const std::string& name) { return value_of(kQuantities, name, "quantity"); }
+Reduction reduction_from_string(const std::string& name) { return value_of(kReductions, name, "reduction"); }
+
+Reduction default_reduction(Quantity quantity, bool difference) {
+  const bool is_signed = difference || quantity == Quantity::logits || quantity == Quantity::gate_effect;
+  return is_signed ? Reduction::absmax : Reduction::max;
+}
+
+std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
+  return computed_map(request, job, nullptr);
+}
+
+std::optional<Image> compute_map_in_stages(const MapRequest& request, const Job& job, const MapStages& stages) {
+  return computed_map(request, job, &stages);
 }
 
 }  // namespace foxscope
