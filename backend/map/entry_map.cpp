@@ -1,6 +1,9 @@
 #include "backend/map/entry_map.h"
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <limits>
@@ -68,6 +71,46 @@ std::vector<Task> plan_tasks(const MapPixels& pixels, std::int64_t row_count) {
   return tasks;
 }
 
+/// The same tasks, each half as far from those before as the last were: however far the work is, what is done lies
+/// evenly.
+std::vector<Task> from_coarse_to_fine(std::vector<Task> tasks) {
+  std::vector<Task> ordered;
+  ordered.reserve(tasks.size());
+  const std::size_t whole = std::bit_ceil(tasks.size());
+  for (std::size_t n = 0; n < tasks.size(); n += whole) ordered.push_back(std::move(tasks[n]));
+  for (std::size_t step = whole; step > 1; step /= 2) {
+    for (std::size_t n = step / 2; n < tasks.size(); n += step) ordered.push_back(std::move(tasks[n]));
+  }
+  return ordered;
+}
+
+/// Which lines are done, by all threads; shown by the calling one.
+class StagedLines {
+ public:
+  StagedLines(const MapStages& stages, std::int64_t lines)
+      : stages_(stages), done_(static_cast<std::size_t>(lines)), last_(Clock::now()) {}
+
+  void finish(const Task& task) {
+    for (std::int64_t line = task.pixel_begin; line < task.pixel_end; ++line) {
+      std::atomic_ref(done_[static_cast<std::size_t>(line)]).store(1, std::memory_order_release);
+    }
+  }
+  void show_if_due(const Image& image) {
+    if (Clock::now() - last_ < stages_.interval) return;
+    std::vector<std::uint8_t> done;
+    done.reserve(done_.size());
+    for (std::uint8_t& line : done_) done.push_back(std::atomic_ref(line).load(std::memory_order_acquire));
+    stages_.show({image, done});
+    last_ = Clock::now();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const MapStages& stages_;
+  std::vector<std::uint8_t> done_;
+  Clock::time_point last_;
+};
+
 class EntryMap {
  public:
   EntryMap(const MapRequest& request, Team& team, std::vector<HeadEntries> entries)
@@ -80,7 +123,7 @@ class EntryMap {
     for (HeadEntries& head : entries_) head.logarithm = pixels_.logarithm();
   }
 
-  std::optional<Image> compute();
+  std::optional<Image> compute(const MapStages* stages);
 
  private:
   void run_task(Task& task, PixelWorker& worker, int thread);
@@ -94,14 +137,23 @@ class EntryMap {
   MapPixels pixels_;
 };
 
-std::optional<Image> EntryMap::compute() {
+std::optional<Image> EntryMap::compute(const MapStages* stages) {
   std::vector<Task> tasks = plan_tasks(pixels_, request_.rows.size());
+  std::optional<StagedLines> staged;
+  // Lines that several tasks share are done together, at the end.
+  if (stages != nullptr && !tasks.front().shared) {
+    staged.emplace(*stages, pixels_.rows());
+    tasks = from_coarse_to_fine(std::move(tasks));
+  }
   std::vector<std::unique_ptr<PixelWorker>> workers(static_cast<std::size_t>(team_.threads()));
   const bool done = team_.run({"computing the map", "tokens", request_.rows.size()},
                               static_cast<std::int64_t>(tasks.size()), [&](std::int64_t task, int thread) {
                                 auto& worker = workers[static_cast<std::size_t>(thread)];
                                 if (!worker) worker = std::make_unique<PixelWorker>(entries_);
                                 run_task(tasks[static_cast<std::size_t>(task)], *worker, thread);
+                                if (!staged || team_.stopped()) return;
+                                staged->finish(tasks[static_cast<std::size_t>(task)]);
+                                if (thread == 0) staged->show_if_due(pixels_.image());
                               });
   if (!done) return std::nullopt;
   for (auto task = tasks.begin(); task != tasks.end(); ++task) {
@@ -237,13 +289,13 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
 
 }  // namespace
 
-std::optional<Image> entry_map(const MapRequest& request, const Job& job) {
+std::optional<Image> entry_map(const MapRequest& request, const Job& job, const MapStages* stages) {
   Team team(job);
   std::vector<HeadEntries> entries;
   entries.reserve(2);
   std::deque<std::vector<float>> normalizers;
   if (!look_up_heads(request, job, team, entries, normalizers)) return std::nullopt;
-  return EntryMap(request, team, std::move(entries)).compute();
+  return EntryMap(request, team, std::move(entries)).compute(stages);
 }
 
 }  // namespace foxscope

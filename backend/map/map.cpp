@@ -13,6 +13,7 @@
 #include "backend/map/device_map.h"
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
+#include "backend/map/map_stages.h"
 
 namespace foxscope {
 namespace {
@@ -85,6 +86,31 @@ void check_request(const MapRequest& request) {
   }
 }
 
+std::optional<Image> computed_map(const MapRequest& request, const Job& job, const MapStages* stages) {
+  check_request(request);
+  try {
+    const bool counted = request.first_key == FirstKey::counted;
+    if (const auto gpu = counted ? gpu_of(request) : std::nullopt) {
+      Image image;
+      const kernels::Status status = device_map(request, *gpu, job, image);
+      if (status == kernels::Status::ok) return image;
+      if (status == kernels::Status::cancelled) return std::nullopt;
+      log_line(LogCategory::map, [&] {
+        return fmt::format("{} of {} layer {} head {} falls back to the CPU: the GPU's kernels do not take it",
+                           to_string(request.quantity), request.head.trace->info().name, request.head.layer,
+                           request.head.head);
+      });
+    }
+    std::optional<Image> image = has_closed_form(request) ? forget_map(request, job) : entry_map(request, job, stages);
+    assert(!image || (image->rows == request.pixel_rows && image->columns == request.pixel_columns &&
+                      static_cast<std::int64_t>(image->value.size()) == image->rows * image->columns));
+    return image;
+  } catch (const std::bad_alloc&) {
+    throw Error(fmt::format("no memory for a map of {}x{} pixels: ask for a smaller size or fewer rows",
+                            request.pixel_rows, request.pixel_columns));
+  }
+}
+
 }  // namespace
 
 const char* to_string(Quantity quantity) { return name_of(kQuantities, quantity); }
@@ -103,28 +129,11 @@ bool is_of_attention(Quantity quantity) {
 }
 
 std::optional<Image> compute_map(const MapRequest& request, const Job& job) {
-  check_request(request);
-  try {
-    const bool counted = request.first_key == FirstKey::counted;
-    if (const auto gpu = counted ? gpu_of(request) : std::nullopt) {
-      Image image;
-      const kernels::Status status = device_map(request, *gpu, job, image);
-      if (status == kernels::Status::ok) return image;
-      if (status == kernels::Status::cancelled) return std::nullopt;
-      log_line(LogCategory::map, [&] {
-        return fmt::format("{} of {} layer {} head {} falls back to the CPU: the GPU's kernels do not take it",
-                           to_string(request.quantity), request.head.trace->info().name, request.head.layer,
-                           request.head.head);
-      });
-    }
-    std::optional<Image> image = has_closed_form(request) ? forget_map(request, job) : entry_map(request, job);
-    assert(!image || (image->rows == request.pixel_rows && image->columns == request.pixel_columns &&
-                      static_cast<std::int64_t>(image->value.size()) == image->rows * image->columns));
-    return image;
-  } catch (const std::bad_alloc&) {
-    throw Error(fmt::format("no memory for a map of {}x{} pixels: ask for a smaller size or fewer rows",
-                            request.pixel_rows, request.pixel_columns));
-  }
+  return computed_map(request, job, nullptr);
+}
+
+std::optional<Image> compute_map_in_stages(const MapRequest& request, const Job& job, const MapStages& stages) {
+  return computed_map(request, job, &stages);
 }
 
 }  // namespace foxscope

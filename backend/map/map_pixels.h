@@ -51,6 +51,8 @@ class MapPixels {
   /// Turns what a line has gathered into its values; NaN where there is no entry.
   void finish_line(std::int64_t pixel, const PartialPixels& partial);
 
+  /// Lines that are finished may be read while others are computed.
+  [[nodiscard]] const Image& image() const { return image_; }
   Image take() { return std::move(image_); }
 
  private:

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -81,22 +82,9 @@ std::unique_ptr<MainWindow> openWindow(const QString& demo = {}) {
   return window;
 }
 
-/// Random gates of one head, nothing else: what F needs; and a text of one short word a token.
-std::shared_ptr<const Trace> longRun(std::int64_t length) {
-  TraceInfo info;
-  info.name = "long";
-  info.layers = info.heads = info.key_heads = 1;
-  info.head_dim = 1;
-  info.length = length;
-  info.softmax_scale = 1;
-  info.gated = true;
-  Recorder recorder(info, {Keep::gates, Keep::loss}, nullptr);
+/// A trace of a text of one short word a token.
+std::shared_ptr<const Trace> withText(Recorder& recorder, std::int64_t length) {
   std::mt19937_64 random(3);
-  std::exponential_distribution<double> step(1.0);
-  double c = 0;
-  for (double& value : recorder.cumulative_log_gate(0)) value = c -= step(random) / 3000;
-  std::exponential_distribution<float> loss(0.3F);
-  for (float& value : recorder.per_token_loss()) value = loss(random);
   auto text = std::make_shared<Text>();
   auto tokens = std::make_shared<TokenTable>();
   const std::vector<std::string> words{" the",  " fox", " ran",    " over", " a",   " green",
@@ -115,6 +103,57 @@ std::shared_ptr<const Trace> longRun(std::int64_t length) {
   }
   text->sha256 = sha256(text->content);
   return recorder.finish(text, tokens);
+}
+
+/// Random gates of one head, nothing else: what F needs; and a text.
+std::shared_ptr<const Trace> longRun(std::int64_t length) {
+  TraceInfo info;
+  info.name = "long";
+  info.layers = info.heads = info.key_heads = 1;
+  info.head_dim = 1;
+  info.length = length;
+  info.softmax_scale = 1;
+  info.gated = true;
+  Recorder recorder(info, {Keep::gates, Keep::loss}, nullptr);
+  std::mt19937_64 random(3);
+  std::exponential_distribution<double> step(1.0);
+  double c = 0;
+  for (double& value : recorder.cumulative_log_gate(0)) value = c -= step(random) / 3000;
+  std::exponential_distribution<float> loss(0.3F);
+  for (float& value : recorder.per_token_loss()) value = loss(random);
+  return withText(recorder, length);
+}
+
+/// One random head: queries and keys of unit root mean square, gates that fall by `rate` nats a token, or none.
+std::shared_ptr<const Trace> longHead(std::int64_t length, double rate) {
+  TraceInfo info;
+  info.name = "head";
+  info.layers = info.heads = info.key_heads = 1;
+  info.head_dim = 64;
+  info.length = length;
+  info.softmax_scale = 0.125F;
+  info.gated = rate > 0;
+  auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, info.head_dim}, DType::float32,
+                                                   std::size_t{1} << 40U, ".");
+  Recorder recorder(info, {Keep::gates, Keep::rows, Keep::loss}, store);
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal;
+  for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
+    const std::span<std::byte> bytes = store->layer(part, 0);
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
+      const float value = normal(random);
+      std::memcpy(bytes.data() + at, &value, sizeof(float));
+    }
+  }
+  double c = 0;
+  for (double& value : recorder.cumulative_log_gate(0)) value = c -= rate;
+  // As of keys that are alike, of which a row sees as many as its gate lets it.
+  double row = 0;
+  for (float& value : recorder.log_normalizer(0)) {
+    const double seen = rate > 0 ? std::min(++row, 1 / rate) : ++row;
+    value = static_cast<float>(std::log(seen) + 0.5);
+  }
+  return withText(recorder, length);
 }
 
 // From calling the program to its end, which comes after the window is shown, empty, and its picture is saved.
@@ -325,6 +364,37 @@ void measureLongText() {
   settle(*window);
 }
 
+/// A at 65,536 tokens: a movement of the whole view, from its beginning to the first picture and to the exact one.
+void measureLongMaps() {
+  struct Case {
+    const char* name;
+    double rate;
+    double exact;
+  };
+  for (const Case& test : {Case{"FoX head, decay time 300", 1.0 / 300, 400},
+                           {"FoX head, decay time 1000", 1e-3, 400},
+                           {"head without a gate", 0, 1600}}) {
+    const QTemporaryDir folder;
+    const std::filesystem::path file = folder.filePath("head.h5").toStdString();
+    const std::shared_ptr<const Trace> traces[] = {longHead(65536, test.rate)};
+    write_run_file(file, traces, {"foxscope", ""}, Overwrite::force, {});
+    auto window = openWindow();
+    window->maps().setPaneCount(1);
+    PaneState state;
+    state.setQuantity(Quantity::attention);
+    window->maps().setPaneState(0, state);
+    window->document().open({QString::fromStdString(file.string())});
+    waitFor([&] { return !window->document().runs().empty(); });
+    settle(*window);
+    const Pictures pictures = move(*window, 4, [](int number) {
+      return View{{0, 65535 - number}, {0, 65535 - number}};
+    });
+    const std::string text = std::string("A at 65,536 tokens, ") + test.name;
+    report((text + ": first, median").c_str(), percentile(pictures.first, 0.5), "ms", 50);
+    report((text + ": exact, median").c_str(), percentile(pictures.exact, 0.5), "ms", test.exact);
+  }
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -334,7 +404,8 @@ int main(int count, char** arguments) {
   };
   if (wants("--help") && !wanted.empty()) {
     std::printf(
-        "Measures the window. Arguments: parts to measure, of start, demo, pan, latency, scroll (default: all).\n");
+        "Measures the window. Arguments: parts to measure, of start, demo, pan, latency, scroll, long (default: "
+        "all).\n");
     return 0;
   }
   setenv("QT_QPA_PLATFORM", "offscreen", 0);
@@ -355,5 +426,6 @@ int main(int count, char** arguments) {
            1.0);
   }
   if (wants("scroll")) measureLongText();
+  if (wants("long")) measureLongMaps();
   return 0;
 }

@@ -1,4 +1,6 @@
 // Pictures of a pane: which one is wanted, which are on their way, and which are there.
+#include <algorithm>
+
 #include "app/gui/maps/map_pane.h"
 #include "app/gui/maps/map_plot.h"
 #include "app/gui/maps/plot_area.h"
@@ -8,6 +10,9 @@ namespace {
 
 /// Entries of attention that a linear picture may leave out; no colour shows less (docs/maps.md).
 constexpr double kLinearTolerance = 0x1p-24;
+/// The same of a logarithmic picture, whose colours begin above (makeExactPicture); another number, since a linear
+/// picture has not looked at that.
+constexpr double kLogarithmicTolerance = 0x1p-25;
 /// Up to so many entries the exact picture is there as soon as a coarse one would be.
 constexpr std::int64_t kQuickEntries = 1 << 20;
 /// How long an exact picture may take before its progress is told.
@@ -15,6 +20,16 @@ constexpr qint64 kQuietMs = 250;
 
 bool quick(const PictureRequest& request) {
   return request.content.hasClosedForm() || request.view.rows.size() * request.view.columns.size() <= kQuickEntries;
+}
+
+/// Quick pictures on logarithmic scales leave nothing out: they have nothing to gain.
+double toleranceOf(const PictureRequest& request) {
+  if (request.content.hasClosedForm()) return 0;
+  const ColourState& colours = request.shading.colours;
+  if (request.shading.scale == figure::ColourScale::linear) return kLinearTolerance;
+  if (quick(request) || request.content.sides.size() > 1) return 0;
+  const double tolerance = std::min(kLogarithmicTolerance, colours.lower.value_or(kLogarithmicTolerance));
+  return std::max(0.0, std::min(tolerance, colours.blankBelow.value_or(tolerance)));
 }
 
 /// The picture's values are those that the request would give.
@@ -41,8 +56,7 @@ PictureRequest MapPane::completed(const PictureContent& content) const {
   request.pixels = {share(all.rows, request.view.rows, shown.rows),
                     share(all.columns, request.view.columns, shown.columns)};
   request.shading = shading();
-  const bool linear = request.shading.scale == figure::ColourScale::linear;
-  request.skipTolerance = linear && !content.hasClosedForm() ? kLinearTolerance : 0;
+  request.skipTolerance = toleranceOf(request);
   return request;
 }
 
@@ -105,7 +119,10 @@ void MapPane::submitExact(const PictureRequest& wanted, Priority priority) {
   m_exactFlight = wanted;
   m_exactSince.start();
   JobRunner::Request<PicturePointer> job;
-  job.work = [wanted](const Job& running) { return makeExactPicture(wanted, running); };
+  job.stages = [wanted](const Job& running, const std::function<void(PicturePointer)>& show) {
+    return makeExactPicture(wanted, running, {show});
+  };
+  job.shown = [this](const PicturePointer& picture) { take(picture); };
   job.progress = [this](const JobProgress& progress) { showProgress(progress); };
   job.done = [this](const PicturePointer& picture) {
     m_exactFlight.reset();

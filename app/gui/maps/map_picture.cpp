@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "app/gui/maps/picture_shading.h"
+#include "backend/map/map_stages.h"
 #include "kernels/executor.h"
 
 namespace foxscope::gui {
@@ -146,9 +147,12 @@ std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
   return result;
 }
 
-using Compute = std::optional<Image> (*)(const MapRequest&, const Job&);
+using Compute = std::function<std::optional<Image>(const MapRequest&, const Job&)>;
+/// Whether a raster has a pixel for each of the view's own, or fewer.
+enum class Raster { whole, coarse };
 
-std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute compute, const Job& job) {
+std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Raster raster, const Compute& compute,
+                                       const Job& job) {
   auto picture = std::make_shared<MapPicture>();
   picture->request = request;
   for (const PictureSide& side : request.content.sides) {
@@ -161,8 +165,7 @@ std::shared_ptr<MapPicture> uncoloured(const PictureRequest& request, Compute co
       picture->computed = map;
       picture->computedValues = computed;
     }
-    // A coarse raster stays as it is; an exact one has a pixel for each of the view's own.
-    const PixelSize grid = compute == &compute_map ? gridOf(request) : PixelSize{computed->rows, computed->columns};
+    const PixelSize grid = raster == Raster::whole ? gridOf(request) : PixelSize{computed->rows, computed->columns};
     picture->values.push_back(
         lies(request.view, side) ? computed : std::make_shared<const Image>(byPlace(*computed, request, side, grid)));
   }
@@ -188,6 +191,65 @@ void finish(MapPicture& picture, const MapPicture* beside, kernels::Executor* ex
   }
   if (failure) std::rethrow_exception(failure);
   paint(picture, executor);
+}
+
+/// Whether the gate leaves so little of the view that a tolerance saves most of the work. Elsewhere it saves none, and
+/// colours that reach below it would cost all of it twice.
+bool forgetsMost(const PictureRequest& request) {
+  constexpr double kNats = 64;
+  const PictureSide& side = request.content.sides.front();
+  if (request.content.quantity != Quantity::attention || !side.head.trace->info().gated) return false;
+  const Range rows = placed(request.view.rows, side);
+  const Range columns = placed(request.view.columns, side);
+  if (rows.size() <= 0 || columns.size() <= 0) return false;
+  const auto c = side.head.trace->cumulative_log_gate(side.head.layer, side.head.head);
+  return c[static_cast<std::size_t>(columns.begin)] - c[static_cast<std::size_t>(rows.end - 1)] >= kNats;
+}
+
+/// Whether entries below the tolerance have another colour than 0 has, by the limits that were chosen or by those that
+/// would be: they follow the larger values, none of which may be missing.
+bool showsSkipped(const MapPicture& picture) {
+  constexpr double kKeptShare = 0.99;
+  const double tolerance = picture.request.skipTolerance;
+  if (picture.request.shading.scale == figure::ColourScale::linear || tolerance <= 0) return false;
+  Shading automatic = picture.request.shading;
+  automatic.colours = {};
+  const double lowest = std::min(picture.colours.lower, coloursOf(picture, automatic).lower);
+  return lowest < tolerance || figure::sizeOfMost(*picture.values.front(), kKeptShare) <= 0;
+}
+
+/// Each line that is not done shows the values of the nearest one that is, where its own entries exist.
+Image filledUp(const MapRequest& map, const MapStage& stage) {
+  Image result{stage.image.rows, stage.image.columns, {}};
+  result.value.assign(stage.image.value.size(), kNone);
+  std::vector<std::int64_t> done;
+  for (std::int64_t line = 0; line < result.rows; ++line) {
+    if (stage.done[static_cast<std::size_t>(line)] != 0) done.push_back(line);
+  }
+  std::size_t nearest = 0;
+  for (std::int64_t line = 0; line < result.rows; ++line) {
+    while (nearest + 1 < done.size() && done[nearest + 1] - line <= line - done[nearest]) ++nearest;
+    const std::int64_t last = bin_begin(map.rows, result.rows, line + 1) - 1;
+    const float* const from = stage.image.value.data() + done[nearest] * result.columns;
+    float* const to = result.value.data() + line * result.columns;
+    for (std::int64_t x = 0; x < result.columns && bin_begin(map.columns, result.columns, x) <= last; ++x) {
+      to[x] = from[x];
+    }
+  }
+  return result;
+}
+
+/// Called inside of a task: no other thread may be asked for help. @returns null while there is too little to show
+PicturePointer pictureOfStage(const PictureRequest& request, const MapRequest& map, const MapStage& stage) {
+  const auto done = std::count(stage.done.begin(), stage.done.end(), 1);
+  if (done * kFewestLines < stage.image.rows) return nullptr;
+  auto picture = std::make_shared<MapPicture>();
+  picture->request = request;
+  picture->computed = map;
+  picture->computedValues = std::make_shared<const Image>(filledUp(map, stage));
+  picture->values = {picture->computedValues};
+  finish(*picture, nullptr, nullptr);
+  return picture;
 }
 
 }  // namespace
@@ -233,17 +295,36 @@ double MapPicture::tokensPerPixel() const {
 
 bool MapPicture::showsEntries() const { return exact && tokensPerPixel() == 1; }
 
-std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job) {
-  const auto picture = uncoloured(request, &compute_map, job);
+std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job,
+                                               const PictureStages& stages) {
+  const bool logarithmic = request.shading.scale == figure::ColourScale::logarithmic;
+  if (logarithmic && request.skipTolerance > 0 && !forgetsMost(request)) {
+    PictureRequest all = request;
+    all.skipTolerance = 0;
+    return makeExactPicture(all, job, stages);
+  }
+  const PictureSide& side = request.content.sides.front();
+  const bool followed = stages.show && request.content.sides.size() == 1 && lies(request.view, side);
+  const auto compute = [&](const MapRequest& map, const Job& running) {
+    if (!followed) return compute_map(map, running);
+    const auto show = [&](const MapStage& stage) {
+      if (const auto picture = pictureOfStage(request, map, stage)) stages.show(picture);
+    };
+    return compute_map_in_stages(map, running, {show, stages.interval});
+  };
+  auto picture = uncoloured(request, Raster::whole, compute, job);
   if (!picture) return std::nullopt;
   picture->exact = true;
   finish(*picture, nullptr, job.executor);
-  return picture;
+  if (!showsSkipped(*picture)) return picture;
+  PictureRequest all = request;
+  all.skipTolerance = 0;
+  return makeExactPicture(all, job, stages);
 }
 
 std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,
                                                 const Job& job) {
-  const auto picture = uncoloured(request, &sampledLines, job);
+  const auto picture = uncoloured(request, Raster::coarse, &sampledLines, job);
   if (!picture) return std::nullopt;
   finish(*picture, beside.get(), job.executor);
   return picture;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -92,9 +94,17 @@ struct MapPicture {
 };
 using PicturePointer = std::shared_ptr<const MapPicture>;
 
-/// The picture as it is asked for.
+/// Who is shown a picture while it is made, and how often.
+struct PictureStages {
+  std::function<void(PicturePointer)> show;  ///< pictures that are not exact: some lines are, and stand for the others
+  std::chrono::milliseconds interval{150};
+};
+
+/// The picture as it is asked for; on a logarithmic scale whose colours reach below the skip tolerance, without one.
+/// @param stages  of one side whose positions are the view's; without `show` nothing is shown on the way
 /// @returns nothing if the job was stopped. @throws as compute_map and figure::chooseColours
-std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job);
+std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job,
+                                               const PictureStages& stages = {});
 
 /// A quick one of what takes a pass over queries and keys: of every band of rows a sample is computed, without a gap
 /// where the range is short.

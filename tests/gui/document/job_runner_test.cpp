@@ -25,6 +25,8 @@ class JobRunnerTest : public QObject {
   void endsWhileWorkRuns();
   void saysWhenItIsIdle();
   void progressArrivesOnTheOwnersThread();
+  void stagesArriveBeforeTheAnswer();
+  void refiningWaitsForWhatIsInteractive();
 };
 
 namespace {
@@ -220,6 +222,65 @@ void JobRunnerTest::progressArrivesOnTheOwnersThread() {
   QCOMPARE(heard[0].fraction, 0.25);
   QCOMPARE(heard[0].stage, "reading");
   QVERIFY(thread == std::this_thread::get_id());
+}
+
+void JobRunnerTest::stagesArriveBeforeTheAnswer() {
+  JobRunner runner(Team::own);
+  std::vector<int> heard;
+  std::binary_semaphore shown(0);
+  JobRunner::Request<int> request;
+  request.stages = [&](const Job&, const std::function<void(int)>& show) {
+    show(1);
+    show(2);
+    shown.acquire();
+    return std::optional(3);
+  };
+  request.shown = [&](int stage) {
+    QVERIFY(QThread::currentThread() == thread());
+    heard.push_back(stage);
+    if (stage == 2) shown.release();
+  };
+  request.done = [&](int answer) { heard.push_back(answer); };
+  runner.submit(this, 0, request);
+  QTRY_COMPARE(heard.size(), 3U);
+  QCOMPARE(heard, (std::vector<int>{1, 2, 3}));
+  // Of what was replaced nothing is shown.
+  std::binary_semaphore begun(0);
+  heard.clear();
+  request.stages = [&](const Job&, const std::function<void(int)>& show) {
+    show(4);
+    begun.release();
+    return std::optional(5);
+  };
+  runner.submit(this, 0, request);
+  begun.acquire();
+  request.stages = [](const Job&, const std::function<void(int)>&) { return std::optional(6); };
+  runner.submit(this, 0, request);
+  QTRY_VERIFY(!runner.busy());
+  QCOMPARE(heard, std::vector<int>{6});
+}
+
+void JobRunnerTest::refiningWaitsForWhatIsInteractive() {
+  JobRunner runner(Team::own);
+  std::binary_semaphore queued(0);
+  std::vector<int> order;
+  const auto request = [&](int number, Priority priority) {
+    JobRunner::Request<int> one;
+    one.work = [&, number](const Job&) {
+      if (number == 0) queued.acquire();
+      return std::optional(number);
+    };
+    one.done = [&](int answer) { order.push_back(answer); };
+    one.priority = priority;
+    return one;
+  };
+  runner.submit(this, 0, request(0, Priority::interactive));
+  runner.submit(this, 1, request(1, Priority::background));
+  runner.submit(this, 2, request(2, Priority::refining));
+  runner.submit(this, 3, request(3, Priority::interactive));
+  queued.release();
+  QTRY_COMPARE(order.size(), 4U);
+  QCOMPARE(order, (std::vector<int>{0, 3, 2, 1}));
 }
 
 }  // namespace foxscope::gui::test

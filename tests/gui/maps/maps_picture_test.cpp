@@ -44,6 +44,8 @@ class MapsPictureTest : public QObject {
   void colourIsThatOfTheValue();
   void coarseLinesAreSamplesOfTheMap();
   void coarseTakesTheColoursOfItsNeighbour();
+  void stagesHoldLinesOfTheExactPicture();
+  void whatIsSkippedHasTheColourOfZero();
   void otherTokensAreShownByPlace();
   void twoSidesShareTheirLimits();
   void blankBelowTheThreshold();
@@ -152,6 +154,66 @@ void MapsPictureTest::coarseTakesTheColoursOfItsNeighbour() {
   const PicturePointer coarse = makeCoarsePicture(request, beside, {}).value();
   QCOMPARE(coarse->colours.lower, beside->colours.lower);
   QCOMPARE(coarse->colours.upper, beside->colours.upper);
+}
+
+void MapsPictureTest::stagesHoldLinesOfTheExactPicture() {
+  SyntheticRun run;
+  run.length = 5000;
+  run.layers = run.heads = run.key_heads = 1;
+  const auto trace = make_trace(run);
+  PictureRequest request;
+  request.content = {{{{trace, 0, 0}, nullptr}}, {}, Quantity::attention, Reduction::max};
+  request.view = {{0, 5000}, {0, 5000}};
+  request.pixels = {250, 250};
+  std::vector<PicturePointer> shown;
+  const PictureStages stages{[&](const PicturePointer& picture) { shown.push_back(picture); }, {}};
+  kernels::ThreadPool pool(1);
+  const PicturePointer exact = makeExactPicture(request, {{}, {}, &pool}, stages).value();
+  QVERIFY(exact->exact);
+  QVERIFY(!shown.empty());
+  const auto same = [](float a, float b) { return a == b || (std::isnan(a) && std::isnan(b)); };
+  const Image& whole = *exact->values.front();
+  int before = 0;
+  for (const PicturePointer& picture : shown) {
+    QVERIFY(!picture->exact);
+    QCOMPARE(picture->images.front().size(), exact->images.front().size());
+    const Image& values = *picture->values.front();
+    int equal = 0;
+    for (std::int64_t line = 0; line < 250; ++line) {
+      const float* const row = values.value.data() + line * 250;
+      equal += std::equal(row, row + 250, whole.value.data() + line * 250, same) ? 1 : 0;
+      for (std::int64_t x = 0; x < 250; ++x) {
+        if (x > line) QVERIFY(std::isnan(row[x]));
+      }
+    }
+    QVERIFY(equal >= before);
+    before = equal;
+  }
+  QVERIFY(before > 200);
+  QCOMPARE(makeExactPicture(request, {}).value()->images.front(), exact->images.front());
+}
+
+void MapsPictureTest::whatIsSkippedHasTheColourOfZero() {
+  SyntheticRun run;
+  run.length = 3000;
+  run.layers = run.heads = run.key_heads = 1;
+  const auto trace = make_trace(run);
+  PictureRequest request;
+  request.content = {{{{trace, 0, 0}, nullptr}}, {}, Quantity::attention, Reduction::max};
+  request.view = {{0, 3000}, {0, 3000}};
+  request.pixels = {300, 300};
+  request.shading.scale = figure::ColourScale::logarithmic;
+  const PicturePointer all = makeExactPicture(request, {}).value();
+  // A tolerance among the colours is given up: what it left out would be seen.
+  for (const double tolerance : {0x1p-40, 0x1p-25, all->colours.lower * 2, 0.5}) {
+    request.skipTolerance = tolerance;
+    const PicturePointer picture = makeExactPicture(request, {}).value();
+    QCOMPARE(picture->images.front(), all->images.front());
+    QCOMPARE(picture->colours.lower, all->colours.lower);
+    QCOMPARE(picture->colours.upper, all->colours.upper);
+    QVERIFY(picture->request.skipTolerance <= picture->colours.lower);
+    QCOMPARE(picture->computed.skip_tolerance, picture->request.skipTolerance);
+  }
 }
 
 void MapsPictureTest::otherTokensAreShownByPlace() {

@@ -38,6 +38,7 @@ class MapsViewTest : public QObject {
   void coloursDoNotComputeAgain();
   void barSetsLimits();
   void logarithmicPicturesLeaveNothingOut();
+  void largeLogarithmicPicturesLeaveOutWhatNoColourShows();
   void badLimitsAreTold();
   void quantitiesWithoutQueriesAndKeys();
   void failedPictureIsTold();
@@ -288,6 +289,32 @@ void MapsViewTest::logarithmicPicturesLeaveNothingOut() {
   QTest::keyClick(&maps.plot(1), Qt::Key_L);
   QVERIFY(maps.settle());
   QCOMPARE(maps.pane(1).picture()->computed.skip_tolerance, 0.0);
+}
+
+void MapsViewTest::largeLogarithmicPicturesLeaveOutWhatNoColourShows() {
+  SyntheticRun run;
+  run.length = 1500;
+  run.heads = run.key_heads = run.layers = 1;
+  OpenMaps maps({make_trace(run)});
+  maps.view.setPaneCount(1);
+  PaneState state = maps.view.paneState(0);
+  state.setQuantity(Quantity::attention);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  const PicturePointer before = maps.pane().picture();
+  QVERIFY(before->computed.skip_tolerance <= 0x1p-25);
+  QVERIFY(before->computed.skip_tolerance <= before->colours.lower);
+  // Limits below it show what was left out: it is computed then.
+  state.colours.lower = 1e-12;
+  state.colours.upper = 1;
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QVERIFY(maps.pane().picture()->exact);
+  QVERIFY(maps.pane().picture()->computed.skip_tolerance <= 1e-12);
+  state.colours.blankBelow = 0;
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  QCOMPARE(maps.pane().picture()->computed.skip_tolerance, 0.0);
 }
 
 void MapsViewTest::badLimitsAreTold() {
