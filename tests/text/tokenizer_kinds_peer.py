@@ -169,7 +169,7 @@ def newer_marks():
 
 def joins(character):
     code = ord(character)
-    return unicodedata.category(character)[0] == "M" or 0x1160 <= code <= 0x11FF
+    return unicodedata.category(character)[0] == "M" or 0x1161 <= code <= 0x1175 or 0x11A8 <= code <= 0x11C2
 
 
 def changed_runs(text, breaks):
