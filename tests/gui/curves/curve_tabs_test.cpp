@@ -168,7 +168,7 @@ void CurveTabsTest::lossListsItsWorstTokens() {
       QCOMPARE(list->model()->index(row, 0).data().toString(),
                predictedText(*run.trace->tokens(), position, Whitespace::visible));
       QCOMPARE(list->model()->index(row, 2).data().toString(),
-               numberText(static_cast<double>(sorted[static_cast<std::size_t>(row)])));
+               QString::number(static_cast<double>(sorted[static_cast<std::size_t>(row)]), 'f', 2));
     }
     QVERIFY(list->toolTip().endsWith(run.name + " most"));
   }
@@ -355,7 +355,7 @@ void CurveTabsTest::gateListsItsStrongestEvents() {
     QCOMPARE(list.index(row, 0).data().toString(),
              readText(*head.trace->tokens(), event.position, Whitespace::visible));
     QCOMPARE(list.index(row, 1).data().toString(), QString::number(event.position));
-    QCOMPARE(list.index(row, 2).data().toString(), numberText(event.forget_gate));
+    QCOMPARE(list.index(row, 2).data().toString(), QString::number(event.forget_gate, 'f', 5));
   }
   selection.setHover({123, std::nullopt});
   const auto c = head.trace->cumulative_log_gate(1, 3);
