@@ -129,8 +129,8 @@ bool gate_statistics(std::span<const double> c, int events, const Job& job, Head
   const Job quiet{job.stop, {}, job.executor};
   Team team(quiet);
   // The gates, and the horizon and the survival at every level.
-  constexpr std::int64_t kTasks = 1 + 2 * kLevels;
-  return team.run({"measuring gates", "statistics", kTasks}, kTasks, [&](std::int64_t task, int /*thread*/) {
+  constexpr std::int64_t kGateTasks = 1 + 2 * kLevels;
+  return team.run({"measuring gates", "statistics", kGateTasks}, kGateTasks, [&](std::int64_t task, int /*thread*/) {
     const auto level = static_cast<std::size_t>(task - 1) % kLevels;
     if (task == 0) {
       gate_sizes(c, events, statistics);
