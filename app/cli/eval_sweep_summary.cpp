@@ -10,6 +10,7 @@
 #include "app/cli/eval_loss_summary.h"
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
+#include "app/description/number_text.h"
 
 namespace foxscope::cli {
 namespace {

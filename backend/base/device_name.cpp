@@ -20,7 +20,7 @@ std::optional<int> gpu_named(const std::string& name, const Gpus& gpus) {
       throw UsageError(fmt::format("--device '{}' is not known: choose auto, cpu, cuda or cuda:N", name));
     }
   }
-  if (!gpus.built) {
+  if (!gpus.built()) {
     throw Error(
         fmt::format("--device {}: this build has no CUDA: use --device cpu, or build with -DFOXSCOPE_CUDA=ON", name));
   }

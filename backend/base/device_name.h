@@ -8,7 +8,7 @@ namespace foxscope {
 
 /// The GPUs that can be named.
 struct Gpus {
-  bool built = false;          ///< whether this build has CUDA at all
+  std::function<bool()> built;  ///< whether this build has CUDA at all; likewise only called where that matters
   std::function<int()> count;  ///< how many are visible; starts CUDA, so it is only called for a name that asks for one
   const char* kind;            ///< what they are called where there is none
 };

@@ -55,11 +55,11 @@ struct NeedleEvaluation {
   std::string created;
 
   [[nodiscard]] std::size_t cells() const { return lengths.size() * depths.size(); }
+  enum class CsvHeader { none, names };
   /// A line a cell of every model, by length, then depth: model, haystack, length (tokens), depth (share), gain and the
   /// two log probabilities (nats a token), whether the answer was given (1 or 0), and the positions of the question and
   /// of the needle.
   /// @param header  whether the names of the columns stand above
-  enum class CsvHeader { none, names };
   [[nodiscard]] std::string csv(CsvHeader header = CsvHeader::names) const;
 
   /// @throws Error naming the file, the object in it, and the remedy: not HDF5, another kind of file, newer schema,

@@ -11,6 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/map/bins.h"
 #include "backend/map/forget_map.h"
+#include "backend/map/head_entries.h"
 #include "backend/trace/device_heads.h"
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/device.h"
@@ -21,9 +22,6 @@ namespace {
 
 namespace cuda = kernels::cuda;
 using kernels::Status;
-
-/// Entries at 2^-126 and above are computed.
-constexpr double kSmallestDeviceExponent = -126.0;
 
 cuda::MapReduction reduction_of(Reduction reduction) {
   switch (reduction) {
@@ -124,9 +122,9 @@ class DeviceMap {
                 : request_.quantity == Quantity::log_forget ? cuda::MapValue::logarithm
                                                             : cuda::MapValue::attention;
     map.reduction = reduction_of(request_.reduction);
-    map.skip_below = kSmallestDeviceExponent;
+    map.skip_below = kSmallestExponent;
     if (request_.quantity == Quantity::attention && request_.skip_tolerance > 0) {
-      map.skip_below = std::max(kSmallestDeviceExponent, std::log2(request_.skip_tolerance));
+      map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
     }
     place(map);
     const std::size_t workspace = cuda::pooled_map_workspace_bytes(map);

@@ -11,8 +11,6 @@ namespace {
 using kernels::cpu::kMapTile;
 
 constexpr double kLog2E = 1.4426950408889634;
-/// Entries at 2^-126 and above are computed; exponentials below are exactly 0 (exponentiate).
-constexpr double kSmallestExponent = -126.0;
 /// Room for float32's rounding in a bound on logits.
 constexpr double kBoundSlack = 1.0 + 1e-5;
 

@@ -21,6 +21,10 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
 std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
                                                        const Range& rows, const Job& job);
 
+/// Entries at 2^-126 and above are computed; exponentials below are exactly 0 (kernels::cpu::exponentiate), on a GPU
+/// too.
+inline constexpr double kSmallestExponent = -126.0;
+
 /// Keys are read from the store this many at a time, so that a store in a file is asked for large pieces.
 inline constexpr std::int64_t kKeyChunk = 512;
 /// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.

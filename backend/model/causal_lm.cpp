@@ -14,9 +14,8 @@ namespace foxscope {
 std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) : "cpu"; }
 
 Device Device::parse(const std::string& name) {
-  if (name == "cpu") return {};
-  const ForwardLibrary& library = forward_library();
-  const std::optional<int> gpu = gpu_named(name, {library.cuda_is_built(), library.cuda_device_count, "CUDA device"});
+  const std::optional<int> gpu = gpu_named(name, {[] { return forward_library().cuda_is_built(); },
+                                                  [] { return forward_library().cuda_device_count(); }, "CUDA device"});
   return gpu ? Device{true, *gpu} : Device{};
 }
 

@@ -85,6 +85,10 @@ bool CpuForward::run_layer(int layer) {
   const bool gated = config_->gated() || pass_.probe->changes_gates(layer);
   log_gate_.resize(gated ? floats(config_->heads * length_) : 0);
   cumulative_.resize(log_gate_.size());
+  cut_heads_.clear();
+  for (int head = 0; head < config_->heads; ++head) {
+    if (pass_.probe->cuts_head(layer, head)) cut_heads_.push_back(head);
+  }
 
   if (!for_rows([&](const Rows& rows) { project(layer, rows); })) return false;
   sum_gates(layer);
@@ -267,9 +271,7 @@ void CpuForward::project_output(int layer, const Rows& rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     float* const attended = attended_.data() + row * hidden_;
     cpu_rows::norm_and_gate(*config_, weights, gate + (row - rows.begin) * hidden_, attended);
-    for (int head = 0; head < config_->heads; ++head) {
-      if (pass_.probe->cuts_head(layer, head)) std::fill_n(attended + head * head_dim_, head_dim_, 0.0F);
-    }
+    for (const int head : cut_heads_) std::fill_n(attended + head * head_dim_, head_dim_, 0.0F);
   }
   multiply({.rows = rows.count(),
             .columns = hidden_,

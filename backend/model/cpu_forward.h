@@ -106,6 +106,7 @@ class CpuForward {
   FloatArray query_, key_, value_;  ///< [H, n, d], [H_kv, n, d]; the first two where the probe lends no memory
   float* queries_ = nullptr;        ///< of the layer at hand
   float* keys_ = nullptr;
+  std::vector<int> cut_heads_;      ///< of the layer at hand
   FloatArray attended_;             ///< [n, D]
   std::vector<double> log_gate_;    ///< [H, n] nats; empty where every f is 1
   std::vector<double> cumulative_;  ///< [H, n] c; likewise

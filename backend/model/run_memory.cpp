@@ -71,12 +71,15 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   const std::int64_t heads = config.heads;
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t keys = config.key_size();
-  const auto kept_layers = [&](Keep part) { return keep.contains(part) ? layers : std::int64_t{1}; };
+  // The forward's own of one layer, beside those of all layers that are kept.
+  const auto own_and_kept = [&](Keep part) { return keep.contains(part) ? layers + 1 : std::int64_t{1}; };
   RunMemory memory;
   memory.fixed = kWorkspace + (on_gpu ? 0 : parameters * 4);
-  memory.per_token = kTokenTable + 4 + heads * 8 * (kept_layers(Keep::gates) + 1) + heads * 4 * kept_layers(Keep::rows);
+  // Losses likewise; of gates the forward has log f beside c.
+  memory.per_token =
+      kTokenTable + 8 + heads * 8 * (own_and_kept(Keep::gates) + 1) + heads * 4 * own_and_kept(Keep::rows);
   if (!on_gpu) memory.per_token += 4 * (2 * hidden + keys + (config.rope ? config.head_dim : 0));
-  if (keep.contains(Keep::ungated)) memory.per_token += heads * 4 * layers;
+  if (keep.contains(Keep::ungated)) memory.per_token += heads * 4 * own_and_kept(Keep::ungated);
   if (keep.contains(Keep::logits)) memory.per_token += 4 * config.vocabulary_size;
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden * (layers + 1);
   if (keep.contains(Keep::query_key)) {

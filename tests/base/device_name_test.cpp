@@ -9,7 +9,7 @@ namespace foxscope {
 namespace {
 
 Gpus visible(int count) {
-  return {true, [count] { return count; }, "CUDA device"};
+  return {[] { return true; }, [count] { return count; }, "CUDA device"};
 }
 
 std::string refusal(const std::string& name, const Gpus& gpus) {
@@ -24,7 +24,8 @@ TEST(DeviceName, NamesAGpuThatIsThere) {
 }
 
 TEST(DeviceName, AsksForNoGpuWhereTheCpuIsMeant) {
-  const Gpus untouched = {true, []() -> int { throw Error("CUDA was started"); }, "CUDA device"};
+  const Gpus untouched = {[]() -> bool { throw Error("LibTorch was loaded"); },
+                          []() -> int { throw Error("CUDA was started"); }, "CUDA device"};
   EXPECT_EQ(gpu_named("cpu", untouched), std::nullopt);
   EXPECT_THROW(gpu_named("gpu", untouched), UsageError);
 }
@@ -35,7 +36,7 @@ TEST(DeviceName, OfNoGpuIsRefusedWithWhatToUse) {
   EXPECT_EQ(refusal("cuda", visible(0)),
             "--device cuda: no CUDA device is visible: use --device cpu, or look at the driver and at "
             "CUDA_VISIBLE_DEVICES");
-  EXPECT_EQ(refusal("cuda", {false, [] { return 0; }, "CUDA device"}),
+  EXPECT_EQ(refusal("cuda", {[] { return false; }, [] { return 0; }, "CUDA device"}),
             "--device cuda: this build has no CUDA: use --device cpu, or build with -DFOXSCOPE_CUDA=ON");
   for (const char* name : {"gpu", "", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", "cuda:99999999999"}) {
     EXPECT_THROW(gpu_named(name, visible(2)), UsageError) << name;

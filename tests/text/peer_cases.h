@@ -1,11 +1,38 @@
 // What the Python scripts of this folder write, and what is expected of it.
 #pragma once
 
+#include <sys/wait.h>
+
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+
+#include <gtest/gtest.h>
 
 #include "tests/text/helpers.h"
 
 namespace foxscope::test {
+
+/// What a script of this folder wrote for the tests of one file, made once.
+/// @tparam Own  has script(), the script's name and its arguments before the folder it writes to
+template <typename Own>
+class PythonPeer : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<TemporaryFolder>();
+    const std::string command = std::string(FOXSCOPE_TEST_PYTHON) + " " + FOXSCOPE_SOURCE_DIR + "/tests/text/" +
+                                Own::script() + " " + folder_->path().string();
+    status_ = WEXITSTATUS(std::system(command.c_str()));
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+  void SetUp() override {
+    if (status_ == 77) GTEST_SKIP() << "the Python package tokenizers is missing: ./dev test installs it";
+    ASSERT_EQ(status_, 0);
+  }
+
+  static inline std::unique_ptr<TemporaryFolder> folder_;
+  static inline int status_ = -1;
+};
 
 struct Case {
   std::string text;

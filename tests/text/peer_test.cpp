@@ -1,33 +1,13 @@
 // Against the `tokenizers` package: tokenizer_peer.py says which tokenizers and texts.
 
-#include <sys/wait.h>
-
-#include <cstdlib>
-#include <memory>
-
 #include "tests/text/peer_cases.h"
 
 namespace foxscope::test {
 namespace {
 
-/// What tokenizer_peer.py wrote, made once for all tests of this file.
-class Peer : public testing::Test {
- protected:
-  static void SetUpTestSuite() {
-    folder_ = std::make_unique<TemporaryFolder>();
-    const std::string command = std::string(FOXSCOPE_TEST_PYTHON) + " " + FOXSCOPE_SOURCE_DIR +
-                                "/tests/text/tokenizer_peer.py " + FOXSCOPE_TEST_DATA "/tokenizer/tokenizer.json " +
-                                folder_->path().string();
-    status_ = WEXITSTATUS(std::system(command.c_str()));
-  }
-  static void TearDownTestSuite() { folder_.reset(); }
-  void SetUp() override {
-    if (status_ == 77) GTEST_SKIP() << "the Python package tokenizers is missing: ./dev test installs it";
-    ASSERT_EQ(status_, 0);
-  }
-
-  static inline std::unique_ptr<TemporaryFolder> folder_;
-  static inline int status_ = -1;
+class Peer : public PythonPeer<Peer> {
+ public:
+  static std::string script() { return "tokenizer_peer.py " FOXSCOPE_TEST_DATA "/tokenizer/tokenizer.json"; }
 };
 
 void compare(const std::filesystem::path& tokenizer_file, const std::filesystem::path& cases_file, bool escaping,

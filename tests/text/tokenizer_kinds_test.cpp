@@ -1,48 +1,31 @@
 // Tokenizers as published Transformers have them against the `tokenizers` package: tokenizer_kinds_peer.py says which.
 
-#include <sys/wait.h>
-
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 
 #include "tests/text/peer_cases.h"
 
 namespace foxscope::test {
 namespace {
 
-/// What tokenizer_kinds_peer.py wrote, made once for all tests of this file.
-class KindsPeer : public testing::Test {
+class KindsPeer : public PythonPeer<KindsPeer> {
+ public:
+  static std::string script() { return "tokenizer_kinds_peer.py " FOXSCOPE_SOURCE_DIR "/resources/texts"; }
+
  protected:
-  static void SetUpTestSuite() {
-    made_ = std::make_unique<TemporaryFolder>();
-    const std::string command = std::string(FOXSCOPE_TEST_PYTHON) + " " + FOXSCOPE_SOURCE_DIR +
-                                "/tests/text/tokenizer_kinds_peer.py " + FOXSCOPE_SOURCE_DIR "/resources/texts " +
-                                made_->path().string();
-    result_ = WEXITSTATUS(std::system(command.c_str()));
-  }
-  static void TearDownTestSuite() { made_.reset(); }
-  void SetUp() override {
-    if (result_ == 77) GTEST_SKIP() << "the Python package tokenizers is missing: ./dev test installs it";
-    ASSERT_EQ(result_, 0);
-  }
   [[nodiscard]] static std::vector<std::string> kinds() {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(made_->path())) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_->path())) {
       if (entry.path().extension() == ".json") names.push_back(entry.path().stem());
     }
     std::sort(names.begin(), names.end());
     return names;
   }
   [[nodiscard]] static std::string file(const std::string& kind, const char* ending) {
-    return read_bytes(made_->path() / (kind + ending));
+    return read_bytes(folder_->path() / (kind + ending));
   }
   [[nodiscard]] static Tokenizer tokenizer(const std::string& kind) {
     return Tokenizer::from_json(file(kind, ".json"), kind + ".json");
   }
-
-  static inline std::unique_ptr<TemporaryFolder> made_;
-  static inline int result_ = -1;
 };
 
 TEST_F(KindsPeer, EqualIdsPlacesAndTexts) {

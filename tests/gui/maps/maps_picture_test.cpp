@@ -31,6 +31,18 @@ PictureRequest requestFor(const std::shared_ptr<const Trace>& trace, Quantity qu
   return request;
 }
 
+/// The whole of a model's only head.
+PictureRequest wholeAttention(std::int64_t length, std::int64_t pixels) {
+  SyntheticRun run;
+  run.length = length;
+  run.layers = run.heads = run.key_heads = 1;
+  PictureRequest request;
+  request.content = {{{{make_trace(run), 0, 0}, nullptr}}, {}, Quantity::attention, Reduction::max};
+  request.view = {{0, length}, {0, length}};
+  request.pixels = {pixels, pixels};
+  return request;
+}
+
 QRgb rgbOf(const figure::Rgb& colour) { return qRgb(colour.red, colour.green, colour.blue); }
 
 }  // namespace
@@ -157,14 +169,7 @@ void MapsPictureTest::coarseTakesTheColoursOfItsNeighbour() {
 }
 
 void MapsPictureTest::stagesHoldLinesOfTheExactPicture() {
-  SyntheticRun run;
-  run.length = 5000;
-  run.layers = run.heads = run.key_heads = 1;
-  const auto trace = make_trace(run);
-  PictureRequest request;
-  request.content = {{{{trace, 0, 0}, nullptr}}, {}, Quantity::attention, Reduction::max};
-  request.view = {{0, 5000}, {0, 5000}};
-  request.pixels = {250, 250};
+  const PictureRequest request = wholeAttention(5000, 250);
   std::vector<PicturePointer> shown;
   const PictureStages stages{[&](const PicturePointer& picture) { shown.push_back(picture); }, {}};
   kernels::ThreadPool pool(1);
@@ -194,14 +199,7 @@ void MapsPictureTest::stagesHoldLinesOfTheExactPicture() {
 }
 
 void MapsPictureTest::whatIsSkippedHasTheColourOfZero() {
-  SyntheticRun run;
-  run.length = 3000;
-  run.layers = run.heads = run.key_heads = 1;
-  const auto trace = make_trace(run);
-  PictureRequest request;
-  request.content = {{{{trace, 0, 0}, nullptr}}, {}, Quantity::attention, Reduction::max};
-  request.view = {{0, 3000}, {0, 3000}};
-  request.pixels = {300, 300};
+  PictureRequest request = wholeAttention(3000, 300);
   request.shading.scale = figure::ColourScale::logarithmic;
   const PicturePointer all = makeExactPicture(request, {}).value();
   // A tolerance among the colours is given up: what it left out would be seen.
