@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "backend/model/model_family.h"
+
 namespace foxscope {
 namespace {
 
@@ -45,6 +47,30 @@ const char* normName(QueryKeyNorm norm) {
   return "";
 }
 
+const char* scalingName(RopeScaling::Kind kind) {
+  switch (kind) {
+    case RopeScaling::Kind::none:
+      return "none";
+    case RopeScaling::Kind::linear:
+      return "linear";
+    case RopeScaling::Kind::llama3:
+      return "llama3";
+  }
+  return "";
+}
+
+const char* mlpName(MlpKind kind) {
+  switch (kind) {
+    case MlpKind::swiglu:
+      return "SwiGLU";
+    case MlpKind::gelu:
+      return "GELU";
+    case MlpKind::gelu_tanh:
+      return "GELU (tanh)";
+  }
+  return "";
+}
+
 // What a layer has or lacks beside its family's own parts.
 std::vector<std::string> differences(const ModelConfig& config, bool gated, bool pro) {
   std::vector<std::string> differences;
@@ -67,7 +93,8 @@ std::string modelTitle(const ModelConfig& config) {
   const auto present = std::count_if(parts.begin(), parts.end(), [](const ProPart& part) { return part.present; });
   const bool pro = present >= 3;
   std::string title = std::string(gated ? "FoX" : "Transformer") + (pro ? " (Pro)" : " (LLaMA)");
-  if (config.dialect == Dialect::fla) title = "FoX of the FLA library";
+  if (!config.family->title.empty()) title = config.family->title;
+  if (!config.family->title.empty() && !gated) return title;
   std::string separator = ", ";
   for (const std::string& difference : differences(config, gated, pro)) title += separator + difference;
   return title;
@@ -87,14 +114,22 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
           {"value_shift", "value shift", config.value_shift},
           {"query_key_norm", "QK-norm", normName(config.query_key_norm)},
           {"query_key_value_bias", "QKV bias", config.query_key_value_bias},
+          {"output_bias", "output bias", config.output_bias},
           {"rope", "RoPE", config.rope},
           {"rope_base", "RoPE base", config.rope ? Json(config.rope_base) : Json(nullptr)},
+          {"rotary_dim", "RoPE size", config.rope ? Json(config.rotary_dim) : Json(nullptr)},
+          {"rope_scaling", "RoPE scaling", scalingName(config.rope_scaling.kind)},
+          {"learned_positions", "learned positions", config.learned_positions},
           {"output_norm", "output norm", config.output_norm},
           {"output_gate", "output gate", config.output_gate},
           {"output_gate_activation", "output gate's activation",
            !config.output_gate                                              ? Json(nullptr)
            : config.output_gate_activation == OutputGateActivation::sigmoid ? Json("sigmoid")
                                                                             : Json("silu")},
+          {"norm", "norm", config.norm == NormKind::rms ? "RMSNorm" : "LayerNorm"},
+          {"mlp", "MLP", mlpName(config.mlp)},
+          {"mlp_bias", "MLP bias", config.mlp_bias},
+          {"parallel_residual", "parallel residual", config.parallel_residual},
           {"window_size", "window", config.window_size},
           {"norm_epsilon", "norm epsilon", config.norm_epsilon},
           {"tie_word_embeddings", "tied embeddings", config.tie_word_embeddings},

@@ -64,7 +64,16 @@ void check_request(const ForwardRequest& request, std::span<Recorder* const> rec
   if (!(request.pruning_tolerance >= 0 && request.pruning_tolerance < 1)) {
     throw UsageError(fmt::format("--pruning {}: it must be at least 0 and below 1", request.pruning_tolerance));
   }
+  check_length(request.length, config);
   check_interventions(request.interventions, config, request.length);
+}
+
+void check_length(std::int64_t length, const ModelConfig& config) {
+  if (config.learned_positions == 0 || length <= config.learned_positions) return;
+  throw UsageError(
+      fmt::format("{} tokens are more than the model has positions for, which is {}: use --limit {}, or a "
+                  "shorter text",
+                  length, config.learned_positions, config.learned_positions));
 }
 
 }  // namespace foxscope

@@ -85,4 +85,8 @@ class CausalLM {
 /// @throws ShapeError, UsageError
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);
 
+/// Whether so many tokens fit a model that has a table of positions.
+/// @throws UsageError
+void check_length(std::int64_t length, const ModelConfig& config);
+
 }  // namespace foxscope

@@ -15,6 +15,8 @@
 #include "backend/base/error.h"
 #include "backend/base/log.h"
 #include "backend/base/sha256.h"
+#include "backend/model/model_family.h"
+#include "backend/model/parameters.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 
@@ -173,10 +175,20 @@ void Checkpoint::open_weights() {
 }
 
 void Checkpoint::check_tensors() {
+  const ModelFamily& family = *config_.family;
+  const bool prefixed =
+      std::ranges::any_of(tensors_, [&](const auto& tensor) { return tensor.first.starts_with(family.name_prefix); });
+  if (!prefixed) config_.name_prefix.clear();
+  std::vector<Parameter> wanted = parameters(config_);
   if (config_.query_key_norm_by_shape) {
-    const auto weight = tensors_.find(layer_names(config_, 0).query_norm);
+    const auto norm = std::ranges::find_if(
+        wanted, [](const Parameter& parameter) { return parameter.of_layer == &LayerWeights::query_norm; });
+    const auto weight = tensors_.find(norm->name);
     const bool shared = weight != tensors_.end() && weight->second.shape == std::vector<std::int64_t>{config_.head_dim};
-    if (shared) config_.query_key_norm = QueryKeyNorm::shared;
+    if (shared) {
+      config_.query_key_norm = QueryKeyNorm::shared;
+      wanted = parameters(config_);
+    }
     log_line(LogCategory::model, [&] {
       return fmt::format("{}: QK norm is {}, by the shape of its weight", folder_.string(),
                          shared ? "shared by all heads" : "one a head");
@@ -185,15 +197,7 @@ void Checkpoint::check_tensors() {
   std::vector<std::string> missing;
   std::vector<std::string> wrong;
   std::set<std::string> known;
-  if (config_.tie_word_embeddings) {
-    known.insert(kLanguageModelHeadName);
-    if (tensors_.contains(kLanguageModelHeadName)) {
-      log_line(LogCategory::model, [&] {
-        return fmt::format("{}: {} is skipped: embeddings are tied", folder_.string(), kLanguageModelHeadName);
-      });
-    }
-  }
-  for (const ExpectedTensor& expected : expected_tensors(config_)) {
+  for (const Parameter& expected : wanted) {
     known.insert(expected.name);
     const auto found = tensors_.find(expected.name);
     if (found == tensors_.end()) {
@@ -201,14 +205,23 @@ void Checkpoint::check_tensors() {
     } else if (found->second.shape != expected.shape) {
       wrong.push_back(fmt::format("{} is {} and should be {}", expected.name, shape_text(found->second.shape),
                                   shape_text(expected.shape)));
-    } else if (found->second.dtype == TensorDType::i32 || found->second.dtype == TensorDType::i64) {
+    } else if (!is_floating(found->second.dtype)) {
       wrong.push_back(fmt::format("{} has dtype {} and should have F32, F16 or BF16", expected.name,
                                   to_string(found->second.dtype)));
     }
   }
   std::vector<std::string> unexpected;
   for (const auto& [name, view] : tensors_) {
-    if (!known.contains(name)) unexpected.push_back(name);
+    if (known.contains(name)) continue;
+    const bool tied = config_.tie_word_embeddings && name == family.head_name;
+    if (!tied && (family.is_buffer == nullptr || !family.is_buffer(name))) {
+      unexpected.push_back(name);
+      continue;
+    }
+    log_line(LogCategory::model, [&, name = name] {
+      return fmt::format("{}: {} is skipped: {}", folder_.string(), name,
+                         tied ? "embeddings are tied" : "it is no weight");
+    });
   }
   if (missing.empty() && wrong.empty() && unexpected.empty()) return;
   std::vector<std::string> problems;
@@ -229,7 +242,7 @@ const TensorView& Checkpoint::tensor(const std::string& name) const {
 
 void Checkpoint::read(const std::string& name, const std::function<bool(std::span<const float> piece)>& take) const {
   const TensorView& view = tensor(name);
-  if (view.dtype == TensorDType::i32 || view.dtype == TensorDType::i64) {
+  if (!is_floating(view.dtype)) {
     throw Error(fmt::format("{}: tensor {} has dtype {}, weights are F32, F16 or BF16", folder_.string(), name,
                             to_string(view.dtype)));
   }
@@ -269,7 +282,7 @@ std::optional<std::string> Checkpoint::weights_sha256(const Job& job) const {
 
 std::int64_t Checkpoint::parameter_count() const {
   std::int64_t count = 0;
-  for (const auto& [name, view] : tensors_) count += view.elements();
+  for (const Parameter& parameter : parameters(config_)) count += tensor(parameter.name).elements();
   return count;
 }
 

@@ -40,7 +40,7 @@ class Checkpoint {
   /// SHA-256 over the contents of the weight files in the order of their names, hexadecimal.
   /// @returns nothing if the job was stopped
   [[nodiscard]] std::optional<std::string> weights_sha256(const Job& job) const;
-  /// Numbers in all tensors of the files.
+  /// Numbers in all weights.
   [[nodiscard]] std::int64_t parameter_count() const;
 
  private:

@@ -24,8 +24,10 @@
 #include "backend/model/cuda_sequence_pass_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/interventions.h"
+#include "backend/model/logit_bound.h"
 #include "backend/model/prompt_pass.h"
 #include "backend/model/query_key_record_torch.h"
+#include "backend/model/weight_reader.h"
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/cuda/device.h"
 
@@ -34,6 +36,13 @@ namespace {
 
 using composed_steps::linear_to_float;
 using composed_steps::rms_norm;
+
+/// in W^T + bias, float32.
+at::Tensor affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor out = linear_to_float(in, weight);
+  if (bias.defined()) out += bias;
+  return out;
+}
 
 /// Rows of the MLP, and numbers of a block of logits, at once.
 constexpr std::int64_t kMlpRows = 8192;
@@ -68,7 +77,8 @@ ComposedCausalLM::ComposedCausalLM(ModelConfig config, const Device& device, DTy
       dtype_(dtype),
       place_(device.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(device.index)) : at::Device(at::kCPU)),
       matrix_(dtype == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
-      columns_(config_) {
+      columns_(config_),
+      frequencies_(rotary_frequencies(config_)) {
   const CurrentDevice current(place_);
   attends_on_cuda_ = device.cuda && cuda_attention_takes(config_.head_dim, matrix_);
   log_line(LogCategory::model, [&] {
@@ -83,18 +93,21 @@ ComposedCausalLM::ComposedCausalLM(ModelConfig config, const Device& device, DTy
 
 bool ComposedCausalLM::load(const Checkpoint& checkpoint, const Job& job) {
   WeightReader reader(checkpoint, job);
-  const std::vector<std::int64_t> table{config_.vocabulary_size, config_.hidden_size};
-  const FloatArray embedding = reader.read(kEmbeddingName);
-  const FloatArray untied = config_.tie_word_embeddings ? FloatArray{} : reader.read(kLanguageModelHeadName);
-  const FloatArray final_norm = reader.read(kFinalNormName);
-  if (reader.stopped()) return false;
-  embedding_ = place(embedding, table, at::kFloat);
-  const at::Tensor head = place(untied.empty() ? embedding : untied, table, matrix_);
-  padded_head_ = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config_.vocabulary_size % kHeadRows) % kHeadRows});
-  final_norm_ = place(final_norm, {config_.hidden_size}, at::kFloat);
+  const std::int64_t hidden = config_.hidden_size;
+  {
+    const auto outside = reader.read_outside();
+    if (!outside) return false;
+    embedding_ = place(outside->embedding, {config_.vocabulary_size, hidden}, at::kFloat);
+    positions_ = place(outside->positions, {config_.learned_positions, hidden}, at::kFloat);
+    const at::Tensor head = place(outside->head(), {config_.vocabulary_size, hidden}, matrix_);
+    padded_head_ = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config_.vocabulary_size % kHeadRows) % kHeadRows});
+    final_norm_ = place(outside->final_norm, {hidden}, at::kFloat);
+    final_norm_bias_ = place(outside->final_norm_bias, {hidden}, at::kFloat);
+  }
   for (int layer = 0; layer < config_.layers; ++layer) {
-    const auto host = reader.read_layer(layer);
+    auto host = reader.read_layer(layer);
     if (!host) return false;
+    host->logit_bound = bound_logits(config_, *host);
     layers_.push_back(place_layer(*host));
   }
   return true;
@@ -105,12 +118,15 @@ at::Tensor ComposedCausalLM::place(std::span<const float> values, at::IntArrayRe
   return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place_);
 }
 
-DeviceLayer ComposedCausalLM::place_layer(const CpuLayerWeights& host) const {
+DeviceLayer ComposedCausalLM::place_layer(const LayerWeights& host) const {
   const std::int64_t hidden = config_.hidden_size;
   const std::int64_t inner = config_.intermediate_size;
+  const std::int64_t wide = config_.mlp == MlpKind::swiglu ? 2 * inner : inner;
+  const std::int64_t queries = config_.query_size();
   const std::int64_t matrix_rows = columns_.key_shift;
   DeviceLayer weights;
   weights.attention_norm = place(host.attention_norm, {hidden}, at::kFloat);
+  weights.attention_norm_bias = place(host.attention_norm_bias, {hidden}, at::kFloat);
   const at::Tensor projection = place(host.projection, {columns_.count, hidden}, at::kFloat);
   weights.gates = projection.slice(0, matrix_rows).contiguous();
   if (matrix_ == at::kBFloat16) {
@@ -129,27 +145,33 @@ DeviceLayer ComposedCausalLM::place_layer(const CpuLayerWeights& host) const {
   weights.projection_and_gate = projection.slice(0, 0, matrix_rows).to(matrix_);
   if (config_.output_gate) {
     weights.projection_and_gate =
-        at::cat({weights.projection_and_gate, place(host.output_gate, {hidden, hidden}, matrix_)}, 0);
+        at::cat({weights.projection_and_gate, place(host.output_gate, {queries, hidden}, matrix_)}, 0);
     weights.output_gate = weights.projection_and_gate.slice(0, matrix_rows);
   }
   weights.projection = weights.projection_and_gate.slice(0, 0, matrix_rows);
   weights.output_norm = place(host.output_norm, {config_.heads, config_.head_dim}, at::kFloat);
-  weights.output = place(host.output, {hidden, hidden}, matrix_);
+  weights.output = place(host.output, {hidden, queries}, matrix_);
+  weights.output_bias = place(host.output_bias, {hidden}, at::kFloat);
   weights.mlp_norm = place(host.mlp_norm, {hidden}, at::kFloat);
-  weights.mlp_gate_up = place(host.mlp_gate_up, {2 * inner, hidden}, matrix_);
-  weights.mlp_down = place(host.mlp_down, {hidden, inner}, matrix_);
+  weights.mlp_norm_bias = place(host.mlp_norm_bias, {hidden}, at::kFloat);
+  weights.mlp_in = place(host.mlp_in, {wide, hidden}, matrix_);
+  weights.mlp_in_bias = place(host.mlp_in_bias, {wide}, at::kFloat);
+  weights.mlp_out = place(host.mlp_out, {hidden, inner}, matrix_);
+  weights.mlp_out_bias = place(host.mlp_out_bias, {hidden}, at::kFloat);
   weights.logit_bound = host.logit_bound;
   return weights;
 }
 
-at::Tensor ComposedCausalLM::embed(std::span<const std::int32_t> ids) const {
+at::Tensor ComposedCausalLM::embed(std::span<const std::int32_t> ids, std::int64_t first) const {
   const at::Tensor rows = at::tensor(at::ArrayRef<std::int32_t>(ids.data(), ids.size()), at::kInt).to(place_);
-  return embedding_.index_select(0, rows);
+  at::Tensor embedded = embedding_.index_select(0, rows);
+  if (positions_.defined()) embedded += positions_.slice(0, first, first + static_cast<std::int64_t>(ids.size()));
+  return embedded;
 }
 
 at::Tensor ComposedCausalLM::enter(const SequencePass& pass) const {
   const std::span<const float> hidden = pass.request.start.hidden;
-  if (hidden.empty()) return embed(pass.input_ids());
+  if (hidden.empty()) return embed(pass.input_ids(), 0);
   const std::int64_t length = pass.request.length;
   const auto size = static_cast<std::size_t>(length * config_.hidden_size);
   const std::span<const float> rows = hidden.subspan(static_cast<std::size_t>(pass.row) * size, size);
@@ -160,11 +182,16 @@ at::Tensor ComposedCausalLM::enter(const SequencePass& pass) const {
 }
 
 at::Tensor ComposedCausalLM::attention_input(int index, const at::Tensor& residual) const {
-  return rms_norm(residual, layer(index).attention_norm, config_.norm_epsilon);
+  return norm(residual, layer(index).attention_norm, layer(index).attention_norm_bias);
+}
+
+at::Tensor ComposedCausalLM::norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const {
+  if (config_.norm == NormKind::rms) return rms_norm(x, weight, config_.norm_epsilon);
+  return composed_steps::layer_norm(x, weight, bias, config_.norm_epsilon);
 }
 
 at::Tensor ComposedCausalLM::logits(const at::Tensor& residual) const {
-  const at::Tensor normed = rms_norm(residual, final_norm_, config_.norm_epsilon).to(matrix_);
+  const at::Tensor normed = norm(residual, final_norm_, final_norm_bias_).to(matrix_);
   return linear_to_float(normed, padded_head_.slice(0, 0, config_.vocabulary_size));
 }
 
@@ -202,11 +229,9 @@ ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, con
   assert(normed.dim() == 2 && normed.size(1) == config_.hidden_size && normed.scalar_type() == at::kFloat);
   const std::int64_t length = normed.size(0);
   const std::int64_t dim = config_.head_dim;
-  at::Tensor projected = linear_to_float(normed.to(matrix_), weights.projection);
-  if (weights.projection_bias.defined()) projected += weights.projection_bias;
+  const at::Tensor projected = affine(normed.to(matrix_), weights.projection, weights.projection_bias);
   ComposedHeads heads;
-  heads.gates = linear_to_float(normed, weights.gates);
-  if (weights.gates_bias.defined()) heads.gates += weights.gates_bias;
+  heads.gates = affine(normed, weights.gates, weights.gates_bias);
 
   at::Tensor query = projected.slice(1, 0, columns_.key).reshape({length, config_.heads, dim});
   at::Tensor key = projected.slice(1, columns_.key, columns_.value).reshape({length, config_.key_heads, dim});
@@ -218,12 +243,12 @@ ComposedHeads ComposedCausalLM::project(int index, const at::Tensor& normed, con
     value = composed_steps::shift(value, before.value, heads.gates.slice(1, first, first + config_.key_heads));
   }
   if (weights.query_norm.defined()) {
-    query = rms_norm(query, weights.query_norm, ModelConfig::kQueryKeyNormEpsilon);
-    key = rms_norm(key, weights.key_norm, ModelConfig::kQueryKeyNormEpsilon);
+    query = rms_norm(query, weights.query_norm, config_.query_key_norm_epsilon);
+    key = rms_norm(key, weights.key_norm, config_.query_key_norm_epsilon);
   }
   if (config_.rope) {
-    query = composed_steps::rotate(query, config_.rope_base, before.position);
-    key = composed_steps::rotate(key, config_.rope_base, before.position);
+    query = composed_steps::rotate(query, frequencies_, before.position);
+    key = composed_steps::rotate(key, frequencies_, before.position);
   }
   heads.query = query.transpose(0, 1).to(matrix_).contiguous();
   heads.key = key.transpose(0, 1).to(matrix_).contiguous();
@@ -290,14 +315,15 @@ at::Tensor ComposedCausalLM::attend_on_cuda(const SequencePass& pass, int layer,
   return output.to(at::kFloat);
 }
 
-at::Tensor ComposedCausalLM::leave_attention(int index, const at::Tensor& normed, const at::Tensor& attended,
-                                             std::span<const Intervention> interventions) const {
+/// o_proj(act(gate) * norm(o)).
+at::Tensor ComposedCausalLM::project_output(int index, const at::Tensor& normed, const at::Tensor& attended,
+                                            std::span<const Intervention> interventions) const {
   const DeviceLayer& weights = layer(index);
   const std::int64_t dim = config_.head_dim;
   assert(attended.sizes() == at::IntArrayRef({normed.size(0), config_.heads, dim}));
   at::Tensor output = attended;
   if (config_.output_norm) output = rms_norm(output, weights.output_norm, config_.norm_epsilon);
-  output = output.reshape({normed.size(0), config_.hidden_size});
+  output = output.reshape({normed.size(0), config_.query_size()});
   if (config_.output_gate) {
     const at::Tensor gate = linear_to_float(normed.to(matrix_), weights.output_gate);
     // Behind an output norm the authors' gate is always a sigmoid.
@@ -307,7 +333,19 @@ at::Tensor ComposedCausalLM::leave_attention(int index, const at::Tensor& normed
   for (int head = 0; head < config_.heads; ++head) {
     if (cuts_head(interventions, index, head)) output.slice(1, head * dim, (head + 1) * dim).zero_();
   }
-  return linear_to_float(output.to(matrix_), weights.output);
+  return affine(output.to(matrix_), weights.output, weights.output_bias);
+}
+
+void ComposedCausalLM::leave_layer(int index, const at::Tensor& normed, const at::Tensor& attended,
+                                   std::span<const Intervention> interventions, at::Tensor& residual) const {
+  const at::Tensor added = project_output(index, normed, attended, interventions);
+  if (config_.parallel_residual) {
+    feed_forward(index, residual);
+    residual += added;
+  } else {
+    residual += added;
+    feed_forward(index, residual);
+  }
 }
 
 bool ComposedCausalLM::run_layer(const SequencePass& pass, int layer, at::Tensor& residual) const {
@@ -319,8 +357,7 @@ bool ComposedCausalLM::run_layer(const SequencePass& pass, int layer, at::Tensor
   if (pass.continuation != nullptr) {
     pass.continuation->take_layer(layer, heads, pass.recorder.cumulative_log_gate(layer));
   }
-  residual += leave_attention(layer, normed, attended, pass.request.interventions);
-  feed_forward(layer, residual);
+  leave_layer(layer, normed, attended, pass.request.interventions, residual);
   pass.recorder.release_layer(layer);
   return true;
 }
@@ -330,17 +367,19 @@ void ComposedCausalLM::feed_forward(int index, at::Tensor& residual) const {
   const std::int64_t inner = config_.intermediate_size;
   for (std::int64_t begin = 0; begin < residual.size(0); begin += kMlpRows) {
     at::Tensor rows = residual.slice(0, begin, std::min(begin + kMlpRows, residual.size(0)));
-    const at::Tensor normed = rms_norm(rows, weights.mlp_norm, config_.norm_epsilon).to(matrix_);
-    const at::Tensor wide = linear_to_float(normed, weights.mlp_gate_up);
-    const at::Tensor product = at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner);
-    rows += linear_to_float(product.to(matrix_), weights.mlp_down);
+    const at::Tensor normed = norm(rows, weights.mlp_norm, weights.mlp_norm_bias).to(matrix_);
+    const at::Tensor wide = affine(normed, weights.mlp_in, weights.mlp_in_bias);
+    const at::Tensor units = config_.mlp == MlpKind::swiglu
+                                 ? at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner)
+                                 : at::gelu(wide, config_.mlp == MlpKind::gelu ? "none" : "tanh");
+    rows += affine(units.to(matrix_), weights.mlp_out, weights.mlp_out_bias);
   }
 }
 
 void ComposedCausalLM::predict(const SequencePass& pass, const at::Tensor& residual) const {
   const std::int64_t length = residual.size(0);
   const std::int64_t vocabulary = config_.vocabulary_size;
-  const at::Tensor normed = rms_norm(residual, final_norm_, config_.norm_epsilon);
+  const at::Tensor normed = norm(residual, final_norm_, final_norm_bias_);
   take_down(normed, pass.recorder.hidden_states(config_.layers, config_.hidden_size), at::kFloat);
   const std::span<float> kept = pass.recorder.logits(vocabulary);
   if (!pass.recorder.keeps(Keep::loss) && kept.empty()) return;
@@ -363,7 +402,7 @@ void ComposedCausalLM::predict(const SequencePass& pass, const at::Tensor& resid
 }
 
 bool ComposedCausalLM::run_sequence(const SequencePass& pass) const {
-  if (attends_on_cuda_ && dtype_ == DType::bfloat16) return CudaSequencePass(*this, pass).run();
+  if (attends_on_cuda_ && CudaSequencePass::takes(config_, dtype_)) return CudaSequencePass(*this, pass).run();
   pass.report.attention_kernel = "composed";
   at::Tensor residual = enter(pass);
   for (int layer = pass.request.start.layer; layer < config_.layers; ++layer) {

@@ -7,16 +7,17 @@
 #include <ATen/core/Tensor.h>
 
 #include "backend/model/causal_lm.h"
-#include "backend/model/cpu_weights.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope {
 
 class ComposedContinuation;
 
-/// The same weights as CpuLayerWeights, on a device. Matrices are in the run's dtype; what makes gates is float32.
+/// The same weights as LayerWeights, on a device. Matrices are in the run's dtype; what makes gates is float32.
 struct DeviceLayer {
-  at::Tensor attention_norm, projection, projection_bias, gates, gates_bias, query_norm, key_norm, constant_gate,
-      output_gate, output_norm, output, mlp_norm, mlp_gate_up, mlp_down;
+  at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
+      constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
+      mlp_out, mlp_out_bias;
   at::Tensor projection_and_gate;  ///< `projection` with `output_gate` below it: the two are views of it
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
   /// undefined in float32.
@@ -82,7 +83,8 @@ class ComposedCausalLM final : public CausalLM {
   /// lm_head [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
   [[nodiscard]] const at::Tensor& padded_head() const { return padded_head_; }
   /// [n, D] float32.
-  [[nodiscard]] at::Tensor embed(std::span<const std::int32_t> ids) const;
+  /// @param first  position of the first id
+  [[nodiscard]] at::Tensor embed(std::span<const std::int32_t> ids, std::int64_t first) const;
   /// [L, D] f32, what enters the first layer that is run.
   [[nodiscard]] at::Tensor enter(const SequencePass& pass) const;
   /// The layer's input after its norm, [n, D] float32.
@@ -90,17 +92,21 @@ class ComposedCausalLM final : public CausalLM {
   [[nodiscard]] ComposedHeads project(int index, const at::Tensor& normed, const ComposedBefore& before) const;
   /// log f [H, n] float64 on the host, before interventions; zeros where every f is 1.
   [[nodiscard]] at::Tensor log_gates(int index, const at::Tensor& gates) const;
-  /// What is added to the residual stream: o_proj(act(gate) * norm(o)).
+  /// Adds o_proj(act(gate) * norm(o)) to the residual stream, and what the MLP makes of the sum; of what entered the
+  /// layer, where the residual is parallel.
   /// @param attended  [n, H, d] float32
-  [[nodiscard]] at::Tensor leave_attention(int index, const at::Tensor& normed, const at::Tensor& attended,
-                                           std::span<const Intervention> interventions) const;
-  void feed_forward(int index, at::Tensor& residual) const;
+  void leave_layer(int index, const at::Tensor& normed, const at::Tensor& attended,
+                   std::span<const Intervention> interventions, at::Tensor& residual) const;
   /// [n, V] float32.  @param residual  [n, D]
   [[nodiscard]] at::Tensor logits(const at::Tensor& residual) const;
 
  private:
+  [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
+  [[nodiscard]] at::Tensor project_output(int index, const at::Tensor& normed, const at::Tensor& attended,
+                                          std::span<const Intervention> interventions) const;
+  void feed_forward(int index, at::Tensor& residual) const;
   at::Tensor place(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
-  DeviceLayer place_layer(const CpuLayerWeights& host) const;
+  DeviceLayer place_layer(const LayerWeights& host) const;
   bool run_sequence(const SequencePass& pass) const;
   bool run_layer(const SequencePass& pass, int layer, at::Tensor& residual) const;
   at::Tensor prepare_gates(const SequencePass& pass, int layer, const at::Tensor& gates) const;
@@ -115,9 +121,11 @@ class ComposedCausalLM final : public CausalLM {
   at::ScalarType matrix_;
   bool attends_on_cuda_ = false;  ///< by kernels/cuda, else by LibTorch's operations
   ProjectionColumns columns_;
+  std::vector<double> frequencies_;  ///< of the rotary embedding
   at::Tensor embedding_;
+  at::Tensor positions_;  ///< [learned_positions, D] float32; undefined where there are none
   at::Tensor padded_head_;
-  at::Tensor final_norm_;
+  at::Tensor final_norm_, final_norm_bias_;
   std::vector<DeviceLayer> layers_;
 };
 

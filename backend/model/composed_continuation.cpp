@@ -108,16 +108,15 @@ void ComposedContinuation::drop_keys(int layer) {
 }
 
 void ComposedContinuation::read(std::int32_t id) {
-  check_next_token(id, model_->config());
+  check_next_token(id, length_, model_->config());
   const c10::InferenceMode guard;
   with_device_errors(model_->device(), length_ + 1, [&] {
-    at::Tensor residual = model_->embed({&id, 1});
+    at::Tensor residual = model_->embed({&id, 1}, length_);
     for (int layer = 0; layer < model_->config().layers; ++layer) {
       const at::Tensor normed = model_->attention_input(layer, residual);
       const ComposedHeads heads = model_->project(layer, normed, layers_[static_cast<std::size_t>(layer)].before);
       append(layer, heads);
-      residual = residual + model_->leave_attention(layer, normed, attend(layer, heads.query), interventions_);
-      model_->feed_forward(layer, residual);
+      model_->leave_layer(layer, normed, attend(layer, heads.query), interventions_, residual);
       drop_keys(layer);
     }
     ++length_;

@@ -17,18 +17,24 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilo
   return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
 }
 
-at::Tensor rotate(const at::Tensor& x, double base, std::int64_t first_position) {
-  assert(x.dim() == 3 && x.size(2) % 2 == 0);
-  const std::int64_t dim = x.size(2);
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon) {
+  const at::Tensor centred = x - x.mean(-1, true);
+  return centred * (centred.square().mean(-1, true) + epsilon).rsqrt() * weight + bias;
+}
+
+at::Tensor rotate(const at::Tensor& x, std::span<const double> frequencies, std::int64_t first_position) {
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  assert(x.dim() == 3 && x.size(2) >= 2 * half);
   const at::TensorOptions options = x.options().dtype(at::kDouble);
-  const at::Tensor frequency = at::pow(base, at::arange(0, dim, 2, options) / -static_cast<double>(dim));
+  const at::Tensor frequency =
+      at::tensor(at::ArrayRef<double>(frequencies.data(), frequencies.size()), at::kDouble).to(x.device());
   const at::Tensor angle =
       at::arange(first_position, first_position + x.size(0), options).unsqueeze(1) * frequency.unsqueeze(0);
   const at::Tensor cosine = angle.cos().to(at::kFloat).unsqueeze(1);
   const at::Tensor sine = angle.sin().to(at::kFloat).unsqueeze(1);
-  const at::Tensor first = x.slice(2, 0, dim / 2);
-  const at::Tensor second = x.slice(2, dim / 2);
-  return at::cat({first * cosine - second * sine, second * cosine + first * sine}, 2);
+  const at::Tensor first = x.slice(2, 0, half);
+  const at::Tensor second = x.slice(2, half, 2 * half);
+  return at::cat({first * cosine - second * sine, second * cosine + first * sine, x.slice(2, 2 * half)}, 2);
 }
 
 at::Tensor shift(const at::Tensor& x, const at::Tensor& before, const at::Tensor& gate_logit) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include <ATen/core/Tensor.h>
 
 /// The position-wise steps of a layer as LibTorch's operations, on any device.
@@ -13,10 +15,15 @@ at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight);
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last axis, float32.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon);
 
-/// Rotary embedding, first half with second half; angles in float64.
+/// (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias over the last axis, float32.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double epsilon);
+
+/// Rotary embedding of the first r = 2 * frequencies.size() numbers of each head, first half with second half; angles
+/// in float64.
 /// @param x               [L, H, d] float32
+/// @param frequencies     radians a position (rotary_frequencies)
 /// @param first_position  of x
-at::Tensor rotate(const at::Tensor& x, double base, std::int64_t first_position);
+at::Tensor rotate(const at::Tensor& x, std::span<const double> frequencies, std::int64_t first_position);
 
 /// a x_{t-1} + (1 - a) x_t with a = sigmoid(gate_logit).
 /// @param x           [L, H, d] float32

@@ -27,6 +27,7 @@ void check_prompt(const PromptRequest& request, const ModelConfig& config) {
   if (!(request.pruning_tolerance >= 0 && request.pruning_tolerance < 1)) {
     throw UsageError(fmt::format("--pruning {}: it must be at least 0 and below 1", request.pruning_tolerance));
   }
+  check_length(length, config);
   check_continued(request.interventions, config);
 }
 
@@ -40,7 +41,8 @@ void check_continued(std::span<const Intervention> interventions, const ModelCon
   check_interventions(interventions, config, std::numeric_limits<std::int64_t>::max());
 }
 
-void check_next_token(std::int32_t id, const ModelConfig& config) {
+void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config) {
+  check_length(position + 1, config);
   if (id >= 0 && id < config.vocabulary_size) return;
   throw UsageError(
       fmt::format("token id {} is outside the model's vocabulary of {}: use the tokenizer that belongs to the model",

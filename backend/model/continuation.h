@@ -23,7 +23,7 @@ struct PromptRequest {
 /// kept, so that a token costs O(keys held) and not a pass over everything before it. It refers to its model, which
 /// must outlive it. Keys leave the cache when they are out of the window, and when the gate has brought all that lies
 /// before some position below half of the tolerance for every row to come: c only falls, and no row's logits can win
-/// that back (CpuLayerWeights::logit_bound). The other half is what a step may skip.
+/// that back (LayerWeights::logit_bound). The other half is what a step may skip.
 class Continuation {
  public:
   virtual ~Continuation() = default;
@@ -35,7 +35,7 @@ class Continuation {
   /// log p of every token of the vocabulary at the next place, [V] nats.
   [[nodiscard]] virtual std::span<const float> log_probabilities() const = 0;
   /// Reads one more token.
-  /// @throws UsageError for an id outside the vocabulary
+  /// @throws as check_next_token does
   virtual void read(std::int32_t id) = 0;
   /// Keys in the cache for each layer and head, [layers * H].
   [[nodiscard]] virtual std::vector<std::int64_t> held_keys() const = 0;
@@ -49,8 +49,8 @@ void check_prompt(const PromptRequest& request, const ModelConfig& config);
 ///         of a text has; zero@p may be of any position
 void check_continued(std::span<const Intervention> interventions, const ModelConfig& config);
 
-/// @throws UsageError for an id outside the vocabulary
-void check_next_token(std::int32_t id, const ModelConfig& config);
+/// @throws UsageError for an id outside the vocabulary, and for a position that the model has not
+void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config);
 
 /// Bytes that the cache takes for each position, before anything is dropped.
 std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype);

@@ -4,13 +4,15 @@
 
 #include "backend/model/cpu_continuation.h"
 #include "backend/model/cpu_forward.h"
+#include "backend/model/logit_bound.h"
+#include "backend/model/weight_reader.h"
 
 namespace foxscope {
 namespace {
 
 class CpuCausalLM final : public CausalLM {
  public:
-  CpuCausalLM(ModelConfig config, CpuWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
+  CpuCausalLM(ModelConfig config, ModelWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] const Device& device() const override { return device_; }
@@ -46,13 +48,20 @@ class CpuCausalLM final : public CausalLM {
  private:
   ModelConfig config_;
   Device device_;
-  CpuWeights weights_;
+  ModelWeights weights_;
 };
 
 }  // namespace
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
-  auto weights = CpuWeights::read(checkpoint, job);
+  WeightReader reader(checkpoint, job);
+  auto weights = reader.read_outside();
+  for (int layer = 0; weights && layer < checkpoint.config().layers; ++layer) {
+    auto of_layer = reader.read_layer(layer);
+    if (!of_layer) return nullptr;
+    of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
+    weights->layers.push_back(std::move(*of_layer));
+  }
   if (!weights) return nullptr;
   return std::make_unique<CpuCausalLM>(checkpoint.config(), std::move(*weights));
 }

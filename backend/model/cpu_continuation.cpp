@@ -4,14 +4,14 @@
 
 namespace foxscope {
 
-CpuContinuation::CpuContinuation(const ModelConfig& config, const CpuWeights& weights, const PromptRequest& request)
+CpuContinuation::CpuContinuation(const ModelConfig& config, const ModelWeights& weights, const PromptRequest& request)
     : config_(&config),
       interventions_(request.interventions),
       state_(config, request.interventions, request.pruning_tolerance),
       next_(config, weights, 1),
       log_probabilities_(static_cast<std::size_t>(config.vocabulary_size)) {}
 
-std::unique_ptr<CpuContinuation> CpuContinuation::begin(const ModelConfig& config, const CpuWeights& weights,
+std::unique_ptr<CpuContinuation> CpuContinuation::begin(const ModelConfig& config, const ModelWeights& weights,
                                                         const PromptRequest& request, const Job& job) {
   std::unique_ptr<CpuContinuation> continuation(new CpuContinuation(config, weights, request));
   CpuForward forward(config, weights, static_cast<std::int64_t>(request.input_ids.size()));
@@ -27,7 +27,7 @@ std::unique_ptr<CpuContinuation> CpuContinuation::begin(const ModelConfig& confi
 }
 
 void CpuContinuation::read(std::int32_t id) {
-  check_next_token(id, *config_);
+  check_next_token(id, length(), *config_);
   CpuForward::Input input;
   input.ids = {&id, 1};
   ForwardReport report;

@@ -16,7 +16,7 @@ class CpuContinuation final : public Continuation {
  public:
   /// Reads the prompt.
   /// @returns nothing if the job was stopped
-  static std::unique_ptr<CpuContinuation> begin(const ModelConfig& config, const CpuWeights& weights,
+  static std::unique_ptr<CpuContinuation> begin(const ModelConfig& config, const ModelWeights& weights,
                                                 const PromptRequest& request, const Job& job);
 
   [[nodiscard]] std::unique_ptr<Continuation> copy() const override { return std::make_unique<CpuContinuation>(*this); }
@@ -26,7 +26,7 @@ class CpuContinuation final : public Continuation {
   [[nodiscard]] std::vector<std::int64_t> held_keys() const override { return state_.held_keys(); }
 
  private:
-  CpuContinuation(const ModelConfig& config, const CpuWeights& weights, const PromptRequest& request);
+  CpuContinuation(const ModelConfig& config, const ModelWeights& weights, const PromptRequest& request);
 
   const ModelConfig* config_;
   std::vector<Intervention> interventions_;

@@ -28,7 +28,7 @@ std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count);
 
 }  // namespace
 
-CpuForward::CpuForward(const ModelConfig& config, const CpuWeights& weights, std::int64_t positions)
+CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t positions)
     : config_(&config),
       weights_(&weights),
       length_(positions),
@@ -37,15 +37,15 @@ CpuForward::CpuForward(const ModelConfig& config, const CpuWeights& weights, std
       columns_(config),
       residual_(floats(positions * hidden_)),
       value_(floats(positions * config.key_size())),
-      attended_(floats(positions * hidden_)),
+      attended_(floats(positions * std::max(hidden_, config.query_size()))),
       log_normalizer_(positions > 1 ? floats(positions * config.heads) : 0),
       loss_(floats(positions)),
       zeros_(floats(columns_.count)) {
   const std::int64_t threads = positions > 1 ? team_.threads() : 1;
   // Short texts are cut finer, so that every thread has work.
   if (positions > 1) chunk_ = std::clamp<std::int64_t>((positions + 2 * threads - 1) / (2 * threads), 16, kRowsAtOnce);
-  const std::int64_t widest = std::max(
-      {columns_.count, hidden_, 2 * config.intermediate_size, std::min(kVocabularyBlock, config.vocabulary_size)});
+  const std::int64_t widest = std::max({columns_.count, config.query_size(), 2 * config.intermediate_size,
+                                        std::min(kVocabularyBlock, config.vocabulary_size)});
   for (std::int64_t thread = 0; thread < threads; ++thread) {
     Scratch& scratch = scratch_.emplace_back();
     scratch.normed.resize(floats((chunk_ + 1) * hidden_));
@@ -72,7 +72,8 @@ bool CpuForward::run(const Input& input, const Probe& probe, CpuState* state, co
 }
 
 /// The layer of the paper (Lin et al. 2025, figure 2): q, k, v and f of the normed input, forgetting attention, norm
-/// and gate of its output, then the MLP; both are added to the residual stream.
+/// and gate of its output, then the MLP; both are added to the residual stream. With a parallel residual the MLP reads
+/// what attention did: it is added first, as attention has read by then.
 bool CpuForward::run_layer(int layer) {
   pass_.probe->take_hidden(layer, hidden_, residual_);
   const auto own_or_lent = [&](QueryKeyStore::Part part, FloatArray& own, std::int64_t heads) {
@@ -93,9 +94,11 @@ bool CpuForward::run_layer(int layer) {
   if (!for_rows([&](const Rows& rows) { project(layer, rows); })) return false;
   sum_gates(layer);
   if (!attend(layer)) return false;
+  assert(!config_->parallel_residual || !config_->output_gate);  // the gate reads x as it entered
   return for_rows([&](const Rows& rows) {
+    if (config_->parallel_residual) feed_forward(layer, rows);
     project_output(layer, rows);
-    feed_forward(layer, rows);
+    if (!config_->parallel_residual) feed_forward(layer, rows);
   });
 }
 
@@ -110,18 +113,23 @@ void CpuForward::embed() {
     const std::int32_t id = input.ids[floats(row)];
     assert(id >= 0 && id < config_->vocabulary_size);
     const float* from = weights_->embedding.data() + id * hidden_;
-    std::copy(from, from + hidden_, residual_.data() + row * hidden_);
+    float* const to = residual_.data() + row * hidden_;
+    std::copy(from, from + hidden_, to);
+    if (!weights_->positions.empty()) {
+      assert(pass_.first + row < config_->learned_positions);
+      cpu_steps::add(weights_->positions.data() + (pass_.first + row) * hidden_, hidden_, to);
+    }
   }
 }
 
 /// Queries, keys, values and log f. The shift needs the projection of the row before: it is computed once more, so that
 /// chunks do not wait for each other.
 void CpuForward::project(int layer, const Rows& rows) {
-  const CpuLayerWeights& weights = weights_of(layer);
+  const LayerWeights& weights = weights_of(layer);
   const bool shifted = config_->key_shift || config_->value_shift;
   const std::int64_t first = shifted && rows.begin > 0 ? rows.begin - 1 : rows.begin;
   float* const wide = rows.scratch.wide.data();
-  norm(weights.attention_norm, first, rows.end, rows.scratch.normed.data());
+  norm(weights.attention_norm, weights.attention_norm_bias, first, rows.end, rows.scratch.normed.data());
   multiply({.rows = rows.end - first,
             .columns = columns_.count,
             .depth = hidden_,
@@ -130,9 +138,7 @@ void CpuForward::project(int layer, const Rows& rows) {
             .weight = weights.projection.data(),
             .out = wide,
             .out_stride = columns_.count});
-  for (std::int64_t row = first; row < rows.end && !weights.projection_bias.empty(); ++row) {
-    cpu_steps::add(weights.projection_bias.data(), columns_.count, wide + (row - first) * columns_.count);
-  }
+  add_to_rows(weights.projection_bias, rows.end - first, wide);
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* projected = wide + (row - first) * columns_.count;
     const float* before = projected - columns_.count;
@@ -195,7 +201,7 @@ bool CpuForward::attend_whole(int layer) {
   arguments.query_strides = arguments.key_strides = arguments.value_strides = per_head;
   if (!cumulative_.empty()) arguments.cumulative_log_gate = cumulative_.data();
   arguments.output = attended_.data();
-  arguments.output_strides = {0, head_dim_, hidden_};
+  arguments.output_strides = {0, head_dim_, config_->query_size()};
   arguments.log_normalizer = log_normalizer_.data();
   arguments.log_normalizer_without_gate = without_gate_.empty() ? nullptr : without_gate_.data();
   arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
@@ -255,62 +261,79 @@ void CpuForward::attend_next(int layer) {
 
 /// x += o_proj(act(gate) * norm(o)).
 void CpuForward::project_output(int layer, const Rows& rows) {
-  const CpuLayerWeights& weights = weights_of(layer);
+  const LayerWeights& weights = weights_of(layer);
+  const std::int64_t size = config_->query_size();
   float* const gate = rows.scratch.wide.data();
   if (config_->output_gate) {
-    norm(weights.attention_norm, rows.begin, rows.end, rows.scratch.normed.data());
+    norm(weights.attention_norm, weights.attention_norm_bias, rows.begin, rows.end, rows.scratch.normed.data());
     multiply({.rows = rows.count(),
-              .columns = hidden_,
+              .columns = size,
               .depth = hidden_,
               .in = rows.scratch.normed.data(),
               .in_stride = hidden_,
               .weight = weights.output_gate.data(),
               .out = gate,
-              .out_stride = hidden_});
+              .out_stride = size});
   }
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    float* const attended = attended_.data() + row * hidden_;
-    cpu_rows::norm_and_gate(*config_, weights, gate + (row - rows.begin) * hidden_, attended);
+    float* const attended = attended_.data() + row * size;
+    cpu_rows::norm_and_gate(*config_, weights, gate + (row - rows.begin) * size, attended);
     for (const int head : cut_heads_) std::fill_n(attended + head * head_dim_, head_dim_, 0.0F);
   }
+  float* const residual = residual_.data() + rows.begin * hidden_;
   multiply({.rows = rows.count(),
             .columns = hidden_,
-            .depth = hidden_,
-            .in = attended_.data() + rows.begin * hidden_,
-            .in_stride = hidden_,
+            .depth = size,
+            .in = attended_.data() + rows.begin * size,
+            .in_stride = size,
             .weight = weights.output.data(),
-            .out = residual_.data() + rows.begin * hidden_,
+            .out = residual,
             .out_stride = hidden_,
             .into = Into::add});
+  add_to_rows(weights.output_bias, rows.count(), residual);
 }
 
-/// x += down_proj(silu(g) * y).
+/// x += down_proj(silu(g) * u), or down_proj(gelu(u)).
 void CpuForward::feed_forward(int layer, const Rows& rows) {
-  const CpuLayerWeights& weights = weights_of(layer);
+  const LayerWeights& weights = weights_of(layer);
   const std::int64_t inner = config_->intermediate_size;
+  const std::int64_t columns = config_->mlp == MlpKind::swiglu ? 2 * inner : inner;
   float* const wide = rows.scratch.wide.data();
-  norm(weights.mlp_norm, rows.begin, rows.end, rows.scratch.normed.data());
+  norm(weights.mlp_norm, weights.mlp_norm_bias, rows.begin, rows.end, rows.scratch.normed.data());
   multiply({.rows = rows.count(),
-            .columns = 2 * inner,
+            .columns = columns,
             .depth = hidden_,
             .in = rows.scratch.normed.data(),
             .in_stride = hidden_,
-            .weight = weights.mlp_gate_up.data(),
+            .weight = weights.mlp_in.data(),
             .out = wide,
-            .out_stride = 2 * inner});
+            .out_stride = columns});
+  add_to_rows(weights.mlp_in_bias, rows.count(), wide);
   for (std::int64_t row = 0; row < rows.count(); ++row) {
-    float* const gate = wide + row * 2 * inner;
-    cpu_steps::swiglu(gate, gate + inner, inner, gate);
+    float* const units = wide + row * columns;
+    switch (config_->mlp) {
+      case MlpKind::swiglu:
+        cpu_steps::swiglu(units, units + inner, inner, units);
+        break;
+      case MlpKind::gelu:
+        cpu_steps::gelu(inner, units);
+        break;
+      case MlpKind::gelu_tanh:
+        cpu_steps::gelu_tanh(inner, units);
+        break;
+    }
   }
+  float* const residual = residual_.data() + rows.begin * hidden_;
   multiply({.rows = rows.count(),
             .columns = hidden_,
             .depth = inner,
             .in = wide,
-            .in_stride = 2 * inner,
-            .weight = weights.mlp_down.data(),
-            .out = residual_.data() + rows.begin * hidden_,
+            .in_stride = columns,
+            .weight = weights.mlp_out.data(),
+            .out = residual,
             .out_stride = hidden_,
             .into = Into::add});
+  add_to_rows(weights.mlp_out_bias, rows.count(), residual);
 }
 
 /// Final norm, logits and losses, as far as the probe keeps them. The norm goes where the heads' output was.
@@ -319,7 +342,7 @@ bool CpuForward::predict() {
   float* const logits = probe.logits(config_->vocabulary_size);
   if (logits == nullptr && !probe.keeps(Keep::loss) && !probe.keeps(Keep::hidden)) return true;
   if (!for_rows([&](const Rows& rows) { predict_rows(rows, logits); })) return false;
-  probe.take_hidden(config_->layers, hidden_, attended_);
+  probe.take_hidden(config_->layers, hidden_, std::span(attended_).first(floats(length_ * hidden_)));
   probe.take_loss(0, loss_);
   return true;
 }
@@ -327,7 +350,7 @@ bool CpuForward::predict() {
 /// One block of the vocabulary at a time.
 void CpuForward::predict_rows(const Rows& rows, float* kept_logits) {
   float* const normed = attended_.data() + rows.begin * hidden_;
-  norm(weights_->final_norm, rows.begin, rows.end, normed);
+  norm(weights_->final_norm, weights_->final_norm_bias, rows.begin, rows.end, normed);
   if (kept_logits == nullptr && !pass_.probe->keeps(Keep::loss)) return;
   struct Row {
     float shift = -std::numeric_limits<float>::infinity();
@@ -346,7 +369,7 @@ void CpuForward::predict_rows(const Rows& rows, float* kept_logits) {
               .depth = hidden_,
               .in = normed,
               .in_stride = hidden_,
-              .weight = weights_->head() + first * hidden_,
+              .weight = weights_->head().data() + first * hidden_,
               .out = out,
               .out_stride = stride});
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {
@@ -370,13 +393,13 @@ void CpuForward::predict_next(std::span<float> log_probabilities) {
   const std::int64_t vocabulary = config_->vocabulary_size;
   assert(static_cast<std::int64_t>(log_probabilities.size()) == vocabulary);
   float* const normed = scratch_.front().normed.data();
-  norm(weights_->final_norm, length_ - 1, length_, normed);
+  norm(weights_->final_norm, weights_->final_norm_bias, length_ - 1, length_, normed);
   multiply_row({.rows = 1,
                 .columns = vocabulary,
                 .depth = hidden_,
                 .in = normed,
                 .in_stride = hidden_,
-                .weight = weights_->head(),
+                .weight = weights_->head().data(),
                 .out = log_probabilities.data(),
                 .out_stride = vocabulary});
   const float shift = cpu_steps::largest(log_probabilities.data(), vocabulary);
@@ -401,12 +424,23 @@ cpu_rows::HeadRows CpuForward::heads_of(std::int64_t row) {
   return heads;
 }
 
-void CpuForward::norm(const FloatArray& weight, std::int64_t begin, std::int64_t end, float* out) const {
+void CpuForward::norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end,
+                      float* out) const {
   const auto epsilon = static_cast<float>(config_->norm_epsilon);
   for (std::int64_t row = begin; row < end; ++row) {
-    cpu_steps::rms_norm(residual_.data() + row * hidden_, weight.data(), hidden_, epsilon,
-                        out + (row - begin) * hidden_);
+    const float* x = residual_.data() + row * hidden_;
+    float* const to = out + (row - begin) * hidden_;
+    if (config_->norm == NormKind::rms) {
+      cpu_steps::rms_norm(x, weight.data(), hidden_, epsilon, to);
+    } else {
+      cpu_steps::layer_norm(x, weight.data(), bias.data(), hidden_, epsilon, to);
+    }
   }
+}
+
+void CpuForward::add_to_rows(const FloatArray& bias, std::int64_t count, float* rows) {
+  const auto size = static_cast<std::int64_t>(bias.size());
+  for (std::int64_t row = 0; row < count && size > 0; ++row) cpu_steps::add(bias.data(), size, rows + row * size);
 }
 
 bool CpuForward::for_rows(const std::function<void(const Rows&)>& step) {

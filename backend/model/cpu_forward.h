@@ -11,7 +11,7 @@
 #include "backend/model/cpu_rows.h"
 #include "backend/model/cpu_state.h"
 #include "backend/model/cpu_team.h"
-#include "backend/model/cpu_weights.h"
+#include "backend/model/parameters.h"
 #include "backend/model/probe.h"
 
 namespace foxscope {
@@ -22,7 +22,7 @@ namespace foxscope {
 class CpuForward {
  public:
   /// @param positions  how many are read at a time
-  CpuForward(const ModelConfig& config, const CpuWeights& weights, std::int64_t positions);
+  CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t positions);
 
   struct Input {
     std::span<const std::int32_t> ids;     ///< [n]
@@ -77,11 +77,14 @@ class CpuForward {
   void predict_rows(const Rows& rows, float* kept_logits);
 
   [[nodiscard]] bool continues() const { return pass_.first > 0; }
-  [[nodiscard]] const CpuLayerWeights& weights_of(int layer) const {
+  [[nodiscard]] const LayerWeights& weights_of(int layer) const {
     return weights_->layers[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] cpu_rows::HeadRows heads_of(std::int64_t row);
-  void norm(const FloatArray& weight, std::int64_t begin, std::int64_t end, float* out) const;
+  /// Of rows [begin, end) of the residual stream.
+  void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
+  /// @param bias  as wide as the rows, or empty
+  static void add_to_rows(const FloatArray& bias, std::int64_t count, float* rows);
   /// Calls a step for every chunk of rows, on all threads.
   bool for_rows(const std::function<void(const Rows&)>& step);
   /// Calls a body for every task, on all threads where the tasks read enough numbers together.
@@ -92,7 +95,7 @@ class CpuForward {
   void multiply_row(const LinearArguments& product);
 
   const ModelConfig* config_;
-  const CpuWeights* weights_;
+  const ModelWeights* weights_;
   std::int64_t length_;
   std::int64_t hidden_;
   std::int64_t head_dim_;
@@ -107,7 +110,7 @@ class CpuForward {
   float* queries_ = nullptr;        ///< of the layer at hand
   float* keys_ = nullptr;
   std::vector<int> cut_heads_;      ///< of the layer at hand
-  FloatArray attended_;             ///< [n, D]
+  FloatArray attended_;             ///< [n, H d]; in the end [n, D] behind the final norm
   std::vector<double> log_gate_;    ///< [H, n] nats; empty where every f is 1
   std::vector<double> cumulative_;  ///< [H, n] c; likewise
   FloatArray log_normalizer_;       ///< [H, n] of a whole text

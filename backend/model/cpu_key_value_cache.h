@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
-#include "backend/model/cpu_weights.h"
 #include "backend/model/gate_history.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope {
 

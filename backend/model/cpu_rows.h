@@ -4,7 +4,7 @@
 #include <span>
 
 #include "backend/model/causal_lm.h"
-#include "backend/model/cpu_weights.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope {
 
@@ -12,7 +12,7 @@ namespace foxscope {
 struct RotaryTable {
   RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length);
   std::int64_t half;
-  FloatArray cosine;  ///< [L, d / 2], of positions from `first` on; empty without rotary embedding
+  FloatArray cosine;  ///< [L, rotary_dim / 2], of positions from `first` on; empty without rotary embedding
   FloatArray sine;
 };
 
@@ -29,19 +29,19 @@ struct HeadRows {
   std::int64_t head_stride = 0;
   double* log_gate = nullptr;  ///< nats; not written where gates do not depend on data
   std::int64_t gate_stride = 0;
-  const float* cosine = nullptr;  ///< [d/2] of this position; null without rotary embedding
+  const float* cosine = nullptr;  ///< [rotary_dim / 2] of this position; null without rotary embedding
   const float* sine = nullptr;
 };
 
 /// Query, key, value and log f of a position from its merged projection: shift, norm, rotary embedding, in this order.
 /// @param row       [columns] with bias
 /// @param previous  the same of the position before; zeros before the first
-void split_heads(const ModelConfig& config, const CpuLayerWeights& weights, const float* row, const float* previous,
+void split_heads(const ModelConfig& config, const LayerWeights& weights, const float* row, const float* previous,
                  const HeadRows& rows);
 
 /// act(gate) * norm(o) in place.
-/// @param gate      [D] logits of the output gate; not read where there is none
-/// @param attended  [D]
-void norm_and_gate(const ModelConfig& config, const CpuLayerWeights& weights, const float* gate, float* attended);
+/// @param gate      [H d] logits of the output gate; not read where there is none
+/// @param attended  [H d]
+void norm_and_gate(const ModelConfig& config, const LayerWeights& weights, const float* gate, float* attended);
 
 }  // namespace foxscope::cpu_rows

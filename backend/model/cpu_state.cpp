@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "backend/model/cpu_weights.h"
 #include "backend/model/interventions.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope {
 

@@ -59,6 +59,18 @@ FOXSCOPE_INLINE float sum_of_squares(const float* x, std::int64_t size) {
   return total;
 }
 
+FOXSCOPE_INLINE float sum_of(const float* x, std::int64_t size) {
+  std::array<float, kLanes> sums{};
+  std::int64_t n = 0;
+  for (; n + kLanes <= size; n += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) sums[static_cast<std::size_t>(lane)] += x[n + lane];
+  }
+  float total = 0;
+  for (; n < size; ++n) total += x[n];
+  for (const float sum : sums) total += sum;
+  return total;
+}
+
 FOXSCOPE_INLINE void rms_norm_row(const float* x, const float* weight, std::int64_t size, float epsilon, float* out) {
   const float factor = 1.0F / std::sqrt(sum_of_squares(x, size) / static_cast<float>(size) + epsilon);
   for (std::int64_t n = 0; n < size; ++n) out[n] = x[n] * factor * weight[n];
@@ -69,6 +81,15 @@ FOXSCOPE_INLINE void rms_norm_row(const float* x, const float* weight, std::int6
 FOXSCOPE_VECTOR_CLONES
 void rms_norm(const float* x, const float* weight, std::int64_t size, float epsilon, float* out) {
   rms_norm_row(x, weight, size, epsilon, out);
+}
+
+FOXSCOPE_VECTOR_CLONES
+void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t size, float epsilon, float* out) {
+  const float mean = sum_of(x, size) / static_cast<float>(size);
+  // Of the differences, as sum(x^2) - n mean^2 would lose what is small beside the mean.
+  for (std::int64_t n = 0; n < size; ++n) out[n] = x[n] - mean;
+  const float factor = 1.0F / std::sqrt(sum_of_squares(out, size) / static_cast<float>(size) + epsilon);
+  for (std::int64_t n = 0; n < size; ++n) out[n] = out[n] * factor * weight[n] + bias[n];
 }
 
 FOXSCOPE_VECTOR_CLONES
@@ -86,8 +107,8 @@ void shift(const float* previous, const float* current, float a, std::int64_t si
 }
 
 FOXSCOPE_VECTOR_CLONES
-void rotate(const float* cosine, const float* sine, std::int64_t head_dim, float* x) {
-  const std::int64_t half = head_dim / 2;
+void rotate(const float* cosine, const float* sine, std::int64_t size, float* x) {
+  const std::int64_t half = size / 2;
   for (std::int64_t n = 0; n < half; ++n) {
     const float first = x[n];
     const float second = x[n + half];
@@ -99,6 +120,32 @@ void rotate(const float* cosine, const float* sine, std::int64_t head_dim, float
 FOXSCOPE_VECTOR_CLONES
 void swiglu(const float* gate, const float* up, std::int64_t size, float* out) {
   for (std::int64_t n = 0; n < size; ++n) out[n] = gate[n] / (1.0F + exponential(-gate[n])) * up[n];
+}
+
+FOXSCOPE_VECTOR_CLONES
+void gelu(std::int64_t size, float* x) {
+  // 1 - erf(z) = exp(-z^2) p(1 / (1 + 0.3275911 z)) for z >= 0, to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+  constexpr float kInverseRootTwo = 0.70710678118654752F;
+  for (std::int64_t n = 0; n < size; ++n) {
+    const float z = std::fabs(x[n]) * kInverseRootTwo;
+    const float t = 1.0F / (1.0F + 0.3275911F * z);
+    float p = 1.061405429F;
+    p = p * t - 1.453152027F;
+    p = p * t + 1.421413741F;
+    p = p * t - 0.284496736F;
+    p = p * t + 0.254829592F;
+    const float beyond = 0.5F * p * t * exponential(-z * z);  // the share of a normal variable beyond |x|
+    x[n] *= x[n] < 0 ? beyond : 1.0F - beyond;
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
+void gelu_tanh(std::int64_t size, float* x) {
+  constexpr float kTwiceRoot = 1.5957691216057308F;  // 2 sqrt(2 / pi)
+  for (std::int64_t n = 0; n < size; ++n) {
+    // (1 + tanh(y)) / 2 = 1 / (1 + exp(-2y)).
+    x[n] /= 1.0F + exponential(-kTwiceRoot * (x[n] + 0.044715F * x[n] * x[n] * x[n]));
+  }
 }
 
 FOXSCOPE_VECTOR_CLONES

@@ -10,19 +10,27 @@ namespace foxscope::cpu_steps {
 /// out = x / sqrt(mean(x^2) + epsilon) * weight, over one row of `size` numbers; out may be x.
 void rms_norm(const float* x, const float* weight, std::int64_t size, float epsilon, float* out);
 
-/// The same for `heads` groups of `head_dim` numbers each; weight has heads * head_dim numbers.
+/// out = (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias, over one row of `size` numbers; out may be x.
+void layer_norm(const float* x, const float* weight, const float* bias, std::int64_t size, float epsilon, float* out);
+
+/// RMSNorm for `heads` groups of `head_dim` numbers each; weight has heads * head_dim numbers.
 void rms_norm_heads(const float* x, const float* weight, std::int64_t heads, std::int64_t head_dim, float epsilon,
                     float* out);
 
 /// out = a * previous + (1 - a) * current (data-dependent shift; Lin et al. 2025, section 3.2).
 void shift(const float* previous, const float* current, float a, std::int64_t size, float* out);
 
-/// Rotary embedding of one head in place, first half with second half.
-/// @param cosine, sine  [head_dim / 2] of this position
-void rotate(const float* cosine, const float* sine, std::int64_t head_dim, float* x);
+/// Rotary embedding of the first `size` numbers of a head in place, first half with second half.
+/// @param cosine, sine  [size / 2] of this position
+void rotate(const float* cosine, const float* sine, std::int64_t size, float* x);
 
 /// out = silu(gate) * up; out may be gate.
 void swiglu(const float* gate, const float* up, std::int64_t size, float* out);
+
+/// x = x (1 + erf(x / sqrt(2))) / 2, to about 2e-7 |x|.
+void gelu(std::int64_t size, float* x);
+/// x = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+void gelu_tanh(std::int64_t size, float* x);
 
 /// x *= sigmoid(gate), and x *= silu(gate).
 void multiply_sigmoid(const float* gate, std::int64_t size, float* x);

@@ -45,6 +45,11 @@ void add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& 
 
 }  // namespace
 
+bool CudaSequencePass::takes(const ModelConfig& config, DType dtype) {
+  return dtype == DType::bfloat16 && config.norm == NormKind::rms && config.mlp == MlpKind::swiglu &&
+         !config.parallel_residual && config.rotary_dim % config.head_dim == 0;
+}
+
 CudaSequencePass::CudaSequencePass(const ComposedCausalLM& model, const SequencePass& pass)
     : model_(model),
       config_(model.config()),
@@ -177,7 +182,7 @@ CudaSequencePass::Heads CudaSequencePass::heads(int layer) const {
   if (gates_.defined()) step.shift_stride = gates_.stride(0);
   step.query_norm = data<float>(weights.query_norm);
   step.key_norm = data<float>(weights.key_norm);
-  step.norm_epsilon = static_cast<float>(ModelConfig::kQueryKeyNormEpsilon);
+  step.norm_epsilon = static_cast<float>(config_.query_key_norm_epsilon);
   step.rotation = data<float>(rotation_);
   step.query = bytes(heads.query);
   step.key = bytes(heads.key);
@@ -280,14 +285,14 @@ void CudaSequencePass::feed_forward(const DeviceLayer& weights) {
     const std::int64_t end = std::min(begin + kDeviceMlpRows, length_);
     at::Tensor wide_rows = wide.slice(0, 0, end - begin);
     const at::Tensor product_rows = product.slice(0, 0, end - begin);
-    at::mm_out(wide_rows, normed().slice(0, begin, end), weights.mlp_gate_up.t());
+    at::mm_out(wide_rows, normed().slice(0, begin, end), weights.mlp_in.t());
     cuda::SwiGlu step;
     step.rows = end - begin;
     step.inner = inner;
     step.wide = bytes(wide_rows);
     step.product = bytes(product_rows);
     check(cuda::swiglu(step, stream_), "SwiGLU");
-    add_product(residual_.slice(0, begin, end), product_rows, weights.mlp_down);
+    add_product(residual_.slice(0, begin, end), product_rows, weights.mlp_out);
   }
 }
 

@@ -16,7 +16,10 @@ namespace foxscope {
 /// host.
 class CudaSequencePass {
  public:
-  /// @param model  bfloat16, on the current device
+  /// Whether its kernels have what a model's layers are made of.
+  static bool takes(const ModelConfig& config, DType dtype);
+
+  /// @param model  one that it takes, on the current device
   CudaSequencePass(const ComposedCausalLM& model, const SequencePass& pass);
 
   /// Fills the pass's recorder, report and continuation.

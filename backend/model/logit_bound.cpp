@@ -46,7 +46,7 @@ double spectral_bound(const FloatArray& matrix, std::int64_t rows) {
 /// Longest query (or key) of one head.
 /// @param row   first row of the head in the merged projection
 /// @param norm  weights of the head's norm; null without
-double longest(const ModelConfig& config, const CpuLayerWeights& weights, std::int64_t row, const float* norm) {
+double longest(const ModelConfig& config, const LayerWeights& weights, std::int64_t row, const float* norm) {
   const std::int64_t dim = config.head_dim;
   const std::int64_t hidden = config.hidden_size;
   const auto largest = [](const float* values, std::int64_t count) {
@@ -61,8 +61,13 @@ double longest(const ModelConfig& config, const CpuLayerWeights& weights, std::i
     scaled[static_cast<std::size_t>(n)] *= weights.attention_norm[static_cast<std::size_t>(n % hidden)];
   }
   double bias = 0;
-  for (std::int64_t n = 0; n < dim && !weights.projection_bias.empty(); ++n) {
-    const double value = weights.projection_bias[static_cast<std::size_t>(row + n)];
+  for (std::int64_t n = 0; n < dim; ++n) {
+    double value = 0;
+    if (!weights.projection_bias.empty()) value = weights.projection_bias[static_cast<std::size_t>(row + n)];
+    for (std::int64_t m = 0; m < hidden && !weights.attention_norm_bias.empty(); ++m) {
+      value += static_cast<double>(first[n * hidden + m]) *
+               static_cast<double>(weights.attention_norm_bias[static_cast<std::size_t>(m)]);
+    }
     bias += value * value;
   }
   return spectral_bound(scaled, dim) * std::sqrt(static_cast<double>(hidden)) + std::sqrt(bias);
@@ -70,7 +75,7 @@ double longest(const ModelConfig& config, const CpuLayerWeights& weights, std::i
 
 }  // namespace
 
-std::vector<double> bound_logits(const ModelConfig& config, const CpuLayerWeights& weights) {
+std::vector<double> bound_logits(const ModelConfig& config, const LayerWeights& weights) {
   const std::int64_t dim = config.head_dim;
   const ProjectionColumns columns(config);
   const auto norm = [dim](const FloatArray& weight, std::int64_t head) {

@@ -17,19 +17,36 @@ enum class ForgetGate {
   none,       ///< f = 1: a plain Transformer
 };
 
-enum class QueryKeyNorm { none, per_head, shared };  ///< RMSNorm over d, weight [D] or [d]
+enum class QueryKeyNorm { none, per_head, shared };  ///< RMSNorm over d, weight [H d] or [d]
 enum class OutputGateActivation { sigmoid, silu };
 
-/// Which checkpoint dialect the parameter names follow.
-enum class Dialect {
-  project_fox,              ///< `forgetting_transformer-project_fox`
-  transformer_project_fox,  ///< `transformer-project_fox`
-  fla,                      ///< the FLA library's `forgetting_transformer`
+enum class NormKind {
+  rms,    ///< x / sqrt(mean(x^2) + epsilon) * weight
+  layer,  ///< (x - mean(x)) / sqrt(var(x) + epsilon) * weight + bias
 };
 
-/// One description of all layers, whatever the dialect: models differ in this table, not in class.
+/// The MLP between its two matrices.
+enum class MlpKind {
+  swiglu,     ///< silu(g) * u
+  gelu,       ///< x (1 + erf(x / sqrt(2))) / 2
+  gelu_tanh,  ///< x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2
+};
+
+/// How rotary embeddings are stretched for longer texts than a model was first trained on.
+struct RopeScaling {
+  enum class Kind { none, linear, llama3 } kind = Kind::none;
+  double factor = 1;
+  double low_frequency_factor = 1;   ///< llama3: wavelengths above original_length / this are stretched whole
+  double high_frequency_factor = 4;  ///< llama3: those below original_length / this stay
+  double original_length = 8192;
+};
+
+struct ModelFamily;
+
+/// One description of all layers, whatever the family: models differ in this table, not in class.
 struct ModelConfig {
-  Dialect dialect = Dialect::project_fox;
+  const ModelFamily* family = nullptr;  ///< never null once it is read
+  std::string name_prefix;              ///< what the names of all tensors but lm_head begin with; may be empty
   std::string model_type;
   std::string json;  ///< config.json as it was read, paths in it (_name_or_path) without their folders
 
@@ -40,7 +57,10 @@ struct ModelConfig {
   int heads = 0;
   int key_heads = 0;
   int head_dim = 0;
+  NormKind norm = NormKind::rms;
   double norm_epsilon = 1e-6;
+  MlpKind mlp = MlpKind::swiglu;
+  bool parallel_residual = false;  ///< x + attention(norm x) + mlp(norm' x), both of the same x
   bool tie_word_embeddings = false;
   std::optional<std::int32_t> bos_token_id;
 
@@ -49,9 +69,18 @@ struct ModelConfig {
   bool value_shift = false;
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
   bool query_key_norm_by_shape = false;  ///< the config does not say which: a weight of size [d] means shared
+  double query_key_norm_epsilon = 1e-5;
   bool query_key_value_bias = false;
+  bool output_bias = false;
+  bool mlp_bias = false;
   bool rope = false;
   double rope_base = 500000.0;
+  int rotary_dim = 0;  ///< even; of each head the first so many numbers turn
+  RopeScaling rope_scaling;
+  std::int64_t learned_positions = 0;  ///< rows of a table of positions, which no text may be longer than; 0: none
+  /// 1 but for GPT-2's options: queries of layer n are multiplied by query_factor / (n + 1 if by_layer).
+  double query_factor = 1;
+  bool query_factor_by_layer = false;
   bool output_norm = false;
   bool output_gate = false;
   OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
@@ -59,9 +88,9 @@ struct ModelConfig {
   std::optional<double> log_pruning_tolerance;  ///< of config.json
   std::vector<std::string> notes;               ///< what the user should be told, one line each
 
-  static constexpr double kQueryKeyNormEpsilon = 1e-5;
-
-  /// Number of columns of keys and of values, H_kv d.
+  /// Number of columns of queries and of what heads attend to, H d; not D in all families.
+  [[nodiscard]] std::int64_t query_size() const { return static_cast<std::int64_t>(heads) * head_dim; }
+  /// The same of keys and of values, H_kv d.
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
 
@@ -70,34 +99,7 @@ struct ModelConfig {
   static ModelConfig from_json(std::string_view content, std::string_view name);
 };
 
-/// A tensor that a checkpoint of this configuration must hold.
-struct ExpectedTensor {
-  std::string name;
-  std::vector<std::int64_t> shape;
-};
-
-/// Parameter names of one layer, in a dialect's spelling. An empty name: this configuration has no such tensor.
-struct LayerNames {
-  std::string attention_norm;
-  std::string query, query_bias;
-  std::string key, key_bias, key_shift;
-  std::string value, value_bias, value_shift;
-  std::string query_norm, key_norm;
-  std::string forget, forget_bias;  ///< `forget` is empty where the gate is a bias alone
-  std::string output_gate, output_norm, output;
-  std::string mlp_norm;
-  std::string mlp_gate;  ///< [2 I, D], or [I, D] where `mlp_up` has a name
-  std::string mlp_up;
-  std::string mlp_down;
-};
-LayerNames layer_names(const ModelConfig& config, int layer);
-
-/// Names outside the layers; the same in all dialects.
-inline constexpr const char* kEmbeddingName = "model.embeddings.weight";
-inline constexpr const char* kFinalNormName = "model.norm.weight";
-inline constexpr const char* kLanguageModelHeadName = "lm_head.weight";
-
-/// Every tensor of a checkpoint, in the dialect's names. With tied embeddings lm_head is not among them.
-std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
+/// Angles of the rotary embedding a position, [rotary_dim / 2] radians: base^(-2n/r), stretched as the scaling says.
+std::vector<double> rotary_frequencies(const ModelConfig& config);
 
 }  // namespace foxscope

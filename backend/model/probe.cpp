@@ -18,7 +18,10 @@ float* Probe::logits(std::int64_t vocabulary_size) const {
 }
 
 void Probe::take_hidden(int index, std::int64_t hidden_size, std::span<const float> rows) const {
-  if (keeps(Keep::hidden)) std::ranges::copy(rows, recorder_->hidden_states(index, hidden_size).begin());
+  if (!keeps(Keep::hidden)) return;
+  const std::span<float> kept = recorder_->hidden_states(index, hidden_size);
+  assert(kept.size() == rows.size());
+  std::ranges::copy(rows, kept.begin());
 }
 
 void Probe::take_gates(int layer, std::span<const double> cumulative) const {

@@ -70,6 +70,7 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   const std::int64_t layers = config.layers;
   const std::int64_t heads = config.heads;
   const std::int64_t hidden = config.hidden_size;
+  const std::int64_t queries = config.query_size();
   const std::int64_t keys = config.key_size();
   // The forward's own of one layer, beside those of all layers that are kept.
   const auto own_and_kept = [&](Keep part) { return keep.contains(part) ? layers + 1 : std::int64_t{1}; };
@@ -78,14 +79,14 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   // Losses likewise; of gates the forward has log f beside c.
   memory.per_token =
       kTokenTable + 8 + heads * 8 * (own_and_kept(Keep::gates) + 1) + heads * 4 * own_and_kept(Keep::rows);
-  if (!on_gpu) memory.per_token += 4 * (2 * hidden + keys + (config.rope ? config.head_dim : 0));
+  if (!on_gpu) memory.per_token += 4 * (hidden + std::max(hidden, queries) + keys + config.rotary_dim);
   if (keep.contains(Keep::ungated)) memory.per_token += heads * 4 * own_and_kept(Keep::ungated);
   if (keep.contains(Keep::logits)) memory.per_token += 4 * config.vocabulary_size;
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden * (layers + 1);
   if (keep.contains(Keep::query_key)) {
-    memory.query_key_per_token = layers * (hidden + keys) * static_cast<std::int64_t>(size_of(dtype));
+    memory.query_key_per_token = layers * (queries + keys) * static_cast<std::int64_t>(size_of(dtype));
   } else if (!on_gpu) {
-    memory.per_token += 4 * (hidden + keys);
+    memory.per_token += 4 * (queries + keys);
   }
   return memory;
 }
@@ -94,23 +95,24 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t heads = config.heads;
-  const std::int64_t projected = hidden + 2 * config.key_size();
-  const std::int64_t gate = config.output_gate ? hidden : 0;
+  const std::int64_t queries = config.query_size();
+  const std::int64_t projected = queries + 2 * config.key_size();
+  const std::int64_t gate = config.output_gate ? queries : 0;
   RunMemory memory;
   // The embedding is float32 in every run.
   memory.fixed = parameters * size + config.vocabulary_size * hidden * 4 + kDeviceWorkspace +
                  kDeviceMlpRows * 3 * config.intermediate_size * size + kDeviceLogitElements * 4;
   // Ids, labels, losses; residual stream, norm with what rounding took from it, projection, heads and what they attend
   // to; gates and normalisers; the attention kernel's workspace.
-  memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + hidden) +
+  memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + queries) +
                      heads * (8 + 4 + 4) + heads * 24;
   // In float32 the steps are LibTorch's operations, each with a result of its own.
-  if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * hidden;
+  if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * std::max(hidden, queries);
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;
   if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogitElements * 4;
   if (keep.contains(Keep::query_key)) {
-    memory.query_key_per_token = config.layers * (hidden + config.key_size()) * size;
-    memory.per_token += size * hidden + kMeasuredPerToken;  // one layer on its way to the host, and afterwards a head
+    memory.query_key_per_token = config.layers * (queries + config.key_size()) * size;
+    memory.per_token += size * queries + kMeasuredPerToken;  // one layer on its way to the host, and afterwards a head
   }
   return memory;
 }

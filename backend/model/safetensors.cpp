@@ -33,11 +33,13 @@ struct DTypeName {
   const char* name;
   std::size_t size;
 };
-constexpr std::array<DTypeName, 5> kDTypes = {{{TensorDType::f32, "F32", 4},
+constexpr std::array<DTypeName, 7> kDTypes = {{{TensorDType::f32, "F32", 4},
                                                {TensorDType::f16, "F16", 2},
                                                {TensorDType::bf16, "BF16", 2},
                                                {TensorDType::i64, "I64", 8},
-                                               {TensorDType::i32, "I32", 4}}};
+                                               {TensorDType::i32, "I32", 4},
+                                               {TensorDType::u8, "U8", 1},
+                                               {TensorDType::boolean, "BOOL", 1}}};
 
 [[noreturn]] void fail(std::string_view file, const std::string& what) {
   throw Error(fmt::format("{}: {}; {}", file, what, kRemedy));
@@ -166,6 +168,10 @@ void check_cover(std::vector<Placed>& placed, std::int64_t available, std::strin
 }  // namespace
 
 const char* to_string(TensorDType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].name; }
+
+bool is_floating(TensorDType dtype) {
+  return dtype == TensorDType::f32 || dtype == TensorDType::f16 || dtype == TensorDType::bf16;
+}
 
 std::size_t size_of(TensorDType dtype) { return kDTypes[static_cast<std::size_t>(dtype)].size; }
 

@@ -12,10 +12,12 @@
 namespace foxscope {
 
 /// Number formats of the safetensors format that Foxscope reads.
-enum class TensorDType { f32, f16, bf16, i64, i32 };
+enum class TensorDType { f32, f16, bf16, i64, i32, u8, boolean };
 
 /// "F32", "BF16", ... as a safetensors header spells them.
 const char* to_string(TensorDType dtype);
+/// Whether weights can be of it.
+bool is_floating(TensorDType dtype);
 /// Bytes of one number.
 std::size_t size_of(TensorDType dtype);
 

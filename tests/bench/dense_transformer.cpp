@@ -37,7 +37,7 @@ at::Tensor rotate(const at::Tensor& x, double base) {
 
 DenseTransformer::DenseTransformer(const Checkpoint& checkpoint) : config_(checkpoint.config()) {
   const bool known_gate = config_.forget_gate == ForgetGate::full || config_.forget_gate == ForgetGate::none;
-  if (config_.dialect != Dialect::project_fox || !known_gate || config_.key_heads != config_.heads ||
+  if (config_.model_type != "forgetting_transformer-project_fox" || !known_gate || config_.key_heads != config_.heads ||
       config_.window_size != 0 || config_.query_key_norm == QueryKeyNorm::shared ||
       config_.output_norm != config_.output_gate || config_.tie_word_embeddings) {
     throw Error(checkpoint.folder().string() + ": the dense peer knows FoX (Pro) and Transformer (Pro) only");
@@ -64,8 +64,8 @@ at::Tensor DenseTransformer::attend(const at::Tensor& x, const std::string& laye
   const at::Tensor value = shifted(x, name + "v_proj", config_.value_shift);
   if (config_.query_key_norm == QueryKeyNorm::per_head) {
     const std::vector<std::int64_t> per_head = {config_.heads, 1, config_.head_dim};
-    query = rms_norm(query, weight(name + "q_norm.weight").view(per_head), ModelConfig::kQueryKeyNormEpsilon);
-    key = rms_norm(key, weight(name + "k_norm.weight").view(per_head), ModelConfig::kQueryKeyNormEpsilon);
+    query = rms_norm(query, weight(name + "q_norm.weight").view(per_head), config.query_key_norm_epsilon);
+    key = rms_norm(key, weight(name + "k_norm.weight").view(per_head), config.query_key_norm_epsilon);
   }
   if (config_.rope) {
     query = rotate(query, config_.rope_base);

@@ -20,7 +20,7 @@ constexpr float kDeviation = 0.02F;
 constexpr std::size_t kDrawn = std::size_t{1} << 20;
 constexpr std::size_t kPiece = 4096;
 
-std::size_t elements(const ExpectedTensor& tensor) {
+std::size_t elements(const Parameter& tensor) {
   std::size_t count = 1;
   for (const std::int64_t size : tensor.shape) count *= static_cast<std::size_t>(size);
   return count;
@@ -34,7 +34,7 @@ class Weights {
     for (std::uint16_t& bits : drawn_) bits = to_bfloat16(normal(generator_));
   }
 
-  void write(std::ofstream& file, const ExpectedTensor& tensor) {
+  void write(std::ofstream& file, const Parameter& tensor) {
     const bool norm = tensor.name.find("norm") != std::string::npos;
     const bool bias = tensor.name.ends_with("bias");
     const std::vector<std::uint16_t> constant(kPiece, to_bfloat16(norm ? 1.0F : 0.0F));
@@ -58,10 +58,10 @@ RandomCheckpoint::RandomCheckpoint(const std::string& config) {
   std::string pattern = (std::filesystem::temp_directory_path() / "foxscope-bench-XXXXXX").string();
   folder_ = mkdtemp(pattern.data());
   std::ofstream(folder_ / "config.json") << config;
-  const std::vector<ExpectedTensor> tensors = expected_tensors(ModelConfig::from_json(config, "config.json"));
+  const std::vector<Parameter> tensors = parameters(ModelConfig::from_json(config, "config.json"));
   nlohmann::json header = nlohmann::json::object();
   std::size_t end = 0;
-  for (const ExpectedTensor& tensor : tensors) {
+  for (const Parameter& tensor : tensors) {
     const std::size_t begin = end;
     end += elements(tensor) * sizeof(std::uint16_t);
     header[tensor.name] = {{"dtype", "BF16"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
@@ -72,7 +72,7 @@ RandomCheckpoint::RandomCheckpoint(const std::string& config) {
   file.write(reinterpret_cast<const char*>(&size), sizeof(size));
   file << text;
   Weights weights;
-  for (const ExpectedTensor& tensor : tensors) weights.write(file, tensor);
+  for (const Parameter& tensor : tensors) weights.write(file, tensor);
 }
 
 RandomCheckpoint::~RandomCheckpoint() {

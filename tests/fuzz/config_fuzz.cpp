@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (config.heads % config.key_heads != 0 || config.window_size < 0) std::abort();
     if (config.vocabulary_size <= 0 || config.intermediate_size <= 0) std::abort();
     if (config.layers > 64) return 0;
-    for (const foxscope::ExpectedTensor& tensor : foxscope::expected_tensors(config)) {
+    for (const foxscope::Parameter& tensor : foxscope::parameters(config)) {
       for (const std::int64_t extent : tensor.shape) {
         if (extent <= 0) std::abort();
       }

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/cpu_weights.h"
+#include "backend/model/weight_reader.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -77,7 +77,8 @@ at::Tensor DenseTwin::normalize_heads(const at::Tensor& x, const std::string& na
 at::Tensor DenseTwin::log_gate(const at::Tensor& x, const std::string& name) const {
   if (config_.forget_gate == ForgetGate::none) return at::zeros({x.size(0), config_.heads}, at::kDouble);
   if (config_.forget_gate == ForgetGate::full) {
-    return at::log_sigmoid(project(x, name + (config_.dialect == Dialect::fla ? "f_proj" : "fgate_proj")));
+    return at::log_sigmoid(
+        project(x, name + (config_.model_type == "forgetting_transformer" ? "f_proj" : "fgate_proj")));
   }
   return at::log_sigmoid(weight(name + "fgate_bias")).expand({x.size(0), config_.heads});
 }
@@ -109,7 +110,8 @@ at::Tensor DenseTwin::attend(const at::Tensor& x, int layer, const TwinChange& c
   if (config_.output_norm) output = normalize_heads(output, name + "output_norm", config_.norm_epsilon);
   output = output.reshape({length, -1});
   if (config_.output_gate) {
-    const at::Tensor gate = project(x, name + (config_.dialect == Dialect::fla ? "g_proj" : "ogate_proj"));
+    const at::Tensor gate =
+        project(x, name + (config_.model_type == "forgetting_transformer" ? "g_proj" : "ogate_proj"));
     const bool silu = config_.output_gate_activation == OutputGateActivation::silu && !config_.output_norm;
     output = output * at::sigmoid(gate) * (silu ? gate : at::ones_like(gate));
   }

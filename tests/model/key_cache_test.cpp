@@ -5,8 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "backend/model/cpu_key_value_cache.h"
-#include "backend/model/cpu_weights.h"
 #include "backend/model/gate_history.h"
+#include "backend/model/logit_bound.h"
+#include "backend/model/weight_reader.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -82,9 +83,10 @@ TEST_P(LogitBound, NoLogitOfARunExceedsIt) {
   batch.keep = {Keep::query_key};
   const auto traces = test::run_batch(*model, batch).traces;
   for (int layer = 0; layer < model->config().layers; ++layer) {
-    const CpuLayerWeights weights = *WeightReader(checkpoint, {}).read_layer(layer);
+    const LayerWeights weights = *WeightReader(checkpoint, {}).read_layer(layer);
+    const std::vector<double> bounds = bound_logits(checkpoint.config(), weights);
     for (int head = 0; head < model->config().heads; ++head) {
-      const double bound = weights.logit_bound[static_cast<std::size_t>(head)];
+      const double bound = bounds[static_cast<std::size_t>(head)];
       EXPECT_TRUE(std::isfinite(bound));
       for (const auto& trace : traces) EXPECT_LE(largest_logit(*trace, layer, head), bound);
     }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/model/model_family.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -26,7 +27,7 @@ TEST(ModelConfig, ReadsForgettingTransformerDefaults) {
   json config = test::tiny_config();
   config.erase("intermediate_size");
   const ModelConfig read_config = read(config);
-  EXPECT_EQ(read_config.dialect, Dialect::project_fox);
+  EXPECT_EQ(read_config.family, &family_of("forgetting_transformer-project_fox", ""));
   EXPECT_EQ(read_config.forget_gate, ForgetGate::full);
   EXPECT_FALSE(read_config.rope);
   EXPECT_EQ(read_config.key_heads, 2);
@@ -93,9 +94,9 @@ TEST(ModelConfig, RefusesWhatIsNoConfig) {
 }
 
 TEST(ModelConfig, RefusesOtherModels) {
-  EXPECT_PRED2(test::says, config_error({{"model_type", "llama"}}),
-               (test::Parts{R"(model_type "llama" is not known)", "forgetting_transformer-project_fox",
-                            "transformer-project_fox", "FLA"}));
+  EXPECT_PRED2(test::says, config_error({{"model_type", "bert"}}),
+               (test::Parts{R"(model_type "bert" is not known)", "forgetting_transformer-project_fox",
+                            "transformer-project_fox", "gpt2", "qwen3"}));
   EXPECT_PRED2(test::says, config_error({{"model_type", "line\nbreak"}}), (test::Parts{R"("line\nbreak")"}));
   EXPECT_PRED2(test::says, config_error({{"model_type", 5}}), (test::Parts{"model_type is 5: it must be a string"}));
   for (const char* name : {"mamba2-project_fox", "hgrn2-project_fox", "delta_net-project_fox"}) {
@@ -117,14 +118,17 @@ TEST(ModelConfig, RefusesAbsurdSizes) {
   EXPECT_PRED2(test::says, error_with("intermediate_size", json::array({1, 2})),
                (test::Parts{"intermediate_size is a list"}));
   EXPECT_PRED2(test::says, error_with("hidden_ratio", -4), (test::Parts{"hidden_ratio is -4"}));
-  EXPECT_PRED2(test::says, error_with("num_heads", 3), (test::Parts{"num_heads is 3: it must divide hidden_size 8"}));
+  EXPECT_PRED2(test::says, error_with("num_heads", 3),
+               (test::Parts{"num_heads is 3: it must be such that it divides hidden_size 8"}));
   EXPECT_PRED2(test::says, error_with("num_kv_heads", 3),
                (test::Parts{"num_kv_heads is 3: it must be a whole number from 1 to 2"}));
   json config = test::tiny_config();
   config.update({{"hidden_size", 12}, {"num_heads", 4}, {"num_kv_heads", 3}});
-  EXPECT_PRED2(test::says, config_error(config), (test::Parts{"num_kv_heads is 3: it must divide num_heads 4"}));
+  EXPECT_PRED2(test::says, config_error(config),
+               (test::Parts{"num_kv_heads is 3: it must be such that it divides num_heads 4"}));
   config.update({{"hidden_size", 8192}, {"num_heads", 2}, {"num_kv_heads", nullptr}});
-  EXPECT_PRED2(test::says, config_error(config), (test::Parts{"heads of 4096, at most 1024 is supported"}));
+  EXPECT_PRED2(test::says, config_error(config),
+               (test::Parts{"num_heads is 2: it must be such that heads of hidden_size 8192 have at most 1024"}));
   config.update({{"hidden_size", 200000}, {"num_heads", 400}, {"hidden_ratio", 1000}, {"intermediate_size", nullptr}});
   EXPECT_PRED2(test::says, config_error(config), (test::Parts{"hidden_ratio is 1000: it must be such that"}));
 }

@@ -59,7 +59,7 @@ std::vector<NamedTensor> random_weights(const json& config) {
   std::vector<NamedTensor> tensors;
   std::mt19937 generator(20);
   std::normal_distribution<float> normal;
-  for (const ExpectedTensor& expected : expected_tensors(ModelConfig::from_json(config.dump(), "config.json"))) {
+  for (const Parameter& expected : parameters(ModelConfig::from_json(config.dump(), "config.json"))) {
     NamedTensor tensor{expected.name, expected.shape, {}};
     std::int64_t count = 1;
     for (const std::int64_t extent : expected.shape) count *= extent;
@@ -103,6 +103,7 @@ std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t leng
   info.key_heads = config.key_heads;
   info.head_dim = config.head_dim;
   info.length = length;
+  info.window_size = config.window_size;
   info.dtype = model.dtype();
   std::shared_ptr<HostQueryKeyStore> store;
   if (keep.contains(Keep::query_key)) {

@@ -76,7 +76,7 @@ class RandomCheckpoint {
     auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
     json header;
     std::string data;
-    for (const ExpectedTensor& tensor : expected_tensors(config_)) {
+    for (const Parameter& tensor : parameters(config_)) {
       at::Tensor value = at::randn(tensor.shape, generator, at::TensorOptions().dtype(at::kFloat));
       const bool gate_bias = tensor.name.ends_with("fgate_bias") || tensor.name.ends_with("f_proj.bias") ||
                              tensor.name.ends_with("fgate_proj.bias");

@@ -1,0 +1,120 @@
+#include "backend/model/config_keys.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+
+std::string shown(const json& found) {
+  if (found.is_structured()) return found.is_array() ? "a list" : "an object";
+  std::string text = found.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 60) + "...";
+  return text;
+}
+
+bool says_no(const json& found) {
+  if (found.is_null()) return true;
+  if (found.is_boolean()) return !found.get<bool>();
+  if (found.is_number()) return found.get<double>() == 0;
+  return (found.is_structured() && found.empty()) || found == "";
+}
+
+}  // namespace
+
+ConfigKeys::ConfigKeys(const json& object, std::string_view file, std::string parent)
+    : object_(object), file_(file), parent_(std::move(parent)) {}
+
+std::string ConfigKeys::name_of(const std::string& key) const { return parent_.empty() ? key : parent_ + "." + key; }
+
+bool ConfigKeys::has(const char* key) const {
+  asked_.emplace(key);
+  return object_.contains(key) && !object_.at(key).is_null();
+}
+
+const json& ConfigKeys::value(const char* key) const {
+  if (!has(key)) fail(key, "there");
+  return object_.at(key);
+}
+
+ConfigKeys ConfigKeys::under(const char* key) const {
+  if (!value(key).is_object()) fail(key, "an object");
+  return {object_.at(key), file_, name_of(key)};
+}
+
+void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const {
+  for (const auto& [key, found] : object_.items()) {
+    if (asked_.contains(key) || says_no(found)) continue;
+    const bool known = std::ranges::any_of(harmless, [&key = key](std::string_view name) {
+      return name.ends_with('*') ? key.starts_with(name.substr(0, name.size() - 1)) : key == name;
+    });
+    if (known) continue;
+    throw Error(fmt::format(
+        "{}: {} is {}, which Foxscope does not know for this model_type: what it changes would be left out, "
+        "so the model is not run",
+        file_, json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace), shown(found)));
+  }
+}
+
+std::string ConfigKeys::ignored() const {
+  constexpr std::size_t kMostNames = 40;
+  std::size_t count = 0;
+  std::string names;
+  for (const auto& [key, found] : object_.items()) {
+    if (found.is_null() || asked_.contains(key) || count++ >= kMostNames) continue;
+    names += (names.empty() ? "" : ", ") + key;
+  }
+  if (count > kMostNames) names += fmt::format(" and {} more", count - kMostNames);
+  return names.empty() ? "none" : names;
+}
+
+void ConfigKeys::fail(const char* key, const std::string& allowed) const {
+  throw Error(fmt::format("{}: {} is {}: it must be {}", file_, name_of(key),
+                          has(key) ? shown(object_.at(key)) : "missing", allowed));
+}
+
+std::int64_t ConfigKeys::integer(const char* key, std::int64_t lowest, std::int64_t highest) const {
+  const std::string allowed = fmt::format("a whole number from {} to {}", lowest, highest);
+  if (!has(key) || !object_.at(key).is_number_integer()) fail(key, allowed);
+  const json& found = object_.at(key);
+  constexpr std::uint64_t kLargest = std::numeric_limits<std::int64_t>::max();
+  if (found.is_number_unsigned() && found.get<std::uint64_t>() > kLargest) fail(key, allowed);
+  const auto number = found.get<std::int64_t>();
+  if (number < lowest || number > highest) fail(key, allowed);
+  return number;
+}
+
+std::int64_t ConfigKeys::integer(const char* key, std::int64_t lowest, std::int64_t highest,
+                                 std::int64_t otherwise) const {
+  return has(key) ? integer(key, lowest, highest) : otherwise;
+}
+
+double ConfigKeys::number(const char* key, double lowest, double highest, double otherwise) const {
+  if (!has(key)) return otherwise;
+  const json& value = object_.at(key);
+  const double found = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+  if (!(found >= lowest && found <= highest)) fail(key, fmt::format("a number from {} to {}", lowest, highest));
+  return found;
+}
+
+bool ConfigKeys::flag(const char* key, bool otherwise) const {
+  if (!has(key)) return otherwise;
+  if (!object_.at(key).is_boolean()) fail(key, "true or false");
+  return object_.at(key).get<bool>();
+}
+
+std::string ConfigKeys::word(const char* key, const std::string& otherwise) const {
+  if (!has(key)) return otherwise;
+  if (!object_.at(key).is_string()) fail(key, "a string");
+  return object_.at(key).get<std::string>();
+}
+
+}  // namespace foxscope

@@ -1,0 +1,185 @@
+#include "backend/model/model_family.h"
+
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/model/families/families.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+
+const std::array kFamilies = {&family::kFox,     &family::kTransformer, &family::kFlaFox,
+                              &family::kGpt2,    &family::kGptNeox,     &family::kLlama,
+                              &family::kMistral, &family::kQwen2,       &family::kQwen3};
+
+std::string supported_types() {
+  std::vector<std::string_view> names;
+  for (const ModelFamily* family : kFamilies) names.push_back(family->model_type);
+  return fmt::format("supported are {}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+const ModelFamily& family_of(const std::string& model_type, std::string_view file) {
+  for (const ModelFamily* family : kFamilies) {
+    if (family->model_type == model_type) return *family;
+  }
+  if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", file, supported_types()));
+  for (const std::string_view recurrent : {"mamba2", "hgrn2", "delta_net", "gated_deltanet", "samba"}) {
+    if (model_type == recurrent || model_type == std::string(recurrent) + "-project_fox") {
+      throw Error(
+          fmt::format("{}: model_type {} is a recurrent baseline without attention maps, which Foxscope does "
+                      "not run; {}",
+                      file, model_type, supported_types()));
+    }
+  }
+  throw Error(fmt::format("{}: model_type {} is not known; {}", file,
+                          json(model_type.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace),
+                          supported_types()));
+}
+
+namespace family {
+namespace {
+
+/// How a text is stretched: type and factors in one object.
+RopeScaling read_scaling(const ConfigKeys& keys) {
+  const char* const key = keys.has("rope_type") ? "rope_type" : "type";
+  const std::string type = keys.word(key, "default");
+  RopeScaling scaling;
+  if (type == "default") return scaling;
+  constexpr double kMost = 1e6;
+  if (type == "linear") {
+    scaling.kind = RopeScaling::Kind::linear;
+  } else if (type == "llama3") {
+    scaling.kind = RopeScaling::Kind::llama3;
+    scaling.low_frequency_factor = keys.number("low_freq_factor", 1e-6, kMost, 1.0);
+    scaling.high_frequency_factor = keys.number("high_freq_factor", 1e-6, kMost, 4.0);
+    if (scaling.high_frequency_factor <= scaling.low_frequency_factor)
+      keys.fail("high_freq_factor", "above low_freq_factor");
+    scaling.original_length = keys.number("original_max_position_embeddings", 1, 1e12, 8192);
+  } else {
+    keys.fail(key, "\"default\", \"linear\" or \"llama3\"");
+  }
+  if (!keys.has("factor")) keys.fail("factor", "a number of at least 1");
+  scaling.factor = keys.number("factor", 1, kMost, 1);
+  return scaling;
+}
+
+}  // namespace
+
+void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config) {
+  config.vocabulary_size = keys.integer("vocab_size", 1, kMaxVocabulary);
+  config.hidden_size = keys.integer(names.hidden, 1, kMaxHidden);
+  config.layers = static_cast<int>(keys.integer(names.layers, 1, kMaxLayers));
+  config.heads = static_cast<int>(keys.integer(names.heads, 1, config.hidden_size));
+  config.key_heads = config.heads;
+  if (names.key_heads != nullptr) {
+    config.key_heads = static_cast<int>(keys.integer(names.key_heads, 1, config.heads, config.heads));
+    if (config.heads % config.key_heads != 0) {
+      keys.fail(names.key_heads, fmt::format("such that it divides {} {}", names.heads, config.heads));
+    }
+  }
+  if (names.head_dim != nullptr && keys.has(names.head_dim)) {
+    config.head_dim = static_cast<int>(keys.integer(names.head_dim, 1, kMaxHeadDim));
+    return;
+  }
+  if (config.hidden_size % config.heads != 0) {
+    keys.fail(names.heads, fmt::format("such that it divides {} {}", names.hidden, config.hidden_size));
+  }
+  if (config.hidden_size / config.heads > kMaxHeadDim) {
+    keys.fail(names.heads, fmt::format("such that heads of {} {} have at most {} numbers", names.hidden,
+                                       config.hidden_size, kMaxHeadDim));
+  }
+  config.head_dim = static_cast<int>(config.hidden_size / config.heads);
+}
+
+void read_bos(const ConfigKeys& keys, ModelConfig& config) {
+  if (!keys.has("bos_token_id")) return;
+  config.bos_token_id = static_cast<std::int32_t>(keys.integer("bos_token_id", 0, config.vocabulary_size - 1));
+}
+
+void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fraction_key, double fraction,
+                 ModelConfig& config) {
+  constexpr double kLargestBase = 1e15;
+  config.rope = true;
+  config.rope_base = keys.number(base_key, 1, kLargestBase, 10000);
+  if (fraction_key != nullptr) fraction = keys.number(fraction_key, 1e-6, 1, fraction);
+  const char* where = fraction_key;
+  if (keys.has("rope_parameters")) {
+    const ConfigKeys rope = keys.under("rope_parameters");
+    config.rope_base = rope.number("rope_theta", 1, kLargestBase, config.rope_base);
+    fraction = rope.number("partial_rotary_factor", 1e-6, 1, fraction);
+    config.rope_scaling = read_scaling(rope);
+    rope.refuse_others({});
+    where = "rope_parameters";
+  } else if (keys.has("rope_scaling")) {
+    const ConfigKeys scaling = keys.under("rope_scaling");
+    config.rope_scaling = read_scaling(scaling);
+    scaling.refuse_others({});
+  }
+  config.rotary_dim = static_cast<int>(config.head_dim * fraction);
+  if (config.rotary_dim % 2 != 0 || config.rotary_dim < 1) {
+    keys.fail(where == nullptr ? base_key : where,
+              fmt::format("such that an even part of a head of {} turns, which is {} now", config.head_dim,
+                          config.rotary_dim));
+  }
+}
+
+std::span<const std::string_view> harmless_keys() {
+  // What is said of training, of generating and of the file, not of a forward pass.
+  static constexpr std::array<std::string_view, 44> kHarmless = {"_name_or_path",
+                                                                 "_commit_hash",
+                                                                 "architectures",
+                                                                 "transformers_version",
+                                                                 "model_type",
+                                                                 "dtype",
+                                                                 "torch_dtype",
+                                                                 "use_cache",
+                                                                 "use_return_dict",
+                                                                 "return_dict*",
+                                                                 "output_attentions",
+                                                                 "output_hidden_states",
+                                                                 "initializer_range",
+                                                                 "eos_token_id",
+                                                                 "pad_token_id",
+                                                                 "sep_token_id",
+                                                                 "decoder_start_token_id",
+                                                                 "unk_token_id",
+                                                                 "mask_token_id",
+                                                                 "max_position_embeddings",
+                                                                 "n_ctx",
+                                                                 "attention_dropout",
+                                                                 "hidden_dropout",
+                                                                 "resid_pdrop",
+                                                                 "embd_pdrop",
+                                                                 "attn_pdrop",
+                                                                 "classifier_dropout",
+                                                                 "summary_*",
+                                                                 "task_specific_params",
+                                                                 "gradient_checkpointing",
+                                                                 "id2label",
+                                                                 "label2id",
+                                                                 "num_labels",
+                                                                 "problem_type",
+                                                                 "finetuning_task",
+                                                                 "tokenizer_class",
+                                                                 "prefix",
+                                                                 "max_length",
+                                                                 "do_sample",
+                                                                 "temperature",
+                                                                 "top_k",
+                                                                 "top_p",
+                                                                 "repetition_penalty",
+                                                                 "chunk_size_feed_forward"};
+  return kHarmless;
+}
+
+}  // namespace family
+}  // namespace foxscope

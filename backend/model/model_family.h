@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "backend/model/config_keys.h"
+#include "backend/model/model_config.h"
+#include "backend/model/parameters.h"
+
+namespace foxscope {
+
+/// A kind of checkpoint: how its config.json is read, and what its tensors are called. Each is one file in families/
+/// and one line in model_family.cpp; how one is added stands in CONTRIBUTING.md.
+struct ModelFamily {
+  std::string_view model_type;   ///< of config.json
+  std::string_view title;        ///< as people call it; empty: by the parts of its layers
+  std::string_view name_prefix;  ///< what the names of tensors begin with; files without it are read too
+  /// Fills in what config.json says; model_type and json are there.
+  void (*read)(const ConfigKeys& keys, ModelConfig& config);
+  /// Every tensor, in this family's names.
+  void (*list)(const ModelConfig& config, ParameterList& parameters);
+  std::string_view head_name = "lm_head.weight";  ///< of what makes logits; it has no prefix
+  /// Whether a tensor that is not listed is known to hold nothing that is needed; null: none is.
+  bool (*is_buffer)(std::string_view name) = nullptr;
+};
+
+/// @throws Error naming the file, the model_type and those that are supported
+const ModelFamily& family_of(const std::string& model_type, std::string_view file);
+
+/// What readers of config.json have in common.
+namespace family {
+
+/// Largest sizes that are read: far beyond any published model, and small enough that no product of two overflows.
+inline constexpr std::int64_t kMaxVocabulary = 1 << 24;
+inline constexpr std::int64_t kMaxHidden = 1 << 18;
+inline constexpr std::int64_t kMaxIntermediate = 1 << 22;
+inline constexpr std::int64_t kMaxLayers = 1024;
+inline constexpr std::int64_t kMaxHeadDim = 1024;
+
+/// Names of the keys that sizes stand under.
+struct SizeKeys {
+  const char* hidden = "hidden_size";
+  const char* layers = "num_hidden_layers";
+  const char* heads = "num_attention_heads";
+  const char* key_heads = "num_key_value_heads";  ///< null: there are as many as heads
+  const char* head_dim = "head_dim";              ///< null, or absent in the file: hidden size / heads
+};
+/// Vocabulary, hidden size, layers, heads and their dimension.
+void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config);
+
+void read_bos(const ConfigKeys& keys, ModelConfig& config);
+
+/// Rotary embedding as Hugging Face's configurations write it: rope_parameters, or rope_theta and rope_scaling.
+/// @param base_key      of the base where it stands alone
+/// @param fraction_key  of the part of a head that turns, likewise
+void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fraction_key, double fraction,
+                 ModelConfig& config);
+
+/// Keys of Hugging Face's configurations that change nothing in a forward pass.
+std::span<const std::string_view> harmless_keys();
+
+}  // namespace family
+}  // namespace foxscope

@@ -1,0 +1,158 @@
+// Plain Transformers of other families: what transformers returns for a small checkpoint of each, and the continuation
+// against the pass over the whole.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "backend/model/composed_causal_lm.h"
+#include "backend/model/continuation.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using test::largest_difference;
+
+/// Logits are held to this share of the largest.
+constexpr double kLogitShare = 2e-4;
+constexpr double kEntryBound = 1e-4;
+
+struct FamilyGolden {
+  explicit FamilyGolden(const std::string& name)
+      : golden(test::data_path(name) + "/golden.safetensors"),
+        checkpoint(Checkpoint::open(test::data_path(name))),
+        ids(test::read_ids(golden, "input_ids")),
+        labels(test::read_ids(golden, "labels")),
+        logits(test::read_floats(golden, "logits")) {
+    for (const float logit : logits) largest = std::max(largest, std::abs(static_cast<double>(logit)));
+  }
+  SafetensorsFile golden;
+  Checkpoint checkpoint;
+  std::vector<std::int32_t> ids;
+  std::vector<std::int32_t> labels;
+  std::vector<float> logits;
+  double largest = 0;
+};
+
+/// The last rows of A [H, rows, L], entry by entry, from what the trace keeps.
+std::vector<float> last_rows(const Trace& trace, int layer, std::int64_t rows) {
+  const TraceInfo& info = trace.info();
+  std::vector<float> entries;
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const auto dim = static_cast<std::size_t>(info.head_dim);
+  for (int head = 0; head < info.heads; ++head) {
+    const auto query = trace.query_key()->rows(QueryKeyStore::Part::query, layer, head, 0, info.length, query_scratch);
+    const auto key = trace.query_key()->rows(QueryKeyStore::Part::key, layer, head / (info.heads / info.key_heads), 0,
+                                             info.length, key_scratch);
+    for (std::int64_t i = info.length - rows; i < info.length; ++i) {
+      for (std::int64_t j = 0; j < info.length; ++j) {
+        double dot = 0;
+        for (std::size_t n = 0; n < dim; ++n) {
+          dot += static_cast<double>(query[static_cast<std::size_t>(i) * dim + n]) *
+                 static_cast<double>(key[static_cast<std::size_t>(j) * dim + n]);
+        }
+        const double normalizer = static_cast<double>(trace.log_normalizer(layer, head)[static_cast<std::size_t>(i)]);
+        const bool seen = j <= i && (info.window_size == 0 || i - j < info.window_size);
+        entries.push_back(seen ? static_cast<float>(std::exp(dot / std::sqrt(static_cast<double>(dim)) - normalizer))
+                               : 0.0F);
+      }
+    }
+  }
+  return entries;
+}
+
+void check_family(CausalLM& model, const FamilyGolden& wanted) {
+  test::Batch batch;
+  batch.input_ids = wanted.ids;
+  batch.labels = wanted.labels;
+  batch.keep = {Keep::loss, Keep::rows, Keep::query_key, Keep::logits, Keep::hidden};
+  const auto trace = test::run_batch(model, batch).traces.front();
+  EXPECT_LE(largest_difference(trace->source().logits(), wanted.logits), kLogitShare * wanted.largest);
+  EXPECT_LE(largest_difference(trace->per_token_loss(), test::read_floats(wanted.golden, "per_token_loss")),
+            kLogitShare * wanted.largest);
+  for (int layer = 0; layer <= model.config().layers; ++layer) {
+    const std::string name = "hidden_states." + std::to_string(layer);
+    EXPECT_LE(largest_difference(trace->source().hidden_states(layer), test::read_floats(wanted.golden, name)), 1e-4)
+        << name;
+    if (layer == model.config().layers) continue;
+    const std::string attention = "layers." + std::to_string(layer) + ".attention";
+    const std::int64_t rows = wanted.golden.tensors().at(attention).shape[2];
+    EXPECT_LE(largest_difference(last_rows(*trace, layer, rows), test::read_floats(wanted.golden, attention)),
+              kEntryBound)
+        << attention;
+  }
+}
+
+/// Reads half of the ids as a prompt and the others one by one.
+void check_continued_family(CausalLM& model, const FamilyGolden& wanted) {
+  const std::size_t prompt = wanted.ids.size() / 2;
+  const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
+  PromptRequest request;
+  request.input_ids = std::span(wanted.ids).first(prompt);
+  const auto continuation = model.begin(request, {});
+  for (std::size_t position = prompt - 1;; ++position) {
+    const float* logits = wanted.logits.data() + position * vocabulary;
+    double sum = 0;
+    for (std::size_t n = 0; n < vocabulary; ++n) sum += std::exp(static_cast<double>(logits[n]));
+    for (std::size_t n = 0; n < vocabulary; ++n) {
+      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(logits[n]) - std::log(sum),
+                  kLogitShare * wanted.largest)
+          << position;
+    }
+    if (position + 1 == wanted.ids.size()) break;
+    continuation->read(wanted.ids[position + 1]);
+  }
+}
+
+class Family : public testing::TestWithParam<const char*> {};
+
+TEST_P(Family, FusedForwardGivesTheLibrarysOutputs) {
+  const FamilyGolden wanted(GetParam());
+  check_family(*CausalLM::load(wanted.checkpoint, Device{}, DType::float32), wanted);
+}
+
+TEST_P(Family, ComposedTwinGivesTheLibrarysOutputs) {
+  const FamilyGolden wanted(GetParam());
+  check_family(*load_composed_model(wanted.checkpoint, Device{}, DType::float32), wanted);
+}
+
+TEST_P(Family, ContinuesAsTheWholeTextGoesOn) {
+  const FamilyGolden wanted(GetParam());
+  check_continued_family(*CausalLM::load(wanted.checkpoint, Device{}, DType::float32), wanted);
+  check_continued_family(*load_composed_model(wanted.checkpoint, Device{}, DType::float32), wanted);
+}
+
+TEST_P(Family, CudaInFloat32GivesTheLibrarysOutputs) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const FamilyGolden wanted(GetParam());
+  const auto model = CausalLM::load(wanted.checkpoint, Device::parse("cuda"), DType::float32);
+  check_family(*model, wanted);
+  check_continued_family(*model, wanted);
+}
+
+TEST_P(Family, CudaInBfloat16StaysNearTheLibrarysLosses) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const FamilyGolden wanted(GetParam());
+  const auto model = CausalLM::load(wanted.checkpoint, Device::parse("cuda"), DType::bfloat16);
+  test::Batch batch;
+  batch.input_ids = wanted.ids;
+  batch.labels = wanted.labels;
+  batch.keep = {Keep::loss};
+  const test::BatchResult result = test::run_batch(*model, batch);
+  EXPECT_TRUE(result.report.attention_kernel.starts_with("cuda ")) << result.report.attention_kernel;
+  EXPECT_LE(largest_difference(result.traces.front()->per_token_loss(),
+                               test::read_floats(wanted.golden, "per_token_loss")),
+            0.2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, Family,
+                         testing::Values("gpt2", "gpt_neox", "llama", "llama-tied-bias", "mistral", "qwen2", "qwen3"),
+                         [](const auto& fixture) {
+                           std::string name = fixture.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace foxscope
