@@ -26,6 +26,10 @@ const char* nameOf(TensorDType dtype) {
       return "int64";
     case TensorDType::i32:
       return "int32";
+    case TensorDType::u8:
+      return "uint8";
+    case TensorDType::boolean:
+      return "boolean";
   }
   return "unknown";
 }
