@@ -13,6 +13,18 @@ at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
   return at::mm(in.to(at::kFloat), weight.to(at::kFloat).t());
 }
 
+at::Tensor affine(const at::Tensor& in, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor out = linear_to_float(in, weight);
+  if (bias.defined()) out += bias;
+  return out;
+}
+
+at::Tensor products_to_float(const at::Tensor& a, const at::Tensor& b) {
+  if (a.scalar_type() == at::kFloat) return at::bmm(a, b);
+  if (a.is_cuda()) return at::bmm(a, b, at::kFloat);
+  return at::bmm(a.to(at::kFloat), b.to(at::kFloat));
+}
+
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
   return x * (x.square().mean(-1, true) + epsilon).rsqrt() * weight;
 }
@@ -22,27 +34,26 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
   return centred * (centred.square().mean(-1, true) + epsilon).rsqrt() * weight + bias;
 }
 
-at::Tensor rotate(const at::Tensor& x, std::span<const double> frequencies, std::int64_t first_position) {
-  const auto half = static_cast<std::int64_t>(frequencies.size());
-  assert(x.dim() == 3 && x.size(2) >= 2 * half);
-  const at::TensorOptions options = x.options().dtype(at::kDouble);
-  const at::Tensor frequency =
-      at::tensor(at::ArrayRef<double>(frequencies.data(), frequencies.size()), at::kDouble).to(x.device());
-  const at::Tensor angle =
-      at::arange(first_position, first_position + x.size(0), options).unsqueeze(1) * frequency.unsqueeze(0);
+at::Tensor rotate(const at::Tensor& x, const at::Tensor& frequencies, std::int64_t first_position) {
+  const std::int64_t half = frequencies.size(0);
+  assert(x.dim() == 4 && x.size(3) >= 2 * half);
+  const at::Tensor position =
+      at::arange(first_position, first_position + x.size(1), x.options().dtype(at::kDouble)).unsqueeze(1);
+  const at::Tensor angle = position * frequencies.unsqueeze(0);
   const at::Tensor cosine = angle.cos().to(at::kFloat).unsqueeze(1);
   const at::Tensor sine = angle.sin().to(at::kFloat).unsqueeze(1);
-  const at::Tensor first = x.slice(2, 0, half);
-  const at::Tensor second = x.slice(2, half, 2 * half);
-  return at::cat({first * cosine - second * sine, second * cosine + first * sine, x.slice(2, 2 * half)}, 2);
+  const at::Tensor first = x.slice(3, 0, half);
+  const at::Tensor second = x.slice(3, half, 2 * half);
+  return at::cat({first * cosine - second * sine, second * cosine + first * sine, x.slice(3, 2 * half)}, 3);
 }
 
 at::Tensor shift(const at::Tensor& x, const at::Tensor& before, const at::Tensor& gate_logit) {
-  assert(gate_logit.dim() == 2 && gate_logit.size(0) == x.size(0) && gate_logit.size(1) == x.size(1));
-  assert(!before.defined() || before.sizes() == at::IntArrayRef({1, x.size(1), x.size(2)}));
-  const at::Tensor a = at::sigmoid(gate_logit).unsqueeze(2);
-  const at::Tensor previous =
-      at::cat({before.defined() ? before : at::zeros_like(x.slice(0, 0, 1)), x.slice(0, 0, x.size(0) - 1)}, 0);
+  assert(gate_logit.sizes() == x.sizes().slice(0, 3));
+  assert(!before.defined() || (x.size(0) == 1 && before.sizes() == x.sizes().slice(2)));
+  const at::Tensor a = at::sigmoid(gate_logit).unsqueeze(3);
+  const at::Tensor start = before.defined() ? before.to(x.scalar_type()).view({1, 1, x.size(2), x.size(3)})
+                                            : at::zeros_like(x.slice(1, 0, 1));
+  const at::Tensor previous = at::cat({start, x.slice(1, 0, x.size(1) - 1)}, 1);
   return a * previous + (1 - a) * x;
 }
 

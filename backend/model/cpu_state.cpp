@@ -45,7 +45,7 @@ void CpuState::drop_keys(int index, std::int64_t window_size, std::span<const do
 std::vector<std::int64_t> CpuState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
-    for (const std::int64_t first : cache.first) held.push_back(length_ - first);
+    for (const std::int64_t first : cache.first) held.push_back(length() - first);
   }
   return held;
 }

@@ -1,18 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "backend/model/cpu_key_value_cache.h"
+#include "backend/model/forward.h"
 #include "backend/model/intervention.h"
-#include "backend/model/model_config.h"
 
 namespace foxscope {
 
 /// What a model on the CPU carries from position to position: keys, values and gates of each layer, and the last
 /// projection for the shifts. Copies share the pages of keys and values.
-class CpuState {
+class CpuState final : public ForwardState {
  public:
   /// Before the first position.
   /// @param interventions  those on the gates of an ungated model give it gates
@@ -20,9 +21,8 @@ class CpuState {
   ///                       keys that are skipped together; 0: none
   CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance);
 
-  /// Positions read so far.
-  [[nodiscard]] std::int64_t length() const { return length_; }
-  void advance(std::int64_t positions) { length_ += positions; }
+  [[nodiscard]] std::unique_ptr<ForwardState> copy() const override { return std::make_unique<CpuState>(*this); }
+  [[nodiscard]] std::vector<std::int64_t> held_keys() const override;
 
   struct Layer {
     std::vector<KeyValuePages> heads;  ///< [H_kv]
@@ -37,11 +37,8 @@ class CpuState {
   /// Lets go of the keys that no later row can see, or give more than the other half of the tolerance.
   /// @param logit_bound  [H] of the layer
   void drop_keys(int layer, std::int64_t window_size, std::span<const double> logit_bound);
-  /// Keys that each layer and head may still see, [layers * H].
-  [[nodiscard]] std::vector<std::int64_t> held_keys() const;
 
  private:
-  std::int64_t length_ = 0;
   double tolerance_;
   std::vector<Layer> layers_;
 };

@@ -13,23 +13,32 @@ namespace {
 
 using kernels::cuda::AttentionKernel;
 
-kernels::cuda::AttentionStrides strides(const at::Tensor& x) { return {0, x.stride(0), x.stride(1)}; }
+/// The next head dimension that there is a kernel for; 0: none.
+std::int64_t kernel_head_dim(std::int64_t head_dim, at::ScalarType type) {
+  if (type == at::kFloat) return head_dim <= 128 ? (head_dim + 7) / 8 * 8 : 0;
+  for (const std::int64_t dim : {16, 32, 64, 96, 128}) {
+    if (head_dim <= dim) return dim;
+  }
+  return 0;
+}
+
+kernels::cuda::AttentionStrides strides(const at::Tensor& x) { return {x.stride(0), x.stride(1), x.stride(2)}; }
 
 kernels::cuda::ForgettingAttention describe(const CudaAttention& a) {
-  assert(a.query.dim() == 3 && a.key.dim() == 3 && a.key.sizes() == a.value.sizes());
-  assert(a.output.sizes() == a.query.sizes() && a.query.size(0) % a.key.size(0) == 0);
-  assert(a.key.size(1) == a.query.size(1) && a.key.size(2) == a.query.size(2));
-  assert(a.query.stride(2) == 1 && a.key.stride(2) == 1 && a.value.stride(2) == 1 && a.output.stride(2) == 1);
+  assert(a.query.dim() == 4 && a.key.dim() == 4 && a.key.sizes() == a.value.sizes());
+  assert(a.output.sizes() == a.query.sizes() && a.query.size(1) % a.key.size(1) == 0);
+  assert(a.key.size(2) == a.query.size(2) && a.key.size(3) == a.query.size(3));
+  assert(a.query.stride(3) == 1 && a.key.stride(3) == 1 && a.value.stride(3) == 1 && a.output.stride(3) == 1);
   assert(!a.cumulative_log_gate.defined() ||
-         (a.cumulative_log_gate.is_contiguous() && a.cumulative_log_gate.numel() == a.query.size(0) * a.query.size(1)));
+         (a.cumulative_log_gate.is_contiguous() && a.cumulative_log_gate.sizes() == a.query.sizes().slice(0, 3)));
   assert(!a.log_normalizer.defined() ||
-         (a.log_normalizer.is_contiguous() && a.log_normalizer.numel() == a.query.size(0) * a.query.size(1)));
+         (a.log_normalizer.is_contiguous() && a.log_normalizer.sizes() == a.query.sizes().slice(0, 3)));
   kernels::cuda::ForgettingAttention k;
-  k.batch = 1;
-  k.heads = a.query.size(0);
-  k.key_heads = a.key.size(0);
-  k.length = a.query.size(1);
-  k.head_dim = a.query.size(2);
+  k.batch = a.query.size(0);
+  k.heads = a.query.size(1);
+  k.key_heads = a.key.size(1);
+  k.length = a.query.size(2);
+  k.head_dim = a.query.size(3);
   k.query = a.query.const_data_ptr();
   k.query_strides = strides(a.query);
   k.key = a.key.const_data_ptr();
@@ -54,12 +63,23 @@ kernels::cuda::Stream current_stream(const at::Device& device) {
 }
 
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type) {
-  if (!kernels::cuda::is_available()) return false;
-  if (type == at::kFloat) return head_dim % 8 == 0 && head_dim <= 128;
-  return head_dim == 16 || head_dim == 32 || head_dim == 64 || head_dim == 96 || head_dim == 128;
+  return kernels::cuda::is_available() && kernel_head_dim(head_dim, type) > 0;
 }
 
 const char* cuda_forgetting_attention(const CudaAttention& arguments) {
+  const std::int64_t head_dim = arguments.query.size(3);
+  const std::int64_t missing = kernel_head_dim(head_dim, arguments.query.scalar_type()) - head_dim;
+  if (missing > 0) {
+    CudaAttention wider = arguments;
+    for (at::Tensor* heads : {&wider.query, &wider.key, &wider.value}) {
+      *heads = at::constant_pad_nd(*heads, {0, missing}).contiguous();
+    }
+    wider.output = at::empty_like(wider.query);
+    const char* const kernel = cuda_forgetting_attention(wider);
+    at::Tensor output = arguments.output;
+    output.copy_(wider.output.slice(3, 0, head_dim));
+    return kernel;
+  }
   kernels::cuda::ForgettingAttention kernel = describe(arguments);
   const auto bytes = static_cast<std::int64_t>(kernels::cuda::workspace_bytes(kernel));
   const at::Tensor workspace = at::empty({bytes}, arguments.query.options().dtype(at::kByte));

@@ -14,19 +14,20 @@ kernels::cuda::Stream current_stream(const at::Device& device);
 
 /// Arguments of cuda_forgetting_attention; all tensors on the current GPU.
 struct CudaAttention {
-  at::Tensor query;                ///< [H, L, d] bfloat16 or float32; any strides, the last axis contiguous
-  at::Tensor key;                  ///< [H_kv, L, d] likewise; query head h reads key head h / (H / H_kv)
-  at::Tensor value;                ///< [H_kv, L, d] likewise
-  at::Tensor output;               ///< [H, L, d] likewise: written
-  at::Tensor cumulative_log_gate;  ///< [H, L] float64 contiguous, nats, non-increasing; undefined: no gate
-  at::Tensor log_normalizer;       ///< [H, L] float32 contiguous, nats: written; undefined: not wanted
+  at::Tensor query;                ///< [B, H, L, d] bfloat16 or float32; any strides, the last axis contiguous
+  at::Tensor key;                  ///< [B, H_kv, L, d] likewise; query head h reads key head h / (H / H_kv)
+  at::Tensor value;                ///< [B, H_kv, L, d] likewise
+  at::Tensor output;               ///< [B, H, L, d] likewise: written
+  at::Tensor cumulative_log_gate;  ///< [B, H, L] float64 contiguous, nats, non-increasing; undefined: no gate
+  at::Tensor log_normalizer;       ///< [B, H, L] float32 contiguous, nats: written; undefined: not wanted
   at::Tensor blocks;               ///< [2] int64, pairs of blocks and those skipped: written with gate and tolerance
   double scale = 0;                ///< 1/sqrt(d)
   std::int64_t window_size = 0;    ///< row i sees i-w < j <= i; 0: all j <= i
   double pruning_tolerance = 0;    ///< largest share of a row's attention that may be skipped; 0: none
 };
 
-/// Whether a head dimension is one of the kernel's, and this machine has a GPU for it.
+/// Whether heads are no wider than the kernels', and this machine has a GPU for them. Heads of a dimension between the
+/// kernels' are filled up with zeros, which change no product.
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type);
 
 /// Forgetting attention (Lin et al. 2025, eq. 6) by kernels/cuda, asynchronous on the current stream.

@@ -1,14 +1,14 @@
-#include "backend/model/composed_causal_lm.h"
-#include "backend/model/cpu_causal_lm.h"
+#include "backend/model/cpu_model.h"
 #include "backend/model/cpu_team.h"
 #include "backend/model/forward_library.h"
+#include "backend/model/torch_model.h"
 
 namespace foxscope {
 namespace {
 
 std::unique_ptr<CausalLM> load_model(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job) {
   fit_team_to_system();
-  return device.cuda ? load_composed_model(checkpoint, device, dtype, job) : load_cpu_model(checkpoint, job);
+  return device.cuda ? load_torch_model(checkpoint, device, dtype, job) : load_cpu_model(checkpoint, job);
 }
 
 constexpr ForwardLibrary kLibrary = {cuda_is_built, cuda_device_count, free_device_memory, load_model};

@@ -31,14 +31,20 @@ void GateHistory::drop_before(std::int64_t position) {
 }
 
 std::int64_t GateHistory::first_needed(double logit_bound, double share) const {
-  if (share <= 0 || values_.empty()) return first_;
+  return first_needed_key(values_, first_, logit_bound, share);
+}
+
+std::int64_t first_needed_key(std::span<const double> cumulative, std::int64_t first, double logit_bound,
+                              double share) {
+  if (share <= 0 || cumulative.empty()) return first;
   // The bound grows with j: c_j falls and n rises.
   const auto negligible = [&](std::int64_t position) {
     const double keys = std::log(static_cast<double>(position + 1));
-    return keys + 2 * logit_bound + last() - at(position) <= std::log(share);
+    const double c = cumulative[static_cast<std::size_t>(position - first)];
+    return keys + 2 * logit_bound + cumulative.back() - c <= std::log(share);
   };
-  std::int64_t low = first_;
-  std::int64_t high = end() - 1;  // the newest key is always needed
+  std::int64_t low = first;
+  std::int64_t high = first + static_cast<std::int64_t>(cumulative.size()) - 1;  // the newest key is always needed
   while (low < high) {
     const std::int64_t middle = low + (high - low) / 2;
     if (negligible(middle)) {

@@ -6,6 +6,13 @@
 
 namespace foxscope {
 
+/// First position that rows to come may still see: all before it together hold at most `share` of any later row.
+/// With |S_ij| <= logit_bound for every pair, A_ij <= exp(S_ij - S_ii + c_i - c_j) <= exp(2 logit_bound + c_i - c_j),
+/// and c_j does not increase, so the n keys up to j hold at most n exp(2 logit_bound + c_i - c_j); c_i only falls.
+/// @param cumulative  c of the positions from `first` on, nats
+/// @param share       0: nothing is given up
+std::int64_t first_needed_key(std::span<const double> cumulative, std::int64_t first, double logit_bound, double share);
+
 /// c_j = sum_{l<=j} log f_l of one head for the positions that a cache still holds, nats, in compensated float64.
 class GateHistory {
  public:
@@ -23,10 +30,7 @@ class GateHistory {
   [[nodiscard]] double at(std::int64_t position) const { return values_[static_cast<std::size_t>(position - first_)]; }
   [[nodiscard]] const double* from(std::int64_t position) const { return values_.data() + (position - first_); }
 
-  /// First position that rows to come may still see: all before it together hold at most `share` of any later row.
-  /// With |S_ij| <= logit_bound for every pair, A_ij <= exp(S_ij - S_ii + c_i - c_j) <= exp(2 logit_bound + c_i - c_j),
-  /// and c_j does not increase, so the n keys up to j hold at most n exp(2 logit_bound + c_i - c_j); c_i only falls.
-  /// @param share  0: nothing is given up
+  /// first_needed_key of what is held.
   [[nodiscard]] std::int64_t first_needed(double logit_bound, double share) const;
 
  private:

@@ -20,6 +20,8 @@ class Probe {
       : recorder_(recorder), interventions_(interventions) {}
 
   [[nodiscard]] bool keeps(Keep part) const { return recorder_ != nullptr && recorder_->keeps(part); }
+  /// What it records to; null: nothing.
+  [[nodiscard]] Recorder* recorder() const { return recorder_; }
   /// Where the forward is to put queries [H, L, d] or keys [H_kv, L, d] of a layer, float32; null: where it likes.
   [[nodiscard]] float* query_key(QueryKeyStore::Part part, int layer) const;
   /// The same for logits [L, V].

@@ -122,18 +122,13 @@ std::span<float> Recorder::hidden_states(int index, std::int64_t hidden_size) {
   return sized(hidden_states_[static_cast<std::size_t>(index)], static_cast<std::size_t>(info_.length * hidden_size));
 }
 
-void Recorder::release_layer(int layer) {
-  LayerRows& rows = rows_[static_cast<std::size_t>(layer)];
-  if (!keeps(Keep::gates)) rows.cumulative_log_gate = {};
-  if (!keeps(Keep::rows)) rows.log_normalizer = {};
-}
-
 std::shared_ptr<const Trace> Recorder::finish(std::shared_ptr<const Text> text,
                                               std::shared_ptr<const TokenTable> tokens) {
   std::vector<std::shared_ptr<const LayerRows>> rows;
-  for (int layer = 0; layer < info_.layers; ++layer) {
-    release_layer(layer);
-    rows.push_back(std::make_shared<const LayerRows>(std::move(rows_[static_cast<std::size_t>(layer)])));
+  for (LayerRows& layer : rows_) {
+    if (!keeps(Keep::gates)) layer.cumulative_log_gate = {};
+    if (!keeps(Keep::rows)) layer.log_normalizer = {};
+    rows.push_back(std::make_shared<const LayerRows>(std::move(layer)));
   }
   if (!keeps(Keep::loss)) per_token_loss_.clear();
   auto source = std::make_unique<const MemorySource>(std::move(rows), std::move(logits_), std::move(hidden_states_));

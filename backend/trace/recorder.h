@@ -28,7 +28,7 @@ class Recorder {
   TraceInfo& info() { return info_; }
   [[nodiscard]] bool keeps(Keep part) const { return keep_.contains(part); }
 
-  std::span<double> cumulative_log_gate(int layer);         ///< [H, L] f64; always there while the forward runs
+  std::span<double> cumulative_log_gate(int layer);         ///< [H, L] f64; dropped in the end if not kept
   std::span<float> log_normalizer(int layer);               ///< [H, L] f32; likewise
   std::span<float> log_normalizer_without_gate(int layer);  ///< [H, L] f32; empty if not kept
   std::span<float> per_token_loss();                        ///< [L] f32; likewise
@@ -38,9 +38,6 @@ class Recorder {
   void* query_key_on_device(QueryKeyStore::Part part, int layer);
   std::span<float> logits(std::int64_t vocabulary_size);                ///< [L, V] f32; empty if not kept
   std::span<float> hidden_states(int index, std::int64_t hidden_size);  ///< [L, D] f32; empty if not kept
-
-  /// Lets go of what one layer's recording needed only while the forward ran; to be called when the layer is done.
-  void release_layer(int layer);
 
   /// The trace of all that was recorded; the recorder is empty afterwards. What was not to be kept is dropped.
   std::shared_ptr<const Trace> finish(std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens);

@@ -136,17 +136,21 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
   if (thread == 0) taken = atomicAdd(w.ticket, 1U);
   __syncthreads();
   const auto heads = static_cast<int>(a.heads);
+  // Tiles of one position range for all sequences and heads follow each other: those before are always started.
   const auto groups = static_cast<unsigned>((heads + kHeads - 1) / kHeads);
-  const int first_head = static_cast<int>(taken % groups) * kHeads;
-  const auto tile = static_cast<int>(taken / groups);
+  const auto all_groups = groups * static_cast<unsigned>(a.batch);
+  const int first_head = static_cast<int>(taken % all_groups % groups) * kHeads;
+  const std::int64_t sequence = taken % all_groups / groups;
+  const auto tile = static_cast<int>(taken / all_groups);
   const int first = tile * kPositions;
   const int count = min(kPositions, static_cast<int>(a.length) - first);
   const int lane = thread % 32;
-  const std::int64_t head = first_head + thread / 32;
+  const bool has_head = first_head + thread / 32 < heads;
+  const std::int64_t head = sequence * heads + first_head + thread / 32;
   double* mine = numbers + thread / 32 * kPitch;
   if (a.log_gate == nullptr) {
     const bool constant = a.logits == nullptr;
-    const float* logits = constant ? a.constant_logits : a.logits + std::int64_t{first} * a.logits_stride;
+    const float* logits = constant ? a.constant_logits : a.logits + (sequence * a.length + first) * a.logits_stride;
     const std::int64_t stride = constant ? 0 : a.logits_stride;
     const int column = thread % kHeads;
 #pragma unroll 4
@@ -156,13 +160,13 @@ __global__ void __launch_bounds__(kThreads) gate_scan_kernel(const __grid_consta
           inside ? held(log_sigmoid(static_cast<double>(logits[position * stride + first_head + column]))) : 0.0;
     }
     __syncthreads();
-  } else if (head < heads) {
+  } else if (has_head) {
     const double* log_gate = a.log_gate + head * a.length + first;
     for (int position = lane; position < kPositions; position += 32) {
       mine[Tile<OfLane>::slot(position)] = position < count ? held(log_gate[position]) : 0.0;
     }
   }
-  if (head >= heads) return;
+  if (!has_head) return;
   __syncwarp();
 
   Sum terms[OfLane];
@@ -218,7 +222,8 @@ bool sizes_valid(std::int64_t heads, std::int64_t length) {
 std::int64_t zero_bytes(std::int64_t heads, std::int64_t tiles) { return round_up((1 + heads * tiles) * 4); }
 
 bool valid(const GateScan& a) {
-  if (!sizes_valid(a.heads, a.length) || a.cumulative == nullptr || a.workspace == nullptr) return false;
+  if (a.batch < 1 || a.batch > kMostTiles || a.heads < 1 || a.heads > kMostTiles) return false;
+  if (!sizes_valid(a.batch * a.heads, a.length) || a.cumulative == nullptr || a.workspace == nullptr) return false;
   const int inputs =
       (a.logits != nullptr ? 1 : 0) + (a.constant_logits != nullptr ? 1 : 0) + (a.log_gate != nullptr ? 1 : 0);
   return inputs == 1 && (a.logits == nullptr || a.logits_stride >= a.heads);
@@ -237,14 +242,15 @@ Status gate_scan(const GateScan& a, Stream stream) {
   if (!is_available()) return Status::unavailable;
   Workspace w = {};
   w.tiles = static_cast<int>(tiles_of(a.length));
-  const std::int64_t zeros = zero_bytes(a.heads, w.tiles);
+  const std::int64_t heads = a.batch * a.heads;
+  const std::int64_t zeros = zero_bytes(heads, w.tiles);
   auto* memory = static_cast<char*>(a.workspace);
   w.ticket = reinterpret_cast<unsigned*>(memory);
   w.said = w.ticket + 1;
   w.own = reinterpret_cast<ulonglong2*>(memory + zeros);
-  w.prefix = w.own + a.heads * w.tiles;
+  w.prefix = w.own + heads * w.tiles;
   if (!succeeded(cudaMemsetAsync(memory, 0, static_cast<std::size_t>(zeros), stream))) return Status::failed;
-  const auto groups = static_cast<unsigned>((a.heads + kHeads - 1) / kHeads);
+  const auto groups = static_cast<unsigned>(a.batch * ((a.heads + kHeads - 1) / kHeads));
   const unsigned blocks = groups * static_cast<unsigned>(w.tiles);
   switch (positions_of_lane(a.length)) {
     case 2:

@@ -42,6 +42,7 @@ enum class HeadLayout {
 /// per head, then rotary embedding (first half with second half).
 struct ProjectedHeads {
   std::int64_t rows = 0;
+  std::int64_t length = 0;  ///< rows of each sequence, L: nothing comes before every L-th row; 0: all are one
   std::int64_t heads = 0;
   std::int64_t key_heads = 0;
   std::int64_t head_dim = 0;        ///< a multiple of 8 up to 256; of 16 with a rotation
@@ -51,24 +52,25 @@ struct ProjectedHeads {
   const float* key_shift_logits = nullptr;    ///< [n, H_kv]; null: no shift of keys
   const float* value_shift_logits = nullptr;  ///< [n, H_kv]; null: no shift of values
   std::int64_t shift_stride = 0;              ///< of both logits, elements from one row to the next
-  const void* key_before = nullptr;           ///< [H_kv, d] in projected_type, the row before the first; null: zeros
+  const void* key_before = nullptr;           ///< [H_kv, d] in projected_type, before the first row; null: zeros
   const void* value_before = nullptr;         ///< likewise
   const float* query_norm = nullptr;          ///< [H, d]; null: no norm
   const float* key_norm = nullptr;            ///< [H_kv, d]; null: no norm
   float norm_epsilon = 0;
-  const float* rotation = nullptr;             ///< [n, d/2, 2] of rotary_table; null: none
-  HeadLayout layout = HeadLayout::rows_first;  ///< of query and key
+  const float* rotation = nullptr;             ///< [L, d/2, 2] of rotary_table; null: none
+  HeadLayout layout = HeadLayout::rows_first;  ///< of query and key; heads_first for one sequence alone
   void* query = nullptr;                       ///< [n, H, d] or [H, n, d] bf16
   void* key = nullptr;                         ///< [n, H_kv, d] or [H_kv, n, d] bf16
   void* value = nullptr;                       ///< [n, H_kv, d] bf16
 };
 Status project_heads(const ProjectedHeads& arguments, Stream stream);
 
-/// table[p, x] = (cos, sin) of (first_position + p) base^(-2x/d), in float64 until it is rounded.
-/// @param head_dim  even
-/// @param table     [n, d/2, 2]
-Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t head_dim, double base, float* table,
-                    Stream stream);
+/// table[p, x] = (cos, sin) of (first_position + p) frequencies[x], in float64 until it is rounded.
+/// @param half         numbers of frequencies, d/2
+/// @param frequencies  [d/2] radians a position
+/// @param table        [n, d/2, 2]
+Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t half, const double* frequencies,
+                    float* table, Stream stream);
 
 /// What multiplies attention's output, of the gate's logit x.
 enum class OutputGateActivation {

@@ -150,10 +150,13 @@ __global__ void __launch_bounds__(kThreads)
   RawChunk<T> before;
   float logits[Rows];
   before.clear();
+  // Rows from the start of a sequence on, of the first of this block.
+  auto within = static_cast<int>(a.length > 0 ? first % a.length : first);
+  const auto length = static_cast<int>(a.length > 0 ? a.length : a.rows);
   if (path.shifts && place.inside) {
-    if (first > 0) {
+    if (within > 0) {
       columns.load(from + (first - 1) * a.projected_stride, before);
-    } else if (path.before != nullptr) {
+    } else if (first == 0 && path.before != nullptr) {
       columns.load(path.before, before);
     }
   }
@@ -178,6 +181,11 @@ __global__ void __launch_bounds__(kThreads)
     RowChunk now;
     RowChunk x;
     raw[r].read(now);
+    if (within == length) {
+      within = 0;
+#pragma unroll
+      for (int i = 0; i < 8; ++i) previous[i] = 0;
+    }
     const float share = path.shifts ? sigmoid(logits[r]) : 0.0F;
 #pragma unroll
     for (int i = 0; i < 8; ++i) x[i] = path.shifts ? fmaf(share, previous[i] - now[i], now[i]) : now[i];
@@ -191,13 +199,14 @@ __global__ void __launch_bounds__(kThreads)
     if (place.inside && first + r < a.rows) {
       if (Rotates && path.rotates) {
         RawChunk<float> table;
-        load_chunk<Aligned>(a.rotation + (first + r) * d + 2 * columns.low, 8, table);
+        load_chunk<Aligned>(a.rotation + std::int64_t{within} * d + 2 * columns.low, 8, table);
         rotate(x, table);
       }
       columns.store(path.to + (first + r) * path.to_stride, x);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) previous[i] = now[i];
+    ++within;
   }
 }
 
@@ -247,14 +256,14 @@ __global__ void __launch_bounds__(kThreads) gate_output_kernel(const __grid_cons
   }
 }
 
-__global__ void rotary_table_kernel(std::int64_t first_position, std::int64_t rows, int half, double base,
-                                    float2* table) {
+__global__ void rotary_table_kernel(std::int64_t first_position, std::int64_t rows, int half,
+                                    const double* frequencies, float2* table) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows * half) return;
   const auto position = static_cast<double>(first_position + i / half);
   double sine = 0;
   double cosine = 0;
-  sincos(position * pow(base, static_cast<double>(i % half) / -static_cast<double>(half)), &sine, &cosine);
+  sincos(position * frequencies[i % half], &sine, &cosine);
   table[i] = {static_cast<float>(cosine), static_cast<float>(sine)};
 }
 
@@ -322,7 +331,9 @@ Status project_heads(const ProjectedHeads& a, Stream stream) {
   }
   const bool shifts = a.key_shift_logits != nullptr || a.value_shift_logits != nullptr;
   if (a.projected_stride < (a.heads + 2 * a.key_heads) * a.head_dim || (shifts && a.shift_stride < a.key_heads) ||
-      !(a.norm_epsilon >= 0) || (a.rotation != nullptr && a.head_dim % 16 != 0)) {
+      !(a.norm_epsilon >= 0) || (a.rotation != nullptr && a.head_dim % 16 != 0) || a.length < 0 ||
+      (a.length > 0 && a.rows % a.length != 0) ||
+      (a.length > 0 && a.rows > a.length && a.layout == HeadLayout::heads_first)) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
@@ -331,16 +342,15 @@ Status project_heads(const ProjectedHeads& a, Stream stream) {
   return launched();
 }
 
-Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t head_dim, double base, float* table,
-                    Stream stream) {
-  if (first_position < 0 || rows < 1 || rows > kMostRows || head_dim < 2 || head_dim > kMostHeadDim ||
-      head_dim % 2 != 0 || !(base > 0) || table == nullptr) {
+Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t half, const double* frequencies,
+                    float* table, Stream stream) {
+  if (first_position < 0 || rows < 1 || rows > kMostRows || half < 1 || half > kMostHeadDim / 2 ||
+      frequencies == nullptr || table == nullptr) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
-  const std::int64_t count = rows * (head_dim / 2);
-  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  rotary_table_kernel<<<blocks, kThreads, 0, stream>>>(first_position, rows, static_cast<int>(head_dim / 2), base,
+  const auto blocks = static_cast<unsigned>((rows * half + kThreads - 1) / kThreads);
+  rotary_table_kernel<<<blocks, kThreads, 0, stream>>>(first_position, rows, static_cast<int>(half), frequencies,
                                                        reinterpret_cast<float2*>(table));
   return launched();
 }

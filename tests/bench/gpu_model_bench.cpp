@@ -14,7 +14,7 @@
 #include <fmt/format.h>
 
 #include "backend/model/causal_lm.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "backend/trace/device_query_key_store.h"
 #include "tests/bench/random_checkpoint.h"
 

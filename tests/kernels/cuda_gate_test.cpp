@@ -21,11 +21,11 @@ class CudaGateScan : public CudaTest {
  protected:
   /// Runs it with a poisoned output and workspace.
   static std::vector<double> run(cuda::GateScan a) {
-    const cuda::DeviceBuffer workspace(cuda::gate_scan_workspace_bytes(a.heads, a.length));
+    const cuda::DeviceBuffer workspace(cuda::gate_scan_workspace_bytes(a.batch * a.heads, a.length));
     cuda::DeviceBuffer output;
     EXPECT_TRUE(workspace.fill(0xff));
     if (a.cumulative == nullptr) {
-      output = to_device(std::vector<double>(index(a.heads * a.length), std::nan("")));
+      output = to_device(std::vector<double>(index(a.batch * a.heads * a.length), std::nan("")));
       a.cumulative = static_cast<double*>(output.data());
     }
     a.workspace = workspace.data();
@@ -62,6 +62,36 @@ TEST_F(CudaGateScan, SumsAreRoundedOnce) {
       ASSERT_TRUE(length < 100000 || exact.back() < -0.9e5);
       EXPECT_EQ(run_log_gate(log_gate, heads), exact);
     }
+  }
+}
+
+TEST_F(CudaGateScan, SumsEverySequenceByItself) {
+  constexpr std::int64_t kHeads = 11;
+  constexpr std::int64_t kBatch = 3;
+  for (const std::int64_t length : {1, 70, 5000}) {
+    const std::vector<float> logits = normal_numbers(kBatch * length * kHeads, 3, 4, -1);
+    const cuda::DeviceBuffer buffer = to_device(logits);
+    const cuda::DeviceBuffer constant = to_device(normal_numbers(kHeads, 4));
+    cuda::GateScan a;
+    a.heads = kHeads;
+    a.length = length;
+    a.logits_stride = kHeads;
+    std::vector<double> one_by_one;
+    std::vector<double> constant_once;
+    for (std::int64_t sequence = 0; sequence < kBatch; ++sequence) {
+      a.logits = static_cast<const float*>(buffer.data()) + sequence * length * kHeads;
+      const std::vector<double> sums = run(a);
+      one_by_one.insert(one_by_one.end(), sums.begin(), sums.end());
+    }
+    a.batch = kBatch;
+    a.logits = static_cast<const float*>(buffer.data());
+    EXPECT_EQ(run(a), one_by_one);
+    a.logits = nullptr;
+    a.constant_logits = static_cast<const float*>(constant.data());
+    const std::vector<double> together = run(a);
+    a.batch = 1;
+    const std::vector<double> alone = run(a);
+    for (std::size_t n = 0; n < together.size(); ++n) ASSERT_EQ(together[n], alone[n % alone.size()]);
   }
 }
 

@@ -13,6 +13,7 @@ namespace foxscope::kernels::testing {
 namespace {
 
 struct HeadsCase {
+  std::int64_t length = 0;  ///< of a sequence; 0: all rows are one
   std::int64_t rows = 1, heads = 1, key_heads = 1, head_dim = 64;
   ElementType type = kBfloat16;
   bool key_shift = false, value_shift = false, before = false, norm = false, rotation = false;
@@ -31,7 +32,7 @@ void rotate(double* x, const double* table, std::int64_t head_dim) {
 }
 
 void check_project_heads(const HeadsCase& c, std::uint64_t seed) {
-  SCOPED_TRACE(::testing::Message() << c.rows << " rows, heads " << c.heads << '/' << c.key_heads << ", d "
+  SCOPED_TRACE(::testing::Message() << c.rows << " rows, sequences of " << c.length << ", heads " << c.heads << '/' << c.key_heads << ", d "
                                     << c.head_dim << ", shifts " << c.key_shift << c.value_shift << ", before "
                                     << c.before << ", norm " << c.norm << ", rotation " << c.rotation << ", padding "
                                     << c.padding << ", shift " << c.shift);
@@ -50,6 +51,7 @@ void check_project_heads(const HeadsCase& c, std::uint64_t seed) {
   const std::int64_t element = c.type == kFloat32 ? 4 : 2;
   cuda::ProjectedHeads a;
   a.rows = c.rows;
+  a.length = c.length;
   a.heads = c.heads;
   a.key_heads = c.key_heads;
   a.head_dim = d;
@@ -87,15 +89,17 @@ void check_project_heads(const HeadsCase& c, std::uint64_t seed) {
         for (std::int64_t i = 0; i < d; ++i) {
           const std::int64_t at = row * stride + (first + head) * d + i;
           double previous = 0;
-          if (row > 0) {
+          if (row > 0 && (c.length == 0 || row % c.length > 0)) {
             previous = in[index(at - stride)];
-          } else if (c.before && part > 0) {
+          } else if (row == 0 && c.before && part > 0) {
             previous = earlier[index(((part - 1) * c.key_heads + head) * d + i)];
           }
           x[index(i)] = share * previous + (1 - share) * in[index(at)];
         }
         if (c.norm && part < 2) normalise(x.data(), &weights[part][index(head * d)], d);
-        if (c.rotation && part < 2) rotate(x.data(), &angles[index(row * d)], d);
+        if (c.rotation && part < 2) {
+          rotate(x.data(), &angles[index((c.length > 0 ? row % c.length : row) * d)], d);
+        }
         expected.insert(expected.end(), x.begin(), x.end());
       }
     }
@@ -124,6 +128,15 @@ TEST_F(CudaSteps, SplitShiftNormaliseAndTurnHeads) {
         check_project_heads(c, seed += 10);
       }
     }
+    for (const std::int64_t length : {1, 3, 6, 18}) {
+      c.length = length;
+      c.rows = 36;
+      c.key_shift = c.value_shift = c.norm = c.before = true;
+      c.rotation = c.head_dim % 16 == 0;
+      check_project_heads(c, seed += 10);
+    }
+    c.length = 0;
+    c.rows = 37;
     c.padding = 8;
     c.key_shift = c.value_shift = c.norm = true;
     check_project_heads(c, seed += 10);
@@ -178,14 +191,20 @@ TEST_F(CudaSteps, WriteHeadsInEitherLayout) {
 TEST_F(CudaSteps, TurnByPosition) {
   constexpr std::int64_t kRows = 33;
   constexpr std::int64_t kDim = 64;
+  std::vector<double> frequencies;
+  for (std::int64_t i = 0; i < kDim / 2; ++i) {
+    frequencies.push_back(std::pow(500000.0, -2 * static_cast<double>(i) / static_cast<double>(kDim)));
+  }
+  const cuda::DeviceBuffer on_device = to_device(frequencies);
   for (const std::int64_t first : {0, 1000000}) {
     const DeviceNumbers table(kFloat32, kRows * kDim);
-    ASSERT_EQ(cuda::rotary_table(first, kRows, kDim, 500000.0, table.floats(), nullptr), Status::ok);
+    ASSERT_EQ(cuda::rotary_table(first, kRows, kDim / 2, static_cast<const double*>(on_device.data()),
+                                 table.floats(), nullptr),
+              Status::ok);
     const Numbers values = table.values();
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t i = 0; i < kDim / 2; ++i) {
-        const double angle = static_cast<double>(first + row) *
-                             std::pow(500000.0, -2 * static_cast<double>(i) / static_cast<double>(kDim));
+        const double angle = static_cast<double>(first + row) * frequencies[index(i)];
         EXPECT_NEAR(values[index(row * kDim + 2 * i)], std::cos(angle), 1e-7);
         EXPECT_NEAR(values[index(row * kDim + 2 * i + 1)], std::sin(angle), 1e-7);
       }

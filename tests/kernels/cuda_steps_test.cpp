@@ -162,9 +162,11 @@ TEST_F(CudaSteps, RefuseWhatTheyCannotTake) {
   all[7].rotation = data;
   all[8].key_shift_logits = data;
   for (const auto& bad : all) EXPECT_EQ(project_heads(bad, nullptr), Status::invalid_argument);
-  EXPECT_EQ(cuda::rotary_table(-1, 1, 8, 1e4, data, nullptr), Status::invalid_argument);
-  EXPECT_EQ(cuda::rotary_table(0, 1, 7, 1e4, data, nullptr), Status::invalid_argument);
-  EXPECT_EQ(cuda::rotary_table(0, 1, 8, 1e4, nullptr, nullptr), Status::invalid_argument);
+  const double frequency = 1;  // no pointer is looked at
+  EXPECT_EQ(cuda::rotary_table(-1, 1, 4, &frequency, data, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::rotary_table(0, 1, 0, &frequency, data, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::rotary_table(0, 1, 4, nullptr, data, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::rotary_table(0, 1, 4, &frequency, nullptr, nullptr), Status::invalid_argument);
 
   cuda::GatedOutput output;
   output.rows = 1;

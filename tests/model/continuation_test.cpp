@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -25,7 +25,7 @@ std::unique_ptr<CausalLM> fused(const Checkpoint& checkpoint) {
   return CausalLM::load(checkpoint, Device{}, DType::float32);
 }
 std::unique_ptr<CausalLM> composed(const Checkpoint& checkpoint) {
-  return load_composed_model(checkpoint, Device{}, DType::float32);
+  return load_torch_model(checkpoint, Device{}, DType::float32);
 }
 
 /// log p of every next token by one pass over all of a sequence.

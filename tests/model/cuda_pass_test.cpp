@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/eval/generate.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run.h"
 #include "backend/model/run_memory.h"
@@ -214,7 +214,7 @@ TEST_F(CudaPass, IsAsExactAsItsTwin) {
     const Device cuda = Device::parse("cuda");
     const auto gpu = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::bfloat16), small_batch());
     const auto wide = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::float32), small_batch());
-    const auto twin = test::run_batch(*load_composed_model(checkpoint, Device{}, DType::bfloat16), small_batch());
+    const auto twin = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), small_batch());
     const auto exact = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), small_batch());
     EXPECT_TRUE(gpu.report.attention_kernel.starts_with("cuda ")) << gpu.report.attention_kernel;
     EXPECT_EQ(wide.report.attention_kernel, "cuda float32");

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "backend/model/continuation.h"
 #include "tests/model/model_test_support.h"
 
@@ -114,13 +114,13 @@ TEST_P(Family, FusedForwardGivesTheLibrarysOutputs) {
 
 TEST_P(Family, ComposedTwinGivesTheLibrarysOutputs) {
   const FamilyGolden wanted(GetParam());
-  check_family(*load_composed_model(wanted.checkpoint, Device{}, DType::float32), wanted);
+  check_family(*load_torch_model(wanted.checkpoint, Device{}, DType::float32), wanted);
 }
 
 TEST_P(Family, ContinuesAsTheWholeTextGoesOn) {
   const FamilyGolden wanted(GetParam());
   check_continued_family(*CausalLM::load(wanted.checkpoint, Device{}, DType::float32), wanted);
-  check_continued_family(*load_composed_model(wanted.checkpoint, Device{}, DType::float32), wanted);
+  check_continued_family(*load_torch_model(wanted.checkpoint, Device{}, DType::float32), wanted);
 }
 
 TEST_P(Family, CudaInFloat32GivesTheLibrarysOutputs) {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -77,7 +77,7 @@ TEST(Forward, ComposedTwinAgreesOverSeveralTiles) {
     const Checkpoint checkpoint = checkpoint_of(folder, config);
     const test::Batch batch = random_batch(1, 2311, kAll);
     const auto fused = CausalLM::load(checkpoint, Device{}, DType::float32);
-    const auto composed = load_composed_model(checkpoint, Device{}, DType::float32);
+    const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
     const test::BatchResult a = test::run_batch(*fused, batch);
     const test::BatchResult b = test::run_batch(*composed, batch);
     EXPECT_EQ(a.report.attention_kernel, "cpu-tiled");
@@ -90,8 +90,8 @@ TEST(Forward, BFloat16KeepsGatesAndLossInFloat32) {
   const test::TemporaryFolder folder;
   const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
   const test::Batch batch = random_batch(1, 300, kAll);
-  const auto exact = test::run_batch(*load_composed_model(checkpoint, Device{}, DType::float32), batch);
-  const auto half = test::run_batch(*load_composed_model(checkpoint, Device{}, DType::bfloat16), batch);
+  const auto exact = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::float32), batch);
+  const auto half = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), batch);
   EXPECT_EQ(half.traces[0]->query_key()->dtype(), DType::bfloat16);
   EXPECT_LE(largest_difference(exact.traces[0]->per_token_loss(), half.traces[0]->per_token_loss()), 0.2);
   // The first layer's gates see nothing but float32: the embedding, its norm, and the gate's own matrix.
@@ -142,7 +142,7 @@ TEST(Forward, OneTokenWorks) {
   const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
   const test::Batch batch = random_batch(1, 1, kAll);
   const auto fused = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), batch);
-  const auto composed = test::run_batch(*load_composed_model(checkpoint, Device{}, DType::float32), batch);
+  const auto composed = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::float32), batch);
   expect_same_traces(*fused.traces[0], *composed.traces[0], 1e-5);
 }
 
@@ -214,7 +214,7 @@ TEST(Forward, StopsWithoutAnError) {
   const test::TemporaryFolder folder;
   const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
   for (const bool composed : {false, true}) {
-    const auto model = composed ? load_composed_model(checkpoint, Device{}, DType::float32)
+    const auto model = composed ? load_torch_model(checkpoint, Device{}, DType::float32)
                                 : CausalLM::load(checkpoint, Device{}, DType::float32);
     for (const int reports : {1, 2, 3}) {
       const StoppedForward stopped(*model, reports);

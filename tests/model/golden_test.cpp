@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -117,7 +117,7 @@ TEST_P(Golden, FusedForwardGivesTheAuthorsOutputs) {
 
 TEST_P(Golden, ComposedTwinGivesTheAuthorsOutputs) {
   const Checkpoint checkpoint = Checkpoint::open(test::data_path(GetParam()));
-  check_model(*load_composed_model(checkpoint, Device{}, DType::float32), GetParam());
+  check_model(*load_torch_model(checkpoint, Device{}, DType::float32), GetParam());
 }
 
 TEST_P(Golden, CudaInFloat32GivesTheAuthorsOutputs) {

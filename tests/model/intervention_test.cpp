@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -67,7 +67,7 @@ class Interventions : public testing::TestWithParam<bool> {
     const test::TemporaryFolder folder;
     test::write_checkpoint(folder, config, test::random_weights(config));
     const Checkpoint checkpoint = Checkpoint::open(folder.text());
-    model_ = GetParam() ? load_composed_model(checkpoint, Device{}, DType::float32)
+    model_ = GetParam() ? load_torch_model(checkpoint, Device{}, DType::float32)
                         : CausalLM::load(checkpoint, Device{}, DType::float32);
   }
 

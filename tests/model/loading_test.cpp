@@ -10,7 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/eval/generate.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "backend/model/run.h"
 #include "tests/model/model_test_support.h"
 
@@ -40,7 +40,7 @@ class CountingJob {
 class Loading : public testing::TestWithParam<bool> {
  protected:
   static std::unique_ptr<CausalLM> load(const Checkpoint& checkpoint, const Job& job) {
-    return (GetParam() ? load_composed_model : CausalLM::load)(checkpoint, Device{}, DType::float32, job);
+    return (GetParam() ? load_torch_model : CausalLM::load)(checkpoint, Device{}, DType::float32, job);
   }
 };
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/map/head_statistics.h"
-#include "backend/model/composed_causal_lm.h"
+#include "backend/model/torch_model.h"
 #include "backend/model/run.h"
 #include "tests/model/model_test_support.h"
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "backend/model/causal_lm.h"
@@ -14,11 +15,12 @@ int cuda_device_count();
 std::int64_t free_device_memory(int index);
 
 /// A model on any device. On a GPU attention is kernels/cuda's where it takes the head dimension, and in bfloat16 so is
-/// everything between the matrix products; else it is made of LibTorch's operations, as on the CPU, where it is the
-/// twin that tests hold against the fused forward. Attention goes tile by tile; no L x L array exists.
+/// everything between the matrix products, for the families that it takes; else it is made of LibTorch's operations, as
+/// on the CPU, where it is the twin that tests hold against the fused forward. Attention goes tile by tile; no L x L
+/// array exists.
 /// @param dtype  of the matrices; residuals, norms, gates and loss stay float32
 /// @returns nothing if the job was stopped
-std::unique_ptr<CausalLM> load_composed_model(const Checkpoint& checkpoint, const Device& device, DType dtype,
-                                              const Job& job = {});
+std::unique_ptr<CausalLM> load_torch_model(const Checkpoint& checkpoint, const Device& device, DType dtype,
+                                           const Job& job = {});
 
 }  // namespace foxscope

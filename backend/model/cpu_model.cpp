@@ -1,0 +1,51 @@
+#include "backend/model/cpu_model.h"
+
+#include <utility>
+
+#include "backend/model/cpu_forward.h"
+#include "backend/model/forward_model.h"
+#include "backend/model/logit_bound.h"
+#include "backend/model/weight_reader.h"
+
+namespace foxscope {
+namespace {
+
+class CpuModel final : public ForwardModel {
+ public:
+  CpuModel(ModelConfig config, ModelWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
+
+  [[nodiscard]] const ModelConfig& config() const override { return config_; }
+  [[nodiscard]] const Device& device() const override { return device_; }
+  [[nodiscard]] DType dtype() const override { return DType::float32; }
+
+  [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
+    return std::make_unique<CpuForward>(config_, weights_, batch, length);
+  }
+  [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
+                                                         double tolerance) const override {
+    return std::make_unique<CpuState>(config_, interventions, tolerance);
+  }
+  void within_device(std::int64_t /*length*/, const std::function<void()>& action) const override { action(); }
+
+ private:
+  ModelConfig config_;
+  Device device_;
+  ModelWeights weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
+  WeightReader reader(checkpoint, job);
+  auto weights = reader.read_outside();
+  if (!weights) return nullptr;
+  for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
+    auto of_layer = reader.read_layer(layer);
+    if (!of_layer) return nullptr;
+    of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
+    weights->layers.push_back(std::move(*of_layer));
+  }
+  return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));
+}
+
+}  // namespace foxscope

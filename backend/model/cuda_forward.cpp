@@ -1,0 +1,248 @@
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "backend/model/cuda_attention_torch.h"
+#include "backend/model/cuda_forward_torch.h"
+#include "backend/model/run_memory.h"
+#include "kernels/cuda/steps.h"
+#include "kernels/cuda/token_loss.h"
+
+namespace foxscope {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+/// Rows of a block of logits are a multiple of this.
+constexpr std::int64_t kLossRows = 256;
+
+template <typename T>
+T* data(const at::Tensor& x) {
+  return x.defined() ? x.mutable_data_ptr<T>() : nullptr;
+}
+
+void* bytes(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
+
+/// sum += in W^T, float32.
+void add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) {
+  at::Tensor out = sum;
+  at::addmm_out(out, sum, in, weight.t(), at::kFloat);
+}
+
+}  // namespace
+
+bool CudaForward::takes(const TorchWeights& weights) {
+  const ModelConfig& config = weights.config;
+  return weights.on_gpu() && weights.dtype == DType::bfloat16 &&
+         cuda_attention_takes(config.head_dim, weights.matrix) && config.norm == NormKind::rms &&
+         config.mlp == MlpKind::swiglu && !config.parallel_residual && config.head_dim % 8 == 0 &&
+         (!config.rope || (config.rotary_dim == config.head_dim && config.head_dim % 16 == 0)) && !config.mlp_bias &&
+         !config.output_bias;
+}
+
+CudaForward::CudaForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length)
+    : TorchForward(weights, batch, length), stream_(current_stream(weights.place)) {
+  const ProjectionColumns& columns = weights.columns;
+  const std::int64_t gates = columns.count - columns.key_shift;
+  const at::TensorOptions half = weights.options(at::kBFloat16);
+  normed_ = at::empty({rows(), gates > 0 ? 2 : 1, config().hidden_size}, half);
+  projected_ = at::empty({rows(), weights_of(0).projection_and_gate.size(0)}, half);
+  if (gates > 0) gates_ = at::empty({rows(), gates}, weights.options(at::kFloat));
+  if (config().rope) rotation_ = at::empty({length, config().head_dim / 2, 2}, weights.options(at::kFloat));
+}
+
+void CudaForward::begin() {
+  TorchForward::begin();
+  if (!config().rope) return;
+  check(cuda::rotary_table(first_position(), length(), config().head_dim / 2,
+                           weights().frequencies.const_data_ptr<double>(), data<float>(rotation_), stream_),
+        "the table of rotations");
+}
+
+void CudaForward::norm(const at::Tensor& weight, std::int64_t first, bool rest, const at::Tensor& exact) {
+  cuda::ResidualNorm step;
+  step.rows = rows() - first;
+  step.width = config().hidden_size;
+  step.residual = data<float>(residual_) + first * config().hidden_size;
+  step.weight = data<float>(weight);
+  step.epsilon = static_cast<float>(config().norm_epsilon);
+  step.normed = normed_.slice(0, first).mutable_data_ptr();
+  step.normed_stride = normed_.stride(0);
+  if (rest && normed_.size(1) > 1) step.normed_rest = normed_.slice(0, first).select(1, 1).mutable_data_ptr();
+  step.normed_float32 = data<float>(exact);
+  check(cuda::residual_norm(step, stream_), "a norm");
+}
+
+bool CudaForward::project(int layer) {
+  const TorchLayer& weights = weights_of(layer);
+  norm(weights.attention_norm, 0, /*rest=*/true, {});
+  at::mm_out(projected_, normed(), weights.projection_and_gate.t());
+  if (weights.projection_bias.defined()) {
+    projected_.slice(1, 0, weights.projection_bias.size(0)).add_(weights.projection_bias);
+  }
+  if (gates_.defined()) {
+    if (weights.gates_bias.defined()) {
+      gates_.copy_(weights.gates_bias.expand_as(gates_));
+    } else {
+      gates_.zero_();
+    }
+    // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
+    // being what rounding took.
+    add_product(gates_, normed_.flatten(1), weights.gates_high);
+    add_product(gates_, normed(), weights.gates_rest);
+  }
+  split_heads(layer);
+  return true;
+}
+
+/// Shift, norm and rotation of heads; views of the projection where there is none of them.
+void CudaForward::split_heads(int layer) {
+  const TorchLayer& weights = weights_of(layer);
+  const ProjectionColumns& columns = this->weights().columns;
+  const std::int64_t heads = config().heads;
+  const std::int64_t key_heads = config().key_heads;
+  const std::int64_t dim = config().head_dim;
+  const auto split = [&](const at::Tensor& x) { return x.unflatten(0, {batch(), length()}).transpose(1, 2); };
+  const auto part = [&](std::int64_t begin, std::int64_t end) {
+    return projected_.slice(1, begin, end).unflatten(1, {(end - begin) / dim, dim});
+  };
+  if (!config().key_shift && !config().value_shift && !config().rope && !weights.query_norm.defined()) {
+    query_ = split(part(0, columns.key));
+    key_ = split(part(columns.key, columns.value));
+    value_ = split(part(columns.value, columns.key_shift));
+    return;
+  }
+  const at::TensorOptions half = projected_.options();
+  at::Tensor last_key;
+  at::Tensor last_value;
+  cuda::ProjectedHeads step;
+  // A store in GPU memory holds [H, L, d], and is written without a copy.
+  Recorder* const into = batch() == 1 ? recorder(0) : nullptr;
+  void* const store = into == nullptr ? nullptr : into->query_key_on_device(QueryKeyStore::Part::query, layer);
+  if (store != nullptr) {
+    void* const key_store = into->query_key_on_device(QueryKeyStore::Part::key, layer);
+    query_ = at::from_blob(store, {1, heads, length(), dim}, half);
+    key_ = at::from_blob(key_store, {1, key_heads, length(), dim}, half);
+    step.layout = cuda::HeadLayout::heads_first;
+  } else {
+    query_ = split(at::empty({rows(), heads, dim}, half));
+    key_ = split(at::empty({rows(), key_heads, dim}, half));
+  }
+  value_ = split(at::empty({rows(), key_heads, dim}, half));
+  step.rows = rows();
+  step.length = length();
+  step.heads = heads;
+  step.key_heads = key_heads;
+  step.head_dim = dim;
+  step.projected = bytes(projected_);
+  step.projected_stride = projected_.stride(0);
+  if (config().key_shift) step.key_shift_logits = data<float>(gates_);
+  if (config().value_shift) step.value_shift_logits = data<float>(gates_) + (columns.value_shift - columns.key_shift);
+  if (gates_.defined()) step.shift_stride = gates_.stride(0);
+  if (state() != nullptr && (config().key_shift || config().value_shift)) {
+    const TorchState::Layer& cache = torch_state().layer(layer);
+    if (continues()) {
+      step.key_before = bytes(cache.last_key);
+      step.value_before = bytes(cache.last_value);
+    }
+    const at::Tensor last = projected_.slice(0, rows() - 1);
+    last_key = last.slice(1, columns.key, columns.value).clone();
+    last_value = last.slice(1, columns.value, columns.key_shift).clone();
+  }
+  step.query_norm = data<float>(weights.query_norm);
+  step.key_norm = data<float>(weights.key_norm);
+  step.norm_epsilon = static_cast<float>(config().query_key_norm_epsilon);
+  step.rotation = data<float>(rotation_);
+  step.query = bytes(query_);
+  step.key = bytes(key_);
+  step.value = bytes(value_);
+  check(cuda::project_heads(step, stream_), "the shift and norm of heads");
+  if (!last_key.defined()) return;
+  torch_state().layer(layer).last_key = last_key;
+  torch_state().layer(layer).last_value = last_value;
+}
+
+bool CudaForward::project_output(int layer) {
+  const TorchLayer& weights = weights_of(layer);
+  at::Tensor output = attended_.flatten(1);
+  if (config().output_norm || config().output_gate) {
+    cuda::GatedOutput step;
+    step.rows = rows();
+    step.heads = config().heads;
+    step.head_dim = config().head_dim;
+    step.attended = bytes(attended_);
+    step.norm = data<float>(weights.output_norm);
+    step.norm_epsilon = static_cast<float>(config().norm_epsilon);
+    if (config().output_gate) step.gate = projected_.slice(1, weights.projection.size(0)).mutable_data_ptr();
+    step.gate_stride = projected_.stride(0);
+    // Behind an output norm the authors' gate is always a sigmoid.
+    const bool silu = config().output_gate_activation == OutputGateActivation::silu && !config().output_norm;
+    step.activation = silu ? cuda::OutputGateActivation::silu : cuda::OutputGateActivation::sigmoid;
+    step.output = bytes(output);
+    check(cuda::gate_output(step, stream_), "the output's norm and gate");
+  }
+  cut_heads(layer, output);
+  add_product(residual_, output, weights.output);
+  return true;
+}
+
+bool CudaForward::feed_forward(int layer) {
+  const TorchLayer& weights = weights_of(layer);
+  norm(weights.mlp_norm, 0, /*rest=*/false, {});
+  const std::int64_t inner = config().intermediate_size;
+  const std::int64_t most = std::min(rows(), kDeviceMlpRows);
+  const at::Tensor wide = at::empty({most, 2 * inner}, normed_.options());
+  const at::Tensor product = at::empty({most, inner}, normed_.options());
+  for (std::int64_t begin = 0; begin < rows(); begin += kDeviceMlpRows) {
+    const std::int64_t end = std::min(begin + kDeviceMlpRows, rows());
+    at::Tensor wide_rows = wide.slice(0, 0, end - begin);
+    const at::Tensor product_rows = product.slice(0, 0, end - begin);
+    at::mm_out(wide_rows, normed().slice(0, begin, end), weights.mlp_in.t());
+    cuda::SwiGlu step;
+    step.rows = end - begin;
+    step.inner = inner;
+    step.wide = bytes(wide_rows);
+    step.product = bytes(product_rows);
+    check(cuda::swiglu(step, stream_), "SwiGLU");
+    add_product(residual_.slice(0, begin, end), product_rows, weights.mlp_out);
+  }
+  return true;
+}
+
+at::Tensor CudaForward::final_norm(std::int64_t first_row) {
+  norm(weights().final_norm, first_row, /*rest=*/false, {});
+  return normed().slice(0, first_row);
+}
+
+/// Logits and losses, a chunk of rows at a time.
+bool CudaForward::predict() {
+  keep_hidden(config().layers);
+  if (!keeps(Keep::loss) && !keeps(Keep::logits)) return true;
+  const at::Tensor rows_normed = final_norm(0);
+  const at::Tensor wanted = labels();
+  const at::Tensor loss = at::empty({rows()}, residual_.options());
+  const at::Tensor& head = weights().padded_head;
+  const std::int64_t most =
+      std::min(rows(), std::max(kDeviceLogitElements / head.size(0) / kLossRows, std::int64_t{1}) * kLossRows);
+  const at::Tensor chunk = at::empty({most, head.size(0)}, residual_.options());
+  for (std::int64_t begin = 0; begin < rows(); begin += most) {
+    if (job().stopped()) return false;
+    const std::int64_t end = std::min(begin + most, rows());
+    at::Tensor logits = chunk.slice(0, 0, end - begin);
+    at::mm_out(logits, rows_normed.slice(0, begin, end), head.t(), at::kFloat);
+    cuda::TokenLoss step;
+    step.rows = end - begin;
+    step.vocabulary = config().vocabulary_size;
+    step.logits = bytes(logits);
+    step.logits_type = cuda::ElementType::float32;
+    step.logits_stride = logits.stride(0);
+    step.labels = data<std::int32_t>(wanted) + begin;
+    step.loss = data<float>(loss) + begin;
+    check(cuda::token_loss(step, stream_), "the loss");
+    keep_logits(begin, logits.slice(1, 0, config().vocabulary_size));
+  }
+  keep_losses(loss);
+  return true;
+}
+
+}  // namespace foxscope

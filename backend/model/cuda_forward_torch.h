@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/model/torch_forward_torch.h"
+#include "kernels/cuda/stream.h"
+
+namespace foxscope {
+
+/// The steps in bfloat16 on a GPU: cuBLAS for the matrices, kernels/cuda for everything between them. The residual
+/// stream, what makes gates, norms and logits are float32. Nothing waits for the GPU inside a layer but what the caller
+/// keeps in pageable memory, and interventions on gates, which change log f on the host.
+class CudaForward final : public TorchForward {
+ public:
+  /// Whether there are kernels for what a model's layers are made of.
+  static bool takes(const TorchWeights& weights);
+
+  /// @param weights  that it takes, on the current device; must outlive it
+  CudaForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length);
+
+ protected:
+  void begin() override;
+  bool project(int layer) override;
+  bool project_output(int layer) override;
+  bool feed_forward(int layer) override;
+  bool predict() override;
+  at::Tensor final_norm(std::int64_t first_row) override;
+
+ private:
+  void split_heads(int layer);
+  /// norm(x) into normed_, and float32 where it is asked for, of the rows from `first` on.
+  void norm(const at::Tensor& weight, std::int64_t first, bool rest, const at::Tensor& exact);
+  [[nodiscard]] at::Tensor normed() const { return normed_.select(1, 0); }
+
+  kernels::cuda::Stream stream_;
+  at::Tensor normed_;     ///< [B n, 2, D] bf16, and what rounding took from it; [B n, 1, D] where no gate needs that
+  at::Tensor projected_;  ///< [B n, (H + 2 H_kv) d, and H d of an output gate] bf16
+  at::Tensor rotation_;   ///< [n, d/2, 2] f32; undefined without rotation
+};
+
+}  // namespace foxscope

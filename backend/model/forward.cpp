@@ -1,0 +1,51 @@
+#include "backend/model/forward.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace foxscope {
+
+bool Forward::run(const Input& input, std::span<const Probe> probes, ForwardState* state, const Job& job,
+                  ForwardReport& report) {
+  assert(input.batch == batch_ && static_cast<std::int64_t>(input.ids.size()) == rows());
+  assert(static_cast<std::int64_t>(probes.size()) == batch_ && (state == nullptr || batch_ == 1));
+  pass_ = {&input, probes, state, &job, &report, state == nullptr ? 0 : state->length()};
+  assert(!continues() || length_ == 1);
+  const auto tell = [&](int done) { job.tell({done, config_.layers + 1, "layers", "forward"}); };
+  begin();
+  for (int layer = input.first_layer; layer < config_.layers; ++layer) {
+    tell(layers_done(layer));
+    if (job.stopped() || !run_layer(layer)) return false;
+    end_layer(layer);
+  }
+  tell(layers_done(config_.layers));
+  if (job.stopped() || !predict() || !finish()) return false;
+  tell(config_.layers + 1);
+  if (state != nullptr) state->advance(length_);
+  return true;
+}
+
+/// The layer of the paper (Lin et al. 2025, figure 2). With a parallel residual (GPT-NeoX) the MLP reads what attention
+/// did: it is added first, as attention has read by then.
+bool Forward::run_layer(int layer) {
+  keep_hidden(layer);
+  if (!project(layer)) return false;
+  sum_gates(layer);
+  if (!attend(layer)) return false;
+  if (config_.parallel_residual) {
+    assert(!config_.output_gate);  // which would read x as it entered
+    return feed_forward(layer) && project_output(layer);
+  }
+  return project_output(layer) && feed_forward(layer);
+}
+
+bool Forward::keeps(Keep part) const {
+  return std::ranges::any_of(pass_.probes, [part](const Probe& probe) { return probe.keeps(part); });
+}
+
+bool Forward::gated(int layer) const {
+  if (config_.gated()) return true;
+  return std::ranges::any_of(pass_.probes, [layer](const Probe& probe) { return probe.changes_gates(layer); });
+}
+
+}  // namespace foxscope

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/model/causal_lm.h"
+#include "backend/model/model_config.h"
+#include "backend/model/probe.h"
+
+namespace foxscope {
+
+/// What a model carries from position to position of one sequence, for the positions to come.
+class ForwardState {
+ public:
+  virtual ~ForwardState() = default;
+  /// The same state, to be continued in another way; what both hold is shared.
+  [[nodiscard]] virtual std::unique_ptr<ForwardState> copy() const = 0;
+  /// Keys that each layer and head may still see, [layers * H].
+  [[nodiscard]] virtual std::vector<std::int64_t> held_keys() const = 0;
+
+  /// Positions read so far.
+  [[nodiscard]] std::int64_t length() const { return length_; }
+  void advance(std::int64_t positions) { length_ += positions; }
+
+ private:
+  std::int64_t length_ = 0;
+};
+
+/// The forward pass: which steps make a layer, and in which order, for whole texts and for the next position of one, on
+/// every device. What computes the steps, and in which memory, is a subclass's: CpuForward, TorchForward, CudaForward.
+/// B sequences of n positions go together; x is the residual stream [B, n, D], which begins as the embedding.
+class Forward {
+ public:
+  struct Input {
+    std::int64_t batch = 1;
+    std::span<const std::int32_t> ids;     ///< [B, n]
+    std::span<const std::int32_t> labels;  ///< [B, n]; empty where neither losses nor logits are kept
+    int first_layer = 0;                   ///< those before it are not run
+    std::span<const float> hidden;         ///< [B, n, D] what enters that layer; empty: the embedding
+    double pruning_tolerance = 0;          ///< of whole texts; a state has its own
+  };
+
+  virtual ~Forward() = default;
+  Forward(const Forward&) = delete;
+  Forward& operator=(const Forward&) = delete;
+
+  /// @param probes  [B] what keeps and changes what passes
+  /// @param state   what lies before one sequence; takes its positions up. Null: nothing does, and nothing is to
+  /// follow.
+  ///                One that holds positions is continued by one position at a time
+  /// @returns false if the job was stopped: the state is of no use then
+  bool run(const Input& input, std::span<const Probe> probes, ForwardState* state, const Job& job,
+           ForwardReport& report);
+
+  /// log p of each token of the vocabulary after the last position that was read.
+  /// @param log_probabilities  [V] nats
+  virtual void predict_next(std::span<float> log_probabilities) = 0;
+
+ protected:
+  /// @param config  must outlive it
+  Forward(const ModelConfig& config, std::int64_t batch, std::int64_t length)
+      : config_(config), batch_(batch), length_(length) {}
+
+  /// x = embedding of the ids and their positions, or what is given to enter the first layer.
+  virtual void begin() = 0;
+  /// n = norm(x); q, k, v = n W_q, n W_k, n W_v; k and v shifted, k_t <- a_t k_(t-1) + (1 - a_t) k_t with
+  /// a = sigmoid(n W_a); q and k normed and turned by their positions; logits of f = n W_f + b_f.
+  virtual bool project(int layer) = 0;
+  /// c_i = sum_{l <= i} log f_l, as the probes change log f.
+  virtual void sum_gates(int layer) = 0;
+  /// o = softmax(q k^T / sqrt(d) + D) v with D_ij = c_i - c_j; the state takes k, v and c up.
+  virtual bool attend(int layer) = 0;
+  /// x += act(n W_g) * norm(o) W_o, without the heads that a probe cuts.
+  virtual bool project_output(int layer) = 0;
+  /// x += down(silu(g) * u) of norm(x), or down(gelu(u)).
+  virtual bool feed_forward(int layer) = 0;
+  /// Logits and losses of norm(x), as far as the probes keep them.
+  virtual bool predict() = 0;
+  /// Waits for what is under way, and hands over what the probes keep.
+  virtual bool finish() { return true; }
+  /// What the probes keep of x as it enters a layer.
+  virtual void keep_hidden(int layer) = 0;
+  virtual void end_layer(int /*layer*/) {}
+  /// Layers that are known to be done once `begun` have been begun.
+  [[nodiscard]] virtual int layers_done(int begun) const { return begun; }
+
+  [[nodiscard]] const ModelConfig& config() const { return config_; }
+  [[nodiscard]] std::int64_t batch() const { return batch_; }
+  [[nodiscard]] std::int64_t length() const { return length_; }  ///< n
+  [[nodiscard]] std::int64_t rows() const { return batch_ * length_; }
+  [[nodiscard]] const Input& input() const { return *pass_.input; }
+  [[nodiscard]] std::span<const Probe> probes() const { return pass_.probes; }
+  [[nodiscard]] ForwardState* state() const { return pass_.state; }
+  [[nodiscard]] const Job& job() const { return *pass_.job; }
+  [[nodiscard]] ForwardReport& report() const { return *pass_.report; }
+  [[nodiscard]] std::int64_t first_position() const { return pass_.first; }
+  [[nodiscard]] bool continues() const { return pass_.first > 0; }
+  /// Whether any probe keeps a part.
+  [[nodiscard]] bool keeps(Keep part) const;
+  /// Whether the layer has gates, of its own or given by an intervention.
+  [[nodiscard]] bool gated(int layer) const;
+
+ private:
+  bool run_layer(int layer);
+
+  /// What a run is about; null between runs.
+  struct Pass {
+    const Input* input = nullptr;
+    std::span<const Probe> probes;
+    ForwardState* state = nullptr;
+    const Job* job = nullptr;
+    ForwardReport* report = nullptr;
+    std::int64_t first = 0;  ///< position of the first row
+  };
+  const ModelConfig& config_;
+  std::int64_t batch_;
+  std::int64_t length_;
+  Pass pass_;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "backend/model/causal_lm.h"
+#include "backend/model/continuation.h"
+#include "backend/model/forward.h"
+
+namespace foxscope {
+
+/// A model whose weights are in memory: batches of whole texts, and prompts that go on, for every device. Subclasses
+/// say whose steps a pass is made of.
+class ForwardModel : public CausalLM {
+ public:
+  std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
+                                       const Job& job) final;
+  std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) final;
+
+  [[nodiscard]] virtual std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const = 0;
+  /// Before the first position.
+  /// @param tolerance  share of a row's attention that may be left out: half of it by keys that are dropped
+  [[nodiscard]] virtual std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
+                                                                 double tolerance) const = 0;
+  /// Calls an action with the device current, and with its errors as errors of one line.
+  /// @param length  tokens that it is about
+  virtual void within_device(std::int64_t length, const std::function<void()>& action) const = 0;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,111 @@
+#include "backend/model/torch_model.h"
+
+#include <optional>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "backend/base/log.h"
+#include "backend/model/cuda_attention_torch.h"
+#include "backend/model/cuda_forward_torch.h"
+#include "backend/model/device_errors_torch.h"
+#include "backend/model/forward_model.h"
+#include "backend/model/torch_forward_torch.h"
+#include "kernels/cuda/device.h"
+
+namespace foxscope {
+namespace {
+
+/// Makes a model's GPU current for LibTorch and for the kernels, each of which has a CUDA runtime of its own.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(const at::Device& device) : of_torch_(device) {
+    if (device.is_cuda()) of_kernels_.emplace(device.index());
+  }
+
+ private:
+  c10::InferenceMode inference_;
+  c10::DeviceGuard of_torch_;
+  std::optional<kernels::cuda::DeviceScope> of_kernels_;
+};
+
+class TorchModel final : public ForwardModel {
+ public:
+  explicit TorchModel(TorchWeights weights) : weights_(std::move(weights)) {}
+
+  [[nodiscard]] const ModelConfig& config() const override { return weights_.config; }
+  [[nodiscard]] const Device& device() const override { return weights_.device; }
+  [[nodiscard]] DType dtype() const override { return weights_.dtype; }
+
+  [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
+    if (CudaForward::takes(weights_)) return std::make_unique<CudaForward>(weights_, batch, length);
+    return std::make_unique<TorchForward>(weights_, batch, length);
+  }
+  [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> /*interventions*/,
+                                                         double tolerance) const override {
+    return std::make_unique<TorchState>(config().layers, config().heads, tolerance / 2);
+  }
+  void within_device(std::int64_t length, const std::function<void()>& action) const override {
+    with_device_errors(weights_.device, length, [&] {
+      const CurrentDevice current(weights_.place);
+      action();
+    });
+  }
+
+ private:
+  TorchWeights weights_;
+};
+
+void log_attention(const TorchWeights& weights) {
+  log_line(LogCategory::model, [&] {
+    const Device& device = weights.device;
+    if (!device.cuda) return fmt::format("{} layers of LibTorch's operations", weights.config.layers);
+    if (cuda_attention_takes(weights.config.head_dim, weights.matrix)) {
+      return fmt::format("attention is the kernels' own on {}", device.name());
+    }
+    return fmt::format(
+        "attention falls back to LibTorch's operations on {}: no kernel for heads of {} in {}, or no "
+        "kernel for this GPU",
+        device.name(), weights.config.head_dim, to_string(weights.dtype));
+  });
+}
+
+/// Says nothing: what does not work is said where a GPU was asked for.
+class Silence final : public c10::WarningHandler {
+ public:
+  void process(const c10::Warning&) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<CausalLM> load_torch_model(const Checkpoint& checkpoint, const Device& device, DType dtype,
+                                           const Job& job) {
+  std::unique_ptr<CausalLM> model;
+  with_device_errors(device, 0, [&] {
+    TorchWeights weights(checkpoint.config(), device, dtype);
+    const CurrentDevice current(weights.place);
+    log_attention(weights);
+    if (weights.load(checkpoint, job)) model = std::make_unique<TorchModel>(std::move(weights));
+  });
+  return model;
+}
+
+bool cuda_is_built() { return at::Context::hasCUDART(); }
+
+std::int64_t free_device_memory(int index) {
+  at::accelerator::emptyCache();
+  return static_cast<std::int64_t>(at::accelerator::getMemoryInfo(static_cast<at::DeviceIndex>(index)).first);
+}
+
+int cuda_device_count() {
+  Silence silence;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  return at::hasCUDA() ? static_cast<int>(at::getNumGPUs()) : 0;
+}
+
+}  // namespace foxscope

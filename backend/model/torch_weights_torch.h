@@ -1,0 +1,55 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/model/causal_lm.h"
+#include "backend/model/parameters.h"
+
+namespace foxscope {
+
+/// The weights of a layer on a device: LayerWeights with matrices in the run's dtype, and what makes gates in float32.
+struct TorchLayer {
+  at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
+      constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
+      mlp_out, mlp_out_bias;
+  at::Tensor projection_and_gate;  ///< `projection` with `output_gate` below it: the two are views of it
+  /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
+  /// undefined in float32.
+  at::Tensor gates_high, gates_rest;
+  std::vector<double> logit_bound;  ///< [H]
+};
+
+/// The weights of a model on a device.
+struct TorchWeights {
+  /// Without weights.
+  TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
+  /// @returns false if the job was stopped
+  bool load(const Checkpoint& checkpoint, const Job& job);
+  /// c10's device, and the matrices' type.
+  [[nodiscard]] at::TensorOptions options(at::ScalarType type) const { return at::TensorOptions(place).dtype(type); }
+  [[nodiscard]] bool on_gpu() const { return place.is_cuda(); }
+
+  ModelConfig config;
+  Device device;
+  DType dtype;
+  at::Device place;
+  at::ScalarType matrix;
+  ProjectionColumns columns;
+  at::Tensor frequencies;  ///< [rotary_dim / 2] float64 (rotary_frequencies)
+  at::Tensor embedding;    ///< [V, D] float32
+  at::Tensor positions;    ///< [learned_positions, D] float32; undefined where there are none
+  /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
+  at::Tensor padded_head;
+  at::Tensor final_norm, final_norm_bias;  ///< [D] float32
+  std::vector<TorchLayer> layers;
+
+ private:
+  [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
+  [[nodiscard]] TorchLayer put_layer(const LayerWeights& host) const;
+};
+
+}  // namespace foxscope
