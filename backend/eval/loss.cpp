@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <deque>
 #include <limits>
 
 #include <fmt/format.h>
@@ -18,6 +19,10 @@ namespace foxscope {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// Tokens of a pass beyond which more of them together are no faster.
+constexpr std::size_t kDeviceTokens = 65536;
+constexpr std::size_t kHostTokens = 1024;
 
 /// A model with its losses so far.
 struct LossModel : PlannedModel {
@@ -91,58 +96,90 @@ class ModelWork {
     timing_.notes = model_.config.notes;
     timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
     if (timing_.resumed == model_.result.losses.windows) return true;
-    memory_left(needs_of(model_, {Keep::loss}), model_.result.losses.length, free_memory(model_.device),
-                memory_user(model_));
+    free_ = free_memory(model_.device);
+    memory_left(needs_of(model_, {Keep::loss}), model_.result.losses.length, free_, memory_user(model_));
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
     const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm) return false;
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();
-    for (std::size_t window = 0; window < model_.done.size(); ++window) {
-      if (job_.stopped()) return false;
-      if (!model_.done[window] && !run_window(*lm, window)) return false;
+    for (std::vector<std::size_t> batch = next_batch(); !batch.empty(); batch = next_batch()) {
+      if (job_.stopped() || !run_windows(*lm, batch)) return false;
     }
     timing_.forward_seconds = seconds_since(forward_start);
     return true;
   }
 
  private:
-  bool run_window(CausalLM& lm, std::size_t window) {
-    const std::vector<std::int32_t>& labels = model_.labels(window);
-    const auto length = static_cast<std::int64_t>(labels.size());
+  /// Windows that have no losses yet and are equally long, as many as go together: until a pass has so many tokens that
+  /// more of them make it no faster, and as memory allows.
+  [[nodiscard]] std::vector<std::size_t> next_batch() const {
+    const auto first = static_cast<std::size_t>(std::ranges::find(model_.done, false) - model_.done.begin());
+    if (first == model_.done.size()) return {};
+    const std::size_t length = model_.labels(first).size();
+    const std::size_t tokens = model_.device.cuda ? kDeviceTokens : kHostTokens;
+    const std::size_t most = std::max<std::size_t>(1, std::min(tokens, tokens_that_fit()) / length);
+    std::vector<std::size_t> batch;
+    for (std::size_t window = first; window < model_.done.size() && batch.size() < most; ++window) {
+      if (!model_.done[window] && model_.labels(window).size() == length) batch.push_back(window);
+    }
+    return batch;
+  }
+
+  [[nodiscard]] std::size_t tokens_that_fit() const {
+    const RunNeeds needs = needs_of(model_, {Keep::loss});
+    const auto fit = [](const RunMemory& memory, std::int64_t free) {
+      return static_cast<std::size_t>(std::max<std::int64_t>(0, free / 2 - memory.fixed) / memory.per_token);
+    };
+    const std::size_t host = fit(needs.host, free_.host);
+    return needs.gpu ? std::min(host, fit(*needs.gpu, free_.gpu)) : host;
+  }
+
+  bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
+    const auto length = static_cast<std::int64_t>(model_.labels(windows.front()).size());
     TraceInfo info = model_.result.info;
     info.length = length;
-    Recorder recorder(std::move(info), {Keep::loss}, nullptr);
-    const std::vector<std::int32_t> inputs = input_ids(labels, model_.bos);
+    std::deque<Recorder> recorders;
+    std::vector<Recorder*> pointers;
+    std::vector<std::int32_t> inputs;
+    std::vector<std::int32_t> labels;
+    for (const std::size_t window : windows) {
+      pointers.push_back(&recorders.emplace_back(info, KeepSet{Keep::loss}, nullptr));
+      const std::vector<std::int32_t>& ids = model_.labels(window);
+      const std::vector<std::int32_t> shifted = input_ids(ids, model_.bos);
+      inputs.insert(inputs.end(), shifted.begin(), shifted.end());
+      labels.insert(labels.end(), ids.begin(), ids.end());
+    }
     ForwardRequest forward;
-    forward.batch = 1;
+    forward.batch = static_cast<std::int64_t>(windows.size());
     forward.length = length;
     forward.input_ids = inputs;
     forward.labels = labels;
     forward.pruning_tolerance = model_.result.info.pruning_tolerance;
     forward.interventions = model_.request.interventions;
-    Recorder* const recorders[] = {&recorder};
-    const auto report = lm.forward(forward, recorders, window_job(length));
+    const auto report = lm.forward(forward, pointers, batch_job(static_cast<std::int64_t>(labels.size())));
     if (!report) return false;
     timing_.attention_kernel = report->attention_kernel;
-    const std::span<const float> losses = recorder.per_token_loss();
-    check_losses(model_, window, losses);
-    put(model_, window, losses);
-    partial_.append(index_, static_cast<std::uint32_t>(window), losses);
-    timing_.tokens += length;
+    for (std::size_t n = 0; n < windows.size(); ++n) {
+      const std::span<const float> losses = recorders[n].per_token_loss();
+      check_losses(model_, windows[n], losses);
+      put(model_, windows[n], losses);
+      partial_.append(index_, static_cast<std::uint32_t>(windows[n]), losses);
+    }
+    timing_.tokens += static_cast<std::int64_t>(labels.size());
     return true;
   }
 
-  /// The layers of one window as a share of all tokens that are left.
-  Job window_job(std::int64_t length) {
+  /// The layers of a batch as a share of all tokens that are left.
+  Job batch_job(std::int64_t tokens) {
     std::int64_t total = timing_.tokens;
     for (std::size_t n = 0; n < model_.done.size(); ++n) {
       if (!model_.done[n]) total += static_cast<std::int64_t>(model_.labels(n).size());
     }
     Job job = job_;
-    job.report = [this, total, length](const Progress& progress) {
-      const std::int64_t inside = progress.total > 0 ? length * progress.done / progress.total : 0;
+    job.report = [this, total, tokens](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
       job_.tell({timing_.tokens + inside, total, "tokens", "losses"});
     };
     return job;
@@ -153,6 +190,7 @@ class ModelWork {
   LossPartial& partial_;
   LossTiming& timing_;
   const Job& job_;
+  FreeMemory free_;
 };
 
 }  // namespace

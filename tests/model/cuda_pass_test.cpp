@@ -125,8 +125,9 @@ TEST_F(CudaPass, WhatIsKeptChangesNoLoss) {
 TEST_F(CudaPass, NamesItsKernel) {
   const std::string name = test::run_batch(*demo("cuda"), demo_batch(10, {Keep::loss})).report.attention_kernel;
   EXPECT_TRUE(name == "cuda hopper" || name == "cuda portable") << name;
-  const test::TemporaryFolder folder;  // heads of 4: no kernel takes them
-  const json config = test::tiny_config();
+  const test::TemporaryFolder folder;
+  json config = test::tiny_config();
+  config["hidden_size"] = 272;  // heads of 136: no kernel takes them
   test::write_checkpoint(folder, config, test::random_weights(config));
   const auto model = CausalLM::load(Checkpoint::open(folder.text()), Device::parse("cuda"), DType::bfloat16);
   test::Batch batch;

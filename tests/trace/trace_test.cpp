@@ -42,7 +42,6 @@ std::shared_ptr<const Trace> record(const KeepSet& keep) {
       recorder.log_normalizer(layer)[n] = static_cast<float>(10 * layer) + static_cast<float>(n);
       if (recorder.keeps(Keep::ungated)) recorder.log_normalizer_without_gate(layer)[n] = static_cast<float>(n) + 0.5F;
     }
-    recorder.release_layer(layer);
   }
   for (std::size_t p = 0; p < 5; ++p) recorder.per_token_loss()[p] = static_cast<float>(p);
   return recorder.finish(nullptr, std::make_shared<const TokenTable>());
