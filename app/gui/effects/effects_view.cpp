@@ -56,7 +56,8 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
   connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
   connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
-  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followSweeps);
+  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followHead);
+  connect(&m_sweeps, &Sweeps::added, this, &EffectsView::followHead);
   followSweeps();
 }
 
@@ -139,26 +140,42 @@ void EffectsView::followRuns() {
     const Run* base = m_document.baseOf(run);
     if (base == nullptr || std::find(m_seen.begin(), m_seen.end(), run.id) != m_seen.end()) continue;
     m_seen.push_back(run.id);
+    m_headIsNewer = false;
     if (!run.ofSession) emit answered();
   }
   followSweeps();
 }
 
+void EffectsView::followHead() {
+  m_headIsNewer = true;
+  followSweeps();
+}
+
+const Run* EffectsView::answeredRun() const {
+  const auto answered = [this](RunId id) {
+    const Run* run = m_document.run(id);
+    return run != nullptr && m_document.baseOf(*run) != nullptr ? run : nullptr;
+  };
+  const Run* run = m_headIsNewer ? answered(m_document.selection().head().run) : nullptr;
+  for (auto id = m_seen.rbegin(); run == nullptr && id != m_seen.rend(); ++id) run = answered(*id);
+  return run;
+}
+
 void EffectsView::showCard() {
-  const HeadChoice head = m_document.selection().head();
   const HeadSweep* sweep = m_sweeps.shown();
-  if (sweep != nullptr) {
+  const Run* changed = answeredRun();
+  if (sweep != nullptr && (m_headIsNewer || changed == nullptr)) {
     if (const auto chosen = chosenIn(*sweep)) return showSweptHead(*sweep, chosen->first, chosen->second);
   }
-  const Run* run = m_document.run(head.run);
-  const Run* base = run != nullptr ? m_document.baseOf(*run) : nullptr;
-  if (base != nullptr) return ask(*run, *base);
+  if (changed != nullptr) return ask(*changed, *m_document.baseOf(*changed));
+  m_spokenOf = kNoRun;
   m_card->showHint(sweep != nullptr ? tr("Choose a head of the sweep to see its tokens.")
                                     : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All "
                                          "Heads…), to see here what that does to the loss."));
 }
 
 void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
+  m_spokenOf = sweep.run;
   const LossChange* effect = sweep.effect(layer, head);
   if (effect == nullptr) return m_card->showHint(m_grid->description(layer, head));
   Intervention change = sweep.change;
@@ -175,6 +192,7 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
 }
 
 void EffectsView::ask(const Run& run, const Run& base) {
+  m_spokenOf = run.id;
   const auto token = [this](std::int64_t position) {
     return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
   };
@@ -206,16 +224,13 @@ void EffectsView::choose(int layer, int head) {
     const HeadChoice wanted{sweep->run, layer, head};
     if (wanted != m_document.selection().head()) return m_document.selection().setHead(wanted);
   }
-  followSweeps();
+  followHead();
 }
 
 // Positions of the run that the card speaks of; the selection's are those of the reference.
 void EffectsView::go(std::int64_t position) {
-  const HeadSweep* sweep = m_sweeps.shown();
-  const bool swept = sweep != nullptr && chosenIn(*sweep).has_value();
-  const RunId run = swept ? sweep->run : m_document.selection().head().run;
-  if (m_document.run(run) == nullptr || !m_document.isOnText(run)) return;
-  const auto places = m_document.placesOf(run).toReference;
+  if (!m_document.isOnText(m_spokenOf)) return;
+  const auto places = m_document.placesOf(m_spokenOf).toReference;
   const auto place = places ? (*places)(position) : std::optional(position);
   if (place && *place < m_document.length()) m_document.selection().goTo(*place, m_document.length());
 }

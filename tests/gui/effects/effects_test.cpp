@@ -17,6 +17,7 @@ class EffectsTest : public QObject {
 
  private slots:
   void aChangedRunIsAnswered();
+  void theNewestChangeIsAnswered();
   void aClickOnATokenGoesThere();
   void aSweepChangesEachHeadInTurn();
   void aClickOnACellChoosesTheHead();
@@ -51,9 +52,10 @@ struct Effects {
     sweeps.start(fox(), change(kind));
     return QTest::qWaitFor([this] { return !sweeps.running(); }, kPatience);
   }
-  bool derive(const QString& intervention) {
+  bool derive(const QString& intervention) { return derive(fox(), intervention); }
+  bool derive(RunId base, const QString& intervention) {
     const std::size_t before = document.runs().size();
-    document.startDerivedRun(fox(), {intervention});
+    document.startDerivedRun(base, {intervention});
     return QTest::qWaitFor([&] { return document.runs().size() > before && !document.runStatus().running; }, kPatience);
   }
   bool said(const QString& words) const {
@@ -76,7 +78,7 @@ void EffectsTest::aChangedRunIsAnswered() {
   QCOMPARE(answered.size(), 1);
   const Run& changed = effects.document.runs()[2];
   QCOMPARE(changed.name, "fox-pro-12m, L3 H1, cut");
-  effects.document.selection().setHead({changed.id, 3, 1});
+  QVERIFY(effects.document.selection().head().run == effects.fox());
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
   const LossChange expected =
       loss_change(changed.trace->per_token_loss(), effects.document.runs()[0].trace->per_token_loss());
@@ -92,17 +94,46 @@ void EffectsTest::aChangedRunIsAnswered() {
     QCOMPARE(tokens.item(row, ChangeCard::kHurtToken)->text(),
              predictedText(*changed.trace->tokens(), hurt.position, Whitespace::visible));
   }
-  // The run that it was changed from has no answer of its own.
-  effects.document.selection().setHead({effects.fox(), 3, 1});
-  QVERIFY(effects.waitForCard("Change a head"));
+  // It stays, whichever head is looked at then.
+  for (const Run& run : effects.document.runs()) {
+    effects.document.selection().setHead({run.id, 2, 2});
+    QCOMPARE(effects.view.card().sentence(), sentence);
+  }
+}
+
+void EffectsTest::theNewestChangeIsAnswered() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.sweep("one"));
+  SweepGrid& grid = effects.view.grid();
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
+  QVERIFY(effects.waitForCard("<b>L5 H2, gate 1:"));
+  QVERIFY(effects.derive("3:1:cut"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  QVERIFY(effects.derive("4:0:one"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
+  // Also where the run that was changed is itself a changed one.
+  effects.document.selection().setHead({effects.document.runs()[2].id, 0, 0});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  QVERIFY(effects.derive(effects.document.runs()[2].id, "0:0:cut"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut; L0 H0, cut:"));
+  effects.document.removeRun(effects.document.runs()[4].id);
+  // A head of the sweep that is chosen after them comes before them, also the one that is chosen already.
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
+  QVERIFY(effects.waitForCard("<b>L5 H2, gate 1:"));
+  // An older change is answered where one of its heads is chosen.
+  effects.document.selection().setHead({effects.document.runs()[2].id, 0, 0});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  effects.document.selection().setHead({effects.document.runs()[1].id, 0, 0});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
+  effects.document.removeRun(effects.document.runs()[3].id);
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
 }
 
 void EffectsTest::aClickOnATokenGoesThere() {
   Effects effects;
   QVERIFY(effects.run());
   QVERIFY(effects.derive("3:1:cut"));
-  const Run& changed = effects.document.runs()[2];
-  effects.document.selection().setHead({changed.id, 3, 1});
   QVERIFY(effects.waitForCard("L3 H1, cut:"));
   Selection& selection = effects.document.selection();
   QTableWidget& tokens = effects.view.card().tokens();

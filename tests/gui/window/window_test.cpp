@@ -372,8 +372,12 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   QVERIFY(!dialog.isVisible());
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 3U, kPatience);
   QVERIFY(test.settle());
-  QVERIFY(test.window.findChild<QDockWidget*>("effects")->isVisible());
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m, L2 H3, cut");
+  // What it did is on top, although the head is still the unchanged run's.
+  QVERIFY(test.document().selection().head() == (HeadChoice{base, 2, 3}));
+  const ChangeCard& card = test.window.effects().card();
+  QVERIFY2(card.sentence().contains("fox-pro-12m, L2 H3, cut:"), qPrintable(card.sentence()));
+  QTRY_VERIFY(!card.visibleRegion().isEmpty());
   // The change in loss is a curve like any other.
   QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m, L2 H3, cut"));
 }
