@@ -102,14 +102,14 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   if (sweep == nullptr) return;
   const QSignalBlocker blocker(m_choice);
   // Each head that comes to be known is a change; the list, which may be open, is filled anew only with new sweeps.
-  const auto& all = m_sweeps.all();
-  bool same = m_choice->count() == static_cast<int>(all.size());
+  const auto visible = m_sweeps.visible();
+  bool same = m_choice->count() == static_cast<int>(visible.size());
   for (int index = 0; same && index < m_choice->count(); ++index) {
-    same = m_choice->itemData(index).toInt() == all[static_cast<std::size_t>(index)].id;
+    same = m_choice->itemData(index).toInt() == visible[static_cast<std::size_t>(index)]->id;
   }
   if (!same) {
     m_choice->clear();
-    for (const HeadSweep& each : all) m_choice->addItem(each.name, each.id);
+    for (const HeadSweep* each : visible) m_choice->addItem(each->name, each->id);
   }
   m_choice->setCurrentIndex(m_choice->findData(sweep->id));
   const bool running = sweep->state == HeadSweep::State::running;
@@ -141,7 +141,7 @@ void EffectsView::followRuns() {
     if (base == nullptr || std::find(m_seen.begin(), m_seen.end(), run.id) != m_seen.end()) continue;
     m_seen.push_back(run.id);
     m_headIsNewer = false;
-    if (!run.ofSession) emit answered();
+    if (!run.ofSession && isCompared(run)) emit answered();
   }
   followSweeps();
 }
@@ -151,10 +151,15 @@ void EffectsView::followHead() {
   followSweeps();
 }
 
+bool EffectsView::isCompared(const Run& run) const {
+  const Run* base = m_document.baseOf(run);
+  return base != nullptr && !run.look.hidden && !base->look.hidden;
+}
+
 const Run* EffectsView::answeredRun() const {
   const auto answered = [this](RunId id) {
     const Run* run = m_document.run(id);
-    return run != nullptr && m_document.baseOf(*run) != nullptr ? run : nullptr;
+    return run != nullptr && isCompared(*run) ? run : nullptr;
   };
   const Run* run = m_headIsNewer ? answered(m_document.selection().head().run) : nullptr;
   for (auto id = m_seen.rbegin(); run == nullptr && id != m_seen.rend(); ++id) run = answered(*id);
@@ -169,9 +174,13 @@ void EffectsView::showCard() {
   }
   if (changed != nullptr) return ask(*changed, *m_document.baseOf(*changed));
   m_spokenOf = kNoRun;
-  m_card->showHint(sweep != nullptr ? tr("Choose a head of the sweep to see its tokens.")
-                                    : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All "
-                                         "Heads…), to see here what that does to the loss."));
+  if (sweep != nullptr) return m_card->showHint(tr("Choose a head of the sweep to see its tokens."));
+  const auto& runs = m_document.runs();
+  const bool changes = std::any_of(runs.begin(), runs.end(), [this](const Run& run) { return m_document.baseOf(run); });
+  m_card->showHint(changes || m_sweeps.anyHidden()
+                       ? tr("What changes did belongs to runs that are hidden: the eye in the list of runs shows them.")
+                       : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All Heads…), to see "
+                            "here what that does to the loss."));
 }
 
 void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {

@@ -52,6 +52,8 @@ class EffectsView : public QWidget, public ViewPart {
   void followSweeps();
   void showTools(const HeadSweep* sweep);
   void showCard();
+  /// Whether a run is a changed copy of another, and neither is hidden.
+  [[nodiscard]] bool isCompared(const Run& run) const;
   /// The changed run that is to be answered: that of the head that was chosen since, or else the newest. Null where
   /// there is none.
   [[nodiscard]] const Run* answeredRun() const;

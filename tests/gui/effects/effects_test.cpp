@@ -18,6 +18,7 @@ class EffectsTest : public QObject {
  private slots:
   void aChangedRunIsAnswered();
   void theNewestChangeIsAnswered();
+  void whatIsHiddenIsNotAnswered();
   void aClickOnATokenGoesThere();
   void aSweepChangesEachHeadInTurn();
   void aClickOnACellChoosesTheHead();
@@ -57,6 +58,12 @@ struct Effects {
     const std::size_t before = document.runs().size();
     document.startDerivedRun(base, {intervention});
     return QTest::qWaitFor([&] { return document.runs().size() > before && !document.runStatus().running; }, kPatience);
+  }
+  void hide(int row, bool hidden) {
+    const Document::ListRow place = document.listRows()[static_cast<std::size_t>(row)];
+    RunLook look = document.lookOf(place);
+    look.hidden = hidden;
+    document.setLook(place, look);
   }
   bool said(const QString& words) const {
     return std::any_of(messages.begin(), messages.end(), [&](const QList<QVariant>& arguments) {
@@ -128,6 +135,45 @@ void EffectsTest::theNewestChangeIsAnswered() {
   QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
   effects.document.removeRun(effects.document.runs()[3].id);
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+}
+
+void EffectsTest::whatIsHiddenIsNotAnswered() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.sweep("cut"));
+  effects.sweeps.start(effects.document.runs()[1].id, change("cut"));
+  QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
+  QVERIFY(effects.derive("3:1:cut"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  QComboBox& choice = effects.view.choice();
+  QCOMPARE(choice.count(), 2);
+  QCOMPARE(choice.currentText(), "transformer-pro-12m, cut");
+  effects.hide(1, true);
+  QCOMPARE(choice.count(), 1);
+  QCOMPARE(choice.currentText(), "fox-pro-12m, cut");
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  // Without the run that it was changed from there is nothing to compare with.
+  effects.hide(0, true);
+  QVERIFY(!effects.view.grid().isVisible() && !choice.isVisible());
+  QVERIFY(effects.waitForCard("belongs to runs that are hidden"));
+  effects.sweeps.close();
+  effects.sweeps.resume();
+  effects.hide(0, false);
+  QCOMPARE(choice.currentText(), "fox-pro-12m, cut");
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  effects.hide(2, true);
+  QVERIFY(!effects.view.card().sentence().contains("fox-pro-12m, L3 H1"));
+  effects.hide(2, false);
+  effects.hide(1, false);
+  QCOMPARE(choice.count(), 2);
+  QCOMPARE(choice.currentText(), "transformer-pro-12m, cut");
+  // A hidden run that is made again stays unanswered.
+  effects.hide(2, true);
+  QSignalSpy answered(&effects.view, &EffectsView::answered);
+  effects.document.startRun();
+  QVERIFY(waitUntilIdle(effects.document));
+  QCOMPARE(effects.document.runs().size(), 3U);
+  QCOMPARE(answered.size(), 0);
 }
 
 void EffectsTest::aClickOnATokenGoesThere() {
@@ -221,7 +267,7 @@ void EffectsTest::aSweepStopsAndGoesOn() {
   // The same once more is the one that is there.
   effects.sweeps.start(effects.fox(), change("one"));
   QVERIFY(!effects.sweeps.running());
-  QCOMPARE(effects.sweeps.all().size(), 1U);
+  QCOMPARE(effects.sweeps.visible().size(), 1U);
 }
 
 // Closed in the middle of a sweep, the window that comes after it goes on from there, by its session or by itself.
@@ -251,7 +297,7 @@ void EffectsTest::aSweepOutlivesItsWindow() {
     // Read again when its runs change, it is still one.
     after.view.restoreState(session);
     QVERIFY(QTest::qWaitFor([&] { return !after.sweeps.running(); }, kPatience));
-    QCOMPARE(after.sweeps.all().size(), 1U);
+    QCOMPARE(after.sweeps.visible().size(), 1U);
     QVERIFY(after.sweeps.shown()->known() >= known);
     QCOMPARE(after.sweeps.shown()->state, HeadSweep::State::stopped);
     QCOMPARE(after.view.stopOrResume().text(), "Go On");
@@ -328,7 +374,7 @@ void EffectsTest::whatCannotBeSweptSaysWhy() {
   effects.sweeps.start(effects.document.runs()[1].id, change("one"));
   QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
   QVERIFY(effects.said("--change one: transformer-pro-12m has no gate"));
-  QVERIFY(effects.sweeps.all().empty());
+  QVERIFY(effects.sweeps.visible().empty());
   effects.document.saveRunFile(folder.path("run.h5"));
   QVERIFY(QTest::qWaitFor([&] { return effects.document.exports().empty() && !effects.document.busy(); }, kPatience));
   Effects other;

@@ -390,6 +390,10 @@ void WindowTest::everyHeadIsChangedInTurn() {
   SweepDialog dialog(test.document(), test.window.sweeps(), &test.window);
   dialog.show();
   QCOMPARE(dialog.run().count(), 2);
+  const Document::ListRow fox = test.document().listRows()[0];
+  test.document().setLook(fox, RunLook{{}, 0, 0, true});
+  QCOMPARE(SweepDialog(test.document(), test.window.sweeps(), &test.window).run().count(), 1);
+  test.document().setLook(fox, RunLook{{}, 0, 0, false});
   QCOMPARE(dialog.change().kind_text(), "one");
   dialog.kind().setCurrentIndex(3);
   QCOMPARE(dialog.change().kind_text(), "constant=0.99");
