@@ -10,6 +10,7 @@
 
 #include "app/figure/kinds/sweep.h"
 #include "app/figure/token_text.h"
+#include "app/gui/views/elided_combo.h"
 #include "backend/base/atomic_file.h"
 
 namespace foxscope::gui {
@@ -33,7 +34,7 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
     : QWidget(parent),
       m_document(document),
       m_sweeps(sweeps),
-      m_choice(new QComboBox),
+      m_choice(new ElidedCombo),
       m_progress(new QProgressBar),
       m_stop(new QPushButton),
       m_export(new QPushButton(tr("Export…"))),

@@ -4,6 +4,7 @@
 #include <QTabWidget>
 #include <QTest>
 #include <QToolButton>
+#include <qcustomplot.h>
 
 #include "app/figure/kinds/loss.h"
 #include "app/gui/evaluations/evaluations_view.h"
@@ -24,6 +25,7 @@ class EvaluationsTest : public QObject {
  private slots:
   void initTestCase() { QApplication::setPalette(lightPalette()); }
   void lossesAreTheFiguresCurves();
+  void theLegendIsOffTheCurves();
   void filesOfOneKindStandInOnePlot();
   void coloursAreThoseOfTheRuns();
   void aNeedleCellTellsItsValue();
@@ -104,6 +106,29 @@ void EvaluationsTest::lossesAreTheFiguresCurves() {
     QVERIFY(!plot.curves[curve].bandUpper.empty());
   }
   QVERIFY(shown.view.reading().contains("standard error"));
+}
+
+void EvaluationsTest::theLegendIsOffTheCurves() {
+  const Folder folder;
+  QVERIFY(QFile::copy(evaluationOf("loss"), folder.path("again.h5")));
+  Shown shown({evaluationOf("loss"), folder.path("again.h5")});
+  QVERIFY(shown.settle());
+  QCustomPlot& axes = shown.view.loss().axes();
+  for (const int width : {900, 320}) {
+    shown.view.resize(width, 400);
+    QCoreApplication::processEvents();
+    axes.replot();
+    QCOMPARE(axes.legend->itemCount(), static_cast<int>(shown.view.loss().plot().curves.size()));
+    QVERIFY(!axes.legend->outerRect().intersects(axes.axisRect()->rect()));
+    // In one row where there is room, else in several; never cut off.
+    QCOMPARE(axes.legend->rowCount() == 1, width == 900);
+    for (int item = 0; item < axes.legend->itemCount(); ++item) {
+      const QRect place = axes.legend->item(item)->outerRect();
+      QVERIFY(axes.rect().contains(place));
+      QVERIFY(place.width() >= axes.legend->item(item)->minimumOuterSizeHint().width());
+    }
+    QVERIFY(axes.axisRect()->height() > axes.legend->outerRect().height());
+  }
 }
 
 void EvaluationsTest::filesOfOneKindStandInOnePlot() {
