@@ -13,7 +13,6 @@
 #include <QMimeData>
 #include <QPushButton>
 #include <QSpinBox>
-#include <QTabWidget>
 #include <QTest>
 #include <QTextBrowser>
 #include <QTimer>
@@ -434,8 +433,7 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
   Window test;
   QVERIFY(test.run(64));
   MapsView& maps = test.window.maps();
-  auto* tabs = test.window.headsView().findChild<QTabWidget*>();
-  tabs->setCurrentIndex(1);
+  test.window.headsView().setTab(HeadsView::Tab::table);
   QTableView& table = test.window.headsView().table();
   auto* page = test.window.text().findChild<TextPage*>();
   const HeadChoice head = test.document().selection().head();
