@@ -1,6 +1,7 @@
 #include "app/gui/views/flow_layout.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace foxscope::gui {
 

@@ -1,6 +1,5 @@
 #include "app/gui/window/map_command.h"
 
-#include <algorithm>
 #include <vector>
 
 #include <QCoreApplication>

@@ -5,7 +5,6 @@
 #include <QCoreApplication>
 #include <QDir>
 #include <QFileInfo>
-#include <fmt/format.h>
 
 #include "app/gui/document/sweeps.h"
 #include "backend/base/command_line.h"
