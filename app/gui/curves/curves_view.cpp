@@ -15,9 +15,12 @@
 #include "app/gui/curves/gate_tab.h"
 #include "app/gui/curves/loss_tab.h"
 #include "app/gui/curves/row_tab.h"
+#include "app/gui/views/flow_layout.h"
 
 namespace foxscope::gui {
 namespace {
+
+constexpr int kGapOfChoices = 6;  ///< between tabs and choices, logical pixels
 
 // In the order of CurvesView::Tab.
 constexpr std::array<const char*, 7> kStateNames{"loss", "context", "row", "gate", "decay", "distance", "content"};
@@ -32,10 +35,10 @@ CurvesView::CurvesView(Document& document, QWidget* parent)
   m_bar->setAccessibleName(tr("Curves"));
   auto* controls = new QHBoxLayout(m_controls);
   controls->setContentsMargins(0, 0, 0, 0);
-  auto* top = new QHBoxLayout;
-  top->setContentsMargins(0, 0, 0, 0);
+  // Below the tabs where there is no room beside them.
+  auto* top = new FlowLayout(kGapOfChoices, 0);
   top->addWidget(m_bar);
-  top->addWidget(m_controls, 1);
+  top->addWidget(m_controls);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(4, 2, 4, 2);
   layout->setSpacing(2);
@@ -79,6 +82,7 @@ void CurvesView::showCurrent() {
   for (int index = 0; index < static_cast<int>(m_tabs.size()); ++index) {
     m_tabs[static_cast<std::size_t>(index)]->controls()->setVisible(index == current);
   }
+  m_controls->setVisible(!m_tabs[static_cast<std::size_t>(current)]->controls()->actions().isEmpty());
   m_pages->setCurrentIndex(current);
 }
 

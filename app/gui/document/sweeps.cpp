@@ -99,10 +99,21 @@ HeadSweep* Sweeps::find(int id) {
   return found == m_sweeps.end() ? nullptr : &*found;
 }
 
+std::vector<const HeadSweep*> Sweeps::visible() const {
+  std::vector<const HeadSweep*> list;
+  for (const HeadSweep& sweep : m_sweeps) {
+    const Run* run = m_document.run(sweep.run);
+    if (run == nullptr || !run->look.hidden) list.push_back(&sweep);
+  }
+  return list;
+}
+
+// In the place of one that is hidden, until it can be seen again, the newest stands.
 const HeadSweep* Sweeps::shown() const {
-  const auto found =
-      std::find_if(m_sweeps.begin(), m_sweeps.end(), [this](const auto& sweep) { return sweep.id == m_shown; });
-  return found == m_sweeps.end() ? nullptr : &*found;
+  const auto list = visible();
+  const auto found = std::find_if(list.begin(), list.end(), [this](const auto* sweep) { return sweep->id == m_shown; });
+  if (found != list.end()) return *found;
+  return list.empty() ? nullptr : list.back();
 }
 
 void Sweeps::show(int id) {
@@ -174,8 +185,9 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
 }
 
 void Sweeps::resume() {
-  HeadSweep* sweep = find(m_shown);
-  if (sweep != nullptr && sweep->state == HeadSweep::State::stopped && !running()) submit(*sweep);
+  if (shown() == nullptr || running()) return;
+  HeadSweep* sweep = find(shown()->id);
+  if (sweep->state == HeadSweep::State::stopped) submit(*sweep);
 }
 
 void Sweeps::submit(HeadSweep& sweep, Effort effort) {
@@ -262,6 +274,8 @@ void Sweeps::stop() {
 }
 
 void Sweeps::close() {
+  if (shown() == nullptr) return;
+  m_shown = shown()->id;
   if (m_running == m_shown) stop();
   forgetKept(m_shown);
   takeOut();

@@ -52,7 +52,10 @@ class Sweeps : public QObject {
   void setFolder(const QString& folder) { m_folder = folder; }
   ~Sweeps() override;
 
-  [[nodiscard]] const std::vector<HeadSweep>& all() const { return m_sweeps; }
+  /// Those that may be shown, in the order in which they came: not those over the heads of a hidden run.
+  [[nodiscard]] std::vector<const HeadSweep*> visible() const;
+  /// Whether there are some over the heads of hidden runs.
+  [[nodiscard]] bool anyHidden() const { return visible().size() < m_sweeps.size(); }
   /// Null where there is none.
   [[nodiscard]] const HeadSweep* shown() const;
   void show(int id);

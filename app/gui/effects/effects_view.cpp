@@ -10,6 +10,7 @@
 
 #include "app/figure/kinds/sweep.h"
 #include "app/figure/token_text.h"
+#include "app/gui/views/elided_combo.h"
 #include "backend/base/atomic_file.h"
 
 namespace foxscope::gui {
@@ -33,7 +34,7 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
     : QWidget(parent),
       m_document(document),
       m_sweeps(sweeps),
-      m_choice(new QComboBox),
+      m_choice(new ElidedCombo),
       m_progress(new QProgressBar),
       m_stop(new QPushButton),
       m_export(new QPushButton(tr("Export…"))),
@@ -56,7 +57,8 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
   connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
   connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
-  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followSweeps);
+  connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followHead);
+  connect(&m_sweeps, &Sweeps::added, this, &EffectsView::followHead);
   followSweeps();
 }
 
@@ -101,14 +103,14 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   if (sweep == nullptr) return;
   const QSignalBlocker blocker(m_choice);
   // Each head that comes to be known is a change; the list, which may be open, is filled anew only with new sweeps.
-  const auto& all = m_sweeps.all();
-  bool same = m_choice->count() == static_cast<int>(all.size());
+  const auto visible = m_sweeps.visible();
+  bool same = m_choice->count() == static_cast<int>(visible.size());
   for (int index = 0; same && index < m_choice->count(); ++index) {
-    same = m_choice->itemData(index).toInt() == all[static_cast<std::size_t>(index)].id;
+    same = m_choice->itemData(index).toInt() == visible[static_cast<std::size_t>(index)]->id;
   }
   if (!same) {
     m_choice->clear();
-    for (const HeadSweep& each : all) m_choice->addItem(each.name, each.id);
+    for (const HeadSweep* each : visible) m_choice->addItem(each->name, each->id);
   }
   m_choice->setCurrentIndex(m_choice->findData(sweep->id));
   const bool running = sweep->state == HeadSweep::State::running;
@@ -139,26 +141,51 @@ void EffectsView::followRuns() {
     const Run* base = m_document.baseOf(run);
     if (base == nullptr || std::find(m_seen.begin(), m_seen.end(), run.id) != m_seen.end()) continue;
     m_seen.push_back(run.id);
-    if (!run.ofSession) emit answered();
+    m_headIsNewer = false;
+    if (!run.ofSession && isCompared(run)) emit answered();
   }
   followSweeps();
 }
 
+void EffectsView::followHead() {
+  m_headIsNewer = true;
+  followSweeps();
+}
+
+bool EffectsView::isCompared(const Run& run) const {
+  const Run* base = m_document.baseOf(run);
+  return base != nullptr && !run.look.hidden && !base->look.hidden;
+}
+
+const Run* EffectsView::answeredRun() const {
+  const auto answered = [this](RunId id) {
+    const Run* run = m_document.run(id);
+    return run != nullptr && isCompared(*run) ? run : nullptr;
+  };
+  const Run* run = m_headIsNewer ? answered(m_document.selection().head().run) : nullptr;
+  for (auto id = m_seen.rbegin(); run == nullptr && id != m_seen.rend(); ++id) run = answered(*id);
+  return run;
+}
+
 void EffectsView::showCard() {
-  const HeadChoice head = m_document.selection().head();
   const HeadSweep* sweep = m_sweeps.shown();
-  if (sweep != nullptr) {
+  const Run* changed = answeredRun();
+  if (sweep != nullptr && (m_headIsNewer || changed == nullptr)) {
     if (const auto chosen = chosenIn(*sweep)) return showSweptHead(*sweep, chosen->first, chosen->second);
   }
-  const Run* run = m_document.run(head.run);
-  const Run* base = run != nullptr ? m_document.baseOf(*run) : nullptr;
-  if (base != nullptr) return ask(*run, *base);
-  m_card->showHint(sweep != nullptr ? tr("Choose a head of the sweep to see its tokens.")
-                                    : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All "
-                                         "Heads…), to see here what that does to the loss."));
+  if (changed != nullptr) return ask(*changed, *m_document.baseOf(*changed));
+  m_spokenOf = kNoRun;
+  if (sweep != nullptr) return m_card->showHint(tr("Choose a head of the sweep to see its tokens."));
+  const auto& runs = m_document.runs();
+  const bool changes = std::any_of(runs.begin(), runs.end(), [this](const Run& run) { return m_document.baseOf(run); });
+  m_card->showHint(changes || m_sweeps.anyHidden()
+                       ? tr("What changes did belongs to runs that are hidden: the eye in the list of runs shows them.")
+                       : tr("Change a head (Run with a Change…), or each head in turn (Sweep over All Heads…), to see "
+                            "here what that does to the loss."));
 }
 
 void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
+  m_spokenOf = sweep.run;
   const LossChange* effect = sweep.effect(layer, head);
   if (effect == nullptr) return m_card->showHint(m_grid->description(layer, head));
   Intervention change = sweep.change;
@@ -175,6 +202,7 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
 }
 
 void EffectsView::ask(const Run& run, const Run& base) {
+  m_spokenOf = run.id;
   const auto token = [this](std::int64_t position) {
     return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
   };
@@ -206,16 +234,13 @@ void EffectsView::choose(int layer, int head) {
     const HeadChoice wanted{sweep->run, layer, head};
     if (wanted != m_document.selection().head()) return m_document.selection().setHead(wanted);
   }
-  followSweeps();
+  followHead();
 }
 
 // Positions of the run that the card speaks of; the selection's are those of the reference.
 void EffectsView::go(std::int64_t position) {
-  const HeadSweep* sweep = m_sweeps.shown();
-  const bool swept = sweep != nullptr && chosenIn(*sweep).has_value();
-  const RunId run = swept ? sweep->run : m_document.selection().head().run;
-  if (m_document.run(run) == nullptr || !m_document.isOnText(run)) return;
-  const auto places = m_document.placesOf(run).toReference;
+  if (!m_document.isOnText(m_spokenOf)) return;
+  const auto places = m_document.placesOf(m_spokenOf).toReference;
   const auto place = places ? (*places)(position) : std::optional(position);
   if (place && *place < m_document.length()) m_document.selection().goTo(*place, m_document.length());
 }

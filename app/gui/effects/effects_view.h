@@ -14,8 +14,8 @@
 
 namespace foxscope::gui {
 
-/// What changing heads does to the loss: the sweep that is shown as a grid, and the answer for what is chosen, which is
-/// a head of the sweep, or a run that is a changed copy of another.
+/// What changing heads does to the loss: the sweep that is shown as a grid, and a card with the answer to what was
+/// asked last, which is a head of the sweep, or a run that is a changed copy of another.
 class EffectsView : public QWidget, public ViewPart {
   Q_OBJECT
 
@@ -47,9 +47,16 @@ class EffectsView : public QWidget, public ViewPart {
   enum Channel { kAnswer };
   void makeTools();
   void followRuns();
+  /// A head that is chosen now is newer than all changed runs.
+  void followHead();
   void followSweeps();
   void showTools(const HeadSweep* sweep);
   void showCard();
+  /// Whether a run is a changed copy of another, and neither is hidden.
+  [[nodiscard]] bool isCompared(const Run& run) const;
+  /// The changed run that is to be answered: that of the head that was chosen since, or else the newest. Null where
+  /// there is none.
+  [[nodiscard]] const Run* answeredRun() const;
   void showSweptHead(const HeadSweep& sweep, int layer, int head);
   void ask(const Run& run, const Run& base);
   void choose(int layer, int head);
@@ -68,7 +75,9 @@ class EffectsView : public QWidget, public ViewPart {
   SweepGrid* m_grid;
   ChangeCard* m_card;
   std::optional<Answer> m_answer;
-  std::vector<RunId> m_seen;                    ///< changed runs that were answered
+  std::vector<RunId> m_seen;                    ///< changed runs, in the order in which they came
+  bool m_headIsNewer = false;                   ///< a head was chosen since the last of them came
+  RunId m_spokenOf = kNoRun;                    ///< run whose positions the card's tokens have
   std::optional<std::pair<int, int>> m_chosen;  ///< of a sweep whose run is not open
 };
 

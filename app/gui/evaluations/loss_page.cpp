@@ -17,6 +17,7 @@ namespace {
 constexpr int kLossJob = 0;
 constexpr double kCurveWidth = 1.8;
 constexpr float kBandOpacity = 0.2F;
+constexpr double kAsLowAsItGoes = 0.001;
 
 using Looks = std::vector<std::pair<std::string, figure::CurveLook>>;
 
@@ -56,6 +57,26 @@ QString plain(std::string text) {
   return QString::fromStdString(text);
 }
 
+/// Names in a row above the axes, off the curves.
+void putLegendAbove(QCustomPlot& axes) {
+  axes.axisRect()->insetLayout()->take(axes.legend);
+  axes.plotLayout()->insertRow(0);
+  axes.plotLayout()->addElement(0, 0, axes.legend);
+  axes.plotLayout()->setRowStretchFactor(0, kAsLowAsItGoes);
+}
+
+/// As many names beside each other as there is room for.
+void wrapLegend(QCustomPlot& axes) {
+  int widest = 1;
+  for (int item = 0; item < axes.legend->itemCount(); ++item) {
+    widest = std::max(widest, axes.legend->item(item)->minimumOuterSizeHint().width());
+  }
+  const int columns = std::max(1, axes.width() / (widest + axes.legend->columnSpacing()));
+  if (columns == axes.legend->wrap()) return;
+  axes.legend->setWrap(columns);
+  axes.legend->setFillOrder(QCPLayoutGrid::foColumnsFirst, true);
+}
+
 void colourAxes(QCustomPlot& axes, const QPalette& palette) {
   axes.setBackground(palette.color(QPalette::Base));
   for (QCPAxis* axis : {axes.xAxis, axes.yAxis}) {
@@ -83,6 +104,8 @@ LossPage::LossPage(Document& document, QWidget* parent)
   layout->addWidget(m_axes);
   m_axes->setAccessibleName(tr("Loss against position"));
   m_axes->setInteractions(QCP::iRangeDrag | QCP::iRangeZoom);
+  putLegendAbove(*m_axes);
+  connect(m_axes, &QCustomPlot::beforeReplot, this, [this] { wrapLegend(*m_axes); });
   m_axes->setMinimumHeight(fontMetrics().height() * 8);
   connect(m_axes, &QCustomPlot::mouseMove, this,
           [this](const QMouseEvent* event) { tell(m_axes->xAxis->pixelToCoord(event->position().x())); });
@@ -119,7 +142,7 @@ void LossPage::restyle() {
   m_axes->clearGraphs();
   m_axes->xAxis->setLabel(plain(m_plot.xLabel));
   m_axes->yAxis->setLabel(plain(m_plot.yLabel));
-  m_axes->legend->setVisible(true);
+  m_axes->legend->setVisible(!isEmpty());
   for (const figure::Curve& curve : m_plot.curves) addBand(*m_axes, curve, runColour(curve.colour, palette()));
   for (const figure::Curve& curve : m_plot.curves) {
     QCPGraph* graph = m_axes->addGraph();

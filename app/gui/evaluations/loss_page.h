@@ -21,6 +21,8 @@ class LossPage : public QWidget {
   /// Writes the figure of what is shown.
   void exportTo(const QString& path);
   [[nodiscard]] bool isEmpty() const { return m_plot.curves.empty(); }
+  /// The plot, with its curves and its legend.
+  [[nodiscard]] QCustomPlot& axes() const { return *m_axes; }
   [[nodiscard]] const figure::CurvePlot& plot() const { return m_plot; }
   [[nodiscard]] bool isSettled() const { return !m_waiting; }
 

@@ -14,6 +14,7 @@
 #include <QMimeData>
 #include <QScrollArea>
 #include <QSortFilterProxyModel>
+#include <QStackedWidget>
 #include <QVBoxLayout>
 
 #include "app/gui/views/elided_combo.h"
@@ -87,12 +88,6 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
     : QWidget(parent), m_document(document), m_table(table), m_pictures(document, this) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(6, 6, 6, 6);
-  m_choice = new ElidedCombo;
-  m_choice->setToolTip(tr("What the colour of a head stands for"));
-  m_choice->setAccessibleName(tr("Colour heads by"));
-  m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
-  m_choice->setMinimumContentsLength(12);
-  layout->addWidget(m_choice);
   m_label = new ElidedCombo;
   m_label->setToolTip(tr("Which heads are listed; the others are faded in the grid"));
   m_label->setAccessibleName(tr("Heads with the label"));
@@ -105,14 +100,28 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   }
   layout->addWidget(m_label);
 
+  m_tabs = new QTabBar;
+  m_tabs->setDrawBase(false);
+  m_tabs->setExpanding(false);
+  layout->addWidget(m_tabs);
+  // What a tab needs stands below the tabs, which stay where they are.
   m_run = new ElidedCombo;
   m_run->setToolTip(tr("The run whose heads are listed"));
   m_run->setAccessibleName(tr("Run"));
   m_run->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
   m_run->setMinimumContentsLength(12);
   layout->addWidget(m_run);
-  m_tabs = new QTabWidget;
-  m_tabs->setDocumentMode(true);
+  m_choice = new ElidedCombo;
+  m_choice->setToolTip(tr("What the colour of a head stands for"));
+  m_choice->setAccessibleName(tr("Colour heads by"));
+  m_choice->setSizeAdjustPolicy(QComboBox::AdjustToMinimumContentsLengthWithIcon);
+  m_choice->setMinimumContentsLength(12);
+  layout->addWidget(m_choice);
+  m_pages = new QStackedWidget;
+  const auto addTab = [this](QWidget* page, const QString& name, const QString& tip) {
+    m_tabs->setTabToolTip(m_tabs->addTab(name), tip);
+    m_pages->addWidget(page);
+  };
   m_grid = new HeadGrid(document, table, m_pictures);
   auto* scroll = new QScrollArea;
   scroll->setWidget(m_grid);
@@ -121,8 +130,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   scroll->setHorizontalScrollBarPolicy(Qt::ScrollBarAsNeeded);
   scroll->setFocusPolicy(Qt::NoFocus);
   followShown(*m_grid, *scroll);
-  m_tabs->addTab(scroll, tr("Grid"));
-  m_tabs->setTabToolTip(0, tr("Layers downwards, heads to the right"));
+  addTab(scroll, tr("Grid"), tr("Layers downwards, heads to the right"));
 
   auto* page = new QWidget;
   auto* pageLayout = new QVBoxLayout(page);
@@ -148,11 +156,9 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   }
   m_list->setToolTip(tr("Click a column's title to sort by it"));
   pageLayout->addWidget(m_list);
-  m_tabs->addTab(page, tr("Table"));
-  m_tabs->setTabToolTip(1, tr("All numbers of all heads, sorted by any of them"));
-  m_tabs->addTab(makeGallery(), tr("Pictures"));
-  m_tabs->setTabToolTip(2, tr("F or A of every head, by layer or in the order of a number"));
-  layout->addWidget(m_tabs, 1);
+  addTab(page, tr("Table"), tr("All numbers of all heads, sorted by any of them"));
+  addTab(makeGallery(), tr("Pictures"), tr("F or A of every head, by layer or in the order of a number"));
+  layout->addWidget(m_pages, 1);
   m_legend = new HeadLegend;
   layout->addWidget(m_legend);
 
@@ -164,7 +170,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   connect(m_list->selectionModel(), &QItemSelectionModel::currentRowChanged, this, [this](const QModelIndex& index) {
     if (index.isValid()) m_document.selection().setHead(index.data(HeadTable::HeadRole).value<HeadChoice>());
   });
-  connect(m_tabs, &QTabWidget::currentChanged, this, &HeadsView::followTab);
+  connect(m_tabs, &QTabBar::currentChanged, this, &HeadsView::followTab);
   connect(m_grid, &HeadGrid::coloursChanged, this, &HeadsView::showLegend);
   connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
   connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
@@ -227,8 +233,9 @@ void HeadsView::setGalleryQuantity(Quantity quantity) {
 
 // Pictures are made where they are seen.
 void HeadsView::followTab() {
-  const bool gallery = m_tabs->currentWidget()->isAncestorOf(m_gallery);
-  m_run->setVisible(!m_tabs->currentWidget()->isAncestorOf(m_grid) && m_run->count() > 1);
+  m_pages->setCurrentIndex(m_tabs->currentIndex());
+  const bool gallery = m_pages->currentWidget()->isAncestorOf(m_gallery);
+  m_run->setVisible(!m_pages->currentWidget()->isAncestorOf(m_grid) && m_run->count() > 1);
   m_choice->setVisible(!gallery);
   m_pictures.want(gallery ? std::optional(m_gallery->quantity()) : colouring().picture());
   showLegend();
@@ -467,7 +474,7 @@ void HeadsView::followHead() {
 
 void HeadsView::showLegend() {
   HeadColouring shown = colouring();
-  if (m_tabs->currentWidget()->isAncestorOf(m_gallery)) {
+  if (m_pages->currentWidget()->isAncestorOf(m_gallery)) {
     shown.kind =
         m_gallery->quantity() == Quantity::forget ? ColouringKind::forgetPicture : ColouringKind::attentionPicture;
   }

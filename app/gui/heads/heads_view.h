@@ -1,7 +1,7 @@
 #pragma once
 
 #include <QComboBox>
-#include <QTabWidget>
+#include <QTabBar>
 #include <QTableView>
 #include <QToolButton>
 
@@ -13,6 +13,7 @@
 
 class QActionGroup;
 class QMimeData;
+class QStackedWidget;
 
 namespace foxscope::gui {
 
@@ -64,7 +65,8 @@ class HeadsView : public QWidget, public ViewPart {
   QComboBox* m_choice = nullptr;
   QComboBox* m_label = nullptr;
   QComboBox* m_run = nullptr;
-  QTabWidget* m_tabs = nullptr;
+  QTabBar* m_tabs = nullptr;
+  QStackedWidget* m_pages = nullptr;
   HeadPictures m_pictures;
   HeadGrid* m_grid = nullptr;
   HeadGallery* m_gallery = nullptr;

@@ -13,12 +13,13 @@
 #include "app/gui/text/elided_label.h"
 #include "app/gui/text/tint_bar.h"
 #include "app/gui/views/elided_combo.h"
+#include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
 namespace {
 
-constexpr int kLeastShown = 9;  // characters of a run's name, with the combo box's arrow
+constexpr int kGap = 6;  ///< between choices, logical pixels
 
 QString tintTip(TintKind kind) {
   switch (kind) {
@@ -99,8 +100,8 @@ TextToolRow::TextToolRow(QWidget* parent)
     : QWidget(parent),
       m_kind(new ElidedCombo(this)),
       m_run(new ElidedCombo(this)),
-      m_minusSign(new QLabel(QStringLiteral("−"), this)),
-      m_minus(new ElidedCombo(this)),
+      m_minusPart(new QWidget(this)),
+      m_minus(new ElidedCombo),
       m_pointer(toggle(this, tr("Follow pointer"), tr("The row of the word under the pointer, not of the pinned one"))),
       m_log(toggle(this, tr("Log"), tr("Logarithmic scale, four decades"))),
       m_edit(new QToolButton(this)),
@@ -117,19 +118,19 @@ TextToolRow::TextToolRow(QWidget* parent)
   m_minus->setAccessibleName(tr("Subtracted run"));
   for (QComboBox* combo : {m_kind, m_run, m_minus}) {
     combo->setSizeAdjustPolicy(QComboBox::AdjustToContents);
-    // Gives way in a narrow dock.
-    combo->setMinimumWidth(fontMetrics().averageCharWidth() * kLeastShown);
   }
   fillKinds();
 
-  auto* first = new QHBoxLayout;
-  for (QWidget* widget :
-       {static_cast<QWidget*>(m_kind), static_cast<QWidget*>(m_run), static_cast<QWidget*>(m_minusSign),
-        static_cast<QWidget*>(m_minus), static_cast<QWidget*>(m_pointer), static_cast<QWidget*>(m_log)}) {
+  auto* minus = new QHBoxLayout(m_minusPart);
+  minus->setContentsMargins(0, 0, 0, 0);
+  minus->addWidget(new QLabel(QStringLiteral("−")));
+  minus->addWidget(m_minus);
+  auto* first = new FlowLayout(kGap, kGap / 2);
+  for (QWidget* widget : {static_cast<QWidget*>(m_kind), static_cast<QWidget*>(m_edit), static_cast<QWidget*>(m_run),
+                          m_minusPart, static_cast<QWidget*>(m_pointer), static_cast<QWidget*>(m_log)}) {
     first->addWidget(widget);
   }
-  first->addStretch(1);
-  first->addWidget(m_edit);
+  first->setAlignment(m_edit, Qt::AlignRight);
   auto* second = new QHBoxLayout;
   second->addWidget(m_bar);
   second->addSpacing(fontMetrics().averageCharWidth());
@@ -227,8 +228,7 @@ void TextToolRow::showChoice() {
   showRun(m_minus, m_choice.minus, 1);
   m_kind->setVisible(shows);
   m_run->setVisible(shows && (kind == TintKind::loss || kind == TintKind::lossDifference));
-  m_minusSign->setVisible(shows && kind == TintKind::lossDifference);
-  m_minus->setVisible(shows && kind == TintKind::lossDifference);
+  m_minusPart->setVisible(shows && kind == TintKind::lossDifference);
   m_pointer->setVisible(shows && isRow(kind));
   m_pointer->setChecked(m_choice.query == RowQuery::pointer);
   m_log->setVisible(shows && kind != TintKind::none && kind != TintKind::lossDifference);

@@ -42,7 +42,7 @@ struct TintChoice {
 /// The name of a tint, for menus.
 QString tintName(TintKind kind);
 
-/// The two lines above the text: choice of the tint, its scale and what it means; or, over the editor, how to get back.
+/// The lines above the text: choice of the tint, its scale and what it means; or, over the editor, how to get back.
 class TextToolRow : public QWidget {
   Q_OBJECT
 
@@ -82,7 +82,7 @@ class TextToolRow : public QWidget {
   Mode m_mode = Mode::empty;
   QComboBox* m_kind;
   QComboBox* m_run;
-  QLabel* m_minusSign;
+  QWidget* m_minusPart;  ///< the sign and its box
   QComboBox* m_minus;
   QCheckBox* m_pointer;
   QCheckBox* m_log;

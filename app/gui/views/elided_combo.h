@@ -1,27 +1,21 @@
 #pragma once
 
 #include <QComboBox>
-#include <QStylePainter>
 
 namespace foxscope::gui {
 
-/// A box whose text ends in dots where there is no room for it; styles cut it off in the middle of a letter.
+/// A box whose text loses its middle where there is no room for it; styles cut it off in the middle of a letter. With
+/// the policy AdjustToContents it is as wide as the chosen text, of which it shows a name's length at most: other boxes
+/// are as wide as their widest text, although it may never be chosen.
 class ElidedCombo : public QComboBox {
  public:
-  using QComboBox::QComboBox;
+  explicit ElidedCombo(QWidget* parent = nullptr);
+
+  [[nodiscard]] QSize sizeHint() const override;
+  [[nodiscard]] QSize minimumSizeHint() const override;
 
  protected:
-  void paintEvent(QPaintEvent* /*event*/) override {
-    QStylePainter painter(this);
-    painter.setPen(palette().color(QPalette::Text));
-    QStyleOptionComboBox option;
-    initStyleOption(&option);
-    painter.drawComplexControl(QStyle::CC_ComboBox, option);
-    const int room =
-        style()->subControlRect(QStyle::CC_ComboBox, &option, QStyle::SC_ComboBoxEditField, this).width() - 2;
-    option.currentText = option.fontMetrics.elidedText(option.currentText, Qt::ElideRight, room);
-    painter.drawControl(QStyle::CE_ComboBoxLabel, option);
-  }
+  void paintEvent(QPaintEvent* event) override;
 };
 
 }  // namespace foxscope::gui

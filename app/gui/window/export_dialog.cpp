@@ -39,7 +39,8 @@ struct Ending {
   const char* name;
   const char* ending;
 };
-constexpr int kFormWidth = 360;  ///< pixels
+constexpr int kFormWidth = 360;              ///< pixels
+constexpr const char* kCopied = "foxscope";  ///< what a command that is copied draws, without its ending
 constexpr QSize kDialog(1080, 700);
 constexpr int kAround = 40;           ///< pixels of the window that stay to be seen
 constexpr double kFontByWidth = 3.5;  ///< points; shown as words, as nobody wants letters that small
@@ -262,7 +263,6 @@ void ExportDialog::makeButtons(QVBoxLayout& layout) {
   layout.addWidget(m_note);
   auto* row = new QHBoxLayout;
   m_copy = new QPushButton(tr("Copy the Command"));
-  m_copy->setToolTip(tr("Put the command that draws this on the clipboard"));
   m_spec = new QPushButton(tr("Write the Spec…"));
   m_spec->setToolTip(tr("Save what is chosen as JSON, to be drawn by: foxscope figure spec SPEC.json RUN.h5 -o FILE"));
   auto* cancel = new QPushButton(tr("Cancel"));
@@ -351,6 +351,7 @@ QString ExportDialog::dataSize() const {
 void ExportDialog::followForm() {
   const QString note = commandNote();
   m_copy->setEnabled(note.isEmpty());
+  m_copy->setToolTip(note.isEmpty() ? tr("Put the command that draws this on the clipboard") : note);
   m_note->setText(note);
   m_note->setVisible(!note.isEmpty());
   if (isData(chosenKind())) return m_preview->setWords(dataSize());
@@ -434,8 +435,9 @@ DrawPage ExportDialog::mapPage(const QString& output) const {
   figure::MapFigure figure = m_map->figure();
   figure.colours = chosenColours(figure.colours);
   if (!m_form->title().empty()) figure.title = m_form->title();
-  if (!output.isEmpty() && mapCommandObstacle(*m_map, m_document).isEmpty()) {
-    figure.command = mapCommand(figure, format(), m_document, output.toStdString(), figure::Folders::leftOut);
+  const RunCommands runs = runCommands(output);
+  if (!output.isEmpty() && mapCommandObstacle(*m_map, runs).isEmpty() && runs.before().isEmpty()) {
+    figure.command = mapCommand(figure, format(), runs, output.toStdString(), figure::Folders::leftOut);
   }
   return [shown = *m_map, chosen = figure](const figure::FigureFormat& format,
                                            const Job& job) -> std::optional<std::string> {
@@ -475,11 +477,28 @@ DrawPage ExportDialog::curvesPage() const {
   };
 }
 
+RunCommands ExportDialog::runCommands(const QString& output) const {
+  RunCommands::Traces traces;
+  if (chosenFigure() != nullptr) {
+    for (const figure::FigureRun& run : chosenFigure()->figure.runs) traces.push_back(run.trace);
+  } else if (chosenSource() == Source::map) {
+    const MapRequest& request = m_map->picture->computed;
+    traces.push_back(request.head.trace);
+    if (request.minus) traces.push_back(request.minus->trace);
+  }
+  return {m_document, traces, output};
+}
+
+figure::RunFigure ExportDialog::inFiles(figure::RunFigure figure, const RunCommands& runs) {
+  for (figure::FigureRun& run : figure.runs) run.file = runs.fileOf(*run.trace).toStdString();
+  return figure;
+}
+
 QString ExportDialog::commandNote() const {
   if (isData(chosenKind())) return {};
   switch (chosenSource()) {
     case Source::map:
-      return mapCommandObstacle(*m_map, m_document);
+      return mapCommandObstacle(*m_map, runCommands(kCopied));
     case Source::curves:
       return tr("Curves as they are on the screen have no command; the figures of the list have.");
     case Source::window:
@@ -487,26 +506,30 @@ QString ExportDialog::commandNote() const {
     case Source::figures:
       break;
   }
-  const QString why = QString::fromStdString(commandObstacle(chosenFigure()->figure));
+  const RunCommands runs = runCommands(kCopied);
+  if (!runs.obstacle().isEmpty()) return runs.obstacle();
+  const QString why = QString::fromStdString(commandObstacle(inFiles(chosenFigure()->figure, runs)));
   return why.isEmpty() ? why : tr("No command: %1.").arg(why);
 }
 
 QString ExportDialog::command(const QString& output) const {
   if (!commandNote().isEmpty()) return {};
   const std::string file = output.toStdString();
+  const RunCommands runs = runCommands(output);
   if (chosenFigure() != nullptr) {
-    return QString::fromStdString(commandOf(runFigure(), style(), file, figure::Folders::kept));
+    const figure::RunFigure figure = inFiles(runFigure(), runs);
+    return runs.before() + QString::fromStdString(commandOf(figure, style(), file, figure::Folders::kept));
   }
   if (chosenSource() != Source::map) return {};
   figure::MapFigure figure = m_map->figure();
   figure.colours = chosenColours(figure.colours);
   if (!m_form->title().empty()) figure.title = m_form->title();
-  return QString::fromStdString(mapCommand(figure, format(), m_document, file, figure::Folders::kept));
+  return runs.before() + QString::fromStdString(mapCommand(figure, format(), runs, file, figure::Folders::kept));
 }
 
 void ExportDialog::copyCommand() {
   try {
-    QApplication::clipboard()->setText(command("foxscope." + endingOf(chosenKind())));
+    QApplication::clipboard()->setText(command(QString(kCopied) + '.' + endingOf(chosenKind())));
     m_note->setText(tr("The command is on the clipboard."));
   } catch (const std::exception& error) {
     m_note->setText(QString::fromUtf8(error.what()));

@@ -16,6 +16,7 @@
 #include "app/gui/maps/map_export.h"
 #include "app/gui/window/figure_preview.h"
 #include "app/gui/window/paper_figures.h"
+#include "app/gui/window/run_commands.h"
 
 class QFormLayout;
 class QLabel;
@@ -52,7 +53,8 @@ class ExportDialog : public QDialog {
   void write(const QString& path);
   /// Writes the chosen figure as `foxscope figure spec` reads it, likewise.
   void writeSpec(const QString& path);
-  /// The command that draws what is chosen into this file; empty where none can, which commandNote() explains.
+  /// The command that draws what is chosen into this file, behind those that make runs that are in no file; empty where
+  /// none can, which commandNote() explains.
   [[nodiscard]] QString command(const QString& output) const;
   [[nodiscard]] QString commandNote() const;
 
@@ -82,6 +84,9 @@ class ExportDialog : public QDialog {
   [[nodiscard]] figure::ColourChoice chosenColours(const figure::ColourChoice& shown) const;
   /// The chosen figure of runs with the form's choices.
   [[nodiscard]] figure::RunFigure runFigure() const;
+  /// Where the runs of what is chosen are.
+  [[nodiscard]] RunCommands runCommands(const QString& output) const;
+  [[nodiscard]] static figure::RunFigure inFiles(figure::RunFigure figure, const RunCommands& runs);
   [[nodiscard]] figure::FigureStyle style() const;
   /// Null unless one of the figures is chosen.
   [[nodiscard]] const PaperFigure* chosenFigure() const;

@@ -1,6 +1,5 @@
 #include "app/gui/window/map_command.h"
 
-#include <algorithm>
 #include <vector>
 
 #include <QCoreApplication>
@@ -13,12 +12,6 @@ namespace {
 
 QString told(const char* text) { return QCoreApplication::translate("foxscope::gui::MapCommand", text); }
 
-const Run* runWith(const Document& document, const HeadOf& head) {
-  const auto run = std::find_if(document.runs().begin(), document.runs().end(),
-                                [&](const Run& one) { return one.trace == head.trace; });
-  return run == document.runs().end() ? nullptr : &*run;
-}
-
 std::string colourWord(const figure::ColourMap* map) {
   if (map == &figure::diverging()) return "diverging";
   for (const figure::NamedColourMap& one : figure::namedColourMaps()) {
@@ -29,30 +22,26 @@ std::string colourWord(const figure::ColourMap* map) {
 
 }  // namespace
 
-QString mapCommandObstacle(const ShownMap& shown, const Document& document) {
+QString mapCommandObstacle(const ShownMap& shown, const RunCommands& runs) {
   if (shown.picture->values.size() > 1)
     return told("The pane is divided: the command line draws one map, or a difference.");
   const MapRequest& request = shown.picture->computed;
-  const Run* run = runWith(document, request.head);
-  const Run* minus = request.minus ? runWith(document, *request.minus) : run;
-  if (run == nullptr || minus == nullptr) return told("Its run is not open any more.");
-  for (const Run* one : {run, minus}) {
-    if (one->file.isEmpty()) return told("%1 is in no file yet: save the run file first.").arg(one->name);
-  }
-  if (run->file != minus->file) return told("The runs are in two files: the command line subtracts within one.");
+  if (!runs.obstacle().isEmpty()) return runs.obstacle();
+  const QString file = runs.fileOf(*request.head.trace);
+  const QString minus = request.minus ? runs.fileOf(*request.minus->trace) : file;
+  if (file.isEmpty() || minus.isEmpty()) return told("Its run is not open any more.");
+  if (file != minus) return told("The runs are in two files: the command line subtracts within one.");
   return {};
 }
 
-std::string mapCommand(const figure::MapFigure& figure, const figure::FigureFormat& format, const Document& document,
+std::string mapCommand(const figure::MapFigure& figure, const figure::FigureFormat& format, const RunCommands& runs,
                        const std::string& output, figure::Folders folders) {
   const MapRequest& request = figure.request;
-  const Run* run = runWith(document, request.head);
-  if (run == nullptr || run->file.isEmpty()) return {};
   const auto path = [&](const std::string& whole) {
     const std::string shown = folders == figure::Folders::kept ? whole : without_folder(whole);
     return shown.starts_with('-') ? "./" + shown : shown;
   };
-  std::vector<std::string> words{"foxscope", "map", path(run->file.toStdString())};
+  std::vector<std::string> words{"foxscope", "map", path(runs.fileOf(*request.head.trace).toStdString())};
   const auto option = [&](const char* name, const std::string& value) {
     if (value.starts_with('-')) return words.push_back(fmt::format("--{}={}", name, value));
     words.insert(words.end(), {std::string("--") + name, value});

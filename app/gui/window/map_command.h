@@ -3,17 +3,18 @@
 #include <string>
 
 #include "app/figure/kinds/run_figure.h"
-#include "app/gui/document/document.h"
 #include "app/gui/maps/map_export.h"
+#include "app/gui/window/run_commands.h"
 
 namespace foxscope::gui {
 
 /// Why `foxscope map` cannot draw what a pane shows, in one sentence; empty where it can.
-QString mapCommandObstacle(const ShownMap& shown, const Document& document);
+QString mapCommandObstacle(const ShownMap& shown, const RunCommands& runs);
 
 /// The command that draws this map of the pane in this format into a file, as a shell takes it.
 /// @param figure  the pane's map with what was chosen of it
-std::string mapCommand(const figure::MapFigure& figure, const figure::FigureFormat& format, const Document& document,
+/// @param runs    where its runs are
+std::string mapCommand(const figure::MapFigure& figure, const figure::FigureFormat& format, const RunCommands& runs,
                        const std::string& output, figure::Folders folders);
 
 }  // namespace foxscope::gui

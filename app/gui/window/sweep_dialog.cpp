@@ -30,7 +30,9 @@ SweepDialog::SweepDialog(Document& document, Sweeps& sweeps, QWidget* parent)
       m_command(new QLabel) {
   setWindowTitle(tr("Sweep over all heads"));
   auto* form = new QFormLayout(this);
-  for (const Run& run : m_document.runs()) m_run->addItem(run.name, run.id);
+  for (const Run& run : m_document.runs()) {
+    if (!run.look.hidden) m_run->addItem(run.name, run.id);
+  }
   m_run->setCurrentIndex(m_run->findData(m_document.selection().head().run));
   form->addRow(tr("&Model"), m_run);
   for (const Kind kind : kSweptKinds) m_kind->addItem(nameOfChange(kind));
@@ -46,6 +48,7 @@ SweepDialog::SweepDialog(Document& document, Sweeps& sweeps, QWidget* parent)
   form->addRow(m_command);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Ok | QDialogButtonBox::Cancel);
   buttons->button(QDialogButtonBox::Ok)->setText(tr("Sweep"));
+  buttons->button(QDialogButtonBox::Ok)->setEnabled(m_run->count() > 0);
   connect(buttons, &QDialogButtonBox::accepted, this, &SweepDialog::accept);
   connect(buttons, &QDialogButtonBox::rejected, this, &SweepDialog::reject);
   form->addRow(buttons);

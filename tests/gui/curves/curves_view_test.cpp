@@ -5,7 +5,9 @@
 #include <QComboBox>
 #include <QRubberBand>
 #include <QSpinBox>
+#include <QTabBar>
 #include <QTest>
+#include <QToolBar>
 
 #include "app/gui/views/theme.h"
 #include "tests/gui/curves/scene.h"
@@ -33,6 +35,7 @@ class CurvesViewTest : public QObject {
   void stateRoundTrip();
   void exportsNumbersAndFigures();
   void commandsShowTabs();
+  void choicesAreAllSeen();
   void coloursFollowThePalette();
 };
 
@@ -459,6 +462,31 @@ void CurvesViewTest::commandsShowTabs() {
     commands[tab]->trigger();
     QCOMPARE(static_cast<int>(scene.view.tab()), tab);
     QVERIFY(!commands[tab]->text().isEmpty() && !commands[tab]->toolTip().isEmpty());
+  }
+}
+
+// Beside the tabs, or below them where there is no room.
+void CurvesViewTest::choicesAreAllSeen() {
+  Scene scene({named("a", 80)});
+  QVERIFY(scene.settle());
+  for (const int width : {480, 1200}) {
+    scene.view.resize(width, 400);
+    for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::distance, Tab::content}) {
+      QVERIFY(scene.show(tab));
+      QCoreApplication::processEvents();
+      const auto tabs = scene.view.findChildren<CurveTab*>();
+      const auto* shown =
+          *std::find_if(tabs.begin(), tabs.end(), [](const CurveTab* each) { return each->isVisible(); });
+      QToolBar& choices = *shown->controls();
+      const bool beside = choices.mapTo(&scene.view, QPoint()).x() > scene.view.findChild<QTabBar*>()->width();
+      QVERIFY(beside || width == 480);
+      if (tab == Tab::loss) QCOMPARE(beside, width == 1200);
+      for (QAction* choice : choices.actions()) {
+        QWidget* widget = choices.widgetForAction(choice);
+        QVERIFY2(widget->isVisible() && choices.rect().contains(widget->geometry()), qPrintable(choice->text()));
+      }
+    }
+    QVERIFY(scene.show(Tab::decay));
   }
 }
 

@@ -17,6 +17,8 @@ class EffectsTest : public QObject {
 
  private slots:
   void aChangedRunIsAnswered();
+  void theNewestChangeIsAnswered();
+  void whatIsHiddenIsNotAnswered();
   void aClickOnATokenGoesThere();
   void aSweepChangesEachHeadInTurn();
   void aClickOnACellChoosesTheHead();
@@ -51,10 +53,17 @@ struct Effects {
     sweeps.start(fox(), change(kind));
     return QTest::qWaitFor([this] { return !sweeps.running(); }, kPatience);
   }
-  bool derive(const QString& intervention) {
+  bool derive(const QString& intervention) { return derive(fox(), intervention); }
+  bool derive(RunId base, const QString& intervention) {
     const std::size_t before = document.runs().size();
-    document.startDerivedRun(fox(), {intervention});
+    document.startDerivedRun(base, {intervention});
     return QTest::qWaitFor([&] { return document.runs().size() > before && !document.runStatus().running; }, kPatience);
+  }
+  void hide(int row, bool hidden) {
+    const Document::ListRow place = document.listRows()[static_cast<std::size_t>(row)];
+    RunLook look = document.lookOf(place);
+    look.hidden = hidden;
+    document.setLook(place, look);
   }
   bool said(const QString& words) const {
     return std::any_of(messages.begin(), messages.end(), [&](const QList<QVariant>& arguments) {
@@ -76,7 +85,7 @@ void EffectsTest::aChangedRunIsAnswered() {
   QCOMPARE(answered.size(), 1);
   const Run& changed = effects.document.runs()[2];
   QCOMPARE(changed.name, "fox-pro-12m, L3 H1, cut");
-  effects.document.selection().setHead({changed.id, 3, 1});
+  QVERIFY(effects.document.selection().head().run == effects.fox());
   QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
   const LossChange expected =
       loss_change(changed.trace->per_token_loss(), effects.document.runs()[0].trace->per_token_loss());
@@ -92,17 +101,85 @@ void EffectsTest::aChangedRunIsAnswered() {
     QCOMPARE(tokens.item(row, ChangeCard::kHurtToken)->text(),
              predictedText(*changed.trace->tokens(), hurt.position, Whitespace::visible));
   }
-  // The run that it was changed from has no answer of its own.
-  effects.document.selection().setHead({effects.fox(), 3, 1});
-  QVERIFY(effects.waitForCard("Change a head"));
+  // It stays, whichever head is looked at then.
+  for (const Run& run : effects.document.runs()) {
+    effects.document.selection().setHead({run.id, 2, 2});
+    QCOMPARE(effects.view.card().sentence(), sentence);
+  }
+}
+
+void EffectsTest::theNewestChangeIsAnswered() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.sweep("one"));
+  SweepGrid& grid = effects.view.grid();
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
+  QVERIFY(effects.waitForCard("<b>L5 H2, gate 1:"));
+  QVERIFY(effects.derive("3:1:cut"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  QVERIFY(effects.derive("4:0:one"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
+  // Also where the run that was changed is itself a changed one.
+  effects.document.selection().setHead({effects.document.runs()[2].id, 0, 0});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  QVERIFY(effects.derive(effects.document.runs()[2].id, "0:0:cut"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut; L0 H0, cut:"));
+  effects.document.removeRun(effects.document.runs()[4].id);
+  // A head of the sweep that is chosen after them comes before them, also the one that is chosen already.
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
+  QVERIFY(effects.waitForCard("<b>L5 H2, gate 1:"));
+  // An older change is answered where one of its heads is chosen.
+  effects.document.selection().setHead({effects.document.runs()[2].id, 0, 0});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  effects.document.selection().setHead({effects.document.runs()[1].id, 0, 0});
+  QVERIFY(effects.waitForCard("fox-pro-12m, L4 H0, gate 1:"));
+  effects.document.removeRun(effects.document.runs()[3].id);
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+}
+
+void EffectsTest::whatIsHiddenIsNotAnswered() {
+  Effects effects;
+  QVERIFY(effects.run());
+  QVERIFY(effects.sweep("cut"));
+  effects.sweeps.start(effects.document.runs()[1].id, change("cut"));
+  QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
+  QVERIFY(effects.derive("3:1:cut"));
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  QComboBox& choice = effects.view.choice();
+  QCOMPARE(choice.count(), 2);
+  QCOMPARE(choice.currentText(), "transformer-pro-12m, cut");
+  effects.hide(1, true);
+  QCOMPARE(choice.count(), 1);
+  QCOMPARE(choice.currentText(), "fox-pro-12m, cut");
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  // Without the run that it was changed from there is nothing to compare with.
+  effects.hide(0, true);
+  QVERIFY(!effects.view.grid().isVisible() && !choice.isVisible());
+  QVERIFY(effects.waitForCard("belongs to runs that are hidden"));
+  effects.sweeps.close();
+  effects.sweeps.resume();
+  effects.hide(0, false);
+  QCOMPARE(choice.currentText(), "fox-pro-12m, cut");
+  QVERIFY(effects.waitForCard("fox-pro-12m, L3 H1, cut:"));
+  effects.hide(2, true);
+  QVERIFY(!effects.view.card().sentence().contains("fox-pro-12m, L3 H1"));
+  effects.hide(2, false);
+  effects.hide(1, false);
+  QCOMPARE(choice.count(), 2);
+  QCOMPARE(choice.currentText(), "transformer-pro-12m, cut");
+  // A hidden run that is made again stays unanswered.
+  effects.hide(2, true);
+  QSignalSpy answered(&effects.view, &EffectsView::answered);
+  effects.document.startRun();
+  QVERIFY(waitUntilIdle(effects.document));
+  QCOMPARE(effects.document.runs().size(), 3U);
+  QCOMPARE(answered.size(), 0);
 }
 
 void EffectsTest::aClickOnATokenGoesThere() {
   Effects effects;
   QVERIFY(effects.run());
   QVERIFY(effects.derive("3:1:cut"));
-  const Run& changed = effects.document.runs()[2];
-  effects.document.selection().setHead({changed.id, 3, 1});
   QVERIFY(effects.waitForCard("L3 H1, cut:"));
   Selection& selection = effects.document.selection();
   QTableWidget& tokens = effects.view.card().tokens();
@@ -190,7 +267,7 @@ void EffectsTest::aSweepStopsAndGoesOn() {
   // The same once more is the one that is there.
   effects.sweeps.start(effects.fox(), change("one"));
   QVERIFY(!effects.sweeps.running());
-  QCOMPARE(effects.sweeps.all().size(), 1U);
+  QCOMPARE(effects.sweeps.visible().size(), 1U);
 }
 
 // Closed in the middle of a sweep, the window that comes after it goes on from there, by its session or by itself.
@@ -220,7 +297,7 @@ void EffectsTest::aSweepOutlivesItsWindow() {
     // Read again when its runs change, it is still one.
     after.view.restoreState(session);
     QVERIFY(QTest::qWaitFor([&] { return !after.sweeps.running(); }, kPatience));
-    QCOMPARE(after.sweeps.all().size(), 1U);
+    QCOMPARE(after.sweeps.visible().size(), 1U);
     QVERIFY(after.sweeps.shown()->known() >= known);
     QCOMPARE(after.sweeps.shown()->state, HeadSweep::State::stopped);
     QCOMPARE(after.view.stopOrResume().text(), "Go On");
@@ -297,7 +374,7 @@ void EffectsTest::whatCannotBeSweptSaysWhy() {
   effects.sweeps.start(effects.document.runs()[1].id, change("one"));
   QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
   QVERIFY(effects.said("--change one: transformer-pro-12m has no gate"));
-  QVERIFY(effects.sweeps.all().empty());
+  QVERIFY(effects.sweeps.visible().empty());
   effects.document.saveRunFile(folder.path("run.h5"));
   QVERIFY(QTest::qWaitFor([&] { return effects.document.exports().empty() && !effects.document.busy(); }, kPatience));
   Effects other;

@@ -6,7 +6,7 @@
 #include <QHeaderView>
 #include <QMimeData>
 #include <QSignalSpy>
-#include <QTabWidget>
+#include <QTabBar>
 #include <QTableView>
 #include <QTest>
 
@@ -33,6 +33,7 @@ class HeadsTest : public QObject {
   void smallPicturesOfForgetMatrices();
   void smallPicturesOfAttention();
   void theGalleryShowsSortsAndFilters();
+  void tabsStayWhereTheyAre();
   void hiddenRunsAreNeitherListedNorPictured();
   void theStateComesBack();
   void differencesHaveOneSign();
@@ -187,7 +188,7 @@ void HeadsTest::rowsAreCopied() {
   const QTableView& list = heads.view.table();
   const int rows = list.model()->rowCount();
   QCOMPARE(copy->text().count('\n'), rows + 1);
-  heads.view.findChild<QTabWidget*>()->setCurrentIndex(1);
+  heads.view.setTab(HeadsView::Tab::table);
   heads.view.table().selectRow(2);
   copy.reset(heads.view.copied());
   QVERIFY(!copy->hasImage());
@@ -401,12 +402,35 @@ void HeadsTest::smallPicturesOfForgetMatrices() {
            QColor(bright.red, bright.green, bright.blue));
 }
 
+void HeadsTest::tabsStayWhereTheyAre() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  auto* tabs = heads.view.findChild<QTabBar*>();
+  const QComboBox* listed = nullptr;
+  for (const auto* box : heads.view.findChildren<QComboBox*>()) {
+    if (box->accessibleName() == "Run") listed = box;
+  }
+  QCoreApplication::processEvents();
+  const QPoint place = tabs->mapTo(&heads.view, QPoint());
+  std::optional<int> top;
+  for (int tab = tabs->count() - 1; tab >= 0; --tab) {
+    QTest::mouseClick(tabs, Qt::LeftButton, {}, tabs->tabRect(tab).center());
+    QCOMPARE(tabs->currentIndex(), tab);
+    QCoreApplication::processEvents();
+    QCOMPARE(tabs->mapTo(&heads.view, QPoint()), place);
+    QCOMPARE(listed->isVisible(), tab != static_cast<int>(HeadsView::Tab::grid));
+    if (!listed->isVisible()) continue;
+    if (top) QCOMPARE(listed->y(), *top);
+    top = listed->y();
+  }
+  QVERIFY(top.has_value());
+}
+
 void HeadsTest::hiddenRunsAreNeitherListedNorPictured() {
   Heads heads;
   QVERIFY(heads.run(64));
   const RunId fox = heads.document.runs()[0].id;
   const RunId transformer = heads.document.runs()[1].id;
-  auto* tabs = heads.view.findChild<QTabWidget*>();
   auto* listed = heads.view.findChild<QComboBox*>("", Qt::FindChildrenRecursively);
   for (auto* box : heads.view.findChildren<QComboBox*>()) {
     if (box->accessibleName() == "Run") listed = box;
@@ -417,7 +441,7 @@ void HeadsTest::hiddenRunsAreNeitherListedNorPictured() {
     heads.document.setLook(heads.document.listRows()[row], look);
   };
   // The gallery lists the Transformer while the chosen head is of the other model.
-  tabs->setCurrentIndex(2);
+  heads.view.setTab(HeadsView::Tab::pictures);
   listed->setCurrentIndex(1);
   QCOMPARE(heads.table.run(), transformer);
   QVERIFY(heads.document.selection().head().run == fox);

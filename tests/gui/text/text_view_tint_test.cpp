@@ -1,6 +1,7 @@
 #include <QAbstractButton>
 #include <QApplication>
 #include <QComboBox>
+#include <QStyleOptionComboBox>
 #include <QTest>
 
 #include "app/gui/text/tint_bar.h"
@@ -15,6 +16,7 @@ class TextViewTintTest : public QObject {
  private slots:
   void aRowFollowsThePinOrThePointer();
   void differencesTakeTwoRuns();
+  void choicesAreReadInANarrowDock();
   void runsAreChosenByName();
   void hiddenRunsDoNotTint();
   void otherTokensAreMappedAndItIsSaid();
@@ -62,6 +64,47 @@ void TextViewTintTest::differencesTakeTwoRuns() {
   const auto& runs = shown.document.runs();
   QCOMPARE(shown.valueAt(7), runs[0].trace->per_token_loss()[6] - runs[1].trace->per_token_loss()[6]);
   QCOMPARE(shown.tools->caption(), "loss of fox minus second, at the word predicted");
+}
+
+// What is chosen is shown whole, in as many rows as it takes; only a long name loses its middle.
+void TextViewTintTest::choicesAreReadInANarrowDock() {
+  const TextRun run = words(120);
+  Shown shown({run, second(run)});
+  QVERIFY(shown.came());
+  shown.view.resize(250, 420);
+  const auto room = [](const QComboBox& combo) {
+    QStyleOptionComboBox option;
+    option.initFrom(&combo);
+    return combo.style()->subControlRect(QStyle::CC_ComboBox, &option, QStyle::SC_ComboBoxEditField, &combo).width();
+  };
+  for (const TintKind kind : {TintKind::lossDifference, TintKind::loss, TintKind::forgetRow, TintKind::ungatedRow}) {
+    QVERIFY(shown.choose(kind));
+    QCoreApplication::processEvents();
+    QList<QWidget*> choices;
+    for (auto* widget : shown.tools->findChildren<QWidget*>()) {
+      const bool choice =
+          qobject_cast<QComboBox*>(widget) != nullptr || qobject_cast<QAbstractButton*>(widget) != nullptr;
+      if (choice && widget->isVisible()) choices += widget;
+    }
+    QVERIFY(choices.size() >= 4);
+    QList<QRect> places;
+    for (const QWidget* choice : choices) {
+      const QRect place(choice->mapTo(shown.tools, QPoint()), choice->size());
+      QVERIFY(shown.tools->rect().contains(place));
+      for (const QRect& other : places) QVERIFY(!place.intersects(other));
+      places += place;
+      if (const auto* combo = qobject_cast<const QComboBox*>(choice)) {
+        QVERIFY(room(*combo) > combo->fontMetrics().horizontalAdvance(combo->currentText()));
+      } else {
+        QVERIFY(place.width() >= choice->minimumSizeHint().width());
+      }
+    }
+  }
+  RunLook look;
+  look.label = QString(80, 'n');
+  shown.document.setLook(shown.document.listRows()[0], look);
+  QVERIFY(shown.choose(TintKind::loss));
+  QCOMPARE(shown.view.width(), 250);
 }
 
 void TextViewTintTest::runsAreChosenByName() {

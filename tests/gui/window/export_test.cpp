@@ -96,6 +96,14 @@ QString inShell(const QString& command) {
   return shell.exitCode() == 0 ? QString() : command + '\n' + shell.readAllStandardError();
 }
 
+/// The curves of a figure: the lines that it draws.
+QStringList curvesOf(const QByteArray& svg) {
+  QStringList curves;
+  auto found = QRegularExpression("<(path|polyline)[^>]*>").globalMatch(QString::fromUtf8(svg));
+  while (found.hasNext()) curves += found.next().captured();
+  return curves;
+}
+
 QByteArray withoutCommand(const QByteArray& svg) {
   return QString::fromUtf8(svg).remove(QRegularExpression("foxscope figure [^<]*")).toUtf8();
 }
@@ -114,6 +122,7 @@ class ExportTest : public QObject {
   void thePreviewShowsThePageAndItsSize();
   void thePreviewSaysWhyThereIsNone();
   void theCommandIsCopied();
+  void runsInNoFileAreMadeByTheCommand();
   void whereThereIsNoCommandTheReasonIsTold();
   void sizesAreRemembered();
 };
@@ -287,16 +296,54 @@ void ExportTest::theCommandIsCopied() {
   QVERIFY2(command.startsWith("foxscope figure grid '") && command.endsWith(" -o foxscope.pdf"), qPrintable(command));
 }
 
+void ExportTest::runsInNoFileAreMadeByTheCommand() {
+  Exporting exporting;
+  Document& document = exporting.test.document();
+  QVERIFY(exporting.test.run(64));
+  document.startDerivedRun(document.runs()[0].id, {"3:1:cut"});
+  QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 3U, kPatience);
+  QVERIFY(exporting.test.settle());
+  exporting.show();
+  const QString here = exporting.folder("here");
+  const QString there = exporting.folder("there it is");
+  // Changes are for all models of a command: there is one for each.
+  QVERIFY(exporting.chooseFigure("figure: losses"));
+  exporting.chooseKind(Kind::svg);
+  const QString command = exporting.dialog->command(there + "/loss.svg");
+  QVERIFY2(command.startsWith("foxscope run --model fox-pro-12m="), qPrintable(command));
+  QCOMPARE(command.count(" && "), 2);
+  QCOMPARE(command.count(" --intervene 3:1:cut "), 1);
+  const QByteArray window = exporting.written(here + "/loss.svg");
+  QVERIFY(!window.isEmpty());
+  QCOMPARE(inShell(command), QString());
+  QVERIFY(QFile::exists(there + "/loss.h5") && QFile::exists(there + "/loss-2.h5"));
+  QVERIFY(curvesOf(window).size() >= 3 && curvesOf(contentOf(there + "/loss.svg")) == curvesOf(window));
+  exporting.choose(Source::map);
+  const QByteArray map = exporting.written(here + "/map.png");
+  QCOMPARE(inShell(exporting.dialog->command(there + "/map.png")), QString());
+  QVERIFY(QImage::fromData(map) == QImage(there + "/map.png"));
+  QVERIFY(exporting.button("Copy the Command")->isEnabled());
+}
+
 void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   Exporting exporting;
-  QVERIFY(exporting.test.run(64));
+  Document& document = exporting.test.document();
+  document.open({foxModel()});
+  QVERIFY(waitUntilIdle(document));
+  // A text that was pasted is in no file.
+  document.setText({{}, "A fox stood on a hill, and nobody knew what it had forgotten."});
+  document.startRun();
+  QTRY_COMPARE_WITH_TIMEOUT(document.runs().size(), 1U, kPatience);
+  QVERIFY(exporting.test.settle());
   exporting.show();
   const auto refused = [&](const QString& words) {
     return !exporting.button("Copy the Command")->isEnabled() && exporting.dialog->command("x.pdf").isEmpty() &&
            exporting.dialog->commandNote().contains(words);
   };
   QVERIFY(exporting.chooseFigure("all heads"));
-  QVERIFY2(refused("fox-pro-12m is in no file yet"), qPrintable(exporting.dialog->commandNote()));
+  QVERIFY2(refused("fox-pro-12m is in no file yet, and its text is in none"),
+           qPrintable(exporting.dialog->commandNote()));
+  QCOMPARE(exporting.button("Copy the Command")->toolTip(), exporting.dialog->commandNote());
   QVERIFY(exporting.button("Write the Spec…")->isEnabled());
   exporting.choose(Source::map);
   QVERIFY2(refused("is in no file yet"), qPrintable(exporting.dialog->commandNote()));
@@ -305,6 +352,16 @@ void ExportTest::whereThereIsNoCommandTheReasonIsTold() {
   QVERIFY(refused("Curves as they are on the screen have no command"));
   exporting.choose(Source::window);
   QVERIFY(refused("The window has no command"));
+  // It was in one, which has gone.
+  const QString text = exporting.test.folder.write("fox.txt", QByteArray::fromStdString(document.text().content));
+  document.open({text});
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(exporting.chooseFigure("all heads"));
+  QVERIFY(exporting.dialog->commandNote().isEmpty());
+  QVERIFY(QFile::remove(text));
+  exporting.chooseKind(Kind::pdf);
+  exporting.chooseKind(Kind::svg);
+  QVERIFY2(refused("fox.txt is not there any more"), qPrintable(exporting.dialog->commandNote()));
 }
 
 void ExportTest::sizesAreRemembered() {

@@ -13,7 +13,6 @@
 #include <QMimeData>
 #include <QPushButton>
 #include <QSpinBox>
-#include <QTabWidget>
 #include <QTest>
 #include <QTextBrowser>
 #include <QTimer>
@@ -372,8 +371,12 @@ void WindowTest::aHeadIsChangedAndRunAgain() {
   QVERIFY(!dialog.isVisible());
   QTRY_COMPARE_WITH_TIMEOUT(test.document().runs().size(), 3U, kPatience);
   QVERIFY(test.settle());
-  QVERIFY(test.window.findChild<QDockWidget*>("effects")->isVisible());
   QCOMPARE(test.document().runs()[2].name, "fox-pro-12m, L2 H3, cut");
+  // What it did is on top, although the head is still the unchanged run's.
+  QVERIFY(test.document().selection().head() == (HeadChoice{base, 2, 3}));
+  const ChangeCard& card = test.window.effects().card();
+  QVERIFY2(card.sentence().contains("fox-pro-12m, L2 H3, cut:"), qPrintable(card.sentence()));
+  QTRY_VERIFY(!card.visibleRegion().isEmpty());
   // The change in loss is a curve like any other.
   QVERIFY(test.window.curves().dataOfCurrentTab().contains("loss of fox-pro-12m minus fox-pro-12m, L2 H3, cut"));
 }
@@ -386,6 +389,10 @@ void WindowTest::everyHeadIsChangedInTurn() {
   SweepDialog dialog(test.document(), test.window.sweeps(), &test.window);
   dialog.show();
   QCOMPARE(dialog.run().count(), 2);
+  const Document::ListRow fox = test.document().listRows()[0];
+  test.document().setLook(fox, RunLook{{}, 0, 0, true});
+  QCOMPARE(SweepDialog(test.document(), test.window.sweeps(), &test.window).run().count(), 1);
+  test.document().setLook(fox, RunLook{{}, 0, 0, false});
   QCOMPARE(dialog.change().kind_text(), "one");
   dialog.kind().setCurrentIndex(3);
   QCOMPARE(dialog.change().kind_text(), "constant=0.99");
@@ -426,8 +433,7 @@ void WindowTest::keysWorkAnywhereButWhereOneTypes() {
   Window test;
   QVERIFY(test.run(64));
   MapsView& maps = test.window.maps();
-  auto* tabs = test.window.headsView().findChild<QTabWidget*>();
-  tabs->setCurrentIndex(1);
+  test.window.headsView().setTab(HeadsView::Tab::table);
   QTableView& table = test.window.headsView().table();
   auto* page = test.window.text().findChild<TextPage*>();
   const HeadChoice head = test.document().selection().head();
