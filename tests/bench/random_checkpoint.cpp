@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/model/model_config.h"
+#include "backend/model/parameters.h"
 #include "backend/trace/query_key_store.h"
 
 namespace foxscope::bench {

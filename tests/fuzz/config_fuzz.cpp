@@ -6,6 +6,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/model_config.h"
+#include "backend/model/parameters.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

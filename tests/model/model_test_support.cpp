@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope::test {
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/model/causal_lm.h"
+#include "backend/model/parameters.h"
 #include "tests/model/dense_twin.h"
 
 namespace foxscope {
