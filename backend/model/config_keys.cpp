@@ -28,6 +28,29 @@ bool says_no(const json& found) {
   return (found.is_structured() && found.empty()) || found == "";
 }
 
+constexpr std::string_view kHowToAdd = "how one is added stands in CONTRIBUTING.md, A family of models";
+
+/// What is told of keys that people meet.
+struct KnownKey {
+  std::string_view name;  ///< with * at its end: all that begin so
+  std::string_view why;
+};
+constexpr KnownKey kKnownKeys[] = {
+    {"quantization_config", "quantised weights are not read: give a checkpoint in float32, float16 or bfloat16"},
+    {"auto_map", "the checkpoint brings a forward pass of its own in Python, which is not run"},
+    {"num_experts*", "mixtures of experts are not run"},
+    {"num_local_experts", "mixtures of experts are not run"},
+    {"n_routed_experts", "mixtures of experts are not run"},
+    {"moe_*", "mixtures of experts are not run"},
+    {"alibi*", "biases of logits by distance (ALiBi) are not run here"},
+    {"add_cross_attention", "attention to an encoder is not run"},
+    {"is_encoder_decoder", "attention to an encoder is not run"},
+};
+
+bool matches(std::string_view key, std::string_view name) {
+  return name.ends_with('*') ? key.starts_with(name.substr(0, name.size() - 1)) : key == name;
+}
+
 }  // namespace
 
 ConfigKeys::ConfigKeys(const json& object, std::string_view file, std::string parent)
@@ -38,6 +61,11 @@ std::string ConfigKeys::name_of(const std::string& key) const { return parent_.e
 bool ConfigKeys::has(const char* key) const {
   asked_.emplace(key);
   return object_.contains(key) && !object_.at(key).is_null();
+}
+
+bool ConfigKeys::is_null(const char* key) const {
+  asked_.emplace(key);
+  return object_.contains(key) && object_.at(key).is_null();
 }
 
 const json& ConfigKeys::value(const char* key) const {
@@ -53,15 +81,23 @@ ConfigKeys ConfigKeys::under(const char* key) const {
 void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const {
   for (const auto& [key, found] : object_.items()) {
     if (asked_.contains(key) || says_no(found)) continue;
-    const bool known = std::ranges::any_of(harmless, [&key = key](std::string_view name) {
-      return name.ends_with('*') ? key.starts_with(name.substr(0, name.size() - 1)) : key == name;
-    });
-    if (known) continue;
+    if (std::ranges::any_of(harmless, [&key = key](std::string_view name) { return matches(key, name); })) continue;
+    const std::string name = json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
+    const auto* const known =
+        std::ranges::find_if(kKnownKeys, [&key = key](const KnownKey& entry) { return matches(key, entry.name); });
+    if (known != std::end(kKnownKeys)) {
+      throw Error(fmt::format("{}: {} is {}: {}", file_, name, shown(found), known->why));
+    }
     throw Error(fmt::format(
-        "{}: {} is {}, which Foxscope does not know for this model_type: what it changes would be left out, "
-        "so the model is not run",
-        file_, json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace), shown(found)));
+        "{}: {} is {}, a key that Foxscope does not know for this model_type: the model is not run, as what it changes "
+        "would be left out; if it changes nothing in a forward pass, remove it; {}",
+        file_, name, shown(found), kHowToAdd));
   }
+}
+
+void ConfigKeys::refuse(const char* key, const std::string& runs) const {
+  throw Error(fmt::format("{}: {} is {}, which Foxscope does not run: it runs {}; {}", file_, name_of(key),
+                          has(key) ? shown(object_.at(key)) : "missing", runs, kHowToAdd));
 }
 
 std::string ConfigKeys::ignored() const {
@@ -97,12 +133,15 @@ std::int64_t ConfigKeys::integer(const char* key, std::int64_t lowest, std::int6
   return has(key) ? integer(key, lowest, highest) : otherwise;
 }
 
-double ConfigKeys::number(const char* key, double lowest, double highest, double otherwise) const {
-  if (!has(key)) return otherwise;
-  const json& value = object_.at(key);
-  const double found = value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+double ConfigKeys::number(const char* key, double lowest, double highest) const {
+  const bool given = has(key) && object_.at(key).is_number();
+  const double found = given ? object_.at(key).get<double>() : std::numeric_limits<double>::quiet_NaN();
   if (!(found >= lowest && found <= highest)) fail(key, fmt::format("a number from {} to {}", lowest, highest));
   return found;
+}
+
+double ConfigKeys::number(const char* key, double lowest, double highest, double otherwise) const {
+  return has(key) ? number(key, lowest, highest) : otherwise;
 }
 
 bool ConfigKeys::flag(const char* key, bool otherwise) const {

@@ -20,9 +20,12 @@ class ConfigKeys {
   ConfigKeys(const nlohmann::json& object, std::string_view file, std::string parent = {});
 
   [[nodiscard]] bool has(const char* key) const;
+  /// Whether the key is there and null: a choice, where the default of an absent key is something else.
+  [[nodiscard]] bool is_null(const char* key) const;
   [[nodiscard]] std::int64_t integer(const char* key, std::int64_t lowest, std::int64_t highest) const;
   [[nodiscard]] std::int64_t integer(const char* key, std::int64_t lowest, std::int64_t highest,
                                      std::int64_t otherwise) const;
+  [[nodiscard]] double number(const char* key, double lowest, double highest) const;
   [[nodiscard]] double number(const char* key, double lowest, double highest, double otherwise) const;
   [[nodiscard]] bool flag(const char* key, bool otherwise) const;
   [[nodiscard]] std::string word(const char* key, const std::string& otherwise) const;
@@ -34,6 +37,9 @@ class ConfigKeys {
   /// (false, 0, null, an empty list) or are among those that change nothing.
   /// @param harmless  names; one that ends in * stands for all that begin so
   void refuse_others(std::span<const std::string_view> harmless) const;
+  /// Refuses a value that means something, which Foxscope does not compute.
+  /// @param runs  what it does
+  [[noreturn]] void refuse(const char* key, const std::string& runs) const;
 
   /// Keys that nobody asked for, separated by commas.
   [[nodiscard]] std::string ignored() const;

@@ -40,18 +40,20 @@ const ModelFamily& family_of(const std::string& model_type, std::string_view fil
                       file, model_type, supported_types()));
     }
   }
-  throw Error(fmt::format("{}: model_type {} is not known; {}", file,
-                          json(model_type.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace),
-                          supported_types()));
+  throw Error(fmt::format(
+      "{}: model_type {} is not known; {}; how another is added stands in CONTRIBUTING.md, A family "
+      "of models",
+      file, json(model_type.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace), supported_types()));
 }
 
 namespace family {
 namespace {
 
-/// How a text is stretched: type and factors in one object.
+/// How a text is stretched: type and factors in one object. Older files call the type `type`, some say both.
 RopeScaling read_scaling(const ConfigKeys& keys) {
-  const char* const key = keys.has("rope_type") ? "rope_type" : "type";
-  const std::string type = keys.word(key, "default");
+  const std::string older = keys.word("type", "default");
+  const std::string type = keys.word("rope_type", older);
+  if (keys.has("type") && older != type) keys.fail("type", "what rope_type says");
   RopeScaling scaling;
   if (type == "default") return scaling;
   constexpr double kMost = 1e6;
@@ -59,17 +61,28 @@ RopeScaling read_scaling(const ConfigKeys& keys) {
     scaling.kind = RopeScaling::Kind::linear;
   } else if (type == "llama3") {
     scaling.kind = RopeScaling::Kind::llama3;
-    scaling.low_frequency_factor = keys.number("low_freq_factor", 1e-6, kMost, 1.0);
-    scaling.high_frequency_factor = keys.number("high_freq_factor", 1e-6, kMost, 4.0);
-    if (scaling.high_frequency_factor <= scaling.low_frequency_factor)
+    scaling.low_frequency_factor = keys.number("low_freq_factor", 1e-6, kMost);
+    scaling.high_frequency_factor = keys.number("high_freq_factor", 1e-6, kMost);
+    if (scaling.high_frequency_factor <= scaling.low_frequency_factor) {
       keys.fail("high_freq_factor", "above low_freq_factor");
-    scaling.original_length = keys.number("original_max_position_embeddings", 1, 1e12, 8192);
+    }
+    scaling.original_length = keys.number("original_max_position_embeddings", 1, 1e12);
   } else {
-    keys.fail(key, "\"default\", \"linear\" or \"llama3\"");
+    keys.refuse(keys.has("rope_type") ? "rope_type" : "type", "\"default\", \"linear\" and \"llama3\"");
   }
-  if (!keys.has("factor")) keys.fail("factor", "a number of at least 1");
-  scaling.factor = keys.number("factor", 1, kMost, 1);
+  scaling.factor = keys.number("factor", 1, kMost);
   return scaling;
+}
+
+/// How many numbers of a head turn, which must be pairs.
+/// @param key  that it hangs on
+int rotary_dim_of(const ConfigKeys& keys, const char* key, double fraction, int head_dim) {
+  const int turning = static_cast<int>(head_dim * fraction);
+  if (turning < 2 || turning % 2 != 0) {
+    keys.fail(key, fmt::format("such that an even number of a head's {} numbers turn (rotary embedding), and {} would",
+                               head_dim, turning));
+  }
+  return turning;
 }
 
 }  // namespace
@@ -86,8 +99,8 @@ void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& conf
       keys.fail(names.key_heads, fmt::format("such that it divides {} {}", names.heads, config.heads));
     }
   }
-  if (names.head_dim != nullptr && keys.has(names.head_dim)) {
-    config.head_dim = static_cast<int>(keys.integer(names.head_dim, 1, kMaxHeadDim));
+  if (names.head_dim != nullptr && (names.head_dim_otherwise != 0 || keys.has(names.head_dim))) {
+    config.head_dim = static_cast<int>(keys.integer(names.head_dim, 1, kMaxHeadDim, names.head_dim_otherwise));
     return;
   }
   if (config.hidden_size % config.heads != 0) {
@@ -111,73 +124,51 @@ void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fract
   config.rope = true;
   config.rope_base = keys.number(base_key, 1, kLargestBase, 10000);
   if (fraction_key != nullptr) fraction = keys.number(fraction_key, 1e-6, 1, fraction);
-  const char* where = fraction_key;
   if (keys.has("rope_parameters")) {
     const ConfigKeys rope = keys.under("rope_parameters");
     config.rope_base = rope.number("rope_theta", 1, kLargestBase, config.rope_base);
-    fraction = rope.number("partial_rotary_factor", 1e-6, 1, fraction);
     config.rope_scaling = read_scaling(rope);
+    constexpr const char* kFraction = "partial_rotary_factor";
+    fraction = rope.number(kFraction, 1e-6, 1, fraction);
+    if (rope.has(kFraction)) config.rotary_dim = rotary_dim_of(rope, kFraction, fraction, config.head_dim);
     rope.refuse_others({});
-    where = "rope_parameters";
   } else if (keys.has("rope_scaling")) {
     const ConfigKeys scaling = keys.under("rope_scaling");
     config.rope_scaling = read_scaling(scaling);
     scaling.refuse_others({});
   }
-  config.rotary_dim = static_cast<int>(config.head_dim * fraction);
-  if (config.rotary_dim % 2 != 0 || config.rotary_dim < 1) {
-    keys.fail(where == nullptr ? base_key : where,
-              fmt::format("such that an even part of a head of {} turns, which is {} now", config.head_dim,
-                          config.rotary_dim));
+  if (config.rotary_dim > 0) return;
+  const char* key = fraction_key;
+  if (key == nullptr) key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
+  config.rotary_dim = rotary_dim_of(keys, key, fraction, config.head_dim);
+}
+
+void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config) {
+  const std::string activation = keys.word(key, otherwise);
+  if (activation == "gelu") {
+    config.mlp = MlpKind::gelu;
+  } else if (activation == "gelu_new" || activation == "gelu_fast" || activation == "gelu_pytorch_tanh") {
+    config.mlp = MlpKind::gelu_tanh;
+  } else {
+    keys.refuse(key, "\"gelu\", \"gelu_new\", \"gelu_fast\" and \"gelu_pytorch_tanh\"");
   }
 }
 
 std::span<const std::string_view> harmless_keys() {
   // What is said of training, of generating and of the file, not of a forward pass.
-  static constexpr std::array<std::string_view, 44> kHarmless = {"_name_or_path",
-                                                                 "_commit_hash",
-                                                                 "architectures",
-                                                                 "transformers_version",
-                                                                 "model_type",
-                                                                 "dtype",
-                                                                 "torch_dtype",
-                                                                 "use_cache",
-                                                                 "use_return_dict",
-                                                                 "return_dict*",
-                                                                 "output_attentions",
-                                                                 "output_hidden_states",
-                                                                 "initializer_range",
-                                                                 "eos_token_id",
-                                                                 "pad_token_id",
-                                                                 "sep_token_id",
-                                                                 "decoder_start_token_id",
-                                                                 "unk_token_id",
-                                                                 "mask_token_id",
-                                                                 "max_position_embeddings",
-                                                                 "n_ctx",
-                                                                 "attention_dropout",
-                                                                 "hidden_dropout",
-                                                                 "resid_pdrop",
-                                                                 "embd_pdrop",
-                                                                 "attn_pdrop",
-                                                                 "classifier_dropout",
-                                                                 "summary_*",
-                                                                 "task_specific_params",
-                                                                 "gradient_checkpointing",
-                                                                 "id2label",
-                                                                 "label2id",
-                                                                 "num_labels",
-                                                                 "problem_type",
-                                                                 "finetuning_task",
-                                                                 "tokenizer_class",
-                                                                 "prefix",
-                                                                 "max_length",
-                                                                 "do_sample",
-                                                                 "temperature",
-                                                                 "top_k",
-                                                                 "top_p",
-                                                                 "repetition_penalty",
-                                                                 "chunk_size_feed_forward"};
+  // clang-format off
+  static constexpr std::string_view kHarmless[] = {
+      "_name_or_path", "_commit_hash", "architectures", "transformers_version", "model_type", "dtype", "torch_dtype",
+      "use_cache", "use_return_dict", "return_dict*", "output_attentions", "output_hidden_states",
+      "initializer_range", "eos_token_id", "pad_token_id", "sep_token_id", "decoder_start_token_id", "unk_token_id",
+      "mask_token_id", "max_position_embeddings", "n_ctx", "attention_dropout", "hidden_dropout", "resid_pdrop",
+      "embd_pdrop", "attn_pdrop", "classifier_dropout", "summary_*", "task_specific_params",
+      "gradient_checkpointing", "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
+      "tokenizer_class", "prefix", "max_length", "do_sample", "temperature", "top_k", "top_p", "repetition_penalty",
+      "chunk_size_feed_forward", "_attn_implementation*", "_num_labels", "num_beams", "num_beam_groups",
+      "num_return_sequences", "length_penalty", "typical_p", "output_past", "predict_special_tokens",
+      "max_sequence_length", "is_llama_config", "transformers.js_config", "unsloth_*"};
+  // clang-format on
   return kHarmless;
 }
 

@@ -45,7 +45,8 @@ struct SizeKeys {
   const char* layers = "num_hidden_layers";
   const char* heads = "num_attention_heads";
   const char* key_heads = "num_key_value_heads";  ///< null: there are as many as heads
-  const char* head_dim = "head_dim";              ///< null, or absent in the file: hidden size / heads
+  const char* head_dim = "head_dim";              ///< null: it is hidden size / heads
+  int head_dim_otherwise = 0;                     ///< where the file has no such key; 0: hidden size / heads
 };
 /// Vocabulary, hidden size, layers, heads and their dimension.
 void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config);
@@ -57,6 +58,9 @@ void read_bos(const ConfigKeys& keys, ModelConfig& config);
 /// @param fraction_key  of the part of a head that turns, likewise
 void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fraction_key, double fraction,
                  ModelConfig& config);
+
+/// The activation of an MLP without a gate.
+void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config);
 
 /// Keys of Hugging Face's configurations that change nothing in a forward pass.
 std::span<const std::string_view> harmless_keys();

@@ -141,9 +141,9 @@ TEST_P(Family, CudaInBfloat16StaysNearTheLibrarysLosses) {
   batch.keep = {Keep::loss};
   const test::BatchResult result = test::run_batch(*model, batch);
   EXPECT_TRUE(result.report.attention_kernel.starts_with("cuda ")) << result.report.attention_kernel;
-  EXPECT_LE(largest_difference(result.traces.front()->per_token_loss(),
-                               test::read_floats(wanted.golden, "per_token_loss")),
-            0.2);
+  EXPECT_LE(
+      largest_difference(result.traces.front()->per_token_loss(), test::read_floats(wanted.golden, "per_token_loss")),
+      0.2);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Family,

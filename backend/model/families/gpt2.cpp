@@ -1,7 +1,7 @@
 // GPT-2.
 
 #include <cmath>
-#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -22,14 +22,7 @@ void read_gpt2(const ConfigKeys& keys, ModelConfig& config) {
   config.forget_gate = ForgetGate::none;
   config.query_key_value_bias = config.output_bias = config.mlp_bias = true;
   read_bos(keys, config);
-  const std::string activation = keys.word("activation_function", "gelu_new");
-  if (activation == "gelu_new" || activation == "gelu_pytorch_tanh") {
-    config.mlp = MlpKind::gelu_tanh;
-  } else if (activation == "gelu") {
-    config.mlp = MlpKind::gelu;
-  } else {
-    keys.fail("activation_function", "\"gelu_new\", \"gelu_pytorch_tanh\" or \"gelu\"");
-  }
+  read_gelu(keys, "activation_function", "gelu_new", config);
   if (!keys.flag("scale_attn_weights", true)) config.query_factor = std::sqrt(static_cast<double>(config.head_dim));
   config.query_factor_by_layer = keys.flag("scale_attn_by_inverse_layer_idx", false);
   // Another order of the same products.

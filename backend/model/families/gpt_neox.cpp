@@ -1,6 +1,6 @@
 // GPT-NeoX, and with it Pythia.
 
-#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -20,14 +20,7 @@ void read_gpt_neox(const ConfigKeys& keys, ModelConfig& config) {
   config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", true);
   config.mlp_bias = true;
   read_bos(keys, config);
-  const std::string activation = keys.word("hidden_act", "gelu");
-  if (activation == "gelu") {
-    config.mlp = MlpKind::gelu;
-  } else if (activation == "gelu_new" || activation == "gelu_fast" || activation == "gelu_pytorch_tanh") {
-    config.mlp = MlpKind::gelu_tanh;
-  } else {
-    keys.fail("hidden_act", "\"gelu\", \"gelu_new\", \"gelu_fast\" or \"gelu_pytorch_tanh\"");
-  }
+  read_gelu(keys, "hidden_act", "gelu", config);
   read_rotary(keys, "rotary_emb_base", "rotary_pct", 0.25, config);
   keys.refuse_others(harmless_keys());
 }

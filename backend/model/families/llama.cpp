@@ -13,9 +13,12 @@ namespace foxscope::family {
 namespace {
 
 constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max();
+/// Of a file that does not say; null is no window.
+constexpr std::int64_t kWindowOtherwise = 4096;
 
-void read_layers(const ConfigKeys& keys, ModelConfig& config) {
-  read_sizes(keys, {}, config);
+/// @param head_dim  where the file does not say; 0: hidden size / heads
+void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0) {
+  read_sizes(keys, {.head_dim_otherwise = head_dim}, config);
   config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
   config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
   config.query_key_norm_epsilon = config.norm_epsilon;
@@ -23,7 +26,7 @@ void read_layers(const ConfigKeys& keys, ModelConfig& config) {
   config.forget_gate = ForgetGate::none;
   read_bos(keys, config);
   if (const std::string activation = keys.word("hidden_act", "silu"); activation != "silu" && activation != "swish") {
-    keys.fail("hidden_act", "\"silu\"");
+    keys.refuse("hidden_act", "\"silu\"");
   }
   read_rotary(keys, "rope_theta", nullptr, 1.0, config);
 }
@@ -43,33 +46,37 @@ void read_llama(const ConfigKeys& keys, ModelConfig& config) {
 
 void read_mistral(const ConfigKeys& keys, ModelConfig& config) {
   read_layers(keys, config);
-  config.window_size = keys.integer("sliding_window", 1, kLargestWindow, 0);
+  if (!keys.is_null("sliding_window")) {
+    config.window_size = keys.integer("sliding_window", 1, kLargestWindow, kWindowOtherwise);
+  }
   refuse_rest(keys);
 }
 
-/// A window that all layers have, or none: `layer_types` where it is there, else layers from max_window_layers on.
-void read_qwen_window(const ConfigKeys& keys, ModelConfig& config) {
-  const bool slides = keys.flag("use_sliding_window", false);
-  const std::int64_t window = keys.integer("sliding_window", 1, kLargestWindow, 0);
+/// How many layers slide: `layer_types` where it is there, else those from max_window_layers on.
+std::int64_t count_sliding_layers(const ConfigKeys& keys, const ModelConfig& config) {
   const std::int64_t first = keys.integer("max_window_layers", 0, kMaxLayers, 28);
-  if (!slides || window == 0) {
-    if (keys.has("layer_types")) {
-      for (const nlohmann::json& type : keys.value("layer_types")) {
-        if (type != "full_attention") keys.fail("layer_types", "\"full_attention\" for every layer");
-      }
-    }
-    return;
+  if (!keys.has("layer_types")) return std::max<std::int64_t>(0, config.layers - first);
+  const nlohmann::json& types = keys.value("layer_types");
+  const auto known = [](const nlohmann::json& type) { return type == "full_attention" || type == "sliding_attention"; };
+  if (!types.is_array() || std::ssize(types) != config.layers || !std::all_of(types.begin(), types.end(), known)) {
+    keys.fail("layer_types",
+              fmt::format("\"full_attention\" or \"sliding_attention\" for each of {} layers", config.layers));
   }
-  std::int64_t sliding = std::max<std::int64_t>(0, config.layers - first);
-  if (keys.has("layer_types")) {
-    const nlohmann::json& types = keys.value("layer_types");
-    sliding = std::count(types.begin(), types.end(), "sliding_attention");
+  return std::count(types.begin(), types.end(), "sliding_attention");
+}
+
+/// A window that all layers have, or none.
+void read_qwen_window(const ConfigKeys& keys, ModelConfig& config) {
+  const bool slides = keys.flag("use_sliding_window", false) && !keys.is_null("sliding_window");
+  const std::int64_t window = keys.integer("sliding_window", 1, kLargestWindow, kWindowOtherwise);
+  const std::int64_t sliding = count_sliding_layers(keys, config);
+  if (!slides && keys.has("layer_types") && sliding > 0) {
+    keys.fail("layer_types", "\"full_attention\" for every layer of a model that uses no window");
   }
-  if (sliding == 0) return;
+  if (!slides || sliding == 0) return;
   if (sliding < config.layers) {
-    keys.fail("use_sliding_window",
-              fmt::format("false unless all {} layers slide, and {} do: windows by layer are not run", config.layers,
-                          sliding));
+    keys.refuse(keys.has("layer_types") ? "layer_types" : "max_window_layers",
+                fmt::format("a window that all {} layers have or none, and {} would have it", config.layers, sliding));
   }
   config.window_size = window;
 }
@@ -82,8 +89,8 @@ void read_qwen2(const ConfigKeys& keys, ModelConfig& config) {
 }
 
 void read_qwen3(const ConfigKeys& keys, ModelConfig& config) {
-  read_layers(keys, config);
-  if (!keys.has("head_dim")) config.head_dim = config.rotary_dim = 128;
+  constexpr int kHeadDimOtherwise = 128;
+  read_layers(keys, config, kHeadDimOtherwise);
   config.query_key_norm = QueryKeyNorm::shared;
   config.query_key_value_bias = config.output_bias = keys.flag("attention_bias", false);
   read_qwen_window(keys, config);

@@ -1,0 +1,571 @@
+// Every option of the plain families alone, with random weights, against a dense float64 twin that reads config.json
+// itself: the pass over the whole text, the composed one, and texts that both continue.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <numbers>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/model/composed_causal_lm.h"
+#include "backend/model/continuation.h"
+#include "tests/model/dense_twin.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+using Weights = std::map<std::string, at::Tensor>;
+
+/// A key's value; absent and null are `otherwise`.
+template <typename T>
+T value_of(const json& object, const char* key, T otherwise) {
+  return object.contains(key) && !object.at(key).is_null() ? object.at(key).get<T>() : otherwise;
+}
+
+/// The sizes of a family, by its own keys.
+struct TwinSizes {
+  explicit TwinSizes(const json& config) : type(config.at("model_type").get<std::string>()), gpt2(type == "gpt2") {
+    hidden = config.at(gpt2 ? "n_embd" : "hidden_size").get<std::int64_t>();
+    layers = config.at(gpt2 ? "n_layer" : "num_hidden_layers").get<std::int64_t>();
+    heads = config.at(gpt2 ? "n_head" : "num_attention_heads").get<std::int64_t>();
+    vocabulary = config.at("vocab_size").get<std::int64_t>();
+    inner = value_of<std::int64_t>(config, gpt2 ? "n_inner" : "intermediate_size", 4 * hidden);
+    key_heads = value_of<std::int64_t>(config, "num_key_value_heads", heads);
+    head_dim = value_of<std::int64_t>(config, "head_dim", type == "qwen3" ? 128 : hidden / heads);
+    tied = value_of<bool>(config, "tie_word_embeddings", gpt2);
+  }
+  std::string type;
+  bool gpt2;
+  std::int64_t hidden = 0, layers = 0, heads = 0, key_heads = 0, head_dim = 0, inner = 0, vocabulary = 0;
+  bool tied = false;
+};
+
+using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+Shapes shapes_of_gpt2(const json& config, const TwinSizes& s) {
+  Shapes shapes = {{"wte.weight", {s.vocabulary, s.hidden}},
+                   {"wpe.weight", {config.at("n_positions").get<std::int64_t>(), s.hidden}},
+                   {"ln_f.weight", {s.hidden}},
+                   {"ln_f.bias", {s.hidden}}};
+  for (std::int64_t n = 0; n < s.layers; ++n) {
+    const std::string layer = "h." + std::to_string(n) + ".";
+    const auto dense = [&](const std::string& name, std::int64_t in, std::int64_t out) {
+      shapes.push_back({layer + name + ".weight", {in, out}});
+      shapes.push_back({layer + name + ".bias", {out}});
+    };
+    for (const char* norm : {"ln_1", "ln_2"}) {
+      shapes.push_back({layer + norm + ".weight", {s.hidden}});
+      shapes.push_back({layer + norm + ".bias", {s.hidden}});
+    }
+    dense("attn.c_attn", s.hidden, 3 * s.hidden);
+    dense("attn.c_proj", s.hidden, s.hidden);
+    dense("mlp.c_fc", s.hidden, s.inner);
+    dense("mlp.c_proj", s.inner, s.hidden);
+  }
+  return shapes;
+}
+
+Shapes shapes_of_gpt_neox(const json& config, const TwinSizes& s) {
+  Shapes shapes = {{"embed_in.weight", {s.vocabulary, s.hidden}},
+                   {"final_layer_norm.weight", {s.hidden}},
+                   {"final_layer_norm.bias", {s.hidden}}};
+  for (std::int64_t n = 0; n < s.layers; ++n) {
+    const std::string layer = "layers." + std::to_string(n) + ".";
+    const auto dense = [&](const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
+      shapes.push_back({layer + name + ".weight", {out, in}});
+      if (bias) shapes.push_back({layer + name + ".bias", {out}});
+    };
+    for (const char* norm : {"input_layernorm", "post_attention_layernorm"}) {
+      shapes.push_back({layer + norm + ".weight", {s.hidden}});
+      shapes.push_back({layer + norm + ".bias", {s.hidden}});
+    }
+    const bool bias = value_of(config, "attention_bias", true);
+    dense("attention.query_key_value", s.hidden, 3 * s.hidden, bias);
+    dense("attention.dense", s.hidden, s.hidden, bias);
+    dense("mlp.dense_h_to_4h", s.hidden, s.inner, true);
+    dense("mlp.dense_4h_to_h", s.inner, s.hidden, true);
+  }
+  return shapes;
+}
+
+Shapes shapes_of_llama(const json& config, const TwinSizes& s) {
+  Shapes shapes = {{"embed_tokens.weight", {s.vocabulary, s.hidden}}, {"norm.weight", {s.hidden}}};
+  const bool bias = value_of(config, "attention_bias", false);
+  const bool mlp_bias = value_of(config, "mlp_bias", false);
+  for (std::int64_t n = 0; n < s.layers; ++n) {
+    const std::string layer = "layers." + std::to_string(n) + ".";
+    const auto dense = [&](const std::string& name, std::int64_t in, std::int64_t out, bool with_bias) {
+      shapes.push_back({layer + name + ".weight", {out, in}});
+      if (with_bias) shapes.push_back({layer + name + ".bias", {out}});
+    };
+    shapes.push_back({layer + "input_layernorm.weight", {s.hidden}});
+    shapes.push_back({layer + "post_attention_layernorm.weight", {s.hidden}});
+    dense("self_attn.q_proj", s.hidden, s.heads * s.head_dim, bias || s.type == "qwen2");
+    dense("self_attn.k_proj", s.hidden, s.key_heads * s.head_dim, bias || s.type == "qwen2");
+    dense("self_attn.v_proj", s.hidden, s.key_heads * s.head_dim, bias || s.type == "qwen2");
+    dense("self_attn.o_proj", s.heads * s.head_dim, s.hidden, bias);
+    if (s.type == "qwen3") {
+      shapes.push_back({layer + "self_attn.q_norm.weight", {s.head_dim}});
+      shapes.push_back({layer + "self_attn.k_norm.weight", {s.head_dim}});
+    }
+    dense("mlp.gate_proj", s.hidden, s.inner, mlp_bias);
+    dense("mlp.up_proj", s.hidden, s.inner, mlp_bias);
+    dense("mlp.down_proj", s.inner, s.hidden, mlp_bias);
+  }
+  return shapes;
+}
+
+/// Every parameter of a family by its published name.
+Shapes shapes_of(const json& config, bool prefixed) {
+  const TwinSizes sizes(config);
+  const bool neox = sizes.type == "gpt_neox";
+  const Shapes inside = sizes.gpt2 ? shapes_of_gpt2(config, sizes)
+                        : neox     ? shapes_of_gpt_neox(config, sizes)
+                                   : shapes_of_llama(config, sizes);
+  const std::string prefix = !prefixed ? "" : sizes.gpt2 ? "transformer." : neox ? "gpt_neox." : "model.";
+  Shapes shapes;
+  for (const auto& [name, shape] : inside) shapes.emplace_back(prefix + name, shape);
+  if (!sizes.tied) {
+    shapes.emplace_back(neox ? "embed_out.weight" : "lm_head.weight",
+                        std::vector<std::int64_t>{sizes.vocabulary, sizes.hidden});
+  }
+  return shapes;
+}
+
+/// The families in float64, the plain way, from what their config.json says: no description of ours is asked.
+class FamilyTwin {
+ public:
+  FamilyTwin(json config, Weights weights) : config_(std::move(config)), sizes_(config_), weights_(std::move(weights)) {
+    for (const char* prefix : {"transformer.", "gpt_neox.", "model."}) {
+      if (weights_.begin()->first.starts_with(prefix) || std::next(weights_.begin())->first.starts_with(prefix)) {
+        prefix_ = prefix;
+      }
+    }
+  }
+
+  /// @param ids  [L] int64
+  /// @returns [L, V]
+  [[nodiscard]] at::Tensor logits(const at::Tensor& ids) const {
+    const char* const embedding = sizes_.gpt2 ? "wte.weight" : neox() ? "embed_in.weight" : "embed_tokens.weight";
+    at::Tensor x = weight(embedding).index_select(0, ids);
+    if (sizes_.gpt2) x = x + weight("wpe.weight").slice(0, 0, ids.size(0));
+    for (std::int64_t n = 0; n < sizes_.layers; ++n) {
+      const std::string layer = (sizes_.gpt2 ? "h." : "layers.") + std::to_string(n) + ".";
+      const at::Tensor attended =
+          attend(norm(x, layer + (sizes_.gpt2 ? "ln_1" : "input_layernorm")), layer, static_cast<int>(n));
+      const std::string second = layer + (sizes_.gpt2 ? "ln_2" : "post_attention_layernorm");
+      if (neox() && value_of(config_, "use_parallel_residual", true)) {
+        x = x + attended + mlp(norm(x, second), layer);
+      } else {
+        x = x + attended;
+        x = x + mlp(norm(x, second), layer);
+      }
+    }
+    x = norm(x, sizes_.gpt2 ? "ln_f" : neox() ? "final_layer_norm" : "norm");
+    const at::Tensor head =
+        sizes_.tied ? weight(embedding) : weights_.at(neox() ? "embed_out.weight" : "lm_head.weight");
+    return at::matmul(x, head.t());
+  }
+
+ private:
+  [[nodiscard]] bool neox() const { return sizes_.type == "gpt_neox"; }
+  [[nodiscard]] const at::Tensor& weight(const std::string& name) const { return weights_.at(prefix_ + name); }
+
+  [[nodiscard]] at::Tensor dense(const at::Tensor& x, const std::string& name) const {
+    const at::Tensor& matrix = weight(name + ".weight");
+    const at::Tensor y = at::matmul(x, sizes_.gpt2 ? matrix : matrix.t());
+    return weights_.contains(prefix_ + name + ".bias") ? y + weight(name + ".bias") : y;
+  }
+
+  [[nodiscard]] at::Tensor norm(const at::Tensor& x, const std::string& name) const {
+    if (sizes_.gpt2 || neox()) {
+      const double epsilon = value_of(config_, sizes_.gpt2 ? "layer_norm_epsilon" : "layer_norm_eps", 1e-5);
+      const at::Tensor centred = x - x.mean(-1, true);
+      return centred / at::sqrt(centred.square().mean(-1, true) + epsilon) * weight(name + ".weight") +
+             weight(name + ".bias");
+    }
+    const double epsilon = value_of(config_, "rms_norm_eps", 1e-6);
+    return x / at::sqrt(x.square().mean(-1, true) + epsilon) * weight(name + ".weight");
+  }
+
+  /// What rope_parameters says, or the keys of older files.
+  [[nodiscard]] json rope() const {
+    json rope = value_of(config_, "rope_scaling", json::object());
+    rope["rope_theta"] = value_of(config_, "rope_theta", value_of(config_, "rotary_emb_base", 10000.0));
+    rope["partial_rotary_factor"] = value_of(config_, "rotary_pct", neox() ? 0.25 : 1.0);
+    if (rope.contains("type")) rope["rope_type"] = rope["type"];
+    rope.update(value_of(config_, "rope_parameters", json::object()));
+    return rope;
+  }
+
+  /// x [L, d] of one head.
+  [[nodiscard]] at::Tensor rotate_pairs(const at::Tensor& x) const {
+    const json keys = rope();
+    const std::string kind = value_of<std::string>(keys, "rope_type", "default");
+    const auto turning = static_cast<std::int64_t>(static_cast<double>(sizes_.head_dim) *
+                                                   keys.at("partial_rotary_factor").get<double>());
+    at::Tensor turned = x.clone();
+    for (std::int64_t n = 0; n < turning / 2; ++n) {
+      double rate =
+          std::pow(keys.at("rope_theta").get<double>(), -2.0 * static_cast<double>(n) / static_cast<double>(turning));
+      if (kind == "linear") rate /= keys.at("factor").get<double>();
+      if (kind == "llama3") {
+        const double factor = keys.at("factor").get<double>();
+        const double low = keys.at("low_freq_factor").get<double>();
+        const double high = keys.at("high_freq_factor").get<double>();
+        const double old = keys.at("original_max_position_embeddings").get<double>();
+        const double wavelength = 2 * std::numbers::pi / rate;
+        if (wavelength > old / low) {
+          rate /= factor;
+        } else if (wavelength >= old / high) {
+          const double smooth = (old / wavelength - low) / (high - low);
+          rate = (1 - smooth) * rate / factor + smooth * rate;
+        }
+      }
+      const at::Tensor angle = at::arange(x.size(0), at::kDouble) * rate;
+      const at::Tensor a = x.select(1, n);
+      const at::Tensor b = x.select(1, n + turning / 2);
+      turned.select(1, n).copy_(a * at::cos(angle) - b * at::sin(angle));
+      turned.select(1, n + turning / 2).copy_(b * at::cos(angle) + a * at::sin(angle));
+    }
+    return turned;
+  }
+
+  /// 0: none.
+  [[nodiscard]] std::int64_t window(int layer) const {
+    const auto width = value_of<std::int64_t>(config_, "sliding_window", 0);
+    if (sizes_.type == "mistral") return width;
+    if (!value_of(config_, "use_sliding_window", false)) return 0;
+    const json types = value_of(config_, "layer_types", json());
+    const bool slides = types.is_array() ? types.at(static_cast<std::size_t>(layer)) == "sliding_attention"
+                                         : layer >= config_.at("max_window_layers").get<int>();
+    return slides ? width : 0;
+  }
+
+  /// softmax(scale Q K^T) V of one head, all entries written out.
+  [[nodiscard]] at::Tensor attend_head(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                       int layer) const {
+    double scale = 1 / std::sqrt(static_cast<double>(sizes_.head_dim));
+    if (!value_of(config_, "scale_attn_weights", true)) scale = 1;
+    if (value_of(config_, "scale_attn_by_inverse_layer_idx", false)) scale /= layer + 1;
+    const at::Tensor position = at::arange(query.size(0));
+    const at::Tensor distance = position.unsqueeze(1) - position.unsqueeze(0);
+    at::Tensor hidden = distance < 0;
+    if (window(layer) > 0) hidden.logical_or_(distance >= window(layer));
+    const at::Tensor scores = at::matmul(query, key.t()) * scale;
+    return at::matmul(at::softmax(scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()), 1), value);
+  }
+
+  [[nodiscard]] at::Tensor attend(const at::Tensor& x, const std::string& layer, int index) const {
+    const std::int64_t length = x.size(0);
+    at::Tensor query;
+    at::Tensor key;
+    at::Tensor value;
+    if (sizes_.gpt2) {
+      const auto parts = dense(x, layer + "attn.c_attn").view({length, 3, sizes_.heads, sizes_.head_dim}).unbind(1);
+      query = parts[0], key = parts[1], value = parts[2];
+    } else if (neox()) {
+      const auto parts =
+          dense(x, layer + "attention.query_key_value").view({length, sizes_.heads, 3, sizes_.head_dim}).unbind(2);
+      query = parts[0], key = parts[1], value = parts[2];
+    } else {
+      const auto heads = [&](const char* name) {
+        return dense(x, layer + "self_attn." + name).view({length, -1, sizes_.head_dim});
+      };
+      query = heads("q_proj"), key = heads("k_proj"), value = heads("v_proj");
+    }
+    if (sizes_.type == "qwen3") {
+      query = norm(query, layer + "self_attn.q_norm");
+      key = norm(key, layer + "self_attn.k_norm");
+    }
+    at::Tensor output = at::empty({length, sizes_.heads, sizes_.head_dim}, at::kDouble);
+    for (std::int64_t head = 0; head < sizes_.heads; ++head) {
+      const std::int64_t group = head / (sizes_.heads / sizes_.key_heads);
+      const at::Tensor q = sizes_.gpt2 ? query.select(1, head) : rotate_pairs(query.select(1, head));
+      const at::Tensor k = sizes_.gpt2 ? key.select(1, group) : rotate_pairs(key.select(1, group));
+      output.select(1, head).copy_(attend_head(q, k, value.select(1, group), index));
+    }
+    const char* const name = sizes_.gpt2 ? "attn.c_proj" : neox() ? "attention.dense" : "self_attn.o_proj";
+    return dense(output.reshape({length, -1}), layer + name);
+  }
+
+  [[nodiscard]] at::Tensor mlp(const at::Tensor& x, const std::string& layer) const {
+    if (!sizes_.gpt2 && !neox()) {
+      const at::Tensor gate = dense(x, layer + "mlp.gate_proj");
+      return dense(gate * at::sigmoid(gate) * dense(x, layer + "mlp.up_proj"), layer + "mlp.down_proj");
+    }
+    const std::string kind = value_of<std::string>(config_, sizes_.gpt2 ? "activation_function" : "hidden_act",
+                                                   sizes_.gpt2 ? "gelu_new" : "gelu");
+    const at::Tensor y = dense(x, layer + (sizes_.gpt2 ? "mlp.c_fc" : "mlp.dense_h_to_4h"));
+    const at::Tensor share = kind == "gelu" ? at::erf(y / std::numbers::sqrt2)
+                                            : at::tanh(std::sqrt(2 / std::numbers::pi) * (y + 0.044715 * y * y * y));
+    return dense(y * (1 + share) / 2, layer + (sizes_.gpt2 ? "mlp.c_proj" : "mlp.dense_4h_to_h"));
+  }
+
+  json config_;
+  TwinSizes sizes_;
+  Weights weights_;
+  std::string prefix_;
+};
+
+/// What else is in a checkpoint's file.
+struct Buffer {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::size_t bytes;
+};
+
+struct FamilyCase {
+  std::string name;
+  json config;
+  bool prefixed = true;
+  std::vector<Buffer> buffers = {};
+};
+
+/// Writes random weights, which attend near and far, and @returns them in float64.
+Weights write_random(const test::TemporaryFolder& folder, const FamilyCase& tested) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(77);
+  json header = json::object();
+  std::string data;
+  Weights weights;
+  for (const auto& [name, shape] : shapes_of(tested.config, tested.prefixed)) {
+    at::Tensor value = at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat));
+    if (shape.size() == 1) {
+      value = name.ends_with("bias") ? 0.3 * value : 1 + 0.2 * value;
+    } else if (name.ends_with("wpe.weight")) {
+      value = 0.5 * value;
+    } else if (name.find("embed_in") == std::string::npos && name.find("embed_tokens") == std::string::npos &&
+               name.find("wte") == std::string::npos) {
+      value = 1.5 * value / std::sqrt(static_cast<double>(tested.config.value("n_embd", shape[1])));
+    }
+    value = value.contiguous();
+    weights[name] = value.to(at::kDouble);
+    const std::size_t begin = data.size();
+    data.append(static_cast<const char*>(value.const_data_ptr()), value.nbytes());
+    header[name] = {{"dtype", "F32"}, {"shape", shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  for (const Buffer& buffer : tested.buffers) {
+    const std::size_t begin = data.size();
+    data.append(buffer.bytes, '\1');
+    header[buffer.name] = {{"dtype", buffer.dtype}, {"shape", buffer.shape}, {"data_offsets", {begin, data.size()}}};
+  }
+  folder.write("config.json", tested.config.dump());
+  folder.write("model.safetensors", test::safetensors_image(header.dump(), data));
+  return weights;
+}
+
+constexpr double kTwinError = 2e-4;  ///< of the largest logit
+constexpr std::int64_t kTwinLength = 517;
+
+at::Tensor random_ids(std::int64_t length, std::int64_t vocabulary) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(5);
+  return at::randint(0, vocabulary, {length}, generator, at::TensorOptions().dtype(at::kLong));
+}
+
+std::vector<std::int32_t> as_ids(const at::Tensor& ids) {
+  const at::Tensor narrow = ids.to(at::kInt).contiguous();
+  const auto* first = narrow.const_data_ptr<std::int32_t>();
+  return {first, first + narrow.numel()};
+}
+
+/// All logits of two sequences at once.
+void check_pass(CausalLM& model, const at::Tensor& ids, const at::Tensor& expected, const std::string& name) {
+  test::Batch batch;
+  batch.size = 2;
+  batch.input_ids = as_ids(at::cat({ids, ids.flip(0)}));
+  batch.labels = batch.input_ids;
+  batch.keep = {Keep::logits};
+  const auto trace = test::run_batch(model, batch).traces.front();
+  const std::vector<float> logits = trace->source().logits();
+  const at::Tensor ours = at::tensor(at::ArrayRef<float>(logits.data(), logits.size())).to(at::kDouble);
+  const at::Tensor error = (ours.view_as(expected) - expected).abs().max() / expected.abs().max();
+  EXPECT_LE(error.item<double>(), kTwinError) << name;
+}
+
+/// All but the last tokens as a prompt, then those.
+void check_continued(CausalLM& model, const at::Tensor& ids, const at::Tensor& expected, const std::string& name) {
+  constexpr std::int64_t kRead = 3;
+  const std::vector<std::int32_t> all = as_ids(ids);
+  const std::int64_t prompt = ids.size(0) - kRead;
+  PromptRequest request;
+  request.input_ids = std::span(all).first(static_cast<std::size_t>(prompt));
+  const auto continuation = model.begin(request, {});
+  for (std::int64_t position = prompt; position < ids.size(0); ++position) {
+    continuation->read(all[static_cast<std::size_t>(position)]);
+    const std::span<const float> found = continuation->log_probabilities();
+    const at::Tensor ours = at::tensor(at::ArrayRef<float>(found.data(), found.size())).to(at::kDouble);
+    const at::Tensor error = (ours - at::log_softmax(expected.select(0, position), 0)).abs().max();
+    EXPECT_LE(error.item<double>(), kTwinError * expected.abs().max().item<double>()) << name << " at " << position;
+  }
+}
+
+void check_twin(const FamilyCase& tested) {
+  const c10::InferenceMode guard;
+  const test::TemporaryFolder folder;
+  const FamilyTwin twin(tested.config, write_random(folder, tested));
+  const at::Tensor ids = random_ids(kTwinLength, tested.config.at("vocab_size").get<std::int64_t>());
+  at::Tensor expected;
+  {
+    const test::OneThread few_cores;
+    expected = twin.logits(ids);
+  }
+  const Checkpoint checkpoint = Checkpoint::open(folder.text());
+  const auto fused = CausalLM::load(checkpoint, Device{}, DType::float32);
+  check_pass(*fused, ids, expected, tested.name);
+  check_continued(*fused, ids, expected, tested.name);
+  const auto composed = load_composed_model(checkpoint, Device{}, DType::float32);
+  check_pass(*composed, ids, expected, tested.name + ", composed");
+  check_continued(*composed, ids, expected, tested.name + ", composed");
+}
+
+/// The base with other keys.
+json changed(json base, const json& keys) {
+  base.update(keys);
+  return base;
+}
+
+json small_gpt2() {
+  return {{"model_type", "gpt2"}, {"vocab_size", 37}, {"n_embd", 32},      {"n_head", 4},
+          {"n_layer", 3},         {"n_inner", 40},    {"n_positions", 600}};
+}
+
+json small_gpt_neox() {
+  return {{"model_type", "gpt_neox"}, {"vocab_size", 37},        {"hidden_size", 32},
+          {"num_hidden_layers", 2},   {"intermediate_size", 40}, {"num_attention_heads", 4}};
+}
+
+json small_llama(const char* model_type) {
+  return {{"model_type", model_type}, {"vocab_size", 37},         {"hidden_size", 32},        {"num_hidden_layers", 2},
+          {"intermediate_size", 40},  {"num_attention_heads", 4}, {"num_key_value_heads", 2}, {"head_dim", 8}};
+}
+
+TEST(FamilyOptions, Gpt2) {
+  const json base = small_gpt2();
+  check_twin({"gpt2", base});
+  check_twin({"by layer", changed(base, {{"scale_attn_by_inverse_layer_idx", true}})});
+  check_twin({"unscaled", changed(base, {{"scale_attn_weights", false}})});
+  check_twin({"untied", changed(base, {{"tie_word_embeddings", false}})});
+  check_twin({"n_inner null", changed(base, {{"n_inner", nullptr}})});
+  check_twin({"erf", changed(base, {{"activation_function", "gelu"}})});
+  check_twin({"tanh", changed(base, {{"activation_function", "gelu_pytorch_tanh"}})});
+  check_twin({"epsilon", changed(base, {{"layer_norm_epsilon", 0.3}})});
+}
+
+TEST(FamilyOptions, Gpt2AsItWasFirstPublished) {
+  std::vector<Buffer> buffers;
+  for (const char* layer : {"h.0", "h.1", "h.2"}) {
+    buffers.push_back({std::string(layer) + ".attn.bias", "F32", {1, 1, 4, 4}, 64});
+    buffers.push_back({std::string(layer) + ".attn.masked_bias", "F32", {}, 4});
+  }
+  check_twin({"without prefix", small_gpt2(), false, buffers});
+  for (const char* dtype : {"BOOL", "U8"}) {
+    for (Buffer& buffer : buffers) {
+      if (buffer.name.ends_with("masked_bias")) continue;
+      buffer.dtype = dtype;
+      buffer.bytes = 16;
+    }
+    check_twin({dtype, small_gpt2(), false, buffers});
+  }
+  check_twin({"with prefix", small_gpt2(), true, {{"transformer.h.0.attn.bias", "U8", {1, 1, 4, 4}, 16}}});
+  check_twin({"tied, with a head", small_gpt2(), true, {{"lm_head.weight", "F32", {37, 32}, 37 * 32 * 4}}});
+}
+
+TEST(FamilyOptions, GptNeox) {
+  const json base = small_gpt_neox();
+  check_twin({"gpt_neox", base});
+  check_twin({"in sequence", changed(base, {{"use_parallel_residual", false}})});
+  check_twin({"whole rotary", changed(base, {{"rotary_pct", 1.0}, {"rotary_emb_base", 500}})});
+  check_twin({"half rotary", changed(base, {{"rotary_pct", 0.5}, {"rotary_emb_base", 500}})});
+  check_twin({"half rotary, newer keys",
+              changed(base, {{"rope_parameters",
+                              {{"rope_type", "default"}, {"rope_theta", 500.0}, {"partial_rotary_factor", 0.5}}}})});
+  check_twin({"no bias", changed(base, {{"attention_bias", false}})});
+  check_twin({"tied", changed(base, {{"tie_word_embeddings", true}})});
+  check_twin({"tanh", changed(base, {{"hidden_act", "gelu_fast"}})});
+  check_twin({"buffers",
+              base,
+              true,
+              {{"gpt_neox.layers.0.attention.bias", "U8", {1, 1, 4, 4}, 16},
+               {"gpt_neox.layers.0.attention.masked_bias", "F32", {}, 4},
+               {"gpt_neox.layers.1.attention.rotary_emb.inv_freq", "F32", {4}, 16}}});
+}
+
+TEST(FamilyOptions, Llama) {
+  const json base = small_llama("llama");
+  check_twin({"llama", base});
+  check_twin({"head_dim absent", changed(base, {{"head_dim", nullptr}, {"num_key_value_heads", nullptr}})});
+  check_twin({"head_dim 12", changed(base, {{"head_dim", 12}})});
+  check_twin({"one key head", changed(base, {{"num_key_value_heads", 1}})});
+  check_twin({"mlp_bias", changed(base, {{"mlp_bias", true}})});
+  check_twin({"attention_bias", changed(base, {{"attention_bias", true}})});
+  check_twin({"tied", changed(base, {{"tie_word_embeddings", true}})});
+  check_twin({"epsilon", changed(base, {{"rms_norm_eps", 0.3}})});
+  check_twin({"pretraining_tp", changed(base, {{"pretraining_tp", 2}})});
+  check_twin({"buffers", base, true, {{"model.layers.0.self_attn.rotary_emb.inv_freq", "F32", {4}, 16}}});
+}
+
+TEST(FamilyOptions, LlamaWithStretchedPositions) {
+  const json base = small_llama("llama");
+  check_twin({"theta", changed(base, {{"rope_theta", 123.0}})});
+  check_twin({"linear, type", changed(base, {{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}})});
+  check_twin({"linear, rope_type", changed(base, {{"rope_scaling", {{"rope_type", "linear"}, {"factor", 4}}}})});
+  check_twin({"linear, both",
+              changed(base, {{"rope_scaling", {{"type", "linear"}, {"rope_type", "linear"}, {"factor", 4}}}})});
+  check_twin({"linear, rope_parameters",
+              changed(base, {{"rope_parameters", {{"rope_type", "linear"}, {"factor", 4}, {"rope_theta", 500}}}})});
+  // Of the four pairs of a head two are left alone, one lies between, one is stretched whole.
+  json llama3 = {
+      {"factor", 8.0}, {"low_freq_factor", 1.0}, {"high_freq_factor", 4.0}, {"original_max_position_embeddings", 256}};
+  llama3["rope_type"] = "llama3";
+  check_twin({"llama3", changed(base, {{"rope_theta", 500.0}, {"rope_scaling", llama3}})});
+  llama3["rope_theta"] = 500.0;
+  check_twin({"llama3, rope_parameters", changed(base, {{"rope_parameters", llama3}})});
+  check_twin({"llama3, wide heads", changed(base, {{"head_dim", 64}, {"rope_parameters", llama3}})});
+}
+
+TEST(FamilyOptions, Mistral) {
+  const json base = small_llama("mistral");
+  check_twin({"window null", changed(base, {{"sliding_window", nullptr}})});
+  check_twin({"window 1", changed(base, {{"sliding_window", 1}})});
+  check_twin({"window 30", changed(base, {{"sliding_window", 30}})});
+  check_twin({"window of the text", changed(base, {{"sliding_window", kTwinLength}})});
+  check_twin({"head_dim 12", changed(base, {{"sliding_window", 100}, {"head_dim", 12}})});
+}
+
+TEST(FamilyOptions, Qwen) {
+  const json all = {"sliding_attention", "sliding_attention"};
+  for (const char* model_type : {"qwen2", "qwen3"}) {
+    const std::string name = model_type;
+    const json base = small_llama(model_type);
+    check_twin({name, base});
+    check_twin({name + " with an unused window", changed(base, {{"sliding_window", 10}, {"max_window_layers", 0}})});
+    check_twin({name + " with late windows",
+                changed(base, {{"use_sliding_window", true}, {"sliding_window", 10}, {"max_window_layers", 2}})});
+    const json window = changed(base, {{"use_sliding_window", true}, {"sliding_window", 50}});
+    check_twin({name + " with a window", changed(window, {{"max_window_layers", 0}})});
+    check_twin({name + " by layer_types", changed(window, {{"layer_types", all}})});
+    check_twin({name + " with head_dim 12", changed(base, {{"head_dim", 12}})});
+    check_twin({name + " tied", changed(base, {{"tie_word_embeddings", true}})});
+  }
+  check_twin({"qwen2 without head_dim", changed(small_llama("qwen2"), {{"head_dim", nullptr}})});
+  json wide = small_llama("qwen3");
+  wide.erase("head_dim");
+  check_twin({"qwen3 without head_dim", wide});
+  check_twin({"qwen3 with biases", changed(small_llama("qwen3"), {{"attention_bias", true}})});
+}
+
+}  // namespace
+}  // namespace foxscope
