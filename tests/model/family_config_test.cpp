@@ -11,10 +11,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
 #include "backend/model/model_family.h"
 #include "backend/model/parameters.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -469,7 +469,7 @@ TEST(LearnedPositions, NoTextGoesBeyondThem) {
   test::write_checkpoint(folder, config, test::random_weights(config));
   const Checkpoint checkpoint = Checkpoint::open(folder.text());
   check_positions(*CausalLM::load(checkpoint, Device{}, DType::float32));
-  check_positions(*load_composed_model(checkpoint, Device{}, DType::float32));
+  check_positions(*load_torch_model(checkpoint, Device{}, DType::float32));
 }
 
 }  // namespace

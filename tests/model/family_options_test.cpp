@@ -17,8 +17,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/model/composed_causal_lm.h"
 #include "backend/model/continuation.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/dense_twin.h"
 #include "tests/model/model_test_support.h"
 
@@ -426,7 +426,7 @@ void check_twin(const FamilyCase& tested) {
   const auto fused = CausalLM::load(checkpoint, Device{}, DType::float32);
   check_pass(*fused, ids, expected, tested.name);
   check_continued(*fused, ids, expected, tested.name);
-  const auto composed = load_composed_model(checkpoint, Device{}, DType::float32);
+  const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
   check_pass(*composed, ids, expected, tested.name + ", composed");
   check_continued(*composed, ids, expected, tested.name + ", composed");
 }
