@@ -64,8 +64,8 @@ at::Tensor DenseTransformer::attend(const at::Tensor& x, const std::string& laye
   const at::Tensor value = shifted(x, name + "v_proj", config_.value_shift);
   if (config_.query_key_norm == QueryKeyNorm::per_head) {
     const std::vector<std::int64_t> per_head = {config_.heads, 1, config_.head_dim};
-    query = rms_norm(query, weight(name + "q_norm.weight").view(per_head), config.query_key_norm_epsilon);
-    key = rms_norm(key, weight(name + "k_norm.weight").view(per_head), config.query_key_norm_epsilon);
+    query = rms_norm(query, weight(name + "q_norm.weight").view(per_head), config_.query_key_norm_epsilon);
+    key = rms_norm(key, weight(name + "k_norm.weight").view(per_head), config_.query_key_norm_epsilon);
   }
   if (config_.rope) {
     query = rotate(query, config_.rope_base);

@@ -1,6 +1,6 @@
 // `foxscope bench model`: a forward pass with loss of the FoX (Pro) demo model against the plain dense program in eager
 // LibTorch operations, in one run, measured in turn; and both demo models against the kept losses of held-out books and
-// their attention against float64.
+// their attention against float64. And GPT-2 of the 125M shape against eager LibTorch operations.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -18,6 +18,8 @@
 #include "backend/base/error.h"
 #include "backend/model/causal_lm.h"
 #include "tests/bench/dense_transformer.h"
+#include "tests/bench/eager_gpt2.h"
+#include "tests/bench/random_checkpoint.h"
 #include "tests/model/attention_errors.h"
 
 namespace foxscope::bench {
@@ -60,8 +62,11 @@ double peak_memory() {
   return 0;
 }
 
-/// A forward pass that keeps what `foxscope run` keeps by default.
-std::shared_ptr<const Trace> run(CausalLM& model, const Sequence& sequence, ForwardReport* report = nullptr) {
+const KeepSet kUsual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
+
+/// A forward pass that keeps what `foxscope run` keeps by default, or less.
+std::shared_ptr<const Trace> run(CausalLM& model, const Sequence& sequence, ForwardReport* report = nullptr,
+                                 const KeepSet& keep = kUsual) {
   const ModelConfig& config = model.config();
   TraceInfo info;
   info.layers = config.layers;
@@ -71,9 +76,12 @@ std::shared_ptr<const Trace> run(CausalLM& model, const Sequence& sequence, Forw
   info.length = static_cast<std::int64_t>(sequence.labels.size());
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
   info.gated = config.gated();
-  const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
-  auto store = std::make_shared<HostQueryKeyStore>(shape, DType::float32, ~std::size_t{0}, "/tmp");
-  Recorder recorder(info, {Keep::loss, Keep::gates, Keep::rows, Keep::query_key}, store);
+  std::shared_ptr<HostQueryKeyStore> store;
+  if (keep.contains(Keep::query_key)) {
+    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
+    store = std::make_shared<HostQueryKeyStore>(shape, DType::float32, ~std::size_t{0}, "/tmp");
+  }
+  Recorder recorder(info, keep, store);
   ForwardRequest request;
   request.batch = 1;
   request.length = info.length;
@@ -148,6 +156,39 @@ void agree_with_kept_losses(const std::string& name, const std::string& referenc
   }
 }
 
+void compare_gpt2() {
+  constexpr std::int64_t kLength = 1024;
+  const RandomCheckpoint folder(R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12,
+    "n_positions": 1024, "vocab_size": 50257, "bos_token_id": 50256})");
+  const Checkpoint checkpoint = Checkpoint::open(folder.folder().string());
+  const auto model = CausalLM::load(checkpoint, Device{}, DType::float32);
+  const EagerGpt2 eager(checkpoint);
+  Sequence sequence;
+  for (std::int64_t p = 0; p < kLength; ++p) {
+    sequence.input_ids.push_back(static_cast<std::int32_t>(p * p * 31 % 50257));
+    sequence.labels.push_back(static_cast<std::int32_t>((p + 1) * (p + 1) * 31 % 50257));
+  }
+  const at::Tensor input = to_tensor(sequence.input_ids);
+  const at::Tensor labels = to_tensor(sequence.labels);
+  std::vector<double> ours;
+  std::vector<double> eagerly;
+  std::shared_ptr<const Trace> trace;
+  at::Tensor loss;
+  for (int turn = 0; turn < 5; ++turn) {
+    ours.push_back(seconds_of([&] { trace = run(*model, sequence, nullptr, {Keep::loss}); }));
+    eagerly.push_back(seconds_of([&] { loss = eager.per_token_loss(input, labels); }));
+  }
+  double difference = 0;
+  for (std::int64_t p = 0; p < kLength; ++p) {
+    const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - loss[p].item<double>();
+    difference = std::max(difference, std::abs(error));
+  }
+  fmt::print(
+      "GPT-2 of 125M shape, loss of {} tokens: {:.3f} s, eager LibTorch {:.3f} s: {:.2f} x (goal 2 x); losses "
+      "differ by {:.1e}\n",
+      kLength, median(ours), median(eagerly), median(eagerly) / median(ours), difference);
+}
+
 void run_all() {
   const SafetensorsFile tokens(kHeldout + "reference.safetensors");
   const Checkpoint checkpoint = Checkpoint::open(kModels + "fox-pro-12m");
@@ -163,6 +204,7 @@ void run_all() {
   for (const Target& target : {Target{4096, 8}, Target{8192, 18}}) compare(*model, dense, tokens, target);
   agree_with_kept_losses("fox-pro-12m", "fox-pro");
   agree_with_kept_losses("transformer-pro-12m", "transformer-pro");
+  compare_gpt2();
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ class Weights {
   }
 
   void write(std::ofstream& file, const Parameter& tensor) {
-    const bool norm = tensor.name.find("norm") != std::string::npos;
     const bool bias = tensor.name.ends_with("bias");
+    const bool norm = tensor.shape.size() == 1 && !bias;
     const std::vector<std::uint16_t> constant(kPiece, to_bfloat16(norm ? 1.0F : 0.0F));
     std::uniform_int_distribution<std::size_t> place(0, kDrawn - 1);
     for (std::size_t left = elements(tensor); left > 0;) {
