@@ -9,6 +9,7 @@
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/eval/text_stream.h"
+#include "backend/model/engine.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
@@ -75,7 +76,7 @@ std::optional<Generation> generate(const GenerateRequest& request, const std::fu
   if (request.run.input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
   generation.prompt = read_prompt(request.run, checkpoint, tokenizer ? &*tokenizer : nullptr);
   check_memory(request, checkpoint, generation, device);
-  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, generation.dtype, job);
+  const std::shared_ptr<CausalLM> model = open_model(request.run, checkpoint, device, generation.dtype, job);
   if (!model) return std::nullopt;
   checkpoint = Checkpoint();  // its files need no longer be mapped
   generation.load_seconds = seconds_since(start);

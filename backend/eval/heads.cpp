@@ -8,6 +8,7 @@
 #include "backend/base/error.h"
 #include "backend/eval/corpus.h"
 #include "backend/map/team.h"
+#include "backend/model/engine.h"
 #include "backend/model/query_key_place.h"
 
 namespace foxscope {
@@ -51,7 +52,8 @@ class HeadsWork {
 
   std::optional<EvaluatedHeads> run() {
     job_.tell({0, 1, "models", "load"});
-    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    const auto lm =
+        open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm) return std::nullopt;
     for (const Window& window : model_.windows.windows) {
       if (job_.stopped() || !run_window(*lm, window)) return std::nullopt;

@@ -13,6 +13,7 @@
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/loss_partial.h"
+#include "backend/model/engine.h"
 #include "backend/model/run_memory.h"
 
 namespace foxscope {
@@ -100,7 +101,8 @@ class ModelWork {
     memory_left(needs_of(model_, {Keep::loss}), model_.result.losses.length, free_, memory_user(model_));
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
-    const auto lm = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    const auto lm =
+        open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm) return false;
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();

@@ -11,6 +11,7 @@
 #include "backend/eval/needle_plan.h"
 #include "backend/eval/sampling.h"
 #include "backend/map/map.h"
+#include "backend/model/engine.h"
 #include "backend/model/continuation.h"
 
 namespace foxscope {
@@ -86,7 +87,7 @@ class NeedleWork {
     for (std::size_t p = 0; p < request_.lengths.size(); ++p) total_ += remaining(p);
     if (total_ == 0) return true;
     job_.tell({0, 1, "models", "load"});
-    lm_ = CausalLM::load(Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    lm_ = open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm_) return false;
     const std::size_t depths = request_.depths.size();
     for (std::size_t p = 0; p < request_.lengths.size(); ++p) {
@@ -215,7 +216,7 @@ class NeedleWork {
   std::uint32_t index_;
   LossPartial& partial_;
   const Job& job_;
-  std::unique_ptr<CausalLM> lm_;
+  std::shared_ptr<CausalLM> lm_;
   std::int64_t done_ = 0;  ///< tokens of prompts
   std::int64_t total_ = 0;
 };

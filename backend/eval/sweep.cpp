@@ -13,6 +13,7 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
+#include "backend/model/engine.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
@@ -49,7 +50,7 @@ class SweepWork {
     if (evaluation_.whole()) return true;
     const auto start = std::chrono::steady_clock::now();
     job_.tell({0, 1, "models", "load"});
-    model_ = CausalLM::load(Checkpoint::open(plan_.request.run.model), plan_.device, plan_.dtype, job_);
+    model_ = open_model(plan_.request.run, Checkpoint::open(plan_.request.run.model), plan_.device, plan_.dtype, job_);
     if (!model_) return false;
     timing.load_seconds = seconds_since(start);
     const auto forward_start = std::chrono::steady_clock::now();
@@ -145,7 +146,7 @@ class SweepWork {
   const SweepEvents& events_;
   const Job& job_;
   const int layers_;
-  std::unique_ptr<CausalLM> model_;
+  std::shared_ptr<CausalLM> model_;
   std::optional<Recorder> unchanged_;  ///< holds what enters each layer
   std::string kernel_;
   std::int64_t done_ = 0;  ///< layers of passes

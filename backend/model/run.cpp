@@ -82,7 +82,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
                        store ? fmt::format("in {}", store->where()) : "are not kept");
   });
   Recorder recorder(info, request.keep, store);
-  const std::unique_ptr<CausalLM> model = CausalLM::load(checkpoint, device, dtype, job);
+  const std::shared_ptr<CausalLM> model = open_model(request, checkpoint, device, dtype, job);
   if (!model) return std::nullopt;
   checkpoint = Checkpoint();  // its files need no longer be mapped
   result.report.load_seconds = seconds_since(start);

@@ -8,6 +8,7 @@
 
 #include "backend/base/job.h"
 #include "backend/model/causal_lm.h"
+#include "backend/model/engine.h"
 #include "backend/model/run_memory.h"
 #include "backend/trace/trace.h"
 
@@ -33,6 +34,7 @@ struct RunRequest {
   std::optional<double> pruning_tolerance;  ///< overrides the config's, which overrides 2^-24
   std::vector<Intervention> interventions;
   KeepSet keep;
+  std::shared_ptr<Engine> engine;  ///< where its model is kept for the next request; null: nowhere
 };
 
 /// Figures of one run, as in the summary of `foxscope run --json`.

@@ -12,6 +12,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/atomic_file.h"
+#include "backend/model/engine.h"
 
 namespace foxscope::gui {
 namespace {
@@ -139,6 +140,7 @@ struct Document::Opened {
 
 Document::Document(QObject* parent)
     : QObject(parent),
+      m_engine(std::make_shared<Engine>()),
       m_jobs(Team::lent),
       m_quick(Team::lent),
       m_runner(Team::own),

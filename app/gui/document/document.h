@@ -21,8 +21,9 @@
 #include "app/gui/document/session.h"
 
 namespace foxscope {
+class Engine;
 struct RunRequest;
-}
+}  // namespace foxscope
 
 namespace foxscope::gui {
 
@@ -270,6 +271,7 @@ class Document : public QObject {
   std::vector<Evaluation> m_evaluations;
   TextInput m_text;
   RunSettings m_settings;
+  std::shared_ptr<Engine> m_engine;  ///< what was run last need not be loaded again
   RunStatus m_status;
   StageClock m_stageClock;
   std::vector<ModelInput> m_queue;         ///< models that run, or have run, since the run was asked for

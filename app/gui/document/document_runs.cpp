@@ -165,6 +165,7 @@ RunRequest Document::requestOf(const ModelInput& model) const {
   wanted.limit = m_readLimit;
   wanted.device = m_settings.device.toStdString();
   wanted.dtype = m_settings.dtype.toStdString();
+  wanted.engine = m_engine;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   return wanted;
