@@ -11,8 +11,8 @@
 #include "backend/eval/needle_plan.h"
 #include "backend/eval/sampling.h"
 #include "backend/map/map.h"
-#include "backend/model/engine.h"
 #include "backend/model/continuation.h"
+#include "backend/model/engine.h"
 
 namespace foxscope {
 namespace {

@@ -12,7 +12,7 @@ namespace foxscope::kernels::cuda {
 /// eq. 4-6; kernels/cpu's cumulative_log_gate). Exactly one of the three inputs is given; all pointers are to memory of
 /// the current device. log f is held within [-1000, 0] before it is summed; NaN reaches all later sums of its head.
 struct GateScan {
-  std::int64_t batch = 1;                  ///< B sequences, each with sums of its own
+  std::int64_t batch = 1;  ///< B sequences, each with sums of its own
   std::int64_t heads = 0;
   std::int64_t length = 0;                 ///< at most 4,194,304
   const float* logits = nullptr;           ///< [B, L, H]

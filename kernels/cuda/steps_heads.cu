@@ -256,8 +256,8 @@ __global__ void __launch_bounds__(kThreads) gate_output_kernel(const __grid_cons
   }
 }
 
-__global__ void rotary_table_kernel(std::int64_t first_position, std::int64_t rows, int half,
-                                    const double* frequencies, float2* table) {
+__global__ void rotary_table_kernel(std::int64_t first_position, std::int64_t rows, int half, const double* frequencies,
+                                    float2* table) {
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= rows * half) return;
   const auto position = static_cast<double>(first_position + i / half);

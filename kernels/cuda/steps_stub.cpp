@@ -7,8 +7,8 @@ Status residual_norm(const ResidualNorm& /*arguments*/, Stream /*stream*/) { ret
 
 Status project_heads(const ProjectedHeads& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 
-Status rotary_table(std::int64_t /*first_position*/, std::int64_t /*rows*/, std::int64_t /*half*/, const double* /*frequencies*/,
-                    float* /*table*/, Stream /*stream*/) {
+Status rotary_table(std::int64_t /*first_position*/, std::int64_t /*rows*/, std::int64_t /*half*/,
+                    const double* /*frequencies*/, float* /*table*/, Stream /*stream*/) {
   return Status::unavailable;
 }
 

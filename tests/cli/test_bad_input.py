@@ -127,7 +127,7 @@ class CheckpointTest(BadInputTest):
         self.fails(1, "model.safetensors", "info", folder)
 
     def test_configurations(self):
-        for values, words in [({"model_type": "gpt2"}, ["model_type", "gpt2"]),
+        for values, words in [({"model_type": "bert"}, ["model_type", "gpt2"]),
                               ({"num_heads": 7}, "num_heads"),
                               ({"num_heads": 0}, "num_heads"),
                               ({"num_heads": -3}, "num_heads"),

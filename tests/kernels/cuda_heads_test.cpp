@@ -32,10 +32,10 @@ void rotate(double* x, const double* table, std::int64_t head_dim) {
 }
 
 void check_project_heads(const HeadsCase& c, std::uint64_t seed) {
-  SCOPED_TRACE(::testing::Message() << c.rows << " rows, sequences of " << c.length << ", heads " << c.heads << '/' << c.key_heads << ", d "
-                                    << c.head_dim << ", shifts " << c.key_shift << c.value_shift << ", before "
-                                    << c.before << ", norm " << c.norm << ", rotation " << c.rotation << ", padding "
-                                    << c.padding << ", shift " << c.shift);
+  SCOPED_TRACE(::testing::Message() << c.rows << " rows, sequences of " << c.length << ", heads " << c.heads << '/'
+                                    << c.key_heads << ", d " << c.head_dim << ", shifts " << c.key_shift
+                                    << c.value_shift << ", before " << c.before << ", norm " << c.norm << ", rotation "
+                                    << c.rotation << ", padding " << c.padding << ", shift " << c.shift);
   const std::int64_t d = c.head_dim;
   const std::int64_t stride = (c.heads + 2 * c.key_heads) * d + c.padding;
   const std::int64_t logit_stride = 2 * c.key_heads + 3;
@@ -198,8 +198,8 @@ TEST_F(CudaSteps, TurnByPosition) {
   const cuda::DeviceBuffer on_device = to_device(frequencies);
   for (const std::int64_t first : {0, 1000000}) {
     const DeviceNumbers table(kFloat32, kRows * kDim);
-    ASSERT_EQ(cuda::rotary_table(first, kRows, kDim / 2, static_cast<const double*>(on_device.data()),
-                                 table.floats(), nullptr),
+    ASSERT_EQ(cuda::rotary_table(first, kRows, kDim / 2, static_cast<const double*>(on_device.data()), table.floats(),
+                                 nullptr),
               Status::ok);
     const Numbers values = table.values();
     for (std::int64_t row = 0; row < kRows; ++row) {

@@ -8,10 +8,10 @@
 #include <gtest/gtest.h>
 
 #include "backend/eval/generate.h"
-#include "backend/model/torch_model.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run.h"
 #include "backend/model/run_memory.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

@@ -10,8 +10,8 @@
 
 #include "backend/base/error.h"
 #include "backend/eval/generate.h"
-#include "backend/model/torch_model.h"
 #include "backend/model/run.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {

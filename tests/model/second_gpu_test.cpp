@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/map/head_statistics.h"
-#include "backend/model/torch_model.h"
 #include "backend/model/run.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
