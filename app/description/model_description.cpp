@@ -93,8 +93,10 @@ std::string modelTitle(const ModelConfig& config) {
   const auto present = std::count_if(parts.begin(), parts.end(), [](const ProPart& part) { return part.present; });
   const bool pro = present >= 3;
   std::string title = std::string(gated ? "FoX" : "Transformer") + (pro ? " (Pro)" : " (LLaMA)");
-  if (!config.family->title.empty()) title = config.family->title;
-  if (!config.family->title.empty() && !gated) return title;
+  if (!config.family->title.empty()) {
+    title = config.family->title;
+    if (!gated) return title;
+  }
   std::string separator = ", ";
   for (const std::string& difference : differences(config, gated, pro)) title += separator + difference;
   return title;

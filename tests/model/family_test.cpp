@@ -148,11 +148,7 @@ TEST_P(Family, CudaInBfloat16StaysNearTheLibrarysLosses) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, Family,
                          testing::Values("gpt2", "gpt_neox", "llama", "llama-tied-bias", "mistral", "qwen2", "qwen3"),
-                         [](const auto& fixture) {
-                           std::string name = fixture.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::fixture_test_name);
 
 }  // namespace
 }  // namespace foxscope

@@ -149,11 +149,7 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, Golden,
                                          "fox-llama-rope", "fox-llama-qknorm", "fox-llama-fixed-gate",
                                          "fox-llama-data-independent-gate", "fox-pro-shared-qknorm", "fox-pro-bf16",
                                          "fla-fox", "fla-fox-gated-qknorm"),
-                         [](const auto& fixture) {
-                           std::string name = fixture.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::fixture_test_name);
 
 }  // namespace
 }  // namespace foxscope

@@ -94,11 +94,7 @@ TEST_P(LogitBound, NoLogitOfARunExceedsIt) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, LogitBound, testing::Values("fox-llama", "fox-pro", "fla-fox", "transformer-pro"),
-                         [](const auto& fixture) {
-                           std::string name = fixture.param;
-                           std::replace(name.begin(), name.end(), '-', '_');
-                           return name;
-                         });
+                         test::fixture_test_name);
 
 /// Random keys and values in pages, beside the same in rows.
 struct FilledPages {

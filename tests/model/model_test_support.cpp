@@ -9,8 +9,6 @@
 #include <random>
 #include <system_error>
 
-#include <gtest/gtest.h>
-
 #include "backend/base/error.h"
 #include "backend/model/parameters.h"
 
@@ -74,6 +72,12 @@ std::vector<NamedTensor> random_weights(const json& config) {
 void write_checkpoint(const TemporaryFolder& folder, const json& config, const std::vector<NamedTensor>& weights) {
   folder.write("config.json", config.dump());
   folder.write("model.safetensors", safetensors_image(weights));
+}
+
+std::string fixture_test_name(const testing::TestParamInfo<const char*>& fixture) {
+  std::string name = fixture.param;
+  std::ranges::replace(name, '-', '_');
+  return name;
 }
 
 std::string data_path(const std::string& name) { return std::string(FOXSCOPE_TEST_DATA "/") + name; }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/model/causal_lm.h"
@@ -51,6 +52,8 @@ std::vector<NamedTensor> random_weights(const nlohmann::json& config);
 void write_checkpoint(const TemporaryFolder& folder, const nlohmann::json& config,
                       const std::vector<NamedTensor>& weights);
 
+/// A fixture's name as a name of tests may be.
+std::string fixture_test_name(const testing::TestParamInfo<const char*>& fixture);
 /// Path of a fixture folder or file in tests/data, and of a demo model.
 std::string data_path(const std::string& name);
 std::string demo_model(const std::string& name);
