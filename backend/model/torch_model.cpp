@@ -29,7 +29,6 @@ class CurrentDevice {
   }
 
  private:
-  c10::InferenceMode inference_;
   c10::DeviceGuard of_torch_;
   std::optional<kernels::cuda::DeviceScope> of_kernels_;
 };
@@ -53,6 +52,7 @@ class TorchModel final : public ForwardModel {
   void within_device(std::int64_t length, const std::function<void()>& action) const override {
     with_device_errors(weights_.device, length, [&] {
       const CurrentDevice current(weights_.place);
+      const c10::InferenceMode inference;
       action();
     });
   }
