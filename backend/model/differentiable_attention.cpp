@@ -15,8 +15,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What is no tensor, on the way there and back.
+/// What the gradient does not go through, on the way there and back.
 struct AttentionCall : torch::CustomClassHolder {
+  at::Tensor cumulative;
   double scale = 0;
   std::int64_t window_size = 0;
   double pruning_tolerance = 0;
@@ -43,7 +44,7 @@ at::Tensor empty_rows(const at::Tensor& like) {
 /// The forward's call of the CPU's kernels.
 struct CpuCall {
   CpuCall(const AttentionCall& call, const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
-          const at::Tensor& cumulative, const at::Tensor& output, const at::Tensor& log_normalizer) {
+          const at::Tensor& output, const at::Tensor& log_normalizer) {
     arguments.batch = query.size(0);
     arguments.heads = query.size(1);
     arguments.key_heads = key.size(1);
@@ -55,7 +56,7 @@ struct CpuCall {
     arguments.key_strides = strides_of(key);
     arguments.value = value.const_data_ptr<float>();
     arguments.value_strides = strides_of(value);
-    if (cumulative.defined()) arguments.cumulative_log_gate = cumulative.const_data_ptr<double>();
+    if (call.cumulative.defined()) arguments.cumulative_log_gate = call.cumulative.const_data_ptr<double>();
     arguments.output = output.mutable_data_ptr<float>();
     arguments.output_strides = strides_of(output);
     arguments.log_normalizer = log_normalizer.mutable_data_ptr<float>();
@@ -68,19 +69,19 @@ struct CpuCall {
 
 struct ForgettingAttentionFunction : torch::autograd::Function<ForgettingAttentionFunction> {
   static variable_list forward(AutogradContext* context, const at::Tensor& query_in, const at::Tensor& key_in,
-                               const at::Tensor& value_in, const at::Tensor& log_gate, const at::Tensor& cumulative,
+                               const at::Tensor& value_in, const at::Tensor& log_gate,
                                const c10::intrusive_ptr<AttentionCall>& call) {
     const at::Tensor query = as_rows_of_heads(query_in);
     const at::Tensor key = as_rows_of_heads(key_in);
     const at::Tensor value = as_rows_of_heads(value_in);
     const at::Tensor output = empty_rows(query);
     const at::Tensor log_normalizer = at::empty(query.sizes().slice(0, 3), query.options().dtype(at::kFloat));
-    const CpuCall cpu(*call, query, key, value, cumulative, output, log_normalizer);
+    const CpuCall cpu(*call, query, key, value, output, log_normalizer);
     LibTorchTeam team;
     const kernels::Status status = kernels::cpu::forgetting_attention(cpu.arguments, team, call->stop, &call->blocks);
     call->stopped = status == kernels::Status::cancelled;
     if (!call->stopped) check_kernel(status);
-    context->save_for_backward({query, key, value, log_gate, cumulative, output, log_normalizer});
+    context->save_for_backward({query, key, value, log_gate, output, log_normalizer});
     context->saved_data["call"] = c10::IValue::make_capsule(call);
     context->mark_non_differentiable({log_normalizer});
     return {output, log_normalizer};
@@ -98,7 +99,7 @@ struct ForgettingAttentionFunction : torch::autograd::Function<ForgettingAttenti
     const at::Tensor of_value = empty_rows(key);
     const at::Tensor of_log_gate = at::empty(log_gate.sizes(), query.options());
     kernels::cpu::ForgettingAttentionBackward arguments;
-    arguments.forward = CpuCall(*call, query, key, saved[2], saved[4], saved[5], saved[6]).arguments;
+    arguments.forward = CpuCall(*call, query, key, saved[2], saved[4], saved[5]).arguments;
     arguments.output_gradient = of_output.const_data_ptr<float>();
     arguments.output_gradient_strides = strides_of(of_output);
     arguments.query_gradient = of_query.mutable_data_ptr<float>();
@@ -111,8 +112,7 @@ struct ForgettingAttentionFunction : torch::autograd::Function<ForgettingAttenti
     LibTorchTeam team;
     check_kernel(kernels::cpu::forgetting_attention_backward(arguments, team, {}, nullptr));
     const at::Tensor held = log_gate < kLowestLogGate;
-    return {of_query,     of_key,      of_value, of_log_gate.to(at::kDouble).masked_fill_(held, 0.0),
-            at::Tensor(), at::Tensor()};
+    return {of_query, of_key, of_value, of_log_gate.to(at::kDouble).masked_fill_(held, 0.0), at::Tensor()};
   }
 };
 
@@ -124,6 +124,7 @@ bool differentiable_attention_takes(const TorchWeights& weights) {
 
 std::optional<DifferentiableAttentionResult> differentiable_attention(const DifferentiableAttention& arguments) {
   auto call = c10::make_intrusive<AttentionCall>();
+  call->cumulative = arguments.cumulative_log_gate;
   call->scale = arguments.scale;
   call->window_size = arguments.window_size;
   call->pruning_tolerance = arguments.pruning_tolerance;
