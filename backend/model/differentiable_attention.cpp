@@ -130,7 +130,7 @@ std::optional<DifferentiableAttentionResult> differentiable_attention(const Diff
   call->pruning_tolerance = arguments.pruning_tolerance;
   if (arguments.stop != nullptr) call->stop = *arguments.stop;
   const variable_list results = ForgettingAttentionFunction::apply(
-      arguments.query, arguments.key, arguments.value, arguments.log_gate, arguments.cumulative_log_gate, call);
+      arguments.query, arguments.key, arguments.value, arguments.log_gate, call);
   if (call->stopped) return std::nullopt;
   return DifferentiableAttentionResult{results[0], results[1], "cpu-tiled", call->blocks.total, call->blocks.skipped};
 }
