@@ -153,7 +153,7 @@ Status forget_gate_gradient(const ForgetGateGradient& arguments, Stream stream);
 /// Of table[id]: dtable[id] += sum of the rows with that id. Rows of ids outside [0, V) are left out.
 struct EmbeddingGradient {
   std::int64_t rows = 0;                     ///< at most 2^30
-  std::int64_t width = 0;                    ///< D
+  std::int64_t width = 0;                    ///< D, at most 2^20
   std::int64_t vocabulary = 0;               ///< V, at most 2^30
   const std::int32_t* ids = nullptr;         ///< [n]
   const float* residual_gradient = nullptr;  ///< [n, D]
