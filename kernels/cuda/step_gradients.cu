@@ -21,7 +21,7 @@ struct NormShape {
   static constexpr int kWarps = Threads / 32;
   static constexpr std::int64_t kWidth = std::int64_t{Threads} * Chunks * 8;
 };
-using NarrowNorm = NormShape<256, 1, 4>;
+using NarrowNorm = NormShape<256, 1, 1>;
 using WideNorm = NormShape<1024, 1, 1>;
 using WidestNorm = NormShape<1024, 2, 1>;
 

@@ -13,7 +13,7 @@ namespace foxscope::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr int kRowsAtOnce = 4;
+constexpr int kRowsAtOnce = 2;
 
 /// A row of a sequence.
 struct SequenceRow {
