@@ -268,7 +268,7 @@ void TorchForward::attend_by_kernel(int layer) {
   attend(Keep::rows, [layer](Recorder& into) { return into.log_normalizer(layer); });
 }
 
-/// What the recorders keep of gates, queries and keys.
+/// What the recorders keep of gates, queries, keys and values.
 void TorchForward::keep_heads(int layer) {
   for (std::int64_t b = 0; b < batch(); ++b) {
     Recorder* const into = recorder(b);
@@ -280,9 +280,9 @@ void TorchForward::keep_heads(int layer) {
         std::ranges::fill(into->cumulative_log_gate(layer), 0.0);
       }
     }
-    const void* const store = into->query_key_on_device(QueryKeyStore::Part::query, layer);
-    if (store != nullptr && store == query_[b].const_data_ptr()) continue;
-    record_query_key(*into, layer, query_[b], key_[b]);
+    record_stored(*into, TraceArray::query, layer, query_[b]);
+    record_stored(*into, TraceArray::key, layer, key_[b]);
+    record_stored(*into, TraceArray::value, layer, value_[b]);
   }
 }
 
