@@ -1,36 +1,28 @@
 #include "app/cli/file_size.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include <fmt/format.h>
 
 #include "app/cli/console.h"
 #include "app/description/number_text.h"
+#include "backend/model/run_memory.h"
 
 namespace foxscope::cli {
-namespace {
-
-constexpr std::int64_t kFloatBytes = 4;
-constexpr std::int64_t kDoubleBytes = 8;
-
-}  // namespace
-
 std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, const KeepSet& keep, DType dtype) {
-  const std::int64_t headRows = std::int64_t{config.layers} * config.heads * length;
-  const std::int64_t queryKeyRows = std::int64_t{config.layers} * (config.heads + config.key_heads) * length;
+  const TraceSizes sizes = sizes_of(config, length);
   std::vector<KeptPart> parts;
-  const auto add = [&](Keep part, const char* word, std::int64_t bytes) {
-    if (keep.contains(part)) parts.push_back({word, bytes});
-  };
-  add(Keep::loss, "loss", length * kFloatBytes);
-  add(Keep::gates, "gates", headRows * kDoubleBytes);
-  add(Keep::rows, "rows", headRows * kFloatBytes);
-  add(Keep::ungated, "ungated", headRows * kFloatBytes);
-  add(Keep::query_key, "qk", queryKeyRows * config.head_dim * static_cast<std::int64_t>(size_of(dtype)));
-  add(Keep::logits, "logits", length * config.vocabulary_size * kFloatBytes);
-  add(Keep::hidden, "hidden", (config.layers + 1) * length * config.hidden_size * kFloatBytes);
-  std::stable_sort(parts.begin(), parts.end(), [](const KeptPart& a, const KeptPart& b) { return a.bytes > b.bytes; });
+  for (const KeepWord& word : kKeepWords) {
+    if (!keep.contains(word.keep)) continue;
+    std::int64_t bytes = 0;
+    for (const ArraySpec& spec : kTraceArrays) {
+      if (spec.keep == word.keep) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, dtype));
+    }
+    parts.push_back({word.word, bytes});
+  }
+  std::ranges::stable_sort(parts, std::greater{}, &KeptPart::bytes);
   return parts;
 }
 

@@ -67,13 +67,9 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
   requireWritable(options.output, options.force);
 }
 
-bool knowsAttention(const Trace& trace) {
-  return trace.query_key() != nullptr && !trace.source().rows(0)->log_normalizer.empty();
-}
-
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   MeasureOptions measure;
-  measure.statistics.with_attention = knowsAttention(trace);
+  measure.statistics.with_attention = trace.has_attention(0);
   measure.with_split = options.split;
   const bool needed = options.split || options.match;
   if (needed && !measure.statistics.with_attention) {

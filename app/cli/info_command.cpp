@@ -47,6 +47,7 @@ Json modelJson(const Trace& trace) {
           {"mean_loss", numberOrNull(loss)},
           {"perplexity", numberOrNull(loss ? std::optional(std::exp(*loss)) : std::nullopt)},
           {"kept", keptWords(trace)},
+          {"saliency_target", info.saliency_target},
           {"dtype", to_string(info.dtype)},
           {"device", info.device},
           {"pruning_tolerance", info.pruning_tolerance},

@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "app/cli/run_command.h"
 
@@ -40,7 +41,7 @@ void addRunCommand(CLI::App& program, Selection& selection) {
       ->allow_extra_args(false);
   command
       ->add_option("--keep", options->keep,
-                   "What the file holds, of loss,gates,rows,ungated,qk,logits,hidden (default: loss,gates,rows,qk)")
+                   fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
       ->type_name("LIST");
   command
       ->add_option("--invalid-utf8", options->invalidUtf8,

@@ -1,5 +1,6 @@
 #include "app/description/facts.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <set>
@@ -76,18 +77,12 @@ Facts checkpointFacts(const Checkpoint& checkpoint) {
 }
 
 std::vector<std::string> keptWords(const Trace& trace) {
-  const auto rows = trace.source().rows(0);
   std::vector<std::string> words;
-  const auto add = [&](bool kept, const char* word) {
-    if (kept) words.emplace_back(word);
-  };
-  add(!trace.per_token_loss().empty(), "loss");
-  add(!rows->cumulative_log_gate.empty(), "gates");
-  add(!rows->log_normalizer.empty(), "rows");
-  add(!rows->log_normalizer_without_gate.empty(), "ungated");
-  add(trace.query_key() != nullptr, "qk");
-  add(trace.source().has_logits(), "logits");
-  add(trace.source().has_hidden_states(), "hidden");
+  for (const KeepWord& word : kKeepWords) {
+    const bool kept = std::ranges::any_of(
+        kTraceArrays, [&](const ArraySpec& spec) { return spec.keep == word.keep && trace.has(spec.array); });
+    if (kept) words.emplace_back(word.word);
+  }
   return words;
 }
 
@@ -115,6 +110,7 @@ Facts runFacts(const Trace& trace) {
        fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
+  if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "of the " + info.saliency_target);
   facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);
   return facts;
 }

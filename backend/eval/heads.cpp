@@ -87,7 +87,7 @@ class HeadsWork {
   std::shared_ptr<const Trace> forward(CausalLM& lm, const Window& window) {
     TraceInfo info = model_.info;
     info.length = static_cast<std::int64_t>(window.ids.size());
-    Recorder recorder(info, kKept, model_.place.make_store(info));
+    Recorder recorder(info, kKept, model_.place.make_store(info, kKept));
     const std::vector<std::int32_t> inputs = input_ids(window.ids, model_.bos);
     ForwardRequest request;
     request.batch = 1;

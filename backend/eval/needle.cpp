@@ -159,7 +159,7 @@ class NeedleWork {
     const NeedlePrompt prompt = needle_prompt(model_.parts, model_.bos, request_.lengths[p], request_.depths[q]);
     TraceInfo info = model_.result.info;
     info.length = static_cast<std::int64_t>(prompt.input_ids.size());
-    Recorder recorder(info, kNeedleKept, model_.place.make_store(info));
+    Recorder recorder(info, kNeedleKept, model_.place.make_store(info, kNeedleKept));
     auto continuation = begin(prompt, &recorder);
     if (!continuation) return false;
     Cell cell;

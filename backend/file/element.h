@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "backend/trace/trace_arrays.h"
+
 namespace foxscope {
 
 /// Number formats of the datasets in Foxscope's files, little-endian.
@@ -35,6 +37,12 @@ constexpr const char* to_string(Element element) {
       break;
   }
   return "bfloat16";
+}
+
+/// The format of an array of a run of that dtype.
+constexpr Element element_of(ArrayNumber number, DType dtype) {
+  if (number == ArrayNumber::float64) return Element::float64;
+  return number == ArrayNumber::run && dtype == DType::bfloat16 ? Element::bfloat16 : Element::float32;
 }
 
 }  // namespace foxscope

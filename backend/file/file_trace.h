@@ -19,12 +19,18 @@ bool fits_heads(const Hdf5File& file, std::int64_t layers, std::int64_t heads);
 /// What of a trace stays in the file until it is asked for.
 struct FileTraceParts {
   std::unique_ptr<const TraceSource> source;
-  std::shared_ptr<const QueryKeyStore> query_key;  ///< null where they were not kept
+  std::shared_ptr<const QueryKeyStore> store;  ///< null where none of its arrays was kept
 };
 
-/// Finds the larger arrays of a model and checks their types, shapes and places, without reading them.
+/// Finds the arrays of a model (kTraceArrays) and checks their types, shapes and places, without reading them.
+/// @param layers  the group of that name, if there is one
+/// @param info    V and D are set from the arrays that have them
 /// @throws Error naming the object
 FileTraceParts locate_trace_parts(const std::shared_ptr<const Hdf5File>& file, const Hdf5Object& model,
-                                  const std::optional<Hdf5Object>& layers, const TraceInfo& info, Hdf5Account& account);
+                                  const std::optional<Hdf5Object>& layers, TraceInfo& info, Hdf5Account& account);
+
+/// An array that is not one of a layer, if its group is there.
+/// @throws Error where the group is there and the array is not
+std::optional<Hdf5Object> find_array(const Hdf5Object& model, const ArraySpec& spec, int index = 0);
 
 }  // namespace foxscope

@@ -10,9 +10,15 @@
 namespace foxscope {
 namespace {
 
-using Part = QueryKeyStore::Part;
+/// The group that an array lies in; empty for the model's own.
+std::string group_of(const std::string& path) {
+  return path.substr(0, path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+}
 
-Element element_of(DType dtype) { return dtype == DType::float32 ? Element::float32 : Element::bfloat16; }
+/// Whether an array can be the signal of its group: one that has no other signals and is small enough to be looked at.
+bool is_plotted(const ArraySpec& spec) {
+  return spec.storage != Storage::store && spec.repeat != Repeat::layers_and_output && !group_of(spec.path).empty();
+}
 
 }  // namespace
 
@@ -31,17 +37,14 @@ ModelWriter::ModelWriter(Hdf5Writer& writer, const AtomicFile& file, const Trace
       root_("/models/" + info_.name),
       length_(static_cast<std::uint64_t>(info_.length)) {}
 
-std::vector<RawArray> ModelWriter::reserve_query_key() {
+std::vector<RawArray> ModelWriter::reserve_stored() {
   std::vector<RawArray> arrays;
-  const QueryKeyStore* store = trace_.query_key();
-  if (store == nullptr) return arrays;
-  for (int layer = 0; layer < info_.layers; ++layer) {
-    for (const Part part : {Part::query, Part::key}) {
-      const std::string path = fmt::format("{}/layers/{:02}", root_, layer) + (part == Part::query ? "/query" : "/key");
-      const auto heads = static_cast<std::uint64_t>(part == Part::query ? info_.heads : info_.key_heads);
-      arrays.push_back({store, part, layer,
-                        writer_.reserve(path, element_of(store->dtype()),
-                                        {heads, length_, static_cast<std::uint64_t>(info_.head_dim)})});
+  for (const ArraySpec& spec : kTraceArrays) {
+    const QueryKeyStore* const store = trace_.store_of(spec.array);
+    for (int layer = 0; store != nullptr && layer < info_.layers; ++layer) {
+      arrays.push_back({store, spec.array, layer,
+                        writer_.reserve(root_ + "/" + path_of(spec, layer), element_of(spec.number, info_.dtype),
+                                        shape_of(spec, info_))});
     }
   }
   return arrays;
@@ -66,7 +69,10 @@ void write_run_attributes(Hdf5Writer& writer, const std::string& group, const Tr
 
 void ModelWriter::write_attributes() {
   writer_.attribute(root_, "NX_class", "NXentry");
-  if (const std::string plotted = default_plot(); !plotted.empty()) writer_.attribute(root_, "default", plotted);
+  // What a viewer plots first: the first array that has a group to be plotted in.
+  const auto plotted = std::ranges::find_if(
+      kTraceArrays, [this](const ArraySpec& spec) { return is_plotted(spec) && trace_.has(spec.array); });
+  if (plotted != kTraceArrays.end()) writer_.attribute(root_, "default", group_of(path_of(*plotted, 0)));
   write_run_attributes(writer_, root_, info_);
   writer_.attribute(root_, "attention_kernel", info_.attention_kernel);
 }
@@ -75,9 +81,9 @@ void ModelWriter::write_tokens(const std::string& shared) {
   if (!shared.empty()) {
     writer_.link("/models/" + shared + "/tokens", root_ + "/tokens");
     writer_.link("/models/" + shared + "/axes/position", root_ + "/axes/position");
+    scales_.insert(Axis::position);
     return;
   }
-  write_scale("position", length_);
   const TokenTable& tokens = *trace_.tokens();
   write_column("tokens/id", Element::int32, tokens.id.data());
   write_column("tokens/input_id", Element::int32, tokens.input_id.data());
@@ -88,116 +94,101 @@ void ModelWriter::write_tokens(const std::string& shared) {
     strings.reserve(tokens.string.size());
     for (const std::string& string : tokens.string) strings.push_back(as_hdf5_string(string));
     writer_.strings(root_ + "/tokens/string", strings);
-    attach("tokens/string", {"position"});
+    attach("tokens/string", {Axis::position});
   }
 }
 
-void ModelWriter::write_loss() {
-  if (trace_.per_token_loss().empty()) return;
-  write_column("loss/per_token_loss", Element::float32, trace_.per_token_loss().data());
-  writer_.attribute(root_ + "/loss/per_token_loss", "units", "nats");
-  make_plottable("loss", "per_token_loss", {"position"});
-}
-
-bool ModelWriter::write_layers() {
-  write_scale("head", static_cast<std::uint64_t>(info_.heads));
-  if (trace_.query_key() != nullptr) {
-    write_scale("key_head", static_cast<std::uint64_t>(info_.key_heads));
-    write_scale("channel", static_cast<std::uint64_t>(info_.head_dim));
+bool ModelWriter::write_arrays() {
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.storage == Storage::raw) continue;
+    for (int index = 0; index < count_of(spec, info_.layers); ++index) {
+      if (job_.stopped()) return false;
+      if (trace_.has(spec.array, index)) write_array(spec, index);
+    }
   }
   for (int layer = 0; layer < info_.layers; ++layer) {
-    if (job_.stopped()) return false;
-    write_layer(layer);
+    // Readers count the layers.
+    const bool empty = std::ranges::none_of(kTraceArrays, [&](const ArraySpec& spec) {
+      return spec.repeat == Repeat::layers && trace_.has(spec.array, layer);
+    });
+    if (empty) writer_.group(fmt::format("{}/layers/{:02}", root_, layer));
   }
   return true;
 }
 
-bool ModelWriter::write_wide_arrays() {
-  if (const std::vector<float> logits = trace_.source().logits(); !logits.empty()) {
-    if (!write_wide("logits", logits, "vocabulary")) return false;
-  }
-  for (int index = 0; index <= info_.layers; ++index) {
-    const std::vector<float> states = trace_.source().hidden_states(index);
-    if (states.empty()) break;
-    if (!write_wide(fmt::format("hidden_states/{:02}", index), states, "hidden")) return false;
+bool ModelWriter::write_raw_arrays() {
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.storage != Storage::raw) continue;
+    for (int index = 0; index < count_of(spec, info_.layers); ++index) {
+      if (trace_.has(spec.array, index) && !write_raw(spec, index)) return false;
+    }
   }
   return true;
 }
 
-std::string ModelWriter::default_plot() const {
-  if (!trace_.per_token_loss().empty()) return "loss";
-  const std::shared_ptr<const LayerRows> rows = trace_.source().rows(0);
-  return rows->cumulative_log_gate.empty() && rows->log_normalizer.empty() ? "" : "layers/00";
-}
-
-void ModelWriter::write_scale(const std::string& name, std::uint64_t size) {
-  std::vector<std::int64_t> index(size);
+void ModelWriter::write_scale(Axis axis) {
+  if (!scales_.insert(axis).second) return;
+  std::vector<std::int64_t> index(static_cast<std::size_t>(extent_of(axis, info_)));
   std::iota(index.begin(), index.end(), 0);
-  writer_.array(root_ + "/axes/" + name, Element::int64, {size}, index.data(), job_.executor);
-  writer_.make_scale(root_ + "/axes/" + name, name.c_str());
+  const std::string path = fmt::format("{}/axes/{}", root_, to_string(axis));
+  writer_.array(path, Element::int64, {index.size()}, index.data(), job_.executor);
+  writer_.make_scale(path, to_string(axis));
 }
 
-void ModelWriter::attach(const std::string& path, std::initializer_list<const char*> scales) {
+void ModelWriter::attach(const std::string& path, const AxisList& axes) {
   unsigned dimension = 0;
-  for (const char* scale : scales) {
-    writer_.attach_scale(root_ + "/" + path, dimension++, fmt::format("{}/axes/{}", root_, scale));
+  for (const Axis axis : axes) {
+    write_scale(axis);
+    writer_.attach_scale(root_ + "/" + path, dimension++, fmt::format("{}/axes/{}", root_, to_string(axis)));
   }
 }
 
 void ModelWriter::write_column(const std::string& path, Element element, const void* data) {
   writer_.array(root_ + "/" + path, element, {length_}, data, job_.executor);
-  attach(path, {"position"});
+  attach(path, {Axis::position});
 }
 
-void ModelWriter::make_plottable(const std::string& group, const std::string& signal,
-                                 const std::vector<std::string>& axes) {
-  const std::string path = root_ + "/" + group;
-  for (const std::string& axis : axes) {
-    writer_.link(fmt::format("{}/axes/{}", root_, axis), fmt::format("{}/{}", path, axis));
+void ModelWriter::make_plottable(const std::string& path, const AxisList& axes) {
+  const std::string group = root_ + "/" + group_of(path);
+  if (!plotted_.insert(group).second) return;
+  std::vector<std::string> names;
+  for (const Axis axis : axes) {
+    names.emplace_back(to_string(axis));
+    writer_.link(fmt::format("{}/axes/{}", root_, names.back()), fmt::format("{}/{}", group, names.back()));
   }
-  writer_.attribute(path, "NX_class", "NXdata");
-  writer_.attribute(path, "signal", signal);
-  writer_.attribute(path, "axes", axes);
-  writer_.attribute(path, "interpretation", "spectrum");
-  writer_.attribute(path + "/" + signal, "interpretation", "spectrum");
+  writer_.attribute(group, "NX_class", "NXdata");
+  writer_.attribute(group, "signal", path.substr(path.rfind('/') + 1));
+  writer_.attribute(group, "axes", names);
+  writer_.attribute(group, "interpretation", "spectrum");
+  writer_.attribute(root_ + "/" + path, "interpretation", "spectrum");
 }
 
-void ModelWriter::write_rows(const std::string& path, Element element, const void* data, std::size_t count) {
-  if (count == 0) return;
-  writer_.array(root_ + "/" + path, element, {static_cast<std::uint64_t>(info_.heads), length_}, data, job_.executor);
-  writer_.attribute(root_ + "/" + path, "units", "nats");
-  attach(path, {"head", "position"});
+void ModelWriter::describe(const ArraySpec& spec, const std::string& path) {
+  const std::string dataset = root_ + "/" + path;
+  if (*spec.units != '\0') writer_.attribute(dataset, "units", spec.units);
+  writer_.attribute(dataset, "long_name", spec.long_name);
+  if (spec.array == TraceArray::log_forget_gradient) writer_.attribute(dataset, "target", info_.saliency_target);
+  attach(path, spec.axes);
+  if (is_plotted(spec)) make_plottable(path, spec.axes);
 }
 
-void ModelWriter::write_layer(int layer) {
-  const std::string group = fmt::format("layers/{:02}", layer);
-  const std::shared_ptr<const LayerRows> rows = trace_.source().rows(layer);
-  write_rows(group + "/cumulative_log_gate", Element::float64, rows->cumulative_log_gate.data(),
-             rows->cumulative_log_gate.size());
-  write_rows(group + "/log_normalizer", Element::float32, rows->log_normalizer.data(), rows->log_normalizer.size());
-  write_rows(group + "/log_normalizer_without_gate", Element::float32, rows->log_normalizer_without_gate.data(),
-             rows->log_normalizer_without_gate.size());
-  if (trace_.query_key() != nullptr) {
-    attach(group + "/query", {"head", "position", "channel"});
-    attach(group + "/key", {"key_head", "position", "channel"});
+void ModelWriter::write_array(const ArraySpec& spec, int index) {
+  const std::string path = path_of(spec, index);
+  if (spec.storage == Storage::packed) {
+    const std::shared_ptr<const ArrayValues> values = trace_.source().read(spec.array, index);
+    const void* const data = std::visit([](const auto& numbers) -> const void* { return numbers.data(); }, *values);
+    writer_.array(root_ + "/" + path, element_of(spec.number, info_.dtype), shape_of(spec, info_), data, job_.executor);
   }
-  if (!rows->cumulative_log_gate.empty()) {
-    make_plottable(group, "cumulative_log_gate", {"head", "position"});
-  } else if (!rows->log_normalizer.empty()) {
-    make_plottable(group, "log_normalizer", {"head", "position"});
-  } else if (trace_.query_key() == nullptr && rows->log_normalizer_without_gate.empty()) {
-    writer_.group(root_ + "/" + group);
-  }
+  describe(spec, path);
 }
 
-bool ModelWriter::write_wide(const std::string& path, const std::vector<float>& values, const char* axis) {
-  const std::uint64_t width = values.size() / length_;
-  if (!wide_axes_.contains(axis)) {
-    write_scale(axis, width);
-    wide_axes_.insert(axis);
-  }
-  const std::uint64_t offset = writer_.reserve(root_ + "/" + path, Element::float32, {length_, width});
-  const std::span<const std::byte> bytes = std::as_bytes(std::span(values));
+bool ModelWriter::write_raw(const ArraySpec& spec, int index) {
+  const std::string path = path_of(spec, index);
+  const std::shared_ptr<const ArrayValues> values = trace_.source().read(spec.array, index);
+  const std::span<const std::byte> bytes =
+      std::visit([](const auto& numbers) { return std::as_bytes(std::span(numbers)); }, *values);
+  const std::uint64_t offset =
+      writer_.reserve(root_ + "/" + path, element_of(spec.number, info_.dtype), shape_of(spec, info_));
   for (std::uint64_t begin = 0; begin < bytes.size(); begin += kRawPieceBytes) {
     if (job_.stopped()) return false;
     const std::uint64_t size = std::min<std::uint64_t>(kRawPieceBytes, bytes.size() - begin);
@@ -205,7 +196,7 @@ bool ModelWriter::write_wide(const std::string& path, const std::vector<float>& 
       file_.throw_write_error(error);
     }
   }
-  attach(path, {"position", axis});
+  describe(spec, path);
   return true;
 }
 

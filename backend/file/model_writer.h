@@ -24,31 +24,29 @@ class ModelWriter {
   /// All arguments must outlive the writer.
   ModelWriter(Hdf5Writer& writer, const AtomicFile& file, const Trace& trace, const Job& job);
 
-  /// Creates the datasets of queries and keys, which the caller fills past libhdf5.
-  std::vector<RawArray> reserve_query_key();
+  /// Creates the datasets of Storage::store, which the caller fills past libhdf5.
+  std::vector<RawArray> reserve_stored();
 
   void write_attributes();
   /// @param shared  model that holds an equal token table already; empty: none does
   void write_tokens(const std::string& shared);
-  void write_loss();
-  /// What is known of every row. @returns false if the job was stopped
-  bool write_layers();
-  /// Logits and hidden states: large, and fetched from the trace one array at a time.
-  /// @returns false if the job was stopped
-  bool write_wide_arrays();
+  /// Arrays of Storage::packed, and what belongs to those that were reserved. @returns false if the job was stopped
+  bool write_arrays();
+  /// Arrays of Storage::raw: large, and fetched from the trace one at a time. @returns false if the job was stopped
+  bool write_raw_arrays();
 
  private:
-  /// What a viewer plots first: the loss, else the first layer's gates or normalisers; empty where there is neither.
-  [[nodiscard]] std::string default_plot() const;
   /// A dataset 0, 1, 2, ... that gives the entries along an axis their places.
-  void write_scale(const std::string& name, std::uint64_t size);
-  void attach(const std::string& path, std::initializer_list<const char*> scales);
+  void write_scale(Axis axis);
+  /// Says which scales belong to a dataset, and writes those that are not there yet.
+  void attach(const std::string& path, const AxisList& axes);
+  /// Attributes and scales of an array that is written or reserved.
+  void describe(const ArraySpec& spec, const std::string& path);
   void write_column(const std::string& path, Element element, const void* data);
-  void write_rows(const std::string& path, Element element, const void* data, std::size_t count);
-  void write_layer(int layer);
-  bool write_wide(const std::string& path, const std::vector<float>& values, const char* axis);
-  /// Makes a group NXdata: viewers plot its signal against its axes.
-  void make_plottable(const std::string& group, const std::string& signal, const std::vector<std::string>& axes);
+  void write_array(const ArraySpec& spec, int index);
+  bool write_raw(const ArraySpec& spec, int index);
+  /// Makes an array's group NXdata: viewers plot it against its axes.
+  void make_plottable(const std::string& path, const AxisList& axes);
 
   Hdf5Writer& writer_;
   const AtomicFile& file_;
@@ -57,7 +55,8 @@ class ModelWriter {
   const Job& job_;
   std::string root_;
   std::uint64_t length_;
-  std::set<std::string> wide_axes_;
+  std::set<Axis> scales_;          ///< that are written
+  std::set<std::string> plotted_;  ///< groups that are NXdata
 };
 
 }  // namespace foxscope

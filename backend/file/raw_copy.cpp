@@ -14,18 +14,12 @@ std::uint64_t row_bytes(const QueryKeyStore& store) {
   return static_cast<std::uint64_t>(store.shape().head_dim) * size_of(store.dtype());
 }
 
-int head_count(const RawArray& array) {
-  const QueryKeyStore::Shape& shape = array.store->shape();
-  return array.part == QueryKeyStore::Part::query ? shape.heads : shape.key_heads;
-}
-
 }  // namespace
 
 std::uint64_t total_bytes(const std::vector<RawArray>& arrays) {
   std::uint64_t total = 0;
   for (const RawArray& array : arrays) {
-    total += static_cast<std::uint64_t>(head_count(array)) * static_cast<std::uint64_t>(array.store->shape().length) *
-             row_bytes(*array.store);
+    total += elements_of(spec_of(array.part), array.store->shape()) * size_of(array.store->dtype());
   }
   return total;
 }
@@ -58,7 +52,7 @@ bool RawCopy::copy(const RawArray& array, const std::stop_token& give_up) {
   std::vector<std::byte> scratch;
   const std::uint64_t row = row_bytes(*array.store);
   std::uint64_t offset = array.offset;
-  for (int head = 0; head < head_count(array); ++head) {
+  for (int head = 0; head < array.store->heads(array.part); ++head) {
     for (std::int64_t begin = 0; begin < array.store->shape().length;) {
       if (give_up.stop_requested() || stop_.stop_requested()) return false;
       // Pieces end where the file's pages do.

@@ -15,7 +15,7 @@
 
 namespace foxscope {
 
-/// Queries or keys of one layer and the place in the file that is kept for them.
+/// Queries, keys or values of one layer and the place in the file that is kept for them.
 struct RawArray {
   const QueryKeyStore* store = nullptr;
   QueryKeyStore::Part part = QueryKeyStore::Part::query;
@@ -30,9 +30,9 @@ std::uint64_t total_bytes(const std::vector<RawArray>& arrays);
 /// takes larger pages, and those it may first have to fetch from a virtual machine's host: up to ten times as slow.
 inline constexpr std::uint64_t kRawPieceBytes = 64U << 10U;
 
-/// Copies queries and keys into a file from where they lie, past libhdf5, on a thread of its own while the caller
-/// writes the rest. A second such thread would only wait for the first: a file has one writer at a time. An object that
-/// goes away before finish() gives up. Where the system gives no more threads finish() copies itself.
+/// Copies queries, keys and values into a file from where they lie, past libhdf5, on a thread of its own while the
+/// caller writes the rest. A second such thread would only wait for the first: a file has one writer at a time. An
+/// object that goes away before finish() gives up. Where the system gives no more threads finish() copies itself.
 class RawCopy {
  public:
   /// @param file  must outlive the copy, as must the stores

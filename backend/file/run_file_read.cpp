@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -153,16 +155,20 @@ void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
   info.layers = static_cast<int>(std::min<std::size_t>(layers->names().size(), kMostLayers));
   const std::optional<Hdf5Object> first = layers->find("00");
   if (!first) return;
-  const auto extent = [&first](const char* name, std::size_t axis) {
-    const std::optional<Hdf5Object> object = first->find(name);
-    if (!object) return 0;
-    const Hdf5Dataset dataset(*object);
-    return axis < dataset.dims().size() ? static_cast<int>(std::min<std::uint64_t>(dataset.dims()[axis], kMostHeads))
-                                        : 0;
-  };
-  info.heads = std::max({extent("query", 0), extent("cumulative_log_gate", 0), extent("log_normalizer", 0)});
-  info.key_heads = extent("key", 0);
-  info.head_dim = extent("query", 2);
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.repeat != Repeat::layers) continue;
+    const std::string path = spec.path;
+    const std::optional<Hdf5Object> object = first->find(path.substr(path.rfind('/') + 1));
+    if (!object) continue;
+    const std::vector<std::uint64_t> dims = Hdf5Dataset(*object).dims();
+    for (std::size_t n = 0; n < std::min(dims.size(), spec.axes.size()); ++n) {
+      const Axis axis = spec.axes.begin()[n];
+      const auto extent = static_cast<int>(std::min<std::uint64_t>(dims[n], kMostHeads));
+      if (axis == Axis::head) info.heads = std::max(info.heads, extent);
+      if (axis == Axis::key_head) info.key_heads = extent;
+      if (axis == Axis::channel) info.head_dim = extent;
+    }
+  }
 }
 
 TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {
@@ -182,6 +188,9 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
   info.pruning_tolerance = reading.real_attribute(model, "pruning_tolerance", 0);
   info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", -1));
   info.gated = reading.integer_attribute(model, "gated", 1, 0, 1) != 0;
+  if (const auto gradient = find_array(model, spec_of(TraceArray::log_forget_gradient))) {
+    info.saliency_target = reading.text_attribute(*gradient, "target");
+  }
   fill_sizes(layers, info);
   info.layers = static_cast<int>(reading.integer_attribute(model, "layers", info.layers, 1, kMostLayers));
   info.heads = static_cast<int>(reading.integer_attribute(model, "heads", info.heads, 1, kMostHeads));
@@ -199,15 +208,27 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
   return info;
 }
 
+using Names = std::set<std::string, std::less<>>;
+
 /// What a group holds that is not looked at, for those who read along.
-void log_skipped(const Reading& reading, const Hdf5Object& group, std::initializer_list<std::string_view> known) {
+void log_skipped(const Reading& reading, const Hdf5Object& group, const Names& known) {
   if (!logging()) return;
   std::string skipped;
   for (const std::string& name : group.names()) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) skipped += (skipped.empty() ? "" : ", ") + name;
+    if (!known.contains(name)) skipped += (skipped.empty() ? "" : ", ") + name;
   }
   if (skipped.empty()) return;
   write_log(LogCategory::file, fmt::format("{}: {}: skipped {}", reading.file->name(), group.path(), skipped));
+}
+
+/// Of arrays, what a model's group or a layer's holds.
+Names names_of_arrays(Names names, bool of_layers) {
+  for (const ArraySpec& spec : kTraceArrays) {
+    const std::string path = spec.path;
+    if (!of_layers) names.insert(path.substr(0, path.find('/')));
+    if (of_layers && spec.repeat == Repeat::layers) names.insert(path.substr(path.rfind('/') + 1));
+  }
+  return names;
 }
 
 /// What a model's group gave, and what of it was skipped.
@@ -219,12 +240,11 @@ void log_model(const Reading& reading, const Hdf5Object& model, const std::optio
                         info.length, info.layers, info.heads, info.head_dim, to_string(info.dtype),
                         trace.query_key() == nullptr ? ", without queries and keys" : "",
                         trace.per_token_loss().empty() ? ", without losses" : ""));
-  log_skipped(reading, model, {"tokens", "loss", "layers", "logits", "hidden_states", "axes"});
+  log_skipped(reading, model, names_of_arrays({"tokens", "axes"}, /*of_layers=*/false));
   log_skipped(reading, model.child("tokens"), {"id", "input_id", "byte_start", "byte_end", "string"});
+  const Names of_layer = names_of_arrays({"head", "position"}, /*of_layers=*/true);
   for (int layer = 0; layers && layer < info.layers; ++layer) {
-    log_skipped(
-        reading, layers->child(fmt::format("{:02}", layer)),
-        {"cumulative_log_gate", "log_normalizer", "log_normalizer_without_gate", "query", "key", "head", "position"});
+    log_skipped(reading, layers->child(fmt::format("{:02}", layer)), of_layer);
   }
 }
 
@@ -238,13 +258,9 @@ std::shared_ptr<const Trace> read_model(Reading& reading, const Hdf5Object& mode
   TraceInfo info = read_info(reading, model, layers);
   info.name = name;
   info.length = static_cast<std::int64_t>(tokens->id.size());
-  std::vector<float> loss;
-  if (const std::optional<Hdf5Object> group = model.find("loss")) {
-    loss = read_column<float>(reading, *group, "per_token_loss", Element::float32, tokens->id.size());
-  }
   FileTraceParts parts = locate_trace_parts(reading.file, model, layers, info, reading.account);
-  auto trace = std::make_shared<const Trace>(std::move(info), reading.text, std::move(tokens), std::move(loss),
-                                             std::move(parts.source), std::move(parts.query_key));
+  auto trace = std::make_shared<const Trace>(std::move(info), reading.text, std::move(tokens), std::move(parts.source),
+                                             std::move(parts.store));
   if (logging()) log_model(reading, model, layers, *trace);
   return trace;
 }

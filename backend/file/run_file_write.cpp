@@ -57,8 +57,7 @@ bool write_structure(Hdf5Writer& writer, std::span<const std::shared_ptr<const T
     }
     models[n].write_attributes();
     models[n].write_tokens(shared);
-    models[n].write_loss();
-    if (!models[n].write_layers()) return false;
+    if (!models[n].write_arrays()) return false;
   }
   return true;
 }
@@ -78,7 +77,7 @@ bool write_run_file(const std::filesystem::path& path, std::span<const std::shar
   for (const auto& trace : traces) {
     writer.group("/models/" + trace->info().name);
     models.emplace_back(writer, file, *trace, job);
-    const std::vector<RawArray> more = models.back().reserve_query_key();
+    const std::vector<RawArray> more = models.back().reserve_stored();
     arrays.insert(arrays.end(), more.begin(), more.end());
   }
 
@@ -87,7 +86,7 @@ bool write_run_file(const std::filesystem::path& path, std::span<const std::shar
   RawCopy copy(file, std::move(arrays), job.stop);
   bool whole = write_structure(writer, traces, models);
   whole = copy.finish(job) && whole;
-  for (ModelWriter& model : models) whole = whole && model.write_wide_arrays();
+  for (ModelWriter& model : models) whole = whole && model.write_raw_arrays();
   if (!whole || job.stopped()) return false;
   writer.close();
   job.tell({static_cast<std::int64_t>(raw_bytes), static_cast<std::int64_t>(raw_bytes), "bytes", "writing"});

@@ -35,9 +35,9 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
       head_dim_(config.head_dim),
       columns_(config),
       residual_(floats(rows() * hidden_)),
-      value_(floats(rows() * config.key_size())),
       queries_(floats(batch)),
       keys_(floats(batch)),
+      values_(floats(batch)),
       cut_heads_(floats(batch)),
       attended_(floats(rows() * std::max(hidden_, config.query_size()))),
       log_normalizer_(length > 1 ? floats(length * config.heads) : 0),
@@ -87,18 +87,18 @@ void CpuForward::keep_hidden(int layer) {
 }
 
 bool CpuForward::project(int layer) {
-  const auto own_or_lent = [&](QueryKeyStore::Part part, FloatArray& own, std::int64_t heads,
-                               std::vector<float*>& places) {
+  const auto own_or_lent = [&](TraceArray array, FloatArray& own, std::int64_t heads, std::vector<float*>& places) {
     const std::int64_t size = heads * length() * head_dim_;
     for (std::size_t sequence = 0; sequence < places.size(); ++sequence) {
-      places[sequence] = probes()[sequence].query_key(part, layer);
+      places[sequence] = probes()[sequence].stored(array, layer);
       if (places[sequence] != nullptr) continue;
       own.resize(floats(batch() * size));
       places[sequence] = own.data() + sequence * floats(size);
     }
   };
-  own_or_lent(QueryKeyStore::Part::query, query_, config().heads, queries_);
-  own_or_lent(QueryKeyStore::Part::key, key_, config().key_heads, keys_);
+  own_or_lent(TraceArray::query, query_, config().heads, queries_);
+  own_or_lent(TraceArray::key, key_, config().key_heads, keys_);
+  own_or_lent(TraceArray::value, value_, config().key_heads, values_);
   log_gate_.resize(gated(layer) ? floats(config().heads * rows()) : 0);
   cumulative_.resize(log_gate_.size());
   return for_rows([&](const Rows& rows) { project_rows(layer, rows); });
@@ -179,7 +179,7 @@ bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
   const kernels::cpu::AttentionStrides per_head{0, length() * head_dim_, head_dim_};
   const Probe& probe = probes()[floats(sequence)];
   const float* const keys = keys_[floats(sequence)];
-  const float* const values = value_.data() + sequence * length() * config().key_size();
+  const float* const values = values_[floats(sequence)];
   const auto cumulative =
       std::span(cumulative_)
           .subspan(floats(sequence) * cumulative_.size() / floats(batch()), cumulative_.size() / floats(batch()));
@@ -240,7 +240,7 @@ void CpuForward::attend_next(int layer) {
   for (std::size_t head = 0; head < cache.heads.size(); ++head) {
     assert(cache.heads[head].end() == position);
     const std::size_t at = head * floats(head_dim_);
-    cache.heads[head].append(keys_.front() + at, value_.data() + at);
+    cache.heads[head].append(keys_.front() + at, values_.front() + at);
   }
   share(config().heads, config().heads * head_dim_ * cache.heads.front().end(), [&](std::int64_t head) {
     CachedAttention arguments;
@@ -427,7 +427,7 @@ cpu_rows::HeadRows CpuForward::heads_of(std::int64_t row) {
   cpu_rows::HeadRows heads;
   heads.query = queries_[floats(sequence)] + position * head_dim_;
   heads.key = keys_[floats(sequence)] + position * head_dim_;
-  heads.value = value_.data() + sequence * length() * config().key_size() + position * head_dim_;
+  heads.value = values_[floats(sequence)] + position * head_dim_;
   heads.head_stride = length() * head_dim_;
   if (!log_gate_.empty()) heads.log_gate = log_gate_.data() + sequence * config().heads * length() + position;
   heads.gate_stride = length();

@@ -81,9 +81,9 @@ class CpuForward final : public Forward {
   std::vector<Scratch> scratch_;
   std::optional<RotaryTable> rotary_;
   FloatArray residual_;             ///< [B, n, D]
-  FloatArray query_, key_, value_;  ///< [B, H, n, d], [B, H_kv, n, d]; the first two where no probe lends memory
+  FloatArray query_, key_, value_;  ///< [B, H, n, d], [B, H_kv, n, d]; where no probe lends memory
   std::vector<float*> queries_;     ///< [B] of the layer at hand
-  std::vector<float*> keys_;
+  std::vector<float*> keys_, values_;
   std::vector<std::vector<int>> cut_heads_;  ///< [B] likewise
   FloatArray attended_;                      ///< [B, n, H d]; in the end [B, n, D] behind the final norm
   std::vector<double> log_gate_;             ///< [B, H, n] nats; empty where every f is 1

@@ -118,9 +118,9 @@ void CudaForward::split_heads(int layer) {
   cuda::ProjectedHeads step;
   // A store in GPU memory holds [H, L, d], and is written without a copy.
   Recorder* const into = batch() == 1 ? recorder(0) : nullptr;
-  void* const store = into == nullptr ? nullptr : into->query_key_on_device(QueryKeyStore::Part::query, layer);
+  void* const store = into == nullptr ? nullptr : into->stored_on_device(TraceArray::query, layer);
   if (store != nullptr) {
-    void* const key_store = into->query_key_on_device(QueryKeyStore::Part::key, layer);
+    void* const key_store = into->stored_on_device(TraceArray::key, layer);
     query_ = at::from_blob(store, {1, heads, length(), dim}, half);
     key_ = at::from_blob(key_store, {1, key_heads, length(), dim}, half);
     step.layout = cuda::HeadLayout::heads_first;

@@ -7,9 +7,9 @@
 
 namespace foxscope {
 
-float* Probe::query_key(QueryKeyStore::Part part, int layer) const {
+float* Probe::stored(TraceArray array, int layer) const {
   if (recorder_ == nullptr) return nullptr;
-  const std::span<std::byte> kept = recorder_->query_key(part, layer);
+  const std::span<std::byte> kept = recorder_->stored(array, layer);
   return kept.empty() ? nullptr : reinterpret_cast<float*>(kept.data());
 }
 

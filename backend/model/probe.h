@@ -22,8 +22,9 @@ class Probe {
   [[nodiscard]] bool keeps(Keep part) const { return recorder_ != nullptr && recorder_->keeps(part); }
   /// What it records to; null: nothing.
   [[nodiscard]] Recorder* recorder() const { return recorder_; }
-  /// Where the forward is to put queries [H, L, d] or keys [H_kv, L, d] of a layer, float32; null: where it likes.
-  [[nodiscard]] float* query_key(QueryKeyStore::Part part, int layer) const;
+  /// Where the forward is to put queries [H, L, d], keys or values [H_kv, L, d] of a layer, float32; null: where it
+  /// likes.
+  [[nodiscard]] float* stored(TraceArray array, int layer) const;
   /// The same for logits [L, V].
   [[nodiscard]] float* logits(std::int64_t vocabulary_size) const;
 

@@ -20,20 +20,20 @@ bool has_room(int gpu, std::size_t bytes) {
 
 QueryKeyPlace::QueryKeyPlace(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user,
                              std::optional<int> gpu)
-    : kept_(needs.host.query_key_per_token > 0), gpu_(gpu) {
+    : kept_(needs.host.stored_per_token > 0), gpu_(gpu) {
   const FreeMemory left = memory_left(needs, length, free, user);
   host_budget_ = left.host / 4 * 3;
-  on_gpu_ = kept_ && gpu && needs.gpu && needs.gpu->query_key_per_token * length <= left.gpu;
+  on_gpu_ = kept_ && gpu && needs.gpu && needs.gpu->stored_per_token * length <= left.gpu;
 }
 
-std::shared_ptr<RunQueryKeyStore> QueryKeyPlace::make_store(const TraceInfo& info) const {
-  if (!kept_) return nullptr;
-  const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};
-  if (on_gpu_ && has_room(*gpu_, QueryKeyStore::bytes(shape, info.dtype))) {
-    return std::make_shared<DeviceQueryKeyStore>(shape, info.dtype, *gpu_);
+std::shared_ptr<RunQueryKeyStore> QueryKeyPlace::make_store(const TraceInfo& info, const KeepSet& keep) const {
+  const QueryKeyStore::Parts parts = stored_arrays(keep);
+  if (!kept_ || parts.empty()) return nullptr;
+  if (on_gpu_ && has_room(*gpu_, QueryKeyStore::bytes(info, info.dtype, parts))) {
+    return std::make_shared<DeviceQueryKeyStore>(info, info.dtype, *gpu_, parts);
   }
-  return std::make_shared<HostQueryKeyStore>(shape, info.dtype, static_cast<std::size_t>(host_budget_),
-                                             std::filesystem::temp_directory_path(), gpu_);
+  return std::make_shared<HostQueryKeyStore>(info, info.dtype, static_cast<std::size_t>(host_budget_),
+                                             std::filesystem::temp_directory_path(), gpu_, parts);
 }
 
 std::optional<int> kernel_gpu(const Device& device) {

@@ -10,13 +10,14 @@
 
 namespace foxscope {
 
-/// Where the queries and keys of runs of one model go: to its GPU's memory where they fit beside all else, then to host
-/// memory (pinned if there is a GPU), then to a temporary file. Chosen before weights are loaded, for the longest text.
+/// Where the queries, keys and values of runs of one model go: to its GPU's memory where they fit beside all else, then
+/// to host memory (pinned if there is a GPU), then to a temporary file. Chosen before weights are loaded, for the
+/// longest text.
 class QueryKeyPlace {
  public:
   /// Nowhere, without a GPU.
   QueryKeyPlace() = default;
-  /// @param needs  of a run that keeps queries and keys; one that does not has no place for them
+  /// @param needs  of a run that keeps some of them; one that does not has no place for them
   /// @param free   what there is of each memory
   /// @param gpu    that the run is on and kernels/cuda can use
   /// @throws Error as memory_left does
@@ -31,7 +32,8 @@ class QueryKeyPlace {
 
   /// A store for one run; null where they are not kept. If the GPU has lost room since, it is in host memory.
   /// @param info  no longer than the longest text
-  [[nodiscard]] std::shared_ptr<RunQueryKeyStore> make_store(const TraceInfo& info) const;
+  /// @param keep  what the needs were of
+  [[nodiscard]] std::shared_ptr<RunQueryKeyStore> make_store(const TraceInfo& info, const KeepSet& keep) const;
 
  private:
   bool kept_ = false;

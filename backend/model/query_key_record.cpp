@@ -1,5 +1,4 @@
 #include <cassert>
-#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -7,19 +6,16 @@
 
 namespace foxscope {
 
-void record_query_key(Recorder& recorder, int layer, const at::Tensor& query, const at::Tensor& key) {
-  using Part = QueryKeyStore::Part;
-  for (const auto& [part, rows] : {std::pair(Part::query, query), std::pair(Part::key, key)}) {
-    if (void* device = recorder.query_key_on_device(part, layer)) {
-      at::from_blob(device, rows.sizes(), rows.options()).copy_(rows);
-      continue;
-    }
-    const std::span<std::byte> kept = recorder.query_key(part, layer);
-    if (kept.empty()) continue;
-    assert(kept.size() == rows.nbytes());
-    at::from_blob(kept.data(), rows.sizes(), at::TensorOptions().dtype(rows.scalar_type()))
-        .copy_(rows.contiguous(), /*non_blocking=*/true);
+void record_stored(Recorder& recorder, TraceArray array, int layer, const at::Tensor& rows) {
+  if (void* const device = recorder.stored_on_device(array, layer)) {
+    if (device != rows.const_data_ptr()) at::from_blob(device, rows.sizes(), rows.options()).copy_(rows);
+    return;
   }
+  const std::span<std::byte> kept = recorder.stored(array, layer);
+  if (kept.empty()) return;
+  assert(kept.size() == rows.nbytes());
+  at::from_blob(kept.data(), rows.sizes(), at::TensorOptions().dtype(rows.scalar_type()))
+      .copy_(rows.contiguous(), /*non_blocking=*/true);
 }
 
 }  // namespace foxscope

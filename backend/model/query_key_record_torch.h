@@ -6,10 +6,10 @@
 
 namespace foxscope {
 
-/// Copies the queries and keys of a layer to where the recorder keeps them, if it does. From a GPU to its own memory or
-/// to pinned memory nothing waits: the copies are there when the stream has got past them.
-/// @param query  [H, L, d] in the run's dtype, of any strides
-/// @param key    [H_kv, L, d] likewise
-void record_query_key(Recorder& recorder, int layer, const at::Tensor& query, const at::Tensor& key);
+/// Copies queries, keys or values of a layer to where the recorder keeps them, if it does and they are not there
+/// already. From a GPU to its own memory or to pinned memory nothing waits: the copies are there when the stream has
+/// got past them.
+/// @param rows  [H, L, d] or [H_kv, L, d] in the run's dtype, of any strides
+void record_stored(Recorder& recorder, TraceArray array, int layer, const at::Tensor& rows);
 
 }  // namespace foxscope

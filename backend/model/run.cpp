@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/error.h"
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
@@ -19,17 +20,20 @@ namespace {
 
 MemoryUser user_of(const RunRequest& request, std::int64_t length) {
   MemoryUser user{fmt::format("a run over {} tokens needs", length), "--limit", {}};
-  if (request.keep.contains(Keep::logits)) user.remedies.emplace_back("leave logits out of --keep");
-  if (request.keep.contains(Keep::hidden)) user.remedies.emplace_back("leave hidden out of --keep");
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.storage != Storage::raw || !request.keep.contains(spec.keep)) continue;
+    user.remedies.push_back(fmt::format("leave {} out of --keep", word_of(spec.keep).word));
+  }
   return user;
 }
 
-/// What the user should know of where queries and keys went.
+/// What the user should know of where queries, keys and values went.
 void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
                 std::vector<std::string>& notes) {
   if (!store || std::string_view(store->where()) != "temporary file") return;
-  notes.push_back(fmt::format("{}: queries and keys take {:.1f} GiB and are held in a temporary file in {}", info.name,
-                              static_cast<double>(QueryKeyStore::bytes(store->shape(), info.dtype)) / 0x1p30,
+  notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name,
+                              words_of(store->parts()).title,
+                              gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
                               std::filesystem::temp_directory_path().string()));
 }
 
@@ -62,6 +66,10 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const Device device = Device::parse(request.device);
   const DType dtype = choose_dtype(request.dtype, device);
   Checkpoint checkpoint = Checkpoint::open(request.model);
+  if (request.keep.contains(Keep::saliency)) {
+    throw Error(fmt::format("model '{}': saliency cannot be computed for {}: leave saliency out of --keep",
+                            request.name, checkpoint.config().model_type));
+  }
   job.tell({0, 1, "models", "load"});
   const std::shared_ptr<const TokenTable> tokens = read_run_tokens(request, checkpoint);
   if (job.stopped()) return std::nullopt;
@@ -74,12 +82,13 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const TraceInfo& info = *described;
   const RunNeeds needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device);
   const QueryKeyPlace place(needs, length, free_memory(device), user_of(request, length), kernel_gpu(device));
-  const auto store = place.make_store(info);
+  const auto store = place.make_store(info, request.keep);
   note_place(store, info, result.report.notes);
   log_line(LogCategory::model, [&] {
-    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, queries and keys {}", info.name, length,
-                       info.device, to_string(info.dtype), info.pruning_tolerance,
-                       store ? fmt::format("in {}", store->where()) : "are not kept");
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info.name, length, info.device,
+                       to_string(info.dtype), info.pruning_tolerance,
+                       store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
+                             : "queries and keys are not kept");
   });
   Recorder recorder(info, request.keep, store);
   const std::shared_ptr<CausalLM> model = open_model(request, checkpoint, device, dtype, job);

@@ -23,6 +23,11 @@ constexpr std::int64_t kTokenTable = 96;
 /// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
 constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 
+/// Bytes a token of the arrays that are kept.
+std::int64_t kept_per_token(const ModelConfig& config, const KeepSet& keep, Storage storage, DType dtype) {
+  return static_cast<std::int64_t>(bytes_of(keep, storage, sizes_of(config, 1), dtype));
+}
+
 /// What the statistics of one head take beside queries and keys: gates, normalisers, sums by distance and of keys.
 constexpr std::int64_t kMeasuredPerToken = 512;
 
@@ -65,29 +70,34 @@ std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t 
 
 }  // namespace
 
+TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
+  return {.layers = config.layers,
+          .heads = config.heads,
+          .key_heads = config.key_heads,
+          .length = length,
+          .head_dim = config.head_dim,
+          .vocabulary_size = config.vocabulary_size,
+          .hidden_size = config.hidden_size};
+}
+
 RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
                           bool on_gpu) {
-  const std::int64_t layers = config.layers;
   const std::int64_t heads = config.heads;
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t queries = config.query_size();
   const std::int64_t keys = config.key_size();
-  // The forward's own of one layer, beside those of all layers that are kept.
-  const auto own_and_kept = [&](Keep part) { return keep.contains(part) ? layers + 1 : std::int64_t{1}; };
   RunMemory memory;
   memory.fixed = kWorkspace + (on_gpu ? 0 : parameters * 4);
-  // Losses likewise; of gates the forward has log f beside c.
-  memory.per_token =
-      kTokenTable + 8 + heads * 8 * (own_and_kept(Keep::gates) + 1) + heads * 4 * own_and_kept(Keep::rows);
-  if (!on_gpu) memory.per_token += 4 * (hidden + std::max(hidden, queries) + keys + config.rotary_dim);
-  if (keep.contains(Keep::ungated)) memory.per_token += heads * 4 * own_and_kept(Keep::ungated);
-  if (keep.contains(Keep::logits)) memory.per_token += 4 * config.vocabulary_size;
-  if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden * (layers + 1);
-  if (keep.contains(Keep::query_key)) {
-    memory.query_key_per_token = layers * (queries + keys) * static_cast<std::int64_t>(size_of(dtype));
-  } else if (!on_gpu) {
-    memory.per_token += 4 * (queries + keys);
-  }
+  // The forward's own of one layer, beside those of all layers that are kept: losses, log f and c, normalisers.
+  memory.per_token = kTokenTable + 4 + heads * (8 + 8 + 4) + kept_per_token(config, keep, Storage::packed, dtype) +
+                     kept_per_token(config, keep, Storage::raw, dtype);
+  if (keep.contains(Keep::ungated)) memory.per_token += heads * 4;
+  memory.stored_per_token = kept_per_token(config, keep, Storage::store, dtype);
+  if (on_gpu) return memory;
+  memory.per_token += 4 * (hidden + std::max(hidden, queries) + config.rotary_dim);
+  // What is kept has no memory of the forward's own.
+  if (!keep.contains(Keep::query_key)) memory.per_token += 4 * (queries + keys);
+  if (!keep.contains(Keep::values)) memory.per_token += 4 * keys;
   return memory;
 }
 
@@ -110,10 +120,9 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * std::max(hidden, queries);
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;
   if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogitElements * 4;
-  if (keep.contains(Keep::query_key)) {
-    memory.query_key_per_token = config.layers * (queries + config.key_size()) * size;
-    memory.per_token += size * queries + kMeasuredPerToken;  // one layer on its way to the host, and afterwards a head
-  }
+  memory.stored_per_token = kept_per_token(config, keep, Storage::store, dtype);
+  // One layer on its way to the host, and afterwards a head.
+  if (memory.stored_per_token > 0) memory.per_token += size * queries + kMeasuredPerToken;
   return memory;
 }
 

@@ -15,12 +15,16 @@ namespace foxscope {
 inline constexpr std::int64_t kDeviceMlpRows = 16384;
 inline constexpr std::int64_t kDeviceLogitElements = std::int64_t{1} << 27;
 
-/// Memory that a run takes, in bytes: what does not depend on the text, what each token adds, and what queries and keys
-/// add if they are kept (in host memory these alone can go to a temporary file instead).
+/// Sizes of the arrays of a run.
+/// @param length  tokens
+TraceSizes sizes_of(const ModelConfig& config, std::int64_t length);
+
+/// Memory that a run takes, in bytes: what does not depend on the text, what each token adds, and what queries, keys
+/// and values add if they are kept (in host memory these alone can go to a temporary file instead).
 struct RunMemory {
   std::int64_t fixed = 0;
   std::int64_t per_token = 0;
-  std::int64_t query_key_per_token = 0;
+  std::int64_t stored_per_token = 0;
 };
 
 /// Host memory.
@@ -28,7 +32,7 @@ struct RunMemory {
 RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
                           bool on_gpu);
 
-/// The same for the memory of a GPU. What queries and keys add is theirs alone: they may also stay on the host.
+/// The same for the memory of a GPU. What queries, keys and values add is theirs alone: they may also stay on the host.
 RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype);
 
 /// What a run takes of the host's memory, and of a GPU's where it is on one.
@@ -53,7 +57,7 @@ struct MemoryUser {
   std::vector<std::string> remedies;  ///< more of them, "leave logits out of --keep"
 };
 
-/// What a run over so many tokens leaves of the free memory, its queries and keys not counted.
+/// What a run over so many tokens leaves of the free memory, its queries, keys and values not counted.
 /// @throws Error with what is needed, what there is and what would fit, if that is too little
 FreeMemory memory_left(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user);
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/model/run_memory.h"
 
 namespace foxscope {
 namespace {
@@ -85,11 +86,7 @@ std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoin
   info.weights_sha256 = std::move(*weights_sha256);
   info.device = device.name();
   info.dtype = dtype;
-  info.layers = config.layers;
-  info.heads = config.heads;
-  info.key_heads = config.key_heads;
-  info.head_dim = config.head_dim;
-  info.length = length;
+  static_cast<TraceSizes&>(info) = sizes_of(config, length);
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
   info.window_size = config.window_size;
   info.pruning_tolerance = choose_pruning(request, checkpoint);

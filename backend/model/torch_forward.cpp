@@ -278,9 +278,9 @@ void TorchForward::keep_heads(int layer) {
         std::ranges::fill(into->cumulative_log_gate(layer), 0.0);
       }
     }
-    const void* const store = into->query_key_on_device(QueryKeyStore::Part::query, layer);
-    if (store != nullptr && store == query_[b].const_data_ptr()) continue;
-    record_query_key(*into, layer, query_[b].detach(), key_[b].detach());
+    record_stored(*into, TraceArray::query, layer, query_[b].detach());
+    record_stored(*into, TraceArray::key, layer, key_[b].detach());
+    record_stored(*into, TraceArray::value, layer, value_[b].detach());
   }
 }
 

@@ -67,7 +67,7 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor attention_output(int layer) const;
   /// What the MLP adds to some rows of x.
   [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
-  /// What the recorders keep of gates, queries and keys.
+  /// What the recorders keep of gates, queries, keys and values.
   void keep_heads(int layer);
 
   at::Tensor residual_;    ///< [B n, D] float32

@@ -10,13 +10,14 @@
 
 namespace foxscope {
 
-/// Queries and keys in the memory of a GPU: a forward there writes them without a copy to the host, and maps read them
-/// where they lie. Rows that the host asks for are downloaded, after all work of the GPU that was given before.
+/// Queries, keys and values in the memory of a GPU: a forward there writes them without a copy to the host, and maps
+/// read them where they lie. Rows that the host asks for are downloaded, after all work of the GPU that was given
+/// before.
 class DeviceQueryKeyStore final : public RunQueryKeyStore {
  public:
   /// @param device  index of the GPU
   /// @throws Error naming the size, and what the GPU has left, when it does not fit, or that there is no GPU
-  DeviceQueryKeyStore(const Shape& shape, DType dtype, int device);
+  DeviceQueryKeyStore(const Shape& shape, DType dtype, int device, Parts parts = {Part::query, Part::key});
 
   [[nodiscard]] const char* where() const override { return "GPU memory"; }
   [[nodiscard]] std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,

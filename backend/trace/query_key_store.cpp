@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <bit>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
@@ -18,12 +17,6 @@
 namespace foxscope {
 namespace {
 
-std::size_t part_elements(const QueryKeyStore::Shape& shape, QueryKeyStore::Part part) {
-  const int heads = part == QueryKeyStore::Part::query ? shape.heads : shape.key_heads;
-  return static_cast<std::size_t>(heads) * static_cast<std::size_t>(shape.length) *
-         static_cast<std::size_t>(shape.head_dim);
-}
-
 /// Descriptor of a new file without a name in `folder`; -1 with errno on failure.
 int open_unnamed_file(const std::filesystem::path& folder) {
   const int descriptor = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -36,28 +29,10 @@ int open_unnamed_file(const std::filesystem::path& folder) {
 
 }  // namespace
 
-const char* to_string(DType dtype) { return dtype == DType::float32 ? "float32" : "bfloat16"; }
-
-std::size_t size_of(DType dtype) { return dtype == DType::float32 ? 4 : 2; }
-
-DType dtype_from_string(const std::string& name) {
-  if (name == "float32") return DType::float32;
-  if (name == "bfloat16") return DType::bfloat16;
-  throw Error(fmt::format("dtype '{}' is not known: float32 and bfloat16 are", name));
-}
-
-std::uint16_t to_bfloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);
-  return static_cast<std::uint16_t>((bits + 0x7fffU + ((bits >> 16U) & 1U)) >> 16U);
-}
-
-float from_bfloat16(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
-
 std::span<const float> QueryKeyStore::rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
                                            std::vector<float>& scratch) const {
   assert(layer >= 0 && layer < shape_.layers);
-  assert(head >= 0 && head < (part == Part::query ? shape_.heads : shape_.key_heads));
+  assert(has(part) && head >= 0 && head < heads(part));
   assert(begin >= 0 && begin <= end && end <= shape_.length);
   thread_local std::vector<std::byte> raw;
   const std::span<const std::byte> bytes = raw_rows(part, layer, head, begin, end, raw);
@@ -79,25 +54,37 @@ std::span<const float> QueryKeyStore::rows(Part part, int layer, int head, std::
   return scratch;
 }
 
-std::size_t QueryKeyStore::bytes(const Shape& shape, DType dtype) {
-  return static_cast<std::size_t>(shape.layers) *
-         (part_elements(shape, Part::query) + part_elements(shape, Part::key)) * size_of(dtype);
+std::size_t QueryKeyStore::bytes(const Shape& shape, DType dtype, const Parts& parts) {
+  std::size_t bytes = 0;
+  for (const Part part : parts) bytes += bytes_of(spec_of(part), shape, dtype);
+  return bytes;
 }
 
 std::size_t QueryKeyStore::offset(Part part, int layer, int head, std::int64_t row) const {
-  const std::size_t query = part_elements(shape_, Part::query);
-  const std::size_t key = part_elements(shape_, Part::key);
-  std::size_t elements = static_cast<std::size_t>(layer) * (query + key);
-  if (part == Part::key) elements += query;
-  elements +=
-      (static_cast<std::size_t>(head) * static_cast<std::size_t>(shape_.length) + static_cast<std::size_t>(row)) *
-      static_cast<std::size_t>(shape_.head_dim);
-  return elements * size_of(dtype_);
+  std::size_t layer_elements = 0;
+  std::size_t before = 0;
+  for (const Part other : parts_) {
+    if (other == part) before = layer_elements;
+    layer_elements += elements_of(spec_of(other), shape_);
+  }
+  const std::size_t rows =
+      static_cast<std::size_t>(head) * static_cast<std::size_t>(shape_.length) + static_cast<std::size_t>(row);
+  return (static_cast<std::size_t>(layer) * layer_elements + before +
+          rows * static_cast<std::size_t>(shape_.head_dim)) *
+         size_of(dtype_);
+}
+
+StoredWords words_of(const QueryKeyStore::Parts& parts) {
+  const bool values = std::ranges::find(parts, TraceArray::value) != parts.end();
+  if (!values) return {"queries and keys", "qk"};
+  return parts.size() == 1 ? StoredWords{"values", "values"} : StoredWords{"queries, keys and values", "qk and values"};
 }
 
 HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
-                                     const std::filesystem::path& spill_folder, std::optional<int> gpu)
-    : RunQueryKeyStore(shape, dtype), size_(bytes(shape, dtype)), in_file_(size_ > memory_budget) {
+                                     const std::filesystem::path& spill_folder, std::optional<int> gpu, Parts parts)
+    : RunQueryKeyStore(shape, dtype, std::move(parts)),
+      size_(bytes(shape, dtype, this->parts())),
+      in_file_(size_ > memory_budget) {
   if (size_ == 0) return;
   if (gpu && !in_file_) {
     try {
@@ -108,6 +95,7 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
       data_ = nullptr;  // pageable memory does the same, only slower
     }
   }
+  const StoredWords held = words_of(this->parts());
   const double gib = static_cast<double>(size_) / (1024.0 * 1024.0 * 1024.0);
   void* mapped = MAP_FAILED;
   if (in_file_) {
@@ -118,15 +106,15 @@ HostQueryKeyStore::HostQueryKeyStore(const Shape& shape, DType dtype, std::size_
     if (descriptor >= 0) close(descriptor);
     if (mapped == MAP_FAILED) {
       throw Error(
-          fmt::format("{}: no room for a temporary file of {:.2f} GiB with queries and keys ({}): free space there, "
-                      "set TMPDIR, use --limit, or leave qk out of --keep",
-                      spill_folder.string(), gib, std::strerror(full != 0 ? full : errno)));
+          fmt::format("{}: no room for a temporary file of {:.2f} GiB with {} ({}): free space there, "
+                      "set TMPDIR, use --limit, or leave {} out of --keep",
+                      spill_folder.string(), gib, held.title, std::strerror(full != 0 ? full : errno), held.words));
     }
   } else {
     mapped = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapped == MAP_FAILED) {
-      throw Error(
-          fmt::format("no memory for {:.2f} GiB of queries and keys: use --limit, or leave qk out of --keep", gib));
+      throw Error(fmt::format("no memory for {:.2f} GiB of {}: use --limit, or leave {} out of --keep", gib, held.title,
+                              held.words));
     }
     madvise(mapped, size_, MADV_HUGEPAGE);
   }
@@ -146,7 +134,8 @@ std::span<const std::byte> HostQueryKeyStore::raw_rows(Part part, int layer, int
 }
 
 std::span<std::byte> HostQueryKeyStore::layer(Part part, int layer) {
-  return {data_ + offset(part, layer, 0, 0), part_elements(shape(), part) * size_of(dtype())};
+  if (!has(part)) return {};
+  return {data_ + offset(part, layer, 0, 0), elements_of(spec_of(part), shape()) * size_of(dtype())};
 }
 
 }  // namespace foxscope

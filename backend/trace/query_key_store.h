@@ -7,7 +7,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "backend/trace/dtype.h"
+#include "backend/trace/trace_arrays.h"
 
 namespace foxscope::kernels::cuda {
 class PinnedBuffer;
@@ -15,42 +19,27 @@ class PinnedBuffer;
 
 namespace foxscope {
 
-/// Number format of stored queries and keys.
-enum class DType { float32, bfloat16 };
-
-/// "float32" or "bfloat16".
-const char* to_string(DType dtype);
-/// Bytes of one number.
-std::size_t size_of(DType dtype);
-/// @throws Error for another name
-DType dtype_from_string(const std::string& name);
-
-/// Nearest bfloat16, ties to even; NaN stays NaN. Bit patterns.
-std::uint16_t to_bfloat16(float value);
-float from_bfloat16(std::uint16_t bits);
-
-/// Where the queries and keys of a run live, as they enter attention (after shift, norm and rotation). Maps ask it for
-/// tiles of rows, never for a matrix. Safe to call from several threads.
+/// Where the queries and keys of a run live, its values, or all of them, as they enter attention (after shift, norm and
+/// rotation). Maps ask it for tiles of rows, never for a matrix. Safe to call from several threads.
 class QueryKeyStore {
  public:
-  struct Shape {
-    int layers = 0;
-    int heads = 0;      ///< query heads H
-    int key_heads = 0;  ///< H_kv; query head h reads key head h / (H / H_kv)
-    std::int64_t length = 0;
-    int head_dim = 0;
-  };
-  enum class Part { query, key };
+  using Shape = TraceSizes;
+  using Part = TraceArray;  ///< those with Storage::store
+  using Parts = std::vector<Part>;
 
   virtual ~QueryKeyStore() = default;
   [[nodiscard]] const Shape& shape() const { return shape_; }
   [[nodiscard]] DType dtype() const { return dtype_; }
+  [[nodiscard]] const Parts& parts() const { return parts_; }
+  [[nodiscard]] bool has(Part part) const { return std::ranges::find(parts_, part) != parts_.end(); }
+  /// Heads of a part: H of queries, H_kv of keys and values.
+  [[nodiscard]] int heads(Part part) const { return static_cast<int>(extent_of(*spec_of(part).axes.begin(), shape_)); }
   /// "memory", "temporary file", "run file" or "GPU memory", for what the program says of itself.
   [[nodiscard]] virtual const char* where() const = 0;
 
   /// Rows [begin, end) of one head as float32, [end - begin, d]: a view of the store itself where it holds float32 in
   /// memory, else of `scratch`, which is resized and filled.
-  /// @param head  query head, or key head for Part::key
+  /// @param head  query head, or key head for keys and values
   /// @throws Error if the file behind the store cannot be read
   std::span<const float> rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
                               std::vector<float>& scratch) const;
@@ -66,22 +55,32 @@ class QueryKeyStore {
   [[nodiscard]] virtual int device() const { return 0; }
 
   /// Bytes that a store of this shape takes.
-  static std::size_t bytes(const Shape& shape, DType dtype);
+  static std::size_t bytes(const Shape& shape, DType dtype, const Parts& parts = {Part::query, Part::key});
 
  protected:
-  QueryKeyStore(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {}
-  /// Byte where a head's row begins; layout per layer: query [H, L, d], then key [H_kv, L, d].
+  QueryKeyStore(const Shape& shape, DType dtype, Parts parts)
+      : shape_(shape), dtype_(dtype), parts_(std::move(parts)) {}
+  /// Byte where a head's row begins; a layer's parts lie one behind the other.
   [[nodiscard]] std::size_t offset(Part part, int layer, int head, std::int64_t row) const;
 
  private:
   Shape shape_;
   DType dtype_;
+  Parts parts_;
 };
+
+/// What a store holds, in the words of a message.
+struct StoredWords {
+  std::string title;  ///< "queries, keys and values"
+  std::string words;  ///< of --keep: "qk and values"
+};
+StoredWords words_of(const QueryKeyStore::Parts& parts);
 
 /// A store that a running model fills, layer by layer. Either of the two says where.
 class RunQueryKeyStore : public QueryKeyStore {
  public:
-  /// Where a forward writes one layer: [heads, L, d] in the store's dtype, host memory; empty for a store elsewhere.
+  /// Where a forward writes one layer: [heads, L, d] in the store's dtype, host memory; empty for a store elsewhere,
+  /// and for a part that it does not hold.
   virtual std::span<std::byte> layer(Part /*part*/, int /*layer*/) { return {}; }
   /// The same in GPU memory; null for a store elsewhere.
   virtual void* device_layer(Part /*part*/, int /*layer*/) { return nullptr; }
@@ -99,7 +98,8 @@ class HostQueryKeyStore final : public RunQueryKeyStore {
   ///                       or pageable where that cannot be
   /// @throws Error naming the size when neither memory nor disk can hold it
   HostQueryKeyStore(const Shape& shape, DType dtype, std::size_t memory_budget,
-                    const std::filesystem::path& spill_folder, std::optional<int> gpu = std::nullopt);
+                    const std::filesystem::path& spill_folder, std::optional<int> gpu = std::nullopt,
+                    Parts parts = {Part::query, Part::key});
   ~HostQueryKeyStore() override;
   HostQueryKeyStore(const HostQueryKeyStore&) = delete;
   HostQueryKeyStore& operator=(const HostQueryKeyStore&) = delete;

@@ -1,139 +1,85 @@
 #include "backend/trace/recorder.h"
 
-#include <algorithm>
-#include <array>
 #include <cassert>
 #include <utility>
-
-#include <fmt/format.h>
-
-#include "backend/base/error.h"
 
 namespace foxscope {
 namespace {
 
-constexpr std::array<std::pair<const char*, Keep>, 7> kKeepNames = {{{"loss", Keep::loss},
-                                                                     {"gates", Keep::gates},
-                                                                     {"rows", Keep::rows},
-                                                                     {"ungated", Keep::ungated},
-                                                                     {"qk", Keep::query_key},
-                                                                     {"logits", Keep::logits},
-                                                                     {"hidden", Keep::hidden}}};
-
 class MemorySource final : public TraceSource {
  public:
-  MemorySource(std::vector<std::shared_ptr<const LayerRows>> rows, std::vector<float> logits,
-               std::vector<std::vector<float>> hidden_states)
-      : rows_(std::move(rows)), logits_(std::move(logits)), hidden_states_(std::move(hidden_states)) {}
+  using Arrays = std::array<std::vector<std::shared_ptr<const ArrayValues>>, kTraceArrays.size()>;
+  explicit MemorySource(Arrays arrays) : arrays_(std::move(arrays)) {}
 
-  [[nodiscard]] std::shared_ptr<const LayerRows> rows(int layer) const override {
-    return rows_[static_cast<std::size_t>(layer)];
-  }
-  [[nodiscard]] bool has_logits() const override { return !logits_.empty(); }
-  [[nodiscard]] bool has_hidden_states() const override { return !hidden_states_.empty(); }
-  [[nodiscard]] std::vector<float> logits() const override { return logits_; }
-  [[nodiscard]] std::vector<float> hidden_states(int index) const override {
-    return hidden_states_.empty() ? std::vector<float>{} : hidden_states_[static_cast<std::size_t>(index)];
+  [[nodiscard]] bool has(TraceArray array, int index) const override { return read(array, index) != nullptr; }
+  [[nodiscard]] std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const override {
+    const auto& of_all = arrays_[static_cast<std::size_t>(array)];
+    const auto at = static_cast<std::size_t>(index);
+    return at < of_all.size() ? of_all[at] : nullptr;
   }
 
  private:
-  std::vector<std::shared_ptr<const LayerRows>> rows_;
-  std::vector<float> logits_;
-  std::vector<std::vector<float>> hidden_states_;
+  Arrays arrays_;
 };
 
-}  // namespace
-
-KeepSet parse_keep(const std::string& list) {
-  KeepSet keep;
-  std::size_t begin = 0;
-  while (begin <= list.size()) {
-    const std::size_t end = std::min(list.find(',', begin), list.size());
-    const std::string word = list.substr(begin, end - begin);
-    const auto* const found =
-        std::find_if(kKeepNames.begin(), kKeepNames.end(), [&word](const auto& entry) { return entry.first == word; });
-    if (found == kKeepNames.end()) {
-      throw UsageError(
-          fmt::format("--keep: '{}' is not known: choose from loss, gates, rows, ungated, qk, logits, hidden", word));
-    }
-    keep.insert(found->second);
-    begin = end + 1;
-  }
-  return keep;
+/// No numbers yet, of the array's type.
+ArrayValues no_numbers(const ArraySpec& spec) {
+  if (spec.number == ArrayNumber::float64) return std::vector<double>{};
+  return std::vector<float>{};
 }
 
-Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStore> query_key)
-    : info_(std::move(info)),
-      keep_(std::move(keep)),
-      query_key_(std::move(query_key)),
-      rows_(static_cast<std::size_t>(info_.layers)),
-      per_token_loss_(static_cast<std::size_t>(info_.length)) {
+}  // namespace
+
+Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStore> store)
+    : info_(std::move(info)), keep_(std::move(keep)), store_(std::move(store)) {
   assert(info_.layers > 0 && info_.heads > 0 && info_.key_heads > 0 && info_.head_dim > 0 && info_.length > 0);
-  assert(query_key_ == nullptr || query_key_->dtype() == info_.dtype);
+  assert(store_ == nullptr || store_->dtype() == info_.dtype);
+  for (const ArraySpec& spec : kTraceArrays) {
+    if (spec.storage == Storage::store || !keeps(spec.keep)) continue;
+    arrays_[static_cast<std::size_t>(spec.array)].assign(static_cast<std::size_t>(count_of(spec, info_.layers)),
+                                                         no_numbers(spec));
+  }
 }
 
-namespace {
-
-template <typename T>
-std::span<T> sized(std::vector<T>& values, std::size_t size) {
-  if (values.size() != size) values.resize(size);
-  return values;
-}
-
-}  // namespace
-
-std::span<double> Recorder::cumulative_log_gate(int layer) {
-  assert(layer >= 0 && layer < info_.layers);
-  return sized(rows_[static_cast<std::size_t>(layer)].cumulative_log_gate,
-               static_cast<std::size_t>(info_.heads * info_.length));
-}
-
-std::span<float> Recorder::log_normalizer(int layer) {
-  assert(layer >= 0 && layer < info_.layers);
-  return sized(rows_[static_cast<std::size_t>(layer)].log_normalizer,
-               static_cast<std::size_t>(info_.heads * info_.length));
-}
-
-std::span<float> Recorder::log_normalizer_without_gate(int layer) {
-  if (!keeps(Keep::ungated)) return {};
-  return sized(rows_[static_cast<std::size_t>(layer)].log_normalizer_without_gate,
-               static_cast<std::size_t>(info_.heads * info_.length));
-}
-
-std::span<float> Recorder::per_token_loss() { return per_token_loss_; }
-
-std::span<std::byte> Recorder::query_key(QueryKeyStore::Part part, int layer) {
-  return query_key_ ? query_key_->layer(part, layer) : std::span<std::byte>{};
-}
-
-void* Recorder::query_key_on_device(QueryKeyStore::Part part, int layer) {
-  return query_key_ ? query_key_->device_layer(part, layer) : nullptr;
+/// An array with room for all of its numbers; null if it is not kept.
+ArrayValues* Recorder::sized(TraceArray array, int index) {
+  std::vector<ArrayValues>& of_all = arrays_[static_cast<std::size_t>(array)];
+  if (of_all.empty()) return nullptr;
+  assert(index >= 0 && static_cast<std::size_t>(index) < of_all.size());
+  ArrayValues& values = of_all[static_cast<std::size_t>(index)];
+  std::visit([size = elements_of(spec_of(array), info_)](auto& numbers) { numbers.resize(size); }, values);
+  return &values;
 }
 
 std::span<float> Recorder::logits(std::int64_t vocabulary_size) {
-  if (!keeps(Keep::logits)) return {};
-  return sized(logits_, static_cast<std::size_t>(info_.length * vocabulary_size));
+  if (keeps(Keep::logits)) info_.vocabulary_size = vocabulary_size;
+  return array<float>(TraceArray::logits);
 }
 
 std::span<float> Recorder::hidden_states(int index, std::int64_t hidden_size) {
-  if (!keeps(Keep::hidden)) return {};
-  assert(index >= 0 && index <= info_.layers);
-  hidden_states_.resize(static_cast<std::size_t>(info_.layers) + 1);
-  return sized(hidden_states_[static_cast<std::size_t>(index)], static_cast<std::size_t>(info_.length * hidden_size));
+  if (keeps(Keep::hidden)) info_.hidden_size = hidden_size;
+  return array<float>(TraceArray::hidden_states, index);
+}
+
+std::span<std::byte> Recorder::stored(TraceArray array, int layer) {
+  return store_ ? store_->layer(array, layer) : std::span<std::byte>{};
+}
+
+void* Recorder::stored_on_device(TraceArray array, int layer) {
+  return store_ ? store_->device_layer(array, layer) : nullptr;
 }
 
 std::shared_ptr<const Trace> Recorder::finish(std::shared_ptr<const Text> text,
                                               std::shared_ptr<const TokenTable> tokens) {
-  std::vector<std::shared_ptr<const LayerRows>> rows;
-  for (LayerRows& layer : rows_) {
-    if (!keeps(Keep::gates)) layer.cumulative_log_gate = {};
-    if (!keeps(Keep::rows)) layer.log_normalizer = {};
-    rows.push_back(std::make_shared<const LayerRows>(std::move(layer)));
+  MemorySource::Arrays arrays;
+  for (std::size_t array = 0; array < arrays.size(); ++array) {
+    for (ArrayValues& values : arrays_[array]) {
+      const bool written = std::visit([](const auto& numbers) { return !numbers.empty(); }, values);
+      arrays[array].push_back(written ? std::make_shared<const ArrayValues>(std::move(values)) : nullptr);
+    }
   }
-  if (!keeps(Keep::loss)) per_token_loss_.clear();
-  auto source = std::make_unique<const MemorySource>(std::move(rows), std::move(logits_), std::move(hidden_states_));
-  return std::make_shared<const Trace>(std::move(info_), std::move(text), std::move(tokens), std::move(per_token_loss_),
-                                       std::move(source), std::move(query_key_));
+  return std::make_shared<const Trace>(std::move(info_), std::move(text), std::move(tokens),
+                                       std::make_unique<const MemorySource>(std::move(arrays)), std::move(store_));
 }
 
 }  // namespace foxscope

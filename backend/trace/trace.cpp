@@ -11,14 +11,9 @@
 namespace foxscope {
 namespace {
 
-template <typename T>
-std::span<const T> row_of(const std::vector<T>& values, int head, std::int64_t length) {
-  return std::span<const T>(values).subspan(static_cast<std::size_t>(head) * static_cast<std::size_t>(length),
-                                            static_cast<std::size_t>(length));
-}
-
-Error not_kept(const std::string& name, const char* what, const char* keep) {
-  return Error(fmt::format("model '{}': the run did not keep {}: run again with '{}' in --keep", name, what, keep));
+Error not_kept(const std::string& name, Keep keep) {
+  return Error(fmt::format("model '{}': the run did not keep {}: run again with '{}' in --keep", name,
+                           word_of(keep).title, word_of(keep).word));
 }
 
 }  // namespace
@@ -29,26 +24,22 @@ int key_head_of(const TraceInfo& info, int head) {
 }
 
 Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
-             std::vector<float> per_token_loss, std::unique_ptr<const TraceSource> source,
-             std::shared_ptr<const QueryKeyStore> query_key)
+             std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store)
     : info_(std::move(info)),
       text_(std::move(text)),
       tokens_(std::move(tokens)),
-      per_token_loss_(std::move(per_token_loss)),
       source_(std::move(source)),
-      query_key_(std::move(query_key)) {
+      store_(std::move(store)) {
   assert(source_ != nullptr);
   assert(info_.layers > 0 && info_.heads > 0 && info_.length > 0);
-  assert(per_token_loss_.empty() || static_cast<std::int64_t>(per_token_loss_.size()) == info_.length);
   assert(tokens_ == nullptr || tokens_->id.empty() || static_cast<std::int64_t>(tokens_->id.size()) == info_.length);
   assert(tokens_ == nullptr || tokens_->input_id.size() == tokens_->id.size());
-  assert(query_key_ == nullptr ||
-         (query_key_->shape().layers == info_.layers && query_key_->shape().heads == info_.heads &&
-          query_key_->shape().key_heads == info_.key_heads && query_key_->shape().length == info_.length &&
-          query_key_->shape().head_dim == info_.head_dim && query_key_->dtype() == info_.dtype));
-  if (query_key_ != nullptr && query_key_->on_device(QueryKeyStore::Part::query, 0, 0) != nullptr) {
-    gpu_ = query_key_->device();
-  }
+  assert(store_ == nullptr || (store_->shape().layers == info_.layers && store_->shape().heads == info_.heads &&
+                               store_->shape().key_heads == info_.key_heads && store_->shape().length == info_.length &&
+                               store_->shape().head_dim == info_.head_dim && store_->dtype() == info_.dtype));
+  if (store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) gpu_ = store_->device();
+  per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
+  assert(per_token_loss().empty() || static_cast<std::int64_t>(per_token_loss().size()) == info_.length);
 }
 
 std::optional<int> Trace::gpu() const {
@@ -81,45 +72,66 @@ void Trace::check_head(int layer, int head) const {
 }
 
 const QueryKeyStore& Trace::require_query_key() const {
-  if (!query_key_) throw not_kept(info_.name, "queries and keys", "qk");
-  return *query_key_;
+  if (query_key() == nullptr) throw not_kept(info_.name, Keep::query_key);
+  return *store_;
 }
 
-const LayerRows& Trace::rows(int layer) const {
+std::span<const float> Trace::per_token_loss() const {
+  if (!per_token_loss_) return {};
+  return std::get<std::vector<float>>(*per_token_loss_);
+}
+
+bool Trace::has(TraceArray array, int index) const {
+  return spec_of(array).storage == Storage::store ? store_of(array) != nullptr : source_->has(array, index);
+}
+
+const QueryKeyStore* Trace::store_of(TraceArray array) const {
+  return store_ != nullptr && store_->has(array) ? store_.get() : nullptr;
+}
+
+/// Null where it was not kept.
+const ArrayValues* Trace::find(TraceArray array, int index) const {
+  if (!source_->has(array, index)) return nullptr;
   const std::lock_guard lock(mutex_);
-  std::shared_ptr<const LayerRows>& rows = rows_[layer];
-  if (!rows) rows = source_->rows(layer);
-  [[maybe_unused]] const auto fits = [this](std::size_t size) {
-    return size == 0 || static_cast<std::int64_t>(size) == info_.heads * info_.length;
-  };
-  assert(fits(rows->cumulative_log_gate.size()));
-  assert(fits(rows->log_normalizer.size()));
-  assert(fits(rows->log_normalizer_without_gate.size()));
-  return *rows;
+  std::shared_ptr<const ArrayValues>& values = arrays_[{array, index}];
+  if (!values) values = source_->read(array, index);
+  return values.get();
+}
+
+template <typename T>
+std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
+  check_head(layer, head);
+  const ArraySpec& spec = spec_of(array);
+  const bool whole = spec.repeat == Repeat::once;
+  const ArrayValues* const values = find(array, whole ? 0 : layer);
+  if (values == nullptr) throw not_kept(info_.name, spec.keep);
+  const std::span<const T> numbers = std::get<std::vector<T>>(*values);
+  assert(numbers.size() == elements_of(spec, info_));
+  const auto row = static_cast<std::size_t>(whole ? layer * info_.heads + head : head);
+  const auto length = static_cast<std::size_t>(info_.length);
+  return numbers.subspan(row * length, length);
 }
 
 std::span<const double> Trace::cumulative_log_gate(int layer, int head) const {
-  check_head(layer, head);
-  const LayerRows& kept = rows(layer);
-  if (kept.cumulative_log_gate.empty()) throw not_kept(info_.name, "gates", "gates");
-  return row_of(kept.cumulative_log_gate, head, info_.length);
+  return row<double>(TraceArray::cumulative_log_gate, layer, head);
 }
 
 std::span<const float> Trace::log_normalizer(int layer, int head) const {
-  check_head(layer, head);
-  const LayerRows& kept = rows(layer);
-  if (kept.log_normalizer.empty()) throw not_kept(info_.name, "row normalisers", "rows");
-  return row_of(kept.log_normalizer, head, info_.length);
+  return row<float>(TraceArray::log_normalizer, layer, head);
+}
+
+std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
+  return row<float>(TraceArray::log_forget_gradient, layer, head);
 }
 
 bool Trace::has_attention(int layer) const {
   check_head(layer, 0);
-  return query_key_ != nullptr && !rows(layer).log_normalizer.empty();
+  return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {
   check_head(layer, head);
-  if (!rows(layer).log_normalizer_without_gate.empty()) return true;
+  if (has(TraceArray::log_normalizer_without_gate, layer)) return true;
   const std::lock_guard lock(mutex_);
   return without_gate_.contains({layer, head});
 }
@@ -127,9 +139,8 @@ bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {
 std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
                                                           const std::function<std::vector<float>()>& compute) const {
   check_head(layer, head);
-  const LayerRows& kept = rows(layer);
-  if (!kept.log_normalizer_without_gate.empty()) {
-    return row_of(kept.log_normalizer_without_gate, head, info_.length);
+  if (has(TraceArray::log_normalizer_without_gate, layer)) {
+    return row<float>(TraceArray::log_normalizer_without_gate, layer, head);
   }
   const std::pair key{layer, head};
   {

@@ -9,9 +9,11 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "backend/trace/query_key_store.h"
+#include "backend/trace/trace_arrays.h"
 
 namespace foxscope {
 
@@ -34,8 +36,8 @@ struct TokenTable {
   bool operator==(const TokenTable&) const = default;
 };
 
-/// What a model and its run are, in numbers and names.
-struct TraceInfo {
+/// What a model and its run are, in numbers and names. V and D are known where logits or hidden states were kept.
+struct TraceInfo : TraceSizes {
   std::string name;            ///< NAME of the run file
   std::string model_type;      ///< of config.json
   std::string config;          ///< config.json, JSON text
@@ -43,40 +45,42 @@ struct TraceInfo {
   std::string device;          ///< "cpu", "cuda:0"
   DType dtype = DType::float32;
   std::string attention_kernel;  ///< which implementation ran
-  int layers = 0;
-  int heads = 0;
-  int key_heads = 0;
-  int head_dim = 0;
-  std::int64_t length = 0;       ///< L, positions
   float softmax_scale = 0;       ///< 1/sqrt(d)
   std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: no window
   double pruning_tolerance = 0;  ///< share of a row's attention that may have been skipped; 0: none
   bool gated = false;            ///< false: f = 1 everywhere
   std::string intervention;      ///< JSON; empty: none
+  std::string saliency_target;   ///< what gradients are of, "mean of loss[0:4096]"; empty without them
 };
 
 /// The key head that a query head reads: h / (H / H_kv).
 int key_head_of(const TraceInfo& info, int head);
 
-/// What is known of every row of one layer. An array that was not kept is empty.
-struct LayerRows {
-  std::vector<double> cumulative_log_gate;         ///< [H, L] c_i = sum of log f up to and including i, nats
-  std::vector<float> log_normalizer;               ///< [H, L] nats
-  std::vector<float> log_normalizer_without_gate;  ///< [H, L] nats, softmax of the same logits without the gate
-};
+/// The numbers of one array, C order.
+using ArrayValues = std::variant<std::vector<float>, std::vector<double>>;
 
-/// Where a trace's larger arrays come from: memory or a run file. Safe to call from several threads.
+/// Where a trace's arrays come from, but for those of a QueryKeyStore: memory or a run file. Safe to call from several
+/// threads. `index` is the layer of arrays that are not Repeat::once.
 class TraceSource {
  public:
   virtual ~TraceSource() = default;
-  [[nodiscard]] virtual std::shared_ptr<const LayerRows> rows(int layer) const = 0;
-  /// Whether these were kept, without reading them.
-  [[nodiscard]] virtual bool has_logits() const = 0;
-  [[nodiscard]] virtual bool has_hidden_states() const = 0;
-  /// [L, V] float32; empty where it was not kept
-  [[nodiscard]] virtual std::vector<float> logits() const = 0;
-  /// [L, D] float32, the input of layer `index`; index = layers: after the final norm; empty where it was not kept
-  [[nodiscard]] virtual std::vector<float> hidden_states(int index) const = 0;
+  /// Whether it was kept, without reading it.
+  [[nodiscard]] virtual bool has(TraceArray array, int index) const = 0;
+  /// Null where it was not kept. @throws Error if the file behind the source cannot be read
+  [[nodiscard]] virtual std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const = 0;
+
+  /// A copy; empty where it was not kept.
+  template <typename T>
+  [[nodiscard]] std::vector<T> copy(TraceArray array, int index = 0) const {
+    const std::shared_ptr<const ArrayValues> values = read(array, index);
+    return values ? std::get<std::vector<T>>(*values) : std::vector<T>{};
+  }
+  /// [L, V] float32
+  [[nodiscard]] std::vector<float> logits() const { return copy<float>(TraceArray::logits); }
+  /// [L, D] float32, the input of layer `index`; index = layers: after the final norm
+  [[nodiscard]] std::vector<float> hidden_states(int index) const {
+    return copy<float>(TraceArray::hidden_states, index);
+  }
 };
 
 /// All that is known of one run of one model on one text: O(L) per head, immutable, shared by const pointer. A live run
@@ -84,22 +88,27 @@ class TraceSource {
 class Trace {
  public:
   Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
-        std::vector<float> per_token_loss, std::unique_ptr<const TraceSource> source,
-        std::shared_ptr<const QueryKeyStore> query_key);
+        std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store);
 
   [[nodiscard]] const TraceInfo& info() const { return info_; }
   [[nodiscard]] const std::shared_ptr<const Text>& text() const { return text_; }  ///< null with --ids
   [[nodiscard]] const std::shared_ptr<const TokenTable>& tokens() const { return tokens_; }
-  [[nodiscard]] std::span<const float> per_token_loss() const { return per_token_loss_; }  ///< [L] nats; may be empty
+  [[nodiscard]] std::span<const float> per_token_loss() const;  ///< [L] nats; may be empty
   [[nodiscard]] const TraceSource& source() const { return *source_; }
-  /// Null where queries and keys were not kept.
-  [[nodiscard]] const QueryKeyStore* query_key() const { return query_key_.get(); }
+  /// Whether an array was kept, of that layer where there are several.
+  [[nodiscard]] bool has(TraceArray array, int index = 0) const;
+  /// The store that has an array, Part::query with Part::key, or Part::value; null where it was not kept.
+  [[nodiscard]] const QueryKeyStore* store_of(TraceArray array) const;
+  [[nodiscard]] const QueryKeyStore* query_key() const { return store_of(TraceArray::query); }
 
   /// c of one head, [L] nats. Layers are read when first asked for and then kept.
   /// @throws Error for a layer or head that does not exist, or gates that were not kept, with the remedy
   [[nodiscard]] std::span<const double> cumulative_log_gate(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
+  /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
+  /// @throws Error likewise
+  [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept.
   [[nodiscard]] bool has_attention(int layer) const;
 
@@ -124,16 +133,18 @@ class Trace {
   [[nodiscard]] const QueryKeyStore& require_query_key() const;
 
  private:
-  const LayerRows& rows(int layer) const;
+  const ArrayValues* find(TraceArray array, int index) const;
+  template <typename T>
+  std::span<const T> row(TraceArray array, int layer, int head) const;
 
   TraceInfo info_;
   std::shared_ptr<const Text> text_;
   std::shared_ptr<const TokenTable> tokens_;
-  std::vector<float> per_token_loss_;
   std::unique_ptr<const TraceSource> source_;
-  std::shared_ptr<const QueryKeyStore> query_key_;
+  std::shared_ptr<const QueryKeyStore> store_;
+  std::shared_ptr<const ArrayValues> per_token_loss_;
   mutable std::mutex mutex_;
-  mutable std::map<int, std::shared_ptr<const LayerRows>> rows_;
+  mutable std::map<std::pair<TraceArray, int>, std::shared_ptr<const ArrayValues>> arrays_;
   mutable std::map<std::pair<int, int>, std::vector<float>> without_gate_;
   mutable std::optional<int> gpu_;
   mutable std::shared_ptr<DeviceHeads> device_heads_;

@@ -56,7 +56,7 @@ def check_array(file, path, folder, dtype):
 
 def check_storage(path, dataset):
     last = path.split("/")[-1]
-    if last in ("query", "key"):
+    if last in ("query", "key", "value"):
         expect(dataset.chunks is None and dataset.compression is None, f"{path}: not contiguous")
         expect(dataset.id.get_offset() is not None, f"{path}: no place of its own")
     elif dataset.chunks is not None:
@@ -73,6 +73,7 @@ def check_scales(path, dataset):
         "string": ["position"], "per_token_loss": ["position"], "cumulative_log_gate": ["head", "position"],
         "log_normalizer": ["head", "position"], "log_normalizer_without_gate": ["head", "position"],
         "query": ["head", "position", "channel"], "key": ["key_head", "position", "channel"],
+        "value": ["key_head", "position", "channel"], "log_forget": ["layer", "head", "position"],
         "logits": ["position", "vocabulary"],
     }
     last = path.split("/")[-1]
@@ -115,6 +116,8 @@ def main():
 
         def visit(path, target):
             if isinstance(target, h5py.Dataset):
+                if "/axes/" not in path and "/tokens/" not in path and path.startswith("models/"):
+                    expect(type(target.attrs.get("long_name")) is str, f"{path}: no long_name")
                 check_storage(path, target)
                 check_scales(path, target)
 

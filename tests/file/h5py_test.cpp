@@ -6,7 +6,6 @@ namespace foxscope::test {
 namespace {
 
 using H5pyTest = FolderTest;
-using Part = QueryKeyStore::Part;
 using Json = nlohmann::json;
 
 /// Says in a folder what h5py must find in a run file, from the traces that were written into it.
@@ -51,6 +50,11 @@ class Expectation {
     json_["strings"][root + "/tokens/string"] = tokens.string;
     array<float>(root + "/loss/per_token_loss", "<f4", trace.per_token_loss());
     array<float>(root + "/logits", "<f4", trace.source().logits());
+    const std::string gradient = root + "/gradients/log_forget";
+    array<float>(gradient, "<f4", trace.source().copy<float>(TraceArray::log_forget_gradient));
+    if (trace.has(TraceArray::log_forget_gradient)) {
+      json_["attributes"][gradient] = {{"target", info.saliency_target}, {"units", "nats per nat"}};
+    }
     for (int layer = 0; layer < info.layers; ++layer) layer_arrays(trace, root, layer);
     for (int index = 0; index <= info.layers; ++index) {
       array<float>(fmt::format("{}/hidden_states/{:02}", root, index), "<f4", trace.source().hidden_states(index));
@@ -78,21 +82,23 @@ class Expectation {
  private:
   void layer_arrays(const Trace& trace, const std::string& root, int layer) {
     const std::string group = fmt::format("{}/layers/{:02}", root, layer);
-    const auto rows = trace.source().rows(layer);
-    array<double>(group + "/cumulative_log_gate", "<f8", rows->cumulative_log_gate);
-    array<float>(group + "/log_normalizer", "<f4", rows->log_normalizer);
-    array<float>(group + "/log_normalizer_without_gate", "<f4", rows->log_normalizer_without_gate);
+    const TraceSource& source = trace.source();
+    array<double>(group + "/cumulative_log_gate", "<f8", source.copy<double>(TraceArray::cumulative_log_gate, layer));
+    array<float>(group + "/log_normalizer", "<f4", source.copy<float>(TraceArray::log_normalizer, layer));
+    array<float>(group + "/log_normalizer_without_gate", "<f4",
+                 source.copy<float>(TraceArray::log_normalizer_without_gate, layer));
     const char* dtype = trace.info().dtype == DType::float32 ? "<f4" : "bfloat16";
-    array<std::byte>(group + "/query", dtype, query_key(trace, Part::query, layer));
-    array<std::byte>(group + "/key", dtype, query_key(trace, Part::key, layer));
+    array<std::byte>(group + "/query", dtype, stored(trace, TraceArray::query, layer));
+    array<std::byte>(group + "/key", dtype, stored(trace, TraceArray::key, layer));
+    array<std::byte>(group + "/value", dtype, stored(trace, TraceArray::value, layer));
   }
 
-  static std::vector<std::byte> query_key(const Trace& trace, Part part, int layer) {
+  static std::vector<std::byte> stored(const Trace& trace, TraceArray part, int layer) {
     std::vector<std::byte> all;
     std::vector<std::byte> scratch;
-    if (trace.query_key() == nullptr) return all;
-    for (int head = 0; head < (part == Part::query ? trace.info().heads : trace.info().key_heads); ++head) {
-      const auto rows = trace.query_key()->raw_rows(part, layer, head, 0, trace.info().length, scratch);
+    const QueryKeyStore* const store = trace.store_of(part);
+    for (int head = 0; store != nullptr && head < store->heads(part); ++head) {
+      const auto rows = store->raw_rows(part, layer, head, 0, trace.info().length, scratch);
       all.insert(all.end(), rows.begin(), rows.end());
     }
     return all;
@@ -103,11 +109,15 @@ class Expectation {
 };
 
 TEST_F(H5pyTest, FindsWhatTheInterfacePromises) {
-  const KeepSet everything = {Keep::loss,      Keep::gates,  Keep::rows,  Keep::ungated,
-                              Keep::query_key, Keep::logits, Keep::hidden};
-  const Traces traces = make_traces(
-      {{.name = "fox", .length = 700, .keep = everything},
-       {.name = "transformer-b.16_x", .length = 700, .dtype = DType::bfloat16, .gated = false, .window_size = 9}});
+  const KeepSet everything = parse_keep(keep_words(","));
+  const Traces traces = make_traces({{.name = "fox", .length = 700, .keep = everything},
+                                     {.name = "transformer-b.16_x",
+                                      .length = 700,
+                                      .dtype = DType::bfloat16,
+                                      .gated = false,
+                                      .window_size = 9,
+                                      .keep = {Keep::loss, Keep::rows, Keep::query_key, Keep::values}},
+                                     {.name = "values", .length = 700, .keep = {Keep::values}}});
   write_run(file("run.h5"), traces);
   Expectation expectation(file("expected"));
   for (const auto& trace : traces) expectation.trace(*trace);

@@ -54,10 +54,10 @@ bool reads_the_same(const Traces& traces, const RunFile& opened) {
       return false;
     }
     for (int layer = 0; layer < a.info().layers; ++layer) {
-      const auto left = a.source().rows(layer);
-      const auto right = b.source().rows(layer);
-      if (left->cumulative_log_gate != right->cumulative_log_gate || left->log_normalizer != right->log_normalizer) {
-        return false;
+      for (const TraceArray array : {TraceArray::cumulative_log_gate, TraceArray::log_normalizer}) {
+        const auto left = a.source().read(array, layer);
+        const auto right = b.source().read(array, layer);
+        if ((left == nullptr) != (right == nullptr) || (left && *left != *right)) return false;
       }
     }
   }

@@ -67,6 +67,16 @@ def link(path, target):
     return change
 
 
+def write(path, data, names):
+    """Adds a dataset for each name, in the place of {} in the path."""
+
+    def change(file):
+        for name in names:
+            file.create_dataset(path.format(name), data=data)
+
+    return change
+
+
 fox = "models/fox"
 length, window = 37, "window_size"
 c = f"{fox}/layers/00/cumulative_log_gate"
@@ -126,12 +136,24 @@ case("c-nan", replace(c, data=np.full((4, length), np.nan)), "cumulative_log_gat
 case("c-half-written", replace(c, shape=(4, length), dtype="<f8", chunks=(1, 5)), "0 of its 32 chunks")
 case("c-lzf", replace(c, compression="lzf"), "cumulative_log_gate", "filter number 32000", "h5repack")
 case("c-fletcher", replace(c, chunks=(4, 37), fletcher32=True), "cumulative_log_gate", "filter number 3")
-case("q-missing", remove(q), "/models/fox/layers/01", "queries or keys are missing")
-case("qk-missing-once", remove(q, f"{fox}/layers/01/key"), "/models/fox/layers/01", "queries or keys are missing")
+case("q-missing", remove(q), "/models/fox/layers/01", "lacks some of its queries and keys")
+case("qk-missing-once", remove(q, f"{fox}/layers/01/key"), "/models/fox/layers/01", "lacks some of its queries and keys")
 case("q-double", replace(q, dtype="<f8"), "expected float32 [4, 37, 8], found float64 [4, 37, 8]")
 case("q-half", replace(q, dtype="<f2"), "expected float32 [4, 37, 8], found another type")
 case("q-shape", replace(q, data=np.zeros((4, 37, 9), "<f4")), "expected float32 [4, 37, 8]")
 case("q-chunked", replace(q, chunks=(1, 37, 8)), "01/query", "in chunks", "h5repack")
+case("value", write(f"{fox}/layers/{{}}/value", np.zeros((2, 37, 8), "<f4"), ["00", "01"]))
+case("value-missing-once", write(f"{fox}/layers/{{}}/value", np.zeros((2, 37, 8), "<f4"), ["00"]),
+     "/models/fox/layers/01", "lacks some of its values")
+case("value-shape", write(f"{fox}/layers/{{}}/value", np.zeros((4, 37, 8), "<f4"), ["00", "01"]),
+     "00/value", "expected float32 [2, 37, 8], found float32 [4, 37, 8]")
+case("gradient", write(f"{fox}/gradients/{{}}", np.zeros((2, 4, 37), "<f4"), ["log_forget"]))
+case("gradient-shape", write(f"{fox}/gradients/{{}}", np.zeros((4, 2, 37), "<f4"), ["log_forget"]),
+     "gradients/log_forget", "expected float32 [2, 4, 37], found float32 [4, 2, 37]")
+case("gradient-double", write(f"{fox}/gradients/{{}}", np.zeros((2, 4, 37)), ["log_forget"]),
+     "expected float32 [2, 4, 37], found float64 [2, 4, 37]")
+case("gradient-missing", write(f"{fox}/gradients/{{}}", np.zeros((2, 4, 37), "<f4"), ["other"]),
+     "gradients/log_forget", "is missing")
 case("q-external", replace(q, shape=(4, length, 8), dtype="<f4", external=[(str(good), 0, 4 * length * 8 * 4)]),
      "01/query", "data in other files")
 

@@ -11,8 +11,7 @@ namespace {
 using RunFileTest = FolderTest;
 using Part = QueryKeyStore::Part;
 
-const KeepSet kEverything = {Keep::loss,      Keep::gates,  Keep::rows,  Keep::ungated,
-                             Keep::query_key, Keep::logits, Keep::hidden};
+const KeepSet kEverything = parse_keep(keep_words(","));
 
 /// What the format must carry: number formats, grouped heads, sizes at both ends, and every choice of --keep.
 std::vector<SyntheticRun> variants() {

@@ -34,24 +34,22 @@ void expect_equal_info(const TraceInfo& left, const TraceInfo& right) {
   EXPECT_EQ(left.pruning_tolerance, right.pruning_tolerance);
   EXPECT_EQ(left.gated, right.gated);
   EXPECT_EQ(left.intervention, right.intervention);
+  EXPECT_EQ(left.saliency_target, right.saliency_target);
 }
 
-void expect_equal_query_key(const Trace& left, const Trace& right) {
-  ASSERT_EQ(left.query_key() == nullptr, right.query_key() == nullptr);
-  if (left.query_key() == nullptr) return;
-  EXPECT_EQ(left.query_key()->dtype(), right.query_key()->dtype());
-  const TraceInfo& info = left.info();
+void expect_equal_stores(const QueryKeyStore& left, const QueryKeyStore& right, Part part) {
+  EXPECT_EQ(left.dtype(), right.dtype());
+  ASSERT_EQ(left.heads(part), right.heads(part));
+  const std::int64_t length = left.shape().length;
+  const std::int64_t begin = length / 3;
+  const std::int64_t end = std::max(begin + 1, length - 1);
   std::vector<std::byte> left_scratch;
   std::vector<std::byte> right_scratch;
-  const std::int64_t begin = info.length / 3;
-  const std::int64_t end = std::max(begin + 1, info.length - 1);
-  for (int layer = 0; layer < info.layers; ++layer) {
-    for (const Part part : {Part::query, Part::key}) {
-      for (int head = 0; head < (part == Part::query ? info.heads : info.key_heads); ++head) {
-        expect_same_bits(left.query_key()->raw_rows(part, layer, head, 0, info.length, left_scratch),
-                         right.query_key()->raw_rows(part, layer, head, 0, info.length, right_scratch), "q or k");
-        expect_same_bits(left.query_key()->raw_rows(part, layer, head, begin, end, left_scratch),
-                         right.query_key()->raw_rows(part, layer, head, begin, end, right_scratch), "tile of q or k");
+  for (int layer = 0; layer < left.shape().layers; ++layer) {
+    for (int head = 0; head < left.heads(part); ++head) {
+      for (const auto& [first, last] : {std::pair(std::int64_t{0}, length), std::pair(begin, end)}) {
+        expect_same_bits(left.raw_rows(part, layer, head, first, last, left_scratch),
+                         right.raw_rows(part, layer, head, first, last, right_scratch), spec_of(part).path);
       }
     }
   }
@@ -68,18 +66,22 @@ void expect_equal(const Trace& left, const Trace& right) {
   }
   EXPECT_EQ(*left.tokens(), *right.tokens());
   expect_same_bits(left.per_token_loss(), right.per_token_loss(), "loss");
-  for (int layer = 0; layer < left.info().layers; ++layer) {
-    const auto a = left.source().rows(layer);
-    const auto b = right.source().rows(layer);
-    expect_same_bits<double>(a->cumulative_log_gate, b->cumulative_log_gate, "c");
-    expect_same_bits<float>(a->log_normalizer, b->log_normalizer, "lse");
-    expect_same_bits<float>(a->log_normalizer_without_gate, b->log_normalizer_without_gate, "lse without gate");
+  for (const ArraySpec& spec : kTraceArrays) {
+    for (int index = 0; index < count_of(spec, left.info().layers); ++index) {
+      ASSERT_EQ(left.has(spec.array, index), right.has(spec.array, index)) << path_of(spec, index);
+      if (spec.storage == Storage::store || !left.has(spec.array, index)) continue;
+      const auto values = left.source().read(spec.array, index);
+      std::visit(
+          [&]<typename Numbers>(const Numbers& numbers) {
+            using Number = typename Numbers::value_type;
+            expect_same_bits<Number>(numbers, right.source().copy<Number>(spec.array, index), path_of(spec, index));
+          },
+          *values);
+    }
+    if (const QueryKeyStore* const store = left.store_of(spec.array)) {
+      expect_equal_stores(*store, *right.store_of(spec.array), spec.array);
+    }
   }
-  expect_same_bits<float>(left.source().logits(), right.source().logits(), "logits");
-  for (int index = 0; index <= left.info().layers; ++index) {
-    expect_same_bits<float>(left.source().hidden_states(index), right.source().hidden_states(index), "hidden states");
-  }
-  expect_equal_query_key(left, right);
 }
 
 double read_everything(const std::filesystem::path& path) {
@@ -89,23 +91,16 @@ double read_everything(const std::filesystem::path& path) {
   for (const auto& trace : run.traces) {
     add(trace->per_token_loss());
     add(trace->tokens()->id);
-    add(trace->source().logits());
     std::vector<float> scratch;
-    for (int layer = 0; layer < trace->info().layers; ++layer) {
-      const auto rows = trace->source().rows(layer);
-      add(rows->cumulative_log_gate);
-      add(rows->log_normalizer);
-      add(rows->log_normalizer_without_gate);
-      add(trace->source().hidden_states(layer));
-      if (trace->query_key() == nullptr) continue;
-      for (int head = 0; head < trace->info().heads; ++head) {
-        add(trace->query_key()->rows(Part::query, layer, head, 0, trace->info().length, scratch));
-      }
-      for (int head = 0; head < trace->info().key_heads; ++head) {
-        add(trace->query_key()->rows(Part::key, layer, head, 0, trace->info().length, scratch));
+    for (const ArraySpec& spec : kTraceArrays) {
+      const QueryKeyStore* const store = trace->store_of(spec.array);
+      for (int index = 0; index < count_of(spec, trace->info().layers); ++index) {
+        for (int head = 0; store != nullptr && head < store->heads(spec.array); ++head) {
+          add(store->rows(spec.array, index, head, 0, trace->info().length, scratch));
+        }
+        if (const auto values = trace->source().read(spec.array, index)) std::visit(add, *values);
       }
     }
-    add(trace->source().hidden_states(trace->info().layers));
   }
   return sum;
 }

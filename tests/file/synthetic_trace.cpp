@@ -14,10 +14,10 @@ using Part = QueryKeyStore::Part;
 
 constexpr std::size_t kNeverSpill = std::size_t{1} << 40U;
 
-void fill_query_key(Recorder& recorder, const SyntheticRun& run, int layer, std::mt19937& random) {
+void fill_stored(Recorder& recorder, const SyntheticRun& run, int layer, std::mt19937& random) {
   std::normal_distribution<float> normal;
-  for (const Part part : {Part::query, Part::key}) {
-    const std::span<std::byte> bytes = recorder.query_key(part, layer);
+  for (const Part part : {Part::query, Part::key, Part::value}) {
+    const std::span<std::byte> bytes = recorder.stored(part, layer);
     for (std::size_t offset = 0; offset < bytes.size(); offset += size_of(run.dtype)) {
       const float value = normal(random);
       if (run.dtype == DType::float32) {
@@ -31,7 +31,8 @@ void fill_query_key(Recorder& recorder, const SyntheticRun& run, int layer, std:
 }
 
 /// log f = -softplus(-x): slow decay with a few strong forgetting events.
-void fill_gates(std::span<double> c, const SyntheticRun& run, std::mt19937& random) {
+std::vector<double> random_gates(const SyntheticRun& run, std::mt19937& random) {
+  std::vector<double> c(static_cast<std::size_t>(run.heads * run.length));
   std::normal_distribution<double> normal(3.0, 2.0);
   for (int head = 0; head < run.heads; ++head) {
     double sum = 0;
@@ -40,15 +41,15 @@ void fill_gates(std::span<double> c, const SyntheticRun& run, std::mt19937& rand
       c[static_cast<std::size_t>(head * run.length + i)] = sum;
     }
   }
+  return c;
 }
 
 /// lse_i = log sum_j exp(q_i.k_j / sqrt(d) + c_i - c_j), densely; zero where q and k are not kept.
-void fill_log_normalizer(Recorder& recorder, const HostQueryKeyStore* store, const SyntheticRun& run, int layer,
-                         bool with_gate, std::span<float> normalizer) {
-  if (store == nullptr) return;
+void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* store, const SyntheticRun& run,
+                         int layer, bool with_gate, std::span<float> normalizer) {
+  if (store == nullptr || !store->has(Part::query) || normalizer.empty()) return;
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
-  const std::span<const double> c = recorder.cumulative_log_gate(layer);
   const auto dim = static_cast<std::size_t>(run.head_dim);
   for (int head = 0; head < run.heads; ++head) {
     const auto q = store->rows(Part::query, layer, head, 0, run.length, query_scratch);
@@ -123,20 +124,20 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
   std::mt19937 random(run.seed);
   std::normal_distribution<float> normal;
   std::shared_ptr<HostQueryKeyStore> store;
-  if (run.keep.contains(Keep::query_key)) {
-    store = std::make_shared<HostQueryKeyStore>(
-        QueryKeyStore::Shape{run.layers, run.heads, run.key_heads, run.length, run.head_dim}, run.dtype, kNeverSpill,
-        "/tmp");
+  const TraceInfo info = make_info(run);
+  if (const auto parts = stored_arrays(run.keep); !parts.empty()) {
+    store = std::make_shared<HostQueryKeyStore>(info, run.dtype, kNeverSpill, "/tmp", std::nullopt, parts);
   }
-  Recorder recorder(make_info(run), run.keep, store);
+  Recorder recorder(info, run.keep, store);
   for (int layer = 0; layer < run.layers; ++layer) {
-    fill_gates(recorder.cumulative_log_gate(layer), run, random);
-    fill_query_key(recorder, run, layer, random);
-    fill_log_normalizer(recorder, store.get(), run, layer, true, recorder.log_normalizer(layer));
-    if (recorder.keeps(Keep::ungated)) {
-      fill_log_normalizer(recorder, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));
-    }
+    const std::vector<double> c = random_gates(run, random);
+    if (recorder.keeps(Keep::gates)) std::ranges::copy(c, recorder.cumulative_log_gate(layer).begin());
+    fill_stored(recorder, run, layer, random);
+    fill_log_normalizer(c, store.get(), run, layer, true, recorder.log_normalizer(layer));
+    fill_log_normalizer(c, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));
   }
+  if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[0:37]";
+  for (float& gradient : recorder.log_forget_gradient()) gradient = normal(random) / 100;
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
   for (float& logit : recorder.logits(run.vocabulary_size)) logit = normal(random);
   if (recorder.keeps(Keep::hidden)) {

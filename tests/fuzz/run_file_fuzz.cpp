@@ -8,20 +8,16 @@
 
 namespace {
 
-using Part = foxscope::QueryKeyStore::Part;
-
 void read_trace(const foxscope::Trace& trace) {
-  const foxscope::TraceInfo& info = trace.info();
+  const std::int64_t length = trace.info().length;
   std::vector<float> scratch;
-  static_cast<void>(trace.source().logits());
-  for (int layer = 0; layer < info.layers; ++layer) {
-    static_cast<void>(trace.source().rows(layer));
-    static_cast<void>(trace.source().hidden_states(layer));
-    if (trace.query_key() == nullptr) continue;
-    for (int head = 0; head < info.heads; ++head) {
-      static_cast<void>(trace.query_key()->rows(Part::query, layer, head, 0, info.length, scratch));
-      const int key_head = head / (info.heads / info.key_heads);
-      static_cast<void>(trace.query_key()->rows(Part::key, layer, key_head, info.length / 2, info.length, scratch));
+  for (const foxscope::ArraySpec& spec : foxscope::kTraceArrays) {
+    const foxscope::QueryKeyStore* const store = trace.store_of(spec.array);
+    for (int index = 0; index < foxscope::count_of(spec, trace.info().layers); ++index) {
+      static_cast<void>(trace.source().read(spec.array, index));
+      for (int head = 0; store != nullptr && head < store->heads(spec.array); ++head) {
+        static_cast<void>(store->rows(spec.array, index, head, length / 2, length, scratch));
+      }
     }
   }
 }

@@ -98,10 +98,9 @@ class CudaMap : public ::testing::Test {
       }
     }
     Recorder recorder(host->info(), {Keep::gates, Keep::rows}, store);
-    const auto rows = host->source().rows(0);
-    std::copy(rows->cumulative_log_gate.begin(), rows->cumulative_log_gate.end(),
-              recorder.cumulative_log_gate(0).begin());
-    std::copy(rows->log_normalizer.begin(), rows->log_normalizer.end(), recorder.log_normalizer(0).begin());
+    const TraceSource& source = host->source();
+    std::ranges::copy(source.copy<double>(TraceArray::cumulative_log_gate), recorder.cumulative_log_gate(0).begin());
+    std::ranges::copy(source.copy<float>(TraceArray::log_normalizer), recorder.log_normalizer(0).begin());
     return recorder.finish(nullptr, nullptr);
   }
 
@@ -209,7 +208,8 @@ TEST_F(CudaMap, FOfManyHeadsEqualsThatOfEach) {
   const auto run = make_run(shape);
   const auto heads = static_cast<std::size_t>(shape.heads);
   const cuda::DeviceBuffer gates(heads * 900 * sizeof(double));
-  ASSERT_TRUE(gates.upload(std::as_bytes(std::span(run->source().rows(0)->cumulative_log_gate))));
+  const std::vector<double> c = run->source().copy<double>(TraceArray::cumulative_log_gate);
+  ASSERT_TRUE(gates.upload(std::as_bytes(std::span(c))));
   const std::size_t pixels = 70 * 33;
   const cuda::DeviceBuffer out(heads * pixels * sizeof(float));
   const cuda::DeviceBuffer workspace(1 << 20);

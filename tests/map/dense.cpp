@@ -109,8 +109,8 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
     fill_query_key(shape, store->layer(QueryKeyStore::Part::key, layer), random);
     if (shape.parks_on_first != 0) park_on_first(shape, *store, layer);
     if (shape.fill) shape.fill(*store);
-    const std::span<double> gate = recorder.cumulative_log_gate(layer);
-    const std::span<float> rows = recorder.log_normalizer(layer);
+    std::vector<double> gate(static_cast<std::size_t>(shape.heads * shape.length));
+    std::vector<float> rows(gate.size());
     for (int head = 0; head < shape.heads; ++head) {
       double* const c = gate.data() + head * shape.length;
       for (std::int64_t t = 0; t < shape.length; ++t) {
@@ -129,6 +129,8 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
             static_cast<float>(row_normalizer(logits, c, shape.length, i));
       }
     }
+    if (shape.keeps_gates) std::ranges::copy(gate, recorder.cumulative_log_gate(layer).begin());
+    if (shape.keeps_rows) std::ranges::copy(rows, recorder.log_normalizer(layer).begin());
     if (shape.nan_query < 0) continue;
     for (int head = 0; head < shape.heads; ++head) {
       const std::size_t first = static_cast<std::size_t>((head * shape.length + shape.nan_query) * shape.head_dim);

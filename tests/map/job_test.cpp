@@ -63,19 +63,17 @@ class CopyingStore final : public QueryKeyStore {
 class SameRows final : public TraceSource {
  public:
   explicit SameRows(std::shared_ptr<const Trace> of) : of_(std::move(of)) {}
-  [[nodiscard]] std::shared_ptr<const LayerRows> rows(int layer) const override { return of_->source().rows(layer); }
-  [[nodiscard]] bool has_logits() const override { return false; }
-  [[nodiscard]] bool has_hidden_states() const override { return false; }
-  [[nodiscard]] std::vector<float> logits() const override { return {}; }
-  [[nodiscard]] std::vector<float> hidden_states(int /*index*/) const override { return {}; }
+  [[nodiscard]] bool has(TraceArray array, int index) const override { return of_->source().has(array, index); }
+  [[nodiscard]] std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const override {
+    return of_->source().read(array, index);
+  }
 
  private:
   std::shared_ptr<const Trace> of_;
 };
 
 std::shared_ptr<const Trace> with_copying_store(const std::shared_ptr<const Trace>& run, bool fails) {
-  return std::make_shared<const Trace>(run->info(), nullptr, nullptr, std::vector<float>{},
-                                       std::make_unique<const SameRows>(run),
+  return std::make_shared<const Trace>(run->info(), nullptr, nullptr, std::make_unique<const SameRows>(run),
                                        std::make_shared<const CopyingStore>(run, fails));
 }
 

@@ -11,6 +11,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/parameters.h"
+#include "backend/model/run_memory.h"
 
 namespace foxscope::test {
 
@@ -103,18 +104,13 @@ std::vector<std::int32_t> read_ids(const SafetensorsFile& file, const std::strin
 std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t length, const KeepSet& keep) {
   const ModelConfig& config = model.config();
   TraceInfo info;
-  info.layers = config.layers;
-  info.heads = config.heads;
-  info.key_heads = config.key_heads;
-  info.head_dim = config.head_dim;
-  info.length = length;
+  static_cast<TraceSizes&>(info) = sizes_of(config, length);
   info.window_size = config.window_size;
   info.dtype = model.dtype();
   std::shared_ptr<HostQueryKeyStore> store;
-  if (keep.contains(Keep::query_key)) {
-    const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, length, info.head_dim};
-    store = std::make_shared<HostQueryKeyStore>(shape, info.dtype, std::size_t{1} << 32,
-                                                std::filesystem::temp_directory_path());
+  if (const auto parts = stored_arrays(keep); !parts.empty()) {
+    store = std::make_shared<HostQueryKeyStore>(info, info.dtype, std::size_t{1} << 32,
+                                                std::filesystem::temp_directory_path(), std::nullopt, parts);
   }
   return std::make_unique<Recorder>(info, keep, store);
 }

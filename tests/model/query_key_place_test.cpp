@@ -91,18 +91,19 @@ TEST(QueryKeyPlace, OnACpuIsMemoryOrATemporaryFile) {
   const TraceInfo info = small_info();
   const QueryKeyPlace roomy(kOnCpu, 16, {3 * kGibibyte, 0}, user(), {});
   EXPECT_EQ(roomy.gpu(), std::nullopt);
-  const auto store = roomy.make_store(info);
+  const auto store = roomy.make_store(info, {Keep::query_key});
   EXPECT_STREQ(store->where(), "memory");
   EXPECT_EQ(store->shape().key_heads, 2);
   EXPECT_EQ(store->shape().length, 16);
   const QueryKeyPlace tight(kOnCpu, 16, {kGibibyte + 16 * kMiB + 8, 0}, user(), {});
-  EXPECT_STREQ(tight.make_store(info)->where(), "temporary file");
+  EXPECT_STREQ(tight.make_store(info, {Keep::query_key})->where(), "temporary file");
 }
 
 TEST(QueryKeyPlace, IsNowhereIfTheyAreNotKept) {
-  EXPECT_EQ(QueryKeyPlace({{kGibibyte, kMiB, 0}, {}}, 16, {3 * kGibibyte, 0}, user(), {}).make_store(small_info()),
+  EXPECT_EQ(QueryKeyPlace({{kGibibyte, kMiB, 0}, {}}, 16, {3 * kGibibyte, 0}, user(), {})
+                .make_store(small_info(), {Keep::query_key}),
             nullptr);
-  EXPECT_EQ(QueryKeyPlace().make_store(small_info()), nullptr);
+  EXPECT_EQ(QueryKeyPlace().make_store(small_info(), {Keep::query_key}), nullptr);
 }
 
 class CudaPlace : public testing::Test {
@@ -115,7 +116,7 @@ class CudaPlace : public testing::Test {
 TEST_F(CudaPlace, IsItsMemoryWhereThereIsRoom) {
   const QueryKeyPlace place(kOnGpu, 16, free_memory({true, 0}), user(), 0);
   EXPECT_TRUE(place.on_gpu());
-  const auto store = place.make_store(small_info());
+  const auto store = place.make_store(small_info(), {Keep::query_key});
   EXPECT_STREQ(store->where(), "GPU memory");
   EXPECT_NE(store->device_layer(QueryKeyStore::Part::key, 1), nullptr);
 }
@@ -126,10 +127,10 @@ TEST_F(CudaPlace, IsTheHostsWhereItHasLostRoomSince) {
   TraceInfo info = small_info(180'000);
   info.head_dim = 64;
   info.dtype = DType::float32;  // 0.5 GiB
-  EXPECT_STREQ(place.make_store(info)->where(), "GPU memory");
+  EXPECT_STREQ(place.make_store(info, {Keep::query_key})->where(), "GPU memory");
   const kernels::cuda::DeviceScope scope(0);
   const kernels::cuda::DeviceBuffer another(kernels::cuda::free_memory() - (std::size_t{256} << 20U));
-  EXPECT_STREQ(place.make_store(info)->where(), "memory");
+  EXPECT_STREQ(place.make_store(info, {Keep::query_key})->where(), "memory");
 }
 
 }  // namespace

@@ -268,9 +268,9 @@ TEST(RunMemory, GrowsWithWhatIsKept) {
     return estimate_memory(config, 11'600'000, keep, DType::float32, false);
   };
   const RunMemory usual = estimate({Keep::loss, Keep::gates, Keep::rows, Keep::query_key});
-  EXPECT_EQ(usual.query_key_per_token, 8 * 2 * 256 * 4);
+  EXPECT_EQ(usual.stored_per_token, 8 * 2 * 256 * 4);
   // What was measured for 8192 tokens, process included: 0.35 GiB.
-  const double gib = static_cast<double>(usual.fixed + 8192 * (usual.per_token + usual.query_key_per_token)) / 0x1p30;
+  const double gib = static_cast<double>(usual.fixed + 8192 * (usual.per_token + usual.stored_per_token)) / 0x1p30;
   EXPECT_GT(gib, 0.3);
   EXPECT_LT(gib, 0.6);
   EXPECT_EQ(estimate({Keep::loss, Keep::logits}).per_token - estimate({Keep::loss}).per_token, 8192 * 4);
@@ -282,9 +282,9 @@ TEST(RunMemory, CountsWhatAGpuHolds) {
   const auto estimate = [&](const KeepSet& keep, DType dtype = DType::bfloat16) {
     return estimate_device_memory(config, 11'600'000, keep, dtype);
   };
-  EXPECT_EQ(estimate({Keep::query_key}).query_key_per_token, 8 * 2 * 256 * 2);
-  EXPECT_EQ(estimate({Keep::query_key}, DType::float32).query_key_per_token, 8 * 2 * 256 * 4);
-  EXPECT_EQ(estimate({Keep::loss}).query_key_per_token, 0);
+  EXPECT_EQ(estimate({Keep::query_key}).stored_per_token, 8 * 2 * 256 * 2);
+  EXPECT_EQ(estimate({Keep::query_key}, DType::float32).stored_per_token, 8 * 2 * 256 * 4);
+  EXPECT_EQ(estimate({Keep::loss}).stored_per_token, 0);
   EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 4 * 256);
   EXPECT_GT(estimate({}, DType::float32).per_token, 2 * estimate({}).per_token - 1024);
   EXPECT_GT(estimate({Keep::logits}).fixed, estimate({}).fixed);

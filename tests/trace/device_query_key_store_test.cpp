@@ -50,8 +50,8 @@ TEST(DeviceQueryKeyStore, GivesBackWhatARecorderWasGiven) {
       for (int layer = 0; layer < kShape.layers; ++layer) {
         const std::span<std::byte> to = host->layer(part, layer);
         for (std::byte& value : to) value = static_cast<std::byte>(next++ & 0x3fU);
-        EXPECT_TRUE(recorder.query_key(part, layer).empty());
-        ASSERT_TRUE(kernels::cuda::copy_to_device(recorder.query_key_on_device(part, layer), to));
+        EXPECT_TRUE(recorder.stored(part, layer).empty());
+        ASSERT_TRUE(kernels::cuda::copy_to_device(recorder.stored_on_device(part, layer), to));
       }
     }
     std::vector<float> a;

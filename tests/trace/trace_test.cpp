@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <thread>
 
@@ -38,12 +39,14 @@ std::shared_ptr<const Trace> record(const KeepSet& keep) {
   Recorder recorder(info, keep, store);
   for (int layer = 0; layer < info.layers; ++layer) {
     for (std::size_t n = 0; n < 15; ++n) {
-      recorder.cumulative_log_gate(layer)[n] = -100.0 * layer - static_cast<double>(n);
-      recorder.log_normalizer(layer)[n] = static_cast<float>(10 * layer) + static_cast<float>(n);
-      if (recorder.keeps(Keep::ungated)) recorder.log_normalizer_without_gate(layer)[n] = static_cast<float>(n) + 0.5F;
+      const auto number = static_cast<float>(n);
+      if (keep.contains(Keep::gates)) recorder.cumulative_log_gate(layer)[n] = -100.0 * layer - number;
+      if (keep.contains(Keep::rows)) recorder.log_normalizer(layer)[n] = static_cast<float>(10 * layer) + number;
+      if (keep.contains(Keep::ungated)) recorder.log_normalizer_without_gate(layer)[n] = number + 0.5F;
     }
   }
-  for (std::size_t p = 0; p < 5; ++p) recorder.per_token_loss()[p] = static_cast<float>(p);
+  std::iota(recorder.per_token_loss().begin(), recorder.per_token_loss().end(), 0.0F);
+  std::iota(recorder.log_forget_gradient().begin(), recorder.log_forget_gradient().end(), 0.0F);
   return recorder.finish(nullptr, std::make_shared<const TokenTable>());
 }
 
@@ -86,7 +89,17 @@ TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {
             "model 'fox': the run did not keep row normalisers: run again with 'rows' in --keep");
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->require_query_key()); }),
             "model 'fox': the run did not keep queries and keys: run again with 'qk' in --keep");
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->log_forget_gradient(0, 0)); }),
+            "model 'fox': the run did not keep saliency: run again with 'saliency' in --keep");
   EXPECT_TRUE(record({Keep::gates})->per_token_loss().empty());
+}
+
+TEST(Trace, GivesTheGradientsOfAHead) {
+  const auto trace = record({Keep::saliency});
+  const std::span<const float> gradient = trace->log_forget_gradient(1, 2);
+  ASSERT_EQ(gradient.size(), 5U);
+  for (std::size_t t = 0; t < 5; ++t) EXPECT_EQ(gradient[t], static_cast<float>((1 * 3 + 2) * 5 + t));
+  EXPECT_THROW(static_cast<void>(trace->log_forget_gradient(2, 0)), UsageError);
 }
 
 TEST(Trace, NamesTheLayersAndHeadsThatExist) {
@@ -137,7 +150,9 @@ TEST(Keep, ParsesListsAndNamesTheWordsThatExist) {
   EXPECT_EQ(parse_keep("loss,qk,hidden"), (KeepSet{Keep::loss, Keep::query_key, Keep::hidden}));
   for (const char* list : {"", "loss,", "los", "loss,,qk"}) {
     const std::string message = test::error_of([&] { parse_keep(list); });
-    EXPECT_NE(message.find("choose from loss, gates, rows, ungated, qk, logits, hidden"), std::string::npos) << message;
+    EXPECT_NE(message.find("choose from loss, gates, rows, ungated, qk, values, logits, hidden, saliency"),
+              std::string::npos)
+        << message;
     EXPECT_THROW(parse_keep(list), UsageError);
   }
 }

@@ -34,8 +34,8 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
     question.tokens = std::max(question.tokens, estimate.tokens);
     question.free = std::min(question.free, static_cast<double>(estimate.free.host));
     fixed = std::max(fixed, static_cast<double>(host.fixed));
-    perToken += static_cast<double>(host.per_token + host.query_key_per_token);
-    question.needed += static_cast<double>(host.per_token + host.query_key_per_token) * tokens;
+    perToken += static_cast<double>(host.per_token + host.stored_per_token);
+    question.needed += static_cast<double>(host.per_token + host.stored_per_token) * tokens;
     fits = fits && static_cast<double>(host.fixed) + static_cast<double>(host.per_token) * tokens <=
                        static_cast<double>(estimate.free.host);
   }

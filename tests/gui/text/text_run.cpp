@@ -37,9 +37,9 @@ std::shared_ptr<TokenTable> tableOf(const TextRun& run) {
   return table;
 }
 
-void fillGates(Recorder& recorder, std::int64_t length, bool gated, std::mt19937& random) {
+std::vector<double> randomGates(std::int64_t length, bool gated, std::mt19937& random) {
   std::normal_distribution<double> normal(2.0, 2.0);
-  const auto c = recorder.cumulative_log_gate(0);
+  std::vector<double> c(static_cast<std::size_t>(kHeads * length));
   for (int head = 0; head < kHeads; ++head) {
     double sum = 0;
     for (std::int64_t n = 0; n < length; ++n) {
@@ -47,15 +47,17 @@ void fillGates(Recorder& recorder, std::int64_t length, bool gated, std::mt19937
       c[static_cast<std::size_t>(head * length + n)] = sum;
     }
   }
+  return c;
 }
 
-void fillNormalizers(Recorder& recorder, const HostQueryKeyStore& store, std::int64_t length) {
+void fillNormalizers(Recorder& recorder, const HostQueryKeyStore& store, const std::vector<double>& gates) {
+  const auto length = static_cast<std::int64_t>(gates.size()) / kHeads;
   std::vector<float> queryScratch;
   std::vector<float> keyScratch;
   for (int head = 0; head < kHeads; ++head) {
     const auto q = store.rows(Part::query, 0, head, 0, length, queryScratch);
     const auto k = store.rows(Part::key, 0, head, 0, length, keyScratch);
-    const double* c = recorder.cumulative_log_gate(0).data() + head * length;
+    const double* c = gates.data() + head * length;
     for (std::int64_t i = 0; i < length; ++i) {
       double sum = 0;
       for (std::int64_t j = 0; j <= i; ++j) {
@@ -127,16 +129,17 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
                                                 DType::float32, std::size_t{1} << 40U, "/tmp");
   }
   Recorder recorder(info, run.keep, store);
-  fillGates(recorder, length, run.gated, random);
+  const std::vector<double> gates = randomGates(length, run.gated, random);
+  if (recorder.keeps(Keep::gates)) std::ranges::copy(gates, recorder.cumulative_log_gate(0).begin());
   std::normal_distribution<float> normal;
   for (const Part part : {Part::query, Part::key}) {
-    const auto bytes = recorder.query_key(part, 0);
+    const auto bytes = recorder.stored(part, 0);
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
       const float value = normal(random);
       std::memcpy(bytes.data() + at, &value, sizeof value);
     }
   }
-  if (store && length <= kLongestNormalized) fillNormalizers(recorder, *store, length);
+  if (store && recorder.keeps(Keep::rows) && length <= kLongestNormalized) fillNormalizers(recorder, *store, gates);
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
   std::shared_ptr<const Text> text;
   if (run.withText) text = std::make_shared<const Text>(Text{run.text, sha256(run.text)});

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace foxscope {
+
+/// Number format that a run computes in, and keeps queries, keys and values in.
+enum class DType { float32, bfloat16 };
+
+/// "float32" or "bfloat16".
+const char* to_string(DType dtype);
+/// Bytes of one number.
+std::size_t size_of(DType dtype);
+/// @throws Error for another name
+DType dtype_from_string(const std::string& name);
+
+/// Nearest bfloat16, ties to even; NaN stays NaN. Bit patterns.
+std::uint16_t to_bfloat16(float value);
+float from_bfloat16(std::uint16_t bits);
+
+}  // namespace foxscope

@@ -1,0 +1,233 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/trace/dtype.h"
+
+namespace foxscope {
+
+/// What a trace may keep of a run, word by word of `--keep`.
+enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, saliency };
+using KeepSet = std::set<Keep>;
+
+struct KeepWord {
+  Keep keep;
+  const char* word;   ///< of --keep
+  const char* title;  ///< "the run did not keep ..."
+};
+
+inline constexpr std::array<KeepWord, 9> kKeepWords = {{
+    {Keep::loss, "loss", "losses"},
+    {Keep::gates, "gates", "gates"},
+    {Keep::rows, "rows", "row normalisers"},
+    {Keep::ungated, "ungated", "row normalisers without gates"},
+    {Keep::query_key, "qk", "queries and keys"},
+    {Keep::values, "values", "values"},
+    {Keep::logits, "logits", "logits"},
+    {Keep::hidden, "hidden", "hidden states"},
+    {Keep::saliency, "saliency", "saliency"},
+}};
+
+constexpr const KeepWord& word_of(Keep keep) { return kKeepWords[static_cast<std::size_t>(keep)]; }
+/// All words with `between` between them.
+std::string keep_words(const char* between);
+/// Parses "loss,gates,qk".  @throws UsageError naming the word and those that exist
+KeepSet parse_keep(const std::string& list);
+
+/// Every array of a run, but for its tokens.
+enum class TraceArray {
+  per_token_loss,
+  cumulative_log_gate,
+  log_normalizer,
+  log_normalizer_without_gate,
+  query,
+  key,
+  value,
+  log_forget_gradient,
+  logits,
+  hidden_states,
+};
+
+/// Axes of arrays, which are dimension scales of a run file.
+enum class Axis { layer, head, key_head, position, channel, vocabulary, hidden };
+/// Name of the dimension scale.
+const char* to_string(Axis axis);
+
+/// Extents of the axes; 0 where one is not known.
+struct TraceSizes {
+  int layers = 0;
+  int heads = 0;                     ///< H, query heads
+  int key_heads = 0;                 ///< H_kv; query head h reads key head h / (H / H_kv)
+  std::int64_t length = 0;           ///< L, positions
+  int head_dim = 0;                  ///< d
+  std::int64_t vocabulary_size = 0;  ///< V
+  std::int64_t hidden_size = 0;      ///< D
+};
+
+/// How often a run has an array.
+enum class Repeat {
+  once,
+  layers,             ///< one a layer
+  layers_and_output,  ///< one a layer, and one behind the last
+};
+
+/// Number format of an array.
+enum class ArrayNumber { float32, float64, run };  ///< run: the run's DType
+
+/// How an array is held while a model runs, and how it lies in a run file.
+enum class Storage {
+  packed,  ///< in host memory; in compressed chunks
+  raw,     ///< in host memory; in one piece
+  store,   ///< in a QueryKeyStore, where it may be in a temporary file or on a GPU; in one piece, read by tile
+};
+
+/// The axes of an array, the slowest first.
+class AxisList {
+ public:
+  constexpr AxisList(std::initializer_list<Axis> axes) : size_(axes.size()) { std::ranges::copy(axes, axes_.begin()); }
+  [[nodiscard]] constexpr const Axis* begin() const { return axes_.data(); }
+  [[nodiscard]] constexpr const Axis* end() const { return axes_.data() + size_; }
+  [[nodiscard]] constexpr std::size_t size() const { return size_; }
+
+ private:
+  std::array<Axis, 3> axes_{};
+  std::size_t size_;
+};
+
+/// What is to be known of an array wherever it is recorded, written, read, or its size estimated.
+struct ArraySpec {
+  TraceArray array;
+  Keep keep;         ///< the word that keeps it
+  const char* path;  ///< in a run file, below the model's group; NN is the layer
+  Repeat repeat;
+  AxisList axes;
+  ArrayNumber number;
+  Storage storage;
+  const char* units;      ///< attribute `units`; empty: a pure number
+  const char* long_name;  ///< attribute `long_name`
+};
+
+inline constexpr std::array<ArraySpec, 10> kTraceArrays = {{
+    {TraceArray::per_token_loss,
+     Keep::loss,
+     "loss/per_token_loss",
+     Repeat::once,
+     {Axis::position},
+     ArrayNumber::float32,
+     Storage::packed,
+     "nats",
+     "loss of the token that position p predicts"},
+    {TraceArray::cumulative_log_gate,
+     Keep::gates,
+     "layers/NN/cumulative_log_gate",
+     Repeat::layers,
+     {Axis::head, Axis::position},
+     ArrayNumber::float64,
+     Storage::packed,
+     "nats",
+     "c, the sum of log forget gates up to and including a position"},
+    {TraceArray::log_normalizer,
+     Keep::rows,
+     "layers/NN/log_normalizer",
+     Repeat::layers,
+     {Axis::head, Axis::position},
+     ArrayNumber::float32,
+     Storage::packed,
+     "nats",
+     "log of the sum of exp(logit + decay) over a row"},
+    {TraceArray::log_normalizer_without_gate,
+     Keep::ungated,
+     "layers/NN/log_normalizer_without_gate",
+     Repeat::layers,
+     {Axis::head, Axis::position},
+     ArrayNumber::float32,
+     Storage::packed,
+     "nats",
+     "log of the sum of exp(logit) over a row, the gate left out"},
+    {TraceArray::query,
+     Keep::query_key,
+     "layers/NN/query",
+     Repeat::layers,
+     {Axis::head, Axis::position, Axis::channel},
+     ArrayNumber::run,
+     Storage::store,
+     "",
+     "queries as they enter attention"},
+    {TraceArray::key,
+     Keep::query_key,
+     "layers/NN/key",
+     Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel},
+     ArrayNumber::run,
+     Storage::store,
+     "",
+     "keys as they enter attention"},
+    {TraceArray::value,
+     Keep::values,
+     "layers/NN/value",
+     Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel},
+     ArrayNumber::run,
+     Storage::store,
+     "",
+     "values as they enter attention"},
+    {TraceArray::log_forget_gradient,
+     Keep::saliency,
+     "gradients/log_forget",
+     Repeat::once,
+     {Axis::layer, Axis::head, Axis::position},
+     ArrayNumber::float32,
+     Storage::raw,
+     "nats per nat",
+     "gradient of the target by the log forget gate of a position"},
+    {TraceArray::logits,
+     Keep::logits,
+     "logits",
+     Repeat::once,
+     {Axis::position, Axis::vocabulary},
+     ArrayNumber::float32,
+     Storage::raw,
+     "",
+     "logits of the token that position p predicts"},
+    {TraceArray::hidden_states,
+     Keep::hidden,
+     "hidden_states/NN",
+     Repeat::layers_and_output,
+     {Axis::position, Axis::hidden},
+     ArrayNumber::float32,
+     Storage::raw,
+     "",
+     "input of a layer; the last is behind the final norm"},
+}};
+
+constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[static_cast<std::size_t>(array)]; }
+static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) { return &spec_of(spec.array) == &spec; }));
+static_assert(std::ranges::all_of(kKeepWords, [](const KeepWord& word) { return &word_of(word.keep) == &word; }));
+
+/// How many of an array a run of so many layers has.
+int count_of(const ArraySpec& spec, int layers);
+/// Its path for layer `index`, which has two digits or more.
+std::string path_of(const ArraySpec& spec, int index);
+/// Extents of one of them.
+std::int64_t extent_of(Axis axis, const TraceSizes& sizes);
+std::vector<std::uint64_t> shape_of(const ArraySpec& spec, const TraceSizes& sizes);
+/// Numbers of one of them.
+std::size_t elements_of(const ArraySpec& spec, const TraceSizes& sizes);
+/// Bytes of one number.
+std::size_t size_of(ArrayNumber number, DType dtype);
+/// Bytes of all of them together.
+std::size_t bytes_of(const ArraySpec& spec, const TraceSizes& sizes, DType dtype);
+/// Bytes of all arrays that are kept and held in this way.
+std::size_t bytes_of(const KeepSet& keep, Storage storage, const TraceSizes& sizes, DType dtype);
+
+/// The arrays that a QueryKeyStore holds where these are kept.
+std::vector<TraceArray> stored_arrays(const KeepSet& keep);
+
+}  // namespace foxscope
