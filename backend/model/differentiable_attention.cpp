@@ -129,8 +129,8 @@ std::optional<DifferentiableAttentionResult> differentiable_attention(const Diff
   call->window_size = arguments.window_size;
   call->pruning_tolerance = arguments.pruning_tolerance;
   if (arguments.stop != nullptr) call->stop = *arguments.stop;
-  const variable_list results = ForgettingAttentionFunction::apply(
-      arguments.query, arguments.key, arguments.value, arguments.log_gate, call);
+  const variable_list results =
+      ForgettingAttentionFunction::apply(arguments.query, arguments.key, arguments.value, arguments.log_gate, call);
   if (call->stopped) return std::nullopt;
   return DifferentiableAttentionResult{results[0], results[1], "cpu-tiled", call->blocks.total, call->blocks.skipped};
 }

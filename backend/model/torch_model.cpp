@@ -15,6 +15,7 @@
 #include "backend/model/cuda_forward_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/forward_model.h"
+#include "backend/model/saliency_torch.h"
 #include "backend/model/torch_forward_torch.h"
 #include "kernels/cuda/device.h"
 
@@ -48,6 +49,10 @@ class TorchModel final : public ForwardModel {
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> /*interventions*/,
                                                          double tolerance) const override {
     return std::make_unique<TorchState>(config().layers, config().heads, tolerance / 2);
+  }
+  bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+                         const Job& job, ForwardReport& report) const override {
+    return foxscope::run_with_saliency(weights_, input, target, probes, job, report);
   }
   void within_device(std::int64_t length, const std::function<void()>& action) const override {
     with_device_errors(weights_.device, length, [&] {
