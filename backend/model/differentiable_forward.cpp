@@ -48,10 +48,8 @@ class Sought {
 DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
                                              const at::Tensor& loss_weights, const GradientOptions& options,
                                              Steps steps)
-    : TorchForward(weights, batch, length),
-      loss_weights_(loss_weights.to(weights.place)),
-      options_(options),
-      by_kernel_(steps == Steps::kernels && differentiable_attention_takes(weights)),
+    : GradientForward(weights, batch, length, loss_weights, options),
+      by_kernel_(steps == Steps::kernels && attention_kernels_take(weights)),
       layers_(static_cast<std::size_t>(weights.config.layers) + 1) {}
 
 void DifferentiableForward::begin() {
@@ -77,7 +75,7 @@ void DifferentiableForward::sum_gates(int layer) {
       std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); });
   if (changed) log_gate = change_gates(log_gate, layer, probes());
   // Without gates of its own the layer still tells what a gate would change.
-  if (options_.log_gates && !log_gate.requires_grad()) log_gate = log_gate.detach().requires_grad_();
+  if (options().log_gates && !log_gate.requires_grad()) log_gate = log_gate.detach().requires_grad_();
   layers_[static_cast<std::size_t>(layer)].log_gate = log_gate;
   log_gate_ = log_gate;
   cumulative_ = gated(layer) ? sum_log_gates(log_gate.detach()) : at::Tensor();
@@ -90,23 +88,21 @@ bool DifferentiableForward::attend(int layer) {
 }
 
 bool DifferentiableForward::attend_by_kernel(int layer) {
-  DifferentiableAttention attention;
+  AttentionTensors attention;
   attention.query = query_;
   attention.key = key_;
   attention.value = value_;
-  attention.log_gate = log_gate_;
-  attention.cumulative_log_gate = cumulative_;
+  attention.cumulative = cumulative_;
   attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
   attention.window_size = config().window_size;
   attention.pruning_tolerance = input().pruning_tolerance;
-  attention.stop = &job().stop;
-  const std::optional<DifferentiableAttentionResult> attended = differentiable_attention(attention);
+  const auto attended = differentiable_attention(attention, log_gate_, keeps(Keep::ungated), job().stop);
   if (!attended) return false;
-  report().attention_kernel = attended->kernel;
-  report().attention_blocks += attended->blocks;
-  report().skipped_blocks += attended->skipped_blocks;
+  report().attention_kernel = attended->done.kernel;
+  report().attention_blocks += attended->done.blocks;
+  report().skipped_blocks += attended->done.skipped_blocks;
   attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
-  keep_normalizers(layer, attended->log_normalizer);
+  keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
   return true;
 }
 
@@ -118,20 +114,13 @@ bool DifferentiableForward::attend_composed(int layer) {
   attention.cumulative_log_gate = log_gate_.clamp_min(kLowestLogGate).cumsum(2);
   attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
   attention.window_size = config().window_size;
+  attention.without_gate_as_well = keeps(Keep::ungated);
   const auto attended = composed_forgetting_attention(attention, job().stop);
   if (!attended) return false;
   report().attention_kernel = "composed";
   attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
-  keep_normalizers(layer, attended->log_normalizer);
+  keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
   return true;
-}
-
-void DifferentiableForward::keep_normalizers(int layer, const at::Tensor& log_normalizer) {
-  for (std::int64_t b = 0; b < batch(); ++b) {
-    Recorder* const into = recorder(b);
-    if (into == nullptr || !into->keeps(Keep::rows)) continue;
-    keep(log_normalizer[b], [into, layer] { return into->log_normalizer(layer).data(); });
-  }
 }
 
 bool DifferentiableForward::project_output(int layer) {
@@ -153,7 +142,7 @@ bool DifferentiableForward::predict() {
   const at::Tensor normed = normed_end_.detach();
   const std::int64_t vocabulary = config().vocabulary_size;
   const at::Tensor head = weights().padded_head.detach().slice(0, 0, vocabulary);
-  const bool of_head = options_.weights && weights().padded_head.requires_grad();
+  const bool of_head = options().weights && weights().padded_head.requires_grad();
   if (of_head) head_gradient_ = at::zeros({weights().padded_head.size(0), head.size(1)}, residual_.options());
   normed_end_gradient_ = at::empty_like(normed);
   const at::Tensor wanted = labels().to(at::kLong).unsqueeze(1);
@@ -195,35 +184,35 @@ std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
   {
     Sought sought;
     sought.add(layers_[static_cast<std::size_t>(last)].entered, of_x);
-    if (options_.weights) {
+    if (options().weights) {
       sought.add(weights().final_norm, gradients.final_norm);
       sought.add(weights().final_norm_bias, gradients.final_norm_bias);
     }
     sought.find(normed_end_, normed_end_gradient_);
   }
   for (int layer = last - 1; layer >= 0; --layer) {
-    job.tell({last - 1 - layer, last, "layers", "backward"});
+    tell_back(job, last - 1 - layer);
     if (job.stopped()) return std::nullopt;
     const auto index = static_cast<std::size_t>(layer);
     Layer at_hand = std::exchange(layers_[index], {});
     at::Tensor of_entered;
     Sought sought;
     sought.add(at_hand.entered, of_entered);
-    if (options_.log_gates) sought.add(at_hand.log_gate, gradients.log_gates[index]);
-    if (options_.weights) {
+    if (options().log_gates) sought.add(at_hand.log_gate, gradients.log_gates[index]);
+    if (options().weights) {
       for (const auto member : differentiable_weights())
         sought.add(weights_of(layer).*member, gradients.layers[index].*member);
     }
     sought.find(at_hand.left, of_x);
     of_x = of_entered;
   }
-  if (options_.weights) {
+  if (options().weights) {
     Sought sought;
     sought.add(weights().embedding, gradients.embedding);
     sought.add(weights().positions, gradients.positions);
     sought.find(embedded_, of_x);
   }
-  job.tell({last, last, "layers", "backward"});
+  tell_back(job, last);
   return gradients;
 }
 

@@ -1,10 +1,9 @@
 #include <algorithm>
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 
-#include "backend/model/differentiable_forward_torch.h"
+#include "backend/model/gradient_forward_torch.h"
 #include "backend/model/saliency_torch.h"
 
 namespace foxscope {
@@ -27,13 +26,12 @@ void record_gradient(std::span<const Probe> probes, int layer, const at::Tensor&
 bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input, const LossRange& target,
                        std::span<const Probe> probes, const Job& job, ForwardReport& report) {
   const c10::InferenceMode normal(false);
-  const at::AutoGradMode graph(true);
   const std::int64_t length = static_cast<std::int64_t>(input.ids.size()) / input.batch;
   const at::Tensor of_losses = at::zeros({input.batch, length}, at::kFloat);
   of_losses.slice(1, target.first, target.end).fill_(1.0 / static_cast<double>(target.end - target.first));
-  DifferentiableForward forward(weights, input.batch, length, of_losses.flatten(), {.log_gates = true});
-  if (!forward.run(input, probes, nullptr, job, report)) return false;
-  const std::optional<Gradients> gradients = forward.differentiate(job);
+  const auto forward = make_gradient_forward(weights, input.batch, length, of_losses.flatten(), {.log_gates = true});
+  if (!forward->run_forward(input, probes, job, report)) return false;
+  const std::optional<Gradients> gradients = forward->differentiate(job);
   if (!gradients) return false;
   for (int layer = 0; layer < weights.config.layers; ++layer) {
     record_gradient(probes, layer, gradients->log_gates[static_cast<std::size_t>(layer)]);

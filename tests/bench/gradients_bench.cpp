@@ -13,7 +13,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include "backend/model/differentiable_forward_torch.h"
+#include "backend/model/gradient_forward_torch.h"
 #include "tests/bench/dense_transformer.h"
 
 namespace foxscope::bench {
@@ -65,7 +65,7 @@ struct Pass {
 Pass pass(const TorchWeights& weights, const Sequence& sequence, const GradientOptions& options) {
   const auto length = static_cast<std::int64_t>(sequence.labels.size());
   const at::Tensor loss_weights = at::full({length}, 1.0 / static_cast<double>(length), at::kFloat);
-  DifferentiableForward forward(weights, 1, length, loss_weights, options);
+  const auto forward = make_gradient_forward(weights, 1, length, loss_weights, options);
   Forward::Input input;
   input.ids = sequence.input_ids;
   input.labels = sequence.labels;
@@ -73,9 +73,9 @@ Pass pass(const TorchWeights& weights, const Sequence& sequence, const GradientO
   const Probe probe;
   ForwardReport report;
   Pass result;
-  result.forward_seconds = seconds_of([&] { forward.run(input, {&probe, 1}, nullptr, {}, report); });
-  result.loss = forward.loss().item<double>();
-  result.gradients = *forward.differentiate({});
+  result.forward_seconds = seconds_of([&] { forward->run_forward(input, {&probe, 1}, {}, report); });
+  result.loss = forward->loss().item<double>();
+  result.gradients = *forward->differentiate({});
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/model/differentiable_forward_torch.h"
+#include "backend/model/gradient_forward_torch.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -21,15 +22,22 @@ std::vector<float> host_floats(const at::Tensor& x) {
   return {values.const_data_ptr<float>(), values.const_data_ptr<float>() + values.numel()};
 }
 
+/// What a pass is made of.
+enum class Way {
+  fused,     ///< the fastest for the model
+  kernels,   ///< LibTorch's operations, with attention by the kernels
+  composed,  ///< LibTorch's operations alone
+};
+
 /// One sequence of a fixture, forward and back.
 class Differentiated {
  public:
-  Differentiated(const std::string& name, const Device& device, DType dtype, DifferentiableForward::Steps steps)
+  Differentiated(const std::string& name, const Device& device, DType dtype, Way way)
       : checkpoint_(Checkpoint::open(test::data_path(name))),
         golden_(test::data_path(name) + "/golden.safetensors"),
         gradients_golden_(test::data_path(name) + "/golden_gradients.safetensors"),
         weights_(checkpoint_.config(), device, dtype),
-        steps_(steps) {
+        way_(way) {
     EXPECT_TRUE(weights_.load(checkpoint_, {}));
     weights_.require_gradients();
     length_ = golden_.tensors().at("input_ids").shape[1];
@@ -43,15 +51,23 @@ class Differentiated {
   Gradients by(std::int64_t first, std::int64_t end) {
     const at::Tensor of_losses = at::zeros({length_}, at::kFloat);
     of_losses.slice(0, first, end).fill_(1.0 / static_cast<double>(end - first));
-    DifferentiableForward forward(weights_, 1, length_, of_losses, {true, true}, steps_);
+    const std::unique_ptr<GradientForward> forward = make(of_losses);
     Forward::Input input;
     input.ids = ids_;
     input.labels = labels_;
     const Probe probe;
     ForwardReport report;
-    EXPECT_TRUE(forward.run(input, {&probe, 1}, nullptr, {}, report));
-    loss_ = forward.loss().item<double>();
-    return *forward.differentiate({});
+    EXPECT_TRUE(forward->run_forward(input, {&probe, 1}, {}, report));
+    loss_ = forward->loss().item<double>();
+    return *forward->differentiate({});
+  }
+
+  std::unique_ptr<GradientForward> make(const at::Tensor& of_losses) const {
+    const GradientOptions options = {.log_gates = true, .weights = true};
+    if (way_ == Way::fused) return make_gradient_forward(weights_, 1, length_, of_losses, options);
+    const auto steps =
+        way_ == Way::kernels ? DifferentiableForward::Steps::kernels : DifferentiableForward::Steps::composed;
+    return std::make_unique<DifferentiableForward>(weights_, 1, length_, of_losses, options, steps);
   }
 
   [[nodiscard]] double loss() const { return loss_; }
@@ -64,7 +80,7 @@ class Differentiated {
   SafetensorsFile golden_;
   SafetensorsFile gradients_golden_;
   TorchWeights weights_;
-  DifferentiableForward::Steps steps_;
+  Way way_;
   std::int64_t length_ = 0;
   std::vector<std::int32_t> ids_;
   std::vector<std::int32_t> labels_;
@@ -124,13 +140,18 @@ void check_goldens(Differentiated& model) {
 
 class GoldenGradient : public testing::TestWithParam<const char*> {};
 
+TEST_P(GoldenGradient, FusedStepsGiveThoseOfTheTwin) {
+  Differentiated model(GetParam(), Device{}, DType::float32, Way::fused);
+  check_goldens(model);
+}
+
 TEST_P(GoldenGradient, KernelsGiveThoseOfTheTwin) {
-  Differentiated model(GetParam(), Device{}, DType::float32, DifferentiableForward::Steps::kernels);
+  Differentiated model(GetParam(), Device{}, DType::float32, Way::kernels);
   check_goldens(model);
 }
 
 TEST_P(GoldenGradient, ComposedOperationsGiveThoseOfTheTwin) {
-  Differentiated model(GetParam(), Device{}, DType::float32, DifferentiableForward::Steps::composed);
+  Differentiated model(GetParam(), Device{}, DType::float32, Way::composed);
   check_goldens(model);
 }
 
