@@ -18,6 +18,7 @@ struct AttentionTensors {
   at::Tensor output;          ///< [B, H, n, d] likewise: written by attend, read by attend_back
   at::Tensor log_normalizer;  ///< [B, H, n] float32 nats: likewise
   at::Tensor log_normalizer_without_gate;  ///< likewise; undefined: not wanted
+  at::Tensor blocks;                       ///< on a GPU [2] int64, pairs of blocks and those skipped: written
   double scale = 0;                        ///< 1/sqrt(d)
   std::int64_t window_size = 0;            ///< row i sees i-w < j <= i; 0: all j <= i
   double pruning_tolerance = 0;            ///< largest share of a row's attention that may be skipped; 0: none
@@ -25,7 +26,7 @@ struct AttentionTensors {
 
 struct AttentionDone {
   const char* kernel = "";  ///< as reports name it; null: stopped
-  std::int64_t blocks = 0;  ///< pairs of blocks of rows and of keys, where they are known
+  std::int64_t blocks = 0;  ///< pairs of blocks of rows and of keys, from a CPU
   std::int64_t skipped_blocks = 0;
 };
 

@@ -6,7 +6,7 @@
 #include "backend/base/error.h"
 #include "backend/model/cuda_attention_torch.h"
 #include "kernels/cuda/device.h"
-#include "kernels/cuda/forgetting_attention.h"
+#include "kernels/cuda/forgetting_attention_backward.h"
 
 namespace foxscope {
 namespace {
@@ -93,6 +93,46 @@ const char* cuda_forgetting_attention(const CudaAttention& arguments) {
   }
   if (wide) return "cuda float32";
   return kernels::cuda::automatic_kernel(kernel) == AttentionKernel::hopper ? "cuda hopper" : "cuda portable";
+}
+
+void cuda_forgetting_attention_back(const CudaAttention& arguments, const CudaAttentionGradients& gradients) {
+  const std::int64_t head_dim = arguments.query.size(3);
+  const std::int64_t missing = kernel_head_dim(head_dim, arguments.query.scalar_type()) - head_dim;
+  if (missing > 0) {
+    const auto fill_up = [&](const at::Tensor& x) { return at::constant_pad_nd(x, {0, missing}).contiguous(); };
+    CudaAttention wider = arguments;
+    for (at::Tensor* heads : {&wider.query, &wider.key, &wider.value, &wider.output}) *heads = fill_up(*heads);
+    CudaAttentionGradients found = {fill_up(gradients.of_output), at::empty_like(wider.query),
+                                    at::empty_like(wider.key), at::empty_like(wider.value), gradients.of_log_gate};
+    cuda_forgetting_attention_back(wider, found);
+    const auto cut = [&](const at::Tensor& x) { return x.slice(3, 0, head_dim); };
+    gradients.of_query.copy_(cut(found.of_query));
+    gradients.of_key.copy_(cut(found.of_key));
+    gradients.of_value.copy_(cut(found.of_value));
+    return;
+  }
+  kernels::cuda::ForgettingAttentionBackward kernel;
+  kernel.forward = describe(arguments);
+  kernel.output_gradient = gradients.of_output.const_data_ptr();
+  kernel.output_gradient_strides = strides(gradients.of_output);
+  kernel.query_gradient = gradients.of_query.mutable_data_ptr();
+  kernel.query_gradient_strides = strides(gradients.of_query);
+  kernel.key_gradient = gradients.of_key.mutable_data_ptr();
+  kernel.key_gradient_strides = strides(gradients.of_key);
+  kernel.value_gradient = gradients.of_value.mutable_data_ptr();
+  kernel.value_gradient_strides = strides(gradients.of_value);
+  kernel.log_gate_gradient = gradients.of_log_gate.mutable_data_ptr<float>();
+  kernel.deterministic = at::globalContext().deterministicAlgorithms();
+  const auto bytes = static_cast<std::int64_t>(kernels::cuda::backward_workspace_bytes(kernel));
+  const at::Tensor workspace = at::empty({bytes}, arguments.query.options().dtype(at::kByte));
+  kernel.workspace = workspace.mutable_data_ptr();
+  const kernels::cuda::Stream stream = current_stream(arguments.query.device());
+  const bool wide = arguments.query.scalar_type() == at::kFloat;
+  const kernels::Status status = wide ? kernels::cuda::forgetting_attention_backward_float32(kernel, stream)
+                                      : kernels::cuda::forgetting_attention_backward(kernel, stream);
+  if (status != kernels::Status::ok) {
+    throw Error("the GPU refused the gradient of forgetting attention: try --device cpu");
+  }
 }
 
 }  // namespace foxscope

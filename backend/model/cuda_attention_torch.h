@@ -26,6 +26,15 @@ struct CudaAttention {
   double pruning_tolerance = 0;    ///< largest share of a row's attention that may be skipped; 0: none
 };
 
+/// Gradients of a loss, from that by the output; pairs that pruning leaves out have none.
+struct CudaAttentionGradients {
+  at::Tensor of_output;    ///< as `output`
+  at::Tensor of_query;     ///< as `query`, written
+  at::Tensor of_key;       ///< as `key`, written
+  at::Tensor of_value;     ///< as `value`, written
+  at::Tensor of_log_gate;  ///< [B, H, L] float32 contiguous, nats per nat, written
+};
+
 /// Whether heads are no wider than the kernels', and this machine has a GPU for them. Heads of a dimension between the
 /// kernels' are filled up with zeros, which change no product.
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type);
@@ -34,5 +43,10 @@ bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type);
 /// @returns which kernel it is, as reports name it
 /// @throws Error if the kernel cannot be launched
 const char* cuda_forgetting_attention(const CudaAttention& arguments);
+
+/// The way back (Algorithm 2), likewise. Sums are made in one order where LibTorch is to use deterministic algorithms.
+/// @param arguments  as the forward left them, with the normaliser
+/// @throws Error if the kernel cannot be launched
+void cuda_forgetting_attention_back(const CudaAttention& arguments, const CudaAttentionGradients& gradients);
 
 }  // namespace foxscope

@@ -151,7 +151,7 @@ constexpr int kSearchThreads = 1024;
 
 /// A thread block is a head. Scans its key blocks for the retained mass and the largest norm, then searches the first
 /// key block of each block of rows.
-__global__ void __launch_bounds__(kSearchThreads)
+static __global__ void __launch_bounds__(kSearchThreads)
     find_first_tiles(const __grid_constant__ AttentionParameters p, TileShape tile, double log_tolerance,
                      PruningWorkspace w, AttentionBlocks* blocks) {
   __shared__ double mass[kSearchThreads];

@@ -1,0 +1,116 @@
+// The backward of forgetting attention on Hopper: tiles by the bulk copy engine (TMA), products by wgmma. Private to
+// kernels/cuda.
+//
+// A thread block owns 128 keys. A warp copies blocks of rows of Q and dO, two ahead; two warpgroups hold dK and dV of
+// 64 keys each. They compute S and dP transposed, so that P and dS leave the products in the registers from which those
+// for dV and dK take them; only dS also goes through shared memory, for dQ, which the copy engine adds to memory in
+// float32. A gate costs one addition: of 128 keys each thread has two, whose gates stay in its registers. The sums of
+// rows and columns of dS are eight more columns of the products for dQ and dK, whose right sides there are ones.
+#pragma once
+
+#include <cutlass/arch/reg_reconfig.h>
+
+#include "kernels/cuda/hopper_backward_consumer.cuh"
+
+namespace foxscope::kernels::cuda::hopper {
+
+/// Issues the copies, in the order of their use.
+template <class P>
+struct BackwardLoader {
+  const BackwardParameters& p;
+  const typename P::Copies& copies;
+  typename P::Storage& storage;
+  KeyWork work;
+
+  __device__ void run() {
+    storage.keys_full.arrive_and_expect_tx(2 * P::kKeysBytes);
+    copy_tile<P::kKeys>(copies.key, p.key_heads, work.key_head, work.block, storage.key, storage.keys_full);
+    copy_tile<P::kKeys>(copies.value, p.key_heads, work.key_head, work.block, storage.value, storage.keys_full);
+    Ring<P::kSlots> ring;
+    CUTE_NO_UNROLL
+    for (RowBlocks at(p, work, P::kTile); at.valid(); at.advance(p, work, P::kTile)) {
+      const int head = at.flat_head - work.batch * p.heads;
+      storage.empty[ring.slot].wait(ring.phase ^ 1);
+      FullBarrier& query_full = storage.query_full[ring.slot];
+      query_full.arrive_and_expect_tx(P::kRowsBytes + P::kStatisticsBytes);
+      copy_tile<P::kRows>(copies.query, p.heads, head, at.row_block, storage.query[ring.slot], query_full);
+      SM90_BULK_COPY_G2S::copy(p.statistics + std::int64_t{at.flat_head} * p.row_parts + at.row_block * P::kParts,
+                               reinterpret_cast<std::uint64_t*>(&query_full), storage.rows[ring.slot],
+                               P::kStatisticsBytes);
+      FullBarrier& gradient_full = storage.gradient_full[ring.slot];
+      gradient_full.arrive_and_expect_tx(P::kRowsBytes);
+      copy_tile<P::kRows>(copies.output_gradient, p.heads, head, at.row_block, storage.output_gradient[ring.slot],
+                          gradient_full);
+      ring.advance();
+    }
+  }
+
+ private:
+  template <int N, class Copy>
+  __device__ void copy_tile(const Copy& copier, int heads, int head, int block, Element* to, FullBarrier& barrier) {
+    auto tensor = copier.get_tma_tensor(make_shape(p.length, Int<P::kHeadDim>{}, heads, p.batch));
+    auto blocks = local_tile(tensor(_, _, head, work.batch), Shape<Int<N>, Int<P::kHeadDim>>{}, make_coord(_, _0{}));
+    auto shared = make_tensor(make_smem_ptr(to), typename P::template TileLayout<N>{});
+    auto parts = tma_partition(copier, _0{}, Layout<_1>{}, group_modes<0, 2>(shared), group_modes<0, 2>(blocks));
+    copy(copier.with(*reinterpret_cast<std::uint64_t*>(&barrier)), get<0>(parts)(_, block), get<1>(parts));
+  }
+};
+
+template <class P>
+__global__ void __launch_bounds__(P::kThreads, 1)
+    backward_kernel(const __grid_constant__ BackwardParameters p, const __grid_constant__ typename P::Copies copies) {
+  extern __shared__ char memory[];
+  auto& storage =
+      *reinterpret_cast<typename P::Storage*>((reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
+  const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
+  if (threadIdx.x == 0) {
+    storage.keys_full.init(1);
+    for (int slot = 0; slot < P::kSlots; ++slot) {
+      storage.query_full[slot].init(1);
+      storage.gradient_full[slot].init(1);
+      storage.empty[slot].init(4 * P::kWarpgroups);
+      storage.logit_gradient_full[slot].init(4 * P::kWarpgroups);
+    }
+    cutlass::arch::fence_barrier_init();
+    // Turns are awaited from thread blocks with smaller items, which must have begun.
+    storage.item = p.turns == nullptr ? static_cast<int>(blockIdx.x) : atomicAdd(p.ticket, 1);
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < P::kOnes / 2; i += P::kThreads) {
+    reinterpret_cast<std::uint32_t*>(storage.ones)[i] = 0x3f803f80U;
+  }
+  cutlass::arch::fence_view_async_shared();
+  __syncthreads();
+  const KeyWork work = find_key_work(p, storage.item);
+
+  if (warp >= 4 * P::kWarpgroups) {
+    cutlass::arch::warpgroup_reg_dealloc<P::kLoaderRegisters>();
+    if (warp == 4 * P::kWarpgroups && threadIdx.x % 32 == 0) {
+      prefetch_tma_descriptor(copies.query.get_tma_descriptor());
+      prefetch_tma_descriptor(copies.output_gradient.get_tma_descriptor());
+      prefetch_tma_descriptor(copies.key.get_tma_descriptor());
+      prefetch_tma_descriptor(copies.value.get_tma_descriptor());
+      BackwardLoader<P>{p, copies, storage, work}.run();
+    }
+    return;
+  }
+  cutlass::arch::warpgroup_reg_alloc<P::kConsumerRegisters>();
+  BackwardConsumer<P> consumer(p, storage, work);
+  consumer.run();
+  consumer.store_gradients();
+}
+
+template <class P>
+cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
+  const typename P::Copies copies{P::template copy_rows<P::kRows>(p.query, p.length, p.heads, p.batch),
+                                  P::template copy_rows<P::kRows>(p.output_gradient, p.length, p.heads, p.batch),
+                                  P::template copy_rows<P::kKeys>(p.key, p.length, p.key_heads, p.batch),
+                                  P::template copy_rows<P::kKeys>(p.value, p.length, p.key_heads, p.batch)};
+  constexpr int kBytes = static_cast<int>(sizeof(typename P::Storage)) + 1024;
+  static_assert(kBytes <= 227 * 1024);
+  auto* kernel = backward_kernel<P>;
+  if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;
+  kernel<<<static_cast<unsigned>(p.key_blocks * p.key_heads * p.batch), P::kThreads, kBytes, stream>>>(p, copies);
+  return cudaGetLastError();
+}
+
+}  // namespace foxscope::kernels::cuda::hopper
