@@ -3,6 +3,7 @@
 #include "backend/base/error.h"
 #include "backend/model/attention_kernels_torch.h"
 #include "backend/model/cpu_team.h"
+#include "backend/model/cuda_attention_torch.h"
 #include "kernels/cpu/forgetting_attention_backward.h"
 
 namespace foxscope {
@@ -41,11 +42,40 @@ kernels::cpu::ForgettingAttention cpu_arguments(const AttentionTensors& tensors)
   return arguments;
 }
 
+CudaAttention cuda_arguments(const AttentionTensors& tensors) {
+  CudaAttention arguments;
+  arguments.query = tensors.query;
+  arguments.key = tensors.key;
+  arguments.value = tensors.value;
+  arguments.output = tensors.output;
+  arguments.cumulative_log_gate = tensors.cumulative;
+  arguments.log_normalizer = tensors.log_normalizer;
+  arguments.blocks = tensors.blocks;
+  arguments.scale = tensors.scale;
+  arguments.window_size = tensors.window_size;
+  arguments.pruning_tolerance = tensors.pruning_tolerance;
+  return arguments;
+}
+
+AttentionDone attend_on_gpu(const AttentionTensors& tensors) {
+  if (tensors.log_normalizer_without_gate.defined()) {
+    CudaAttention ungated = cuda_arguments(tensors);
+    ungated.cumulative_log_gate = ungated.blocks = at::Tensor();
+    ungated.log_normalizer = tensors.log_normalizer_without_gate;
+    cuda_forgetting_attention(ungated);
+  }
+  return {cuda_forgetting_attention(cuda_arguments(tensors))};
+}
+
 }  // namespace
 
-bool attention_kernels_take(const TorchWeights& weights) { return !weights.on_gpu() && weights.matrix == at::kFloat; }
+bool attention_kernels_take(const TorchWeights& weights) {
+  return weights.on_gpu() ? cuda_attention_takes(weights.config.head_dim, weights.matrix)
+                          : weights.matrix == at::kFloat;
+}
 
 AttentionDone attend(const AttentionTensors& tensors, const std::stop_token& stop) {
+  if (tensors.query.is_cuda()) return attend_on_gpu(tensors);
   LibTorchTeam team;
   kernels::cpu::AttentionBlocks blocks;
   const kernels::Status status = kernels::cpu::forgetting_attention(cpu_arguments(tensors), team, stop, &blocks);
@@ -55,6 +85,11 @@ AttentionDone attend(const AttentionTensors& tensors, const std::stop_token& sto
 }
 
 void attend_back(const AttentionTensors& tensors, const at::Tensor& of_output, const AttentionGradients& gradients) {
+  if (tensors.query.is_cuda()) {
+    cuda_forgetting_attention_back(cuda_arguments(tensors), {of_output, gradients.of_query, gradients.of_key,
+                                                             gradients.of_value, gradients.of_log_gate});
+    return;
+  }
   kernels::cpu::ForgettingAttentionBackward arguments;
   arguments.forward = cpu_arguments(tensors);
   arguments.output_gradient = of_output.const_data_ptr<float>();

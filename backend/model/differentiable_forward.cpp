@@ -96,6 +96,7 @@ bool DifferentiableForward::attend_by_kernel(int layer) {
   attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
   attention.window_size = config().window_size;
   attention.pruning_tolerance = input().pruning_tolerance;
+  if (blocks_.defined()) attention.blocks = blocks_[layer];
   const auto attended = differentiable_attention(attention, log_gate_, keeps(Keep::ungated), job().stop);
   if (!attended) return false;
   report().attention_kernel = attended->done.kernel;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "backend/model/composed_steps_torch.h"
 #include "backend/model/fused_gradient_forward_torch.h"
@@ -141,6 +142,7 @@ bool FusedGradientForward::attend(int layer) {
   keeps.log_normalizer = at::empty({batch(), config().heads, length()}, residual_.options());
   AttentionTensors attention = attention_of(keeps);
   if (this->keeps(Keep::ungated)) attention.log_normalizer_without_gate = at::empty_like(keeps.log_normalizer);
+  if (blocks_.defined()) attention.blocks = blocks_[layer];
   const AttentionDone done = foxscope::attend(attention, job().stop);
   if (done.kernel == nullptr) return false;
   report().attention_kernel = done.kernel;

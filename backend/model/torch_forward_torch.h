@@ -77,6 +77,7 @@ class TorchForward : public Forward {
   at::Tensor gates_;       ///< [B n, ...] float32 logits of shifts and forget gate; undefined where there are none
   at::Tensor cumulative_;  ///< [B, H, n] float64 c; undefined where every f is 1
   at::Tensor attended_;    ///< [B n, H, d] in the run's dtype, or float32
+  at::Tensor blocks_;      ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
@@ -88,7 +89,6 @@ class TorchForward : public Forward {
   const TorchWeights& weights_;
   bool by_kernel_;     ///< attention and gates, by kernels/cuda
   at::Tensor normed_;  ///< [B n, D] float32 of the layer at hand
-  at::Tensor blocks_;  ///< [layers, 2] int64: blocks of attention and those skipped
   kernels::cuda::AttentionBlocks block_count_;
   std::optional<LayerDownloads> downloads_;  ///< after what it fills; from a GPU
 };
