@@ -10,6 +10,7 @@
 #include "backend/base/measures.h"
 #include "backend/base/system_memory.h"
 #include "backend/model/forward_library.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope {
 namespace {
@@ -30,6 +31,9 @@ std::int64_t kept_per_token(const ModelConfig& config, const KeepSet& keep, Stor
 
 /// What the statistics of one head take beside queries and keys: gates, normalisers, sums by distance and of keys.
 constexpr std::int64_t kMeasuredPerToken = 512;
+
+/// Autograd's graph of a layer, in units of what the written way back keeps.
+constexpr std::int64_t kAutogradFactor = 4;
 
 /// One of the memories, in the words of a message.
 struct MemoryKind {
@@ -68,6 +72,21 @@ std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t 
                           kind.name, gibibytes(free), kind.there, alternatives(remedies)));
 }
 
+/// What a pass keeps of each layer for the way back, and one layer's own on that way (FusedGradientForward; LibTorch's
+/// autograd keeps what each of its operations read).
+std::int64_t way_back_per_token(const ModelConfig& config, DType dtype) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  const std::int64_t projected = config.query_size() + 2 * config.key_size();
+  const std::int64_t gate = config.output_gate ? config.query_size() : 0;
+  const std::int64_t gates = ProjectionColumns(config).count - projected;
+  const bool fused = config.norm == NormKind::rms && config.mlp == MlpKind::swiglu;
+  const std::int64_t wide = (config.mlp == MlpKind::swiglu ? 2 : 1) * config.intermediate_size;
+  const std::int64_t layer = size * (2 * projected + gate + config.query_size() + wide) +
+                             4 * (2 * config.hidden_size + gates) + config.heads * (8 + 4);
+  const std::int64_t own = size * (2 * projected + gate + 2 * wide) + 4 * 4 * config.hidden_size;
+  return (fused ? 1 : kAutogradFactor) * config.layers * layer + own;
+}
+
 }  // namespace
 
 TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
@@ -98,6 +117,7 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   // What is kept has no memory of the forward's own.
   if (!keep.contains(Keep::query_key)) memory.per_token += 4 * (queries + keys);
   if (!keep.contains(Keep::values)) memory.per_token += 4 * keys;
+  if (keep.contains(Keep::saliency)) memory.per_token += way_back_per_token(config, dtype);
   return memory;
 }
 
@@ -120,6 +140,10 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * std::max(hidden, queries);
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;
   if (keep.contains(Keep::logits)) memory.fixed += kDeviceLogitElements * 4;
+  if (keep.contains(Keep::saliency)) {
+    memory.per_token += way_back_per_token(config, dtype);
+    memory.fixed += kDeviceLogitElements * 4;
+  }
   memory.stored_per_token = kept_per_token(config, keep, Storage::store, dtype);
   // One layer on its way to the host, and afterwards a head.
   if (memory.stored_per_token > 0) memory.per_token += size * queries + kMeasuredPerToken;

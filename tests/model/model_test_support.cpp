@@ -130,6 +130,7 @@ BatchResult run_batch(CausalLM& model, const Batch& batch) {
   request.pruning_tolerance = batch.pruning_tolerance;
   request.interventions = batch.interventions;
   request.start = batch.start;
+  request.saliency = batch.saliency;
   const std::optional<ForwardReport> report = model.forward(request, pointers, Job{});
   EXPECT_TRUE(report.has_value());
   BatchResult result;

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -76,6 +77,7 @@ struct Batch {
   double pruning_tolerance = 0x1p-24;
   std::vector<Intervention> interventions;
   ForwardRequest::Start start = {};
+  std::optional<LossRange> saliency = {};
 };
 BatchResult run_batch(CausalLM& model, const Batch& batch);
 
