@@ -253,6 +253,13 @@ TEST_F(RunModel, AContinuationThatDoesNotFitIsNotBegun) {
                             "shorten the prompt, or ask for fewer --tokens"}));
 }
 
+TEST_F(RunModel, SaysOfWhichModelThereIsNoSaliency) {
+  set_text("ab");
+  request_.keep = {Keep::saliency};
+  EXPECT_PRED2(test::says, test::error_of([&] { run(); }),
+               (test::Parts{"saliency cannot be computed for", "leave saliency out of --keep"}));
+}
+
 TEST_F(RunModel, StopsWithoutAnError) {
   set_text("ab");
   std::stop_source stop;
@@ -275,6 +282,20 @@ TEST(RunMemory, GrowsWithWhatIsKept) {
   EXPECT_LT(gib, 0.6);
   EXPECT_EQ(estimate({Keep::loss, Keep::logits}).per_token - estimate({Keep::loss}).per_token, 8192 * 4);
   EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 9 * 256 * 4);
+}
+
+TEST(RunMemory, CountsEveryArrayThatIsKept) {
+  const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();  // 8 layers of 4 heads
+  const auto estimate = [&](const KeepSet& keep) {
+    return estimate_memory(config, 11'600'000, keep, DType::bfloat16, true);
+  };
+  const RunMemory nothing = estimate({});
+  EXPECT_EQ(nothing.stored_per_token, 0);
+  EXPECT_EQ(estimate({Keep::gates}).per_token - nothing.per_token, 8 * 4 * 8);
+  EXPECT_EQ(estimate({Keep::rows}).per_token - nothing.per_token, 8 * 4 * 4);
+  EXPECT_EQ(estimate({Keep::saliency}).per_token - nothing.per_token, 8 * 4 * 4);
+  EXPECT_EQ(estimate({Keep::values}).stored_per_token, 8 * 256 * 2);
+  EXPECT_EQ(estimate({Keep::values, Keep::query_key}).stored_per_token, 8 * 3 * 256 * 2);
 }
 
 TEST(RunMemory, CountsWhatAGpuHolds) {
