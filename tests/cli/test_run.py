@@ -116,6 +116,17 @@ class FileTest(CommandLineTest):
                     kept = {word for word, name in parts.items() if name in file["models/fox-pro"]}
                 self.assertEqual(kept, set(keep.split(",")))
 
+    def test_info_says_what_gradients_are_of(self):
+        path = self.run_fixture(extra=["--keep", "loss,values"])
+        with h5py.File(path, "r+") as file:
+            loss = file["models/fox-pro/loss/per_token_loss"].shape[0]
+            gradients = file.create_dataset("models/fox-pro/gradients/log_forget", data=numpy.ones((2, 2, loss), "<f4"))
+            gradients.attrs["target"] = "mean of loss[0:8]"
+        model = json.loads(self.done("info", path, "--json"))["models"][0]
+        self.assertEqual(model["kept"], ["loss", "values", "saliency"])
+        self.assertEqual(model["saliency_target"], "mean of loss[0:8]")
+        self.assertIn("gradient of mean of loss[0:8]", self.done("info", path))
+
     def test_kept_values_are_those_of_the_authors(self):
         values = golden("fox-pro")
         with h5py.File(self.run_fixture(extra=["--keep", "values"])) as file:
