@@ -83,12 +83,12 @@ enum class ArrayNumber { float32, float64, run };  ///< run: the run's DType
 
 /// How an array is held while a model runs, and how it lies in a run file.
 enum class Storage {
-  packed,  ///< in host memory; in compressed chunks
+  packed,  ///< in host memory; in compressed chunks, of two axes at most
   raw,     ///< in host memory; in one piece
   store,   ///< in a QueryKeyStore, where it may be in a temporary file or on a GPU; in one piece, read by tile
 };
 
-/// The axes of an array, the slowest first.
+/// The axes of an array, the slowest first; three at most.
 class AxisList {
  public:
   constexpr AxisList(std::initializer_list<Axis> axes) : size_(axes.size()) { std::ranges::copy(axes, axes_.begin()); }
@@ -151,10 +151,16 @@ constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[stati
 static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) { return &spec_of(spec.array) == &spec; }));
 static_assert(std::ranges::all_of(kKeepWords, [](const KeepWord& word) { return &word_of(word.keep) == &word; }));
 
+static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) {
+  return spec.storage != Storage::packed || spec.axes.size() <= 2;
+}));
+
 /// How many of an array a run of so many layers has.
 int count_of(const ArraySpec& spec, int layers);
 /// Its path for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);
+/// The last part of its path.
+std::string name_of(const ArraySpec& spec);
 /// Extents of one of them.
 std::int64_t extent_of(Axis axis, const TraceSizes& sizes);
 std::vector<std::uint64_t> shape_of(const ArraySpec& spec, const TraceSizes& sizes);
