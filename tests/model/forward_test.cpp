@@ -174,9 +174,9 @@ TEST(Forward, ValuesKeptAloneAreThoseBesideQueriesAndKeys) {
       std::vector<float> c;
       for (int layer = 0; layer < ours.shape().layers; ++layer) {
         for (int head = 0; head < ours.heads(TraceArray::value); ++head) {
-          EXPECT_EQ(largest_difference(ours.rows(TraceArray::value, layer, head, 0, 90, a),
+          EXPECT_LE(largest_difference(ours.rows(TraceArray::value, layer, head, 0, 90, a),
                                        theirs.rows(TraceArray::value, layer, head, 0, 90, c)),
-                    0);
+                    1e-5);
         }
       }
     }

@@ -253,13 +253,6 @@ TEST_F(RunModel, AContinuationThatDoesNotFitIsNotBegun) {
                             "shorten the prompt, or ask for fewer --tokens"}));
 }
 
-TEST_F(RunModel, SaysOfWhichModelThereIsNoSaliency) {
-  set_text("ab");
-  request_.keep = {Keep::saliency};
-  EXPECT_PRED2(test::says, test::error_of([&] { run(); }),
-               (test::Parts{"saliency cannot be computed for", "leave saliency out of --keep"}));
-}
-
 TEST_F(RunModel, StopsWithoutAnError) {
   set_text("ab");
   std::stop_source stop;
