@@ -21,9 +21,10 @@ struct Benchmark {
   const char* name;
   const char* measures;
 };
-constexpr std::array<Benchmark, 7> kBenchmarks = {
+constexpr std::array<Benchmark, 8> kBenchmarks = {
     {{"attention", "The attention kernel against LibTorch's own"},
      {"gpu-model", "Forward passes of a FoX (Pro) of 760M shape on a GPU"},
+     {"gradients", "A forward pass and back against eager autograd"},
      {"gui", "The window: start, demo, panning, scrolling, latency, memory"},
      {"kernels", "The kernels on the GPU, with shares of what the hardware reaches"},
      {"map", "Maps and head statistics of one head"},

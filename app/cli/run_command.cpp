@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/file_size.h"
+#include "app/cli/map_options.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
 #include "app/description/number_text.h"
@@ -101,6 +102,10 @@ PlannedModel planModel(const RunOptions& options, const NamedModel& model, const
   request.pruning_tolerance = options.pruning;
   for (const std::string& text : options.interventions) request.interventions.push_back(Intervention::parse(text));
   request.keep = parse_keep(options.keep);
+  if (!options.saliency.empty()) {
+    const Range range = parseRange("--saliency", options.saliency, LossRange::kToTheEnd);
+    request.saliency = LossRange{range.begin, range.end};
+  }
   return plan;
 }
 

@@ -21,6 +21,7 @@ struct RunOptions {
   std::optional<double> pruning;
   std::vector<std::string> interventions;
   std::string keep = "loss,gates,rows,qk";
+  std::string saliency;  ///< A:B
   std::string invalidUtf8 = "refuse";
   std::string output;
   bool force = false;

@@ -12,6 +12,7 @@ void addRunCommand(CLI::App& program, Selection& selection) {
       "  foxscope run --model resources/models/fox-pro-12m --text chapter.txt -o run.h5\n"
       "  foxscope run --model fox=FOLDER --model base=owner/name --text chapter.txt --limit 4096 -o both.h5\n"
       "  foxscope run --model FOLDER --ids ids.json --keep loss,gates -o small.h5 --json\n"
+      "  foxscope run --model FOLDER --text chapter.txt --keep loss,gates,saliency --saliency 512:1024 -o owed.h5\n"
       "  foxscope run --model FOLDER --text - --intervene '*:*:one' -o ungated.h5 < chapter.txt");
   command
       ->add_option("--model", options->models,
@@ -43,6 +44,10 @@ void addRunCommand(CLI::App& program, Selection& selection) {
       ->add_option("--keep", options->keep,
                    fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
       ->type_name("LIST");
+  command
+      ->add_option("--saliency", options->saliency,
+                   "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all)")
+      ->type_name("A:B");
   command
       ->add_option("--invalid-utf8", options->invalidUtf8,
                    "Bytes of the text that are not UTF-8: refuse, or replace by U+FFFD (default: refuse)")

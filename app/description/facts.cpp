@@ -17,6 +17,8 @@ using Json = nlohmann::ordered_json;
 
 const char* nameOf(TensorDType dtype) {
   switch (dtype) {
+    case TensorDType::f64:
+      return "float64";
     case TensorDType::f32:
       return "float32";
     case TensorDType::f16:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,13 @@ struct ForwardReport {
   std::int64_t skipped_blocks = 0;    ///< of these, skipped because the gate had brought them below the tolerance
 };
 
+/// Positions [first, end) whose losses are meant.
+struct LossRange {
+  static constexpr std::int64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
+  std::int64_t first = 0;
+  std::int64_t end = kToTheEnd;
+};
+
 /// One forward pass over B sequences of L positions.
 struct ForwardRequest {
   std::int64_t batch = 0;
@@ -49,6 +57,8 @@ struct ForwardRequest {
     std::span<const float> hidden;  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
   };
   Start start;
+  /// Of whose mean the gradients are, for recorders that keep saliency; none: of all.
+  std::optional<LossRange> saliency;
 };
 
 class Continuation;

@@ -5,6 +5,7 @@
 #include "backend/model/cpu_forward.h"
 #include "backend/model/forward_model.h"
 #include "backend/model/logit_bound.h"
+#include "backend/model/saliency_torch.h"
 #include "backend/model/weight_reader.h"
 
 namespace foxscope {
@@ -12,7 +13,8 @@ namespace {
 
 class CpuModel final : public ForwardModel {
  public:
-  CpuModel(ModelConfig config, ModelWeights weights) : config_(std::move(config)), weights_(std::move(weights)) {}
+  CpuModel(ModelConfig config, ModelWeights weights)
+      : config_(std::move(config)), weights_(std::move(weights)), lent_(config_, weights_) {}
 
   [[nodiscard]] const ModelConfig& config() const override { return config_; }
   [[nodiscard]] const Device& device() const override { return device_; }
@@ -25,12 +27,17 @@ class CpuModel final : public ForwardModel {
                                                          double tolerance) const override {
     return std::make_unique<CpuState>(config_, interventions, tolerance);
   }
+  bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+                         const Job& job, ForwardReport& report) const override {
+    return foxscope::run_with_saliency(lent_, input, target, probes, job, report);
+  }
   void within_device(std::int64_t /*length*/, const std::function<void()>& action) const override { action(); }
 
  private:
   ModelConfig config_;
   Device device_;
   ModelWeights weights_;
+  TorchWeights lent_;  ///< the same, for what LibTorch differentiates
 };
 
 }  // namespace

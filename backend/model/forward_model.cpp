@@ -1,5 +1,6 @@
 #include "backend/model/forward_model.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -80,7 +81,13 @@ std::optional<ForwardReport> ForwardModel::forward(const ForwardRequest& request
     input.first_layer = request.start.layer;
     input.hidden = request.start.hidden;
     input.pruning_tolerance = request.pruning_tolerance;
-    done = !job.stopped() && make_forward(request.batch, request.length)->run(input, probes, nullptr, job, report);
+    if (job.stopped()) return;
+    if (std::ranges::any_of(probes, [](const Probe& probe) { return probe.keeps(Keep::saliency); })) {
+      const LossRange target = request.saliency.value_or(LossRange{0, request.length});
+      done = run_with_saliency(input, target, probes, job, report);
+    } else {
+      done = make_forward(request.batch, request.length)->run(input, probes, nullptr, job, report);
+    }
   });
   if (!done) return std::nullopt;
   return report;

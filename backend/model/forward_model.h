@@ -24,6 +24,10 @@ class ForwardModel : public CausalLM {
   /// @param tolerance  share of a row's attention that may be left out: half of it by keys that are dropped
   [[nodiscard]] virtual std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                                  double tolerance) const = 0;
+  /// A pass and the way back, to what the losses owe to each gate.
+  /// @returns false if the job was stopped
+  virtual bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+                                 const Job& job, ForwardReport& report) const = 0;
   /// Calls an action with the device current, and with its errors as errors of one line.
   /// @param length  tokens that it is about
   virtual void within_device(std::int64_t length, const std::function<void()>& action) const = 0;

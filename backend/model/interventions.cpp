@@ -2,6 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <ranges>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -51,6 +55,40 @@ void change_head(const Intervention& intervention, std::int64_t first, std::span
   }
 }
 
+/// The transposed derivative of change_head.
+/// @param log_gate  before it
+/// @param gradient  by what it leaves; then by what it found
+void pull_back_head(const Intervention& intervention, std::int64_t first, std::span<const double> log_gate,
+                    std::span<double> gradient) {
+  switch (intervention.kind) {
+    case InterventionKind::one:
+    case InterventionKind::constant:
+      std::ranges::fill(gradient, 0.0);
+      break;
+    case InterventionKind::mean: {
+      const double mean = log_mean(log_gate);
+      const double sum = mean < kLowestLogGate ? 0.0 : std::accumulate(gradient.begin(), gradient.end(), 0.0);
+      const auto count = static_cast<double>(log_gate.size());
+      for (std::size_t t = 0; t < gradient.size(); ++t) {
+        gradient[t] = sum == 0 ? 0.0 : sum * std::exp(log_gate[t] - mean) / count;
+      }
+      break;
+    }
+    case InterventionKind::scale:
+      for (std::size_t t = 0; t < gradient.size(); ++t) {
+        gradient[t] = log_gate[t] * intervention.value < kLowestLogGate ? 0.0 : gradient[t] * intervention.value;
+      }
+      break;
+    case InterventionKind::zero: {
+      const std::int64_t at = intervention.position - first;
+      if (at >= 0 && at < static_cast<std::int64_t>(gradient.size())) gradient[static_cast<std::size_t>(at)] = 0;
+      break;
+    }
+    case InterventionKind::cut:
+      break;
+  }
+}
+
 }  // namespace
 
 void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length) {
@@ -83,6 +121,26 @@ void change_gates(std::span<const Intervention> interventions, int layer, const 
     for (int head = 0; head < range.heads; ++head) {
       if (!concerns(intervention, layer, head)) continue;
       change_head(intervention, range.first, {log_gate + head * range.length, static_cast<std::size_t>(range.length)});
+    }
+  }
+}
+
+void pull_back_gates(std::span<const Intervention> interventions, int layer, const GateRange& range,
+                     const double* log_gate, double* gradient) {
+  for (int head = 0; head < range.heads; ++head) {
+    const auto row = [&](auto* all) {
+      return std::span(all + head * range.length, static_cast<std::size_t>(range.length));
+    };
+    // What each change found, as the next one changes it again.
+    std::vector<std::pair<const Intervention*, std::vector<double>>> found;
+    std::vector<double> now(row(log_gate).begin(), row(log_gate).end());
+    for (const Intervention& intervention : interventions) {
+      if (!concerns(intervention, layer, head)) continue;
+      found.emplace_back(&intervention, now);
+      change_head(intervention, range.first, now);
+    }
+    for (const auto& [intervention, before] : std::views::reverse(found)) {
+      pull_back_head(*intervention, range.first, before, row(gradient));
     }
   }
 }

@@ -30,4 +30,10 @@ struct GateRange {
 /// @param log_gate  [H, n] log f, nats, changed in place
 void change_gates(std::span<const Intervention> interventions, int layer, const GateRange& range, double* log_gate);
 
+/// The gradient of a loss by the gates as change_gates found them, from that by the gates as it left them.
+/// @param log_gate  [H, n] log f before the change, nats
+/// @param gradient  [H, n], changed in place
+void pull_back_gates(std::span<const Intervention> interventions, int layer, const GateRange& range,
+                     const double* log_gate, double* gradient);
+
 }  // namespace foxscope

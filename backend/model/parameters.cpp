@@ -100,4 +100,44 @@ void place_parameter(const ModelConfig& config, const Parameter& parameter, Floa
   std::ranges::copy(rows, weight.begin() + parameter.first);
 }
 
+FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter, const FloatArray& weight) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : parameter.shape) count *= size;
+  FloatArray values(index(count));
+  const auto begin = weight.begin() + parameter.first;
+  if (parameter.layout == ParameterLayout::rows || parameter.layout == ParameterLayout::every_head) {
+    std::copy(begin, begin + count, values.begin());
+  } else if (parameter.layout == ParameterLayout::transposed) {
+    const std::int64_t in = parameter.shape[0];
+    const std::int64_t out = parameter.shape[1];
+    for (std::int64_t row = 0; row < out; ++row) {
+      for (std::int64_t column = 0; column < in; ++column) values[index(column * out + row)] = begin[row * in + column];
+    }
+  } else {
+    const std::int64_t size = count / (3 * config.heads);
+    for (std::int64_t head = 0; head < config.heads; ++head) {
+      for (std::int64_t part = 0; part < 3; ++part) {
+        const auto from = begin + (part * config.heads + head) * size;
+        std::copy(from, from + size, values.begin() + (head * 3 + part) * size);
+      }
+    }
+  }
+  return values;
+}
+
+FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient) {
+  FloatArray values = take_parameter(config, parameter, gradient);
+  if (parameter.layout != ParameterLayout::every_head) return values;
+  const auto first = gradient.begin() + parameter.first;
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    double sum = 0;
+    for (auto at = first + static_cast<std::ptrdiff_t>(n); at < gradient.end(); at += values.size()) {
+      sum += static_cast<double>(*at);
+      if (gradient.end() - at <= static_cast<std::ptrdiff_t>(values.size())) break;
+    }
+    values[n] = static_cast<float>(sum);
+  }
+  return values;
+}
+
 }  // namespace foxscope

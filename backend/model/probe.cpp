@@ -53,4 +53,8 @@ void Probe::change_gates(int layer, int heads, std::int64_t first, std::int64_t 
   foxscope::change_gates(interventions_, layer, {heads, first, length}, log_gate);
 }
 
+void Probe::pull_back_gates(int layer, int heads, std::int64_t length, const double* log_gate, double* gradient) const {
+  foxscope::pull_back_gates(interventions_, layer, {heads, 0, length}, log_gate, gradient);
+}
+
 }  // namespace foxscope

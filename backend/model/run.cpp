@@ -66,10 +66,6 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const Device device = Device::parse(request.device);
   const DType dtype = choose_dtype(request.dtype, device);
   Checkpoint checkpoint = Checkpoint::open(request.model);
-  if (request.keep.contains(Keep::saliency)) {
-    throw Error(fmt::format("model '{}': saliency cannot be computed for {}: leave saliency out of --keep",
-                            request.name, checkpoint.config().model_type));
-  }
   job.tell({0, 1, "models", "load"});
   const std::shared_ptr<const TokenTable> tokens = read_run_tokens(request, checkpoint);
   if (job.stopped()) return std::nullopt;
@@ -103,6 +99,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   forward.labels = tokens->id;
   forward.pruning_tolerance = info.pruning_tolerance;
   forward.interventions = request.interventions;
+  forward.saliency = saliency_target(request, length);
   Recorder* const recorders[] = {&recorder};
   const auto forward_start = std::chrono::steady_clock::now();
   const std::optional<ForwardReport> report = model->forward(forward, recorders, job);

@@ -34,7 +34,8 @@ struct RunRequest {
   std::optional<double> pruning_tolerance;  ///< overrides the config's, which overrides 2^-24
   std::vector<Intervention> interventions;
   KeepSet keep;
-  std::shared_ptr<Engine> engine;  ///< where its model is kept for the next request; null: nowhere
+  std::optional<LossRange> saliency;  ///< of whose mean loss the gradients are, where saliency is kept; none: of all
+  std::shared_ptr<Engine> engine;     ///< where its model is kept for the next request; null: nowhere
 };
 
 /// Figures of one run, as in the summary of `foxscope run --json`.

@@ -74,9 +74,23 @@ std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint,
                   checkpoint.folder().string(), *bos, last));
 }
 
+std::optional<LossRange> saliency_target(const RunRequest& request, std::int64_t length) {
+  if (!request.keep.contains(Keep::saliency)) {
+    if (!request.saliency) return std::nullopt;
+    throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
+  }
+  const LossRange whole{0, length};
+  const LossRange target = request.saliency.value_or(whole);
+  const LossRange within{target.first, target.end == LossRange::kToTheEnd ? length : target.end};
+  if (within.first >= 0 && within.first < within.end && within.end <= length) return within;
+  throw UsageError(fmt::format("--saliency {}:{}: use positions with 0 <= A < B <= {}, the text's length", within.first,
+                               within.end, length));
+}
+
 std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
                                       DType dtype, std::int64_t length, const Job& job) {
   const ModelConfig& config = checkpoint.config();
+  const std::optional<LossRange> target = saliency_target(request, length);
   std::optional<std::string> weights_sha256 = checkpoint.weights_sha256(job);
   if (!weights_sha256) return std::nullopt;
   TraceInfo info;
@@ -92,6 +106,7 @@ std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoin
   info.pruning_tolerance = choose_pruning(request, checkpoint);
   info.gated = config.gated() || any_changes_gates(request.interventions);
   info.intervention = intervention_json(request.interventions);
+  if (target) info.saliency_target = fmt::format("mean of loss[{}:{}]", target->first, target->end);
   return info;
 }
 

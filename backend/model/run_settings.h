@@ -23,9 +23,14 @@ double choose_pruning(const RunRequest& request, const Checkpoint& checkpoint);
 /// @throws UsageError if none is named, or an option outside the vocabulary; Error for such a token of the tokenizer
 std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer);
 
+/// Of whose mean loss the gradients of a run are; none where saliency is not kept.
+/// @throws UsageError for a range outside the text, or one without saliency in --keep
+std::optional<LossRange> saliency_target(const RunRequest& request, std::int64_t length);
+
 /// What a run of `length` positions is, for a recorder and for files. The request's input is not looked at. Reads the
 /// weights for their checksum.
 /// @returns nothing if the job was stopped
+/// @throws as saliency_target does
 std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
                                       DType dtype, std::int64_t length, const Job& job);
 

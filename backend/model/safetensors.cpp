@@ -33,7 +33,8 @@ struct DTypeName {
   const char* name;
   std::size_t size;
 };
-constexpr std::array<DTypeName, 7> kDTypes = {{{TensorDType::f32, "F32", 4},
+constexpr std::array<DTypeName, 8> kDTypes = {{{TensorDType::f64, "F64", 8},
+                                               {TensorDType::f32, "F32", 4},
                                                {TensorDType::f16, "F16", 2},
                                                {TensorDType::bf16, "BF16", 2},
                                                {TensorDType::i64, "I64", 8},

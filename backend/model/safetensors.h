@@ -12,7 +12,7 @@
 namespace foxscope {
 
 /// Number formats of the safetensors format that Foxscope reads.
-enum class TensorDType { f32, f16, bf16, i64, i32, u8, boolean };
+enum class TensorDType { f64, f32, f16, bf16, i64, i32, u8, boolean };
 
 /// "F32", "BF16", ... as a safetensors header spells them.
 const char* to_string(TensorDType dtype);

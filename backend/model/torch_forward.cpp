@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
@@ -32,7 +33,7 @@ at::Tensor int_tensor(std::span<const std::int32_t> values) {
 
 /// Copies to memory of the caller's.
 void copy_to_host(const at::Tensor& from, void* into) {
-  at::from_blob(into, from.sizes(), at::TensorOptions().dtype(from.scalar_type())).copy_(from);
+  at::from_blob(into, from.sizes(), at::TensorOptions().dtype(from.scalar_type())).copy_(from.detach());
 }
 
 }  // namespace
@@ -124,7 +125,6 @@ bool TorchForward::project(int layer) {
   return true;
 }
 
-/// log f [B, H, n] float64 on the device, before interventions; zeros where every f is 1.
 at::Tensor TorchForward::log_gates(int layer) const {
   const std::int64_t heads = config().heads;
   if (!config().gated()) return at::zeros({batch(), heads, length()}, weights_.options(at::kDouble));
@@ -268,7 +268,6 @@ void TorchForward::attend_by_kernel(int layer) {
   attend(Keep::rows, [layer](Recorder& into) { return into.log_normalizer(layer); });
 }
 
-/// What the recorders keep of gates, queries, keys and values.
 void TorchForward::keep_heads(int layer) {
   for (std::int64_t b = 0; b < batch(); ++b) {
     Recorder* const into = recorder(b);
@@ -280,9 +279,9 @@ void TorchForward::keep_heads(int layer) {
         std::ranges::fill(into->cumulative_log_gate(layer), 0.0);
       }
     }
-    record_stored(*into, TraceArray::query, layer, query_[b]);
-    record_stored(*into, TraceArray::key, layer, key_[b]);
-    record_stored(*into, TraceArray::value, layer, value_[b]);
+    record_stored(*into, TraceArray::query, layer, query_[b].detach());
+    record_stored(*into, TraceArray::key, layer, key_[b].detach());
+    record_stored(*into, TraceArray::value, layer, value_[b].detach());
   }
 }
 
@@ -313,17 +312,19 @@ void TorchForward::attend_next(int layer) {
   attended_ = at::bmm(shares, value).view({1, config().heads, dim});
 }
 
-void TorchForward::cut_heads(int layer, const at::Tensor& output) const {
+void TorchForward::cut_heads(int layer, at::Tensor& output) const {
   const std::int64_t dim = config().head_dim;
+  bool own = !at::GradMode::is_enabled();  // else what made it may need it on the way back
   for (std::int64_t b = 0; b < batch(); ++b) {
     for (int head = 0; head < config().heads; ++head) {
       if (!probes()[static_cast<std::size_t>(b)].cuts_head(layer, head)) continue;
+      if (!std::exchange(own, true)) output = output.clone();
       output.slice(0, b * length(), (b + 1) * length()).slice(1, head * dim, (head + 1) * dim).zero_();
     }
   }
 }
 
-bool TorchForward::project_output(int layer) {
+at::Tensor TorchForward::attention_output(int layer) const {
   const TorchLayer& weights = weights_of(layer);
   at::Tensor output = attended_.to(at::kFloat);
   if (config().output_norm) output = composed_steps::rms_norm(output, weights.output_norm, config().norm_epsilon);
@@ -335,24 +336,32 @@ bool TorchForward::project_output(int layer) {
     output = output * (silu ? at::silu(gate) : at::sigmoid(gate));
   }
   cut_heads(layer, output);
-  residual_ += affine(output.to(weights_.matrix), weights.output, weights.output_bias);
+  return affine(output.to(weights_.matrix), weights.output, weights.output_bias);
+}
+
+bool TorchForward::project_output(int layer) {
+  residual_ += attention_output(layer);
   return !job().stopped();
 }
 
-bool TorchForward::feed_forward(int layer) {
+at::Tensor TorchForward::mlp_output(int layer, const at::Tensor& rows) const {
   const TorchLayer& weights = weights_of(layer);
-  const std::int64_t inner = config().intermediate_size;
+  const at::Tensor normed = norm(rows, weights.mlp_norm, weights.mlp_norm_bias).to(weights_.matrix);
+  const at::Tensor wide = affine(normed, weights.mlp_in, weights.mlp_in_bias);
+  at::Tensor units;
+  if (config().mlp == MlpKind::swiglu) {
+    const std::int64_t inner = config().intermediate_size;
+    units = at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner);
+  } else {
+    units = at::gelu(wide, config().mlp == MlpKind::gelu ? "none" : "tanh");
+  }
+  return affine(units.to(weights_.matrix), weights.mlp_out, weights.mlp_out_bias);
+}
+
+bool TorchForward::feed_forward(int layer) {
   for (std::int64_t begin = 0; begin < rows(); begin += kMlpRows) {
     at::Tensor rows_at_hand = residual_.slice(0, begin, std::min(begin + kMlpRows, rows()));
-    const at::Tensor normed = norm(rows_at_hand, weights.mlp_norm, weights.mlp_norm_bias).to(weights_.matrix);
-    const at::Tensor wide = affine(normed, weights.mlp_in, weights.mlp_in_bias);
-    at::Tensor units;
-    if (config().mlp == MlpKind::swiglu) {
-      units = at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner);
-    } else {
-      units = at::gelu(wide, config().mlp == MlpKind::gelu ? "none" : "tanh");
-    }
-    rows_at_hand += affine(units.to(weights_.matrix), weights.mlp_out, weights.mlp_out_bias);
+    rows_at_hand += mlp_output(layer, rows_at_hand);
   }
   return !job().stopped();
 }
@@ -418,7 +427,7 @@ void TorchForward::predict_next(std::span<float> log_probabilities) {
 
 void TorchForward::keep(const at::Tensor& from, std::function<void*()> into) {
   if (downloads_) {
-    downloads_->take(from, std::move(into));
+    downloads_->take(from.detach(), std::move(into));
   } else {
     copy_to_host(from, into());
   }

@@ -53,7 +53,7 @@ class TorchForward : public Forward {
   /// @param into  gives memory of from.nbytes() bytes, when it is there
   void keep(const at::Tensor& from, std::function<void*()> into);
   /// Sets the output of cut heads to 0.  @param output  [B n, H d]
-  void cut_heads(int layer, const at::Tensor& output) const;
+  void cut_heads(int layer, at::Tensor& output) const;
   void keep_logits(std::int64_t first, const at::Tensor& logits);
   void keep_losses(const at::Tensor& loss);
   /// @throws Error if a kernel was not launched
@@ -61,6 +61,14 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor labels() const;  ///< [B n] int32 on the device
   /// Of the last positions, [rows, D] in the run's dtype.
   virtual at::Tensor final_norm(std::int64_t first_row);
+  /// log f [B, H, n] float64 on the device, before interventions; zeros where every f is 1.
+  [[nodiscard]] at::Tensor log_gates(int layer) const;
+  /// What attention adds to x, [B n, D] float32.
+  [[nodiscard]] at::Tensor attention_output(int layer) const;
+  /// What the MLP adds to some rows of x.
+  [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
+  /// What the recorders keep of gates, queries, keys and values.
+  void keep_heads(int layer);
 
   at::Tensor residual_;    ///< [B n, D] float32
   at::Tensor query_;       ///< [B, H, n, d] in the run's dtype, of any strides but the last
@@ -72,12 +80,10 @@ class TorchForward : public Forward {
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
-  [[nodiscard]] at::Tensor log_gates(int layer) const;
   bool attend_whole(int layer);
   bool attend_in_tiles(int layer);
   void attend_by_kernel(int layer);
   void attend_next(int layer);
-  void keep_heads(int layer);
 
   const TorchWeights& weights_;
   bool by_kernel_;     ///< attention and gates, by kernels/cuda

@@ -15,6 +15,7 @@
 #include "backend/model/cuda_forward_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/forward_model.h"
+#include "backend/model/saliency_torch.h"
 #include "backend/model/torch_forward_torch.h"
 #include "kernels/cuda/device.h"
 
@@ -29,7 +30,6 @@ class CurrentDevice {
   }
 
  private:
-  c10::InferenceMode inference_;
   c10::DeviceGuard of_torch_;
   std::optional<kernels::cuda::DeviceScope> of_kernels_;
 };
@@ -50,9 +50,14 @@ class TorchModel final : public ForwardModel {
                                                          double tolerance) const override {
     return std::make_unique<TorchState>(config().layers, config().heads, tolerance / 2);
   }
+  bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+                         const Job& job, ForwardReport& report) const override {
+    return foxscope::run_with_saliency(weights_, input, target, probes, job, report);
+  }
   void within_device(std::int64_t length, const std::function<void()>& action) const override {
     with_device_errors(weights_.device, length, [&] {
       const CurrentDevice current(weights_.place);
+      const c10::InferenceMode inference;
       action();
     });
   }

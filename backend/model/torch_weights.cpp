@@ -20,20 +20,21 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const Device& on, DT
       matrix(type == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
       columns(config) {}
 
+TorchWeights::TorchWeights(const ModelConfig& model_config, const ModelWeights& host)
+    : TorchWeights(model_config, Device{}, DType::float32) {
+  lent_ = true;
+  put_frequencies();
+  put_outside(host);
+  for (const LayerWeights& layer : host.layers) layers.push_back(put_layer(layer));
+}
+
 bool TorchWeights::load(const Checkpoint& checkpoint, const Job& job) {
   WeightReader reader(checkpoint, job);
-  const std::int64_t hidden = config.hidden_size;
-  const std::vector<double> angles = rotary_frequencies(config);
-  frequencies = at::tensor(at::ArrayRef<double>(angles.data(), angles.size()), at::kDouble).to(place);
+  put_frequencies();
   {
     const auto outside = reader.read_outside();
     if (!outside) return false;
-    embedding = put(outside->embedding, {config.vocabulary_size, hidden}, at::kFloat);
-    positions = put(outside->positions, {config.learned_positions, hidden}, at::kFloat);
-    const at::Tensor head = put(outside->head(), {config.vocabulary_size, hidden}, matrix);
-    padded_head = at::constant_pad_nd(head, {0, 0, 0, (kHeadRows - config.vocabulary_size % kHeadRows) % kHeadRows});
-    final_norm = put(outside->final_norm, {hidden}, at::kFloat);
-    final_norm_bias = put(outside->final_norm_bias, {hidden}, at::kFloat);
+    put_outside(*outside);
   }
   for (int layer = 0; layer < config.layers; ++layer) {
     auto host = reader.read_layer(layer);
@@ -44,8 +45,25 @@ bool TorchWeights::load(const Checkpoint& checkpoint, const Job& job) {
   return true;
 }
 
+void TorchWeights::put_frequencies() {
+  const std::vector<double> angles = rotary_frequencies(config);
+  frequencies = at::tensor(at::ArrayRef<double>(angles.data(), angles.size()), at::kDouble).to(place);
+}
+
+void TorchWeights::put_outside(const ModelWeights& host) {
+  const std::int64_t hidden = config.hidden_size;
+  embedding = put(host.embedding, {config.vocabulary_size, hidden}, at::kFloat);
+  positions = put(host.positions, {config.learned_positions, hidden}, at::kFloat);
+  padded_head = put(host.head(), {config.vocabulary_size, hidden}, matrix);
+  const std::int64_t missing = (kHeadRows - config.vocabulary_size % kHeadRows) % kHeadRows;
+  if (missing > 0) padded_head = at::constant_pad_nd(padded_head, {0, 0, 0, missing});
+  final_norm = put(host.final_norm, {hidden}, at::kFloat);
+  final_norm_bias = put(host.final_norm_bias, {hidden}, at::kFloat);
+}
+
 at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
   if (values.empty()) return {};
+  if (lent_) return at::from_blob(const_cast<float*>(values.data()), shape, at::kFloat);  // nothing writes to weights
   return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place);
 }
 
@@ -73,13 +91,14 @@ TorchLayer TorchWeights::put_layer(const LayerWeights& host) const {
   weights.query_norm = put(host.query_norm, {config.heads, config.head_dim}, at::kFloat);
   weights.key_norm = put(host.key_norm, {config.key_heads, config.head_dim}, at::kFloat);
   weights.constant_gate = put(host.constant_gate, {1, config.heads}, at::kFloat);
-  weights.projection_and_gate = projection.slice(0, 0, matrix_rows).to(matrix);
-  if (config.output_gate) {
+  weights.projection = projection.slice(0, 0, matrix_rows).to(matrix);
+  weights.output_gate = put(host.output_gate, {queries, hidden}, matrix);
+  if (on_gpu()) {
     weights.projection_and_gate =
-        at::cat({weights.projection_and_gate, put(host.output_gate, {queries, hidden}, matrix)}, 0);
-    weights.output_gate = weights.projection_and_gate.slice(0, matrix_rows);
+        config.output_gate ? at::cat({weights.projection, weights.output_gate}, 0) : weights.projection;
+    weights.projection = weights.projection_and_gate.slice(0, 0, matrix_rows);
+    if (config.output_gate) weights.output_gate = weights.projection_and_gate.slice(0, matrix_rows);
   }
-  weights.projection = weights.projection_and_gate.slice(0, 0, matrix_rows);
   weights.output_norm = put(host.output_norm, {config.heads, config.head_dim}, at::kFloat);
   weights.output = put(host.output, {hidden, queries}, matrix);
   weights.output_bias = put(host.output_bias, {hidden}, at::kFloat);
@@ -91,6 +110,67 @@ TorchLayer TorchWeights::put_layer(const LayerWeights& host) const {
   weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
   weights.logit_bound = host.logit_bound;
   return weights;
+}
+
+void TorchWeights::require_gradients() {
+  const auto require = [](at::Tensor& weight) {
+    if (weight.defined()) weight = weight.detach().requires_grad_();
+  };
+  for (at::Tensor* const weight : {&embedding, &positions, &padded_head, &final_norm, &final_norm_bias}) {
+    require(*weight);
+  }
+  for (TorchLayer& layer : layers) {
+    for (const auto member : differentiable_weights()) require(layer.*member);
+  }
+}
+
+std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
+  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm, &TorchLayer::attention_norm_bias,
+                                                         &TorchLayer::projection,     &TorchLayer::projection_bias,
+                                                         &TorchLayer::gates,          &TorchLayer::gates_bias,
+                                                         &TorchLayer::query_norm,     &TorchLayer::key_norm,
+                                                         &TorchLayer::constant_gate,  &TorchLayer::output_gate,
+                                                         &TorchLayer::output_norm,    &TorchLayer::output,
+                                                         &TorchLayer::output_bias,    &TorchLayer::mlp_norm,
+                                                         &TorchLayer::mlp_norm_bias,  &TorchLayer::mlp_in,
+                                                         &TorchLayer::mlp_in_bias,    &TorchLayer::mlp_out,
+                                                         &TorchLayer::mlp_out_bias};
+  return kWeights;
+}
+
+LayerWeights to_host(const TorchLayer& layer) {
+  const auto take = [](std::initializer_list<at::Tensor> parts) {
+    FloatArray all;
+    for (const at::Tensor& part : parts) {
+      if (!part.defined()) continue;
+      const at::Tensor host = part.detach().to(at::kCPU, at::kFloat).contiguous();
+      const float* const values = host.const_data_ptr<float>();
+      all.insert(all.end(), values, values + host.numel());
+    }
+    return all;
+  };
+  LayerWeights host;
+  host.attention_norm = take({layer.attention_norm});
+  host.attention_norm_bias = take({layer.attention_norm_bias});
+  host.projection = take({layer.projection, layer.gates});
+  // Where gates alone have a bias, the rest of the merged one is 0.
+  const bool gates_alone = layer.gates_bias.defined() && !layer.projection_bias.defined();
+  const at::Tensor others = gates_alone ? at::zeros({layer.projection.size(0)}) : layer.projection_bias;
+  host.projection_bias = take({others, layer.gates_bias});
+  host.query_norm = take({layer.query_norm});
+  host.key_norm = take({layer.key_norm});
+  host.constant_gate = take({layer.constant_gate});
+  host.output_gate = take({layer.output_gate});
+  host.output_norm = take({layer.output_norm});
+  host.output = take({layer.output});
+  host.output_bias = take({layer.output_bias});
+  host.mlp_norm = take({layer.mlp_norm});
+  host.mlp_norm_bias = take({layer.mlp_norm_bias});
+  host.mlp_in = take({layer.mlp_in});
+  host.mlp_in_bias = take({layer.mlp_in_bias});
+  host.mlp_out = take({layer.mlp_out});
+  host.mlp_out_bias = take({layer.mlp_out_bias});
+  return host;
 }
 
 }  // namespace foxscope

@@ -16,7 +16,8 @@ struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
       constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
       mlp_out, mlp_out_bias;
-  at::Tensor projection_and_gate;  ///< `projection` with `output_gate` below it: the two are views of it
+  /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
+  at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
   /// undefined in float32.
   at::Tensor gates_high, gates_rest;
@@ -27,8 +28,12 @@ struct TorchLayer {
 struct TorchWeights {
   /// Without weights.
   TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
+  /// Of a model whose weights are in memory: on the CPU and in float32 they are lent, and must outlive it.
+  TorchWeights(const ModelConfig& config, const ModelWeights& host);
   /// @returns false if the job was stopped
   bool load(const Checkpoint& checkpoint, const Job& job);
+  /// From here on a loss can be differentiated by every weight.
+  void require_gradients();
   /// c10's device, and the matrices' type.
   [[nodiscard]] at::TensorOptions options(at::ScalarType type) const { return at::TensorOptions(place).dtype(type); }
   [[nodiscard]] bool on_gpu() const { return place.is_cuda(); }
@@ -48,8 +53,18 @@ struct TorchWeights {
   std::vector<TorchLayer> layers;
 
  private:
+  void put_frequencies();
+  void put_outside(const ModelWeights& host);
   [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
   [[nodiscard]] TorchLayer put_layer(const LayerWeights& host) const;
+
+  bool lent_ = false;
 };
+
+/// The weights of a layer that a loss can be differentiated by.
+std::span<at::Tensor TorchLayer::*const> differentiable_weights();
+
+/// The same on the host, in float32, as the table of parameters has them. Of gradients as well.
+LayerWeights to_host(const TorchLayer& layer);
 
 }  // namespace foxscope

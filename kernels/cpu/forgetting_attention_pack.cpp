@@ -23,8 +23,6 @@ using cpu::PackedKeys;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-/// Transposes kKeyBlock keys (zeros after count of them) and returns the largest |k|^2, infinity if a key is not
-/// finite.
 float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::int64_t dim, float* keys) {
   for (std::int64_t j = 0; j < count; ++j) {
     for (std::int64_t x = 0; x < dim; ++x) keys[x * kKeyBlock + j] = key[j * stride + x];
@@ -46,7 +44,6 @@ float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::
   return hn::AllTrue(tag, finite) ? hn::GetLane(hn::MaxOfLanes(tag, largest)) : kInfinity;
 }
 
-/// Copies kKeyBlock values (zeros after count of them and after each one's end); false if one is not finite.
 bool pack_values(const float* value, std::int64_t stride, std::int64_t count, std::int64_t dim, std::int64_t packed_dim,
                  float* values) {
   const FloatTag tag;
@@ -109,12 +106,23 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace foxscope::kernels {
 HWY_EXPORT(pack_block);
+HWY_EXPORT(pack_keys);
+HWY_EXPORT(pack_values);
 HWY_EXPORT(retained_mass);
 
 namespace cpu {
 
 void pack_block(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t block) {
   HWY_DYNAMIC_DISPATCH(pack_block)(arguments, packed, key_head, block);
+}
+
+float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::int64_t dim, float* keys) {
+  return HWY_DYNAMIC_DISPATCH(pack_keys)(key, stride, count, dim, keys);
+}
+
+bool pack_values(const float* value, std::int64_t stride, std::int64_t count, std::int64_t dim, std::int64_t packed_dim,
+                 float* values) {
+  return HWY_DYNAMIC_DISPATCH(pack_values)(value, stride, count, dim, packed_dim, values);
 }
 
 void retained_mass(const ForgettingAttention& arguments, std::int64_t head, double* retained) {

@@ -37,18 +37,6 @@ constexpr double kRetainedSlack = 1e-4;
 
 std::int64_t round_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b * b; }
 
-/// sum_x a[x] b[x]
-HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t count) {
-  const FloatTag tag;
-  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
-  Float sums = hn::Zero(tag);
-  std::int64_t x = 0;
-  for (; x + lanes <= count; x += lanes) sums = hn::MulAdd(hn::LoadU(tag, a + x), hn::LoadU(tag, b + x), sums);
-  float sum = hn::GetLane(hn::SumOfLanes(tag, sums));
-  for (; x < count; ++x) sum += a[x] * b[x];
-  return sum;
-}
-
 /// One block of rows of one head on its way through the key blocks, from the diagonal backwards.
 class RowBlock {
  public:

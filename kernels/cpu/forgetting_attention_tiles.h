@@ -52,6 +52,18 @@ struct Scratch {
 /// Packs one block of one key head. @param key_head  in [0, packed.key_heads)
 void pack_block(const ForgettingAttention& arguments, PackedKeys& packed, std::int64_t key_head, std::int64_t block);
 
+/// Transposes kKeyBlock rows of `dim` numbers (zeros after `count` of them) for the right side of a product.
+/// @param stride  elements from one row to the next
+/// @param keys    [dim, kKeyBlock]
+/// @returns the largest |row|^2, infinity if one is not finite
+float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::int64_t dim, float* keys);
+
+/// Copies kKeyBlock rows (zeros after `count` of them and after each one's end).
+/// @param values  [kKeyBlock, packed_dim]
+/// @returns false if a number is not finite
+bool pack_values(const float* value, std::int64_t stride, std::int64_t count, std::int64_t dim, std::int64_t packed_dim,
+                 float* values);
+
 /// For each key block of one query head (counted through the batch) the sum over all keys up to its last,
 /// sum_j exp(c_last - c_j): how many keys of full weight the gate leaves of them.
 /// @param retained  [blocks]

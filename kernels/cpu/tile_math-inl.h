@@ -27,6 +27,12 @@ enum class Start {
   add,         ///< what is in C, added last
 };
 
+/// How the left factor of a tile product lies.
+enum class Left {
+  plain,
+  transposed,  ///< A[r, k] is found at a[k a_stride + r]
+};
+
 /// Where a tile product reads and writes: row-major matrices with strides in elements.
 struct ProductTile {
   const float* a;
@@ -54,14 +60,15 @@ HWY_INLINE void product_step(const float* HWY_RESTRICT a, std::int64_t a_stride,
 
 /// C[r, n] = start + sum_k A[r, k] B[k, n] for kRows rows and kVectors vectors of columns, held in registers.
 /// @tparam kDepth  the depth where it is known, so that the loop over it has no branches; 0: `depth`
-template <int kRows, int kVectors, Start kStart, int kDepth>
+template <int kRows, int kVectors, Start kStart, int kDepth, Left kLeft>
 HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::int64_t row, std::int64_t column) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
-  const float* HWY_RESTRICT a = tile.a + row * tile.a_stride;
+  const std::int64_t a_stride = kLeft == Left::plain ? tile.a_stride : 1;
+  const std::int64_t a_step = kLeft == Left::plain ? 1 : tile.a_stride;
+  const float* HWY_RESTRICT a = tile.a + row * a_stride;
   const float* HWY_RESTRICT b = tile.b + column;
   float* HWY_RESTRICT c = tile.c + row * tile.c_stride + column;
-  const std::int64_t a_stride = tile.a_stride;
   const std::int64_t b_stride = tile.b_stride;
   const std::int64_t c_stride = tile.c_stride;
   Float sum[kRows][kVectors];
@@ -77,10 +84,11 @@ HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::
     }
   }
   if constexpr (kDepth == 0) {
-    for (std::int64_t k = 0; k < depth; ++k) product_step<kRows, kVectors>(a + k, a_stride, b + k * b_stride, sum);
+    for (std::int64_t k = 0; k < depth; ++k)
+      product_step<kRows, kVectors>(a + k * a_step, a_stride, b + k * b_stride, sum);
   } else {
     HWY_UNROLL(16)
-    for (int k = 0; k < kDepth; ++k) product_step<kRows, kVectors>(a + k, a_stride, b + k * b_stride, sum);
+    for (int k = 0; k < kDepth; ++k) product_step<kRows, kVectors>(a + k * a_step, a_stride, b + k * b_stride, sum);
   }
   for (int r = 0; r < kRows; ++r) {
     for (int v = 0; v < kVectors; ++v) {
@@ -98,29 +106,29 @@ HWY_INLINE void product_block(std::int64_t depth, const ProductTile& tile, std::
 // AVX-512 and 64-bit Arm have 32 vector registers: 24 sums, a row of B and a factor. Elsewhere there are 16.
 inline constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
-template <int kVectors, Start kStart, int kDepth>
+template <int kVectors, Start kStart, int kDepth, Left kLeft>
 HWY_INLINE void product_columns(std::int64_t rows, std::int64_t depth, const ProductTile& tile, std::int64_t column) {
   constexpr int kRows = kVectors == 1 ? (kManyRegisters ? 16 : 8) : (kManyRegisters ? 24 : 12) / kVectors;
   std::int64_t r = 0;
-  for (; r + kRows <= rows; r += kRows) product_block<kRows, kVectors, kStart, kDepth>(depth, tile, r, column);
-  for (; r + 4 <= rows; r += 4) product_block<4, kVectors, kStart, kDepth>(depth, tile, r, column);
-  for (; r < rows; ++r) product_block<1, kVectors, kStart, kDepth>(depth, tile, r, column);
+  for (; r + kRows <= rows; r += kRows) product_block<kRows, kVectors, kStart, kDepth, kLeft>(depth, tile, r, column);
+  for (; r + 4 <= rows; r += 4) product_block<4, kVectors, kStart, kDepth, kLeft>(depth, tile, r, column);
+  for (; r < rows; ++r) product_block<1, kVectors, kStart, kDepth, kLeft>(depth, tile, r, column);
 }
 
-template <Start kStart, int kDepth = 0>
+template <Start kStart, int kDepth = 0, Left kLeft = Left::plain>
 HWY_INLINE void product_tile(std::int64_t rows, std::int64_t columns, std::int64_t depth, const ProductTile& tile) {
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   std::int64_t n = 0;
   if constexpr (kManyRegisters) {
-    for (; n + 4 * lanes <= columns; n += 4 * lanes) product_columns<4, kStart, kDepth>(rows, depth, tile, n);
+    for (; n + 4 * lanes <= columns; n += 4 * lanes) product_columns<4, kStart, kDepth, kLeft>(rows, depth, tile, n);
     if (n + 3 * lanes <= columns) {
-      product_columns<3, kStart, kDepth>(rows, depth, tile, n);
+      product_columns<3, kStart, kDepth, kLeft>(rows, depth, tile, n);
       n += 3 * lanes;
     }
   }
-  for (; n + 2 * lanes <= columns; n += 2 * lanes) product_columns<2, kStart, kDepth>(rows, depth, tile, n);
-  for (; n + lanes <= columns; n += lanes) product_columns<1, kStart, kDepth>(rows, depth, tile, n);
+  for (; n + 2 * lanes <= columns; n += 2 * lanes) product_columns<2, kStart, kDepth, kLeft>(rows, depth, tile, n);
+  for (; n + lanes <= columns; n += lanes) product_columns<1, kStart, kDepth, kLeft>(rows, depth, tile, n);
 }
 
 /// C = start + A B with A [rows, depth] and B [depth, columns], row-major with strides in elements.
@@ -130,8 +138,16 @@ template <Start kStart>
 HWY_INLINE void tile_product(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* HWY_RESTRICT a,
                              std::int64_t a_stride, const float* HWY_RESTRICT b, std::int64_t b_stride,
                              const float* HWY_RESTRICT bias, float* HWY_RESTRICT c, std::int64_t c_stride) {
-  static_assert(kStart != Start::rescale && kStart != Start::add);
+  static_assert(kStart != Start::rescale);
   product_tile<kStart>(rows, columns, depth, {a, a_stride, b, b_stride, bias, c, c_stride});
+}
+
+/// C = C + A^T B with A [depth, rows] and B [depth, columns], the sum over the depth taken on its own first; otherwise
+/// as tile_product.
+HWY_INLINE void tile_product_transposed(std::int64_t rows, std::int64_t columns, std::int64_t depth,
+                                        const float* HWY_RESTRICT a, std::int64_t a_stride, const float* HWY_RESTRICT b,
+                                        std::int64_t b_stride, float* HWY_RESTRICT c, std::int64_t c_stride) {
+  product_tile<Start::add, 0, Left::transposed>(rows, columns, depth, {a, a_stride, b, b_stride, nullptr, c, c_stride});
 }
 
 /// C = A B, or C = C + A B with the sum over kDepth taken on its own first.
@@ -149,6 +165,18 @@ HWY_INLINE void tile_product_rescaled(std::int64_t rows, std::int64_t columns, s
                                       std::int64_t b_stride, const float* HWY_RESTRICT factor, float* HWY_RESTRICT c,
                                       std::int64_t c_stride) {
   product_tile<Start::rescale>(rows, columns, depth, {a, a_stride, b, b_stride, factor, c, c_stride});
+}
+
+/// sum_x a[x] b[x]
+HWY_INLINE float dot(const float* HWY_RESTRICT a, const float* HWY_RESTRICT b, std::int64_t count) {
+  const FloatTag tag;
+  const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
+  Float sums = hn::Zero(tag);
+  std::int64_t x = 0;
+  for (; x + lanes <= count; x += lanes) sums = hn::MulAdd(hn::LoadU(tag, a + x), hn::LoadU(tag, b + x), sums);
+  float sum = hn::GetLane(hn::SumOfLanes(tag, sums));
+  for (; x < count; ++x) sum += a[x] * b[x];
+  return sum;
 }
 
 /// 2^x with a relative error below 1.2e-7 (one unit in the last place). Exactly 0 below -126, so also for -infinity;

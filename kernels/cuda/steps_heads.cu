@@ -1,11 +1,10 @@
-// The steps over heads: what enters attention and what leaves it. A head of a row is held by a group of lanes, eight
-// numbers each; a thread goes down several rows, so that the row before is read once. Where heads are turned, a lane
-// holds four numbers of either half of the head, so that both of a pair (x, x + d/2) are its own.
-#include <bit>
+// The steps over heads: what enters attention and what leaves it. A thread goes down several rows, so that the row
+// before is read once.
 #include <cmath>
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
+#include "kernels/cuda/head_access.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/steps.h"
 
@@ -13,15 +12,7 @@ namespace foxscope::kernels::cuda {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kMostHeadDim = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
-constexpr std::int64_t kMostHeads = 65535;
-
-/// Sum over the lanes of a head.
-__device__ __forceinline__ float sum_over_head(float x, int lanes) {
-  for (int step = lanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffU, x, step);
-  return x;
-}
 
 __device__ __forceinline__ float norm_factor(const RowChunk& x, int lanes, float inverse_head_dim, float epsilon) {
   float squares = 0;
@@ -29,20 +20,6 @@ __device__ __forceinline__ float norm_factor(const RowChunk& x, int lanes, float
   for (float value : x) squares += value * value;
   return rsqrtf(sum_over_head(squares, lanes) * inverse_head_dim + epsilon);
 }
-
-/// Where a lane stands: head, first column of its eight, and whether there are any.
-struct Place {
-  int head = 0;
-  int column = 0;
-  bool inside = false;
-
-  __device__ Place(int lanes, int heads, int head_dim) {
-    head = static_cast<int>(blockIdx.y) * (kThreads / lanes) + static_cast<int>(threadIdx.x) / lanes;
-    column = static_cast<int>(threadIdx.x) % lanes * 8;
-    inside = head < heads && column < head_dim;
-    head = min(head, heads - 1);
-  }
-};
 
 /// What a head of the projection goes through.
 template <class T>
@@ -82,46 +59,6 @@ struct Path {
     const bool rows_first = layout == HeadLayout::rows_first;
     to = static_cast<Bfloat16*>(all) + head * a.head_dim * (rows_first ? 1 : a.rows);
     to_stride = rows_first ? heads * a.head_dim : a.head_dim;
-  }
-};
-
-/// The columns of a head that a lane holds: eight neighbours, or four of either half.
-/// @tparam Halves  the latter
-template <bool Aligned, bool Halves>
-struct Columns {
-  int low = 0;   ///< the first four
-  int high = 0;  ///< the other four
-
-  __device__ Columns(const Place& place, int head_dim)
-      : low(Halves ? place.column / 2 : place.column), high(low + (Halves ? head_dim / 2 : 4)) {}
-
-  template <class T>
-  __device__ __forceinline__ void load(const T* row, RawChunk<T>& raw) const {
-    if constexpr (!Halves) {
-      load_chunk<Aligned>(row + low, 8, raw);
-    } else if constexpr (Aligned) {
-      raw.load(row + low, row + high);
-    } else {
-      T numbers[8];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) numbers[i] = row[low + i], numbers[4 + i] = row[high + i];
-      raw.load(numbers, 8);
-    }
-  }
-
-  __device__ __forceinline__ void store(Bfloat16* row, const RowChunk& x) const {
-    if constexpr (!Halves) {
-      store_chunk<Aligned>(row + low, 8, x);
-    } else if constexpr (Aligned) {
-      *reinterpret_cast<uint2*>(row + low) = {narrow(x[0], x[1]), narrow(x[2], x[3])};
-      *reinterpret_cast<uint2*>(row + high) = {narrow(x[4], x[5]), narrow(x[6], x[7])};
-    } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        row[low + i] = __float2bfloat16_rn(x[i]);
-        row[high + i] = __float2bfloat16_rn(x[4 + i]);
-      }
-    }
   }
 };
 
@@ -267,25 +204,11 @@ __global__ void rotary_table_kernel(std::int64_t first_position, std::int64_t ro
   table[i] = {static_cast<float>(cosine), static_cast<float>(sine)};
 }
 
-/// Lanes of a head: a power of 2.
-int lanes_of(std::int64_t head_dim) { return static_cast<int>(std::bit_ceil(static_cast<unsigned>(head_dim / 8))); }
-
-bool sizes_valid(std::int64_t rows, std::int64_t heads, std::int64_t head_dim) {
-  return rows >= 1 && rows <= kMostRows && heads >= 1 && heads <= kMostHeads && head_dim >= 8 &&
-         head_dim <= kMostHeadDim && head_dim % 8 == 0;
-}
-
-dim3 grid_of(std::int64_t rows, int rows_of_thread, std::int64_t heads, int lanes) {
-  const std::int64_t heads_of_block = kThreads / lanes;
-  return {static_cast<unsigned>((rows + rows_of_thread - 1) / rows_of_thread),
-          static_cast<unsigned>((heads + heads_of_block - 1) / heads_of_block)};
-}
-
 template <class T, bool Aligned, bool Rotates>
 void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
   constexpr int kRows = sizeof(T) == 4 ? 8 : 4;
   const int lanes = lanes_of(a.head_dim);
-  const dim3 grid = grid_of(a.rows, kRows, a.heads + 2 * a.key_heads, lanes);
+  const dim3 grid = grid_of((a.rows + kRows - 1) / kRows, a.heads + 2 * a.key_heads, lanes, kThreads);
   project_heads_kernel<T, Aligned, Rotates, kRows><<<grid, kThreads, 0, stream>>>(a, lanes);
 }
 
@@ -310,7 +233,7 @@ template <class T>
 void launch_gate_output(const GatedOutput& a, cudaStream_t stream) {
   constexpr int kRows = 4;
   const int lanes = lanes_of(a.head_dim);
-  const dim3 grid = grid_of(a.rows, kRows, a.heads, lanes);
+  const dim3 grid = grid_of((a.rows + kRows - 1) / kRows, a.heads, lanes, kThreads);
   const bool aligned = aligned_16(a.attended) && aligned_16(a.norm) && aligned_16(a.gate) && aligned_16(a.output) &&
                        (a.gate == nullptr || a.gate_stride % 8 == 0);
   if (aligned) {
@@ -323,7 +246,7 @@ void launch_gate_output(const GatedOutput& a, cudaStream_t stream) {
 }  // namespace
 
 Status project_heads(const ProjectedHeads& a, Stream stream) {
-  if (!sizes_valid(a.rows, a.heads, a.head_dim) || a.key_heads < 1 || a.heads % a.key_heads != 0) {
+  if (!head_sizes_valid(a.rows, a.heads, a.head_dim) || a.key_heads < 1 || a.heads % a.key_heads != 0) {
     return Status::invalid_argument;
   }
   if (a.projected == nullptr || a.query == nullptr || a.key == nullptr || a.value == nullptr) {
@@ -356,7 +279,7 @@ Status rotary_table(std::int64_t first_position, std::int64_t rows, std::int64_t
 }
 
 Status gate_output(const GatedOutput& a, Stream stream) {
-  if (!sizes_valid(a.rows, a.heads, a.head_dim)) return Status::invalid_argument;
+  if (!head_sizes_valid(a.rows, a.heads, a.head_dim)) return Status::invalid_argument;
   if (a.attended == nullptr || a.output == nullptr || !(a.norm_epsilon >= 0)) return Status::invalid_argument;
   if (a.gate != nullptr && a.gate_stride < a.heads * a.head_dim) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;

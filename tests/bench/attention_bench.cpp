@@ -1,5 +1,6 @@
 // Forgetting attention on the CPU against LibTorch's causal scaled_dot_product_attention (float32, no gate), in one run
-// and on LibTorch's own threads; then heads that forget at different rates, with what pruning skips.
+// and on LibTorch's own threads; its gradients against LibTorch's; then heads that forget at different rates, with what
+// pruning skips.
 // Both sides take turns, and of each the fastest run counts: other work on the machine only ever makes a run slower.
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include <ATen/Parallel.h>
 
 #include "kernels/cpu/forgetting_attention.h"
+#include "kernels/cpu/forgetting_attention_backward.h"
 
 namespace {
 
@@ -31,6 +33,8 @@ constexpr bool kSharesThreads = false;
 #endif
 
 constexpr double kTargetRatio = 0.8;
+// Five products for the forward's two.
+constexpr double kTargetBackwardRatio = 3.0;
 constexpr int kRuns = 15;
 
 /// LibTorch's team of threads, so that no second team spins beside it.
@@ -59,14 +63,24 @@ struct Shape {
 };
 
 struct Inputs {
-  at::Tensor query, key, value, output;
+  at::Tensor query, key, value, output, log_normalizer;
+  at::Tensor output_gradient, query_gradient, key_gradient, value_gradient, log_gate_gradient;
   std::vector<double> cumulative_log_gate;
 };
 
 Inputs random_inputs(const Shape& shape) {
   at::manual_seed(1);
   const std::vector<std::int64_t> sizes = {1, shape.heads, shape.length, shape.head_dim};
-  Inputs inputs{at::randn(sizes), at::randn(sizes), at::randn(sizes), at::empty(sizes), {}};
+  Inputs inputs;
+  for (at::Tensor* tensor : {&inputs.query, &inputs.key, &inputs.value, &inputs.output_gradient}) {
+    *tensor = at::randn(sizes);
+  }
+  for (at::Tensor* tensor : {&inputs.output, &inputs.query_gradient, &inputs.key_gradient, &inputs.value_gradient}) {
+    *tensor = at::empty(sizes);
+  }
+  for (at::Tensor* tensor : {&inputs.log_normalizer, &inputs.log_gate_gradient}) {
+    *tensor = at::empty({1, shape.heads, shape.length});
+  }
   return inputs;
 }
 
@@ -93,12 +107,26 @@ kernels::cpu::ForgettingAttention arguments(const Shape& shape, const Inputs& in
   a.key = inputs.key.const_data_ptr<float>();
   a.value = inputs.value.const_data_ptr<float>();
   a.output = inputs.output.mutable_data_ptr<float>();
+  a.log_normalizer = inputs.log_normalizer.mutable_data_ptr<float>();
   a.query_strides = a.key_strides = a.value_strides =
       a.output_strides = {shape.heads * shape.length * shape.head_dim, shape.length * shape.head_dim, shape.head_dim};
   if (!inputs.cumulative_log_gate.empty()) a.cumulative_log_gate = inputs.cumulative_log_gate.data();
   a.scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   a.pruning_tolerance = std::exp2(-24);
   return a;
+}
+
+kernels::cpu::ForgettingAttentionBackward backward_arguments(const Shape& shape, const Inputs& inputs) {
+  kernels::cpu::ForgettingAttentionBackward b;
+  b.forward = arguments(shape, inputs);
+  b.output_gradient = inputs.output_gradient.const_data_ptr<float>();
+  b.query_gradient = inputs.query_gradient.mutable_data_ptr<float>();
+  b.key_gradient = inputs.key_gradient.mutable_data_ptr<float>();
+  b.value_gradient = inputs.value_gradient.mutable_data_ptr<float>();
+  b.log_gate_gradient = inputs.log_gate_gradient.mutable_data_ptr<float>();
+  b.output_gradient_strides = b.query_gradient_strides = b.key_gradient_strides = b.value_gradient_strides =
+      b.forward.query_strides;
+  return b;
 }
 
 double seconds_of(const std::function<void()>& work) {
@@ -133,15 +161,37 @@ void compare_ungated(const Shape& shape) {
               ratio >= kTargetRatio ? "reached" : "missed");
 }
 
+void compare_backward(const Shape& shape) {
+  const Inputs inputs = random_inputs(shape);
+  LibTorchExecutor executor;
+  const auto [output, normalizer] =
+      at::_scaled_dot_product_flash_attention_for_cpu(inputs.query, inputs.key, inputs.value, 0.0, /*is_causal=*/true);
+  at::Tensor reference;
+  const std::vector<double> seconds = fastest(
+      {[&] { kernels::cpu::forgetting_attention(arguments(shape, inputs), executor, {}, nullptr); },
+       [&] { kernels::cpu::forgetting_attention_backward(backward_arguments(shape, inputs), executor, {}, nullptr); },
+       [&] {
+         reference = std::get<0>(at::_scaled_dot_product_flash_attention_for_cpu_backward(
+             inputs.output_gradient, inputs.query, inputs.key, inputs.value, output, normalizer, 0.0,
+             /*is_causal=*/true));
+       }});
+  const double ratio = seconds[1] / seconds[0];
+  std::printf("%8lld %4lld %12.2f %9.0f %12.2f %7.2f %13.2f %7.2f %12.1e  %s\n", static_cast<long long>(shape.length),
+              static_cast<long long>(shape.head_dim), seconds[1] * 1e3, 2.5 * shape.gigaflops(seconds[1]),
+              seconds[0] * 1e3, ratio, seconds[2] * 1e3, seconds[2] / seconds[1],
+              (reference - inputs.query_gradient).abs().max().item<double>(),
+              ratio <= kTargetBackwardRatio ? "reached" : "missed");
+}
+
 void time_forgetting(const Shape& shape) {
   std::printf("\nWith gates, %lld heads of %lld, %lld tokens, tolerance 2^-24\n", static_cast<long long>(shape.heads),
               static_cast<long long>(shape.head_dim), static_cast<long long>(shape.length));
-  std::printf("decay time    time/ms  of ungated  blocks skipped\n");
+  std::printf("decay time    time/ms  of ungated  gradients/ms  of ungated  blocks skipped\n");
   LibTorchExecutor executor;
   std::vector<Inputs> inputs = {random_inputs(shape)};
   const std::vector<double> decay_times = {8, 32, 128, 512, 2048, 8192};
   for (const double decay_time : decay_times) {
-    inputs.push_back(inputs.front());
+    inputs.push_back(random_inputs(shape));
     inputs.back().cumulative_log_gate = random_gates(shape, decay_time);
   }
   std::vector<kernels::cpu::AttentionBlocks> blocks(inputs.size());
@@ -149,11 +199,17 @@ void time_forgetting(const Shape& shape) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     works.emplace_back(
         [&, i] { kernels::cpu::forgetting_attention(arguments(shape, inputs[i]), executor, {}, &blocks[i]); });
+    works.emplace_back([&, i] {
+      kernels::cpu::forgetting_attention_backward(backward_arguments(shape, inputs[i]), executor, {}, nullptr);
+    });
   }
   const std::vector<double> seconds = fastest(works);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const std::string name = i == 0 ? "no gate" : std::to_string(static_cast<int>(decay_times[i - 1]));
-    std::printf("%10s %10.2f %10.1f%% %7lld of %lld\n", name.c_str(), seconds[i] * 1e3, 100 * seconds[i] / seconds[0],
+    const double forward = seconds[2 * i];
+    const double backward = seconds[2 * i + 1];
+    std::printf("%10s %10.2f %10.1f%% %13.2f %10.1f%% %7lld of %lld\n", name.c_str(), forward * 1e3,
+                100 * forward / seconds[0], backward * 1e3, 100 * backward / seconds[1],
                 static_cast<long long>(blocks[i].skipped), static_cast<long long>(blocks[i].total));
   }
 }
@@ -174,6 +230,11 @@ int main(int argc, char** argv) {
   std::printf("  tokens    d  Foxscope/ms   GFLOP/s  LibTorch/ms   GFLOP/s   ratio   target   difference\n");
   compare_ungated({4, 4096, 64});
   compare_ungated({4, 4096, 128});
+  std::printf("\nIts gradients, target at most %.1f times the forward pass\n", kTargetBackwardRatio);
+  std::printf("  tokens    d Gradients/ms   GFLOP/s   Forward/ms   ratio   LibTorch/ms   ratio   difference\n");
+  compare_backward({4, 4096, 64});
+  compare_backward({4, 8192, 64});
+  compare_backward({4, 4096, 128});
   time_forgetting({4, 4096, 64});
   time_forgetting({1, 16384, 64});
   return 0;

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <limits>
 
+#include <torch/csrc/autograd/autograd.h>
+
 #include "backend/base/error.h"
 
 namespace foxscope::bench {
@@ -111,6 +113,21 @@ at::Tensor DenseTransformer::per_token_loss(const at::Tensor& input_ids, const a
   const at::Tensor logits =
       at::linear(rms_norm(x, weight("model.norm.weight"), config_.norm_epsilon), weight("lm_head.weight"));
   return -at::log_softmax(logits, -1).gather(1, labels.unsqueeze(1)).squeeze(1);
+}
+
+void DenseTransformer::require_gradients() {
+  for (auto& [name, weight] : weights_) weight.requires_grad_();
+}
+
+std::map<std::string, at::Tensor> DenseTransformer::gradients(const at::Tensor& loss) const {
+  std::vector<at::Tensor> by;
+  for (const auto& [name, weight] : weights_) by.push_back(weight);
+  const std::vector<at::Tensor> found = torch::autograd::grad({loss}, by, {}, std::nullopt, /*create_graph=*/false,
+                                                              /*allow_unused=*/true);
+  std::map<std::string, at::Tensor> gradients;
+  std::size_t n = 0;
+  for (const auto& [name, weight] : weights_) gradients[name] = found[n++];
+  return gradients;
 }
 
 }  // namespace foxscope::bench

@@ -24,6 +24,11 @@ class DenseTransformer {
   /// @throws Error for a checkpoint with other options
   explicit DenseTransformer(const Checkpoint& checkpoint);
 
+  /// From here on a loss can be differentiated by every weight.
+  void require_gradients();
+  /// The gradients of a loss by all weights, in float32.
+  [[nodiscard]] std::map<std::string, at::Tensor> gradients(const at::Tensor& loss) const;
+
   /// @param input_ids  [L] int64, what each position reads
   /// @param labels     [L] int64, what each position predicts
   /// @returns [L] float32, nats

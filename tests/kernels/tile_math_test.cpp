@@ -49,6 +49,16 @@ void product_from_arrays(int start, std::int64_t rows, std::int64_t columns, std
   product_of(start, rows, columns, depth, {a, depth + 1, b, columns + 3, started, c, columns + 5});
 }
 
+void transposed_product_from_arrays(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
+                                    const float* b, float* c) {
+  tile_product_transposed(rows, columns, depth, a, rows + 1, b, columns, c, columns);
+}
+
+void plain_product_from_arrays(std::int64_t rows, std::int64_t columns, std::int64_t depth, const float* a,
+                               const float* b, float* c) {
+  tile_product<Start::add>(rows, columns, depth, a, depth, b, columns, nullptr, c, columns);
+}
+
 }  // namespace
 }  // namespace foxscope::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -59,6 +69,8 @@ HWY_AFTER_NAMESPACE();
 namespace foxscope::kernels {
 HWY_EXPORT(exp2_of);
 HWY_EXPORT(product_from_arrays);
+HWY_EXPORT(transposed_product_from_arrays);
+HWY_EXPORT(plain_product_from_arrays);
 
 namespace testing {
 namespace {
@@ -188,6 +200,38 @@ TEST(TileMath, ProductsEqualFloat64) {
     }
     for (const std::int64_t depth : {0, 1, 200}) {
       for (int start = 0; start < 4; ++start) expect_product(7, 64, depth, start);
+    }
+  }
+}
+
+TEST(TileMath, ATransposedFactorGivesTheSameBits) {
+  for (const std::int64_t target : InstructionSet::available()) {
+    const InstructionSet chosen(target);
+    for (const std::int64_t rows : {1, 4, 7, 24, 64}) {
+      for (const std::int64_t columns : {16, 64, 80}) {
+        for (const std::int64_t depth : {0, 1, 33, 96}) {
+          std::mt19937 random(1);
+          std::normal_distribution<float> normal;
+          std::vector<float> plain(static_cast<std::size_t>(rows * depth));
+          std::vector<float> transposed(static_cast<std::size_t>(depth * (rows + 1)), normal(random));
+          std::vector<float> b(static_cast<std::size_t>(depth * columns));
+          std::vector<float> c(static_cast<std::size_t>(rows * columns));
+          for (std::vector<float>* values : {&plain, &b, &c}) {
+            for (float& value : *values) value = normal(random);
+          }
+          for (std::int64_t r = 0; r < rows; ++r) {
+            for (std::int64_t k = 0; k < depth; ++k) {
+              transposed[static_cast<std::size_t>(k * (rows + 1) + r)] = plain[static_cast<std::size_t>(r * depth + k)];
+            }
+          }
+          std::vector<float> expected = c;
+          HWY_DYNAMIC_DISPATCH(plain_product_from_arrays)
+          (rows, columns, depth, plain.data(), b.data(), expected.data());
+          HWY_DYNAMIC_DISPATCH(transposed_product_from_arrays)
+          (rows, columns, depth, transposed.data(), b.data(), c.data());
+          EXPECT_EQ(c, expected) << hwy::TargetName(target) << ' ' << rows << 'x' << columns << 'x' << depth;
+        }
+      }
     }
   }
 }

@@ -1,0 +1,219 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "backend/model/composed_attention_torch.h"
+#include "backend/model/composed_steps_torch.h"
+#include "backend/model/differentiable_attention_torch.h"
+#include "backend/model/differentiable_forward_torch.h"
+#include "backend/model/differentiable_gates_torch.h"
+#include "backend/model/interventions.h"
+
+namespace foxscope {
+namespace {
+
+/// Numbers of a block of logits at once, on a CPU and on a GPU.
+constexpr std::int64_t kCpuLossElements = std::int64_t{1} << 22;
+constexpr std::int64_t kGpuLossElements = std::int64_t{1} << 28;
+
+/// Tensors that a result is differentiated by, each with the place of its gradient.
+class Sought {
+ public:
+  void add(const at::Tensor& by, at::Tensor& gradient) {
+    if (!by.defined() || !by.requires_grad()) return;
+    by_.push_back(by);
+    gradients_.push_back(&gradient);
+  }
+  /// @param gradient  of the loss by `of`
+  void find(const at::Tensor& of, const at::Tensor& gradient) {
+    const torch::autograd::variable_list found =
+        torch::autograd::grad({of}, by_, {gradient}, /*retain_graph=*/false, /*create_graph=*/false,
+                              /*allow_unused=*/true);
+    for (std::size_t n = 0; n < found.size(); ++n) {
+      *gradients_[n] = found[n].defined() ? found[n] : at::zeros_like(by_[n]);
+    }
+  }
+
+ private:
+  torch::autograd::variable_list by_;
+  std::vector<at::Tensor*> gradients_;
+};
+
+}  // namespace
+
+DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
+                                             const at::Tensor& loss_weights, const GradientOptions& options,
+                                             Steps steps)
+    : GradientForward(weights, batch, length, loss_weights, options),
+      by_kernel_(steps == Steps::kernels && attention_kernels_take(weights)),
+      layers_(static_cast<std::size_t>(weights.config.layers) + 1) {}
+
+void DifferentiableForward::begin() {
+  TorchForward::begin();
+  embedded_ = residual_;
+}
+
+/// From here on x is cut off from what made it, which is gone back through from its own end.
+void DifferentiableForward::enter(int layer) {
+  if (layer > input().first_layer) layers_[static_cast<std::size_t>(layer) - 1].left = residual_;
+  residual_ = residual_.detach().requires_grad_();
+  layers_[static_cast<std::size_t>(layer)].entered = residual_;
+}
+
+bool DifferentiableForward::project(int layer) {
+  enter(layer);
+  return TorchForward::project(layer);
+}
+
+void DifferentiableForward::sum_gates(int layer) {
+  at::Tensor log_gate = log_gates(layer);
+  const bool changed =
+      std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); });
+  if (changed) log_gate = change_gates(log_gate, layer, probes());
+  // Without gates of its own the layer still tells what a gate would change.
+  if (options().log_gates && !log_gate.requires_grad()) log_gate = log_gate.detach().requires_grad_();
+  layers_[static_cast<std::size_t>(layer)].log_gate = log_gate;
+  log_gate_ = log_gate;
+  cumulative_ = gated(layer) ? sum_log_gates(log_gate.detach()) : at::Tensor();
+}
+
+bool DifferentiableForward::attend(int layer) {
+  if (!(by_kernel_ ? attend_by_kernel(layer) : attend_composed(layer))) return false;
+  keep_heads(layer);
+  return true;
+}
+
+bool DifferentiableForward::attend_by_kernel(int layer) {
+  AttentionTensors attention;
+  attention.query = query_;
+  attention.key = key_;
+  attention.value = value_;
+  attention.cumulative = cumulative_;
+  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
+  attention.window_size = config().window_size;
+  attention.pruning_tolerance = input().pruning_tolerance;
+  const auto attended = differentiable_attention(attention, log_gate_, keeps(Keep::ungated), job().stop);
+  if (!attended) return false;
+  report().attention_kernel = attended->done.kernel;
+  report().attention_blocks += attended->done.blocks;
+  report().skipped_blocks += attended->done.skipped_blocks;
+  attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
+  keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
+  return true;
+}
+
+bool DifferentiableForward::attend_composed(int layer) {
+  ComposedAttention attention;
+  attention.query = query_;
+  attention.key = key_;
+  attention.value = value_;
+  attention.cumulative_log_gate = log_gate_.clamp_min(kLowestLogGate).cumsum(2);
+  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
+  attention.window_size = config().window_size;
+  attention.without_gate_as_well = keeps(Keep::ungated);
+  const auto attended = composed_forgetting_attention(attention, job().stop);
+  if (!attended) return false;
+  report().attention_kernel = "composed";
+  attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
+  keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
+  return true;
+}
+
+bool DifferentiableForward::project_output(int layer) {
+  residual_ = residual_ + attention_output(layer);
+  return !job().stopped();
+}
+
+bool DifferentiableForward::feed_forward(int layer) {
+  residual_ = residual_ + mlp_output(layer, residual_);
+  return !job().stopped();
+}
+
+/// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
+bool DifferentiableForward::predict() {
+  enter(config().layers);
+  keep_hidden(config().layers);
+  normed_end_ = final_norm(0);
+  const at::NoGradGuard no_graph;
+  const at::Tensor normed = normed_end_.detach();
+  const std::int64_t vocabulary = config().vocabulary_size;
+  const at::Tensor head = weights().padded_head.detach().slice(0, 0, vocabulary);
+  const bool of_head = options().weights && weights().padded_head.requires_grad();
+  if (of_head) head_gradient_ = at::zeros({weights().padded_head.size(0), head.size(1)}, residual_.options());
+  normed_end_gradient_ = at::empty_like(normed);
+  const at::Tensor wanted = labels().to(at::kLong).unsqueeze(1);
+  const at::Tensor loss = at::empty({rows()}, residual_.options());
+  const std::int64_t elements = residual_.is_cuda() ? kGpuLossElements : kCpuLossElements;
+  const std::int64_t most = std::clamp(elements / vocabulary, std::int64_t{1}, rows());
+  for (std::int64_t begin = 0; begin < rows(); begin += most) {
+    if (job().stopped()) return false;
+    const std::int64_t end = std::min(begin + most, rows());
+    at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
+    keep_logits(begin, logits);
+    const at::Tensor labelled = wanted.slice(0, begin, end);
+    const at::Tensor of_label = logits.gather(1, labelled);
+    const at::Tensor normalizer = at::logsumexp(logits, {1}, /*keepdim=*/true);
+    loss.slice(0, begin, end).copy_((normalizer - of_label).squeeze(1));
+    // d loss / d logits = (softmax - onehot) w, in the logits' place.
+    const at::Tensor weight = loss_weights_.slice(0, begin, end).unsqueeze(1);
+    logits.sub_(normalizer).exp_().mul_(weight).scatter_add_(1, labelled, -weight);
+    const at::Tensor of_logits = logits.to(head.scalar_type());
+    at::Tensor of_normed = normed_end_gradient_.slice(0, begin, end);
+    at::mm_out(of_normed, of_logits, head);
+    if (of_head) {
+      head_gradient_.slice(0, 0, vocabulary)
+          .add_(composed_steps::linear_to_float(of_logits.t().contiguous(), normed.slice(0, begin, end).t()));
+    }
+  }
+  loss_ = (loss.to(at::kDouble) * loss_weights_).sum();
+  keep_losses(loss);
+  return true;
+}
+
+std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
+  const int last = config().layers;
+  Gradients gradients;
+  gradients.layers.resize(static_cast<std::size_t>(last));
+  gradients.log_gates.resize(static_cast<std::size_t>(last));
+  gradients.padded_head = head_gradient_;
+  at::Tensor of_x;
+  {
+    Sought sought;
+    sought.add(layers_[static_cast<std::size_t>(last)].entered, of_x);
+    if (options().weights) {
+      sought.add(weights().final_norm, gradients.final_norm);
+      sought.add(weights().final_norm_bias, gradients.final_norm_bias);
+    }
+    sought.find(normed_end_, normed_end_gradient_);
+  }
+  for (int layer = last - 1; layer >= 0; --layer) {
+    tell_back(job, last - 1 - layer);
+    if (job.stopped()) return std::nullopt;
+    const auto index = static_cast<std::size_t>(layer);
+    Layer at_hand = std::exchange(layers_[index], {});
+    at::Tensor of_entered;
+    Sought sought;
+    sought.add(at_hand.entered, of_entered);
+    if (options().log_gates) sought.add(at_hand.log_gate, gradients.log_gates[index]);
+    if (options().weights) {
+      for (const auto member : differentiable_weights())
+        sought.add(weights_of(layer).*member, gradients.layers[index].*member);
+    }
+    sought.find(at_hand.left, of_x);
+    of_x = of_entered;
+  }
+  if (options().weights) {
+    Sought sought;
+    sought.add(weights().embedding, gradients.embedding);
+    sought.add(weights().positions, gradients.positions);
+    sought.find(embedded_, of_x);
+  }
+  tell_back(job, last);
+  return gradients;
+}
+
+}  // namespace foxscope

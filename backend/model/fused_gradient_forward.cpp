@@ -1,0 +1,355 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+#include "backend/model/composed_steps_torch.h"
+#include "backend/model/fused_gradient_forward_torch.h"
+#include "backend/model/interventions.h"
+
+namespace foxscope {
+namespace {
+
+/// Numbers of a block of logits at once, on a CPU and on a GPU.
+constexpr std::int64_t kCpuLogits = std::int64_t{1} << 22;
+constexpr std::int64_t kGpuLogits = std::int64_t{1} << 28;
+
+}  // namespace
+
+bool FusedGradientForward::takes(const TorchWeights& weights) {
+  return SmallSteps::take(weights) && attention_kernels_take(weights);
+}
+
+FusedGradientForward::FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
+                                           const at::Tensor& loss_weights, const GradientOptions& options)
+    : GradientForward(weights, batch, length, loss_weights, options),
+      steps_(SmallSteps::make(weights, length)),
+      layers_(static_cast<std::size_t>(weights.config.layers)) {}
+
+void FusedGradientForward::begin() {
+  TorchForward::begin();
+  const at::TensorOptions run = residual_.options().dtype(weights().matrix);
+  normed_pair_ = at::empty({rows(), weights().on_gpu() ? 2 : 1, config().hidden_size}, run);
+}
+
+at::Tensor FusedGradientForward::normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest) {
+  const at::Tensor rest = with_rest && normed_pair_.size(1) > 1 ? normed_pair_.select(1, 1) : at::Tensor();
+  steps_->norm({x, weight}, normed_pair_.select(1, 0), rest);
+  return normed_pair_.select(1, 0);
+}
+
+at::Tensor FusedGradientForward::by_heads(const at::Tensor& rows) const {
+  return rows.unflatten(0, {batch(), length()}).transpose(1, 2);
+}
+
+at::Tensor FusedGradientForward::add_product(const at::Tensor& sum, const at::Tensor& in,
+                                             const at::Tensor& weight) const {
+  at::Tensor out = at::empty_like(sum);
+  if (weights().on_gpu()) {
+    at::addmm_out(out, sum, in, weight.t(), at::kFloat);
+  } else {
+    at::addmm_out(out, sum, in, weight.t());
+  }
+  return out;
+}
+
+at::Tensor FusedGradientForward::of_weight(const at::Tensor& of_out, const at::Tensor& in) const {
+  return weights().on_gpu() ? at::mm(of_out.t(), in, at::kFloat) : at::mm(of_out.t(), in);
+}
+
+at::Tensor FusedGradientForward::gradient_like(const at::Tensor& weight) const {
+  if (!options().weights || !weight.defined() || !weight.requires_grad()) return {};
+  return at::zeros(weight.sizes(), residual_.options());
+}
+
+bool FusedGradientForward::project(int layer) {
+  const TorchLayer& weight = weights_of(layer);
+  Layer& keeps = kept(layer);
+  keeps.entered = residual_;
+  const at::Tensor normed = normed_rows(residual_, weight.attention_norm, /*with_rest=*/true);
+  const std::int64_t matrix_columns = weight.projection.size(0);
+  const std::int64_t gate_columns = weight.output_gate.defined() ? weight.output_gate.size(0) : 0;
+  keeps.projected = at::empty({rows(), matrix_columns + gate_columns}, normed.options());
+  if (weight.projection_and_gate.defined()) {
+    at::mm_out(keeps.projected, normed, weight.projection_and_gate.t());
+  } else {
+    at::Tensor matrices = keeps.projected.slice(1, 0, matrix_columns);
+    at::mm_out(matrices, normed, weight.projection.t());
+    at::Tensor gate = keeps.projected.slice(1, matrix_columns);
+    if (gate_columns > 0) at::mm_out(gate, normed, weight.output_gate.t());
+  }
+  if (weight.projection_bias.defined()) keeps.projected.slice(1, 0, matrix_columns).add_(weight.projection_bias);
+  if (weight.gates.size(0) > 0) {
+    keeps.gates = weight.gates_bias.defined() ? weight.gates_bias.expand({rows(), -1}).clone()
+                                              : at::zeros({rows(), weight.gates.size(0)}, residual_.options());
+    if (weights().on_gpu()) {
+      // As CudaForward: up to 2^-17 of each product.
+      keeps.gates = add_product(keeps.gates, normed_pair_.flatten(1), weight.gates_high);
+      keeps.gates = add_product(keeps.gates, normed, weight.gates_rest);
+    } else {
+      keeps.gates = add_product(keeps.gates, normed, weight.gates);
+    }
+  }
+  gates_ = keeps.gates;
+  const auto heads = [&](std::int64_t count) {
+    return at::empty({rows(), count, config().head_dim}, normed.options());
+  };
+  keeps.heads = {heads(config().heads), heads(config().key_heads), heads(config().key_heads)};
+  steps_->heads(heads_of(layer), keeps.heads);
+  query_ = by_heads(keeps.heads.query);
+  key_ = by_heads(keeps.heads.key);
+  value_ = by_heads(keeps.heads.value);
+  return !job().stopped();
+}
+
+SmallSteps::Heads FusedGradientForward::heads_of(int layer) const {
+  const Layer& keeps = layers_[static_cast<std::size_t>(layer)];
+  return {keeps.projected.slice(1, 0, weights().columns.key_shift), keeps.gates, &weights_of(layer)};
+}
+
+SmallSteps::Gated FusedGradientForward::gated_of(int layer) const {
+  const Layer& keeps = layers_[static_cast<std::size_t>(layer)];
+  const TorchLayer& weight = weights_of(layer);
+  const at::Tensor gate =
+      weight.output_gate.defined() ? keeps.projected.slice(1, weights().columns.key_shift) : at::Tensor();
+  return {keeps.attended, gate, weight.output_norm};
+}
+
+void FusedGradientForward::sum_gates(int layer) {
+  TorchForward::sum_gates(layer);
+  kept(layer).cumulative = cumulative_;
+}
+
+AttentionTensors FusedGradientForward::attention_of(const Layer& layer) const {
+  AttentionTensors attention;
+  attention.query = by_heads(layer.heads.query);
+  attention.key = by_heads(layer.heads.key);
+  attention.value = by_heads(layer.heads.value);
+  attention.cumulative = layer.cumulative;
+  attention.output = by_heads(layer.attended);
+  attention.log_normalizer = layer.log_normalizer;
+  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
+  attention.window_size = config().window_size;
+  attention.pruning_tolerance = input().pruning_tolerance;
+  return attention;
+}
+
+bool FusedGradientForward::attend(int layer) {
+  Layer& keeps = kept(layer);
+  keeps.attended = at::empty_like(keeps.heads.query);
+  keeps.log_normalizer = at::empty({batch(), config().heads, length()}, residual_.options());
+  AttentionTensors attention = attention_of(keeps);
+  if (this->keeps(Keep::ungated)) attention.log_normalizer_without_gate = at::empty_like(keeps.log_normalizer);
+  const AttentionDone done = foxscope::attend(attention, job().stop);
+  if (done.kernel == nullptr) return false;
+  report().attention_kernel = done.kernel;
+  report().attention_blocks += done.blocks;
+  report().skipped_blocks += done.skipped_blocks;
+  keep_normalizers(layer, keeps.log_normalizer, attention.log_normalizer_without_gate);
+  keep_heads(layer);
+  return true;
+}
+
+bool FusedGradientForward::project_output(int layer) {
+  at::Tensor output = at::empty({rows(), config().query_size()}, normed_pair_.options());
+  steps_->gated(gated_of(layer), output);
+  cut_heads(layer, output);
+  residual_ = add_product(residual_, output, weights_of(layer).output);
+  kept(layer).middle = residual_;
+  return !job().stopped();
+}
+
+bool FusedGradientForward::feed_forward(int layer) {
+  const TorchLayer& weight = weights_of(layer);
+  Layer& keeps = kept(layer);
+  const at::Tensor normed = normed_rows(residual_, weight.mlp_norm, /*with_rest=*/false);
+  keeps.wide = at::mm(normed, weight.mlp_in.t());
+  const at::Tensor product = at::empty({rows(), config().intermediate_size}, normed.options());
+  steps_->swiglu(keeps.wide, product);
+  residual_ = add_product(residual_, product, weight.mlp_out);
+  return !job().stopped();
+}
+
+/// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
+bool FusedGradientForward::predict() {
+  keep_hidden(config().layers);
+  const at::Tensor normed = normed_rows(residual_, weights().final_norm, /*with_rest=*/false);
+  const std::int64_t vocabulary = config().vocabulary_size;
+  const at::Tensor& head = weights().padded_head;
+  head_gradient_ = gradient_like(head);
+  const at::Tensor of_normed = at::empty_like(normed);
+  const at::Tensor wanted = labels();
+  const at::Tensor loss = at::empty({rows()}, residual_.options());
+  const std::int64_t most =
+      std::clamp((weights().on_gpu() ? kGpuLogits : kCpuLogits) / head.size(0), std::int64_t{1}, rows());
+  const at::Tensor chunk = at::empty({most, head.size(0)}, residual_.options());
+  for (std::int64_t begin = 0; begin < rows(); begin += most) {
+    if (job().stopped()) return false;
+    const std::int64_t end = std::min(begin + most, rows());
+    const at::Tensor normed_chunk = normed.slice(0, begin, end);
+    at::Tensor logits = chunk.slice(0, 0, end - begin);
+    if (weights().on_gpu()) {
+      at::mm_out(logits, normed_chunk, head.t(), at::kFloat);
+    } else {
+      at::mm_out(logits, normed_chunk, head.t());
+    }
+    keep_logits(begin, logits.slice(1, 0, vocabulary));
+    const at::Tensor of_logits = steps_->loss_back(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
+                                                   loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
+    at::Tensor of_chunk = of_normed.slice(0, begin, end);
+    at::mm_out(of_chunk, of_logits, head);
+    if (head_gradient_.defined()) head_gradient_.add_(of_weight(of_logits, normed_chunk));
+  }
+  loss_ = (loss.to(at::kDouble) * loss_weights_).sum();
+  keep_losses(loss);
+  normed_pair_.select(1, 0).copy_(of_normed);
+  return true;
+}
+
+std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
+  const at::NoGradGuard no_graph;
+  Gradients gradients;
+  gradients.log_gates.resize(layers_.size());
+  gradients.layers.resize(layers_.size());
+  gradients.padded_head = head_gradient_;
+  gradients.final_norm = gradient_like(weights().final_norm);
+  of_residual_ = at::zeros_like(residual_);
+  steps_->norm_back({residual_, weights().final_norm}, normed_pair_.select(1, 0), of_residual_, gradients.final_norm);
+  for (int layer = config().layers - 1; layer >= 0; --layer) {
+    tell_back(job, config().layers - 1 - layer);
+    if (job.stopped()) return std::nullopt;
+    feed_forward_back(layer, gradients);
+    const at::Tensor of_projected = at::empty_like(kept(layer).projected);
+    const at::Tensor of_attended = project_output_back(layer, of_projected, gradients);
+    if (job.stopped()) return std::nullopt;
+    const SmallSteps::QueryKeyValue of_heads = attend_back(layer, of_attended, gradients);
+    if (layer > 0 || options().weights) {
+      const at::Tensor of_gates = kept(layer).gates.defined() ? at::zeros_like(kept(layer).gates) : at::Tensor();
+      TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+      of_layer.query_norm = gradient_like(weights_of(layer).query_norm);
+      of_layer.key_norm = gradient_like(weights_of(layer).key_norm);
+      steps_->heads_back(heads_of(layer), of_heads, of_projected.slice(1, 0, weights().columns.key_shift), of_gates,
+                         of_layer);
+      log_gates_back(layer, of_log_gate_, of_gates, gradients);
+      project_back(layer, of_projected, of_gates, gradients);
+    }
+    kept(layer) = {};
+  }
+  if (options().weights) {
+    const auto ids = at::tensor(at::ArrayRef<std::int32_t>(input().ids.data(), input().ids.size()), at::kInt);
+    gradients.embedding = gradient_like(weights().embedding);
+    if (gradients.embedding.defined()) gradients.embedding.index_add_(0, ids.to(weights().place), of_residual_);
+  }
+  tell_back(job, config().layers);
+  return gradients;
+}
+
+/// of_residual_ from behind the MLP to before it.
+void FusedGradientForward::feed_forward_back(int layer, Gradients& gradients) {
+  const TorchLayer& weight = weights_of(layer);
+  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  const Layer& keeps = kept(layer);
+  const at::Tensor of_sum = of_residual_.to(weights().matrix);
+  const at::Tensor product = at::mm(of_sum, weight.mlp_out);
+  steps_->swiglu_back(keeps.wide, product, options().weights);
+  const at::Tensor of_normed = at::mm(keeps.wide, weight.mlp_in);
+  if (options().weights) {
+    of_layer.mlp_out = of_weight(of_sum, product);
+    of_layer.mlp_in = of_weight(keeps.wide, normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
+    of_layer.mlp_norm = gradient_like(weight.mlp_norm);
+  }
+  steps_->norm_back({keeps.middle, weight.mlp_norm}, of_normed, of_residual_, of_layer.mlp_norm);
+}
+
+/// @returns the gradient by what attention made, [R, H, d]
+at::Tensor FusedGradientForward::project_output_back(int layer, const at::Tensor& of_projected, Gradients& gradients) {
+  const TorchLayer& weight = weights_of(layer);
+  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  const SmallSteps::Gated step = gated_of(layer);
+  const at::Tensor of_sum = of_residual_.to(weights().matrix);
+  at::Tensor of_output = at::mm(of_sum, weight.output);
+  cut_heads(layer, of_output);
+  if (options().weights) {
+    at::Tensor output = at::empty_like(of_output);
+    steps_->gated(step, output);
+    cut_heads(layer, output);
+    of_layer.output = of_weight(of_sum, output);
+    of_layer.output_norm = gradient_like(weight.output_norm);
+  }
+  const at::Tensor of_attended = at::empty_like(step.attended);
+  const at::Tensor of_gate = step.gate.defined() ? of_projected.slice(1, weights().columns.key_shift) : at::Tensor();
+  steps_->gated_back(step, of_output, of_attended, of_gate, of_layer.output_norm);
+  return of_attended;
+}
+
+SmallSteps::QueryKeyValue FusedGradientForward::attend_back(int layer, const at::Tensor& of_attended,
+                                                            Gradients& gradients) {
+  const Layer& keeps = kept(layer);
+  const SmallSteps::QueryKeyValue of_heads = {at::empty_like(keeps.heads.query), at::empty_like(keeps.heads.key),
+                                              at::empty_like(keeps.heads.value)};
+  of_log_gate_ = at::empty({batch(), config().heads, length()}, residual_.options());
+  foxscope::attend_back(attention_of(keeps), by_heads(of_attended),
+                        {by_heads(of_heads.query), by_heads(of_heads.key), by_heads(of_heads.value), of_log_gate_});
+  if (keeps.cumulative.defined()) {
+    // Held at its lowest, log f moves nothing.
+    const at::Tensor steps =
+        at::diff(keeps.cumulative, 1, 2, at::zeros({batch(), config().heads, 1}, keeps.cumulative.options()));
+    of_log_gate_.masked_fill_(steps <= kLowestLogGate, 0.0);
+  }
+  if (options().log_gates) gradients.log_gates[static_cast<std::size_t>(layer)] = of_log_gate_;
+  return of_heads;
+}
+
+void FusedGradientForward::log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates,
+                                          Gradients& gradients) {
+  if (!config().gated()) return;
+  at::Tensor of_own = of_log_gate;
+  if (std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); })) {
+    gates_ = kept(layer).gates;
+    const at::Tensor log_gate = log_gates(layer).to(at::kCPU).contiguous();
+    const at::Tensor gradient = of_log_gate.to(at::kCPU, at::kDouble).contiguous();
+    const std::int64_t size = config().heads * length();
+    for (std::int64_t b = 0; b < batch(); ++b) {
+      probes()[static_cast<std::size_t>(b)].pull_back_gates(layer, config().heads, length(),
+                                                            log_gate.const_data_ptr<double>() + b * size,
+                                                            gradient.mutable_data_ptr<double>() + b * size);
+    }
+    of_own = gradient.to(of_log_gate.device(), at::kFloat);
+  }
+  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  of_layer.constant_gate = gradient_like(weights_of(layer).constant_gate);
+  steps_->log_gate_back(heads_of(layer), of_own, of_gates, of_layer.constant_gate);
+}
+
+/// of_residual_ from before attention to what enters the layer.
+void FusedGradientForward::project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates,
+                                        Gradients& gradients) {
+  const TorchLayer& weight = weights_of(layer);
+  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  const std::int64_t matrix_columns = weight.projection.size(0);
+  const at::Tensor of_matrices = of_projected.slice(1, 0, matrix_columns);
+  const at::Tensor of_output_gate = of_projected.slice(1, matrix_columns);
+  at::Tensor of_normed;
+  if (weight.projection_and_gate.defined()) {
+    of_normed = at::mm(of_projected, weight.projection_and_gate);
+  } else {
+    of_normed = at::mm(of_matrices, weight.projection);
+    if (weight.output_gate.defined()) of_normed.addmm_(of_output_gate, weight.output_gate);
+  }
+  const at::Tensor rounded_gates = of_gates.defined() ? of_gates.to(weights().matrix) : at::Tensor();
+  if (of_gates.defined()) of_normed.addmm_(rounded_gates, weight.gates.to(weights().matrix));
+  if (options().weights) {
+    const at::Tensor normed = normed_rows(kept(layer).entered, weight.attention_norm, /*with_rest=*/false);
+    of_layer.projection = of_weight(of_matrices, normed);
+    if (weight.output_gate.defined()) of_layer.output_gate = of_weight(of_output_gate, normed);
+    if (of_gates.defined()) of_layer.gates = of_weight(rounded_gates, normed);
+    if (weight.projection_bias.defined())
+      of_layer.projection_bias = of_matrices.sum(at::IntArrayRef({0}), false, at::kFloat);
+    if (weight.gates_bias.defined()) of_layer.gates_bias = of_gates.sum(at::IntArrayRef({0}));
+    of_layer.attention_norm = gradient_like(weight.attention_norm);
+  }
+  steps_->norm_back({kept(layer).entered, weight.attention_norm}, of_normed, of_residual_, of_layer.attention_norm);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,48 @@
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
+
+#include "backend/model/differentiable_forward_torch.h"
+#include "backend/model/fused_gradient_forward_torch.h"
+#include "backend/model/gradient_forward_torch.h"
+
+namespace foxscope {
+
+GradientForward::GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
+                                 const at::Tensor& loss_weights, const GradientOptions& options)
+    : TorchForward(weights, batch, length), loss_weights_(loss_weights.to(weights.place)), options_(options) {}
+
+bool GradientForward::run_forward(const Input& input, std::span<const Probe> probes, const Job& job,
+                                  ForwardReport& report) {
+  const c10::InferenceMode normal(false);
+  const at::AutoGradMode graph(uses_autograd());
+  return run(input, probes, nullptr, job, report);
+}
+
+void GradientForward::keep_normalizers(int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate) {
+  for (std::int64_t b = 0; b < batch(); ++b) {
+    Recorder* const into = recorder(b);
+    if (into == nullptr) continue;
+    if (into->keeps(Keep::rows)) {
+      keep(log_normalizer[b], [into, layer] { return into->log_normalizer(layer).data(); });
+    }
+    if (into->keeps(Keep::ungated)) {
+      keep(without_gate[b], [into, layer] { return into->log_normalizer_without_gate(layer).data(); });
+    }
+  }
+}
+
+void GradientForward::tell_back(const Job& job, int layers_done) const {
+  job.tell({layers_done, config().layers, "layers", "backward"});
+}
+
+std::unique_ptr<GradientForward> make_gradient_forward(const TorchWeights& weights, std::int64_t batch,
+                                                       std::int64_t length, const at::Tensor& loss_weights,
+                                                       const GradientOptions& options) {
+  if (FusedGradientForward::takes(weights)) {
+    return std::make_unique<FusedGradientForward>(weights, batch, length, loss_weights, options);
+  }
+  return std::make_unique<DifferentiableForward>(weights, batch, length, loss_weights, options);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "backend/model/torch_forward_torch.h"
+
+namespace foxscope {
+
+/// What a loss is differentiated by.
+struct GradientOptions {
+  bool log_gates = false;  ///< log f of every layer, head and position, as the probes have changed it
+  bool weights = false;    ///< those that require a gradient (TorchWeights::require_gradients)
+};
+
+struct Gradients {
+  std::vector<at::Tensor> log_gates;  ///< for each layer [B, H, n], nats per nat
+  /// For each layer, in the members of the weights, float32; undefined where a weight takes none.
+  std::vector<TorchLayer> layers;
+  at::Tensor embedding;    ///< [V, D]
+  at::Tensor positions;    ///< [learned_positions, D]
+  at::Tensor padded_head;  ///< as TorchWeights has it
+  at::Tensor final_norm, final_norm_bias;
+};
+
+/// A forward pass that can be gone back through, once.
+class GradientForward : public TorchForward {
+ public:
+  /// @param weights       must outlive it; not made in inference mode
+  /// @param loss_weights  [B n] float32 on the host: the loss is the sum of these times each position's
+  GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length, const at::Tensor& loss_weights,
+                  const GradientOptions& options);
+
+  /// Forward::run over whole texts, with LibTorch's autograd as the way back needs it.
+  bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);
+  /// The weighted loss after run_forward(), [] float64 on the device.
+  [[nodiscard]] const at::Tensor& loss() const { return loss_; }
+  /// The gradient of the weighted loss, after run_forward().
+  /// @returns nothing if the job was stopped
+  virtual std::optional<Gradients> differentiate(const Job& job) = 0;
+
+ protected:
+  /// Whether the way back is autograd's.
+  [[nodiscard]] virtual bool uses_autograd() const = 0;
+  [[nodiscard]] const GradientOptions& options() const { return options_; }
+  /// What the recorders keep of a layer's row normalisers.
+  void keep_normalizers(int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
+  /// A job's progress on the way back through layer after layer.
+  void tell_back(const Job& job, int layers_done) const;
+
+  at::Tensor loss_weights_;  ///< [B n] float32 on the device
+  at::Tensor loss_;
+
+ private:
+  GradientOptions options_;
+};
+
+/// The forward that is fastest for a model: of kernels for families of RMSNorm and SwiGLU, else by LibTorch's autograd.
+std::unique_ptr<GradientForward> make_gradient_forward(const TorchWeights& weights, std::int64_t batch,
+                                                       std::int64_t length, const at::Tensor& loss_weights,
+                                                       const GradientOptions& options);
+
+}  // namespace foxscope

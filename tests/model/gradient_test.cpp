@@ -1,0 +1,164 @@
+// Gradients of a loss by every weight and every log f, against those that others have computed in float64.
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "backend/model/differentiable_forward_torch.h"
+#include "backend/model/gradient_forward_torch.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+constexpr double kGradientBound = 1e-4;  // of the largest entry
+
+double largest(std::span<const float> values) {
+  return test::largest_difference(values, std::vector<float>(values.size()));
+}
+
+std::vector<float> host_floats(const at::Tensor& x) {
+  const at::Tensor values = x.detach().to(at::kCPU, at::kFloat).contiguous();
+  return {values.const_data_ptr<float>(), values.const_data_ptr<float>() + values.numel()};
+}
+
+/// What a pass is made of.
+enum class Way {
+  fused,     ///< the fastest for the model
+  kernels,   ///< LibTorch's operations, with attention by the kernels
+  composed,  ///< LibTorch's operations alone
+};
+
+/// One sequence of a fixture, forward and back.
+class Differentiated {
+ public:
+  Differentiated(const std::string& name, const Device& device, DType dtype, Way way)
+      : checkpoint_(Checkpoint::open(test::data_path(name))),
+        golden_(test::data_path(name) + "/golden.safetensors"),
+        gradients_golden_(test::data_path(name) + "/golden_gradients.safetensors"),
+        weights_(checkpoint_.config(), device, dtype),
+        way_(way) {
+    EXPECT_TRUE(weights_.load(checkpoint_, {}));
+    weights_.require_gradients();
+    length_ = golden_.tensors().at("input_ids").shape[1];
+    ids_ = test::read_ids(golden_, "input_ids");
+    labels_ = test::read_ids(golden_, "labels");
+    ids_.resize(static_cast<std::size_t>(length_));
+    labels_.resize(static_cast<std::size_t>(length_));
+  }
+
+  /// Of the mean over the positions [first, end).
+  Gradients by(std::int64_t first, std::int64_t end) {
+    const at::Tensor of_losses = at::zeros({length_}, at::kFloat);
+    of_losses.slice(0, first, end).fill_(1.0 / static_cast<double>(end - first));
+    const std::unique_ptr<GradientForward> forward = make(of_losses);
+    Forward::Input input;
+    input.ids = ids_;
+    input.labels = labels_;
+    const Probe probe;
+    ForwardReport report;
+    EXPECT_TRUE(forward->run_forward(input, {&probe, 1}, {}, report));
+    loss_ = forward->loss().item<double>();
+    return *forward->differentiate({});
+  }
+
+  std::unique_ptr<GradientForward> make(const at::Tensor& of_losses) const {
+    const GradientOptions options = {.log_gates = true, .weights = true};
+    if (way_ == Way::fused) return make_gradient_forward(weights_, 1, length_, of_losses, options);
+    const auto steps =
+        way_ == Way::kernels ? DifferentiableForward::Steps::kernels : DifferentiableForward::Steps::composed;
+    return std::make_unique<DifferentiableForward>(weights_, 1, length_, of_losses, options, steps);
+  }
+
+  [[nodiscard]] double loss() const { return loss_; }
+  [[nodiscard]] std::int64_t length() const { return length_; }
+  [[nodiscard]] const SafetensorsFile& golden() const { return gradients_golden_; }
+  [[nodiscard]] const ModelConfig& config() const { return checkpoint_.config(); }
+
+ private:
+  Checkpoint checkpoint_;
+  SafetensorsFile golden_;
+  SafetensorsFile gradients_golden_;
+  TorchWeights weights_;
+  Way way_;
+  std::int64_t length_ = 0;
+  std::vector<std::int32_t> ids_;
+  std::vector<std::int32_t> labels_;
+  double loss_ = 0;
+};
+
+std::vector<float> all_log_gates(const Gradients& gradients) {
+  std::vector<float> all;
+  for (const at::Tensor& layer : gradients.log_gates) {
+    const std::vector<float> values = host_floats(layer);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+void expect_close(const std::vector<float>& ours, const std::vector<float>& wanted, const std::string& name) {
+  EXPECT_LE(test::largest_difference(ours, wanted), kGradientBound * largest(wanted)) << name;
+}
+
+/// The gradient by a tensor of the checkpoint.
+std::vector<float> gradient_by(const Parameter& parameter, const Gradients& gradients,
+                               const std::vector<LayerWeights>& layers, const ModelConfig& config) {
+  FloatArray values;
+  if (parameter.layer >= 0) {
+    values = take_gradient(config, parameter, layers[static_cast<std::size_t>(parameter.layer)].*parameter.of_layer);
+  } else {
+    const bool head = parameter.of_model == &ModelWeights::language_model_head;
+    const at::Tensor& whole = parameter.of_model == &ModelWeights::embedding    ? gradients.embedding
+                              : parameter.of_model == &ModelWeights::final_norm ? gradients.final_norm
+                                                                                : gradients.padded_head;
+    const std::vector<float> of_whole = host_floats(head ? whole.slice(0, 0, config.vocabulary_size) : whole);
+    values.assign(of_whole.begin(), of_whole.end());
+  }
+  return {values.begin(), values.end()};
+}
+
+void check_goldens(Differentiated& model) {
+  const Gradients gradients = model.by(0, model.length());
+  const SafetensorsFile& golden = model.golden();
+  expect_close(all_log_gates(gradients), test::read_floats(golden, "dlog_f"), "dlog_f");
+  std::vector<LayerWeights> layers;
+  for (const TorchLayer& layer : gradients.layers) layers.push_back(to_host(layer));
+  int compared = 0;
+  for (const Parameter& parameter : parameters(model.config())) {
+    if (!golden.tensors().contains("grad." + parameter.name)) continue;
+    ++compared;
+    expect_close(gradient_by(parameter, gradients, layers, model.config()),
+                 test::read_floats(golden, "grad." + parameter.name), parameter.name);
+  }
+  const auto wanted =
+      std::ranges::count_if(golden.tensors(), [](const auto& t) { return t.first.starts_with("grad."); });
+  EXPECT_EQ(compared, wanted);
+  const std::vector<std::int32_t> target = test::read_ids(golden, "target");
+  expect_close(all_log_gates(model.by(target[0], target[1])), test::read_floats(golden, "target_mean.dlog_f"),
+               "target_mean.dlog_f");
+}
+
+class GoldenGradient : public testing::TestWithParam<const char*> {};
+
+TEST_P(GoldenGradient, FusedStepsGiveThoseOfTheTwin) {
+  Differentiated model(GetParam(), Device{}, DType::float32, Way::fused);
+  check_goldens(model);
+}
+
+TEST_P(GoldenGradient, KernelsGiveThoseOfTheTwin) {
+  Differentiated model(GetParam(), Device{}, DType::float32, Way::kernels);
+  check_goldens(model);
+}
+
+TEST_P(GoldenGradient, ComposedOperationsGiveThoseOfTheTwin) {
+  Differentiated model(GetParam(), Device{}, DType::float32, Way::composed);
+  check_goldens(model);
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenGradient,
+                         testing::Values("fox-llama", "fox-pro", "transformer-pro", "fox-llama-rope",
+                                         "fox-llama-data-independent-gate", "fla-fox-gated-qknorm"),
+                         test::fixture_test_name);
+
+}  // namespace
+}  // namespace foxscope
