@@ -110,7 +110,7 @@ Facts runFacts(const Trace& trace) {
        fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
-  if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "of the " + info.saliency_target);
+  if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "gradient of " + info.saliency_target);
   facts.emplace_back("weights", "SHA-256 " + info.weights_sha256);
   return facts;
 }

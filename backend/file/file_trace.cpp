@@ -141,11 +141,6 @@ class ArraySearch {
   ArrayDatasets datasets() && { return std::move(datasets_); }
 
  private:
-  static std::string name_of(const ArraySpec& spec) {
-    const std::string_view path = spec.path;
-    return std::string(path.substr(path.rfind('/') + 1));
-  }
-
   /// Whether one of the arrays that a word keeps was found.
   [[nodiscard]] bool is_stored(Keep keep) const {
     return std::ranges::any_of(offsets_, [keep](const auto& found) { return spec_of(found.first).keep == keep; });

@@ -157,8 +157,7 @@ void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
   if (!first) return;
   for (const ArraySpec& spec : kTraceArrays) {
     if (spec.repeat != Repeat::layers) continue;
-    const std::string path = spec.path;
-    const std::optional<Hdf5Object> object = first->find(path.substr(path.rfind('/') + 1));
+    const std::optional<Hdf5Object> object = first->find(name_of(spec));
     if (!object) continue;
     const std::vector<std::uint64_t> dims = Hdf5Dataset(*object).dims();
     for (std::size_t n = 0; n < std::min(dims.size(), spec.axes.size()); ++n) {
@@ -224,9 +223,8 @@ void log_skipped(const Reading& reading, const Hdf5Object& group, const Names& k
 /// Of arrays, what a model's group or a layer's holds.
 Names names_of_arrays(Names names, bool of_layers) {
   for (const ArraySpec& spec : kTraceArrays) {
-    const std::string path = spec.path;
-    if (!of_layers) names.insert(path.substr(0, path.find('/')));
-    if (of_layers && spec.repeat == Repeat::layers) names.insert(path.substr(path.rfind('/') + 1));
+    if (!of_layers) names.insert(std::string(spec.path).substr(0, std::string_view(spec.path).find('/')));
+    if (of_layers && spec.repeat == Repeat::layers) names.insert(name_of(spec));
   }
   return names;
 }

@@ -98,6 +98,7 @@ const ArrayValues* Trace::find(TraceArray array, int index) const {
   return values.get();
 }
 
+/// What an array whose axes begin with head, or with layer and head, has of one head.
 template <typename T>
 std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   check_head(layer, head);
@@ -107,9 +108,9 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   if (values == nullptr) throw not_kept(info_.name, spec.keep);
   const std::span<const T> numbers = std::get<std::vector<T>>(*values);
   assert(numbers.size() == elements_of(spec, info_));
-  const auto row = static_cast<std::size_t>(whole ? layer * info_.heads + head : head);
-  const auto length = static_cast<std::size_t>(info_.length);
-  return numbers.subspan(row * length, length);
+  const int rows = whole ? info_.layers * info_.heads : info_.heads;
+  const std::size_t size = numbers.size() / static_cast<std::size_t>(rows);
+  return numbers.subspan(static_cast<std::size_t>(whole ? layer * info_.heads + head : head) * size, size);
 }
 
 std::span<const double> Trace::cumulative_log_gate(int layer, int head) const {

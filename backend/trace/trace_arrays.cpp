@@ -47,6 +47,11 @@ std::string path_of(const ArraySpec& spec, int index) {
   return path;
 }
 
+std::string name_of(const ArraySpec& spec) {
+  const std::string path = spec.path;
+  return path.substr(path.rfind('/') + 1);
+}
+
 std::int64_t extent_of(Axis axis, const TraceSizes& sizes) {
   switch (axis) {
     case Axis::layer:

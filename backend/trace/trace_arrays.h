@@ -83,12 +83,12 @@ enum class ArrayNumber { float32, float64, run };  ///< run: the run's DType
 
 /// How an array is held while a model runs, and how it lies in a run file.
 enum class Storage {
-  packed,  ///< in host memory; in compressed chunks
+  packed,  ///< in host memory; in compressed chunks, of two axes at most
   raw,     ///< in host memory; in one piece
   store,   ///< in a QueryKeyStore, where it may be in a temporary file or on a GPU; in one piece, read by tile
 };
 
-/// The axes of an array, the slowest first.
+/// The axes of an array, the slowest first; three at most.
 class AxisList {
  public:
   constexpr AxisList(std::initializer_list<Axis> axes) : size_(axes.size()) { std::ranges::copy(axes, axes_.begin()); }
@@ -114,107 +114,53 @@ struct ArraySpec {
   const char* long_name;  ///< attribute `long_name`
 };
 
+// clang-format off
 inline constexpr std::array<ArraySpec, 10> kTraceArrays = {{
-    {TraceArray::per_token_loss,
-     Keep::loss,
-     "loss/per_token_loss",
-     Repeat::once,
-     {Axis::position},
-     ArrayNumber::float32,
-     Storage::packed,
-     "nats",
-     "loss of the token that position p predicts"},
-    {TraceArray::cumulative_log_gate,
-     Keep::gates,
-     "layers/NN/cumulative_log_gate",
-     Repeat::layers,
-     {Axis::head, Axis::position},
-     ArrayNumber::float64,
-     Storage::packed,
-     "nats",
+    {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
+     ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
+    {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
+     {Axis::head, Axis::position}, ArrayNumber::float64, Storage::packed, "nats",
      "c, the sum of log forget gates up to and including a position"},
-    {TraceArray::log_normalizer,
-     Keep::rows,
-     "layers/NN/log_normalizer",
-     Repeat::layers,
-     {Axis::head, Axis::position},
-     ArrayNumber::float32,
-     Storage::packed,
-     "nats",
-     "log of the sum of exp(logit + decay) over a row"},
-    {TraceArray::log_normalizer_without_gate,
-     Keep::ungated,
-     "layers/NN/log_normalizer_without_gate",
-     Repeat::layers,
-     {Axis::head, Axis::position},
-     ArrayNumber::float32,
-     Storage::packed,
-     "nats",
-     "log of the sum of exp(logit) over a row, the gate left out"},
-    {TraceArray::query,
-     Keep::query_key,
-     "layers/NN/query",
-     Repeat::layers,
-     {Axis::head, Axis::position, Axis::channel},
-     ArrayNumber::run,
-     Storage::store,
-     "",
+    {TraceArray::log_normalizer, Keep::rows, "layers/NN/log_normalizer", Repeat::layers,
+     {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "nats",
+     "log of the sum over a row of exp(logit + c_i - c_j)"},
+    {TraceArray::log_normalizer_without_gate, Keep::ungated, "layers/NN/log_normalizer_without_gate", Repeat::layers,
+     {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "nats",
+     "log of the sum over a row of exp(logit)"},
+    {TraceArray::query, Keep::query_key, "layers/NN/query", Repeat::layers,
+     {Axis::head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
      "queries as they enter attention"},
-    {TraceArray::key,
-     Keep::query_key,
-     "layers/NN/key",
-     Repeat::layers,
-     {Axis::key_head, Axis::position, Axis::channel},
-     ArrayNumber::run,
-     Storage::store,
-     "",
+    {TraceArray::key, Keep::query_key, "layers/NN/key", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
      "keys as they enter attention"},
-    {TraceArray::value,
-     Keep::values,
-     "layers/NN/value",
-     Repeat::layers,
-     {Axis::key_head, Axis::position, Axis::channel},
-     ArrayNumber::run,
-     Storage::store,
-     "",
+    {TraceArray::value, Keep::values, "layers/NN/value", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
      "values as they enter attention"},
-    {TraceArray::log_forget_gradient,
-     Keep::saliency,
-     "gradients/log_forget",
-     Repeat::once,
-     {Axis::layer, Axis::head, Axis::position},
-     ArrayNumber::float32,
-     Storage::raw,
-     "nats per nat",
-     "gradient of the target by the log forget gate of a position"},
-    {TraceArray::logits,
-     Keep::logits,
-     "logits",
-     Repeat::once,
-     {Axis::position, Axis::vocabulary},
-     ArrayNumber::float32,
-     Storage::raw,
-     "",
-     "logits of the token that position p predicts"},
-    {TraceArray::hidden_states,
-     Keep::hidden,
-     "hidden_states/NN",
-     Repeat::layers_and_output,
-     {Axis::position, Axis::hidden},
-     ArrayNumber::float32,
-     Storage::raw,
-     "",
+    {TraceArray::log_forget_gradient, Keep::saliency, "gradients/log_forget", Repeat::once,
+     {Axis::layer, Axis::head, Axis::position}, ArrayNumber::float32, Storage::raw, "nats per nat",
+     "derivative of the target by the log forget gate of a position"},
+    {TraceArray::logits, Keep::logits, "logits", Repeat::once, {Axis::position, Axis::vocabulary},
+     ArrayNumber::float32, Storage::raw, "", "logits of the token that a position predicts"},
+    {TraceArray::hidden_states, Keep::hidden, "hidden_states/NN", Repeat::layers_and_output,
+     {Axis::position, Axis::hidden}, ArrayNumber::float32, Storage::raw, "",
      "input of a layer; the last is behind the final norm"},
 }};
+// clang-format on
 
 constexpr const ArraySpec& spec_of(TraceArray array) { return kTraceArrays[static_cast<std::size_t>(array)]; }
 static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) { return &spec_of(spec.array) == &spec; }));
 static_assert(std::ranges::all_of(kKeepWords, [](const KeepWord& word) { return &word_of(word.keep) == &word; }));
 
+static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) {
+  return spec.storage != Storage::packed || spec.axes.size() <= 2;
+}));
+
 /// How many of an array a run of so many layers has.
 int count_of(const ArraySpec& spec, int layers);
 /// Its path for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);
+/// The last part of its path.
+std::string name_of(const ArraySpec& spec);
 /// Extents of one of them.
 std::int64_t extent_of(Axis axis, const TraceSizes& sizes);
 std::vector<std::uint64_t> shape_of(const ArraySpec& spec, const TraceSizes& sizes);

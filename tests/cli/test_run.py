@@ -108,13 +108,31 @@ class FileTest(CommandLineTest):
     def test_keep_decides_what_is_in_the_file(self):
         parts = {"loss": "loss/per_token_loss", "gates": "layers/00/cumulative_log_gate",
                  "rows": "layers/00/log_normalizer", "ungated": "layers/00/log_normalizer_without_gate",
-                 "qk": "layers/00/query", "logits": "logits", "hidden": "hidden_states/00"}
-        for keep in ["loss", "gates,rows", "qk", "loss,logits", "hidden,ungated", ",".join(parts)]:
+                 "qk": "layers/00/query", "values": "layers/01/value", "logits": "logits", "hidden": "hidden_states/00"}
+        for keep in ["loss", "gates,rows", "qk", "values", "loss,logits", "hidden,ungated", ",".join(parts)]:
             with self.subTest(keep):
                 path = self.run_fixture(extra=["--keep", keep, "--force"])
                 with h5py.File(path) as file:
                     kept = {word for word, name in parts.items() if name in file["models/fox-pro"]}
                 self.assertEqual(kept, set(keep.split(",")))
+
+    def test_info_says_what_gradients_are_of(self):
+        path = self.run_fixture(extra=["--keep", "loss,values"])
+        with h5py.File(path, "r+") as file:
+            loss = file["models/fox-pro/loss/per_token_loss"].shape[0]
+            gradients = file.create_dataset("models/fox-pro/gradients/log_forget", data=numpy.ones((2, 2, loss), "<f4"))
+            gradients.attrs["target"] = "mean of loss[0:8]"
+        model = json.loads(self.done("info", path, "--json"))["models"][0]
+        self.assertEqual(model["kept"], ["loss", "values", "saliency"])
+        self.assertEqual(model["saliency_target"], "mean of loss[0:8]")
+        self.assertIn("gradient of mean of loss[0:8]", self.done("info", path))
+
+    def test_kept_values_are_those_of_the_authors(self):
+        values = golden("fox-pro")
+        with h5py.File(self.run_fixture(extra=["--keep", "values"])) as file:
+            for layer in range(2):
+                kept = file[f"models/fox-pro/layers/{layer:02}/value"][()]
+                self.assertLess(numpy.abs(kept - values[f"layers.{layer}.v"][0]).max(), 2e-4)
 
     def test_kept_logits_and_hidden_states_are_those_of_the_authors(self):
         values = golden("fox-pro")

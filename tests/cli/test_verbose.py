@@ -96,12 +96,12 @@ class VerboseTest(CommandLineTest):
             file["notes"] = "mine"
             file[f"models/{name}/extra"] = numpy.zeros(3)
             file[f"models/{name}/tokens/part_of_speech"] = numpy.zeros(3)
-            file[f"models/{name}/layers/01/value"] = numpy.zeros(3)
+            file[f"models/{name}/layers/01/rotation"] = numpy.zeros(3)
         lines = self.lines("heads", path)
         self.assertRegex(self.line(f"[file] {path}: /models/{name}: ", [n for n in lines if "skipped" not in n]),
                          r"\d+ tokens, 2 layers, \d+ heads of \d+, float32$")
         for group, dataset in [("/", "notes"), (f"/models/{name}", "extra"), (f"/models/{name}/tokens", "part_of_speech"),
-                               (f"/models/{name}/layers/01", "value")]:
+                               (f"/models/{name}/layers/01", "rotation")]:
             self.assertIn(f"[file] {path}: {group}: skipped {dataset}", lines)
         self.assertEqual(len([line for line in lines if "skipped" in line]), 4)
 

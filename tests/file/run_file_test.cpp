@@ -68,6 +68,21 @@ TEST_F(RunFileTest, MapsOfAReopenedFileEqualThoseOfTheLiveRun) {
   }
 }
 
+/// Files that were written before values, gradients and `long_name` were known.
+TEST_F(RunFileTest, OlderFilesOpen) {
+  for (const auto& [name, kept] : {std::pair("small", "loss,gates,rows,qk"), std::pair("loss", "loss"),
+                                   std::pair("wide", "ungated,logits,hidden")}) {
+    const std::string path = fmt::format("{}/tests/fuzz/corpus/run_file/{}", FOXSCOPE_SOURCE_DIR, name);
+    EXPECT_NE(read_everything(path), 0) << name;
+    const auto trace = RunFile::open(path).traces.front();
+    const KeepSet keep = parse_keep(kept);
+    for (const ArraySpec& spec : kTraceArrays) {
+      EXPECT_EQ(trace->has(spec.array), keep.contains(spec.keep)) << name << ": " << spec.path;
+    }
+    expect_error([&] { static_cast<void>(trace->log_forget_gradient(0, 0)); }, {"did not keep saliency"});
+  }
+}
+
 /// Weights that are not numbers give a run that is none; its file says so instead of failing to open.
 TEST_F(RunFileTest, NotANumberReopens) {
   const auto source = make_trace({.length = 900});

@@ -111,6 +111,8 @@ TraceInfo make_info(const SyntheticRun& run) {
   info.key_heads = run.key_heads;
   info.head_dim = run.head_dim;
   info.length = run.length;
+  info.vocabulary_size = run.vocabulary_size;
+  info.hidden_size = std::int64_t{run.heads} * run.head_dim;
   info.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(run.head_dim)));
   info.window_size = run.window_size;
   info.pruning_tolerance = 0x1p-24;
@@ -137,12 +139,10 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
     fill_log_normalizer(c, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));
   }
   if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[0:37]";
-  for (float& gradient : recorder.log_forget_gradient()) gradient = normal(random) / 100;
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
-  for (float& logit : recorder.logits(run.vocabulary_size)) logit = normal(random);
-  if (recorder.keeps(Keep::hidden)) {
-    for (int index = 0; index <= run.layers; ++index) {
-      for (float& state : recorder.hidden_states(index, run.heads * run.head_dim)) state = normal(random);
+  for (const ArraySpec& spec : kTraceArrays) {
+    for (int index = 0; spec.storage == Storage::raw && index < count_of(spec, run.layers); ++index) {
+      for (float& number : recorder.array<float>(spec.array, index)) number = normal(random);
     }
   }
   const TextAndTokens made = make_tokens(run);

@@ -21,8 +21,8 @@ using nlohmann::json;
 using test::largest_difference;
 using Part = QueryKeyStore::Part;
 
-const KeepSet kUsual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
-const KeepSet kAll = {Keep::loss, Keep::gates, Keep::rows, Keep::ungated, Keep::query_key, Keep::logits, Keep::hidden};
+const KeepSet kUsual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::values};
+const KeepSet kAll = parse_keep("loss,gates,rows,ungated,qk,values,logits,hidden");
 
 double mean(std::span<const float> values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
@@ -59,7 +59,7 @@ class CudaPass : public testing::Test {
 
   static std::vector<float> rows(const Trace& trace, Part part, int layer, int head) {
     std::vector<float> scratch;
-    const auto found = trace.query_key()->rows(part, layer, head, 0, trace.info().length, scratch);
+    const auto found = trace.store_of(part)->rows(part, layer, head, 0, trace.info().length, scratch);
     return {found.begin(), found.end()};
   }
 
@@ -232,6 +232,8 @@ TEST_F(CudaPass, IsAsExactAsItsTwin) {
       check("hidden states", [layer](const Trace& trace) { return trace.source().hidden_states(layer + 1); });
       for (int head = 0; head < exact.traces[0]->info().heads; ++head) {
         check("queries", [&](const Trace& trace) { return rows(trace, Part::query, layer, head); });
+        const int key_head = key_head_of(exact.traces[0]->info(), head);
+        check("values", [&](const Trace& trace) { return rows(trace, Part::value, layer, key_head); });
         check("normalisers", [&](const Trace& trace) {
           const auto found = trace.log_normalizer(layer, head);
           return std::vector<float>(found.begin(), found.end());
@@ -273,7 +275,7 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
   EXPECT_TRUE(run->trace->info().attention_kernel.starts_with("cuda "));
   const auto host = test::run_batch(*demo("cuda"), demo_batch(900, kUsual));
   EXPECT_STREQ(host.traces[0]->query_key()->where(), "memory");
-  for (const Part part : {Part::query, Part::key}) {
+  for (const Part part : {Part::query, Part::key, Part::value}) {
     for (const int layer : {0, 5}) {
       EXPECT_EQ(largest_difference(rows(*run->trace, part, layer, 2), rows(*host.traces[0], part, layer, 2)), 0);
     }
@@ -313,9 +315,9 @@ TEST_F(CudaPass, FillsPinnedMemory) {
   const test::Batch batch = demo_batch(700, kUsual);
   const auto expected = test::run_batch(*model, batch);
   const auto recorder = test::make_recorder(*model, 700, {});
-  const QueryKeyStore::Shape shape = expected.traces[0]->query_key()->shape();
-  const auto pinned = std::make_shared<HostQueryKeyStore>(shape, DType::bfloat16, std::size_t{1} << 30,
-                                                          std::filesystem::temp_directory_path(), 0);
+  const QueryKeyStore& store = *expected.traces[0]->query_key();
+  const auto pinned = std::make_shared<HostQueryKeyStore>(store.shape(), DType::bfloat16, std::size_t{1} << 30,
+                                                          std::filesystem::temp_directory_path(), 0, store.parts());
   Recorder into(recorder->info(), kUsual, pinned);
   Recorder* const recorders[] = {&into};
   ForwardRequest request;
@@ -325,7 +327,7 @@ TEST_F(CudaPass, FillsPinnedMemory) {
   request.labels = batch.labels;
   ASSERT_TRUE(model->forward(request, recorders, Job{}).has_value());
   const auto trace = into.finish(nullptr, nullptr);
-  for (const Part part : {Part::query, Part::key}) {
+  for (const Part part : {Part::query, Part::key, Part::value}) {
     EXPECT_EQ(largest_difference(rows(*trace, part, 6, 3), rows(*expected.traces[0], part, 6, 3)), 0);
   }
 }

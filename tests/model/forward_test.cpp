@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using test::largest_difference;
 
-const KeepSet kAll = {Keep::loss, Keep::gates, Keep::rows, Keep::ungated, Keep::query_key, Keep::logits, Keep::hidden};
+const KeepSet kAll = parse_keep("loss,gates,rows,ungated,qk,values,logits,hidden");
 
 /// A small model with every part of a layer.
 json pro_config() {
@@ -155,6 +155,32 @@ TEST(Forward, KeepsOnlyWhatItIsAskedFor) {
   EXPECT_EQ(loss.traces[0]->query_key(), nullptr);
   EXPECT_TRUE(loss.traces[0]->source().logits().empty());
   EXPECT_TRUE(loss.traces[0]->source().hidden_states(0).empty());
+}
+
+TEST(Forward, ValuesKeptAloneAreThoseBesideQueriesAndKeys) {
+  const test::TemporaryFolder folder;
+  const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
+  for (const bool fused : {true, false}) {
+    const auto model = fused ? CausalLM::load(checkpoint, Device{}, DType::float32)
+                             : load_torch_model(checkpoint, Device{}, DType::float32);
+    // Of two texts, so that a row of one is not a row of the other.
+    const auto all = test::run_batch(*model, random_batch(2, 90, kAll));
+    const auto alone = test::run_batch(*model, random_batch(2, 90, {Keep::values}));
+    for (std::size_t b = 0; b < 2; ++b) {
+      EXPECT_EQ(alone.traces[b]->query_key(), nullptr);
+      const QueryKeyStore& ours = *alone.traces[b]->store_of(TraceArray::value);
+      const QueryKeyStore& theirs = *all.traces[b]->store_of(TraceArray::value);
+      std::vector<float> a;
+      std::vector<float> c;
+      for (int layer = 0; layer < ours.shape().layers; ++layer) {
+        for (int head = 0; head < ours.heads(TraceArray::value); ++head) {
+          EXPECT_LE(largest_difference(ours.rows(TraceArray::value, layer, head, 0, 90, a),
+                                       theirs.rows(TraceArray::value, layer, head, 0, 90, c)),
+                    1e-5);
+        }
+      }
+    }
+  }
 }
 
 TEST(Forward, PruningMovesTheLossByNoMoreThanItsTolerance) {

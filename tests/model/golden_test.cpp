@@ -1,4 +1,5 @@
-// The authors' own outputs for a checkpoint of every kind: logits, loss, hidden states, q, k, log f and A, in float32.
+// The authors' own outputs for a checkpoint of every kind: logits, loss, hidden states, q, k, v, log f and A, in
+// float32.
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -13,8 +14,7 @@ using test::largest_difference;
 
 constexpr double kLogitBound = 1e-4;
 constexpr double kAttentionBound = 1e-5;
-const KeepSet kEverything = {Keep::loss,      Keep::gates,  Keep::rows,  Keep::ungated,
-                             Keep::query_key, Keep::logits, Keep::hidden};
+const KeepSet kEverything = parse_keep("loss,gates,rows,ungated,qk,values,logits,hidden");
 
 /// The part of a golden tensor [B, ...] that belongs to one sequence.
 std::vector<float> of_sequence(const SafetensorsFile& golden, const std::string& name, std::size_t sequence) {
@@ -67,9 +67,9 @@ std::vector<float> attention(const Trace& trace, int layer) {
 std::vector<float> heads(const Trace& trace, QueryKeyStore::Part part, int layer) {
   std::vector<float> all;
   std::vector<float> scratch;
-  const int count = part == QueryKeyStore::Part::query ? trace.info().heads : trace.info().key_heads;
-  for (int head = 0; head < count; ++head) {
-    const auto rows = trace.query_key()->rows(part, layer, head, 0, trace.info().length, scratch);
+  const QueryKeyStore& store = *trace.store_of(part);
+  for (int head = 0; head < store.heads(part); ++head) {
+    const auto rows = store.rows(part, layer, head, 0, trace.info().length, scratch);
     all.insert(all.end(), rows.begin(), rows.end());
   }
   return all;
@@ -87,6 +87,7 @@ void check_sequence(const Trace& trace, const SafetensorsFile& golden, std::size
     const std::string prefix = "layers." + std::to_string(layer) + ".";
     expect_near(heads(trace, QueryKeyStore::Part::query, layer), prefix + "q", kLogitBound);
     expect_near(heads(trace, QueryKeyStore::Part::key, layer), prefix + "k", kLogitBound);
+    expect_near(heads(trace, QueryKeyStore::Part::value, layer), prefix + "v", kLogitBound);
     expect_near(log_gates(trace, layer), prefix + "log_fgate", kLogitBound);
     expect_near(attention(trace, layer), prefix + "attention", kAttentionBound);
   }

@@ -277,6 +277,20 @@ TEST(RunMemory, GrowsWithWhatIsKept) {
   EXPECT_EQ(estimate({Keep::hidden}).per_token - estimate({}).per_token, 9 * 256 * 4);
 }
 
+TEST(RunMemory, CountsEveryArrayThatIsKept) {
+  const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();  // 8 layers of 4 heads
+  const auto estimate = [&](const KeepSet& keep) {
+    return estimate_memory(config, 11'600'000, keep, DType::bfloat16, true);
+  };
+  const RunMemory nothing = estimate({});
+  EXPECT_EQ(nothing.stored_per_token, 0);
+  EXPECT_EQ(estimate({Keep::gates}).per_token - nothing.per_token, 8 * 4 * 8);
+  EXPECT_EQ(estimate({Keep::rows}).per_token - nothing.per_token, 8 * 4 * 4);
+  EXPECT_EQ(estimate({Keep::saliency}).per_token - nothing.per_token, 8 * 4 * 4);
+  EXPECT_EQ(estimate({Keep::values}).stored_per_token, 8 * 256 * 2);
+  EXPECT_EQ(estimate({Keep::values, Keep::query_key}).stored_per_token, 8 * 3 * 256 * 2);
+}
+
 TEST(RunMemory, CountsWhatAGpuHolds) {
   const ModelConfig config = Checkpoint::open(test::demo_model("fox-pro-12m")).config();
   const auto estimate = [&](const KeepSet& keep, DType dtype = DType::bfloat16) {

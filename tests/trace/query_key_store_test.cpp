@@ -58,10 +58,10 @@ float expected(Part part, int layer, int head, std::int64_t row, int column) {
 
 void fill(HostQueryKeyStore& store) {
   const QueryKeyStore::Shape& shape = store.shape();
-  for (const Part part : {Part::query, Part::key}) {
+  for (const Part part : store.parts()) {
     for (int layer = 0; layer < shape.layers; ++layer) {
       std::byte* out = store.layer(part, layer).data();
-      for (int head = 0; head < (part == Part::query ? shape.heads : shape.key_heads); ++head) {
+      for (int head = 0; head < store.heads(part); ++head) {
         for (std::int64_t row = 0; row < shape.length; ++row) {
           for (int column = 0; column < shape.head_dim; ++column) {
             const float value = expected(part, layer, head, row, column);
@@ -79,9 +79,9 @@ void fill(HostQueryKeyStore& store) {
 void check(const QueryKeyStore& store) {
   const QueryKeyStore::Shape& shape = store.shape();
   std::vector<float> scratch;
-  for (const Part part : {Part::query, Part::key}) {
+  for (const Part part : store.parts()) {
     for (int layer = 0; layer < shape.layers; ++layer) {
-      for (int head = 0; head < (part == Part::query ? shape.heads : shape.key_heads); ++head) {
+      for (int head = 0; head < store.heads(part); ++head) {
         const std::span<const float> rows = store.rows(part, layer, head, 3, 11, scratch);
         ASSERT_EQ(rows.size(), static_cast<std::size_t>(8 * shape.head_dim));
         for (std::int64_t row = 3; row < 11; ++row) {
@@ -100,10 +100,15 @@ constexpr QueryKeyStore::Shape kStoreShape{.layers = 2, .heads = 4, .key_heads =
 TEST(HostQueryKeyStore, GivesBackRowsFromMemoryAndFromATemporaryFile) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const std::size_t budget : {std::size_t{0}, std::size_t{1} << 30U}) {
-      HostQueryKeyStore store(kStoreShape, dtype, budget, std::filesystem::temp_directory_path());
-      EXPECT_STREQ(store.where(), budget == 0 ? "temporary file" : "memory");
-      fill(store);
-      check(store);
+      for (const KeepSet& keep : {KeepSet{Keep::query_key}, {Keep::values}, {Keep::query_key, Keep::values}}) {
+        HostQueryKeyStore store(kStoreShape, dtype, budget, std::filesystem::temp_directory_path(), std::nullopt,
+                                stored_arrays(keep));
+        EXPECT_STREQ(store.where(), budget == 0 ? "temporary file" : "memory");
+        EXPECT_EQ(store.layer(Part::key, 1).empty(), !keep.contains(Keep::query_key));
+        EXPECT_EQ(store.layer(Part::value, 1).empty(), !keep.contains(Keep::values));
+        fill(store);
+        check(store);
+      }
     }
   }
 }
@@ -119,6 +124,7 @@ TEST(HostQueryKeyStore, LeavesNoNameBehind) {
 TEST(HostQueryKeyStore, CountsItsBytes) {
   EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::float32), 2U * (4 + 2) * 13 * 5 * 4);
   EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::bfloat16), 2U * (4 + 2) * 13 * 5 * 2);
+  EXPECT_EQ(HostQueryKeyStore::bytes(kStoreShape, DType::bfloat16, {Part::value}), 2U * 2 * 13 * 5 * 2);
 }
 
 TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
@@ -128,6 +134,14 @@ TEST(HostQueryKeyStore, NamesFolderAndSizeWhereNothingFits) {
   EXPECT_NE(message.find("--limit"), std::string::npos) << message;
   constexpr QueryKeyStore::Shape kHuge{.layers = 1, .heads = 1, .key_heads = 1, .length = 1LL << 50, .head_dim = 64};
   EXPECT_THROW(HostQueryKeyStore(kHuge, DType::float32, ~std::size_t{0}, "/tmp"), Error);
+  EXPECT_EQ(words_of({Part::query, Part::key}).title, "queries and keys");
+  const auto refused = [&](const KeepSet& keep) {
+    return test::error_of([&] {
+      HostQueryKeyStore(kStoreShape, DType::float32, 0, "/nonexistent/folder", std::nullopt, stored_arrays(keep));
+    });
+  };
+  EXPECT_NE(refused({Keep::values}).find("leave values out of --keep"), std::string::npos);
+  EXPECT_NE(refused({Keep::values, Keep::query_key}).find("leave qk and values out of --keep"), std::string::npos);
 }
 
 TEST(HostQueryKeyStore, ServesSeveralThreads) {
