@@ -1,6 +1,7 @@
 #include <cassert>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "backend/model/composed_steps_torch.h"
 
@@ -9,7 +10,8 @@ namespace foxscope::composed_steps {
 at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
   assert(in.size(1) == weight.size(1) && in.scalar_type() == weight.scalar_type());
   if (in.scalar_type() == at::kFloat) return at::mm(in, weight.t());
-  if (in.is_cuda()) return at::mm(in, weight.t(), at::kFloat);
+  // Autograd has no way back through a product of another type.
+  if (in.is_cuda() && !at::GradMode::is_enabled()) return at::mm(in, weight.t(), at::kFloat);
   return at::mm(in.to(at::kFloat), weight.to(at::kFloat).t());
 }
 

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ATen.h>
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
 
 #include "backend/model/causal_lm.h"
+#include "backend/model/gradient_forward_torch.h"
 #include "backend/model/torch_model.h"
 #include "backend/trace/device_query_key_store.h"
 #include "tests/bench/random_checkpoint.h"
@@ -107,11 +109,70 @@ void print(std::int64_t length, double tolerance, const char* kept, const Measur
              100 * static_cast<double>(m.report.skipped_blocks) / blocks, m.mean_loss, m.report.attention_kernel);
 }
 
+/// Biases of gates that forget over 8 to 8192 tokens, log-spaced over the heads: log f = -1/T where the rest of z is 0.
+void spread_gates(TorchWeights& weights) {
+  const std::int64_t heads = weights.config.heads;
+  const at::Tensor times = at::exp(at::linspace(std::log(8.0), std::log(8192.0), heads, at::kDouble));
+  const at::Tensor bias = -at::log(at::expm1(1 / times));
+  for (TorchLayer& layer : weights.layers) {
+    const std::int64_t first = layer.gates_bias.size(0) - heads;
+    layer.gates_bias.slice(0, first).copy_(bias.to(at::kFloat));
+  }
+}
+
+/// Forward and back, with the gradient of the mean loss by every weight.
+void run_forward_and_back(const Checkpoint& checkpoint, std::int64_t length) {
+  TorchWeights weights(checkpoint.config(), Device{true, 0}, DType::bfloat16);
+  weights.load(checkpoint, {});
+  spread_gates(weights);
+  weights.require_gradients();
+  std::mt19937 generator(7);
+  std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(weights.config.vocabulary_size) - 1);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
+  for (std::int32_t& id : ids) id = draw(generator);
+  const at::Tensor loss_weights = at::full({length}, 1.0 / static_cast<double>(length), at::kFloat);
+  for (const double tolerance : {0.0, std::exp(-10.0)}) {
+    at::accelerator::emptyCache();
+    at::accelerator::resetPeakStats(0);
+    std::vector<double> seconds;
+    std::vector<double> forward_seconds;
+    double loss = 0;
+    for (int time = 0; time < kWarmUp + kTimes; ++time) {
+      const auto start = Clock::now();
+      const auto forward = make_gradient_forward(weights, 1, length, loss_weights, {.weights = true});
+      Forward::Input input;
+      input.ids = std::span(ids).first(static_cast<std::size_t>(length));
+      input.labels = std::span(ids).last(static_cast<std::size_t>(length));
+      input.pruning_tolerance = tolerance;
+      const Probe probe;
+      ForwardReport report;
+      forward->run_forward(input, {&probe, 1}, {}, report);
+      loss = forward->loss().item<double>();
+      const double there = seconds_since(start);
+      const Gradients gradients = *forward->differentiate({});
+      at::accelerator::synchronizeDevice(0);
+      if (time < kWarmUp) continue;
+      forward_seconds.push_back(there);
+      seconds.push_back(seconds_since(start));
+    }
+    std::ranges::sort(seconds);
+    std::ranges::sort(forward_seconds);
+    constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    const double peak = static_cast<double>(at::accelerator::getDeviceStats(0).allocated_bytes[kAll].peak) / 0x1p30;
+    fmt::print(
+        "{:>6}  {:.1e}  forward and back  {:>8.2f} ms, of which forward {:.2f}  {:>6.1f}k tokens/s (goal {}k)  "
+        "{:>5.2f} GiB (goal 30)  {:.4f}\n",
+        length, tolerance, seconds[kTimes / 2] * 1e3, forward_seconds[kTimes / 2] * 1e3,
+        static_cast<double>(length) / seconds[kTimes / 2] / 1000, tolerance > 0 ? 60 : 46, peak, loss);
+  }
+}
+
 void run(std::vector<std::int64_t> lengths) {
   if (lengths.empty()) {
     for (const Target& target : kTargets) lengths.push_back(target.length);
   }
   const RandomCheckpoint random(kConfig);
+  run_forward_and_back(Checkpoint::open(random.folder().string()), 16384);
   const auto start = Clock::now();
   const auto model = CausalLM::load(Checkpoint::open(random.folder().string()), Device{true, 0}, DType::bfloat16);
   fmt::print("FoX (Pro) of 760M shape, random weights, bfloat16, loaded in {:.1f} s; medians of {}\n",

@@ -6,6 +6,7 @@
 
 #include "backend/model/differentiable_forward_torch.h"
 #include "backend/model/gradient_forward_torch.h"
+#include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -153,6 +154,33 @@ TEST_P(GoldenGradient, KernelsGiveThoseOfTheTwin) {
 TEST_P(GoldenGradient, ComposedOperationsGiveThoseOfTheTwin) {
   Differentiated model(GetParam(), Device{}, DType::float32, Way::composed);
   check_goldens(model);
+}
+
+TEST_P(GoldenGradient, CudaInFloat32GivesThoseOfTheTwin) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  Differentiated model(GetParam(), Device::parse("cuda"), DType::float32, Way::fused);
+  check_goldens(model);
+}
+
+/// Distance of the gradients by all log f from the golden's, relative.
+double error_of_log_gates(const char* name, Way way) {
+  Differentiated model(name, Device::parse("cuda"), DType::bfloat16, way);
+  const std::vector<float> ours = all_log_gates(model.by(0, model.length()));
+  const std::vector<float> wanted = test::read_floats(model.golden(), "dlog_f");
+  double error = 0;
+  double size = 0;
+  for (std::size_t n = 0; n < wanted.size(); ++n) {
+    error += std::pow(static_cast<double>(ours[n]) - static_cast<double>(wanted[n]), 2);
+    size += std::pow(static_cast<double>(wanted[n]), 2);
+  }
+  return std::sqrt(error / size);
+}
+
+TEST_P(GoldenGradient, CudaInBfloat16IsAsNearAsComposedOperations) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  const double composed = error_of_log_gates(GetParam(), Way::composed);
+  EXPECT_LE(error_of_log_gates(GetParam(), Way::fused), 2 * composed);
+  EXPECT_LE(composed, 0.1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenGradient,
