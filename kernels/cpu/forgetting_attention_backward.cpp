@@ -164,13 +164,13 @@ class Backward {
     const float* key = row_of(a_.key, a_.key_strides, batch, head, first);
     const float* value = row_of(a_.value, a_.value_strides, batch, head, first);
     const float square = pack_keys(key, a_.key_strides.row, count, a_.head_dim, p_.keys.get() + transposed);
-    const float value_square = pack_keys(value, a_.value_strides.row, count, a_.head_dim, p_.values.get() + transposed);
+    pack_keys(value, a_.value_strides.row, count, a_.head_dim, p_.values.get() + transposed);
     const bool regular = pack_values(key, a_.key_strides.row, count, a_.head_dim, p_.width, p_.key_rows.get() + rows);
     std::fill_n(p_.key_gradient.get() + rows, kKeyBlock * p_.width, 0.0F);
     std::fill_n(p_.value_gradient.get() + rows, kKeyBlock * p_.width, 0.0F);
-    // The factor covers the rounding of the sum of squares; infinity keeps what is not finite from being skipped.
-    p_.key_norms[index(at)] =
-        std::isfinite(value_square) ? std::sqrt(square) * 1.0001F : std::numeric_limits<float>::infinity();
+    // The factor covers the rounding of the sum of squares; it is infinity where a key is not finite, which keeps that
+    // from being left out. A value that is not finite shows in the row's delta.
+    p_.key_norms[index(at)] = std::sqrt(square) * 1.0001F;
     p_.irregular_keys[index(at)] = regular ? 0 : 1;
   }
 

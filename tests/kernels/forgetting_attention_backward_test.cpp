@@ -415,6 +415,33 @@ TEST(ForgettingAttentionBackward, LeavesOutNoMoreThanTheTolerance) {
   }
 }
 
+TEST(ForgettingAttentionBackward, LeavesOutAllThatTheToleranceAllows) {
+  // Equal keys along every query make the bound exact; of one row with dO = (1, 0, ...), dV shows its P.
+  constexpr std::int64_t kLength = 700;
+  Gradients g = poisoned_gradients({.length = kLength, .gate = Gate::none}, 1050);
+  for (std::int64_t t = 0; t < kLength; ++t) {
+    g.problem.cumulative_log_gate.push_back(-0.05 * static_cast<double>(t));
+    std::fill_n(&g.problem.query[static_cast<std::size_t>(t * 16)], 16, 0.5F);
+    std::fill_n(&g.problem.key[static_cast<std::size_t>(t * 16)], 16, 0.5F);
+    std::fill_n(&g.output_gradient[static_cast<std::size_t>(t * 16)], 16, 0.0F);
+  }
+  g.output_gradient[(kLength - 1) * 16] = 1;
+  run(g.problem.arguments());
+  for (const double tolerance : {1e-2, 1e-4, 1e-6}) {
+    g.problem.options.pruning_tolerance = tolerance;
+    differentiate(g);
+    std::int64_t first = 0;
+    while (g.value[static_cast<std::size_t>(first * 16)] == 0) ++first;
+    const auto share_before = [](std::int64_t key) {
+      return (std::exp(-0.05 * static_cast<double>(kLength - key)) - std::exp(-0.05 * kLength)) /
+             (1 - std::exp(-0.05 * kLength));
+    };
+    EXPECT_EQ(first % 64, 0);
+    EXPECT_LE(share_before(first), tolerance);
+    EXPECT_GT(share_before(first + 64), tolerance * 0.999);
+  }
+}
+
 TEST(ForgettingAttentionBackward, PrunesWhatTheDefaultToleranceCannotShow) {
   Gradients g = computed_gradients({.length = 987, .head_dim = 64, .gate = Gate::near_zero}, 1100);
   g.problem.options.pruning_tolerance = 0x1p-24;
