@@ -550,32 +550,12 @@ TEST(ForgettingAttentionBackward, NanInARowWithoutGradientReachesNothing) {
   }
 }
 
-/// Asks for a stop when a given number of tasks have begun.
-class StopAfter final : public Executor {
- public:
-  explicit StopAfter(std::int64_t after) : after_(after) {}
-  [[nodiscard]] int threads() const override { return 1; }
-  void run(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) override {
-    for (std::int64_t task = 0; task < tasks; ++task) {
-      if (begun_++ == after_) source_.request_stop();
-      body(task, 0);
-    }
-  }
-  std::stop_token token() { return source_.get_token(); }
-  [[nodiscard]] std::int64_t begun() const { return begun_; }
-
- private:
-  std::stop_source source_;
-  std::int64_t after_;
-  std::int64_t begun_ = 0;
-};
-
 TEST(ForgettingAttentionBackward, StopsBetweenTasks) {
   Gradients g = computed_gradients({.heads = 2, .key_heads = 2, .length = 500}, 1500);
-  StopAfter counting(std::numeric_limits<std::int64_t>::max());
+  StoppingExecutor counting(std::numeric_limits<std::int64_t>::max());
   ASSERT_EQ(cpu::forgetting_attention_backward(g.arguments(), counting, counting.token(), nullptr), Status::ok);
   for (std::int64_t after = 0; after < counting.begun(); ++after) {
-    StopAfter executor(after);
+    StoppingExecutor executor(after);
     EXPECT_EQ(cpu::forgetting_attention_backward(g.arguments(), executor, executor.token(), nullptr),
               Status::cancelled);
   }
