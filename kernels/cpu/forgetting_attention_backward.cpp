@@ -21,7 +21,7 @@ static_assert(kEdgeUnit % kQueryBlock == 0 && kEdgeUnit % kKeyBlock == 0);
 constexpr std::int64_t kLargestEdge = 2;      // units
 constexpr std::int64_t kCellsAlongAHead = 8;  // at least, where that leaves an edge of one unit
 // So many bytes are packed at a time, but of as many heads as give every thread enough to do.
-constexpr std::int64_t kBytesAtATime = std::int64_t{32} << 20;
+constexpr std::int64_t kBytesAtATime = std::int64_t{8} << 20;
 constexpr std::int64_t kCellsPerThread = 8;
 constexpr double kLn2 = 0.6931471805599453;
 // Powers of 2 that cover the rounding of a retained mass.
@@ -164,13 +164,13 @@ class Backward {
     const float* key = row_of(a_.key, a_.key_strides, batch, head, first);
     const float* value = row_of(a_.value, a_.value_strides, batch, head, first);
     const float square = pack_keys(key, a_.key_strides.row, count, a_.head_dim, p_.keys.get() + transposed);
-    const float value_square = pack_keys(value, a_.value_strides.row, count, a_.head_dim, p_.values.get() + transposed);
+    pack_keys(value, a_.value_strides.row, count, a_.head_dim, p_.values.get() + transposed);
     const bool regular = pack_values(key, a_.key_strides.row, count, a_.head_dim, p_.width, p_.key_rows.get() + rows);
     std::fill_n(p_.key_gradient.get() + rows, kKeyBlock * p_.width, 0.0F);
     std::fill_n(p_.value_gradient.get() + rows, kKeyBlock * p_.width, 0.0F);
-    // The factor covers the rounding of the sum of squares; infinity keeps what is not finite from being skipped.
-    p_.key_norms[index(at)] =
-        std::isfinite(value_square) ? std::sqrt(square) * 1.0001F : std::numeric_limits<float>::infinity();
+    // The factor covers the rounding of the sum of squares; it is infinity where a key is not finite, which keeps that
+    // from being left out. A value that is not finite shows in the row's delta.
+    p_.key_norms[index(at)] = std::sqrt(square) * 1.0001F;
     p_.irregular_keys[index(at)] = regular ? 0 : 1;
   }
 
@@ -245,28 +245,64 @@ class Backward {
     return true;
   }
 
-  /// Cell (I, J) of rows and keys is computed in round (I + J) mod n: the cells of a round share neither rows nor keys,
-  /// so they may run at once, and each sum is added to in the order of the rounds, whoever runs them.
-  bool add_cells() {
+  /// Cells in the order in which they are begun, and of each the one before it that adds to the same rows, and to the
+  /// same keys; -1: none.
+  struct Order {
+    std::vector<BackwardCell> cells;
+    std::vector<std::int64_t> before_on_rows;
+    std::vector<std::int64_t> before_on_keys;
+  };
+
+  /// Cell (I, J) of rows and keys comes in round (I + J) mod n: the cells of a round share neither rows nor keys, so
+  /// that they may run at once.
+  [[nodiscard]] Order order_cells() const {
+    Order order;
+    std::vector<std::int64_t> last_on_rows(index(p_.key_heads * cells_), -1);
+    std::vector<std::int64_t> last_on_keys(last_on_rows);
     for (std::int64_t round = 0; round < cells_; ++round) {
-      std::vector<std::pair<std::int64_t, BackwardCell>> work;  // by the number of its tiles
+      std::vector<std::pair<std::int64_t, std::pair<std::int64_t, std::int64_t>>> work;  // tiles, key head, I
       for (std::int64_t key_head = 0; key_head < p_.key_heads; ++key_head) {
         for (std::int64_t i = 0; i < cells_; ++i) {
-          const std::int64_t j = (round - i + cells_) % cells_;
-          if (j > i) continue;
-          const BackwardCell cell = cell_of(key_head, i, j);
-          const std::int64_t tiles = tiles_of(cell);
-          if (tiles > 0) work.emplace_back(tiles, cell);
+          const std::int64_t tiles = tiles_of(cell_of(key_head, i, column(round, i)));
+          if (tiles > 0) work.push_back({tiles, {key_head, i}});
         }
       }
       // The longest go first, so that the threads end together.
       std::stable_sort(work.begin(), work.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-      const bool done = run_tasks(static_cast<std::int64_t>(work.size()), [&](std::int64_t task, int thread) {
-        add_backward_cell(b_, p_, work[index(task)].second, scratch_[static_cast<std::size_t>(thread)]);
-      });
-      if (!done) return false;
+      for (const auto& [tiles, place] : work) {
+        const auto [key_head, i] = place;
+        std::int64_t& rows = last_on_rows[index(key_head * cells_ + i)];
+        std::int64_t& keys = last_on_keys[index(key_head * cells_ + column(round, i))];
+        order.before_on_rows.push_back(rows);
+        order.before_on_keys.push_back(keys);
+        rows = keys = static_cast<std::int64_t>(order.cells.size());
+        order.cells.push_back(cell_of(key_head, i, column(round, i)));
+      }
     }
-    return true;
+    return order;
+  }
+
+  [[nodiscard]] std::int64_t column(std::int64_t round, std::int64_t i) const { return (round - i + cells_) % cells_; }
+
+  /// Each cell waits for the one before it on its rows and on its keys, so that every sum is added to in one order,
+  /// whoever computes the cells. Tasks are begun in ascending order: those waited for are under way.
+  bool add_cells() {
+    const Order order = order_cells();
+    std::vector<std::atomic<bool>> done(order.cells.size());
+    std::atomic<bool> stopped = false;
+    executor_.run(static_cast<std::int64_t>(order.cells.size()), [&](std::int64_t task, int thread) {
+      for (const std::int64_t before : {order.before_on_rows[index(task)], order.before_on_keys[index(task)]}) {
+        if (before >= 0) done[index(before)].wait(false, std::memory_order_acquire);
+      }
+      if (stop_.stop_requested()) {
+        stopped = true;
+      } else {
+        add_backward_cell(b_, p_, order.cells[index(task)], scratch_[static_cast<std::size_t>(thread)]);
+      }
+      done[index(task)].store(true, std::memory_order_release);
+      done[index(task)].notify_all();
+    });
+    return !stopped;
   }
 
   [[nodiscard]] BackwardCell cell_of(std::int64_t key_head, std::int64_t i, std::int64_t j) const {

@@ -261,12 +261,13 @@ class CellTiles {
 
   /// Every entry's own difference. Only where a row sees a key, since a gate that is not a number may follow.
   void put_steep_gate(const Part& part) {
+    const double* HWY_RESTRICT gates = gate_ + key_;
     for (std::int64_t r = part.row; r < part.row + part.rows; ++r) {
-      std::fill(logits(r) + part.first, logits(r) + part.last, 0.0F);
+      float* HWY_RESTRICT row = logits(r);
+      std::fill(row + part.first, row + part.last, 0.0F);
       const double own = gate_[first_row_ + r];
-      for (std::int64_t j = low(r); j < high(r); ++j) {
-        logits(r)[j] = static_cast<float>((own - gate_[key_ + j]) * kLog2E);
-      }
+      const std::int64_t last = high(r);
+      for (std::int64_t j = low(r); j < last; ++j) row[j] = static_cast<float>((own - gates[j]) * kLog2E);
     }
   }
 

@@ -36,7 +36,7 @@ struct BackwardHeads {
   std::vector<float> query_norms;    ///< [heads, row_blocks * kQueryBlock] |q| scale log2(e); infinity: never pruned
   std::vector<char> dead_rows;       ///< [heads, row_blocks] whether a row has a dO that is all zero
   std::vector<char> irregular_rows;  ///< [heads, row_blocks] whether a query or dO is not finite
-  std::vector<double> retained;      ///< [heads, blocks] see retained_mass; empty: nothing is skipped
+  std::vector<double> retained;      ///< [heads, blocks] log2 of retained_mass; empty: no pruning
   std::vector<std::int64_t> first_block;  ///< [heads, row_blocks] first key block that is visited; blocks: none
   std::vector<double> row_sums;           ///< [heads, blocks * kKeyBlock] sum_j dS_ij
   std::vector<double> column_sums;        ///< [heads, blocks * kKeyBlock] sum_i dS_ij

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/forgetting_attention.h"
+#include "kernels/executor.h"
 
 namespace foxscope::kernels::testing {
 
@@ -76,5 +78,25 @@ Differences compare_with_reference(const Problem& problem, std::uint64_t seed);
 
 /// Runs the kernel on a pool of its own threads.
 cpu::AttentionBlocks run(const cpu::ForgettingAttention& arguments, int threads = 2);
+
+/// Asks for a stop when a given number of tasks have begun.
+class StoppingExecutor final : public Executor {
+ public:
+  explicit StoppingExecutor(std::int64_t after) : after_(after) {}
+  [[nodiscard]] int threads() const override { return 1; }
+  void run(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) override {
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      if (begun_++ == after_) source_.request_stop();
+      body(task, 0);
+    }
+  }
+  std::stop_token token() { return source_.get_token(); }
+  [[nodiscard]] std::int64_t begun() const { return begun_; }
+
+ private:
+  std::stop_source source_;
+  std::int64_t after_;
+  std::int64_t begun_ = 0;
+};
 
 }  // namespace foxscope::kernels::testing

@@ -15,8 +15,8 @@
 namespace foxscope::kernels::testing {
 namespace {
 
-// Of the largest entry of a gradient, or of 1 where that is larger: what float32 arithmetic may change with inputs
-// near 1. Where a row sees itself alone, dS is the difference of two equal products: of the largest of those.
+// Of the largest entry of a gradient: what float32 arithmetic may change with inputs near 1. Where a row sees itself
+// alone, dS is the difference of two equal products, and it is of the largest of those.
 constexpr double kLargestError = 1e-5;
 constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
@@ -197,14 +197,15 @@ void add_to(std::vector<double>& sums, const std::vector<double>& terms) {
 void expect_dense(const Gradients& g, double largest_error = kLargestError) {
   const ProblemOptions& o = g.problem.options;
   LargestError query, key, value, log_gate, key_logit;
-  double least = 1;
+  const bool alone = o.gate == Gate::zero || o.length == 1 || o.window_size == 1;
+  double least = 1e-30;  // where no row has a dO, all is 0
   for (std::int64_t b = 0; b < o.batch; ++b) {
     for (std::int64_t key_head = 0; key_head < o.key_heads; ++key_head) {
       DenseGradients sums;
       for (std::int64_t member = 0; member < o.heads / o.key_heads; ++member) {
         const std::int64_t head = key_head * (o.heads / o.key_heads) + member;
         const DenseGradients expected = gradients_of(dense_head(g, b, head));
-        if (o.gate == Gate::zero) least = std::max(least, expected.product_with_itself);
+        if (alone) least = std::max(least, expected.product_with_itself);
         add_to(sums.key, expected.key);
         add_to(sums.value, expected.value);
         const std::int64_t gates = (b * o.heads + head) * o.length;
@@ -415,6 +416,33 @@ TEST(ForgettingAttentionBackward, LeavesOutNoMoreThanTheTolerance) {
   }
 }
 
+TEST(ForgettingAttentionBackward, LeavesOutAllThatTheToleranceAllows) {
+  // Equal keys along every query make the bound exact; of one row with dO = (1, 0, ...), dV shows its P.
+  constexpr std::int64_t kLength = 700;
+  Gradients g = poisoned_gradients({.length = kLength, .gate = Gate::none}, 1050);
+  for (std::int64_t t = 0; t < kLength; ++t) {
+    g.problem.cumulative_log_gate.push_back(-0.05 * static_cast<double>(t));
+    std::fill_n(&g.problem.query[static_cast<std::size_t>(t * 16)], 16, 0.5F);
+    std::fill_n(&g.problem.key[static_cast<std::size_t>(t * 16)], 16, 0.5F);
+    std::fill_n(&g.output_gradient[static_cast<std::size_t>(t * 16)], 16, 0.0F);
+  }
+  g.output_gradient[(kLength - 1) * 16] = 1;
+  run(g.problem.arguments());
+  for (const double tolerance : {1e-2, 1e-4, 1e-6}) {
+    g.problem.options.pruning_tolerance = tolerance;
+    differentiate(g);
+    std::int64_t first = 0;
+    while (g.value[static_cast<std::size_t>(first * 16)] == 0) ++first;
+    const auto share_before = [](std::int64_t key) {
+      return (std::exp(-0.05 * static_cast<double>(kLength - key)) - std::exp(-0.05 * kLength)) /
+             (1 - std::exp(-0.05 * kLength));
+    };
+    EXPECT_EQ(first % 64, 0);
+    EXPECT_LE(share_before(first), tolerance);
+    EXPECT_GT(share_before(first + 64), tolerance * 0.999);
+  }
+}
+
 TEST(ForgettingAttentionBackward, PrunesWhatTheDefaultToleranceCannotShow) {
   Gradients g = computed_gradients({.length = 987, .head_dim = 64, .gate = Gate::near_zero}, 1100);
   g.problem.options.pruning_tolerance = 0x1p-24;
@@ -522,32 +550,12 @@ TEST(ForgettingAttentionBackward, NanInARowWithoutGradientReachesNothing) {
   }
 }
 
-/// Asks for a stop when a given number of tasks have begun.
-class StopAfter final : public Executor {
- public:
-  explicit StopAfter(std::int64_t after) : after_(after) {}
-  [[nodiscard]] int threads() const override { return 1; }
-  void run(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) override {
-    for (std::int64_t task = 0; task < tasks; ++task) {
-      if (begun_++ == after_) source_.request_stop();
-      body(task, 0);
-    }
-  }
-  std::stop_token token() { return source_.get_token(); }
-  [[nodiscard]] std::int64_t begun() const { return begun_; }
-
- private:
-  std::stop_source source_;
-  std::int64_t after_;
-  std::int64_t begun_ = 0;
-};
-
 TEST(ForgettingAttentionBackward, StopsBetweenTasks) {
   Gradients g = computed_gradients({.heads = 2, .key_heads = 2, .length = 500}, 1500);
-  StopAfter counting(std::numeric_limits<std::int64_t>::max());
+  StoppingExecutor counting(std::numeric_limits<std::int64_t>::max());
   ASSERT_EQ(cpu::forgetting_attention_backward(g.arguments(), counting, counting.token(), nullptr), Status::ok);
   for (std::int64_t after = 0; after < counting.begun(); ++after) {
-    StopAfter executor(after);
+    StoppingExecutor executor(after);
     EXPECT_EQ(cpu::forgetting_attention_backward(g.arguments(), executor, executor.token(), nullptr),
               Status::cancelled);
   }

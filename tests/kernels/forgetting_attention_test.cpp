@@ -159,26 +159,6 @@ TEST(ForgettingAttention, NanInAGateReachesItsRowAndAllLater) {
   }
 }
 
-/// Asks for a stop when a given number of tasks have begun.
-class StoppingExecutor final : public Executor {
- public:
-  explicit StoppingExecutor(std::int64_t after) : after_(after) {}
-  [[nodiscard]] int threads() const override { return 1; }
-  void run(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) override {
-    for (std::int64_t task = 0; task < tasks; ++task) {
-      if (begun_++ == after_) source_.request_stop();
-      body(task, 0);
-    }
-  }
-  std::stop_token token() { return source_.get_token(); }
-  [[nodiscard]] std::int64_t begun() const { return begun_; }
-
- private:
-  std::stop_source source_;
-  std::int64_t after_;
-  std::int64_t begun_ = 0;
-};
-
 TEST(ForgettingAttention, StopsBetweenTasks) {
   Problem problem = make_problem({.heads = 2, .key_heads = 2, .length = 500}, 1200);
   StoppingExecutor counting(std::numeric_limits<std::int64_t>::max());

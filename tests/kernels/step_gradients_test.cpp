@@ -225,14 +225,14 @@ TEST(StepGradients, OfTheShiftAreItsDifferences) {
   });
 }
 
-struct GateCase {
+struct OutputGateCase {
   bool norm;
   bool gate;
   cpu::GateActivation activation;
   bool in_place;
 };
 
-void expect_gated(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const GateCase& gate_case) {
+void expect_gated(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, const OutputGateCase& gate_case) {
   const std::string what =
       std::to_string(rows) + " rows, " + std::to_string(heads) + " heads of " + std::to_string(head_dim) +
       (gate_case.norm ? ", norm" : "") + (gate_case.gate ? ", gate" : "") +
