@@ -555,6 +555,25 @@ TEST_F(CudaAttentionBackward, IsZeroBehindTheLoss) {
   }
 }
 
+// A constant added to a row's logits changes nothing, so that each row of dS sums to 0, and with them all columns.
+TEST_F(CudaAttentionBackward, SumsOfAllColumnsVanish) {
+  const BackwardOptions options = in_float32({.batch = 2, .length = 333, .head_dim = 64});
+  const BackwardProblem problem(options, 13);
+  const BackwardRun run(problem);
+  ASSERT_EQ(run.start(AttentionKernel::automatic), Status::ok);
+  const std::vector<double> columns = run.results().key_logit;
+  for (std::int64_t head = 0; head < 4; ++head) {
+    double sum = 0;
+    double largest = 0;
+    for (std::int64_t j = 0; j < 333; ++j) {
+      sum += columns[index(head * 333 + j)];
+      largest = std::max(largest, std::abs(columns[index(head * 333 + j)]));
+    }
+    EXPECT_GT(largest, 0.1);
+    EXPECT_LE(std::abs(sum), 1e-4 * largest);
+  }
+}
+
 TEST_F(CudaAttentionBackward, IsTheSameInEveryBitWhereThatIsAsked) {
   for (const std::int64_t head_dim : {32, 64, 128}) {
     for (const double tolerance : {0.0, 1e-4}) {
