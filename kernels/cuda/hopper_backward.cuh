@@ -59,9 +59,9 @@ struct BackwardLoader {
 template <class P>
 __global__ void __launch_bounds__(P::kThreads, 1)
     backward_kernel(const __grid_constant__ BackwardParameters p, const __grid_constant__ typename P::Copies copies) {
-  extern __shared__ char memory[];
-  auto& storage =
-      *reinterpret_cast<typename P::Storage*>((reinterpret_cast<std::uintptr_t>(memory) + 1023) / 1024 * 1024);
+  // Aligned by its declaration: an address that was computed would be read through generic loads.
+  extern __shared__ __align__(1024) char memory[];
+  auto& storage = *reinterpret_cast<typename P::Storage*>(memory);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (threadIdx.x == 0) {
     storage.keys_full.init(1);
@@ -105,7 +105,7 @@ cudaError_t launch_backward(const BackwardParameters& p, cudaStream_t stream) {
                                   P::template copy_rows<P::kRows>(p.output_gradient, p.length, p.heads, p.batch),
                                   P::template copy_rows<P::kKeys>(p.key, p.length, p.key_heads, p.batch),
                                   P::template copy_rows<P::kKeys>(p.value, p.length, p.key_heads, p.batch)};
-  constexpr int kBytes = static_cast<int>(sizeof(typename P::Storage)) + 1024;
+  constexpr int kBytes = static_cast<int>(sizeof(typename P::Storage));
   static_assert(kBytes <= 227 * 1024);
   auto* kernel = backward_kernel<P>;
   if (const auto e = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kBytes)) return e;

@@ -37,26 +37,25 @@ struct BackwardConsumer {
   const BackwardParameters& p;
   typename P::Storage& storage;
   KeyWork work;
-  int warpgroup, warp, lane;  // warp of the warpgroup
-  int first_key;              // of the thread block
-  int key[2];                 // of the thread
-  double gate[2];             // of these keys
+  int warpgroup, warp, lane;     // warp of the warpgroup
+  std::uint32_t shared_address;  // of the storage
+  int first_key;                 // of the thread block
+  int own_key;                   // of the thread's two the first, from there
   float value_gradient[32 * kHalves];
   float key_gradient[kHalves > 1 ? 32 : 1];  // of the columns before the last 64
   Sums summing_key_gradient;                 // of the last 64, then the sums of columns of dS
-  float former_sums[2] = {0, 0};             // of columns, of the heads before
   int* turn = nullptr;                       // of the sums that were added last, until it is passed on
 
   __device__ BackwardConsumer(const BackwardParameters& parameters, typename P::Storage& shared, const KeyWork& given)
       : p(parameters), storage(shared), work{uniform(given.block), uniform(given.key_head), uniform(given.batch)} {
+    shared_address = static_cast<std::uint32_t>(uniform(static_cast<int>(cast_smem_ptr_to_uint(&shared))));
     const int all_warps = uniform(static_cast<int>(threadIdx.x) / 32);
     warpgroup = all_warps / 4;
     warp = all_warps % 4;
     lane = static_cast<int>(threadIdx.x) % 32;
     first_key = work.block * P::kKeys;
-    key[0] = first_key + 64 * warpgroup + 16 * warp + lane / 4;
-    key[1] = key[0] + 8;
-    gate[0] = gate[1] = 0;
+    own_key = 64 * warpgroup + 16 * warp + lane / 4;
+    if (lane % 4 == 0) storage.column_sums[own_key] = storage.column_sums[own_key + 8] = 0;
 #pragma unroll
     for (float& x : value_gradient) x = 0;
 #pragma unroll
@@ -74,21 +73,36 @@ struct BackwardConsumer {
     at.heads_left = uniform(at.heads_left);
   }
 
-  __device__ void start_head(int flat_head) {
-    if (p.gate == nullptr) return;
-#pragma unroll
-    for (int r = 0; r < 2; ++r) gate[r] = p.gate[std::int64_t{flat_head} * p.length + min(key[r], p.length - 1)];
+  /// Key of the thread: row r of the two that it has of the products.
+  [[nodiscard]] __device__ int key(int r) const { return first_key + own_key + 8 * r; }
+
+  /// In shared memory.
+  [[nodiscard]] __device__ std::uint32_t address(const void* of_storage) const {
+    return shared_address +
+           static_cast<std::uint32_t>(static_cast<const char*>(of_storage) - reinterpret_cast<const char*>(&storage));
   }
 
-  /// Starts result = (64 of the keys' rows) (rows)^T.
+  /// Puts the gates of the keys where they take no registers. The threads that read one write it too.
+  __device__ void start_head(int flat_head) {
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const double* gate = p.gate == nullptr ? nullptr : p.gate + std::int64_t{flat_head} * p.length;
+      if (lane % 4 == 0) {
+        storage.gates[own_key + 8 * r] = gate == nullptr ? 0 : gate[min(key(r), p.length - 1)];
+      }
+    }
+    __syncwarp();
+  }
+
+  /// Starts result = (64 of the keys' rows) (rows)^T. What the result held is not looked at, so that it need not live.
   __device__ void start_rows_product(const Element* keys, const Element* rows, OfRows& result) {
-    hold(result);
+    const std::uint32_t own_keys = static_cast<std::uint32_t>(warpgroup) * 64 * 128;
     warpgroup_arrive();
 #pragma unroll
     for (int x = 0; x < P::kHeadDim / 16; ++x) {
       const int column = x % 4 * 16;
-      const std::uint64_t a = operand(keys + x / 4 * P::kKeys * 64 + warpgroup * 64 * 64 + column, 16);
-      const std::uint64_t b = operand(rows + x / 4 * kRows * 64 + column, 16);
+      const std::uint64_t a = operand(address(keys + x / 4 * P::kKeys * 64 + column) + own_keys, 0);
+      const std::uint64_t b = operand(address(rows + x / 4 * kRows * 64 + column), 0);
       multiply_shared<RowsProduct>(a, b, result, x == 0 ? ScaleOut::Zero : ScaleOut::One);
     }
     warpgroup_commit_batch();
@@ -101,8 +115,9 @@ struct BackwardConsumer {
 #pragma unroll
     for (int part = 0; part < P::kParts; ++part) {
       const RowStatistics& rows = parts[part];
-      const double first_gate = p.gate == nullptr ? 0 : rows.first_gate;
-      const SplitGate gates[2] = {SplitGate(first_gate - gate[0]), SplitGate(first_gate - gate[1])};
+      const double first_gate = rows.first_gate;
+      const SplitGate gates[2] = {SplitGate(first_gate - storage.gates[own_key]),
+                                  SplitGate(first_gate - storage.gates[own_key + 8])};
 #pragma unroll
       for (int x = 0; x < 8; ++x) {
         const int at = 8 * x + lane % 4 * 2;
@@ -116,7 +131,7 @@ struct BackwardConsumer {
           if constexpr (Masked) shift += (i % 2 == 0 ? rest.x : rest.y) + gates[i / 2].low;
           float exponent = fmaf(logit, p.scale_log2, shift);
           if constexpr (Masked) {
-            const int distance = row_block * kRows + part * 64 + at + i % 2 - key[i / 2];
+            const int distance = row_block * kRows + part * 64 + at + i % 2 - key(i / 2);
             if (distance < 0 || (p.window_size > 0 && distance >= p.window_size)) exponent = -INFINITY;
           }
           logit = power_of_2(exponent);
@@ -170,15 +185,15 @@ struct BackwardConsumer {
     warpgroup_arrive();
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
-      const std::uint64_t b = operand(storage.output_gradient[slot] + n * 16 * 64, kRows * 128);
+      const std::uint64_t b = operand(address(storage.output_gradient[slot] + n * 16 * 64), kRows * 128);
       multiply_registers<ValueProduct>(weights[n], b, value_gradient);
     }
     warpgroup_commit_batch();
   }
 
-  /// From an operand to the ones, which are taken for its next 64 columns.
-  __device__ int leading_to_ones(const Element* from) const {
-    return static_cast<int>((storage.ones - from) * sizeof(Element));
+  /// An operand whose next 64 columns are the ones, wherever it is.
+  [[nodiscard]] __device__ std::uint64_t summing_operand(std::uint32_t at) const {
+    return operand(at, address(storage.ones) - at);
   }
 
   /// Starts dK += dS^T Q.
@@ -190,10 +205,10 @@ struct BackwardConsumer {
     for (int n = 0; n < kRows / 16; ++n) {
       const Element* rows = storage.query[slot] + n * 16 * 64;
       if constexpr (kHalves > 1) {
-        multiply_registers<KeyProduct>(gradients[n], operand(rows, 0), key_gradient);
+        multiply_registers<KeyProduct>(gradients[n], operand(address(rows), 0), key_gradient);
         rows += kRows * 64;
       }
-      multiply_registers<SummingKeyProduct>(gradients[n], operand(rows, leading_to_ones(rows)), summing_key_gradient);
+      multiply_registers<SummingKeyProduct>(gradients[n], summing_operand(address(rows)), summing_key_gradient);
     }
     warpgroup_commit_batch();
   }
@@ -201,13 +216,13 @@ struct BackwardConsumer {
   /// Starts 64 rows and 64 columns of dQ = dS K.
   __device__ void start_query_product(Sums& result, int slot) {
     // The warpgroup's rows where there are 128, its columns where there are 64.
-    const Element* rows = storage.logit_gradient[slot] + (P::kParts == 2 ? warpgroup * P::kKeys * 64 : 0);
-    const Element* columns = storage.key + (kHalves == 2 ? warpgroup * P::kKeys * 64 : 0);
+    const std::uint32_t half = static_cast<std::uint32_t>(warpgroup) * P::kKeys * 128;
+    const std::uint32_t rows = address(storage.logit_gradient[slot]) + (P::kParts == 2 ? half : 0);
+    const std::uint32_t columns = address(storage.key) + (kHalves == 2 ? half : 0);
     warpgroup_arrive();
 #pragma unroll
     for (int n = 0; n < P::kKeys / 16; ++n) {
-      const Element* keys = columns + n * 16 * 64;
-      multiply_shared<QueryProduct>(operand(rows + n * 16 * 64, 16), operand(keys, leading_to_ones(keys)), result,
+      multiply_shared<QueryProduct>(operand(rows + n * 2048, 0), summing_operand(columns + n * 2048), result,
                                     n == 0 ? ScaleOut::Zero : ScaleOut::One);
     }
     warpgroup_commit_batch();
@@ -253,7 +268,7 @@ struct BackwardConsumer {
       float* to = p.sums + piece * sum_piece(P::kHeadDim) + half * 1024;
       const int bytes = half == kHalves - 1 ? P::kWarpSums * 4 : 4096;
       asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-                   "r"(cast_smem_ptr_to_uint(sums)), "r"(bytes)
+                   "r"(address(sums)), "r"(bytes)
                    : "memory");
       asm volatile("cp.async.bulk.commit_group;" ::: "memory");
     }
@@ -264,11 +279,11 @@ struct BackwardConsumer {
   __device__ void finish_head(int flat_head) {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
+      if (lane % 4 != 0) continue;
+      float& former = storage.column_sums[own_key + 8 * r];
       const float sum = summing_key_gradient[32 + 2 * r];
-      if (lane % 4 == 0 && key[r] < p.length) {
-        p.column_sums[std::int64_t{flat_head} * p.length + key[r]] = sum - former_sums[r];
-      }
-      former_sums[r] = sum;
+      if (key(r) < p.length) p.column_sums[std::int64_t{flat_head} * p.length + key(r)] = sum - former;
+      former = sum;
     }
   }
 
@@ -278,81 +293,73 @@ struct BackwardConsumer {
            (p.window_size > 0 && first_row + kRows - 1 - first_key >= p.window_size);
   }
 
-  /// Starts dP of a block of rows; P of them beside it. The logits have been started.
-  __device__ void make_weights(OfRows& logits, OfRows& gradients, int row_block, const Ring<P::kSlots>& ring) {
+  /// P and dS of a block of rows, as the left sides of the products for dV and dK.
+  __device__ void make_logit_gradients(int row_block, const Ring<P::kSlots>& ring, Packed& packed_weights,
+                                       Packed& packed) {
+    OfRows weights;
+    OfRows gradients;
+    storage.query_full[ring.slot].wait(ring.phase);
+    start_rows_product(storage.key, storage.query[ring.slot], weights);
     storage.gradient_full[ring.slot].wait(ring.phase);
     start_rows_product(storage.value, storage.output_gradient[ring.slot], gradients);
     warpgroup_wait<1>();
-    hold(logits);
+    hold(weights);
     const RowStatistics* parts = storage.rows[ring.slot];
     if (needs_mask(row_block)) {
-      weigh<true>(logits, parts, row_block);
+      weigh<true>(weights, parts, row_block);
     } else {
-      weigh<false>(logits, parts, row_block);
+      weigh<false>(weights, parts, row_block);
     }
     warpgroup_wait<0>();
     hold(gradients);
-  }
-
-  /// Starts all that follows from P and dP of a block of rows, and waits for all but dQ.
-  __device__ void start_gradients(const OfRows& weights, OfRows& gradients, Sums& query_gradient,
-                                  const Ring<P::kSlots>& ring) {
-    differentiate(weights, gradients, storage.rows[ring.slot]);
-    Packed packed_weights;
-    Packed packed;
+    differentiate(weights, gradients, parts);
     pack(weights, packed_weights);
     pack(gradients, packed);
+  }
+
+  /// What a block of rows adds to the gradients. dQ is stored while dK is computed. At the end no product goes on: the
+  /// compiler waits for each at once where one crosses the start of the loop.
+  __device__ void visit(const RowBlocks& at, const Ring<P::kSlots>& ring) {
+    Packed weights;
+    Packed gradients;
+    make_logit_gradients(at.row_block, ring, weights, gradients);
     finish_turn();
-    share(packed, ring.slot);
-    start_value_product(packed_weights, ring.slot);
-    start_key_product(packed, ring.slot);
+    share(gradients, ring.slot);
+    start_value_product(weights, ring.slot);
+    // Both slots of dS are needed, and enough: who writes to one again has seen the other warpgroup share the next dS,
+    // which that does after its product with the former.
     storage.logit_gradient_full[ring.slot].wait(ring.phase);
+    Sums query_gradient;
     start_query_product(query_gradient, ring.slot);
+    start_key_product(gradients, ring.slot);
     warpgroup_wait<1>();
     hold(value_gradient);
+    hold(query_gradient);
+    add_query_gradient(query_gradient, at);
+    warpgroup_wait<0>();
     if constexpr (kHalves > 1) hold(key_gradient);
     hold(summing_key_gradient);
     __syncwarp();
     if (lane == 0) storage.empty[ring.slot].arrive();
   }
 
-  /// All blocks of rows. The logits of the next are started before dQ of this one is stored. No product goes on where
-  /// the loop begins again: the compiler would wait for each at once.
+  /// All blocks of rows.
   __device__ void run() {
     RowBlocks now(p, work, P::kTile);
     make_uniform(now);
     start_head(now.flat_head);
     Ring<P::kSlots> ring;
-    OfRows logits;
-    OfRows gradients;
     storage.keys_full.wait(0);
-    storage.query_full[0].wait(0);
-    start_rows_product(storage.key, storage.query[0], logits);
-    make_weights(logits, gradients, now.row_block, ring);
     CUTE_NO_UNROLL
     while (true) {
-      Sums query_gradient;
-      start_gradients(logits, gradients, query_gradient, ring);
+      visit(now, ring);
+      ring.advance();
       const bool last_of_head = now.last_of_head(work, P::kTile);
       if (last_of_head) finish_head(now.flat_head);
-      RowBlocks next = now;
-      next.advance(p, work, P::kTile);
-      make_uniform(next);
-      if (!next.valid()) {
-        warpgroup_wait<0>();
-        hold(query_gradient);
-        add_query_gradient(query_gradient, now);
-        break;
-      }
-      ring.advance();
-      if (last_of_head) start_head(next.flat_head);
-      storage.query_full[ring.slot].wait(ring.phase);
-      start_rows_product(storage.key, storage.query[ring.slot], logits);
-      warpgroup_wait<1>();
-      hold(query_gradient);
-      add_query_gradient(query_gradient, now);
-      make_weights(logits, gradients, next.row_block, ring);
-      now = next;
+      now.advance(p, work, P::kTile);
+      make_uniform(now);
+      if (!now.valid()) break;
+      if (last_of_head) start_head(now.flat_head);
     }
     finish_turn();
   }
@@ -364,7 +371,7 @@ struct BackwardConsumer {
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
       auto* to = static_cast<Element*>(view.data) + work.batch * view.batch + work.key_head * view.head +
-                 key[r] * view.row + column + lane % 4 * 8;
+                 key(r) * view.row + column + lane % 4 * 8;
 #pragma unroll
       for (int x = 0; x < 8; x += 4) {
         std::uint32_t pairs[4];
@@ -374,7 +381,7 @@ struct BackwardConsumer {
           pairs[i] = pack_pair(gradient[at] * factor, gradient[at + 1] * factor);
         }
         transpose(pairs);
-        if (key[r] < p.length) *reinterpret_cast<uint4*>(to + 8 * x) = {pairs[0], pairs[1], pairs[2], pairs[3]};
+        if (key(r) < p.length) *reinterpret_cast<uint4*>(to + 8 * x) = {pairs[0], pairs[1], pairs[2], pairs[3]};
       }
     }
   }

@@ -65,6 +65,8 @@ struct BackwardPlan {
     alignas(1024) Element ones[kOnes];
     alignas(128) float sums[4 * kWarpgroups][kWarpSums];
     RowStatistics rows[kSlots][kParts];
+    double gates[kKeys];       // of the keys, nats
+    float column_sums[kKeys];  // of dS, of the heads before
     FullBarrier keys_full;
     FullBarrier query_full[kSlots];
     FullBarrier gradient_full[kSlots];
@@ -74,16 +76,13 @@ struct BackwardPlan {
   };
 };
 
-/// Where an operand of a product lies, as wgmma wants it: 128-byte swizzle.
+/// Where an operand of a product lies, as wgmma wants it (PTX, matrix descriptor): 128-byte swizzle, 1024 bytes from
+/// eight rows to the next.
+/// @param address  of shared memory; with its swizzle, of 128 bytes of a row
 /// @param leading  bytes from 64 columns to the next where columns run across the sum, else not looked at
-__device__ __forceinline__ std::uint64_t operand(const void* data, int leading) {
-  GmmaDescriptor descriptor;
-  descriptor.desc_ = 0;
-  descriptor.bitfield.start_address_ = cast_smem_ptr_to_uint(data) >> 4;
-  descriptor.bitfield.leading_byte_offset_ = static_cast<std::uint16_t>(leading >> 4);
-  descriptor.bitfield.stride_byte_offset_ = 1024 >> 4;
-  descriptor.bitfield.layout_type_ = 1;
-  return descriptor.desc_;
+__device__ __forceinline__ std::uint64_t operand(std::uint32_t address, std::uint32_t leading) {
+  constexpr std::uint64_t kUpper = std::uint64_t{0x40000000U | 1024U >> 4} << 32;
+  return kUpper | ((address >> 4) + (leading >> 4 << 16));
 }
 
 template <class Product, int N, std::size_t... I>

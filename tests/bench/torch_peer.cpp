@@ -8,6 +8,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "kernels/cuda/device.h"
 
@@ -41,6 +42,20 @@ double matrix_rate(at::ScalarType type) {
   return 2 * std::pow(static_cast<double>(kMatrix), 3) / median_seconds([&] { at::mm_out(c, a, b); });
 }
 
+/// Of scaled_dot_product_attention's kernels.
+void allow_only(Peer peer) {
+  at::Context& context = at::globalContext();
+  context.setSDPUseMath(false);
+  context.setSDPUseMemEfficient(false);
+  context.setSDPUseFlash(peer == Peer::flash);
+  context.setSDPUseCuDNN(peer == Peer::cudnn);
+}
+
+at::Tensor random_rows(const AttentionShape& shape) {
+  return at::randn({shape.batch, shape.heads, shape.length, shape.head_dim},
+                   at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16));
+}
+
 }  // namespace
 
 Limits measure_limits() {
@@ -58,20 +73,30 @@ Limits measure_limits() {
 double peer_attention_seconds(const AttentionShape& shape, Peer peer) {
   if (!at::hasCUDA()) return 0;
   const c10::InferenceMode guard;
-  at::Context& context = at::globalContext();
-  context.setSDPUseMath(false);
-  context.setSDPUseMemEfficient(false);
-  context.setSDPUseFlash(peer == Peer::flash);
-  context.setSDPUseCuDNN(peer == Peer::cudnn);
-  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
-  const std::vector<std::int64_t> sizes = {shape.batch, shape.heads, shape.length, shape.head_dim};
-  const at::Tensor q = at::randn(sizes, options);
-  const at::Tensor k = at::randn(sizes, options);
-  const at::Tensor v = at::randn(sizes, options);
+  allow_only(peer);
+  const at::Tensor q = random_rows(shape);
+  const at::Tensor k = random_rows(shape);
+  const at::Tensor v = random_rows(shape);
   try {
     return median_seconds([&] { at::scaled_dot_product_attention(q, k, v, {}, 0.0, true); });
   } catch (const c10::Error& error) {
     std::fprintf(stderr, "scaled_dot_product_attention: %s\n", error.what_without_backtrace());
+    return 0;
+  }
+}
+
+double peer_attention_backward_seconds(const AttentionShape& shape, Peer peer) {
+  if (!at::hasCUDA()) return 0;
+  allow_only(peer);
+  const at::Tensor q = random_rows(shape).requires_grad_();
+  const at::Tensor k = random_rows(shape).requires_grad_();
+  const at::Tensor v = random_rows(shape).requires_grad_();
+  const at::Tensor gradient = random_rows(shape);
+  try {
+    const at::Tensor output = at::scaled_dot_product_attention(q, k, v, {}, 0.0, true);
+    return median_seconds([&] { torch::autograd::grad({output}, {q, k, v}, {gradient}, /*retain_graph=*/true); });
+  } catch (const c10::Error& error) {
+    std::fprintf(stderr, "gradients of scaled_dot_product_attention: %s\n", error.what_without_backtrace());
     return 0;
   }
 }

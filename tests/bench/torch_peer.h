@@ -25,4 +25,7 @@ enum class Peer { cudnn, flash };
 /// Median time of ungated causal attention in bfloat16, seconds; 0 where LibTorch cannot.
 double peer_attention_seconds(const AttentionShape& shape, Peer peer);
 
+/// The same of its gradients by queries, keys and values.
+double peer_attention_backward_seconds(const AttentionShape& shape, Peer peer);
+
 }  // namespace foxscope::bench

@@ -5,6 +5,8 @@ namespace foxscope::bench {
 
 Limits measure_limits() { return {}; }
 
+double peer_attention_backward_seconds(const AttentionShape& /*shape*/, Peer /*peer*/) { return 0; }
+
 double peer_attention_seconds(const AttentionShape& /*shape*/, Peer /*peer*/) { return 0; }
 
 }  // namespace foxscope::bench
