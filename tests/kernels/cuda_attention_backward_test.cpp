@@ -577,11 +577,11 @@ TEST_F(CudaAttentionBackward, SumsOfAllColumnsVanish) {
 TEST_F(CudaAttentionBackward, IsTheSameInEveryBitWhereThatIsAsked) {
   for (const std::int64_t head_dim : {32, 64, 128}) {
     for (const double tolerance : {0.0, 1e-4}) {
-      for (const std::int64_t window : {0, 333}) {
+      for (const std::int64_t window : {0, 133}) {
         const BackwardOptions options = {.batch = 2,
-                                         .heads = 4,
-                                         .key_heads = 2,
-                                         .length = 900,
+                                         .heads = 2,
+                                         .key_heads = 1,
+                                         .length = 450,
                                          .head_dim = head_dim,
                                          .window_size = window,
                                          .pruning_tolerance = tolerance};
