@@ -96,11 +96,11 @@ void run_all() {
   fmt::print("gradient by every weight, {} tokens: forward {:.2f} s of {:.2f} s; peak {:.2f} GiB (goal 1)\n",
              kComparedLength, ours.forward_seconds, our_seconds[0], peak_memory());
   {
-    const Sequence sequence = heldout_window(bos, kSaliencyLength);
+    const Sequence longer = heldout_window(bos, kSaliencyLength);
     std::vector<double> seconds;
     double forward = 0;
     for (int turn = 0; turn < 3; ++turn) {
-      seconds.push_back(seconds_of([&] { forward = pass(weights, sequence, {true, false}).forward_seconds; }));
+      seconds.push_back(seconds_of([&] { forward = pass(weights, longer, {true, false}).forward_seconds; }));
     }
     fmt::print("gradient by every log f, {} tokens: {:.2f} s, of which forward {:.2f} s (goal 8 s); peak {:.2f} GiB\n",
                kSaliencyLength, median(seconds), forward, peak_memory());
