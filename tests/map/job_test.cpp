@@ -44,7 +44,9 @@ RunShape many_rows() {
 class CopyingStore final : public QueryKeyStore {
  public:
   CopyingStore(std::shared_ptr<const Trace> of, bool fails)
-      : QueryKeyStore(of->query_key()->shape(), of->query_key()->dtype()), of_(std::move(of)), fails_(fails) {}
+      : QueryKeyStore(of->query_key()->shape(), of->query_key()->dtype(), of->query_key()->parts()),
+        of_(std::move(of)),
+        fails_(fails) {}
   [[nodiscard]] const char* where() const override { return "test"; }
   [[nodiscard]] std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                     std::int64_t end, std::vector<std::byte>& scratch) const override {
