@@ -7,6 +7,8 @@
 #include <QCoreApplication>
 #include <QStringList>
 
+#include "backend/map/head_saliency.h"
+
 namespace foxscope::gui::curves {
 namespace {
 
@@ -155,6 +157,14 @@ Series gateSeries(const HeadOf& head, const TokenTable& reference) {
   Series gate{std::vector<double>(c.size()), placesRead(*head.trace->tokens(), reference)};
   for (std::size_t t = 0; t < c.size(); ++t) gate.value[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
   return gate;
+}
+
+Series saliencySeries(const HeadOf& head, const TokenTable& reference) {
+  Series changes{{}, placesRead(*head.trace->tokens(), reference)};
+  for (const float saliency : head.trace->log_forget_gradient(head.layer, head.head)) {
+    changes.value.push_back(change_by_one_percent(static_cast<double>(saliency)));
+  }
+  return changes;
 }
 
 }  // namespace foxscope::gui::curves

@@ -79,5 +79,8 @@ QString otherTextsNote(std::span<const CurveRun> runs);
 /// f_t = exp(c_t - c_(t-1)), c_(-1) = 0, of one head by position of the reference.
 /// @throws Error for gates that were not kept
 Series gateSeries(const HeadOf& head, const TokenTable& reference);
+/// What raising f_t by 1 % changes (head_saliency.h), nats, likewise.
+/// @throws Error for saliency that was not kept
+Series saliencySeries(const HeadOf& head, const TokenTable& reference);
 
 }  // namespace foxscope::gui::curves
