@@ -11,22 +11,6 @@
 namespace foxscope {
 namespace {
 
-std::vector<SaliencyEvent> largest_events(std::span<const float> saliency, int count) {
-  std::vector<std::int64_t> positions(saliency.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  const auto size = [&](std::int64_t position) { return std::abs(saliency[static_cast<std::size_t>(position)]); };
-  std::erase_if(positions, [&](std::int64_t position) { return size(position) == 0.0F; });
-  const auto wanted = std::min(positions.size(), static_cast<std::size_t>(std::max(0, count)));
-  const auto larger = [&](std::int64_t a, std::int64_t b) { return size(a) != size(b) ? size(a) > size(b) : a < b; };
-  std::partial_sort(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(wanted), positions.end(),
-                    larger);
-  std::vector<SaliencyEvent> events;
-  for (std::size_t n = 0; n < wanted; ++n) {
-    events.push_back({positions[n], static_cast<double>(saliency[static_cast<std::size_t>(positions[n])])});
-  }
-  return events;
-}
-
 /// Takes a number off the front of a text. @returns false where there is none
 bool take_number(std::string_view& text, std::int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -35,6 +19,22 @@ bool take_number(std::string_view& text, std::int64_t& number) {
 }
 
 }  // namespace
+
+std::vector<SaliencyEvent> largest_events(std::span<const float> gradient, int count) {
+  std::vector<std::int64_t> positions(gradient.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  const auto size = [&](std::int64_t position) { return std::abs(gradient[static_cast<std::size_t>(position)]); };
+  std::erase_if(positions, [&](std::int64_t position) { return size(position) == 0.0F; });
+  const auto wanted = std::min(positions.size(), static_cast<std::size_t>(std::max(0, count)));
+  const auto larger = [&](std::int64_t a, std::int64_t b) { return size(a) != size(b) ? size(a) > size(b) : a < b; };
+  std::partial_sort(positions.begin(), positions.begin() + static_cast<std::ptrdiff_t>(wanted), positions.end(),
+                    larger);
+  std::vector<SaliencyEvent> events;
+  for (std::size_t n = 0; n < wanted; ++n) {
+    events.push_back({positions[n], static_cast<double>(gradient[static_cast<std::size_t>(positions[n])])});
+  }
+  return events;
+}
 
 std::optional<HeadSaliency> head_saliency(const HeadOf& head, int events) {
   head.trace->check_head(head.layer, head.head);

@@ -19,6 +19,10 @@ struct SaliencyEvent {
   double saliency = 0;  ///< nats per nat
 };
 
+/// The positions of largest size, the earlier of two as large; none where a gradient is 0.
+/// @param gradient  [L] nats per nat, all of them numbers
+std::vector<SaliencyEvent> largest_events(std::span<const float> gradient, int count);
+
 /// What a loss owes to a head's gates. NaN where a gradient is not a number, and then without events.
 struct HeadSaliency {
   double mean_size = 0;               ///< mean over all positions of |g_t|, nats per nat

@@ -89,6 +89,17 @@ TEST(KeyLogitGradient, IsTheSumOfAColumn) {
   EXPECT_TRUE(key_logit_gradient({}).empty());
 }
 
+TEST(LargestEvents, AreTheLargestOfAnyGradient) {
+  const float gradient[] = {1, -4, 0, 4, 2};
+  const auto events = largest_events(gradient, 3);
+  ASSERT_EQ(events.size(), 3U);
+  EXPECT_EQ(events[0].position, 1);
+  EXPECT_EQ(events[0].saliency, -4);
+  EXPECT_EQ(events[1].position, 3);
+  EXPECT_EQ(events[2].position, 4);
+  EXPECT_TRUE(largest_events({}, 3).empty());
+}
+
 TEST(SaliencyTarget, IsReadFromWhatARunSaysOfIt) {
   TraceInfo info = two_heads(64);
   const auto words_of = [&](const char* target) {

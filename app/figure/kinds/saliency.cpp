@@ -22,6 +22,7 @@ namespace {
 constexpr double kRow = 1.75;               ///< height of a head's cell, font sizes
 constexpr double kMostOfWidth = 0.9;        ///< how high the grid may be
 constexpr double kShareWithinScale = 0.98;  ///< of the values: a few extremes must not bleach a passage
+constexpr int kLeastWritten = -1;           ///< decimal exponent that needs no factor
 constexpr const char* kMeanSize = "mean size of *∂* loss / *∂* log *f*";
 
 /// Mean sizes of all heads, layers downwards. Nothing if the job was stopped.
@@ -90,7 +91,7 @@ struct HeadSizes {
   int exponent = 0;  ///< of the unit, a power of ten
 
   [[nodiscard]] std::string label() const {
-    return fmt::format("{} ({} nats per nat)", kMeanSize, exponent == 0 ? "" : powerOfTen(exponent));
+    return fmt::format("{} ({}nats per nat)", kMeanSize, exponent == 0 ? "" : powerOfTen(exponent) + " ");
   }
 };
 
@@ -98,6 +99,7 @@ HeadSizes addSizes(PanelPage& page, const Image& sizes, const TraceInfo& info, c
   HeadSizes added;
   const double largest = sizeOfMost(sizes, 1);
   if (largest > 0) added.exponent = static_cast<int>(std::floor(std::log10(largest)));
+  if (added.exponent >= kLeastWritten) added.exponent = 0;
   added.grid = &page.add(std::make_unique<MapPanel>(style.format, gridOf(info, style)), {0, 0, 1, 3});
   added.bar = &page.add(std::make_unique<ColourBarPanel>(style.format), {1, 0, 1, 3});
   added.bar->expectLabel(added.label());
@@ -108,7 +110,8 @@ void fillSizes(const PanelPage& page, const HeadSizes& added, Image sizes) {
   const double unit = std::pow(10, added.exponent);
   ScaledColours colours;
   colours.map = &viridis();
-  colours.upper = std::max(1.0, sizeOfMost(sizes, 1) / unit);
+  const double largest = sizeOfMost(sizes, 1) / unit;
+  colours.upper = largest > 0 ? largest : 1;
   std::vector<std::string> texts;
   for (float& value : sizes.value) {
     value = static_cast<float>(value / unit);

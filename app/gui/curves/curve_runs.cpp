@@ -159,11 +159,9 @@ Series gateSeries(const HeadOf& head, const TokenTable& reference) {
   return gate;
 }
 
-Series saliencySeries(const HeadOf& head, const TokenTable& reference) {
+Series changeSeries(const HeadOf& head, std::span<const float> gradient, const TokenTable& reference) {
   Series changes{{}, placesRead(*head.trace->tokens(), reference)};
-  for (const float saliency : head.trace->log_forget_gradient(head.layer, head.head)) {
-    changes.value.push_back(change_by_one_percent(static_cast<double>(saliency)));
-  }
+  for (const float value : gradient) changes.value.push_back(change_by_one_percent(static_cast<double>(value)));
   return changes;
 }
 

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include <QAction>
 #include <QSplitter>
 
 #include "app/gui/curves/curve_export.h"
@@ -28,12 +30,19 @@ struct HeadEvent {
   SaliencyEvent event;
 };
 
-/// The largest, and of those that stand together the largest alone.
-std::vector<SaliencyEvent> apart(const HeadSaliency& saliency) {
+/// The gradients of a head by its log f, or by the logits of its keys.
+std::vector<float> gradientOf(const HeadOf& head, bool keys) {
+  const std::span<const float> saliency = head.trace->log_forget_gradient(head.layer, head.head);
+  return keys ? key_logit_gradient(saliency) : std::vector<float>(saliency.begin(), saliency.end());
+}
+
+/// The largest, and of gates that stand together the largest alone.
+std::vector<SaliencyEvent> eventsOf(const std::vector<float>& gradient, bool keys) {
   std::vector<SaliencyEvent> kept;
-  for (const SaliencyEvent& event : saliency.events) {
+  if (std::any_of(gradient.begin(), gradient.end(), [](float value) { return std::isnan(value); })) return kept;
+  for (const SaliencyEvent& event : largest_events(gradient, kCandidates)) {
     const auto near = [&](const SaliencyEvent& other) {
-      return std::abs(event.position - other.position) < kTokensApart;
+      return !keys && std::abs(event.position - other.position) < kTokensApart;
     };
     if (kept.size() < kEventsOfAHead && std::none_of(kept.begin(), kept.end(), near)) kept.push_back(event);
   }
@@ -41,11 +50,11 @@ std::vector<SaliencyEvent> apart(const HeadSaliency& saliency) {
 }
 
 /// Of all heads, the largest first.
-std::vector<HeadEvent> eventsOf(const std::shared_ptr<const Trace>& trace, RunId run, const Job& job) {
+std::vector<HeadEvent> eventsOfHeads(const std::shared_ptr<const Trace>& trace, RunId run, bool keys, const Job& job) {
   std::vector<HeadEvent> events;
   for (int layer = 0; layer < trace->info().layers && !job.stopped(); ++layer) {
     for (int head = 0; head < trace->info().heads; ++head) {
-      for (const SaliencyEvent& event : apart(*head_saliency({trace, layer, head}, kCandidates))) {
+      for (const SaliencyEvent& event : eventsOf(gradientOf({trace, layer, head}, keys), keys)) {
         events.push_back({{run, layer, head}, event});
       }
     }
@@ -64,22 +73,22 @@ QString changeText(double nats) { return (nats > 0 ? QStringLiteral("+") : QStri
 SaliencyTab::SaliencyTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("Saliency: choices"), parent),
       m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
-      m_list(
-          new TokenList(document,
-                        {tr("gate at"), tr("10⁻⁶ nats"),
-                         [](const ListedToken& event) {
-                           return tr("position %1, %2: raising this gate by 1 % changes the loss by %3 nats. Click to "
-                                     "go there")
-                               .arg(event.position)
-                               .arg(event.token, changeText(event.value / kListed));
-                         },
-                         std::nullopt},
-                        this)) {
+      m_list(new TokenList(document,
+                           {tr("of head"), tr("10⁻⁶ nats"),
+                            [this](const ListedToken& event) {
+                              return tr("position %1, %2: %3 changes the loss by %4 nats. Click to go there")
+                                  .arg(event.position)
+                                  .arg(event.token, cause(), changeText(event.value / kListed));
+                            },
+                            std::nullopt},
+                           this)),
+      m_keys(addChoice(tr("Keys"), tr("By each key's logits instead of each gate: which words were read"), false)) {
   m_plot->setAccessibleName(tr("Saliency along the text"));
   m_list->setAccessibleName(tr("Gates that matter most, of all heads"));
   setPlot(m_list->beside(m_plot, this));
   connect(m_list, &QTableView::clicked, this, &SaliencyTab::chooseHead);
   connect(m_list, &QTableView::activated, this, &SaliencyTab::chooseHead);
+  connect(m_keys, &QAction::toggled, this, &SaliencyTab::outdate);
   connect(&document.selection(), &Selection::headChanged, this, &SaliencyTab::outdate);
 }
 
@@ -90,13 +99,14 @@ void SaliencyTab::refresh() {
   if (!head || !head->trace->has(TraceArray::log_forget_gradient)) {
     document().quickJobs().cancel(this, kOwed);
     m_owed = {};
-    return showMessage(head ? tr("%1 has no saliency yet: choose “Compute saliency” in the menu of the text.").arg(name)
+    return showMessage(head ? tr("%1 has no saliency yet: choose “Compute saliency” in the menu Text.").arg(name)
                             : noRunText());
   }
   Owed owed;
   owed.head = choice;
   owed.run = name;
   owed.target = QString::fromStdString(saliency_target_words(head->trace->info()));
+  owed.keys = m_keys->isChecked();
   owed.trace = head->trace;
   owed.colour = document().run(choice.run)->look.colour;
   JobRunner::Request<Owed> request;
@@ -111,11 +121,11 @@ void SaliencyTab::refresh() {
 
 SaliencyTab::Owed SaliencyTab::read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job) {
   const TraceInfo& info = head.trace->info();
-  owed.changes = std::make_shared<const Series>(saliencySeries(head, reference));
+  owed.changes = std::make_shared<const Series>(changeSeries(head, gradientOf(head, owed.keys), reference));
   if (info.gated && head.trace->has(TraceArray::cumulative_log_gate, head.layer)) {
     owed.gate = std::make_shared<const Series>(gateSeries(head, reference));
   }
-  for (const HeadEvent& each : eventsOf(head.trace, owed.head.run, job)) {
+  for (const HeadEvent& each : eventsOfHeads(head.trace, owed.head.run, owed.keys, job)) {
     const double place = owed.changes->positionAt(static_cast<std::size_t>(each.event.position));
     if (place >= static_cast<double>(reference.id.size())) continue;
     const QString token = readText(*head.trace->tokens(), each.event.position, Whitespace::visible);
@@ -130,9 +140,14 @@ SaliencyTab::Owed SaliencyTab::read(Owed owed, const HeadOf& head, const TokenTa
 void SaliencyTab::take(Owed owed) {
   m_owed = std::move(owed);
   m_list->setTokens(m_owed.events);
-  showPlot(
-      tr("Raising a gate by 1 % changes %1 of %2 by this, to first order.%3")
-          .arg(m_owed.target, m_owed.run, m_owed.gate ? QString() : tr(" It has no gates: what one would change.")));
+  const bool gateless = !m_owed.gate && !m_owed.keys;
+  showPlot(tr("%1 changes %2 of %3 by this, to first order.%4")
+               .arg(cause(), m_owed.target, m_owed.run,
+                    gateless ? tr(" It has no gates: what one would change.") : QString()));
+}
+
+QString SaliencyTab::cause() const {
+  return m_owed.keys ? tr("0.01 more in all logits of a key") : tr("Raising a gate by 1 %");
 }
 
 void SaliencyTab::chooseHead(const QModelIndex& event) {
@@ -190,9 +205,15 @@ void SaliencyTab::showReading() {
   }
   readOut().setEntries({{headName(), runColour(m_owed.colour, palette()), Qt::SolidLine, value}});
   if (!index || *position >= document().length()) {
-    return readOut().setPlace(tr("What raising the gate at a token by 1 % changes; circles: where it changes most"));
+    return readOut().setPlace(tr("%1 changes the loss; circles: where most").arg(cause()));
   }
   readOut().setPlace(readingText(*document().reference()->trace->tokens(), *position));
+}
+
+QJsonObject SaliencyTab::saveState() const { return {{"keys", m_keys->isChecked()}}; }
+
+void SaliencyTab::restoreState(const QJsonObject& state) {
+  m_keys->setChecked(state["keys"].toBool(m_keys->isChecked()));
 }
 
 bool SaliencyTab::plotIsSettled() const { return m_plot->isSettled(); }
@@ -200,8 +221,8 @@ bool SaliencyTab::plotIsSettled() const { return m_plot->isSettled(); }
 QString SaliencyTab::data() const {
   if (!message().isEmpty() || !m_owed.changes) return {};
   CurveTable table = tableOfPositions(*m_owed.trace->tokens(), TokenColumns::read);
-  const QString name = tr("change of %1 by 1 % of the gate of %2 layer %3 head %4, nats")
-                           .arg(m_owed.target, m_owed.run)
+  const QString name = tr("change of %1 (%2, %3 layer %4 head %5), nats")
+                           .arg(m_owed.target, cause(), m_owed.run)
                            .arg(m_owed.head.layer)
                            .arg(m_owed.head.head);
   table.columns.push_back({name, std::make_shared<const Series>(Series{m_owed.changes->value, {}})});

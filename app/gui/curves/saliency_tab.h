@@ -13,14 +13,16 @@ namespace foxscope::gui::curves {
 
 class PositionPlot;
 
-/// What the loss owes to the gates of the chosen head along the text, its gate below it, and the positions of all heads
-/// at which a gate matters most.
+/// What the loss owes to the gates, or the keys, of the chosen head along the text, its gate below it, and the
+/// positions of all heads that matter most.
 class SaliencyTab : public CurveTab {
   Q_OBJECT
 
  public:
   SaliencyTab(Document& document, QWidget* parent);
 
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
   [[nodiscard]] QString data() const override;
   [[nodiscard]] std::optional<figure::CurveFigure> figure() const override;
 
@@ -36,13 +38,16 @@ class SaliencyTab : public CurveTab {
     HeadChoice head;
     QString run;
     QString target;  ///< in words
+    bool keys = false;
     int colour = 0;
     std::shared_ptr<const Trace> trace;
-    std::shared_ptr<const Series> changes;  ///< by 1 % of each gate, nats
+    std::shared_ptr<const Series> changes;  ///< by 1 % of each gate, or 0.01 in a key's logits, nats
     std::shared_ptr<const Series> gate;     ///< null without a gate
     std::vector<ListedToken> events;        ///< of all heads, the largest first
     std::vector<HeadChoice> heads;          ///< theirs
   };
+  /// What is changed at a position, in words.
+  [[nodiscard]] QString cause() const;
   static Owed read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job);
   void take(Owed owed);
   void chooseHead(const QModelIndex& event);
@@ -52,6 +57,7 @@ class SaliencyTab : public CurveTab {
 
   PositionPlot* m_plot;
   TokenList* m_list;
+  QAction* m_keys;
   Owed m_owed;
 };
 

@@ -131,7 +131,7 @@ QString TextView::caption() const {
   if (run == nullptr) return tr("no head is chosen");
   if (isOwed(choice.kind)) {
     if (!run->trace->has(TraceArray::log_forget_gradient)) {
-      return tr("%1 has no saliency yet: choose “Compute saliency” in the menu of the text").arg(run->name);
+      return tr("%1 has no saliency yet: choose “Compute saliency” in the menu Text").arg(run->name);
     }
     const QString target = QString::fromStdString(saliency_target_words(run->trace->info()));
     const QString sentence = choice.kind == TintKind::saliency

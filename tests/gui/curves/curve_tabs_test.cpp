@@ -368,7 +368,7 @@ void CurveTabsTest::saliencyStandsBesideTheGate() {
   Scene scene({named("fox", 37)});
   QVERIFY(scene.show(Tab::saliency));
   QCOMPARE(scene.tab<curves::SaliencyTab>().message(),
-           "fox has no saliency yet: choose “Compute saliency” in the menu of the text.");
+           "fox has no saliency yet: choose “Compute saliency” in the menu Text.");
   QVERIFY(scene.tab<curves::SaliencyTab>().data().isEmpty());
   SyntheticRun run = named("owed", 37);
   run.keep.insert(Keep::saliency);
@@ -380,16 +380,23 @@ void CurveTabsTest::saliencyStandsBesideTheGate() {
            "Raising a gate by 1 % changes the mean loss of owed by this, to first order.");
   const auto gradient = scene.document.runs()[1].trace->log_forget_gradient(1, 2);
   const QStringList lines = scene.tab<curves::SaliencyTab>().data().split('\n');
-  QVERIFY(lines[0].contains("change of the mean loss by 1 % of the gate of owed layer 1 head 2"));
+  QVERIFY(lines[0].contains("change of the mean loss (Raising a gate by 1 %, owed layer 1 head 2), nats"));
   for (int position = 0; position < 37; ++position) {
     const double told = lines[position + 1].section(',', -1).toDouble();
     QVERIFY(std::abs(told - 0.01 * static_cast<double>(gradient[static_cast<std::size_t>(position)])) < 1e-9);
   }
   scene.document.selection().setPin({12, std::nullopt});
   const auto c = scene.document.runs()[1].trace->cumulative_log_gate(1, 2);
-  const QString value = scene.tab<curves::SaliencyTab>().readOut().entries()[0].value;
+  QString value = scene.tab<curves::SaliencyTab>().readOut().entries()[0].value;
   QVERIFY(value.startsWith("f = " + numberText(std::exp(c[12] - c[11])) + ", "));
   QVERIFY(value.endsWith(numberText(0.01 * static_cast<double>(gradient[12])) + " nats"));
+  choice(scene.view, "Keys").trigger();
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.tab<curves::SaliencyTab>().note(),
+           "0.01 more in all logits of a key changes the mean loss of owed by this, to first order.");
+  value = scene.tab<curves::SaliencyTab>().readOut().entries()[0].value;
+  QVERIFY(value.endsWith(numberText(0.01 * static_cast<double>(gradient[13] - gradient[12])) + " nats"));
+  QCOMPARE(scene.tab<curves::SaliencyTab>().saveState()["keys"].toBool(), true);
 }
 
 void CurveTabsTest::aGateThatMattersLeadsToItsHead() {

@@ -1,6 +1,7 @@
 #include <QAbstractButton>
 #include <QApplication>
 #include <QComboBox>
+#include <QSignalSpy>
 #include <QStyleOptionComboBox>
 #include <QTest>
 
@@ -72,7 +73,14 @@ void TextViewTintTest::saliencySaysOfWhichLossItIs() {
   Shown without({run});
   QVERIFY(without.came());
   QVERIFY(without.choose(TintKind::saliency));
-  QCOMPARE(without.tools->caption(), "fox has no saliency yet: choose “Compute saliency” in the menu of the text");
+  QCOMPARE(without.tools->caption(), "fox has no saliency yet: choose “Compute saliency” in the menu Text");
+  // A run of a file is not made again.
+  QSignalSpy messages(&without.document, &Document::messageRaised);
+  for (QAction* command : without.view.commands()) {
+    if (command->text().startsWith("Compute saliency")) command->trigger();
+  }
+  QCOMPARE(messages.size(), 2);
+  QVERIFY(messages[1][0].value<Message>().text.startsWith("fox comes from a file, and its saliency needs its model"));
   run.keep.insert(Keep::saliency);
   Shown shown({run});
   QVERIFY(shown.came());
