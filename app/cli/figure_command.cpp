@@ -11,8 +11,9 @@ namespace foxscope::cli {
 namespace {
 
 std::vector<const FigureKind*> kinds() {
-  return {&kLossFigure, &kPerplexityFigure, &kAblationFigure, &kMapsFigure,   &kGridFigure,   &kCompareFigure,
-          &kTextFigure, &kDecayFigure,      &kDistanceFigure, &kLabelsFigure, &kNeedleFigure, &kSweepFigure};
+  return {&kLossFigure,    &kPerplexityFigure, &kAblationFigure, &kMapsFigure,     &kGridFigure,
+          &kCompareFigure, &kTextFigure,       &kDecayFigure,    &kDistanceFigure, &kLabelsFigure,
+          &kNeedleFigure,  &kSweepFigure,      &kSaliencyFigure};
 }
 
 std::string kindNames() {

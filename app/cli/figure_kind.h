@@ -23,6 +23,7 @@ extern const FigureKind kDecayFigure;
 extern const FigureKind kDistanceFigure;
 extern const FigureKind kLabelsFigure;
 extern const FigureKind kNeedleFigure;
+extern const FigureKind kSaliencyFigure;
 extern const FigureKind kSweepFigure;
 extern const FigureKind kMapsFigure;
 extern const FigureKind kGridFigure;

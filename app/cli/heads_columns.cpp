@@ -50,6 +50,35 @@ void addSpread(Columns& columns, const HeadsReport& report, const ReportedHead& 
   addBins(columns, report, head, "mass_without_first");
 }
 
+/// Events of a head: "NAME_1_position" and "NAME_1_VALUE" of the first, columns for as many as any head has.
+struct EventColumns {
+  std::string name;
+  std::string value;
+  std::vector<std::pair<std::int64_t, double>> events;
+  std::size_t most = 0;
+};
+
+void addEvents(Columns& columns, const EventColumns& of) {
+  for (std::size_t n = 0; n < of.most; ++n) {
+    const bool there = n < of.events.size();
+    columns.emplace_back(fmt::format("{}_{}_position", of.name, n + 1),
+                         there ? static_cast<double>(of.events[n].first) : kNone);
+    columns.emplace_back(fmt::format("{}_{}{}", of.name, n + 1, of.value), there ? of.events[n].second : kNone);
+  }
+}
+
+void addSaliency(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  const auto& own = head.measures.statistics.saliency;
+  if (!own) return;
+  addNumbers(columns, saliency_numbers(head.measures.statistics));
+  EventColumns saliencies{"saliency", "", {}};
+  for (const SaliencyEvent& event : own->events) saliencies.events.emplace_back(event.position, event.saliency);
+  for (const ReportedHead& other : report.heads) {
+    saliencies.most = std::max(saliencies.most, other.measures.statistics.saliency->events.size());
+  }
+  addEvents(columns, saliencies);
+}
+
 void addSplit(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
   // A head without attention has the same columns, all of them empty.
   const auto& split = head.measures.split;
@@ -77,23 +106,25 @@ void addClasses(Columns& columns, const ReportedHead& head) {
   }
 }
 
-void addEvents(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
-  std::size_t events = 0;
+void addGateEvents(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  EventColumns gates{"event", "_gate", {}};
+  for (const ForgettingEvent& event : head.measures.statistics.strongest_events) {
+    gates.events.emplace_back(event.position, event.forget_gate);
+  }
   for (const ReportedHead& other : report.heads) {
-    events = std::max(events, other.measures.statistics.strongest_events.size());
+    gates.most = std::max(gates.most, other.measures.statistics.strongest_events.size());
   }
-  const auto& own = head.measures.statistics.strongest_events;
-  for (std::size_t n = 0; n < events; ++n) {
-    columns.emplace_back(fmt::format("event_{}_position", n + 1),
-                         n < own.size() ? static_cast<double>(own[n].position) : kNone);
-    columns.emplace_back(fmt::format("event_{}_gate", n + 1), n < own.size() ? own[n].forget_gate : kNone);
-  }
+  addEvents(columns, gates);
 }
 
 double valueOf(const HeadsReport& report, const ReportedHead& head, const std::string& name) {
   const Columns columns = headColumns(report, head);
   const auto found =
       std::find_if(columns.begin(), columns.end(), [&](const auto& column) { return column.first == name; });
+  if (found == columns.end() && name.starts_with("saliency") && !head.measures.statistics.saliency) {
+    throw UsageError(fmt::format(
+        "--sort {}: model '{}': saliency was not kept: run again with --keep loss,gates,saliency", name, report.model));
+  }
   if (found == columns.end()) {
     throw UsageError(
         fmt::format("--sort {}: there is no such statistic: it is a column of --csv, as rate_decay_time, "
@@ -110,7 +141,8 @@ Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
   const HeadStatistics& statistics = head.measures.statistics;
   Columns columns = {{"layer", statistics.layer}, {"head", statistics.head}};
   addNumbers(columns, gate_numbers(statistics));
-  addEvents(columns, report, head);
+  addGateEvents(columns, report, head);
+  addSaliency(columns, report, head);
   addSpread(columns, report, head);
   if (report.split) addSplit(columns, report, head);
   if (report.classes) addClasses(columns, head);

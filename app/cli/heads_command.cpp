@@ -30,6 +30,7 @@ struct HeadsOptions {
   bool csv = false;
   bool split = false;
   bool byClass = false;
+  bool saliency = false;
   std::optional<std::string> match;
   std::string sort;
   bool reverse = false;
@@ -57,7 +58,8 @@ HeadsForm formOf(const HeadsOptions& options) {
 
 void checkOptions(const HeadsOptions& options, HeadsForm form) {
   if (options.top && *options.top < 1) throw UsageError(fmt::format("--top {}: it must be at least 1", *options.top));
-  if (options.reverse && options.sort.empty()) throw UsageError("--reverse: say by --sort what heads are sorted by");
+  if (options.reverse && options.sort.empty() && !options.saliency)
+    throw UsageError("--reverse: say by --sort what heads are sorted by");
   if (form == HeadsForm::hdf5 && (!options.sort.empty() || options.top || options.match)) {
     throw UsageError(
         fmt::format("-o {}: arrays of all heads have no order: leave out --sort, --top and --match", options.output));
@@ -77,6 +79,10 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
         fmt::format("{}: model '{}': queries and keys or row normalisers were not kept, and {} needs them: run "
                     "again with --keep gates,rows,qk",
                     options.file, trace.info().name, options.split ? "--split" : "--match"));
+  }
+  if (options.saliency && !trace.has(TraceArray::log_forget_gradient)) {
+    throw Error(fmt::format("{}: model '{}': saliency was not kept: run again with --keep loss,gates,saliency",
+                            options.file, trace.info().name));
   }
   return measure;
 }
@@ -172,6 +178,8 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   report.tokens = trace->info().length;
   report.split = options.split;
   report.classes = options.byClass;
+  report.saliency = options.saliency;
+  report.run = trace;
   if (!measureHeads(trace, measure, session, [&](HeadMeasures measures) {
         report.heads.push_back({std::move(measures), {}});
       })) {
@@ -182,7 +190,8 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
     return kDone;
   }
   if (options.match && !findNearest(options, run, session, report)) return kInterrupted;
-  rank(report, {options.sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
+  const std::string sort = options.sort.empty() && options.saliency ? "saliency" : options.sort;
+  rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
   if (form == HeadsForm::table) {
     Console::print(headsTables(report));
   } else {
@@ -209,6 +218,7 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
                                     "  foxscope heads run.h5\n"
                                     "  foxscope heads run.h5 --sort rate_decay_time --top 8\n"
                                     "  foxscope heads run.h5 --split --by-class -o heads.h5\n"
+                                    "  foxscope heads run.h5 --saliency --top 8\n"
                                     "  foxscope heads both.h5 --model fox --match base\n"
                                     "  foxscope heads both.h5 --model fox --csv > heads.csv");
   command->footer(labelDefinitions() + command->get_footer());
@@ -218,6 +228,9 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
                     "Split attention into content and decay: how much of a head's locality is the gate's doing");
   command->add_flag("--by-class", options->byClass,
                     "Gates by class of the token that is read: punctuation, newline, first token of a word...");
+  command->add_flag("--saliency", options->saliency,
+                    "What the loss owes to each head's gates, the heads that matter most first, of runs with --keep "
+                    "saliency");
   command
       ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
       ->type_name("NAME");

@@ -116,6 +116,16 @@ Json labelScoresJson(const HeadStatistics& head) {
   return scores;
 }
 
+Json saliencyJson(const HeadSaliency& saliency) {
+  Json events = Json::array();
+  for (const SaliencyEvent& event : saliency.events) {
+    events.push_back({{"position", event.position}, {"saliency", jsonNumber(event.saliency)}});
+  }
+  return {{"mean_size", jsonNumber(saliency.mean_size)},
+          {"sum", jsonNumber(saliency.sum)},
+          {"largest_events", std::move(events)}};
+}
+
 Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   const HeadMeasures& measures = reported.measures;
   const HeadStatistics& head = measures.statistics;
@@ -143,6 +153,7 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
                {"attention", head.has_attention ? spreadJson(report, measures, head, "") : Json(nullptr)},
                {"labels", labelsJson(head)},
                {"label_scores", head.has_attention ? labelScoresJson(head) : Json(nullptr)}};
+  if (head.saliency) json["saliency"] = saliencyJson(*head.saliency);
   if (report.split) json["split"] = splitJson(report, measures);
   if (report.classes) json["gates_by_class"] = classesJson(measures);
   if (!report.matched.empty()) json["nearest"] = nearestJson(report, reported);
@@ -154,7 +165,10 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
 std::string headsJson(const HeadsReport& report) {
   Json heads = Json::array();
   for (const ReportedHead& head : report.heads) heads.push_back(headJson(report, head));
-  const Json document{{"model", report.model}, {"tokens", report.tokens}, {"heads", std::move(heads)}};
+  Json document{{"model", report.model}, {"tokens", report.tokens}};
+  const std::string& target = report.run->info().saliency_target;
+  if (!target.empty()) document["saliency_target"] = target;
+  document["heads"] = std::move(heads);
   return document.dump(2) + '\n';
 }
 

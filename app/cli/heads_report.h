@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -29,8 +30,10 @@ struct HeadsReport {
   std::vector<ReportedHead> heads;  ///< by layer, then head, unless sorted
   bool split = false;
   bool classes = false;
-  std::string matched;   ///< the other model; empty: none
-  std::string sortedBy;  ///< name of a statistic; empty: none
+  bool saliency = false;             ///< its table was asked for
+  std::shared_ptr<const Trace> run;  ///< that the heads are of
+  std::string matched;               ///< the other model; empty: none
+  std::string sortedBy;              ///< name of a statistic; empty: none
 };
 
 /// A head's statistics as named numbers, the same names for every head of a report; NaN for what does not exist.
@@ -48,7 +51,7 @@ struct Ranking {
 void rank(HeadsReport& report, const Ranking& ranking);
 
 /// The figures that tell heads apart, one line a head, units in the header; what was asked for beside them (the split,
-/// gates by class, nearest heads) as tables of their own instead.
+/// gates by class, nearest heads, saliency) as tables of their own instead.
 std::string headsTables(const HeadsReport& report);
 /// Every statistic; a value that does not exist (attention when q and k were not kept, an infinite decay time) is null.
 std::string headsJson(const HeadsReport& report);

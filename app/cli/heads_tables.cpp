@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "app/cli/console.h"
 #include "app/cli/heads_report.h"
@@ -174,6 +175,54 @@ std::string matchTable(const HeadsReport& report) {
          table.text();
 }
 
+std::string scientificCell(double value) { return std::isfinite(value) ? fmt::format("{:.2e}", value) : "-"; }
+
+/// What a position reads, in quotes; its id where there are no strings.
+std::string readCell(const Trace& run, std::int64_t position) {
+  const TokenTable& tokens = *run.tokens();
+  const auto index = static_cast<std::size_t>(position);
+  // A position reads what the one before it predicts, but for what stands before the text.
+  const bool ofText = position > 0 && index <= tokens.string.size() && tokens.id[index - 1] == tokens.input_id[index];
+  return ofText ? nlohmann::json(tokens.string[index - 1]).dump() : fmt::format("id {}", tokens.input_id[index]);
+}
+
+std::string saliencyTable(const HeadsReport& report) {
+  const bool gated = report.run->info().gated;
+  TextTable table(
+      {"layer", "head", "decay time", "mean size", "sum", "all gates + 1 %", "largest", "position", "reads"},
+      {TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
+       TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
+       TextTable::Align::left});
+  table.addRow({"", "", "tokens", "nats/nat", "nats/nat", "nats", "nats/nat", "", ""});
+  for (const ReportedHead& reported : report.heads) {
+    const HeadStatistics& head = reported.measures.statistics;
+    const HeadSaliency& saliency = head.saliency.value();
+    std::vector<std::string> cells = {std::to_string(head.layer),
+                                      std::to_string(head.head),
+                                      tokensCell(head.rate_decay_time),
+                                      scientificCell(saliency.mean_size),
+                                      scientificCell(saliency.sum),
+                                      scientificCell(change_by_one_percent(saliency.sum)),
+                                      "-",
+                                      "-",
+                                      "-"};
+    if (!saliency.events.empty()) {
+      const SaliencyEvent& largest = saliency.events.front();
+      cells[6] = scientificCell(largest.saliency);
+      cells[7] = std::to_string(largest.position);
+      cells[8] = readCell(*report.run, largest.position);
+    }
+    table.addRow(std::move(cells));
+  }
+  const std::string target = saliency_target_words(report.run->info());
+  return fmt::format(
+             "{}, {} tokens: saliency, the gradient of {} by log f{}\n"
+             "raising one gate by 1 % changes {} by 0.01 times its saliency, in nats\n",
+             report.model, countText(report.tokens), target,
+             gated ? "" : "; a model without gates: what a gate would change", target) +
+         table.text();
+}
+
 }  // namespace
 
 std::string headsTables(const HeadsReport& report) {
@@ -181,6 +230,7 @@ std::string headsTables(const HeadsReport& report) {
   if (report.split) tables.push_back(splitTable(report));
   if (report.classes) tables.push_back(classTable(report));
   if (!report.matched.empty()) tables.push_back(matchTable(report));
+  if (report.saliency) tables.push_back(saliencyTable(report));
   if (tables.empty()) return overview(report);
   return fmt::format("{}", fmt::join(tables, "\n"));
 }

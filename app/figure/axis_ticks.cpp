@@ -21,12 +21,6 @@ constexpr int kMostWritten = 4;
 
 const char* const kSuperscripts[] = {"⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹"};
 
-std::string powerOfTen(int exponent) {
-  std::string text = exponent < 0 ? "10⁻" : "10";
-  for (const char digit : std::to_string(std::abs(exponent))) text += kSuperscripts[digit - '0'];
-  return text;
-}
-
 // With a true minus sign; "-0" is 0.
 std::string tickNumber(double value, int decimals) {
   std::string text = fmt::format("{:.{}f}", std::abs(value), decimals);
@@ -82,6 +76,12 @@ std::vector<double> multiplesOfPowers(std::initializer_list<int> factors, double
 }
 
 }  // namespace
+
+std::string powerOfTen(int exponent) {
+  std::string text = exponent < 0 ? "10⁻" : "10";
+  for (const char digit : std::to_string(std::abs(exponent))) text += kSuperscripts[digit - '0'];
+  return text;
+}
 
 Ticks linearTicks(double lower, double upper, int most, TickValues values) {
   Ticks ticks;

@@ -64,6 +64,13 @@ const ColourMap& tint() {
   return map;
 }
 
+const ColourMap& signedTint() {
+  static const ColourMap map = {{0x4f, 0x9a, 0xd8}, {0x7f, 0xb8, 0xe6}, {0xac, 0xd2, 0xf1},
+                                {0xd8, 0xea, 0xf9}, {0xff, 0xff, 0xff}, {0xfe, 0xe8, 0xc8},
+                                {0xfd, 0xc8, 0x8c}, {0xf8, 0xa0, 0x5f}, {0xe8, 0x70, 0x46}};
+  return map;
+}
+
 // ColorBrewer's RdBu of eleven colours, reversed, with white in its middle (C. Brewer, M. Harrower and The Pennsylvania
 // State University, 2002, Apache 2.0).
 const ColourMap& diverging() {

@@ -24,6 +24,8 @@ const ColourMap& diverging();
 
 /// White to orange, light enough for black letters on it.
 const ColourMap& tint();
+/// Blue, white, orange, likewise: what has signs.
+const ColourMap& signedTint();
 
 /// The maps by name, for whoever offers a choice.
 enum class ColourMapName { viridis, cividis, magma, grey, diverging };

@@ -9,6 +9,7 @@
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
 #include "app/figure/kinds/perplexity.h"
+#include "app/figure/kinds/saliency.h"
 #include "app/figure/kinds/sweep.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
@@ -53,6 +54,13 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& /*fir
 
 std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& /*trace*/, const PassageOptions& /*options*/,
                                        const FigureStyle& /*style*/, const Job& /*job*/) {
+  requireDrawing();
+  return {};
+}
+
+std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& /*trace*/,
+                                        const SaliencyOptions& /*options*/, const FigureStyle& /*style*/,
+                                        const Job& /*job*/) {
   requireDrawing();
   return {};
 }

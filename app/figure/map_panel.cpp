@@ -31,6 +31,15 @@ QString cut(const QString& text, const TextStyle& style, double width) {
 
 }  // namespace
 
+MapAxis numberedAxis(const char* name, int count) {
+  MapAxis axis;
+  axis.range = {0, count};
+  axis.name = name;
+  axis.crowded = MapAxis::Crowded::thinned;
+  for (int index = 0; index < count; ++index) axis.labels.push_back(std::to_string(index));
+  return axis;
+}
+
 MapPanel::MapPanel(const FigureFormat& format, Content content)
     : m_format(format), m_content(std::move(content)), m_style(textStyleOf(format)) {}
 

@@ -21,6 +21,9 @@ struct MapAxis {
   Crowded crowded = Crowded::none;
 };
 
+/// Layers or heads by their numbers, as many of them written as have room.
+MapAxis numberedAxis(const char* name, int count);
+
 /// A map in a frame, queries or whatever its rows are downwards. Its image is given once it is known how many pixels
 /// there is room for.
 class MapPanel final : public Panel {

@@ -127,6 +127,12 @@ std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics) {
   return numbers;
 }
 
+std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics) {
+  if (!statistics.saliency) return {};
+  return {{"saliency", "nats per nat", statistics.saliency->mean_size},
+          {"saliency_sum", "nats per nat", statistics.saliency->sum}};
+}
+
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {
   std::vector<HeadNumber> numbers;
   add_spread(numbers, "", statistics);

@@ -52,12 +52,14 @@ std::vector<TokenClassSet> read_classes(const Trace& trace);
 /// A number of a head under the name that tables and files give it.
 struct HeadNumber {
   std::string name;
-  const char* unit = "";  ///< "tokens", "nats", "octaves"; "1" for shares and gates
+  const char* unit = "";  ///< "tokens", "nats", "octaves", "nats per nat"; "1" for shares and gates
   double value = 0;       ///< NaN where it does not exist
 };
 
 /// Decay time, quantiles of gates, horizons and survivals.
 std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics);
+/// Mean size and sum of saliency; none where it was not kept.
+std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics);
 /// Entropy, masses, d50 and d90, scores of labels ("label_sink") and how many tokens come again; NaN without attention.
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics);
 /// Divergence, localities, and the spread of attention without the gate and without content.

@@ -52,6 +52,7 @@ void HeadsAccumulator::append(std::vector<Series>& list, std::size_t index, std:
 void HeadsAccumulator::add(const HeadMeasures& measures) {
   std::vector<HeadNumber> numbers = gate_numbers(measures.statistics);
   const auto take = [&](std::vector<HeadNumber> more) { numbers.insert(numbers.end(), more.begin(), more.end()); };
+  take(saliency_numbers(measures.statistics));
   if (measures.statistics.has_attention) take(attention_numbers(measures.statistics));
   if (measures.split) take(split_numbers(*measures.split));
   std::erase_if(numbers, [](const HeadNumber& number) { return number.name == kDecayTime; });

@@ -17,7 +17,7 @@ namespace foxscope {
 /// known.
 struct HeadArray {
   std::string name;
-  std::string unit;           ///< "tokens", "nats", "octaves", "1"
+  std::string unit;           ///< "tokens", "nats", "octaves", "nats per nat", "1"
   std::vector<double> value;  ///< [layers, H], [layers, H, bins] or [layers, H, classes]
   std::vector<double> error;  ///< likewise
 };
@@ -29,7 +29,7 @@ struct HeadArray {
 struct EvaluatedHeads {
   TraceInfo info;                                   ///< length: of the longest window
   std::shared_ptr<const EvaluatedWindows> windows;  ///< null: one run
-  std::vector<HeadArray> numbers;                   ///< [layers, H] gate_numbers, attention_numbers, split_numbers
+  std::vector<HeadArray> numbers;                   ///< [layers, H] of head_measures.h, those that there are
   std::vector<DistanceBin> distances;
   std::vector<HeadArray> by_distance;      ///< [layers, H, bins] HeadMeasures::profiles; empty without attention
   std::vector<std::int64_t> class_tokens;  ///< [kTokenClasses] positions of each class; empty without classes

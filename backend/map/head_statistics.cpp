@@ -19,6 +19,7 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   const std::vector<double> open(info.gated ? 0 : static_cast<std::size_t>(info.length));
   const auto gates = info.gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
   if (!gate_statistics(gates, options.events, job, statistics)) return std::nullopt;
+  statistics.saliency = head_saliency(head, options.events);
   const bool attention = options.with_attention && head.trace->has_attention(head.layer);
   if (!attention) return statistics;
   HeadEntries entries(head, Quantity::attention, {});

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backend/map/head_labels.h"
+#include "backend/map/head_saliency.h"
 #include "backend/map/map.h"
 
 namespace foxscope {
@@ -62,6 +63,7 @@ struct HeadStatistics : AttentionSpread {
   std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
   bool has_attention = false;
   LabelScores label_scores = no_label_scores();  ///< head_labels.h
+  std::optional<HeadSaliency> saliency;          ///< nothing where it was not kept
 };
 
 /// Levels of HeadStatistics::backward_horizon and forward_survival.
@@ -69,7 +71,7 @@ inline constexpr double kHorizonLevel[3] = {0.36787944117144233, 0.5, 0.01};
 
 struct StatisticsOptions {
   bool with_attention = true;
-  int events = 8;
+  int events = 8;  ///< of the gate and of saliency, at most
 };
 
 /// Statistics of one head, without a matrix: gates by searches in c, attention by one streamed pass of tiles, which

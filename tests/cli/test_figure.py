@@ -223,6 +223,23 @@ class KindTest(FigureTest):
         said = self.draw("text", "--tint", "attention", "--head", "0:0", files=[run])
         self.assertRegex(said, r"from position \d+, which reads “.*”; --position chooses another")
 
+    def test_saliency(self):
+        run = self.made_once("saliency.h5", lambda path: self.done(
+            "run", "--model", FOX, "--text", self.write("text.txt", "The fox ran over the hill.\nNobody saw the fox."),
+            "--keep", "gates,saliency", "--saliency", "8:9", "-o", path))
+        said = self.draw("saliency", files=[run])
+        self.assertRegex(said, r"\d:\d has the largest mean size; --head chooses another")
+        self.assertIn("changes the loss of position 8 (nats)", self.text_of())
+        self.assertIn("nats per nat", self.text_of())
+        self.assertIn("The fox ran over the hill.", self.text_of())
+        # Behind the target no gate matters.
+        self.assertNotIn("Nobody saw", self.text_of())
+        self.assertEqual(self.draw("saliency", "--head", "3:1", "--rows", "0:12", files=[run]), "")
+        self.assertIn("raising f of 3:1 by 1 %", self.text_of())
+        self.refuses(["--rows 9:3"], "saliency", run, "--rows", "9:3")
+        self.refuses(["no layer 8", "0 to 7"], "saliency", run, "--head", "8:0")
+        self.refuses(["saliency was not kept", "--keep loss,gates,saliency"], "saliency", self.two_models(), code=1)
+
     def test_losses_of_a_run_have_no_bands_and_say_so(self):
         said = self.draw("loss", files=[self.two_models()])
         self.assertIn("one text: no error can be estimated", said)

@@ -8,7 +8,7 @@ from support import DRAWS, FOX, SOURCE, TRANSFORMER, CommandLineTest
 
 GALLERY = SOURCE / "resources" / "figures"
 DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
-        "needle": "needle.h5", "sweep": "sweep.h5"}
+        "needle": "needle.h5", "sweep": "sweep.h5", "saliency": "saliency.h5"}
 
 
 def without_command(path):
@@ -76,7 +76,7 @@ class FigureSpecTest(CommandLineTest):
     def test_every_figure_of_the_gallery_is_drawn(self):
         run = self.run_file()
         specs = sorted(GALLERY.glob("*.json"))
-        self.assertEqual(len(specs), 12)
+        self.assertEqual(len(specs), 13)
         for spec in specs:
             with self.subTest(spec.name):
                 picture = self.folder / (spec.stem + ".svg")

@@ -4,10 +4,12 @@ import csv
 import io
 import json
 import math
+import re
 import unittest
 
 import h5py
 import numpy
+import safetensors.numpy
 from support import DATA, FOX, CommandLineTest, golden, set_config
 
 LEVELS = ["1_over_e", "half", "0.01"]
@@ -325,6 +327,110 @@ class HeadAnalysisTest(CommandLineTest):
         run_file = self.run_fixture(name="gates.h5", extra=["--keep", "gates"])
         self.fails(1, ["--split", "--keep gates,rows,qk"], "heads", run_file, "--split")
         self.fails(1, ["--match", "--keep gates,rows,qk"], "heads", run_file, "--match", "fox-pro")
+
+
+class SaliencyTest(CommandLineTest):
+    KEPT = ["--keep", "loss,gates,saliency"]
+
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.run_fixture(extra=self.KEPT)
+        self.gradient = safetensors.numpy.load_file(DATA / "fox-pro" / "golden_gradients.safetensors")["dlog_f"]
+
+    def heads(self, *options, run_file=None):
+        return json.loads(self.done("heads", run_file or self.run_file, "-q", "--json", *options))["heads"]
+
+    def test_heads_are_ranked_by_the_gradient_that_others_computed(self):
+        heads = self.heads("--saliency")
+        sizes = {(head["layer"], head["head"]): head["saliency"]["mean_size"] for head in heads}
+        self.assertEqual(list(sizes), sorted(sizes, key=sizes.get, reverse=True))
+        for head in heads:
+            gradient = self.gradient[head["layer"], head["head"]].astype(numpy.float64)
+            saliency = head["saliency"]
+            self.assertAlmostEqual(saliency["mean_size"] / abs(gradient).mean(), 1, places=3)
+            self.assertAlmostEqual(saliency["sum"], gradient.sum(), delta=1e-3 * abs(gradient).sum())
+            self.assertEqual(len(saliency["largest_events"]), 8)
+            for event in saliency["largest_events"]:
+                self.assertAlmostEqual(event["saliency"], gradient[event["position"]], delta=1e-3 * abs(gradient).max())
+            strongest = [abs(event["saliency"]) for event in saliency["largest_events"]]
+            self.assertEqual(strongest, sorted(strongest, reverse=True))
+            self.assertEqual(saliency["largest_events"][0]["position"], abs(gradient).argmax())
+        self.assertEqual(self.heads("--sort", "saliency"), heads)
+        self.assertEqual(self.heads("--saliency", "--reverse"), heads[::-1])
+        self.assertEqual([head["layer"] for head in self.heads()], [0, 0, 1, 1])
+
+    def test_csv_and_hdf5_hold_the_same_numbers(self):
+        rows = list(csv.DictReader(io.StringIO(self.done("heads", self.run_file, "-q", "--csv"))))
+        path = self.folder / "heads.h5"
+        self.done("heads", self.run_file, "-q", "--saliency", "-o", path)
+        with h5py.File(path) as file:
+            numbers = file["models/fox-pro/numbers"]
+            self.assertEqual(numbers["saliency"].attrs["units"], "nats per nat")
+            for row, head in zip(rows, self.heads()):
+                place = int(row["layer"]), int(row["head"])
+                saliency = head["saliency"]
+                self.assertEqual(float(row["saliency"]), saliency["mean_size"])
+                self.assertEqual(float(row["saliency_sum"]), saliency["sum"])
+                self.assertEqual(int(row["saliency_8_position"]), saliency["largest_events"][7]["position"])
+                self.assertEqual(float(row["saliency_8"]), saliency["largest_events"][7]["saliency"])
+                self.assertEqual(numbers["saliency"][place], saliency["mean_size"])
+                self.assertEqual(numbers["saliency_sum"][place], saliency["sum"])
+
+    def test_the_table_says_what_a_number_means(self):
+        lines = self.done("heads", self.run_file, "-q", "--saliency", "--top", "2").splitlines()
+        self.assertEqual(lines[0], "fox-pro, 64 tokens: saliency, the gradient of the mean loss by log f")
+        self.assertEqual(lines[1],
+                         "raising one gate by 1 % changes the mean loss by 0.01 times its saliency, in nats")
+        first = self.heads("--saliency")[0]
+        self.assertEqual(len(lines), 6)
+        cells = lines[4].split()
+        self.assertEqual(cells[:2], [str(first["layer"]), str(first["head"])])
+        self.assertEqual(cells[3], f"{first['saliency']['mean_size']:.2e}")
+        self.assertEqual(cells[5], f"{0.01 * first['saliency']['sum']:.2e}")
+        largest = first["saliency"]["largest_events"][0]
+        self.assertEqual(cells[6:8], [f"{largest['saliency']:.2e}", str(largest["position"])])
+        self.assertEqual(cells[8:], ["id", str(golden("fox-pro")["input_ids"][0, largest["position"]])])
+
+    def test_the_target_of_the_run_is_told(self):
+        path = self.run_fixture(name="part.h5", extra=[*self.KEPT, "--saliency", "40:50"])
+        document = json.loads(self.done("heads", path, "-q", "--json"))
+        self.assertEqual(document["saliency_target"], "mean of loss[40:50]")
+        # Nothing that comes later is seen by a loss.
+        for head in document["heads"]:
+            self.assertTrue(all(event["position"] < 50 for event in head["saliency"]["largest_events"]))
+        self.assertIn("changes the mean loss of positions 40 to 49 by", self.done("heads", path, "-q", "--saliency"))
+        path = self.run_fixture(name="one.h5", extra=[*self.KEPT, "--saliency", "40:41"])
+        self.assertIn("the gradient of the loss of position 40 by log f\n", self.done("heads", path, "-q", "--saliency"))
+
+    def test_what_a_gate_would_change_where_there_is_none(self):
+        path = self.run_fixture("transformer-pro", "t.h5", self.KEPT)
+        table = self.done("heads", path, "-q", "--saliency")
+        self.assertIn("a model without gates: what a gate would change", table)
+        gradient = safetensors.numpy.load_file(DATA / "transformer-pro" / "golden_gradients.safetensors")["dlog_f"]
+        for head in self.heads(run_file=path):
+            self.assertAlmostEqual(head["saliency"]["mean_size"] / abs(gradient[head["layer"], head["head"]]).mean(), 1,
+                                   places=3)
+
+    def test_words_of_a_text_are_named(self):
+        path = self.folder / "text.h5"
+        self.done("run", "--model", FOX, "--text", "-", *self.KEPT, "-o", path, stdin=b"The fox ran.\nIt ran on.\n")
+        table = self.done("heads", path, "-q", "--saliency").splitlines()[4:]
+        self.assertEqual(len(table), 32)
+        with h5py.File(path) as file:
+            strings = [string.decode() for string in file["models"][FOX.name]["tokens/string"]]
+        for line in table:
+            position, read = re.search(r" (\d+) +(id 0|\".*\") *$", line).groups()
+            self.assertEqual(read, json.dumps(strings[int(position) - 1]) if int(position) else "id 0")
+
+    def test_runs_without_it_say_how_to_make_it(self):
+        path = self.run_fixture(name="plain.h5")
+        self.assertNotIn("saliency", json.loads(self.done("heads", path, "--json"))["heads"][0])
+        self.assertNotIn("saliency", self.done("heads", path, "--csv"))
+        self.fails(1, ["plain.h5: model 'fox-pro': saliency was not kept", "--keep loss,gates,saliency"], "heads", path,
+                   "--saliency")
+        self.fails(2, ["--sort saliency", "saliency was not kept", "--keep loss,gates,saliency"], "heads", path, "--sort",
+                   "saliency")
+        self.fails(2, "there is no such statistic", "heads", self.run_file, "-q", "--sort", "saliency_mean")
 
 
 class CheckpointInfoTest(CommandLineTest):

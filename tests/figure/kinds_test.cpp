@@ -15,7 +15,9 @@
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
+#include "app/figure/kinds/saliency.h"
 #include "backend/base/error.h"
+#include "tests/error_of.h"
 #include "tests/figure/rendering.h"
 #include "tests/map/dense.h"
 
@@ -320,6 +322,72 @@ TEST(Needle, WordsHeadsAndDots) {
   NeedleEvaluation lost = needle_test();
   lost.models[0].found.assign(6, 0);
   EXPECT_EQ(text_of(figure::drawNeedle(lost, {}, style_of(Kind::pdf)).file).find("answer found"), std::string::npos);
+}
+
+/// Two layers of two heads; the last one's gates matter most, and the loss falls at every tenth of them.
+std::shared_ptr<const Trace> run_with_saliency(const char* target) {
+  TraceInfo info;
+  info.name = "fox";
+  info.layers = info.heads = 2;
+  info.length = 100;
+  info.saliency_target = target;
+  Recorder recorder(info, {Keep::saliency}, nullptr);
+  const std::span<float> gradient = recorder.log_forget_gradient();
+  for (std::size_t n = 0; n < gradient.size(); ++n) {
+    const float size = n < 300 ? 1e-4F : 2e-3F;
+    gradient[n] = n % 10 == 9 ? -size : 0.25F * size;
+  }
+  auto tokens = std::make_shared<TokenTable>();
+  tokens->id.assign(100, 7);
+  tokens->input_id.assign(100, 8);
+  return recorder.finish(nullptr, tokens);
+}
+
+int count_of(const QImage& page, const figure::Rgb& colour) {
+  int count = 0;
+  for (int y = 0; y < page.height(); ++y) {
+    for (int x = 0; x < page.width(); ++x) count += page.pixel(x, y) == qRgb(colour.red, colour.green, colour.blue);
+  }
+  return count;
+}
+
+TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {
+  const auto run = run_with_saliency("mean of loss[0:100]");
+  const auto drawn = figure::drawSaliency(run, {}, style_of(Kind::pdf), {});
+  ASSERT_EQ(drawn->notes.size(), 1U);
+  EXPECT_EQ(drawn->notes[0], "fox: 1:1 has the largest mean size; --head chooses another");
+  const std::string text = text_of(drawn->file);
+  // Sizes of 1e-4 and of 2e-3, a tenth whole and the others a quarter: 0.325 of them in the mean.
+  for (const char* const word : {"6.50", "0.32", "layer", "head", "10⁻⁴ nats per nat",
+                                 "raising f of 1:1 by 1 % changes the "
+                                 "mean loss (nats)"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
+  }
+  const QImage page = rendered(figure::drawSaliency(run, {}, style_of(Kind::png), {})->file, Kind::png, 300);
+  // A tenth of the words has the first colour, and none but the bar's end the last.
+  EXPECT_GT(count_of(page, figure::signedTint().front()), 3000);
+  EXPECT_LT(count_of(page, figure::signedTint().back()), 1000);
+}
+
+TEST(Saliency, PositionsAreThoseOfTheTarget) {
+  const auto text_at = [](const char* target, const figure::SaliencyOptions& options = {}) {
+    const auto drawn = figure::drawSaliency(run_with_saliency(target), options, style_of(Kind::pdf), {});
+    return output_of("pdfinfo " + in_file(drawn->file, ".pdf"));
+  };
+  EXPECT_NE(text_at("mean of loss[0:100]").find("positions: 0:100"), std::string::npos);
+  EXPECT_NE(text_at("mean of loss[40:41]").find("positions: 0:41"), std::string::npos);
+  EXPECT_NE(text_at("mean of loss[40:41]", {{}, Range{10, 20}}).find("positions: 10:20"), std::string::npos);
+  EXPECT_NE(text_at("mean of loss[40:41]").find("target: mean of loss[40:41]"), std::string::npos);
+}
+
+TEST(Saliency, OnlyWhatExistsIsDrawn) {
+  const auto run = run_with_saliency("mean of loss[0:100]");
+  const auto refused = [](const std::shared_ptr<const Trace>& of, const figure::SaliencyOptions& options) {
+    return error_of([&] { (void)figure::drawSaliency(of, options, style_of(Kind::png), {}); });
+  };
+  EXPECT_EQ(refused(run, {{}, Range{90, 101}}), "positions 90:101: the text has 100");
+  EXPECT_EQ(refused(run, {figure::HeadIndex{2, 0}, {}}), "model 'fox' has no layer 2: layers are 0 to 1");
+  EXPECT_EQ(refused(run_of(20, 1, 1), {}), "random: saliency was not kept: run again with --keep loss,gates,saliency");
 }
 
 TEST(Passage, PositionsAndQueriesThatDoNotExistAreRefused) {

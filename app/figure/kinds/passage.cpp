@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
+#include "app/figure/kinds/passage_words.h"
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/text_panel.h"
@@ -16,7 +17,6 @@
 namespace foxscope::figure {
 namespace {
 
-constexpr std::int64_t kDefaultTokens = 160;
 constexpr double kMostSharesShown = 0.98;  ///< of the values lie within the scale: a few extremes must not bleach it
 constexpr double kUntinted = 0.25;         ///< of the gates forget least
 constexpr double kLeastRatio = 2;          ///< of a logarithmic scale's limits
@@ -52,47 +52,6 @@ std::optional<std::vector<double>> valuesOf(const HeadOf& head, const PassageOpt
   if (!row) return std::nullopt;
   std::copy(row->value.begin(), row->value.end(), values.begin());
   return values;
-}
-
-bool beginsCharacter(const std::string& text, std::int64_t byte) {
-  return byte >= static_cast<std::int64_t>(text.size()) ||
-         (static_cast<unsigned char>(text[static_cast<std::size_t>(byte)]) & 0xc0U) != 0x80U;
-}
-
-// The tokens as pieces; those that hold parts of one character are one piece with the largest value.
-std::vector<TintedPiece> piecesOf(const Trace& trace, const Range& range, const std::vector<double>& values,
-                                  const PassageOptions& options) {
-  const TokenTable& tokens = *trace.tokens();
-  const bool predicted = options.tint == PassageTint::loss;
-  const bool byText = trace.text() && !tokens.byte_start.empty();
-  std::vector<TintedPiece> pieces;
-  std::int64_t open = -1;  // first byte of a character that goes on in the next token
-  for (std::int64_t position = range.begin; position < range.end; ++position) {
-    const double value = values[static_cast<std::size_t>(position - range.begin)];
-    const bool outlined = !predicted && options.query == position;
-    const std::int64_t token = predicted ? position : position - 1;
-    if (!byText || token < 0) {
-      const QString text =
-          predicted ? predictedText(tokens, position, Whitespace::asIs) : readText(tokens, position, Whitespace::asIs);
-      pieces.push_back({text, value, outlined});
-      continue;
-    }
-    const std::string& text = trace.text()->content;
-    const std::int64_t start = open >= 0 ? open : tokens.byte_start[static_cast<std::size_t>(token)];
-    const std::int64_t end = tokens.byte_end[static_cast<std::size_t>(token)];
-    const QString part =
-        QString::fromStdString(text.substr(static_cast<std::size_t>(start), static_cast<std::size_t>(end - start)));
-    if (open >= 0) {
-      TintedPiece& piece = pieces.back();
-      piece.text = part;
-      piece.value = std::isnan(piece.value) ? value : std::fmax(piece.value, value);
-      piece.outlined = piece.outlined || outlined;
-    } else {
-      pieces.push_back({part, value, outlined});
-    }
-    open = beginsCharacter(text, end) ? -1 : start;
-  }
-  return pieces;
 }
 
 std::string quoted(const Trace& trace, std::int64_t position) {
@@ -139,10 +98,7 @@ ScaledColours coloursOf(const std::vector<double>& values, PassageTint tintedBy)
   return colours;
 }
 
-void requirePositions(const Range& range, const PassageOptions& options, std::int64_t length) {
-  if (range.begin < 0 || range.begin >= range.end || range.end > length) {
-    throw UsageError(fmt::format("positions {}:{}: the text has {}", range.begin, range.end, length));
-  }
+void requireQuery(const PassageOptions& options, std::int64_t length) {
   if (options.query && (*options.query < 0 || *options.query >= length)) {
     throw UsageError(fmt::format("position {}: the text has 0 to {}", *options.query, length - 1));
   }
@@ -155,10 +111,11 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
   DrawnFigure drawn;
   PassageOptions chosen = options;
   const std::int64_t length = trace->info().length;
-  const Range range = chosen.positions.value_or(Range{0, std::min(length, kDefaultTokens)});
+  const Range range = chosen.positions.value_or(Range{0, std::min(length, kPassageTokens)});
   const bool fromQuery = chosen.tint == PassageTint::forget || chosen.tint == PassageTint::attention;
   if (fromQuery && !chosen.query) chosen.query = range.end - 1;
-  requirePositions(range, chosen, length);
+  requirePositions(range, length);
+  requireQuery(chosen, length);
   HeadOf head{trace, 0, 0};
   if (chosen.tint != PassageTint::loss) {
     if (!chosen.head) {
@@ -180,7 +137,10 @@ std::optional<DrawnFigure> drawPassage(const std::shared_ptr<const Trace>& trace
   ScaledColours colours = coloursOf(*values, chosen.tint);
 
   PanelPage page(style);
-  page.add(std::make_unique<TextPanel>(style.format, piecesOf(*trace, range, *values, chosen), colours), {0, 0, 1, 3});
+  PassageWords words{range};
+  words.shown = chosen.tint == PassageTint::loss ? PassageWords::Shown::predicted : PassageWords::Shown::read;
+  if (words.shown == PassageWords::Shown::read) words.outlined = chosen.query;
+  page.add(std::make_unique<TextPanel>(style.format, tintedPieces(*trace, words, *values), colours), {0, 0, 1, 3});
   const std::string label = labelOf(head, chosen);
   const bool narrow =
       textWidth(QString::fromStdString(label), textStyleOf(style.format)) > widthInPoints(style.format) / 3;

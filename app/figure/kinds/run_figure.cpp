@@ -119,6 +119,9 @@ void addOwn(const RunFigure& figure, Options& options) {
     options.head("head", figure.passage.head);
     options.range("rows", figure.passage.positions);
     if (figure.passage.query) options.add("position", fmt::format("{}", *figure.passage.query));
+  } else if (figure.kind == "saliency") {
+    options.head("head", figure.saliency.head);
+    options.range("rows", figure.saliency.positions);
   } else if (figure.kind == "distance") {
     options.heads(figure.distance.heads);
     options.flag("with-first", figure.distance.first == FirstKey::counted);
@@ -228,6 +231,7 @@ std::optional<DrawnFigure> drawRunFigure(const RunFigure& figure, const FigureSt
   if (figure.kind == "maps") return drawMaps(first, figure.maps, style, job);
   if (figure.kind == "grid") return drawGrid(first, figure.grid, style, job);
   if (figure.kind == "text") return drawPassage(first, figure.passage, style, job);
+  if (figure.kind == "saliency") return drawSaliency(first, figure.saliency, style, job);
   if (figure.kind == "compare") return drawCompare(first, figure.runs.at(1).trace, figure.compare, style, job);
   if (figure.kind == "loss") return drawLoss(lossesIn(figure), figure.loss, style);
   if (figure.kind == "perplexity") return drawPerplexity(lossesIn(figure), figure.loss, style);

@@ -14,6 +14,7 @@
 #include "app/figure/kinds/loss.h"
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/passage.h"
+#include "app/figure/kinds/saliency.h"
 #include "backend/base/job.h"
 
 namespace foxscope::figure {
@@ -47,6 +48,7 @@ struct RunFigure {
   CompareOptions compare = {};
   PassageOptions passage = {};
   DistanceOptions distance = {};
+  SaliencyOptions saliency = {};
   LossOptions loss = {};  ///< of loss, perplexity and ablation
 
   /// The quantities whose colour bars can have limits.

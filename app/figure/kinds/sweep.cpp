@@ -83,20 +83,11 @@ std::string panelTitle(const SweepEvaluation& sweep, const FigureStyle& style) {
   return style.label(sweep.info.name) + ", " + sweep.change.kind_words();
 }
 
-MapAxis headAxis(const char* name, int count) {
-  MapAxis axis;
-  axis.range = {0, count};
-  axis.name = name;
-  axis.crowded = MapAxis::Crowded::thinned;
-  for (int index = 0; index < count; ++index) axis.labels.push_back(std::to_string(index));
-  return axis;
-}
-
 MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& style) {
   constexpr double kCell = 0.6;  // its height over its width, for a number to stand in
   MapPanel::Content content;
-  content.rows = headAxis("layer", sweep.info.layers);
-  content.columns = headAxis("head", sweep.info.heads);
+  content.rows = numberedAxis("layer", sweep.info.layers);
+  content.columns = numberedAxis("head", sweep.info.heads);
   content.title = panelTitle(sweep, style);
   content.heightOfWidth = std::clamp(kCell * sweep.info.layers / sweep.info.heads, 0.2, 0.9);
   content.proportions = Panel::Proportions::free;

@@ -7,6 +7,8 @@
 #include <QCoreApplication>
 #include <QStringList>
 
+#include "backend/map/head_saliency.h"
+
 namespace foxscope::gui::curves {
 namespace {
 
@@ -155,6 +157,12 @@ Series gateSeries(const HeadOf& head, const TokenTable& reference) {
   Series gate{std::vector<double>(c.size()), placesRead(*head.trace->tokens(), reference)};
   for (std::size_t t = 0; t < c.size(); ++t) gate.value[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
   return gate;
+}
+
+Series changeSeries(const HeadOf& head, std::span<const float> gradient, const TokenTable& reference) {
+  Series changes{{}, placesRead(*head.trace->tokens(), reference)};
+  for (const float value : gradient) changes.value.push_back(change_by_one_percent(static_cast<double>(value)));
+  return changes;
 }
 
 }  // namespace foxscope::gui::curves

@@ -79,5 +79,8 @@ QString otherTextsNote(std::span<const CurveRun> runs);
 /// f_t = exp(c_t - c_(t-1)), c_(-1) = 0, of one head by position of the reference.
 /// @throws Error for gates that were not kept
 Series gateSeries(const HeadOf& head, const TokenTable& reference);
+/// A change of each of these positions, by position of the reference: 0.01 of the gradient by it, nats.
+/// @param gradient  [L] of the head's run, nats per nat
+Series changeSeries(const HeadOf& head, std::span<const float> gradient, const TokenTable& reference);
 
 }  // namespace foxscope::gui::curves

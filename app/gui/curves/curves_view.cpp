@@ -15,6 +15,7 @@
 #include "app/gui/curves/gate_tab.h"
 #include "app/gui/curves/loss_tab.h"
 #include "app/gui/curves/row_tab.h"
+#include "app/gui/curves/saliency_tab.h"
 #include "app/gui/views/flow_layout.h"
 
 namespace foxscope::gui {
@@ -23,7 +24,8 @@ namespace {
 constexpr int kGapOfChoices = 6;  ///< between tabs and choices, logical pixels
 
 // In the order of CurvesView::Tab.
-constexpr std::array<const char*, 7> kStateNames{"loss", "context", "row", "gate", "decay", "distance", "content"};
+constexpr std::array<const char*, 8> kStateNames{"loss",  "context",  "row",     "gate",
+                                                 "decay", "distance", "content", "saliency"};
 
 }  // namespace
 
@@ -60,6 +62,9 @@ CurvesView::CurvesView(Document& document, QWidget* parent)
       tr("Attention against distance, with and without the gate"), tr("Show attention against distance"));
   add(new DistanceTab(document, *profiles, DistanceTab::Shows::logits, this), tr("Content"),
       tr("Content and decay, the two terms of the logits, against distance"), tr("Show content and decay apart"));
+  add(new curves::SaliencyTab(document, this), tr("Saliency"),
+      tr("What the loss owes to the chosen head's gates, beside the gates, and where gates matter most"),
+      tr("Show saliency along the text"));
   connect(m_bar, &QTabBar::currentChanged, this, &CurvesView::showCurrent);
   showCurrent();
 }

@@ -27,7 +27,7 @@ class CurvesView : public QWidget, public ViewPart {
  public:
   explicit CurvesView(Document& document, QWidget* parent = nullptr);
 
-  enum class Tab { loss, context, row, gate, decay, distance, content };
+  enum class Tab { loss, context, row, gate, decay, distance, content, saliency };
   void setTab(Tab tab);
   [[nodiscard]] Tab tab() const;
 

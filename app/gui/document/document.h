@@ -166,6 +166,11 @@ class Document : public QObject {
   /// Runs the model of a run once more on the text of that run, with changes to its gates or heads: a model of its own
   /// from then on. What is in the way is told by a message.
   void startDerivedRun(RunId base, const QStringList& interventions);
+  /// Runs the model of a run once more on the text of that run, for what the mean loss of some positions owes to every
+  /// gate (Keep::saliency): the run with it takes the place of the one without. What is in the way is told by a
+  /// message.
+  /// @param target  positions of that run; nothing: all
+  void startSaliency(RunId id, std::optional<Range> target);
   void cancelRun();
   /// The answers to memoryAsked: all the same, or over the first tokens alone. Without an answer nothing runs.
   void runAnyway();
@@ -230,7 +235,14 @@ class Document : public QObject {
   void runWantedModels();
   void waitForNoText();
   void restoreSelection();
-  void run(std::vector<ModelInput> models, TextInput text, std::int64_t limit);
+  [[nodiscard]] const Run* runToRepeat(RunId id, const QString& doing);
+  [[nodiscard]] ModelInput inputOf(const Run& run) const;
+  /// That saliency is kept, and of the mean loss of which positions; nothing: of all.
+  struct SaliencyWish {
+    std::optional<Range> target;
+  };
+  void run(std::vector<ModelInput> models, TextInput text, std::int64_t limit,
+           std::optional<SaliencyWish> saliency = {});
   void estimateMemory();
   void runNext();
   [[nodiscard]] RunRequest requestOf(const ModelInput& model) const;
@@ -278,8 +290,9 @@ class Document : public QObject {
   std::shared_ptr<const Text> m_readText;  ///< what they read
   QString m_readFile;                      ///< its name, for errors
   std::int64_t m_readLimit = 0;
-  bool m_queueOfSession = false;  ///< a session asked for it, not the user
-  bool m_memoryAsked = false;     ///< m_queue waits for an answer
+  std::optional<SaliencyWish> m_saliency;  ///< of what runs
+  bool m_queueOfSession = false;           ///< a session asked for it, not the user
+  bool m_memoryAsked = false;              ///< m_queue waits for an answer
   struct Export;
   std::vector<std::shared_ptr<Export>> m_exports;  ///< the first of them is being written
   int m_exportChannel = 0;

@@ -64,21 +64,48 @@ void Document::startRun() {
   run(m_models, m_text, m_settings.limit);
 }
 
-void Document::startDerivedRun(RunId base, const QStringList& interventions) {
-  if (m_status.running) return tell(Message::Kind::warning, tr("A run is being made: wait for it, or cancel it"));
-  const Run* from = run(base);
-  if (from == nullptr || interventions.isEmpty()) return;
-  if (from->model.isEmpty()) {
-    return tell(Message::Kind::warning,
-                tr("%1 comes from a file, and changing it needs its model: open the checkpoint folder (Ctrl+O), the "
-                   "text, and press F5 first")
-                    .arg(from->name));
+const Run* Document::runToRepeat(RunId id, const QString& doing) {
+  if (m_status.running) {
+    tell(Message::Kind::warning, tr("A run is being made: wait for it, or cancel it"));
+    return nullptr;
   }
-  if (!from->trace->text()) return tell(Message::Kind::warning, tr("%1 was run without a text").arg(from->name));
+  const Run* from = run(id);
+  if (from == nullptr) return nullptr;
+  if (from->model.isEmpty()) {
+    tell(Message::Kind::warning,
+         tr("%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), "
+            "the text, and press F5 first")
+             .arg(from->name, doing));
+    return nullptr;
+  }
+  if (!from->trace->text()) {
+    tell(Message::Kind::warning, tr("%1 was run without a text").arg(from->name));
+    return nullptr;
+  }
+  return from;
+}
+
+ModelInput Document::inputOf(const Run& run) const {
   const auto made =
-      std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& model) { return from->isOf(model); });
-  const ModelInput before =
-      made != m_models.end() ? *made : ModelInput{from->plainName(), from->model, {}, {}, from->look};
+      std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& model) { return run.isOf(model); });
+  return made != m_models.end() ? *made : ModelInput{run.plainName(), run.model, {}, {}, run.look};
+}
+
+void Document::startSaliency(RunId id, std::optional<Range> target) {
+  const Run* from = runToRepeat(id, tr("its saliency"));
+  if (from == nullptr) return;
+  const std::int64_t length = from->trace->info().length;
+  if (target && (target->begin < 0 || target->size() < 1 || target->end > length)) {
+    return tell(Message::Kind::warning, tr("%1 did not read these positions").arg(from->name));
+  }
+  m_queueOfSession = false;
+  run({inputOf(*from)}, {{}, from->trace->text()->content}, length, SaliencyWish{target});
+}
+
+void Document::startDerivedRun(RunId base, const QStringList& interventions) {
+  const Run* from = runToRepeat(base, tr("changing it"));
+  if (from == nullptr || interventions.isEmpty()) return;
+  const ModelInput before = inputOf(*from);
   QString name = before.name;
   for (QString part : interventions) {
     name += QLatin1Char('.') + part.replace('*', QStringLiteral("all")).replace(':', '-').remove('=').remove('@');
@@ -91,7 +118,9 @@ void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   run({derived}, {{}, from->trace->text()->content}, from->trace->info().length);
 }
 
-void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t limit) {
+void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t limit,
+                   std::optional<SaliencyWish> saliency) {
+  m_saliency = saliency;
   m_queue = std::move(models);
   m_readFile = text.file;
   m_readLimit = limit;
@@ -168,6 +197,10 @@ RunRequest Document::requestOf(const ModelInput& model) const {
   wanted.engine = m_engine;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
+  if (m_saliency) {
+    wanted.keep.insert(Keep::saliency);
+    if (m_saliency->target) wanted.saliency = LossRange{m_saliency->target->begin, m_saliency->target->end};
+  }
   return wanted;
 }
 

@@ -18,9 +18,13 @@ std::size_t labelIndex(HeadQuantity quantity) {
   return static_cast<std::size_t>(quantity) - static_cast<std::size_t>(kQuantitiesBesideScores);
 }
 
+bool isScore(HeadQuantity quantity) {
+  return quantity >= HeadQuantity::firstScore && quantity < HeadQuantity::saliency;
+}
+
 double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
   const bool attention = statistics.has_attention;
-  if (quantity >= HeadQuantity::firstScore) return statistics.label_scores[labelIndex(quantity)];
+  if (isScore(quantity)) return statistics.label_scores[labelIndex(quantity)];
   switch (quantity) {
     case HeadQuantity::rateDecayTime:
       return statistics.rate_decay_time;
@@ -38,6 +42,8 @@ double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
       return attention ? statistics.entropy : kUnknown;
     case HeadQuantity::massOnFirst:
       return attention ? statistics.mass_on_first : kUnknown;
+    case HeadQuantity::saliency:
+      return statistics.saliency ? statistics.saliency->mean_size : kUnknown;
     default:
       return kUnknown;
   }
@@ -75,7 +81,7 @@ QString meaningOf(HeadLabel label) {
 }
 
 HeadQuantityText textOf(HeadQuantity quantity) {
-  if (quantity >= HeadQuantity::firstScore) {
+  if (isScore(quantity)) {
     const auto label = static_cast<HeadLabel>(labelIndex(quantity));
     return {HeadTable::tr("%1, score").arg(nameOf(label)), {}, false, false, meaningOf(label)};
   }
@@ -110,6 +116,9 @@ HeadQuantityText textOf(HeadQuantity quantity) {
     case HeadQuantity::pinnedSurvival:
       return {tr("survival of the pinned key"), tr("tokens"), true, true,
               tr("how far ahead the pinned key's F stays above 1/e")};
+    case HeadQuantity::saliency:
+      return {tr("saliency"), tr("nats per nat"), false, true,
+              tr("raising one gate by 1 % changes the loss by 0.01 times its saliency: mean size over positions")};
     case HeadQuantity::firstScore:
       break;
   }
@@ -381,6 +390,8 @@ QString termOf(HeadQuantity quantity) {
       return QStringLiteral("forget");
     case HeadQuantity::pinnedAttention:
       return QStringLiteral("attention");
+    case HeadQuantity::saliency:
+      return QStringLiteral("saliency");
     case HeadQuantity::firstScore:
       break;
   }

@@ -22,15 +22,16 @@ enum class HeadQuantity {
   halfLife,         ///< median backward horizon, level 1/2, tokens
   distance50,       ///< tokens that hold half of the attention mass
   distance90,
-  entropy,          ///< of rows of attention, nats
-  massOnFirst,      ///< share of attention on key 0
-  pinnedForget,     ///< F of the pinned pair
-  pinnedAttention,  ///< A of the pinned pair
-  pinnedSurvival,   ///< how long the pinned key survives, tokens
-  firstScore,       ///< of label 0; those of the other labels follow
+  entropy,                              ///< of rows of attention, nats
+  massOnFirst,                          ///< share of attention on key 0
+  pinnedForget,                         ///< F of the pinned pair
+  pinnedAttention,                      ///< A of the pinned pair
+  pinnedSurvival,                       ///< how long the pinned key survives, tokens
+  firstScore,                           ///< of label 0; those of the other labels follow
+  saliency = firstScore + kHeadLabels,  ///< mean size of d loss / d log f, nats per nat
 };
 inline constexpr int kQuantitiesBesideScores = static_cast<int>(HeadQuantity::firstScore);
-inline constexpr int kHeadQuantities = kQuantitiesBesideScores + kHeadLabels;
+inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::saliency) + 1;
 HeadQuantity scoreOf(HeadLabel label);
 
 /// What a label is and from which score on, in one sentence.

@@ -164,6 +164,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
 
   addCommands();
   connect(m_choice, &QComboBox::currentIndexChanged, this, &HeadsView::followChoice);
+  connect(m_choice, &QComboBox::activated, this, [this] { m_chosen = true; });
   connect(m_label, &QComboBox::currentIndexChanged, this, &HeadsView::followLabel);
   connect(&m_table, &HeadTable::valuesChanged, this, &HeadsView::countLabels);
   connect(m_run, &QComboBox::currentIndexChanged, this, [this] { m_table.setRun(m_run->currentData().toInt()); });
@@ -259,6 +260,7 @@ void HeadsView::addCommands() {
     auto* action = new QAction(tr("Colour heads by %1").arg(textOf(quantity).name), this);
     action->setToolTip(textOf(quantity).meaning);
     connect(action, &QAction::triggered, this, [this, quantity] {
+      m_chosen = true;
       setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
       showChecks();
     });
@@ -271,6 +273,7 @@ void HeadsView::addCommands() {
                                    {tr("Colour heads by their strongest label"), ColouringKind::label}}) {
     auto* action = new QAction(text, this);
     connect(action, &QAction::triggered, this, [this, kind = kind] {
+      m_chosen = true;
       setColouring({kind, HeadQuantity::rateDecayTime, kNoRun});
       showChecks();
     });
@@ -380,9 +383,17 @@ void HeadsView::setColouring(const HeadColouring& colouring) {
   }
 }
 
+// Gates that no run has tell nothing of its heads.
+HeadQuantity HeadsView::firstQuantity() const {
+  const std::vector<Run>& runs = m_document.runs();
+  const bool gated = std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.trace->info().gated; });
+  return gated || runs.empty() ? HeadQuantity::rateDecayTime : HeadQuantity::entropy;
+}
+
 // The choices depend on the runs: differences are from one of them.
 void HeadsView::fillChoices() {
-  const HeadColouring before = m_choice->count() > 0 ? colouring() : HeadColouring{};
+  HeadColouring before = m_choice->count() > 0 ? colouring() : HeadColouring{};
+  if (!m_chosen) before.quantity = firstQuantity();
   {
     const QSignalBlocker blocker(m_choice);
     m_choice->clear();
@@ -397,7 +408,9 @@ void HeadsView::fillChoices() {
     };
     for (int number = 0; number < kHeadQuantities; ++number) {
       const auto quantity = static_cast<HeadQuantity>(number);
-      if (quantity == HeadQuantity::pinnedForget || quantity == HeadQuantity::firstScore) {
+      const bool begins = quantity == HeadQuantity::pinnedForget || quantity == HeadQuantity::firstScore ||
+                          quantity == HeadQuantity::saliency;
+      if (begins) {
         m_choice->insertSeparator(m_choice->count());
       }
       add(textOf(quantity).name, textOf(quantity).meaning, {HeadColouring::Kind::quantity, quantity, kNoRun});
@@ -522,6 +535,7 @@ QJsonObject HeadsView::saveState() const {
 }
 
 void HeadsView::restoreState(const QJsonObject& state) {
+  m_chosen = true;
   HeadColouring wanted;
   wanted.kind = static_cast<HeadColouring::Kind>(state["kind"].toInt());
   wanted.quantity = static_cast<HeadQuantity>(state["quantity"].toInt());

@@ -51,6 +51,7 @@ class HeadsView : public QWidget, public ViewPart {
   void setGalleryQuantity(Quantity quantity);
   void followTab();
   void fillChoices();
+  [[nodiscard]] HeadQuantity firstQuantity() const;
   void followChoice();
   void followHead();
   void followLabel();
@@ -63,6 +64,7 @@ class HeadsView : public QWidget, public ViewPart {
   Document& m_document;
   HeadTable& m_table;
   QComboBox* m_choice = nullptr;
+  bool m_chosen = false;  ///< by the user or a session; else by what the runs have
   QComboBox* m_label = nullptr;
   QComboBox* m_run = nullptr;
   QTabBar* m_tabs = nullptr;

@@ -14,7 +14,15 @@ void ElidedLabel::setFullText(const QString& text) {
   setToolTip(text);
 }
 
-void ElidedLabel::paintEvent(QPaintEvent* /*event*/) {
+void ElidedLabel::setWrapped(bool wrapped) {
+  setWordWrap(wrapped);
+  QSizePolicy policy(QSizePolicy::Ignored, wrapped ? QSizePolicy::Preferred : QSizePolicy::Fixed);
+  policy.setHeightForWidth(wrapped);
+  setSizePolicy(policy);
+}
+
+void ElidedLabel::paintEvent(QPaintEvent* event) {
+  if (wordWrap()) return QLabel::paintEvent(event);
   QPainter painter(this);
   painter.setPen(palette().color(foregroundRole()));
   painter.drawText(rect(), Qt::AlignLeft | Qt::AlignVCenter, fontMetrics().elidedText(text(), Qt::ElideRight, width()));

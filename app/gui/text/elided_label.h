@@ -4,13 +4,16 @@
 
 namespace foxscope::gui {
 
-/// One line of text that gives way where there is no room for it, and is then told whole by its tooltip.
+/// One line of text, unless it is wrapped, that gives way where there is no room for it, and is then told whole by its
+/// tooltip.
 class ElidedLabel : public QLabel {
   Q_OBJECT
 
  public:
   explicit ElidedLabel(QWidget* parent = nullptr);
   void setFullText(const QString& text);
+  /// In as many lines as it takes, instead.
+  void setWrapped(bool wrapped);
 
  protected:
   void paintEvent(QPaintEvent* event) override;

@@ -10,6 +10,7 @@
 
 #include "app/gui/document/places.h"
 #include "backend/base/error.h"
+#include "backend/map/head_saliency.h"
 #include "backend/map/map.h"
 
 namespace foxscope::gui {
@@ -19,7 +20,7 @@ constexpr double kDecades = 4;        // a logarithmic scale shows
 constexpr double kShownShare = 0.99;  // of losses within the scale; the rest has the last colour
 constexpr float kAbsent = std::numeric_limits<float>::quiet_NaN();
 
-constexpr std::array<std::pair<TintKind, const char*>, 7> kWords{{
+constexpr std::array<std::pair<TintKind, const char*>, 9> kWords{{
     {TintKind::none, "none"},
     {TintKind::loss, "loss"},
     {TintKind::lossDifference, "loss_difference"},
@@ -27,6 +28,8 @@ constexpr std::array<std::pair<TintKind, const char*>, 7> kWords{{
     {TintKind::forgetRow, "forget"},
     {TintKind::ungatedRow, "attention_without_gate"},
     {TintKind::gate, "gate"},
+    {TintKind::saliency, "saliency"},
+    {TintKind::keyLogit, "key_logit"},
 }};
 
 std::size_t at(std::int64_t index) { return static_cast<std::size_t>(index); }
@@ -67,6 +70,15 @@ std::vector<float> gateLoss(const TintRequest& request) {
     const double logGate = n == 0 ? c[0] : c[n] - c[n - 1];
     value[n] = static_cast<float>(-std::expm1(logGate));
   }
+  return value;
+}
+
+/// What one per cent of each gate, or of a nat in the logits of each key, changes.
+std::vector<float> changesBy(const TintRequest& request) {
+  const std::span<const float> gradient = request.run->log_forget_gradient(request.layer, request.head);
+  std::vector<float> value(gradient.begin(), gradient.end());
+  if (request.kind == TintKind::keyLogit) value = key_logit_gradient(gradient);
+  for (float& one : value) one = static_cast<float>(change_by_one_percent(static_cast<double>(one)));
   return value;
 }
 
@@ -113,11 +125,11 @@ double quantileOfSize(const std::vector<float>& values, double share) {
 
 TintScale scaleFor(const TintRequest& request, const std::vector<float>& values) {
   TintScale scale;
-  const bool isLoss = request.kind == TintKind::loss || request.kind == TintKind::lossDifference;
+  const bool hasExtremes = request.kind == TintKind::loss || hasSigns(request.kind);
   const bool isShareOfOne = request.kind == TintKind::gate || request.kind == TintKind::forgetRow;
-  scale.diverging = request.kind == TintKind::lossDifference;
+  scale.diverging = hasSigns(request.kind);
   scale.scaling = scale.diverging ? TintScaling::linear : request.scaling;
-  scale.upper = isShareOfOne ? 1 : quantileOfSize(values, isLoss ? kShownShare : 1);
+  scale.upper = isShareOfOne ? 1 : quantileOfSize(values, hasExtremes ? kShownShare : 1);
   if (!(scale.upper > 0)) scale.upper = 1;
   if (scale.diverging) scale.lower = -scale.upper;
   if (scale.scaling == TintScaling::logarithmic) scale.lower = scale.upper * std::pow(10, -kDecades);
@@ -149,7 +161,11 @@ bool isRow(TintKind kind) {
   return kind == TintKind::attentionRow || kind == TintKind::forgetRow || kind == TintKind::ungatedRow;
 }
 
-bool isOfHead(TintKind kind) { return isRow(kind) || kind == TintKind::gate; }
+bool isOwed(TintKind kind) { return kind == TintKind::saliency || kind == TintKind::keyLogit; }
+
+bool hasSigns(TintKind kind) { return isOwed(kind) || kind == TintKind::lossDifference; }
+
+bool isOfHead(TintKind kind) { return isRow(kind) || isOwed(kind) || kind == TintKind::gate; }
 
 double TintScale::position(double value) const {
   if (std::isnan(value)) return value;
@@ -197,6 +213,8 @@ std::optional<Tint> computeTint(const TintRequest& request, const Job& job) {
     for (std::size_t n = 0; n < other.size(); ++n) tint.value[n] -= other[n];
   } else if (request.kind == TintKind::gate) {
     tint.value = readByCell(request, gateLoss(request));
+  } else if (isOwed(request.kind)) {
+    tint.value = readByCell(request, changesBy(request));
   } else {
     const auto query = TokenPlaces(*request.reference, *request.run).readerOfCell(request.query);
     if (!query) {

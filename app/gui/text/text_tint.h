@@ -21,10 +21,12 @@ enum class TintKind {
   forgetRow,       ///< F(i, j), likewise
   ungatedRow,      ///< attention without the gate, likewise
   gate,            ///< 1 - f of one head, by the position that reads the word
+  saliency,        ///< what raising that gate by 1 % changes, nats, likewise
+  keyLogit,        ///< what 0.01 more in the logits of the word as a key changes, nats, likewise
 };
-inline constexpr TintKind kTintKinds[] = {TintKind::none,      TintKind::loss,      TintKind::lossDifference,
-                                          TintKind::gate,      TintKind::forgetRow, TintKind::attentionRow,
-                                          TintKind::ungatedRow};
+inline constexpr TintKind kTintKinds[] = {TintKind::none,       TintKind::loss,      TintKind::lossDifference,
+                                          TintKind::gate,       TintKind::forgetRow, TintKind::attentionRow,
+                                          TintKind::ungatedRow, TintKind::saliency,  TintKind::keyLogit};
 
 /// The word for session files, and back; an unknown word is nothing.
 QString toString(TintKind kind);
@@ -32,7 +34,11 @@ std::optional<TintKind> tintKindFromString(const QString& word);
 
 /// A row of a map, of one query.
 [[nodiscard]] bool isRow(TintKind kind);
-/// Belongs to one head: rows and the gate.
+/// Is about what a loss owes to a head (head_saliency.h).
+[[nodiscard]] bool isOwed(TintKind kind);
+/// Has values on both sides of zero.
+[[nodiscard]] bool hasSigns(TintKind kind);
+/// Belongs to one head: rows, the gate, and what a loss owes to it.
 [[nodiscard]] bool isOfHead(TintKind kind);
 
 enum class TintScaling { linear, logarithmic };

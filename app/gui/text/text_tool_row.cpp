@@ -37,6 +37,13 @@ QString tintTip(TintKind kind) {
       return TextToolRow::tr("How much one query of the chosen head attends to each word");
     case TintKind::ungatedRow:
       return TextToolRow::tr("The same from queries and keys alone, as if nothing was forgotten");
+    case TintKind::saliency:
+      return TextToolRow::tr(
+          "What raising the chosen head's gate at each word by 1 % changes: the loss rises (red) or "
+          "falls (blue)");
+    case TintKind::keyLogit:
+      return TextToolRow::tr(
+          "What 0.01 more in every logit of each word as a key of the chosen head changes, likewise");
   }
   return {};
 }
@@ -66,6 +73,10 @@ QString tintName(TintKind kind) {
       return TextToolRow::tr("Row of A");
     case TintKind::ungatedRow:
       return TextToolRow::tr("Row of A without gate");
+    case TintKind::saliency:
+      return TextToolRow::tr("Saliency of gates");
+    case TintKind::keyLogit:
+      return TextToolRow::tr("Saliency of keys");
   }
   return {};
 }
@@ -131,15 +142,15 @@ TextToolRow::TextToolRow(QWidget* parent)
     first->addWidget(widget);
   }
   first->setAlignment(m_edit, Qt::AlignRight);
-  auto* second = new QHBoxLayout;
-  second->addWidget(m_bar);
-  second->addSpacing(fontMetrics().averageCharWidth());
-  second->addWidget(m_caption, 1);
+  m_scaleRow = new QHBoxLayout;
+  m_scaleRow->setSpacing(fontMetrics().averageCharWidth());
+  m_scaleRow->addWidget(m_bar);
+  m_scaleRow->addWidget(m_caption, 1);
   auto* rows = new QVBoxLayout(this);
   rows->setContentsMargins(6, 4, 6, 4);
   rows->setSpacing(3);
   rows->addLayout(first);
-  rows->addLayout(second);
+  rows->addLayout(m_scaleRow);
   rows->addWidget(m_notice);
   m_notice->hide();
 
@@ -231,9 +242,12 @@ void TextToolRow::showChoice() {
   m_minusPart->setVisible(shows && kind == TintKind::lossDifference);
   m_pointer->setVisible(shows && isRow(kind));
   m_pointer->setChecked(m_choice.query == RowQuery::pointer);
-  m_log->setVisible(shows && kind != TintKind::none && kind != TintKind::lossDifference);
+  m_log->setVisible(shows && kind != TintKind::none && !hasSigns(kind));
   m_log->setChecked(m_choice.scaling() == TintScaling::logarithmic);
   m_caption->setVisible(shows);
+  // What the numbers of saliency mean is read whole, below their scale.
+  m_scaleRow->setDirection(isOwed(kind) ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
+  m_caption->setWrapped(isOwed(kind));
   if (!shows) m_bar->hide();
 }
 

@@ -8,6 +8,7 @@
 
 #include "app/gui/text/text_tint.h"
 
+class QBoxLayout;
 class QCheckBox;
 class QComboBox;
 class QLabel;
@@ -89,6 +90,7 @@ class TextToolRow : public QWidget {
   QToolButton* m_edit;
   TintBar* m_bar;
   ElidedLabel* m_caption;
+  QBoxLayout* m_scaleRow = nullptr;
   QLabel* m_notice;
 };
 

@@ -120,6 +120,12 @@ void TextView::makeCommands() {
            closeBars();
            m_go->open(m_document.length());
          });
+  onPage(addCommand(tr("Compute saliency"),
+                    tr("Runs the chosen head's model once more for what its loss owes to every gate"), {}),
+         [this] { computeSaliency(std::nullopt); });
+  onPage(addCommand(tr("Compute saliency of the range shown"),
+                    tr("The same of the mean loss of the positions that are chosen as the range"), {}),
+         [this] { computeSaliency(m_document.selection().view().rows); });
   for (const TintKind kind : kTintKinds) {
     onPage(addCommand(tr("Tint text: %1").arg(tintName(kind)), tr("What the words of the text are tinted by"), {}),
            [this, kind] {
@@ -132,6 +138,17 @@ void TextView::makeCommands() {
   connect(
       addCommand(tr("Edit text or show run"), tr("Changes between the text that was run and the one to be run"), {}),
       &QAction::triggered, this, [this] { setEditing(!m_editing); });
+}
+
+void TextView::computeSaliency(std::optional<Range> target) {
+  const RunId run = m_document.selection().head().run;
+  const auto places = m_document.placesOf(run).fromReference;
+  if (target && places) target = places->part(*target);
+  TintChoice choice = m_tools->choice();
+  if (!isOwed(choice.kind)) choice.kind = TintKind::saliency;
+  m_tools->setChoice(choice);
+  m_document.startSaliency(run, target);
+  requestTint();
 }
 
 void TextView::connectDocument() {
@@ -393,6 +410,11 @@ void TextView::openMenu(std::int64_t cell, const QPoint& globalPosition) {
   QAction* key = menu->addAction(tr("Pin as key"), &selection, [&selection, cell] { selection.pinKey(cell); });
   query->setEnabled(isRead);
   key->setEnabled(isRead);
+  QAction* owed = menu->addAction(tr("What predicting this word hangs on"), this, [this, cell] {
+    computeSaliency(Range{cell - 1, cell});
+  });
+  owed->setEnabled(cell > 0);
+  owed->setToolTip(tr("Computes the saliency of this one prediction: which words' gates and keys carried it"));
   menu->addSeparator();
   const TokenTable& tokens = *m_reference->tokens();
   const QString token =

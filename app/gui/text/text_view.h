@@ -81,6 +81,9 @@ class TextView : public QWidget, public ViewPart {
   void openMenu(std::int64_t cell, const QPoint& globalPosition);
   void closeBars();
   void goTo(std::int64_t position);
+  /// Of the chosen head's run.
+  /// @param target  positions of the reference run; nothing: all
+  void computeSaliency(std::optional<Range> target);
 
   Document& m_document;
   TextToolRow* m_tools;

@@ -5,6 +5,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/text/text_view.h"
+#include "backend/map/head_saliency.h"
 
 namespace foxscope::gui {
 namespace {
@@ -42,6 +43,7 @@ std::optional<TintRequest> TextView::tintRequest() const {
     request.run = head->trace;
     request.layer = head->layer;
     request.head = head->head;
+    if (isOwed(choice.kind) && !head->trace->has(TraceArray::log_forget_gradient)) return std::nullopt;
   } else {
     request.run = chosenRun(choice.run, 0)->trace;
     request.minus = chosenRun(choice.minus, 1)->trace;
@@ -80,8 +82,8 @@ void TextView::takeTint(Tint tint) {
 void TextView::showScale() {
   const Tint* tint = m_page->tint();
   const bool isShown = tint != nullptr && tint->kind != TintKind::none;
-  const bool isLoss = isShown && (tint->kind == TintKind::loss || tint->kind == TintKind::lossDifference);
-  m_tools->setScale(isShown ? &tint->scale : nullptr, isLoss ? tr("nats") : QString());
+  const bool inNats = isShown && (tint->kind == TintKind::loss || hasSigns(tint->kind));
+  m_tools->setScale(isShown ? &tint->scale : nullptr, inNats ? tr("nats") : QString());
 }
 
 void TextView::failTint(const QString& message) {
@@ -127,6 +129,16 @@ QString TextView::caption() const {
   }
   const Run* run = m_document.run(m_document.selection().head().run);
   if (run == nullptr) return tr("no head is chosen");
+  if (isOwed(choice.kind)) {
+    if (!run->trace->has(TraceArray::log_forget_gradient)) {
+      return tr("%1 has no saliency yet: choose “Compute saliency” in the menu Text").arg(run->name);
+    }
+    const QString target = QString::fromStdString(saliency_target_words(run->trace->info()));
+    const QString sentence = choice.kind == TintKind::saliency
+                                 ? tr("raising f of %1 at a word by 1 % changes %2 by this")
+                                 : tr("0.01 more in the logits of a word as a key of %1 changes %2 by this");
+    return sentence.arg(headName(), target) + placesNote();
+  }
   if (choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow && !run->trace->info().gated) {
     return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(run->name);
   }

@@ -38,6 +38,11 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
   head.maps.columns = chosen.columns;
   add(tr("all heads as small maps"), "grid");
   add(tr("attention against distance"), "distance");
+  if (chosen.run.trace->has(TraceArray::log_forget_gradient)) {
+    RunFigure& owed = add(tr("saliency of all heads, and the text shown tinted by the chosen one's"), "saliency");
+    owed.saliency.head = chosen.head;
+    owed.saliency.positions = chosen.rows;
+  }
   if (!chosen.run.trace->text()) return figures;
   for (const auto& [tint, name] : {std::pair{figure::PassageTint::loss, tr("the text shown, tinted by loss")},
                                    std::pair{figure::PassageTint::gate, tr("the text shown, tinted by 1 − f")}}) {

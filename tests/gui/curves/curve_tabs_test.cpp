@@ -64,6 +64,8 @@ class CurveTabsTest : public QObject {
   void rowWithoutQueriesAndKeys();
   void gateListsItsStrongestEvents();
   void eventsLeadToTheirPlace();
+  void saliencyStandsBesideTheGate();
+  void aGateThatMattersLeadsToItsHead();
   void modelWithoutGates();
   void decayChoosesHeads();
   void lossesThatWereNotKept();
@@ -360,6 +362,72 @@ void CurveTabsTest::gateListsItsStrongestEvents() {
   selection.setHover({123, std::nullopt});
   const auto c = head.trace->cumulative_log_gate(1, 3);
   QCOMPARE(scene.tab<curves::GateTab>().readOut().entries()[0].value, "f = " + numberText(std::exp(c[123] - c[122])));
+}
+
+void CurveTabsTest::saliencyStandsBesideTheGate() {
+  Scene scene({named("fox", 37)});
+  QVERIFY(scene.show(Tab::saliency));
+  QCOMPARE(scene.tab<curves::SaliencyTab>().message(),
+           "fox has no saliency yet: choose “Compute saliency” in the menu Text.");
+  QVERIFY(scene.tab<curves::SaliencyTab>().data().isEmpty());
+  SyntheticRun run = named("owed", 37);
+  run.keep.insert(Keep::saliency);
+  scene.open({run});
+  const RunId owed = scene.document.runs()[1].id;
+  scene.document.selection().setHead({owed, 1, 2});
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.tab<curves::SaliencyTab>().note(),
+           "Raising a gate by 1 % changes the mean loss of owed by this, to first order.");
+  const auto gradient = scene.document.runs()[1].trace->log_forget_gradient(1, 2);
+  const QStringList lines = scene.tab<curves::SaliencyTab>().data().split('\n');
+  QVERIFY(lines[0].contains("change of the mean loss (Raising a gate by 1 %, owed layer 1 head 2), nats"));
+  for (int position = 0; position < 37; ++position) {
+    const double told = lines[position + 1].section(',', -1).toDouble();
+    QVERIFY(std::abs(told - 0.01 * static_cast<double>(gradient[static_cast<std::size_t>(position)])) < 1e-9);
+  }
+  scene.document.selection().setPin({12, std::nullopt});
+  const auto c = scene.document.runs()[1].trace->cumulative_log_gate(1, 2);
+  QString value = scene.tab<curves::SaliencyTab>().readOut().entries()[0].value;
+  QVERIFY(value.startsWith("f = " + numberText(std::exp(c[12] - c[11])) + ", "));
+  QVERIFY(value.endsWith(numberText(0.01 * static_cast<double>(gradient[12])) + " nats"));
+  choice(scene.view, "Keys").trigger();
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.tab<curves::SaliencyTab>().note(),
+           "0.01 more in all logits of a key changes the mean loss of owed by this, to first order.");
+  value = scene.tab<curves::SaliencyTab>().readOut().entries()[0].value;
+  QVERIFY(value.endsWith(numberText(0.01 * static_cast<double>(gradient[13] - gradient[12])) + " nats"));
+  QCOMPARE(scene.tab<curves::SaliencyTab>().saveState()["keys"].toBool(), true);
+}
+
+void CurveTabsTest::aGateThatMattersLeadsToItsHead() {
+  SyntheticRun run = named("fox", 37);
+  run.keep.insert(Keep::saliency);
+  run.gated = false;
+  Scene scene({run});
+  QVERIFY(scene.show(Tab::saliency));
+  QVERIFY(scene.tab<curves::SaliencyTab>().note().endsWith("It has no gates: what one would change."));
+  const Trace& trace = *scene.document.runs()[0].trace;
+  HeadChoice largest;
+  std::int64_t position = 0;
+  float size = 0;
+  for (int layer = 0; layer < 2; ++layer) {
+    for (int head = 0; head < 4; ++head) {
+      const auto gradient = trace.log_forget_gradient(layer, head);
+      for (std::size_t t = 0; t < gradient.size(); ++t) {
+        if (std::abs(gradient[t]) <= size) continue;
+        size = std::abs(gradient[t]);
+        largest = {scene.document.runs()[0].id, layer, head};
+        position = static_cast<std::int64_t>(t);
+      }
+    }
+  }
+  auto* list = scene.tab<curves::SaliencyTab>().findChild<QTableView*>();
+  QCOMPARE(list->model()->index(0, 1).data().toLongLong(), position);
+  QVERIFY(list->model()->index(0, 0).data().toString().startsWith(
+      QStringLiteral("%1:%2 ").arg(largest.layer).arg(largest.head)));
+  QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualRect(list->model()->index(0, 1)).center());
+  QVERIFY(scene.document.selection().head() == largest);
+  QCOMPARE(scene.document.selection().pin().query, std::optional(position));
 }
 
 void CurveTabsTest::eventsLeadToTheirPlace() {

@@ -41,7 +41,8 @@ class CurvesViewTest : public QObject {
 
 void CurvesViewTest::saysWhatToDoWithoutARun() {
   Scene scene({});
-  for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::decay, Tab::distance, Tab::content}) {
+  for (const Tab tab :
+       {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::decay, Tab::distance, Tab::content, Tab::saliency}) {
     QVERIFY(scene.show(tab));
     QVERIFY(scene.view.dataOfCurrentTab().isEmpty());
     QVERIFY(!scene.view.figureOfCurrentTab());
@@ -457,8 +458,8 @@ void CurvesViewTest::exportsNumbersAndFigures() {
 void CurvesViewTest::commandsShowTabs() {
   Scene scene({});
   const QList<QAction*> commands = scene.view.commands();
-  QCOMPARE(commands.size(), 7);
-  for (int tab = 6; tab >= 0; --tab) {
+  QCOMPARE(commands.size(), 8);
+  for (int tab = 7; tab >= 0; --tab) {
     commands[tab]->trigger();
     QCOMPARE(static_cast<int>(scene.view.tab()), tab);
     QVERIFY(!commands[tab]->text().isEmpty() && !commands[tab]->toolTip().isEmpty());

@@ -22,6 +22,7 @@
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
 #include "app/gui/curves/row_tab.h"
+#include "app/gui/curves/saliency_tab.h"
 #include "backend/file/run_file.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"

@@ -26,6 +26,8 @@ class DocumentRunsTest : public QObject {
   void aFirstRunShowsAHeadWithMemory();
   void aDerivedRunIsTheModelWithAChange();
   void whatCannotBeDerivedSaysWhy();
+  void aRunWithSaliencyTakesTheOthersPlace();
+  void whereNoSaliencyCanBeComputedSaysWhy();
 };
 
 void DocumentRunsTest::runsBothModelsOnAText() {
@@ -244,6 +246,60 @@ void DocumentRunsTest::aDerivedRunIsTheModelWithAChange() {
   QVERIFY(document.runs()[3].trace->info().intervention.find("cut") != std::string::npos);
   QCOMPARE(document.runs()[3].name, "fox-pro-12m, L3 H1, gate 1; L5, all heads, gate 0.5; L0 H0, cut");
   QCOMPARE(document.baseOf(document.runs()[3])->id, document.runs()[2].id);
+}
+
+void DocumentRunsTest::aRunWithSaliencyTakesTheOthersPlace() {
+  Document document;
+  QVERIFY(runDemo(document, 64));
+  document.selection().setHead({document.runs()[0].id, 3, 2});
+  document.startSaliency(document.runs()[0].id, Range{40, 41});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 2U);
+  const HeadChoice head = document.selection().head();
+  QVERIFY(head == (HeadChoice{document.runs()[0].id, 3, 2}));
+  const Trace& trace = *document.runs()[0].trace;
+  QCOMPARE(trace.info().saliency_target, "mean of loss[40:41]");
+  const auto gradient = trace.log_forget_gradient(3, 2);
+  // A loss sees no later gate.
+  QVERIFY(std::any_of(gradient.begin(), gradient.begin() + 41, [](float value) { return value != 0; }));
+  QVERIFY(std::all_of(gradient.begin() + 41, gradient.end(), [](float value) { return value == 0; }));
+  QVERIFY(trace.has_attention(0));
+  QVERIFY(!document.runs()[1].trace->has(TraceArray::log_forget_gradient));
+  // A Transformer has no gates, and yet what one would change.
+  document.startSaliency(document.runs()[1].id, std::nullopt);
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs()[1].trace->info().saliency_target, "mean of loss[0:64]");
+  QVERIFY(document.runs()[0].trace->has(TraceArray::log_forget_gradient));
+  // F5 runs as before.
+  document.startRun();
+  QVERIFY(waitUntilIdle(document));
+  for (const Run& run : document.runs()) QVERIFY(!run.trace->has(TraceArray::log_forget_gradient));
+}
+
+void DocumentRunsTest::whereNoSaliencyCanBeComputedSaysWhy() {
+  const Folder folder;
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({writeRun(folder, "run.h5", {})});
+  QVERIFY(waitUntilIdle(document));
+  document.startSaliency(document.runs()[0].id, std::nullopt);
+  QCOMPARE(
+      textsOf(messages).last(),
+      "fox comes from a file, and its saliency needs its model: open the checkpoint folder (Ctrl+O), the text, and "
+      "press F5 first");
+  Document live;
+  QSignalSpy refusals(&live, &Document::messageRaised);
+  QVERIFY(runDemo(live, 32));
+  for (const Range& target : {Range{30, 33}, Range{-1, 2}, Range{5, 5}}) {
+    live.startSaliency(live.runs()[0].id, target);
+    QCOMPARE(textsOf(refusals).last(), "fox-pro-12m did not read these positions");
+  }
+  live.startSaliency(live.runs()[0].id, std::nullopt);
+  live.startSaliency(live.runs()[0].id, std::nullopt);
+  QCOMPARE(textsOf(refusals).last(), "A run is being made: wait for it, or cancel it");
+  live.cancelRun();
+  QVERIFY(waitUntilIdle(live));
+  QVERIFY(!live.runs()[0].trace->has(TraceArray::log_forget_gradient));
 }
 
 void DocumentRunsTest::whatCannotBeDerivedSaysWhy() {

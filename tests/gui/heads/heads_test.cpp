@@ -13,6 +13,9 @@
 #include "app/figure/colour_map.h"
 #include "app/figure/head_label_colour.h"
 #include "app/gui/heads/heads_view.h"
+#include "backend/base/atomic_file.h"
+#include "backend/file/run_file.h"
+#include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -38,6 +41,8 @@ class HeadsTest : public QObject {
   void theStateComesBack();
   void differencesHaveOneSign();
   void withoutRunsItSaysSo();
+  void withoutGatesItBeginsWithEntropy();
+  void saliencyIsKnownWhereItWasKept();
 };
 
 namespace {
@@ -505,6 +510,57 @@ void HeadsTest::withoutRunsItSaysSo() {
   QVERIFY(!heads.view.grab().isNull());
   QTest::keyClick(&heads.view.grid(), Qt::Key_Down);
   QCOMPARE(heads.document.selection().head().run, kNoRun);
+}
+
+/// Heads of made-up runs.
+struct FileHeads {
+  Folder folder;
+  Document document;
+  HeadTable table{document};
+  HeadsView view{document, table};
+  int files = 0;
+
+  bool open(const foxscope::test::SyntheticRun& run) {
+    const QString path = folder.path(QStringLiteral("run%1.h5").arg(++files));
+    const std::shared_ptr<const Trace> traces[] = {foxscope::test::make_trace(run)};
+    write_run_file(path.toStdString(), traces, {"test", ""}, Overwrite::force, {});
+    document.open({path});
+    return QTest::qWaitFor([&] { return table.known() == table.total() && table.total() > 0 && !document.busy(); },
+                           60'000);
+  }
+};
+
+void HeadsTest::withoutGatesItBeginsWithEntropy() {
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  run.gated = false;
+  QVERIFY(heads.open(run));
+  QCOMPARE(heads.view.colouring().quantity, HeadQuantity::entropy);
+  // What the user chose stays, and until then a run with gates brings theirs.
+  run.gated = true;
+  run.name = "gated";
+  QVERIFY(heads.open(run));
+  QCOMPARE(heads.view.colouring().quantity, HeadQuantity::rateDecayTime);
+}
+
+void HeadsTest::saliencyIsKnownWhereItWasKept() {
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  QVERIFY(heads.open(run));
+  run.name = "owed";
+  run.keep.insert(Keep::saliency);
+  QVERIFY(heads.open(run));
+  const HeadChoice without{heads.document.runs()[0].id, 1, 2};
+  const HeadChoice with{heads.document.runs()[1].id, 1, 2};
+  QVERIFY(std::isnan(heads.table.value(without, HeadQuantity::saliency)));
+  double sum = 0;
+  const auto gradient = heads.document.runs()[1].trace->log_forget_gradient(1, 2);
+  for (const float value : gradient) sum += std::abs(static_cast<double>(value));
+  const double mean = sum / static_cast<double>(gradient.size());
+  QVERIFY(std::abs(heads.table.value(with, HeadQuantity::saliency) - mean) < 1e-12);
+  QVERIFY(textOf(HeadQuantity::saliency).meaning.contains("raising one gate by 1 %"));
+  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::saliency, kNoRun});
+  QCOMPARE(heads.view.grid().shownValue(with), heads.table.value(with, HeadQuantity::saliency));
 }
 
 }  // namespace foxscope::gui::test

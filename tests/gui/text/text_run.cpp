@@ -141,6 +141,8 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   }
   if (store && recorder.keeps(Keep::rows) && length <= kLongestNormalized) fillNormalizers(recorder, *store, gates);
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
+  for (float& gradient : recorder.log_forget_gradient()) gradient = normal(random) / 1000;
+  if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[7:8]";
   std::shared_ptr<const Text> text;
   if (run.withText) text = std::make_shared<const Text>(Text{run.text, sha256(run.text)});
   return recorder.finish(text, tableOf(run));

@@ -41,6 +41,7 @@ class TextTintTest : public QObject {
  private slots:
   void aLossBelongsToTheWordThatIsPredicted();
   void aGateBelongsToTheWordThatIsRead();
+  void saliencyIsWhatOnePercentChanges();
   void aRowIsThatOfTheMap_data();
   void aRowIsThatOfTheMap();
   void aDifferenceIsThatOfTheLosses();
@@ -74,6 +75,30 @@ void TextTintTest::aGateBelongsToTheWordThatIsRead() {
     QVERIFY(std::abs(static_cast<double>(tint->value[position]) - (1 - std::exp(c[position] - c[position - 1]))) <
             1e-6);
   QVERIFY(std::isnan(tint->value[200]));  // no position reads the last token
+}
+
+void TextTintTest::saliencyIsWhatOnePercentChanges() {
+  TextRun run = words(200);
+  run.keep.insert(Keep::saliency);
+  const auto trace = makeTextRun(run);
+  TintRequest request = requestOf(trace, TintKind::saliency);
+  request.head = 1;
+  const auto gates = computeTint(request, {});
+  request.kind = TintKind::keyLogit;
+  const auto keys = computeTint(request, {});
+  const auto gradient = trace->log_forget_gradient(0, 1);
+  for (std::size_t position = 0; position < 200; ++position) {
+    const float next = position + 1 < 200 ? gradient[position + 1] : 0;
+    QVERIFY(std::abs(gates->value[position] - 0.01F * gradient[position]) < 1e-9F);
+    QVERIFY(std::abs(keys->value[position] - 0.01F * (next - gradient[position])) < 1e-9F);
+  }
+  for (const auto& tint : {gates, keys}) {
+    QVERIFY(std::isnan(tint->value[200]));
+    QVERIFY(tint->scale.diverging && tint->scale.clipsAbove);
+    QCOMPARE(tint->scale.lower, -tint->scale.upper);
+    QCOMPARE(tint->scale.position(0), 0.5);
+  }
+  QVERIFY_EXCEPTION_THROWN(computeTint(requestOf(makeTextRun(words(20)), TintKind::saliency), {}), Error);
 }
 
 void TextTintTest::aRowIsThatOfTheMap_data() {

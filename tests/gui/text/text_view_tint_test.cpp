@@ -1,6 +1,7 @@
 #include <QAbstractButton>
 #include <QApplication>
 #include <QComboBox>
+#include <QSignalSpy>
 #include <QStyleOptionComboBox>
 #include <QTest>
 
@@ -25,6 +26,7 @@ class TextViewTintTest : public QObject {
   void theScaleIsShownWithItsEndsAndUnit();
   void theTintIsPainted();
   void coloursFollowThePalette();
+  void saliencySaysOfWhichLossItIs();
 };
 
 void TextViewTintTest::aRowFollowsThePinOrThePointer() {
@@ -64,6 +66,30 @@ void TextViewTintTest::differencesTakeTwoRuns() {
   const auto& runs = shown.document.runs();
   QCOMPARE(shown.valueAt(7), runs[0].trace->per_token_loss()[6] - runs[1].trace->per_token_loss()[6]);
   QCOMPARE(shown.tools->caption(), "loss of fox minus second, at the word predicted");
+}
+
+void TextViewTintTest::saliencySaysOfWhichLossItIs() {
+  TextRun run = words(120);
+  Shown without({run});
+  QVERIFY(without.came());
+  QVERIFY(without.choose(TintKind::saliency));
+  QCOMPARE(without.tools->caption(), "fox has no saliency yet: choose “Compute saliency” in the menu Text");
+  // A run of a file is not made again.
+  QSignalSpy messages(&without.document, &Document::messageRaised);
+  for (QAction* command : without.view.commands()) {
+    if (command->text().startsWith("Compute saliency")) command->trigger();
+  }
+  QCOMPARE(messages.size(), 2);
+  QVERIFY(messages[1][0].value<Message>().text.startsWith("fox comes from a file, and its saliency needs its model"));
+  run.keep.insert(Keep::saliency);
+  Shown shown({run});
+  QVERIFY(shown.came());
+  QVERIFY(shown.choose(TintKind::saliency));
+  QCOMPARE(shown.tools->caption(), "raising f of fox L0 H0 at a word by 1 % changes the loss of position 7 by this");
+  QCOMPARE(shown.valueAt(7), 0.01F * shown.document.runs()[0].trace->log_forget_gradient(0, 0)[7]);
+  QVERIFY(shown.choose(TintKind::keyLogit));
+  QCOMPARE(shown.tools->caption(),
+           "0.01 more in the logits of a word as a key of fox L0 H0 changes the loss of position 7 by this");
 }
 
 // What is chosen is shown whole, in as many rows as it takes; only a long name loses its middle.

@@ -1,0 +1,179 @@
+#include "app/figure/kinds/saliency.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/figure/axis_ticks.h"
+#include "app/figure/colour_scale.h"
+#include "app/figure/figure_origin.h"
+#include "app/figure/kinds/passage_words.h"
+#include "app/figure/map_panel.h"
+#include "app/figure/panel_page.h"
+#include "backend/base/error.h"
+#include "backend/map/head_saliency.h"
+
+namespace foxscope::figure {
+namespace {
+
+constexpr double kRow = 1.75;               ///< height of a head's cell, font sizes
+constexpr double kMostOfWidth = 0.9;        ///< how high the grid may be
+constexpr double kShareWithinScale = 0.98;  ///< of the values: a few extremes must not bleach a passage
+constexpr int kLeastWritten = -1;           ///< decimal exponent that needs no factor
+constexpr const char* kMeanSize = "mean size of *∂* loss / *∂* log *f*";
+
+/// Mean sizes of all heads, layers downwards. Nothing if the job was stopped.
+std::optional<Image> meanSizes(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const TraceInfo& info = trace->info();
+  Image image{info.layers, info.heads, {}};
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.heads; ++head) {
+      if (job.stopped()) return std::nullopt;
+      image.value.push_back(static_cast<float>(head_saliency({trace, layer, head}, 0)->mean_size));
+    }
+  }
+  return image;
+}
+
+HeadIndex strongestHead(const Image& sizes) {
+  const auto smaller = [](float a, float b) { return !std::isnan(b) && (std::isnan(a) || a < b); };
+  const auto place = std::max_element(sizes.value.begin(), sizes.value.end(), smaller) - sizes.value.begin();
+  return {static_cast<int>(place / sizes.columns), static_cast<int>(place % sizes.columns)};
+}
+
+/// Those that the target ends with, where it is a part of the text.
+Range shownByItself(const TraceInfo& info) {
+  const std::optional<Range> target = saliency_range(info);
+  const std::int64_t end =
+      !target || target->size() == info.length ? std::min(info.length, kPassageTokens) : target->end;
+  return {std::max<std::int64_t>(0, end - kPassageTokens), end};
+}
+
+/// What raising each gate of a range by 1 % changes, nats.
+std::vector<double> changesOf(const HeadOf& head, const Range& range) {
+  const auto saliency = head.trace->log_forget_gradient(head.layer, head.head);
+  std::vector<double> changes;
+  for (std::int64_t t = range.begin; t < range.end; ++t) {
+    changes.push_back(change_by_one_percent(static_cast<double>(saliency[static_cast<std::size_t>(t)])));
+  }
+  return changes;
+}
+
+ScaledColours coloursOfChanges(const std::vector<double>& changes) {
+  const Image all{1, static_cast<std::int64_t>(changes.size()), {changes.begin(), changes.end()}};
+  ScaledColours colours;
+  colours.map = &signedTint();
+  colours.hasSigns = true;
+  double limit = sizeOfMost(all, kShareWithinScale);
+  if (!(limit > 0)) limit = sizeOfMost(all, 1);
+  colours.upper = limit > 0 ? limit : 1;
+  colours.lower = -colours.upper;
+  return colours;
+}
+
+MapPanel::Content gridOf(const TraceInfo& info, const FigureStyle& style) {
+  const double room = widthInPoints(style.format);
+  MapPanel::Content content;
+  content.rows = numberedAxis("layer", info.layers);
+  content.columns = numberedAxis("head", info.heads);
+  content.heightOfWidth = std::min(kMostOfWidth, info.layers * kRow * textStyleOf(style.format).size / room);
+  content.proportions = Panel::Proportions::free;
+  return content;
+}
+
+/// The grid of heads with its colour bar. The numbers in its cells have the bar's unit.
+struct HeadSizes {
+  MapPanel* grid = nullptr;
+  ColourBarPanel* bar = nullptr;
+  int exponent = 0;  ///< of the unit, a power of ten
+
+  [[nodiscard]] std::string label() const {
+    return fmt::format("{} ({}nats per nat)", kMeanSize, exponent == 0 ? "" : powerOfTen(exponent) + " ");
+  }
+};
+
+HeadSizes addSizes(PanelPage& page, const Image& sizes, const TraceInfo& info, const FigureStyle& style) {
+  HeadSizes added;
+  const double largest = sizeOfMost(sizes, 1);
+  if (largest > 0) added.exponent = static_cast<int>(std::floor(std::log10(largest)));
+  if (added.exponent >= kLeastWritten) added.exponent = 0;
+  added.grid = &page.add(std::make_unique<MapPanel>(style.format, gridOf(info, style)), {0, 0, 1, 3});
+  added.bar = &page.add(std::make_unique<ColourBarPanel>(style.format), {1, 0, 1, 3});
+  added.bar->expectLabel(added.label());
+  return added;
+}
+
+void fillSizes(const PanelPage& page, const HeadSizes& added, Image sizes) {
+  const double unit = std::pow(10, added.exponent);
+  ScaledColours colours;
+  colours.map = &viridis();
+  const double largest = sizeOfMost(sizes, 1) / unit;
+  colours.upper = largest > 0 ? largest : 1;
+  std::vector<std::string> texts;
+  for (float& value : sizes.value) {
+    value = static_cast<float>(value / unit);
+    texts.push_back(std::isnan(value) ? "" : fmt::format("{:.2f}", value));
+  }
+  added.bar->setColours(colours, added.label(), "mean size");
+  added.grid->setImage(std::move(sizes), colours);
+  if (added.grid->fitsCells(texts, page.inner(*added.grid))) added.grid->setCellTexts(std::move(texts));
+}
+
+FigureOrigin originOf(const HeadOf& head, const Range& range, const ScaledColours& colours, const FigureStyle& style) {
+  const TraceInfo& info = head.trace->info();
+  FigureOrigin origin;
+  origin.title = style.title.empty() ? fmt::format("What a loss of {} owes to its gates", info.name) : style.title;
+  origin.command = style.command;
+  origin.facts = {{"target", info.saliency_target},
+                  {"passage", headText(head)},
+                  {"positions", fmt::format("{}:{}", range.begin, range.end)},
+                  {"colours", fmt::format("from {:g} to {:g} nats", colours.lower, colours.upper)}};
+  addRun(origin, *head.trace);
+  return origin;
+}
+
+}  // namespace
+
+std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
+                                        const FigureStyle& style, const Job& job) {
+  const TraceInfo& info = trace->info();
+  if (!trace->has(TraceArray::log_forget_gradient)) {
+    throw Error(fmt::format("{}: saliency was not kept: run again with --keep loss,gates,saliency", info.name));
+  }
+  const Range range = options.positions.value_or(shownByItself(info));
+  requirePositions(range, info.length);
+  auto sizes = meanSizes(trace, job);
+  if (!sizes) return std::nullopt;
+  DrawnFigure drawn;
+  const HeadIndex chosen = options.head.value_or(strongestHead(*sizes));
+  trace->check_head(chosen.layer, chosen.head);
+  if (!options.head) {
+    drawn.notes.push_back(fmt::format("{}: {}:{} has the largest mean size; --head chooses another", info.name,
+                                      chosen.layer, chosen.head));
+  }
+  const HeadOf head{trace, chosen.layer, chosen.head};
+  const std::vector<double> changes = changesOf(head, range);
+  const ScaledColours colours = coloursOfChanges(changes);
+
+  PanelPage page(style);
+  const HeadSizes added = addSizes(page, *sizes, info, style);
+  PassageWords words{range};
+  const std::optional<Range> target = saliency_range(info);
+  if (target && target->size() == 1) words.outlined = target->begin;
+  page.add(std::make_unique<TextPanel>(style.format, tintedPieces(*trace, words, changes), colours), {2, 0, 1, 3});
+  ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format), {3, 0, 1, 3});
+  const std::string label =
+      fmt::format("raising *f* of {}:{} by 1 % changes {} (nats)", head.layer, head.head, saliency_target_words(info));
+  bar.expectLabel(label);
+  page.arrange();
+  fillSizes(page, added, std::move(*sizes));
+  bar.setColours(colours, label,
+                 fmt::format("change of the loss by 1 % more *f* of {}:{} (nats)", head.layer, head.head));
+  drawn.file = page.paint(originOf(head, range, colours, style));
+  return drawn;
+}
+
+}  // namespace foxscope::figure
