@@ -43,16 +43,14 @@ static __global__ void find_last_blocks(int row_blocks, int key_blocks, int* fir
   }
 }
 
-/// Sets whose turn it is to the first key block that each block of rows sees.
+/// Sets whose turn it is to the last key block that each block of rows sees.
 static __global__ void begin_turns(const __grid_constant__ BackwardParameters p, TileShape tile) {
   const int pieces = p.row_parts * (kStatisticsRows / kSumRows);
   const std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i == 0) *p.ticket = 0;
   if (i >= std::int64_t{p.batch} * p.heads * pieces) return;
   const int block = min(static_cast<int>(i % pieces) * kSumRows / tile.rows, p.row_blocks - 1);
-  int first = p.window_size > 0 ? max(0, block * tile.rows - p.window_size + 1) / tile.keys : 0;
-  if (p.first_block != nullptr) first = max(first, p.first_block[i / pieces * p.row_blocks + block]);
-  p.turns[2 * i] = p.turns[2 * i + 1] = first;
+  p.turns[2 * i] = p.turns[2 * i + 1] = min(((block + 1) * tile.rows - 1) / tile.keys, p.key_blocks - 1);
 }
 
 }  // namespace foxscope::kernels::cuda

@@ -1,7 +1,9 @@
 // What the kernels of attention's backward share. Private to kernels/cuda.
 //
 // A thread block owns a block of keys, whose dK and dV it keeps, and goes through the blocks of rows that see them, of
-// one query head of the group after the other, from the last to the first. dQ is added to memory.
+// one query head of the group after the other. dQ is added to memory: by whoever comes, or in turns, and then the key
+// blocks of a block of rows add from the last to the first. Each goes through the rows from its own on, so that thread
+// blocks that begin together are a block of rows apart, and find that it is their turn.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -62,14 +64,15 @@ struct KeyWork {
 };
 
 /// The item-th: heads whose rows fit the L2 cache together go at a time, and among those the first keys, which most
-/// rows see, go first.
+/// rows see, go first; with turns the last, for which others wait.
 __device__ __forceinline__ KeyWork find_key_work(const BackwardParameters& p, int item) {
   const int group_size = p.heads_at_a_time * p.key_blocks;
   const int group = item / group_size;
   const int index = item - group * group_size;
   const int in_group = min(p.heads_at_a_time, p.key_heads * p.batch - group * p.heads_at_a_time);
   const int head = group * p.heads_at_a_time + index % in_group;
-  return {index / in_group, head % p.key_heads, head / p.key_heads};
+  const int block = index / in_group;
+  return {p.turns == nullptr ? block : p.key_blocks - 1 - block, head % p.key_heads, head / p.key_heads};
 }
 
 /// The last block of rows that sees a block of keys.
@@ -85,28 +88,35 @@ __device__ __forceinline__ int last_row_block(const BackwardParameters& p, TileS
   return last;
 }
 
-/// The pairs of a query head of the group and a block of rows that a block of keys goes through, from the last rows to
-/// the first.
+/// The pairs of a query head of the group and a block of rows that a block of keys goes through: from the last rows to
+/// the first, with turns from the first to the last.
 struct RowBlocks {
   int flat_head;  ///< of B H
   int row_block;
+  int end;         ///< the head's block of rows that is the last to be gone through
   int heads_left;  ///< this one too; 0: all is done
 
   __device__ RowBlocks(const BackwardParameters& p, const KeyWork& work, TileShape tile)
-      : flat_head(work.batch * p.heads + work.key_head * p.group),
-        row_block(last_row_block(p, tile, flat_head, work.block)),
-        heads_left(p.group) {}
-  __device__ __forceinline__ static int first_row_block(const KeyWork& work, TileShape tile) {
-    return work.block * tile.keys / tile.rows;
+      : flat_head(work.batch * p.heads + work.key_head * p.group), heads_left(p.group) {
+    begin_head(p, work, tile);
   }
   [[nodiscard]] __device__ __forceinline__ bool valid() const { return heads_left > 0; }
-  [[nodiscard]] __device__ __forceinline__ bool last_of_head(const KeyWork& work, TileShape tile) const {
-    return row_block == first_row_block(work, tile);
-  }
+  [[nodiscard]] __device__ __forceinline__ bool last_of_head() const { return row_block == end; }
   __device__ __forceinline__ void advance(const BackwardParameters& p, const KeyWork& work, TileShape tile) {
-    if (--row_block >= first_row_block(work, tile)) return;
+    if (!last_of_head()) {
+      row_block += p.turns == nullptr ? -1 : 1;
+      return;
+    }
     ++flat_head;
-    if (--heads_left > 0) row_block = last_row_block(p, tile, flat_head, work.block);
+    if (--heads_left > 0) begin_head(p, work, tile);
+  }
+
+ private:
+  __device__ __forceinline__ void begin_head(const BackwardParameters& p, const KeyWork& work, TileShape tile) {
+    const int first = work.block * tile.keys / tile.rows;
+    const int last = max(first, last_row_block(p, tile, flat_head, work.block));
+    row_block = p.turns == nullptr ? last : first;
+    end = p.turns == nullptr ? first : last;
   }
 };
 
@@ -120,7 +130,7 @@ struct SplitGate {
   }
 };
 
-/// Until all key blocks before this one have added.
+/// Until all key blocks behind this one have added.
 __device__ __forceinline__ void await_turn(const int* turn, int key_block) {
   int now;
   do {
@@ -129,7 +139,7 @@ __device__ __forceinline__ void await_turn(const int* turn, int key_block) {
 }
 
 __device__ __forceinline__ void pass_turn(int* turn, int key_block) {
-  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(key_block + 1) : "memory");
+  asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(turn), "r"(key_block - 1) : "memory");
 }
 
 // One function a head dimension and architecture, each in a file of its own.

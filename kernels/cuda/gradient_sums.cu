@@ -4,7 +4,7 @@ namespace foxscope::kernels::cuda {
 namespace {
 
 constexpr int kSide = 32;  // columns of a block, and threads of a column
-constexpr int kSumsOfThread = static_cast<int>(kMostRowBlocks) / kSide;
+constexpr int kSumsOfThread = static_cast<int>(kMostSummedBlocks) / kSide;
 
 __global__ void __launch_bounds__(kSide* kSide)
     add_sums_kernel(const float* sums, int blocks, std::int64_t stride, int columns, float* to) {

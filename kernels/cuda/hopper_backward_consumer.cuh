@@ -70,6 +70,7 @@ struct BackwardConsumer {
   __device__ static void make_uniform(RowBlocks& at) {
     at.flat_head = uniform(at.flat_head);
     at.row_block = uniform(at.row_block);
+    at.end = uniform(at.end);
     at.heads_left = uniform(at.heads_left);
   }
 
@@ -228,7 +229,7 @@ struct BackwardConsumer {
     warpgroup_commit_batch();
   }
 
-  /// Lets the thread block of the next keys add where this one has added before.
+  /// Lets the thread block of the keys before add where this one has added last.
   __device__ void finish_turn() {
     if (turn == nullptr) return;
     if (lane == 0) {
@@ -354,7 +355,7 @@ struct BackwardConsumer {
     while (true) {
       visit(now, ring);
       ring.advance();
-      const bool last_of_head = now.last_of_head(work, P::kTile);
+      const bool last_of_head = now.last_of_head();
       if (last_of_head) finish_head(now.flat_head);
       now.advance(p, work, P::kTile);
       make_uniform(now);

@@ -319,7 +319,7 @@ __global__ void __launch_bounds__(kThreads, HeadDim > 64 ? 2 : 3)
     own.accumulate(packed, storage.query[slot], own.key_gradient);
     own.sum_columns(packed);
     own.add_query_gradient(now.flat_head, now.row_block);
-    if (now.last_of_head(work, kPortableTile)) {
+    if (now.last_of_head()) {
       own.finish_head(now.flat_head);
       if (next.valid()) own.start_head(next.flat_head);
     }

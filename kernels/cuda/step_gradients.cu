@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(Shape::kThreads)
 }
 
 template <class T, bool Aligned, class Shape>
-void launch_norm_shape(const ResidualNormGradient& a, const RowBlocks& blocks, cudaStream_t stream) {
+void launch_norm_shape(const ResidualNormGradient& a, const SummedRows& blocks, cudaStream_t stream) {
   constexpr std::int64_t kOfWarp = std::int64_t{32} * Shape::kChunks * 8;
   const std::int64_t warps = (a.width + kOfWarp - 1) / kOfWarp;
   residual_norm_gradient_kernel<T, Aligned, Shape>
@@ -151,7 +151,7 @@ void launch_norm_shape(const ResidualNormGradient& a, const RowBlocks& blocks, c
 }
 
 template <class T, bool Aligned>
-void launch_norm(const ResidualNormGradient& a, const RowBlocks& blocks, cudaStream_t stream) {
+void launch_norm(const ResidualNormGradient& a, const SummedRows& blocks, cudaStream_t stream) {
   if (a.width <= NarrowNorm::kWidth) {
     launch_norm_shape<T, Aligned, NarrowNorm>(a, blocks, stream);
   } else if (a.width <= WideNorm::kWidth) {
@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kProductThreads)
 
 std::size_t workspace_bytes(const ResidualNormGradient& a) {
   if (a.weight_gradient == nullptr || !norm_sizes_valid(a)) return 0;
-  return RowBlocks(a.rows, norm_rows_at_once(a.width)).sum_bytes(a.width);
+  return SummedRows(a.rows, norm_rows_at_once(a.width)).sum_bytes(a.width);
 }
 
 Status residual_norm_gradient(const ResidualNormGradient& a, Stream stream) {
@@ -232,7 +232,7 @@ Status residual_norm_gradient(const ResidualNormGradient& a, Stream stream) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
-  const RowBlocks blocks(a.rows, norm_rows_at_once(a.width));
+  const SummedRows blocks(a.rows, norm_rows_at_once(a.width));
   const bool aligned = a.width % 8 == 0 && aligned_16(a.residual) && aligned_16(a.weight) &&
                        aligned_16(a.normed_gradient) && aligned_16(a.residual_gradient) &&
                        aligned_16(a.increment_gradient) && aligned_16(a.workspace);

@@ -375,7 +375,7 @@ bool can_be_aligned(const ProjectedHeadsGradient& a) {
 }
 
 template <bool Aligned>
-void launch_heads(const ProjectedHeadsGradient& a, const RowBlocks& blocks, cudaStream_t stream) {
+void launch_heads(const ProjectedHeadsGradient& a, const SummedRows& blocks, cudaStream_t stream) {
   const int lanes = lanes_of(a.head_dim);
   const dim3 grid = grid_of(blocks.count, a.heads + 2 * a.key_heads, lanes, kThreads);
   const auto rows_of_block = static_cast<int>(blocks.rows_of_block);
@@ -390,7 +390,7 @@ void launch_heads(const ProjectedHeadsGradient& a, const RowBlocks& blocks, cuda
 
 std::size_t workspace_bytes(const ProjectedHeadsGradient& a) {
   if (!wants_norms(a) || !heads_valid(a)) return 0;
-  return RowBlocks(a.rows, kRowsAtOnce).sum_bytes((a.heads + a.key_heads) * a.head_dim);
+  return SummedRows(a.rows, kRowsAtOnce).sum_bytes((a.heads + a.key_heads) * a.head_dim);
 }
 
 Status project_heads_gradient(const ProjectedHeadsGradient& arguments, Stream stream) {
@@ -401,7 +401,7 @@ Status project_heads_gradient(const ProjectedHeadsGradient& arguments, Stream st
   }
   if (!is_available()) return Status::unavailable;
   if (!wants_norms(a)) a.workspace = nullptr;
-  const RowBlocks blocks(a.rows, kRowsAtOnce);
+  const SummedRows blocks(a.rows, kRowsAtOnce);
   can_be_aligned(a) ? launch_heads<true>(a, blocks, stream) : launch_heads<false>(a, blocks, stream);
   if (wants_norms(a)) {
     const std::int64_t queries = a.heads * a.head_dim;
@@ -419,7 +419,7 @@ Status project_heads_gradient(const ProjectedHeadsGradient& arguments, Stream st
 
 std::size_t workspace_bytes(const GatedOutputGradient& a) {
   if (!wants_norms(a) || !head_sizes_valid(a.rows, a.heads, a.head_dim)) return 0;
-  return RowBlocks(a.rows, kRowsAtOnce).sum_bytes(a.heads * a.head_dim);
+  return SummedRows(a.rows, kRowsAtOnce).sum_bytes(a.heads * a.head_dim);
 }
 
 Status gate_output_gradient(const GatedOutputGradient& arguments, Stream stream) {
@@ -437,7 +437,7 @@ Status gate_output_gradient(const GatedOutputGradient& arguments, Stream stream)
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
-  const RowBlocks blocks(a.rows, kRowsAtOnce);
+  const SummedRows blocks(a.rows, kRowsAtOnce);
   const int lanes = lanes_of(a.head_dim);
   const dim3 grid = grid_of(blocks.count, a.heads, lanes, kThreads);
   const auto rows_of_block = static_cast<int>(blocks.rows_of_block);

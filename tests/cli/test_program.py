@@ -160,7 +160,7 @@ class BenchTest(CommandLineTest):
         for arguments in [(), ("speed",)]:
             result = self.bench(*arguments)
             self.assertEqual(result.returncode, 2)
-            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, gpu-model, gui, kernels, map, model or text\n\Z")
+            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, gpu-model, gradients, gui, kernels, map, model or text\n\Z")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,47 @@ class FileTest(CommandLineTest):
         self.assertEqual(model["saliency_target"], "mean of loss[0:8]")
         self.assertIn("gradient of mean of loss[0:8]", self.done("info", path))
 
+    def test_saliency_is_the_change_that_a_scaled_gate_makes(self):
+        with h5py.File(self.run_fixture(extra=["--keep", "loss,gates,saliency"])) as file:
+            model = file["models/fox-pro"]
+            gradients = model["gradients/log_forget"]
+            length = model["loss/per_token_loss"].shape[0]
+            self.assertEqual(gradients.attrs["target"], f"mean of loss[0:{length}]")
+            gates = numpy.diff(model["layers/01/cumulative_log_gate"][1], prepend=0)
+            owed = float(gates @ gradients[1, 1])
+
+        def mean_loss(scale):
+            path = self.run_fixture(extra=["--keep", "loss", "--intervene", f"1:1:scale={scale}", "--force"])
+            with h5py.File(path) as file:
+                return float(numpy.mean(file["models/fox-pro/loss/per_token_loss"], dtype=float))
+
+        change = (mean_loss(1.02) - mean_loss(0.98)) / 0.04
+        self.assertLess(abs(owed - change), 2e-5 + 0.02 * abs(change))
+
+    def test_a_target_of_saliency(self):
+        with h5py.File(self.run_fixture(extra=["--keep", "loss,saliency", "--saliency", "8:16"])) as file:
+            gradients = file["models/fox-pro/gradients/log_forget"]
+            self.assertEqual(gradients.attrs["target"], "mean of loss[8:16]")
+            self.assertTrue((gradients[:, :, 16:] == 0).all())
+            self.assertTrue((gradients[:, :, 1:8] != 0).any())
+
+    def test_targets_that_are_none(self):
+        for extra, message in [
+                (["--keep", "loss,saliency", "--saliency", "8:5000"],
+                 "--saliency 8:5000: use positions with 0 <= A < B <= "),
+                (["--keep", "loss,saliency", "--saliency", "9:9"], "--saliency 9:9: use positions with 0 <= A < B <= "),
+                (["--keep", "loss,saliency", "--saliency", "9"],
+                 "--saliency 9: write A:B for the positions from A up to, not including, B"),
+                (["--keep", "loss", "--saliency", "1:2"],
+                 "--saliency says of which losses the gradients are: add saliency to --keep")]:
+            with self.subTest(extra):
+                output = self.folder / "none.h5"
+                result = self.foxscope("run", "--model", DATA / "fox-pro", "--ids", self.ids_file(), "-o", output, *extra)
+                self.assertEqual(result.returncode, 2)
+                self.assertIn(message, result.stderr.decode())
+                self.assertEqual(result.stderr.count(b"\n"), 1)
+                self.assertFalse(output.exists())
+
     def test_kept_values_are_those_of_the_authors(self):
         values = golden("fox-pro")
         with h5py.File(self.run_fixture(extra=["--keep", "values"])) as file:
