@@ -234,7 +234,7 @@ void WindowReadingTest::curvesHaveATabForEveryQuestion() {
     names += tabs->tabText(tab);
     QVERIFY(test.settle());
   }
-  QCOMPARE(names, (QStringList{"Loss", "P(l)", "Row", "Gate", "Decay", "Distance", "Content"}));
+  QCOMPARE(names, (QStringList{"Loss", "P(l)", "Row", "Gate", "Decay", "Distance", "Content", "Saliency"}));
   // A click on a token of the highest loss goes there.
   tabs->setCurrentIndex(0);
   QTableView* list = nullptr;
