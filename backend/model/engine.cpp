@@ -18,9 +18,9 @@ constexpr std::size_t kMostHeld = 2;
 /// Of the free memory, what a model may take that is kept.
 constexpr std::int64_t kFreeShare = 4;
 
-/// What a model in memory depends on.
-std::string key_of(const Checkpoint& checkpoint, const Device& device, DType dtype) {
-  std::string key = fmt::format("{}\n{}\n{}", device.name(), to_string(dtype), checkpoint.config().json);
+/// Which files the weights are in, and of when.
+std::string files_of(const Checkpoint& checkpoint) {
+  std::string key;
   for (const std::filesystem::path& file : checkpoint.weight_files()) {
     std::error_code failed;
     const auto size = std::filesystem::file_size(file, failed);
@@ -28,6 +28,11 @@ std::string key_of(const Checkpoint& checkpoint, const Device& device, DType dty
     key += fmt::format("\n{} {} {}", std::filesystem::weakly_canonical(file, failed).string(), size, written);
   }
   return key;
+}
+
+/// What a model in memory depends on.
+std::string key_of(const Checkpoint& checkpoint, const Device& device, DType dtype) {
+  return fmt::format("{}\n{}\n{}{}", device.name(), to_string(dtype), checkpoint.config().json, files_of(checkpoint));
 }
 
 bool worth_keeping(const Checkpoint& checkpoint, const Device& device, DType dtype) {
@@ -61,10 +66,27 @@ std::shared_ptr<CausalLM> Engine::open(const Checkpoint& checkpoint, const Devic
   return model;
 }
 
+std::optional<std::string> Engine::weights_sha256(const Checkpoint& checkpoint, const Job& job) {
+  const std::string key = files_of(checkpoint);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto known = checksums_.find(key); known != checksums_.end()) return known->second;
+  }
+  std::optional<std::string> checksum = checkpoint.weights_sha256(job);
+  if (!checksum) return std::nullopt;
+  const std::scoped_lock lock(mutex_);
+  checksums_[key] = *checksum;
+  return checksum;
+}
+
 std::shared_ptr<CausalLM> open_model(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
                                      DType dtype, const Job& job) {
   if (request.engine) return request.engine->open(checkpoint, device, dtype, job);
   return CausalLM::load(checkpoint, device, dtype, job);
+}
+
+std::optional<std::string> weights_sha256(const RunRequest& request, const Checkpoint& checkpoint, const Job& job) {
+  return request.engine ? request.engine->weights_sha256(checkpoint, job) : checkpoint.weights_sha256(job);
 }
 
 }  // namespace foxscope

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,10 @@ class Engine {
   /// @throws as CausalLM::load does
   std::shared_ptr<CausalLM> open(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);
 
+  /// Checkpoint::weights_sha256, read once for files that stay as they are.
+  /// @returns nothing if the job was stopped
+  std::optional<std::string> weights_sha256(const Checkpoint& checkpoint, const Job& job);
+
  private:
   struct Held {
     std::string key;
@@ -26,7 +32,8 @@ class Engine {
   std::shared_ptr<CausalLM> find(const std::string& key);
 
   std::mutex mutex_;
-  std::vector<Held> held_;  ///< the latest first
+  std::vector<Held> held_;                        ///< the latest first
+  std::map<std::string, std::string> checksums_;  ///< of the weights in such files
 };
 
 struct RunRequest;
@@ -34,5 +41,7 @@ struct RunRequest;
 /// @returns nothing if the job was stopped
 std::shared_ptr<CausalLM> open_model(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
                                      DType dtype, const Job& job);
+/// Its checksum, likewise.
+std::optional<std::string> weights_sha256(const RunRequest& request, const Checkpoint& checkpoint, const Job& job);
 
 }  // namespace foxscope

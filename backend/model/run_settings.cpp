@@ -91,13 +91,13 @@ std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoin
                                       DType dtype, std::int64_t length, const Job& job) {
   const ModelConfig& config = checkpoint.config();
   const std::optional<LossRange> target = saliency_target(request, length);
-  std::optional<std::string> weights_sha256 = checkpoint.weights_sha256(job);
-  if (!weights_sha256) return std::nullopt;
+  std::optional<std::string> checksum = weights_sha256(request, checkpoint, job);
+  if (!checksum) return std::nullopt;
   TraceInfo info;
   info.name = request.name;
   info.model_type = config.model_type;
   info.config = config.json;
-  info.weights_sha256 = std::move(*weights_sha256);
+  info.weights_sha256 = std::move(*checksum);
   info.device = device.name();
   info.dtype = dtype;
   static_cast<TraceSizes&>(info) = sizes_of(config, length);

@@ -89,6 +89,8 @@ TEST(Engine, ARunInMemoryIsTheSameAsOneThatLoads) {
     ASSERT_TRUE(alone && again);
     EXPECT_TRUE(std::ranges::equal(alone->trace->per_token_loss(), again->trace->per_token_loss()));
     EXPECT_EQ(std::ranges::count(stages, "load") == 0, turn == 1) << "the weights are read once";
+    EXPECT_EQ(std::ranges::count(stages, "checksum of the weights") == 0, turn == 1) << "and so is their checksum";
+    EXPECT_EQ(again->trace->info().weights_sha256, alone->trace->info().weights_sha256);
   }
 }
 
