@@ -348,7 +348,7 @@ void FusedGradientForward::project_back(int layer, const at::Tensor& of_projecte
     if (of_gates.defined()) of_layer.gates = of_weight(rounded_gates, normed);
     if (weight.projection_bias.defined())
       of_layer.projection_bias = of_matrices.sum(at::IntArrayRef({0}), false, at::kFloat);
-    if (weight.gates_bias.defined()) of_layer.gates_bias = of_gates.sum(at::IntArrayRef({0}));
+    if (of_gates.defined() && weight.gates_bias.defined()) of_layer.gates_bias = of_gates.sum(at::IntArrayRef({0}));
     of_layer.attention_norm = gradient_like(weight.attention_norm);
   }
   steps_->norm_back({kept(layer).entered, weight.attention_norm}, of_normed, of_residual_, of_layer.attention_norm);

@@ -36,7 +36,6 @@ class Differentiated {
   Differentiated(const std::string& name, const Device& device, DType dtype, Way way)
       : checkpoint_(Checkpoint::open(test::data_path(name))),
         golden_(test::data_path(name) + "/golden.safetensors"),
-        gradients_golden_(test::data_path(name) + "/golden_gradients.safetensors"),
         weights_(checkpoint_.config(), device, dtype),
         way_(way) {
     EXPECT_TRUE(weights_.load(checkpoint_, {}));
@@ -73,13 +72,11 @@ class Differentiated {
 
   [[nodiscard]] double loss() const { return loss_; }
   [[nodiscard]] std::int64_t length() const { return length_; }
-  [[nodiscard]] const SafetensorsFile& golden() const { return gradients_golden_; }
   [[nodiscard]] const ModelConfig& config() const { return checkpoint_.config(); }
 
  private:
   Checkpoint checkpoint_;
   SafetensorsFile golden_;
-  SafetensorsFile gradients_golden_;
   TorchWeights weights_;
   Way way_;
   std::int64_t length_ = 0;
@@ -118,9 +115,9 @@ std::vector<float> gradient_by(const Parameter& parameter, const Gradients& grad
   return {values.begin(), values.end()};
 }
 
-void check_goldens(Differentiated& model) {
+void check_goldens(const std::string& name, Differentiated model) {
   const Gradients gradients = model.by(0, model.length());
-  const SafetensorsFile& golden = model.golden();
+  const SafetensorsFile golden(test::data_path(name) + "/golden_gradients.safetensors");
   expect_close(all_log_gates(gradients), test::read_floats(golden, "dlog_f"), "dlog_f");
   std::vector<LayerWeights> layers;
   for (const TorchLayer& layer : gradients.layers) layers.push_back(to_host(layer));
@@ -142,31 +139,28 @@ void check_goldens(Differentiated& model) {
 class GoldenGradient : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenGradient, FusedStepsGiveThoseOfTheTwin) {
-  Differentiated model(GetParam(), Device{}, DType::float32, Way::fused);
-  check_goldens(model);
+  check_goldens(GetParam(), Differentiated(GetParam(), Device{}, DType::float32, Way::fused));
 }
 
 TEST_P(GoldenGradient, KernelsGiveThoseOfTheTwin) {
-  Differentiated model(GetParam(), Device{}, DType::float32, Way::kernels);
-  check_goldens(model);
+  check_goldens(GetParam(), Differentiated(GetParam(), Device{}, DType::float32, Way::kernels));
 }
 
 TEST_P(GoldenGradient, ComposedOperationsGiveThoseOfTheTwin) {
-  Differentiated model(GetParam(), Device{}, DType::float32, Way::composed);
-  check_goldens(model);
+  check_goldens(GetParam(), Differentiated(GetParam(), Device{}, DType::float32, Way::composed));
 }
 
 TEST_P(GoldenGradient, CudaInFloat32GivesThoseOfTheTwin) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  Differentiated model(GetParam(), Device::parse("cuda"), DType::float32, Way::fused);
-  check_goldens(model);
+  check_goldens(GetParam(), Differentiated(GetParam(), Device::parse("cuda"), DType::float32, Way::fused));
 }
 
 /// Distance of the gradients by all log f from the golden's, relative.
 double error_of_log_gates(const char* name, Way way) {
   Differentiated model(name, Device::parse("cuda"), DType::bfloat16, way);
   const std::vector<float> ours = all_log_gates(model.by(0, model.length()));
-  const std::vector<float> wanted = test::read_floats(model.golden(), "dlog_f");
+  const SafetensorsFile golden(test::data_path(name) + std::string("/golden_gradients.safetensors"));
+  const std::vector<float> wanted = test::read_floats(golden, "dlog_f");
   double error = 0;
   double size = 0;
   for (std::size_t n = 0; n < wanted.size(); ++n) {
@@ -186,6 +180,41 @@ TEST_P(GoldenGradient, CudaInBfloat16IsAsNearAsComposedOperations) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, GoldenGradient,
                          testing::Values("fox-llama", "fox-pro", "transformer-pro", "fox-llama-rope",
                                          "fox-llama-data-independent-gate", "fla-fox-gated-qknorm"),
+                         test::fixture_test_name);
+
+/// Families without goldens: the fastest way against LibTorch's operations alone.
+class FamilyGradient : public testing::TestWithParam<const char*> {};
+
+TEST_P(FamilyGradient, EqualsThatOfComposedOperations) {
+  Differentiated fast(GetParam(), Device{}, DType::float32, Way::fused);
+  Differentiated twin(GetParam(), Device{}, DType::float32, Way::composed);
+  const Gradients ours = fast.by(5, fast.length() - 3);
+  const Gradients wanted = twin.by(5, twin.length() - 3);
+  EXPECT_NEAR(fast.loss(), twin.loss(), 1e-5 * twin.loss());
+  expect_close(all_log_gates(ours), all_log_gates(wanted), "log f");
+  const auto compare = [](const at::Tensor& a, const at::Tensor& b, const std::string& name) {
+    if (b.defined() && b.numel() == 0) return;  // a part that the model does not have
+    ASSERT_EQ(a.defined(), b.defined()) << name;
+    if (a.defined()) expect_close(host_floats(a), host_floats(b), name);
+  };
+  compare(ours.embedding, wanted.embedding, "embedding");
+  compare(ours.positions, wanted.positions, "positions");
+  compare(ours.padded_head, wanted.padded_head, "head");
+  compare(ours.final_norm, wanted.final_norm, "final norm");
+  compare(ours.final_norm_bias, wanted.final_norm_bias, "final norm's bias");
+  for (std::size_t layer = 0; layer < ours.layers.size(); ++layer) {
+    std::size_t number = 0;
+    for (const auto weight : differentiable_weights()) {
+      compare(ours.layers[layer].*weight, wanted.layers[layer].*weight,
+              "layer " + std::to_string(layer) + ", weight " + std::to_string(number++));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, FamilyGradient,
+                         testing::Values("gpt2", "gpt_neox", "llama", "llama-tied-bias", "mistral", "qwen2", "qwen3",
+                                         "transformer-llama", "fox-llama-fixed-gate", "fox-pro-shared-qknorm",
+                                         "fla-fox"),
                          test::fixture_test_name);
 
 }  // namespace

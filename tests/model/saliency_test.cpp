@@ -96,7 +96,7 @@ TEST_P(Saliency, LeavesTheRunAsItIs) {
   all.insert(Keep::saliency);
   const auto with = trace_of(*model_, passage_of(GetParam(), all));
   const auto without = trace_of(*model_, passage_of(GetParam(), usual));
-  EXPECT_LE(test::largest_difference(with->per_token_loss(), without->per_token_loss()), 1e-5);
+  EXPECT_LE(test::largest_difference(with->per_token_loss(), without->per_token_loss()), 3e-5);
   for (int layer = 0; layer < 2; ++layer) {
     const auto normalizer = [&](const Trace& trace) { return trace.log_normalizer(layer, 1); };
     EXPECT_LE(test::largest_difference(normalizer(*with), normalizer(*without)), 1e-5);
@@ -149,7 +149,7 @@ TEST_P(Saliency, StopsOnTheWayBack) {
   EXPECT_FALSE(model_->forward(request, recorders, job).has_value());
 }
 
-INSTANTIATE_TEST_SUITE_P(Fixtures, Saliency, testing::Values("fox-pro", "fox-llama", "fox-llama-rope"),
+INSTANTIATE_TEST_SUITE_P(Fixtures, Saliency, testing::Values("fox-pro", "fox-llama", "fox-llama-rope", "gpt2", "qwen3"),
                          test::fixture_test_name);
 
 /// The transposed derivative of a change of gates, against differences of the change itself.
