@@ -1,11 +1,8 @@
 // `foxscope bench gradients`: forward and back through the FoX (Pro) demo model, with the gradients of a mean loss by
 // all weights, against the plain dense program differentiated by eager LibTorch's autograd, in one run and in turn; and
 // the gradient by every log f alone.
-#include <algorithm>
-#include <chrono>
-#include <fstream>
-#include <functional>
 #include <iostream>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,46 +12,13 @@
 
 #include "backend/model/gradient_forward_torch.h"
 #include "tests/bench/dense_transformer.h"
+#include "tests/bench/model_measures.h"
 
 namespace foxscope::bench {
 namespace {
 
 constexpr std::int64_t kComparedLength = 4096;
 constexpr std::int64_t kSaliencyLength = 8192;
-
-struct Sequence {
-  std::vector<std::int32_t> input_ids;
-  std::vector<std::int32_t> labels;
-};
-
-/// A window of a held-out book, shifted right behind the BOS token.
-Sequence heldout_window(std::int32_t bos, std::int64_t length) {
-  const SafetensorsFile file(FOXSCOPE_SOURCE_DIR "/tests/data/heldout/reference.safetensors");
-  const auto* first = reinterpret_cast<const std::int32_t*>(file.tensors().at("tokens").bytes.data());
-  Sequence sequence{{bos}, {first, first + length}};
-  sequence.input_ids.insert(sequence.input_ids.end(), first, first + length - 1);
-  return sequence;
-}
-
-double seconds_of(const std::function<void()>& action) {
-  const auto start = std::chrono::steady_clock::now();
-  action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
-/// Largest resident memory of this process so far, GiB.
-double peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / (1024.0 * 1024.0);
-  }
-  return 0;
-}
 
 struct Pass {
   double loss = 0;
@@ -87,16 +51,17 @@ void run_all() {
   const Checkpoint checkpoint = Checkpoint::open(FOXSCOPE_SOURCE_DIR "/resources/models/fox-pro-12m");
   TorchWeights weights(checkpoint.config(), Device{}, DType::float32);
   weights.load(checkpoint, {});
+  const SafetensorsFile tokens(FOXSCOPE_SOURCE_DIR "/tests/data/heldout/reference.safetensors");
   const std::int32_t bos = *checkpoint.config().bos_token_id;
   fmt::print("FoX (Pro) demo model, forward and back, float32, {} threads\n", at::get_num_threads());
-  const Sequence sequence = heldout_window(bos, kComparedLength);
+  const Sequence sequence = heldout_window(tokens, bos, 0, kComparedLength);
   weights.require_gradients();
   Pass ours;
   std::vector<double> our_seconds = {seconds_of([&] { ours = pass(weights, sequence, {false, true}); })};
   fmt::print("gradient by every weight, {} tokens: forward {:.2f} s of {:.2f} s; peak {:.2f} GiB (goal 1)\n",
              kComparedLength, ours.forward_seconds, our_seconds[0], peak_memory());
   {
-    const Sequence longer = heldout_window(bos, kSaliencyLength);
+    const Sequence longer = heldout_window(tokens, bos, 0, kSaliencyLength);
     std::vector<double> seconds;
     double forward = 0;
     for (int turn = 0; turn < 3; ++turn) {
@@ -117,13 +82,13 @@ void run_all() {
     our_seconds.push_back(seconds_of([&] { ours = pass(weights, sequence, {false, true}); }));
   }
   fmt::print("                                 forward and back  tokens/s\n");
-  const auto tokens = static_cast<double>(kComparedLength);
+  const auto compared = static_cast<double>(kComparedLength);
   fmt::print("Foxscope                         {:>14.2f} s  {:>8.0f}\n", median(our_seconds),
-             tokens / median(our_seconds));
+             compared / median(our_seconds));
   fmt::print(
       "eager autograd                   {:>14.2f} s  {:>8.0f}: {:.1f} x (must 8 x, goal 12 x); peak with it {:.2f} "
       "GiB\n",
-      median(eager_seconds), tokens / median(eager_seconds), median(eager_seconds) / median(our_seconds),
+      median(eager_seconds), compared / median(eager_seconds), median(eager_seconds) / median(our_seconds),
       peak_memory());
   const TorchLayer& first = ours.gradients.layers[0];
   fmt::print("largest difference of their gradients, relative: o_proj of layer 0 {:.1e}, embedding {:.1e}\n",

@@ -2,9 +2,7 @@
 // LibTorch operations, in one run, measured in turn; and both demo models against the kept losses of held-out books and
 // their attention against float64. And GPT-2 of the 125M shape against eager LibTorch operations.
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <numeric>
@@ -19,6 +17,7 @@
 #include "backend/model/causal_lm.h"
 #include "tests/bench/dense_transformer.h"
 #include "tests/bench/eager_gpt2.h"
+#include "tests/bench/model_measures.h"
 #include "tests/bench/random_checkpoint.h"
 #include "tests/model/attention_errors.h"
 
@@ -27,40 +26,6 @@ namespace {
 
 const std::string kModels = FOXSCOPE_SOURCE_DIR "/resources/models/";
 const std::string kHeldout = FOXSCOPE_SOURCE_DIR "/tests/data/heldout/";
-
-/// One sequence of the held-out windows: input ids shifted right behind the BOS token, and labels.
-struct Sequence {
-  std::vector<std::int32_t> input_ids;
-  std::vector<std::int32_t> labels;
-};
-
-Sequence heldout_window(const SafetensorsFile& file, std::int32_t bos, int window, std::int64_t length) {
-  const TensorView& tokens = file.tensors().at("tokens");
-  const auto* first = reinterpret_cast<const std::int32_t*>(tokens.bytes.data()) + window * tokens.shape[1];
-  Sequence sequence{{bos}, {first, first + length}};
-  sequence.input_ids.insert(sequence.input_ids.end(), first, first + length - 1);
-  return sequence;
-}
-
-double seconds_of(const std::function<void()>& action) {
-  const auto start = std::chrono::steady_clock::now();
-  action();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-/// Largest resident memory of this process so far, GiB.
-double peak_memory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return std::stod(line.substr(6)) / (1024.0 * 1024.0);
-  }
-  return 0;
-}
 
 const KeepSet kUsual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
 
