@@ -7,6 +7,7 @@
 
 #include "backend/model/interventions.h"
 #include "backend/model/run.h"
+#include "backend/model/run_memory.h"
 #include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
@@ -208,6 +209,22 @@ TEST(SaliencyRun, NeedsATargetWithinTheTextAndMemory) {
   request.keep = {Keep::loss};
   EXPECT_EQ(test::error_of([&] { run_model(request, {}); }),
             "--saliency says of which losses the gradients are: add saliency to --keep");
+}
+
+TEST(SaliencyRun, IsRefusedWhereMemoryIsShortAndSaysWhatFits) {
+  const Checkpoint checkpoint = Checkpoint::open(test::demo_model("fox-pro-12m"));
+  const RunNeeds needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), {Keep::loss, Keep::saliency},
+                                        DType::float32, Device{});
+  const FreeMemory free{.host = std::int64_t{4} << 30};
+  const MemoryUser user{"a run over 65536 tokens needs", "--limit", {"leave saliency out of --keep"}};
+  const std::string refused = test::error_of([&] { memory_left(needs, 65536, free, user); });
+  EXPECT_TRUE(test::says(refused, {"a run over 65536 tokens needs about ", " and 4.0 GiB are available: use --limit ",
+                                   ", or leave saliency out of --keep"}))
+      << refused;
+  const std::string option = "--limit ";
+  const std::int64_t fitting = std::stoll(refused.substr(refused.find(option) + option.size()));
+  EXPECT_GE(memory_left(needs, fitting, free, user).host, 0);
+  EXPECT_GT(fitting, 8192);
 }
 
 }  // namespace
