@@ -1,8 +1,5 @@
 #include <algorithm>
-#include <cassert>
 #include <cstdint>
-#include <functional>
-#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -11,7 +8,6 @@
 #include "backend/model/cpu_small_steps_torch.h"
 #include "backend/model/cpu_steps.h"
 #include "backend/model/cpu_team.h"
-#include "backend/model/interventions.h"
 #include "kernels/cpu/step_gradients.h"
 
 namespace foxscope {

@@ -16,10 +16,6 @@
 namespace foxscope {
 namespace {
 
-/// Numbers of a block of logits at once, on a CPU and on a GPU.
-constexpr std::int64_t kCpuLossElements = std::int64_t{1} << 22;
-constexpr std::int64_t kGpuLossElements = std::int64_t{1} << 28;
-
 /// Tensors that a result is differentiated by, each with the place of its gradient.
 class Sought {
  public:
@@ -88,20 +84,11 @@ bool DifferentiableForward::attend(int layer) {
 }
 
 bool DifferentiableForward::attend_by_kernel(int layer) {
-  AttentionTensors attention;
-  attention.query = query_;
-  attention.key = key_;
-  attention.value = value_;
-  attention.cumulative = cumulative_;
-  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
-  attention.window_size = config().window_size;
-  attention.pruning_tolerance = input().pruning_tolerance;
+  AttentionTensors attention = attention_of(query_, key_, value_, cumulative_);
   if (blocks_.defined()) attention.blocks = blocks_[layer];
   const auto attended = differentiable_attention(attention, log_gate_, keeps(Keep::ungated), job().stop);
   if (!attended) return false;
-  report().attention_kernel = attended->done.kernel;
-  report().attention_blocks += attended->done.blocks;
-  report().skipped_blocks += attended->done.skipped_blocks;
+  report_attention(attended->done);
   attended_ = attended->output.transpose(1, 2).reshape({rows(), config().heads, config().head_dim});
   keep_normalizers(layer, attended->log_normalizer, attended->log_normalizer_without_gate);
   return true;
@@ -148,8 +135,7 @@ bool DifferentiableForward::predict() {
   normed_end_gradient_ = at::empty_like(normed);
   const at::Tensor wanted = labels().to(at::kLong).unsqueeze(1);
   const at::Tensor loss = at::empty({rows()}, residual_.options());
-  const std::int64_t elements = residual_.is_cuda() ? kGpuLossElements : kCpuLossElements;
-  const std::int64_t most = std::clamp(elements / vocabulary, std::int64_t{1}, rows());
+  const std::int64_t most = logit_rows();
   for (std::int64_t begin = 0; begin < rows(); begin += most) {
     if (job().stopped()) return false;
     const std::int64_t end = std::min(begin + most, rows());

@@ -1,22 +1,12 @@
 #include <algorithm>
-#include <cmath>
-#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "backend/model/composed_steps_torch.h"
 #include "backend/model/fused_gradient_forward_torch.h"
 #include "backend/model/interventions.h"
 
 namespace foxscope {
-namespace {
-
-/// Numbers of a block of logits at once, on a CPU and on a GPU.
-constexpr std::int64_t kCpuLogits = std::int64_t{1} << 22;
-constexpr std::int64_t kGpuLogits = std::int64_t{1} << 28;
-
-}  // namespace
 
 bool FusedGradientForward::takes(const TorchWeights& weights) {
   return SmallSteps::take(weights) && attention_kernels_take(weights);
@@ -123,16 +113,10 @@ void FusedGradientForward::sum_gates(int layer) {
 }
 
 AttentionTensors FusedGradientForward::attention_of(const Layer& layer) const {
-  AttentionTensors attention;
-  attention.query = by_heads(layer.heads.query);
-  attention.key = by_heads(layer.heads.key);
-  attention.value = by_heads(layer.heads.value);
-  attention.cumulative = layer.cumulative;
+  AttentionTensors attention = GradientForward::attention_of(by_heads(layer.heads.query), by_heads(layer.heads.key),
+                                                             by_heads(layer.heads.value), layer.cumulative);
   attention.output = by_heads(layer.attended);
   attention.log_normalizer = layer.log_normalizer;
-  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
-  attention.window_size = config().window_size;
-  attention.pruning_tolerance = input().pruning_tolerance;
   return attention;
 }
 
@@ -145,9 +129,7 @@ bool FusedGradientForward::attend(int layer) {
   if (blocks_.defined()) attention.blocks = blocks_[layer];
   const AttentionDone done = foxscope::attend(attention, job().stop);
   if (done.kernel == nullptr) return false;
-  report().attention_kernel = done.kernel;
-  report().attention_blocks += done.blocks;
-  report().skipped_blocks += done.skipped_blocks;
+  report_attention(done);
   keep_normalizers(layer, keeps.log_normalizer, attention.log_normalizer_without_gate);
   keep_heads(layer);
   return true;
@@ -183,8 +165,7 @@ bool FusedGradientForward::predict() {
   const at::Tensor of_normed = at::empty_like(normed);
   const at::Tensor wanted = labels();
   const at::Tensor loss = at::empty({rows()}, residual_.options());
-  const std::int64_t most =
-      std::clamp((weights().on_gpu() ? kGpuLogits : kCpuLogits) / head.size(0), std::int64_t{1}, rows());
+  const std::int64_t most = logit_rows();
   const at::Tensor chunk = at::empty({most, head.size(0)}, residual_.options());
   for (std::int64_t begin = 0; begin < rows(); begin += most) {
     if (job().stopped()) return false;

@@ -7,7 +7,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "backend/model/attention_kernels_torch.h"
 #include "backend/model/gradient_forward_torch.h"
 #include "backend/model/small_steps_torch.h"
 

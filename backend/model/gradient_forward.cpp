@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
@@ -7,6 +10,13 @@
 #include "backend/model/gradient_forward_torch.h"
 
 namespace foxscope {
+namespace {
+
+/// Numbers of a block of logits at once, on a CPU and on a GPU.
+constexpr std::int64_t kCpuLogits = std::int64_t{1} << 22;
+constexpr std::int64_t kGpuLogits = std::int64_t{1} << 28;
+
+}  // namespace
 
 GradientForward::GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
                                  const at::Tensor& loss_weights, const GradientOptions& options)
@@ -17,6 +27,30 @@ bool GradientForward::run_forward(const Input& input, std::span<const Probe> pro
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(uses_autograd());
   return run(input, probes, nullptr, job, report);
+}
+
+AttentionTensors GradientForward::attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                               const at::Tensor& cumulative) const {
+  AttentionTensors attention;
+  attention.query = query;
+  attention.key = key;
+  attention.value = value;
+  attention.cumulative = cumulative;
+  attention.scale = 1 / std::sqrt(static_cast<double>(config().head_dim));
+  attention.window_size = config().window_size;
+  attention.pruning_tolerance = input().pruning_tolerance;
+  return attention;
+}
+
+void GradientForward::report_attention(const AttentionDone& done) {
+  report().attention_kernel = done.kernel;
+  report().attention_blocks += done.blocks;
+  report().skipped_blocks += done.skipped_blocks;
+}
+
+std::int64_t GradientForward::logit_rows() const {
+  const std::int64_t numbers = weights().on_gpu() ? kGpuLogits : kCpuLogits;
+  return std::clamp(numbers / weights().padded_head.size(0), std::int64_t{1}, rows());
 }
 
 void GradientForward::keep_normalizers(int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate) {

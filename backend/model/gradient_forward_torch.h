@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "backend/model/attention_kernels_torch.h"
 #include "backend/model/torch_forward_torch.h"
 
 namespace foxscope {
@@ -47,6 +48,12 @@ class GradientForward : public TorchForward {
   /// Whether the way back is autograd's.
   [[nodiscard]] virtual bool uses_autograd() const = 0;
   [[nodiscard]] const GradientOptions& options() const { return options_; }
+  /// A layer's attention, without what it is to write.
+  [[nodiscard]] AttentionTensors attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                              const at::Tensor& cumulative) const;
+  void report_attention(const AttentionDone& done);
+  /// Rows of logits that are made at a time.
+  [[nodiscard]] std::int64_t logit_rows() const;
   /// What the recorders keep of a layer's row normalisers.
   void keep_normalizers(int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
   /// A job's progress on the way back through layer after layer.

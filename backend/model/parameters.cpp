@@ -128,12 +128,10 @@ FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter,
 FloatArray take_gradient(const ModelConfig& config, const Parameter& parameter, const FloatArray& gradient) {
   FloatArray values = take_parameter(config, parameter, gradient);
   if (parameter.layout != ParameterLayout::every_head) return values;
-  const auto first = gradient.begin() + parameter.first;
   for (std::size_t n = 0; n < values.size(); ++n) {
     double sum = 0;
-    for (auto at = first + static_cast<std::ptrdiff_t>(n); at < gradient.end(); at += values.size()) {
-      sum += static_cast<double>(*at);
-      if (gradient.end() - at <= static_cast<std::ptrdiff_t>(values.size())) break;
+    for (std::size_t at = index(parameter.first) + n; at < gradient.size(); at += values.size()) {
+      sum += static_cast<double>(gradient[at]);
     }
     values[n] = static_cast<float>(sum);
   }
