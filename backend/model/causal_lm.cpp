@@ -19,11 +19,14 @@ Device Device::parse(const std::string& name) {
   return gpu ? Device{true, *gpu} : Device{};
 }
 
+void check_dtype(const Device& device, DType dtype) {
+  if (device.cuda || dtype == DType::float32) return;
+  throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
+}
+
 std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype,
                                          const Job& job) {
-  if (!device.cuda && dtype != DType::float32) {
-    throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
-  }
+  check_dtype(device, dtype);
   return forward_library().load(checkpoint, device, dtype, job);
 }
 

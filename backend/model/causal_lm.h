@@ -91,6 +91,9 @@ class CausalLM {
   virtual std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) = 0;
 };
 
+/// @throws UsageError for a dtype that matrices are not multiplied in on that device
+void check_dtype(const Device& device, DType dtype);
+
 /// The sizes of a request and its ids, checked.
 /// @throws ShapeError, UsageError
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);

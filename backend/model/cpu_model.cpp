@@ -43,7 +43,8 @@ class CpuModel final : public ForwardModel {
 }  // namespace
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
-  WeightReader reader(checkpoint, job);
+  const CheckpointSource source(checkpoint);
+  WeightReader reader(checkpoint.config(), source, job);
   auto weights = reader.read_outside();
   if (!weights) return nullptr;
   for (int layer = 0; layer < checkpoint.config().layers; ++layer) {

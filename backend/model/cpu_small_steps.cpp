@@ -189,6 +189,11 @@ class CpuSmallSteps final : public SmallSteps {
     return whole;
   }
 
+  void embedding_back(const at::Tensor& ids, const at::Tensor& of_rows, const at::Tensor& of_table) override {
+    at::Tensor sum = of_table;
+    sum.index_add_(0, ids, of_rows);
+  }
+
   void log_gate_back(const Heads& step, const at::Tensor& of_log_gate, const at::Tensor& of_gates,
                      const at::Tensor& of_constant) override {
     const at::Tensor& constant = step.layer->constant_gate;

@@ -158,6 +158,19 @@ class CudaSmallSteps final : public SmallSteps {
     return of_logits;
   }
 
+  void embedding_back(const at::Tensor& ids, const at::Tensor& of_rows, const at::Tensor& of_table) override {
+    gpu::EmbeddingGradient call;
+    call.rows = of_rows.size(0);
+    call.width = of_rows.size(1);
+    call.vocabulary = of_table.size(0);
+    call.ids = ids.const_data_ptr<std::int32_t>();
+    call.residual_gradient = floats_of(of_rows);
+    call.table_gradient = floats_of(of_table);
+    const at::Tensor workspace = workspace_of(gpu::workspace_bytes(call));
+    call.workspace = memory_of(workspace);
+    check(gpu::embedding_gradient(call, stream_), "the gradient of the embedding");
+  }
+
   void log_gate_back(const Heads& step, const at::Tensor& of_log_gate, const at::Tensor& of_gates,
                      const at::Tensor& of_constant) override {
     const at::Tensor& constant = step.layer->constant_gate;

@@ -15,21 +15,27 @@ namespace foxscope {
 inline std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
 /// Runs an action on a device; LibTorch's exceptions become errors of one line.
-/// @param length  tokens of the forward pass; 0 while weights are loaded
+/// @param when    what is done, "a forward pass over 64 tokens"
+/// @param remedy  for too little memory, "use --limit with fewer tokens"
 template <typename Action>
-auto with_device_errors(const Device& device, std::int64_t length, const Action& action) {
-  const std::string when = length > 0 ? fmt::format("a forward pass over {} tokens", length) : "the model's weights";
+auto with_device_errors(const Device& device, const std::string& when, std::string_view remedy, const Action& action) {
   try {
     return action();
   } catch (const c10::OutOfMemoryError& error) {
-    throw Error(
-        fmt::format("{}: not enough memory for {} ({}): use --limit with fewer tokens, --dtype bfloat16, or "
-                    "--device cpu",
-                    device.name(), when, first_line(error.what_without_backtrace())));
+    throw Error(fmt::format("{}: not enough memory for {} ({}): {}", device.name(), when,
+                            first_line(error.what_without_backtrace()), remedy));
   } catch (const c10::Error& error) {
     throw Error(fmt::format("{}: LibTorch failed in {}: {}; try --device cpu", device.name(), when,
                             first_line(error.what_without_backtrace())));
   }
+}
+
+/// @param length  tokens of the forward pass; 0 while weights are loaded
+template <typename Action>
+auto with_device_errors(const Device& device, std::int64_t length, const Action& action) {
+  return with_device_errors(device,
+                            length > 0 ? fmt::format("a forward pass over {} tokens", length) : "the model's weights",
+                            "use --limit with fewer tokens, --dtype bfloat16, or --device cpu", action);
 }
 
 }  // namespace foxscope

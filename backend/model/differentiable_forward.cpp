@@ -23,6 +23,14 @@ class Sought {
     if (!by.defined() || !by.requires_grad()) return;
     by_.push_back(by);
     gradients_.push_back(&gradient);
+    sums_.emplace_back();
+  }
+  /// @param sum  the gradient is added to it; undefined: it is not sought
+  void add_to(const at::Tensor& by, const at::Tensor& sum) {
+    if (!sum.defined()) return;
+    by_.push_back(by);
+    gradients_.push_back(nullptr);
+    sums_.push_back(sum);
   }
   /// @param gradient  of the loss by `of`
   void find(const at::Tensor& of, const at::Tensor& gradient) {
@@ -30,13 +38,18 @@ class Sought {
         torch::autograd::grad({of}, by_, {gradient}, /*retain_graph=*/false, /*create_graph=*/false,
                               /*allow_unused=*/true);
     for (std::size_t n = 0; n < found.size(); ++n) {
-      *gradients_[n] = found[n].defined() ? found[n] : at::zeros_like(by_[n]);
+      if (gradients_[n] == nullptr) {
+        if (found[n].defined()) sums_[n].add_(found[n]);
+      } else {
+        *gradients_[n] = found[n].defined() ? found[n] : at::zeros_like(by_[n]);
+      }
     }
   }
 
  private:
   torch::autograd::variable_list by_;
-  std::vector<at::Tensor*> gradients_;
+  std::vector<at::Tensor*> gradients_;  ///< null where it is added to a sum
+  std::vector<at::Tensor> sums_;
 };
 
 }  // namespace
@@ -75,6 +88,7 @@ void DifferentiableForward::sum_gates(int layer) {
   layers_[static_cast<std::size_t>(layer)].log_gate = log_gate;
   log_gate_ = log_gate;
   cumulative_ = gated(layer) ? sum_log_gates(log_gate.detach()) : at::Tensor();
+  keep_gate_sum(layer);
 }
 
 bool DifferentiableForward::attend(int layer) {
@@ -130,8 +144,7 @@ bool DifferentiableForward::predict() {
   const at::Tensor normed = normed_end_.detach();
   const std::int64_t vocabulary = config().vocabulary_size;
   const at::Tensor head = weights().padded_head.detach().slice(0, 0, vocabulary);
-  const bool of_head = options().weights && weights().padded_head.requires_grad();
-  if (of_head) head_gradient_ = at::zeros({weights().padded_head.size(0), head.size(1)}, residual_.options());
+  const at::Tensor& of_head = of_weights().padded_head;
   normed_end_gradient_ = at::empty_like(normed);
   const at::Tensor wanted = labels().to(at::kLong).unsqueeze(1);
   const at::Tensor loss = at::empty({rows()}, residual_.options());
@@ -151,30 +164,25 @@ bool DifferentiableForward::predict() {
     const at::Tensor of_logits = logits.to(head.scalar_type());
     at::Tensor of_normed = normed_end_gradient_.slice(0, begin, end);
     at::mm_out(of_normed, of_logits, head);
-    if (of_head) {
-      head_gradient_.slice(0, 0, vocabulary)
+    if (of_head.defined()) {
+      of_head.slice(0, 0, vocabulary)
           .add_(composed_steps::linear_to_float(of_logits.t().contiguous(), normed.slice(0, begin, end).t()));
     }
   }
-  loss_ = (loss.to(at::kDouble) * loss_weights_).sum();
-  keep_losses(loss);
+  finish_losses(loss);
   return true;
 }
 
 std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
   const int last = config().layers;
   Gradients gradients;
-  gradients.layers.resize(static_cast<std::size_t>(last));
   gradients.log_gates.resize(static_cast<std::size_t>(last));
-  gradients.padded_head = head_gradient_;
   at::Tensor of_x;
   {
     Sought sought;
     sought.add(layers_[static_cast<std::size_t>(last)].entered, of_x);
-    if (options().weights) {
-      sought.add(weights().final_norm, gradients.final_norm);
-      sought.add(weights().final_norm_bias, gradients.final_norm_bias);
-    }
+    sought.add_to(weights().final_norm, of_weights().final_norm);
+    sought.add_to(weights().final_norm_bias, of_weights().final_norm_bias);
     sought.find(normed_end_, normed_end_gradient_);
   }
   for (int layer = last - 1; layer >= 0; --layer) {
@@ -186,17 +194,16 @@ std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
     Sought sought;
     sought.add(at_hand.entered, of_entered);
     if (options().log_gates) sought.add(at_hand.log_gate, gradients.log_gates[index]);
-    if (options().weights) {
-      for (const auto member : differentiable_weights())
-        sought.add(weights_of(layer).*member, gradients.layers[index].*member);
+    for (const auto member : differentiable_weights()) {
+      sought.add_to(weights_of(layer).*member, of_weights(layer).*member);
     }
     sought.find(at_hand.left, of_x);
     of_x = of_entered;
   }
-  if (options().weights) {
+  if (wants_weights()) {
     Sought sought;
-    sought.add(weights().embedding, gradients.embedding);
-    sought.add(weights().positions, gradients.positions);
+    sought.add_to(weights().embedding, of_weights().embedding);
+    sought.add_to(weights().positions, of_weights().positions);
     sought.find(embedded_, of_x);
   }
   tell_back(job, last);

@@ -52,7 +52,6 @@ class DifferentiableForward final : public GradientForward {
   at::Tensor embedded_;        ///< what enters the first layer, where the embedding takes a gradient
   at::Tensor normed_end_;      ///< [B n, D] behind the final norm, in the run's dtype
   at::Tensor normed_end_gradient_;
-  at::Tensor head_gradient_;
 };
 
 }  // namespace foxscope

@@ -2,6 +2,7 @@
 #include "backend/model/cpu_team.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/torch_model.h"
+#include "backend/model/torch_trainable_model.h"
 
 namespace foxscope {
 namespace {
@@ -11,7 +12,14 @@ std::unique_ptr<CausalLM> load_model(const Checkpoint& checkpoint, const Device&
   return device.cuda ? load_torch_model(checkpoint, device, dtype, job) : load_cpu_model(checkpoint, job);
 }
 
-constexpr ForwardLibrary kLibrary = {cuda_is_built, cuda_device_count, free_device_memory, load_model};
+std::unique_ptr<TrainableModel> make_trainable_model(const ModelConfig& config, const ParameterSource& weights,
+                                                     const TrainableOptions& options, const Job& job) {
+  fit_team_to_system();
+  return make_torch_trainable_model(config, weights, options, job);
+}
+
+constexpr ForwardLibrary kLibrary = {cuda_is_built, cuda_device_count, free_device_memory, load_model,
+                                     make_trainable_model};
 
 }  // namespace
 }  // namespace foxscope

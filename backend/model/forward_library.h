@@ -7,6 +7,10 @@
 
 namespace foxscope {
 
+class ParameterSource;
+class TrainableModel;
+struct TrainableOptions;
+
 /// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
 /// run files, without it.
 struct ForwardLibrary {
@@ -14,6 +18,8 @@ struct ForwardLibrary {
   int (*cuda_device_count)();
   std::int64_t (*free_device_memory)(int index);
   std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);
+  std::unique_ptr<TrainableModel> (*make_trainable)(const ModelConfig& config, const ParameterSource& weights,
+                                                    const TrainableOptions& options, const Job& job);
 };
 
 /// Loads it, and LibTorch with it, when it is first asked for. From any thread.

@@ -45,13 +45,15 @@ at::Tensor FusedGradientForward::add_product(const at::Tensor& sum, const at::Te
   return out;
 }
 
-at::Tensor FusedGradientForward::of_weight(const at::Tensor& of_out, const at::Tensor& in) const {
-  return weights().on_gpu() ? at::mm(of_out.t(), in, at::kFloat) : at::mm(of_out.t(), in);
-}
-
-at::Tensor FusedGradientForward::gradient_like(const at::Tensor& weight) const {
-  if (!options().weights || !weight.defined() || !weight.requires_grad()) return {};
-  return at::zeros(weight.sizes(), residual_.options());
+void FusedGradientForward::add_weight_gradient(const at::Tensor& of_weight, const at::Tensor& of_out,
+                                               const at::Tensor& in) const {
+  if (!of_weight.defined()) return;
+  at::Tensor sum = of_weight;
+  if (weights().on_gpu()) {
+    at::addmm_out(sum, sum, of_out.t(), in, at::kFloat);
+  } else {
+    at::addmm_out(sum, sum, of_out.t(), in);
+  }
 }
 
 bool FusedGradientForward::project(int layer) {
@@ -108,7 +110,7 @@ SmallSteps::Gated FusedGradientForward::gated_of(int layer) const {
 }
 
 void FusedGradientForward::sum_gates(int layer) {
-  TorchForward::sum_gates(layer);
+  GradientForward::sum_gates(layer);
   kept(layer).cumulative = cumulative_;
 }
 
@@ -161,7 +163,6 @@ bool FusedGradientForward::predict() {
   const at::Tensor normed = normed_rows(residual_, weights().final_norm, /*with_rest=*/false);
   const std::int64_t vocabulary = config().vocabulary_size;
   const at::Tensor& head = weights().padded_head;
-  head_gradient_ = gradient_like(head);
   const at::Tensor of_normed = at::empty_like(normed);
   const at::Tensor wanted = labels();
   const at::Tensor loss = at::empty({rows()}, residual_.options());
@@ -182,10 +183,9 @@ bool FusedGradientForward::predict() {
                                                    loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
     at::Tensor of_chunk = of_normed.slice(0, begin, end);
     at::mm_out(of_chunk, of_logits, head);
-    if (head_gradient_.defined()) head_gradient_.add_(of_weight(of_logits, normed_chunk));
+    add_weight_gradient(of_weights().padded_head, of_logits, normed_chunk);
   }
-  loss_ = (loss.to(at::kDouble) * loss_weights_).sum();
-  keep_losses(loss);
+  finish_losses(loss);
   normed_pair_.select(1, 0).copy_(of_normed);
   return true;
 }
@@ -194,71 +194,63 @@ std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
   const at::NoGradGuard no_graph;
   Gradients gradients;
   gradients.log_gates.resize(layers_.size());
-  gradients.layers.resize(layers_.size());
-  gradients.padded_head = head_gradient_;
-  gradients.final_norm = gradient_like(weights().final_norm);
   of_residual_ = at::zeros_like(residual_);
-  steps_->norm_back({residual_, weights().final_norm}, normed_pair_.select(1, 0), of_residual_, gradients.final_norm);
+  steps_->norm_back({residual_, weights().final_norm}, normed_pair_.select(1, 0), of_residual_,
+                    of_weights().final_norm);
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     tell_back(job, config().layers - 1 - layer);
     if (job.stopped()) return std::nullopt;
-    feed_forward_back(layer, gradients);
+    feed_forward_back(layer);
     const at::Tensor of_projected = at::empty_like(kept(layer).projected);
-    const at::Tensor of_attended = project_output_back(layer, of_projected, gradients);
+    const at::Tensor of_attended = project_output_back(layer, of_projected);
     if (job.stopped()) return std::nullopt;
     const SmallSteps::QueryKeyValue of_heads = attend_back(layer, of_attended, gradients);
-    if (layer > 0 || options().weights) {
+    if (layer > 0 || wants_weights()) {
       const at::Tensor of_gates = kept(layer).gates.defined() ? at::zeros_like(kept(layer).gates) : at::Tensor();
-      TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
-      of_layer.query_norm = gradient_like(weights_of(layer).query_norm);
-      of_layer.key_norm = gradient_like(weights_of(layer).key_norm);
       steps_->heads_back(heads_of(layer), of_heads, of_projected.slice(1, 0, weights().columns.key_shift), of_gates,
-                         of_layer);
-      log_gates_back(layer, of_log_gate_, of_gates, gradients);
-      project_back(layer, of_projected, of_gates, gradients);
+                         of_weights(layer));
+      log_gates_back(layer, of_log_gate_, of_gates);
+      project_back(layer, of_projected, of_gates);
     }
     kept(layer) = {};
   }
-  if (options().weights) {
+  if (of_weights().embedding.defined()) {
     const auto ids = at::tensor(at::ArrayRef<std::int32_t>(input().ids.data(), input().ids.size()), at::kInt);
-    gradients.embedding = gradient_like(weights().embedding);
-    if (gradients.embedding.defined()) gradients.embedding.index_add_(0, ids.to(weights().place), of_residual_);
+    steps_->embedding_back(ids.to(weights().place), of_residual_, of_weights().embedding);
   }
   tell_back(job, config().layers);
   return gradients;
 }
 
 /// of_residual_ from behind the MLP to before it.
-void FusedGradientForward::feed_forward_back(int layer, Gradients& gradients) {
+void FusedGradientForward::feed_forward_back(int layer) {
   const TorchLayer& weight = weights_of(layer);
-  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  const TorchLayer& of_layer = of_weights(layer);
   const Layer& keeps = kept(layer);
   const at::Tensor of_sum = of_residual_.to(weights().matrix);
   const at::Tensor product = at::mm(of_sum, weight.mlp_out);
-  steps_->swiglu_back(keeps.wide, product, options().weights);
+  steps_->swiglu_back(keeps.wide, product, wants_weights());
   const at::Tensor of_normed = at::mm(keeps.wide, weight.mlp_in);
-  if (options().weights) {
-    of_layer.mlp_out = of_weight(of_sum, product);
-    of_layer.mlp_in = of_weight(keeps.wide, normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
-    of_layer.mlp_norm = gradient_like(weight.mlp_norm);
+  if (wants_weights()) {
+    add_weight_gradient(of_layer.mlp_out, of_sum, product);
+    add_weight_gradient(of_layer.mlp_in, keeps.wide, normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
   }
   steps_->norm_back({keeps.middle, weight.mlp_norm}, of_normed, of_residual_, of_layer.mlp_norm);
 }
 
 /// @returns the gradient by what attention made, [R, H, d]
-at::Tensor FusedGradientForward::project_output_back(int layer, const at::Tensor& of_projected, Gradients& gradients) {
+at::Tensor FusedGradientForward::project_output_back(int layer, const at::Tensor& of_projected) {
   const TorchLayer& weight = weights_of(layer);
-  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  const TorchLayer& of_layer = of_weights(layer);
   const SmallSteps::Gated step = gated_of(layer);
   const at::Tensor of_sum = of_residual_.to(weights().matrix);
   at::Tensor of_output = at::mm(of_sum, weight.output);
   cut_heads(layer, of_output);
-  if (options().weights) {
+  if (wants_weights()) {
     at::Tensor output = at::empty_like(of_output);
     steps_->gated(step, output);
     cut_heads(layer, output);
-    of_layer.output = of_weight(of_sum, output);
-    of_layer.output_norm = gradient_like(weight.output_norm);
+    add_weight_gradient(of_layer.output, of_sum, output);
   }
   const at::Tensor of_attended = at::empty_like(step.attended);
   const at::Tensor of_gate = step.gate.defined() ? of_projected.slice(1, weights().columns.key_shift) : at::Tensor();
@@ -284,8 +276,7 @@ SmallSteps::QueryKeyValue FusedGradientForward::attend_back(int layer, const at:
   return of_heads;
 }
 
-void FusedGradientForward::log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates,
-                                          Gradients& gradients) {
+void FusedGradientForward::log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates) {
   if (!config().gated()) return;
   at::Tensor of_own = of_log_gate;
   if (std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); })) {
@@ -300,16 +291,13 @@ void FusedGradientForward::log_gates_back(int layer, const at::Tensor& of_log_ga
     }
     of_own = gradient.to(of_log_gate.device(), at::kFloat);
   }
-  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
-  of_layer.constant_gate = gradient_like(weights_of(layer).constant_gate);
-  steps_->log_gate_back(heads_of(layer), of_own, of_gates, of_layer.constant_gate);
+  steps_->log_gate_back(heads_of(layer), of_own, of_gates, of_weights(layer).constant_gate);
 }
 
 /// of_residual_ from before attention to what enters the layer.
-void FusedGradientForward::project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates,
-                                        Gradients& gradients) {
+void FusedGradientForward::project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates) {
   const TorchLayer& weight = weights_of(layer);
-  TorchLayer& of_layer = gradients.layers[static_cast<std::size_t>(layer)];
+  const TorchLayer& of_layer = of_weights(layer);
   const std::int64_t matrix_columns = weight.projection.size(0);
   const at::Tensor of_matrices = of_projected.slice(1, 0, matrix_columns);
   const at::Tensor of_output_gate = of_projected.slice(1, matrix_columns);
@@ -322,15 +310,19 @@ void FusedGradientForward::project_back(int layer, const at::Tensor& of_projecte
   }
   const at::Tensor rounded_gates = of_gates.defined() ? of_gates.to(weights().matrix) : at::Tensor();
   if (of_gates.defined()) of_normed.addmm_(rounded_gates, weight.gates.to(weights().matrix));
-  if (options().weights) {
+  if (wants_weights()) {
     const at::Tensor normed = normed_rows(kept(layer).entered, weight.attention_norm, /*with_rest=*/false);
-    of_layer.projection = of_weight(of_matrices, normed);
-    if (weight.output_gate.defined()) of_layer.output_gate = of_weight(of_output_gate, normed);
-    if (of_gates.defined()) of_layer.gates = of_weight(rounded_gates, normed);
-    if (weight.projection_bias.defined())
-      of_layer.projection_bias = of_matrices.sum(at::IntArrayRef({0}), false, at::kFloat);
-    if (of_gates.defined() && weight.gates_bias.defined()) of_layer.gates_bias = of_gates.sum(at::IntArrayRef({0}));
-    of_layer.attention_norm = gradient_like(weight.attention_norm);
+    if (of_layer.projection_and_gate.defined()) {
+      add_weight_gradient(of_layer.projection_and_gate, of_projected, normed);
+    } else {
+      add_weight_gradient(of_layer.projection, of_matrices, normed);
+      if (weight.output_gate.defined()) add_weight_gradient(of_layer.output_gate, of_output_gate, normed);
+    }
+    if (of_gates.defined()) add_weight_gradient(of_layer.gates, rounded_gates, normed);
+    if (of_layer.projection_bias.defined())
+      of_layer.projection_bias.add_(of_matrices.sum(at::IntArrayRef({0}), false, at::kFloat));
+    if (of_gates.defined() && of_layer.gates_bias.defined())
+      of_layer.gates_bias.add_(of_gates.sum(at::IntArrayRef({0})));
   }
   steps_->norm_back({kept(layer).entered, weight.attention_norm}, of_normed, of_residual_, of_layer.attention_norm);
 }

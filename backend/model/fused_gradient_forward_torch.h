@@ -60,22 +60,20 @@ class FusedGradientForward final : public GradientForward {
   [[nodiscard]] SmallSteps::Gated gated_of(int layer) const;
   /// sum + in W^T, float32.
   [[nodiscard]] at::Tensor add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) const;
-  /// of_out^T in, float32: the gradient of a weight of out = in W^T.
-  [[nodiscard]] at::Tensor of_weight(const at::Tensor& of_out, const at::Tensor& in) const;
-  [[nodiscard]] at::Tensor gradient_like(const at::Tensor& weight) const;
+  /// of_weight += of_out^T in: the gradient by a weight of out = in W^T, where it is wanted.
+  void add_weight_gradient(const at::Tensor& of_weight, const at::Tensor& of_out, const at::Tensor& in) const;
 
-  void feed_forward_back(int layer, Gradients& gradients);
-  at::Tensor project_output_back(int layer, const at::Tensor& of_projected, Gradients& gradients);
+  void feed_forward_back(int layer);
+  at::Tensor project_output_back(int layer, const at::Tensor& of_projected);
   SmallSteps::QueryKeyValue attend_back(int layer, const at::Tensor& of_attended, Gradients& gradients);
-  void log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates, Gradients& gradients);
-  void project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates, Gradients& gradients);
+  void log_gates_back(int layer, const at::Tensor& of_log_gate, const at::Tensor& of_gates);
+  void project_back(int layer, const at::Tensor& of_projected, const at::Tensor& of_gates);
 
   std::unique_ptr<SmallSteps> steps_;
   std::vector<Layer> layers_;
   at::Tensor normed_pair_;  ///< [R, 2, D] norm, and what rounding took from it where gates need that: of one layer
   at::Tensor of_residual_;  ///< [R, D] float32, the gradient by x
   at::Tensor of_log_gate_;  ///< [B, H, n] float32 of the layer at hand
-  at::Tensor head_gradient_;
 };
 
 }  // namespace foxscope

@@ -20,7 +20,12 @@ constexpr std::int64_t kGpuLogits = std::int64_t{1} << 28;
 
 GradientForward::GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
                                  const at::Tensor& loss_weights, const GradientOptions& options)
-    : TorchForward(weights, batch, length), loss_weights_(loss_weights.to(weights.place)), options_(options) {}
+    : TorchForward(weights, batch, length), loss_weights_(loss_weights.to(weights.place)), options_(options) {
+  gate_sums_.resize(static_cast<std::size_t>(weights.config.layers));
+  if (options_.weights != nullptr) return;
+  none_.layers.resize(static_cast<std::size_t>(weights.config.layers));
+  options_.weights = &none_;
+}
 
 bool GradientForward::run_forward(const Input& input, std::span<const Probe> probes, const Job& job,
                                   ForwardReport& report) {
@@ -64,6 +69,22 @@ void GradientForward::keep_normalizers(int layer, const at::Tensor& log_normaliz
       keep(without_gate[b], [into, layer] { return into->log_normalizer_without_gate(layer).data(); });
     }
   }
+}
+
+void GradientForward::sum_gates(int layer) {
+  TorchForward::sum_gates(layer);
+  keep_gate_sum(layer);
+}
+
+void GradientForward::keep_gate_sum(int layer) {
+  if (!cumulative_.defined()) return;
+  gate_sums_[static_cast<std::size_t>(layer)] = cumulative_.select(2, length() - 1).sum(0);
+}
+
+void GradientForward::finish_losses(const at::Tensor& loss) {
+  losses_ = loss.view({batch(), length()});
+  loss_ = (loss.to(at::kDouble) * loss_weights_).sum();
+  keep_losses(loss);
 }
 
 void GradientForward::tell_back(const Job& job, int layers_done) const {

@@ -15,24 +15,20 @@ namespace foxscope {
 /// What a loss is differentiated by.
 struct GradientOptions {
   bool log_gates = false;  ///< log f of every layer, head and position, as the probes have changed it
-  bool weights = false;    ///< those that require a gradient (TorchWeights::require_gradients)
+  /// Weights: the gradients are added to these, float32, and undefined for weights that take none; null: by no weight.
+  /// Must outlive the pass, whose weights require gradients (TorchWeights::require_gradients).
+  const WeightTensors* weights = nullptr;
 };
 
 struct Gradients {
   std::vector<at::Tensor> log_gates;  ///< for each layer [B, H, n], nats per nat
-  /// For each layer, in the members of the weights, float32; undefined where a weight takes none.
-  std::vector<TorchLayer> layers;
-  at::Tensor embedding;    ///< [V, D]
-  at::Tensor positions;    ///< [learned_positions, D]
-  at::Tensor padded_head;  ///< as TorchWeights has it
-  at::Tensor final_norm, final_norm_bias;
 };
 
 /// A forward pass that can be gone back through, once.
 class GradientForward : public TorchForward {
  public:
   /// @param weights       must outlive it; not made in inference mode
-  /// @param loss_weights  [B n] float32 on the host: the loss is the sum of these times each position's
+  /// @param loss_weights  [B n] float32: the loss is the sum of these times each position's
   GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length, const at::Tensor& loss_weights,
                   const GradientOptions& options);
 
@@ -40,6 +36,10 @@ class GradientForward : public TorchForward {
   bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);
   /// The weighted loss after run_forward(), [] float64 on the device.
   [[nodiscard]] const at::Tensor& loss() const { return loss_; }
+  /// The loss of every position, [B, n] float32 nats, on the device.
+  [[nodiscard]] const at::Tensor& losses() const { return losses_; }
+  /// The sum of log f over all positions, for each layer [H] float64 on the device; undefined without gates.
+  [[nodiscard]] const std::vector<at::Tensor>& gate_sums() const { return gate_sums_; }
   /// The gradient of the weighted loss, after run_forward().
   /// @returns nothing if the job was stopped
   virtual std::optional<Gradients> differentiate(const Job& job) = 0;
@@ -48,6 +48,12 @@ class GradientForward : public TorchForward {
   /// Whether the way back is autograd's.
   [[nodiscard]] virtual bool uses_autograd() const = 0;
   [[nodiscard]] const GradientOptions& options() const { return options_; }
+  [[nodiscard]] bool wants_weights() const { return options_.weights != &none_; }
+  /// The gradients by the weights that are wanted, all of them undefined where none is.
+  [[nodiscard]] const WeightTensors& of_weights() const { return *options_.weights; }
+  [[nodiscard]] const TorchLayer& of_weights(int layer) const {
+    return options_.weights->layers[static_cast<std::size_t>(layer)];
+  }
   /// A layer's attention, without what it is to write.
   [[nodiscard]] AttentionTensors attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                                               const at::Tensor& cumulative) const;
@@ -59,11 +65,19 @@ class GradientForward : public TorchForward {
   /// A job's progress on the way back through layer after layer.
   void tell_back(const Job& job, int layers_done) const;
 
+  void sum_gates(int layer) override;
+  void keep_gate_sum(int layer);
+  /// Takes the losses over.  @param loss  [B n] float32 nats
+  void finish_losses(const at::Tensor& loss);
+
   at::Tensor loss_weights_;  ///< [B n] float32 on the device
-  at::Tensor loss_;
 
  private:
   GradientOptions options_;
+  WeightTensors none_;  ///< of no weight
+  at::Tensor losses_;
+  std::vector<at::Tensor> gate_sums_;
+  at::Tensor loss_;
 };
 
 /// The forward that is fastest for a model: of kernels for families of RMSNorm and SwiGLU, else by LibTorch's autograd.

@@ -45,6 +45,12 @@ FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatA
 
 }  // namespace
 
+std::int64_t Parameter::elements() const {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
 ProjectionColumns::ProjectionColumns(const ModelConfig& config) {
   key = config.query_size();
   value = key + config.key_size();
@@ -101,8 +107,7 @@ void place_parameter(const ModelConfig& config, const Parameter& parameter, Floa
 }
 
 FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter, const FloatArray& weight) {
-  std::int64_t count = 1;
-  for (const std::int64_t size : parameter.shape) count *= size;
+  const std::int64_t count = parameter.elements();
   FloatArray values(index(count));
   const auto begin = weight.begin() + parameter.first;
   if (parameter.layout == ParameterLayout::rows || parameter.layout == ParameterLayout::every_head) {

@@ -86,6 +86,8 @@ struct Parameter {
   FloatArray ModelWeights::*of_model = nullptr;
   std::int64_t first = 0;  ///< number of the weight at which it begins
   ParameterLayout layout = ParameterLayout::rows;
+
+  [[nodiscard]] std::int64_t elements() const;
 };
 
 /// Collects a family's parameters, with the prefix of its names before those that are not lm_head's.

@@ -81,6 +81,12 @@ class SmallSteps {
   virtual at::Tensor loss_back(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
                                const at::Tensor& loss) = 0;
 
+  /// Of rows of a table: of_table[id] += each row of that id.
+  /// @param ids       [R] int32
+  /// @param of_rows   [R, D] float32
+  /// @param of_table  [V, D] float32, added to
+  virtual void embedding_back(const at::Tensor& ids, const at::Tensor& of_rows, const at::Tensor& of_table) = 0;
+
   /// dz of log f = logsigmoid(z) into the last H columns of the gates' gradient; of constant gates added up.
   /// @param of_log_gate  [B, H, n]
   virtual void log_gate_back(const Heads& step, const at::Tensor& of_log_gate, const at::Tensor& of_gates,

@@ -5,7 +5,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
-#include <c10/core/DeviceGuard.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -13,26 +12,14 @@
 #include "backend/base/log.h"
 #include "backend/model/cuda_attention_torch.h"
 #include "backend/model/cuda_forward_torch.h"
+#include "backend/model/current_device_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/forward_model.h"
 #include "backend/model/saliency_torch.h"
 #include "backend/model/torch_forward_torch.h"
-#include "kernels/cuda/device.h"
 
 namespace foxscope {
 namespace {
-
-/// Makes a model's GPU current for LibTorch and for the kernels, each of which has a CUDA runtime of its own.
-class CurrentDevice {
- public:
-  explicit CurrentDevice(const at::Device& device) : of_torch_(device) {
-    if (device.is_cuda()) of_kernels_.emplace(device.index());
-  }
-
- private:
-  c10::DeviceGuard of_torch_;
-  std::optional<kernels::cuda::DeviceScope> of_kernels_;
-};
 
 class TorchModel final : public ForwardModel {
  public:

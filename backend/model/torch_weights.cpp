@@ -29,7 +29,11 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const ModelWeights& 
 }
 
 bool TorchWeights::load(const Checkpoint& checkpoint, const Job& job) {
-  WeightReader reader(checkpoint, job);
+  return load(CheckpointSource(checkpoint), job);
+}
+
+bool TorchWeights::load(const ParameterSource& source, const Job& job) {
+  WeightReader reader(config, source, job);
   put_frequencies();
   {
     const auto outside = reader.read_outside();
@@ -116,12 +120,31 @@ void TorchWeights::require_gradients() {
   const auto require = [](at::Tensor& weight) {
     if (weight.defined()) weight = weight.detach().requires_grad_();
   };
-  for (at::Tensor* const weight : {&embedding, &positions, &padded_head, &final_norm, &final_norm_bias}) {
-    require(*weight);
-  }
+  for (const auto member : outside()) require(this->*member);
   for (TorchLayer& layer : layers) {
     for (const auto member : differentiable_weights()) require(layer.*member);
   }
+}
+
+WeightTensors TorchWeights::zero_gradients() const {
+  const auto zeros = [](const at::Tensor& weight) {
+    return weight.defined() ? at::zeros(weight.sizes(), weight.options().dtype(at::kFloat).requires_grad(false))
+                            : at::Tensor();
+  };
+  WeightTensors gradients;
+  for (const auto member : outside()) gradients.*member = zeros(this->*member);
+  for (const TorchLayer& layer : layers) {
+    TorchLayer& of_layer = gradients.layers.emplace_back();
+    for (const auto member : differentiable_weights()) of_layer.*member = zeros(layer.*member);
+  }
+  return gradients;
+}
+
+std::span<at::Tensor WeightTensors::*const> WeightTensors::outside() {
+  static constexpr at::Tensor WeightTensors::*kWeights[] = {&WeightTensors::embedding, &WeightTensors::positions,
+                                                            &WeightTensors::padded_head, &WeightTensors::final_norm,
+                                                            &WeightTensors::final_norm_bias};
+  return kWeights;
 }
 
 std::span<at::Tensor TorchLayer::*const> differentiable_weights() {

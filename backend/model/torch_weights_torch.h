@@ -11,6 +11,8 @@
 
 namespace foxscope {
 
+class ParameterSource;
+
 /// The weights of a layer on a device: LayerWeights with matrices in the run's dtype, and what makes gates in float32.
 struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
@@ -24,16 +26,32 @@ struct TorchLayer {
   std::vector<double> logit_bound;  ///< [H]
 };
 
+/// A tensor for each weight of a model: the weights, gradients by them, moments of these.
+struct WeightTensors {
+  at::Tensor embedding;  ///< [V, D] float32
+  at::Tensor positions;  ///< [learned_positions, D] float32; undefined where there are none
+  /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
+  at::Tensor padded_head;
+  at::Tensor final_norm, final_norm_bias;  ///< [D] float32
+  std::vector<TorchLayer> layers;
+
+  /// Those outside the layers, as members.
+  static std::span<at::Tensor WeightTensors::*const> outside();
+};
+
 /// The weights of a model on a device.
-struct TorchWeights {
+struct TorchWeights : WeightTensors {
   /// Without weights.
   TorchWeights(const ModelConfig& config, const Device& device, DType dtype);
   /// Of a model whose weights are in memory: on the CPU and in float32 they are lent, and must outlive it.
   TorchWeights(const ModelConfig& config, const ModelWeights& host);
   /// @returns false if the job was stopped
   bool load(const Checkpoint& checkpoint, const Job& job);
+  bool load(const ParameterSource& source, const Job& job);
   /// From here on a loss can be differentiated by every weight.
   void require_gradients();
+  /// Zeros for the gradient by every weight, float32, on the device.
+  [[nodiscard]] WeightTensors zero_gradients() const;
   /// c10's device, and the matrices' type.
   [[nodiscard]] at::TensorOptions options(at::ScalarType type) const { return at::TensorOptions(place).dtype(type); }
   [[nodiscard]] bool on_gpu() const { return place.is_cuda(); }
@@ -45,13 +63,6 @@ struct TorchWeights {
   at::ScalarType matrix;
   ProjectionColumns columns;
   at::Tensor frequencies;  ///< [rotary_dim / 2] float64 (rotary_frequencies)
-  at::Tensor embedding;    ///< [V, D] float32
-  at::Tensor positions;    ///< [learned_positions, D] float32; undefined where there are none
-  /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
-  at::Tensor padded_head;
-  at::Tensor final_norm, final_norm_bias;  ///< [D] float32
-  std::vector<TorchLayer> layers;
-
  private:
   void put_frequencies();
   void put_outside(const ModelWeights& host);

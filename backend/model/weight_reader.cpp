@@ -24,22 +24,31 @@ void finish_projection(const ModelConfig& config, int layer, LayerWeights& weigh
 
 }  // namespace
 
-WeightReader::WeightReader(const Checkpoint& checkpoint, const Job& job)
-    : checkpoint_(checkpoint), job_(job), parameters_(parameters(checkpoint.config())) {
-  for (const Parameter& parameter : parameters_) {
-    total_ += static_cast<std::int64_t>(checkpoint.tensor(parameter.name).bytes.size());
-  }
+std::int64_t CheckpointSource::bytes(const Parameter& parameter) const {
+  return static_cast<std::int64_t>(checkpoint_.tensor(parameter.name).bytes.size());
 }
 
-FloatArray WeightReader::read(const std::string& name) {
+void CheckpointSource::read(const Parameter& parameter,
+                            const std::function<bool(std::span<const float> piece)>& take) const {
+  checkpoint_.read(parameter.name, take);
+}
+
+WeightReader::WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job)
+    : config_(config), source_(source), job_(job), parameters_(parameters(config)) {
+  for (const Parameter& parameter : parameters_) total_ += source.bytes(parameter);
+}
+
+FloatArray WeightReader::read(const Parameter& parameter) {
   if (stopped()) return {};
-  const TensorView& view = checkpoint_.tensor(name);
+  const std::int64_t elements = parameter.elements();
+  const std::int64_t bytes = source_.bytes(parameter);
+  const std::int64_t before = done_;
   FloatArray values;
   // Memory is touched piece by piece too: that of a large table takes seconds.
-  values.reserve(static_cast<std::size_t>(view.elements()));
-  checkpoint_.read(name, [&](std::span<const float> piece) {
+  values.reserve(static_cast<std::size_t>(elements));
+  source_.read(parameter, [&](std::span<const float> piece) {
     values.insert(values.end(), piece.begin(), piece.end());
-    done_ += static_cast<std::int64_t>(piece.size() * size_of(view.dtype));
+    done_ = before + static_cast<std::int64_t>(values.size()) * (bytes / elements);
     job_.tell({done_, total_, "bytes", "load"});
     return !stopped();
   });
@@ -50,9 +59,9 @@ std::optional<ModelWeights> WeightReader::read_outside() {
   ModelWeights weights;
   for (const Parameter& parameter : parameters_) {
     if (parameter.of_model == nullptr) continue;
-    FloatArray values = read(parameter.name);
+    FloatArray values = read(parameter);
     if (stopped()) return std::nullopt;
-    place_parameter(config(), parameter, std::move(values), weights.*parameter.of_model);
+    place_parameter(config_, parameter, std::move(values), weights.*parameter.of_model);
   }
   return weights;
 }
@@ -61,11 +70,11 @@ std::optional<LayerWeights> WeightReader::read_layer(int layer) {
   LayerWeights weights;
   for (const Parameter& parameter : parameters_) {
     if (parameter.of_layer == nullptr || parameter.layer != layer) continue;
-    FloatArray values = read(parameter.name);
+    FloatArray values = read(parameter);
     if (stopped()) return std::nullopt;
-    place_parameter(config(), parameter, std::move(values), weights.*parameter.of_layer);
+    place_parameter(config_, parameter, std::move(values), weights.*parameter.of_layer);
   }
-  finish_projection(config(), layer, weights);
+  finish_projection(config_, layer, weights);
   return weights;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "backend/model/checkpoint.h"
@@ -10,30 +11,53 @@
 
 namespace foxscope {
 
-/// Reads a checkpoint's weights as float32, one tensor after the other, and tells the job how far it is. Once the job
-/// is stopped nothing more is read: what is given then is not whole.
+/// Where the numbers of parameters come from: a checkpoint, a random generator, the state of an optimiser.
+class ParameterSource {
+ public:
+  virtual ~ParameterSource() = default;
+  /// What a parameter counts for in a job's progress.
+  [[nodiscard]] virtual std::int64_t bytes(const Parameter& parameter) const = 0;
+  /// Its numbers in float32, row-major, piece by piece of at most a mebibyte.
+  /// @param take  gets the pieces in their order; false ends the reading
+  /// @throws Error naming the parameter
+  virtual void read(const Parameter& parameter,
+                    const std::function<bool(std::span<const float> piece)>& take) const = 0;
+};
+
+class CheckpointSource final : public ParameterSource {
+ public:
+  /// @param checkpoint  must outlive it
+  explicit CheckpointSource(const Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  [[nodiscard]] std::int64_t bytes(const Parameter& parameter) const override;
+  void read(const Parameter& parameter, const std::function<bool(std::span<const float> piece)>& take) const override;
+
+ private:
+  const Checkpoint& checkpoint_;
+};
+
+/// Reads weights as float32, one tensor after the other, and tells the job how far it is. Once the job is stopped
+/// nothing more is read: what is given then is not whole.
 class WeightReader {
  public:
-  /// Both must outlive the reader.
-  WeightReader(const Checkpoint& checkpoint, const Job& job);
+  /// All must outlive the reader.
+  WeightReader(const ModelConfig& config, const ParameterSource& source, const Job& job);
 
-  /// A tensor as it lies in the file.
-  /// @throws Error naming the tensor that holds a NaN or an infinity
-  FloatArray read(const std::string& name);
+  /// A parameter as it lies in the source.
+  FloatArray read(const Parameter& parameter);
   /// What lies outside the layers.
   /// @returns nothing if the job was stopped
   std::optional<ModelWeights> read_outside();
   /// Merged, and with the factors of queries in their rows.
   /// @returns nothing if the job was stopped
   std::optional<LayerWeights> read_layer(int layer);
-  [[nodiscard]] const ModelConfig& config() const { return checkpoint_.config(); }
   [[nodiscard]] bool stopped() const { return job_.stopped(); }
 
  private:
-  const Checkpoint& checkpoint_;
+  const ModelConfig& config_;
+  const ParameterSource& source_;
   const Job& job_;
   std::vector<Parameter> parameters_;
-  std::int64_t done_ = 0;  ///< bytes of the tensors
+  std::int64_t done_ = 0;  ///< bytes of the parameters
   std::int64_t total_ = 0;
 };
 

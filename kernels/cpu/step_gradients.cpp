@@ -295,7 +295,7 @@ void for_rows(std::int64_t rows, Executor& executor, const std::function<void(st
 }
 
 /// body(first, last, sums) over ranges of rows that do not depend on the number of threads, each with `width` sums of
-/// its own, which are added up in the order of the rows into `result`; without a result, sums is null.
+/// its own, which are added in the order of the rows to `result`; without a result, sums is null.
 void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* result, Executor& executor,
                         const std::function<void(std::int64_t, std::int64_t, float*)>& body) {
   if (result == nullptr) {
@@ -310,7 +310,7 @@ void for_rows_with_sums(std::int64_t rows, std::int64_t width, float* result, Ex
     body(task * range, std::min(rows, (task + 1) * range), sums.data() + task * width);
   });
   for (std::int64_t x = 0; x < width; ++x) {
-    double sum = 0;
+    auto sum = static_cast<double>(result[x]);
     for (std::int64_t task = 0; task < ranges; ++task) {
       sum += static_cast<double>(sums[static_cast<std::size_t>(task * width + x)]);
     }

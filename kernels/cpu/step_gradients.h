@@ -32,7 +32,7 @@ struct RmsNormGradient {
   std::int64_t residual_gradient_stride = 0;
   float* input_gradient = nullptr;  ///< [n, H, width] dx; may be dy or the residual's gradient
   std::int64_t input_gradient_stride = 0;
-  float* weight_gradient = nullptr;  ///< [weight_heads, width]; may be null
+  float* weight_gradient = nullptr;  ///< [weight_heads, width], added to; may be null
 };
 Status rms_norm_gradient(const RmsNormGradient& arguments, Executor& executor);
 
@@ -83,7 +83,7 @@ struct GatedOutputGradient {
   std::int64_t attended_gradient_stride = 0;
   float* gate_gradient = nullptr;  ///< [n, D] dz; may be z; null without a gate
   std::int64_t gate_gradient_stride = 0;
-  float* norm_gradient = nullptr;  ///< [H, d] dw; may be null, and is without a norm
+  float* norm_gradient = nullptr;  ///< [H, d] dw, added to; may be null, and is without a norm
 };
 Status gated_output_gradient(const GatedOutputGradient& arguments, Executor& executor);
 

@@ -45,6 +45,11 @@ bool is_available() {
          succeeded(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) && major >= 8;
 }
 
+std::string device_name(int device) {
+  cudaDeviceProp properties{};
+  return cudaGetDeviceProperties(&properties, device) == cudaSuccess ? properties.name : "";
+}
+
 bool has_context(int device) {
   // The driver's library is found while the program runs: machines without a driver have none to link.
   static const auto query = [] {

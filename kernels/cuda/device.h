@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "kernels/cuda/stream.h"
 
@@ -19,6 +20,9 @@ bool is_available();
 
 /// Whether a device has a context, which holds hundreds of MiB of its memory. Makes none.
 bool has_context(int device);
+
+/// "NVIDIA H200"; empty where there is none.
+std::string device_name(int device);
 
 /// Makes a device current for the calling thread, and the former one again at its end. A former device that has no
 /// context gets none: the thread then stays where it is. Where the device cannot be used (is_available), nothing inside

@@ -8,6 +8,7 @@ namespace foxscope::kernels::cuda {
 bool is_built() { return false; }
 int device_count() { return 0; }
 bool is_available() { return false; }
+std::string device_name(int /*device*/) { return {}; }
 bool has_context(int /*device*/) { return false; }
 
 DeviceScope::DeviceScope(int device) : former_(device) {}

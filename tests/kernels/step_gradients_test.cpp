@@ -17,6 +17,9 @@ namespace {
 
 using Doubles = std::vector<double>;
 
+/// What gradients of weights are added to.
+constexpr float kBegun = 0.5F;
+
 /// Rows with gaps of NaN between them.
 struct Rows {
   std::int64_t rows = 0;
@@ -31,10 +34,22 @@ struct Rows {
         data(static_cast<std::size_t>(row_count * stride), std::numeric_limits<float>::quiet_NaN()) {}
   Rows& draw(std::mt19937& random, float deviation = 1) {
     std::normal_distribution<float> normal(0, deviation);
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t x = 0; x < width; ++x) data[static_cast<std::size_t>(row * stride + x)] = normal(random);
-    }
+    for_numbers([&](float& x) { x = normal(random); });
     return *this;
+  }
+  Rows& set(float value) {
+    for_numbers([value](float& x) { x = value; });
+    return *this;
+  }
+  Rows& add(float value) {
+    for_numbers([value](float& x) { x += value; });
+    return *this;
+  }
+  template <typename Change>
+  void for_numbers(const Change& change) {
+    for (std::int64_t row = 0; row < rows; ++row) {
+      for (std::int64_t x = 0; x < width; ++x) change(data[static_cast<std::size_t>(row * stride + x)]);
+    }
   }
   /// Without the gaps.
   [[nodiscard]] Doubles doubles() const {
@@ -150,9 +165,10 @@ void expect_norm(std::int64_t rows, std::int64_t heads, std::int64_t width, bool
   a.residual_gradient_stride = past.stride;
   a.input_gradient = to.data.data();
   a.input_gradient_stride = to.stride;
-  a.weight_gradient = dw.data.data();
+  a.weight_gradient = dw.set(kBegun).data.data();
   ThreadPool pool(2);
   ASSERT_EQ(cpu::rms_norm_gradient(a, pool), Status::ok) << what;
+  dw.add(-kBegun);
   expect_slopes(to, slopes(input, loss), what + ", input");
   expect_slopes(dw, slopes(weights, loss), what + ", weight");
 }
@@ -282,9 +298,10 @@ void expect_gated(std::int64_t rows, std::int64_t heads, std::int64_t head_dim, 
   a.attended_gradient_stride = to.stride;
   a.gate_gradient = gate_case.gate ? gate_to.data.data() : nullptr;
   a.gate_gradient_stride = gate_to.stride;
-  a.norm_gradient = gate_case.norm ? dw.data.data() : nullptr;
+  a.norm_gradient = gate_case.norm ? dw.set(kBegun).data.data() : nullptr;
   ThreadPool pool(2);
   ASSERT_EQ(cpu::gated_output_gradient(a, pool), Status::ok) << what;
+  dw.add(-kBegun);
   expect_slopes(to, slopes(input, loss), what + ", input");
   if (gate_case.gate) expect_slopes(gate_to, slopes(logits, loss), what + ", gate");
   if (gate_case.norm) expect_slopes(dw, slopes(weights, loss), what + ", norm");

@@ -30,6 +30,12 @@ enum class Way {
   composed,  ///< LibTorch's operations alone
 };
 
+/// Gradients of a loss by every log f and every weight.
+struct AllGradients {
+  std::vector<at::Tensor> log_gates;
+  WeightTensors weights;
+};
+
 /// One sequence of a fixture, forward and back.
 class Differentiated {
  public:
@@ -48,10 +54,19 @@ class Differentiated {
   }
 
   /// Of the mean over the positions [first, end).
-  Gradients by(std::int64_t first, std::int64_t end) {
+  AllGradients by(std::int64_t first, std::int64_t end) {
+    AllGradients gradients;
+    gradients.weights = weights_.zero_gradients();
+    gradients.log_gates = add(first, end, gradients.weights);
+    return gradients;
+  }
+
+  /// @param sums  what the gradients by weights are added to
+  /// @returns the gradients by log f
+  std::vector<at::Tensor> add(std::int64_t first, std::int64_t end, const WeightTensors& sums) {
     const at::Tensor of_losses = at::zeros({length_}, at::kFloat);
     of_losses.slice(0, first, end).fill_(1.0 / static_cast<double>(end - first));
-    const std::unique_ptr<GradientForward> forward = make(of_losses);
+    const std::unique_ptr<GradientForward> forward = make(of_losses, sums);
     Forward::Input input;
     input.ids = ids_;
     input.labels = labels_;
@@ -59,11 +74,11 @@ class Differentiated {
     ForwardReport report;
     EXPECT_TRUE(forward->run_forward(input, {&probe, 1}, {}, report));
     loss_ = forward->loss().item<double>();
-    return *forward->differentiate({});
+    return forward->differentiate({})->log_gates;
   }
 
-  std::unique_ptr<GradientForward> make(const at::Tensor& of_losses) const {
-    const GradientOptions options = {.log_gates = true, .weights = true};
+  std::unique_ptr<GradientForward> make(const at::Tensor& of_losses, const WeightTensors& sums) const {
+    const GradientOptions options = {.log_gates = true, .weights = &sums};
     if (way_ == Way::fused) return make_gradient_forward(weights_, 1, length_, of_losses, options);
     const auto steps =
         way_ == Way::kernels ? DifferentiableForward::Steps::kernels : DifferentiableForward::Steps::composed;
@@ -85,7 +100,7 @@ class Differentiated {
   double loss_ = 0;
 };
 
-std::vector<float> all_log_gates(const Gradients& gradients) {
+std::vector<float> all_log_gates(const AllGradients& gradients) {
   std::vector<float> all;
   for (const at::Tensor& layer : gradients.log_gates) {
     const std::vector<float> values = host_floats(layer);
@@ -99,7 +114,7 @@ void expect_close(const std::vector<float>& ours, const std::vector<float>& want
 }
 
 /// The gradient by a tensor of the checkpoint.
-std::vector<float> gradient_by(const Parameter& parameter, const Gradients& gradients,
+std::vector<float> gradient_by(const Parameter& parameter, const WeightTensors& gradients,
                                const std::vector<LayerWeights>& layers, const ModelConfig& config) {
   FloatArray values;
   if (parameter.layer >= 0) {
@@ -116,16 +131,16 @@ std::vector<float> gradient_by(const Parameter& parameter, const Gradients& grad
 }
 
 void check_goldens(const std::string& name, Differentiated model) {
-  const Gradients gradients = model.by(0, model.length());
+  const AllGradients gradients = model.by(0, model.length());
   const SafetensorsFile golden(test::data_path(name) + "/golden_gradients.safetensors");
   expect_close(all_log_gates(gradients), test::read_floats(golden, "dlog_f"), "dlog_f");
   std::vector<LayerWeights> layers;
-  for (const TorchLayer& layer : gradients.layers) layers.push_back(to_host(layer));
+  for (const TorchLayer& layer : gradients.weights.layers) layers.push_back(to_host(layer));
   int compared = 0;
   for (const Parameter& parameter : parameters(model.config())) {
     if (!golden.tensors().contains("grad." + parameter.name)) continue;
     ++compared;
-    expect_close(gradient_by(parameter, gradients, layers, model.config()),
+    expect_close(gradient_by(parameter, gradients.weights, layers, model.config()),
                  test::read_floats(golden, "grad." + parameter.name), parameter.name);
   }
   const auto wanted =
@@ -188,8 +203,8 @@ class FamilyGradient : public testing::TestWithParam<const char*> {};
 TEST_P(FamilyGradient, EqualsThatOfComposedOperations) {
   Differentiated fast(GetParam(), Device{}, DType::float32, Way::fused);
   Differentiated twin(GetParam(), Device{}, DType::float32, Way::composed);
-  const Gradients ours = fast.by(5, fast.length() - 3);
-  const Gradients wanted = twin.by(5, twin.length() - 3);
+  const AllGradients ours = fast.by(5, fast.length() - 3);
+  const AllGradients wanted = twin.by(5, twin.length() - 3);
   EXPECT_NEAR(fast.loss(), twin.loss(), 1e-5 * twin.loss());
   expect_close(all_log_gates(ours), all_log_gates(wanted), "log f");
   const auto compare = [](const at::Tensor& a, const at::Tensor& b, const std::string& name) {
@@ -197,16 +212,36 @@ TEST_P(FamilyGradient, EqualsThatOfComposedOperations) {
     ASSERT_EQ(a.defined(), b.defined()) << name;
     if (a.defined()) expect_close(host_floats(a), host_floats(b), name);
   };
-  compare(ours.embedding, wanted.embedding, "embedding");
-  compare(ours.positions, wanted.positions, "positions");
-  compare(ours.padded_head, wanted.padded_head, "head");
-  compare(ours.final_norm, wanted.final_norm, "final norm");
-  compare(ours.final_norm_bias, wanted.final_norm_bias, "final norm's bias");
-  for (std::size_t layer = 0; layer < ours.layers.size(); ++layer) {
-    std::size_t number = 0;
+  std::size_t number = 0;
+  for (const auto weight : WeightTensors::outside()) {
+    compare(ours.weights.*weight, wanted.weights.*weight, "weight " + std::to_string(number++));
+  }
+  for (std::size_t layer = 0; layer < ours.weights.layers.size(); ++layer) {
+    number = 0;
     for (const auto weight : differentiable_weights()) {
-      compare(ours.layers[layer].*weight, wanted.layers[layer].*weight,
+      compare(ours.weights.layers[layer].*weight, wanted.weights.layers[layer].*weight,
               "layer " + std::to_string(layer) + ", weight " + std::to_string(number++));
+    }
+  }
+}
+
+TEST_P(FamilyGradient, OfPartsOfALossAddUp) {
+  for (const Way way : {Way::fused, Way::composed}) {
+    Differentiated model(GetParam(), Device{}, DType::float32, way);
+    const AllGradients whole = model.by(0, 30);
+    AllGradients parts = model.by(0, 10);  // a third of its weight
+    for (const auto weight : differentiable_weights()) {
+      for (TorchLayer& layer : parts.weights.layers) {
+        if ((layer.*weight).defined()) (layer.*weight).mul_(0.5);
+      }
+    }
+    model.add(10, 30, parts.weights);
+    for (std::size_t layer = 0; layer < whole.weights.layers.size(); ++layer) {
+      for (const auto weight : differentiable_weights()) {
+        const at::Tensor& sum = parts.weights.layers[layer].*weight;
+        if (!sum.defined() || sum.numel() == 0) continue;
+        expect_close(host_floats(sum), host_floats(1.5 * (whole.weights.layers[layer].*weight)), "a sum");
+      }
     }
   }
 }

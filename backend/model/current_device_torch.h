@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+
+#include <c10/core/DeviceGuard.h>
+
+#include "kernels/cuda/device.h"
+
+namespace foxscope {
+
+/// Makes a GPU current for LibTorch and for the kernels, each of which has a CUDA runtime of its own.
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(const c10::Device& device) : of_torch_(device) {
+    if (device.is_cuda()) of_kernels_.emplace(device.index());
+  }
+
+ private:
+  c10::DeviceGuard of_torch_;
+  std::optional<kernels::cuda::DeviceScope> of_kernels_;
+};
+
+}  // namespace foxscope

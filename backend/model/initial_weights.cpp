@@ -1,0 +1,138 @@
+#include "backend/model/initial_weights.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+#include <random>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "backend/model/config_keys.h"
+#include "backend/model/model_family.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{1} << 18;
+constexpr double kLongestDecay = 1e12;
+
+/// Numbers of a normal distribution with the same bits on every platform (std::normal_distribution is not fixed by the
+/// standard): Box and Muller's pairs of uniform numbers of std::mt19937_64, which is.
+class NormalNumbers {
+ public:
+  NormalNumbers(std::uint64_t seed, std::string_view name) {
+    // FNV-1a of the name, so that parameters do not share their numbers.
+    std::uint64_t hash = 14695981039346656037U;
+    for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
+    const std::array<std::uint32_t, 4> words = {static_cast<std::uint32_t>(seed),
+                                                static_cast<std::uint32_t>(seed >> 32),
+                                                static_cast<std::uint32_t>(hash),
+                                                static_cast<std::uint32_t>(hash >> 32)};
+    std::seed_seq sequence(words.begin(), words.end());
+    generator_.seed(sequence);
+  }
+
+  double next() {
+    if (has_second_) {
+      has_second_ = false;
+      return second_;
+    }
+    constexpr double kUnit = 0x1p-53;
+    const double radius = std::sqrt(-2 * std::log((static_cast<double>(generator_() >> 11) + 1) * kUnit));
+    const double angle = 2 * std::numbers::pi * static_cast<double>(generator_() >> 11) * kUnit;
+    second_ = radius * std::sin(angle);
+    has_second_ = true;
+    return radius * std::cos(angle);
+  }
+
+ private:
+  std::mt19937_64 generator_;
+  double second_ = 0;
+  bool has_second_ = false;
+};
+
+bool is_norm(const Parameter& parameter) {
+  using W = LayerWeights;
+  for (const auto member : {&W::attention_norm, &W::query_norm, &W::key_norm, &W::output_norm, &W::mlp_norm}) {
+    if (parameter.of_layer == member) return true;
+  }
+  return parameter.of_model == &ModelWeights::final_norm;
+}
+
+bool is_table(const Parameter& parameter) { return parameter.of_model == &ModelWeights::embedding; }
+
+bool enters_residual(const Parameter& parameter) {
+  return parameter.of_layer == &LayerWeights::output || parameter.of_layer == &LayerWeights::mlp_out;
+}
+
+std::vector<float> decay_logits(const ConfigKeys& keys, int heads) {
+  const double shortest = keys.number("decay_time_min", 1e-3, kLongestDecay);
+  const double longest = keys.number("decay_time_max", shortest, kLongestDecay);
+  std::vector<float> logits;
+  for (int head = 0; head < heads; ++head) {
+    const double place = heads > 1 ? static_cast<double>(head) / (heads - 1) : 0;
+    const double time = std::exp(std::log(shortest) + place * (std::log(longest) - std::log(shortest)));
+    logits.push_back(static_cast<float>(-std::log(std::expm1(1 / time))));
+  }
+  return logits;
+}
+
+}  // namespace
+
+InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed) : config_(config), seed_(seed) {
+  const nlohmann::json json = nlohmann::json::parse(config.json);
+  const ConfigKeys keys(json, "config.json");
+  range_ = keys.number("initializer_range", 0, 10, 0.02);
+  padding_ = keys.integer("pad_token_id", -1, config.vocabulary_size - 1, -1);
+  const bool constant = config.forget_gate == ForgetGate::bias_only || config.forget_gate == ForgetGate::fixed;
+  const bool spread = keys.flag("fgate_bias_init", config.forget_gate == ForgetGate::fixed);
+  if (spread && !constant) {
+    keys.fail("fgate_bias_init", "false where gates depend on data (fgate_type \"full\"), whose bias begins at 0");
+  }
+  if (!spread && config.forget_gate == ForgetGate::fixed) {
+    keys.fail("fgate_bias_init", "true for fixed gates, which would else all forget half of everything");
+  }
+  if (spread) constant_gates_ = decay_logits(keys, config.heads);
+}
+
+std::int64_t InitialWeights::bytes(const Parameter& parameter) const {
+  return parameter.elements() * static_cast<std::int64_t>(sizeof(float));
+}
+
+double InitialWeights::deviation(const Parameter& parameter) const {
+  const bool gpt2 = config_.learned_positions > 0;
+  return gpt2 && enters_residual(parameter) ? range_ / std::sqrt(2.0 * config_.layers) : range_;
+}
+
+void InitialWeights::read(const Parameter& parameter,
+                          const std::function<bool(std::span<const float> piece)>& take) const {
+  if (parameter.of_layer == &LayerWeights::constant_gate && !constant_gates_.empty()) {
+    take(constant_gates_);
+  } else if (parameter.shape.size() > 1) {
+    draw(parameter, take);
+  } else {
+    take(std::vector<float>(static_cast<std::size_t>(parameter.elements()), is_norm(parameter) ? 1.0F : 0.0F));
+  }
+}
+
+void InitialWeights::draw(const Parameter& parameter,
+                          const std::function<bool(std::span<const float> piece)>& take) const {
+  NormalNumbers numbers(seed_, parameter.name);
+  const double scale = deviation(parameter);
+  const std::int64_t width = parameter.shape.back();
+  const std::int64_t count = parameter.elements();
+  const std::int64_t padding = is_table(parameter) ? padding_ : -1;
+  std::vector<float> piece;
+  for (std::int64_t n = 0; n < count;) {
+    piece.clear();
+    for (; n < count && piece.size() < kPiece; ++n) {
+      const double number = scale * numbers.next();
+      piece.push_back(n / width == padding ? 0.0F : static_cast<float>(number));
+    }
+    if (!take(piece)) return;
+  }
+}
+
+}  // namespace foxscope

@@ -1,0 +1,370 @@
+#include "backend/train/recipe.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numbers>
+#include <set>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/error.h"
+#include "backend/text/file_bytes.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kLargestRecipe = std::size_t{1} << 20;
+constexpr double kWarmUpShare = 0.01;  // of max_tokens, where nothing is said
+
+// clang-format off
+constexpr RecipeKey kKeys[] = {
+    {"config", RecipeValue::config, "FILE|DIR", "Model to begin anew: its config.json, or the folder that holds it"},
+    {"init", RecipeValue::text, "DIR", "Checkpoint to begin with, instead of --config"},
+    {"tokenizer", RecipeValue::text, "DIR", "Folder with tokenizer.json; goes into every checkpoint"},
+    {"data", RecipeValue::texts, "PATH", "Texts (.txt, .jsonl, .xz, .gz, a folder) or tokens (.safetensors, .npy, zarr); repeatable"},
+    {"tensor", RecipeValue::text, "NAME", "Of .safetensors files that hold several"},
+    {"order", RecipeValue::text, "ORDER", "shuffled, or sequential: row after row, and from the start again (default: shuffled)"},
+    {"length", RecipeValue::count, "N", "Tokens of a row, each read after BOS on its own (default: 2048)"},
+    {"batch_tokens", RecipeValue::count, "N", "Tokens of a step (default: 65536)"},
+    {"micro_batch_tokens", RecipeValue::count, "N", "Tokens whose gradients are made together (default: as many as memory holds)"},
+    {"max_tokens", RecipeValue::count, "N", "Tokens of the whole training, its warm-up with them"},
+    {"warmup_tokens", RecipeValue::number, "N", "Tokens until the rate is highest (default: a hundredth of the training)"},
+    {"lr", RecipeValue::number, "RATE", "Highest learning rate"},
+    {"init_lr", RecipeValue::number, "RATE", "Rate of the first step (default: 0)"},
+    {"end_lr", RecipeValue::number, "RATE", "Rate at the end (default: 0)"},
+    {"schedule", RecipeValue::text, "NAME", "From the highest rate to the last: cosine, linear or constant (default: cosine)"},
+    {"optimizer", RecipeValue::text, "NAME", "adamw is the only one"},
+    {"betas", RecipeValue::numbers, "B1 B2", "Of AdamW (default: 0.9 0.95)"},
+    {"eps", RecipeValue::number, "EPS", "Of AdamW (default: 1e-8)"},
+    {"weight_decay", RecipeValue::number, "DECAY", "Of matrices, embeddings and the head (default: 0.1)"},
+    {"clip", RecipeValue::number, "NORM", "Longest gradient; 0: any (default: 1)"},
+    {"eval", RecipeValue::text, "PATH", "Held-out data, of the same kinds"},
+    {"eval_every", RecipeValue::count, "N", "Evaluate after every N steps (default: with every checkpoint)"},
+    {"save_every", RecipeValue::count, "N", "Save after every N steps (default: at the end alone)"},
+    {"keep", RecipeValue::text, "N", "Checkpoints that stay: last, all or the newest N (default: last)"},
+    {"dtype", RecipeValue::text, "DTYPE", "Of the matrices: auto, float32 or bfloat16 (default: bfloat16 on a GPU)"},
+    {"pruning", RecipeValue::number, "TOLERANCE", "Share of a row's attention that may be skipped (default: 2^-24; 0: none)"},
+    {"deterministic", RecipeValue::flag, "", "The same bits each time on a GPU as well, more slowly"},
+    {"device", RecipeValue::text, "DEVICE", "auto, cpu, cuda or cuda:N (default: auto)"},
+    {"seed", RecipeValue::number, "S", "Of the first weights and of the order (default: 0)"},
+};
+// clang-format on
+
+const RecipeKey* find_key(std::string_view name) {
+  const auto* const found = std::ranges::find(kKeys, name, [](const RecipeKey& key) { return std::string_view(key.name); });
+  return found == std::end(kKeys) ? nullptr : found;
+}
+
+std::string option_name(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return "--" + key;
+}
+
+bool is_number(RecipeValue value) { return value == RecipeValue::count || value == RecipeValue::number; }
+
+/// Values of a recipe with what they are called where they were said.
+class Values {
+ public:
+  explicit Values(const std::filesystem::path& file) : file_(file.string()) {
+    if (file.empty()) return;
+    try {
+      values_ = json::parse(read_input_bytes(file.string(), "recipe", kLargestRecipe));
+    } catch (const json::exception&) {
+      throw Error(fmt::format("{}: is not JSON: a recipe is an object such as {{\"lr\": 0.002}}", file_));
+    }
+    if (!values_.is_object()) throw Error(fmt::format("{}: a recipe is a JSON object", file_));
+    for (const auto& [name, value] : values_.items()) {
+      if (find_key(name) != nullptr) continue;
+      throw Error(fmt::format("{}: {}: there is no such key of a recipe: foxscope train --help lists them", file_, name));
+    }
+  }
+
+  void set(const RecipeSetting& setting) {
+    const RecipeKey& key = *find_key(setting.key);
+    typed_.insert(setting.key);
+    json list = json::array();
+    for (const std::string& word : setting.words) list.push_back(value_of(key, word));
+    if (key.value == RecipeValue::flag) {
+      values_[key.name] = true;
+    } else {
+      const bool many = key.value == RecipeValue::texts || key.value == RecipeValue::numbers;
+      values_[key.name] = many ? list : list.back();
+    }
+  }
+
+  [[nodiscard]] bool has(const char* key) const { return values_.contains(key) && !values_[key].is_null(); }
+  [[nodiscard]] const json& at(const char* key) const { return values_[key]; }
+
+  [[noreturn]] void fail(const char* key, const std::string& what) const {
+    if (typed_.contains(key) || !values_.contains(key)) {
+      throw UsageError(fmt::format("{}{}: {}", option_name(key), shown(key), what));
+    }
+    throw Error(fmt::format("{}: {}{}: {}", file_, key, shown(key), what));
+  }
+
+  void take(const char* key, std::string& into) const {
+    if (!has(key)) return;
+    if (!at(key).is_string() || at(key).get<std::string>().empty()) fail(key, "use a text");
+    into = at(key).get<std::string>();
+  }
+  void take(const char* key, double& into) const {
+    if (has(key)) into = number(key, at(key));
+  }
+  void take(const char* key, std::int64_t& into) const {
+    if (!has(key)) return;
+    const double value = number(key, at(key));
+    const bool from_one = find_key(key)->value == RecipeValue::count;
+    if (value != std::floor(value) || value > 0x1p53 || value < (from_one ? 1 : 0)) {
+      fail(key, fmt::format("use a whole number from {}", from_one ? 1 : 0));
+    }
+    into = static_cast<std::int64_t>(value);
+  }
+  void take(const char* key, bool& into) const {
+    if (!has(key)) return;
+    if (!at(key).is_boolean()) fail(key, "use true or false");
+    into = at(key).get<bool>();
+  }
+  [[nodiscard]] double number(const char* key, const json& value) const {
+    if (!value.is_number() || !std::isfinite(value.get<double>()) || value.get<double>() < 0) {
+      fail(key, "use a number from 0");
+    }
+    return value.get<double>();
+  }
+
+ private:
+  json value_of(const RecipeKey& key, const std::string& word) const {
+    if (!is_number(key.value) && key.value != RecipeValue::numbers) return word;
+    double value = 0;
+    const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+    if (error != std::errc() || end != word.data() + word.size() || !std::isfinite(value)) {
+      throw UsageError(fmt::format("{} {}: use a number", option_name(key.name), word));
+    }
+    return value;
+  }
+
+  [[nodiscard]] std::string shown(const char* key) const {
+    if (!has(key) || at(key).is_structured()) return "";
+    return " " + (at(key).is_string() ? at(key).get<std::string>()
+                                      : at(key).dump(-1, ' ', true, json::error_handler_t::replace));
+  }
+
+  std::string file_;
+  json values_ = json::object();
+  std::set<std::string, std::less<>> typed_;
+};
+
+/// One of some words.
+template <typename T>
+void take_word(const Values& values, const char* key, std::initializer_list<std::pair<const char*, T>> words, T& into) {
+  if (!values.has(key)) return;
+  std::string word;
+  values.take(key, word);
+  std::vector<std::string> allowed;
+  for (const auto& [name, value] : words) {
+    if (word == name) {
+      into = value;
+      return;
+    }
+    allowed.emplace_back(name);
+  }
+  values.fail(key, fmt::format("use {}", fmt::join(allowed, " or ")));
+}
+
+std::string read_config(const Values& values) {
+  if (!values.has("config")) return {};
+  const json& value = values.at("config");
+  if (value.is_object()) return value.dump();
+  std::string path;
+  values.take("config", path);
+  std::filesystem::path file = path;
+  std::error_code failed;
+  if (std::filesystem::is_directory(file, failed)) file /= "config.json";
+  return read_input_bytes(file.string(), "config.json", kLargestRecipe);
+}
+
+KeptCheckpoints read_keep(const Values& values) {
+  KeptCheckpoints keep;
+  if (!values.has("keep")) return keep;
+  const json& value = values.at("keep");
+  const std::string word = value.is_string() ? value.get<std::string>() : value.dump();
+  if (word == "all") return {0};
+  if (word == "last") return {1};
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), keep.newest);
+  if (error != std::errc() || end != word.data() + word.size() || keep.newest < 1) {
+    values.fail("keep", "use last, all or a number of checkpoints from 1");
+  }
+  return keep;
+}
+
+void read_numbers(const Values& values, Recipe& recipe) {
+  values.take("length", recipe.length);
+  values.take("batch_tokens", recipe.batch_tokens);
+  if (values.has("micro_batch_tokens")) values.take("micro_batch_tokens", recipe.micro_batch_tokens.emplace());
+  values.take("max_tokens", recipe.max_tokens);
+  values.take("lr", recipe.lr);
+  values.take("init_lr", recipe.init_lr);
+  values.take("end_lr", recipe.end_lr);
+  values.take("eps", recipe.optimizer.epsilon);
+  values.take("weight_decay", recipe.optimizer.weight_decay);
+  values.take("clip", recipe.optimizer.clip);
+  values.take("eval_every", recipe.eval_every);
+  values.take("save_every", recipe.save_every);
+  values.take("deterministic", recipe.deterministic);
+  if (values.has("pruning")) values.take("pruning", recipe.pruning.emplace());
+  std::int64_t seed = 0;
+  values.take("seed", seed);
+  recipe.seed = static_cast<std::uint64_t>(seed);
+  if (values.has("betas")) {
+    const json& betas = values.at("betas");
+    if (!betas.is_array() || betas.size() != 2) values.fail("betas", "use two numbers from 0 to below 1");
+    recipe.optimizer.beta1 = values.number("betas", betas[0]);
+    recipe.optimizer.beta2 = values.number("betas", betas[1]);
+  }
+}
+
+/// What goes together.
+void check(const Values& values, Recipe& recipe) {
+  if (recipe.config.empty() == recipe.init.empty()) {
+    throw UsageError("train needs a model: give either --config FILE|DIR, to begin anew, or --init CHECKPOINT");
+  }
+  if (recipe.data.empty()) throw UsageError("train needs data: give --data PATH");
+  if (recipe.max_tokens == 0) throw UsageError("train needs an end: give --max-tokens N");
+  if (!values.has("lr")) throw UsageError("train needs a learning rate: give --lr RATE, 0.001 for instance");
+  if (recipe.lr == 0) values.fail("lr", "use a rate above 0");
+  if (recipe.batch_tokens % recipe.length != 0) {
+    values.fail("batch_tokens", fmt::format("a step is made of whole rows: use a multiple of the length, {}", recipe.length));
+  }
+  if (recipe.max_tokens % recipe.batch_tokens != 0) {
+    const std::int64_t steps = std::max<std::int64_t>(1, recipe.max_tokens / recipe.batch_tokens);
+    values.fail("max_tokens", fmt::format("a training is made of whole steps of {} tokens: use {} or {}",
+                                          recipe.batch_tokens, steps * recipe.batch_tokens,
+                                          (steps + 1) * recipe.batch_tokens));
+  }
+  if (recipe.micro_batch_tokens) {
+    const std::int64_t micro = *recipe.micro_batch_tokens;
+    if (micro % recipe.length != 0 || recipe.batch_tokens % micro != 0) {
+      values.fail("micro_batch_tokens", fmt::format("use a multiple of the length, {}, that divides a step, {}",
+                                                    recipe.length, recipe.batch_tokens));
+    }
+  }
+  if (!values.has("warmup_tokens")) {
+    recipe.warmup_tokens = static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(recipe.max_tokens));
+  }
+  if (recipe.warmup_tokens >= recipe.max_tokens) {
+    values.fail("warmup_tokens", fmt::format("the warm-up is longer than the training: use less than {}", recipe.max_tokens));
+  }
+  for (const double beta : {recipe.optimizer.beta1, recipe.optimizer.beta2}) {
+    if (!(beta >= 0 && beta < 1)) values.fail("betas", "use two numbers from 0 to below 1");
+  }
+  if (!(recipe.optimizer.epsilon > 0)) values.fail("eps", "use a number above 0");
+  if (recipe.pruning && !(*recipe.pruning < 1)) {
+    values.fail("pruning", "use a share from 0 (nothing is skipped) to below 1");
+  }
+  if (recipe.eval.empty() && recipe.eval_every > 0) values.fail("eval_every", "goes with --eval PATH only");
+}
+
+std::string absolute(const std::string& path) {
+  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+}
+
+constexpr std::pair<const char*, RowOrder> kOrders[] = {{"shuffled", RowOrder::shuffled},
+                                                        {"sequential", RowOrder::sequential}};
+constexpr std::pair<const char*, RateSchedule> kSchedules[] = {{"cosine", RateSchedule::cosine},
+                                                               {"linear", RateSchedule::linear},
+                                                               {"constant", RateSchedule::constant}};
+
+template <typename T, std::size_t N>
+const char* word_of(const std::pair<const char*, T> (&words)[N], T value) {
+  return std::ranges::find(words, value, [](const auto& word) { return word.second; })->first;
+}
+
+}  // namespace
+
+double Recipe::learning_rate(std::int64_t step) const {
+  const double seen = static_cast<double>((step - 1) * batch_tokens);
+  const auto warm_up = static_cast<double>(warmup_tokens);
+  if (seen < warm_up) return init_lr + (lr - init_lr) * seen / warm_up;
+  const double all = static_cast<double>(max_tokens - warmup_tokens);
+  const double t = std::min(seen - warm_up, all);
+  if (schedule == RateSchedule::constant) return lr;
+  if (schedule == RateSchedule::linear) return end_lr + (lr - end_lr) * (1 - t / all);
+  const double floor = end_lr / lr;
+  return lr * ((1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * t / all)) + floor);
+}
+
+std::span<const RecipeKey> recipe_keys() { return kKeys; }
+
+Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
+  Values values(file);
+  for (const RecipeSetting& setting : settings) values.set(setting);
+  Recipe recipe;
+  recipe.config = read_config(values);
+  values.take("init", recipe.init);
+  values.take("tokenizer", recipe.tokenizer);
+  if (values.has("data")) {
+    const json& data = values.at("data");
+    for (const json& path : data.is_array() ? data : json::array({data})) {
+      if (!path.is_string() || path.get<std::string>().empty()) values.fail("data", "use a path or a list of paths");
+      recipe.data.push_back(path.get<std::string>());
+    }
+  }
+  values.take("tensor", recipe.tensor);
+  take_word(values, "order", {kOrders[0], kOrders[1]}, recipe.order);
+  take_word(values, "schedule", {kSchedules[0], kSchedules[1], kSchedules[2]}, recipe.schedule);
+  bool adamw = true;
+  take_word(values, "optimizer", {std::pair("adamw", true)}, adamw);
+  read_numbers(values, recipe);
+  if (values.has("warmup_tokens")) values.take("warmup_tokens", recipe.warmup_tokens);
+  values.take("eval", recipe.eval);
+  recipe.keep = read_keep(values);
+  values.take("device", recipe.device);
+  values.take("dtype", recipe.dtype);
+  if (recipe.dtype != "auto" && recipe.dtype != "float32" && recipe.dtype != "bfloat16") {
+    values.fail("dtype", "use auto, float32 or bfloat16");
+  }
+  check(values, recipe);
+  return recipe;
+}
+
+std::string recipe_text(const Recipe& recipe) {
+  nlohmann::ordered_json text;
+  const auto put = [&text](const char* key, const auto& value) { text[key] = value; };
+  if (!recipe.config.empty()) put("config", nlohmann::ordered_json::parse(recipe.config));
+  if (!recipe.init.empty()) put("init", absolute(recipe.init));
+  if (!recipe.tokenizer.empty()) put("tokenizer", absolute(recipe.tokenizer));
+  std::vector<std::string> data;
+  for (const std::string& path : recipe.data) data.push_back(absolute(path));
+  put("data", data);
+  if (!recipe.tensor.empty()) put("tensor", recipe.tensor);
+  put("order", word_of(kOrders, recipe.order));
+  put("length", recipe.length);
+  put("batch_tokens", recipe.batch_tokens);
+  if (recipe.micro_batch_tokens) put("micro_batch_tokens", *recipe.micro_batch_tokens);
+  put("max_tokens", recipe.max_tokens);
+  put("warmup_tokens", recipe.warmup_tokens);
+  put("lr", recipe.lr);
+  put("init_lr", recipe.init_lr);
+  put("end_lr", recipe.end_lr);
+  put("schedule", word_of(kSchedules, recipe.schedule));
+  put("optimizer", "adamw");
+  put("betas", std::vector<double>{recipe.optimizer.beta1, recipe.optimizer.beta2});
+  put("eps", recipe.optimizer.epsilon);
+  put("weight_decay", recipe.optimizer.weight_decay);
+  put("clip", recipe.optimizer.clip);
+  if (!recipe.eval.empty()) put("eval", absolute(recipe.eval));
+  if (recipe.eval_every > 0) put("eval_every", recipe.eval_every);
+  if (recipe.save_every > 0) put("save_every", recipe.save_every);
+  put("keep", recipe.keep.newest == 0 ? "all" : recipe.keep.newest == 1 ? "last" : std::to_string(recipe.keep.newest));
+  put("dtype", recipe.dtype);
+  if (recipe.pruning) put("pruning", *recipe.pruning);
+  put("deterministic", recipe.deterministic);
+  put("device", recipe.device);
+  put("seed", recipe.seed);
+  return text.dump(1) + "\n";
+}
+
+}  // namespace foxscope

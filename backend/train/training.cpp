@@ -1,0 +1,459 @@
+#include "backend/train/training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <future>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/base/measures.h"
+#include "backend/base/sha256.h"
+#include "backend/model/forward_library.h"
+#include "backend/model/initial_weights.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/run_settings.h"
+#include "backend/text/tokenizer.h"
+#include "backend/trace/decay_time.h"
+#include "backend/train/batch_reader.h"
+#include "backend/train/training_data.h"
+#include "backend/train/training_folder.h"
+
+namespace foxscope {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// More tokens at once make no step faster.
+constexpr std::int64_t kMostMicroBatch = 65536;
+constexpr std::int64_t kMostCpuMicroBatch = 8192;
+/// Held-out rows of an evaluation, spread evenly over the data.
+constexpr std::int64_t kEvaluationRows = 96;
+/// A loss so far above the mean of the steps before is told of, nats.
+constexpr double kLeap = 1.0;
+constexpr std::size_t kStepsBefore = 16;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// What a training must not change when it goes on.
+std::string identity_of(const Recipe& recipe) {
+  Recipe same = recipe;
+  same.init = same.init.empty() ? "" : "init";
+  same.tokenizer.clear();
+  same.data.clear();
+  same.eval.clear();
+  same.eval_every = same.save_every = 0;
+  same.keep = {};
+  same.device = "auto";
+  same.micro_batch_tokens.reset();
+  return sha256(recipe_text(same));
+}
+
+/// The model to be trained, and what its tokens mean.
+struct Model {
+  ModelConfig config;
+  std::optional<Checkpoint> checkpoint;  ///< whose weights it begins with; none: they are drawn
+  std::filesystem::path tokenizer;       ///< folder; empty: none
+  std::int32_t bos = 0;
+};
+
+Model open_model(const Recipe& recipe) {
+  Model model;
+  if (recipe.init.empty()) {
+    model.config = ModelConfig::from_json(recipe.config, "config");
+  } else {
+    model.checkpoint = Checkpoint::open(recipe.init);
+    model.config = model.checkpoint->config();
+  }
+  model.tokenizer = recipe.tokenizer;
+  if (model.tokenizer.empty() && model.checkpoint && Tokenizer::is_in(model.checkpoint->folder())) {
+    model.tokenizer = model.checkpoint->folder();
+  }
+  std::optional<std::int32_t> bos = model.config.bos_token_id;
+  if (!model.tokenizer.empty()) {
+    const Tokenizer tokenizer = Tokenizer::load(model.tokenizer);
+    if (tokenizer.vocabulary_size() > model.config.vocabulary_size) {
+      throw Error(fmt::format("{}: has {} tokens, and the model's vocab_size is {}: use the tokenizer that belongs to "
+                              "it, or a larger vocab_size",
+                              model.tokenizer.string(), tokenizer.vocabulary_size(), model.config.vocabulary_size));
+    }
+    if (!bos) bos = tokenizer.bos_id();
+  }
+  if (!bos || *bos < 0 || *bos >= model.config.vocabulary_size) {
+    throw Error("every row is read after a BOS token, and none of the vocabulary is named: set bos_token_id in "
+                "config.json");
+  }
+  model.bos = *bos;
+  return model;
+}
+
+std::shared_ptr<const TokenRows> open_rows(const Recipe& recipe, const Model& model,
+                                           const std::vector<std::string>& paths, const Job& job) {
+  TrainingDataOptions options;
+  options.length = recipe.length;
+  options.vocabulary = model.config.vocabulary_size;
+  if (!recipe.tensor.empty()) options.tensor = recipe.tensor;
+  options.texts.tokenizer = model.tokenizer;
+  options.texts.bos = model.bos;
+  return open_training_data({paths.begin(), paths.end()}, options, job);
+}
+
+/// Largest number of rows that divides a step, up to a limit; 0: none.
+std::int64_t rows_that_divide(std::int64_t rows, std::int64_t most) {
+  for (std::int64_t n = std::min(rows, most); n > 0; --n) {
+    if (rows % n == 0) return n;
+  }
+  return 0;
+}
+
+/// Rows whose gradients are made together.
+/// @throws Error where the memory that is left does not do, with what would
+std::int64_t choose_micro_rows(const Recipe& recipe, const ModelConfig& config, const Device& device, DType dtype) {
+  const KeepSet keep = {Keep::saliency};
+  const RunMemory memory = device.cuda ? estimate_device_memory(config, 0, keep, dtype)
+                                       : estimate_memory(config, 0, keep, dtype, /*on_gpu=*/false);
+  const FreeMemory left = free_memory(device);
+  const std::int64_t free = device.cuda ? left.gpu : left.host;
+  const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / memory.per_token;
+  const std::int64_t best = rows_that_divide(recipe.rows_per_step(), fitting / recipe.length);
+  const std::int64_t wanted = recipe.micro_batch_tokens.value_or(recipe.length);
+  if (wanted > fitting) {
+    const char* const kind = device.cuda ? "GPU memory" : "memory";
+    const std::string remedy =
+        best > 0 ? fmt::format("use --micro-batch-tokens {}", best * recipe.length)
+                 : fmt::format("use rows of --length {} or less, or a smaller model", std::max<std::int64_t>(1, fitting));
+    throw Error(fmt::format("--micro-batch-tokens {}: needs about {:.1f} GiB of {} beside the weights, and {:.1f} GiB are "
+                            "free: {}",
+                            wanted, gibibytes(memory.fixed + memory.per_token * wanted), kind, gibibytes(free), remedy));
+  }
+  if (recipe.micro_batch_tokens) return *recipe.micro_batch_tokens / recipe.length;
+  const std::int64_t most = device.cuda ? kMostMicroBatch : kMostCpuMicroBatch;
+  return std::min(best, rows_that_divide(recipe.rows_per_step(), std::max<std::int64_t>(1, most / recipe.length)));
+}
+
+/// What the positions of rows read: BOS, then all labels but the last.
+void shift_right(std::span<const std::int32_t> labels, std::int64_t length, std::int32_t bos,
+                 std::vector<std::int32_t>& ids) {
+  ids.resize(labels.size());
+  const auto step = static_cast<std::size_t>(length);
+  for (std::size_t row = 0; row < labels.size(); row += step) {
+    ids[row] = bos;
+    std::copy_n(labels.begin() + static_cast<std::ptrdiff_t>(row), step - 1,
+                ids.begin() + static_cast<std::ptrdiff_t>(row) + 1);
+  }
+}
+
+/// The floating-point operations that a model's training is defined by, of a token: six for every number of a matrix
+/// that it passes, and for every pair of positions of each head twelve times d, over the causal half.
+struct TrainingFlops {
+  double matrices = 0;
+  double attention = 0;
+
+  TrainingFlops(const ModelConfig& config, std::int64_t length) {
+    std::int64_t numbers = config.vocabulary_size * config.hidden_size;  // the head; rows of the embedding are looked up
+    for (const Parameter& parameter : parameters(config)) {
+      if (parameter.layer >= 0 && parameter.shape.size() > 1) numbers += parameter.elements();
+    }
+    matrices = 6.0 * static_cast<double>(numbers);
+    const std::int64_t seen = config.window_size > 0 ? std::min(2 * config.window_size, length) : length;
+    attention = 12.0 * static_cast<double>(config.layers) * static_cast<double>(config.query_size()) *
+                static_cast<double>(seen) / 2;
+  }
+};
+
+class Training {
+ public:
+  Training(const Recipe& recipe, const std::filesystem::path& output, const TrainingEvents& events, const Job& job)
+      : recipe_(recipe), folder_(output), events_(events), job_(job), model_(open_model(recipe)) {}
+
+  std::optional<TrainingResult> run(bool resume) {
+    if (!prepare(resume)) return std::nullopt;
+    BatchReader batches(rows_, schedule(), {.first_step = trained_->steps() + 1});
+    for (std::int64_t step = trained_->steps() + 1; step <= recipe_.steps(); ++step) {
+      std::optional<TrainingBatch> batch = batches.next(job_.stop);
+      if (!batch || !take_step(*batch)) break;
+      const bool last = step == recipe_.steps();
+      const bool stopped = job_.stopped();
+      const bool save_now = last || stopped || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
+      const bool evaluate_now = recipe_.eval_every > 0 ? step % recipe_.eval_every == 0 || last : save_now;
+      if (save_now || evaluate_now) measure(step, evaluate_now && !stopped);
+      if (save_now) save(step);
+      if (stopped) break;
+    }
+    if (trained_->steps() > saved_) save(trained_->steps());
+    finish_saving();
+    if (trained_->steps() == 0) return std::nullopt;
+    const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
+    return TrainingResult{checkpoints.empty() ? folder_.path() : checkpoints.back().folder, trained_->steps(),
+                          trained_->steps() == recipe_.steps()};
+  }
+
+ private:
+  bool prepare(bool resume) {
+    const Device device = Device::parse(recipe_.device);
+    const DType dtype = choose_dtype(recipe_.dtype, device);
+    check_dtype(device, dtype);
+    if (recipe_.length > 0) check_length(recipe_.length, model_.config);
+    rows_ = open_rows(recipe_, model_, recipe_.data, job_);
+    if (!rows_) return false;
+    if (!recipe_.eval.empty()) {
+      held_out_ = open_rows(recipe_, model_, {recipe_.eval}, job_);
+      if (!held_out_) return false;
+    }
+    static_cast<void>(schedule());  // refuses what does not divide
+    TrainableOptions options;
+    options.device = device;
+    options.dtype = dtype;
+    options.optimizer = recipe_.optimizer;
+    options.pruning_tolerance = recipe_.pruning.value_or(TrainableOptions().pruning_tolerance);
+    options.deterministic = recipe_.deterministic;
+    const std::optional<TrainingCheckpoint> from = resume ? find_checkpoint() : std::nullopt;
+    if (!load(from, options)) return false;
+    micro_rows_ = choose_micro_rows(recipe_, model_.config, device, dtype);
+    if (!resume) folder_.create(recipe_);
+    log_ = std::make_unique<TrainingLog>(folder_.log(), saved_);
+    measures_ = std::make_unique<TrainingLog>(folder_.evaluation(), saved_);
+    if (events_.start) {
+      events_.start({.data = rows_->description(),
+                     .held_out = held_out_ ? held_out_->description() : "",
+                     .parameters = trained_->trained_parameters(),
+                     .steps = recipe_.steps(),
+                     .first_step = saved_ + 1,
+                     .micro_batch_tokens = micro_rows_ * recipe_.length,
+                     .device = device.name(),
+                     .dtype = to_string(dtype)});
+    }
+    return true;
+  }
+
+  [[nodiscard]] RowSchedule schedule() const {
+    return RowSchedule({.rows = rows_->rows(),
+                        .columns = rows_->columns(),
+                        .rows_per_step = recipe_.rows_per_step(),
+                        .order = recipe_.order,
+                        .seed = recipe_.seed});
+  }
+
+  std::optional<TrainingCheckpoint> find_checkpoint() {
+    folder_.remove_unfinished();
+    const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
+    if (checkpoints.empty()) return std::nullopt;
+    const TrainingCheckpoint& last = checkpoints.back();
+    const TrainingState state = read_training_state(last.folder);
+    if (state.step != last.step || state.tokens != state.step * recipe_.batch_tokens) {
+      throw Error(fmt::format("{}: training.json tells of another step: delete the folder to go on from an earlier one",
+                              last.folder.string()));
+    }
+    if (state.recipe != identity_of(recipe_)) {
+      throw Error(fmt::format("{}: was changed since {} was written: put it back, or begin a training of its own with "
+                              "--init",
+                              folder_.recipe().string(), last.folder.filename().string()));
+    }
+    if (state.data != rows_->fingerprint()) {
+      throw Error(fmt::format("{}: are other data than those that {} was trained on: a training goes on with its own",
+                              fmt::join(recipe_.data, ", "), last.folder.filename().string()));
+    }
+    return last;
+  }
+
+  bool load(const std::optional<TrainingCheckpoint>& from, const TrainableOptions& options) {
+    if (from) {
+      const Checkpoint checkpoint = Checkpoint::open(from->folder.string());
+      model_.config = checkpoint.config();
+      const MomentSource first(from->folder, model_.config, TrainingPart::first_moment);
+      const MomentSource second(from->folder, model_.config, TrainingPart::second_moment);
+      trained_ = TrainableModel::make(model_.config, CheckpointSource(checkpoint), options, job_);
+      if (!trained_ || !trained_->restore(from->step, first, second, job_)) return false;
+      saved_ = from->step;
+    } else if (model_.checkpoint) {
+      trained_ = TrainableModel::make(model_.config, CheckpointSource(*model_.checkpoint), options, job_);
+    } else {
+      trained_ = TrainableModel::make(model_.config, InitialWeights(model_.config, recipe_.seed), options, job_);
+    }
+    return trained_ != nullptr;
+  }
+
+  /// @returns false if the job was stopped within it: the step was not made
+  bool take_step(const TrainingBatch& batch) {
+    const auto start = Clock::now();
+    const std::int64_t micro_tokens = micro_rows_ * recipe_.length;
+    shift_right(batch.labels, recipe_.length, model_.bos, ids_);
+    for (std::int64_t first = 0; first < recipe_.batch_tokens; first += micro_tokens) {
+      const auto part = [&](std::span<const std::int32_t> all) {
+        return all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(micro_tokens));
+      };
+      if (!trained_->add_gradients({.batch = micro_rows_,
+                                    .length = recipe_.length,
+                                    .input_ids = part(ids_),
+                                    .labels = part(batch.labels),
+                                    .loss_weight = 1.0 / static_cast<double>(recipe_.batch_tokens)},
+                                   Job{{}, {}, job_.executor})) {
+        return false;
+      }
+    }
+    TrainingStep line;
+    line.step = batch.step;
+    line.tokens = batch.step * recipe_.batch_tokens;
+    line.learning_rate = recipe_.learning_rate(batch.step);
+    const TrainableModel::StepReport report = trained_->step(line.learning_rate);
+    line.loss = report.loss;
+    line.gradient_norm = report.gradient_norm;
+    if (!report.stepped) fail_not_finite(batch.step, report);
+    tell_leap(line);
+    line.seconds = seconds_since(start);
+    line.tokens_per_second = static_cast<double>(recipe_.batch_tokens) / line.seconds;
+    set_utilisation(report, line);
+    log_->add(line);
+    if (events_.step) events_.step(line, recipe_.steps(), trained_->peak_device_memory());
+    return true;
+  }
+
+  [[nodiscard]] std::string rows_of(std::int64_t step) const {
+    constexpr std::int64_t kNamed = 8;
+    const RowSchedule order = schedule();
+    std::vector<std::int64_t> rows;
+    for (std::int64_t place = 0; place < std::min(kNamed, recipe_.rows_per_step()); ++place) {
+      rows.push_back(order.row(step, place));
+    }
+    return fmt::format("rows {}{} of the data", fmt::join(rows, ", "), recipe_.rows_per_step() > kNamed ? ", ..." : "");
+  }
+
+  [[noreturn]] void fail_not_finite(std::int64_t step, const TrainableModel::StepReport& report) {
+    finish_saving();
+    const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
+    const std::string stays = checkpoints.empty()
+                                  ? "no checkpoint was saved"
+                                  : fmt::format("{} stays", checkpoints.back().folder.filename().string());
+    throw Error(fmt::format("step {}: the {} is {} ({}): no weight was changed, and {}; try a lower --lr, a longer "
+                            "--warmup-tokens or a smaller --clip",
+                            step, std::isfinite(report.loss) ? "gradient's norm" : "loss",
+                            std::isfinite(report.loss) ? report.gradient_norm : report.loss, rows_of(step), stays));
+  }
+
+  void tell_leap(const TrainingStep& line) {
+    if (before_.size() == kStepsBefore && events_.note) {
+      double mean = 0;
+      for (const double loss : before_) mean += loss / static_cast<double>(kStepsBefore);
+      if (line.loss > mean + kLeap) {
+        events_.note(fmt::format("step {}: the loss leaps to {:.3f}, from {:.3f} in the {} steps before ({})", line.step,
+                                 line.loss, mean, kStepsBefore, rows_of(line.step)));
+      }
+    }
+    before_.push_back(line.loss);
+    if (before_.size() > kStepsBefore) before_.pop_front();
+  }
+
+  void set_utilisation(const TrainableModel::StepReport& report, TrainingStep& line) const {
+    if (report.attention_blocks > 0) {
+      line.skipped_blocks =
+          static_cast<double>(report.skipped_blocks) / static_cast<double>(report.attention_blocks);
+    }
+    const double peak = trained_->peak_flops();
+    if (!(peak > 0)) return;
+    const TrainingFlops flops(model_.config, recipe_.length);
+    line.mfu = line.tokens_per_second * (flops.matrices + flops.attention) / peak;
+    line.mfu_pruned = line.tokens_per_second *
+                      (flops.matrices + flops.attention * (1 - line.skipped_blocks.value_or(0))) / peak;
+  }
+
+  void measure(std::int64_t step, bool evaluate) {
+    TrainingMeasures measures;
+    measures.step = step;
+    measures.tokens = step * recipe_.batch_tokens;
+    const TrainableModel::Curves curves = trained_->take_curves();
+    if (curves.sequences > 0) measures.training = bin_losses(curves.loss);
+    measures.layers = model_.config.layers;
+    measures.heads = model_.config.heads;
+    for (const double mean : curves.mean_log_gate) measures.decay_times.push_back(decay_time(mean));
+    if (evaluate && held_out_ && !evaluate_held_out(measures)) return;
+    measures_->add(measures);
+    if (events_.measured) events_.measured(measures);
+  }
+
+  /// @returns false if the job was stopped
+  bool evaluate_held_out(TrainingMeasures& measures) {
+    const std::int64_t rows = std::min(kEvaluationRows, held_out_->rows());
+    const std::int64_t length = recipe_.length;
+    std::vector<double> by_position(static_cast<std::size_t>(length));
+    std::vector<double> means;
+    std::vector<std::int32_t> labels;
+    for (std::int64_t first = 0; first < rows; first += micro_rows_) {
+      const std::int64_t count = std::min(micro_rows_, rows - first);
+      labels.resize(static_cast<std::size_t>(count * length));
+      for (std::int64_t n = 0; n < count; ++n) {
+        held_out_->read((first + n) * held_out_->rows() / rows,
+                        std::span(labels).subspan(static_cast<std::size_t>(n * length), static_cast<std::size_t>(length)));
+      }
+      shift_right(labels, length, model_.bos, ids_);
+      const std::vector<double> losses = trained_->losses({count, length, ids_, labels, 0}, job_);
+      if (losses.empty()) return false;
+      for (std::int64_t n = 0; n < count; ++n) {
+        double sum = 0;
+        for (std::int64_t position = 0; position < length; ++position) {
+          const double loss = losses[static_cast<std::size_t>(n * length + position)];
+          sum += loss;
+          by_position[static_cast<std::size_t>(position)] += loss / static_cast<double>(rows);
+        }
+        means.push_back(sum / static_cast<double>(length));
+      }
+      job_.tell({first + count, rows, "rows", "evaluation"});
+    }
+    double mean = 0;
+    for (const double row : means) mean += row / static_cast<double>(rows);
+    double squares = 0;
+    for (const double row : means) squares += (row - mean) * (row - mean);
+    measures.loss = mean;
+    if (rows > 1) measures.loss_error = std::sqrt(squares / static_cast<double>(rows - 1) / static_cast<double>(rows));
+    measures.rows = rows;
+    measures.held_out = bin_losses(by_position);
+    return true;
+  }
+
+  /// Copies what is to be saved, and writes it while the training goes on.
+  void save(std::int64_t step) {
+    finish_saving();
+    std::shared_ptr<const TrainingSnapshot> snapshot = trained_->snapshot();
+    const TrainingState state{step, step * recipe_.batch_tokens, rows_->fingerprint(), identity_of(recipe_)};
+    saving_ = std::async(std::launch::async, [this, snapshot = std::move(snapshot), state] {
+      folder_.save(model_.config, *snapshot, state, model_.tokenizer, recipe_.keep);
+    });
+    saved_ = step;
+  }
+
+  /// @throws what the writing of the last checkpoint met
+  void finish_saving() {
+    if (!saving_.valid()) return;
+    saving_.get();
+    if (events_.saved) events_.saved(folder_.checkpoints().back().folder);
+  }
+
+  const Recipe& recipe_;
+  TrainingFolder folder_;
+  const TrainingEvents& events_;
+  const Job& job_;
+  Model model_;
+  std::shared_ptr<const TokenRows> rows_;
+  std::shared_ptr<const TokenRows> held_out_;
+  std::unique_ptr<TrainableModel> trained_;
+  std::int64_t micro_rows_ = 1;
+  std::unique_ptr<TrainingLog> log_;
+  std::unique_ptr<TrainingLog> measures_;
+  std::vector<std::int32_t> ids_;
+  std::deque<double> before_;  ///< losses of the last steps
+  std::int64_t saved_ = 0;     ///< step of the last checkpoint that was begun
+  std::future<void> saving_;   ///< the last member: it ends before the others go
+};
+
+}  // namespace
+
+std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
+                                    const TrainingEvents& events, const Job& job) {
+  return Training(recipe, output, events, job).run(resume);
+}
+
+}  // namespace foxscope

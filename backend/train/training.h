@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "backend/base/job.h"
+#include "backend/train/recipe.h"
+#include "backend/train/training_log.h"
+
+namespace foxscope {
+
+/// What a training says before its first step.
+struct TrainingStart {
+  std::string data;       ///< TokenRows::description
+  std::string held_out;   ///< likewise; empty without
+  std::int64_t parameters = 0;
+  std::int64_t steps = 0;       ///< of the whole training
+  std::int64_t first_step = 1;  ///< of this process
+  std::int64_t micro_batch_tokens = 0;
+  std::string device;
+  std::string dtype;
+};
+
+/// What a caller hears on the way.
+struct TrainingEvents {
+  std::function<void(const TrainingStart&)> start;
+  /// After each step.  @param memory  most that was used of a GPU's so far, bytes; 0 on a CPU
+  std::function<void(const TrainingStep&, std::int64_t steps, std::int64_t memory)> step;
+  std::function<void(const TrainingMeasures&)> measured;
+  std::function<void(const std::filesystem::path& checkpoint)> saved;
+  std::function<void(std::string_view)> note;
+};
+
+struct TrainingResult {
+  std::filesystem::path checkpoint;  ///< the last
+  std::int64_t steps = 0;            ///< done in all
+  bool finished = false;             ///< false: it was stopped, and saved
+};
+
+/// Trains a model as a recipe says, into a folder (TrainingFolder): steps of AdamW (AdamW), in the order
+/// - the learning rate of the tokens seen before; - gradients of the mean loss over the step's rows, in micro-batches;
+/// - their norm, clipping, the update; - the log's line; - evaluation and checkpoint where the recipe has one.
+/// What a step does depends on the recipe and the step alone, so that a training that goes on from a checkpoint ends as
+/// one that was never interrupted. A job that is stopped ends after the step at hand, which is saved.
+/// @param output  of a new training: must not exist, or be empty
+/// @param resume  goes on in `output`, from its last whole checkpoint, or from the start where there is none
+/// @returns nothing if the job was stopped before the first step
+/// @throws Error, UsageError with one line for what is wrong, before the first step as far as it can be known; for a
+///         loss or a norm that is not finite, naming step and rows: the last checkpoint stays
+std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
+                                    const TrainingEvents& events, const Job& job);
+
+}  // namespace foxscope

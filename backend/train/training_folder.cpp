@@ -1,0 +1,220 @@
+#include "backend/train/training_folder.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/model/safetensors_writer.h"
+#include "backend/text/file_bytes.h"
+
+namespace foxscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kStep = "step-";
+constexpr std::string_view kUnfinished = ".unfinished-";
+constexpr std::size_t kLargestState = std::size_t{1} << 20;
+constexpr const char* kOptimizerFile = "optimizer.safetensors";
+constexpr const char* kStateFile = "training.json";
+/// Of a tokenizer's folder, what goes into a checkpoint's.
+constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+                                           "vocab.json", "merges.txt"};
+
+const char* prefix_of(TrainingPart part) { return part == TrainingPart::first_moment ? "exp_avg." : "exp_avg_sq."; }
+
+void write_file(const fs::path& path, const std::string& content) {
+  AtomicFile file(path, /*overwrite=*/false);
+  file.write(content.data(), content.size());
+  file.commit();
+}
+
+/// What is in a folder is on the disk under its names.
+void flush_folder(const fs::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+std::optional<std::int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kStep)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto [last, error] = std::from_chars(name.data() + kStep.size(), end, step);
+  if (error != std::errc() || last != end || step < 0) return std::nullopt;
+  return step;
+}
+
+void write_weights(const fs::path& folder, const ModelConfig& config, const TrainingSnapshot& snapshot) {
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  for (const Parameter& parameter : parameters(config)) tensors.push_back({parameter.name, parameter.shape});
+  SafetensorsWriter writer(folder / "model.safetensors", tensors, {{"format", "pt"}});
+  snapshot.read(TrainingPart::weights, [&](const Parameter&, std::span<const float> values) {
+    writer.write(values);
+    return true;
+  });
+  writer.commit();
+}
+
+void write_optimizer(const fs::path& folder, const ModelConfig& config, const TrainingSnapshot& snapshot) {
+  std::vector<SafetensorsWriter::Tensor> tensors;
+  for (const TrainingPart part : {TrainingPart::first_moment, TrainingPart::second_moment}) {
+    for (const Parameter& parameter : parameters(config)) {
+      tensors.push_back({prefix_of(part) + parameter.name, parameter.shape});
+    }
+  }
+  SafetensorsWriter writer(folder / kOptimizerFile, tensors, {{"optimizer", "adamw"}});
+  for (const TrainingPart part : {TrainingPart::first_moment, TrainingPart::second_moment}) {
+    snapshot.read(part, [&](const Parameter&, std::span<const float> values) {
+      writer.write(values);
+      return true;
+    });
+  }
+  writer.commit();
+}
+
+void copy_tokenizer(const fs::path& from, const fs::path& folder) {
+  if (from.empty()) return;
+  for (const char* const name : kTokenizerFiles) {
+    std::error_code failed;
+    if (!fs::exists(from / name, failed)) continue;
+    write_file(folder / name, read_file_bytes(from / name, "tokenizer", largest_vocabulary_file));
+  }
+}
+
+}  // namespace
+
+void TrainingFolder::create(const Recipe& recipe) const {
+  std::error_code failed;
+  if (fs::exists(path_, failed) && !(fs::is_directory(path_, failed) && fs::is_empty(path_, failed))) {
+    const char* const remedy = is(path_) ? "go on with --resume, or choose another folder" : "choose another folder";
+    throw Error(fmt::format("{}: exists: {}", path_.string(), remedy));
+  }
+  fs::create_directories(path_ / "checkpoints", failed);
+  if (failed) {
+    throw Error(fmt::format("{}: cannot be made: {}: choose another folder", path_.string(), failed.message()));
+  }
+  write_file(this->recipe(), recipe_text(recipe));
+}
+
+bool TrainingFolder::is(const fs::path& path) {
+  std::error_code failed;
+  return fs::is_regular_file(path / "recipe.json", failed) && fs::is_directory(path / "checkpoints", failed);
+}
+
+std::vector<TrainingCheckpoint> TrainingFolder::checkpoints() const {
+  std::vector<TrainingCheckpoint> found;
+  std::error_code failed;
+  for (const auto& entry : fs::directory_iterator(path_ / "checkpoints", failed)) {
+    if (const auto step = step_of(entry.path())) found.push_back({*step, entry.path()});
+  }
+  std::ranges::sort(found, {}, &TrainingCheckpoint::step);
+  return found;
+}
+
+void TrainingFolder::remove_unfinished() const {
+  std::error_code failed;
+  std::vector<fs::path> unfinished;
+  for (const auto& entry : fs::directory_iterator(path_ / "checkpoints", failed)) {
+    if (entry.path().filename().string().starts_with(kUnfinished)) unfinished.push_back(entry.path());
+  }
+  for (const fs::path& folder : unfinished) fs::remove_all(folder, failed);
+}
+
+void TrainingFolder::save(const ModelConfig& config, const TrainingSnapshot& snapshot, const TrainingState& state,
+                          const fs::path& tokenizer, const KeptCheckpoints& keep) const {
+  const fs::path folder = path_ / "checkpoints";
+  const std::string name = fmt::format("{}{:06}", kStep, state.step);
+  const fs::path unfinished = folder / (std::string(kUnfinished) + name);
+  std::error_code failed;
+  fs::remove_all(unfinished, failed);
+  fs::create_directories(unfinished, failed);
+  if (failed) throw Error(fmt::format("{}: cannot be made: {}", unfinished.string(), failed.message()));
+  try {
+    write_file(unfinished / "config.json", config.json + (config.json.ends_with('\n') ? "" : "\n"));
+    write_weights(unfinished, config, snapshot);
+    write_optimizer(unfinished, config, snapshot);
+    copy_tokenizer(tokenizer, unfinished);
+    const nlohmann::ordered_json text = {
+        {"step", state.step}, {"tokens", state.tokens}, {"data", state.data}, {"recipe", state.recipe}};
+    write_file(unfinished / kStateFile, text.dump(1) + "\n");
+    flush_folder(unfinished);
+    fs::rename(unfinished, folder / name);
+  } catch (...) {
+    fs::remove_all(unfinished, failed);
+    throw;
+  }
+  flush_folder(folder);
+  if (keep.newest == 0) return;
+  const std::vector<TrainingCheckpoint> all = checkpoints();
+  for (std::size_t n = 0; n + static_cast<std::size_t>(keep.newest) < all.size(); ++n) {
+    // What is left of one that is being removed must not be taken for a whole one.
+    const fs::path leaving = folder / (std::string(kUnfinished) + all[n].folder.filename().string());
+    fs::rename(all[n].folder, leaving, failed);
+    fs::remove_all(leaving, failed);
+  }
+}
+
+TrainingState read_training_state(const fs::path& checkpoint) {
+  const fs::path path = checkpoint / kStateFile;
+  const std::string content = read_file_bytes(path, "training's state", kLargestState);
+  TrainingState state;
+  try {
+    const auto json = nlohmann::json::parse(content);
+    json.at("step").get_to(state.step);
+    json.at("tokens").get_to(state.tokens);
+    json.at("data").get_to(state.data);
+    json.at("recipe").get_to(state.recipe);
+  } catch (const nlohmann::json::exception&) {
+    throw Error(fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint",
+                            path.string()));
+  }
+  return state;
+}
+
+MomentSource::MomentSource(const fs::path& checkpoint, const ModelConfig& config, TrainingPart part)
+    : file_(checkpoint / kOptimizerFile), prefix_(prefix_of(part)) {
+  for (const Parameter& parameter : parameters(config)) {
+    const auto found = file_.tensors().find(prefix_ + parameter.name);
+    if (found != file_.tensors().end() && found->second.shape == parameter.shape &&
+        found->second.dtype == TensorDType::f32) {
+      continue;
+    }
+    throw Error(fmt::format("{}: {}{} is missing or of another shape: the state is not of this model",
+                            (checkpoint / kOptimizerFile).string(), prefix_, parameter.name));
+  }
+}
+
+const TensorView& MomentSource::view(const Parameter& parameter) const {
+  return file_.tensors().at(prefix_ + parameter.name);
+}
+
+std::int64_t MomentSource::bytes(const Parameter& parameter) const {
+  return static_cast<std::int64_t>(view(parameter).bytes.size());
+}
+
+void MomentSource::read(const Parameter& parameter,
+                        const std::function<bool(std::span<const float> piece)>& take) const {
+  constexpr std::size_t kPiece = std::size_t{1} << 18;
+  std::span<const std::byte> rest = view(parameter).bytes;
+  std::vector<float> piece;
+  while (!rest.empty()) {
+    piece.resize(std::min(kPiece, rest.size() / sizeof(float)));
+    std::memcpy(piece.data(), rest.data(), piece.size() * sizeof(float));
+    rest = rest.subspan(piece.size() * sizeof(float));
+    if (!take(piece)) return;
+  }
+}
+
+}  // namespace foxscope

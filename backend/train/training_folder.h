@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/model/checkpoint.h"
+#include "backend/model/trainable_model.h"
+#include "backend/train/recipe.h"
+
+namespace foxscope {
+
+/// Where a training stands, beside the weights of its checkpoint (training.json).
+struct TrainingState {
+  std::int64_t step = 0;    ///< steps that are done
+  std::int64_t tokens = 0;  ///< seen by them
+  std::string data;         ///< TokenRows::fingerprint
+  std::string recipe;       ///< SHA-256 of what a resumed training must not change (Recipe)
+};
+
+/// A checkpoint of a training that is whole.
+struct TrainingCheckpoint {
+  std::int64_t step = 0;
+  std::filesystem::path folder;
+};
+
+/// The folder that a training writes: recipe.json, log.jsonl, evaluation.jsonl, checkpoints/step-NNNNNN.
+///
+/// A checkpoint is a folder in the published format, with float32 weights, which are the masters; beside them
+/// optimizer.safetensors (`exp_avg.NAME` and `exp_avg_sq.NAME` for every parameter) and training.json. It is written
+/// under a name that begins with a dot, and gets its own when all of it is on the disk.
+class TrainingFolder {
+ public:
+  explicit TrainingFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  [[nodiscard]] std::filesystem::path recipe() const { return path_ / "recipe.json"; }
+  [[nodiscard]] std::filesystem::path log() const { return path_ / "log.jsonl"; }
+  [[nodiscard]] std::filesystem::path evaluation() const { return path_ / "evaluation.jsonl"; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+  /// Makes it, with its recipe.  @throws Error naming it where it exists and is not empty, or cannot be made
+  void create(const Recipe& recipe) const;
+  /// Whether a path is such a folder.
+  static bool is(const std::filesystem::path& path);
+
+  /// Those that are whole, by step.
+  [[nodiscard]] std::vector<TrainingCheckpoint> checkpoints() const;
+  /// Removes what a process that was killed left of a checkpoint.
+  void remove_unfinished() const;
+
+  /// Writes a checkpoint, and removes those that the recipe does not keep once it is whole.
+  /// @param tokenizer  folder whose tokenizer files go with it; empty: none
+  /// @throws Error naming the file that could not be written; nothing of the checkpoint is left
+  void save(const ModelConfig& config, const TrainingSnapshot& snapshot, const TrainingState& state,
+            const std::filesystem::path& tokenizer, const KeptCheckpoints& keep) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Reads training.json of a checkpoint.  @throws Error naming what is missing or damaged
+TrainingState read_training_state(const std::filesystem::path& checkpoint);
+
+/// The moments of a checkpoint's optimiser.
+class MomentSource final : public ParameterSource {
+ public:
+  /// @param part  first_moment or second_moment
+  /// @throws Error naming the file: missing, damaged, of another model
+  MomentSource(const std::filesystem::path& checkpoint, const ModelConfig& config, TrainingPart part);
+  [[nodiscard]] std::int64_t bytes(const Parameter& parameter) const override;
+  void read(const Parameter& parameter, const std::function<bool(std::span<const float> piece)>& take) const override;
+
+ private:
+  [[nodiscard]] const TensorView& view(const Parameter& parameter) const;
+
+  SafetensorsFile file_;
+  std::string prefix_;
+};
+
+}  // namespace foxscope

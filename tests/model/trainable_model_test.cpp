@@ -1,0 +1,163 @@
+// Steps of training against a float64 twin's: losses, norms, weights (the goldens of tests/data/training).
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/model/checkpoint.h"
+#include "backend/model/initial_weights.h"
+#include "backend/model/torch_model.h"
+#include "backend/model/trainable_model.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::int64_t kRowTokens = 128;
+constexpr std::int64_t kStepRows = 4;  // a step's
+constexpr double kStepLossBound = 3e-5;
+constexpr double kStepNormBound = 1.5e-3;  // relative
+constexpr double kTrainedBound = 2e-4;
+constexpr double kTrainedChangeBound = 2e-4;  // relative, of all weights' changes together
+
+std::map<std::string, std::vector<float>> all_of(const TrainingSnapshot& snapshot, TrainingPart part) {
+  std::map<std::string, std::vector<float>> all;
+  snapshot.read(part, [&](const Parameter& parameter, std::span<const float> values) {
+    all[parameter.name] = {values.begin(), values.end()};
+    return true;
+  });
+  return all;
+}
+
+/// The rows of tests/data/training in their order, round and round.
+class Rows {
+ public:
+  explicit Rows(std::int32_t bos) : tokens_(test::read_ids(SafetensorsFile(test::data_path("training/ids.safetensors")), "tokens")), bos_(bos) {}
+
+  /// @param first  row of the data
+  TrainableModel::MicroBatch take(std::int64_t first, std::int64_t rows, double loss_weight) {
+    labels_.clear();
+    ids_.clear();
+    const auto all = static_cast<std::int64_t>(tokens_.size()) / kRowTokens;
+    for (std::int64_t row = first; row < first + rows; ++row) {
+      const auto begin = tokens_.begin() + row % all * kRowTokens;
+      labels_.insert(labels_.end(), begin, begin + kRowTokens);
+      ids_.push_back(bos_);
+      ids_.insert(ids_.end(), begin, begin + kRowTokens - 1);
+    }
+    return {rows, kRowTokens, ids_, labels_, loss_weight};
+  }
+
+ private:
+  std::vector<std::int32_t> tokens_;
+  std::int32_t bos_;
+  std::vector<std::int32_t> labels_;
+  std::vector<std::int32_t> ids_;
+};
+
+/// A training of the goldens, step by step.
+class GoldenTraining {
+ public:
+  GoldenTraining(const std::string& name, const TrainableOptions& options, std::int64_t micro_rows = kStepRows)
+      : checkpoint_(Checkpoint::open(test::data_path("training/" + name + "/init"))),
+        golden_(test::data_path("training/" + name + "/golden.safetensors")),
+        model_(TrainableModel::make(checkpoint_.config(), CheckpointSource(checkpoint_), options, {})),
+        rows_(*checkpoint_.config().bos_token_id),
+        micro_rows_(micro_rows),
+        rates_(read_doubles("lr")) {}
+
+  [[nodiscard]] TrainableModel& model() { return *model_; }
+  [[nodiscard]] const Checkpoint& checkpoint() const { return checkpoint_; }
+  [[nodiscard]] const SafetensorsFile& golden() const { return golden_; }
+  [[nodiscard]] int steps() const { return static_cast<int>(rates_.size()); }
+
+  /// @param number  from 0
+  TrainableModel::StepReport step(int number) {
+    for (std::int64_t row = 0; row < kStepRows; row += micro_rows_) {
+      EXPECT_TRUE(model_->add_gradients(
+          rows_.take(number * kStepRows + row, micro_rows_, 1.0 / static_cast<double>(kStepRows * kRowTokens)), {}));
+    }
+    return model_->step(rates_[static_cast<std::size_t>(number)]);
+  }
+
+  [[nodiscard]] std::vector<double> read_doubles(const std::string& name) const {
+    const TensorView& view = golden_.tensors().at(name);
+    std::vector<double> values(static_cast<std::size_t>(view.elements()));
+    std::memcpy(values.data(), view.bytes.data(), view.bytes.size());
+    return values;
+  }
+
+ private:
+  Checkpoint checkpoint_;
+  SafetensorsFile golden_;
+  std::unique_ptr<TrainableModel> model_;
+  Rows rows_;
+  std::int64_t micro_rows_;
+  std::vector<double> rates_;
+};
+
+void check_golden(GoldenTraining training) {
+  const std::vector<double> losses = training.read_doubles("loss");
+  const std::vector<double> norms = training.read_doubles("grad_norm");
+  for (int step = 0; step < training.steps(); ++step) {
+    const TrainableModel::StepReport report = training.step(step);
+    const auto n = static_cast<std::size_t>(step);
+    EXPECT_NEAR(report.loss, losses[n], kStepLossBound) << step;
+    EXPECT_NEAR(report.gradient_norm, norms[n], kStepNormBound * norms[n]) << step;
+    EXPECT_TRUE(report.stepped);
+  }
+  EXPECT_EQ(training.model().steps(), training.steps());
+  double change = 0;
+  double difference = 0;
+  for (const auto& [name, values] : all_of(*training.model().snapshot(), TrainingPart::weights)) {
+    const std::vector<float> wanted = test::read_floats(training.golden(), name);
+    ASSERT_EQ(values.size(), wanted.size()) << name;
+    std::size_t n = 0;
+    training.checkpoint().read(name, [&](std::span<const float> before) {
+      for (const float start : before) {
+        const double off = static_cast<double>(values[n]) - static_cast<double>(wanted[n]);
+        EXPECT_LE(std::abs(off), kTrainedBound) << name << " " << n;
+        difference += off * off;
+        change += std::pow(static_cast<double>(wanted[n]) - static_cast<double>(start), 2);
+        ++n;
+      }
+      return true;
+    });
+  }
+  EXPECT_LE(std::sqrt(difference / change), kTrainedChangeBound);
+}
+
+class TrainingGolden : public testing::TestWithParam<const char*> {};
+
+TEST_P(TrainingGolden, StepsAreTheTwins) { check_golden({GetParam(), {}}); }
+
+TEST_P(TrainingGolden, MicroBatchesAddUp) { check_golden({GetParam(), {}, 1}); }
+
+TEST_P(TrainingGolden, CudaStepsInFloat32AreTheTwins) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  TrainableOptions options;
+  options.device = Device::parse("cuda");
+  check_golden({GetParam(), options});
+}
+
+TEST_P(TrainingGolden, CudaStepsInBfloat16StayNear) {
+  if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
+  TrainableOptions options;
+  options.device = Device::parse("cuda");
+  options.dtype = DType::bfloat16;
+  GoldenTraining training(GetParam(), options);
+  const std::vector<double> losses = training.read_doubles("loss");
+  for (int step = 0; step < training.steps(); ++step) {
+    EXPECT_NEAR(training.step(step).loss, losses[static_cast<std::size_t>(step)], 0.02) << step;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, TrainingGolden, testing::Values("fox-pro", "transformer-pro"),
+                         test::fixture_test_name);
+
+}  // namespace
+}  // namespace foxscope
