@@ -21,10 +21,10 @@ BatchReader::BatchReader(std::shared_ptr<const TokenRows> rows, const RowSchedul
   assert(options.ahead >= 1 && options.threads >= 1);
   if (schedule.rows_per_step() % options.processes != 0) {
     throw UsageError(
-        fmt::format("a step of {} rows does not divide among {} processes: use a --batch-tokens of {} rows, or another "
+        fmt::format("a step of {} rows does not divide among {} processes: use a --batch-tokens of {}, or another "
                     "number of processes",
                     schedule.rows_per_step(), options.processes,
-                    (schedule.rows_per_step() / options.processes + 1) * options.processes));
+                    (schedule.rows_per_step() / options.processes + 1) * options.processes * rows_->length()));
   }
   for (int thread = 0; thread < options.threads; ++thread) {
     threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });

@@ -262,6 +262,7 @@ bool make_stream(const fs::path& corpus, const fs::path& file, const std::string
       writer.add(document);
     }
     job.tell({reader.bytes_done(), reader.total_bytes(), "bytes", kTokenStage});
+    if (job.stopped()) return false;
     texts = std::move(next);
   }
   writer.finish(key);
