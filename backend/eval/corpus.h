@@ -40,6 +40,9 @@ class CorpusReader {
   ///         damaged or cut short, a document that is too long; and for a corpus without documents
   std::optional<Document> next();
 
+  /// The files that documents come from, in their order.
+  [[nodiscard]] const std::vector<std::filesystem::path>& files() const { return files_; }
+
   /// Size of all files as they lay on disk at first, and how much of it has been taken in, for progress. Of files that
   /// have grown since, what has been taken in is the least that there is.
   [[nodiscard]] std::int64_t total_bytes() const { return std::max(total_bytes_, bytes_done()); }

@@ -19,6 +19,7 @@ constexpr std::size_t kMostAxes = 8;
 std::size_t size_of(NpyArray::Element element) {
   switch (element) {
     case NpyArray::Element::int16:
+    case NpyArray::Element::uint16:
       return 2;
     case NpyArray::Element::int32:
     case NpyArray::Element::float32:
@@ -45,17 +46,15 @@ std::string_view value_of(std::string_view header, std::string_view key, const s
 
 NpyArray::Element parse_element(std::string_view value, const std::string& name) {
   using Element = NpyArray::Element;
-  static const std::map<std::string_view, Element> kElements = {{"<i2", Element::int16},
-                                                                {"<i4", Element::int32},
-                                                                {"<i8", Element::int64},
-                                                                {"<f4", Element::float32},
-                                                                {"<f8", Element::float64}};
+  static const std::map<std::string_view, Element> kElements = {{"<i2", Element::int16},   {"<u2", Element::uint16},
+                                                                {"<i4", Element::int32},   {"<i8", Element::int64},
+                                                                {"<f4", Element::float32}, {"<f8", Element::float64}};
   const std::string_view word = value.starts_with('\'') ? value.substr(1, value.find('\'', 1) - 1) : "";
   const auto found = kElements.find(word);
   if (found == kElements.end()) {
     refuse_array(name,
-                 fmt::format("numbers of the kind '{}' are not read, only int16, int32, int64, float32 and float64 in "
-                             "little-endian order",
+                 fmt::format("numbers of the kind '{}' are not read, only int16, uint16, int32, int64, float32 and "
+                             "float64 in little-endian order",
                              word.size() < 20 ? word : ""));
   }
   return found->second;
@@ -90,6 +89,7 @@ std::size_t NpyArray::count() const { return data.size() / size_of(element); }
 
 std::int64_t NpyArray::integer(std::size_t index) const {
   if (element == Element::int16) return load<std::int16_t>(data, index);
+  if (element == Element::uint16) return load<std::uint16_t>(data, index);
   if (element == Element::int32) return load<std::int32_t>(data, index);
   return load<std::int64_t>(data, index);
 }

@@ -11,7 +11,7 @@ namespace foxscope {
 
 /// An array in numpy's format (numpy.lib.format), C order, little-endian.
 struct NpyArray {
-  enum class Element { int16, int32, int64, float32, float64 };
+  enum class Element { int16, uint16, int32, int64, float32, float64 };
   Element element = Element::float32;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> data;  ///< inside the bytes that were parsed

@@ -57,7 +57,7 @@ Windows read_npy(const IdsSource& source) {
   const std::string bytes = read_input_bytes(source.file, "token id", kLargestFile);
   const NpyArray array = parse_npy(bytes, source.file.string());
   if (!array.is_integer()) {
-    throw Error(fmt::format("{}: holds reals: token ids are int16, int32 or int64", source.file.string()));
+    throw Error(fmt::format("{}: holds reals: token ids are int16, uint16, int32 or int64", source.file.string()));
   }
   return cut_rows({source.file.string(), array.shape, [&](std::size_t index) { return array.integer(index); }}, source);
 }

@@ -1,11 +1,7 @@
 #include "backend/model/safetensors.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <limits>
 #include <set>
 #include <utility>
@@ -15,7 +11,6 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
-#include "backend/base/regular_file.h"
 #include "backend/text/json_reading.h"
 
 namespace foxscope {
@@ -212,25 +207,7 @@ std::map<std::string, TensorView> parse_safetensors(std::span<const std::byte> f
   return tensors;
 }
 
-SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) {
-  const RegularFile file(path, "safetensors");
-  size_ = static_cast<std::size_t>(file.size());
-  void* mapped = size_ == 0 ? nullptr : mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
-  if (mapped == MAP_FAILED) {
-    throw Error(fmt::format("{}: cannot be mapped into memory ({}): check the disk, or raise `ulimit -v`",
-                            path.string(), std::strerror(errno)));
-  }
-  data_ = static_cast<const std::byte*>(mapped);
-  try {
-    tensors_ = parse_safetensors(bytes(), path.string());
-  } catch (...) {
-    if (mapped != nullptr) munmap(mapped, size_);
-    throw;
-  }
-}
-
-SafetensorsFile::~SafetensorsFile() {
-  if (data_ != nullptr) munmap(const_cast<std::byte*>(data_), size_);
-}
+SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
+    : file_(path, "safetensors"), tensors_(parse_safetensors(bytes(), path.string())) {}
 
 }  // namespace foxscope

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/mapped_file.h"
+
 namespace foxscope {
 
 /// Number formats of the safetensors format that Foxscope reads.
@@ -43,16 +45,12 @@ class SafetensorsFile {
  public:
   /// @throws Error naming the file
   explicit SafetensorsFile(const std::filesystem::path& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   [[nodiscard]] const std::map<std::string, TensorView>& tensors() const { return tensors_; }
-  [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  [[nodiscard]] std::span<const std::byte> bytes() const { return file_.bytes(); }
 
  private:
-  const std::byte* data_ = nullptr;
-  std::size_t size_ = 0;
+  MappedFile file_;
   std::map<std::string, TensorView> tensors_;
 };
 

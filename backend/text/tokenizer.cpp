@@ -373,8 +373,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   Tokenizer tokenizer(std::make_unique<Implementation>(description));
   log_line(LogCategory::text, [&] {
     std::string files;
-    for (const char* file : {"tokenizer.json", "vocab.json", "merges.txt", "added_tokens.json", "tokenizer_config.json",
-                             "special_tokens_map.json"}) {
+    for (const char* file : kTokenizerFiles) {
       const std::string_view name = file;
       const bool of_vocabulary = name == "vocab.json" || name == "merges.txt" || name == "added_tokens.json";
       const bool skipped = of_vocabulary && special == SpecialTokens::as_listed;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -9,6 +10,11 @@
 #include <vector>
 
 namespace foxscope {
+
+/// The files of a checkpoint folder that a tokenizer is made of; a folder has some of them.
+inline constexpr std::array<const char*, 6> kTokenizerFiles = {
+    "tokenizer.json",         "vocab.json", "merges.txt", "added_tokens.json", "tokenizer_config.json",
+    "special_tokens_map.json"};
 
 /// A text cut into tokens. Token t stands for the bytes [byte_start[t], byte_end[t]) of the original text.
 struct Tokens {

@@ -25,6 +25,8 @@ ALLOWED = {
     "backend/model": {"backend/base", "backend/text", "backend/trace", "kernels"},
     "backend/eval": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
                      "kernels"},
+    "backend/train": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
+                      "backend/eval", "kernels"},
     "app": {"app/cli"},
     "app/figure": {"backend", "kernels"},
     "app/description": {"backend", "kernels"},
@@ -48,6 +50,7 @@ LIBRARIES = {
     r"<H5|<hdf5": ("backend/file", "tests"),
     r"<pcre2": ("backend/text",),
     r"<hwy/": ("kernels", "tests"),
+    r"<(blosc|zstd)\.h>": ("backend/train", "tests"),
     r"<CLI/": ("app/cli", "app"),
 }
 LIBTORCH_HEADER = re.compile(r"<(torch|ATen|c10)/")

@@ -1,0 +1,338 @@
+#include "backend/train/text_rows.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/base/log.h"
+#include "backend/base/regular_file.h"
+#include "backend/base/sha256.h"
+#include "backend/eval/corpus.h"
+#include "backend/model/safetensors.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
+#include "backend/text/tokenizer.h"
+#include "backend/train/row_cut.h"
+#include "backend/train/token_array.h"
+#include "kernels/executor.h"
+
+namespace foxscope {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kCacheFormat = "foxscope tokens 1";
+constexpr const char* kTokensTensor = "tokens";
+constexpr const char* kOriginTensor = "origin";
+constexpr std::size_t kHeadBytes = 1024;  // of a cache file, before its tokens
+constexpr std::size_t kReadBytes = std::size_t{1} << 20;
+constexpr std::size_t kThreadTextBytes = std::size_t{8} << 20;
+constexpr std::size_t kMostTextBytes = std::size_t{128} << 20;
+constexpr const char* kReadStage = "reading the corpus";
+constexpr const char* kTokenStage = "making tokens";
+
+/// SHA-256 over the kind, size and content of each file of a corpus. Nothing if the job was stopped.
+std::optional<std::string> hash_corpus(const fs::path& corpus, const Job& job) {
+  const CorpusReader reader(corpus);
+  Sha256 hash;
+  std::vector<std::byte> bytes(kReadBytes);
+  std::int64_t done = 0;
+  for (const fs::path& file : reader.files()) {
+    const RegularFile opened(file, "corpus");
+    const std::string head = fmt::format("{} {}\n", file.extension().string(), opened.size());
+    hash.update(std::as_bytes(std::span(head)));
+    while (true) {
+      if (job.stopped()) return std::nullopt;
+      const ssize_t got = ::read(opened.descriptor(), bytes.data(), bytes.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) {
+        throw Error(fmt::format("{}: cannot read the corpus: {}; check the file and its disk", file.string(),
+                                std::generic_category().message(errno)));
+      }
+      if (got == 0) break;
+      hash.update(std::span(bytes).first(static_cast<std::size_t>(got)));
+      done += got;
+      job.tell({done, std::max(done, reader.total_bytes()), "bytes", kReadStage});
+    }
+  }
+  return hash.finish();
+}
+
+std::string hash_tokenizer(const fs::path& folder) {
+  std::string all;
+  for (const char* file : kTokenizerFiles) {
+    std::error_code failed;
+    if (!fs::exists(folder / file, failed)) continue;
+    const std::string bytes = read_file_bytes(folder / file, "tokenizer", largest_vocabulary_file);
+    all += fmt::format("{} {}\n", file, sha256(bytes));
+  }
+  return sha256(all);
+}
+
+[[noreturn]] void throw_unfit(const fs::path& corpus, const TextOptions& options, std::int64_t id,
+                              std::int64_t vocabulary) {
+  throw Error(
+      fmt::format("{}: the tokenizer in {} makes the token {}, outside the model's vocabulary of {} ids: use the "
+                  "tokenizer that belongs to the model",
+                  corpus.string(), options.tokenizer.string(), id, vocabulary));
+}
+
+/// The stream of tokens in a file of the cache.
+struct TokenStream {
+  IdArray tokens;  ///< [T] int32
+  std::string sha256;
+  std::int64_t documents = 0;
+  std::int64_t largest = -1;  ///< id
+};
+
+/// Hashes a stream and finds its largest id. False if the job was stopped.
+bool check_tokens(TokenStream& stream, const std::string& expected, const Job& job) {
+  Sha256 hash;
+  std::vector<std::int32_t> ids;
+  for (std::size_t done = 0; done < stream.tokens.bytes.size();) {
+    if (job.stopped()) return false;
+    const auto bytes = stream.tokens.bytes.subspan(done, std::min(kReadBytes, stream.tokens.bytes.size() - done));
+    hash.update(bytes);
+    ids.resize(bytes.size() / sizeof(std::int32_t));
+    take_ids(bytes, IdType::int32, std::int64_t{1} << 31U, ids);
+    stream.largest = std::max<std::int64_t>(stream.largest, *std::max_element(ids.begin(), ids.end()));
+    done += bytes.size();
+  }
+  stream.sha256 = hash.finish();
+  if (stream.sha256 != expected) throw Error("the tokens are not those that were written");
+  return true;
+}
+
+/// What a file of the cache holds.
+/// @returns nothing if the job was stopped
+/// @throws Error for a file that is damaged, or holds something else
+std::optional<TokenStream> open_stream(const fs::path& file, const std::string& key, const Job& job) {
+  const auto mapped = std::make_shared<const SafetensorsFile>(file);
+  const auto tensor = [&](const char* name, TensorDType dtype) {
+    const auto found = mapped->tensors().find(name);
+    if (found == mapped->tensors().end() || found->second.dtype != dtype || found->second.shape.size() != 1) {
+      throw Error("it is not a file of the cache");
+    }
+    return found->second;
+  };
+  const TensorView view = tensor(kOriginTensor, TensorDType::u8);
+  const auto origin = parse_json({reinterpret_cast<const char*>(view.bytes.data()), view.bytes.size()}, file.string());
+  const auto* documents = member(origin, "documents");
+  if (text_member(origin, "key", file.string()) != key || documents == nullptr || !documents->is_number_integer()) {
+    throw Error("it is not of this corpus and tokenizer");
+  }
+  TokenStream stream;
+  const TensorView tokens = tensor(kTokensTensor, TensorDType::i32);
+  stream.tokens = {file.string(), IdType::int32, tokens.shape, tokens.bytes, mapped};
+  stream.documents = documents->get<std::int64_t>();
+  if (!check_tokens(stream, text_member(origin, "tokens_sha256", file.string()), job)) return std::nullopt;
+  return stream;
+}
+
+/// Writes a file of the cache: a .safetensors file, whose header comes last because it says how many tokens there are.
+class StreamWriter {
+ public:
+  StreamWriter(const fs::path& file, std::int32_t bos) : file_(file, true), bos_(bos) {}
+
+  /// Appends a document, behind BOS where it is not the first.
+  void add(const std::vector<std::int32_t>& ids) {
+    if (ids.empty()) return;
+    if (documents_++ > 0) write(std::as_bytes(std::span(&bos_, 1)));
+    write(std::as_bytes(std::span(ids)));
+  }
+
+  void finish(const std::string& key) {
+    const std::string origin =
+        nlohmann::json{{"key", key}, {"tokens_sha256", hash_.finish()}, {"documents", documents_}}.dump();
+    write_at(bytes_, std::as_bytes(std::span(origin)));
+    const nlohmann::json header = {
+        {"__metadata__", {{"format", kCacheFormat}}},
+        {kTokensTensor,
+         {{"dtype", "I32"}, {"shape", {bytes_ / sizeof(std::int32_t)}}, {"data_offsets", {std::uint64_t{0}, bytes_}}}},
+        {kOriginTensor,
+         {{"dtype", "U8"}, {"shape", {origin.size()}}, {"data_offsets", {bytes_, bytes_ + origin.size()}}}}};
+    const std::uint64_t size = kHeadBytes - sizeof(std::uint64_t);
+    std::string head(reinterpret_cast<const char*>(&size), sizeof(size));
+    head += header.dump();
+    head.resize(kHeadBytes, ' ');
+    if (const int error = file_.try_write_at(0, head.data(), head.size()); error != 0) file_.throw_write_error(error);
+    file_.commit();
+  }
+
+ private:
+  void write(std::span<const std::byte> bytes) {
+    hash_.update(bytes);
+    write_at(bytes_, bytes);
+    bytes_ += bytes.size();
+  }
+  /// @param offset  among the tensors
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+    const int error = file_.try_write_at(kHeadBytes + offset, bytes.data(), bytes.size());
+    if (error != 0) file_.throw_write_error(error);
+  }
+
+  AtomicFile file_;
+  std::int32_t bos_;
+  Sha256 hash_;
+  std::uint64_t bytes_ = 0;  ///< of all tokens
+  std::int64_t documents_ = 0;
+};
+
+/// Texts of the next documents, of so many bytes and the rest of a document; none at the end.
+std::vector<std::string> read_texts(CorpusReader& reader, std::size_t bytes) {
+  std::vector<std::string> texts;
+  for (std::size_t size = 0; size < bytes;) {
+    auto document = reader.next();
+    if (!document) break;
+    size += document->text.size() + 1;
+    texts.push_back(std::move(document->text));
+  }
+  return texts;
+}
+
+/// Cuts texts into tokens, the longest first, while `beside` runs on one of the threads. Texts are freed.
+/// @returns the ids of each; nothing if the job was stopped
+/// @throws what `beside` or the tokenizer threw
+std::optional<std::vector<std::vector<std::int32_t>>> encode_all(std::vector<std::string>& texts,
+                                                                 const Tokenizer& tokenizer,
+                                                                 const std::function<void()>& beside,
+                                                                 kernels::Executor& executor, const Job& job) {
+  std::vector<std::size_t> order(texts.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return texts[a].size() > texts[b].size(); });
+  std::vector<std::vector<std::int32_t>> ids(texts.size());
+  std::vector<std::exception_ptr> errors(texts.size() + 1);
+  executor.run(static_cast<std::int64_t>(texts.size()) + 1, [&](std::int64_t task, int) {
+    const auto number = static_cast<std::size_t>(task);
+    try {
+      if (job.stopped()) return;
+      if (number == 0) return beside();
+      const std::size_t text = order[number - 1];
+      ids[text] = tokenizer.encode(texts[text]).id;
+      texts[text] = {};
+    } catch (...) {
+      errors[number] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  if (job.stopped()) return std::nullopt;
+  return ids;
+}
+
+/// Cuts a corpus into tokens and writes a file of the cache. False if the job was stopped.
+bool make_stream(const fs::path& corpus, const fs::path& file, const std::string& key, std::int64_t vocabulary,
+                 const TextOptions& options, const Job& job) {
+  const Tokenizer tokenizer = Tokenizer::load(options.tokenizer);
+  std::optional<kernels::ThreadPool> own;
+  if (job.executor == nullptr) own.emplace();
+  kernels::Executor& executor = own ? *own : *job.executor;
+  const std::size_t bytes =
+      std::min(kMostTextBytes, (static_cast<std::size_t>(executor.threads()) + 1) * kThreadTextBytes);
+
+  StreamWriter writer(file, options.bos);
+  CorpusReader reader(corpus);
+  std::vector<std::string> texts = read_texts(reader, bytes);
+  while (!texts.empty()) {
+    std::vector<std::string> next;
+    const auto ids = encode_all(
+        texts, tokenizer, [&] { next = read_texts(reader, bytes); }, executor, job);
+    if (!ids) return false;
+    for (const std::vector<std::int32_t>& document : *ids) {
+      const auto largest = std::max_element(document.begin(), document.end());
+      if (largest != document.end() && *largest >= vocabulary) throw_unfit(corpus, options, *largest, vocabulary);
+      writer.add(document);
+    }
+    job.tell({reader.bytes_done(), reader.total_bytes(), "bytes", kTokenStage});
+    if (job.stopped()) return false;
+    texts = std::move(next);
+  }
+  writer.finish(key);
+  return true;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) {
+    throw Error(
+        fmt::format("{}: cannot make the folder for tokens: {}: set XDG_CACHE_HOME to a folder that you may "
+                    "write to",
+                    folder.string(), failed.message()));
+  }
+}
+
+/// The stream of a corpus, from the cache or into it. Nothing if the job was stopped.
+std::optional<TokenStream> stream_of(const fs::path& corpus, std::int64_t vocabulary, const TextOptions& options,
+                                     const Job& job) {
+  const auto corpus_hash = hash_corpus(corpus, job);
+  if (!corpus_hash) return std::nullopt;
+  const std::string key = sha256(
+      fmt::format("{}\n{}\n{}\n{}\n", kCacheFormat, *corpus_hash, hash_tokenizer(options.tokenizer), options.bos));
+  const fs::path file = options.cache_folder / (key + ".safetensors");
+  std::error_code failed;
+  if (fs::exists(file, failed)) {
+    try {
+      return open_stream(file, key, job);
+    } catch (const Error& error) {
+      log_line(LogCategory::file, [&] { return fmt::format("{}: made anew: {}", file.string(), error.what()); });
+    }
+  }
+  make_folder(options.cache_folder);
+  if (!make_stream(corpus, file, key, vocabulary, options, job)) return std::nullopt;
+  const auto hash_again = hash_corpus(corpus, job);
+  if (hash_again && *hash_again != *corpus_hash) {
+    fs::remove(file, failed);
+    throw Error(fmt::format("{}: the corpus changed while it was read: run again", corpus.string()));
+  }
+  return hash_again ? open_stream(file, key, job) : std::nullopt;
+}
+
+}  // namespace
+
+fs::path token_cache_folder() {
+  const auto environment = [](const char* name) {
+    const char* value = std::getenv(name);
+    return value == nullptr ? std::string() : std::string(value);
+  };
+  const std::string cache = environment("XDG_CACHE_HOME");
+  const std::string home = environment("HOME");
+  const fs::path base = !cache.empty() ? fs::path(cache) : fs::path(home.empty() ? "." : home) / ".cache";
+  return base / "foxscope" / "tokens";
+}
+
+std::unique_ptr<TokenRows> open_text_rows(const fs::path& corpus, std::int64_t length, std::int64_t vocabulary,
+                                          const TextOptions& options, const Job& job) {
+  if (options.bos < 0 || options.bos >= vocabulary) {
+    throw UsageError(fmt::format("BOS {}: the model's vocabulary has ids 0 to {}: correct bos_token_id", options.bos,
+                                 vocabulary - 1));
+  }
+  auto stream = stream_of(corpus, vocabulary, options, job);
+  if (!stream) return nullptr;
+  if (stream->largest >= vocabulary) throw_unfit(corpus, options, stream->largest, vocabulary);
+  stream->tokens.name = corpus.string();
+  std::string description =
+      fmt::format("{}: {} documents, {} tokens", corpus.string(), stream->documents, stream->tokens.shape[0]);
+  log_line(LogCategory::file, [&] { return fmt::format("{} in {}", description, options.cache_folder.string()); });
+  return rows_of(std::move(stream->tokens), length, vocabulary, std::move(description), stream->sha256);
+}
+
+}  // namespace foxscope
