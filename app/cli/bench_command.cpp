@@ -21,7 +21,7 @@ struct Benchmark {
   const char* name;
   const char* measures;
 };
-constexpr std::array<Benchmark, 8> kBenchmarks = {
+constexpr std::array<Benchmark, 9> kBenchmarks = {
     {{"attention", "The attention kernel against LibTorch's own"},
      {"gpu-model", "Forward passes of a FoX (Pro) of 760M shape on a GPU"},
      {"gradients", "A forward pass and back against eager autograd"},
@@ -29,7 +29,8 @@ constexpr std::array<Benchmark, 8> kBenchmarks = {
      {"kernels", "The kernels on the GPU, with shares of what the hardware reaches"},
      {"map", "Maps and head statistics of one head"},
      {"model", "A forward pass against a plain dense program"},
-     {"text", "The tokenizer against the tokenizers package"}}};
+     {"text", "The tokenizer against the tokenizers package"},
+     {"training", "Steps of training, on a CPU against eager autograd"}}};
 
 /// "attention, gui or text"
 std::string names() {

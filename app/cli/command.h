@@ -55,6 +55,7 @@ void addMapCommand(CLI::App& program, Selection& selection);
 void addHeadsCommand(CLI::App& program, Selection& selection);
 void addEvalCommand(CLI::App& program, Selection& selection);
 void addFigureCommand(CLI::App& program, Selection& selection);
+void addTrainCommand(CLI::App& program, Selection& selection);
 void addGenerateCommand(CLI::App& program, Selection& selection);
 void addBenchCommand(CLI::App& program, Selection& selection);
 

@@ -49,7 +49,11 @@ void InterruptThread::wait() {
   int signal = 0;
   if (sigwait(&signals, &signal) != 0 || m_finished) return;
   m_source.request_stop();
-  sigtimedwait(&signals, nullptr, &kPatience);
+  if (m_waits) {
+    sigwait(&signals, &signal);
+  } else {
+    sigtimedwait(&signals, nullptr, &kPatience);
+  }
   if (m_finished) return;
   remove_unfinished_files();
   // The console's lock may be held by the work that did not stop.

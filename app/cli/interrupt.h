@@ -27,6 +27,9 @@ class InterruptThread {
 
   [[nodiscard]] std::stop_token token() const { return m_source.get_token(); }
 
+  /// From here on the first signal asks the work to stop and waits for it; a second one ends it at once.
+  void waitForWork() { m_waits = true; }
+
   /// What is said when a signal ends the work; at first kInterruptedMessage. For work that leaves something to go on
   /// from.
   void say(std::string message);
@@ -40,6 +43,7 @@ class InterruptThread {
 
   std::stop_source m_source;
   std::atomic<bool> m_finished = false;
+  std::atomic<bool> m_waits = false;
   mutable std::mutex m_mutex;
   std::string m_message{kInterruptedMessage};
   std::thread m_thread;

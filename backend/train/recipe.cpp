@@ -83,6 +83,16 @@ class Values {
     }
   }
 
+  /// A path of a recipe file is meant from the file's folder, one that was typed from where it was typed.
+  [[nodiscard]] std::string path(const char* key, const std::string& path) const {
+    if (typed_.contains(key)) return path;
+    return (std::filesystem::path(file_).parent_path() / path).lexically_normal().string();
+  }
+  void take_path(const char* key, std::string& into) const {
+    take(key, into);
+    if (has(key)) into = path(key, into);
+  }
+
   void set(const RecipeSetting& setting) {
     const RecipeKey& key = *find_key(setting.key);
     typed_.insert(setting.key);
@@ -179,7 +189,7 @@ std::string read_config(const Values& values) {
   const json& value = values.at("config");
   if (value.is_object()) return value.dump();
   std::string path;
-  values.take("config", path);
+  values.take_path("config", path);
   std::filesystem::path file = path;
   std::error_code failed;
   if (std::filesystem::is_directory(file, failed)) file /= "config.json";
@@ -303,13 +313,13 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   for (const RecipeSetting& setting : settings) values.set(setting);
   Recipe recipe;
   recipe.config = read_config(values);
-  values.take("init", recipe.init);
-  values.take("tokenizer", recipe.tokenizer);
+  values.take_path("init", recipe.init);
+  values.take_path("tokenizer", recipe.tokenizer);
   if (values.has("data")) {
     const json& data = values.at("data");
     for (const json& path : data.is_array() ? data : json::array({data})) {
       if (!path.is_string() || path.get<std::string>().empty()) values.fail("data", "use a path or a list of paths");
-      recipe.data.push_back(path.get<std::string>());
+      recipe.data.push_back(values.path("data", path.get<std::string>()));
     }
   }
   values.take("tensor", recipe.tensor);
@@ -319,7 +329,7 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   take_word(values, "optimizer", {std::pair("adamw", true)}, adamw);
   read_numbers(values, recipe);
   if (values.has("warmup_tokens")) values.take("warmup_tokens", recipe.warmup_tokens);
-  values.take("eval", recipe.eval);
+  values.take_path("eval", recipe.eval);
   recipe.keep = read_keep(values);
   values.take("device", recipe.device);
   values.take("dtype", recipe.dtype);

@@ -18,6 +18,7 @@
 #include "backend/model/initial_weights.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
+#include "backend/model/run_tokens.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
 #include "backend/train/batch_reader.h"
@@ -71,7 +72,7 @@ Model open_model(const Recipe& recipe) {
     model.config = model.checkpoint->config();
   }
   model.tokenizer = recipe.tokenizer;
-  if (model.tokenizer.empty() && model.checkpoint && Tokenizer::is_in(model.checkpoint->folder())) {
+  if (model.tokenizer.empty() && model.checkpoint && has_tokenizer(*model.checkpoint)) {
     model.tokenizer = model.checkpoint->folder();
   }
   std::optional<std::int32_t> bos = model.config.bos_token_id;

@@ -1,0 +1,391 @@
+"""`foxscope train`: the goldens' steps, what it writes, going on after it was killed or interrupted, bad input."""
+
+import json
+import math
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+import numpy
+import safetensors.numpy
+from support import DATA, FOX, PROGRAM, CommandLineTest, set_config
+
+TRAINING = DATA / "training"
+EXACT = ["step", "tokens", "loss", "grad_norm", "lr"]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def exact(folder):
+    """What a log has that does not depend on the clock."""
+    return [[line[key] for key in EXACT] for line in lines(folder / "log.jsonl")]
+
+
+def last_checkpoint(folder):
+    return sorted((folder / "checkpoints").iterdir())[-1]
+
+
+class TrainTest(CommandLineTest):
+    def golden_arguments(self, output, name="fox-pro", *extra):
+        return ["train", "--recipe", TRAINING / "recipe.json", "--init", TRAINING / name / "init", "--data",
+                TRAINING / "ids.safetensors", "--length", 128, "--order", "sequential", "-o", output, *extra]
+
+    def text_arguments(self, output, *extra):
+        data = self.write("book.txt", "The fox ran over the hill, and the hill was green. " * 400)
+        config = self.write("config.json", json.dumps({
+            "model_type": "forgetting_transformer-project_fox", "vocab_size": 8192, "hidden_size": 32,
+            "num_hidden_layers": 2, "num_heads": 2, "bos_token_id": 0, "qk_norm": True, "use_k_shift": True,
+            "use_v_shift": True, "use_output_gate": True, "use_output_norm": True}))
+        return ["train", "--config", config, "--tokenizer", FOX, "--data", data, "--length", 64, "--batch-tokens", 256,
+                "--max-tokens", 2560, "--lr", 0.01, "-o", output, *extra]
+
+    def setUp(self):
+        super().setUp()
+        self.environment = {"XDG_CACHE_HOME": str(self.folder / "cache")}
+
+    def trained(self, arguments):
+        return self.done(*arguments, environment=self.environment)
+
+
+class GoldenTest(TrainTest):
+    def check(self, name):
+        output = self.folder / name
+        said = self.trained(self.golden_arguments(output, name))
+        self.assertIn("step 30/30", said)
+        golden = safetensors.numpy.load_file(TRAINING / name / "golden.safetensors")
+        log = lines(output / "log.jsonl")
+        self.assertEqual([line["step"] for line in log], list(range(1, 31)))
+        self.assertEqual(log[-1]["tokens"], 15360)
+        numpy.testing.assert_allclose([line["loss"] for line in log], golden["loss"], rtol=0, atol=3e-5)
+        numpy.testing.assert_allclose([line["grad_norm"] for line in log], golden["grad_norm"], rtol=1.5e-3)
+        numpy.testing.assert_allclose([line["lr"] for line in log], golden["lr"], rtol=0, atol=1e-6 * 0.01)
+        weights = safetensors.numpy.load_file(output / "checkpoints" / "step-000030" / "model.safetensors")
+        start = safetensors.numpy.load_file(TRAINING / name / "init" / "model.safetensors")
+        off = change = 0
+        self.assertEqual(set(weights), set(start))
+        for parameter, values in weights.items():
+            self.assertEqual(values.dtype, numpy.float32)
+            difference = values.astype(numpy.float64) - golden[parameter]
+            self.assertLess(numpy.abs(difference).max(), 2e-4, parameter)
+            off += (difference**2).sum()
+            change += ((golden[parameter].astype(numpy.float64) - start[parameter])**2).sum()
+        self.assertLess(math.sqrt(off / change), 2e-4)
+
+    def test_fox(self):
+        self.check("fox-pro")
+
+    def test_transformer(self):
+        self.check("transformer-pro")
+
+    def test_micro_batches_change_rounding_alone(self):
+        self.trained(self.golden_arguments(self.folder / "whole"))
+        self.trained(self.golden_arguments(self.folder / "parts", "fox-pro", "--micro-batch-tokens", 128))
+        for whole, parts in zip(exact(self.folder / "whole"), exact(self.folder / "parts"), strict=True):
+            self.assertEqual(whole[:2], parts[:2])
+            numpy.testing.assert_allclose(whole[2:], parts[2:], rtol=1e-3)
+
+
+class OutputTest(TrainTest):
+    def test_what_a_training_writes(self):
+        output = self.folder / "out"
+        held_out = self.write("held-out.txt", "Nobody saw the fox, for the fox was quick. " * 60)
+        said = self.trained(self.text_arguments(output, "--save-every", 4, "--keep", "all", "--eval", held_out))
+        self.assertIn("held-out loss", said)
+        self.assertEqual([line["step"] for line in lines(output / "log.jsonl")], list(range(1, 11)))
+        self.assertEqual(sorted(path.name for path in (output / "checkpoints").iterdir()),
+                         ["step-000004", "step-000008", "step-000010"])
+        measures = lines(output / "evaluation.jsonl")
+        self.assertEqual([line["step"] for line in measures], [4, 8, 10])
+        for line in measures:
+            self.assertEqual(numpy.array(line["decay_time"]).shape, (2, 2))
+            # f is near 0.5 at the start
+            self.assertTrue(all(1 < time < 2 for layer in line["decay_time"] for time in layer))
+            for losses in [line["loss_by_position"], line["training_loss_by_position"]]:
+                self.assertEqual(losses["edges"][0], 0)
+                self.assertEqual(losses["edges"][-1], 64)
+                self.assertEqual(len(losses["loss"]), len(losses["edges"]) - 1)
+            widths = numpy.diff(line["loss_by_position"]["edges"])
+            mean = (widths * numpy.array(line["loss_by_position"]["loss"])).sum() / 64
+            self.assertAlmostEqual(mean, line["loss"], places=9)
+        first = [line["loss"] for line in lines(output / "log.jsonl")[:4]]
+        widths = numpy.diff(measures[0]["training_loss_by_position"]["edges"])
+        mean = (widths * numpy.array(measures[0]["training_loss_by_position"]["loss"])).sum() / 64
+        self.assertAlmostEqual(mean, sum(first) / 4, places=6)
+        # Every other command opens its checkpoints.
+        checkpoint = output / "checkpoints" / "step-000010"
+        self.assertIn("2 layers", self.done("info", checkpoint))
+        text = self.write("text.txt", "The fox ran over the hill.")
+        self.done("run", "--model", checkpoint, "--text", text, "-o", self.folder / "run.h5")
+        # The last step's loss is what `eval` finds on the same rows, to rounding.
+        recipe = json.loads((output / "recipe.json").read_text())
+        self.assertEqual(recipe["max_tokens"], 2560)
+        self.assertEqual(recipe["config"]["hidden_size"], 32)
+
+    def test_evaluation_is_the_checkpoints_own(self):
+        output = self.folder / "out"
+        rows = self.folder / "rows.npy"
+        numpy.save(rows, numpy.random.default_rng(3).integers(0, 320, (5, 128)))
+        self.trained(self.golden_arguments(output, "fox-pro", "--eval", rows))
+        self.done("eval", "loss", "--model", last_checkpoint(output), "--ids", rows, "-o", self.folder / "loss.h5")
+        result = json.loads(self.done("eval", "loss", "--model", last_checkpoint(output), "--ids", rows, "--json", "-o",
+                                      self.folder / "loss2.h5"))
+        self.assertAlmostEqual(result["models"][0]["mean_loss"], lines(output / "evaluation.jsonl")[-1]["loss"], places=5)
+
+    def test_only_the_newest_checkpoints_stay(self):
+        for keep, left in [("last", ["step-000010"]), ("2", ["step-000008", "step-000010"])]:
+            output = self.folder / keep
+            self.trained(self.text_arguments(output, "--save-every", 2, "--keep", keep))
+            self.assertEqual(sorted(path.name for path in (output / "checkpoints").iterdir()), left)
+
+    def test_the_same_seed_gives_the_same_training(self):
+        for name, seed in [("a", 1), ("b", 1), ("c", 2)]:
+            self.trained(self.text_arguments(self.folder / name, "--seed", seed))
+        self.assertEqual(exact(self.folder / "a"), exact(self.folder / "b"))
+        self.assertNotEqual(exact(self.folder / "a"), exact(self.folder / "c"))
+
+    def test_paths_of_a_recipe_are_meant_from_its_folder(self):
+        (self.folder / "recipes").mkdir()
+        self.text_arguments(self.folder / "out")
+        recipe = self.folder / "recipes" / "mine.json"
+        recipe.write_text(json.dumps({"config": "../config.json", "data": ["../book.txt"], "tokenizer": str(FOX), "length": 64,
+                                      "batch_tokens": 256, "max_tokens": 512, "lr": 0.01}))
+        self.trained(["train", "--recipe", recipe, "-o", self.folder / "out"])
+        self.assertEqual(len(lines(self.folder / "out" / "log.jsonl")), 2)
+
+
+class ResumeTest(TrainTest):
+    def start(self, arguments):
+        return subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+    def wait_for_steps(self, process, output, steps):
+        deadline = time.monotonic() + 120
+        log = output / "log.jsonl"
+        while not log.exists() or log.read_bytes().count(b"\n") < steps:
+            if process.poll() is not None:
+                return
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.002)
+
+    def expect_equal(self, output, whole):
+        self.assertEqual(exact(output), exact(whole))
+        for name in ["model.safetensors", "optimizer.safetensors"]:
+            self.assertEqual((last_checkpoint(output) / name).read_bytes(), (last_checkpoint(whole) / name).read_bytes())
+        self.assertEqual(lines(output / "evaluation.jsonl")[-1]["step"], lines(whole / "evaluation.jsonl")[-1]["step"])
+
+    def test_killed_at_any_moment(self):
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 3))
+        chance = random.Random(5)
+        for turn in range(20):
+            output = self.folder / f"killed-{turn}"
+            process = self.start(self.golden_arguments(output, "fox-pro", "--save-every", 3))
+            self.wait_for_steps(process, output, chance.randrange(0, 30))
+            time.sleep(chance.random() * 0.02)
+            process.kill()
+            process.communicate()
+            if not output.exists() or not (output / "checkpoints").exists():
+                continue  # nothing had begun
+            self.trained(["train", "--resume", output])
+            self.expect_equal(output, whole)
+            self.assertEqual([path for path in (output / "checkpoints").iterdir() if path.name.startswith(".")], [])
+            shutil.rmtree(output)
+
+    def test_interrupted_saves_and_ends(self):
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole))
+        output = self.folder / "out"
+        process = self.start(self.golden_arguments(output))
+        self.wait_for_steps(process, output, 5)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, said)
+        self.assertIn(b"--resume", said)
+        steps = len(lines(output / "log.jsonl"))
+        self.assertEqual(last_checkpoint(output).name, f"step-{steps:06}")
+        self.trained(["train", "--resume", output])
+        self.expect_equal(output, whole)
+
+    def test_a_torn_line_is_cut(self):
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 10, "--keep", "all"))
+        output = self.folder / "out"
+        shutil.copytree(whole, output)
+        for step in [20, 30]:
+            shutil.rmtree(output / "checkpoints" / f"step-0000{step}")
+        with (output / "log.jsonl").open("a") as log:
+            log.write('{"step": 31, "lo')
+        self.trained(["train", "--resume", output])
+        self.expect_equal(output, whole)
+
+    def test_what_cannot_be_gone_on_with(self):
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 10, "--keep", "all"))
+        for step in [20, 30]:
+            shutil.rmtree(whole / "checkpoints" / f"step-0000{step}")
+        checkpoint = whole / "checkpoints" / "step-000010"
+
+        def refused(words, change):
+            output = self.folder / "changed"
+            shutil.copytree(whole, output)
+            change(output, output / "checkpoints" / checkpoint.name)
+            log = (output / "log.jsonl").read_bytes()
+            self.fails(1, words, "train", "--resume", output)
+            self.assertEqual((output / "log.jsonl").read_bytes(), log)
+            shutil.rmtree(output)
+
+        def other_data(output, _):
+            rows = safetensors.numpy.load_file(TRAINING / "ids.safetensors")["tokens"]
+            safetensors.numpy.save_file({"tokens": rows[::-1].copy()}, output / "other.safetensors")
+            recipe = json.loads((output / "recipe.json").read_text())
+            recipe["data"] = [str(output / "other.safetensors")]
+            (output / "recipe.json").write_text(json.dumps(recipe))
+
+        def other_rate(output, _):
+            recipe = json.loads((output / "recipe.json").read_text())
+            recipe["lr"] = 0.5
+            (output / "recipe.json").write_text(json.dumps(recipe))
+
+        def truncated(_, step):
+            path = step / "optimizer.safetensors"
+            path.write_bytes(path.read_bytes()[:-100])
+
+        def no_moment(_, step):
+            path = step / "optimizer.safetensors"
+            tensors = safetensors.numpy.load_file(path)
+            tensors.pop("exp_avg.lm_head.weight")
+            safetensors.numpy.save_file(tensors, path)
+
+        refused("other data", other_data)
+        refused("was changed", other_rate)
+        refused("optimizer.safetensors", truncated)
+        refused(["optimizer.safetensors", "exp_avg.lm_head.weight"], no_moment)
+        refused("optimizer.safetensors", lambda _, step: (step / "optimizer.safetensors").unlink())
+        refused("training.json", lambda _, step: (step / "training.json").write_text("{"))
+        refused("another step", lambda _, step: step.rename(step.parent / "step-000011"))
+        refused("model.safetensors", lambda _, step: (step / "model.safetensors").unlink())
+
+    def test_a_full_disk_loses_nothing(self):
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 10))
+        output = self.folder / "out"
+        size = (last_checkpoint(whole) / "model.safetensors").stat().st_size
+        limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))}
+        result = self.foxscope(*self.golden_arguments(output, "fox-pro", "--save-every", 10), **limit)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr.decode(), r"\Afoxscope: [^\n]+\n\Z")
+        self.assertEqual(list((output / "checkpoints").iterdir()), [])
+        self.trained(["train", "--resume", output])
+        self.expect_equal(output, whole)
+
+
+class BadInputTest(TrainTest):
+    def refused(self, code, words, *extra, arguments=None):
+        output = self.folder / "out"
+        arguments = arguments or self.golden_arguments(output)
+        self.fails(code, words, *arguments, *extra, environment=self.environment)
+        self.assertFalse(output.exists(), "a refused training left its folder")
+
+    def test_options(self):
+        self.refused(2, ["--lr", "number"], "--lr", "fast")
+        self.refused(2, "--lr 0", "--lr", 0)
+        self.refused(2, "--lr", "--lr", "nan")
+        self.refused(2, ["--length 0", "from 1"], "--length", 0)
+        self.refused(2, ["--batch-tokens 500", "128"], "--batch-tokens", 500)
+        self.refused(2, ["--micro-batch-tokens 384", "512"], "--micro-batch-tokens", 384)
+        self.refused(2, ["--max-tokens 15361", "15360", "15872"], "--max-tokens", 15361)
+        self.refused(2, ["--warmup-tokens 15360", "longer than the training"], "--warmup-tokens", 15360)
+        self.refused(2, "cosine or linear or constant", "--schedule", "step")
+        self.refused(2, "shuffled or sequential", "--order", "random")
+        self.refused(2, "last, all", "--keep", "none")
+        self.refused(2, "--betas", "--betas", 0.9, 1)
+        self.refused(2, "--eps", "--eps", 0)
+        self.refused(2, "--pruning", "--pruning", 1)
+        self.refused(2, "float32 or bfloat16", "--dtype", "float16")
+        self.refused(2, "--device", "--dtype", "bfloat16", "--device", "cpu")
+        self.refused(2, "adamw", "--optimizer", "lion")
+        self.refused(2, "--eval", "--eval-every", 5)
+        self.refused(2, "--config", "--config", TRAINING / "fox-pro" / "init")
+        self.fails(2, "-o OUT", *self.golden_arguments(self.folder)[:-2])
+        self.fails(2, "--resume", "train", "--resume", self.folder, "--lr", 0.1)
+        self.fails(1, "no folder of a training", "train", "--resume", self.folder)
+
+    def test_what_is_missing(self):
+        data = TRAINING / "ids.safetensors"
+        model = TRAINING / "fox-pro" / "init"
+        full = {"--init": model, "--data": data, "--lr": 0.1, "--max-tokens": 65536}
+        for missing, words in [("--init", "--config"), ("--data", "--data"), ("--lr", "--lr"), ("--max-tokens", "--max-tokens")]:
+            arguments = [word for name, value in full.items() if name != missing for word in (name, value)]
+            self.refused(2, words, arguments=["train", *arguments, "-o", self.folder / "out"])
+
+    def test_recipes(self):
+        def with_recipe(content):
+            path = self.write("recipe.json", content)
+            return ["train", "--recipe", path, "--init", TRAINING / "fox-pro" / "init", "--data",
+                    TRAINING / "ids.safetensors", "-o", self.folder / "out"]
+
+        self.refused(1, ["recipe.json", "learning_rate"], arguments=with_recipe('{"learning_rate": 1}'))
+        self.refused(1, "not JSON", arguments=with_recipe('{"lr": '))
+        self.refused(1, "object", arguments=with_recipe("[1]"))
+        self.refused(1, ["recipe.json", "lr", "number"], arguments=with_recipe('{"lr": "fast"}'))
+        self.refused(1, ["recipe.json", "lr -1"], arguments=with_recipe('{"lr": -1, "max_tokens": 65536}'))
+        self.refused(1, ["recipe.json", "deterministic"], arguments=with_recipe('{"deterministic": 1}'))
+        self.refused(1, "missing.json", arguments=["train", "--recipe", self.folder / "missing.json", "-o", self.folder / "out"])
+
+    def test_data(self):
+        output = self.folder / "out"
+        self.refused(1, "missing.npy", "--data", self.folder / "missing.npy")
+        numpy.save(self.folder / "large.npy", numpy.full((4, 128), 320))
+        self.refused(1, ["320"], "--data", self.folder / "large.npy", "--max-tokens", 1024)
+        numpy.save(self.folder / "short.npy", numpy.zeros(100, numpy.int32))
+        self.refused(1, "short.npy", "--data", self.folder / "short.npy")
+        self.refused(1, "empty.txt", arguments=self.text_arguments(output, "--data", self.write("empty.txt", "")))
+        no_tokenizer = [word for word in self.text_arguments(output) if word not in ("--tokenizer", FOX)]
+        self.refused(2, "--tokenizer", arguments=no_tokenizer)
+        set_config(self.folder, vocab_size=500)
+        arguments = self.text_arguments(output)
+        set_config(self.folder, vocab_size=500)
+        self.refused(1, ["8192", "500"], arguments=arguments)
+
+    def test_the_folder_exists(self):
+        output = self.folder / "out"
+        output.mkdir()
+        kept = output / "file.txt"
+        kept.write_text("mine")
+        self.fails(1, ["out", "exists"], *self.golden_arguments(output))
+        self.assertEqual(kept.read_text(), "mine")
+        self.trained(self.golden_arguments(self.folder / "done", "fox-pro", "--max-tokens", 2048, "--warmup-tokens", 0))
+        self.fails(1, "--resume", *self.golden_arguments(self.folder / "done"))
+
+    def test_a_model_that_cannot_be_trained(self):
+        copy = self.copy_of("gpt2")
+        set_config(copy, scale_attn_by_inverse_layer_idx=True)
+        self.refused(1, "scale_attn_by_inverse_layer_idx", "--init", copy)
+
+    def test_gates_that_cannot_begin(self):
+        arguments = self.text_arguments(self.folder / "out")
+        for values, words in [({"fgate_bias_init": True}, "fgate_bias_init"), ({"fgate_type": "fixed"}, "decay_time_min"),
+                              ({"fgate_type": "fixed", "decay_time_min": 8, "decay_time_max": 4}, "decay_time_max")]:
+            arguments = self.text_arguments(self.folder / "out")
+            set_config(self.folder, **values)
+            self.refused(1, words, arguments=arguments)
+
+    def test_a_loss_that_is_no_number(self):
+        output = self.folder / "out"
+        result = self.foxscope(*self.golden_arguments(output, "fox-pro", "--lr", 1e30, "--init-lr", 0.001, "--clip", 0,
+                                                      "--save-every", 1, "--warmup-tokens", 2048))
+        self.assertEqual(result.returncode, 1, result.stdout)
+        self.assertRegex(result.stderr.decode(), r"foxscope: step \d+: the .* is -?(nan|inf).*rows \d+.*step-0000\d\d stays")
+        checkpoint = last_checkpoint(output)
+        self.done("info", checkpoint)
+        for values in safetensors.numpy.load_file(checkpoint / "model.safetensors").values():
+            self.assertTrue(numpy.isfinite(values).all())
+
+
+if __name__ == "__main__":
+    unittest.main()
