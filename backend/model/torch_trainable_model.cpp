@@ -321,8 +321,8 @@ std::unique_ptr<TrainableModel> make_torch_trainable_model(const ModelConfig& co
                        at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
                        TorchWeights start(config, options.device, DType::float32);
                        const CurrentDevice current(start.place);
-                       if (options.device.cuda) at::accelerator::resetPeakStats(start.place.index());
                        if (start.load(weights, job)) {
+                         if (options.device.cuda) at::accelerator::resetPeakStats(start.place.index());
                          model = std::make_unique<TorchTrainableModel>(std::move(start), options);
                        }
                      });
