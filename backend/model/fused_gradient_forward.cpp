@@ -85,15 +85,19 @@ bool FusedGradientForward::project(int layer) {
     }
   }
   gates_ = keeps.gates;
-  const auto heads = [&](std::int64_t count) {
-    return at::empty({rows(), count, config().head_dim}, normed.options());
-  };
-  keeps.heads = {heads(config().heads), heads(config().key_heads), heads(config().key_heads)};
-  steps_->heads(heads_of(layer), keeps.heads);
-  query_ = by_heads(keeps.heads.query);
-  key_ = by_heads(keeps.heads.key);
-  value_ = by_heads(keeps.heads.value);
+  set_heads(layer);
   return !job().stopped();
+}
+
+void FusedGradientForward::set_heads(int layer) {
+  const auto heads = [&](std::int64_t count) {
+    return at::empty({rows(), count, config().head_dim}, normed_pair_.options());
+  };
+  const SmallSteps::QueryKeyValue made = {heads(config().heads), heads(config().key_heads), heads(config().key_heads)};
+  steps_->heads(heads_of(layer), made);
+  query_ = by_heads(made.query);
+  key_ = by_heads(made.key);
+  value_ = by_heads(made.value);
 }
 
 SmallSteps::Heads FusedGradientForward::heads_of(int layer) const {
@@ -115,8 +119,7 @@ void FusedGradientForward::sum_gates(int layer) {
 }
 
 AttentionTensors FusedGradientForward::attention_of(const Layer& layer) const {
-  AttentionTensors attention = GradientForward::attention_of(by_heads(layer.heads.query), by_heads(layer.heads.key),
-                                                             by_heads(layer.heads.value), layer.cumulative);
+  AttentionTensors attention = GradientForward::attention_of(query_, key_, value_, layer.cumulative);
   attention.output = by_heads(layer.attended);
   attention.log_normalizer = layer.log_normalizer;
   return attention;
@@ -124,7 +127,7 @@ AttentionTensors FusedGradientForward::attention_of(const Layer& layer) const {
 
 bool FusedGradientForward::attend(int layer) {
   Layer& keeps = kept(layer);
-  keeps.attended = at::empty_like(keeps.heads.query);
+  keeps.attended = at::empty({rows(), config().heads, config().head_dim}, normed_pair_.options());
   keeps.log_normalizer = at::empty({batch(), config().heads, length()}, residual_.options());
   AttentionTensors attention = attention_of(keeps);
   if (this->keeps(Keep::ungated)) attention.log_normalizer_without_gate = at::empty_like(keeps.log_normalizer);
@@ -226,7 +229,7 @@ std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
 void FusedGradientForward::feed_forward_back(int layer) {
   const TorchLayer& weight = weights_of(layer);
   const TorchLayer& of_layer = of_weights(layer);
-  const Layer& keeps = kept(layer);
+  Layer& keeps = kept(layer);
   const at::Tensor of_sum = of_residual_.to(weights().matrix);
   const at::Tensor product = at::mm(of_sum, weight.mlp_out);
   steps_->swiglu_back(keeps.wide, product, wants_weights());
@@ -236,6 +239,7 @@ void FusedGradientForward::feed_forward_back(int layer) {
     add_weight_gradient(of_layer.mlp_in, keeps.wide, normed_rows(keeps.middle, weight.mlp_norm, /*with_rest=*/false));
   }
   steps_->norm_back({keeps.middle, weight.mlp_norm}, of_normed, of_residual_, of_layer.mlp_norm);
+  keeps.middle = keeps.wide = at::Tensor();
 }
 
 /// @returns the gradient by what attention made, [R, H, d]
@@ -261,8 +265,9 @@ at::Tensor FusedGradientForward::project_output_back(int layer, const at::Tensor
 SmallSteps::QueryKeyValue FusedGradientForward::attend_back(int layer, const at::Tensor& of_attended,
                                                             Gradients& gradients) {
   const Layer& keeps = kept(layer);
-  const SmallSteps::QueryKeyValue of_heads = {at::empty_like(keeps.heads.query), at::empty_like(keeps.heads.key),
-                                              at::empty_like(keeps.heads.value)};
+  set_heads(layer);
+  const auto like = [](const at::Tensor& heads) { return at::empty_like(heads.transpose(1, 2).flatten(0, 1)); };
+  const SmallSteps::QueryKeyValue of_heads = {like(query_), like(key_), like(value_)};
   of_log_gate_ = at::empty({batch(), config().heads, length()}, residual_.options());
   foxscope::attend_back(attention_of(keeps), by_heads(of_attended),
                         {by_heads(of_heads.query), by_heads(of_heads.key), by_heads(of_heads.value), of_log_gate_});

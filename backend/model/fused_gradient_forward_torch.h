@@ -17,7 +17,7 @@ namespace foxscope {
 /// stream and its gradient, what makes gates, norms and logits are float32.
 ///
 /// Of a layer is kept what a matrix product or attention made: x as it enters and behind attention, the projection,
-/// queries, keys and values, what attention made of them, the MLP's two inputs to its product. Norms, gated heads and
+/// what attention made of it, the MLP's two inputs to its product. Norms, queries, keys and values, gated heads and
 /// products of the MLP are made again.
 class FusedGradientForward final : public GradientForward {
  public:
@@ -44,7 +44,6 @@ class FusedGradientForward final : public GradientForward {
     at::Tensor entered;    ///< [R, D] float32 x
     at::Tensor projected;  ///< [R, (H + 2 H_kv) d, and H d of an output gate]
     at::Tensor gates;      ///< [R, G] float32 logits of shifts and forget gate
-    SmallSteps::QueryKeyValue heads;
     at::Tensor cumulative;      ///< [B, H, n] float64
     at::Tensor attended;        ///< [R, H, d]
     at::Tensor log_normalizer;  ///< [B, H, n] float32
@@ -54,6 +53,8 @@ class FusedGradientForward final : public GradientForward {
   [[nodiscard]] Layer& kept(int layer) { return layers_[static_cast<std::size_t>(layer)]; }
   /// norm(x), as the matrix products read it.
   [[nodiscard]] at::Tensor normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest);
+  /// Makes queries, keys and values of a layer from its projection.
+  void set_heads(int layer);
   [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
   [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
   [[nodiscard]] SmallSteps::Heads heads_of(int layer) const;

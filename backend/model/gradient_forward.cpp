@@ -14,7 +14,7 @@ namespace {
 
 /// Numbers of a block of logits at once, on a CPU and on a GPU.
 constexpr std::int64_t kCpuLogits = std::int64_t{1} << 22;
-constexpr std::int64_t kGpuLogits = std::int64_t{1} << 28;
+constexpr std::int64_t kGpuLogits = std::int64_t{1} << 26;
 
 }  // namespace
 

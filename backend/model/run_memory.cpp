@@ -81,9 +81,9 @@ std::int64_t way_back_per_token(const ModelConfig& config, DType dtype) {
   const std::int64_t gates = ProjectionColumns(config).count - projected;
   const bool fused = config.norm == NormKind::rms && config.mlp == MlpKind::swiglu;
   const std::int64_t wide = (config.mlp == MlpKind::swiglu ? 2 : 1) * config.intermediate_size;
-  const std::int64_t layer = size * (2 * projected + gate + config.query_size() + wide) +
+  const std::int64_t layer = size * (projected + gate + config.query_size() + wide) +
                              4 * (2 * config.hidden_size + gates) + config.heads * (8 + 4);
-  const std::int64_t own = size * (2 * projected + gate + 2 * wide) + 4 * 4 * config.hidden_size;
+  const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 4 * 4 * config.hidden_size;
   return (fused ? 1 : kAutogradFactor) * config.layers * layer + own;
 }
 

@@ -1,7 +1,8 @@
-// `foxscope bench training`: whole steps of training, from rows of ids to updated weights. On a CPU the recipe
+// `foxscope bench training [RECIPE...]`: whole steps of training, from rows of ids to updated weights. On a CPU the recipe
 // fox-pro-1m beside the plain dense program under eager autograd with LibTorch's AdamW; on a GPU FoX (Pro) of 125M, 360M
 // and 760M shape, one sequence of 16,384 tokens a step, nothing skipped and pruned with gates that forget over 8 to 8192
 // tokens, and the recipe fox-pro-12m with 65,536 tokens a step.
+#include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <memory>
@@ -112,7 +113,11 @@ std::unique_ptr<TrainableModel> on_gpu(const ModelConfig& config, const Paramete
   return TrainableModel::make(config, weights, options, {});
 }
 
-void run_gpu() {
+/// @param wanted  recipes; empty: all
+void run_gpu(std::span<const std::string> wanted) {
+  const auto chosen = [wanted](std::string_view name) {
+    return wanted.empty() || std::ranges::find(wanted, name) != wanted.end();
+  };
   struct Shape {
     const char* recipe;
     double dense;
@@ -122,6 +127,7 @@ void run_gpu() {
   fmt::print("recipe              pruning   ms/step  tokens/s   must   skipped  peak memory\n");
   for (const Shape& shape : {Shape{"fox-pro-125m-2.7b", 160, 210}, Shape{"fox-pro-360m-7.5b", 66, 88},
                              Shape{"fox-pro-760m-48b", 44, 58}}) {
+    if (!chosen(shape.recipe)) continue;
     for (const double pruning : {0.0, std::exp(-10.0)}) {
       const ModelConfig config = ModelConfig::from_json(recipe_of(shape.recipe).config, shape.recipe);
       const auto model = on_gpu(config, SpreadGates(config), pruning);
@@ -133,6 +139,7 @@ void run_gpu() {
   }
   const ModelConfig config = ModelConfig::from_json(recipe_of("fox-pro-12m").config, "fox-pro-12m");
   for (const std::int64_t micro_rows : {32, 16, 8}) {
+    if (!chosen("fox-pro-12m")) break;
     const auto model = on_gpu(config, InitialWeights(config, 0), 0x1p-24);
     const Rate rate = rate_of(*model, 32, 2048, micro_rows);
     fmt::print("fox-pro-12m         65,536 tokens of 2048, {:>2} rows at a time: {:.1f} ms, {:.2f}M tokens/s (must 2.0M), "
@@ -192,10 +199,11 @@ void run_cpu() {
 }  // namespace
 }  // namespace foxscope::bench
 
-int main() {
+int main(int count, char** words) {
   try {
-    if (foxscope::cuda_device_count() > 0) foxscope::bench::run_gpu();
-    foxscope::bench::run_cpu();
+    const std::vector<std::string> recipes(words + 1, words + count);
+    if (foxscope::cuda_device_count() > 0) foxscope::bench::run_gpu(recipes);
+    if (recipes.empty()) foxscope::bench::run_cpu();
   } catch (const std::exception& error) {
     std::cerr << "foxscope-bench-training: " << error.what() << '\n';
     return 1;

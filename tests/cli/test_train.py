@@ -145,7 +145,7 @@ class OutputTest(TrainTest):
         self.trained(self.golden_arguments(output, "fox-pro", "--eval", rows))
         result = json.loads(self.done("eval", "loss", "--model", last_checkpoint(output), "--ids", rows, "--json", "-o",
                                       self.folder / "loss.h5"))
-        self.assertAlmostEqual(result["models"][0]["LOSS"], lines(output / "evaluation.jsonl")[-1]["loss"], places=5)
+        self.assertAlmostEqual(result["models"][0]["nats_per_token"], lines(output / "evaluation.jsonl")[-1]["loss"], places=5)
 
     def test_only_the_newest_checkpoints_stay(self):
         for keep, left in [("last", ["step-000010"]), ("2", ["step-000008", "step-000010"])]:
