@@ -8,7 +8,6 @@
 #include "backend/base/error.h"
 #include "backend/model/safetensors.h"
 #include "backend/train/token_array.h"
-#include "backend/train/zarr_array.h"
 #include "backend/train/zarr_rows.h"
 
 namespace foxscope {
@@ -34,7 +33,9 @@ DataKind kind_of(const std::filesystem::path& path) {
 
 std::unique_ptr<TokenRows> open_one(const std::filesystem::path& path, DataKind kind,
                                     const TrainingDataOptions& options, const Job& job) {
-  if (kind == DataKind::zarr) return open_zarr_rows(path, options.length, options.vocabulary);
+  if (kind == DataKind::zarr) {
+    return rows_of(std::make_unique<const ZarrArray>(path), options.length, options.vocabulary);
+  }
   if (kind == DataKind::texts) {
     if (options.texts.tokenizer.empty()) {
       throw UsageError(fmt::format("{}: texts need a --tokenizer: give the folder of one", path.string()));
