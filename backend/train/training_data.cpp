@@ -55,6 +55,7 @@ std::unique_ptr<TokenRows> open_training_data(const std::vector<std::filesystem:
   if (paths.empty()) throw UsageError("--data: give texts or tokens to train on");
   if (options.length < 1) throw UsageError(fmt::format("--length {}: use a number of tokens from 1", options.length));
   std::vector<DataKind> kinds;
+  kinds.reserve(paths.size());
   for (const auto& path : paths) kinds.push_back(kind_of(path));
   if (options.tensor && std::find(kinds.begin(), kinds.end(), DataKind::safetensors) == kinds.end()) {
     throw UsageError(
