@@ -1,8 +1,8 @@
 #include "backend/train/batch_reader.h"
 
-#include <algorithm>
 #include <cassert>
 #include <span>
+#include <utility>
 
 #include <fmt/format.h>
 

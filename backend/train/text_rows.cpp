@@ -3,16 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <exception>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -28,7 +28,6 @@
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
-#include "backend/train/row_cut.h"
 #include "backend/train/token_array.h"
 #include "kernels/executor.h"
 
@@ -37,6 +36,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// The number is raised when a text has other tokens than before, or the file another form.
 constexpr const char* kCacheFormat = "foxscope tokens 1";
 constexpr const char* kTokensTensor = "tokens";
 constexpr const char* kOriginTensor = "origin";

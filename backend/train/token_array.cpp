@@ -1,8 +1,6 @@
 #include "backend/train/token_array.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
 #include "backend/model/safetensors.h"
 #include "backend/train/token_array.h"
-#include "backend/train/zarr_array.h"
 #include "backend/train/zarr_rows.h"
 
 namespace foxscope {
@@ -34,7 +34,9 @@ DataKind kind_of(const std::filesystem::path& path) {
 
 std::unique_ptr<TokenRows> open_one(const std::filesystem::path& path, DataKind kind,
                                     const TrainingDataOptions& options, const Job& job) {
-  if (kind == DataKind::zarr) return open_zarr_rows(path, options.length, options.vocabulary);
+  if (kind == DataKind::zarr) {
+    return rows_of(std::make_unique<const ZarrArray>(path), options.length, options.vocabulary);
+  }
   if (kind == DataKind::texts) {
     if (options.texts.tokenizer.empty()) {
       throw UsageError(fmt::format("{}: texts need a --tokenizer: give the folder of one", path.string()));
@@ -53,6 +55,7 @@ std::unique_ptr<TokenRows> open_training_data(const std::vector<std::filesystem:
   if (paths.empty()) throw UsageError("--data: give texts or tokens to train on");
   if (options.length < 1) throw UsageError(fmt::format("--length {}: use a number of tokens from 1", options.length));
   std::vector<DataKind> kinds;
+  kinds.reserve(paths.size());
   for (const auto& path : paths) kinds.push_back(kind_of(path));
   if (options.tensor && std::find(kinds.begin(), kinds.end(), DataKind::safetensors) == kinds.end()) {
     throw UsageError(

@@ -22,7 +22,7 @@ struct TrainingDataOptions {
 };
 
 /// Opens data to train on, of any kind, and puts them one after the other:
-/// - a folder with `.zarray`: tokens in zarr's format 2, such as LongCrawl64's (open_zarr_rows)
+/// - a folder with `.zarray`: tokens in zarr's format 2, such as LongCrawl64's (ZarrArray)
 /// - .npy, .safetensors: tokens (map_id_array)
 /// - .txt, .jsonl, .jsonl.xz, .jsonl.gz, and any other folder: texts (open_text_rows)
 /// @returns null if the job was stopped

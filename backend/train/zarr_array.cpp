@@ -9,9 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

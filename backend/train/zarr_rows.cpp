@@ -12,7 +12,6 @@
 #include "backend/model/safetensors.h"
 #include "backend/train/id_numbers.h"
 #include "backend/train/row_cut.h"
-#include "backend/train/zarr_array.h"
 
 namespace foxscope {
 namespace {
@@ -110,13 +109,13 @@ class ZarrRows final : public TokenRows {
 
 }  // namespace
 
-std::unique_ptr<TokenRows> open_zarr_rows(const std::filesystem::path& folder, std::int64_t length,
-                                          std::int64_t vocabulary, std::size_t cache_bytes) {
-  auto array = std::make_unique<const ZarrArray>(folder);
-  const RowCut cut = cut_into_rows(array->shape(), length, folder.string());
+std::unique_ptr<TokenRows> rows_of(std::unique_ptr<const ZarrArray> array, std::int64_t length, std::int64_t vocabulary,
+                                   std::size_t cache_bytes) {
+  const std::string folder = array->folder().string();
+  const RowCut cut = cut_into_rows(array->shape(), length, folder);
   std::string description =
-      fmt::format("{}: zarr, {} {} in chunks of {}, {}", folder.string(), to_string(array->type()),
-                  shape_text(array->shape()), shape_text(array->chunk_shape()), describe(cut, length));
+      fmt::format("{}: zarr, {} {} in chunks of {}, {}", folder, to_string(array->type()), shape_text(array->shape()),
+                  shape_text(array->chunk_shape()), describe(cut, length));
   TokenRows::Summary summary{cut.rows, length, cut.columns, array->fingerprint(), std::move(description)};
   return std::make_unique<ZarrRows>(std::move(array), vocabulary, cache_bytes, std::move(summary));
 }

@@ -76,7 +76,7 @@ TEST_F(ArraysPeer, FewChunksInMemoryAndManyThreads) {
   for (const nlohmann::json& one : cases_) {
     if (!one["path"].get<std::string>().ends_with(".zarr")) continue;
     SCOPED_TRACE(one.dump());
-    const auto rows = open_zarr_rows(path_of(one), one["length"], kPeerVocabulary, 1);
+    const auto rows = rows_of(std::make_unique<const ZarrArray>(path_of(one)), one["length"], kPeerVocabulary, 1);
     const Ids whole = expected(one);
     const auto length = static_cast<std::size_t>(rows->length());
     std::atomic<int> wrong = 0;
@@ -110,7 +110,7 @@ TEST_F(ArraysPeer, FingerprintsTellDataApartAndNothingElse) {
   std::string bytes = test::read_bytes(chunk);
   bytes[5] = static_cast<char>(bytes[5] ^ 1);
   test::write_bytes(chunk, bytes);
-  const auto rows = open_zarr_rows(*folder_ / "none-u2.zarr", 60, kPeerVocabulary);
+  const auto rows = rows_of(std::make_unique<const ZarrArray>(*folder_ / "none-u2.zarr"), 60, kPeerVocabulary);
   EXPECT_NE(rows->fingerprint(), by_path["none-u2.zarr"]);
   bytes[5] = static_cast<char>(bytes[5] ^ 1);
   test::write_bytes(chunk, bytes);

@@ -29,7 +29,9 @@ class Zarr : public testing::Test {
   void write(const char* name, const std::string& bytes) { test::write_bytes(folder_ / name, bytes); }
   /// What is said when all rows of 4 are read.
   std::string error() const {
-    return test::replaced(test::error_of([this] { test::all_tokens(*open_zarr_rows(folder_.path(), 4, 100)); }),
+    return test::replaced(test::error_of([this] {
+                            test::all_tokens(*rows_of(std::make_unique<const ZarrArray>(folder_.path()), 4, 100));
+                          }),
                           folder_.path().string(), "Z");
   }
   /// What is said of metadata that are changed in one key.
@@ -68,7 +70,8 @@ TEST_F(Zarr, MissingChunksAreFilledAndSaidSo) {
   write(metadata());
   write("0.1", test::bytes_of(Ids{5, 6}));
   const test::LoggedLines lines;
-  EXPECT_EQ(test::all_tokens(*open_zarr_rows(folder_.path(), 4, 100)), (Ids{0, 0, 5, 6, 0, 0, 0, 0}));
+  EXPECT_EQ(test::all_tokens(*rows_of(std::make_unique<const ZarrArray>(folder_.path()), 4, 100)),
+            (Ids{0, 0, 5, 6, 0, 0, 0, 0}));
   EXPECT_TRUE(lines.say("1.0: missing, filled with 0"));
   json other = metadata();
   other["fill_value"] = nullptr;

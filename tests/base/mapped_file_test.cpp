@@ -1,0 +1,44 @@
+#include "backend/base/mapped_file.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+#include "tests/error_of.h"
+
+namespace foxscope {
+namespace {
+
+class Mapped : public testing::Test {
+ protected:
+  ~Mapped() override { std::filesystem::remove(file_); }
+  std::string content(const std::string& bytes) {
+    std::ofstream(file_, std::ios::binary | std::ios::trunc) << bytes;
+    const MappedFile mapped(file_, "model");
+    return {reinterpret_cast<const char*>(mapped.bytes().data()), mapped.bytes().size()};
+  }
+
+  std::filesystem::path file_ = testing::TempDir() + "foxscope-mapped-" + std::to_string(getpid());
+};
+
+TEST_F(Mapped, HoldsTheBytesOfTheFile) {
+  for (const std::size_t size : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001}}) {
+    std::string bytes(size, 'x');
+    if (size > 0) bytes.back() = 'y';
+    EXPECT_EQ(content(bytes), bytes);
+  }
+}
+
+TEST_F(Mapped, RefusesWhatIsNoRegularFile) {
+  EXPECT_EQ(test::error_of([&] { MappedFile(file_, "model"); }),
+            file_.string() + ": no such file; check the path of the model");
+  EXPECT_EQ(test::error_of([] { MappedFile("/", "model"); }), "/: is a folder, not a model file; name a file in it");
+}
+
+}  // namespace
+}  // namespace foxscope
