@@ -21,10 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Tokens of a pass beyond which more of them together are no faster.
-constexpr std::size_t kDeviceTokens = 65536;
-constexpr std::size_t kHostTokens = 1024;
-
 /// A model with its losses so far.
 struct LossModel : PlannedModel {
   EvaluatedModel result;
@@ -97,8 +93,10 @@ class ModelWork {
     timing_.notes = model_.config.notes;
     timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
     if (timing_.resumed == model_.result.losses.windows) return true;
-    free_ = free_memory(model_.device);
-    memory_left(needs_of(model_, {Keep::loss}), model_.result.losses.length, free_, memory_user(model_));
+    const RunNeeds needs = needs_of(model_, {Keep::loss});
+    const FreeMemory free = free_memory(model_.device);
+    memory_left(needs, model_.result.losses.length, free, memory_user(model_));
+    tokens_at_once_ = static_cast<std::size_t>(batch_tokens(needs, free));
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
     const auto lm =
@@ -120,22 +118,12 @@ class ModelWork {
     const auto first = static_cast<std::size_t>(std::ranges::find(model_.done, false) - model_.done.begin());
     if (first == model_.done.size()) return {};
     const std::size_t length = model_.labels(first).size();
-    const std::size_t tokens = model_.device.cuda ? kDeviceTokens : kHostTokens;
-    const std::size_t most = std::max<std::size_t>(1, std::min(tokens, tokens_that_fit()) / length);
+    const std::size_t most = std::max<std::size_t>(1, tokens_at_once_ / length);
     std::vector<std::size_t> batch;
     for (std::size_t window = first; window < model_.done.size() && batch.size() < most; ++window) {
       if (!model_.done[window] && model_.labels(window).size() == length) batch.push_back(window);
     }
     return batch;
-  }
-
-  [[nodiscard]] std::size_t tokens_that_fit() const {
-    const RunNeeds needs = needs_of(model_, {Keep::loss});
-    const auto fit = [](const RunMemory& memory, std::int64_t free) {
-      return static_cast<std::size_t>(std::max<std::int64_t>(0, free / 2 - memory.fixed) / memory.per_token);
-    };
-    const std::size_t host = fit(needs.host, free_.host);
-    return needs.gpu ? std::min(host, fit(*needs.gpu, free_.gpu)) : host;
   }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
@@ -192,7 +180,7 @@ class ModelWork {
   LossPartial& partial_;
   LossTiming& timing_;
   const Job& job_;
-  FreeMemory free_;
+  std::size_t tokens_at_once_ = 0;
 };
 
 }  // namespace

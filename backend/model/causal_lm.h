@@ -14,6 +14,7 @@
 #include "backend/model/checkpoint.h"
 #include "backend/model/intervention.h"
 #include "backend/model/model_config.h"
+#include "backend/model/score.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope {
@@ -85,18 +86,23 @@ class CausalLM {
   virtual std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
                                                const Job& job) = 0;
 
-  /// Reads a prompt, to be continued token by token (continuation.h).
-  /// @returns nothing if the job was stopped
-  /// @throws what check_prompt does
-  virtual std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) = 0;
+  /// Scores positions of texts: log p of given tokens, whether each is the greedy choice, the likeliest ones.
+  /// @returns of each text its positions [end - first]; nothing if the job was stopped
+  /// @throws what check_score does; Error for a text that does not fit into memory
+  virtual std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) = 0;
+
+  /// Reads prompts of one length in one pass, each to be continued token by token (continuation.h).
+  /// @returns of each prompt; nothing if the job was stopped
+  /// @throws what check_prompts does
+  virtual std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
+                                                                    const Job& job) = 0;
+  /// Reads one.
+  /// @returns null if the job was stopped
+  std::unique_ptr<Continuation> begin(const PromptRequest& prompt, const Job& job);
 };
 
 /// The sizes of a request and its ids, checked.
 /// @throws ShapeError, UsageError
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);
-
-/// Whether so many tokens fit a model that has a table of positions.
-/// @throws UsageError
-void check_length(std::int64_t length, const ModelConfig& config);
 
 }  // namespace foxscope

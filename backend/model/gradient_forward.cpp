@@ -26,7 +26,7 @@ bool GradientForward::run_forward(const Input& input, std::span<const Probe> pro
                                   ForwardReport& report) {
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(uses_autograd());
-  return run(input, probes, nullptr, job, report);
+  return run(input, probes, {}, job, report);
 }
 
 AttentionTensors GradientForward::attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -276,11 +276,11 @@ TEST(Forward, RefusesRequestsThatDoNotFit) {
                (test::Parts{"[forward] labels: expected 4, got 0"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest&) {}, 5), (test::Parts{"[forward] recorders"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest& r) { r.input_ids = kOutside; }),
-               (test::Parts{"token id 11 at position 2 of the input_ids", "vocabulary of 11"}));
+               (test::Parts{"input_ids: the id 11 at position 2 is outside the model's vocabulary (0 to 10)"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest& r) { r.labels = kNegative; }),
-               (test::Parts{"token id -1 at position 1 of the labels"}));
+               (test::Parts{"labels: the id -1 at position 1 is"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest& r) { r.pruning_tolerance = -1; }),
-               (test::Parts{"--pruning -1", "at least 0 and below 1"}));
+               (test::Parts{"--pruning -1: use a share from 0 (nothing is skipped) to below 1"}));
 }
 
 TEST(DeviceNames, AreParsed) {
