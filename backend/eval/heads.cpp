@@ -1,7 +1,10 @@
 #include "backend/eval/heads.h"
 
+#include <algorithm>
 #include <cmath>
+#include <deque>
 #include <filesystem>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -31,6 +34,7 @@ std::optional<WordCounts> count_words(const std::filesystem::path& corpus, const
 /// A model whose memory has been looked at.
 struct HeadsModel : PlannedModel {
   QueryKeyPlace place;
+  std::int64_t tokens_at_once = 0;  ///< of windows of one length, if one alone is not longer
 };
 
 /// @returns nothing if the job was stopped
@@ -38,8 +42,12 @@ std::optional<HeadsModel> plan(const RunRequest& request, const Checkpoint& chec
                                const Job& job) {
   auto base = plan_model(request, checkpoint, source, job);
   if (!base) return std::nullopt;
-  HeadsModel planned{std::move(*base), {}};
-  planned.place = QueryKeyPlace(needs_of(planned, kKept), planned.table->length, free_memory(planned.device),
+  HeadsModel planned{std::move(*base), {}, 0};
+  const RunNeeds needs = needs_of(planned, kKept);
+  const FreeMemory free = free_memory(planned.device);
+  memory_left(needs, planned.table->length, free, memory_user(planned));
+  planned.tokens_at_once = batch_tokens(needs, free);
+  planned.place = QueryKeyPlace(needs, std::max(planned.table->length, planned.tokens_at_once), free,
                                 memory_user(planned), kernel_gpu(planned.device));
   return planned;
 }
@@ -55,9 +63,8 @@ class HeadsWork {
     const auto lm =
         open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm) return std::nullopt;
-    for (const Window& window : model_.windows.windows) {
-      if (job_.stopped() || !run_window(*lm, window)) return std::nullopt;
-      ++windows_done_;
+    for (auto batch = next_batch(); !batch.empty(); batch = next_batch()) {
+      if (job_.stopped() || !run_windows(*lm, batch)) return std::nullopt;
     }
     EvaluatedHeads heads = accumulator_.finish();
     heads.windows = model_.table;
@@ -84,34 +91,65 @@ class HeadsWork {
     job_.tell({windows_done_ * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
   }
 
-  std::shared_ptr<const Trace> forward(CausalLM& lm, const Window& window) {
-    TraceInfo info = model_.info;
-    info.length = static_cast<std::int64_t>(window.ids.size());
-    Recorder recorder(info, kKept, model_.place.make_store(info, kKept));
-    const std::vector<std::int32_t> inputs = input_ids(window.ids, model_.bos);
-    ForwardRequest request;
-    request.batch = 1;
-    request.length = info.length;
-    request.input_ids = inputs;
-    request.labels = window.ids;
-    request.pruning_tolerance = info.pruning_tolerance;
-    request.interventions = model_.request.interventions;
-    Recorder* const recorders[] = {&recorder};
-    const Job quiet{job_.stop, {}, job_.executor};
-    if (!lm.forward(request, recorders, quiet)) return nullptr;
-    // What comes again is part of the statistics.
-    auto tokens = std::make_shared<TokenTable>();
-    tokens->id.assign(window.ids.begin(), window.ids.end());
-    tokens->input_id = inputs;
-    auto trace = recorder.finish(nullptr, tokens);
-    trace->compute_on(model_.place.gpu());
-    return trace;
+  /// The next windows that are equally long, as many as go together.
+  [[nodiscard]] std::span<const Window> next_batch() const {
+    const auto left = std::span(model_.windows.windows).subspan(static_cast<std::size_t>(windows_done_));
+    if (left.empty()) return {};
+    const std::int64_t length = std::ssize(left.front().ids);
+    const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, model_.tokens_at_once / length));
+    std::size_t count = 1;
+    while (count < std::min(most, left.size()) && std::ssize(left[count].ids) == length) ++count;
+    return left.first(count);
   }
 
-  bool run_window(CausalLM& lm, const Window& window) {
+  /// @returns no traces if the job was stopped
+  std::vector<std::shared_ptr<const Trace>> forward(CausalLM& lm, std::span<const Window> windows) const {
+    TraceInfo info = model_.info;
+    info.length = std::ssize(windows.front().ids);
+    std::deque<Recorder> recorders;
+    std::vector<Recorder*> pointers;
+    std::vector<std::shared_ptr<TokenTable>> tables;
+    std::vector<std::int32_t> inputs;
+    std::vector<std::int32_t> labels;
+    for (const Window& window : windows) {
+      pointers.push_back(&recorders.emplace_back(info, kKept, model_.place.make_store(info, kKept)));
+      // What comes again is part of the statistics.
+      TokenTable& tokens = *tables.emplace_back(std::make_shared<TokenTable>());
+      tokens.id.assign(window.ids.begin(), window.ids.end());
+      tokens.input_id = input_ids(window.ids, model_.bos);
+      inputs.insert(inputs.end(), tokens.input_id.begin(), tokens.input_id.end());
+      labels.insert(labels.end(), window.ids.begin(), window.ids.end());
+    }
+    ForwardRequest request;
+    request.batch = std::ssize(windows);
+    request.length = info.length;
+    request.input_ids = inputs;
+    request.labels = labels;
+    request.pruning_tolerance = info.pruning_tolerance;
+    request.interventions = model_.request.interventions;
+    const Job quiet{job_.stop, {}, job_.executor};
+    if (!lm.forward(request, pointers, quiet)) return {};
+    std::vector<std::shared_ptr<const Trace>> traces;
+    for (std::size_t n = 0; n < tables.size(); ++n) {
+      traces.push_back(recorders[n].finish(nullptr, tables[n]));
+      traces.back()->compute_on(model_.place.gpu());
+    }
+    return traces;
+  }
+
+  bool run_windows(CausalLM& lm, std::span<const Window> windows) {
     tell(0);
-    const auto trace = forward(lm, window);
-    if (!trace) return false;
+    auto traces = forward(lm, windows);
+    if (traces.empty()) return false;
+    for (std::size_t n = 0; n < windows.size(); ++n) {
+      if (job_.stopped() || !measure(std::move(traces[n]), windows[n])) return false;
+      ++windows_done_;
+    }
+    return true;
+  }
+
+  bool measure(std::shared_ptr<const Trace> trace, const Window& window) {
+    tell(0);
     std::vector<TokenClassSet> classes;
     if (counts_ != nullptr) classes = read_classes(window_classes(window, *counts_));
     MeasureOptions options;

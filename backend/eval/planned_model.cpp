@@ -6,25 +6,13 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/interventions.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
-
-void check_vocabulary(const Windows& windows, const Checkpoint& checkpoint, const std::string& source) {
-  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
-  for (std::size_t n = 0; n < windows.windows.size(); ++n) {
-    for (const std::int32_t id : windows.windows[n].ids) {
-      if (id < vocabulary) continue;
-      throw Error(
-          fmt::format("{}: the token {} of window {} is outside the vocabulary of {} ({} ids): use the "
-                      "tokenizer that belongs to the model",
-                      source, id, n, checkpoint.folder().string(), vocabulary));
-    }
-  }
-}
 
 std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
   auto table = std::make_shared<EvaluatedWindows>();
@@ -84,18 +72,22 @@ std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoi
   PlannedModel planned;
   planned.request = request;
   planned.config = checkpoint.config();
-  planned.device = Device::parse(request.device);
-  planned.dtype = choose_dtype(request.dtype, planned.device);
+  const ModelSettings settings = validate(request, checkpoint);
+  planned.device = settings.device;
+  planned.dtype = settings.dtype;
   planned.parameters = checkpoint.parameter_count();
   std::optional<Tokenizer> tokenizer;
   if (source.tokenizer || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
   planned.bos = choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr);
   planned.windows = source.tokenizer ? cut_windows(source.windows, *source.tokenizer, *tokenizer) : source.windows;
-  check_vocabulary(planned.windows, checkpoint, source.name);
+  for (std::size_t n = 0; n < planned.windows.windows.size(); ++n) {
+    check_ids(planned.windows.windows[n].ids, planned.config.vocabulary_size,
+              fmt::format("{}, window {}", source.name, n));
+  }
   planned.table = table_of(planned.windows);
   check_interventions(request.interventions, planned.config,
                       *std::min_element(planned.table->tokens.begin(), planned.table->tokens.end()));
-  auto info = describe_run(request, checkpoint, planned.device, planned.dtype, planned.table->length, job);
+  auto info = describe_run(request, checkpoint, settings, planned.table->length, job);
   if (!info) return std::nullopt;
   planned.info = std::move(*info);
   return planned;

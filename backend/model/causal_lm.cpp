@@ -5,28 +5,26 @@
 
 #include <fmt/format.h>
 
-#include "backend/base/device_name.h"
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/continuation.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/interventions.h"
-#include "backend/model/validate.h"
 
 namespace foxscope {
 
 std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) : "cpu"; }
 
-Device Device::parse(const std::string& name) {
-  const std::optional<int> gpu = gpu_named(name, {[] { return forward_library().cuda_is_built(); },
-                                                  [] { return forward_library().cuda_device_count(); }, "CUDA device"});
+Device Device::of(const DeviceChoice& choice) {
+  const std::optional<int> gpu =
+      gpu_chosen(choice, {[] { return forward_library().cuda_is_built(); },
+                          [] { return forward_library().cuda_device_count(); }, "CUDA device"});
   return gpu ? Device{true, *gpu} : Device{};
 }
 
 std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype,
                                          const Job& job) {
-  if (!device.cuda && dtype != DType::float32) {
-    throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
-  }
+  check_dtype(dtype, device);
   return forward_library().load(checkpoint, device, dtype, job);
 }
 
@@ -62,11 +60,11 @@ void check_request(const ForwardRequest& request, std::span<Recorder* const> rec
   }
   const auto length = static_cast<std::size_t>(request.length);
   for (std::size_t first = 0; first < request.input_ids.size(); first += length) {
-    validate_ids(request.input_ids.subspan(first, length), config.vocabulary_size, "input_ids");
-    validate_ids(request.labels.subspan(first, length), config.vocabulary_size, "labels");
+    check_ids(request.input_ids.subspan(first, length), config.vocabulary_size, "input_ids");
+    check_ids(request.labels.subspan(first, length), config.vocabulary_size, "labels");
   }
-  validate_pruning(request.pruning_tolerance);
-  validate_length(request.length, config);
+  check_pruning(request.pruning_tolerance);
+  check_length(request.length, config);
   check_interventions(request.interventions, config, request.length);
 }
 

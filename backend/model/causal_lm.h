@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/base/device_name.h"
 #include "backend/base/job.h"
 #include "backend/model/checkpoint.h"
 #include "backend/model/intervention.h"
@@ -24,9 +25,8 @@ struct Device {
   bool cuda = false;
   int index = 0;
   [[nodiscard]] std::string name() const;  ///< "cpu", "cuda:0"
-  /// "auto" (CUDA where there is one), "cpu", "cuda", "cuda:N".
-  /// @throws UsageError for another name, Error where that device does not exist in this build or on this machine
-  static Device parse(const std::string& name);
+  /// @throws Error where that device does not exist in this build or on this machine
+  static Device of(const DeviceChoice& choice);
 };
 
 /// What a forward pass did, beside what it recorded.

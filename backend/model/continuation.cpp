@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/interventions.h"
-#include "backend/model/validate.h"
 
 namespace foxscope {
 
@@ -25,7 +25,7 @@ void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& co
   if (prompts.empty()) throw ShapeError("[begin] prompts: there must be at least one");
   const std::size_t length = prompts.front().input_ids.size();
   if (length < 1) throw ShapeError("[begin] input_ids: there must be at least one");
-  validate_length(static_cast<std::int64_t>(length), config);
+  check_length(static_cast<std::int64_t>(length), config);
   for (const PromptRequest& prompt : prompts) {
     if (prompt.input_ids.size() != length) {
       throw ShapeError(fmt::format("[begin] input_ids: expected {}, as many as the first prompt has, got {}", length,
@@ -39,9 +39,9 @@ void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& co
         (kept && prompt.recorder->info().length != static_cast<std::int64_t>(length))) {
       throw ShapeError(fmt::format("[begin] recorder and labels: expected {} positions", length));
     }
-    validate_ids(prompt.input_ids, config.vocabulary_size, "the prompt");
-    validate_ids(prompt.labels, config.vocabulary_size, "labels of the prompt");
-    validate_pruning(prompt.pruning_tolerance);
+    check_ids(prompt.input_ids, config.vocabulary_size, "the prompt");
+    check_ids(prompt.labels, config.vocabulary_size, "labels of the prompt");
+    check_pruning(prompt.pruning_tolerance);
     check_continued(prompt.interventions, config);
   }
 }
@@ -57,8 +57,8 @@ void check_continued(std::span<const Intervention> interventions, const ModelCon
 }
 
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config) {
-  validate_length(position + 1, config);
-  validate_ids({&id, 1}, config.vocabulary_size, "the next token");
+  check_length(position + 1, config);
+  check_ids({&id, 1}, config.vocabulary_size, "the next token");
 }
 
 std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype) {

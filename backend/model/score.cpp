@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/interventions.h"
-#include "backend/model/validate.h"
 
 namespace foxscope {
 namespace {
@@ -30,9 +30,9 @@ void check_text(const ScoredText& text, std::size_t index, const ModelConfig& co
     throw ShapeError(
         fmt::format("[score] text {}: {} labels for {} positions", index, text.labels.size(), text.end - text.first));
   }
-  validate_length(length, config);
-  validate_ids(text.input_ids, config.vocabulary_size, fmt::format("text {}", index));
-  validate_ids(text.labels, config.vocabulary_size, fmt::format("labels of text {}", index));
+  check_length(length, config);
+  check_ids(text.input_ids, config.vocabulary_size, fmt::format("text {}", index));
+  check_ids(text.labels, config.vocabulary_size, fmt::format("labels of text {}", index));
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void check_score(const ScoreRequest& request, const ModelConfig& config) {
     throw UsageError(fmt::format("{} likeliest tokens: use a number from 0 to {}, the size of the vocabulary",
                                  request.top, config.vocabulary_size));
   }
-  validate_pruning(request.pruning_tolerance);
+  check_pruning(request.pruning_tolerance);
   for (std::size_t n = 0; n < request.texts.size(); ++n) {
     check_text(request.texts[n], n, config);
     check_interventions(request.interventions, config, positions(request.texts[n]));

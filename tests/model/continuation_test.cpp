@@ -101,7 +101,8 @@ TEST_P(ContinuedFixture, ComposedPredictsLikeOnePass) {
 
 TEST_P(ContinuedFixture, CudaPredictsLikeOnePass) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  check(*CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::parse("cuda"), DType::float32));
+  check(*CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::of(DeviceChoice::parse("cuda")),
+                        DType::float32));
 }
 
 TEST_P(ContinuedFixture, GreedyTokensAreThoseOfOnePassOverThem) {

@@ -284,16 +284,17 @@ TEST(Forward, RefusesRequestsThatDoNotFit) {
 }
 
 TEST(DeviceNames, AreParsed) {
-  EXPECT_EQ(Device::parse("cpu").name(), "cpu");
+  EXPECT_EQ(Device::of(DeviceChoice::parse("cpu")).name(), "cpu");
   EXPECT_EQ((Device{true, 3}.name()), "cuda:3");
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", ""}) {
-    EXPECT_THROW(Device::parse(name), UsageError) << name;
+    EXPECT_THROW(Device::of(DeviceChoice::parse(name)), UsageError) << name;
   }
-  EXPECT_PRED2(test::says, test::error_of([] { Device::parse("tpu"); }),
+  EXPECT_PRED2(test::says, test::error_of([] { Device::of(DeviceChoice::parse("tpu")); }),
                (test::Parts{"--device 'tpu' is not known", "auto, cpu, cuda or cuda:N"}));
   if (cuda_device_count() == 0) {
-    EXPECT_EQ(Device::parse("auto").name(), "cpu");
-    EXPECT_PRED2(test::says, test::error_of([] { Device::parse("cuda"); }), (test::Parts{"--device cpu"}));
+    EXPECT_EQ(Device::of(DeviceChoice::parse("auto")).name(), "cpu");
+    EXPECT_PRED2(test::says, test::error_of([] { Device::of(DeviceChoice::parse("cuda")); }),
+                 (test::Parts{"--device cpu"}));
   }
   const test::TemporaryFolder folder;
   EXPECT_PRED2(test::says,

@@ -1,4 +1,5 @@
-// Scores of given tokens: against the libraries' logits, against a run that keeps its logits, and against each text alone.
+// Scores of given tokens: against the libraries' logits, against a run that keeps its logits, and against each text
+// alone.
 #include "backend/model/score.h"
 
 #include <algorithm>
@@ -45,9 +46,8 @@ struct DensePosition {
     for (const float logit : logits) log_probability.push_back(static_cast<double>(logit) - largest - std::log(sum));
     order.resize(logits.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, [&](int a, int b) {
-      return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-    });
+    std::ranges::stable_sort(
+        order, [&](int a, int b) { return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)]; });
   }
   std::vector<double> log_probability;
   Ids order;
@@ -305,9 +305,7 @@ TEST(Score, ATextTooLongForATableOfPositionsIsRefused) {
                (test::Parts{std::to_string(most + 1) + " tokens are more than the model has positions for"}));
 }
 
-TEST(Score, NothingIsAskedAndNothingIsComputed) {
-  EXPECT_TRUE(tiny_score_model()->score({}, {}).value().empty());
-}
+TEST(Score, NothingIsAskedAndNothingIsComputed) { EXPECT_TRUE(tiny_score_model()->score({}, {}).value().empty()); }
 
 TEST(Score, StopsWhenAsked) {
   std::stop_source stop;
