@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <deque>
 #include <filesystem>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -92,63 +90,37 @@ class HeadsWork {
   }
 
   /// The next windows that are equally long, as many as go together.
-  [[nodiscard]] std::span<const Window> next_batch() const {
-    const auto left = std::span(model_.windows.windows).subspan(static_cast<std::size_t>(windows_done_));
-    if (left.empty()) return {};
-    const std::int64_t length = std::ssize(left.front().ids);
-    const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, model_.tokens_at_once / length));
-    std::size_t count = 1;
-    while (count < std::min(most, left.size()) && std::ssize(left[count].ids) == length) ++count;
-    return left.first(count);
+  [[nodiscard]] std::vector<std::size_t> next_batch() const {
+    const std::vector<Window>& windows = model_.windows.windows;
+    std::vector<std::size_t> batch;
+    for (auto n = static_cast<std::size_t>(windows_done_); n < windows.size(); ++n) {
+      const std::int64_t length = std::ssize(windows[n].ids);
+      const bool fits = (std::ssize(batch) + 1) * length <= model_.tokens_at_once;
+      if (!batch.empty() && (!fits || length != std::ssize(windows[batch.front()].ids))) break;
+      batch.push_back(n);
+    }
+    return batch;
   }
 
-  /// @returns no traces if the job was stopped
-  std::vector<std::shared_ptr<const Trace>> forward(CausalLM& lm, std::span<const Window> windows) const {
-    TraceInfo info = model_.info;
-    info.length = std::ssize(windows.front().ids);
-    std::deque<Recorder> recorders;
-    std::vector<Recorder*> pointers;
-    std::vector<std::shared_ptr<TokenTable>> tables;
-    std::vector<std::int32_t> inputs;
-    std::vector<std::int32_t> labels;
-    for (const Window& window : windows) {
-      pointers.push_back(&recorders.emplace_back(info, kKept, model_.place.make_store(info, kKept)));
-      // What comes again is part of the statistics.
-      TokenTable& tokens = *tables.emplace_back(std::make_shared<TokenTable>());
-      tokens.id.assign(window.ids.begin(), window.ids.end());
-      tokens.input_id = input_ids(window.ids, model_.bos);
-      inputs.insert(inputs.end(), tokens.input_id.begin(), tokens.input_id.end());
-      labels.insert(labels.end(), window.ids.begin(), window.ids.end());
-    }
-    ForwardRequest request;
-    request.batch = std::ssize(windows);
-    request.length = info.length;
-    request.input_ids = inputs;
-    request.labels = labels;
-    request.pruning_tolerance = info.pruning_tolerance;
-    request.interventions = model_.request.interventions;
-    const Job quiet{job_.stop, {}, job_.executor};
-    if (!lm.forward(request, pointers, quiet)) return {};
-    std::vector<std::shared_ptr<const Trace>> traces;
-    for (std::size_t n = 0; n < tables.size(); ++n) {
-      traces.push_back(recorders[n].finish(nullptr, tables[n]));
-      traces.back()->compute_on(model_.place.gpu());
-    }
-    return traces;
-  }
-
-  bool run_windows(CausalLM& lm, std::span<const Window> windows) {
+  bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
     tell(0);
-    auto traces = forward(lm, windows);
-    if (traces.empty()) return false;
-    for (std::size_t n = 0; n < windows.size(); ++n) {
-      if (job_.stopped() || !measure(std::move(traces[n]), windows[n])) return false;
+    auto pass = forward_windows(model_, lm, batch, kKept, model_.place, Job{job_.stop, {}, job_.executor});
+    if (!pass) return false;
+    for (std::size_t n = 0; n < batch.size(); ++n) {
+      const Window& window = model_.windows.windows[batch[n]];
+      // What comes again is part of the statistics.
+      auto tokens = std::make_shared<TokenTable>();
+      tokens->id.assign(window.ids.begin(), window.ids.end());
+      tokens->input_id = input_ids(window.ids, model_.bos);
+      const auto trace = pass->recorders[n].finish(nullptr, tokens);
+      trace->compute_on(model_.place.gpu());
+      if (job_.stopped() || !measure(trace, window)) return false;
       ++windows_done_;
     }
     return true;
   }
 
-  bool measure(std::shared_ptr<const Trace> trace, const Window& window) {
+  bool measure(const std::shared_ptr<const Trace>& trace, const Window& window) {
     tell(0);
     std::vector<TokenClassSet> classes;
     if (counts_ != nullptr) classes = read_classes(window_classes(window, *counts_));

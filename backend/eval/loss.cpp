@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <limits>
 
 #include <fmt/format.h>
@@ -127,37 +126,17 @@ class ModelWork {
   }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
-    const auto length = static_cast<std::int64_t>(model_.labels(windows.front()).size());
-    TraceInfo info = model_.result.info;
-    info.length = length;
-    std::deque<Recorder> recorders;
-    std::vector<Recorder*> pointers;
-    std::vector<std::int32_t> inputs;
-    std::vector<std::int32_t> labels;
-    for (const std::size_t window : windows) {
-      pointers.push_back(&recorders.emplace_back(info, KeepSet{Keep::loss}, nullptr));
-      const std::vector<std::int32_t>& ids = model_.labels(window);
-      const std::vector<std::int32_t> shifted = input_ids(ids, model_.bos);
-      inputs.insert(inputs.end(), shifted.begin(), shifted.end());
-      labels.insert(labels.end(), ids.begin(), ids.end());
-    }
-    ForwardRequest forward;
-    forward.batch = static_cast<std::int64_t>(windows.size());
-    forward.length = length;
-    forward.input_ids = inputs;
-    forward.labels = labels;
-    forward.pruning_tolerance = model_.result.info.pruning_tolerance;
-    forward.interventions = model_.request.interventions;
-    const auto report = lm.forward(forward, pointers, batch_job(static_cast<std::int64_t>(labels.size())));
-    if (!report) return false;
-    timing_.attention_kernel = report->attention_kernel;
+    const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.labels(windows.front()));
+    auto pass = forward_windows(model_, lm, windows, {Keep::loss}, {}, batch_job(tokens));
+    if (!pass) return false;
+    timing_.attention_kernel = pass->report.attention_kernel;
     for (std::size_t n = 0; n < windows.size(); ++n) {
-      const std::span<const float> losses = recorders[n].per_token_loss();
+      const std::span<const float> losses = pass->recorders[n].per_token_loss();
       check_losses(model_, windows[n], losses);
       put(model_, windows[n], losses);
       partial_.append(index_, static_cast<std::uint32_t>(windows[n]), losses);
     }
-    timing_.tokens += static_cast<std::int64_t>(labels.size());
+    timing_.tokens += tokens;
     return true;
   }
 

@@ -67,6 +67,34 @@ MemoryUser memory_user(const PlannedModel& model) {
   return {fmt::format("{}: windows of {} tokens need", model.request.name, model.table->length), "--length", {}};
 }
 
+std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& lm, std::span<const std::size_t> windows,
+                                          const KeepSet& keep, const QueryKeyPlace& place, const Job& job) {
+  TraceInfo info = model.info;
+  info.length = std::ssize(model.windows.windows[windows.front()].ids);
+  WindowPass pass;
+  std::vector<Recorder*> recorders;
+  std::vector<std::int32_t> inputs;
+  std::vector<std::int32_t> labels;
+  for (const std::size_t window : windows) {
+    recorders.push_back(&pass.recorders.emplace_back(info, keep, place.make_store(info, keep)));
+    const std::vector<std::int32_t>& ids = model.windows.windows[window].ids;
+    const std::vector<std::int32_t> shifted = input_ids(ids, model.bos);
+    inputs.insert(inputs.end(), shifted.begin(), shifted.end());
+    labels.insert(labels.end(), ids.begin(), ids.end());
+  }
+  ForwardRequest forward;
+  forward.batch = std::ssize(windows);
+  forward.length = info.length;
+  forward.input_ids = inputs;
+  forward.labels = labels;
+  forward.pruning_tolerance = info.pruning_tolerance;
+  forward.interventions = model.request.interventions;
+  const auto report = lm.forward(forward, recorders, job);
+  if (!report) return std::nullopt;
+  pass.report = *report;
+  return pass;
+}
+
 std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoint& checkpoint,
                                        const WindowSource& source, const Job& job) {
   PlannedModel planned;
