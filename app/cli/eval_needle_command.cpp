@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -184,9 +183,6 @@ int evaluateNeedle(const NeedleOptions& options, const Session& session) {
        {std::pair{"--model", options.eval.models.empty()}, std::pair{"--haystack", options.haystack.empty()},
         std::pair{"--output", options.eval.output.empty()}}) {
     if (missing) throw UsageError(fmt::format("{} is required: see foxscope eval needle --help", name));
-  }
-  if (options.eval.bos && (*options.eval.bos < 0 || *options.eval.bos > std::numeric_limits<std::int32_t>::max())) {
-    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.eval.bos));
   }
   const NeedleRequest request = makeRequest(options);
   requireDistinct(options.eval.output, options.haystack);

@@ -1,7 +1,5 @@
 #include "app/cli/eval_options.h"
 
-#include <limits>
-
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
@@ -63,9 +61,6 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options) {
     throw UsageError("--seed: windows of --ids are not drawn: leave it out");
   }
   if (options.seed && *options.seed < 0) throw UsageError(fmt::format("--seed {}: use a number from 0", *options.seed));
-  if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
-    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
-  }
   requireDistinct(options.output, options.corpus.empty() ? options.ids : options.corpus);
 }
 
@@ -75,9 +70,9 @@ std::vector<RunRequest> evalModels(const EvalOptions& options) {
     RunRequest model;
     model.name = named.name;
     model.model = named.path;
-    if (options.bos) model.bos = static_cast<std::int32_t>(*options.bos);
-    model.device = options.device;
-    model.dtype = options.dtype;
+    model.bos = options.bos;
+    model.device = DeviceChoice::parse(options.device);
+    model.dtype = parse_dtype(options.dtype);
     model.pruning_tolerance = options.pruning;
     for (const std::string& text : options.interventions) model.interventions.push_back(Intervention::parse(text));
     models.push_back(std::move(model));

@@ -1,4 +1,3 @@
-#include <limits>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -39,12 +38,6 @@ void checkOptions(const SweepOptions& options) {
   if (options.eval.models.size() != 1) {
     throw UsageError("eval sweep: takes one model: sweep over each model in a command of its own");
   }
-  if (options.limit && *options.limit < 1) {
-    throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", *options.limit));
-  }
-  if (options.eval.bos && (*options.eval.bos < 0 || *options.eval.bos > std::numeric_limits<std::int32_t>::max())) {
-    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.eval.bos));
-  }
   if (options.json && options.csv) throw UsageError("--csv: goes with text or JSON alone: leave out --json");
 }
 
@@ -53,7 +46,7 @@ SweepFileRequest makeRequest(const SweepOptions& options) {
   request.sweep.change = Intervention::parse_change(options.change);
   request.sweep.run = evalModels(options.eval).front();
   RunRequest& run = request.sweep.run;
-  run.limit = options.limit.value_or(0);
+  run.limit = options.limit;
   run.input.name = options.text;
   run.input.text = std::make_shared<const Text>(Text{read_text(options.text, InvalidUtf8::refuse), ""});
   request.output = options.eval.output;

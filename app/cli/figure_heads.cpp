@@ -32,7 +32,7 @@ struct DistanceArguments {
 
 // The heads of every model of the files, which hold statistics of heads or runs. @returns nothing if stopped
 std::optional<std::vector<EvaluatedHeads>> readHeads(const FigureOptions& options, const Session& session) {
-  const std::optional<int> gpu = gpu_named(options.device);
+  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   std::vector<EvaluatedHeads> models;
   for (const std::string& file : options.files) {
     const std::string content = read_content(file);

@@ -283,7 +283,7 @@ figure::CurveChoice curveChoice(const CurveOptions& options) {
 }
 
 std::vector<std::shared_ptr<const Trace>> allRuns(const FigureOptions& options) {
-  const std::optional<int> gpu = gpu_named(options.device);
+  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   std::vector<std::shared_ptr<const Trace>> runs;
   std::set<std::string> names;
   for (const std::string& file : options.files) {

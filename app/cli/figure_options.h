@@ -91,7 +91,7 @@ std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoR
     const FigureOptions& options, const std::vector<std::string>& names, Notes& notes);
 
 /// Every run of every file, in their order, its maps computed on the device that was asked for.
-/// @throws Error, UsageError as RunFile::open and gpu_named; UsageError for two runs of one name
+/// @throws Error, UsageError as RunFile::open, DeviceChoice::parse and gpu_chosen; UsageError for two runs of one name
 std::vector<std::shared_ptr<const Trace>> allRuns(const FigureOptions& options);
 
 /// Checks output and inputs, draws, writes the file and says what the figure's notes say.

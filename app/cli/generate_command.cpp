@@ -1,4 +1,3 @@
-#include <limits>
 #include <memory>
 
 #include <CLI/CLI.hpp>
@@ -65,18 +64,15 @@ GenerateRequest makeRequest(const GenerateOptions& options) {
   if (inputs != 1) {
     throw UsageError("generate needs one input: give either --prompt STRING, --text FILE or --ids FILE");
   }
-  if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
-    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
-  }
   GenerateRequest request;
   request.tokens = options.tokens;
   request.sampling = {options.temperature, options.seed};
   RunRequest& run = request.run;
   run.model = options.model;
-  run.device = options.device;
-  run.dtype = options.dtype;
+  run.device = DeviceChoice::parse(options.device);
+  run.dtype = parse_dtype(options.dtype);
   run.pruning_tolerance = options.pruning;
-  if (options.bos) run.bos = static_cast<std::int32_t>(*options.bos);
+  run.bos = options.bos;
   for (const std::string& text : options.interventions) run.interventions.push_back(Intervention::parse(text));
   run.input = readInput(options);
   return request;

@@ -160,7 +160,7 @@ void writeText(const HeadsOptions& options, const std::string& text) {
 int tellHeads(const HeadsOptions& options, const Session& session) {
   const HeadsForm form = formOf(options);
   checkOptions(options, form);
-  const std::optional<int> gpu = gpu_named(options.device);
+  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const RunFile run = RunFile::open(options.file);
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto trace = run.trace(options.model);

@@ -79,7 +79,7 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
 }
 
 int writeMap(const MapOptions& options, const Session& session) {
-  const std::optional<int> gpu = gpu_named(options.device);
+  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
   const MapFormat format = formatOf(options.output);
   if (isPicture(format)) {
     figure::requireDrawing();

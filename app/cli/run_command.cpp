@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <map>
 
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/model/run.h"
+#include "backend/model/run_settings.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
 
@@ -47,18 +47,6 @@ void checkOptions(const RunOptions& options) {
   if (options.text.empty() == options.ids.empty()) {
     throw UsageError("run needs one input: give either --text FILE or --ids FILE");
   }
-  if (options.limit && *options.limit < 1) {
-    throw UsageError(fmt::format("--limit {}: use a number of tokens from 1", *options.limit));
-  }
-  if (options.bos && (*options.bos < 0 || *options.bos > std::numeric_limits<std::int32_t>::max())) {
-    throw UsageError(fmt::format("--bos {}: use a token id of the model's vocabulary", *options.bos));
-  }
-  if (options.pruning && !(*options.pruning >= 0 && *options.pruning < 1)) {
-    throw UsageError(fmt::format("--pruning {}: use a share from 0 (nothing is skipped) to below 1", *options.pruning));
-  }
-  if (options.dtype != "auto" && options.dtype != "float32" && options.dtype != "bfloat16") {
-    throw UsageError(fmt::format("--dtype {}: use auto, float32 or bfloat16", options.dtype));
-  }
 }
 
 /// The input as it stands in the file; ids are read again for each model, whose vocabulary bounds them.
@@ -89,16 +77,14 @@ struct Source {
 PlannedModel planModel(const RunOptions& options, const NamedModel& model, const Source& source) {
   const Checkpoint checkpoint = Checkpoint::open(model.path);
   PlannedModel plan{{}, checkpoint.config(), checkpoint.folder(), DType::float32};
-  const bool onGpu = Device::parse(options.device).cuda;
-  if (options.dtype == "bfloat16" || (options.dtype == "auto" && onGpu)) plan.dtype = DType::bfloat16;
   RunRequest& request = plan.request;
   request.name = model.name;
   request.model = model.path;
   request.input = source.input(options, plan.config);
-  request.limit = options.limit.value_or(0);
-  if (options.bos) request.bos = static_cast<std::int32_t>(*options.bos);
-  request.device = options.device;
-  request.dtype = options.dtype;
+  request.limit = options.limit;
+  request.bos = options.bos;
+  request.device = DeviceChoice::parse(options.device);
+  request.dtype = parse_dtype(options.dtype);
   request.pruning_tolerance = options.pruning;
   for (const std::string& text : options.interventions) request.interventions.push_back(Intervention::parse(text));
   request.keep = parse_keep(options.keep);
@@ -106,6 +92,7 @@ PlannedModel planModel(const RunOptions& options, const NamedModel& model, const
     const Range range = parseRange("--saliency", options.saliency, LossRange::kToTheEnd);
     request.saliency = LossRange{range.begin, range.end};
   }
+  plan.dtype = validate(request, checkpoint).dtype;
   return plan;
 }
 
@@ -113,8 +100,8 @@ PlannedModel planModel(const RunOptions& options, const NamedModel& model, const
 std::int64_t lengthBound(const PlannedModel& plan) {
   const RunInput& input = plan.request.input;
   const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();
-  const std::int64_t limit = plan.request.limit;
-  return limit > 0 ? std::min(limit, static_cast<std::int64_t>(length)) : static_cast<std::int64_t>(length);
+  const auto most = static_cast<std::int64_t>(length);
+  return std::min(plan.request.limit.value_or(most), most);
 }
 
 std::int64_t exactLength(const PlannedModel& plan) {

@@ -50,7 +50,8 @@ std::string rateText(double rate) {
 std::string stepText(const TrainingStep& step, std::int64_t steps, std::int64_t memory, double secondsLeft) {
   std::string text = fmt::format("step {}/{}  loss {:.4f}  norm {:.3f}  lr {:.2e}  {} tokens/s", step.step, steps,
                                  step.loss, step.gradient_norm, step.learning_rate, rateText(step.tokens_per_second));
-  if (step.mfu) text += fmt::format("  MFU {:.1f} % ({:.1f} without what was skipped)", 100 * *step.mfu, 100 * *step.mfu_pruned);
+  if (step.mfu)
+    text += fmt::format("  MFU {:.1f} % ({:.1f} without what was skipped)", 100 * *step.mfu, 100 * *step.mfu_pruned);
   if (memory > 0) text += fmt::format("  {:.1f} GiB", gibibytes(memory));
   if (step.step < steps) text += fmt::format("  {} left", durationText(secondsLeft));
   return text + '\n';
@@ -89,7 +90,8 @@ int runTraining(const TrainOptions& options, const Session& session) {
       throw UsageError("--resume goes on as recipe.json in its folder says: leave other options out");
     }
     if (!TrainingFolder::is(output)) {
-      throw Error(fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
+      throw Error(
+          fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
     }
     recipe = read_recipe(TrainingFolder(output).recipe(), {});
   } else {
@@ -123,8 +125,8 @@ int runTraining(const TrainOptions& options, const Session& session) {
   const auto result = train(recipe, output, resume, events, session.job());
   if (!result) return kInterrupted;
   if (!result->finished) {
-    session.console.note(fmt::format("{} steps are done: go on with foxscope train --resume {}", result->steps,
-                                     output.string()));
+    session.console.note(
+        fmt::format("{} steps are done: go on with foxscope train --resume {}", result->steps, output.string()));
     return kInterrupted;
   }
   Console::print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));

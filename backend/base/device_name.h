@@ -13,9 +13,20 @@ struct Gpus {
   const char* kind;            ///< what they are called where there is none
 };
 
-/// The GPU that --device names; none: the CPU. "auto" is the first GPU where there is one.
-/// @param name  auto, cpu, cuda or cuda:N
-/// @throws UsageError for another name, Error where that GPU does not exist in this build or on this machine
-std::optional<int> gpu_named(const std::string& name, const Gpus& gpus);
+/// The word of --device.
+struct DeviceChoice {
+  enum class Kind { automatic, cpu, cuda };
+  Kind kind = Kind::automatic;
+  std::optional<int> index;  ///< of a GPU; none: the first
+
+  /// "auto" (a GPU where there is one), "cpu", "cuda" or "cuda:N". Looks at no device.
+  /// @throws UsageError for another word
+  static DeviceChoice parse(const std::string& word);
+  [[nodiscard]] std::string word() const;
+};
+
+/// The GPU that is chosen; none: the CPU.
+/// @throws Error where that GPU does not exist in this build or on this machine
+std::optional<int> gpu_chosen(const DeviceChoice& choice, const Gpus& gpus);
 
 }  // namespace foxscope

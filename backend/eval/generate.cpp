@@ -64,12 +64,14 @@ std::optional<Generation> generate(const GenerateRequest& request, const std::fu
   const auto start = std::chrono::steady_clock::now();
   if (request.tokens < 0) throw UsageError(fmt::format("--tokens {}: it must be at least 0", request.tokens));
   const Sampler checked(request.sampling);
-  const Device device = Device::parse(request.run.device);
   Checkpoint checkpoint = Checkpoint::open(request.run.model);
+  const ModelSettings settings = validate(request.run, checkpoint);
+  check_continued(request.run.interventions, checkpoint.config());
+  const Device& device = settings.device;
   Generation generation;
   generation.device = device.name();
-  generation.dtype = choose_dtype(request.run.dtype, device);
-  generation.pruning_tolerance = choose_pruning(request.run, checkpoint);
+  generation.dtype = settings.dtype;
+  generation.pruning_tolerance = settings.pruning_tolerance;
   generation.layers = checkpoint.config().layers;
   generation.notes = checkpoint.config().notes;
   std::optional<Tokenizer> tokenizer;

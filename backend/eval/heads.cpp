@@ -1,5 +1,6 @@
 #include "backend/eval/heads.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 
@@ -31,6 +32,7 @@ std::optional<WordCounts> count_words(const std::filesystem::path& corpus, const
 /// A model whose memory has been looked at.
 struct HeadsModel : PlannedModel {
   QueryKeyPlace place;
+  std::int64_t tokens_at_once = 0;  ///< of windows of one length, if one alone is not longer
 };
 
 /// @returns nothing if the job was stopped
@@ -38,8 +40,12 @@ std::optional<HeadsModel> plan(const RunRequest& request, const Checkpoint& chec
                                const Job& job) {
   auto base = plan_model(request, checkpoint, source, job);
   if (!base) return std::nullopt;
-  HeadsModel planned{std::move(*base), {}};
-  planned.place = QueryKeyPlace(needs_of(planned, kKept), planned.table->length, free_memory(planned.device),
+  HeadsModel planned{std::move(*base), {}, 0};
+  const RunNeeds needs = needs_of(planned, kKept);
+  const FreeMemory free = free_memory(planned.device);
+  memory_left(needs, planned.table->length, free, memory_user(planned));
+  planned.tokens_at_once = batch_tokens(needs, free);
+  planned.place = QueryKeyPlace(needs, std::max(planned.table->length, planned.tokens_at_once), free,
                                 memory_user(planned), kernel_gpu(planned.device));
   return planned;
 }
@@ -55,9 +61,8 @@ class HeadsWork {
     const auto lm =
         open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm) return std::nullopt;
-    for (const Window& window : model_.windows.windows) {
-      if (job_.stopped() || !run_window(*lm, window)) return std::nullopt;
-      ++windows_done_;
+    for (auto batch = next_batch(); !batch.empty(); batch = next_batch()) {
+      if (job_.stopped() || !run_windows(*lm, batch)) return std::nullopt;
     }
     EvaluatedHeads heads = accumulator_.finish();
     heads.windows = model_.table;
@@ -84,34 +89,39 @@ class HeadsWork {
     job_.tell({windows_done_ * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
   }
 
-  std::shared_ptr<const Trace> forward(CausalLM& lm, const Window& window) {
-    TraceInfo info = model_.info;
-    info.length = static_cast<std::int64_t>(window.ids.size());
-    Recorder recorder(info, kKept, model_.place.make_store(info, kKept));
-    const std::vector<std::int32_t> inputs = input_ids(window.ids, model_.bos);
-    ForwardRequest request;
-    request.batch = 1;
-    request.length = info.length;
-    request.input_ids = inputs;
-    request.labels = window.ids;
-    request.pruning_tolerance = info.pruning_tolerance;
-    request.interventions = model_.request.interventions;
-    Recorder* const recorders[] = {&recorder};
-    const Job quiet{job_.stop, {}, job_.executor};
-    if (!lm.forward(request, recorders, quiet)) return nullptr;
-    // What comes again is part of the statistics.
-    auto tokens = std::make_shared<TokenTable>();
-    tokens->id.assign(window.ids.begin(), window.ids.end());
-    tokens->input_id = inputs;
-    auto trace = recorder.finish(nullptr, tokens);
-    trace->compute_on(model_.place.gpu());
-    return trace;
+  /// The next windows that are equally long, as many as go together.
+  [[nodiscard]] std::vector<std::size_t> next_batch() const {
+    const std::vector<Window>& windows = model_.windows.windows;
+    std::vector<std::size_t> batch;
+    for (auto n = static_cast<std::size_t>(windows_done_); n < windows.size(); ++n) {
+      const std::int64_t length = std::ssize(windows[n].ids);
+      const bool fits = (std::ssize(batch) + 1) * length <= model_.tokens_at_once;
+      if (!batch.empty() && (!fits || length != std::ssize(windows[batch.front()].ids))) break;
+      batch.push_back(n);
+    }
+    return batch;
   }
 
-  bool run_window(CausalLM& lm, const Window& window) {
+  bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
     tell(0);
-    const auto trace = forward(lm, window);
-    if (!trace) return false;
+    auto pass = forward_windows(model_, lm, batch, kKept, model_.place, Job{job_.stop, {}, job_.executor});
+    if (!pass) return false;
+    for (std::size_t n = 0; n < batch.size(); ++n) {
+      const Window& window = model_.windows.windows[batch[n]];
+      // What comes again is part of the statistics.
+      auto tokens = std::make_shared<TokenTable>();
+      tokens->id.assign(window.ids.begin(), window.ids.end());
+      tokens->input_id = input_ids(window.ids, model_.bos);
+      const auto trace = pass->recorders[n].finish(nullptr, tokens);
+      trace->compute_on(model_.place.gpu());
+      if (job_.stopped() || !measure(trace, window)) return false;
+      ++windows_done_;
+    }
+    return true;
+  }
+
+  bool measure(const std::shared_ptr<const Trace>& trace, const Window& window) {
+    tell(0);
     std::vector<TokenClassSet> classes;
     if (counts_ != nullptr) classes = read_classes(window_classes(window, *counts_));
     MeasureOptions options;

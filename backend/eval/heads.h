@@ -23,9 +23,9 @@ struct HeadsEvents {
   std::function<void(const std::string& text)> note;   ///< what the user should be told
 };
 
-/// Runs every model on every window after BOS, one window at a time, and takes the means of all that measure_head says
-/// of each head, content and decay split; gates by class where the windows have a text. Rare words are those of the
-/// whole corpus. Of a window nothing is kept but its numbers.
+/// Runs every model on every window after BOS, as many of one length together as memory allows, and takes the means of
+/// all that measure_head says of each head, content and decay split; gates by class where the windows have a text. Rare
+/// words are those of the whole corpus. Of a window nothing is kept but its numbers.
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy, as choose_windows and run_model do
 std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job);

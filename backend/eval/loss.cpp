@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <limits>
 
 #include <fmt/format.h>
@@ -20,10 +19,6 @@ namespace foxscope {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Tokens of a pass beyond which more of them together are no faster.
-constexpr std::size_t kDeviceTokens = 65536;
-constexpr std::size_t kHostTokens = 1024;
 
 /// A model with its losses so far.
 struct LossModel : PlannedModel {
@@ -97,8 +92,10 @@ class ModelWork {
     timing_.notes = model_.config.notes;
     timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
     if (timing_.resumed == model_.result.losses.windows) return true;
-    free_ = free_memory(model_.device);
-    memory_left(needs_of(model_, {Keep::loss}), model_.result.losses.length, free_, memory_user(model_));
+    const RunNeeds needs = needs_of(model_, {Keep::loss});
+    const FreeMemory free = free_memory(model_.device);
+    memory_left(needs, model_.result.losses.length, free, memory_user(model_));
+    tokens_at_once_ = static_cast<std::size_t>(batch_tokens(needs, free));
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
     const auto lm =
@@ -120,8 +117,7 @@ class ModelWork {
     const auto first = static_cast<std::size_t>(std::ranges::find(model_.done, false) - model_.done.begin());
     if (first == model_.done.size()) return {};
     const std::size_t length = model_.labels(first).size();
-    const std::size_t tokens = model_.device.cuda ? kDeviceTokens : kHostTokens;
-    const std::size_t most = std::max<std::size_t>(1, std::min(tokens, tokens_that_fit()) / length);
+    const std::size_t most = std::max<std::size_t>(1, tokens_at_once_ / length);
     std::vector<std::size_t> batch;
     for (std::size_t window = first; window < model_.done.size() && batch.size() < most; ++window) {
       if (!model_.done[window] && model_.labels(window).size() == length) batch.push_back(window);
@@ -129,47 +125,18 @@ class ModelWork {
     return batch;
   }
 
-  [[nodiscard]] std::size_t tokens_that_fit() const {
-    const RunNeeds needs = needs_of(model_, {Keep::loss});
-    const auto fit = [](const RunMemory& memory, std::int64_t free) {
-      return static_cast<std::size_t>(std::max<std::int64_t>(0, free / 2 - memory.fixed) / memory.per_token);
-    };
-    const std::size_t host = fit(needs.host, free_.host);
-    return needs.gpu ? std::min(host, fit(*needs.gpu, free_.gpu)) : host;
-  }
-
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
-    const auto length = static_cast<std::int64_t>(model_.labels(windows.front()).size());
-    TraceInfo info = model_.result.info;
-    info.length = length;
-    std::deque<Recorder> recorders;
-    std::vector<Recorder*> pointers;
-    std::vector<std::int32_t> inputs;
-    std::vector<std::int32_t> labels;
-    for (const std::size_t window : windows) {
-      pointers.push_back(&recorders.emplace_back(info, KeepSet{Keep::loss}, nullptr));
-      const std::vector<std::int32_t>& ids = model_.labels(window);
-      const std::vector<std::int32_t> shifted = input_ids(ids, model_.bos);
-      inputs.insert(inputs.end(), shifted.begin(), shifted.end());
-      labels.insert(labels.end(), ids.begin(), ids.end());
-    }
-    ForwardRequest forward;
-    forward.batch = static_cast<std::int64_t>(windows.size());
-    forward.length = length;
-    forward.input_ids = inputs;
-    forward.labels = labels;
-    forward.pruning_tolerance = model_.result.info.pruning_tolerance;
-    forward.interventions = model_.request.interventions;
-    const auto report = lm.forward(forward, pointers, batch_job(static_cast<std::int64_t>(labels.size())));
-    if (!report) return false;
-    timing_.attention_kernel = report->attention_kernel;
+    const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.labels(windows.front()));
+    auto pass = forward_windows(model_, lm, windows, {Keep::loss}, {}, batch_job(tokens));
+    if (!pass) return false;
+    timing_.attention_kernel = pass->report.attention_kernel;
     for (std::size_t n = 0; n < windows.size(); ++n) {
-      const std::span<const float> losses = recorders[n].per_token_loss();
+      const std::span<const float> losses = pass->recorders[n].per_token_loss();
       check_losses(model_, windows[n], losses);
       put(model_, windows[n], losses);
       partial_.append(index_, static_cast<std::uint32_t>(windows[n]), losses);
     }
-    timing_.tokens += static_cast<std::int64_t>(labels.size());
+    timing_.tokens += tokens;
     return true;
   }
 
@@ -192,7 +159,7 @@ class ModelWork {
   LossPartial& partial_;
   LossTiming& timing_;
   const Job& job_;
-  FreeMemory free_;
+  std::size_t tokens_at_once_ = 0;
 };
 
 }  // namespace

@@ -42,10 +42,10 @@ struct LossEvents {
   std::function<void(const std::filesystem::path& path)> partial;  ///< the work so far is kept here from now on
 };
 
-/// Chooses the windows (windows.h), runs every model on every window after BOS, one window at a time, and collects the
-/// losses. The windows are chosen with the first model's tokenizer; others get the same texts (cut_windows).
-/// A process that ends early leaves OUTPUT.partial, from which the same request goes on; the result does not depend on
-/// how often it was interrupted. The caller writes the file and then calls finish_loss.
+/// Chooses the windows (windows.h), runs every model on every window after BOS, as many of one length together as are
+/// faster so, and collects the losses. The windows are chosen with the first model's tokenizer; others get the same
+/// texts (cut_windows). A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
+/// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_loss.
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy, as run_model does; for a loss that is not a number
 std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job);

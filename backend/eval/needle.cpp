@@ -89,87 +89,112 @@ class NeedleWork {
     job_.tell({0, 1, "models", "load"});
     lm_ = open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm_) return false;
-    const std::size_t depths = request_.depths.size();
     for (std::size_t p = 0; p < request_.lengths.size(); ++p) {
-      if (!model_.baseline_done[p] && !run_baseline(p)) return false;
-      for (std::size_t q = 0; q < depths; ++q) {
-        if (!model_.cell_done[p * depths + q] && !run_cell(p, q)) return false;
+      const std::vector<std::optional<std::size_t>> left = prompts_left(p);
+      const std::int64_t length = model_.result.position[p] + 1;
+      const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, model_.tokens_at_once / length));
+      for (std::size_t first = 0; first < left.size(); first += most) {
+        if (!run_prompts(p, std::span(left).subspan(first, std::min(most, left.size() - first)))) return false;
       }
     }
     return true;
   }
 
  private:
-  /// Tokens of the prompts of one length that are left to read.
-  [[nodiscard]] std::int64_t remaining(std::size_t p) const {
-    std::int64_t prompts = model_.baseline_done[p] ? 0 : 1;
+  /// A prompt that is being read.
+  struct Reading {
+    std::optional<std::size_t> depth;  ///< none: the baseline, without the needle
+    NeedlePrompt prompt;
+    std::vector<std::int32_t> labels;
+    std::unique_ptr<Recorder> recorder;
+  };
+
+  /// Depths whose prompts of one length are not done.
+  [[nodiscard]] std::vector<std::optional<std::size_t>> prompts_left(std::size_t p) const {
+    std::vector<std::optional<std::size_t>> left;
+    if (!model_.baseline_done[p]) left.emplace_back();
     for (std::size_t q = 0; q < request_.depths.size(); ++q) {
-      if (!model_.cell_done[p * request_.depths.size() + q]) ++prompts;
+      if (!model_.cell_done[p * request_.depths.size() + q]) left.emplace_back(q);
     }
-    return prompts * (model_.result.position[p] + 1);
+    return left;
   }
 
-  std::unique_ptr<Continuation> begin(const NeedlePrompt& prompt, Recorder* recorder) {
-    std::vector<std::int32_t> labels(prompt.input_ids.begin() + 1, prompt.input_ids.end());
-    labels.push_back(model_.parts.answer.front());
-    PromptRequest begun;
-    begun.input_ids = prompt.input_ids;
-    begun.pruning_tolerance = model_.result.info.pruning_tolerance;
-    begun.interventions = model_.request.interventions;
-    begun.recorder = recorder;
-    if (recorder != nullptr) begun.labels = labels;
+  /// Tokens of the prompts of one length that are left to read.
+  [[nodiscard]] std::int64_t remaining(std::size_t p) const {
+    return std::ssize(prompts_left(p)) * (model_.result.position[p] + 1);
+  }
+
+  [[nodiscard]] Reading prepare(std::size_t p, std::optional<std::size_t> depth) const {
+    const std::int64_t length = request_.lengths[p];
+    if (!depth) return {depth, plain_prompt(model_.parts, model_.bos, length), {}, nullptr};
+    Reading reading{depth, needle_prompt(model_.parts, model_.bos, length, request_.depths[*depth]), {}, nullptr};
+    reading.labels.assign(reading.prompt.input_ids.begin() + 1, reading.prompt.input_ids.end());
+    reading.labels.push_back(model_.parts.answer.front());
+    TraceInfo info = model_.result.info;
+    info.length = std::ssize(reading.labels);
+    reading.recorder = std::make_unique<Recorder>(info, kNeedleKept, model_.place.make_store(info, kNeedleKept));
+    return reading;
+  }
+
+  /// Prompts of one length in one pass.
+  bool run_prompts(std::size_t p, std::span<const std::optional<std::size_t>> depths) {
+    std::vector<Reading> readings;
+    for (const auto& depth : depths) readings.push_back(prepare(p, depth));
+    std::vector<PromptRequest> prompts;
+    for (const Reading& reading : readings) {
+      prompts.push_back({.input_ids = reading.prompt.input_ids,
+                         .pruning_tolerance = model_.result.info.pruning_tolerance,
+                         .interventions = model_.request.interventions,
+                         .recorder = reading.recorder.get(),
+                         .labels = reading.labels});
+    }
+    const std::int64_t tokens = std::ssize(readings) * std::ssize(readings.front().prompt.input_ids);
     Job job = job_;
-    const auto length = static_cast<std::int64_t>(prompt.input_ids.size());
-    job.report = [this, length](const Progress& progress) {
-      const std::int64_t inside = progress.total > 0 ? length * progress.done / progress.total : 0;
+    job.report = [this, tokens](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
       job_.tell({done_ + inside, total_, "tokens", "needle"});
     };
-    auto continuation = lm_->begin(begun, job);
-    done_ += length;
-    return continuation;
+    const auto continuations = lm_->begin_together(prompts, job);
+    if (continuations.empty()) return false;
+    done_ += tokens;
+    for (std::size_t n = 0; n < readings.size(); ++n) {
+      if (!finish(p, readings[n], *continuations[n])) return false;
+    }
+    return true;
+  }
+
+  /// @param continuation  of the prompt, which has been read
+  bool finish(std::size_t p, Reading& reading, Continuation& continuation) {
+    const auto cells = static_cast<std::uint32_t>(model_.cell_done.size());
+    if (!reading.depth) {
+      const float mean = score(continuation);
+      model_.result.baseline_log_probability[p] = mean;
+      model_.baseline_done[p] = true;
+      partial_.append(index_, cells + static_cast<std::uint32_t>(p), {&mean, 1});
+      return true;
+    }
+    Cell cell;
+    if (!measure_heads(reading.recorder->finish(nullptr, nullptr), reading.prompt, cell)) return false;
+    reading.recorder.reset();
+    cell.log_probability = score(*continuation.copy());
+    if (!continue_greedily(continuation, cell)) return false;
+    const std::size_t index = p * request_.depths.size() + *reading.depth;
+    put(model_, index, cell);
+    partial_.append(index_, static_cast<std::uint32_t>(index), cell.numbers());
+    return true;
   }
 
   /// Mean log-probability of the answer's tokens.
-  float score(std::unique_ptr<Continuation> continuation) const {
+  [[nodiscard]] float score(Continuation& continuation) const {
     double sum = 0;
-    const std::vector<std::int32_t>& answer = model_.parts.answer;
-    for (std::size_t n = 0; n < answer.size(); ++n) {
-      sum += static_cast<double>(continuation->log_probabilities()[static_cast<std::size_t>(answer[n])]);
-      if (n + 1 < answer.size()) continuation->read(answer[n]);
-    }
-    const auto mean = static_cast<float>(sum / static_cast<double>(answer.size()));
+    const TextScores scores = score_ending(continuation, model_.parts.answer);
+    for (const ScoredPosition& token : scores) sum += static_cast<double>(token.log_probability);
+    const auto mean = static_cast<float>(sum / static_cast<double>(scores.size()));
     if (!std::isfinite(mean)) {
       throw Error(fmt::format("{}: the answer's log-probability is {}: check the weights and --dtype",
                               model_.request.name, mean));
     }
     return mean;
-  }
-
-  bool run_baseline(std::size_t p) {
-    auto continuation = begin(plain_prompt(model_.parts, model_.bos, request_.lengths[p]), nullptr);
-    if (!continuation) return false;
-    const float mean = score(std::move(continuation));
-    model_.result.baseline_log_probability[p] = mean;
-    model_.baseline_done[p] = true;
-    partial_.append(index_, static_cast<std::uint32_t>(model_.cell_done.size() + p), {&mean, 1});
-    return true;
-  }
-
-  bool run_cell(std::size_t p, std::size_t q) {
-    const NeedlePrompt prompt = needle_prompt(model_.parts, model_.bos, request_.lengths[p], request_.depths[q]);
-    TraceInfo info = model_.result.info;
-    info.length = static_cast<std::int64_t>(prompt.input_ids.size());
-    Recorder recorder(info, kNeedleKept, model_.place.make_store(info, kNeedleKept));
-    auto continuation = begin(prompt, &recorder);
-    if (!continuation) return false;
-    Cell cell;
-    if (!measure_heads(recorder.finish(nullptr, nullptr), prompt, cell)) return false;
-    cell.log_probability = score(continuation->copy());
-    if (!continue_greedily(*continuation, cell)) return false;
-    const std::size_t index = p * request_.depths.size() + q;
-    put(model_, index, cell);
-    partial_.append(index_, static_cast<std::uint32_t>(index), cell.numbers());
-    return true;
   }
 
   /// Attention of the last position on the needle, and the gate to the needle's last token.

@@ -34,7 +34,8 @@ struct NeedleEvents {
 /// Tokens of the continuation beyond the answer's own.
 inline constexpr std::int64_t kContinuationSlack = 16;
 
-/// For every model, length and depth: one pass over the prompt (needle_prompt.h), then from its cache the answer's
+/// For every model, length and depth: a pass over the prompt (needle_prompt.h), together with those of other depths as
+/// memory allows, then from its cache the answer's
 /// log-probability and a greedy continuation of the answer's tokens and kContinuationSlack more. The baseline is the
 /// prompt without the needle of the same length: one for each length. A process that ends early leaves OUTPUT.partial,
 /// from which the same request goes on. The caller writes the file and then calls finish_needle.

@@ -8,6 +8,7 @@
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/corpus.h"
+#include "backend/model/checks.h"
 #include "backend/model/continuation.h"
 #include "backend/model/run_settings.h"
 
@@ -52,22 +53,6 @@ std::optional<std::vector<std::string>> read_haystack(const NeedleRequest& reque
   return texts;
 }
 
-void check_vocabulary(const PlannedNeedle& model) {
-  const auto check = [&](const std::vector<std::int32_t>& ids) {
-    for (const std::int32_t id : ids) {
-      if (id < model.config.vocabulary_size) continue;
-      throw Error(
-          fmt::format("{}: the tokenizer makes the token {}, outside the model's vocabulary of {}: use the "
-                      "tokenizer that belongs to the model",
-                      model.request.name, id, model.config.vocabulary_size));
-    }
-  };
-  for (const auto* ids : {&model.parts.instruction, &model.parts.needle, &model.parts.question, &model.parts.answer,
-                          &model.parts.haystack}) {
-    check(*ids);
-  }
-}
-
 /// Makes room for the results and says where every needle is.
 void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
   NeedleModel& result = planned.result;
@@ -97,35 +82,44 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
   }
 }
 
+/// How many tokens of prompts are read together, and where their queries and keys go.
 /// @param length  of the longest prompt, no more than the largest of --lengths
-QueryKeyPlace choose_place(const PlannedNeedle& model, std::int64_t length, std::int64_t parameters) {
+void choose_place(PlannedNeedle& model, std::int64_t length, std::int64_t parameters) {
   RunNeeds needs = estimate_needs(model.config, parameters, kNeedleKept, model.dtype, model.device);
   RunMemory& memory = needs.gpu ? *needs.gpu : needs.host;
   memory.per_token += continuation_bytes_per_token(model.config, model.dtype);
   const MemoryUser user{
       fmt::format("{}: a prompt of {} tokens needs", model.request.name, length), "--lengths up to", {}};
-  return {needs, length, free_memory(model.device), user, kernel_gpu(model.device)};
+  const FreeMemory free = free_memory(model.device);
+  memory_left(needs, length, free, user);
+  model.tokens_at_once = batch_tokens(needs, free);
+  model.place = {needs, std::max(length, model.tokens_at_once), free, user, kernel_gpu(model.device)};
 }
 
 /// @returns nothing if the job was stopped
 std::optional<PlannedNeedle> plan(const NeedleRequest& request, const RunRequest& run,
                                   const std::vector<std::string>& texts, const Job& job) {
   const Checkpoint checkpoint = Checkpoint::open(run.model);
+  const ModelSettings settings = validate(run, checkpoint);
   check_continued(run.interventions, checkpoint.config());
-  PlannedNeedle planned{
-      run, checkpoint.config(), Device::parse(run.device), {}, 0, {}, Tokenizer::load(checkpoint.folder()), {}, {}, {},
-      {}};
-  planned.dtype = choose_dtype(run.dtype, planned.device);
+  PlannedNeedle planned{.request = run,
+                        .config = checkpoint.config(),
+                        .device = settings.device,
+                        .dtype = settings.dtype,
+                        .tokenizer = Tokenizer::load(checkpoint.folder())};
   planned.bos = choose_bos(run, checkpoint, &planned.tokenizer);
   planned.parts = cut_needle(request.words, request.mode, planned.tokenizer);
   for (const std::int64_t length : request.lengths) context_tokens(planned.parts, length);
   const auto longest_prompt =
       longest(request) - kReservedTokens + static_cast<std::int64_t>(planned.parts.question.size());
-  planned.place = choose_place(planned, longest_prompt, checkpoint.parameter_count());
+  choose_place(planned, longest_prompt, checkpoint.parameter_count());
   cut_haystack(texts, request.haystack.string(), haystack_needed(request, planned.parts), planned.tokenizer,
                planned.parts);
-  check_vocabulary(planned);
-  auto info = describe_run(run, checkpoint, planned.device, planned.dtype, longest_prompt, job);
+  for (const auto* ids : {&planned.parts.instruction, &planned.parts.needle, &planned.parts.question,
+                          &planned.parts.answer, &planned.parts.haystack}) {
+    check_ids(*ids, planned.config.vocabulary_size, run.name + ", a part of the prompt");
+  }
+  auto info = describe_run(run, checkpoint, settings, longest_prompt, job);
   if (!info) return std::nullopt;
   NeedleModel& result = planned.result;
   result.info = std::move(*info);

@@ -22,12 +22,13 @@ struct PlannedNeedle {
   Device device;
   DType dtype = DType::float32;
   std::int32_t bos = 0;
-  QueryKeyPlace place;  ///< of the passes over prompts
+  QueryKeyPlace place = {};         ///< of the passes over prompts
+  std::int64_t tokens_at_once = 0;  ///< of prompts of one length, if one alone is not longer
   Tokenizer tokenizer;
-  NeedleParts parts;
-  NeedleModel result;
-  std::vector<bool> cell_done;      ///< [P, Q]
-  std::vector<bool> baseline_done;  ///< [P]
+  NeedleParts parts = {};
+  NeedleModel result = {};
+  std::vector<bool> cell_done = {};      ///< [P, Q]
+  std::vector<bool> baseline_done = {};  ///< [P]
 };
 
 /// All models of a test, with every prompt's size known.

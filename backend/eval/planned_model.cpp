@@ -6,25 +6,13 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/interventions.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
-
-void check_vocabulary(const Windows& windows, const Checkpoint& checkpoint, const std::string& source) {
-  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
-  for (std::size_t n = 0; n < windows.windows.size(); ++n) {
-    for (const std::int32_t id : windows.windows[n].ids) {
-      if (id < vocabulary) continue;
-      throw Error(
-          fmt::format("{}: the token {} of window {} is outside the vocabulary of {} ({} ids): use the "
-                      "tokenizer that belongs to the model",
-                      source, id, n, checkpoint.folder().string(), vocabulary));
-    }
-  }
-}
 
 std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
   auto table = std::make_shared<EvaluatedWindows>();
@@ -79,23 +67,55 @@ MemoryUser memory_user(const PlannedModel& model) {
   return {fmt::format("{}: windows of {} tokens need", model.request.name, model.table->length), "--length", {}};
 }
 
+std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& lm, std::span<const std::size_t> windows,
+                                          const KeepSet& keep, const QueryKeyPlace& place, const Job& job) {
+  TraceInfo info = model.info;
+  info.length = std::ssize(model.windows.windows[windows.front()].ids);
+  WindowPass pass;
+  std::vector<Recorder*> recorders;
+  std::vector<std::int32_t> inputs;
+  std::vector<std::int32_t> labels;
+  for (const std::size_t window : windows) {
+    recorders.push_back(&pass.recorders.emplace_back(info, keep, place.make_store(info, keep)));
+    const std::vector<std::int32_t>& ids = model.windows.windows[window].ids;
+    const std::vector<std::int32_t> shifted = input_ids(ids, model.bos);
+    inputs.insert(inputs.end(), shifted.begin(), shifted.end());
+    labels.insert(labels.end(), ids.begin(), ids.end());
+  }
+  ForwardRequest forward;
+  forward.batch = std::ssize(windows);
+  forward.length = info.length;
+  forward.input_ids = inputs;
+  forward.labels = labels;
+  forward.pruning_tolerance = info.pruning_tolerance;
+  forward.interventions = model.request.interventions;
+  const auto report = lm.forward(forward, recorders, job);
+  if (!report) return std::nullopt;
+  pass.report = *report;
+  return pass;
+}
+
 std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoint& checkpoint,
                                        const WindowSource& source, const Job& job) {
   PlannedModel planned;
   planned.request = request;
   planned.config = checkpoint.config();
-  planned.device = Device::parse(request.device);
-  planned.dtype = choose_dtype(request.dtype, planned.device);
+  const ModelSettings settings = validate(request, checkpoint);
+  planned.device = settings.device;
+  planned.dtype = settings.dtype;
   planned.parameters = checkpoint.parameter_count();
   std::optional<Tokenizer> tokenizer;
   if (source.tokenizer || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
   planned.bos = choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr);
   planned.windows = source.tokenizer ? cut_windows(source.windows, *source.tokenizer, *tokenizer) : source.windows;
-  check_vocabulary(planned.windows, checkpoint, source.name);
+  for (std::size_t n = 0; n < planned.windows.windows.size(); ++n) {
+    check_ids(planned.windows.windows[n].ids, planned.config.vocabulary_size,
+              fmt::format("{}, window {}", source.name, n));
+  }
   planned.table = table_of(planned.windows);
   check_interventions(request.interventions, planned.config,
                       *std::min_element(planned.table->tokens.begin(), planned.table->tokens.end()));
-  auto info = describe_run(request, checkpoint, planned.device, planned.dtype, planned.table->length, job);
+  auto info = describe_run(request, checkpoint, settings, planned.table->length, job);
   if (!info) return std::nullopt;
   planned.info = std::move(*info);
   return planned;

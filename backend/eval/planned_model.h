@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "backend/eval/loss_file.h"
 #include "backend/eval/windows.h"
 #include "backend/eval/windows_ids.h"
+#include "backend/model/query_key_place.h"
 #include "backend/model/run.h"
 #include "backend/model/run_memory.h"
 #include "backend/text/tokenizer.h"
@@ -52,6 +54,18 @@ struct PlannedModel {
 /// What windows of the model take, and who it is that takes it.
 RunNeeds needs_of(const PlannedModel& model, const KeepSet& keep);
 MemoryUser memory_user(const PlannedModel& model);
+
+/// What a pass over windows leaves.
+struct WindowPass {
+  std::deque<Recorder> recorders;  ///< by window
+  ForwardReport report;
+};
+/// Windows of one length, each after BOS, in one pass.
+/// @param windows  indices of model.windows
+/// @param place    of queries, keys and values that are kept
+/// @returns nothing if the job was stopped
+std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& lm, std::span<const std::size_t> windows,
+                                          const KeepSet& keep, const QueryKeyPlace& place, const Job& job);
 
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy for what the model cannot run on

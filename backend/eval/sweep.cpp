@@ -163,16 +163,17 @@ std::int64_t SweepPlan::heads_known() const {
 std::optional<SweepPlan> plan_sweep(const SweepRequest& request, const Job& job) {
   SweepPlan plan;
   plan.request = request;
-  plan.device = Device::parse(request.run.device);
-  plan.dtype = choose_dtype(request.run.dtype, plan.device);
   const Checkpoint checkpoint = Checkpoint::open(request.run.model);
+  const ModelSettings settings = validate(request.run, checkpoint);
+  plan.device = settings.device;
+  plan.dtype = settings.dtype;
   const ModelConfig& config = checkpoint.config();
   check_change(request.change, config, request.run.name);
   plan.hidden_size = config.hidden_size;
   plan.notes = config.notes;
   plan.tokens = read_run_tokens(request.run, checkpoint);
   const auto length = static_cast<std::int64_t>(plan.tokens->id.size());
-  auto info = describe_run(request.run, checkpoint, plan.device, plan.dtype, length, job);
+  auto info = describe_run(request.run, checkpoint, settings, length, job);
   if (!info) return std::nullopt;
   SweepEvaluation& evaluation = plan.evaluation;
   evaluation.info = std::move(*info);

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <optional>
-#include <string>
+
+#include "backend/base/device_name.h"
 
 namespace foxscope {
 
-/// The GPU that --device names for maps and statistics of a run file, for Trace::compute_on; none: the CPU. "auto" is
-/// the first GPU where there is one.
-/// @param name  auto, cpu, cuda or cuda:N
-/// @throws UsageError for another name, Error where that GPU does not exist in this build or on this machine
-std::optional<int> gpu_named(const std::string& name);
+/// The GPU that is chosen for maps and statistics of a run file, for Trace::compute_on; none: the CPU.
+/// @throws Error where that GPU does not exist in this build or on this machine
+std::optional<int> gpu_chosen(const DeviceChoice& choice);
 
 }  // namespace foxscope

@@ -1,11 +1,13 @@
 #include "backend/model/causal_lm.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
-#include "backend/base/device_name.h"
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
+#include "backend/model/continuation.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/interventions.h"
 
@@ -13,21 +15,22 @@ namespace foxscope {
 
 std::string Device::name() const { return cuda ? fmt::format("cuda:{}", index) : "cpu"; }
 
-Device Device::parse(const std::string& name) {
-  const std::optional<int> gpu = gpu_named(name, {[] { return forward_library().cuda_is_built(); },
-                                                  [] { return forward_library().cuda_device_count(); }, "CUDA device"});
+Device Device::of(const DeviceChoice& choice) {
+  const std::optional<int> gpu =
+      gpu_chosen(choice, {[] { return forward_library().cuda_is_built(); },
+                          [] { return forward_library().cuda_device_count(); }, "CUDA device"});
   return gpu ? Device{true, *gpu} : Device{};
-}
-
-void check_dtype(const Device& device, DType dtype) {
-  if (device.cuda || dtype == DType::float32) return;
-  throw UsageError("--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
 }
 
 std::unique_ptr<CausalLM> CausalLM::load(const Checkpoint& checkpoint, const Device& device, DType dtype,
                                          const Job& job) {
-  check_dtype(device, dtype);
+  check_dtype(dtype, device);
   return forward_library().load(checkpoint, device, dtype, job);
+}
+
+std::unique_ptr<Continuation> CausalLM::begin(const PromptRequest& prompt, const Job& job) {
+  auto begun = begin_together({&prompt, 1}, job);
+  return begun.empty() ? nullptr : std::move(begun.front());
 }
 
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config) {
@@ -55,28 +58,14 @@ void check_request(const ForwardRequest& request, std::span<Recorder* const> rec
       throw ShapeError("[forward] recorders: made for another model or another length");
     }
   }
-  for (const auto& [what, ids] : {std::pair{"input_ids", request.input_ids}, std::pair{"labels", request.labels}}) {
-    for (std::size_t n = 0; n < ids.size(); ++n) {
-      if (ids[n] >= 0 && ids[n] < config.vocabulary_size) continue;
-      throw UsageError(
-          fmt::format("token id {} at position {} of the {} is outside the model's vocabulary of {}: use "
-                      "the tokenizer that belongs to the model",
-                      ids[n], static_cast<std::int64_t>(n) % request.length, what, config.vocabulary_size));
-    }
+  const auto length = static_cast<std::size_t>(request.length);
+  for (std::size_t first = 0; first < request.input_ids.size(); first += length) {
+    check_ids(request.input_ids.subspan(first, length), config.vocabulary_size, "input_ids");
+    check_ids(request.labels.subspan(first, length), config.vocabulary_size, "labels");
   }
-  if (!(request.pruning_tolerance >= 0 && request.pruning_tolerance < 1)) {
-    throw UsageError(fmt::format("--pruning {}: it must be at least 0 and below 1", request.pruning_tolerance));
-  }
+  check_pruning(request.pruning_tolerance);
   check_length(request.length, config);
   check_interventions(request.interventions, config, request.length);
-}
-
-void check_length(std::int64_t length, const ModelConfig& config) {
-  if (config.learned_positions == 0 || length <= config.learned_positions) return;
-  throw UsageError(
-      fmt::format("{} tokens are more than the model has positions for, which is {}: use --limit {}, or a "
-                  "shorter text",
-                  length, config.learned_positions, config.learned_positions));
 }
 
 }  // namespace foxscope

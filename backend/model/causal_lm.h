@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "backend/base/device_name.h"
 #include "backend/base/job.h"
 #include "backend/model/checkpoint.h"
 #include "backend/model/intervention.h"
 #include "backend/model/model_config.h"
+#include "backend/model/score.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope {
@@ -23,9 +25,8 @@ struct Device {
   bool cuda = false;
   int index = 0;
   [[nodiscard]] std::string name() const;  ///< "cpu", "cuda:0"
-  /// "auto" (CUDA where there is one), "cpu", "cuda", "cuda:N".
-  /// @throws UsageError for another name, Error where that device does not exist in this build or on this machine
-  static Device parse(const std::string& name);
+  /// @throws Error where that device does not exist in this build or on this machine
+  static Device of(const DeviceChoice& choice);
 };
 
 /// What a forward pass did, beside what it recorded.
@@ -85,21 +86,23 @@ class CausalLM {
   virtual std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
                                                const Job& job) = 0;
 
-  /// Reads a prompt, to be continued token by token (continuation.h).
-  /// @returns nothing if the job was stopped
-  /// @throws what check_prompt does
-  virtual std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) = 0;
-};
+  /// Scores positions of texts: log p of given tokens, whether each is the greedy choice, the likeliest ones.
+  /// @returns of each text its positions [end - first]; nothing if the job was stopped
+  /// @throws what check_score does; Error for a text that does not fit into memory
+  virtual std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) = 0;
 
-/// @throws UsageError for a dtype that matrices are not multiplied in on that device
-void check_dtype(const Device& device, DType dtype);
+  /// Reads prompts of one length in one pass, each to be continued token by token (continuation.h).
+  /// @returns of each prompt; nothing if the job was stopped
+  /// @throws what check_prompts does
+  virtual std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
+                                                                    const Job& job) = 0;
+  /// Reads one.
+  /// @returns null if the job was stopped
+  std::unique_ptr<Continuation> begin(const PromptRequest& prompt, const Job& job);
+};
 
 /// The sizes of a request and its ids, checked.
 /// @throws ShapeError, UsageError
 void check_request(const ForwardRequest& request, std::span<Recorder* const> recorders, const ModelConfig& config);
-
-/// Whether so many tokens fit a model that has a table of positions.
-/// @throws UsageError
-void check_length(std::int64_t length, const ModelConfig& config);
 
 }  // namespace foxscope

@@ -5,30 +5,45 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/interventions.h"
 
 namespace foxscope {
 
-void check_prompt(const PromptRequest& request, const ModelConfig& config) {
-  const auto length = static_cast<std::int64_t>(request.input_ids.size());
+TextScores score_ending(Continuation& continuation, std::span<const std::int32_t> ids, int top) {
+  TextScores scores;
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    if (n > 0) continuation.read(ids[n - 1]);
+    TokenChoice choice(ids[n], top);
+    choice.add(0, continuation.log_probabilities());
+    scores.push_back(choice.finish(0));
+  }
+  return scores;
+}
+
+void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& config) {
+  if (prompts.empty()) throw ShapeError("[begin] prompts: there must be at least one");
+  const std::size_t length = prompts.front().input_ids.size();
   if (length < 1) throw ShapeError("[begin] input_ids: there must be at least one");
-  if (request.recorder != nullptr &&
-      (request.recorder->info().length != length || request.labels.size() != request.input_ids.size())) {
-    throw ShapeError(fmt::format("[begin] recorder and labels: expected {} positions", length));
+  check_length(static_cast<std::int64_t>(length), config);
+  for (const PromptRequest& prompt : prompts) {
+    if (prompt.input_ids.size() != length) {
+      throw ShapeError(fmt::format("[begin] input_ids: expected {}, as many as the first prompt has, got {}", length,
+                                   prompt.input_ids.size()));
+    }
+    if (prompt.pruning_tolerance != prompts.front().pruning_tolerance) {
+      throw ShapeError("[begin] pruning_tolerance: expected the same of all prompts");
+    }
+    const bool kept = prompt.recorder != nullptr;
+    if (prompt.labels.size() != (kept ? length : 0) ||
+        (kept && prompt.recorder->info().length != static_cast<std::int64_t>(length))) {
+      throw ShapeError(fmt::format("[begin] recorder and labels: expected {} positions", length));
+    }
+    check_ids(prompt.input_ids, config.vocabulary_size, "the prompt");
+    check_ids(prompt.labels, config.vocabulary_size, "labels of the prompt");
+    check_pruning(prompt.pruning_tolerance);
+    check_continued(prompt.interventions, config);
   }
-  for (std::size_t n = 0; n < request.input_ids.size(); ++n) {
-    const std::int32_t id = request.input_ids[n];
-    if (id >= 0 && id < config.vocabulary_size) continue;
-    throw UsageError(
-        fmt::format("token id {} at position {} of the prompt is outside the model's vocabulary of {}: use the "
-                    "tokenizer that belongs to the model",
-                    id, n, config.vocabulary_size));
-  }
-  if (!(request.pruning_tolerance >= 0 && request.pruning_tolerance < 1)) {
-    throw UsageError(fmt::format("--pruning {}: it must be at least 0 and below 1", request.pruning_tolerance));
-  }
-  check_length(length, config);
-  check_continued(request.interventions, config);
 }
 
 void check_continued(std::span<const Intervention> interventions, const ModelConfig& config) {
@@ -43,10 +58,7 @@ void check_continued(std::span<const Intervention> interventions, const ModelCon
 
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config) {
   check_length(position + 1, config);
-  if (id >= 0 && id < config.vocabulary_size) return;
-  throw UsageError(
-      fmt::format("token id {} is outside the model's vocabulary of {}: use the tokenizer that belongs to the model",
-                  id, config.vocabulary_size));
+  check_ids({&id, 1}, config.vocabulary_size, "the next token");
 }
 
 std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype) {

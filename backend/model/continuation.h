@@ -41,15 +41,19 @@ class Continuation {
   [[nodiscard]] virtual std::vector<std::int64_t> held_keys() const = 0;
 };
 
-/// @throws UsageError for ids out of range and as check_continued does; ShapeError for an empty prompt, or a recorder
-///         or labels of another length
-void check_prompt(const PromptRequest& request, const ModelConfig& config);
+/// Scores an ending: log p of each of its tokens after those before it, which are read. The last is not.
+/// @param top  k of ScoredPosition::top
+TextScores score_ending(Continuation& continuation, std::span<const std::int32_t> ids, int top = 0);
+
+/// @throws Error for ids out of range; UsageError as check_continued does; ShapeError for no prompt, for one that is
+///         empty or of another length or pruning than the others, or a recorder or labels of another length
+void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& config);
 
 /// @throws UsageError for interventions on a layer or head that the model does not have, and for `mean`, which no part
 ///         of a text has; zero@p may be of any position
 void check_continued(std::span<const Intervention> interventions, const ModelConfig& config);
 
-/// @throws UsageError for an id outside the vocabulary, and for a position that the model has not
+/// @throws Error for an id outside the vocabulary; UsageError for a position that the model has not
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config);
 
 /// Bytes that the cache takes for each position, before anything is dropped.

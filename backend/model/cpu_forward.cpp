@@ -56,7 +56,11 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
   }
 }
 
-CpuState::Layer& CpuForward::cache_of(int layer) const { return static_cast<CpuState*>(state())->layer(layer); }
+CpuState& CpuForward::state_of(std::int64_t sequence) const { return static_cast<CpuState&>(state(sequence)); }
+
+CpuState::Layer& CpuForward::cache_of(int layer, std::int64_t sequence) const {
+  return state_of(sequence).layer(layer);
+}
 
 void CpuForward::begin() {
   report().attention_kernel = "cpu-tiled";
@@ -127,9 +131,10 @@ void CpuForward::project_rows(int layer, const Rows& rows) {
     if (row % length() == 0) before = continues() ? cache_of(layer).previous.data() : zeros_.data();
     cpu_rows::split_heads(config(), weights, projected, before, heads_of(row));
   }
-  if (state() != nullptr && rows.end == length()) {
-    const float* last = wide + (rows.end - 1 - first) * columns_.count;
-    std::copy(last, last + columns_.count, cache_of(layer).previous.begin());
+  if (!has_states()) return;
+  for (std::int64_t sequence = rows.begin / length(); sequence < rows.end / length(); ++sequence) {
+    const float* last = wide + ((sequence + 1) * length() - 1 - first) * columns_.count;
+    std::copy(last, last + columns_.count, cache_of(layer, sequence).previous.begin());
   }
 }
 
@@ -169,8 +174,8 @@ bool CpuForward::attend(int layer) {
       if (!attend_whole(layer, sequence)) return false;
     }
   }
-  if (state() != nullptr) {
-    static_cast<CpuState*>(state())->drop_keys(layer, config().window_size, weights_of(layer).logit_bound);
+  for (std::int64_t sequence = 0; has_states() && sequence < batch(); ++sequence) {
+    state_of(sequence).drop_keys(layer, config().window_size, weights_of(layer).logit_bound);
   }
   return true;
 }
@@ -216,9 +221,9 @@ bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
   report().skipped_blocks += blocks.skipped;
   if (status != kernels::Status::ok) return false;
   probe.take_normalizers(layer, log_normalizer_, without_gate_);
-  if (state() == nullptr) return true;
+  if (!has_states()) return true;
 
-  CpuState::Layer& cache = cache_of(layer);
+  CpuState::Layer& cache = cache_of(layer, sequence);
   assert(cache.gates.size() * floats(length()) == cumulative.size());
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
     cache.gates[head].start(cumulative.subspan(head * floats(length()), floats(length())));
@@ -250,7 +255,7 @@ void CpuForward::attend_next(int layer) {
     arguments.first = cache.first[floats(head)];
     if (config().window_size > 0) arguments.first = std::max(arguments.first, position - config().window_size + 1);
     if (!cache.gates.empty()) arguments.gate = &cache.gates[floats(head)];
-    arguments.tolerance = static_cast<CpuState*>(state())->skipped_share();
+    arguments.tolerance = state_of(0).skipped_share();
     attend_cached(arguments, cache.heads[floats(head / group)], attended_.data() + head * head_dim_);
   });
 }
@@ -358,22 +363,18 @@ bool CpuForward::predict() {
   return true;
 }
 
-/// One block of the vocabulary at a time.
-void CpuForward::predict_rows(const Rows& rows) {
-  float* const normed = attended_.data() + rows.begin * hidden_;
-  norm(weights_.final_norm, weights_.final_norm_bias, rows.begin, rows.end, normed);
-  if (!keeps(Keep::logits) && !keeps(Keep::loss)) return;
-  struct Row {
+std::vector<double> CpuForward::for_logits(
+    const float* normed, std::int64_t count, float* block,
+    const std::function<void(std::int64_t row, std::int64_t first, std::span<const float> logits)>& take) {
+  struct Sum {
     float shift = -std::numeric_limits<float>::infinity();
     double sum = 0;
-    float label_logit = 0;
   };
   const std::int64_t vocabulary = config().vocabulary_size;
-  float* const block = rows.scratch.wide.data();
-  std::vector<Row> sums(floats(rows.count()));
+  std::vector<Sum> sums(floats(count));
   for (std::int64_t first = 0; first < vocabulary; first += kVocabularyBlock) {
     const std::int64_t columns = std::min(kVocabularyBlock, vocabulary - first);
-    multiply({.rows = rows.count(),
+    multiply({.rows = count,
               .columns = columns,
               .depth = hidden_,
               .in = normed,
@@ -381,44 +382,95 @@ void CpuForward::predict_rows(const Rows& rows) {
               .weight = weights_.head().data() + first * hidden_,
               .out = block,
               .out_stride = columns});
-    for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-      const float* logits = block + (row - rows.begin) * columns;
-      if (float* const kept = logits_[floats(row / length())]; kept != nullptr) {
-        std::copy(logits, logits + columns, kept + row % length() * vocabulary + first);
-      }
-      Row& sum = sums[floats(row - rows.begin)];
+    for (std::int64_t row = 0; row < count; ++row) {
+      const float* logits = block + row * columns;
+      take(row, first, {logits, floats(columns)});
+      Sum& sum = sums[floats(row)];
       const float shift = std::max(sum.shift, cpu_steps::largest(logits, columns));
-      sum.sum = sum.sum * std::exp(static_cast<double>(sum.shift) - shift) +
+      sum.sum = sum.sum * std::exp(static_cast<double>(sum.shift) - static_cast<double>(shift)) +
                 static_cast<double>(cpu_steps::sum_of_exponentials(logits, columns, shift));
       sum.shift = shift;
-      const std::int64_t label = input().labels[floats(row)] - first;
-      if (label >= 0 && label < columns) sum.label_logit = logits[label];
     }
   }
-  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    const Row& sum = sums[floats(row - rows.begin)];
-    loss_[floats(row)] = static_cast<float>(std::log(sum.sum) + sum.shift - sum.label_logit);
+  std::vector<double> normalizers;
+  for (const Sum& sum : sums) normalizers.push_back(std::log(sum.sum) + static_cast<double>(sum.shift));
+  return normalizers;
+}
+
+void CpuForward::predict_rows(const Rows& rows) {
+  float* const normed = attended_.data() + rows.begin * hidden_;
+  norm(weights_.final_norm, weights_.final_norm_bias, rows.begin, rows.end, normed);
+  if (!keeps(Keep::logits) && !keeps(Keep::loss)) return;
+  const std::int64_t vocabulary = config().vocabulary_size;
+  std::vector<float> label_logits(floats(rows.count()));
+  const auto take = [&](std::int64_t index, std::int64_t first, std::span<const float> logits) {
+    const std::int64_t row = rows.begin + index;
+    if (float* const kept = logits_[floats(row / length())]; kept != nullptr) {
+      std::ranges::copy(logits, kept + row % length() * vocabulary + first);
+    }
+    const std::int64_t label = input().labels[floats(row)] - first;
+    if (label >= 0 && floats(label) < logits.size()) label_logits[floats(index)] = logits[floats(label)];
+  };
+  const std::vector<double> normalizers = for_logits(normed, rows.count(), rows.scratch.wide.data(), take);
+  for (std::int64_t row = 0; row < rows.count(); ++row) {
+    loss_[floats(rows.begin + row)] =
+        static_cast<float>(normalizers[floats(row)] - static_cast<double>(label_logits[floats(row)]));
   }
 }
 
-void CpuForward::predict_next(std::span<float> log_probabilities) {
+bool CpuForward::score(std::span<const ScoredRow> scored, int top, const Job& job) {
+  const auto count = static_cast<std::int64_t>(scored.size());
+  if (rows() == 1) {
+    score_rows(scored, top, scratch_.front());
+    return !job.stopped();
+  }
+  const std::int64_t threads = team_.threads();
+  const std::int64_t chunk = std::clamp<std::int64_t>((count + threads - 1) / threads, 1, chunk_);
+  team_.run((count + chunk - 1) / chunk, [&](std::int64_t task, int thread) {
+    if (job.stopped()) return;
+    const std::int64_t begin = task * chunk;
+    score_rows(scored.subspan(floats(begin), floats(std::min(chunk, count - begin))), top, scratch_[floats(thread)]);
+  });
+  return !job.stopped();
+}
+
+void CpuForward::score_rows(std::span<const ScoredRow> scored, int top, Scratch& scratch) {
+  for (std::size_t n = 0; n < scored.size(); ++n) {
+    norm(weights_.final_norm, weights_.final_norm_bias, scored[n].row, scored[n].row + 1,
+         scratch.normed.data() + n * floats(hidden_));
+  }
+  std::vector<TokenChoice> choices;
+  for (const ScoredRow& row : scored) choices.emplace_back(row.label, top);
+  const auto take = [&](std::int64_t row, std::int64_t first, std::span<const float> logits) {
+    choices[floats(row)].add(first, logits);
+  };
+  const std::vector<double> normalizers =
+      for_logits(scratch.normed.data(), static_cast<std::int64_t>(scored.size()), scratch.wide.data(), take);
+  for (std::size_t n = 0; n < scored.size(); ++n) *scored[n].score = choices[n].finish(normalizers[n]);
+}
+
+void CpuForward::predict_next(std::span<const std::span<float>> log_probabilities) {
   const std::int64_t vocabulary = config().vocabulary_size;
-  assert(static_cast<std::int64_t>(log_probabilities.size()) == vocabulary);
   float* const normed = scratch_.front().normed.data();
-  norm(weights_.final_norm, weights_.final_norm_bias, rows() - 1, rows(), normed);
-  multiply_row({.rows = 1,
-                .columns = vocabulary,
-                .depth = hidden_,
-                .in = normed,
-                .in_stride = hidden_,
-                .weight = weights_.head().data(),
-                .out = log_probabilities.data(),
-                .out_stride = vocabulary});
-  const float shift = cpu_steps::largest(log_probabilities.data(), vocabulary);
-  double sum = 0;
-  for (const float logit : log_probabilities) sum += std::exp(static_cast<double>(logit) - static_cast<double>(shift));
-  const double normalizer = std::log(sum) + static_cast<double>(shift);
-  for (float& logit : log_probabilities) logit = static_cast<float>(static_cast<double>(logit) - normalizer);
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
+    const std::span<float> next = log_probabilities[floats(sequence)];
+    assert(std::ssize(next) == vocabulary);
+    const std::int64_t last = (sequence + 1) * length();
+    norm(weights_.final_norm, weights_.final_norm_bias, last - 1, last, normed);
+    multiply_row({.rows = 1,
+                  .columns = vocabulary,
+                  .depth = hidden_,
+                  .in = normed,
+                  .in_stride = hidden_,
+                  .weight = weights_.head().data(),
+                  .out = next.data(),
+                  .out_stride = vocabulary});
+    const auto shift = static_cast<double>(cpu_steps::largest(next.data(), vocabulary));
+    double sum = 0;
+    for (const float logit : next) sum += std::exp(static_cast<double>(logit) - shift);
+    const double normalizer = std::log(sum) + shift;
+    for (float& logit : next) logit = static_cast<float>(static_cast<double>(logit) - normalizer);
+  }
 }
 
 cpu_rows::HeadRows CpuForward::heads_of(std::int64_t row) {

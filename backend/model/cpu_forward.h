@@ -22,7 +22,8 @@ class CpuForward final : public Forward {
   /// @param weights  of all layers; must outlive it, as config must
   CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length);
 
-  void predict_next(std::span<float> log_probabilities) override;
+  void predict_next(std::span<const std::span<float>> log_probabilities) override;
+  bool score(std::span<const ScoredRow> scored, int top, const Job& job) override;
 
  protected:
   void begin() override;
@@ -53,8 +54,19 @@ class CpuForward final : public Forward {
   void project_output_rows(int layer, const Rows& rows);
   void feed_forward_rows(int layer, const Rows& rows);
   void predict_rows(const Rows& rows);
+  void score_rows(std::span<const ScoredRow> scored, int top, Scratch& scratch);
+  /// Logits of rows behind the final norm, a block of the vocabulary at a time, and with each the log of the sum of the
+  /// exponentials of all of them.
+  /// @param normed  [count, D]
+  /// @param block   memory of [count, kVocabularyBlock]
+  /// @param take    of a row, called with logits [first, first + size)
+  /// @returns [count] nats
+  [[nodiscard]] std::vector<double> for_logits(
+      const float* normed, std::int64_t count, float* block,
+      const std::function<void(std::int64_t row, std::int64_t first, std::span<const float> logits)>& take);
 
-  [[nodiscard]] CpuState::Layer& cache_of(int layer) const;
+  [[nodiscard]] CpuState& state_of(std::int64_t sequence) const;
+  [[nodiscard]] CpuState::Layer& cache_of(int layer, std::int64_t sequence = 0) const;
   [[nodiscard]] const LayerWeights& weights_of(int layer) const {
     return weights_.layers[static_cast<std::size_t>(layer)];
   }

@@ -113,8 +113,6 @@ void CudaForward::split_heads(int layer) {
     return;
   }
   const at::TensorOptions half = projected_.options();
-  at::Tensor last_key;
-  at::Tensor last_value;
   cuda::ProjectedHeads step;
   // A store in GPU memory holds [H, L, d], and is written without a copy.
   Recorder* const into = batch() == 1 ? recorder(0) : nullptr;
@@ -139,15 +137,11 @@ void CudaForward::split_heads(int layer) {
   if (config().key_shift) step.key_shift_logits = data<float>(gates_);
   if (config().value_shift) step.value_shift_logits = data<float>(gates_) + (columns.value_shift - columns.key_shift);
   if (gates_.defined()) step.shift_stride = gates_.stride(0);
-  if (state() != nullptr && (config().key_shift || config().value_shift)) {
+  const bool shifts = has_states() && (config().key_shift || config().value_shift);
+  if (shifts && continues()) {
     const TorchState::Layer& cache = torch_state().layer(layer);
-    if (continues()) {
-      step.key_before = bytes(cache.last_key);
-      step.value_before = bytes(cache.last_value);
-    }
-    const at::Tensor last = projected_.slice(0, rows() - 1);
-    last_key = last.slice(1, columns.key, columns.value).clone();
-    last_value = last.slice(1, columns.value, columns.key_shift).clone();
+    step.key_before = bytes(cache.last_key);
+    step.value_before = bytes(cache.last_value);
   }
   step.query_norm = data<float>(weights.query_norm);
   step.key_norm = data<float>(weights.key_norm);
@@ -157,9 +151,11 @@ void CudaForward::split_heads(int layer) {
   step.key = bytes(key_);
   step.value = bytes(value_);
   check(cuda::project_heads(step, stream_), "the shift and norm of heads");
-  if (!last_key.defined()) return;
-  torch_state().layer(layer).last_key = last_key;
-  torch_state().layer(layer).last_value = last_value;
+  for (std::int64_t b = 0; shifts && b < batch(); ++b) {
+    const at::Tensor last = projected_[(b + 1) * length() - 1];
+    torch_state(b).layer(layer).last_key = last.slice(0, columns.key, columns.value).clone();
+    torch_state(b).layer(layer).last_value = last.slice(0, columns.value, columns.key_shift).clone();
+  }
 }
 
 bool CudaForward::project_output(int layer) {

@@ -5,12 +5,12 @@
 
 namespace foxscope {
 
-bool Forward::run(const Input& input, std::span<const Probe> probes, ForwardState* state, const Job& job,
-                  ForwardReport& report) {
+bool Forward::run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states,
+                  const Job& job, ForwardReport& report) {
   assert(input.batch == batch_ && static_cast<std::int64_t>(input.ids.size()) == rows());
-  assert(static_cast<std::int64_t>(probes.size()) == batch_ && (state == nullptr || batch_ == 1));
-  pass_ = {&input, probes, state, &job, &report, state == nullptr ? 0 : state->length()};
-  assert(!continues() || length_ == 1);
+  assert(std::ssize(probes) == batch_ && (states.empty() || std::ssize(states) == batch_));
+  pass_ = {&input, probes, states, &job, &report, states.empty() ? 0 : states.front()->length()};
+  assert(!continues() || rows() == 1);
   const auto tell = [&](int done) { job.tell({done, config_.layers + 1, "layers", "forward"}); };
   begin();
   for (int layer = input.first_layer; layer < config_.layers; ++layer) {
@@ -21,7 +21,7 @@ bool Forward::run(const Input& input, std::span<const Probe> probes, ForwardStat
   tell(layers_done(config_.layers));
   if (job.stopped() || !predict() || !finish()) return false;
   tell(config_.layers + 1);
-  if (state != nullptr) state->advance(length_);
+  for (ForwardState* const state : states) state->advance(length_);
   return true;
 }
 

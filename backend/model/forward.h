@@ -8,6 +8,7 @@
 #include "backend/model/causal_lm.h"
 #include "backend/model/model_config.h"
 #include "backend/model/probe.h"
+#include "backend/model/score.h"
 
 namespace foxscope {
 
@@ -47,16 +48,26 @@ class Forward {
   Forward& operator=(const Forward&) = delete;
 
   /// @param probes  [B] what keeps and changes what passes
-  /// @param state   what lies before one sequence; takes its positions up. Null: nothing does, and nothing is to
-  /// follow.
-  ///                One that holds positions is continued by one position at a time
-  /// @returns false if the job was stopped: the state is of no use then
-  bool run(const Input& input, std::span<const Probe> probes, ForwardState* state, const Job& job,
+  /// @param states  [B] what lies before each sequence; takes its positions up. Empty: nothing does, and nothing is to
+  ///                follow. One that holds positions is continued alone, by one position at a time
+  /// @returns false if the job was stopped: the states are of no use then
+  bool run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states, const Job& job,
            ForwardReport& report);
 
-  /// log p of each token of the vocabulary after the last position that was read.
-  /// @param log_probabilities  [V] nats
-  virtual void predict_next(std::span<float> log_probabilities) = 0;
+  /// log p of each token of the vocabulary after the last position of each sequence that was read.
+  /// @param log_probabilities  [B] of [V] nats
+  virtual void predict_next(std::span<const std::span<float>> log_probabilities) = 0;
+
+  /// A row of [B n] that was read last, and what is asked of it.
+  struct ScoredRow {
+    std::int64_t row = 0;
+    std::int32_t label = -1;  ///< -1: none
+    ScoredPosition* score = nullptr;
+  };
+  /// Scores rows of the last run, in chunks: no logits of others are made, and no [rows, V].
+  /// @param top  k of ScoredPosition::top
+  /// @returns false if the job was stopped
+  virtual bool score(std::span<const ScoredRow> scored, int top, const Job& job) = 0;
 
  protected:
   /// @param config  must outlive it
@@ -92,7 +103,10 @@ class Forward {
   [[nodiscard]] std::int64_t rows() const { return batch_ * length_; }
   [[nodiscard]] const Input& input() const { return *pass_.input; }
   [[nodiscard]] std::span<const Probe> probes() const { return pass_.probes; }
-  [[nodiscard]] ForwardState* state() const { return pass_.state; }
+  [[nodiscard]] bool has_states() const { return !pass_.states.empty(); }
+  [[nodiscard]] ForwardState& state(std::int64_t sequence) const {
+    return *pass_.states[static_cast<std::size_t>(sequence)];
+  }
   [[nodiscard]] const Job& job() const { return *pass_.job; }
   [[nodiscard]] ForwardReport& report() const { return *pass_.report; }
   [[nodiscard]] std::int64_t first_position() const { return pass_.first; }
@@ -109,7 +123,7 @@ class Forward {
   struct Pass {
     const Input* input = nullptr;
     std::span<const Probe> probes;
-    ForwardState* state = nullptr;
+    std::span<ForwardState* const> states;
     const Job* job = nullptr;
     ForwardReport* report = nullptr;
     std::int64_t first = 0;  ///< position of the first row

@@ -1,11 +1,21 @@
 #include "backend/model/forward_model.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
+#include "backend/model/run_memory.h"
+
 namespace foxscope {
 namespace {
+
+/// Scores of so few tokens are made without asking a GPU what memory it has: to ask takes from LibTorch's allocator
+/// what it holds for the next pass.
+constexpr std::int64_t kUnaskedTokens = 4096;
+constexpr FreeMemory kPlenty = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()};
 
 /// A state, and the forward that reads one position more.
 class ModelContinuation final : public Continuation {
@@ -23,18 +33,10 @@ class ModelContinuation final : public Continuation {
         log_probabilities_(other.log_probabilities_) {}
   ModelContinuation& operator=(const ModelContinuation&) = delete;
 
-  bool begin(const PromptRequest& request, const Job& job) {
-    const auto forward = model_->make_forward(1, static_cast<std::int64_t>(request.input_ids.size()));
-    Forward::Input input;
-    input.ids = request.input_ids;
-    input.labels = request.labels;
-    input.pruning_tolerance = request.pruning_tolerance;
-    const Probe probe(request.recorder, interventions_);
-    ForwardReport report;
-    if (job.stopped() || !forward->run(input, {&probe, 1}, state_.get(), job, report)) return false;
-    forward->predict_next(log_probabilities_);
-    return true;
-  }
+  [[nodiscard]] ForwardState* state() { return state_.get(); }
+  [[nodiscard]] std::span<float> next() { return log_probabilities_; }
+  /// What keeps and changes what passes of its prompt.
+  [[nodiscard]] Probe probe(Recorder* recorder) const { return {recorder, interventions_}; }
 
   [[nodiscard]] std::unique_ptr<Continuation> copy() const override {
     return std::make_unique<ModelContinuation>(*this);
@@ -49,10 +51,12 @@ class ModelContinuation final : public Continuation {
       if (!next_) next_ = model_->make_forward(1, 1);
       Forward::Input input;
       input.ids = {&id, 1};
-      const Probe probe(nullptr, interventions_);
+      const Probe unkept = probe(nullptr);
+      ForwardState* const states[] = {state_.get()};
+      const std::span<float> next[] = {log_probabilities_};
       ForwardReport report;
-      next_->run(input, {&probe, 1}, state_.get(), {}, report);
-      next_->predict_next(log_probabilities_);
+      next_->run(input, {&unkept, 1}, states, {}, report);
+      next_->predict_next(next);
     });
   }
 
@@ -86,20 +90,105 @@ std::optional<ForwardReport> ForwardModel::forward(const ForwardRequest& request
       const LossRange target = request.saliency.value_or(LossRange{0, request.length});
       done = run_with_saliency(input, target, probes, job, report);
     } else {
-      done = make_forward(request.batch, request.length)->run(input, probes, nullptr, job, report);
+      done = make_forward(request.batch, request.length)->run(input, probes, {}, job, report);
     }
   });
   if (!done) return std::nullopt;
   return report;
 }
 
-std::unique_ptr<Continuation> ForwardModel::begin(const PromptRequest& request, const Job& job) {
-  check_prompt(request, config());
-  auto continuation = std::make_unique<ModelContinuation>(*this, request);
+std::optional<std::vector<TextScores>> ForwardModel::score(const ScoreRequest& request, const Job& job) {
+  check_score(request, config());
+  std::int64_t longest = 0;
+  std::int64_t total = 0;
+  for (const ScoredText& text : request.texts) {
+    longest = std::max(longest, std::ssize(text.input_ids));
+    total += std::ssize(text.input_ids);
+  }
+  // The weights are in memory.
+  const RunNeeds needs = estimate_needs(config(), 0, {}, dtype(), device());
+  const FreeMemory free = total <= kUnaskedTokens ? kPlenty : free_memory(device());
+  memory_left(needs, longest, free, {fmt::format("scores of a text of {} tokens need", longest), "", {"shorten it"}});
+  std::vector<TextScores> scores(request.texts.size());
+  std::int64_t done = 0;
+  for (const auto& batch : score_batches(request, batch_tokens(needs, free))) {
+    std::int64_t tokens = 0;
+    for (const std::size_t text : batch) tokens += std::ssize(request.texts[text].input_ids);
+    Job of_batch = job;
+    of_batch.report = [&](const Progress& progress) {
+      const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
+      job.tell({done + inside, total, "tokens", "score"});
+    };
+    if (job.stopped() || !score_batch(request, batch, scores, of_batch)) return std::nullopt;
+    done += tokens;
+  }
+  return scores;
+}
+
+bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std::size_t> batch,
+                               std::vector<TextScores>& scores, const Job& job) const {
+  const std::int64_t length = std::ssize(request.texts[batch.front()].input_ids);  // the longest comes first
+  std::vector<std::int32_t> ids;
+  std::vector<Forward::ScoredRow> rows;
+  for (std::size_t b = 0; b < batch.size(); ++b) {
+    const ScoredText& text = request.texts[batch[b]];
+    TextScores& into = scores[batch[b]];
+    ids.insert(ids.end(), text.input_ids.begin(), text.input_ids.end());
+    ids.resize((b + 1) * static_cast<std::size_t>(length));  // no position of the text sees what follows it
+    into.resize(static_cast<std::size_t>(text.end - text.first));
+    for (std::size_t n = 0; n < into.size(); ++n) {
+      const std::int64_t row = static_cast<std::int64_t>(b) * length + text.first + static_cast<std::int64_t>(n);
+      rows.push_back({row, n < text.labels.size() ? text.labels[n] : -1, &into[n]});
+    }
+  }
   bool done = false;
-  within_device(static_cast<std::int64_t>(request.input_ids.size()), [&] { done = continuation->begin(request, job); });
-  if (!done) return nullptr;
-  return continuation;
+  within_device(length, [&] {
+    Forward::Input input;
+    input.batch = std::ssize(batch);
+    input.ids = ids;
+    input.pruning_tolerance = request.pruning_tolerance;
+    const std::vector<Probe> probes(batch.size(), Probe(nullptr, request.interventions));
+    const auto forward = make_forward(input.batch, length);
+    ForwardReport report;
+    done = forward->run(input, probes, {}, job, report) && forward->score(rows, request.top, job);
+  });
+  return done;
+}
+
+std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::span<const PromptRequest> prompts,
+                                                                        const Job& job) {
+  check_prompts(prompts, config());
+  std::vector<std::unique_ptr<Continuation>> continuations;
+  const std::size_t length = prompts.front().input_ids.size();
+  bool done = false;
+  within_device(static_cast<std::int64_t>(length), [&] {
+    std::vector<std::int32_t> ids;
+    std::vector<std::int32_t> labels;
+    std::vector<Probe> probes;
+    std::vector<ForwardState*> states;
+    std::vector<std::span<float>> next;
+    for (const PromptRequest& prompt : prompts) {
+      auto continuation = std::make_unique<ModelContinuation>(*this, prompt);
+      ids.insert(ids.end(), prompt.input_ids.begin(), prompt.input_ids.end());
+      labels.insert(labels.end(), prompt.labels.begin(), prompt.labels.end());
+      labels.resize(ids.size());  // nothing is kept of those that have none
+      probes.push_back(continuation->probe(prompt.recorder));
+      states.push_back(continuation->state());
+      next.push_back(continuation->next());
+      continuations.push_back(std::move(continuation));
+    }
+    Forward::Input input;
+    input.batch = std::ssize(prompts);
+    input.ids = ids;
+    input.labels = labels;
+    input.pruning_tolerance = prompts.front().pruning_tolerance;
+    const auto forward = make_forward(input.batch, static_cast<std::int64_t>(length));
+    ForwardReport report;
+    done = !job.stopped() && forward->run(input, probes, states, job, report);
+    if (done) forward->predict_next(next);
+  });
+  if (!done) continuations.clear();
+  return continuations;
 }
 
 }  // namespace foxscope

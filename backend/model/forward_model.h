@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <vector>
 
 #include "backend/model/causal_lm.h"
 #include "backend/model/continuation.h"
@@ -17,7 +19,9 @@ class ForwardModel : public CausalLM {
  public:
   std::optional<ForwardReport> forward(const ForwardRequest& request, std::span<Recorder* const> recorders,
                                        const Job& job) final;
-  std::unique_ptr<Continuation> begin(const PromptRequest& request, const Job& job) final;
+  std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) final;
+  std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
+                                                            const Job& job) final;
 
   [[nodiscard]] virtual std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const = 0;
   /// Before the first position.
@@ -31,6 +35,11 @@ class ForwardModel : public CausalLM {
   /// Calls an action with the device current, and with its errors as errors of one line.
   /// @param length  tokens that it is about
   virtual void within_device(std::int64_t length, const std::function<void()>& action) const = 0;
+
+ private:
+  /// Texts that go through together, into their places among the scores of all.
+  bool score_batch(const ScoreRequest& request, std::span<const std::size_t> batch, std::vector<TextScores>& scores,
+                   const Job& job) const;
 };
 
 }  // namespace foxscope

@@ -166,7 +166,6 @@ bool FusedGradientForward::predict() {
   const at::Tensor normed = normed_rows(residual_, weights().final_norm, /*with_rest=*/false);
   const std::int64_t vocabulary = config().vocabulary_size;
   const at::Tensor& head = weights().padded_head;
-  const at::Tensor of_normed = at::empty_like(normed);
   const at::Tensor wanted = labels();
   const at::Tensor loss = at::empty({rows()}, residual_.options());
   const std::int64_t most = logit_rows();
@@ -184,12 +183,12 @@ bool FusedGradientForward::predict() {
     keep_logits(begin, logits.slice(1, 0, vocabulary));
     const at::Tensor of_logits = steps_->loss_back(logits.slice(1, 0, vocabulary), wanted.slice(0, begin, end),
                                                    loss_weights_.slice(0, begin, end), loss.slice(0, begin, end));
-    at::Tensor of_chunk = of_normed.slice(0, begin, end);
-    at::mm_out(of_chunk, of_logits, head);
     add_weight_gradient(of_weights().padded_head, of_logits, normed_chunk);
+    // What the head read is not needed any more: its gradient takes the place.
+    at::Tensor of_chunk = normed_chunk;
+    at::mm_out(of_chunk, of_logits, head);
   }
   finish_losses(loss);
-  normed_pair_.select(1, 0).copy_(of_normed);
   return true;
 }
 
@@ -200,6 +199,7 @@ std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
   of_residual_ = at::zeros_like(residual_);
   steps_->norm_back({residual_, weights().final_norm}, normed_pair_.select(1, 0), of_residual_,
                     of_weights().final_norm);
+  residual_ = at::Tensor();
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     tell_back(job, config().layers - 1 - layer);
     if (job.stopped()) return std::nullopt;
@@ -268,7 +268,7 @@ SmallSteps::QueryKeyValue FusedGradientForward::attend_back(int layer, const at:
   set_heads(layer);
   const auto like = [](const at::Tensor& heads) { return at::empty_like(heads.transpose(1, 2).flatten(0, 1)); };
   const SmallSteps::QueryKeyValue of_heads = {like(query_), like(key_), like(value_)};
-  of_log_gate_ = at::empty({batch(), config().heads, length()}, residual_.options());
+  of_log_gate_ = at::empty({batch(), config().heads, length()}, of_residual_.options());
   foxscope::attend_back(attention_of(keeps), by_heads(of_attended),
                         {by_heads(of_heads.query), by_heads(of_heads.key), by_heads(of_heads.value), of_log_gate_});
   if (keeps.cumulative.defined()) {

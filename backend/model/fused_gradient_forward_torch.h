@@ -41,9 +41,9 @@ class FusedGradientForward final : public GradientForward {
 
  private:
   struct Layer {
-    at::Tensor entered;    ///< [R, D] float32 x
-    at::Tensor projected;  ///< [R, (H + 2 H_kv) d, and H d of an output gate]
-    at::Tensor gates;      ///< [R, G] float32 logits of shifts and forget gate
+    at::Tensor entered;         ///< [R, D] float32 x
+    at::Tensor projected;       ///< [R, (H + 2 H_kv) d, and H d of an output gate]
+    at::Tensor gates;           ///< [R, G] float32 logits of shifts and forget gate
     at::Tensor cumulative;      ///< [B, H, n] float64
     at::Tensor attended;        ///< [R, H, d]
     at::Tensor log_normalizer;  ///< [B, H, n] float32

@@ -14,7 +14,7 @@ namespace {
 
 /// Numbers of a block of logits at once, on a CPU and on a GPU.
 constexpr std::int64_t kCpuLogits = std::int64_t{1} << 22;
-constexpr std::int64_t kGpuLogits = std::int64_t{1} << 26;
+constexpr std::int64_t kGpuLogits = std::int64_t{1} << 25;
 
 }  // namespace
 
@@ -31,7 +31,7 @@ bool GradientForward::run_forward(const Input& input, std::span<const Probe> pro
                                   ForwardReport& report) {
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(uses_autograd());
-  return run(input, probes, nullptr, job, report);
+  return run(input, probes, {}, job, report);
 }
 
 AttentionTensors GradientForward::attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

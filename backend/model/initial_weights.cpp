@@ -26,10 +26,9 @@ class NormalNumbers {
     // FNV-1a of the name, so that parameters do not share their numbers.
     std::uint64_t hash = 14695981039346656037U;
     for (const char letter : name) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
-    const std::array<std::uint32_t, 4> words = {static_cast<std::uint32_t>(seed),
-                                                static_cast<std::uint32_t>(seed >> 32),
-                                                static_cast<std::uint32_t>(hash),
-                                                static_cast<std::uint32_t>(hash >> 32)};
+    const std::array<std::uint32_t, 4> words = {
+        static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32), static_cast<std::uint32_t>(hash),
+        static_cast<std::uint32_t>(hash >> 32)};
     std::seed_seq sequence(words.begin(), words.end());
     generator_.seed(sequence);
   }

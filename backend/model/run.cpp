@@ -11,6 +11,7 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
+#include "backend/model/interventions.h"
 #include "backend/model/query_key_place.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
@@ -45,27 +46,27 @@ std::shared_ptr<const Text> identify(const std::shared_ptr<const Text>& text) {
 }  // namespace
 
 std::optional<RunEstimate> estimate_run(const RunRequest& request, TokenCount count, const Job& job) {
-  const Device device = Device::parse(request.device);
-  const DType dtype = choose_dtype(request.dtype, device);
   const Checkpoint checkpoint = Checkpoint::open(request.model);
+  const ModelSettings settings = validate(request, checkpoint);
   RunEstimate estimate;
   if (count == TokenCount::exact || !request.input.text) {
     estimate.tokens = static_cast<std::int64_t>(read_run_tokens(request, checkpoint)->id.size());
   } else {
     estimate.tokens = static_cast<std::int64_t>(request.input.text->content.size());
-    if (request.limit > 0) estimate.tokens = std::min(estimate.tokens, request.limit);
+    if (request.limit) estimate.tokens = std::min(estimate.tokens, *request.limit);
   }
   if (job.stopped()) return std::nullopt;
-  estimate.needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device);
-  estimate.free = free_memory(device);
+  estimate.needs =
+      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, settings.dtype, settings.device);
+  estimate.free = free_memory(settings.device);
   return estimate;
 }
 
 std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
-  const Device device = Device::parse(request.device);
-  const DType dtype = choose_dtype(request.dtype, device);
   Checkpoint checkpoint = Checkpoint::open(request.model);
+  const ModelSettings settings = validate(request, checkpoint);
+  const Device& device = settings.device;
   job.tell({0, 1, "models", "load"});
   const std::shared_ptr<const TokenTable> tokens = read_run_tokens(request, checkpoint);
   if (job.stopped()) return std::nullopt;
@@ -73,10 +74,12 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const auto length = static_cast<std::int64_t>(tokens->id.size());
   RunResult result;
   result.report.notes = checkpoint.config().notes;
-  const std::optional<TraceInfo> described = describe_run(request, checkpoint, device, dtype, length, job);
+  check_interventions(request.interventions, checkpoint.config(), length);
+  const std::optional<TraceInfo> described = describe_run(request, checkpoint, settings, length, job);
   if (!described) return std::nullopt;
   const TraceInfo& info = *described;
-  const RunNeeds needs = estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, dtype, device);
+  const RunNeeds needs =
+      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, settings.dtype, device);
   const QueryKeyPlace place(needs, length, free_memory(device), user_of(request, length), kernel_gpu(device));
   const auto store = place.make_store(info, request.keep);
   note_place(store, info, result.report.notes);
@@ -87,7 +90,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
                              : "queries and keys are not kept");
   });
   Recorder recorder(info, request.keep, store);
-  const std::shared_ptr<CausalLM> model = open_model(request, checkpoint, device, dtype, job);
+  const std::shared_ptr<CausalLM> model = open_model(request, checkpoint, device, settings.dtype, job);
   if (!model) return std::nullopt;
   checkpoint = Checkpoint();  // its files need no longer be mapped
   result.report.load_seconds = seconds_since(start);

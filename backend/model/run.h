@@ -27,10 +27,10 @@ struct RunRequest {
   std::string name;   ///< NAME in the run file
   std::string model;  ///< folder or hub id
   RunInput input;
-  std::int64_t limit = 0;  ///< first N tokens; 0: all
-  std::optional<std::int32_t> bos;
-  std::string device = "auto";
-  std::string dtype = "auto";               ///< auto: float32 on a CPU, bfloat16 on a GPU
+  std::optional<std::int64_t> limit;  ///< first N tokens; none: all
+  std::optional<std::int64_t> bos;    ///< token id
+  DeviceChoice device;
+  std::optional<DType> dtype;               ///< none: float32 on a CPU, bfloat16 on a GPU
   std::optional<double> pruning_tolerance;  ///< overrides the config's, which overrides 2^-24
   std::vector<Intervention> interventions;
   KeepSet keep;

@@ -24,6 +24,10 @@ constexpr std::int64_t kTokenTable = 96;
 /// On a GPU: kernels' code, cuBLAS's workspace, what LibTorch's allocator cannot use of its blocks.
 constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 
+/// Tokens of a pass beyond which more of them together are no faster.
+constexpr std::int64_t kDeviceTokens = 65536;
+constexpr std::int64_t kHostTokens = 1024;
+
 /// Bytes a token of the arrays that are kept.
 std::int64_t kept_per_token(const ModelConfig& config, const KeepSet& keep, Storage storage, DType dtype) {
   return static_cast<std::int64_t>(bytes_of(keep, storage, sizes_of(config, 1), dtype));
@@ -159,6 +163,14 @@ RunNeeds estimate_needs(const ModelConfig& config, std::int64_t parameters, cons
   RunNeeds needs{estimate_memory(config, parameters, keep, dtype, device.cuda), {}};
   if (device.cuda) needs.gpu = estimate_device_memory(config, parameters, keep, dtype);
   return needs;
+}
+
+std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free) {
+  const auto fit = [](const RunMemory& memory, std::int64_t bytes) {
+    return std::max<std::int64_t>(0, bytes / 2 - memory.fixed) / (memory.per_token + memory.stored_per_token);
+  };
+  const std::int64_t host = fit(needs.host, free.host);
+  return needs.gpu ? std::min({kDeviceTokens, host, fit(*needs.gpu, free.gpu)}) : std::min(kHostTokens, host);
 }
 
 FreeMemory memory_left(const RunNeeds& needs, std::int64_t length, const FreeMemory& free, const MemoryUser& user) {

@@ -50,6 +50,10 @@ struct FreeMemory {
 };
 FreeMemory free_memory(const Device& device);
 
+/// Tokens that go through a model at once: until more of them make a pass no faster, and as half of the free memory
+/// allows, what is kept of all of them in memory included; 0 where that is too little for any.
+std::int64_t batch_tokens(const RunNeeds& needs, const FreeMemory& free);
+
 /// Who needs memory, and what could be done where there is too little, in the words of that message.
 struct MemoryUser {
   std::string what;                   ///< "a run over 4096 tokens needs"

@@ -10,28 +10,32 @@
 
 namespace foxscope {
 
-/// The matrices' format for the word of --dtype: "auto" is bfloat16 on a GPU, else float32.
-/// @throws UsageError for another word
-DType choose_dtype(const std::string& name, const Device& device);
+/// What a request comes to with a checkpoint.
+struct ModelSettings {
+  Device device;
+  DType dtype = DType::float32;
+  double pruning_tolerance = 0;  ///< the option's, else the checkpoint's, else 2^-24
+};
 
-/// The share of a row's attention that may be skipped: the option overrides the checkpoint, which overrides 2^-24.
-/// @throws UsageError for an option outside [0, 1); Error naming config.json and its key for a share of 1 or more there
-double choose_pruning(const RunRequest& request, const Checkpoint& checkpoint);
+/// Checks all of a request that can be wrong before its input is read: limit, BOS, device, dtype, pruning, saliency,
+/// layers and heads of interventions. Whoever runs a model goes through here.
+/// @throws UsageError, Error naming the option, or config.json and its key
+ModelSettings validate(const RunRequest& request, const Checkpoint& checkpoint);
 
-/// The token that begins a sequence: the option, else config.json's, else the tokenizer's.
+/// The token that begins a sequence: the option of a valid request, else config.json's, else the tokenizer's.
 /// @param tokenizer  null: the checkpoint has none
-/// @throws UsageError if none is named, or an option outside the vocabulary; Error for such a token of the tokenizer
+/// @throws UsageError if none is named; Error for one outside the vocabulary
 std::int32_t choose_bos(const RunRequest& request, const Checkpoint& checkpoint, const Tokenizer* tokenizer);
 
 /// Of whose mean loss the gradients of a run are; none where saliency is not kept.
-/// @throws UsageError for a range outside the text, or one without saliency in --keep
+/// @throws UsageError for a range outside the text
 std::optional<LossRange> saliency_target(const RunRequest& request, std::int64_t length);
 
 /// What a run of `length` positions is, for a recorder and for files. The request's input is not looked at. Reads the
 /// weights for their checksum.
 /// @returns nothing if the job was stopped
 /// @throws as saliency_target does
-std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoint& checkpoint, const Device& device,
-                                      DType dtype, std::int64_t length, const Job& job);
+std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoint& checkpoint,
+                                      const ModelSettings& settings, std::int64_t length, const Job& job);
 
 }  // namespace foxscope

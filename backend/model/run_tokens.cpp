@@ -9,23 +9,12 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/model/checks.h"
 #include "backend/model/run_settings.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
-
-void check_ids(const std::vector<std::int32_t>& ids, const char* what, const RunRequest& request,
-               const Checkpoint& checkpoint) {
-  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
-  for (std::size_t n = 0; n < ids.size(); ++n) {
-    if (ids[n] >= 0 && ids[n] < vocabulary) continue;
-    throw Error(
-        fmt::format("{}: {} {} at {} is outside the vocabulary of {} ({} ids): use the tokenizer that belongs to "
-                    "the model",
-                    request.input.name, what, ids[n], n, checkpoint.folder().string(), vocabulary));
-  }
-}
 
 /// Shifts right behind BOS: position p reads token p-1 and predicts token p.
 void put_behind_bos(TokenTable& table, std::int32_t bos) {
@@ -34,8 +23,8 @@ void put_behind_bos(TokenTable& table, std::int32_t bos) {
 }
 
 template <typename T>
-void cut(std::vector<T>& values, std::int64_t limit) {
-  if (limit > 0 && static_cast<std::int64_t>(values.size()) > limit) values.resize(static_cast<std::size_t>(limit));
+void cut(std::vector<T>& values, std::optional<std::int64_t> limit) {
+  if (limit && std::ssize(values) > *limit) values.resize(static_cast<std::size_t>(*limit));
 }
 
 void read_text(const RunRequest& request, const Tokenizer& tokenizer, TokenTable& table) {
@@ -43,8 +32,8 @@ void read_text(const RunRequest& request, const Tokenizer& tokenizer, TokenTable
   Tokens tokens = tokenizer.encode(content);
   log_line(LogCategory::text, [&] {
     return fmt::format("{}: {} bytes are {} tokens{}", request.input.name, content.size(), tokens.size(),
-                       request.limit > 0 && request.limit < static_cast<std::int64_t>(tokens.size())
-                           ? fmt::format(", of which the first {} are read", request.limit)
+                       request.limit && *request.limit < static_cast<std::int64_t>(tokens.size())
+                           ? fmt::format(", of which the first {} are read", *request.limit)
                            : "");
   });
   table.id = std::move(tokens.id);
@@ -81,15 +70,15 @@ std::vector<std::int32_t> read_prompt(const RunRequest& request, const Checkpoin
   std::vector<std::int32_t> ids = input.text ? tokenizer->encode(input.text->content).id : input.ids;
   if (!input.labels) ids.insert(ids.begin(), choose_bos(request, checkpoint, tokenizer));
   if (ids.empty()) throw Error(fmt::format("{}: holds no input_ids: a prompt needs at least one", input.name));
-  check_ids(ids, "token", request, checkpoint);
+  check_ids(ids, checkpoint.config().vocabulary_size, input.name);
   return ids;
 }
 
 std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, const Checkpoint& checkpoint) {
-  if (request.limit < 0) throw UsageError(fmt::format("--limit {}: it must be at least 1", request.limit));
   const RunInput& input = request.input;
   std::optional<Tokenizer> tokenizer;
   if (input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
+  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
   auto table = std::make_shared<TokenTable>();
   if (input.text) {
     read_text(request, *tokenizer, *table);
@@ -100,7 +89,7 @@ std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, con
   if (table->id.empty()) {
     throw Error(fmt::format("{}: holds no tokens: a run needs at least one", input.name));
   }
-  check_ids(table->id, "token", request, checkpoint);
+  check_ids(table->id, vocabulary, input.labels ? input.name + ", labels" : input.name);
   if (input.labels) {
     if (input.labels->size() != input.ids.size()) {
       throw UsageError(fmt::format("{}: {} input_ids and {} labels: there must be as many of both", input.name,
@@ -108,7 +97,7 @@ std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, con
     }
     table->input_id = input.ids;
     cut(table->input_id, request.limit);
-    check_ids(table->input_id, "input id", request, checkpoint);
+    check_ids(table->input_id, vocabulary, input.name + ", input_ids");
   } else {
     put_behind_bos(*table, choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr));
   }

@@ -2,6 +2,7 @@
 #include <cassert>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -93,22 +94,21 @@ bool TorchForward::project(int layer) {
   at::Tensor query = heads(0, columns.key);
   at::Tensor key = heads(columns.key, columns.value);
   at::Tensor value = heads(columns.value, columns.key_shift);
-  const at::Tensor last_key = key.select(1, length() - 1)[0];
-  const at::Tensor last_value = value.select(1, length() - 1)[0];
-  TorchState::Layer* const cache = state() == nullptr ? nullptr : &torch_state().layer(layer);
-  const auto before = [&](const at::Tensor& last) { return continues() ? last : at::Tensor(); };
+  const at::Tensor last_keys = key.select(1, length() - 1);
+  const at::Tensor last_values = value.select(1, length() - 1);
+  TorchState::Layer* const cache = continues() ? &torch_state().layer(layer) : nullptr;
   if (config().key_shift) {
-    key = composed_steps::shift(key, before(cache == nullptr ? at::Tensor() : cache->last_key),
+    key = composed_steps::shift(key, cache == nullptr ? at::Tensor() : cache->last_key,
                                 gates.slice(2, 0, config().key_heads));
   }
   if (config().value_shift) {
     const std::int64_t first = columns.value_shift - columns.key_shift;
-    value = composed_steps::shift(value, before(cache == nullptr ? at::Tensor() : cache->last_value),
+    value = composed_steps::shift(value, cache == nullptr ? at::Tensor() : cache->last_value,
                                   gates.slice(2, first, first + config().key_heads));
   }
-  if (cache != nullptr) {
-    cache->last_key = last_key.clone();
-    cache->last_value = last_value.clone();
+  for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
+    torch_state(b).layer(layer).last_key = last_keys[b].clone();
+    torch_state(b).layer(layer).last_value = last_values[b].clone();
   }
   if (weights.query_norm.defined()) {
     query = composed_steps::rms_norm(query, weights.query_norm, config().query_key_norm_epsilon);
@@ -187,7 +187,9 @@ bool TorchForward::attend(int layer) {
   } else if (!attend_whole(layer)) {
     return false;
   }
-  if (state() != nullptr) torch_state().drop_keys(layer, config().window_size, weights_of(layer).logit_bound);
+  for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
+    torch_state(b).drop_keys(layer, config().window_size, weights_of(layer).logit_bound);
+  }
   return true;
 }
 
@@ -198,12 +200,13 @@ bool TorchForward::attend_whole(int layer) {
     return false;
   }
   keep_heads(layer);
-  if (state() == nullptr) return true;
-  TorchState::Layer& cache = torch_state().layer(layer);
-  // Copies of their own: the originals may lie in a store that goes before the state does.
-  cache.key.start(key_[0].clone(at::MemoryFormat::Contiguous));
-  cache.value.start(value_[0].clone(at::MemoryFormat::Contiguous));
-  if (cumulative_.defined()) cache.cumulative_log_gate.start(cumulative_[0]);
+  for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
+    TorchState::Layer& cache = torch_state(b).layer(layer);
+    // Copies of their own: the originals may lie in a store that goes before the state does.
+    cache.key.start(key_[b].clone(at::MemoryFormat::Contiguous));
+    cache.value.start(value_[b].clone(at::MemoryFormat::Contiguous));
+    if (cumulative_.defined()) cache.cumulative_log_gate.start(cumulative_[b]);
+  }
   return true;
 }
 
@@ -418,11 +421,65 @@ void TorchForward::keep_losses(const at::Tensor& loss) {
   }
 }
 
-void TorchForward::predict_next(std::span<float> log_probabilities) {
+void TorchForward::predict_next(std::span<const std::span<float>> log_probabilities) {
   const at::Tensor head = weights_.padded_head.slice(0, 0, config().vocabulary_size);
-  const at::Tensor logits = composed_steps::linear_to_float(final_norm(rows() - 1), head)[0];
-  const at::Tensor row = at::log_softmax(logits.to(at::kDouble), 0).to(at::kFloat);
-  copy_to_host(row, log_probabilities.data());
+  const at::Tensor last = final_norm(length() - 1).slice(0, 0, rows(), length());  // [B, D]
+  const at::Tensor next = at::log_softmax(composed_steps::linear_to_float(last, head).to(at::kDouble), 1);
+  for (std::int64_t b = 0; b < batch(); ++b) {
+    copy_to_host(next[b].to(at::kFloat), log_probabilities[static_cast<std::size_t>(b)].data());
+  }
+}
+
+bool TorchForward::score(std::span<const ScoredRow> scored, int top, const Job& job) {
+  std::vector<std::int64_t> indices;
+  for (const ScoredRow& row : scored) indices.push_back(row.row);
+  const at::Tensor normed =
+      final_norm(0).index_select(0, at::tensor(at::ArrayRef<std::int64_t>(indices), at::kLong).to(weights_.place));
+  const std::int64_t vocabulary = config().vocabulary_size;
+  const at::Tensor head = weights_.padded_head.slice(0, 0, vocabulary);
+  const auto count = static_cast<std::int64_t>(scored.size());
+  const std::int64_t most = std::clamp(kLogitElements / vocabulary, std::int64_t{1}, count);
+  for (std::int64_t begin = 0; begin < count; begin += most) {
+    if (job.stopped()) return false;
+    const std::int64_t end = std::min(begin + most, count);
+    score_rows(scored.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), top,
+               composed_steps::linear_to_float(normed.slice(0, begin, end), head));
+  }
+  return true;
+}
+
+void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const at::Tensor& logits) {
+  std::vector<std::int64_t> labels;
+  for (const ScoredRow& row : scored) labels.push_back(std::max<std::int64_t>(row.label, 0));
+  const at::Tensor wanted = at::tensor(at::ArrayRef<std::int64_t>(labels), at::kLong).to(logits.device()).unsqueeze(1);
+  const at::Tensor normalizer = at::logsumexp(logits, {1}, /*keepdim=*/true).to(at::kDouble);
+  const auto log_probability = [&](const at::Tensor& ids) {
+    return (logits.gather(1, ids).to(at::kDouble) - normalizer).to(at::kFloat);
+  };
+  const at::Tensor of_label = log_probability(wanted).to(at::kCPU);
+  // One after the other: argmax gives the first of equals, which topk does not promise.
+  std::vector<at::Tensor> best_ids;
+  std::vector<at::Tensor> best;
+  for (int n = 0; n < std::max(top, 1); ++n) {
+    const at::Tensor ids = logits.argmax(1, /*keepdim=*/true);
+    best.push_back(log_probability(ids));
+    best_ids.push_back(ids);
+    at::Tensor changed = logits;
+    if (n + 1 < top) changed.scatter_(1, ids, -std::numeric_limits<float>::infinity());
+  }
+  const at::Tensor top_ids = at::cat(best_ids, 1).to(at::kCPU).contiguous();  // [rows, max(k, 1)]
+  const at::Tensor tops = at::cat(best, 1).to(at::kCPU).contiguous();
+  for (std::size_t row = 0; row < scored.size(); ++row) {
+    ScoredPosition& score = *scored[row].score;
+    const std::int64_t* const ids =
+        top_ids.const_data_ptr<std::int64_t>() + row * static_cast<std::size_t>(tops.size(1));
+    const float* const numbers = tops.const_data_ptr<float>() + row * static_cast<std::size_t>(tops.size(1));
+    if (scored[row].label >= 0) {
+      score.log_probability = of_label.const_data_ptr<float>()[row];
+      score.greedy = scored[row].label == ids[0];
+    }
+    for (int n = 0; n < top; ++n) score.top.push_back({static_cast<std::int32_t>(ids[n]), numbers[n]});
+  }
 }
 
 void TorchForward::keep(const at::Tensor& from, std::function<void*()> into) {

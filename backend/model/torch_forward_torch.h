@@ -25,7 +25,8 @@ class TorchForward : public Forward {
   /// @param weights  on the current device; must outlive it
   TorchForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length);
 
-  void predict_next(std::span<float> log_probabilities) override;
+  void predict_next(std::span<const std::span<float>> log_probabilities) override;
+  bool score(std::span<const ScoredRow> scored, int top, const Job& job) override;
 
  protected:
   void begin() override;
@@ -44,7 +45,9 @@ class TorchForward : public Forward {
   [[nodiscard]] const TorchLayer& weights_of(int layer) const {
     return weights_.layers[static_cast<std::size_t>(layer)];
   }
-  [[nodiscard]] TorchState& torch_state() const { return static_cast<TorchState&>(*state()); }
+  [[nodiscard]] TorchState& torch_state(std::int64_t sequence = 0) const {
+    return static_cast<TorchState&>(state(sequence));
+  }
   /// What the probe of a sequence records to; null where it keeps nothing.
   [[nodiscard]] Recorder* recorder(std::int64_t sequence) const {
     return probes()[static_cast<std::size_t>(sequence)].recorder();
@@ -81,6 +84,8 @@ class TorchForward : public Forward {
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
+  /// @param logits  [rows, V] float32; those of the likeliest tokens are changed
+  static void score_rows(std::span<const ScoredRow> scored, int top, const at::Tensor& logits);
   bool attend_whole(int layer);
   bool attend_in_tiles(int layer);
   void attend_by_kernel(int layer);

@@ -24,14 +24,15 @@ constexpr double kNormEpsilon = 1e-6;
 
 std::span<const float> floats(const FloatArray& values) { return {values.data(), values.size()}; }
 
-/// In bfloat16 with float32 sums, dense, by the data sheets; the first name that a device's begins with or holds counts.
+/// In bfloat16 with float32 sums, dense, by the data sheets; the first name that a device's begins with or holds
+/// counts.
 struct Peak {
   std::string_view name;
   double teraflops;
 };
-constexpr Peak kPeaks[] = {{"H200", 989},     {"GH200", 989},    {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989},
-                           {"H800", 989},     {"B200", 2250},    {"A100", 312},      {"A800", 312},     {"L40S", 362},
-                           {"RTX 4090", 165}, {"RTX 3090", 71}};
+constexpr Peak kPeaks[] = {{"H200", 989}, {"GH200", 989}, {"H100 PCIe", 756}, {"H100 NVL", 835},
+                           {"H100", 989}, {"H800", 989},  {"B200", 2250},     {"A100", 312},
+                           {"A800", 312}, {"L40S", 362},  {"RTX 4090", 165},  {"RTX 3090", 71}};
 
 double peak_flops_of(std::string_view device, DType dtype) {
   if (dtype != DType::bfloat16) return 0;
@@ -44,8 +45,7 @@ double peak_flops_of(std::string_view device, DType dtype) {
 /// Flat arrays on the host, and where the parameters lie in them.
 class HostSnapshot final : public TrainingSnapshot {
  public:
-  HostSnapshot(const TrainedWeights& trained)
-      : config_(trained.computing().config), layout_(trained.layout()) {
+  HostSnapshot(const TrainedWeights& trained) : config_(trained.computing().config), layout_(trained.layout()) {
     const auto copy = [](const at::Tensor& flat) { return flat.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); };
     flats_[0] = copy(trained.master);
     flats_[1] = copy(trained.first_moment);
@@ -222,8 +222,7 @@ class TorchTrainableModel final : public TrainableModel {
   }
   template <typename Action>
   void within_device(const MicroBatch& batch, const Action& action) const {
-    with_device_errors(options_.device,
-                       fmt::format("micro-batches of {} tokens", batch.batch * batch.length),
+    with_device_errors(options_.device, fmt::format("micro-batches of {} tokens", batch.batch * batch.length),
                        "use a smaller --micro-batch-tokens", [&] {
                          const CurrentDevice current(weights().place);
                          action();
@@ -303,8 +302,8 @@ class TorchTrainableModel final : public TrainableModel {
   TrainedWeights trained_;
   ForwardReport forward_report_;
   std::vector<Probe> probes_;  ///< one a sequence, that keep and change nothing
-  at::Tensor loss_;        ///< [] float64 of the step
-  at::Tensor step_count_;  ///< [] float32 t, as the optimiser's kernels read it
+  at::Tensor loss_;            ///< [] float64 of the step
+  at::Tensor step_count_;      ///< [] float32 t, as the optimiser's kernels read it
   std::int64_t steps_ = 0;
   std::int64_t sequences_ = 0;
   at::Tensor loss_sums_;  ///< [L] float64

@@ -24,10 +24,10 @@ struct AdamW {
 
 struct TrainableOptions {
   Device device;
-  DType dtype = DType::float32;          ///< of the matrices; bfloat16 on a GPU alone
+  DType dtype = DType::float32;  ///< of the matrices; bfloat16 on a GPU alone
   AdamW optimizer;
-  double pruning_tolerance = 0x1p-24;    ///< as ForwardRequest has it
-  bool deterministic = false;            ///< on a GPU: the same bits each time, more slowly; a CPU always gives them
+  double pruning_tolerance = 0x1p-24;  ///< as ForwardRequest has it
+  bool deterministic = false;          ///< on a GPU: the same bits each time, more slowly; a CPU always gives them
 };
 
 /// What a training goes on from: arrays of one number for each of every parameter's.

@@ -34,9 +34,7 @@ std::int64_t columns_without_bias(const TorchWeights& weights) {
 }  // namespace
 
 FlatLayout::FlatLayout(const TorchWeights& weights)
-    : layers_(weights.config.layers),
-      gate_row_(weights.columns.key_shift),
-      output_gate_(weights.config.output_gate) {
+    : layers_(weights.config.layers), gate_row_(weights.columns.key_shift), output_gate_(weights.config.output_gate) {
   for (int layer = 0; layer < layers_; ++layer) {
     const bool merged = weights.layers[static_cast<std::size_t>(layer)].projection_and_gate.defined();
     if (merged) add(weights, layer, &TorchLayer::projection_and_gate);
@@ -105,8 +103,7 @@ WeightTensors FlatLayout::views(const at::Tensor& flat) const {
   return tensors;
 }
 
-TrainedWeights::TrainedWeights(TorchWeights start, DType dtype)
-    : computing_(std::move(start)), layout_(computing_) {
+TrainedWeights::TrainedWeights(TorchWeights start, DType dtype) : computing_(std::move(start)), layout_(computing_) {
   const at::NoGradGuard no_graph;
   const auto zeros = [&] { return at::zeros({layout_.size()}, computing_.options(at::kFloat)); };
   master = zeros();

@@ -12,15 +12,15 @@
 namespace foxscope {
 
 /// Where each trained weight of a model lies in a flat array of float32: masters, gradients and moments are one array
-/// each, alike, so that an optimiser's step and a sum over processes are one operation. Matrices of the run's dtype come
-/// first, then what else is decayed, then the rest (the authors' groups: decayed are the weights of matrices, embeddings
-/// and the head; norms, biases and gates that do not depend on data are not).
+/// each, alike, so that an optimiser's step and a sum over processes are one operation. Matrices of the run's dtype
+/// come first, then what else is decayed, then the rest (the authors' groups: decayed are the weights of matrices,
+/// embeddings and the head; norms, biases and gates that do not depend on data are not).
 class FlatLayout {
  public:
   /// @param weights  in float32, on their device
   explicit FlatLayout(const TorchWeights& weights);
 
-  [[nodiscard]] std::int64_t size() const { return size_; }          ///< with what fills weights up to whole cache lines
+  [[nodiscard]] std::int64_t size() const { return size_; }  ///< with what fills weights up to whole cache lines
   [[nodiscard]] std::int64_t matrices() const { return matrices_; }  ///< [0, matrices()) are of the run's dtype
   [[nodiscard]] std::int64_t decayed() const { return decayed_; }    ///< [0, decayed()) are decayed
   [[nodiscard]] std::int64_t trained() const { return trained_; }    ///< numbers, without what fills up
@@ -75,10 +75,10 @@ class TrainedWeights {
  private:
   TorchWeights computing_;
   FlatLayout layout_;
-  WeightTensors masters_;           ///< views of `master`
+  WeightTensors masters_;  ///< views of `master`
   WeightTensors gradients_;
-  WeightTensors flat_gradients_;    ///< views of `gradient`
-  at::Tensor matrices_;             ///< [layout().matrices()] bfloat16; undefined in float32
+  WeightTensors flat_gradients_;  ///< views of `gradient`
+  at::Tensor matrices_;           ///< [layout().matrices()] bfloat16; undefined in float32
 };
 
 }  // namespace foxscope

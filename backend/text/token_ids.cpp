@@ -106,8 +106,7 @@ class IdReader : public json::json_sax_t {
   bool id(const std::string& digits, std::int64_t value) {
     if (list_ == nullptr) return other(digits);
     if (value < 0 || value >= vocabulary_size_) {
-      throw Error(name_ + ": the id " + digits + " at " + place() + " is outside the model's vocabulary (0 to " +
-                  std::to_string(vocabulary_size_ - 1) + "); use the ids of this model's tokenizer");
+      throw_outside_vocabulary(name_, digits, place(), vocabulary_size_);
     }
     list_->ids.push_back(static_cast<std::int32_t>(value));
     return true;
@@ -140,6 +139,13 @@ TokenIds read_token_ids(std::string_view content, std::string_view name, std::in
   IdReader reader(std::string(name), vocabulary_size);
   json::sax_parse(content, &reader);
   return reader.finish();
+}
+
+void throw_outside_vocabulary(std::string_view where, std::string_view id, std::string_view place,
+                              std::int64_t vocabulary_size) {
+  throw Error(std::string(where) + ": the id " + std::string(id) + " at " + std::string(place) +
+              " is outside the model's vocabulary (0 to " + std::to_string(vocabulary_size - 1) +
+              "); use the ids of this model's tokenizer");
 }
 
 }  // namespace foxscope

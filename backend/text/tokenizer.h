@@ -100,4 +100,10 @@ struct TokenIds {
 /// @throws Error naming the file, the position and the id
 TokenIds read_token_ids(std::string_view content, std::string_view name, std::int64_t vocabulary_size);
 
+/// @param where  what holds the id: a file, "the prompt"
+/// @param place  of the id in it, "position 3"
+/// @throws Error
+[[noreturn]] void throw_outside_vocabulary(std::string_view where, std::string_view id, std::string_view place,
+                                           std::int64_t vocabulary_size);
+
 }  // namespace foxscope

@@ -18,6 +18,13 @@ DType dtype_from_string(const std::string& name) {
   throw Error(fmt::format("dtype '{}' is not known: float32 and bfloat16 are", name));
 }
 
+std::optional<DType> parse_dtype(const std::string& word) {
+  if (word == "auto") return std::nullopt;
+  if (word == "float32") return DType::float32;
+  if (word == "bfloat16") return DType::bfloat16;
+  throw UsageError(fmt::format("--dtype '{}' is not known: choose auto, float32 or bfloat16", word));
+}
+
 std::uint16_t to_bfloat16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffU) > 0x7f800000U) return static_cast<std::uint16_t>((bits >> 16U) | 0x40U);

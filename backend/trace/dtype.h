@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace foxscope {
@@ -15,6 +16,10 @@ const char* to_string(DType dtype);
 std::size_t size_of(DType dtype);
 /// @throws Error for another name
 DType dtype_from_string(const std::string& name);
+
+/// The word of --dtype, "auto", "float32" or "bfloat16"; none for auto, which is bfloat16 on a GPU, else float32.
+/// @throws UsageError for another word
+std::optional<DType> parse_dtype(const std::string& word);
 
 /// Nearest bfloat16, ties to even; NaN stays NaN. Bit patterns.
 std::uint16_t to_bfloat16(float value);

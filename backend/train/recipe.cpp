@@ -55,7 +55,8 @@ constexpr RecipeKey kKeys[] = {
 // clang-format on
 
 const RecipeKey* find_key(std::string_view name) {
-  const auto* const found = std::ranges::find(kKeys, name, [](const RecipeKey& key) { return std::string_view(key.name); });
+  const auto* const found =
+      std::ranges::find(kKeys, name, [](const RecipeKey& key) { return std::string_view(key.name); });
   return found == std::end(kKeys) ? nullptr : found;
 }
 
@@ -79,7 +80,8 @@ class Values {
     if (!values_.is_object()) throw Error(fmt::format("{}: a recipe is a JSON object", file_));
     for (const auto& [name, value] : values_.items()) {
       if (find_key(name) != nullptr) continue;
-      throw Error(fmt::format("{}: {}: there is no such key of a recipe: foxscope train --help lists them", file_, name));
+      throw Error(
+          fmt::format("{}: {}: there is no such key of a recipe: foxscope train --help lists them", file_, name));
     }
   }
 
@@ -246,13 +248,14 @@ void check(const Values& values, Recipe& recipe) {
   if (!values.has("lr")) throw UsageError("train needs a learning rate: give --lr RATE, 0.001 for instance");
   if (recipe.lr == 0) values.fail("lr", "use a rate above 0");
   if (recipe.batch_tokens % recipe.length != 0) {
-    values.fail("batch_tokens", fmt::format("a step is made of whole rows: use a multiple of the length, {}", recipe.length));
+    values.fail("batch_tokens",
+                fmt::format("a step is made of whole rows: use a multiple of the length, {}", recipe.length));
   }
   if (recipe.max_tokens % recipe.batch_tokens != 0) {
     const std::int64_t steps = std::max<std::int64_t>(1, recipe.max_tokens / recipe.batch_tokens);
-    values.fail("max_tokens", fmt::format("a training is made of whole steps of {} tokens: use {} or {}",
-                                          recipe.batch_tokens, steps * recipe.batch_tokens,
-                                          (steps + 1) * recipe.batch_tokens));
+    values.fail("max_tokens",
+                fmt::format("a training is made of whole steps of {} tokens: use {} or {}", recipe.batch_tokens,
+                            steps * recipe.batch_tokens, (steps + 1) * recipe.batch_tokens));
   }
   if (recipe.micro_batch_tokens) {
     const std::int64_t micro = *recipe.micro_batch_tokens;
@@ -265,7 +268,8 @@ void check(const Values& values, Recipe& recipe) {
     recipe.warmup_tokens = static_cast<std::int64_t>(kWarmUpShare * static_cast<double>(recipe.max_tokens));
   }
   if (recipe.warmup_tokens >= recipe.max_tokens) {
-    values.fail("warmup_tokens", fmt::format("the warm-up is longer than the training: use less than {}", recipe.max_tokens));
+    values.fail("warmup_tokens",
+                fmt::format("the warm-up is longer than the training: use less than {}", recipe.max_tokens));
   }
   for (const double beta : {recipe.optimizer.beta1, recipe.optimizer.beta2}) {
     if (!(beta >= 0 && beta < 1)) values.fail("betas", "use two numbers from 0 to below 1");
@@ -283,9 +287,8 @@ std::string absolute(const std::string& path) {
 
 constexpr std::pair<const char*, RowOrder> kOrders[] = {{"shuffled", RowOrder::shuffled},
                                                         {"sequential", RowOrder::sequential}};
-constexpr std::pair<const char*, RateSchedule> kSchedules[] = {{"cosine", RateSchedule::cosine},
-                                                               {"linear", RateSchedule::linear},
-                                                               {"constant", RateSchedule::constant}};
+constexpr std::pair<const char*, RateSchedule> kSchedules[] = {
+    {"cosine", RateSchedule::cosine}, {"linear", RateSchedule::linear}, {"constant", RateSchedule::constant}};
 
 template <typename T, std::size_t N>
 const char* word_of(const std::pair<const char*, T> (&words)[N], T value) {
@@ -331,11 +334,12 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   if (values.has("warmup_tokens")) values.take("warmup_tokens", recipe.warmup_tokens);
   values.take_path("eval", recipe.eval);
   recipe.keep = read_keep(values);
-  values.take("device", recipe.device);
-  values.take("dtype", recipe.dtype);
-  if (recipe.dtype != "auto" && recipe.dtype != "float32" && recipe.dtype != "bfloat16") {
-    values.fail("dtype", "use auto, float32 or bfloat16");
-  }
+  std::string word = "auto";
+  values.take("device", word);
+  recipe.device = DeviceChoice::parse(word);
+  word = "auto";
+  values.take("dtype", word);
+  recipe.dtype = parse_dtype(word);
   check(values, recipe);
   return recipe;
 }
@@ -369,10 +373,10 @@ std::string recipe_text(const Recipe& recipe) {
   if (recipe.eval_every > 0) put("eval_every", recipe.eval_every);
   if (recipe.save_every > 0) put("save_every", recipe.save_every);
   put("keep", recipe.keep.newest == 0 ? "all" : recipe.keep.newest == 1 ? "last" : std::to_string(recipe.keep.newest));
-  put("dtype", recipe.dtype);
+  put("dtype", recipe.dtype ? to_string(*recipe.dtype) : "auto");
   if (recipe.pruning) put("pruning", *recipe.pruning);
   put("deterministic", recipe.deterministic);
-  put("device", recipe.device);
+  put("device", recipe.device.word());
   put("seed", recipe.seed);
   return text.dump(1) + "\n";
 }

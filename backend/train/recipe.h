@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/base/device_name.h"
 #include "backend/model/trainable_model.h"
 #include "backend/train/row_order.h"
 
@@ -45,8 +46,8 @@ struct Recipe {
   std::int64_t eval_every = 0;  ///< steps; 0: with every checkpoint
   std::int64_t save_every = 0;  ///< steps; 0: at the end alone
   KeptCheckpoints keep;
-  std::string device = "auto";
-  std::string dtype = "auto";
+  DeviceChoice device;
+  std::optional<DType> dtype;  ///< none: bfloat16 on a GPU, else float32
   std::optional<double> pruning;
   bool deterministic = false;
   std::uint64_t seed = 0;

@@ -14,10 +14,10 @@
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
+#include "backend/model/checks.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/initial_weights.h"
 #include "backend/model/run_memory.h"
-#include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
@@ -50,7 +50,7 @@ std::string identity_of(const Recipe& recipe) {
   same.eval.clear();
   same.eval_every = same.save_every = 0;
   same.keep = {};
-  same.device = "auto";
+  same.device = {};
   same.micro_batch_tokens.reset();
   return sha256(recipe_text(same));
 }
@@ -79,15 +79,17 @@ Model open_model(const Recipe& recipe) {
   if (!model.tokenizer.empty()) {
     const Tokenizer tokenizer = Tokenizer::load(model.tokenizer);
     if (tokenizer.vocabulary_size() > model.config.vocabulary_size) {
-      throw Error(fmt::format("{}: has {} tokens, and the model's vocab_size is {}: use the tokenizer that belongs to "
-                              "it, or a larger vocab_size",
-                              model.tokenizer.string(), tokenizer.vocabulary_size(), model.config.vocabulary_size));
+      throw Error(
+          fmt::format("{}: has {} tokens, and the model's vocab_size is {}: use the tokenizer that belongs to "
+                      "it, or a larger vocab_size",
+                      model.tokenizer.string(), tokenizer.vocabulary_size(), model.config.vocabulary_size));
     }
     if (!bos) bos = tokenizer.bos_id();
   }
   if (!bos || *bos < 0 || *bos >= model.config.vocabulary_size) {
-    throw Error("every row is read after a BOS token, and none of the vocabulary is named: set bos_token_id in "
-                "config.json");
+    throw Error(
+        "every row is read after a BOS token, and none of the vocabulary is named: set bos_token_id in "
+        "config.json");
   }
   model.bos = *bos;
   return model;
@@ -125,12 +127,13 @@ std::int64_t choose_micro_rows(const Recipe& recipe, const ModelConfig& config, 
   const std::int64_t wanted = recipe.micro_batch_tokens.value_or(recipe.length);
   if (wanted > fitting) {
     const char* const kind = device.cuda ? "GPU memory" : "memory";
-    const std::string remedy =
-        best > 0 ? fmt::format("use --micro-batch-tokens {}", best * recipe.length)
-                 : fmt::format("use rows of --length {} or less, or a smaller model", std::max<std::int64_t>(1, fitting));
-    throw Error(fmt::format("--micro-batch-tokens {}: needs about {:.1f} GiB of {} beside the weights, and {:.1f} GiB are "
-                            "free: {}",
-                            wanted, gibibytes(memory.fixed + memory.per_token * wanted), kind, gibibytes(free), remedy));
+    const std::string remedy = best > 0 ? fmt::format("use --micro-batch-tokens {}", best * recipe.length)
+                                        : fmt::format("use rows of --length {} or less, or a smaller model",
+                                                      std::max<std::int64_t>(1, fitting));
+    throw Error(
+        fmt::format("--micro-batch-tokens {}: needs about {:.1f} GiB of {} beside the weights, and {:.1f} GiB are "
+                    "free: {}",
+                    wanted, gibibytes(memory.fixed + memory.per_token * wanted), kind, gibibytes(free), remedy));
   }
   if (recipe.micro_batch_tokens) return *recipe.micro_batch_tokens / recipe.length;
   const std::int64_t most = device.cuda ? kMostMicroBatch : kMostCpuMicroBatch;
@@ -156,7 +159,8 @@ struct TrainingFlops {
   double attention = 0;
 
   TrainingFlops(const ModelConfig& config, std::int64_t length) {
-    std::int64_t numbers = config.vocabulary_size * config.hidden_size;  // the head; rows of the embedding are looked up
+    std::int64_t numbers =
+        config.vocabulary_size * config.hidden_size;  // the head; rows of the embedding are looked up
     for (const Parameter& parameter : parameters(config)) {
       if (parameter.layer >= 0 && parameter.shape.size() > 1) numbers += parameter.elements();
     }
@@ -196,9 +200,9 @@ class Training {
 
  private:
   bool prepare(bool resume) {
-    const Device device = Device::parse(recipe_.device);
-    const DType dtype = choose_dtype(recipe_.dtype, device);
-    check_dtype(device, dtype);
+    const Device device = Device::of(recipe_.device);
+    const DType dtype = recipe_.dtype.value_or(device.cuda ? DType::bfloat16 : DType::float32);
+    check_dtype(dtype, device);
     if (recipe_.length > 0) check_length(recipe_.length, model_.config);
     rows_ = open_rows(recipe_, model_, recipe_.data, job_);
     if (!rows_) return false;
@@ -251,9 +255,10 @@ class Training {
                               last.folder.string()));
     }
     if (state.recipe != identity_of(recipe_)) {
-      throw Error(fmt::format("{}: was changed since {} was written: put it back, or begin a training of its own with "
-                              "--init",
-                              folder_.recipe().string(), last.folder.filename().string()));
+      throw Error(
+          fmt::format("{}: was changed since {} was written: put it back, or begin a training of its own with "
+                      "--init",
+                      folder_.recipe().string(), last.folder.filename().string()));
     }
     if (state.data != rows_->fingerprint()) {
       throw Error(fmt::format("{}: are other data than those that {} was trained on: a training goes on with its own",
@@ -330,10 +335,11 @@ class Training {
     const std::string stays = checkpoints.empty()
                                   ? "no checkpoint was saved"
                                   : fmt::format("{} stays", checkpoints.back().folder.filename().string());
-    throw Error(fmt::format("step {}: the {} is {} ({}): no weight was changed, and {}; try a lower --lr, a longer "
-                            "--warmup-tokens or a smaller --clip",
-                            step, std::isfinite(report.loss) ? "gradient's norm" : "loss",
-                            std::isfinite(report.loss) ? report.gradient_norm : report.loss, rows_of(step), stays));
+    throw Error(
+        fmt::format("step {}: the {} is {} ({}): no weight was changed, and {}; try a lower --lr, a longer "
+                    "--warmup-tokens or a smaller --clip",
+                    step, std::isfinite(report.loss) ? "gradient's norm" : "loss",
+                    std::isfinite(report.loss) ? report.gradient_norm : report.loss, rows_of(step), stays));
   }
 
   void tell_leap(const TrainingStep& line) {
@@ -341,8 +347,8 @@ class Training {
       double mean = 0;
       for (const double loss : before_) mean += loss / static_cast<double>(kStepsBefore);
       if (line.loss > mean + kLeap) {
-        events_.note(fmt::format("step {}: the loss leaps to {:.3f}, from {:.3f} in the {} steps before ({})", line.step,
-                                 line.loss, mean, kStepsBefore, rows_of(line.step)));
+        events_.note(fmt::format("step {}: the loss leaps to {:.3f}, from {:.3f} in the {} steps before ({})",
+                                 line.step, line.loss, mean, kStepsBefore, rows_of(line.step)));
       }
     }
     before_.push_back(line.loss);
@@ -351,15 +357,14 @@ class Training {
 
   void set_utilisation(const TrainableModel::StepReport& report, TrainingStep& line) const {
     if (report.attention_blocks > 0) {
-      line.skipped_blocks =
-          static_cast<double>(report.skipped_blocks) / static_cast<double>(report.attention_blocks);
+      line.skipped_blocks = static_cast<double>(report.skipped_blocks) / static_cast<double>(report.attention_blocks);
     }
     const double peak = trained_->peak_flops();
     if (!(peak > 0)) return;
     const TrainingFlops flops(model_.config, recipe_.length);
     line.mfu = line.tokens_per_second * (flops.matrices + flops.attention) / peak;
-    line.mfu_pruned = line.tokens_per_second *
-                      (flops.matrices + flops.attention * (1 - line.skipped_blocks.value_or(0))) / peak;
+    line.mfu_pruned =
+        line.tokens_per_second * (flops.matrices + flops.attention * (1 - line.skipped_blocks.value_or(0))) / peak;
   }
 
   void measure(std::int64_t step, bool evaluate) {
@@ -387,8 +392,9 @@ class Training {
       const std::int64_t count = std::min(micro_rows_, rows - first);
       labels.resize(static_cast<std::size_t>(count * length));
       for (std::int64_t n = 0; n < count; ++n) {
-        held_out_->read((first + n) * held_out_->rows() / rows,
-                        std::span(labels).subspan(static_cast<std::size_t>(n * length), static_cast<std::size_t>(length)));
+        held_out_->read(
+            (first + n) * held_out_->rows() / rows,
+            std::span(labels).subspan(static_cast<std::size_t>(n * length), static_cast<std::size_t>(length)));
       }
       shift_right(labels, length, model_.bos, ids_);
       const std::vector<double> losses = trained_->losses({count, length, ids_, labels, 0}, job_);

@@ -15,8 +15,8 @@ namespace foxscope {
 
 /// What a training says before its first step.
 struct TrainingStart {
-  std::string data;       ///< TokenRows::description
-  std::string held_out;   ///< likewise; empty without
+  std::string data;      ///< TokenRows::description
+  std::string held_out;  ///< likewise; empty without
   std::int64_t parameters = 0;
   std::int64_t steps = 0;       ///< of the whole training
   std::int64_t first_step = 1;  ///< of this process

@@ -177,8 +177,8 @@ TrainingState read_training_state(const fs::path& checkpoint) {
     json.at("data").get_to(state.data);
     json.at("recipe").get_to(state.recipe);
   } catch (const nlohmann::json::exception&) {
-    throw Error(fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint",
-                            path.string()));
+    throw Error(
+        fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
   }
   return state;
 }

@@ -10,9 +10,9 @@ namespace foxscope {
 
 /// A step of a training, a line of log.jsonl.
 struct TrainingStep {
-  std::int64_t step = 0;    ///< from 1
-  std::int64_t tokens = 0;  ///< seen after it
-  double loss = 0;          ///< mean of the step's batch before the update, nats
+  std::int64_t step = 0;     ///< from 1
+  std::int64_t tokens = 0;   ///< seen after it
+  double loss = 0;           ///< mean of the step's batch before the update, nats
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
   double seconds = 0;  ///< of the step

@@ -12,6 +12,10 @@ Gpus visible(int count) {
   return {[] { return true; }, [count] { return count; }, "CUDA device"};
 }
 
+std::optional<int> gpu_named(const std::string& word, const Gpus& gpus) {
+  return gpu_chosen(DeviceChoice::parse(word), gpus);
+}
+
 std::string refusal(const std::string& name, const Gpus& gpus) {
   return test::error_of([&] { gpu_named(name, gpus); });
 }
@@ -21,6 +25,10 @@ TEST(DeviceName, NamesAGpuThatIsThere) {
   EXPECT_EQ(gpu_named("cuda", visible(2)), 0);
   EXPECT_EQ(gpu_named("cuda:1", visible(2)), 1);
   EXPECT_EQ(gpu_named("auto", visible(0)), std::nullopt);
+}
+
+TEST(DeviceName, AChoiceIsWrittenAsItWasRead) {
+  for (const char* word : {"auto", "cpu", "cuda", "cuda:3"}) EXPECT_EQ(DeviceChoice::parse(word).word(), word);
 }
 
 TEST(DeviceName, AsksForNoGpuWhereTheCpuIsMeant) {

@@ -164,7 +164,7 @@ std::vector<Case> cases() {
   }
   list.push_back(
       {"F, exact rows 65280:65536 of 65536", long_head, Quantity::forget, Reduction::max, {65280, 65536}, 256, 65536});
-  if (const auto gpu = gpu_named("auto")) {
+  if (const auto gpu = gpu_chosen({})) {
     // Queries, keys and gates are there after the first map; pixels are downloaded.
     const auto on_gpu = [&](const char* name, double rate, Quantity quantity) {
       Case test{name, random_head(65536, 64, rate, DType::bfloat16), quantity, Reduction::max, whole};

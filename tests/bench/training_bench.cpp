@@ -1,7 +1,7 @@
-// `foxscope bench training [RECIPE...]`: whole steps of training, from rows of ids to updated weights. On a CPU the recipe
-// fox-pro-1m beside the plain dense program under eager autograd with LibTorch's AdamW; on a GPU FoX (Pro) of 125M, 360M
-// and 760M shape, one sequence of 16,384 tokens a step, nothing skipped and pruned with gates that forget over 8 to 8192
-// tokens, and the recipe fox-pro-12m with 65,536 tokens a step.
+// `foxscope bench training [RECIPE...]`: whole steps of training, from rows of ids to updated weights. On a CPU the
+// recipe fox-pro-1m beside the plain dense program under eager autograd with LibTorch's AdamW; on a GPU FoX (Pro) of
+// 125M, 360M and 760M shape, one sequence of 16,384 tokens a step, nothing skipped and pruned with gates that forget
+// over 8 to 8192 tokens, and the recipe fox-pro-12m with 65,536 tokens a step.
 #include <algorithm>
 #include <cmath>
 #include <iostream>
@@ -90,8 +90,8 @@ Rate rate_of(TrainableModel& model, std::int64_t rows, std::int64_t length, std:
           return std::span(all).subspan(static_cast<std::size_t>(row * length),
                                         static_cast<std::size_t>(micro_rows * length));
         };
-        model.add_gradients({micro_rows, length, part(ids.input), part(ids.labels), 1.0 / static_cast<double>(rows * length)},
-                            {});
+        model.add_gradients(
+            {micro_rows, length, part(ids.input), part(ids.labels), 1.0 / static_cast<double>(rows * length)}, {});
       }
       const TrainableModel::StepReport report = model.step(1e-4);
       rate.skipped = static_cast<double>(report.skipped_blocks) /
@@ -125,8 +125,8 @@ void run_gpu(std::span<const std::string> wanted) {
   };
   fmt::print("FoX (Pro), a step of one sequence of 16,384 tokens with AdamW, bfloat16, medians of {}\n", kTimedSteps);
   fmt::print("recipe              pruning   ms/step  tokens/s   must   skipped  peak memory\n");
-  for (const Shape& shape : {Shape{"fox-pro-125m-2.7b", 160, 210}, Shape{"fox-pro-360m-7.5b", 66, 88},
-                             Shape{"fox-pro-760m-48b", 44, 58}}) {
+  for (const Shape& shape :
+       {Shape{"fox-pro-125m-2.7b", 160, 210}, Shape{"fox-pro-360m-7.5b", 66, 88}, Shape{"fox-pro-760m-48b", 44, 58}}) {
     if (!chosen(shape.recipe)) continue;
     for (const double pruning : {0.0, std::exp(-10.0)}) {
       const ModelConfig config = ModelConfig::from_json(recipe_of(shape.recipe).config, shape.recipe);
@@ -142,9 +142,10 @@ void run_gpu(std::span<const std::string> wanted) {
     if (!chosen("fox-pro-12m")) break;
     const auto model = on_gpu(config, InitialWeights(config, 0), 0x1p-24);
     const Rate rate = rate_of(*model, 32, 2048, micro_rows);
-    fmt::print("fox-pro-12m         65,536 tokens of 2048, {:>2} rows at a time: {:.1f} ms, {:.2f}M tokens/s (must 2.0M), "
-               "{:.1f} GiB\n",
-               micro_rows, rate.seconds * 1e3, rate.tokens_per_second / 1e6, rate.peak_gib);
+    fmt::print(
+        "fox-pro-12m         65,536 tokens of 2048, {:>2} rows at a time: {:.1f} ms, {:.2f}M tokens/s (must 2.0M), "
+        "{:.1f} GiB\n",
+        micro_rows, rate.seconds * 1e3, rate.tokens_per_second / 1e6, rate.peak_gib);
   }
 }
 
@@ -164,7 +165,8 @@ double eager_seconds(const std::string& config, std::int64_t rows, std::int64_t 
       at::Tensor loss = at::zeros({});
       for (std::int64_t row = 0; row < rows; ++row) {
         const auto part = [&](const std::vector<std::int32_t>& all) {
-          return at::tensor(at::ArrayRef<std::int32_t>(all.data() + row * length, static_cast<std::size_t>(length)), at::kLong);
+          return at::tensor(at::ArrayRef<std::int32_t>(all.data() + row * length, static_cast<std::size_t>(length)),
+                            at::kLong);
         };
         loss = loss + dense.per_token_loss(part(ids.input), part(ids.labels), DenseAttention::matrices).mean() /
                           static_cast<double>(rows);
@@ -174,7 +176,8 @@ double eager_seconds(const std::string& config, std::int64_t rows, std::int64_t 
         auto& state = moments[name];
         if (!state[0].defined()) state = {at::zeros_like(gradient), at::zeros_like(gradient)};
         at::Tensor weight = at::zeros_like(gradient);
-        at::_fused_adamw_({weight}, {gradient}, {state[0]}, {state[1]}, {}, {step_count}, 1e-4, 0.9, 0.95, 0.1, 1e-8, false, false);
+        at::_fused_adamw_({weight}, {gradient}, {state[0]}, {state[1]}, {}, {step_count}, 1e-4, 0.9, 0.95, 0.1, 1e-8,
+                          false, false);
       }
     });
     if (step > 0) seconds.push_back(taken);

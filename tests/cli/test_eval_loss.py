@@ -387,7 +387,7 @@ class BadInputTest(EvalTest):
         self.refused(1, ["[6]", "two axes"], *model, self.npy(numpy.arange(6)))
         self.refused(1, ["reals"], *model, self.npy(numpy.ones((2, 2))))
         self.refused(1, ["-5 in row 1 at 0"], *model, self.npy(numpy.array([[1, 2], [-5, 3]])))
-        self.refused(1, ["99999", "window 1", "outside the vocabulary"], *model, self.npy(numpy.array([[1], [99999]])))
+        self.refused(1, ["99999", "window 1", "outside the model's vocabulary"], *model, self.npy(numpy.array([[1], [99999]])))
         self.refused(1, ["Fortran"], *model, self.npy(numpy.asfortranarray(numpy.ones((2, 3), dtype=int))))
         whole = self.npy(numpy.arange(6).reshape(2, 3)).read_bytes()
         self.refused(1, ["bytes where its shape asks for"], *model, self.write("cut.npy", whole[:-3]))

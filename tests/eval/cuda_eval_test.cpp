@@ -35,15 +35,15 @@ double allowed(const std::string& name, double wanted, const Bound& bound) {
 class CudaEval : public testing::TestWithParam<Bound> {
  protected:
   void SetUp() override {
-    if (!kernel_gpu(Device::parse("auto"))) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (!kernel_gpu(Device::of(DeviceChoice::parse("auto")))) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
   }
 
   static RunRequest on(const std::string& device, const std::string& dtype) {
     RunRequest request;
     request.name = "fox";
     request.model = demo_model("fox-pro-12m");
-    request.device = device;
-    request.dtype = dtype;
+    request.device = DeviceChoice::parse(device);
+    request.dtype = parse_dtype(dtype);
     return request;
   }
 };
@@ -94,7 +94,7 @@ TEST_P(CudaEval, NeedlesAreThoseOfTheCpu) {
     request.haystack = folder.path() / "haystack.txt";
     request.lengths = {400, 700};
     request.depths = {0, 0.5};
-    request.output = folder.path() / (model.device + ".h5");
+    request.output = folder.path() / (model.device.word() + ".h5");
     return evaluate_needle(request, {}, Job{}).value().models.at(0);
   };
   const NeedleModel expected = needle_on(on("cpu", "auto"));

@@ -30,7 +30,7 @@ class Sweep : public testing::Test {
     write_model();
     request_.run.name = "tiny";
     request_.run.model = folder_.text();
-    request_.run.device = "cpu";
+    request_.run.device = DeviceChoice::parse("cpu");
     request_.run.input.name = "a folder/ids.json";
     for (int p = 0; p < kTokens; ++p) request_.run.input.ids.push_back((p * p + p / 7) % 11);
     request_.run.bos = 0;

@@ -101,7 +101,8 @@ TEST_P(ContinuedFixture, ComposedPredictsLikeOnePass) {
 
 TEST_P(ContinuedFixture, CudaPredictsLikeOnePass) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  check(*CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::parse("cuda"), DType::float32));
+  check(*CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::of(DeviceChoice::parse("cuda")),
+                        DType::float32));
 }
 
 TEST_P(ContinuedFixture, GreedyTokensAreThoseOfOnePassOverThem) {
@@ -263,12 +264,13 @@ TEST_P(ContinuedOption, BadRequestsAreRefused) {
     return test::error_of([&] { begin(*model, prompt, tolerance, interventions); });
   };
   EXPECT_PRED2(test::says, error({}, 0, ""), (test::Parts{"input_ids", "at least one"}));
-  EXPECT_PRED2(test::says, error({1, 11}, 0, ""), (test::Parts{"token id 11 at position 1", "vocabulary of 11"}));
+  EXPECT_PRED2(test::says, error({1, 11}, 0, ""),
+               (test::Parts{"the prompt: the id 11 at position 1 is outside the model's vocabulary (0 to 10)"}));
   EXPECT_PRED2(test::says, error(ids, 1, ""), (test::Parts{"--pruning 1"}));
   EXPECT_PRED2(test::says, error(ids, 0, "0:0:mean"), (test::Parts{"0:0:mean", "constant=f"}));
   EXPECT_PRED2(test::says, error(ids, 0, "2:0:one"), (test::Parts{"there is no layer 2"}));
   const auto continuation = begin(*model, ids);
-  EXPECT_PRED2(test::says, test::error_of([&] { continuation->read(-1); }), (test::Parts{"token id -1"}));
+  EXPECT_PRED2(test::says, test::error_of([&] { continuation->read(-1); }), (test::Parts{"the next token: the id -1"}));
   EXPECT_EQ(continuation->length(), 10);
 }
 

@@ -35,7 +35,7 @@ class CudaPass : public testing::Test {
   }
 
   static std::unique_ptr<CausalLM> demo(const std::string& device, const std::string& name = "fox-pro-12m") {
-    const Device place = Device::parse(device);
+    const Device place = Device::of(DeviceChoice::parse(device));
     return CausalLM::load(Checkpoint::open(test::demo_model(name)), place,
                           place.cuda ? DType::bfloat16 : DType::float32);
   }
@@ -129,7 +129,8 @@ TEST_F(CudaPass, NamesItsKernel) {
   json config = test::tiny_config();
   config["hidden_size"] = 272;  // heads of 136: no kernel takes them
   test::write_checkpoint(folder, config, test::random_weights(config));
-  const auto model = CausalLM::load(Checkpoint::open(folder.text()), Device::parse("cuda"), DType::bfloat16);
+  const auto model =
+      CausalLM::load(Checkpoint::open(folder.text()), Device::of(DeviceChoice::parse("cuda")), DType::bfloat16);
   test::Batch batch;
   batch.input_ids = batch.labels = {1, 2, 3};
   batch.keep = {Keep::loss};
@@ -212,7 +213,7 @@ TEST_F(CudaPass, IsAsExactAsItsTwin) {
     const test::TemporaryFolder folder;
     test::write_checkpoint(folder, config, test::random_weights(config));
     const Checkpoint checkpoint = Checkpoint::open(folder.text());
-    const Device cuda = Device::parse("cuda");
+    const Device cuda = Device::of(DeviceChoice::parse("cuda"));
     const auto gpu = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::bfloat16), small_batch());
     const auto wide = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::float32), small_batch());
     const auto twin = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), small_batch());
@@ -267,7 +268,7 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   request.input = {nullptr, heldout(900), {}, "ids.json"};
-  request.device = "cuda";
+  request.device = DeviceChoice::parse("cuda");
   request.keep = kUsual;
   const auto run = run_model(request, Job{});
   ASSERT_TRUE(run.has_value());
@@ -280,7 +281,7 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
       EXPECT_EQ(largest_difference(rows(*run->trace, part, layer, 2), rows(*host.traces[0], part, layer, 2)), 0);
     }
   }
-  request.dtype = "float32";
+  request.dtype = parse_dtype("float32");
   const auto wide = run_model(request, Job{});
   EXPECT_STREQ(wide->trace->query_key()->where(), "GPU memory");
   EXPECT_EQ(wide->trace->info().attention_kernel, "cuda float32");
@@ -296,10 +297,10 @@ TEST_F(CudaPass, OnTheSecondGpuIsThatOnTheFirst) {
   request.keep = kUsual;
   for (const char* dtype : {"bfloat16", "float32"}) {
     SCOPED_TRACE(dtype);
-    request.dtype = dtype;
-    request.device = "cuda:0";
+    request.dtype = parse_dtype(dtype);
+    request.device = DeviceChoice::parse("cuda:0");
     const auto first = run_model(request, Job{})->trace;
-    request.device = "cuda:1";
+    request.device = DeviceChoice::parse("cuda:1");
     const auto second = run_model(request, Job{})->trace;
     EXPECT_EQ(second->info().attention_kernel, first->info().attention_kernel);
     EXPECT_STREQ(second->query_key()->where(), "GPU memory");
@@ -364,7 +365,7 @@ TEST_F(CudaPass, RefusesAContinuationThatDoesNotFit) {
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   request.input = {nullptr, {1, 2}, {}, "ids.json"};
-  request.device = "cuda";
+  request.device = DeviceChoice::parse("cuda");
   EXPECT_PRED2(test::says, test::error_of([&] {
                  generate({request, 10'000'000'000'000, {}}, {}, Job{});
                }),
@@ -382,7 +383,7 @@ TEST_F(CudaPass, TakesNoMoreMemoryThanTheEstimate) {
     at::accelerator::emptyCache();
     const auto before = at::accelerator::getDeviceStats(0).allocated_bytes[kSum].current;
     at::accelerator::resetPeakStats(0);
-    const auto model = CausalLM::load(checkpoint, Device::parse("cuda"), dtype);
+    const auto model = CausalLM::load(checkpoint, Device::of(DeviceChoice::parse("cuda")), dtype);
     test::Batch batch;
     batch.input_ids = batch.labels = ids;
     batch.keep = kUsual;

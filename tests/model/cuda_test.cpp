@@ -23,7 +23,8 @@ class Cuda : public testing::TestWithParam<const char*> {
     const SafetensorsFile file(test::data_path("heldout") + "/reference.safetensors");
     std::vector<std::int32_t> tokens = test::read_ids(file, "tokens");
     tokens.resize(kReadTokens);
-    const auto model = CausalLM::load(Checkpoint::open(test::demo_model(GetParam())), Device::parse(device), dtype);
+    const auto model =
+        CausalLM::load(Checkpoint::open(test::demo_model(GetParam())), Device::of(DeviceChoice::parse(device)), dtype);
     EXPECT_EQ(model->device().name(), device == "cuda" ? "cuda:0" : device);
     test::Batch batch;
     batch.labels = tokens;
@@ -62,8 +63,8 @@ INSTANTIATE_TEST_SUITE_P(DemoModels, Cuda, testing::Values("fox-pro-12m", "trans
 
 TEST(CudaDevice, IsRefusedWhereThereIsNone) {
   if (cuda_device_count() > 0) GTEST_SKIP() << "this machine has a CUDA device";
-  EXPECT_NE(test::error_of([] { Device::parse("cuda"); }), "");
-  EXPECT_EQ(Device::parse("auto").name(), "cpu");
+  EXPECT_NE(test::error_of([] { Device::of(DeviceChoice::parse("cuda")); }), "");
+  EXPECT_EQ(Device::of(DeviceChoice::parse("auto")).name(), "cpu");
 }
 
 }  // namespace

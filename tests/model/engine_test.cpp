@@ -74,7 +74,7 @@ TEST(Engine, ARunInMemoryIsTheSameAsOneThatLoads) {
   request.model = a.folder.text();
   request.input.ids = {1, 2, 3, 4, 5};
   request.input.name = "ids";
-  request.device = "cpu";
+  request.device = DeviceChoice::parse("cpu");
   request.keep = {Keep::loss, Keep::gates};
   const auto alone = run_model(request, {});
   request.engine = std::make_shared<Engine>();

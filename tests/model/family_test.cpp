@@ -126,7 +126,7 @@ TEST_P(Family, ContinuesAsTheWholeTextGoesOn) {
 TEST_P(Family, CudaInFloat32GivesTheLibrarysOutputs) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const FamilyGolden wanted(GetParam());
-  const auto model = CausalLM::load(wanted.checkpoint, Device::parse("cuda"), DType::float32);
+  const auto model = CausalLM::load(wanted.checkpoint, Device::of(DeviceChoice::parse("cuda")), DType::float32);
   check_family(*model, wanted);
   check_continued_family(*model, wanted);
 }
@@ -134,7 +134,7 @@ TEST_P(Family, CudaInFloat32GivesTheLibrarysOutputs) {
 TEST_P(Family, CudaInBfloat16StaysNearTheLibrarysLosses) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const FamilyGolden wanted(GetParam());
-  const auto model = CausalLM::load(wanted.checkpoint, Device::parse("cuda"), DType::bfloat16);
+  const auto model = CausalLM::load(wanted.checkpoint, Device::of(DeviceChoice::parse("cuda")), DType::bfloat16);
   test::Batch batch;
   batch.input_ids = wanted.ids;
   batch.labels = wanted.labels;

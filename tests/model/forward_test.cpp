@@ -276,24 +276,25 @@ TEST(Forward, RefusesRequestsThatDoNotFit) {
                (test::Parts{"[forward] labels: expected 4, got 0"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest&) {}, 5), (test::Parts{"[forward] recorders"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest& r) { r.input_ids = kOutside; }),
-               (test::Parts{"token id 11 at position 2 of the input_ids", "vocabulary of 11"}));
+               (test::Parts{"input_ids: the id 11 at position 2 is outside the model's vocabulary (0 to 10)"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest& r) { r.labels = kNegative; }),
-               (test::Parts{"token id -1 at position 1 of the labels"}));
+               (test::Parts{"labels: the id -1 at position 1 is"}));
   EXPECT_PRED2(test::says, error([](ForwardRequest& r) { r.pruning_tolerance = -1; }),
-               (test::Parts{"--pruning -1", "at least 0 and below 1"}));
+               (test::Parts{"--pruning -1: use a share from 0 (nothing is skipped) to below 1"}));
 }
 
 TEST(DeviceNames, AreParsed) {
-  EXPECT_EQ(Device::parse("cpu").name(), "cpu");
+  EXPECT_EQ(Device::of(DeviceChoice::parse("cpu")).name(), "cpu");
   EXPECT_EQ((Device{true, 3}.name()), "cuda:3");
   for (const char* name : {"gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:1x", ""}) {
-    EXPECT_THROW(Device::parse(name), UsageError) << name;
+    EXPECT_THROW(Device::of(DeviceChoice::parse(name)), UsageError) << name;
   }
-  EXPECT_PRED2(test::says, test::error_of([] { Device::parse("tpu"); }),
+  EXPECT_PRED2(test::says, test::error_of([] { Device::of(DeviceChoice::parse("tpu")); }),
                (test::Parts{"--device 'tpu' is not known", "auto, cpu, cuda or cuda:N"}));
   if (cuda_device_count() == 0) {
-    EXPECT_EQ(Device::parse("auto").name(), "cpu");
-    EXPECT_PRED2(test::says, test::error_of([] { Device::parse("cuda"); }), (test::Parts{"--device cpu"}));
+    EXPECT_EQ(Device::of(DeviceChoice::parse("auto")).name(), "cpu");
+    EXPECT_PRED2(test::says, test::error_of([] { Device::of(DeviceChoice::parse("cuda")); }),
+                 (test::Parts{"--device cpu"}));
   }
   const test::TemporaryFolder folder;
   EXPECT_PRED2(test::says,

@@ -124,13 +124,13 @@ TEST_P(Golden, ComposedTwinGivesTheAuthorsOutputs) {
 TEST_P(Golden, CudaInFloat32GivesTheAuthorsOutputs) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   const Checkpoint checkpoint = Checkpoint::open(test::data_path(GetParam()));
-  check_model(*CausalLM::load(checkpoint, Device::parse("cuda"), DType::float32), GetParam());
+  check_model(*CausalLM::load(checkpoint, Device::of(DeviceChoice::parse("cuda")), DType::float32), GetParam());
 }
 
 TEST_P(Golden, CudaInBfloat16StaysNearTheAuthorsLosses) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  const auto model =
-      CausalLM::load(Checkpoint::open(test::data_path(GetParam())), Device::parse("cuda"), DType::bfloat16);
+  const auto model = CausalLM::load(Checkpoint::open(test::data_path(GetParam())),
+                                    Device::of(DeviceChoice::parse("cuda")), DType::bfloat16);
   const SafetensorsFile golden(test::data_path(GetParam()) + std::string("/golden.safetensors"));
   test::Batch batch;
   batch.size = golden.tensors().at("input_ids").shape[0];

@@ -167,12 +167,13 @@ TEST_P(GoldenGradient, ComposedOperationsGiveThoseOfTheTwin) {
 
 TEST_P(GoldenGradient, CudaInFloat32GivesThoseOfTheTwin) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
-  check_goldens(GetParam(), Differentiated(GetParam(), Device::parse("cuda"), DType::float32, Way::fused));
+  check_goldens(GetParam(),
+                Differentiated(GetParam(), Device::of(DeviceChoice::parse("cuda")), DType::float32, Way::fused));
 }
 
 /// Distance of the gradients by all log f from the golden's, relative.
 double error_of_log_gates(const char* name, Way way) {
-  Differentiated model(name, Device::parse("cuda"), DType::bfloat16, way);
+  Differentiated model(name, Device::of(DeviceChoice::parse("cuda")), DType::bfloat16, way);
   const std::vector<float> ours = all_log_gates(model.by(0, model.length()));
   const SafetensorsFile golden(test::data_path(name) + std::string("/golden_gradients.safetensors"));
   const std::vector<float> wanted = test::read_floats(golden, "dlog_f");

@@ -68,7 +68,7 @@ void check_attention(const std::string& name) {
   RunRequest request;
   request.name = name;
   request.model = test::demo_model(name + "-12m");
-  request.device = "cpu";
+  request.device = DeviceChoice::parse("cpu");
   const Window window = windows(name, 0).front();
   request.input = {nullptr, window.labels, {}, "ids"};
   request.keep = {Keep::gates, Keep::rows, Keep::query_key};

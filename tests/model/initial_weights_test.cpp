@@ -1,4 +1,6 @@
 // Weights that a training begins with: their distributions, and what is fixed.
+#include "backend/model/initial_weights.h"
+
 #include <cmath>
 #include <numeric>
 #include <vector>
@@ -6,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
-#include "backend/model/initial_weights.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -47,7 +48,8 @@ void expect_normal(const std::vector<float>& values, double deviation) {
   const auto count = static_cast<double>(values.size());
   double moments[5] = {};
   for (const float value : values) {
-    for (int power = 1; power <= 4; ++power) moments[power] += std::pow(static_cast<double>(value) / deviation, power) / count;
+    for (int power = 1; power <= 4; ++power)
+      moments[power] += std::pow(static_cast<double>(value) / deviation, power) / count;
   }
   EXPECT_NEAR(moments[1], 0, 5 / std::sqrt(count));
   EXPECT_NEAR(moments[2], 1, 5 * std::sqrt(2 / count));
@@ -66,7 +68,8 @@ TEST(InitialWeights, MatricesAreNormal) {
 }
 
 TEST(InitialWeights, NormsAreOneAndBiasesZero) {
-  for (const char* name : {"model.norm.weight", "model.layers.0.attn_norm.weight", "model.layers.1.attn.q_norm.weight"}) {
+  for (const char* name :
+       {"model.norm.weight", "model.layers.0.attn_norm.weight", "model.layers.1.attn.q_norm.weight"}) {
     for (const float value : values_of(wide_config(), name)) EXPECT_EQ(value, 1);
   }
   for (const float value : values_of(wide_config(), "model.layers.0.attn.fgate_proj.bias")) EXPECT_EQ(value, 0);

@@ -116,7 +116,7 @@ class StoppedWork : public testing::Test {
     request_.model = folder_.text();
     request_.input.ids = {1, 2, 3, 4};
     request_.bos = 0;
-    request_.device = "cpu";
+    request_.device = DeviceChoice::parse("cpu");
   }
   test::TemporaryFolder folder_;
   RunRequest request_;

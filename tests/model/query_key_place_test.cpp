@@ -109,7 +109,7 @@ TEST(QueryKeyPlace, IsNowhereIfTheyAreNotKept) {
 class CudaPlace : public testing::Test {
  protected:
   void SetUp() override {
-    if (!kernel_gpu(Device::parse("auto"))) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+    if (!kernel_gpu(Device::of(DeviceChoice::parse("auto")))) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
   }
 };
 

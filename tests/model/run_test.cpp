@@ -30,7 +30,7 @@ class RunModel : public testing::Test {
     write();
     request_.name = "tiny";
     request_.model = folder_.text();
-    request_.device = "cpu";
+    request_.device = DeviceChoice::parse("cpu");
     request_.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
   }
   void write() {
@@ -175,23 +175,42 @@ TEST_F(RunModel, OptionBeatsConfigBeatsTokenizerForBos) {
 
 TEST_F(RunModel, RefusesIdsOutsideTheVocabulary) {
   set_ids({1, 11});
-  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: token 11 at 1 is outside the vocabulary", "(11 ids)"}));
+  EXPECT_PRED2(test::says, error(),
+               (test::Parts{"ids.json: the id 11 at position 1 is outside the model's vocabulary (0 to 10)"}));
   set_ids({1, -2}, std::vector<std::int32_t>{2, 3});
-  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: input id -2 at 1"}));
+  EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json, input_ids: the id -2 at position 1"}));
   set_ids({1, 2, 3}, std::vector<std::int32_t>{2, 3});
   EXPECT_PRED2(test::says, error(), (test::Parts{"ids.json: 3 input_ids and 2 labels"}));
 }
 
 TEST_F(RunModel, RefusesUnknownOptions) {
   set_text("ab");
-  request_.dtype = "float16";
-  EXPECT_PRED2(test::says, error(), (test::Parts{"--dtype 'float16' is not known", "auto, float32 or bfloat16"}));
-  request_.dtype = "bfloat16";
-  request_.device = "cpu";
-  EXPECT_PRED2(test::says, error(), (test::Parts{"--dtype bfloat16 needs --device cuda"}));
-  request_.dtype = "auto";
-  request_.pruning_tolerance = 1;
-  EXPECT_PRED2(test::says, error(), (test::Parts{"--pruning 1", "below 1"}));
+  request_.dtype = DType::bfloat16;
+  EXPECT_EQ(error(), "--dtype bfloat16 needs --device cuda: on a CPU models run in float32");
+  request_.dtype.reset();
+  for (const double pruning : {1.0, -0.5, std::numeric_limits<double>::quiet_NaN()}) {
+    request_.pruning_tolerance = pruning;
+    EXPECT_PRED2(test::says, error(),
+                 (test::Parts{"--pruning ", ": use a share from 0 (nothing is skipped) to below 1"}));
+  }
+  request_.pruning_tolerance.reset();
+  for (const std::int64_t limit : {0, -5}) {
+    request_.limit = limit;
+    EXPECT_EQ(error(), "--limit " + std::to_string(limit) + ": use a number of tokens from 1");
+  }
+  request_.limit.reset();
+  for (const std::int64_t bos : {std::int64_t{-1}, std::int64_t{11}, std::int64_t{1} << 40}) {
+    request_.bos = bos;
+    EXPECT_EQ(error(), "--bos " + std::to_string(bos) + ": the model's vocabulary has ids 0 to 10");
+  }
+  request_.bos.reset();
+  request_.saliency = LossRange{};
+  EXPECT_EQ(error(), "--saliency says of which losses the gradients are: add saliency to --keep");
+  request_.saliency.reset();
+  request_.interventions = {Intervention::parse("1:0:one")};
+  EXPECT_PRED2(test::says, error(), (test::Parts{"there is no layer 1"}));
+  request_.interventions = {Intervention::parse("0:0:zero@1")};
+  EXPECT_PRED2(test::says, error(), (test::Parts{"0:0:zero@1"}));
 }
 
 TEST_F(RunModel, OptionBeatsConfigForPruning) {

@@ -23,10 +23,10 @@ TEST(CudaSecondGpu, ARunLeavesNoContextOnTheFirst) {
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   for (std::int32_t n = 0; n < 700; ++n) request.input.ids.push_back(n * 31 % 8000);
-  request.device = "cuda:1";
+  request.device = DeviceChoice::parse("cuda:1");
   request.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::ungated, Keep::query_key};
   for (const char* dtype : {"bfloat16", "float32"}) {
-    request.dtype = dtype;
+    request.dtype = parse_dtype(dtype);
     const auto run = run_model(request, Job{});
     ASSERT_TRUE(run.has_value());
     EXPECT_EQ(run->trace->gpu(), 1);

@@ -1,4 +1,6 @@
 // Steps of training against a float64 twin's: losses, norms, weights (the goldens of tests/data/training).
+#include "backend/model/trainable_model.h"
+
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -11,7 +13,6 @@
 #include "backend/model/checkpoint.h"
 #include "backend/model/initial_weights.h"
 #include "backend/model/torch_model.h"
-#include "backend/model/trainable_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -36,7 +37,8 @@ std::map<std::string, std::vector<float>> all_of(const TrainingSnapshot& snapsho
 /// The rows of tests/data/training in their order, round and round.
 class Rows {
  public:
-  explicit Rows(std::int32_t bos) : tokens_(test::read_ids(SafetensorsFile(test::data_path("training/ids.safetensors")), "tokens")), bos_(bos) {}
+  explicit Rows(std::int32_t bos)
+      : tokens_(test::read_ids(SafetensorsFile(test::data_path("training/ids.safetensors")), "tokens")), bos_(bos) {}
 
   /// @param first  row of the data
   TrainableModel::MicroBatch take(std::int64_t first, std::int64_t rows, double loss_weight) {
@@ -140,14 +142,14 @@ TEST_P(TrainingGolden, MicroBatchesAddUp) { check_golden({GetParam(), {}, 1}); }
 TEST_P(TrainingGolden, CudaStepsInFloat32AreTheTwins) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   TrainableOptions options;
-  options.device = Device::parse("cuda");
+  options.device = Device::of(DeviceChoice::parse("cuda"));
   check_golden({GetParam(), options});
 }
 
 TEST_P(TrainingGolden, CudaStepsInBfloat16StayNear) {
   if (cuda_device_count() == 0) GTEST_SKIP() << "no CUDA device";
   TrainableOptions options;
-  options.device = Device::parse("cuda");
+  options.device = Device::of(DeviceChoice::parse("cuda"));
   options.dtype = DType::bfloat16;
   GoldenTraining training(GetParam(), options);
   const std::vector<double> losses = training.read_doubles("loss");

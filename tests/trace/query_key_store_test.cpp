@@ -49,6 +49,10 @@ TEST(DTypeNames, RoundTripAndRefuse) {
   EXPECT_EQ(dtype_from_string(to_string(DType::float32)), DType::float32);
   EXPECT_EQ(dtype_from_string(to_string(DType::bfloat16)), DType::bfloat16);
   EXPECT_THROW(dtype_from_string("float8"), Error);
+  EXPECT_EQ(parse_dtype("auto"), std::nullopt);
+  EXPECT_EQ(parse_dtype("bfloat16"), DType::bfloat16);
+  EXPECT_EQ(test::error_of([] { parse_dtype("float16"); }),
+            "--dtype 'float16' is not known: choose auto, float32 or bfloat16");
 }
 
 /// A number that tells where it lies, exact in bfloat16.

@@ -105,6 +105,8 @@ class Document : public QObject {
   [[nodiscard]] const std::vector<ModelInput>& models() const { return m_models; }
   [[nodiscard]] const TextInput& text() const { return m_text; }
   [[nodiscard]] const RunSettings& settings() const { return m_settings; }
+  /// Where what was run last is in memory.
+  [[nodiscard]] const std::shared_ptr<Engine>& engine() const { return m_engine; }
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
   [[nodiscard]] bool canRun() const { return !m_models.empty() && !m_text.empty() && !m_status.running; }
 
@@ -283,7 +285,7 @@ class Document : public QObject {
   std::vector<Evaluation> m_evaluations;
   TextInput m_text;
   RunSettings m_settings;
-  std::shared_ptr<Engine> m_engine;  ///< what was run last need not be loaded again
+  std::shared_ptr<Engine> m_engine;
   RunStatus m_status;
   StageClock m_stageClock;
   std::vector<ModelInput> m_queue;         ///< models that run, or have run, since the run was asked for

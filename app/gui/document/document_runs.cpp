@@ -49,6 +49,11 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
 
 }  // namespace
 
+void RunSettings::choosePlace(RunRequest& request) const {
+  request.device = DeviceChoice::parse(device.toStdString());
+  request.dtype = parse_dtype(dtype.toStdString());
+}
+
 struct Document::Produced {
   ModelInput model;
   TellingHead telling;
@@ -143,8 +148,9 @@ void Document::estimateMemory() {
   for (const ModelInput& model : m_queue) wanted.push_back(requestOf(model));
   using Question = std::optional<MemoryQuestion>;
   JobRunner::Request<Question> request;
-  request.work = [wanted](const Job& job) -> std::optional<Question> {
+  request.work = [wanted, settings = m_settings](const Job& job) mutable -> std::optional<Question> {
     Question question;
+    for (RunRequest& run : wanted) settings.choosePlace(run);
     // Cutting a text into tokens takes its time, and most texts are short.
     for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
       std::vector<RunEstimate> estimates;
@@ -191,9 +197,7 @@ RunRequest Document::requestOf(const ModelInput& model) const {
   wanted.model = model.path.toStdString();
   wanted.input.text = m_readText;
   wanted.input.name = m_readFile.isEmpty() ? "the text" : m_readFile.toStdString();
-  wanted.limit = m_readLimit;
-  wanted.device = m_settings.device.toStdString();
-  wanted.dtype = m_settings.dtype.toStdString();
+  if (m_readLimit > 0) wanted.limit = m_readLimit;
   wanted.engine = m_engine;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
@@ -214,8 +218,9 @@ void Document::runNext() {
   emit runStatusChanged();
 
   JobRunner::Request<Produced> request;
-  request.work = [wanted, model](const Job& job) -> std::optional<Produced> {
+  request.work = [wanted, model, settings = m_settings](const Job& job) -> std::optional<Produced> {
     RunRequest changed = wanted;
+    settings.choosePlace(changed);
     for (const QString& text : model.interventions) {
       changed.interventions.push_back(Intervention::parse(text.toStdString()));
     }

@@ -11,6 +11,10 @@
 #include "app/gui/document/telling_head.h"
 #include "backend/trace/trace.h"
 
+namespace foxscope {
+struct RunRequest;
+}
+
 namespace foxscope::gui {
 
 /// How a run is told from others, in the window and in figures: its own for as long as it is there.
@@ -72,6 +76,10 @@ struct RunSettings {
   QString dtype = QStringLiteral("auto");
   bool keepQueryKey = true;  ///< false: gates and loss only, no attention maps
   bool operator==(const RunSettings&) const = default;
+
+  /// Where and in which format a request is to run. In a job, as device and dtype are words that were typed.
+  /// @throws UsageError for words that are none
+  void choosePlace(RunRequest& request) const;
 };
 
 /// How far the runs are, for the progress bar.

@@ -17,6 +17,7 @@ namespace foxscope::gui {
 /// What the thread of sweeps has of one of them; the heads that are new are handed over under the mutex.
 struct Sweeps::Work {
   SweepRequest request;
+  RunSettings settings;           ///< of the window when it was asked for
   std::optional<SweepPlan> plan;  ///< made by the thread when it begins
   QString folder;                 ///< of what is kept; empty: nothing is
   std::mutex mutex;
@@ -165,8 +166,8 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   wanted.input.text = from->trace->text();
   wanted.input.name = m_document.text().file.isEmpty() ? "text" : m_document.text().file.toStdString();
   wanted.limit = info.length;
-  wanted.device = m_document.settings().device.toStdString();
-  wanted.dtype = m_document.settings().dtype.toStdString();
+  work->settings = m_document.settings();
+  wanted.engine = m_document.engine();
   wanted.interventions = interventionsOf(info);
 
   HeadSweep sweep;
@@ -203,6 +204,7 @@ void Sweeps::submit(HeadSweep& sweep, Effort effort) {
   using Whole = std::shared_ptr<const SweepEvaluation>;
   JobRunner::Request<Whole> request;
   request.work = [work, effort](const Job& job) -> std::optional<Whole> {
+    work->settings.choosePlace(work->request.run);
     if (!work->plan) work->plan = plan_sweep(work->request, job);
     if (!work->plan) return std::nullopt;
     SweepEvents events;
