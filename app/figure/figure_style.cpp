@@ -13,7 +13,8 @@ CurveLook FigureStyle::look(const std::string& name, std::size_t place) const {
   for (const auto& [of, look] : looks) {
     if (of == name) return look;
   }
-  return {static_cast<int>(place), 0};
+  // Once all colours are taken, they come again with another line.
+  return {static_cast<int>(place), static_cast<int>(place) / kCurveColours};
 }
 
 }  // namespace foxscope::figure

@@ -179,8 +179,12 @@ class Training {
   std::optional<TrainingResult> run(bool resume) {
     if (!prepare(resume)) return std::nullopt;
     BatchReader batches(rows_, schedule(), {.first_step = trained_->steps() + 1});
+    // What is wrong with the data is said before anything is written.
+    std::optional<TrainingBatch> batch = batches.next(job_.stop);
+    if (!batch) return std::nullopt;
+    begin(resume);
     for (std::int64_t step = trained_->steps() + 1; step <= recipe_.steps(); ++step) {
-      std::optional<TrainingBatch> batch = batches.next(job_.stop);
+      if (batch->step != step) batch = batches.next(job_.stop);
       if (!batch || !take_step(*batch)) break;
       const bool last = step == recipe_.steps();
       const bool stopped = job_.stopped();
@@ -220,6 +224,12 @@ class Training {
     const std::optional<TrainingCheckpoint> from = resume ? find_checkpoint() : std::nullopt;
     if (!load(from, options)) return false;
     micro_rows_ = choose_micro_rows(recipe_, model_.config, device, dtype);
+    device_ = device.name();
+    dtype_ = dtype;
+    return true;
+  }
+
+  void begin(bool resume) {
     if (!resume) folder_.create(recipe_);
     log_ = std::make_unique<TrainingLog>(folder_.log(), saved_);
     measures_ = std::make_unique<TrainingLog>(folder_.evaluation(), saved_);
@@ -230,10 +240,9 @@ class Training {
                      .steps = recipe_.steps(),
                      .first_step = saved_ + 1,
                      .micro_batch_tokens = micro_rows_ * recipe_.length,
-                     .device = device.name(),
-                     .dtype = to_string(dtype)});
+                     .device = device_,
+                     .dtype = to_string(dtype_)});
     }
-    return true;
   }
 
   [[nodiscard]] RowSchedule schedule() const {
@@ -448,6 +457,8 @@ class Training {
   std::shared_ptr<const TokenRows> held_out_;
   std::unique_ptr<TrainableModel> trained_;
   std::int64_t micro_rows_ = 1;
+  std::string device_;
+  DType dtype_ = DType::float32;
   std::unique_ptr<TrainingLog> log_;
   std::unique_ptr<TrainingLog> measures_;
   std::vector<std::int32_t> ids_;

@@ -141,6 +141,16 @@ TEST(Palette, IsSeenOnBothGroundsAndBeginsAgain) {
   }
 }
 
+TEST(Palette, ManyModelsAreToldApart) {
+  const FigureStyle style;
+  std::set<std::tuple<int, int>> seen;
+  for (std::size_t place = 0; place < 24; ++place) {
+    const CurveLook look = style.look("model", place);
+    const int colour = look.colour % kCurveColours;
+    EXPECT_TRUE(seen.emplace(colour, static_cast<int>(curveLine(look.colour, look.change))).second) << place;
+  }
+}
+
 TEST(Palette, ChangedCopiesHaveOtherLines) {
   for (int index = 0; index < figure::kCurveColours; ++index) {
     for (int change = 1; change <= 3; ++change) EXPECT_NE(figure::curveLine(index), figure::curveLine(index, change));
