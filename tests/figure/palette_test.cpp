@@ -2,10 +2,13 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <set>
+#include <tuple>
 
 #include <gtest/gtest.h>
 
 #include "app/figure/curve_palette.h"
+#include "app/figure/figure_style.h"
 
 namespace foxscope::test {
 namespace {
@@ -142,12 +145,12 @@ TEST(Palette, IsSeenOnBothGroundsAndBeginsAgain) {
 }
 
 TEST(Palette, ManyModelsAreToldApart) {
-  const FigureStyle style;
+  const figure::FigureStyle style;
   std::set<std::tuple<int, int>> seen;
   for (std::size_t place = 0; place < 24; ++place) {
-    const CurveLook look = style.look("model", place);
-    const int colour = look.colour % kCurveColours;
-    EXPECT_TRUE(seen.emplace(colour, static_cast<int>(curveLine(look.colour, look.change))).second) << place;
+    const figure::CurveLook look = style.look("model", place);
+    const int colour = look.colour % figure::kCurveColours;
+    EXPECT_TRUE(seen.emplace(colour, static_cast<int>(figure::curveLine(look.colour, look.change))).second) << place;
   }
 }
 
