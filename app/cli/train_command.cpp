@@ -125,8 +125,8 @@ int runTraining(const TrainOptions& options, const Session& session) {
   const auto result = train(recipe, output, resume, events, session.job());
   if (!result) return kInterrupted;
   if (!result->finished) {
-    session.console.note(
-        fmt::format("{} steps are done: go on with foxscope train --resume {}", result->steps, output.string()));
+    session.interrupt.say(fmt::format("interrupted: {} steps are done and saved, go on with foxscope train --resume {}",
+                                      result->steps, output.string()));
     return kInterrupted;
   }
   Console::print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
