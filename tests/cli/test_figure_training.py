@@ -8,27 +8,30 @@ import unittest
 from support import DATA, DRAWS, CommandLineTest
 
 
+def write_training(folder, steps=60, gates=True, held_out=True):
+    """A folder as `foxscope train` leaves it, without weights."""
+    (folder / "checkpoints").mkdir(parents=True)
+    (folder / "recipe.json").write_text("{}")
+    log, measures = [], []
+    for step in range(1, steps + 1):
+        log.append({"step": step, "tokens": 8192 * step, "loss": 9 - step / 20, "grad_norm": 1.0, "lr": 0.001})
+        if step % 10 == 0:
+            line = {"step": step, "tokens": 8192 * step}
+            if held_out:
+                line |= {"loss": 9.1 - step / 20, "loss_error": 0.1, "rows": 8,
+                         "loss_by_position": {"edges": [0, 1], "loss": [9.0]}}
+            if gates:
+                line["decay_time"] = [[step, None], [2 * step, 100 + step]]
+            measures.append(line)
+    for name, lines in [("log.jsonl", log), ("evaluation.jsonl", measures)]:
+        (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
 @unittest.skipUnless(DRAWS, "this build draws nothing")
 class FigureTrainingTest(CommandLineTest):
-    def training(self, name, steps=60, gates=True, held_out=True):
-        """A folder as `foxscope train` leaves it, without weights."""
-        folder = self.folder / name
-        (folder / "checkpoints").mkdir(parents=True)
-        (folder / "recipe.json").write_text("{}")
-        log, measures = [], []
-        for step in range(1, steps + 1):
-            log.append({"step": step, "tokens": 8192 * step, "loss": 9 - step / 20, "grad_norm": 1.0, "lr": 0.001})
-            if step % 10 == 0:
-                line = {"step": step, "tokens": 8192 * step}
-                if held_out:
-                    line |= {"loss": 9.1 - step / 20, "loss_error": 0.1, "rows": 8,
-                             "loss_by_position": {"edges": [0, 1], "loss": [9.0]}}
-                if gates:
-                    line["decay_time"] = [[step, None], [2 * step, 100 + step]]
-                measures.append(line)
-        for name, lines in [("log.jsonl", log), ("evaluation.jsonl", measures)]:
-            (folder / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return folder
+    def training(self, name, **options):
+        return write_training(self.folder / name, **options)
 
     def draw(self, *arguments, output="training.pdf"):
         path = self.folder / output

@@ -273,15 +273,15 @@ void Document::showCheckpoint(const QString& model, const QString& path, std::op
   std::vector<Run> runs = m_runs;
   const auto before = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.isOf(*shown); });
   shown->path = path;
-  if (before != runs.end()) before->model = path;
   if (made) {
+    if (before != runs.end()) before->model = path;
     made->id = ++m_lastRun;
     made->model = path;
     made->look = shown->look;
     made->ofSession = before != runs.end() && before->ofSession;
     place(runs, *made);
   }
-  if (made || before != runs.end()) takeRuns(std::move(runs));
+  if (made) takeRuns(std::move(runs));
   emit inputsChanged();
 }
 

@@ -58,7 +58,7 @@ Trainings::Trainings(Document& document, QObject* parent)
   connect(&m_changed, &QTimer::timeout, this, &Trainings::readChanged);
   // Opened once more, it is read once more.
   connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
-    if (find(path) != nullptr) read(path);
+    if (m_refused.removeAll(path) > 0 || find(path) != nullptr) read(path);
   });
 }
 
@@ -97,6 +97,7 @@ void Trainings::followInputs() {
     return std::ranges::find(m_document.models(), folder, &ModelInput::training);
   };
   const std::size_t before = m_open.size();
+  bool renamed = false;
   std::erase_if(m_open, [&](const OpenTraining& each) { return modelOf(each.folder) == m_document.models().end(); });
   for (const ModelInput& model : m_document.models()) {
     if (model.training.isEmpty()) continue;
@@ -105,6 +106,8 @@ void Trainings::followInputs() {
     if (open == nullptr) continue;
     const bool asShown = open->shown == open->wanted;
     open->model = model.name;
+    renamed = renamed || open->title != Document::shownName(model);
+    open->title = Document::shownName(model);
     open->shown = placeOfModel(*open);
     if (asShown) open->wanted = open->shown.value_or(open->wanted);
   }
@@ -112,9 +115,8 @@ void Trainings::followInputs() {
   settings.limit = 0;
   if (settings != m_settings || m_open.empty()) m_kept.clear();
   m_settings = settings;
-  if (m_open.size() == before) return;
-  watch();
-  emit changed();
+  if (m_open.size() != before) watch();
+  if (m_open.size() != before || renamed) emit changed();
 }
 
 std::optional<std::size_t> Trainings::placeOfModel(const OpenTraining& training) const {
@@ -162,7 +164,7 @@ void Trainings::take(const QString& folder, TrainingRecord record) {
   OpenTraining* open = find(folder);
   const bool isNew = open == nullptr;
   if (isNew) {
-    open = &m_open.emplace_back(OpenTraining{folder, model->name, read});
+    open = &m_open.emplace_back(OpenTraining{folder, model->name, Document::shownName(*model), read});
     open->shown = placeOfModel(*open);
     open->wanted = open->shown.value_or(newest);
     m_shown = folder;
@@ -200,6 +202,8 @@ void Trainings::watch() {
 }
 
 void Trainings::readChanged() {
+  // What came while a folder was being read may not be in what was read.
+  if (!m_reading.isEmpty()) return m_changed.start();
   for (const OpenTraining& training : m_open) read(training.folder);
 }
 
@@ -302,7 +306,12 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     tell(Message::Kind::error, message);
     emit changed();
   };
+  request.progress = [this](const JobProgress& progress) {
+    m_progress = progress;
+    emit changed();
+  };
   m_running = checkpoint;
+  m_progress = {-1, tr("starting")};
   m_runner.submit(this, kRun, std::move(request));
   emit changed();
 }

@@ -19,6 +19,7 @@ namespace foxscope::gui {
 struct OpenTraining {
   QString folder;                                ///< ModelInput::training
   QString model;                                 ///< name of the model
+  QString title;                                 ///< as it is shown
   std::shared_ptr<const TrainingRecord> record;  ///< never null, with one checkpoint or more
   std::optional<std::size_t> shown = {};  ///< place of the checkpoint that the model is; nothing where that is gone
   std::size_t wanted = 0;                 ///< of the one that was chosen; its run may be on its way
@@ -48,9 +49,11 @@ class Trainings : public QObject {
   void choose(std::size_t place);
   /// Whether the run of a chosen checkpoint is on its way.
   [[nodiscard]] bool computing() const { return !m_running.isEmpty(); }
+  /// How far that is.
+  [[nodiscard]] const JobProgress& progress() const { return m_progress; }
 
  signals:
-  void changed();  ///< a training came, went or grew; another one, or another checkpoint, is chosen
+  void changed();  ///< a training came, went or grew; another one, or another checkpoint, is chosen; its run moved on
   void added();    ///< one came that is to be seen
 
  private:
@@ -93,6 +96,7 @@ class Trainings : public QObject {
   double m_bytes = 0;        ///< of a run, as it was estimated last
   double m_free = 0;         ///< likewise of memory
   QString m_running;         ///< checkpoint that runs; empty: none
+  JobProgress m_progress;    ///< of that
   std::shared_ptr<Engine> m_engine;
   QFileSystemWatcher m_watcher;
   QTimer m_changed;

@@ -54,7 +54,7 @@ TrainingBar::TrainingBar(Trainings& trainings, QWidget* parent)
       m_back(makeButton(Qt::LeftArrow, tr("Previous checkpoint"), tr("Previous checkpoint (Alt+Left)"))),
       m_slider(new QSlider(Qt::Horizontal)),
       m_forth(makeButton(Qt::RightArrow, tr("Next checkpoint"), tr("Next checkpoint (Alt+Right)"))),
-      m_words(new QLabel) {
+      m_words(new ElidedLabel) {
   auto* layout = new QHBoxLayout(this);
   layout->setContentsMargins(8, 3, 8, 3);
   m_choice->setAccessibleName(tr("Training"));
@@ -66,13 +66,12 @@ TrainingBar::TrainingBar(Trainings& trainings, QWidget* parent)
          "or from anywhere Alt+Left and Alt+Right, step"));
   m_slider->setPageStep(5);
   m_slider->setMinimumWidth(fontMetrics().averageCharWidth() * 12);
-  m_words->setTextFormat(Qt::PlainText);
-  m_words->setTextInteractionFlags(Qt::TextSelectableByMouse);
   layout->addWidget(m_choice);
   layout->addWidget(m_back);
+  // Shares of the room, whatever the words are: the slider stays under the mouse that drags it.
   layout->addWidget(m_slider, 1);
   layout->addWidget(m_forth);
-  layout->addWidget(m_words);
+  layout->addWidget(m_words, 1);
   connect(m_choice, &QComboBox::activated, this,
           [this](int index) { m_trainings.show(m_choice->itemData(index).toString()); });
   connect(m_slider, &QSlider::valueChanged, this,
@@ -91,11 +90,11 @@ void TrainingBar::fillChoice() {
   bool same = m_choice->count() == static_cast<int>(open.size());
   for (int index = 0; same && index < m_choice->count(); ++index) {
     const OpenTraining& training = open[static_cast<std::size_t>(index)];
-    same = m_choice->itemData(index).toString() == training.folder && m_choice->itemText(index) == training.model;
+    same = m_choice->itemData(index).toString() == training.folder && m_choice->itemText(index) == training.title;
   }
   if (!same) {
     m_choice->clear();
-    for (const OpenTraining& training : open) m_choice->addItem(training.model, training.folder);
+    for (const OpenTraining& training : open) m_choice->addItem(training.title, training.folder);
   }
   m_choice->setCurrentIndex(m_choice->findData(m_trainings.shown()->folder));
   m_choice->setVisible(open.size() > 1);
@@ -119,8 +118,14 @@ void TrainingBar::follow() {
   m_forth->setEnabled(chosen < last);
   QString words = wordsOf(*training, training->chosen());
   m_slider->setAccessibleDescription(words);
-  if (m_trainings.computing()) words += tr(" · running …");
-  m_words->setText(words);
+  if (m_trainings.computing()) {
+    const JobProgress& progress = m_trainings.progress();
+    words += QStringLiteral(" · ") + progress.stage;
+    constexpr double kPercent = 100;
+    if (progress.fraction > 0) words += tr(" %1 %").arg(std::lround(kPercent * progress.fraction));
+    words += QStringLiteral(" …");
+  }
+  m_words->setFullText(words);
 }
 
 }  // namespace foxscope::gui

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <QComboBox>
-#include <QLabel>
 #include <QSlider>
 #include <QToolButton>
 #include <QWidget>
 
 #include "app/gui/document/trainings.h"
+#include "app/gui/views/elided_label.h"
 
 namespace foxscope::gui {
 
@@ -33,7 +33,7 @@ class TrainingBar : public QWidget {
   QToolButton* m_back;
   QSlider* m_slider;
   QToolButton* m_forth;
-  QLabel* m_words;
+  ElidedLabel* m_words;
 };
 
 }  // namespace foxscope::gui

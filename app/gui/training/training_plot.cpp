@@ -76,7 +76,8 @@ TrainingPlot::TrainingPlot(const QString& name, QWidget* parent)
   connect(m_axes, &QCustomPlot::beforeReplot, this, [this] {
     int widest = 1;
     for (int item = 0; item < m_axes->legend->itemCount(); ++item) {
-      widest = std::max(widest, m_axes->legend->item(item)->minimumOuterSizeHint().width());
+      const QCPAbstractLegendItem* entry = m_axes->legend->item(item);  // null: an empty cell
+      if (entry != nullptr) widest = std::max(widest, entry->minimumOuterSizeHint().width());
     }
     const int columns = std::max(1, m_axes->width() / (widest + m_axes->legend->columnSpacing()));
     if (columns == m_axes->legend->wrap()) return;

@@ -5,10 +5,12 @@
 
 #include <QAction>
 #include <QEvent>
+#include <QFileDialog>
 #include <QLocale>
 #include <QSplitter>
 #include <QVBoxLayout>
 
+#include "app/gui/document/figure_export.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
@@ -75,38 +77,59 @@ void TrainingView::makeCommands() {
       [this] { m_bar->step(1); });
   add(tr("Ne&west Checkpoint"), QKeySequence("Alt+End"), tr("The model at the last step that was saved"),
       [this] { m_bar->slider().setValue(m_bar->slider().maximum()); });
+  add(tr("&Export Training…"), {}, tr("Save the figure of these trainings as PDF, SVG or PNG"),
+      [this] { choosePath(); });
 }
 
+// What is hidden in the list of runs is hidden here.
 TrainingView::Content TrainingView::content() const {
   Content content;
+  const OpenTraining* shown = m_trainings.shown();
   for (const OpenTraining& training : m_trainings.open()) {
-    content.records.emplace_back(training.model, training.record);
     const auto& models = m_document.models();
     const auto model = std::ranges::find(models, training.model, &ModelInput::name);
-    if (model == models.end()) continue;
-    content.looks.push_back({training.model.toStdString(), {model->look.colour, model->look.change}});
+    if (model == models.end() || model->look.hidden) continue;
+    if (&training == shown) content.shown = content.records.size();
+    content.records.emplace_back(training.title, training.record);
+    content.looks.push_back({training.title.toStdString(), {model->look.colour, model->look.change}});
   }
-  if (const OpenTraining* training = m_trainings.shown()) content.shown = training->model;
   content.ground = isDark(palette()) ? figure::Ground::dark : figure::Ground::light;
   return content;
 }
 
-TrainingView::Plots TrainingView::plotsOf(const Content& content) {
-  if (content.records.empty()) return {};
+std::vector<figure::TrainingSource> TrainingView::sourcesOf(const Content& content) {
   std::vector<figure::TrainingSource> sources;
   for (const auto& [name, record] : content.records) sources.push_back({name.toStdString(), *record});
+  return sources;
+}
+
+TrainingView::Plots TrainingView::plotsOf(const Content& content) {
+  const std::vector<figure::TrainingSource> sources = sourcesOf(content);
+  if (sources.empty()) return {};
   figure::FigureStyle style;
   style.looks = content.looks;
   Plots plots{figure::tokenUnit(sources), figure::trainingLossPlot(sources, {}, style), {}};
-  const auto shown = std::ranges::find(sources, content.shown.toStdString(), &figure::TrainingSource::name);
-  if (shown != sources.end()) plots.decays = figure::trainingDecayPlot(*shown, plots.unit, content.ground);
+  if (content.shown) plots.decays = figure::trainingDecayPlot(sources[*content.shown], plots.unit, content.ground);
   plots.decays.xLimits = plots.losses.xLimits;
   return plots;
 }
 
+void TrainingView::choosePath() {
+  const QString path = QFileDialog::getSaveFileName(this, tr("Export figure"), QStringLiteral("training.pdf"),
+                                                    tr("Figures (*.pdf *.svg *.png)"));
+  if (!path.isEmpty()) exportTo(path);
+}
+
+void TrainingView::exportTo(const QString& path) {
+  exportFigure(m_document, path, [content = m_content](figure::FigureStyle style) {
+    style.looks = content.looks;
+    return figure::drawTraining(sourcesOf(content), {}, style);
+  });
+}
+
 void TrainingView::follow() {
   Content now = content();
-  for (QAction* action : m_commands) action->setEnabled(!now.records.empty());
+  for (QAction* action : m_commands) action->setEnabled(!m_trainings.open().empty());
   if (now == m_content) return followMark();
   m_content = now;
   m_waiting = true;
@@ -171,7 +194,7 @@ void TrainingView::tell(double x) {
   const auto step = std::ranges::min_element(record.steps, {}, distance);
   const QLocale locale;
   QString words = tr("%1: step %2, %3 tokens, loss %4 nats")
-                      .arg(training->model, locale.toString(static_cast<qlonglong>(step->step)),
+                      .arg(training->title, locale.toString(static_cast<qlonglong>(step->step)),
                            locale.toString(static_cast<qlonglong>(step->tokens)))
                       .arg(step->loss, 0, 'f', 4);
   const auto strong = strongCurve();

@@ -31,6 +31,8 @@ class TrainingView : public QWidget, public ViewPart {
 
   [[nodiscard]] QJsonObject saveState() const override { return {}; }
   void restoreState(const QJsonObject& /*state*/) override {}
+  /// Writes the figure of the trainings that are shown, as `foxscope figure training` draws it.
+  void exportTo(const QString& path);
   [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
   [[nodiscard]] bool isSettled() const override;
 
@@ -43,7 +45,7 @@ class TrainingView : public QWidget, public ViewPart {
   struct Content {
     std::vector<std::pair<QString, std::shared_ptr<const TrainingRecord>>> records;
     std::vector<std::pair<std::string, figure::CurveLook>> looks;
-    QString shown;
+    std::optional<std::size_t> shown = {};  ///< place of the one whose decay times are drawn
     figure::Ground ground = figure::Ground::light;
     [[nodiscard]] bool operator==(const Content& other) const;
   };
@@ -56,7 +58,9 @@ class TrainingView : public QWidget, public ViewPart {
   void makeCommands();
   void follow();
   [[nodiscard]] Content content() const;
+  static std::vector<figure::TrainingSource> sourcesOf(const Content& content);
   static Plots plotsOf(const Content& content);
+  void choosePath();
   void take(Plots plots);
   void followHead();
   void followMark();

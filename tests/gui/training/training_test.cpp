@@ -1,14 +1,11 @@
 #include <QDir>
 #include <QFile>
-#include <QJsonArray>
-#include <QJsonDocument>
-#include <QJsonObject>
 #include <QSignalSpy>
 #include <QTest>
 #include <qcustomplot.h>
 
 #include "app/gui/training/training_view.h"
-#include "tests/gui/support.h"
+#include "tests/gui/training/written_training.h"
 
 namespace foxscope::gui::test {
 
@@ -28,75 +25,13 @@ class TrainingTest : public QObject {
   void aTrainingGoesAndComesWithItsModel();
   void aSessionKeepsTheStep();
   void twoTrainingsHaveAChoice();
+  void theFigureIsExported();
+  void aChangedCopyIsOfItsStep();
 };
 
 namespace {
 
 constexpr int kPatience = 120'000;
-
-/// A folder as `foxscope train` writes it. Checkpoints are the demo model; those of odd tens lack its last weights.
-struct Writing {
-  Folder folder;
-  QString name;
-
-  explicit Writing(const QString& called = QStringLiteral("out")) : name(called) {
-    QDir().mkpath(path() + "/checkpoints");
-    folder.write(name + "/recipe.json", "{}");
-  }
-  [[nodiscard]] QString path() const { return folder.path(name); }
-  [[nodiscard]] QString checkpoint(int step) const {
-    return path() + QStringLiteral("/checkpoints/step-%1").arg(step, 6, 10, QLatin1Char('0'));
-  }
-  void append(const QString& file, const QJsonObject& line) const {
-    QFile log(path() + '/' + file);
-    QVERIFY(log.open(QIODevice::Append));
-    log.write(QJsonDocument(line).toJson(QJsonDocument::Compact) + '\n');
-  }
-  /// Steps up to this one, and measures at every tenth.
-  void log(int first, int last) const {
-    for (int step = first; step <= last; ++step) {
-      const QJsonObject line{
-          {"step", step}, {"tokens", 8192 * step}, {"loss", 9 - step / 10.0}, {"grad_norm", 1.0}, {"lr", 0.001}};
-      append("log.jsonl", line);
-      if (step % 10 != 0) continue;
-      QJsonArray layers;
-      for (int layer = 0; layer < 8; ++layer) layers.append(QJsonArray{layer + 1.5, step, 3.0, QJsonValue()});
-      append("evaluation.jsonl",
-             {{"step", step},
-              {"tokens", 8192 * step},
-              {"loss", 9.5 - step / 10.0},
-              {"loss_error", 0.02},
-              {"rows", 4},
-              {"loss_by_position", QJsonObject{{"edges", QJsonArray{0, 1}}, {"loss", QJsonArray{9}}}},
-              {"decay_time", layers}});
-    }
-  }
-  void save(int step) const {
-    const QString unfinished = path() + QStringLiteral("/checkpoints/.unfinished");
-    QDir().mkpath(unfinished);
-    const bool whole = step / 10 % 2 == 0;
-    const QString last = QStringLiteral("model-00002-of-00002.safetensors");
-    for (const QFileInfo& file : QDir(foxModel()).entryInfoList(QDir::Files)) {
-      const QString copy = unfinished + '/' + file.fileName();
-      const bool changed = !whole && file.fileName() == last;
-      QVERIFY(changed ? QFile::copy(file.filePath(), copy) : QFile::link(file.filePath(), copy));
-    }
-    if (!whole) {
-      constexpr qint64 kLacking = 200'000;
-      QFile weights(unfinished + '/' + last);
-      weights.setPermissions(weights.permissions() | QFile::WriteOwner);
-      QVERIFY(weights.open(QIODevice::ReadWrite));
-      QVERIFY(weights.seek(weights.size() - kLacking));
-      weights.write(QByteArray(kLacking, '\0'));
-    }
-    QVERIFY(QDir().rename(unfinished, checkpoint(step)));
-  }
-  /// Thirty steps with three checkpoints.
-  void make() const {
-    log(1, 30);
-    for (const int step : {10, 20, 30}) save(step);
-  }
-};
 
 struct Shown {
   Document document;
@@ -132,7 +67,7 @@ struct Shown {
 }  // namespace
 
 void TrainingTest::aTrainingIsOneModelAtManySteps() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(!shown.view.bar().isVisible());
@@ -158,7 +93,7 @@ void TrainingTest::aTrainingIsOneModelAtManySteps() {
 }
 
 void TrainingTest::theSliderMovesTheRun() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -168,9 +103,9 @@ void TrainingTest::theSliderMovesTheRun() {
   shown.document.selection().setPin({5, 2});
   shown.slider().setValue(1);
   QVERIFY(shown.trainings.computing());
-  QVERIFY(shown.view.bar().words().endsWith("running …"));
+  QVERIFY(shown.view.bar().words().endsWith(" · starting …"));
   QVERIFY(shown.settle());
-  QVERIFY(!shown.view.bar().words().contains("running"));
+  QVERIFY(!shown.view.bar().words().contains("…"));
   QCOMPARE(shown.document.runs().size(), 1U);
   QCOMPARE(shown.only().model, out.checkpoint(20));
   const double middle = shown.loss();
@@ -188,7 +123,7 @@ void TrainingTest::theSliderMovesTheRun() {
 }
 
 void TrainingTest::ofFastSteppingTheLastAloneRuns() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -207,14 +142,14 @@ void TrainingTest::ofFastSteppingTheLastAloneRuns() {
 }
 
 void TrainingTest::keysAndButtonsStep() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
   QTest::keyClick(&shown.slider(), Qt::Key_Left);
   QCOMPARE(shown.slider().value(), 1);
   const auto commands = shown.view.commands();
-  QCOMPARE(commands.size(), 3);
+  QCOMPARE(commands.size(), 4);
   commands[0]->trigger();
   QCOMPARE(shown.slider().value(), 0);
   commands[0]->trigger();
@@ -223,15 +158,21 @@ void TrainingTest::keysAndButtonsStep() {
   QCOMPARE(shown.slider().value(), 1);
   commands[2]->trigger();
   QCOMPARE(shown.slider().value(), 2);
-  for (auto* button : shown.view.bar().findChildren<QToolButton*>()) {
-    QVERIFY(!button->accessibleName().isEmpty());
-    if (button->isEnabled()) button->click();
-  }
+  const auto button = [&](const QString& name) -> QToolButton* {
+    for (auto* each : shown.view.bar().findChildren<QToolButton*>()) {
+      if (each->accessibleName() == name) return each;
+    }
+    return nullptr;
+  };
+  QVERIFY(!button("Next checkpoint")->isEnabled());
+  button("Previous checkpoint")->click();
   QCOMPARE(shown.slider().value(), 1);
+  button("Next checkpoint")->click();
+  QCOMPARE(shown.slider().value(), 2);
 }
 
 void TrainingTest::curvesHaveAMarkAndAreClicked() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -256,7 +197,7 @@ void TrainingTest::curvesHaveAMarkAndAreClicked() {
 }
 
 void TrainingTest::aTrainingThatGoesOnIsReadAgain() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -270,7 +211,7 @@ void TrainingTest::aTrainingThatGoesOnIsReadAgain() {
 }
 
 void TrainingTest::aCheckpointThatIsGoneGivesItsPlaceToTheNewest() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -283,7 +224,7 @@ void TrainingTest::aCheckpointThatIsGoneGivesItsPlaceToTheNewest() {
 }
 
 void TrainingTest::aCheckpointThatCannotRunIsToldAndLeft() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -297,14 +238,14 @@ void TrainingTest::aCheckpointThatCannotRunIsToldAndLeft() {
 }
 
 void TrainingTest::whatIsNoTrainingIsToldInALine() {
-  const Writing none(QStringLiteral("none"));
-  const Writing unsaved(QStringLiteral("unsaved"));
+  const WrittenTraining none(QStringLiteral("none"));
+  const WrittenTraining unsaved(QStringLiteral("unsaved"));
   unsaved.log(1, 10);
-  const Writing damaged(QStringLiteral("damaged"));
+  const WrittenTraining damaged(QStringLiteral("damaged"));
   damaged.make();
   QVERIFY(QFile::remove(damaged.path() + "/log.jsonl"));
   damaged.folder.write("damaged/log.jsonl", "words\n");
-  const Writing broken(QStringLiteral("broken"));
+  const WrittenTraining broken(QStringLiteral("broken"));
   broken.make();
   QVERIFY(QFile::remove(broken.checkpoint(30) + "/config.json"));
   Shown shown;
@@ -320,7 +261,7 @@ void TrainingTest::whatIsNoTrainingIsToldInALine() {
 }
 
 void TrainingTest::aTrainingGoesAndComesWithItsModel() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   Shown shown;
   QVERIFY(shown.open(out.path()));
@@ -334,7 +275,7 @@ void TrainingTest::aTrainingGoesAndComesWithItsModel() {
 }
 
 void TrainingTest::aSessionKeepsTheStep() {
-  const Writing out;
+  const WrittenTraining out;
   out.make();
   const QString session = out.folder.path("film.json");
   {
@@ -353,8 +294,8 @@ void TrainingTest::aSessionKeepsTheStep() {
 }
 
 void TrainingTest::twoTrainingsHaveAChoice() {
-  const Writing first(QStringLiteral("first"));
-  const Writing second(QStringLiteral("second"));
+  const WrittenTraining first(QStringLiteral("first"));
+  const WrittenTraining second(QStringLiteral("second"));
   first.make();
   second.log(1, 20);
   second.save(20);
@@ -375,6 +316,48 @@ void TrainingTest::twoTrainingsHaveAChoice() {
   QCOMPARE(shown.document.runs().size(), 2U);
   QCOMPARE(shown.document.runs()[0].model, first.checkpoint(10));
   QCOMPARE(shown.document.runs()[1].model, second.checkpoint(20));
+}
+
+void TrainingTest::theFigureIsExported() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  RunLook look = shown.document.lookOf(shown.document.listRows()[0]);
+  look.label = QStringLiteral("FoX");
+  shown.document.setLook(shown.document.listRows()[0], look);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.view.losses().plot().curves.at(0).name, "FoX");
+  for (const auto& [name, start] : {std::pair{"f.pdf", "%PDF"}, {"f.svg", "<?xml"}, {"f.png", "\x89PNG"}}) {
+    shown.view.exportTo(out.folder.path(name));
+    QVERIFY(shown.settle());
+    QFile file(out.folder.path(name));
+    QVERIFY(file.open(QIODevice::ReadOnly) && file.read(8).startsWith(start));
+  }
+  // What is hidden is left out.
+  look.hidden = true;
+  shown.document.setLook(shown.document.listRows()[0], look);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.view.losses().plot().curves.empty());
+}
+
+void TrainingTest::aChangedCopyIsOfItsStep() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  shown.document.startDerivedRun(shown.only().id, {QStringLiteral("1:1:one")});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.runs().size(), 2U);
+  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
+  shown.slider().setValue(1);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.runs().size(), 2U);
+  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == nullptr);
+  shown.slider().setValue(2);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
 }
 
 }  // namespace foxscope::gui::test
