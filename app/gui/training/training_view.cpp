@@ -111,6 +111,7 @@ TrainingView::Plots TrainingView::plotsOf(const Content& content) {
   Plots plots{figure::tokenUnit(sources), figure::trainingLossPlot(sources, {}, style), {}};
   if (content.shown) plots.decays = figure::trainingDecayPlot(sources[*content.shown], plots.unit, content.ground);
   plots.decays.xLimits = plots.losses.xLimits;
+  plots.losses.yLabel = "loss (nats)";  // there is less room than on a page
   return plots;
 }
 
@@ -147,7 +148,10 @@ void TrainingView::take(Plots plots) {
   m_waiting = false;
   m_unit = plots.unit;
   const bool any = !plots.decays.curves.empty();
-  m_reading->setText(QString::fromStdString(plots.losses.note));
+  QStringList words{tr("A click chooses the nearest checkpoint")};
+  if (any) words += tr("thick: the chosen head");
+  if (!plots.losses.note.empty()) words += QString::fromStdString(plots.losses.note);
+  m_reading->setText(words.join(QStringLiteral("; ")));
   m_losses->setPlot(std::move(plots.losses), std::nullopt);
   m_decays->setPlot(std::move(plots.decays), strongCurve());
   m_decays->setVisible(any);

@@ -30,7 +30,6 @@
 namespace foxscope::gui::test {
 
 using curves::CurveTab;
-using curves::numberText;
 using curves::PositionPlot;
 using curves::Side;
 using foxscope::test::make_trace;
