@@ -13,7 +13,7 @@ namespace {
 std::vector<const FigureKind*> kinds() {
   return {&kLossFigure,    &kPerplexityFigure, &kAblationFigure, &kMapsFigure,     &kGridFigure,
           &kCompareFigure, &kTextFigure,       &kDecayFigure,    &kDistanceFigure, &kLabelsFigure,
-          &kNeedleFigure,  &kSweepFigure,      &kSaliencyFigure};
+          &kNeedleFigure,  &kSweepFigure,      &kSaliencyFigure, &kTrainingFigure};
 }
 
 std::string kindNames() {

@@ -25,6 +25,7 @@ extern const FigureKind kLabelsFigure;
 extern const FigureKind kNeedleFigure;
 extern const FigureKind kSaliencyFigure;
 extern const FigureKind kSweepFigure;
+extern const FigureKind kTrainingFigure;
 extern const FigureKind kMapsFigure;
 extern const FigureKind kGridFigure;
 extern const FigureKind kCompareFigure;

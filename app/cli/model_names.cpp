@@ -18,16 +18,16 @@ NamedModel split(const std::string& argument) {
   return {named ? argument.substr(0, equals) : "", named ? argument.substr(equals + 1) : argument};
 }
 
-NamedModel parseModel(const std::string& argument) {
+NamedModel parseModel(const std::string& argument, const std::string& option) {
   NamedModel model = split(argument);
   const bool named = model.path.size() < argument.size();
   if (model.path.empty()) {
-    throw UsageError(fmt::format("--model {}: the folder is missing: write --model NAME=DIR", argument));
+    throw UsageError(fmt::format("{0}{1}: the folder is missing: write {0}NAME=DIR", option, argument));
   }
   if (!named) model.name = without_folder(model.path);
   if (!isModelName(model.name)) {
     throw UsageError(
-        fmt::format("--model {}: \"{}\" is not a name of letters, digits, '.', '_' and '-': write --model NAME=DIR",
+        fmt::format("{0}{1}: \"{2}\" is not a name of letters, digits, '.', '_' and '-': write {0}NAME=DIR", option,
                     argument, model.name));
   }
   return model;
@@ -48,14 +48,14 @@ std::string modelWithoutFolder(const std::string& argument) {
   return place != argument && ambiguous ? "./" + place : place;
 }
 
-std::vector<NamedModel> parseModels(std::span<const std::string> arguments) {
+std::vector<NamedModel> parseModels(std::span<const std::string> arguments, const std::string& option) {
   std::vector<NamedModel> models;
   std::set<std::string> names;
   for (const std::string& argument : arguments) {
-    models.push_back(parseModel(argument));
+    models.push_back(parseModel(argument, option));
     if (!names.insert(models.back().name).second) {
-      throw UsageError(fmt::format("--model {0}: two models are named {1}: name them, as in --model {1}-2={2}",
-                                   argument, models.back().name, models.back().path));
+      throw UsageError(fmt::format("{0}{1}: two models are named {2}: name them, as in {0}{2}-2={3}", option, argument,
+                                   models.back().name, models.back().path));
     }
   }
   return models;

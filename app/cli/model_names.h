@@ -19,9 +19,10 @@ std::string modelWithoutFolder(const std::string& argument);
 /// Letters, digits, `.`, `_` and `-`.
 bool isModelName(const std::string& text);
 
-/// Splits and checks the models of a run: what stands before the first `=` is a name unless it has a slash; names are
-/// of letters, digits, `.`, `_`, `-` and differ from each other.
+/// Splits and checks the models of a run, or folders that are named likewise: what stands before the first `=` is a
+/// name unless it has a slash; names are of letters, digits, `.`, `_`, `-` and differ from each other.
+/// @param option  that they were given to, with a space behind it; empty: none
 /// @throws UsageError that says how to name them
-std::vector<NamedModel> parseModels(std::span<const std::string> arguments);
+std::vector<NamedModel> parseModels(std::span<const std::string> arguments, const std::string& option = "--model ");
 
 }  // namespace foxscope::cli

@@ -68,7 +68,7 @@ void addOpenCommand(CLI::App& program, Selection& selection) {
                                     "  foxscope open run.h5 --screenshot window.png --size 1600x1000 --theme dark");
   command
       ->add_option("path", options->paths,
-                   "Checkpoint folders, texts, run files, evaluations, sessions, told apart by content")
+                   "Checkpoint folders, trainings, texts, run files, evaluations, sessions, told apart by content")
       ->type_name("PATH");
   command->add_option("--screenshot", options->screenshot, "Write a PNG of the window when all views are done, and end")
       ->type_name("FILE");

@@ -17,6 +17,7 @@ constexpr int kMoreTicks = 2;        ///< than there is room for, where one labe
 constexpr double kRawWidth = 0.05;   ///< of a curve, in font sizes, like all that follow
 constexpr double kFaint = 0.3;       ///< share of the colour in a raw line's
 constexpr double kBandAlpha = 0.22;  ///< bands lie over each other
+constexpr double kBarWidth = 0.7;    ///< of a bar of errors, widths of a curve
 constexpr double kMostLegend = 0.5;  ///< share of the axes that a legend above the curves may take
 const QColor kGrid(232, 232, 232);
 const QColor kMarker(110, 110, 110);
@@ -319,6 +320,7 @@ void CurvePanel::draw(Canvas& canvas, const QRectF& inner) const {
 
 void CurvePanel::drawBand(Canvas& canvas, const Curve& curve, const PlotArea& area) const {
   if (curve.bandLower.empty()) return;
+  if (curve.line == LineStyle::points) return drawBars(canvas, curve, area);
   QColor colour = colourOf(curve);
   colour.setAlphaF(static_cast<float>(kBandAlpha));
   for (const auto& [upper, lower] :
@@ -327,6 +329,19 @@ void CurvePanel::drawBand(Canvas& canvas, const Curve& curve, const PlotArea& ar
     for (const CurvePoint& point : upper) corners.append({point.x, point.y});
     for (auto point = lower.rbegin(); point != lower.rend(); ++point) corners.append({point->x, point->y});
     canvas.polygon(corners, colour);
+  }
+}
+
+void CurvePanel::drawBars(Canvas& canvas, const Curve& curve, const PlotArea& area) const {
+  const QPen pen = penOf(colourOf(curve), kBarWidth * lineWidth(), LineStyle::solid);
+  for (std::size_t point = 0; point < curve.x.size(); ++point) {
+    CurvePoint lower = area.at(curve.x[point], curve.bandLower[point]);
+    CurvePoint upper = area.at(curve.x[point], curve.bandUpper[point]);
+    const bool known = std::isfinite(lower.x) && std::isfinite(lower.y) && std::isfinite(upper.y);
+    if (!known || lower.x < area.left || lower.x > area.right) continue;
+    lower.y = std::clamp(lower.y, area.top, area.bottom);
+    upper.y = std::clamp(upper.y, area.top, area.bottom);
+    if (lower.y > upper.y) canvas.line({lower.x, lower.y}, {upper.x, upper.y}, pen);
   }
 }
 

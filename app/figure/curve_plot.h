@@ -25,9 +25,9 @@ struct Curve {
   int colour = 0;  ///< of curveColour
   LineStyle line = LineStyle::solid;
   PointShape shape = PointShape::disc;
-  std::vector<double> rawY;                     ///< drawn faintly behind it, at the same x; may be empty
-  std::vector<double> bandLower;                ///< [x] edges of a band around it, for errors; may be empty
-  std::vector<double> bandUpper;                ///< likewise
+  std::vector<double> rawY;       ///< drawn faintly behind it, at the same x; may be empty
+  std::vector<double> bandLower;  ///< [x] edges of a band around it, or of bars of points, for errors; may be empty
+  std::vector<double> bandUpper;  ///< likewise
   std::optional<Rgb> ownColour = std::nullopt;  ///< instead of `colour`
 };
 

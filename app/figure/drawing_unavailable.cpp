@@ -11,6 +11,7 @@
 #include "app/figure/kinds/perplexity.h"
 #include "app/figure/kinds/saliency.h"
 #include "app/figure/kinds/sweep.h"
+#include "app/figure/kinds/training.h"
 #include "app/figure/map_figure.h"
 #include "backend/base/error.h"
 
@@ -96,6 +97,12 @@ DrawnFigure drawPerplexity(std::span<const LossSource> /*sources*/, const LossOp
 
 DrawnFigure drawAblation(std::span<const LossSource> /*sources*/, const std::string& /*base*/,
                          const LossOptions& /*options*/, const FigureStyle& /*style*/) {
+  requireDrawing();
+  return {};
+}
+
+DrawnFigure drawTraining(std::span<const TrainingSource> /*trainings*/, const TrainingOptions& /*options*/,
+                         const FigureStyle& /*style*/) {
   requireDrawing();
   return {};
 }

@@ -11,7 +11,7 @@ enum class Theme { settings, light, dark };
 
 /// What `foxscope open` is asked for.
 struct WindowOptions {
-  std::vector<std::string> paths;  ///< checkpoint folders, texts, run files, sessions
+  std::vector<std::string> paths;  ///< checkpoint folders, trainings, texts, run files, sessions
   std::string screenshot;          ///< PNG to write when all views are done; then the program ends. Empty: stay open
   int width = 0;                   ///< of the window, in pixels at scale 1; 0: as it was, or 1440 x 900
   int height = 0;

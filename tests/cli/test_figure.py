@@ -80,7 +80,7 @@ class FigureTest(CommandLineTest):
 class HelpTest(FigureTest):
     def test_kinds_are_listed_and_have_help(self):
         text = self.done("figure", "--help")
-        for kind in LOSS_KINDS + RUN_KINDS:
+        for kind in [*LOSS_KINDS, *RUN_KINDS, "training"]:
             self.assertRegex(text, rf"(?m)^  {kind} ")
         for kind in ["maps", "ablation"]:
             self.assertIn(f"foxscope figure {kind} ", self.done("figure", kind, "--help"))

@@ -8,6 +8,7 @@ import xml.etree.ElementTree
 
 from support import DRAWS, SOURCE
 from test_figure import FigureTest
+from test_figure_training import write_training
 
 FIGURES = SOURCE / "resources" / "figures"
 POINTS = 72
@@ -35,6 +36,8 @@ class WidthsTest(FigureTest):
             return FIGURES / "heads.h5"
         if kind in {"needle", "sweep"}:
             return FIGURES / f"{kind}.h5"
+        if kind == "training":
+            return self.made_once("out", lambda path: write_training(path, steps=200))
         if kind in POSITIONS:
             return FIGURES / "loss.h5"
         return self.words() if kind == "text" else self.two_models()
@@ -59,7 +62,7 @@ class WidthsTest(FigureTest):
 
     def test_no_word_is_cut_off_or_meets_another(self):
         for kind in ["decay", "distance", "labels", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text",
-                     "sweep"]:
+                     "sweep", "training"]:
             for width in WIDTHS:
                 with self.subTest(kind, width=width):
                     self.draw(kind, "--width", f"{width}in", files=[self.source_of(kind)])

@@ -39,6 +39,7 @@ ALLOWED = {
     "app/gui/maps": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/text": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/evaluations": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/training": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/curves": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/window": {"app/gui", "app/description", "app/figure", "backend", "kernels"},
     "tests": {"tests", "app", "backend", "kernels"},

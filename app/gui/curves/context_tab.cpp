@@ -5,9 +5,9 @@
 #include <QAction>
 
 #include "app/gui/curves/curve_export.h"
-#include "app/gui/curves/plot_style.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::curves {

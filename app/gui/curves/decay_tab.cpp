@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "app/gui/curves/decay_plot.h"
-#include "app/gui/curves/plot_style.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::curves {

@@ -8,8 +8,8 @@
 #include <QToolBar>
 
 #include "app/gui/curves/distance_profiles.h"
-#include "app/gui/curves/plot_style.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::curves {

@@ -8,8 +8,8 @@
 #include <QVBoxLayout>
 #include <qcustomplot.h>
 
-#include "app/gui/curves/plot_style.h"
 #include "app/gui/curves/stripe.h"
+#include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::curves {

@@ -7,10 +7,10 @@
 
 #include "app/gui/curves/curve_export.h"
 #include "app/gui/curves/curve_runs.h"
-#include "app/gui/curves/plot_style.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
 #include "app/gui/curves/row_profile.h"
+#include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui::curves {

@@ -3,7 +3,7 @@
 #include <QHeaderView>
 #include <QSplitter>
 
-#include "app/gui/curves/plot_style.h"
+#include "app/gui/views/plot_style.h"
 
 namespace foxscope::gui::curves {
 namespace {

@@ -254,11 +254,34 @@ QString Document::freeModelName(const QString& wanted) const {
   return name;
 }
 
-void Document::addModel(const QString& path, const QString& name) {
-  const auto same = [&](const ModelInput& model) { return model.path == path && model.interventions.isEmpty(); };
+void Document::addModel(const QString& path, const QString& name, const QString& training) {
+  const auto same = [&](const ModelInput& model) {
+    if (model.training != training || !model.interventions.isEmpty()) return false;
+    return !training.isEmpty() || model.path == path;
+  };
   if (std::any_of(m_models.begin(), m_models.end(), same)) return;
   m_models.push_back({freeModelName(name.isEmpty() ? nameFromPath(path) : name), path});
+  m_models.back().training = training;
   m_models.back().look.colour = freeColour();
+  emit inputsChanged();
+}
+
+void Document::showCheckpoint(const QString& model, const QString& path, std::optional<Run> made) {
+  const auto shown =
+      std::find_if(m_models.begin(), m_models.end(), [&](const ModelInput& each) { return each.name == model; });
+  if (shown == m_models.end()) return;
+  std::vector<Run> runs = m_runs;
+  const auto before = std::find_if(runs.begin(), runs.end(), [&](const Run& run) { return run.isOf(*shown); });
+  shown->path = path;
+  if (made) {
+    if (before != runs.end()) before->model = path;
+    made->id = ++m_lastRun;
+    made->model = path;
+    made->look = shown->look;
+    made->ofSession = before != runs.end() && before->ofSession;
+    place(runs, *made);
+  }
+  if (made) takeRuns(std::move(runs));
   emit inputsChanged();
 }
 
@@ -355,6 +378,8 @@ void Document::receive(Opened opened) {
   if (const auto* checkpoint = std::get_if<OpenedCheckpoint>(&opened.content)) {
     addModel(opened.path);
     for (const QString& note : checkpoint->notes) tell(Message::Kind::note, opened.path + ": " + note);
+  } else if (const auto* training = std::get_if<OpenedTraining>(&opened.content)) {
+    addModel(training->checkpoint, nameFromPath(opened.path), opened.path);
   } else if (auto* text = std::get_if<OpenedText>(&opened.content)) {
     setText({opened.path, std::move(text->content)});
   } else if (const auto* sweep = std::get_if<OpenedSweep>(&opened.content)) {

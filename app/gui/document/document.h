@@ -111,7 +111,11 @@ class Document : public QObject {
   [[nodiscard]] bool canRun() const { return !m_models.empty() && !m_text.empty() && !m_status.running; }
 
   /// Adds a checkpoint under a name of its own; an equal path is not added twice.
-  void addModel(const QString& path, const QString& name = {});
+  /// @param training  folder of the training that it is a checkpoint of; an equal one is not added twice
+  void addModel(const QString& path, const QString& name = {}, const QString& training = {});
+  /// Makes a model another checkpoint of its training.
+  /// @param made  its run, which takes the place of the model's run; nothing for a model that has not run
+  void showCheckpoint(const QString& model, const QString& path, std::optional<Run> made);
   /// Takes a model out, and the run that it made; can be undone.
   void removeModel(int index);
   /// Another text; where it replaces one, this can be undone.
@@ -159,8 +163,8 @@ class Document : public QObject {
   /// Is asked before a session takes the place of everything, and calls what it is given when it may.
   void setReplaceGuard(std::function<void(std::function<void()> replace)> guard) { m_guard = std::move(guard); }
 
-  /// Opens what a path holds, told apart by content: a checkpoint folder, a run file, a session, a text. Runs of a file
-  /// stand beside those that are there; a file that is open already is not opened twice.
+  /// Opens what a path holds, told apart by content: a checkpoint folder, a training, a run file, a session, a text.
+  /// Runs of a file stand beside those that are there; a file that is open already is not opened twice.
   void open(const QStringList& paths);
   /// Runs every model on the text, one after the other; each result appears when it is there, in the place of the
   /// model's run before. Runs that models made on another text go when the first of them is there.

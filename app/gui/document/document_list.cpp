@@ -86,7 +86,9 @@ void Document::removeRow(const ListRow& row) { row.model ? removeModel(*row.mode
 const Run* Document::baseOf(const Run& run) const {
   if (run.base.isEmpty()) return nullptr;
   const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {
-    return other.id != run.id && other.text == run.text && other.plainName() == run.base;
+    // Of a training's model another checkpoint may be shown by now.
+    const bool sameModel = run.model.isEmpty() || other.model.isEmpty() || other.model == run.model;
+    return other.id != run.id && other.text == run.text && other.plainName() == run.base && sameModel;
   });
   return found == m_runs.end() ? nullptr : &*found;
 }

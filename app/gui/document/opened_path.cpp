@@ -11,6 +11,7 @@
 #include "backend/model/checkpoint.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
+#include "backend/train/training_record.h"
 
 namespace foxscope::gui {
 namespace {
@@ -70,6 +71,16 @@ OpenedCheckpoint openCheckpoint(const QString& path) {
   return {notes};
 }
 
+OpenedTraining openTraining(const std::filesystem::path& path) {
+  const TrainingRecord record = read_training(path);
+  if (record.checkpoints.empty()) {
+    throw Error(fmt::format("{}: the training has no checkpoint yet: open it when its first is saved", path.string()));
+  }
+  const std::filesystem::path& newest = record.checkpoints.back().folder;
+  (void)Checkpoint::open(newest.string());
+  return {QString::fromStdString(newest.string())};
+}
+
 }  // namespace
 
 OpenedContent openPath(const QString& path, const std::stop_token& stop) {
@@ -81,6 +92,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop) {
     if (!std::filesystem::exists(status) && (path.count('/') != 1 || path.startsWith('/') || path.startsWith('.'))) {
       throw Error(fmt::format("{}: there is no such file or folder", file.string()));
     }
+    if (TrainingFolder::is(file)) return openTraining(file);
     return openCheckpoint(path);
   }
   if (!std::filesystem::is_regular_file(status)) {

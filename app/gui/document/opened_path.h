@@ -20,6 +20,9 @@ namespace foxscope::gui {
 struct OpenedCheckpoint {
   QStringList notes;  ///< what the user should be told of it
 };
+struct OpenedTraining {
+  QString checkpoint;  ///< folder of the newest
+};
 struct OpenedText {
   std::string content;  ///< UTF-8
 };
@@ -35,13 +38,15 @@ struct OpenedSession {
   QJsonObject session;
 };
 
-using OpenedContent = std::variant<OpenedCheckpoint, OpenedText, OpenedRunFile, OpenedSweep, Evaluation, OpenedSession>;
+using OpenedContent =
+    std::variant<OpenedCheckpoint, OpenedTraining, OpenedText, OpenedRunFile, OpenedSweep, Evaluation, OpenedSession>;
 
 /// Schema of session files that this program writes, and the newest that it reads.
 inline constexpr int kSessionSchema = 1;
 inline constexpr const char* kSessionKey = "foxscope_session";
 
-/// Opens a path by what it holds: a folder or hub id is a checkpoint, a file with HDF5's signature a sweep over heads,
+/// Opens a path by what it holds: a folder with recipe.json and checkpoints is a training, another one or a hub id a
+/// checkpoint, a file with HDF5's signature a sweep over heads,
 /// an evaluation or a run file, as its `content` says, a JSON object with `foxscope_session` a session, anything else a
 /// text.
 /// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or

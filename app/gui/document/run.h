@@ -33,6 +33,7 @@ struct ModelInput {
   QStringList interventions = {};  ///< as on the command line, LAYER:HEAD:KIND
   QString base = {};               ///< name of the model that it was changed from; empty: none
   RunLook look = {};               ///< its run's, which may not be made yet
+  QString training = {};           ///< folder of the training that it is a checkpoint of; empty: of none
   bool operator==(const ModelInput&) const = default;
 };
 

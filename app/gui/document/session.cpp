@@ -86,7 +86,8 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
     QStringList interventions;
     for (const auto& text : model["interventions"].toArray()) interventions += text.toString();
     session.models.push_back({model["name"].toString(), lengthened(model["path"].toString(), folder), interventions,
-                              model["base"].toString(), lookFrom(model)});
+                              model["base"].toString(), lookFrom(model),
+                              lengthened(model["training"].toString(), folder)});
   }
   session.text = {lengthened(json["text"]["file"].toString(), folder),
                   json["text"]["content"].toString().toStdString()};
@@ -111,6 +112,7 @@ QJsonObject Session::toJson(const QString& folder) const {
     QJsonObject entry{{"name", model.name}, {"path", shortened(model.path, folder)}};
     if (!model.interventions.isEmpty()) entry["interventions"] = QJsonArray::fromStringList(model.interventions);
     if (!model.base.isEmpty()) entry["base"] = model.base;
+    if (!model.training.isEmpty()) entry["training"] = shortened(model.training, folder);
     addLook(entry, model.look);
     modelList.append(entry);
   }

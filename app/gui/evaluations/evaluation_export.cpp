@@ -100,23 +100,6 @@ std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector
   return looks;
 }
 
-void exportFigure(Document& document, const QString& path,
-                  const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw) {
-  figure::FigureStyle style;
-  const QString ending = QFileInfo(path).suffix().toLower();
-  style.format.kind = ending == QStringLiteral("svg")   ? figure::FigureFormat::Kind::svg
-                      : ending == QStringLiteral("png") ? figure::FigureFormat::Kind::png
-                                                        : figure::FigureFormat::Kind::pdf;
-  document.writeFile(path, [path, draw, style](const Job& job) -> std::optional<bool> {
-    const figure::DrawnFigure drawn = draw(style);
-    if (job.stopped()) return std::nullopt;
-    AtomicFile file(path.toStdString(), true);
-    file.write(drawn.file.data(), drawn.file.size());
-    file.commit();
-    return true;
-  });
-}
-
 void exportText(Document& document, const QString& path, const std::string& text) {
   document.writeFile(path, [path, text](const Job&) -> std::optional<bool> {
     AtomicFile file(path.toStdString(), true);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,10 +25,6 @@ std::vector<std::shared_ptr<const HeadsEvaluation>> shownHeads(const Document& d
 std::vector<std::pair<std::string, figure::CurveLook>> looksOf(const std::vector<std::string>& names,
                                                                const Document& document);
 
-/// Writes a figure in the background, as the kind that the file's name ends on: PDF unless it is .svg or .png.
-/// @param draw  runs on a thread of its own
-void exportFigure(Document& document, const QString& path,
-                  const std::function<figure::DrawnFigure(const figure::FigureStyle& style)>& draw);
 /// Writes a text in the background.
 void exportText(Document& document, const QString& path, const std::string& text);
 

@@ -8,6 +8,7 @@
 #include <QVBoxLayout>
 
 #include "app/figure/kinds/decay.h"
+#include "app/gui/document/figure_export.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/value_grid.h"
 

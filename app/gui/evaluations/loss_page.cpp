@@ -8,6 +8,7 @@
 #include <qcustomplot.h>
 
 #include "app/figure/kinds/loss.h"
+#include "app/gui/document/figure_export.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/views/theme.h"
 
@@ -69,7 +70,8 @@ void putLegendAbove(QCustomPlot& axes) {
 void wrapLegend(QCustomPlot& axes) {
   int widest = 1;
   for (int item = 0; item < axes.legend->itemCount(); ++item) {
-    widest = std::max(widest, axes.legend->item(item)->minimumOuterSizeHint().width());
+    const QCPAbstractLegendItem* entry = axes.legend->item(item);  // null: an empty cell
+    if (entry != nullptr) widest = std::max(widest, entry->minimumOuterSizeHint().width());
   }
   const int columns = std::max(1, axes.width() / (widest + axes.legend->columnSpacing()));
   if (columns == axes.legend->wrap()) return;

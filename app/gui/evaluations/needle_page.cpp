@@ -6,6 +6,7 @@
 #include <QHBoxLayout>
 
 #include "app/figure/kinds/needle.h"
+#include "app/gui/document/figure_export.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/value_grid.h"
 #include "backend/base/error.h"

@@ -10,9 +10,9 @@
 #include <QToolButton>
 #include <QVBoxLayout>
 
-#include "app/gui/text/elided_label.h"
 #include "app/gui/text/tint_bar.h"
 #include "app/gui/views/elided_combo.h"
+#include "app/gui/views/elided_label.h"
 #include "app/gui/views/flow_layout.h"
 #include "app/gui/views/theme.h"
 

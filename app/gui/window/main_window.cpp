@@ -31,6 +31,7 @@
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/training/training_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/views/table_text.h"
 #include "app/gui/window/export_bar.h"
@@ -68,7 +69,7 @@ QString sweepsFolder() {
 }  // namespace
 
 MainWindow::MainWindow(const QString& demo, QWidget* parent)
-    : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_demo(demo) {
+    : QMainWindow(parent), m_headTable(m_document), m_sweeps(m_document), m_trainings(m_document), m_demo(demo) {
   setWindowTitle(QStringLiteral("Foxscope[*]"));
   setRemembering(m_remembering);
   setAcceptDrops(true);
@@ -99,17 +100,23 @@ void MainWindow::makeViews() {
   m_curves = new CurvesView(m_document);
   m_effects = new EffectsView(m_document, m_sweeps);
   m_evaluations = new EvaluationsView(m_document);
+  m_training = new TrainingView(m_document, m_trainings);
   m_maps->setNearestHead([this](const HeadChoice& head, RunId other) { return m_headTable.nearestHead(head, other); });
   connect(&m_headTable, &HeadTable::valuesChanged, m_maps, &MapsView::nearestHeadsChanged);
-  m_parts = {{"heads", tr("&Heads"), m_heads},       {"maps", tr("&Maps"), m_maps},
-             {"text", tr("&Text"), m_text},          {"curves", tr("&Curves"), m_curves},
-             {"effects", tr("&Effects"), m_effects}, {"evaluations", tr("E&valuations"), m_evaluations}};
+  m_parts = {{"heads", tr("&Heads"), m_heads},
+             {"maps", tr("&Maps"), m_maps},
+             {"text", tr("&Text"), m_text},
+             {"curves", tr("&Curves"), m_curves},
+             {"effects", tr("&Effects"), m_effects},
+             {"evaluations", tr("E&valuations"), m_evaluations},
+             {"training", tr("Tra&ining"), m_training}};
 
   auto* centre = new QWidget;
   auto* layout = new QVBoxLayout(centre);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   layout->addWidget(new ExportBar(m_document));
+  layout->addWidget(&m_training->bar());
   m_centre = new QStackedWidget;
   m_start = new StartPage;
   m_centre->addWidget(m_start);
@@ -125,6 +132,7 @@ void MainWindow::makeViews() {
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
   m_effectsDock = makeDock(*this, m_effects, tr("Effects"), "effects");
   m_evaluationsDock = makeDock(*this, m_evaluations, tr("Evaluations"), "evaluations");
+  m_trainingDock = makeDock(*this, m_training, tr("Training"), "training");
   // The corners belong to the sides, so that curves stand under the maps.
   setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
   setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
@@ -148,11 +156,10 @@ void MainWindow::makeViews() {
 }
 
 void MainWindow::resetDocks() {
-  const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {{m_headsDock, Qt::LeftDockWidgetArea},
-                                                                {m_runsDock, Qt::RightDockWidgetArea},
-                                                                {m_textDock, Qt::RightDockWidgetArea},
-                                                                {m_curvesDock, Qt::BottomDockWidgetArea},
-                                                                {m_evaluationsDock, Qt::BottomDockWidgetArea}};
+  const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {
+      {m_headsDock, Qt::LeftDockWidgetArea},         {m_runsDock, Qt::RightDockWidgetArea},
+      {m_textDock, Qt::RightDockWidgetArea},         {m_curvesDock, Qt::BottomDockWidgetArea},
+      {m_evaluationsDock, Qt::BottomDockWidgetArea}, {m_trainingDock, Qt::BottomDockWidgetArea}};
   for (const auto& [dock, area] : places) {
     dock->setFloating(false);
     addDockWidget(area, dock);
@@ -165,6 +172,8 @@ void MainWindow::resetDocks() {
   m_evaluationsDock->setFloating(false);
   tabifyDockWidget(m_curvesDock, m_evaluationsDock);
   m_evaluationsDock->setVisible(!m_document.evaluations().empty());
+  tabifyDockWidget(m_curvesDock, m_trainingDock);
+  m_trainingDock->setVisible(!m_trainings.open().empty());
   // Maps and text have the room until somebody asks for the list.
   m_runsDock->hide();
   m_curvesDock->raise();
@@ -189,6 +198,7 @@ void MainWindow::followDocks() {
     for (QDockWidget* dock : {m_headsDock, m_runsDock, m_textDock, m_curvesDock}) dock->hide();
     m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
     m_evaluationsDock->setVisible(!m_document.evaluations().empty());
+    m_trainingDock->setVisible(!m_trainings.open().empty());
     return;
   }
   const QByteArray before = *std::exchange(m_docksAway, std::nullopt);
@@ -198,6 +208,7 @@ void MainWindow::followDocks() {
   // They may have come while the others were away.
   if (!m_document.evaluations().empty()) m_evaluationsDock->show();
   if (m_sweeps.shown() != nullptr) m_effectsDock->show();
+  if (!m_trainings.open().empty()) m_trainingDock->show();
 }
 
 void MainWindow::showEffects() {
@@ -208,6 +219,10 @@ void MainWindow::showEffects() {
 void MainWindow::connectDocument() {
   connect(m_effects, &EffectsView::answered, this, &MainWindow::showEffects);
   connect(&m_sweeps, &Sweeps::added, this, &MainWindow::showEffects);
+  connect(&m_trainings, &Trainings::added, this, &MainWindow::followTrainings);
+  connect(&m_trainings, &Trainings::changed, this, [this] {
+    if (m_trainings.open().empty()) m_trainingDock->hide();
+  });
   connect(&m_document, &Document::runsChanged, this, &MainWindow::followRuns);
   connect(&m_document, &Document::inputsChanged, this, &MainWindow::followInputs);
   connect(&m_document, &Document::evaluationsChanged, this, &MainWindow::followEvaluations);
@@ -314,6 +329,11 @@ void MainWindow::followEvaluations() {
   if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() / 2}, Qt::Vertical);
 }
 
+void MainWindow::followTrainings() {
+  m_trainingDock->show();
+  m_trainingDock->raise();
+}
+
 void MainWindow::followInputs() {
   followDocks();
   const bool models = !m_document.models().empty();
@@ -350,7 +370,8 @@ void MainWindow::fillRecent() {
 }
 
 void MainWindow::openModel() {
-  const QString folder = QFileDialog::getExistingDirectory(this, tr("Open checkpoint folder"), m_settings.folder());
+  const QString folder =
+      QFileDialog::getExistingDirectory(this, tr("Open checkpoint folder or training"), m_settings.folder());
   if (folder.isEmpty()) return;
   m_settings.setFolder(QFileInfo(folder).absolutePath());
   m_document.open({folder});

@@ -9,6 +9,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/head_table.h"
 #include "app/gui/document/sweeps.h"
+#include "app/gui/document/trainings.h"
 #include "app/gui/views/view_part.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/settings.h"
@@ -28,6 +29,7 @@ class MapsView;
 class MessageBar;
 class StartPage;
 class TextView;
+class TrainingView;
 
 /// The window: heads at the left, maps in the centre, text at the right, curves below, all on one document.
 class MainWindow : public QMainWindow {
@@ -48,6 +50,8 @@ class MainWindow : public QMainWindow {
   HeadsView& headsView() { return *m_heads; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
+  TrainingView& training() { return *m_training; }
+  Trainings& trainings() { return m_trainings; }
   [[nodiscard]] QStringList messages() const;
 
   /// Size and docks as they were when the last window closed. @returns false the first time
@@ -95,6 +99,7 @@ class MainWindow : public QMainWindow {
   void followRuns();
   void showEffects();
   void followEvaluations();
+  void followTrainings();
   void followInputs();
   void fillRecent();
   [[nodiscard]] bool isDemo(const QString& path) const;
@@ -134,6 +139,7 @@ class MainWindow : public QMainWindow {
   Document m_document;
   HeadTable m_headTable;
   Sweeps m_sweeps;
+  Trainings m_trainings;
   QString m_demo;
   Remembering m_remembering = Remembering::on;
   std::vector<Part> m_parts;
@@ -143,12 +149,14 @@ class MainWindow : public QMainWindow {
   CurvesView* m_curves = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
+  TrainingView* m_training = nullptr;
   QDockWidget* m_headsDock = nullptr;
   QDockWidget* m_runsDock = nullptr;
   QDockWidget* m_textDock = nullptr;
   QDockWidget* m_curvesDock = nullptr;
   QDockWidget* m_effectsDock = nullptr;
   QDockWidget* m_evaluationsDock = nullptr;
+  QDockWidget* m_trainingDock = nullptr;
   StartPage* m_start = nullptr;
   QStackedWidget* m_centre = nullptr;
   MessageBar* m_messages = nullptr;

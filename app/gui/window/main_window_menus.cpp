@@ -39,8 +39,8 @@ void MainWindow::makeMenus() {
 
 void MainWindow::makeFileMenu() {
   QMenu* menu = menuBar()->addMenu(tr("&File"));
-  addCommand(menu, {tr("Open &Model…"), "model"}, QKeySequence("Ctrl+O"), tr("Add a checkpoint folder to what is run"),
-             [this] { openModel(); });
+  addCommand(menu, {tr("Open &Model…"), "model"}, QKeySequence("Ctrl+O"),
+             tr("Add a checkpoint folder, or the folder of a training, to what is run"), [this] { openModel(); });
   addCommand(
       menu, {tr("Open &Text…"), "text"}, QKeySequence("Ctrl+Shift+O"), tr("Choose the text that the models read"),
       [this] { openWith(tr("Open text"), tr("Texts (*.txt *.md *.json *.csv *.tex *.py *.cpp);;All files (*)")); });

@@ -121,7 +121,8 @@ void StartPage::addButtons(QVBoxLayout& column) {
                   "within seconds."),
                &StartPage::demoWanted);
   m_demo->setDefault(true);
-  add(tr("Open model…"), tr("A checkpoint folder with config.json, weights and tokenizer (Ctrl+O)."),
+  add(tr("Open model…"),
+      tr("A checkpoint folder with config.json, weights and tokenizer, or what `foxscope train` wrote (Ctrl+O)."),
       &StartPage::modelWanted);
   add(tr("Open text…"), tr("A text for the models to read (Ctrl+Shift+O); or type one at the right. F5 runs."),
       &StartPage::textWanted);

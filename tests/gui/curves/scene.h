@@ -18,11 +18,11 @@
 #include "app/gui/curves/decay_tab.h"
 #include "app/gui/curves/gate_tab.h"
 #include "app/gui/curves/loss_tab.h"
-#include "app/gui/curves/plot_style.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
 #include "app/gui/curves/row_tab.h"
 #include "app/gui/curves/saliency_tab.h"
+#include "app/gui/views/plot_style.h"
 #include "backend/file/run_file.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/support.h"
@@ -30,7 +30,6 @@
 namespace foxscope::gui::test {
 
 using curves::CurveTab;
-using curves::numberText;
 using curves::PositionPlot;
 using curves::Side;
 using foxscope::test::make_trace;

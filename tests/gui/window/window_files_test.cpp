@@ -29,6 +29,7 @@
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
+#include "app/gui/training/training_view.h"
 #include "app/gui/window/export_bar.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
@@ -36,6 +37,7 @@
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list.h"
 #include "backend/file/run_file.h"
+#include "tests/gui/training/written_training.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -68,6 +70,7 @@ class WindowFilesTest : public QObject {
   void theWholeWindowIsWhatItsNameSays();
   void anExportShowsProgressAndIsCancelled();
   void muchMemoryIsAskedFor();
+  void aTrainingHasItsSliderAndCurves();
   void copyingTakesWhatHasTheFocus();
   void placesAreRemembered();
   void aSessionOpensBeforeTheWindowIsMaximised();
@@ -475,6 +478,32 @@ void WindowFilesTest::aTextIsNamedByItsRunFile() {
   QStringList shown;
   for (const auto* label : test.window.findChild<RunBar*>()->findChildren<QLabel*>()) shown += label->text();
   QVERIFY2(shown.contains("on the text of b.h5 (13 bytes)"), qPrintable(shown.join('|')));
+}
+
+void WindowFilesTest::aTrainingHasItsSliderAndCurves() {
+  const WrittenTraining out;
+  out.make();
+  Window test;
+  const auto* dock = test.window.findChild<QDockWidget*>("training");
+  QVERIFY(!dock->isVisible());
+  QVERIFY(!test.window.training().bar().isVisible());
+  test.document().open({out.path()});
+  QVERIFY(test.settle());
+  QVERIFY(test.window.training().bar().isVisible());
+  QVERIFY(dock->isVisible());
+  test.document().setText({{}, "The fox ran over the hill."});
+  test.document().startRun();
+  QVERIFY(test.settle());
+  press(test.window, QKeySequence("Alt+Left"));
+  QVERIFY(test.settle());
+  QCOMPARE(test.document().runs().at(0).model, out.checkpoint(20));
+  press(test.window, QKeySequence("Alt+End"));
+  QVERIFY(test.settle());
+  QCOMPARE(test.document().runs().at(0).model, out.checkpoint(30));
+  test.document().clear();
+  QVERIFY(test.settle());
+  QVERIFY(!dock->isVisible());
+  QVERIFY(!test.window.training().bar().isVisible());
 }
 
 }  // namespace foxscope::gui::test

@@ -1,4 +1,4 @@
-#include "app/gui/text/elided_label.h"
+#include "app/gui/views/elided_label.h"
 
 #include <QPainter>
 

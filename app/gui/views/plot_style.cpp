@@ -1,4 +1,4 @@
-#include "app/gui/curves/plot_style.h"
+#include "app/gui/views/plot_style.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,7 +9,7 @@
 #include "app/figure/axis_ticks.h"
 #include "app/gui/views/theme.h"
 
-namespace foxscope::gui::curves {
+namespace foxscope::gui {
 namespace {
 
 constexpr double kEmsPerTick = 8;      // along a horizontal axis
@@ -103,4 +103,4 @@ QString numberText(double value) {
   return text.replace('-', QChar(0x2212));
 }
 
-}  // namespace foxscope::gui::curves
+}  // namespace foxscope::gui

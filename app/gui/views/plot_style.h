@@ -9,7 +9,7 @@ class QCPAxis;
 class QCPAxisRect;
 class QCustomPlot;
 
-namespace foxscope::gui::curves {
+namespace foxscope::gui {
 
 /// What an axis counts, which decides how its ticks are written.
 enum class TickUnit { any, tokens };
@@ -25,4 +25,4 @@ void styleAxis(QCPAxis& axis, figure::AxisScale scale, TickUnit unit, const QStr
 /// "0.0123", "12345", "−3.2e−09": four significant digits, true minus signs.
 QString numberText(double value);
 
-}  // namespace foxscope::gui::curves
+}  // namespace foxscope::gui

@@ -1,0 +1,330 @@
+#include "app/gui/document/trainings.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <QFileInfo>
+
+#include "backend/model/engine.h"
+#include "backend/model/run.h"
+
+namespace foxscope::gui {
+namespace {
+
+constexpr int kPatienceMs = 500;         ///< a training adds to its folder several times a second
+constexpr double kShareOfMemory = 0.25;  ///< of what is free, for runs of checkpoints that are not shown
+
+QString pathOf(const TrainingCheckpoint& checkpoint) { return QString::fromStdString(checkpoint.folder.string()); }
+
+/// Whether one record goes on where another one ended.
+bool goesOn(const TrainingRecord& record, const TrainingRecord& before) {
+  const TrainingStep& last = before.steps.back();
+  const TrainingStep* same = record.step(last.step);
+  return same != nullptr && same->loss == last.loss;
+}
+
+}  // namespace
+
+std::int64_t OpenTraining::tokensAt(const TrainingCheckpoint& checkpoint) const {
+  if (const TrainingStep* step = record->step(checkpoint.step)) return step->tokens;
+  // What is known of the steps before it says how many tokens a step has.
+  const TrainingStep& last = record->steps.back();
+  return checkpoint.step * (last.tokens / last.step);
+}
+
+/// The run of a checkpoint, as it comes from the thread that makes it.
+struct Trainings::Made {
+  QString folder;
+  QString checkpoint;
+  Run run;
+  std::vector<std::string> notes;
+  double bytes = 0;
+  double free = 0;
+};
+
+Trainings::Trainings(Document& document, QObject* parent)
+    : QObject(parent), m_document(document), m_engine(std::make_shared<Engine>()), m_runner(Team::own) {
+  m_changed.setSingleShot(true);
+  m_changed.setInterval(kPatienceMs);
+  connect(&m_document, &Document::inputsChanged, this, &Trainings::followInputs);
+  connect(&m_document, &Document::runsChanged, this, &Trainings::followInputs);
+  connect(&m_document, &Document::runStatusChanged, this, &Trainings::proceed);
+  connect(&m_document.selection(), &Selection::headChanged, this, &Trainings::followHead);
+  for (const auto signal : {&QFileSystemWatcher::directoryChanged, &QFileSystemWatcher::fileChanged}) {
+    connect(&m_watcher, signal, this, [this] {
+      if (!m_changed.isActive()) m_changed.start();
+    });
+  }
+  connect(&m_changed, &QTimer::timeout, this, &Trainings::readChanged);
+  // Opened once more, it is read once more.
+  connect(&m_document, &Document::pathOpened, this, [this](const QString& path) {
+    if (m_refused.removeAll(path) > 0 || find(path) != nullptr) read(path);
+  });
+}
+
+Trainings::~Trainings() = default;
+
+void Trainings::tell(Message::Kind kind, const QString& text) { emit m_document.messageRaised({kind, text}); }
+
+OpenTraining* Trainings::find(const QString& folder) {
+  const auto found = std::ranges::find(m_open, folder, &OpenTraining::folder);
+  return found == m_open.end() ? nullptr : &*found;
+}
+
+const OpenTraining* Trainings::shown() const {
+  const auto found = std::ranges::find(m_open, m_shown, &OpenTraining::folder);
+  if (found != m_open.end()) return &*found;
+  return m_open.empty() ? nullptr : &m_open.back();
+}
+
+void Trainings::show(const QString& folder) {
+  if (folder == m_shown || find(folder) == nullptr) return;
+  m_shown = folder;
+  emit changed();
+}
+
+const Run* Trainings::runOf(const OpenTraining& training) const {
+  const auto& models = m_document.models();
+  const auto model = std::ranges::find(models, training.model, &ModelInput::name);
+  if (model == models.end()) return nullptr;
+  const auto& runs = m_document.runs();
+  const auto run = std::ranges::find_if(runs, [&](const Run& each) { return each.isOf(*model); });
+  return run == runs.end() ? nullptr : &*run;
+}
+
+void Trainings::followInputs() {
+  const auto modelOf = [this](const QString& folder) {
+    return std::ranges::find(m_document.models(), folder, &ModelInput::training);
+  };
+  const std::size_t before = m_open.size();
+  bool renamed = false;
+  std::erase_if(m_open, [&](const OpenTraining& each) { return modelOf(each.folder) == m_document.models().end(); });
+  for (const ModelInput& model : m_document.models()) {
+    if (model.training.isEmpty()) continue;
+    OpenTraining* open = find(model.training);
+    if (open == nullptr && !m_refused.contains(model.training)) read(model.training);
+    if (open == nullptr) continue;
+    const bool asShown = open->shown == open->wanted;
+    open->model = model.name;
+    renamed = renamed || open->title != Document::shownName(model);
+    open->title = Document::shownName(model);
+    open->shown = placeOfModel(*open);
+    if (asShown) open->wanted = open->shown.value_or(open->wanted);
+  }
+  RunSettings settings = m_document.settings();
+  settings.limit = 0;
+  if (settings != m_settings || m_open.empty()) m_kept.clear();
+  m_settings = settings;
+  if (m_open.size() != before) watch();
+  if (m_open.size() != before || renamed) emit changed();
+}
+
+std::optional<std::size_t> Trainings::placeOfModel(const OpenTraining& training) const {
+  const auto& models = m_document.models();
+  const auto model = std::ranges::find(models, training.model, &ModelInput::name);
+  const auto& checkpoints = training.record->checkpoints;
+  const auto at = std::ranges::find_if(checkpoints, [&](const auto& each) { return pathOf(each) == model->path; });
+  if (at == checkpoints.end()) return std::nullopt;
+  return static_cast<std::size_t>(at - checkpoints.begin());
+}
+
+void Trainings::followHead() {
+  for (const OpenTraining& training : m_open) {
+    const Run* run = runOf(training);
+    if (run != nullptr && run->id == m_document.selection().head().run) return show(training.folder);
+  }
+}
+
+void Trainings::read(const QString& folder) {
+  if (m_reading.contains(folder)) return;
+  m_reading += folder;
+  JobRunner::Request<TrainingRecord> request;
+  request.work = [folder](const Job&) { return std::optional(read_training(folder.toStdString())); };
+  request.done = [this, folder](TrainingRecord record) {
+    m_reading.removeAll(folder);
+    take(folder, std::move(record));
+  };
+  request.failed = [this, folder](const QString& message) {
+    m_reading.removeAll(folder);
+    m_refused += folder;
+    tell(Message::Kind::error, message);
+  };
+  m_document.quickJobs().submit(this, m_readChannel++, std::move(request));
+}
+
+void Trainings::take(const QString& folder, TrainingRecord record) {
+  const auto model = std::ranges::find(m_document.models(), folder, &ModelInput::training);
+  if (model == m_document.models().end()) return;
+  if (record.checkpoints.empty()) {
+    return tell(Message::Kind::warning, tr("%1 has no checkpoint any more: its slider stays as it was").arg(folder));
+  }
+  m_refused.removeAll(folder);
+  auto read = std::make_shared<const TrainingRecord>(std::move(record));
+  const std::size_t newest = read->checkpoints.size() - 1;
+  OpenTraining* open = find(folder);
+  const bool isNew = open == nullptr;
+  if (isNew) {
+    open = &m_open.emplace_back(OpenTraining{folder, model->name, Document::shownName(*model), read});
+    open->shown = placeOfModel(*open);
+    open->wanted = open->shown.value_or(newest);
+    m_shown = folder;
+  } else {
+    if (!goesOn(*read, *open->record)) m_kept.clear();
+    const std::int64_t wanted = open->chosen().step;
+    open->record = read;
+    const auto same = std::ranges::find(read->checkpoints, wanted, &TrainingCheckpoint::step);
+    // Of a training that keeps few, the one that was chosen may be gone.
+    open->wanted = std::min(newest, static_cast<std::size_t>(same - read->checkpoints.begin()));
+    open->shown = placeOfModel(*open);
+  }
+  watch();
+  emit changed();
+  if (isNew) emit added();
+  proceed();
+}
+
+void Trainings::watch() {
+  QStringList paths;
+  for (const OpenTraining& training : m_open) {
+    const TrainingFolder folder(training.folder.toStdString());
+    paths += training.folder;
+    paths += training.folder + QStringLiteral("/checkpoints");
+    paths += QString::fromStdString(folder.log().string());
+    paths += QString::fromStdString(folder.evaluation().string());
+  }
+  const QStringList watched = m_watcher.files() + m_watcher.directories();
+  for (const QString& path : watched) {
+    if (!paths.contains(path)) m_watcher.removePath(path);
+  }
+  for (const QString& path : std::as_const(paths)) {
+    if (!watched.contains(path)) m_watcher.addPath(path);
+  }
+}
+
+void Trainings::readChanged() {
+  // What came while a folder was being read may not be in what was read.
+  if (!m_reading.isEmpty()) return m_changed.start();
+  for (const OpenTraining& training : m_open) read(training.folder);
+}
+
+void Trainings::choose(std::size_t place) {
+  const OpenTraining* chosen = shown();
+  if (chosen == nullptr || place >= chosen->record->checkpoints.size() || place == chosen->wanted) return;
+  find(chosen->folder)->wanted = place;
+  emit changed();
+  proceed();
+}
+
+const Trainings::Kept* Trainings::keptRun(const QString& checkpoint, const Run& like) const {
+  const auto same = std::ranges::find_if(m_kept, [&](const Kept& kept) {
+    return kept.checkpoint == checkpoint && kept.text == like.trace->text()->sha256 &&
+           kept.length == like.trace->info().length && kept.run.plainName() == like.plainName();
+  });
+  return same == m_kept.end() ? nullptr : &*same;
+}
+
+void Trainings::keep(const QString& checkpoint, const Run& run) {
+  if (!run.trace->text()) return;
+  Kept kept{checkpoint, run.trace->text()->sha256, run.trace->info().length, run, m_bytes};
+  std::erase_if(m_kept, [&](const Kept& each) {
+    return each.checkpoint == checkpoint && each.text == kept.text && each.length == kept.length;
+  });
+  m_kept.push_back(std::move(kept));
+  double bytes = 0;
+  for (const Kept& each : m_kept) bytes += each.bytes;
+  while (m_kept.size() > 1 && bytes > kShareOfMemory * m_free) {
+    bytes -= m_kept.front().bytes;
+    m_kept.erase(m_kept.begin());
+  }
+}
+
+// While the window's own runs are made, the models stay as they are.
+void Trainings::proceed() {
+  if (m_document.runStatus().running) return;
+  for (std::size_t n = 0; n < m_open.size(); ++n) {
+    const OpenTraining training = m_open[n];
+    if (training.wanted == training.shown) continue;
+    const QString checkpoint = pathOf(training.chosen());
+    const Run* from = runOf(training);
+    const bool reads = from != nullptr && from->trace->text();
+    const Kept* kept = reads ? keptRun(checkpoint, *from) : nullptr;
+    if (reads && kept == nullptr) return run(training, *from);
+    std::optional<Run> made;
+    if (kept != nullptr) {
+      made = kept->run;
+      keep(from->model, *from);
+      keep(checkpoint, *made);
+    }
+    m_document.showCheckpoint(training.model, checkpoint, std::move(made));
+    emit changed();
+  }
+  stop();
+}
+
+void Trainings::stop() {
+  if (m_running.isEmpty()) return;
+  m_runner.cancel(this, kRun);
+  m_running.clear();
+  emit changed();
+}
+
+void Trainings::run(const OpenTraining& training, const Run& from) {
+  const QString checkpoint = pathOf(training.chosen());
+  if (checkpoint == m_running) return;
+  RunRequest wanted;
+  wanted.name = training.model.toStdString();
+  wanted.model = checkpoint.toStdString();
+  wanted.input.text = from.trace->text();
+  wanted.input.name = m_document.text().file.isEmpty() ? "the text" : m_document.text().file.toStdString();
+  wanted.limit = from.trace->info().length;
+  wanted.device = m_settings.device.toStdString();
+  wanted.dtype = m_settings.dtype.toStdString();
+  wanted.engine = m_engine;
+  wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
+  if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
+  JobRunner::Request<Made> request;
+  request.work = [wanted, folder = training.folder, checkpoint](const Job& job) -> std::optional<Made> {
+    const auto estimate = estimate_run(wanted, TokenCount::at_most, job);
+    if (!estimate) return std::nullopt;
+    auto result = run_model(wanted, job);
+    if (!result) return std::nullopt;
+    Run run;
+    run.name = QString::fromStdString(result->trace->info().name);
+    run.trace = result->trace;
+    run.forwardSeconds = result->report.forward_seconds;
+    run.telling = tellingHead(*result->trace);
+    const double bytes =
+        static_cast<double>(estimate->needs.host.stored_per_token) * static_cast<double>(result->trace->info().length);
+    return Made{
+        folder, checkpoint, std::move(run), result->report.notes, bytes, static_cast<double>(estimate->free.host)};
+  };
+  request.done = [this](Made made) { receive(std::move(made)); };
+  request.failed = [this, folder = training.folder](const QString& message) {
+    m_running.clear();
+    OpenTraining* failed = find(folder);
+    if (failed != nullptr) failed->wanted = failed->shown.value_or(failed->wanted);
+    tell(Message::Kind::error, message);
+    emit changed();
+  };
+  request.progress = [this](const JobProgress& progress) {
+    m_progress = progress;
+    emit changed();
+  };
+  m_running = checkpoint;
+  m_progress = {-1, tr("starting")};
+  m_runner.submit(this, kRun, std::move(request));
+  emit changed();
+}
+
+void Trainings::receive(Made made) {
+  m_running.clear();
+  m_bytes = made.bytes;
+  m_free = made.free;
+  for (const std::string& note : made.notes) {
+    tell(Message::Kind::note, made.run.name + ": " + QString::fromStdString(note));
+  }
+  keep(made.checkpoint, made.run);
+  proceed();
+}
+
+}  // namespace foxscope::gui

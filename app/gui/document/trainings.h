@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <QFileSystemWatcher>
+#include <QObject>
+#include <QString>
+#include <QTimer>
+
+#include "app/gui/document/document.h"
+#include "backend/train/training_record.h"
+
+namespace foxscope::gui {
+
+/// A training that is open: one model of the document at many steps.
+struct OpenTraining {
+  QString folder;                                ///< ModelInput::training
+  QString model;                                 ///< name of the model
+  QString title;                                 ///< as it is shown
+  std::shared_ptr<const TrainingRecord> record;  ///< never null, with one checkpoint or more
+  std::optional<std::size_t> shown = {};  ///< place of the checkpoint that the model is; nothing where that is gone
+  std::size_t wanted = 0;                 ///< of the one that was chosen; its run may be on its way
+
+  [[nodiscard]] const TrainingCheckpoint& chosen() const { return record->checkpoints[wanted]; }
+  /// Tokens seen at a checkpoint.
+  [[nodiscard]] std::int64_t tokensAt(const TrainingCheckpoint& checkpoint) const;
+};
+
+/// The trainings of a window. Choosing another checkpoint of one runs that on the text that the model's run read, on a
+/// thread of its own, and puts the new run in the place of the old one; runs that were made stay for as long as there
+/// is memory for them, so that going back takes no time. Of checkpoints that are chosen faster than they run, the last
+/// alone runs. What a training that is still running adds is read by itself.
+class Trainings : public QObject {
+  Q_OBJECT
+
+ public:
+  explicit Trainings(Document& document, QObject* parent = nullptr);
+  ~Trainings() override;
+
+  [[nodiscard]] const std::vector<OpenTraining>& open() const { return m_open; }
+  /// The one whose checkpoints are chosen: that of the chosen head's run, or that which was shown last. Null where none
+  /// is open.
+  [[nodiscard]] const OpenTraining* shown() const;
+  void show(const QString& folder);
+  /// Another checkpoint of the one shown, by its place.
+  void choose(std::size_t place);
+  /// Whether the run of a chosen checkpoint is on its way.
+  [[nodiscard]] bool computing() const { return !m_running.isEmpty(); }
+  /// How far that is.
+  [[nodiscard]] const JobProgress& progress() const { return m_progress; }
+
+ signals:
+  void changed();  ///< a training came, went or grew; another one, or another checkpoint, is chosen; its run moved on
+  void added();    ///< one came that is to be seen
+
+ private:
+  enum Channel { kRun, kFirstRead = 100 };
+  struct Made;
+  /// The run of a checkpoint that was made before.
+  struct Kept {
+    QString checkpoint;
+    std::string text;  ///< SHA-256
+    std::int64_t length = 0;
+    Run run;
+    double bytes = 0;
+  };
+  [[nodiscard]] OpenTraining* find(const QString& folder);
+  [[nodiscard]] const Run* runOf(const OpenTraining& training) const;
+  [[nodiscard]] const Kept* keptRun(const QString& checkpoint, const Run& like) const;
+  void keep(const QString& checkpoint, const Run& run);
+  void followInputs();
+  void followHead();
+  /// Place of the checkpoint that a training's model is.
+  [[nodiscard]] std::optional<std::size_t> placeOfModel(const OpenTraining& training) const;
+  void read(const QString& folder);
+  void take(const QString& folder, TrainingRecord record);
+  void watch();
+  void readChanged();
+  /// Shows the wanted checkpoint of every training: those that were made at once, of the others the first runs.
+  void proceed();
+  void run(const OpenTraining& training, const Run& from);
+  void stop();
+  void receive(Made made);
+  void tell(Message::Kind kind, const QString& text);
+
+  Document& m_document;
+  std::vector<OpenTraining> m_open;
+  QStringList m_reading;  ///< folders whose record is on its way
+  QStringList m_refused;  ///< that could not be read
+  QString m_shown;
+  RunSettings m_settings;    ///< that kept runs were made with
+  std::vector<Kept> m_kept;  ///< that was used last is last
+  double m_bytes = 0;        ///< of a run, as it was estimated last
+  double m_free = 0;         ///< likewise of memory
+  QString m_running;         ///< checkpoint that runs; empty: none
+  JobProgress m_progress;    ///< of that
+  std::shared_ptr<Engine> m_engine;
+  QFileSystemWatcher m_watcher;
+  QTimer m_changed;
+  int m_readChannel = kFirstRead;
+  JobRunner m_runner;  ///< last, so that its thread ends first
+};
+
+}  // namespace foxscope::gui

@@ -1,0 +1,99 @@
+#include "backend/train/training_record.h"
+
+#include <algorithm>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+template <typename Line>
+const Line* find_line(const std::vector<Line>& lines, std::int64_t number) {
+  const auto found = std::ranges::lower_bound(lines, number, {}, &Line::step);
+  return found != lines.end() && found->step == number ? &*found : nullptr;
+}
+
+/// Steps and tokens rise from line to line.
+template <typename Line>
+void require_order(const std::vector<Line>& lines, const std::filesystem::path& file) {
+  for (std::size_t n = 1; n < lines.size(); ++n) {
+    if (lines[n].step > lines[n - 1].step && lines[n].tokens > lines[n - 1].tokens) continue;
+    throw Error(
+        fmt::format("{}: line {} does not follow the one before it: is it of two trainings?", file.string(), n + 1));
+  }
+}
+
+const TrainingMeasures* with_decay_times(const std::vector<TrainingMeasures>& measures) {
+  const auto found = std::ranges::find_if(measures, [](const auto& line) { return !line.decay_times.empty(); });
+  return found == measures.end() ? nullptr : &*found;
+}
+
+void require_shape(const std::vector<TrainingMeasures>& measures, const std::filesystem::path& file) {
+  const TrainingMeasures* const first = with_decay_times(measures);
+  for (const TrainingMeasures& line : measures) {
+    if (line.decay_times.empty()) continue;
+    const auto heads = static_cast<std::size_t>(line.layers) * static_cast<std::size_t>(line.heads);
+    if (line.layers == first->layers && line.heads == first->heads && line.decay_times.size() == heads) continue;
+    throw Error(fmt::format("{}: step {} has decay times of other heads than step {}: is it of two trainings?",
+                            file.string(), line.step, first->step));
+  }
+}
+
+}  // namespace
+
+const TrainingStep* TrainingRecord::step(std::int64_t number) const { return find_line(steps, number); }
+
+const TrainingMeasures* TrainingRecord::measured(std::int64_t number) const { return find_line(measures, number); }
+
+int TrainingRecord::layers() const {
+  const TrainingMeasures* const line = with_decay_times(measures);
+  return line == nullptr ? 0 : line->layers;
+}
+
+int TrainingRecord::heads() const {
+  const TrainingMeasures* const line = with_decay_times(measures);
+  return line == nullptr ? 0 : line->heads;
+}
+
+TrainingRecord read_training(const std::filesystem::path& path) {
+  std::error_code failed;
+  if (!std::filesystem::exists(path, failed)) throw Error(fmt::format("{}: there is no such folder", path.string()));
+  if (!TrainingFolder::is(path)) {
+    throw Error(fmt::format("{}: is no training: name the folder that `foxscope train` wrote, with recipe.json in it",
+                            path.string()));
+  }
+  const TrainingFolder folder(path);
+  TrainingRecord record;
+  record.steps = read_training_steps(folder.log());
+  if (record.steps.empty()) {
+    throw Error(fmt::format("{}: has no step yet: wait for the training's first", path.string()));
+  }
+  record.measures = read_training_measures(folder.evaluation());
+  record.checkpoints = folder.checkpoints();
+  require_order(record.steps, folder.log());
+  require_order(record.measures, folder.evaluation());
+  require_shape(record.measures, folder.evaluation());
+  return record;
+}
+
+std::vector<double> smoothed_losses(const std::vector<TrainingStep>& steps, std::int64_t width) {
+  if (width < 1 || width % 2 == 0) {
+    throw UsageError(fmt::format("--smooth {}: use an odd number of steps, as 9 or 101; 1 is none", width));
+  }
+  const auto count = static_cast<std::int64_t>(steps.size());
+  std::vector<double> sums{0};
+  for (const TrainingStep& step : steps) sums.push_back(sums.back() + step.loss);
+  std::vector<double> means;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t begin = std::max<std::int64_t>(0, n - width / 2);
+    const std::int64_t end = std::min(count, n + width / 2 + 1);
+    means.push_back((sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)]) /
+                    static_cast<double>(end - begin));
+  }
+  return means;
+}
+
+}  // namespace foxscope

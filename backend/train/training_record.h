@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "backend/train/training_folder.h"
+#include "backend/train/training_log.h"
+
+namespace foxscope {
+
+/// What a training has told so far.
+struct TrainingRecord {
+  std::vector<TrainingStep> steps;              ///< by step; not empty
+  std::vector<TrainingMeasures> measures;       ///< likewise, may be empty; those with decay times have one shape
+  std::vector<TrainingCheckpoint> checkpoints;  ///< likewise, may be empty
+
+  /// The line of a step; null where there is none.
+  [[nodiscard]] const TrainingStep* step(std::int64_t number) const;
+  [[nodiscard]] const TrainingMeasures* measured(std::int64_t number) const;
+  /// Layers and heads of the decay times; 0 for models without gates, and before they were measured.
+  [[nodiscard]] int layers() const;
+  [[nodiscard]] int heads() const;
+};
+
+/// Reads the folder of a training, which may still be running.
+/// @throws Error naming the folder where it is missing, is no training's or has no step yet, and the file where a line
+///         is damaged
+TrainingRecord read_training(const std::filesystem::path& folder);
+
+/// Centred means of `width` steps' losses (odd; 1: none), of fewer at the ends.
+/// @throws UsageError for a width that is even or below 1
+std::vector<double> smoothed_losses(const std::vector<TrainingStep>& steps, std::int64_t width);
+
+}  // namespace foxscope

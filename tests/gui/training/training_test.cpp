@@ -1,0 +1,366 @@
+#include <QDir>
+#include <QFile>
+#include <QSignalSpy>
+#include <QTest>
+#include <qcustomplot.h>
+
+#include "app/gui/training/training_view.h"
+#include "tests/gui/training/written_training.h"
+
+namespace foxscope::gui::test {
+
+class TrainingTest : public QObject {
+  Q_OBJECT
+
+ private slots:
+  void aTrainingIsOneModelAtManySteps();
+  void theSliderMovesTheRun();
+  void ofFastSteppingTheLastAloneRuns();
+  void keysAndButtonsStep();
+  void curvesHaveAMarkAndAreClicked();
+  void aTrainingThatGoesOnIsReadAgain();
+  void aCheckpointThatIsGoneGivesItsPlaceToTheNewest();
+  void aCheckpointThatCannotRunIsToldAndLeft();
+  void whatIsNoTrainingIsToldInALine();
+  void aTrainingGoesAndComesWithItsModel();
+  void aSessionKeepsTheStep();
+  void twoTrainingsHaveAChoice();
+  void theFigureIsExported();
+  void aChangedCopyIsOfItsStep();
+};
+
+namespace {
+
+constexpr int kPatience = 120'000;
+
+struct Shown {
+  Document document;
+  Trainings trainings{document};
+  TrainingView view{document, trainings};
+  QSignalSpy messages{&document, &Document::messageRaised};
+
+  bool open(const QString& path) {
+    view.resize(1000, 400);
+    view.show();
+    document.open({path});
+    return waitUntilIdle(document);
+  }
+  bool run() {
+    document.setText({{}, "The fox ran over the hill, and nobody saw the fox."});
+    document.startRun();
+    return settle() && !document.runs().empty();
+  }
+  bool settle() {
+    return QTest::qWaitFor([this] { return !document.busy() && !document.runStatus().running && view.isSettled(); },
+                           kPatience);
+  }
+  QSlider& slider() { return view.bar().slider(); }
+  [[nodiscard]] const Run& only() const { return document.runs().at(0); }
+  [[nodiscard]] double loss() const { return only().trace->per_token_loss().back(); }
+  [[nodiscard]] bool said(const QString& words) const {
+    return std::any_of(messages.begin(), messages.end(), [&](const QList<QVariant>& arguments) {
+      return arguments.front().value<Message>().text.contains(words);
+    });
+  }
+};
+
+}  // namespace
+
+void TrainingTest::aTrainingIsOneModelAtManySteps() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(!shown.view.bar().isVisible());
+  QVERIFY(shown.open(out.path()));
+  QCOMPARE(shown.document.models().size(), 1U);
+  QCOMPARE(shown.document.models()[0].name, "out");
+  QCOMPARE(shown.document.models()[0].path, out.checkpoint(30));
+  QVERIFY(shown.view.bar().isVisible());
+  QCOMPARE(shown.slider().maximum(), 2);
+  QCOMPARE(shown.slider().value(), 2);
+  QCOMPARE(shown.view.bar().words(), "step 30 of 30 · 245,760 tokens · loss 6.000 · held-out 6.500 ± 0.020");
+  QCOMPARE(shown.slider().accessibleName(), "Checkpoint");
+  QCOMPARE(shown.slider().accessibleDescription(), shown.view.bar().words());
+  // Before anything ran, another step is what will run.
+  shown.slider().setValue(0);
+  QCOMPARE(shown.document.models()[0].path, out.checkpoint(10));
+  QVERIFY(shown.view.bar().words().startsWith("step 10 of 30 · 81,920 tokens · loss 8.000"));
+  QVERIFY(shown.document.runs().empty());
+  // Opened once more it is the same one.
+  QVERIFY(shown.open(out.path()));
+  QCOMPARE(shown.document.models().size(), 1U);
+  QCOMPARE(shown.slider().value(), 0);
+}
+
+void TrainingTest::theSliderMovesTheRun() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  const auto newest = shown.only().trace;
+  shown.document.selection().setHead({shown.only().id, 3, 1});
+  shown.document.selection().setPin({5, 2});
+  shown.slider().setValue(1);
+  QVERIFY(shown.trainings.computing());
+  QVERIFY(shown.view.bar().words().endsWith(" · starting …"));
+  QVERIFY(shown.settle());
+  QVERIFY(!shown.view.bar().words().contains("…"));
+  QCOMPARE(shown.document.runs().size(), 1U);
+  QCOMPARE(shown.only().model, out.checkpoint(20));
+  const double middle = shown.loss();
+  shown.slider().setValue(0);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.loss() != middle);
+  // What was chosen in the one is chosen in the other.
+  QCOMPARE(shown.document.selection().head(), (HeadChoice{shown.only().id, 3, 1}));
+  QCOMPARE(shown.document.selection().pin().query, 5);
+  QCOMPARE(shown.document.listRows().size(), 1U);
+  // What was there before is there at once.
+  shown.slider().setValue(2);
+  QVERIFY(!shown.trainings.computing());
+  QCOMPARE(shown.only().trace, newest);
+}
+
+void TrainingTest::ofFastSteppingTheLastAloneRuns() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  QSignalSpy runs(&shown.document, &Document::runsChanged);
+  for (const int place : {1, 0, 1, 0}) shown.slider().setValue(place);
+  QVERIFY(shown.settle());
+  QCOMPARE(runs.size(), 1);
+  QCOMPARE(shown.only().model, out.checkpoint(10));
+  // Back where one is: nothing runs any more.
+  shown.slider().setValue(1);
+  shown.slider().setValue(0);
+  QVERIFY(!shown.trainings.computing());
+  QVERIFY(shown.settle());
+  QCOMPARE(runs.size(), 1);
+}
+
+void TrainingTest::keysAndButtonsStep() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QTest::keyClick(&shown.slider(), Qt::Key_Left);
+  QCOMPARE(shown.slider().value(), 1);
+  const auto commands = shown.view.commands();
+  QCOMPARE(commands.size(), 4);
+  commands[0]->trigger();
+  QCOMPARE(shown.slider().value(), 0);
+  commands[0]->trigger();
+  QCOMPARE(shown.slider().value(), 0);
+  commands[1]->trigger();
+  QCOMPARE(shown.slider().value(), 1);
+  commands[2]->trigger();
+  QCOMPARE(shown.slider().value(), 2);
+  const auto button = [&](const QString& name) -> QToolButton* {
+    for (auto* each : shown.view.bar().findChildren<QToolButton*>()) {
+      if (each->accessibleName() == name) return each;
+    }
+    return nullptr;
+  };
+  QVERIFY(!button("Next checkpoint")->isEnabled());
+  button("Previous checkpoint")->click();
+  QCOMPARE(shown.slider().value(), 1);
+  button("Next checkpoint")->click();
+  QCOMPARE(shown.slider().value(), 2);
+}
+
+void TrainingTest::curvesHaveAMarkAndAreClicked() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  TrainingPlot& losses = shown.view.losses();
+  QCOMPARE(losses.plot().curves.at(0).x.size(), 30U);
+  QCOMPARE(losses.mark(), 245.76);
+  QCOMPARE(shown.view.decayTimes().plot().curves.size(), 32U);
+  QVERIFY(shown.view.decayTimes().plot().yScale == figure::AxisScale::logarithmic);
+  // A click chooses the nearest checkpoint.
+  const QCustomPlot& axes = losses.axes();
+  const QPoint place(static_cast<int>(axes.xAxis->coordToPixel(150)), axes.axisRect()->center().y());
+  QTest::mouseClick(&losses.axes(), Qt::LeftButton, {}, place);
+  QCOMPARE(shown.slider().value(), 1);
+  QVERIFY(shown.settle());
+  QCOMPARE(losses.mark(), 163.84);
+  // Under the mouse is the step, and the chosen head's decay time.
+  shown.document.selection().setHead({shown.only().id, 2, 1});
+  QTest::mouseMove(&losses.axes(), place);
+  QVERIFY2(shown.view.reading().contains("layer 2, head 1 at step 20: decay time 20 tokens"),
+           qPrintable(shown.view.reading()));
+}
+
+void TrainingTest::aTrainingThatGoesOnIsReadAgain() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  shown.slider().setValue(1);
+  out.log(31, 40);
+  out.save(40);
+  QTRY_COMPARE(shown.slider().maximum(), 3);
+  QCOMPARE(shown.slider().value(), 1);
+  QTRY_COMPARE(shown.view.losses().plot().curves.at(0).x.size(), 40U);
+  QVERIFY(shown.view.bar().words().startsWith("step 20 of 40"));
+}
+
+void TrainingTest::aCheckpointThatIsGoneGivesItsPlaceToTheNewest() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  out.log(31, 40);
+  out.save(40);
+  QVERIFY(QDir(out.checkpoint(30)).removeRecursively());
+  QVERIFY(QTest::qWaitFor([&] { return shown.only().model == out.checkpoint(40); }, kPatience));
+  QCOMPARE(shown.slider().value(), 2);
+}
+
+void TrainingTest::aCheckpointThatCannotRunIsToldAndLeft() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  QVERIFY(QFile::remove(out.checkpoint(20) + "/model.safetensors.index.json"));
+  shown.slider().setValue(1);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.said("step-000020"));
+  QCOMPARE(shown.slider().value(), 2);
+  QCOMPARE(shown.only().model, out.checkpoint(30));
+}
+
+void TrainingTest::whatIsNoTrainingIsToldInALine() {
+  const WrittenTraining none(QStringLiteral("none"));
+  const WrittenTraining unsaved(QStringLiteral("unsaved"));
+  unsaved.log(1, 10);
+  const WrittenTraining damaged(QStringLiteral("damaged"));
+  damaged.make();
+  QVERIFY(QFile::remove(damaged.path() + "/log.jsonl"));
+  damaged.folder.write("damaged/log.jsonl", "words\n");
+  const WrittenTraining broken(QStringLiteral("broken"));
+  broken.make();
+  QVERIFY(QFile::remove(broken.checkpoint(30) + "/config.json"));
+  Shown shown;
+  for (const auto& [path, words] : {std::pair{none.path(), "has no step yet: wait for the training's first"},
+                                    {unsaved.path(), "the training has no checkpoint yet"},
+                                    {damaged.path(), "line 1 is no step of a training"},
+                                    {broken.path(), "config.json"}}) {
+    QVERIFY(shown.open(path));
+    QVERIFY2(shown.said(words), words);
+  }
+  QVERIFY(shown.document.models().empty());
+  QVERIFY(shown.trainings.open().empty());
+}
+
+void TrainingTest::aTrainingGoesAndComesWithItsModel() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  shown.document.removeModel(0);
+  QVERIFY(shown.trainings.open().empty());
+  QVERIFY(!shown.view.bar().isVisible());
+  shown.document.undoStack().undo();
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.trainings.open().size(), 1U);
+  QVERIFY(shown.view.bar().isVisible());
+}
+
+void TrainingTest::aSessionKeepsTheStep() {
+  const WrittenTraining out;
+  out.make();
+  const QString session = out.folder.path("film.json");
+  {
+    Shown shown;
+    QVERIFY(shown.open(out.path()));
+    shown.slider().setValue(1);
+    shown.document.saveSession(session, {});
+    QVERIFY(shown.settle());
+  }
+  Shown shown;
+  QVERIFY(shown.open(session));
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.models().at(0).path, out.checkpoint(20));
+  QCOMPARE(shown.trainings.open().size(), 1U);
+  QCOMPARE(shown.slider().value(), 1);
+}
+
+void TrainingTest::twoTrainingsHaveAChoice() {
+  const WrittenTraining first(QStringLiteral("first"));
+  const WrittenTraining second(QStringLiteral("second"));
+  first.make();
+  second.log(1, 20);
+  second.save(20);
+  Shown shown;
+  QVERIFY(shown.open(first.path()));
+  QVERIFY(!shown.view.bar().choice().isVisible());
+  QVERIFY(shown.open(second.path()));
+  QVERIFY(shown.view.bar().choice().isVisible());
+  QCOMPARE(shown.view.bar().choice().currentText(), "second");
+  QVERIFY(!shown.slider().isEnabled());
+  QVERIFY(shown.run());
+  QCOMPARE(shown.document.runs().size(), 2U);
+  // The chosen head says which is shown.
+  shown.document.selection().setHead({shown.document.runs()[0].id, 1, 1});
+  QCOMPARE(shown.view.bar().choice().currentText(), "first");
+  shown.slider().setValue(0);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.runs().size(), 2U);
+  QCOMPARE(shown.document.runs()[0].model, first.checkpoint(10));
+  QCOMPARE(shown.document.runs()[1].model, second.checkpoint(20));
+}
+
+void TrainingTest::theFigureIsExported() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  RunLook look = shown.document.lookOf(shown.document.listRows()[0]);
+  look.label = QStringLiteral("FoX");
+  shown.document.setLook(shown.document.listRows()[0], look);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.view.losses().plot().curves.at(0).name, "FoX");
+  for (const auto& [name, start] : {std::pair{"f.pdf", "%PDF"}, {"f.svg", "<?xml"}, {"f.png", "\x89PNG"}}) {
+    shown.view.exportTo(out.folder.path(name));
+    QVERIFY(shown.settle());
+    QFile file(out.folder.path(name));
+    QVERIFY(file.open(QIODevice::ReadOnly) && file.read(8).startsWith(start));
+  }
+  // What is hidden is left out.
+  look.hidden = true;
+  shown.document.setLook(shown.document.listRows()[0], look);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.view.losses().plot().curves.empty());
+}
+
+void TrainingTest::aChangedCopyIsOfItsStep() {
+  const WrittenTraining out;
+  out.make();
+  Shown shown;
+  QVERIFY(shown.open(out.path()));
+  QVERIFY(shown.run());
+  shown.document.startDerivedRun(shown.only().id, {QStringLiteral("1:1:one")});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.runs().size(), 2U);
+  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
+  shown.slider().setValue(1);
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.document.runs().size(), 2U);
+  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == nullptr);
+  shown.slider().setValue(2);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.document.baseOf(shown.document.runs()[1]) == &shown.document.runs()[0]);
+}
+
+}  // namespace foxscope::gui::test
+
+QTEST_MAIN(foxscope::gui::test::TrainingTest)
+#include "training_test.moc"
