@@ -1,6 +1,7 @@
 #include "backend/model/torch_trainable_model.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -40,6 +41,14 @@ double peak_flops_of(std::string_view device, DType dtype) {
     if (device.find(peak.name) != std::string_view::npos) return peak.teraflops * 1e12;
   }
   return 0;
+}
+
+/// For the whole process, from here on.
+void choose_deterministic_kernels() {
+  // cuBLAS sums in a fixed order with this workspace alone, and LibTorch refuses to multiply without it.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
 /// Flat arrays on the host, and where the parameters lie in them.
@@ -317,7 +326,7 @@ std::unique_ptr<TrainableModel> make_torch_trainable_model(const ModelConfig& co
   std::unique_ptr<TrainableModel> model;
   with_device_errors(options.device, "the weights and what their training takes",
                      "use a smaller model, or a GPU with more memory", [&] {
-                       at::globalContext().setDeterministicAlgorithms(options.deterministic, /*warn_only=*/false);
+                       if (options.deterministic) choose_deterministic_kernels();
                        TorchWeights start(config, options.device, DType::float32);
                        const CurrentDevice current(start.place);
                        if (start.load(weights, job)) {

@@ -95,6 +95,16 @@ Model open_model(const Recipe& recipe) {
   return model;
 }
 
+/// The checkpoint that a training goes on from, and its own tokenizer, stand for what it began with.
+Recipe to_go_on(Recipe recipe, const TrainingFolder& folder) {
+  const std::vector<TrainingCheckpoint> checkpoints = folder.checkpoints();
+  if (checkpoints.empty()) return recipe;
+  recipe.init = checkpoints.back().folder.string();
+  recipe.config.clear();
+  recipe.tokenizer.clear();
+  return recipe;
+}
+
 std::shared_ptr<const TokenRows> open_rows(const Recipe& recipe, const Model& model,
                                            const std::vector<std::string>& paths, const Job& job) {
   TrainingDataOptions options;
@@ -173,19 +183,26 @@ struct TrainingFlops {
 
 class Training {
  public:
-  Training(const Recipe& recipe, const std::filesystem::path& output, const TrainingEvents& events, const Job& job)
-      : recipe_(recipe), folder_(output), events_(events), job_(job), model_(open_model(recipe)) {}
+  Training(const Recipe& recipe, const std::filesystem::path& output, bool resume, const TrainingEvents& events,
+           const Job& job)
+      : recipe_(recipe),
+        folder_(output),
+        resume_(resume),
+        events_(events),
+        job_(job),
+        model_(open_model(resume ? to_go_on(recipe, folder_) : recipe)) {}
 
-  std::optional<TrainingResult> run(bool resume) {
-    if (!prepare(resume)) return std::nullopt;
+  std::optional<TrainingResult> run() {
+    if (!prepare()) return std::nullopt;
     BatchReader batches(rows_, schedule(), {.first_step = trained_->steps() + 1});
     // What is wrong with the data is said before anything is written.
     std::optional<TrainingBatch> batch = batches.next(job_.stop);
     if (!batch) return std::nullopt;
-    begin(resume);
+    begin();
     for (std::int64_t step = trained_->steps() + 1; step <= recipe_.steps(); ++step) {
       if (batch->step != step) batch = batches.next(job_.stop);
       if (!batch || !take_step(*batch)) break;
+      if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_saving();
       const bool last = step == recipe_.steps();
       const bool stopped = job_.stopped();
       const bool save_now = last || stopped || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
@@ -203,7 +220,7 @@ class Training {
   }
 
  private:
-  bool prepare(bool resume) {
+  bool prepare() {
     const Device device = Device::of(recipe_.device);
     const DType dtype = recipe_.dtype.value_or(device.cuda ? DType::bfloat16 : DType::float32);
     check_dtype(dtype, device);
@@ -221,7 +238,7 @@ class Training {
     options.optimizer = recipe_.optimizer;
     options.pruning_tolerance = recipe_.pruning.value_or(TrainableOptions().pruning_tolerance);
     options.deterministic = recipe_.deterministic;
-    const std::optional<TrainingCheckpoint> from = resume ? find_checkpoint() : std::nullopt;
+    const std::optional<TrainingCheckpoint> from = resume_ ? find_checkpoint() : std::nullopt;
     if (!load(from, options)) return false;
     micro_rows_ = choose_micro_rows(recipe_, model_.config, device, dtype);
     device_ = device.name();
@@ -229,8 +246,8 @@ class Training {
     return true;
   }
 
-  void begin(bool resume) {
-    if (!resume) folder_.create(recipe_);
+  void begin() {
+    if (!resume_) folder_.create(recipe_);
     log_ = std::make_unique<TrainingLog>(folder_.log(), saved_);
     measures_ = std::make_unique<TrainingLog>(folder_.evaluation(), saved_);
     if (events_.start) {
@@ -276,21 +293,18 @@ class Training {
     return last;
   }
 
+  /// @param from  the checkpoint that the model was opened from, if it goes on
   bool load(const std::optional<TrainingCheckpoint>& from, const TrainableOptions& options) {
-    if (from) {
-      const Checkpoint checkpoint = Checkpoint::open(from->folder.string());
-      model_.config = checkpoint.config();
-      const MomentSource first(from->folder, model_.config, TrainingPart::first_moment);
-      const MomentSource second(from->folder, model_.config, TrainingPart::second_moment);
-      trained_ = TrainableModel::make(model_.config, CheckpointSource(checkpoint), options, job_);
-      if (!trained_ || !trained_->restore(from->step, first, second, job_)) return false;
-      saved_ = from->step;
-    } else if (model_.checkpoint) {
-      trained_ = TrainableModel::make(model_.config, CheckpointSource(*model_.checkpoint), options, job_);
-    } else {
+    if (!model_.checkpoint) {
       trained_ = TrainableModel::make(model_.config, InitialWeights(model_.config, recipe_.seed), options, job_);
+      return trained_ != nullptr;
     }
-    return trained_ != nullptr;
+    trained_ = TrainableModel::make(model_.config, CheckpointSource(*model_.checkpoint), options, job_);
+    if (!trained_ || !from) return trained_ != nullptr;
+    saved_ = from->step;
+    const MomentSource first(from->folder, model_.config, TrainingPart::first_moment);
+    const MomentSource second(from->folder, model_.config, TrainingPart::second_moment);
+    return trained_->restore(from->step, first, second, job_);
   }
 
   /// @returns false if the job was stopped within it: the step was not made
@@ -450,6 +464,7 @@ class Training {
 
   const Recipe& recipe_;
   TrainingFolder folder_;
+  bool resume_;
   const TrainingEvents& events_;
   const Job& job_;
   Model model_;
@@ -471,7 +486,7 @@ class Training {
 
 std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
                                     const TrainingEvents& events, const Job& job) {
-  return Training(recipe, output, events, job).run(resume);
+  return Training(recipe, output, resume, events, job).run();
 }
 
 }  // namespace foxscope

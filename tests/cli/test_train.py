@@ -147,6 +147,15 @@ class OutputTest(TrainTest):
                                       self.folder / "loss.h5"))
         self.assertAlmostEqual(result["models"][0]["nats_per_token"], lines(output / "evaluation.jsonl")[-1]["loss"], places=5)
 
+    def test_a_loss_that_leaps_is_told_with_its_rows(self):
+        rows = self.folder / "rows.npy"
+        numpy.save(rows, numpy.concatenate([numpy.full((80, 128), 7), numpy.random.default_rng(4).integers(0, 320, (4, 128))]))
+        result = self.foxscope(*self.golden_arguments(self.folder / "out", "fox-pro", "--data", rows, "--max-tokens", 10752,
+                                                      "--warmup-tokens", 0))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr.decode(), r"step 21: the loss leaps to .* \(rows 80, 81, 82, 83 of the data\)")
+        self.assertEqual(result.stderr.count(b"leaps"), 1)
+
     def test_only_the_newest_checkpoints_stay(self):
         for keep, left in [("last", ["step-000010"]), ("2", ["step-000008", "step-000010"])]:
             output = self.folder / keep
@@ -230,6 +239,19 @@ class ResumeTest(TrainTest):
             shutil.rmtree(output / "checkpoints" / f"step-0000{step}")
         with (output / "log.jsonl").open("a") as log:
             log.write('{"step": 31, "lo')
+        self.trained(["train", "--resume", output])
+        self.expect_equal(output, whole)
+
+    def test_what_it_began_with_may_be_gone(self):
+        init = self.folder / "init"
+        shutil.copytree(TRAINING / "fox-pro" / "init", init)
+        whole = self.folder / "whole"
+        self.trained(self.golden_arguments(whole, "fox-pro", "--init", init, "--save-every", 10, "--keep", "all"))
+        output = self.folder / "out"
+        shutil.copytree(whole, output)
+        for step in [20, 30]:
+            shutil.rmtree(output / "checkpoints" / f"step-0000{step}")
+        shutil.rmtree(init)
         self.trained(["train", "--resume", output])
         self.expect_equal(output, whole)
 
