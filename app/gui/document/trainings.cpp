@@ -277,13 +277,13 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
   wanted.input.text = from.trace->text();
   wanted.input.name = m_document.text().file.isEmpty() ? "the text" : m_document.text().file.toStdString();
   wanted.limit = from.trace->info().length;
-  wanted.device = m_settings.device.toStdString();
-  wanted.dtype = m_settings.dtype.toStdString();
   wanted.engine = m_engine;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
-  request.work = [wanted, folder = training.folder, checkpoint](const Job& job) -> std::optional<Made> {
+  request.work = [wanted, settings = m_settings, folder = training.folder,
+                  checkpoint](const Job& job) mutable -> std::optional<Made> {
+    settings.choosePlace(wanted);  // what was typed may be nonsense: a message, then
     const auto estimate = estimate_run(wanted, TokenCount::at_most, job);
     if (!estimate) return std::nullopt;
     auto result = run_model(wanted, job);
