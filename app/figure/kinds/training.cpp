@@ -213,18 +213,19 @@ CurvePlot trainingDecayPlot(const TrainingSource& training, const TokenUnit& uni
   plot.yLabel = "decay time (tokens)";
   plot.yScale = AxisScale::logarithmic;
   const int step = (record.layers() + kMostNamedLayers - 1) / kMostNamedLayers;
+  std::size_t place = 0;
   for (int layer = 0; layer < record.layers(); ++layer) {
     for (int head = 0; head < record.heads(); ++head) {
       Curve curve;
       if (head == 0 && layer % step == 0) curve.name = fmt::format("layer {}", layer);
       curve.ownColour = layerColour(layer, record.layers(), ground);
-      const auto place = static_cast<std::size_t>(layer * record.heads() + head);
       for (const TrainingMeasures& line : record.measures) {
         if (line.decay_times.empty()) continue;
         const double time = line.decay_times[place];
         curve.x.push_back(static_cast<double>(line.tokens) / unit.tokens);
         curve.y.push_back(std::isfinite(time) ? time : nan());
       }
+      ++place;
       if (curve.x.size() == 1) curve.line = LineStyle::points;
       plot.curves.push_back(std::move(curve));
     }

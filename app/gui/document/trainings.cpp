@@ -298,7 +298,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     return Made{
         folder, checkpoint, std::move(run), result->report.notes, bytes, static_cast<double>(estimate->free.host)};
   };
-  request.done = [this](Made made) { receive(std::move(made)); };
+  request.done = [this](const Made& made) { receive(made); };
   request.failed = [this, folder = training.folder](const QString& message) {
     m_running.clear();
     OpenTraining* failed = find(folder);
@@ -316,7 +316,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
   emit changed();
 }
 
-void Trainings::receive(Made made) {
+void Trainings::receive(const Made& made) {
   m_running.clear();
   m_bytes = made.bytes;
   m_free = made.free;

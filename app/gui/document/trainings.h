@@ -83,7 +83,7 @@ class Trainings : public QObject {
   void proceed();
   void run(const OpenTraining& training, const Run& from);
   void stop();
-  void receive(Made made);
+  void receive(const Made& made);
   void tell(Message::Kind kind, const QString& text);
 
   Document& m_document;
