@@ -1,4 +1,6 @@
 // Recipes: those that are shipped, learning rates, and that what is written reads back.
+#include "backend/train/recipe.h"
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -9,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "backend/model/initial_weights.h"
-#include "backend/train/recipe.h"
 #include "tests/text/helpers.h"
 
 namespace foxscope {
@@ -82,7 +83,8 @@ TEST(Recipe, ReadsBackWhatIsWritten) {
     const Recipe again = read_recipe(path, {});
     EXPECT_EQ(recipe_text(again), recipe_text(recipe));
     EXPECT_EQ(again.learning_rate(1234), recipe.learning_rate(1234));
-    EXPECT_EQ(again.tokenizer, recipe.tokenizer.empty() ? "" : std::filesystem::absolute(recipe.tokenizer).lexically_normal());
+    EXPECT_EQ(again.tokenizer,
+              recipe.tokenizer.empty() ? "" : std::filesystem::absolute(recipe.tokenizer).lexically_normal());
   }
 }
 
