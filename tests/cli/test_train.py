@@ -394,6 +394,15 @@ class BadInputTest(TrainTest):
         self.trained(self.golden_arguments(self.folder / "done", "fox-pro", "--max-tokens", 2048, "--warmup-tokens", 0))
         self.fails(1, "--resume", *self.golden_arguments(self.folder / "done"))
 
+    def test_too_little_memory(self):
+        many = 2**33
+        message = self.fails(1, [f"--micro-batch-tokens {many}", "GiB"],
+                             *self.golden_arguments(self.folder / "out", "fox-pro", "--batch-tokens", many, "--max-tokens", many,
+                                                    "--warmup-tokens", 0, "--micro-batch-tokens", many))
+        fitting = int(message.split("use --micro-batch-tokens ")[1])
+        self.assertEqual(many % fitting, 0)
+        self.assertEqual(fitting % 128, 0)
+
     def test_a_model_that_cannot_be_trained(self):
         copy = self.copy_of("gpt2")
         set_config(copy, scale_attn_by_inverse_layer_idx=True)
