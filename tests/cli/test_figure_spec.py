@@ -76,7 +76,7 @@ class FigureSpecTest(CommandLineTest):
     def test_every_figure_of_the_gallery_is_drawn(self):
         run = self.run_file()
         specs = sorted(GALLERY.glob("*.json"))
-        self.assertEqual(len(specs), 13)
+        self.assertEqual(len(specs), 14)
         for spec in specs:
             with self.subTest(spec.name):
                 picture = self.folder / (spec.stem + ".svg")
