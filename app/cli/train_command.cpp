@@ -133,13 +133,8 @@ int runTraining(const TrainOptions& options, const Session& session) {
   return kDone;
 }
 
-std::string optionName(std::string key) {
-  std::ranges::replace(key, '_', '-');
-  return "--" + key;
-}
-
 void addRecipeOption(CLI::App& command, const RecipeKey& key, TrainOptions& options) {
-  const std::string name = optionName(key.name);
+  const std::string name = option_name(key.name);
   if (key.value == RecipeValue::flag) {
     command.add_flag(name, options.flags[key.name], key.help);
     return;

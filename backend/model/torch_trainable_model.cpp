@@ -25,15 +25,14 @@ constexpr double kNormEpsilon = 1e-6;
 
 std::span<const float> floats(const FloatArray& values) { return {values.data(), values.size()}; }
 
-/// In bfloat16 with float32 sums, dense, by the data sheets; the first name that a device's begins with or holds
-/// counts.
+/// In bfloat16 with float32 sums, dense, by the data sheets; the first name that a device's holds counts.
 struct Peak {
   std::string_view name;
   double teraflops;
 };
-constexpr Peak kPeaks[] = {{"H200", 989}, {"GH200", 989}, {"H100 PCIe", 756}, {"H100 NVL", 835},
-                           {"H100", 989}, {"H800", 989},  {"B200", 2250},     {"A100", 312},
-                           {"A800", 312}, {"L40S", 362},  {"RTX 4090", 165},  {"RTX 3090", 71}};
+constexpr Peak kPeaks[] = {{"H200", 989}, {"H100 PCIe", 756}, {"H100 NVL", 835}, {"H100", 989},
+                           {"H800", 989}, {"B200", 2250},     {"A100", 312},     {"A800", 312},
+                           {"L40S", 362}, {"RTX 4090", 165},  {"RTX 3090", 71}};
 
 double peak_flops_of(std::string_view device, DType dtype) {
   if (dtype != DType::bfloat16) return 0;

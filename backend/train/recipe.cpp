@@ -60,11 +60,6 @@ const RecipeKey* find_key(std::string_view name) {
   return found == std::end(kKeys) ? nullptr : found;
 }
 
-std::string option_name(std::string key) {
-  std::ranges::replace(key, '_', '-');
-  return "--" + key;
-}
-
 bool is_number(RecipeValue value) { return value == RecipeValue::count || value == RecipeValue::number; }
 
 /// Values of a recipe with what they are called where they were said.
@@ -310,6 +305,11 @@ double Recipe::learning_rate(std::int64_t step) const {
 }
 
 std::span<const RecipeKey> recipe_keys() { return kKeys; }
+
+std::string option_name(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return "--" + key;
+}
 
 Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
   Values values(file);

@@ -78,6 +78,8 @@ struct RecipeKey {
   const char* help;
 };
 std::span<const RecipeKey> recipe_keys();
+/// "--batch-tokens" of "batch_tokens".
+std::string option_name(std::string key);
 
 /// One value of a recipe, and where it was said, for messages.
 struct RecipeSetting {

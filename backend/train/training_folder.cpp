@@ -15,6 +15,7 @@
 #include "backend/base/error.h"
 #include "backend/model/safetensors_writer.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
@@ -26,9 +27,6 @@ constexpr std::string_view kUnfinished = ".unfinished-";
 constexpr std::size_t kLargestState = std::size_t{1} << 20;
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "training.json";
-/// Of a tokenizer's folder, what goes into a checkpoint's.
-constexpr const char* kTokenizerFiles[] = {"tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
-                                           "vocab.json", "merges.txt"};
 
 const char* prefix_of(TrainingPart part) { return part == TrainingPart::first_moment ? "exp_avg." : "exp_avg_sq."; }
 

@@ -168,6 +168,16 @@ class OutputTest(TrainTest):
         self.assertEqual(exact(self.folder / "a"), exact(self.folder / "b"))
         self.assertNotEqual(exact(self.folder / "a"), exact(self.folder / "c"))
 
+    def test_every_file_of_the_tokenizer_goes_with_a_checkpoint(self):
+        tokenizer = self.folder / "tokenizer"
+        tokenizer.mkdir()
+        shutil.copy(FOX / "tokenizer.json", tokenizer)
+        (tokenizer / "added_tokens.json").write_text("{}")
+        output = self.folder / "out"
+        self.trained(self.text_arguments(output, "--tokenizer", tokenizer, "--max-tokens", 256))
+        for name in ["tokenizer.json", "added_tokens.json"]:
+            self.assertEqual((last_checkpoint(output) / name).read_bytes(), (tokenizer / name).read_bytes())
+
     def test_paths_of_a_recipe_are_meant_from_its_folder(self):
         (self.folder / "recipes").mkdir()
         self.text_arguments(self.folder / "out")

@@ -28,19 +28,6 @@ QColor colourIn(const figure::Curve& curve, const QPalette& palette) {
   return {curve.ownColour->red, curve.ownColour->green, curve.ownColour->blue};
 }
 
-Qt::PenStyle penStyle(figure::LineStyle line) {
-  switch (line) {
-    case figure::LineStyle::dashed:
-      return Qt::DashLine;
-    case figure::LineStyle::dotted:
-      return Qt::DotLine;
-    case figure::LineStyle::dashDotted:
-      return Qt::DashDotLine;
-    default:
-      return Qt::SolidLine;
-  }
-}
-
 QCPScatterStyle::ScatterShape shapeOf(figure::PointShape shape) {
   switch (shape) {
     case figure::PointShape::square:

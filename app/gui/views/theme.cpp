@@ -53,8 +53,8 @@ QColor runColour(int index, const QPalette& palette) {
   return {colour.red, colour.green, colour.blue};
 }
 
-Qt::PenStyle runLine(int change) {
-  switch (figure::curveLine(0, change)) {
+Qt::PenStyle penStyle(figure::LineStyle line) {
+  switch (line) {
     case figure::LineStyle::dashed:
       return Qt::DashLine;
     case figure::LineStyle::dotted:
@@ -65,6 +65,8 @@ Qt::PenStyle runLine(int change) {
       return Qt::SolidLine;
   }
 }
+
+Qt::PenStyle runLine(int change) { return penStyle(figure::curveLine(0, change)); }
 
 QPixmap runMark(int colour, int change, int side, const QPalette& palette) {
   constexpr int kScale = 3;  // sharp on dense screens

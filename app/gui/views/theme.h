@@ -5,6 +5,8 @@
 #include <QPixmap>
 #include <Qt>
 
+#include "app/figure/curve_plot.h"
+
 namespace foxscope::gui {
 
 /// Light or dark, as the palette says; views read their colours from it and repaint on QEvent::PaletteChange.
@@ -13,6 +15,8 @@ bool isDark(const QPalette& palette);
 /// Colour of a run's curve, that of figures for this ground (figure::curveColour).
 /// @param index  RunLook::colour
 QColor runColour(int index, const QPalette& palette);
+/// How the window draws a figure's line.
+Qt::PenStyle penStyle(figure::LineStyle line);
 /// Line of a run's curve: full, or another one for the n-th changed copy of a model.
 Qt::PenStyle runLine(int change);
 /// A square in a run's colour, half of it for a changed copy; `side` in pixels of a screen of usual density.
