@@ -178,7 +178,7 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   const Session session{console, interrupt.token(), selection.commandLine, programFolder(), interrupt};
   const int code = selection.action(session);
   console.endProgress();
-  if (code == kInterrupted) console.error(interrupt.message());
+  if (code == kInterrupted && !interrupt.message().empty()) console.error(interrupt.message());
   return code;
 }
 

@@ -16,7 +16,7 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const Device& on, DT
     : config(model_config),
       device(on),
       dtype(type),
-      place(on.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(on.index)) : at::Device(at::kCPU)),
+      place(torch_device(on)),
       matrix(type == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
       columns(config) {}
 

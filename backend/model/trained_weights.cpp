@@ -33,8 +33,11 @@ std::int64_t columns_without_bias(const TorchWeights& weights) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const TorchWeights& weights)
-    : layers_(weights.config.layers), gate_row_(weights.columns.key_shift), output_gate_(weights.config.output_gate) {
+FlatLayout::FlatLayout(const TorchWeights& weights, int processes)
+    : layers_(weights.config.layers),
+      gate_row_(weights.columns.key_shift),
+      output_gate_(weights.config.output_gate),
+      processes_(processes) {
   for (int layer = 0; layer < layers_; ++layer) {
     const bool merged = weights.layers[static_cast<std::size_t>(layer)].projection_and_gate.defined();
     if (merged) add(weights, layer, &TorchLayer::projection_and_gate);
@@ -42,13 +45,17 @@ FlatLayout::FlatLayout(const TorchWeights& weights)
       const bool in_merged = merged && (member == &TorchLayer::projection || member == &TorchLayer::output_gate);
       if (is_matrix(member) && !in_merged) add(weights, layer, member);
     }
+    end_chunk(/*decayed=*/true, layer);
   }
-  if (!weights.config.tie_word_embeddings) add(weights, &WeightTensors::padded_head);
+  if (!weights.config.tie_word_embeddings) {
+    add(weights, &WeightTensors::padded_head);
+    end_chunk(/*decayed=*/true);
+  }
   matrices_ = size_;
   add(weights, &WeightTensors::embedding);
   add(weights, &WeightTensors::positions);
   for (int layer = 0; layer < layers_; ++layer) add(weights, layer, &TorchLayer::gates);
-  decayed_ = size_;
+  end_chunk(/*decayed=*/true);
   for (int layer = 0; layer < layers_; ++layer) {
     for (const auto member : differentiable_weights()) {
       const bool fixed = member == &TorchLayer::constant_gate && weights.config.forget_gate == ForgetGate::fixed;
@@ -57,6 +64,7 @@ FlatLayout::FlatLayout(const TorchWeights& weights)
   }
   add(weights, &WeightTensors::final_norm);
   add(weights, &WeightTensors::final_norm_bias);
+  end_chunk(/*decayed=*/false);
   const std::int64_t padding = weights.padded_head.size(0) - weights.config.vocabulary_size;
   if (!weights.config.tie_word_embeddings) trained_ -= padding * weights.config.hidden_size;
   trained_ -= columns_without_bias(weights) * layers_;
@@ -83,6 +91,13 @@ void FlatLayout::place(Slot slot, at::IntArrayRef shape) {
   slots_.push_back(std::move(slot));
 }
 
+void FlatLayout::end_chunk(bool decayed, int layer) {
+  const std::int64_t begin = chunks_.empty() ? 0 : chunks_.back().end;
+  const std::int64_t unit = kCacheLine * processes_;
+  size_ = begin + (size_ - begin + unit - 1) / unit * unit;
+  if (size_ > begin) chunks_.push_back({begin, size_, decayed, layer});
+}
+
 WeightTensors FlatLayout::views(const at::Tensor& flat) const {
   WeightTensors tensors;
   tensors.layers.resize(static_cast<std::size_t>(layers_));
@@ -103,13 +118,14 @@ WeightTensors FlatLayout::views(const at::Tensor& flat) const {
   return tensors;
 }
 
-TrainedWeights::TrainedWeights(TorchWeights start, DType dtype) : computing_(std::move(start)), layout_(computing_) {
+TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
+    : computing_(std::move(start)), layout_(computing_, processes) {
   const at::NoGradGuard no_graph;
-  const auto zeros = [&] { return at::zeros({layout_.size()}, computing_.options(at::kFloat)); };
-  master = zeros();
-  gradient = zeros();
-  first_moment = zeros();
-  second_moment = zeros();
+  const auto zeros = [&](std::int64_t size) { return at::zeros({size}, computing_.options(at::kFloat)); };
+  master = zeros(layout_.size());
+  gradient = zeros(layout_.size());
+  first_moment = zeros(layout_.size() / processes);
+  second_moment = zeros(layout_.size() / processes);
   masters_ = layout_.views(master);
   flat_gradients_ = layout_.views(gradient);
   gradients_ = layout_.views(gradient);
