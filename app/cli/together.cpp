@@ -40,4 +40,10 @@ int workTogether(const Session& session, const DeviceChoice& device, const std::
   }
 }
 
+void requireAlone(const std::string& command) {
+  if (!process_place()) return;
+  throw UsageError(command +
+                   " works in one process, and several were started for it: start it without torchrun or srun");
+}
+
 }  // namespace foxscope::cli

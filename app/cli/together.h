@@ -20,4 +20,8 @@ namespace foxscope::cli {
 int workTogether(const Session& session, const DeviceChoice& device, const std::string& remedy,
                  const std::function<int(Processes*)>& work);
 
+/// For commands that do not share their work.
+/// @throws UsageError where torchrun or srun started several processes
+void requireAlone(const std::string& command);
+
 }  // namespace foxscope::cli

@@ -4,7 +4,7 @@ import json
 import unittest
 
 import numpy
-from support import FOX, CommandLineTest, TogetherMixin
+from support import FOX, CommandLineTest, TogetherMixin, places_of
 from test_eval_resume import PartialTest
 from test_run import contents
 
@@ -64,6 +64,15 @@ class LossTest(SameFileMixin, PartialTest):
         self.assertEqual(status, 1, said)
         self.assertIn("process 1 of 2 is lost", said)
         self.assertIn("the same command again", said)
+
+
+class AloneTest(CommandLineTest):
+    def test_what_is_not_shared_says_so(self):
+        text = self.write("text.txt", "The fox ran. " * 40)
+        for kind in ["heads", "sweep"]:
+            self.fails(2, [f"eval {kind} works in one process", "without torchrun"], "eval", kind, "--model", FOX,
+                       "--corpus", text, "-o", self.folder / "out.h5", environment=places_of(2)[0],
+                       output=self.folder / "out.h5")
 
 
 if __name__ == "__main__":
