@@ -1,6 +1,7 @@
 #include "backend/serve/server.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <vector>
 
@@ -79,6 +80,9 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
   }
   Checkpoint checkpoint = Checkpoint::open(request.run.model);
   const ModelSettings settings = validate(request.run, checkpoint);
+  // Threads that spin while they wait for work take the cores from connections, and from the clients of this machine.
+  // OpenMP's library reads it when the first model is opened.
+  setenv("OMP_WAIT_POLICY", "passive", 0);
   const nlohmann::json keys = nlohmann::json::parse(checkpoint.config().json, nullptr, false);
   std::optional<Tokenizer> tokenizer;
   if (has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
