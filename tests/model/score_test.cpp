@@ -188,7 +188,7 @@ TEST_P(ScoredFixture, AreThoseOfARunThatKeepsItsLogits) {
     const auto vocabulary = static_cast<std::size_t>(model->config().vocabulary_size);
     const std::vector<float> logits = trace->source().logits();
     for (std::size_t p = 0; p < scores[0].size(); ++p) {
-      const DensePosition dense(std::span(logits).subspan(p * vocabulary, vocabulary));
+      const DensePosition dense{std::span<const float>(logits).subspan(p * vocabulary, vocabulary)};
       expect_position(scores[0][p], dense, texts.labels[0][p], 2e-5);
       expect_distribution(scores[0][p], dense, texts.labels[0][p], 2e-5);
       EXPECT_NEAR(scores[0][p].log_probability, -trace->per_token_loss()[p], 2e-5);
