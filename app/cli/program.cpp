@@ -66,6 +66,7 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addEvalCommand(program, selection);
   addFigureCommand(program, selection);
   addGenerateCommand(program, selection);
+  addServeCommand(program, selection);
   addTrainCommand(program, selection);
   addBenchCommand(program, selection);
 }

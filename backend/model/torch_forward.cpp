@@ -457,6 +457,15 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
     return (logits.gather(1, ids).to(at::kDouble) - normalizer).to(at::kFloat);
   };
   const at::Tensor of_label = log_probability(wanted).to(at::kCPU);
+  at::Tensor entropy;
+  at::Tensor rank;
+  if (!scored.empty() && scored.front().distribution) {
+    const at::Tensor log_p = (logits.to(at::kDouble) - normalizer).clamp_min(std::numeric_limits<double>::lowest());
+    entropy = -(log_p.exp() * log_p).sum(1).to(at::kFloat).to(at::kCPU).contiguous();
+    const at::Tensor of_label_logit = logits.gather(1, wanted);
+    const at::Tensor lower = at::arange(logits.size(1), wanted.options()).unsqueeze(0) < wanted;
+    rank = ((logits > of_label_logit) | ((logits == of_label_logit) & lower)).sum(1).to(at::kCPU).contiguous();
+  }
   // One after the other: argmax gives the first of equals, which topk does not promise.
   std::vector<at::Tensor> best_ids;
   std::vector<at::Tensor> best;
@@ -477,6 +486,10 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
     if (scored[row].label >= 0) {
       score.log_probability = of_label.const_data_ptr<float>()[row];
       score.greedy = scored[row].label == ids[0];
+    }
+    if (entropy.defined()) {
+      score.entropy = entropy.const_data_ptr<float>()[row];
+      if (scored[row].label >= 0) score.rank = rank.const_data_ptr<std::int64_t>()[row] + 1;
     }
     for (int n = 0; n < top; ++n) score.top.push_back({static_cast<std::int32_t>(ids[n]), numbers[n]});
   }

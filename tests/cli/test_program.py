@@ -9,7 +9,7 @@ import unittest
 
 from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, CommandLineTest, limited_threads, through_terminal
 
-COMMANDS = ["open", "run", "info", "map", "heads", "eval", "figure", "generate", "train", "bench"]
+COMMANDS = ["open", "run", "info", "map", "heads", "eval", "figure", "generate", "serve", "train", "bench"]
 
 
 class ThreadsTest(CommandLineTest):
