@@ -23,6 +23,10 @@ int key_head_of(const TraceInfo& info, int head) {
   return head / std::max(1, info.heads / std::max(1, info.key_heads));
 }
 
+std::int64_t window_of(const TraceInfo& info, int layer) {
+  return info.mixer(layer).mixer == Mixer::attention ? info.window_size : 0;
+}
+
 bool is_gated(const TraceInfo& info, int layer) {
   return info.mixers.empty() ? info.gated : info.mixer(layer).decay != Decay::none;
 }
@@ -151,6 +155,17 @@ bool Trace::has_attention(int layer) const {
   return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
 }
 
+bool Trace::has_mixing(int layer) const {
+  check_head(layer, 0);
+  const LayerMixer mixer = info_.mixer(layer);
+  if (mixer.mixer == Mixer::attention) return has_attention(layer);
+  return query_key() != nullptr && std::ranges::all_of(kTraceArrays, [&](const ArraySpec& spec) {
+           const bool needed = spec.array == TraceArray::beta || spec.array == TraceArray::cumulative_log_gate ||
+                               spec.array == TraceArray::cumulative_log_decay;
+           return !needed || !belongs_to(spec, mixer) || has(spec.array, layer);
+         });
+}
+
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {
   check_head(layer, head);
   if (has(TraceArray::log_normalizer_without_gate, layer)) return true;
@@ -164,10 +179,25 @@ std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
   if (has(TraceArray::log_normalizer_without_gate, layer)) {
     return row<float>(TraceArray::log_normalizer_without_gate, layer, head);
   }
+  return known_or(without_gate_, layer, head, compute);
+}
+
+std::span<const float> Trace::row_sizes(int layer, int head, const std::function<std::vector<float>()>& compute) const {
+  check_head(layer, head);
+  return known_or(row_sizes_, layer, head, compute);
+}
+
+bool Trace::knows_row_sizes(int layer, int head) const {
+  const std::lock_guard lock(mutex_);
+  return row_sizes_.contains({layer, head});
+}
+
+std::span<const float> Trace::known_or(HeadRows& rows, int layer, int head,
+                                       const std::function<std::vector<float>()>& compute) const {
   const std::pair key{layer, head};
   {
     const std::lock_guard lock(mutex_);
-    if (const auto found = without_gate_.find(key); found != without_gate_.end()) return found->second;
+    if (const auto found = rows.find(key); found != rows.end()) return found->second;
   }
   // Computed outside the lock: other heads and other readers need not wait. Of two that compute the same row, the first
   // to finish is kept.
@@ -175,7 +205,7 @@ std::span<const float> Trace::log_normalizer_without_gate(int layer, int head,
   if (computed.empty()) return {};
   assert(static_cast<std::int64_t>(computed.size()) == info_.length);
   const std::lock_guard lock(mutex_);
-  return without_gate_.try_emplace(key, std::move(computed)).first->second;
+  return rows.try_emplace(key, std::move(computed)).first->second;
 }
 
 }  // namespace foxscope

@@ -57,6 +57,8 @@ struct TraceInfo : TraceSizes {
 int key_head_of(const TraceInfo& info, int head);
 /// Whether a layer forgets: a gate, or a decay.
 bool is_gated(const TraceInfo& info, int layer);
+/// Keys that a query of a layer sees; 0: all. Only softmax attention has a window.
+std::int64_t window_of(const TraceInfo& info, int layer);
 /// The head of an array with `among` heads that head h of a layer reads: h / (H / among).
 constexpr int shared_head(int heads, int among, int head) { return head / (heads / among); }
 
@@ -120,11 +122,18 @@ class Trace {
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
   /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept.
   [[nodiscard]] bool has_attention(int layer) const;
+  /// Whether entries of M can be computed: those of attention, or what a linear mixer takes, was kept of this layer.
+  [[nodiscard]] bool has_mixing(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or
   /// from `compute`, which may return an empty vector to say that it was cancelled (then so is the result).
   std::span<const float> log_normalizer_without_gate(int layer, int head,
                                                      const std::function<std::vector<float>()>& compute) const;
+
+  /// The sums of |M_ij| over each row of a linear mixer, [L], kept in the trace once they are known from `compute`,
+  /// which may return an empty vector to say that it was cancelled (then so is the result).
+  std::span<const float> row_sizes(int layer, int head, const std::function<std::vector<float>()>& compute) const;
+  [[nodiscard]] bool knows_row_sizes(int layer, int head) const;
 
   /// Whether it is known already.
   [[nodiscard]] bool knows_log_normalizer_without_gate(int layer, int head) const;
@@ -143,6 +152,9 @@ class Trace {
 
  private:
   const ArrayValues* find(TraceArray array, int index) const;
+  using HeadRows = std::map<std::pair<int, int>, std::vector<float>>;
+  std::span<const float> known_or(HeadRows& rows, int layer, int head,
+                                  const std::function<std::vector<float>()>& compute) const;
   template <typename T>
   std::span<const T> row(TraceArray array, int layer, int head) const;
 
@@ -154,7 +166,8 @@ class Trace {
   std::shared_ptr<const ArrayValues> per_token_loss_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<TraceArray, int>, std::shared_ptr<const ArrayValues>> arrays_;
-  mutable std::map<std::pair<int, int>, std::vector<float>> without_gate_;
+  mutable HeadRows without_gate_;
+  mutable HeadRows row_sizes_;
   mutable std::optional<int> gpu_;
   mutable std::shared_ptr<DeviceHeads> device_heads_;
 };
