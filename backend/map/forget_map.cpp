@@ -17,9 +17,12 @@ constexpr std::int64_t kTaskPixels = 1 << 16;
 /// c of a head; what stands for it, kept in `own`, where it has none.
 std::span<const double> gate_of(const HeadOf& head, std::optional<int> channel, std::vector<double>& own) {
   const TraceInfo& info = head.trace->info();
-  const bool scalar = is_gated(info, head.layer) && info.mixer(head.layer).decay != Decay::channel;
-  if (scalar) return head.trace->cumulative_log_gate(head.layer, head.head);
-  own = decay_of_channels(head, channel);
+  if (!channel && is_gated(info, head.layer)) return head.trace->cumulative_log_gate(head.layer, head.head);
+  if (channel) {
+    own = channel_decay(head, *channel);
+  } else {
+    own.assign(static_cast<std::size_t>(info.length), 0.0);
+  }
   return own;
 }
 

@@ -4,7 +4,6 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 namespace foxscope {
 namespace {
@@ -22,18 +21,12 @@ bool needs_queries(Quantity quantity) { return quantity != Quantity::forget && q
 
 }  // namespace
 
-std::vector<double> decay_of_channels(const HeadOf& of, std::optional<int> channel) {
-  const TraceInfo& info = of.trace->info();
-  std::vector<double> sums(static_cast<std::size_t>(info.length), 0.0);
-  const LayerMixer mixer = info.mixer(of.layer);
-  if (mixer.decay != Decay::channel) return sums;
+std::vector<double> channel_decay(const HeadOf& of, int channel) {
   const std::span<const double> decay = of.trace->cumulative_log_decay(of.layer, of.head);
-  const auto channels = static_cast<std::size_t>(mixer.head_dim);
+  std::vector<double> sums(static_cast<std::size_t>(of.trace->info().length));
+  const std::size_t channels = decay.size() / sums.size();
   for (std::size_t position = 0; position < sums.size(); ++position) {
-    const std::span<const double> of_position = decay.subspan(position * channels, channels);
-    sums[position] = channel
-                         ? of_position[static_cast<std::size_t>(*channel)]
-                         : std::accumulate(of_position.begin(), of_position.end(), 0.0) / static_cast<double>(channels);
+    sums[position] = decay[position * channels + static_cast<std::size_t>(channel)];
   }
   return sums;
 }
@@ -56,8 +49,15 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   if (gated && (!softmax || attention || !needs_queries(quantity))) {
     gate = of.trace->cumulative_log_gate(of.layer, of.head);
   } else if (!needs_queries(quantity)) {
-    zero_gate = decay_of_channels(of, channel);
-    gate = zero_gate;
+    if (channel) {
+      zero_gate = channel_decay(of, *channel);
+      gate = zero_gate;
+    } else if (softmax) {
+      zero_gate.assign(static_cast<std::size_t>(length), 0.0);
+      gate = zero_gate;
+    } else {
+      gate = of.trace->cumulative_log_gate(of.layer, of.head);
+    }
   }
   const bool of_all_channels = quantity == Quantity::forget && mixer.decay == Decay::channel && !channel;
   if (!softmax && (needs_queries(quantity) || of_all_channels)) {

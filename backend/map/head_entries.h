@@ -25,8 +25,8 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
 std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
                                                        const Range& rows, const Job& job);
 
-/// What stands for c of a head without one, [L] nats: 0, or where each channel decays P of one, or its mean over all.
-std::vector<double> decay_of_channels(const HeadOf& of, std::optional<int> channel);
+/// P of one channel of a head, [L] nats, where each channel decays.
+std::vector<double> channel_decay(const HeadOf& of, int channel);
 
 /// What one head's entries of one quantity are made of: shared by the threads of a map, read only.
 struct HeadEntries {
@@ -66,7 +66,7 @@ struct HeadEntries {
   std::span<const float> normalizer;    ///< [L] nats, with the gate
   std::span<const float> without_gate;  ///< [L] nats
   std::span<const std::int32_t> token;  ///< [L] that each position reads; empty where the trace does not say
-  std::vector<double> zero_gate;        ///< what `gate` views when the head has none
+  std::vector<double> zero_gate;        ///< what `gate` views when the head has none, or one channel is looked at
   /// Largest |k| of each block of kMapTile keys, NaN where a key or its gate is; empty: nothing is skipped.
   std::vector<double> block_norm;
   double skip_below = 0;                  ///< log2 of the entries that may be left out

@@ -22,7 +22,7 @@ using cpu::kMapTile;
 constexpr double kLog2OfE = 1.4426950408889634;
 /// Room for float32's rounding in a bound on entries.
 constexpr double kNormSlack = 1.0 + 1e-4;
-/// Depths of products are padded to whole parts of a sum (logit_tile).
+/// Depths of products are padded to whole parts of a sum (mixing_product).
 constexpr std::int64_t kDepthStep = 16;
 /// Keys near the diagonal are taken so many at a time, those between one another pair by pair.
 constexpr std::int64_t kNearKeys = 16;
@@ -151,7 +151,7 @@ void MixingEntries::prepare_delta(std::int64_t block, const Range& keys, const f
   std::vector<float> packed(static_cast<std::size_t>(depth_ * kMapTile));
   std::vector<float> products(kMapTile * kMapTile);
   cpu::pack_queries(padded, size, depth_, 1.0, packed.data());
-  cpu::logit_tile(packed.data(), padded, size, depth_, products.data());
+  cpu::mixing_product(packed.data(), padded, size, depth_, products.data());
   std::vector<double> a(kMapTile * kMapTile, 0.0);
   for (std::int64_t l = 0; l < size; ++l) {
     for (std::int64_t j = 0; j < l; ++j) {
@@ -318,7 +318,7 @@ void MixingReader::far_tile(const Strip& strip, const Range& keys, float* out) {
     cpu::scale_channels(at_end, factor_.data(), keys.size(), of_.depth_, keys_.data());
     at_end = keys_.data();
   }
-  cpu::logit_tile(strip.packed.data(), at_end, keys.size(), of_.depth_, out);
+  cpu::mixing_product(strip.packed.data(), at_end, keys.size(), of_.depth_, out);
   if (of_.decay_.empty()) {
     cpu::scale(static_cast<float>(std::exp(of_.c(strip.rows.begin) - of_.c(end))), keys.size() * kMapTile, out);
   }
@@ -327,7 +327,7 @@ void MixingReader::far_tile(const Strip& strip, const Range& keys, float* out) {
 void MixingReader::near_scalar_tile(const Strip& strip, const Range& keys, float* out) {
   packed_.resize(strip.packed.size());
   cpu::pack_queries(strip.query.data(), strip.rows.size(), of_.depth_, 1.0, packed_.data());
-  cpu::logit_tile(packed_.data(), keys_.data(), keys.size(), of_.depth_, out);
+  cpu::mixing_product(packed_.data(), keys_.data(), keys.size(), of_.depth_, out);
   cpu::decay_tile(strip.gate, of_.gate_.data() + keys.begin, of_.beta_.data() + keys.begin, keys.size(), out);
 }
 
@@ -352,7 +352,7 @@ void MixingReader::near_channel_tile(const Strip& strip, const Range& keys, floa
         cpu::decay(keys_.data() + (key - keys.begin) * depth, of_.sums(last), of_.sums(key), of_.channels_,
                    started_.data() + (key - part.begin) * depth);
       }
-      cpu::logit_tile(packed_.data(), started_.data(), part.size(), depth, to);
+      cpu::mixing_product(packed_.data(), started_.data(), part.size(), depth, to);
     } else {
       std::fill_n(to, part.size() * kMapTile, 0.0F);
     }
@@ -389,7 +389,7 @@ void MixingReader::delta_tile(Strip& strip, const Range& keys, float* out) {
 /// Entries of a block, and what it leaves of the queries.
 void MixingReader::pass_block(Strip& strip, const Range& block, float* out) {
   const std::int64_t depth = of_.depth_;
-  cpu::logit_tile(strip.left.data(), of_.at_end(block.begin), block.size(), depth, out);
+  cpu::mixing_product(strip.left.data(), of_.at_end(block.begin), block.size(), depth, out);
   if (block.end > strip.rows.begin) start_rows(strip, block, out);
   if (block.begin == 0) return;
   const double before = of_.c(block.begin - 1);
@@ -414,7 +414,7 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
   packed_.resize(strip.packed.size());
   cpu::pack_queries(strip.query.data(), strip.rows.size(), of_.depth_, 1.0, packed_.data());
   started_.resize(kMapTile * kMapTile);
-  cpu::logit_tile(packed_.data(), keys_.data(), block.size(), of_.depth_, started_.data());
+  cpu::mixing_product(packed_.data(), keys_.data(), block.size(), of_.depth_, started_.data());
   // Without a decay all sums are 0.
   const std::vector<double> zeros(of_.gate_.empty() ? kMapTile : 0, 0.0);
   const double* const sums = of_.gate_.empty() ? zeros.data() : of_.gate_.data() + block.begin;

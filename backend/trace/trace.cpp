@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -133,7 +134,27 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
 }
 
 std::span<const double> Trace::cumulative_log_gate(int layer, int head) const {
+  check_head(layer, head);
+  if (!belongs_to(spec_of(TraceArray::cumulative_log_gate), info_.mixer(layer))) return mean_decay(layer, head);
   return row<double>(TraceArray::cumulative_log_gate, layer, head);
+}
+
+std::span<const double> Trace::mean_decay(int layer, int head) const {
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = mean_decay_.find({layer, head}); found != mean_decay_.end()) return found->second;
+  }
+  std::vector<double> mean(static_cast<std::size_t>(info_.length), 0.0);
+  if (info_.mixer(layer).decay == Decay::channel) {
+    const std::span<const double> sums = cumulative_log_decay(layer, head);
+    const std::size_t channels = sums.size() / mean.size();
+    for (std::size_t position = 0; position < mean.size(); ++position) {
+      const std::span<const double> of_position = sums.subspan(position * channels, channels);
+      mean[position] = std::accumulate(of_position.begin(), of_position.end(), 0.0) / static_cast<double>(channels);
+    }
+  }
+  const std::lock_guard lock(mutex_);
+  return mean_decay_.try_emplace({layer, head}, std::move(mean)).first->second;
 }
 
 std::span<const double> Trace::cumulative_log_decay(int layer, int head) const {
@@ -152,18 +173,11 @@ std::span<const float> Trace::log_forget_gradient(int layer, int head) const {
 
 bool Trace::has_attention(int layer) const {
   check_head(layer, 0);
-  return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
-}
-
-bool Trace::has_mixing(int layer) const {
-  check_head(layer, 0);
   const LayerMixer mixer = info_.mixer(layer);
-  if (mixer.mixer == Mixer::attention) return has_attention(layer);
-  return query_key() != nullptr && std::ranges::all_of(kTraceArrays, [&](const ArraySpec& spec) {
-           const bool needed = spec.array == TraceArray::beta || spec.array == TraceArray::cumulative_log_gate ||
-                               spec.array == TraceArray::cumulative_log_decay;
-           return !needed || !belongs_to(spec, mixer) || has(spec.array, layer);
-         });
+  if (mixer.mixer == Mixer::attention) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
+  const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
+  return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
+         !lacks(TraceArray::cumulative_log_decay);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {

@@ -107,7 +107,8 @@ class Trace {
   [[nodiscard]] const QueryKeyStore* store_of(TraceArray array) const;
   [[nodiscard]] const QueryKeyStore* query_key() const { return store_of(TraceArray::query); }
 
-  /// c of one head, [L] nats. Layers are read when first asked for and then kept.
+  /// c of one head, [L] nats; where each channel decays the mean of P over channels, and zeros in a linear mixer
+  /// without a decay. Layers are read when first asked for and then kept.
   /// @throws Error for a layer or head that does not exist, or gates that were not kept, with the remedy
   [[nodiscard]] std::span<const double> cumulative_log_gate(int layer, int head) const;
   /// P of the key head that a head of a linear mixer reads, [L, d] nats, where each channel decays. @throws Error
@@ -120,10 +121,9 @@ class Trace {
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
   /// @throws Error likewise
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
-  /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept.
+  /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
+  /// linear mixer queries, keys, beta and its decays.
   [[nodiscard]] bool has_attention(int layer) const;
-  /// Whether entries of M can be computed: those of attention, or what a linear mixer takes, was kept of this layer.
-  [[nodiscard]] bool has_mixing(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or
   /// from `compute`, which may return an empty vector to say that it was cancelled (then so is the result).
@@ -153,6 +153,7 @@ class Trace {
  private:
   const ArrayValues* find(TraceArray array, int index) const;
   using HeadRows = std::map<std::pair<int, int>, std::vector<float>>;
+  std::span<const double> mean_decay(int layer, int head) const;
   std::span<const float> known_or(HeadRows& rows, int layer, int head,
                                   const std::function<std::vector<float>()>& compute) const;
   template <typename T>
@@ -166,6 +167,7 @@ class Trace {
   std::shared_ptr<const ArrayValues> per_token_loss_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<TraceArray, int>, std::shared_ptr<const ArrayValues>> arrays_;
+  mutable std::map<std::pair<int, int>, std::vector<double>> mean_decay_;  ///< of linear mixers without c
   mutable HeadRows without_gate_;
   mutable HeadRows row_sizes_;
   mutable std::optional<int> gpu_;

@@ -110,6 +110,27 @@ void decay_tile(const double* row, const double* key_sum, const float* factor, s
   }
 }
 
+void mixing_product(const float* packed, const float* keys, std::int64_t key_count, std::int64_t depth, float* tile) {
+  constexpr int kLongPart = 64;
+  constexpr int kShortPart = 16;
+  std::int64_t k = 0;
+  if (depth >= kLongPart) {
+    tile_product_of_depth<Start::zero, kLongPart>(key_count, kMapTile, keys, depth, packed, kMapTile, tile, kMapTile);
+    k = kLongPart;
+  } else {
+    tile_product_of_depth<Start::zero, kShortPart>(key_count, kMapTile, keys, depth, packed, kMapTile, tile, kMapTile);
+    k = kShortPart;
+  }
+  for (; k + kLongPart <= depth; k += kLongPart) {
+    tile_product_of_depth<Start::add, kLongPart>(key_count, kMapTile, keys + k, depth, packed + k * kMapTile, kMapTile,
+                                                 tile, kMapTile);
+  }
+  for (; k < depth; k += kShortPart) {
+    tile_product_of_depth<Start::add, kShortPart>(key_count, kMapTile, keys + k, depth, packed + k * kMapTile, kMapTile,
+                                                  tile, kMapTile);
+  }
+}
+
 void scale(float factor, std::int64_t count, float* values) {
   for (std::int64_t n = 0; n < count; ++n) values[n] *= factor;
 }
@@ -178,6 +199,7 @@ HWY_EXPORT(decay);
 HWY_EXPORT(scale_channels);
 HWY_EXPORT(decayed_product);
 HWY_EXPORT(decay_tile);
+HWY_EXPORT(mixing_product);
 HWY_EXPORT(scale);
 HWY_EXPORT(size_tile);
 HWY_EXPORT(log_tile);
@@ -202,6 +224,10 @@ float decayed_product(const float* query, const float* key, const double* later,
 
 void decay_tile(const double* row, const double* key_sum, const float* factor, std::int64_t key_count, float* tile) {
   HWY_DYNAMIC_DISPATCH(decay_tile)(row, key_sum, factor, key_count, tile);
+}
+
+void mixing_product(const float* packed, const float* keys, std::int64_t key_count, std::int64_t depth, float* tile) {
+  HWY_DYNAMIC_DISPATCH(mixing_product)(packed, keys, key_count, depth, tile);
 }
 
 void scale(float factor, std::int64_t count, float* values) { HWY_DYNAMIC_DISPATCH(scale)(factor, count, values); }

@@ -12,7 +12,6 @@
 #include <vector>
 
 #include <benchmark/benchmark.h>
-#include <fmt/format.h>
 
 #include "backend/map/head_statistics.h"
 #include "backend/map/map.h"
@@ -214,7 +213,7 @@ std::vector<Case> cases() {
   for (const LayerMixer& mixer : mixers) {
     const auto head = random_linear_head(mixer, 8192, 1.0 / 3000);
     const double target = mixer.mixer == Mixer::delta_rule ? 600 : 60;
-    const std::string name = fmt::format("M, {}, 8192 tokens to 1024x1024, absmax", to_string(mixer.mixer));
+    const std::string name = std::string("M, ") + to_string(mixer.mixer) + ", 8192 tokens to 1024x1024, absmax";
     list.push_back({name, head, Quantity::mixing, Reduction::absmax, half, 1024, 1024, 0, 2, target});
     list.push_back(
         {name + ", first lines", head, Quantity::mixing, Reduction::absmax, half, 1024, 1024, 0, 2, 50, true});

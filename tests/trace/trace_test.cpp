@@ -97,8 +97,13 @@ TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
   EXPECT_EQ(trace->beta(1, 1).front(), 5.0F);
   EXPECT_TRUE(is_gated(trace->info(), 0));
   EXPECT_FALSE(is_gated(trace->info(), 1));
-  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->cumulative_log_gate(1, 0)); }),
-            "model 'fox', layer 1: delta_rule has no cumulative_log_gate");
+  // Channels 0, 1 and 2 of position 0 are 15, 16 and 17.
+  EXPECT_EQ(trace->cumulative_log_gate(0, 2).front(), 16.0);
+  EXPECT_EQ(trace->cumulative_log_gate(1, 0).back(), 0.0);
+  EXPECT_TRUE(trace->has(TraceArray::cumulative_log_decay, 0));
+  EXPECT_FALSE(trace->has_attention(0));
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->log_normalizer(1, 0)); }),
+            "model 'fox', layer 1: delta_rule has no log_normalizer");
   EXPECT_EQ(test::error_of([&] { trace->check_head(1, 2); }), "model 'fox' has no head 2 in layer 1: heads are 0 to 1");
 }
 
