@@ -10,7 +10,8 @@ namespace foxscope::kernels::cpu {
 /// queries]. Decays enter as differences of sums, in float64, which are never positive where an entry is present: no
 /// exponential is above 1.
 
-/// tile[key][lane] = sum_k keys[key][k] packed[k][lane], as logit_tile; the sum over the depth is taken in longer parts.
+/// tile[key][lane] = sum_k keys[key][k] packed[k][lane], as logit_tile; the sum over the depth is taken in longer
+/// parts.
 /// @param depth  a multiple of 16
 void mixing_product(const float* packed, const float* keys, std::int64_t key_count, std::int64_t depth, float* tile);
 
