@@ -13,9 +13,9 @@ namespace foxscope::cli {
 
 void addFigureMapOptions(CLI::App& command, FigureMapOptions& options, const std::string& quantities) {
   command
-      .add_option(
-          "--quantity", options.quantities,
-          "forget, log_forget, logits, attention, attention_without_gate or gate_effect (default: " + quantities + ")")
+      .add_option("--quantity", options.quantities,
+                  "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing (default: " +
+                      quantities + ")")
       ->type_name("Q,...")
       ->delimiter(',')
       ->allow_extra_args(false);

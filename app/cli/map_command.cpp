@@ -121,7 +121,7 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--head", options.head, "Head, from 0")->type_name("N")->required();
   command
       .add_option("--quantity", options.quantities,
-                  "forget, log_forget, logits, attention, attention_without_gate or gate_effect; "
+                  "forget, log_forget, logits, attention, attention_without_gate, gate_effect or mixing; "
                   "several, with commas, only into .h5")
       ->type_name("Q[,Q...]")
       ->required();
@@ -143,6 +143,10 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
       .add_option("--reduce", options.reduction,
                   "How the entries of a pixel become one (default: max; absmax where entries have signs)")
       ->type_name("max|mean|min|absmax");
+  command
+      .add_option("--channel", options.channel,
+                  "Of forget and log_forget where each channel decays: this channel (default: the mean over channels)")
+      ->type_name("N");
   command.add_flag("--without-first", options.withoutFirst,
                    "Leave out key 0, where many heads park: of attention, rows divided by what it leaves them");
   command.add_option("--scale", options.scale, "Colour scale of a picture: auto, linear or log (default: auto)")
@@ -178,6 +182,7 @@ void addMapCommand(CLI::App& program, Selection& selection) {
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention -o attention.png\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --width 67mm --font-size 8 -o attention.pdf\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
+      "  foxscope map mamba.h5 --layer 2 --head 1 --quantity mixing -o mixing.png\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
       "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");
   addMapOptions(*command, *options);

@@ -165,6 +165,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
                                  options.output));
   }
   request.quantity = quantities.front();
+  request.channel = options.channel;
   if (options.withoutFirst) request.first_key = FirstKey::left_out;
   const PixelSize size = pixelSize(options, request, format);
   request.pixel_rows = size.rows;
@@ -176,6 +177,7 @@ std::vector<NamedMap> planMaps(const MapOptions& options, const RunFile& run, Ma
     request.reduction = options.reduction.empty() ? default_reduction(quantity, minus.has_value())
                                                   : reduction_from_string(options.reduction);
     std::string name = headName(head);
+    if (options.channel) name += fmt::format("_C{:02}", *options.channel);
     if (minus) name += "_minus_" + headName(*minus);
     maps.push_back({fmt::format("{}_{}", name, to_string(quantity)), request});
   }

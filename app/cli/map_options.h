@@ -32,6 +32,7 @@ struct MapOptions {
   std::optional<std::string> width;  ///< 140mm or 5.5in
   std::optional<int> dpi;
   std::optional<double> fontSize;  ///< pt
+  std::optional<int> channel;
   bool withoutFirst = false;
   std::string device = "auto";
   std::string output;

@@ -34,7 +34,7 @@ Extremes extremesOf(const Image& image) {
 }
 
 bool hasSigns(const MapRequest& request) {
-  return request.minus.has_value() || request.quantity == Quantity::gate_effect;
+  return request.minus.has_value() || request.quantity == Quantity::gate_effect || request.quantity == Quantity::mixing;
 }
 
 std::string quantityOf(const MapRequest& request) {
@@ -52,6 +52,8 @@ std::string quantityOf(const MapRequest& request) {
       return difference + "A without the gate";
     case Quantity::gate_effect:
       return difference + "A − A without the gate";
+    case Quantity::mixing:
+      return difference + (request.minus ? "M" : "mixing M");
   }
   return "";
 }

@@ -16,6 +16,8 @@ std::string quantityText(Quantity quantity) {
       return "*A* without gate";
     case Quantity::gate_effect:
       return "*A* − *A* without gate";
+    case Quantity::mixing:
+      return "mixing *M*";
   }
   return "";
 }
@@ -34,6 +36,8 @@ std::string quantitySymbol(Quantity quantity) {
       return "*A* without gate";
     case Quantity::gate_effect:
       return "*A* − *A* without gate";
+    case Quantity::mixing:
+      return "*M*";
   }
   return "";
 }

@@ -68,14 +68,15 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
   measures.statistics = std::move(*statistics);
   const TraceInfo& info = head.trace->info();
   if (!options.classes.empty()) {
-    const std::vector<double> open(info.gated ? 0 : static_cast<std::size_t>(info.length));
+    const bool gated = is_gated(info, head.layer);
+    const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
     measures.classes =
-        tally_gates(info.gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span<const double>(open),
+        tally_gates(gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span<const double>(open),
                     options.classes, kTokenClasses);
   }
   if (!measures.statistics.has_attention) return measures;
   measures.sketch = sketch(measures.statistics.distance);
-  if (options.with_split) {
+  if (options.with_split && info.mixer(head.layer).mixer == Mixer::attention) {
     measures.split = decay_split(head, measures.statistics, job);
     if (!measures.split) return std::nullopt;
   }

@@ -25,7 +25,7 @@ struct HeadProfile {
 /// memory: they are in `profiles`, and in short in `sketch`.
 struct HeadMeasures {
   HeadStatistics statistics;
-  std::optional<DecaySplit> split;    ///< nothing where it was not asked for, or there is no attention
+  std::optional<DecaySplit> split;    ///< nothing where it was not asked for, or there is no softmax attention
   std::vector<GateTally> classes;     ///< [kTokenClasses] gates of the positions that read each; empty without classes
   std::vector<HeadProfile> profiles;  ///< mass..., and with the split logit_content and logit_decay
   std::optional<ProfileSketch> sketch;  ///< of attention with key 0

@@ -31,6 +31,19 @@ HeadArray decay_times(const HeadArray& mean_log_gate) {
 
 }  // namespace
 
+void require_equal_heads(const TraceInfo& info) {
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const LayerMixer mixer = info.mixer(layer);
+    if (mixer.heads == info.heads && (mixer.mixer == Mixer::attention) == (info.mixer(0).mixer == Mixer::attention)) {
+      continue;
+    }
+    throw Error(
+        fmt::format("model '{}': its layers are of several kinds, and arrays over all heads are of one: use "
+                    "foxscope heads with --csv or --json",
+                    info.name));
+  }
+}
+
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name) {
   const auto found =
       std::find_if(arrays.begin(), arrays.end(), [&](const HeadArray& array) { return array.name == name; });
@@ -150,6 +163,7 @@ EvaluatedHeads HeadsAccumulator::finish() {
 
 std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const TraceInfo& info = trace->info();
+  require_equal_heads(info);
   std::vector<TokenClassSet> classes;
   if (trace->text() && trace->tokens() && !trace->tokens()->byte_start.empty()) classes = read_classes(*trace);
   MeasureOptions options;

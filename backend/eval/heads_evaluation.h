@@ -41,6 +41,10 @@ struct EvaluatedHeads {
   }
 };
 
+/// @throws Error for a model whose layers have not as many heads, or are not all of softmax attention or all linear:
+///         arrays [layers, heads] of all heads cannot hold it
+void require_equal_heads(const TraceInfo& info);
+
 /// The array of that name, or null.
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name);
 

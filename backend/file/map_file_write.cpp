@@ -81,6 +81,7 @@ void write_map_attributes(Hdf5Writer& writer, const std::string& path, const Map
   writer.attribute(path, "reduce", to_string(request.reduction));
   writer.attribute(path, "rows", rows);
   writer.attribute(path, "cols", columns);
+  if (request.channel) writer.attribute(path, "channel", std::int64_t{*request.channel});
   if (request.minus) writer.attribute(path, "minus", describe(*request.minus));
   writer.attribute(path, "weights_sha256", info.weights_sha256);
   writer.attribute(path, "dtype", to_string(info.dtype));

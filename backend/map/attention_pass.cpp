@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
@@ -41,13 +43,13 @@ struct Sums {
 class BandPass {
  public:
   BandPass(const HeadEntries& entries, const Team& team, Sums& sums)
-      : entries_(entries), team_(team), sums_(sums), reader_(entries), tile_(kMapTile * kMapTile) {}
+      : entries_(entries), team_(team), sums_(sums), reader_(entries.reader()), tile_(kMapTile * kMapTile) {}
 
   /// @returns false if the job was stopped on the way
   bool run(const Range& rows) {
     rows_ = rows;
     limit_ = kNegligible;
-    reader_.set_band(rows);
+    reader_->set_band(rows);
     weigh_rows();
     const bool unsure =
         std::any_of(beside_first_, beside_first_ + rows.size(), [](double share) { return share < kWellKnown; });
@@ -63,9 +65,9 @@ class BandPass {
  private:
   /// Attention on key 0, and what is beside it.
   void weigh_rows() {
-    reader_.set_chunk({0, 1});
+    reader_->set_chunk({0, 1});
     for (std::int64_t n = 0; n < rows_.size(); n += kMapTile) {
-      reader_.log_attention_tile(n / kMapTile, {0, 1}, tile_.data());
+      reader_->log_attention_tile(n / kMapTile, {0, 1}, tile_.data());
       for (std::int64_t lane = 0; lane < std::min(kMapTile, rows_.size() - n); ++lane) {
         const bool seen = entries_.window == 0 || rows_.begin + n + lane < entries_.window;
         const double log_first = static_cast<double>(tile_[static_cast<std::size_t>(lane)]) * kLn2;
@@ -150,10 +152,10 @@ class BandPass {
   template <typename Body>
   bool for_tiles(const Body& body) {
     return for_each_tile(
-        rows_, {0, entries_.length}, entries_.window, team_, [&](const Range& keys) { reader_.set_chunk(keys); },
+        rows_, {0, entries_.length}, entries_.window, team_, [&](const Range& keys) { reader_->set_chunk(keys); },
         [&](const BandTile& tile) {
-          if (reader_.negligible(tile.strip, tile.keys, limit_)) return;
-          reader_.log_attention_tile(tile.strip, tile.keys, tile_.data());
+          if (reader_->negligible(tile.strip, tile.keys, limit_)) return;
+          reader_->log_attention_tile(tile.strip, tile.keys, tile_.data());
           if (tile.cut) {
             cpu::mask_tile(tile.rows.begin - tile.keys.begin, entries_.window, tile.keys.size(), kAbsentEntry,
                            tile_.data());
@@ -169,7 +171,7 @@ class BandPass {
   const HeadEntries& entries_;
   const Team& team_;
   Sums& sums_;
-  EntryReader reader_;
+  std::unique_ptr<TileReader> reader_;
   std::vector<float> tile_;
   Range rows_;
   double limit_ = kNegligible;
@@ -217,14 +219,17 @@ DistanceProfile distance_profile(std::vector<double> mass, std::int64_t rows) {
 }
 
 std::optional<AttentionSpread> attention_spread(HeadEntries& entries, const Job& job) {
-  if (const auto gpu = entries.head.trace->gpu()) {
+  if (const auto gpu = entries.mixing == nullptr ? entries.head.trace->gpu() : std::nullopt) {
     AttentionSpread spread;
     const auto status = device_attention_spread(entries, *gpu, spread);
     if (job.stopped()) return std::nullopt;
     if (status == kernels::Status::ok) return spread;
   }
   Team team(job);
-  if (entries.gated && !entries.measure_keys({0, entries.length}, team)) return std::nullopt;
+  std::vector<float> row_sums;
+  const Range whole{0, entries.length};
+  if (!entries.prepare_mixing(whole, whole, FirstKey::counted, job, team, row_sums)) return std::nullopt;
+  if (entries.mixing == nullptr && entries.gated && !entries.measure_keys(whole, team)) return std::nullopt;
   const auto length = static_cast<std::size_t>(entries.length);
   const std::int64_t bands = (entries.length + kBandRows - 1) / kBandRows;
   std::vector<Sums> sums(static_cast<std::size_t>(std::min(kTasks, bands)));

@@ -17,7 +17,8 @@ struct BandTile {
   bool cut = false;  ///< some entries are absent: the diagonal or the window's edge passes through
 };
 
-/// Visits the tiles of rows x columns that hold present entries, block of keys by block of keys.
+/// Visits the tiles of rows x columns that hold present entries, block of keys by block of keys, from the diagonal to
+/// the left, as the delta rule has them.
 /// @param rows       at most kBandRows
 /// @param set_chunk  called with the keys of the tiles that follow, at most kKeyChunk
 /// @param body       called with each BandTile
@@ -28,14 +29,14 @@ bool for_each_tile(const Range& rows, const Range& columns, std::int64_t window,
   using kernels::cpu::kMapTile;
   assert(rows.size() > 0 && rows.size() <= kBandRows && window >= 0);
   const std::int64_t oldest = window == 0 ? 0 : std::max<std::int64_t>(0, rows.begin - window + 1);
-  const std::int64_t end = std::min(columns.end, rows.end);
-  for (std::int64_t begin = std::max(columns.begin, oldest); begin < end;) {
+  const std::int64_t first = std::max(columns.begin, oldest);
+  for (std::int64_t end = std::min(columns.end, rows.end); end > first;) {
     if (team.stopped()) return false;
-    const Range chunk{begin, std::min(begin / kKeyChunk * kKeyChunk + kKeyChunk, end)};
+    const Range chunk{std::max(first, (end - 1) / kKeyChunk * kKeyChunk), end};
     set_chunk(chunk);
-    for (std::int64_t first = chunk.begin; first < chunk.end;) {
+    while (end > chunk.begin) {
       BandTile tile;
-      tile.keys = {first, std::min(first / kMapTile * kMapTile + kMapTile, chunk.end)};
+      tile.keys = {std::max(chunk.begin, (end - 1) / kMapTile * kMapTile), end};
       for (std::int64_t row = rows.begin; row < rows.end; row += kMapTile, ++tile.strip) {
         tile.rows = {row, std::min(row + kMapTile, rows.end)};
         const bool before_window = window != 0 && tile.keys.end <= row - window + 1;
@@ -43,9 +44,8 @@ bool for_each_tile(const Range& rows, const Range& columns, std::int64_t window,
         tile.cut = tile.keys.end - 1 > row || (window != 0 && tile.keys.begin <= tile.rows.end - 1 - window);
         body(tile);
       }
-      first = tile.keys.end;
+      end = tile.keys.begin;
     }
-    begin = chunk.end;
   }
   return true;
 }

@@ -45,6 +45,7 @@ DeviceParts parts_of(Quantity quantity) {
     case Quantity::logits:
       return {.query_key = true};
     case Quantity::attention:
+    case Quantity::mixing:
       return {.query_key = true, .gate = true, .normalizer = true};
     case Quantity::attention_without_gate:
       return {.query_key = true, .without_gate = true};
@@ -181,7 +182,8 @@ class DeviceMap {
 
 bool device_takes(const HeadOf& head) {
   const TraceInfo& info = head.trace->info();
-  return info.head_dim <= 128 && info.softmax_scale > 0;
+  // Linear mixers, and attention among them, are computed on the CPU.
+  return info.mixers.empty() && info.head_dim <= 128 && info.softmax_scale > 0;
 }
 
 void require_device(Status status, int gpu) {

@@ -40,9 +40,9 @@ struct Task {
 /// What a thread works with.
 struct PixelWorker {
   explicit PixelWorker(const std::vector<HeadEntries>& entries) {
-    for (const HeadEntries& head : entries) readers.emplace_back(head);
+    for (const HeadEntries& head : entries) readers.push_back(head.reader());
   }
-  std::vector<EntryReader> readers;
+  std::vector<std::unique_ptr<TileReader>> readers;
   std::vector<float> tile = std::vector<float>(kMapTile * kMapTile);
   std::vector<float> other = std::vector<float>(kMapTile * kMapTile);
   std::vector<float> result = std::vector<float>(kMapTile * kMapTile);
@@ -119,7 +119,7 @@ class EntryMap {
         entries_(std::move(entries)),
         window_(entries_.size() == 2 ? common_window(entries_.front().window, entries_.back().window)
                                      : entries_.front().window),
-        pixels_(request, window_) {
+        pixels_(request, window_, entries_.size() == 1 && entries_.front().is_softmax()) {
     for (HeadEntries& head : entries_) head.logarithm = pixels_.logarithm();
   }
 
@@ -185,13 +185,13 @@ void EntryMap::run_task(Task& task, PixelWorker& worker, int thread) {
 
 void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
   if (request_.columns.begin >= rows.end) return;
-  for (EntryReader& reader : worker.readers) reader.set_band(rows);
+  for (const auto& reader : worker.readers) reader->set_band(rows);
   TilePlace places[kBandRows / kMapTile];
   for (std::int64_t row = rows.begin; row < rows.end; row += kMapTile) {
     pixels_.place_rows({row, std::min(row + kMapTile, rows.end)}, places[(row - rows.begin) / kMapTile]);
   }
   const auto set_chunk = [&](const Range& keys) {
-    for (EntryReader& reader : worker.readers) reader.set_chunk(keys);
+    for (const auto& reader : worker.readers) reader->set_chunk(keys);
   };
   for_each_tile(rows, request_.columns, window_, team_, set_chunk, [&](const BandTile& tile) {
     if (!fill_tile(tile, worker)) return;
@@ -205,15 +205,15 @@ void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
 /// @returns false if the tile changes no pixel
 bool EntryMap::fill_tile(const BandTile& tile, PixelWorker& worker) const {
   const bool nothing = std::all_of(worker.readers.begin(), worker.readers.end(),
-                                   [&](const EntryReader& reader) { return reader.negligible(tile.strip, tile.keys); });
+                                   [&](const auto& reader) { return reader->negligible(tile.strip, tile.keys); });
   if (nothing) {
     if (pixels_.zeros_change_nothing()) return false;
     const float zero = pixels_.logarithm() ? -std::numeric_limits<float>::infinity() : 0.0F;
     std::fill(worker.tile.begin(), worker.tile.end(), zero);
   } else {
-    worker.readers.front().tile(tile.strip, tile.keys, worker.tile.data());
+    worker.readers.front()->tile(tile.strip, tile.keys, worker.tile.data());
     if (worker.readers.size() == 2) {
-      worker.readers.back().tile(tile.strip, tile.keys, worker.other.data());
+      worker.readers.back()->tile(tile.strip, tile.keys, worker.other.data());
       cpu::subtract(tile.keys.size() * kMapTile, worker.tile.data(), worker.other.data());
     }
   }
@@ -234,7 +234,7 @@ std::span<const float> normalizer_without_gate(const HeadOf& head, const Range& 
                                                std::vector<float>& own) {
   constexpr std::int64_t kFew = 32;
   const TraceInfo& info = head.trace->info();
-  const bool few = info.gated && rows.size() * kFew <= info.length;
+  const bool few = is_gated(info, head.layer) && rows.size() * kFew <= info.length;
   if (!few || head.trace->knows_log_normalizer_without_gate(head.layer, head.head)) {
     return log_normalizer_without_gate(head, job);
   }
@@ -262,7 +262,7 @@ bool leave_out_first(const MapRequest& request, const Job& job, HeadEntries& ent
 /// @param normalizers  owns what was computed
 bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
                    std::deque<std::vector<float>>& normalizers) {
-  const bool attention = request.quantity == Quantity::attention;
+  const bool attention = request.quantity == Quantity::attention || request.quantity == Quantity::mixing;
   const bool ungated =
       request.quantity == Quantity::attention_without_gate || request.quantity == Quantity::gate_effect;
   for (const HeadOf* head : {&request.head, request.minus ? &*request.minus : nullptr}) {
@@ -272,7 +272,12 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
       without_gate = normalizer_without_gate(*head, request.rows, job, normalizers.emplace_back());
       if (without_gate.empty()) return false;
     }
-    HeadEntries& added = entries.emplace_back(*head, request.quantity, without_gate);
+    HeadEntries& added = entries.emplace_back(*head, request.quantity, without_gate, request.channel);
+    if (added.mixing != nullptr) {
+      std::vector<float>& own = normalizers.emplace_back();
+      if (!added.prepare_mixing(request.rows, request.columns, request.first_key, job, team, own)) return false;
+      continue;
+    }
     if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
     // Without a gate there is nothing to skip: logits alone do not fall with distance.
     if (!added.gated || !(attention || request.quantity == Quantity::forget)) continue;

@@ -5,6 +5,7 @@
 
 #include "backend/map/bins.h"
 #include "backend/map/gate_lines.h"
+#include "backend/map/head_entries.h"
 #include "backend/map/team.h"
 
 namespace foxscope {
@@ -13,29 +14,40 @@ namespace {
 /// Pixels that one task computes: below 0.2 s by far, and enough to be worth a task.
 constexpr std::int64_t kTaskPixels = 1 << 16;
 
-/// c of a head; zeros, kept in `zeros`, where it has no gate.
-std::span<const double> gate_of(const HeadOf& head, std::vector<double>& zeros) {
+/// c of a head; what stands for it, kept in `own`, where it has none.
+std::span<const double> gate_of(const HeadOf& head, std::optional<int> channel, std::vector<double>& own) {
   const TraceInfo& info = head.trace->info();
-  if (info.gated) return head.trace->cumulative_log_gate(head.layer, head.head);
-  zeros.assign(static_cast<std::size_t>(info.length), 0.0);
-  return zeros;
+  if (!channel && is_gated(info, head.layer)) return head.trace->cumulative_log_gate(head.layer, head.head);
+  if (channel) {
+    own = channel_decay(head, *channel);
+  } else {
+    own.assign(static_cast<std::size_t>(info.length), 0.0);
+  }
+  return own;
+}
+
+/// Whether F is one exponential a pair: not where it is the mean of those of many channels.
+bool is_one_exponential(const MapRequest& request, const HeadOf& head) {
+  const bool channels = head.trace->info().mixer(head.layer).decay == Decay::channel;
+  return !channels || request.channel || request.quantity == Quantity::log_forget;
 }
 
 }  // namespace
 
 bool has_closed_form(const MapRequest& request) {
   if (request.quantity != Quantity::forget && request.quantity != Quantity::log_forget) return false;
-  return !request.minus || request.reduction == Reduction::mean;
+  if (!is_one_exponential(request, request.head)) return false;
+  return !request.minus || (request.reduction == Reduction::mean && is_one_exponential(request, *request.minus));
 }
 
 std::optional<Image> forget_map(const MapRequest& request, const Job& job) {
   std::vector<double> zeros;
-  std::int64_t window = request.head.trace->info().window_size;
-  if (request.minus) window = common_window(window, request.minus->trace->info().window_size);
+  std::int64_t window = window_of(request.head.trace->info(), request.head.layer);
+  if (request.minus) window = common_window(window, window_of(request.minus->trace->info(), request.minus->layer));
   std::vector<GateLines> heads;
-  heads.emplace_back(gate_of(request.head, zeros), window, request);
+  heads.emplace_back(gate_of(request.head, request.channel, zeros), window, request);
   std::vector<double> other_zeros;
-  if (request.minus) heads.emplace_back(gate_of(*request.minus, other_zeros), window, request);
+  if (request.minus) heads.emplace_back(gate_of(*request.minus, request.channel, other_zeros), window, request);
 
   Image image{request.pixel_rows, request.pixel_columns, {}};
   image.value.resize(static_cast<std::size_t>(image.rows * image.columns));

@@ -21,28 +21,83 @@ bool needs_queries(Quantity quantity) { return quantity != Quantity::forget && q
 
 }  // namespace
 
-HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float> ungated_rows)
+std::vector<double> channel_decay(const HeadOf& of, int channel) {
+  const std::span<const double> decay = of.trace->cumulative_log_decay(of.layer, of.head);
+  std::vector<double> sums(static_cast<std::size_t>(of.trace->info().length));
+  const std::size_t channels = decay.size() / sums.size();
+  for (std::size_t position = 0; position < sums.size(); ++position) {
+    sums[position] = decay[position * channels + static_cast<std::size_t>(channel)];
+  }
+  return sums;
+}
+
+HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float> ungated_rows,
+                         std::optional<int> channel)
     : head(of), quantity(which), without_gate(ungated_rows), skip_below(kSmallestExponent) {
   const TraceInfo& info = of.trace->info();
   of.trace->check_head(of.layer, of.head);
+  const LayerMixer mixer = info.mixer(of.layer);
+  const bool softmax = mixer.mixer == Mixer::attention;
+  if (softmax && quantity == Quantity::mixing) quantity = Quantity::attention;
   length = info.length;
-  head_dim = info.head_dim;
-  window = info.window_size;
+  head_dim = mixer.head_dim;
+  window = window_of(info, of.layer);
   scale = static_cast<double>(info.softmax_scale);
-  const bool attention = quantity == Quantity::attention || quantity == Quantity::gate_effect;
-  gated = info.gated;
+  gated = is_gated(info, of.layer) && (softmax || mixer.decay == Decay::head);
   if (of.trace->tokens()) token = of.trace->tokens()->input_id;
-  if (gated && (attention || !needs_queries(quantity))) {
+  const bool attention = softmax && (quantity == Quantity::attention || quantity == Quantity::gate_effect);
+  if (gated && (!softmax || attention || !needs_queries(quantity))) {
     gate = of.trace->cumulative_log_gate(of.layer, of.head);
   } else if (!needs_queries(quantity)) {
-    zero_gate.assign(static_cast<std::size_t>(length), 0.0);
-    gate = zero_gate;
+    if (channel) {
+      zero_gate = channel_decay(of, *channel);
+      gate = zero_gate;
+    } else if (softmax) {
+      zero_gate.assign(static_cast<std::size_t>(length), 0.0);
+      gate = zero_gate;
+    } else {
+      gate = of.trace->cumulative_log_gate(of.layer, of.head);
+    }
+  }
+  const bool of_all_channels = quantity == Quantity::forget && mixer.decay == Decay::channel && !channel;
+  if (!softmax && (needs_queries(quantity) || of_all_channels)) {
+    mixing = std::make_shared<MixingEntries>(of, quantity);
+    return;
   }
   if (attention) normalizer = of.trace->log_normalizer(of.layer, of.head);
   if (needs_queries(quantity)) {
     store = &of.trace->require_query_key();
-    key_head = key_head_of(info, of.head);
+    key_head = shared_head(mixer.heads, mixer.key_heads, of.head);
   }
+}
+
+bool HeadEntries::prepare_mixing(const Range& rows, const Range& columns, FirstKey first_key, const Job& job,
+                                 Team& team, std::vector<float>& own) {
+  if (mixing == nullptr) return true;
+  // All sums are made once and kept; a few rows of a long text do not wait for them.
+  constexpr std::int64_t kFew = 32;
+  if (quantity == Quantity::attention) {
+    const bool few = rows.size() * kFew <= length && !head.trace->knows_row_sizes(head.layer, head.head);
+    if (few || first_key == FirstKey::left_out) {
+      own = compute_row_sizes(head, rows, first_key, job);
+      mixing->normalize_by(own);
+      if (own.empty()) return false;
+    } else {
+      const std::span<const float> sizes = row_sizes(head, job);
+      mixing->normalize_by(sizes);
+      if (sizes.empty()) return false;
+    }
+  }
+  return mixing->prepare(rows, columns, team);
+}
+
+bool HeadEntries::is_softmax() const {
+  return mixing == nullptr && (quantity == Quantity::attention || quantity == Quantity::attention_without_gate);
+}
+
+std::unique_ptr<TileReader> HeadEntries::reader() const {
+  if (mixing != nullptr) return mixing->reader(skip_below);
+  return std::make_unique<EntryReader>(*this);
 }
 
 void HeadEntries::leave_out_gate(std::span<const float> rows) {
@@ -190,6 +245,7 @@ void EntryReader::tile(std::int64_t strip_index, const Range& keys, float* out) 
       logits(strip_index, keys, out);
       return;
     case Quantity::attention:
+    case Quantity::mixing:
       log_attention_tile(strip_index, keys, out);
       break;
     case Quantity::attention_without_gate:

@@ -1,11 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/map/map.h"
+#include "backend/map/mixing_entries.h"
 #include "backend/map/team.h"
+#include "backend/map/tile_reader.h"
 #include "kernels/cpu/pooled_map.h"
 
 namespace foxscope {
@@ -21,21 +25,24 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
 std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
                                                        const Range& rows, const Job& job);
 
-/// Entries at 2^-126 and above are computed; exponentials below are exactly 0 (kernels::cpu::exponentiate), on a GPU
-/// too.
-inline constexpr double kSmallestExponent = -126.0;
-
-/// Keys are read from the store this many at a time, so that a store in a file is asked for large pieces.
-inline constexpr std::int64_t kKeyChunk = 512;
-/// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.
-inline constexpr std::int64_t kBandRows = 256;
+/// P of one channel of a head, [L] nats, where each channel decays.
+std::vector<double> channel_decay(const HeadOf& of, int channel);
 
 /// What one head's entries of one quantity are made of: shared by the threads of a map, read only.
 struct HeadEntries {
   /// Looks up all that the quantity needs.
   /// @param without_gate  log_normalizer_without_gate, where the quantity needs it
+  /// @param channel       of forget and log_forget, MapRequest::channel
   /// @throws Error for parts that the trace did not keep
-  HeadEntries(const HeadOf& of, Quantity which, std::span<const float> without_gate);
+  HeadEntries(const HeadOf& of, Quantity which, std::span<const float> without_gate, std::optional<int> channel = {});
+
+  /// Prepares what a linear mixer's entries need, row sums too. @returns false if the job was stopped
+  /// @param own  holds row sums that were made for these rows alone
+  bool prepare_mixing(const Range& rows, const Range& columns, FirstKey first_key, const Job& job, Team& team,
+                      std::vector<float>& own);
+  /// Whether entries are those of a softmax, of which logarithms are there first.
+  [[nodiscard]] bool is_softmax() const;
+  [[nodiscard]] std::unique_ptr<TileReader> reader() const;
 
   /// What remains of attention when one of its two parts is taken away, for Quantity::attention.
   /// @param rows  [L] log-normalisers of what remains, nats; must outlive this
@@ -59,35 +66,26 @@ struct HeadEntries {
   std::span<const float> normalizer;    ///< [L] nats, with the gate
   std::span<const float> without_gate;  ///< [L] nats
   std::span<const std::int32_t> token;  ///< [L] that each position reads; empty where the trace does not say
-  std::vector<double> zero_gate;        ///< what `gate` views when the head has none
+  std::vector<double> zero_gate;        ///< what `gate` views when the head has none, or one channel is looked at
   /// Largest |k| of each block of kMapTile keys, NaN where a key or its gate is; empty: nothing is skipped.
   std::vector<double> block_norm;
-  double skip_below = 0;  ///< log2 of the entries that may be left out
+  double skip_below = 0;                  ///< log2 of the entries that may be left out
+  std::shared_ptr<MixingEntries> mixing;  ///< of a linear mixer, where the quantity is not its scalar decay
 };
 
-/// Computes tiles of entries for one thread: queries of a band packed, keys fetched chunk by chunk.
-class EntryReader {
+/// Tiles of softmax attention and of F: queries of a band packed, keys fetched chunk by chunk.
+class EntryReader final : public TileReader {
  public:
   explicit EntryReader(const HeadEntries& entries);
 
-  /// The queries that follow: at most kBandRows.
-  void set_band(const Range& rows);
-  /// The keys that tiles will be asked for; read when the first of them is.
-  void set_chunk(const Range& keys);
-
-  /// True if every entry of strip x keys is known to be below 2^log2_limit; false where one may be NaN. Keys lie in one
-  /// block.
-  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys, double log2_limit) const;
-  /// The same with the limit of HeadEntries::skip_below.
-  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const {
+  void set_band(const Range& rows) override;
+  void set_chunk(const Range& keys) override;
+  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys, double log2_limit) const override;
+  [[nodiscard]] bool negligible(std::int64_t strip, const Range& keys) const override {
     return negligible(strip, keys, entries_.skip_below);
   }
-
-  /// Entries of the band's 64 queries from strip * 64 on, and keys of the chunk that lie in one block of kMapTile
-  /// positions: [keys][64]. Absent entries are computed like others.
-  void tile(std::int64_t strip, const Range& keys, float* out);
-  /// log2 of attention, whatever the quantity; for entries that have queries and keys.
-  void log_attention_tile(std::int64_t strip, const Range& keys, float* out);
+  void tile(std::int64_t strip, const Range& keys, float* out) override;
+  void log_attention_tile(std::int64_t strip, const Range& keys, float* out) override;
 
  private:
   struct Strip {

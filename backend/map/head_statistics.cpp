@@ -1,5 +1,6 @@
 #include "backend/map/head_statistics.h"
 
+#include <algorithm>
 #include <span>
 #include <utility>
 #include <vector>
@@ -7,8 +8,19 @@
 #include "backend/map/attention_pass.h"
 #include "backend/map/gate_statistics.h"
 #include "backend/map/head_entries.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope {
+
+std::vector<double> channel_decay_times(const HeadOf& head) {
+  const std::span<const double> sums = head.trace->cumulative_log_decay(head.layer, head.head);
+  const auto length = static_cast<double>(head.trace->info().length);
+  const std::size_t channels = sums.size() / static_cast<std::size_t>(head.trace->info().length);
+  std::vector<double> times;
+  for (const double sum : sums.last(channels)) times.push_back(decay_time(sum / length));
+  std::ranges::sort(times);
+  return times;
+}
 
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job) {
   const TraceInfo& info = head.trace->info();
@@ -16,9 +28,11 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   HeadStatistics statistics;
   statistics.layer = head.layer;
   statistics.head = head.head;
-  const std::vector<double> open(info.gated ? 0 : static_cast<std::size_t>(info.length));
-  const auto gates = info.gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
+  const bool gated = is_gated(info, head.layer);
+  const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
+  const auto gates = gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
   if (!gate_statistics(gates, options.events, job, statistics)) return std::nullopt;
+  if (info.mixer(head.layer).decay == Decay::channel) statistics.channel_decay_times = channel_decay_times(head);
   statistics.saliency = head_saliency(head, options.events);
   const bool attention = options.with_attention && head.trace->has_attention(head.layer);
   if (!attention) return statistics;

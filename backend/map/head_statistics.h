@@ -49,8 +49,9 @@ struct AttentionSpread {
   std::int64_t repeats = 0;  ///< how many do
 };
 
-/// What docs/maps.md defines for one head. Levels of horizon and survival are 1/e, 1/2 and 0.01. The spread of
-/// attention is absent when q and k, or the row normalisers, were not kept.
+/// What docs/maps.md defines for one head. Of a linear mixer f is its decay and attention |M_ij| / sum_j |M_ij|. Levels
+/// of horizon and survival are 1/e, 1/2 and 0.01. The spread of attention is absent when q and k, or the row
+/// normalisers, were not kept.
 struct HeadStatistics : AttentionSpread {
   int layer = 0;
   int head = 0;
@@ -61,6 +62,9 @@ struct HeadStatistics : AttentionSpread {
   Quartiles backward_horizon[3];
   Quartiles forward_survival[3];
   std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
+  /// Where each channel decays: T of each, tokens, the shortest first (the spectrum of the head); otherwise empty. Then
+  /// the gate is the geometric mean of the channels' decays.
+  std::vector<double> channel_decay_times;
   bool has_attention = false;
   LabelScores label_scores = no_label_scores();  ///< head_labels.h
   std::optional<HeadSaliency> saliency;          ///< nothing where it was not kept
@@ -68,6 +72,9 @@ struct HeadStatistics : AttentionSpread {
 
 /// Levels of HeadStatistics::backward_horizon and forward_survival.
 inline constexpr double kHorizonLevel[3] = {0.36787944117144233, 0.5, 0.01};
+
+/// T = -1 / mean(log f) of each channel of a head where each decays, tokens, the shortest first.
+std::vector<double> channel_decay_times(const HeadOf& head);
 
 struct StatisticsOptions {
   bool with_attention = true;

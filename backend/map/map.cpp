@@ -18,13 +18,14 @@
 namespace foxscope {
 namespace {
 
-constexpr std::array<std::pair<Quantity, const char*>, 6> kQuantities{{
+constexpr std::array<std::pair<Quantity, const char*>, 7> kQuantities{{
     {Quantity::forget, "forget"},
     {Quantity::log_forget, "log_forget"},
     {Quantity::logits, "logits"},
     {Quantity::attention, "attention"},
     {Quantity::attention_without_gate, "attention_without_gate"},
     {Quantity::gate_effect, "gate_effect"},
+    {Quantity::mixing, "mixing"},
 }};
 constexpr std::array<std::pair<Reduction, const char*>, 4> kReductions{{
     {Reduction::max, "max"},
@@ -57,12 +58,34 @@ void check_range(const char* what, const Range& range, const TraceInfo& info) {
                                range.begin, range.end, info.length, info.name));
 }
 
+void check_quantity(const MapRequest& request, const HeadOf& head) {
+  const TraceInfo& info = head.trace->info();
+  const LayerMixer mixer = info.mixer(head.layer);
+  if (const std::string reason = why_not(info, head.layer, request.quantity); !reason.empty()) {
+    throw UsageError(fmt::format("model '{}', layer {}: {}", info.name, head.layer, reason));
+  }
+  if (!request.channel) return;
+  const bool of_decay = request.quantity == Quantity::forget || request.quantity == Quantity::log_forget;
+  if (!of_decay || mixer.decay != Decay::channel) {
+    throw UsageError(fmt::format(
+        "model '{}', layer {}: a channel is chosen of forget and log_forget of gated linear attention, where "
+        "each channel decays: leave it out",
+        info.name, head.layer));
+  }
+  if (*request.channel < 0 || *request.channel >= mixer.head_dim) {
+    throw UsageError(fmt::format("model '{}', layer {} has no channel {}: channels are 0 to {}", info.name, head.layer,
+                                 *request.channel, mixer.head_dim - 1));
+  }
+}
+
 void check_request(const MapRequest& request) {
   const TraceInfo& info = request.head.trace->info();
   request.head.trace->check_head(request.head.layer, request.head.head);
+  check_quantity(request, request.head);
   if (request.minus) {
     const TraceInfo& other = request.minus->trace->info();
     request.minus->trace->check_head(request.minus->layer, request.minus->head);
+    check_quantity(request, *request.minus);
     if (other.length != info.length) {
       throw UsageError(fmt::format("a difference needs two runs on one text: model '{}' has {} positions, '{}' has {}",
                                    info.name, info.length, other.name, other.length));
@@ -119,8 +142,30 @@ Quantity quantity_from_string(const std::string& name) { return value_of(kQuanti
 Reduction reduction_from_string(const std::string& name) { return value_of(kReductions, name, "reduction"); }
 
 Reduction default_reduction(Quantity quantity, bool difference) {
-  const bool is_signed = difference || quantity == Quantity::logits || quantity == Quantity::gate_effect;
+  const bool is_signed =
+      difference || quantity == Quantity::logits || quantity == Quantity::gate_effect || quantity == Quantity::mixing;
   return is_signed ? Reduction::absmax : Reduction::max;
+}
+
+std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
+  const LayerMixer mixer = info.mixer(layer);
+  if (mixer.mixer == Mixer::attention) return {};
+  switch (quantity) {
+    case Quantity::forget:
+    case Quantity::log_forget:
+      if (mixer.decay != Decay::none) return {};
+      return fmt::format("{} without a decay forgets only what it overwrites: ask for mixing or attention",
+                         to_string(mixer.mixer));
+    case Quantity::attention:
+    case Quantity::mixing:
+      return {};
+    case Quantity::logits:
+    case Quantity::attention_without_gate:
+    case Quantity::gate_effect:
+      break;
+  }
+  return fmt::format("{} is of softmax attention, and {} has no softmax: ask for mixing or attention",
+                     to_string(quantity), to_string(mixer.mixer));
 }
 
 bool is_of_attention(Quantity quantity) {

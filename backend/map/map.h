@@ -11,7 +11,9 @@
 
 namespace foxscope {
 
-/// What a map shows, for query i and key j <= i (inside the window).
+/// What a map shows, for query i and key j <= i (inside the window). Of a linear mixer attention is |M_ij| / sum_j
+/// |M_ij|, and F_ij is the mean over channels of exp(P_ic - P_jc) where each channel decays (log F: the mean of P_ic -
+/// P_jc); logits, attention_without_gate and gate_effect are of softmax attention alone.
 enum class Quantity {
   forget,                  ///< F_ij = exp(c_i - c_j)
   log_forget,              ///< c_i - c_j, nats
@@ -19,6 +21,7 @@ enum class Quantity {
   attention,               ///< A_ij = exp(S_ij + c_i - c_j - lse_i)
   attention_without_gate,  ///< softmax of S from the same q and k
   gate_effect,             ///< attention minus attention_without_gate
+  mixing,                  ///< M_ij, signed, with y_i = sum_j M_ij v_j; of softmax attention M = A
 };
 
 /// How the entries of a bin become one pixel; absmax is the entry of largest size, with its sign (of two as large, the
@@ -30,12 +33,15 @@ const char* to_string(Reduction reduction);
 /// @throws UsageError naming those that exist
 Quantity quantity_from_string(const std::string& name);
 Reduction reduction_from_string(const std::string& name);
-/// absmax for signed quantities and differences, else max.
+/// absmax for signed quantities (logits, gate_effect, mixing) and differences, else max.
 Reduction default_reduction(Quantity quantity, bool difference);
 
 /// Whether the first key counts, on which many heads park their attention. Left out, its entries are absent, and the
 /// others of row i are divided by what it leaves: A'_ij = A_ij / (1 - A_i0). NaN in rows that have nothing else.
 enum class FirstKey { counted, left_out };
+
+/// Why a layer has no such quantity, one sentence with the remedy; empty: it has.
+std::string why_not(const TraceInfo& info, int layer, Quantity quantity);
 
 /// Whether key 0 can be left out of it: attention, attention_without_gate, gate_effect.
 bool is_of_attention(Quantity quantity);
@@ -75,6 +81,8 @@ struct MapRequest {
   double skip_tolerance = 0;
   /// For attention, attention_without_gate and gate_effect. What is left out is computed on the CPU.
   FirstKey first_key = FirstKey::counted;
+  /// Of forget and log_forget where each channel decays: one channel; without, the mean over channels.
+  std::optional<int> channel = {};
 };
 
 /// Pixels, row-major float32. A pixel with no entry (above the diagonal, outside the window) is NaN.

@@ -29,10 +29,6 @@ PixelReduction pixel_reduction(Reduction reduction, bool logarithm) {
   return PixelReduction::max;
 }
 
-bool is_attention(Quantity quantity) {
-  return quantity == Quantity::attention || quantity == Quantity::attention_without_gate;
-}
-
 std::int64_t largest_bin(const std::vector<std::int64_t>& edges) {
   std::int64_t largest = 0;
   for (std::size_t n = 0; n + 1 < edges.size(); ++n) largest = std::max(largest, edges[n + 1] - edges[n]);
@@ -41,7 +37,7 @@ std::int64_t largest_bin(const std::vector<std::int64_t>& edges) {
 
 }  // namespace
 
-MapPixels::MapPixels(const MapRequest& request, std::int64_t window)
+MapPixels::MapPixels(const MapRequest& request, std::int64_t window, bool softmax)
     : rows_(request.rows),
       columns_(request.columns),
       row_edges_(bin_edges(request.rows, request.pixel_rows)),
@@ -50,7 +46,7 @@ MapPixels::MapPixels(const MapRequest& request, std::int64_t window)
       first_left_out_(request.first_key == FirstKey::left_out && request.columns.begin == 0),
       exact_(request.pixel_rows == request.rows.size() && request.pixel_columns == request.columns.size()),
       partial_(largest_bin(row_edges_) > kMapTile || largest_bin(column_edges_) > kMapTile),
-      logarithm_(is_attention(request.quantity) && !request.minus && !exact_ && request.reduction != Reduction::mean),
+      logarithm_(softmax && !exact_ && request.reduction != Reduction::mean),
       reduction_(pixel_reduction(request.reduction, logarithm_)) {
   image_.rows = request.pixel_rows;
   image_.columns = request.pixel_columns;

@@ -25,8 +25,9 @@ struct PartialPixels {
 /// at a time, and nothing else is written.
 class MapPixels {
  public:
-  /// @param window  keys that a query sees; 0: all
-  MapPixels(const MapRequest& request, std::int64_t window);
+  /// @param window   keys that a query sees; 0: all
+  /// @param softmax  entries are those of one softmax, whose logarithms are there first
+  MapPixels(const MapRequest& request, std::int64_t window, bool softmax);
 
   /// True where every pixel is one entry.
   [[nodiscard]] bool exact() const { return exact_; }

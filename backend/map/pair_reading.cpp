@@ -26,7 +26,7 @@ void check_pair(const HeadOf& head, std::int64_t query, std::int64_t key) {
 void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
   const TraceInfo& info = head.trace->info();
   reading.forward_survival = static_cast<double>(info.length - 1 - key);
-  if (!info.gated) return;
+  if (!is_gated(info, head.layer)) return;
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
   const double at_key = c[static_cast<std::size_t>(key)];
   reading.log_forget = c[static_cast<std::size_t>(query)] - at_key;
@@ -43,12 +43,62 @@ void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairRe
   reading.survives_text = false;
 }
 
+/// M by the recurrence from the query back to the key (docs/maps.md), in float64.
+double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
+  const Trace& trace = *head.trace;
+  const LayerMixer mixer = trace.info().mixer(head.layer);
+  const QueryKeyStore& store = *trace.query_key();
+  std::vector<float> query_scratch;
+  std::vector<float> key_scratch;
+  const auto q = store.rows(TraceArray::query, head.layer, shared_head(mixer.heads, mixer.query_heads, head.head),
+                            query, query + 1, query_scratch);
+  const auto k = store.rows(TraceArray::key, head.layer, shared_head(mixer.heads, mixer.key_heads, head.head), key,
+                            query + 1, key_scratch);
+  std::vector<double> r(q.begin(), q.end());
+  const std::size_t channels = r.size();
+  const auto at = [](std::int64_t position) { return static_cast<std::size_t>(position); };
+  const auto product = [&](std::int64_t position) {
+    double sum = 0;
+    for (std::size_t n = 0; n < channels; ++n) sum += r[n] * static_cast<double>(k[at(position - key) * channels + n]);
+    return sum;
+  };
+  if (mixer.decay == Decay::channel) {
+    const auto sums = trace.cumulative_log_decay(head.layer, head.head);
+    for (std::size_t n = 0; n < channels; ++n) {
+      r[n] *= std::exp(sums[at(query) * channels + n] - sums[at(key) * channels + n]);
+    }
+    return product(key);
+  }
+  const auto c = trace.cumulative_log_gate(head.layer, head.head);
+  const auto beta = trace.beta(head.layer, head.head);
+  for (std::int64_t position = query; mixer.mixer == Mixer::delta_rule && position > key; --position) {
+    const double overlap = static_cast<double>(beta[at(position)]) * product(position);
+    const double decay = std::exp(c[at(position)] - c[at(position - 1)]);
+    for (std::size_t n = 0; n < channels; ++n) {
+      r[n] = decay * (r[n] - overlap * static_cast<double>(k[at(position - key) * channels + n]));
+    }
+  }
+  const double decay = mixer.mixer == Mixer::delta_rule ? 1.0 : std::exp(c[at(query)] - c[at(key)]);
+  return static_cast<double>(beta[at(key)]) * decay * product(key);
+}
+
+void read_mixing(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
+  reading.has_mixing = true;
+  reading.mixing = mixing_entry(head, query, key);
+  if (!head.trace->knows_row_sizes(head.layer, head.head)) return;
+  const float size = head.trace->row_sizes(head.layer, head.head, {})[static_cast<std::size_t>(query)];
+  reading.has_attention = true;
+  reading.attention = size == 0 ? 0.0 : std::abs(reading.mixing) / static_cast<double>(size);
+}
+
 void read_attention(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
   const Trace& trace = *head.trace;
   const TraceInfo& info = trace.info();
   if (!trace.has_attention(head.layer)) return;
+  const LayerMixer mixer = info.mixer(head.layer);
+  if (mixer.mixer != Mixer::attention) return read_mixing(head, query, key, reading);
   reading.has_attention = true;
-  const int key_head = key_head_of(info, head.head);
+  const int key_head = shared_head(mixer.heads, mixer.key_heads, head.head);
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
   const QueryKeyStore& store = *trace.query_key();
@@ -68,7 +118,8 @@ PairReading pair_reading(const HeadOf& head, std::int64_t query, std::int64_t ke
   check_pair(head, query, key);
   const TraceInfo& info = head.trace->info();
   PairReading reading;
-  reading.in_window = info.window_size == 0 || query - key < info.window_size;
+  const std::int64_t window = window_of(info, head.layer);
+  reading.in_window = window == 0 || query - key < window;
   read_gates(head, query, key, reading);
   read_attention(head, query, key, reading);
   return reading;

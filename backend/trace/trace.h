@@ -48,13 +48,19 @@ struct TraceInfo : TraceSizes {
   float softmax_scale = 0;       ///< 1/sqrt(d)
   std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: no window
   double pruning_tolerance = 0;  ///< share of a row's attention that may have been skipped; 0: none
-  bool gated = false;            ///< false: f = 1 everywhere
+  bool gated = false;            ///< false: f = 1 everywhere, and no layer decays
   std::string intervention;      ///< JSON; empty: none
   std::string saliency_target;   ///< what gradients are of, "mean of loss[0:4096]"; empty without them
 };
 
-/// The key head that a query head reads: h / (H / H_kv).
+/// The key head that a query head of softmax attention reads: h / (H / H_kv).
 int key_head_of(const TraceInfo& info, int head);
+/// Whether a layer forgets: a gate, or a decay.
+bool is_gated(const TraceInfo& info, int layer);
+/// Keys that a query of a layer sees; 0: all. Only softmax attention has a window.
+std::int64_t window_of(const TraceInfo& info, int layer);
+/// The head of an array with `among` heads that head h of a layer reads: h / (H / among).
+constexpr int shared_head(int heads, int among, int head) { return head / (heads / among); }
 
 /// The numbers of one array, C order.
 using ArrayValues = std::variant<std::vector<float>, std::vector<double>>;
@@ -101,21 +107,33 @@ class Trace {
   [[nodiscard]] const QueryKeyStore* store_of(TraceArray array) const;
   [[nodiscard]] const QueryKeyStore* query_key() const { return store_of(TraceArray::query); }
 
-  /// c of one head, [L] nats. Layers are read when first asked for and then kept.
+  /// c of one head, [L] nats; where each channel decays the mean of P over channels, and zeros in a linear mixer
+  /// without a decay. Layers are read when first asked for and then kept.
   /// @throws Error for a layer or head that does not exist, or gates that were not kept, with the remedy
   [[nodiscard]] std::span<const double> cumulative_log_gate(int layer, int head) const;
+  /// P of the key head that a head of a linear mixer reads, [L, d] nats, where each channel decays. @throws Error
+  /// likewise
+  [[nodiscard]] std::span<const double> cumulative_log_decay(int layer, int head) const;
+  /// The delta rule's beta, or dt of Mamba-2, [L]. @throws Error likewise
+  [[nodiscard]] std::span<const float> beta(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.
   /// @throws Error likewise
   [[nodiscard]] std::span<const float> log_forget_gradient(int layer, int head) const;
-  /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept.
+  /// Whether entries of attention can be computed: queries, keys and the row normalisers of this layer were kept; of a
+  /// linear mixer queries, keys, beta and its decays.
   [[nodiscard]] bool has_attention(int layer) const;
 
   /// The log-normaliser of softmax without the gate, [L] nats, kept in the trace once it is known: from the file, or
   /// from `compute`, which may return an empty vector to say that it was cancelled (then so is the result).
   std::span<const float> log_normalizer_without_gate(int layer, int head,
                                                      const std::function<std::vector<float>()>& compute) const;
+
+  /// The sums of |M_ij| over each row of a linear mixer, [L], kept in the trace once they are known from `compute`,
+  /// which may return an empty vector to say that it was cancelled (then so is the result).
+  std::span<const float> row_sizes(int layer, int head, const std::function<std::vector<float>()>& compute) const;
+  [[nodiscard]] bool knows_row_sizes(int layer, int head) const;
 
   /// Whether it is known already.
   [[nodiscard]] bool knows_log_normalizer_without_gate(int layer, int head) const;
@@ -134,6 +152,10 @@ class Trace {
 
  private:
   const ArrayValues* find(TraceArray array, int index) const;
+  using HeadRows = std::map<std::pair<int, int>, std::vector<float>>;
+  std::span<const double> mean_decay(int layer, int head) const;
+  std::span<const float> known_or(HeadRows& rows, int layer, int head,
+                                  const std::function<std::vector<float>()>& compute) const;
   template <typename T>
   std::span<const T> row(TraceArray array, int layer, int head) const;
 
@@ -145,7 +167,9 @@ class Trace {
   std::shared_ptr<const ArrayValues> per_token_loss_;
   mutable std::mutex mutex_;
   mutable std::map<std::pair<TraceArray, int>, std::shared_ptr<const ArrayValues>> arrays_;
-  mutable std::map<std::pair<int, int>, std::vector<float>> without_gate_;
+  mutable std::map<std::pair<int, int>, std::vector<double>> mean_decay_;  ///< of linear mixers without c
+  mutable HeadRows without_gate_;
+  mutable HeadRows row_sizes_;
   mutable std::optional<int> gpu_;
   mutable std::shared_ptr<DeviceHeads> device_heads_;
 };

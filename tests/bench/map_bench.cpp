@@ -1,10 +1,13 @@
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
+#include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -13,6 +16,7 @@
 #include "backend/map/head_statistics.h"
 #include "backend/map/map.h"
 #include "backend/map/map_device.h"
+#include "backend/map/map_stages.h"
 #include "backend/trace/recorder.h"
 #include "kernels/executor.h"
 
@@ -53,6 +57,34 @@ std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, doub
   return recorder.finish(nullptr, nullptr);
 }
 
+/// One random head of a linear mixer: keys of the delta rule have length 1, heads and channels forget at `rate` nats a
+/// token on average.
+std::shared_ptr<const Trace> random_linear_head(const LayerMixer& mixer, std::int64_t length, double rate) {
+  TraceInfo info;
+  info.name = "random";
+  info.length = length;
+  info.gated = mixer.decay != Decay::none;
+  info.set_mixers({mixer});
+  auto store = std::make_shared<HostQueryKeyStore>(info, DType::float32, std::size_t{1} << 40U, ".");
+  Recorder recorder(info, {Keep::gates, Keep::query_key}, store);
+  std::mt19937_64 random(7);
+  std::normal_distribution<float> normal;
+  const float size = mixer.mixer == Mixer::delta_rule ? 1.0F / std::sqrt(static_cast<float>(mixer.head_dim)) : 1.0F;
+  for (const auto part : {QueryKeyStore::Part::query, QueryKeyStore::Part::key}) {
+    const std::span<std::byte> bytes = store->layer(part, 0);
+    const std::span<float> numbers(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+    for (float& number : numbers) number = size * normal(random);
+  }
+  std::exponential_distribution<double> step(1.0 / rate);
+  double c = 0;
+  for (double& value : recorder.cumulative_log_gate(0)) value = c -= step(random);
+  const std::span<double> sums = recorder.cumulative_log_decay(0);
+  const auto channels = static_cast<std::size_t>(mixer.head_dim);
+  for (std::size_t n = 0; n < sums.size(); ++n) sums[n] = (n < channels ? 0.0 : sums[n - channels]) - step(random);
+  for (float& beta : recorder.beta(0)) beta = 0.5F;
+  return recorder.finish(nullptr, nullptr);
+}
+
 struct Case {
   std::string name;
   std::shared_ptr<const Trace> trace;
@@ -64,6 +96,7 @@ struct Case {
   double skip_tolerance = 0;
   int threads = 2;
   double target_milliseconds = 0;  ///< 0: none is set
+  bool first_stage = false;        ///< up to the first lines that are shown, and no further
 };
 
 void run_case(benchmark::State& state, const Case& test) {
@@ -79,7 +112,16 @@ void run_case(benchmark::State& state, const Case& test) {
   request.skip_tolerance = test.skip_tolerance;
   Job job;
   job.executor = &pool;
-  for (auto _ : state) benchmark::DoNotOptimize(compute_map(request, job));
+  for (auto _ : state) {
+    if (!test.first_stage) {
+      benchmark::DoNotOptimize(compute_map(request, job));
+      continue;
+    }
+    std::stop_source stop;
+    job.stop = stop.get_token();
+    const MapStages stages{[&](const MapStage& /*stage*/) { stop.request_stop(); }, std::chrono::milliseconds(0)};
+    benchmark::DoNotOptimize(compute_map_in_stages(request, job, stages));
+  }
 }
 
 void run_statistics(benchmark::State& state, const Case& test) {
@@ -164,6 +206,18 @@ std::vector<Case> cases() {
   }
   list.push_back(
       {"F, exact rows 65280:65536 of 65536", long_head, Quantity::forget, Reduction::max, {65280, 65536}, 256, 65536});
+  // Decay times of some thousand tokens: nothing can be left out.
+  const LayerMixer mixers[] = {{Mixer::mamba2, Decay::head, 1, 1, 1, 1, 128, 64},
+                               {Mixer::gated_linear_attention, Decay::channel, 1, 1, 1, 1, 128, 128},
+                               {Mixer::delta_rule, Decay::head, 1, 1, 1, 1, 128, 128}};
+  for (const LayerMixer& mixer : mixers) {
+    const auto head = random_linear_head(mixer, 8192, 1.0 / 3000);
+    const double target = mixer.mixer == Mixer::delta_rule ? 600 : 60;
+    const std::string name = std::string("M, ") + to_string(mixer.mixer) + ", 8192 tokens to 1024x1024, absmax";
+    list.push_back({name, head, Quantity::mixing, Reduction::absmax, half, 1024, 1024, 0, 2, target});
+    list.push_back(
+        {name + ", first lines", head, Quantity::mixing, Reduction::absmax, half, 1024, 1024, 0, 2, 50, true});
+  }
   if (const auto gpu = gpu_chosen({})) {
     // Queries, keys and gates are there after the first map; pixels are downloaded.
     const auto on_gpu = [&](const char* name, double rate, Quantity quantity) {

@@ -92,7 +92,7 @@ TEST(Message, NamesTheToleranceThatIsAllowed) {
 TEST(Message, ListsNamesThatExist) {
   EXPECT_EQ(error_of<UsageError>([] { (void)quantity_from_string("atention"); }),
             "quantity 'atention' is not known: choose from forget, log_forget, logits, attention, "
-            "attention_without_gate, gate_effect");
+            "attention_without_gate, gate_effect, mixing");
   EXPECT_EQ(error_of<UsageError>([] { (void)reduction_from_string("sum"); }),
             "reduction 'sum' is not known: choose from max, mean, min, absmax");
 }
@@ -129,7 +129,8 @@ TEST(Message, RefusesAPairOfPositionsThatDoNotExist) {
 }
 
 TEST(Names, AreThoseOfTheCommandLineBothWays) {
-  for (const char* name : {"forget", "log_forget", "logits", "attention", "attention_without_gate", "gate_effect"}) {
+  for (const char* name :
+       {"forget", "log_forget", "logits", "attention", "attention_without_gate", "gate_effect", "mixing"}) {
     EXPECT_STREQ(to_string(quantity_from_string(name)), name);
   }
   for (const char* name : {"max", "mean", "min", "absmax"}) EXPECT_STREQ(to_string(reduction_from_string(name)), name);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/map/dense.h"
+#include "tests/map/linear_run.h"
 
 namespace foxscope::test {
 namespace {
@@ -84,6 +85,28 @@ TEST(PairReading, ReadsTheGateAloneWhereNothingElseWasKept) {
   const PairReading reading = pair_reading({make_run(shape), 0, 0}, 100, 50);
   EXPECT_FALSE(reading.has_attention);
   EXPECT_LT(reading.forget, 1.0);
+}
+
+TEST(PairReading, OfALinearMixerIsItsEntry) {
+  for (const LayerMixer& mixer : linear_mixers()) {
+    const auto run = make_linear_run({mixer, 300});
+    const HeadOf head{run, 0, 1};
+    for (const auto& [query, key] : {std::pair(299, 0), std::pair(250, 249), std::pair(130, 130), std::pair(77, 10)}) {
+      const double entry = mixing_entry(head, query, key);
+      const PairReading before = pair_reading(head, query, key);
+      EXPECT_TRUE(before.has_mixing);
+      EXPECT_NEAR(before.mixing, entry, 1e-9 * std::abs(entry)) << to_string(mixer.mixer);
+    }
+    EXPECT_FALSE(pair_reading(head, 299, 290).has_attention);
+    MapRequest request;
+    request.head = head;
+    request.rows = request.columns = {0, 300};
+    request.pixel_rows = request.pixel_columns = 300;
+    const Image image = *compute_map(request, {});
+    const PairReading after = pair_reading(head, 299, 290);
+    EXPECT_TRUE(after.has_attention);
+    EXPECT_NEAR(after.attention, image.value[299 * 300 + 290], 1e-6);
+  }
 }
 
 }  // namespace

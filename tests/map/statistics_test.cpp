@@ -9,6 +9,7 @@
 #include "backend/map/head_statistics.h"
 #include "backend/map/pair_reading.h"
 #include "tests/map/dense.h"
+#include "tests/map/linear_run.h"
 
 namespace foxscope::test {
 namespace {
@@ -53,9 +54,9 @@ double reaching(const std::vector<double>& mass, double share) {
   return -1;
 }
 
-void expect_attention_statistics(const HeadOf& head) {
+void expect_attention_statistics(const HeadOf& head, const std::vector<double>& attention) {
   const auto length = static_cast<std::size_t>(head.trace->info().length);
-  const DenseStatistics expected = dense_statistics(DenseHead(head).entries(Quantity::attention), length);
+  const DenseStatistics expected = dense_statistics(attention, length);
   const HeadStatistics actual = head_statistics(head, {}, {}).value();
   ASSERT_TRUE(actual.has_attention);
   ASSERT_EQ(actual.distance.mass.size(), length);
@@ -71,6 +72,46 @@ void expect_attention_statistics(const HeadOf& head) {
   EXPECT_EQ(actual.distance.d90, reaching(expected.mass, 0.9));
   EXPECT_EQ(actual.distance_without_first.d50, reaching(expected.mass_without_first, 0.5));
   EXPECT_EQ(actual.distance_without_first.d90, reaching(expected.mass_without_first, 0.9));
+}
+
+void expect_attention_statistics(const HeadOf& head) {
+  expect_attention_statistics(head, DenseHead(head).entries(Quantity::attention));
+}
+
+/// Of a linear mixer attention is |M| as shares of its rows.
+TEST(AttentionStatistics, OfLinearMixersEqualDenseOnes) {
+  for (const LayerMixer& mixer : linear_mixers()) {
+    const auto run = make_linear_run({mixer, 600});
+    for (int head = 0; head < mixer.heads; ++head) {
+      std::vector<double> entries = dense_mixing({run, 0, head}, {0, 600});
+      for (std::size_t row = 0; row < 600; ++row) {
+        double sum = 0;
+        for (std::size_t key = 0; key <= row; ++key) sum += std::abs(entries[row * 600 + key]);
+        for (std::size_t key = 0; key <= row; ++key)
+          entries[row * 600 + key] = std::abs(entries[row * 600 + key]) / sum;
+      }
+      SCOPED_TRACE(to_string(mixer.mixer));
+      expect_attention_statistics({run, 0, head}, entries);
+    }
+  }
+}
+
+TEST(GateStatistics, OfChannelsAreASpectrum) {
+  const auto run = make_linear_run({gla_mixer(5), 200});
+  const HeadStatistics statistics = head_statistics({run, 0, 3}, {}, {}).value();
+  const auto sums = run->cumulative_log_decay(0, 3);
+  std::vector<double> times;
+  double mean = 0;
+  for (std::size_t n = 0; n < 5; ++n) {
+    times.push_back(-200 / sums[199 * 5 + n]);
+    mean += sums[199 * 5 + n] / 5;
+  }
+  std::sort(times.begin(), times.end());
+  ASSERT_EQ(statistics.channel_decay_times.size(), 5U);
+  for (std::size_t n = 0; n < 5; ++n) EXPECT_NEAR(statistics.channel_decay_times[n], times[n], 1e-9 * times[n]);
+  EXPECT_NEAR(statistics.rate_decay_time, -200 / mean, 1e-9 * statistics.rate_decay_time);
+  EXPECT_TRUE(head_statistics({make_linear_run({mamba2_mixer(), 50}), 0, 0}, {}, {})->channel_decay_times.empty());
+  EXPECT_TRUE(std::isinf(head_statistics({make_linear_run({delta_mixer(), 50}), 0, 0}, {}, {})->rate_decay_time));
 }
 
 TEST(AttentionStatistics, EqualDenseOnes) {

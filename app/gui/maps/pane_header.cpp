@@ -122,7 +122,7 @@ void PaneHeader::makeQuantityButton() {
   m_quantityActions = new QActionGroup(this);
   menu->addSection(tr("Quantity (Q: the next one)"));
   for (const auto quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,
-                              Quantity::attention_without_gate, Quantity::gate_effect}) {
+                              Quantity::attention_without_gate, Quantity::gate_effect, Quantity::mixing}) {
     add(m_quantityActions, nameOf(quantity), static_cast<int>(quantity));
   }
   connect(m_quantityActions, &QActionGroup::triggered, this, [this](const QAction* action) {

@@ -26,9 +26,13 @@ constexpr std::array<std::pair<ColourMapName, const char*>, 5> kMaps{{{ColourMap
                                                                       {ColourMapName::diverging, "diverging"}}};
 constexpr std::array<std::pair<ColourScale, const char*>, 2> kScales{
     {{ColourScale::linear, "linear"}, {ColourScale::logarithmic, "logarithmic"}}};
-constexpr std::array kQuantities{
-    Quantity::forget,     Quantity::log_forget, Quantity::logits, Quantity::attention, Quantity::attention_without_gate,
-    Quantity::gate_effect};
+constexpr std::array kQuantities{Quantity::forget,
+                                 Quantity::log_forget,
+                                 Quantity::logits,
+                                 Quantity::attention,
+                                 Quantity::attention_without_gate,
+                                 Quantity::gate_effect,
+                                 Quantity::mixing};
 constexpr std::array kReductions{Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
 
 template <typename Table, typename Value>
@@ -83,7 +87,9 @@ Reduction PaneState::effectiveReduction() const {
 
 FirstKey PaneState::effectiveFirstKey() const { return is_of_attention(quantity) ? firstKey : FirstKey::counted; }
 
-bool PaneState::hasSigns() const { return sides == Sides::difference || quantity == Quantity::gate_effect; }
+bool PaneState::hasSigns() const {
+  return sides == Sides::difference || quantity == Quantity::gate_effect || quantity == Quantity::mixing;
+}
 
 bool PaneState::allowsLogarithm() const {
   return !hasSigns() && quantity != Quantity::log_forget && quantity != Quantity::logits;
@@ -168,6 +174,8 @@ QString nameOf(Quantity quantity) {
       return translated(QT_TRANSLATE_NOOP("foxscope::gui::PaneState", "A without gate"));
     case Quantity::gate_effect:
       return translated(QT_TRANSLATE_NOOP("foxscope::gui::PaneState", "gate effect"));
+    case Quantity::mixing:
+      return translated(QT_TRANSLATE_NOOP("foxscope::gui::PaneState", "mixing M"));
   }
   return {};
 }
@@ -186,6 +194,8 @@ QString shortNameOf(Quantity quantity) {
       return translated(QT_TRANSLATE_NOOP("foxscope::gui::PaneState", "A without gate"));
     case Quantity::gate_effect:
       return translated(QT_TRANSLATE_NOOP("foxscope::gui::PaneState", "gate effect"));
+    case Quantity::mixing:
+      return QStringLiteral("M");
   }
   return {};
 }

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "backend/map/team.h"
+#include "backend/map/tile_reader.h"
+
+namespace foxscope {
+
+/// What the entries of one head of a linear mixer are made of: M with y_i = sum_j M_ij v_j (docs/maps.md), its size as
+/// a share of its row, or F where each channel decays. Shared by the threads of a map, read only once it is prepared.
+///
+/// Keys are taken in blocks of 64. What a block gives to any later query is prepared once, relative to the block's last
+/// position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j, so that a tile is one
+/// product with queries that are decayed from e on; of the delta rule the rows that turn what is left of a query at e
+/// into entries (docs/maps.md), so that a query passes a block by two products.
+class MixingEntries {
+ public:
+  /// @param of     a head of a linear mixer
+  /// @param which  mixing, attention, or forget where each channel decays
+  /// @throws Error for parts that the trace did not keep, UsageError for another quantity
+  MixingEntries(const HeadOf& of, Quantity which);
+
+  /// Prepares the blocks of keys that rows x columns need. @returns false if the job was stopped
+  bool prepare(const Range& rows, const Range& columns, Team& team);
+
+  /// @param sizes  [L] sum over j of |M_ij|, for attention; must outlive the readers
+  void normalize_by(std::span<const float> sizes) { row_sizes_ = sizes; }
+  /// @param log2_limit  entries below 2^log2_limit may be taken as 0
+  [[nodiscard]] std::unique_ptr<TileReader> reader(double log2_limit) const;
+
+ private:
+  friend class MixingReader;
+  struct Block;
+  void prepare_block(std::int64_t block, std::vector<float>& scratch);
+  void prepare_delta(std::int64_t block, const Range& keys, const float* padded);
+  /// Rows of queries or keys, [rows, depth] padded with zeros.
+  void padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch, std::vector<float>& out) const;
+  [[nodiscard]] double c(std::int64_t position) const {
+    return gate_.empty() ? 0.0 : gate_[static_cast<std::size_t>(position)];
+  }
+  [[nodiscard]] const double* sums(std::int64_t position) const { return decay_.data() + position * channels_; }
+  [[nodiscard]] float beta(std::int64_t position) const { return beta_[static_cast<std::size_t>(position)]; }
+  [[nodiscard]] const float* at_end(std::int64_t position) const {
+    return at_end_.data() + (position - first_) * depth_;
+  }
+
+  HeadOf head_;
+  Quantity quantity_;
+  LayerMixer mixer_;
+  const QueryKeyStore* store_ = nullptr;  ///< null for forget: queries and keys are all 1
+  int query_head_ = 0;
+  int key_head_ = 0;
+  std::int64_t length_ = 0;
+  std::int64_t channels_ = 0;      ///< d
+  std::int64_t depth_ = 0;         ///< d in whole vectors
+  std::span<const double> gate_;   ///< [L] c, nats; empty: none
+  std::span<const double> decay_;  ///< [L, d] P, nats, where each channel decays
+  std::span<const float> beta_;    ///< [L]
+  std::span<const float> row_sizes_;
+  std::int64_t first_ = 0;  ///< of the prepared keys, a multiple of 64
+  std::int64_t end_ = 0;
+  std::vector<float> at_end_;       ///< [keys, depth]
+  std::vector<float> left_;         ///< delta rule, [keys, depth]: -exp(c_l - c_(first - 1)) k_l
+  std::vector<float> inverse_;      ///< delta rule, [keys, 64]: rows of the inverse of each block's triangle
+  std::vector<double> block_norm_;  ///< largest norm of at_end_ in each block
+};
+
+/// Sum over j of |M_ij| of some rows, or without key 0.
+/// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
+std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, FirstKey first_key, const Job& job);
+
+/// Sum over j of |M_ij|, [L], computed on first use and kept beside the trace.
+/// @returns an empty span if the job was stopped
+std::span<const float> row_sizes(const HeadOf& head, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+
+#include "backend/map/map.h"
+
+namespace foxscope {
+
+/// Entries at 2^-126 and above are computed; exponentials below are exactly 0 (kernels::cpu::exponentiate), on a GPU
+/// too.
+inline constexpr double kSmallestExponent = -126.0;
+
+/// Keys are read from the store this many at a time, so that a store in a file is asked for large pieces.
+inline constexpr std::int64_t kKeyChunk = 512;
+/// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.
+inline constexpr std::int64_t kBandRows = 256;
+
+/// Computes tiles of one head's entries for one thread (pooled_map.h says how they lie).
+class TileReader {
+ public:
+  TileReader() = default;
+  TileReader(const TileReader&) = delete;
+  TileReader& operator=(const TileReader&) = delete;
+  virtual ~TileReader() = default;
+
+  /// The queries that follow: at most kBandRows.
+  virtual void set_band(const Range& rows) = 0;
+  /// The keys that tiles will be asked for; read when the first of them is.
+  virtual void set_chunk(const Range& keys) = 0;
+
+  /// True if every entry of strip x keys is known to be below 2^log2_limit; false where one may be NaN. Keys lie in one
+  /// block.
+  [[nodiscard]] virtual bool negligible(std::int64_t strip, const Range& keys, double log2_limit) const = 0;
+  /// The same with the limit of HeadEntries::skip_below.
+  [[nodiscard]] virtual bool negligible(std::int64_t strip, const Range& keys) const = 0;
+
+  /// Entries of the band's 64 queries from strip * 64 on, and keys of the chunk that lie in one block of kMapTile
+  /// positions: [keys][64]. Absent entries are computed like others.
+  virtual void tile(std::int64_t strip, const Range& keys, float* out) = 0;
+  /// log2 of attention, whatever the quantity; for entries that have queries and keys.
+  virtual void log_attention_tile(std::int64_t strip, const Range& keys, float* out) = 0;
+};
+
+}  // namespace foxscope

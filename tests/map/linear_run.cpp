@@ -1,0 +1,160 @@
+#include "tests/map/linear_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "backend/trace/recorder.h"
+
+namespace foxscope::test {
+namespace {
+
+/// Queries, keys, decays and beta of one head in float64.
+struct LinearHead {
+  explicit LinearHead(const HeadOf& head) {
+    const Trace& trace = *head.trace;
+    mixer = trace.info().mixer(head.layer);
+    length = trace.info().length;
+    const QueryKeyStore& store = trace.require_query_key();
+    std::vector<float> scratch;
+    const auto q = store.rows(TraceArray::query, head.layer, shared_head(mixer.heads, mixer.query_heads, head.head), 0,
+                              length, scratch);
+    query.assign(q.begin(), q.end());
+    const auto k = store.rows(TraceArray::key, head.layer, shared_head(mixer.heads, mixer.key_heads, head.head), 0,
+                              length, scratch);
+    key.assign(k.begin(), k.end());
+    if (mixer.decay == Decay::head) {
+      const auto c = trace.cumulative_log_gate(head.layer, head.head);
+      sums.assign(c.begin(), c.end());
+    } else if (mixer.decay == Decay::channel) {
+      const auto p = trace.cumulative_log_decay(head.layer, head.head);
+      sums.assign(p.begin(), p.end());
+    }
+    if (mixer.mixer != Mixer::gated_linear_attention) {
+      const auto b = trace.beta(head.layer, head.head);
+      beta.assign(b.begin(), b.end());
+    }
+  }
+
+  [[nodiscard]] double decay(std::int64_t position, int channel) const {
+    if (mixer.decay == Decay::none) return 1;
+    const bool by_channel = mixer.decay == Decay::channel;
+    const std::int64_t step = by_channel ? mixer.head_dim : 1;
+    const auto at = static_cast<std::size_t>(position * step + (by_channel ? channel : 0));
+    return std::exp(sums[at] - sums[at - static_cast<std::size_t>(step)]);
+  }
+  [[nodiscard]] double beta_at(std::int64_t position) const {
+    return beta.empty() ? 1 : beta[static_cast<std::size_t>(position)];
+  }
+  [[nodiscard]] double dot(const std::vector<double>& of, std::int64_t position, const std::vector<double>& w) const {
+    double sum = 0;
+    for (std::size_t n = 0; n < w.size(); ++n) sum += of[static_cast<std::size_t>(position) * w.size() + n] * w[n];
+    return sum;
+  }
+  [[nodiscard]] std::vector<double> written(std::int64_t position) const {
+    const auto width = static_cast<std::size_t>(mixer.head_dim);
+    const auto first = key.begin() + static_cast<std::ptrdiff_t>(position) * mixer.head_dim;
+    std::vector<double> w(first, first + mixer.head_dim);
+    for (std::size_t n = 0; n < width; ++n) w[n] *= beta_at(position);
+    return w;
+  }
+  void step(std::int64_t position, std::vector<double>& w) const {
+    for (std::size_t n = 0; n < w.size(); ++n) w[n] *= decay(position, static_cast<int>(n));
+    if (mixer.mixer != Mixer::delta_rule) return;
+    const double overlap = beta_at(position) * dot(key, position, w);
+    for (std::size_t n = 0; n < w.size(); ++n) {
+      w[n] -= overlap * key[static_cast<std::size_t>(position) * w.size() + n];
+    }
+  }
+
+  LayerMixer mixer;
+  std::int64_t length = 0;
+  std::vector<double> query;
+  std::vector<double> key;
+  std::vector<double> sums;
+  std::vector<double> beta;
+};
+
+}  // namespace
+
+LayerMixer mamba2_mixer(int head_dim) { return {Mixer::mamba2, Decay::head, 4, 1, 1, 4, head_dim, 8}; }
+LayerMixer gla_mixer(int head_dim) { return {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, head_dim, 8}; }
+LayerMixer delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, head_dim, 8}; }
+LayerMixer gated_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, head_dim, 8}; }
+std::vector<LayerMixer> linear_mixers() { return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer()}; }
+
+std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
+  TraceInfo info;
+  info.name = "linear";
+  info.length = shape.length;
+  info.gated = shape.mixer.decay != Decay::none;
+  info.set_mixers({shape.mixer});
+  auto store = std::make_shared<HostQueryKeyStore>(info, DType::float32, std::size_t{1} << 40U, "/tmp");
+  Recorder recorder(info, {Keep::gates, Keep::query_key}, store);
+  std::mt19937_64 random(shape.seed);
+  std::normal_distribution<float> normal;
+  std::uniform_real_distribution<double> uniform(0.0, 1.0);
+  const auto width = static_cast<std::size_t>(shape.mixer.head_dim);
+  for (const TraceArray part : {TraceArray::query, TraceArray::key}) {
+    const std::span<std::byte> bytes = store->layer(part, 0);
+    const std::span<float> numbers(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+    for (float& number : numbers) number = normal(random);
+    for (std::size_t row = 0; row < numbers.size() && shape.mixer.mixer == Mixer::delta_rule; row += width) {
+      const std::span<float> key = numbers.subspan(row, width);
+      double square = 0;
+      for (const float number : key) square += static_cast<double>(number) * static_cast<double>(number);
+      for (float& number : key) number /= static_cast<float>(std::sqrt(square));
+    }
+    if (part != TraceArray::query || shape.nan_query < 0) continue;
+    numbers[static_cast<std::size_t>(shape.nan_query) * width + 3] = std::numeric_limits<float>::quiet_NaN();
+  }
+  // Each head, or channel, forgets at a rate of its own, from the largest down to a thousandth of it.
+  const auto fill = [&](std::span<double> sums, std::size_t channels) {
+    const std::size_t rows = sums.size() / (channels * static_cast<std::size_t>(shape.length));
+    for (std::size_t row = 0; row < rows; ++row) {
+      for (std::size_t channel = 0; channel < channels; ++channel) {
+        const double rate = shape.largest_decay * std::pow(10.0, -3.0 * uniform(random));
+        double sum = 0;
+        for (std::size_t t = 0; t < static_cast<std::size_t>(shape.length); ++t) {
+          sum -= 2 * rate * uniform(random);
+          sums[(row * static_cast<std::size_t>(shape.length) + t) * channels + channel] = sum;
+        }
+      }
+    }
+  };
+  fill(recorder.cumulative_log_gate(0), 1);
+  fill(recorder.cumulative_log_decay(0), width);
+  for (float& beta : recorder.beta(0)) beta = static_cast<float>(uniform(random));
+  auto tokens = std::make_shared<TokenTable>();
+  for (std::int32_t position = 0; position < shape.length; ++position) {
+    tokens->input_id.push_back(position % 50);
+    tokens->id.push_back(position + 1);
+  }
+  return recorder.finish(nullptr, tokens);
+}
+
+std::vector<double> dense_mixing(const HeadOf& head, const Range& rows) {
+  const LinearHead of(head);
+  std::vector<double> entries(static_cast<std::size_t>(rows.size() * of.length),
+                              std::numeric_limits<double>::quiet_NaN());
+  for (std::int64_t key = 0; key < rows.end; ++key) {
+    std::vector<double> w = of.written(key);
+    for (std::int64_t row = key; row < rows.end; ++row) {
+      if (row > key) of.step(row, w);
+      if (row >= rows.begin) {
+        entries[static_cast<std::size_t>((row - rows.begin) * of.length + key)] = of.dot(of.query, row, w);
+      }
+    }
+  }
+  return entries;
+}
+
+double mixing_entry(const HeadOf& head, std::int64_t row, std::int64_t key) {
+  const LinearHead of(head);
+  std::vector<double> w = of.written(key);
+  for (std::int64_t t = key + 1; t <= row; ++t) of.step(t, w);
+  return of.dot(of.query, row, w);
+}
+
+}  // namespace foxscope::test
