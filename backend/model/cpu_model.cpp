@@ -6,6 +6,7 @@
 #include "backend/model/forward_model.h"
 #include "backend/model/logit_bound.h"
 #include "backend/model/saliency_torch.h"
+#include "backend/model/torch_forward_torch.h"
 #include "backend/model/weight_reader.h"
 
 namespace foxscope {
@@ -21,10 +22,12 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] DType dtype() const override { return DType::float32; }
 
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
+    if (config_.linear) return std::make_unique<TorchForward>(lent_, batch, length);
     return std::make_unique<CpuForward>(config_, weights_, batch, length);
   }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {
+    if (config_.linear) return std::make_unique<TorchState>(config_.layers, config_.heads, tolerance / 2);
     return std::make_unique<CpuState>(config_, interventions, tolerance);
   }
   bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
@@ -50,7 +53,7 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
   for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
     auto of_layer = reader.read_layer(layer);
     if (!of_layer) return nullptr;
-    of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
+    if (!checkpoint.config().is_linear(layer)) of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
     weights->layers.push_back(std::move(*of_layer));
   }
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));

@@ -36,7 +36,7 @@ struct LayerWeights {
   FloatArray key_norm;                 ///< [H_kv d]
   FloatArray constant_gate;            ///< [H] logits of a gate that does not depend on data
   FloatArray output_gate;              ///< [H d, D]
-  FloatArray output_norm;              ///< [H d]
+  FloatArray output_norm;              ///< [H d]; of a linear mixer [norm_size], or one number a channel
   FloatArray output;                   ///< [D, H d]
   FloatArray output_bias;              ///< [D]
   FloatArray mlp_norm, mlp_norm_bias;  ///< [D]
@@ -44,6 +44,13 @@ struct LayerWeights {
   FloatArray mlp_in_bias;              ///< [2 I] or [I]
   FloatArray mlp_out;                  ///< [D, I]
   FloatArray mlp_out_bias;             ///< [D]
+  /// Of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
+  FloatArray convolution;       ///< [columns, taps], the last tap the position's own
+  FloatArray convolution_bias;  ///< [columns]
+  FloatArray decay_up;          ///< [key_heads d, rank] W_2 of GLA
+  FloatArray decay_bias;        ///< [H], or [key_heads d] of GLA
+  FloatArray decay_rate;        ///< [H] A
+  FloatArray skip;              ///< [H] or [H d_v] D
   /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read (bound_logits).
   std::vector<double> logit_bound;
 };
@@ -54,6 +61,7 @@ struct ModelWeights {
   FloatArray positions;                    ///< [learned_positions, D]
   FloatArray final_norm, final_norm_bias;  ///< [D]
   FloatArray language_model_head;          ///< [V, D]; empty where it is the embedding
+  FloatArray lower_bounds;                 ///< [layers, H d] of HGRN2's decays, before softmax over layers
   std::vector<LayerWeights> layers;        ///< where all are held on the host
   [[nodiscard]] const FloatArray& head() const { return language_model_head.empty() ? embedding : language_model_head; }
 };
