@@ -38,11 +38,29 @@ class FileTraceSource final : public TraceSource {
     if (found == datasets_.end()) return nullptr;
     const Hdf5Dataset& dataset = found->second;
     if (array == TraceArray::cumulative_log_gate) return read_gates(dataset);
+    if (array == TraceArray::cumulative_log_decay) return read_decays(dataset);
     if (spec_of(array).number == ArrayNumber::float64) return std::make_shared<ArrayValues>(dataset.values<double>());
-    return std::make_shared<ArrayValues>(dataset.values<float>());
+    std::vector<float> numbers = dataset.values<float>();
+    if (array == TraceArray::beta && !std::ranges::all_of(numbers, [](float beta) { return std::isfinite(beta); })) {
+      file_->fail_damaged(dataset.path(), "is not finite");
+    }
+    return std::make_shared<ArrayValues>(std::move(numbers));
   }
 
  private:
+  /// Sums of decays that are not positive never rise along positions.
+  [[nodiscard]] std::shared_ptr<const ArrayValues> read_decays(const Hdf5Dataset& decays) const {
+    std::vector<double> sums = decays.values<double>();
+    const std::uint64_t channels = decays.dims()[2];
+    const std::uint64_t head = decays.dims()[1] * channels;
+    for (std::size_t n = 0; n < sums.size(); ++n) {
+      const double before = n % head < channels ? 0.0 : sums[n - channels];
+      if (!std::isfinite(sums[n])) file_->fail_damaged(decays.path(), "is not finite");
+      if (sums[n] > before) file_->fail_damaged(decays.path(), "rises, which no sum of decays does");
+    }
+    return std::make_shared<const ArrayValues>(std::move(sums));
+  }
+
   [[nodiscard]] std::shared_ptr<const ArrayValues> read_gates(const Hdf5Dataset& gates) const {
     std::vector<double> c = gates.values<double>();
     if (!std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) {
@@ -87,7 +105,7 @@ class FileQueryKeyStore final : public QueryKeyStore {
 
   [[nodiscard]] std::span<const std::byte> raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                     std::int64_t end, std::vector<std::byte>& scratch) const override {
-    const std::uint64_t row_bytes = static_cast<std::uint64_t>(shape().head_dim) * size_of(dtype());
+    const std::uint64_t row_bytes = static_cast<std::uint64_t>(channels(part, layer)) * size_of(dtype());
     const auto row = static_cast<std::uint64_t>(head * shape().length + begin);
     scratch.resize(static_cast<std::size_t>(end - begin) * row_bytes);
     file_->read(offsets_.at(part)[static_cast<std::size_t>(layer)] + row * row_bytes, scratch, object_);
@@ -126,7 +144,7 @@ class ArraySearch {
   void search_layer(const Hdf5Object& group, int layer) {
     account_.take(group);
     for (const ArraySpec& spec : kTraceArrays) {
-      if (spec.repeat != Repeat::layers) continue;
+      if (spec.repeat != Repeat::layers || !belongs_to(spec, info_.mixer(layer))) continue;
       if (const std::optional<Hdf5Object> object = group.find(name_of(spec))) take(spec, layer, *object);
     }
     for (const ArraySpec& spec : kTraceArrays) {
@@ -156,7 +174,7 @@ class ArraySearch {
     if (found.size() == 2 && spec.axes.begin()[1] == Axis::hidden && index == 0) {
       info_.hidden_size = static_cast<std::int64_t>(found[1]);
     }
-    dataset.require(element_of(spec.number, info_.dtype), shape_of(spec, info_));
+    dataset.require(element_of(spec.number, info_.dtype), shape_of(spec, info_, index));
     account_.take_stored(dataset);
     if (spec.storage == Storage::store) {
       offsets_[spec.array].push_back(dataset.offset());

@@ -44,6 +44,7 @@ class Hdf5Object {
   /// @throws Error likewise, and when there is nothing of that name
   [[nodiscard]] Hdf5Object child(const std::string& name) const;
 
+  [[nodiscard]] bool has_attribute(const std::string& name) const { return attribute(name).has_value(); }
   /// Values of attributes, if there.
   /// @throws Error if one is of another kind
   std::optional<std::string> text_attribute(const std::string& name, Hdf5Heap& heap) const;

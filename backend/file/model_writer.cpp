@@ -17,7 +17,9 @@ std::string group_of(const std::string& path) {
 
 /// Whether an array can be the signal of its group: one that has no other signals and is small enough to be looked at.
 bool is_plotted(const ArraySpec& spec) {
-  return spec.storage != Storage::store && spec.repeat != Repeat::layers_and_output && !group_of(spec.path).empty();
+  return spec.storage != Storage::store && spec.array != TraceArray::beta &&
+         spec.array != TraceArray::cumulative_log_decay && spec.repeat != Repeat::layers_and_output &&
+         !group_of(spec.path).empty();
 }
 
 }  // namespace
@@ -44,7 +46,7 @@ std::vector<RawArray> ModelWriter::reserve_stored() {
     for (int layer = 0; store != nullptr && layer < info_.layers; ++layer) {
       arrays.push_back({store, spec.array, layer,
                         writer_.reserve(root_ + "/" + path_of(spec, layer), element_of(spec.number, info_.dtype),
-                                        shape_of(spec, info_))});
+                                        shape_of(spec, info_, layer))});
     }
   }
   return arrays;
@@ -77,11 +79,26 @@ void ModelWriter::write_attributes() {
   writer_.attribute(root_, "attention_kernel", info_.attention_kernel);
 }
 
+void ModelWriter::write_mixers() {
+  std::vector<std::string> names;
+  for (int layer = 0; layer < info_.layers; ++layer) {
+    const LayerMixer mixer = info_.mixer(layer);
+    names.emplace_back(to_string(mixer.mixer));
+    const std::string group = fmt::format("{}/layers/{:02}", root_, layer);
+    writer_.attribute(group, "mixer", to_string(mixer.mixer));
+    writer_.attribute(group, "decay", to_string(mixer.decay));
+    for (const MixerExtent& extent : kMixerExtents) {
+      writer_.attribute(group, extent.name, std::int64_t{mixer.*extent.member});
+    }
+  }
+  writer_.attribute(root_, "mixers", names);
+}
+
 void ModelWriter::write_tokens(const std::string& shared) {
   if (!shared.empty()) {
     writer_.link("/models/" + shared + "/tokens", root_ + "/tokens");
     writer_.link("/models/" + shared + "/axes/position", root_ + "/axes/position");
-    scales_.insert(Axis::position);
+    scales_[Axis::position].push_back(length_);
     return;
   }
   const TokenTable& tokens = *trace_.tokens();
@@ -94,7 +111,7 @@ void ModelWriter::write_tokens(const std::string& shared) {
     strings.reserve(tokens.string.size());
     for (const std::string& string : tokens.string) strings.push_back(as_hdf5_string(string));
     writer_.strings(root_ + "/tokens/string", strings);
-    attach("tokens/string", {Axis::position});
+    attach("tokens/string", {Axis::position}, {length_});
   }
 }
 
@@ -113,6 +130,7 @@ bool ModelWriter::write_arrays() {
     });
     if (empty) writer_.group(fmt::format("{}/layers/{:02}", root_, layer));
   }
+  if (!info_.mixers.empty()) write_mixers();
   return true;
 }
 
@@ -126,50 +144,59 @@ bool ModelWriter::write_raw_arrays() {
   return true;
 }
 
-void ModelWriter::write_scale(Axis axis) {
-  if (!scales_.insert(axis).second) return;
-  std::vector<std::int64_t> index(static_cast<std::size_t>(extent_of(axis, info_)));
+std::string ModelWriter::scale(Axis axis, std::uint64_t extent) {
+  std::vector<std::uint64_t>& extents = scales_[axis];
+  const bool known = std::ranges::find(extents, extent) != extents.end();
+  if (!known) extents.push_back(extent);
+  const std::string name = extents.front() == extent ? to_string(axis) : fmt::format("{}_{}", to_string(axis), extent);
+  if (known) return name;
+  std::vector<std::int64_t> index(extent);
   std::iota(index.begin(), index.end(), 0);
-  const std::string path = fmt::format("{}/axes/{}", root_, to_string(axis));
+  const std::string path = fmt::format("{}/axes/{}", root_, name);
   writer_.array(path, Element::int64, {index.size()}, index.data(), job_.executor);
   writer_.make_scale(path, to_string(axis));
+  return name;
 }
 
-void ModelWriter::attach(const std::string& path, const AxisList& axes) {
-  unsigned dimension = 0;
-  for (const Axis axis : axes) {
-    write_scale(axis);
-    writer_.attach_scale(root_ + "/" + path, dimension++, fmt::format("{}/axes/{}", root_, to_string(axis)));
+std::vector<std::string> ModelWriter::attach(const std::string& path, const std::vector<Axis>& axes,
+                                             const std::vector<std::uint64_t>& extents) {
+  std::vector<std::string> names;
+  for (std::size_t n = 0; n < axes.size(); ++n) {
+    names.push_back(scale(axes[n], extents[n]));
+    writer_.attach_scale(root_ + "/" + path, static_cast<unsigned>(n), fmt::format("{}/axes/{}", root_, names.back()));
   }
+  return names;
 }
 
 void ModelWriter::write_column(const std::string& path, Element element, const void* data) {
   writer_.array(root_ + "/" + path, element, {length_}, data, job_.executor);
-  attach(path, {Axis::position});
+  attach(path, {Axis::position}, {length_});
 }
 
-void ModelWriter::make_plottable(const std::string& path, const AxisList& axes) {
+void ModelWriter::make_plottable(const std::string& path, const std::vector<std::string>& scales) {
   const std::string group = root_ + "/" + group_of(path);
   if (!plotted_.insert(group).second) return;
-  std::vector<std::string> names;
-  for (const Axis axis : axes) {
-    names.emplace_back(to_string(axis));
-    writer_.link(fmt::format("{}/axes/{}", root_, names.back()), fmt::format("{}/{}", group, names.back()));
+  for (const std::string& name : scales) {
+    writer_.link(fmt::format("{}/axes/{}", root_, name), fmt::format("{}/{}", group, name));
   }
   writer_.attribute(group, "NX_class", "NXdata");
   writer_.attribute(group, "signal", path.substr(path.rfind('/') + 1));
-  writer_.attribute(group, "axes", names);
+  writer_.attribute(group, "axes", scales);
   writer_.attribute(group, "interpretation", "spectrum");
   writer_.attribute(root_ + "/" + path, "interpretation", "spectrum");
 }
 
-void ModelWriter::describe(const ArraySpec& spec, const std::string& path) {
+void ModelWriter::describe(const ArraySpec& spec, int index) {
+  const std::string path = path_of(spec, index);
   const std::string dataset = root_ + "/" + path;
   if (*spec.units != '\0') writer_.attribute(dataset, "units", spec.units);
   writer_.attribute(dataset, "long_name", spec.long_name);
   if (spec.array == TraceArray::log_forget_gradient) writer_.attribute(dataset, "target", info_.saliency_target);
-  attach(path, spec.axes);
-  if (is_plotted(spec)) make_plottable(path, spec.axes);
+  const Mixer mixer = spec.repeat == Repeat::layers ? info_.mixer(index).mixer : Mixer::attention;
+  std::vector<Axis> axes;
+  for (const Axis axis : spec.axes) axes.push_back(axis_of(axis, mixer));
+  const std::vector<std::string> scales = attach(path, axes, shape_of(spec, info_, index));
+  if (is_plotted(spec)) make_plottable(path, scales);
 }
 
 void ModelWriter::write_array(const ArraySpec& spec, int index) {
@@ -177,9 +204,10 @@ void ModelWriter::write_array(const ArraySpec& spec, int index) {
   if (spec.storage == Storage::packed) {
     const std::shared_ptr<const ArrayValues> values = trace_.source().read(spec.array, index);
     const void* const data = std::visit([](const auto& numbers) -> const void* { return numbers.data(); }, *values);
-    writer_.array(root_ + "/" + path, element_of(spec.number, info_.dtype), shape_of(spec, info_), data, job_.executor);
+    writer_.array(root_ + "/" + path, element_of(spec.number, info_.dtype), shape_of(spec, info_, index), data,
+                  job_.executor);
   }
-  describe(spec, path);
+  describe(spec, index);
 }
 
 bool ModelWriter::write_raw(const ArraySpec& spec, int index) {
@@ -188,7 +216,7 @@ bool ModelWriter::write_raw(const ArraySpec& spec, int index) {
   const std::span<const std::byte> bytes =
       std::visit([](const auto& numbers) { return std::as_bytes(std::span(numbers)); }, *values);
   const std::uint64_t offset =
-      writer_.reserve(root_ + "/" + path, element_of(spec.number, info_.dtype), shape_of(spec, info_));
+      writer_.reserve(root_ + "/" + path, element_of(spec.number, info_.dtype), shape_of(spec, info_, index));
   for (std::uint64_t begin = 0; begin < bytes.size(); begin += kRawPieceBytes) {
     if (job_.stopped()) return false;
     const std::uint64_t size = std::min<std::uint64_t>(kRawPieceBytes, bytes.size() - begin);
@@ -196,7 +224,7 @@ bool ModelWriter::write_raw(const ArraySpec& spec, int index) {
       file_.throw_write_error(error);
     }
   }
-  describe(spec, path);
+  describe(spec, index);
   return true;
 }
 

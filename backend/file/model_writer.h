@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -36,17 +37,22 @@ class ModelWriter {
   bool write_raw_arrays();
 
  private:
-  /// A dataset 0, 1, 2, ... that gives the entries along an axis their places.
-  void write_scale(Axis axis);
+  /// Name of the dataset 0, 1, 2, ... that gives the entries along an axis of a layer their places: that of the axis,
+  /// and of its extent too, "head_16", where another layer has another. It is written if it is not there yet.
+  std::string scale(Axis axis, std::uint64_t extent);
   /// Says which scales belong to a dataset, and writes those that are not there yet.
-  void attach(const std::string& path, const AxisList& axes);
+  /// @returns their names
+  std::vector<std::string> attach(const std::string& path, const std::vector<Axis>& axes,
+                                  const std::vector<std::uint64_t>& extents);
   /// Attributes and scales of an array that is written or reserved.
-  void describe(const ArraySpec& spec, const std::string& path);
+  void describe(const ArraySpec& spec, int index);
   void write_column(const std::string& path, Element element, const void* data);
   void write_array(const ArraySpec& spec, int index);
   bool write_raw(const ArraySpec& spec, int index);
   /// Makes an array's group NXdata: viewers plot it against its axes.
-  void make_plottable(const std::string& path, const AxisList& axes);
+  void make_plottable(const std::string& path, const std::vector<std::string>& scales);
+  /// What mixes the positions of each layer.
+  void write_mixers();
 
   Hdf5Writer& writer_;
   const AtomicFile& file_;
@@ -55,8 +61,8 @@ class ModelWriter {
   const Job& job_;
   std::string root_;
   std::uint64_t length_;
-  std::set<Axis> scales_;          ///< that are written
-  std::set<std::string> plotted_;  ///< groups that are NXdata
+  std::map<Axis, std::vector<std::uint64_t>> scales_;  ///< extents of those that are written
+  std::set<std::string> plotted_;                      ///< groups that are NXdata
 };
 
 }  // namespace foxscope

@@ -20,8 +20,8 @@ std::string read_content(const std::filesystem::path& path) {
   return Hdf5Object(file, file->root(), "/").text_attribute("content", heap).value_or("");
 }
 
-void write_root(Hdf5Writer& writer, const Provenance& provenance) {
-  writer.attribute("/", "foxscope_schema", kSchema);
+void write_root(Hdf5Writer& writer, const Provenance& provenance, std::int64_t schema) {
+  writer.attribute("/", "foxscope_schema", schema);
   writer.attribute("/", "program", "foxscope");
   writer.attribute("/", "program_version", FOXSCOPE_VERSION);
   writer.attribute("/", "command_line", provenance.command_line);

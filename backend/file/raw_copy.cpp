@@ -10,8 +10,8 @@ namespace {
 
 constexpr auto kReportInterval = std::chrono::milliseconds(100);
 
-std::uint64_t row_bytes(const QueryKeyStore& store) {
-  return static_cast<std::uint64_t>(store.shape().head_dim) * size_of(store.dtype());
+std::uint64_t row_bytes(const RawArray& array) {
+  return static_cast<std::uint64_t>(array.store->channels(array.part, array.layer)) * size_of(array.store->dtype());
 }
 
 }  // namespace
@@ -19,7 +19,7 @@ std::uint64_t row_bytes(const QueryKeyStore& store) {
 std::uint64_t total_bytes(const std::vector<RawArray>& arrays) {
   std::uint64_t total = 0;
   for (const RawArray& array : arrays) {
-    total += elements_of(spec_of(array.part), array.store->shape()) * size_of(array.store->dtype());
+    total += elements_of(spec_of(array.part), array.store->shape(), array.layer) * size_of(array.store->dtype());
   }
   return total;
 }
@@ -50,9 +50,9 @@ void RawCopy::run(const std::stop_token& give_up) {
 
 bool RawCopy::copy(const RawArray& array, const std::stop_token& give_up) {
   std::vector<std::byte> scratch;
-  const std::uint64_t row = row_bytes(*array.store);
+  const std::uint64_t row = row_bytes(array);
   std::uint64_t offset = array.offset;
-  for (int head = 0; head < array.store->heads(array.part); ++head) {
+  for (int head = 0; head < array.store->heads(array.part, array.layer); ++head) {
     for (std::int64_t begin = 0; begin < array.store->shape().length;) {
       if (give_up.stop_requested() || stop_.stop_requested()) return false;
       // Pieces end where the file's pages do.

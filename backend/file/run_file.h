@@ -24,8 +24,9 @@ struct Provenance {
 
 enum class Overwrite { refuse, force };
 
-/// Writes a run file (schema 1) of one or more traces on the same text. Nothing appears under `path` before the file is
-/// whole and flushed; a process killed at any moment leaves the old file or none.
+/// Writes a run file (schema 1, or 2 where there are linear mixers) of one or more traces on the same text. Nothing
+/// appears under `path` before the file is whole and flushed; a process killed at any moment leaves the old file or
+/// none.
 /// @param seconds_without_flush  if not null: the time taken, the flush to disk left out
 /// @returns false if the job was stopped (nothing is left behind)
 /// @throws Error naming the file and the remedy (exists, not writable, disk full)

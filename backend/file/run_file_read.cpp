@@ -163,11 +163,44 @@ void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
     for (std::size_t n = 0; n < std::min(dims.size(), spec.axes.size()); ++n) {
       const Axis axis = spec.axes.begin()[n];
       const auto extent = static_cast<int>(std::min<std::uint64_t>(dims[n], kMostHeads));
-      if (axis == Axis::head) info.heads = std::max(info.heads, extent);
+      if (axis == Axis::head || axis == Axis::query_head) info.heads = std::max(info.heads, extent);
       if (axis == Axis::key_head) info.key_heads = extent;
       if (axis == Axis::channel) info.head_dim = extent;
     }
   }
+}
+
+LayerMixer read_mixer(Reading& reading, const Hdf5Object& layer) {
+  const auto fail = [&](const char* attribute, const std::string& word) {
+    reading.file->fail_damaged(layer.path() + "@" + attribute, fmt::format("is '{}', which is not known", word));
+  };
+  LayerMixer mixer;
+  const std::string name = reading.text_attribute(layer, "mixer");
+  const std::optional<Mixer> kind = parse_mixer(name);
+  if (!kind) fail("mixer", name);
+  const std::string decay_name = reading.text_attribute(layer, "decay");
+  const std::optional<Decay> decay = parse_decay(decay_name);
+  if (!decay) fail("decay", decay_name);
+  mixer.mixer = *kind;
+  mixer.decay = *decay;
+  for (const MixerExtent& extent : kMixerExtents) {
+    mixer.*extent.member = static_cast<int>(reading.integer_attribute(layer, extent.name, 0, 1, kMostHeads));
+  }
+  if (const std::string problem = mixer_problem(mixer); !problem.empty()) {
+    reading.file->fail_damaged(layer.path(), problem);
+  }
+  return mixer;
+}
+
+/// What mixes the positions of each layer, where the model says so: each layer's group does.
+void read_mixers(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
+  if (!model.has_attribute("mixers")) return;
+  if (!layers) reading.file->fail_damaged(model.path() + "/layers", "is missing");
+  std::vector<LayerMixer> mixers;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    mixers.push_back(read_mixer(reading, layers->child(fmt::format("{:02}", layer))));
+  }
+  info.set_mixers(std::move(mixers));
 }
 
 TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {
@@ -196,6 +229,7 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
   info.key_heads =
       static_cast<int>(reading.integer_attribute(model, "key_heads", std::max(1, info.key_heads), 1, info.heads));
   info.head_dim = static_cast<int>(reading.integer_attribute(model, "head_dim", info.head_dim, 0, kMostHeads));
+  read_mixers(reading, model, layers, info);
   if (info.heads % info.key_heads != 0) {
     reading.file->fail_damaged(model.path(),
                                fmt::format("{} heads cannot share {} key heads", info.heads, info.key_heads));
@@ -269,11 +303,11 @@ void check_root(Reading& reading, const Hdf5Object& root) {
   if (!schema) {
     throw Error(fmt::format("{}: is not a run file of Foxscope: name a file that `foxscope run` wrote", name));
   }
-  if (*schema > kSchema) {
+  if (*schema > kMixerSchema) {
     throw Error(
         fmt::format("{}: was written by a newer Foxscope (schema {}, this program reads up to {}): update "
                     "Foxscope",
-                    name, *schema, kSchema));
+                    name, *schema, kMixerSchema));
   }
   if (*schema < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
   if (const std::string content = reading.text_attribute(root, "content"); !content.empty()) {

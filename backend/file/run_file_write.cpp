@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <set>
 
@@ -70,7 +71,8 @@ bool write_run_file(const std::filesystem::path& path, std::span<const std::shar
   check_traces(path, traces);
   AtomicFile file(path, overwrite == Overwrite::force);
   Hdf5Writer writer(file);
-  write_root(writer, provenance);
+  const bool mixers = std::ranges::any_of(traces, [](const auto& trace) { return !trace->info().mixers.empty(); });
+  write_root(writer, provenance, mixers ? kMixerSchema : kSchema);
   writer.attribute("/", "default", "models/" + traces.front()->info().name);
   std::vector<ModelWriter> models;
   std::vector<RawArray> arrays;

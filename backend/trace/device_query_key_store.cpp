@@ -30,7 +30,7 @@ DeviceQueryKeyStore::DeviceQueryKeyStore(const Shape& shape, DType dtype, int de
 
 std::span<const std::byte> DeviceQueryKeyStore::raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                          std::int64_t end, std::vector<std::byte>& scratch) const {
-  scratch.resize(static_cast<std::size_t>((end - begin) * shape().head_dim) * size_of(dtype()));
+  scratch.resize(static_cast<std::size_t>((end - begin) * channels(part, layer)) * size_of(dtype()));
   if (!memory_.download(scratch, offset(part, layer, head, begin))) {
     throw Error(fmt::format("cuda:{}: the GPU failed, its {} are lost: run again", device_, words_of(parts()).title));
   }

@@ -29,14 +29,33 @@ int open_unnamed_file(const std::filesystem::path& folder) {
 
 }  // namespace
 
+QueryKeyStore::QueryKeyStore(const Shape& shape, DType dtype, Parts parts)
+    : shape_(shape), dtype_(dtype), parts_(std::move(parts)) {
+  std::size_t elements = 0;
+  for (int layer = 0; layer < shape_.layers; ++layer) {
+    for (const Part part : parts_) {
+      begins_.push_back(elements);
+      elements += elements_of(spec_of(part), shape_, layer);
+    }
+  }
+}
+
+int QueryKeyStore::heads(Part part, int layer) const {
+  return static_cast<int>(shape_of(spec_of(part), shape_, layer).front());
+}
+
+int QueryKeyStore::channels(Part part, int layer) const {
+  return static_cast<int>(shape_of(spec_of(part), shape_, layer).back());
+}
+
 std::span<const float> QueryKeyStore::rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
                                            std::vector<float>& scratch) const {
   assert(layer >= 0 && layer < shape_.layers);
-  assert(has(part) && head >= 0 && head < heads(part));
+  assert(has(part) && head >= 0 && head < heads(part, layer));
   assert(begin >= 0 && begin <= end && end <= shape_.length);
   thread_local std::vector<std::byte> raw;
   const std::span<const std::byte> bytes = raw_rows(part, layer, head, begin, end, raw);
-  const auto count = static_cast<std::size_t>((end - begin) * shape_.head_dim);
+  const auto count = static_cast<std::size_t>((end - begin) * channels(part, layer));
   assert(bytes.size() == count * size_of(dtype_));
   if (dtype_ == DType::float32 && bytes.data() != raw.data()) {
     return {reinterpret_cast<const float*>(bytes.data()), count};
@@ -61,16 +80,11 @@ std::size_t QueryKeyStore::bytes(const Shape& shape, DType dtype, const Parts& p
 }
 
 std::size_t QueryKeyStore::offset(Part part, int layer, int head, std::int64_t row) const {
-  std::size_t layer_elements = 0;
-  std::size_t before = 0;
-  for (const Part other : parts_) {
-    if (other == part) before = layer_elements;
-    layer_elements += elements_of(spec_of(other), shape_);
-  }
+  const auto place = static_cast<std::size_t>(std::ranges::find(parts_, part) - parts_.begin());
   const std::size_t rows =
       static_cast<std::size_t>(head) * static_cast<std::size_t>(shape_.length) + static_cast<std::size_t>(row);
-  return (static_cast<std::size_t>(layer) * layer_elements + before +
-          rows * static_cast<std::size_t>(shape_.head_dim)) *
+  return (begins_[static_cast<std::size_t>(layer) * parts_.size() + place] +
+          rows * static_cast<std::size_t>(channels(part, layer))) *
          size_of(dtype_);
 }
 
@@ -130,12 +144,12 @@ const char* HostQueryKeyStore::where() const { return in_file_ ? "temporary file
 std::span<const std::byte> HostQueryKeyStore::raw_rows(Part part, int layer, int head, std::int64_t begin,
                                                        std::int64_t end, std::vector<std::byte>& /*scratch*/) const {
   return {data_ + offset(part, layer, head, begin),
-          static_cast<std::size_t>((end - begin) * shape().head_dim) * size_of(dtype())};
+          static_cast<std::size_t>((end - begin) * channels(part, layer)) * size_of(dtype())};
 }
 
 std::span<std::byte> HostQueryKeyStore::layer(Part part, int layer) {
   if (!has(part)) return {};
-  return {data_ + offset(part, layer, 0, 0), elements_of(spec_of(part), shape()) * size_of(dtype())};
+  return {data_ + offset(part, layer, 0, 0), elements_of(spec_of(part), shape(), layer) * size_of(dtype())};
 }
 
 }  // namespace foxscope

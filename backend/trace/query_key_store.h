@@ -32,14 +32,16 @@ class QueryKeyStore {
   [[nodiscard]] DType dtype() const { return dtype_; }
   [[nodiscard]] const Parts& parts() const { return parts_; }
   [[nodiscard]] bool has(Part part) const { return std::ranges::find(parts_, part) != parts_.end(); }
-  /// Heads of a part: H of queries, H_kv of keys and values.
-  [[nodiscard]] int heads(Part part) const { return static_cast<int>(extent_of(*spec_of(part).axes.begin(), shape_)); }
+  /// Heads of a part in a layer: H of queries, H_kv of keys and values in softmax attention.
+  [[nodiscard]] int heads(Part part, int layer) const;
+  /// Channels of a part in a layer: d of queries and keys, d_v of values.
+  [[nodiscard]] int channels(Part part, int layer) const;
   /// "memory", "temporary file", "run file" or "GPU memory", for what the program says of itself.
   [[nodiscard]] virtual const char* where() const = 0;
 
-  /// Rows [begin, end) of one head as float32, [end - begin, d]: a view of the store itself where it holds float32 in
-  /// memory, else of `scratch`, which is resized and filled.
-  /// @param head  query head, or key head for keys and values
+  /// Rows [begin, end) of one head as float32, [end - begin, channels]: a view of the store itself where it holds
+  /// float32 in memory, else of `scratch`, which is resized and filled.
+  /// @param head  one of the part's own heads
   /// @throws Error if the file behind the store cannot be read
   std::span<const float> rows(Part part, int layer, int head, std::int64_t begin, std::int64_t end,
                               std::vector<float>& scratch) const;
@@ -58,8 +60,7 @@ class QueryKeyStore {
   static std::size_t bytes(const Shape& shape, DType dtype, const Parts& parts = {Part::query, Part::key});
 
  protected:
-  QueryKeyStore(const Shape& shape, DType dtype, Parts parts)
-      : shape_(shape), dtype_(dtype), parts_(std::move(parts)) {}
+  QueryKeyStore(const Shape& shape, DType dtype, Parts parts);
   /// Byte where a head's row begins; a layer's parts lie one behind the other.
   [[nodiscard]] std::size_t offset(Part part, int layer, int head, std::int64_t row) const;
 
@@ -67,6 +68,7 @@ class QueryKeyStore {
   Shape shape_;
   DType dtype_;
   Parts parts_;
+  std::vector<std::size_t> begins_;  ///< elements before each layer's parts, layer by layer
 };
 
 /// What a store holds, in the words of a message.

@@ -1,5 +1,6 @@
 #include "backend/trace/recorder.h"
 
+#include <algorithm>
 #include <cassert>
 #include <utility>
 
@@ -32,6 +33,8 @@ ArrayValues no_numbers(const ArraySpec& spec) {
 
 Recorder::Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStore> store)
     : info_(std::move(info)), keep_(std::move(keep)), store_(std::move(store)) {
+  assert(info_.mixers.empty() || static_cast<int>(info_.mixers.size()) == info_.layers);
+  assert(std::ranges::all_of(info_.mixers, [](const LayerMixer& mixer) { return mixer_problem(mixer).empty(); }));
   assert(info_.layers > 0 && info_.heads > 0 && info_.key_heads > 0 && info_.head_dim > 0 && info_.length > 0);
   assert(store_ == nullptr || store_->dtype() == info_.dtype);
   for (const ArraySpec& spec : kTraceArrays) {
@@ -47,7 +50,7 @@ ArrayValues* Recorder::sized(TraceArray array, int index) {
   if (of_all.empty()) return nullptr;
   assert(index >= 0 && static_cast<std::size_t>(index) < of_all.size());
   ArrayValues& values = of_all[static_cast<std::size_t>(index)];
-  std::visit([size = elements_of(spec_of(array), info_)](auto& numbers) { numbers.resize(size); }, values);
+  std::visit([size = elements_of(spec_of(array), info_, index)](auto& numbers) { numbers.resize(size); }, values);
   return &values;
 }
 

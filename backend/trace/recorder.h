@@ -13,10 +13,10 @@
 namespace foxscope {
 
 /// Records what a forward pass computes for one sequence; the forward writes straight into these arrays. All are empty
-/// where they are not kept.
+/// where they are not kept, and in layers that do not have them.
 class Recorder {
  public:
-  /// @param info   shapes must be set: layers, heads, key_heads, head_dim, length, dtype
+  /// @param info   shapes must be set: layers, heads, key_heads, head_dim (or mixers, by set_mixers), length, dtype
   /// @param store  where arrays of Storage::store go; null if none is kept
   Recorder(TraceInfo info, KeepSet keep, std::shared_ptr<RunQueryKeyStore> store);
 
@@ -33,6 +33,10 @@ class Recorder {
     return std::get<std::vector<T>>(*values);
   }
   std::span<double> cumulative_log_gate(int layer) { return array<double>(TraceArray::cumulative_log_gate, layer); }
+  /// P of a linear mixer that decays by channel, [H_k, L, d] nats: the inclusive sum of log decays over positions.
+  std::span<double> cumulative_log_decay(int layer) { return array<double>(TraceArray::cumulative_log_decay, layer); }
+  /// [H, L], the delta rule's beta, or the step dt of Mamba-2
+  std::span<float> beta(int layer) { return array<float>(TraceArray::beta, layer); }
   std::span<float> log_normalizer(int layer) { return array<float>(TraceArray::log_normalizer, layer); }
   std::span<float> log_normalizer_without_gate(int layer) {
     return array<float>(TraceArray::log_normalizer_without_gate, layer);

@@ -23,6 +23,10 @@ int key_head_of(const TraceInfo& info, int head) {
   return head / std::max(1, info.heads / std::max(1, info.key_heads));
 }
 
+bool is_gated(const TraceInfo& info, int layer) {
+  return info.mixers.empty() ? info.gated : info.mixer(layer).decay != Decay::none;
+}
+
 Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
              std::unique_ptr<const TraceSource> source, std::shared_ptr<const QueryKeyStore> store)
     : info_(std::move(info)),
@@ -36,7 +40,9 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
   assert(tokens_ == nullptr || tokens_->input_id.size() == tokens_->id.size());
   assert(store_ == nullptr || (store_->shape().layers == info_.layers && store_->shape().heads == info_.heads &&
                                store_->shape().key_heads == info_.key_heads && store_->shape().length == info_.length &&
-                               store_->shape().head_dim == info_.head_dim && store_->dtype() == info_.dtype));
+                               store_->shape().head_dim == info_.head_dim && store_->shape().mixers == info_.mixers &&
+                               store_->dtype() == info_.dtype));
+  assert(info_.mixers.empty() || static_cast<int>(info_.mixers.size()) == info_.layers);
   if (store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) gpu_ = store_->device();
   per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
   assert(per_token_loss().empty() || static_cast<std::int64_t>(per_token_loss().size()) == info_.length);
@@ -66,8 +72,10 @@ void Trace::check_head(int layer, int head) const {
     throw UsageError(
         fmt::format("model '{}' has no layer {}: layers are 0 to {}", info_.name, layer, info_.layers - 1));
   }
-  if (head < 0 || head >= info_.heads) {
-    throw UsageError(fmt::format("model '{}' has no head {}: heads are 0 to {}", info_.name, head, info_.heads - 1));
+  const int heads = info_.mixer(layer).heads;
+  if (head < 0 || head >= heads) {
+    const std::string where = heads == info_.heads ? "" : fmt::format(" in layer {}", layer);
+    throw UsageError(fmt::format("model '{}' has no head {}{}: heads are 0 to {}", info_.name, head, where, heads - 1));
   }
 }
 
@@ -104,18 +112,31 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   check_head(layer, head);
   const ArraySpec& spec = spec_of(array);
   const bool whole = spec.repeat == Repeat::once;
+  const LayerMixer mixer = info_.mixer(layer);
+  if (!belongs_to(spec, mixer)) {
+    throw UsageError(fmt::format("model '{}', layer {}: {} has no {}", info_.name, layer, to_string(mixer.mixer),
+                                 spec.path + std::string_view(spec.path).rfind('/') + 1));
+  }
   const ArrayValues* const values = find(array, whole ? 0 : layer);
   if (values == nullptr) throw not_kept(info_.name, spec.keep);
   const std::span<const T> numbers = std::get<std::vector<T>>(*values);
-  assert(numbers.size() == elements_of(spec, info_));
-  const int rows = whole ? info_.layers * info_.heads : info_.heads;
+  assert(numbers.size() == elements_of(spec, info_, layer));
+  const int heads = static_cast<int>(shape_of(spec, info_, layer)[whole ? 1 : 0]);
+  const int rows = whole ? info_.layers * heads : heads;
   const std::size_t size = numbers.size() / static_cast<std::size_t>(rows);
-  return numbers.subspan(static_cast<std::size_t>(whole ? layer * info_.heads + head : head) * size, size);
+  const int place = whole ? layer * heads + head : shared_head(mixer.heads, heads, head);
+  return numbers.subspan(static_cast<std::size_t>(place) * size, size);
 }
 
 std::span<const double> Trace::cumulative_log_gate(int layer, int head) const {
   return row<double>(TraceArray::cumulative_log_gate, layer, head);
 }
+
+std::span<const double> Trace::cumulative_log_decay(int layer, int head) const {
+  return row<double>(TraceArray::cumulative_log_decay, layer, head);
+}
+
+std::span<const float> Trace::beta(int layer, int head) const { return row<float>(TraceArray::beta, layer, head); }
 
 std::span<const float> Trace::log_normalizer(int layer, int head) const {
   return row<float>(TraceArray::log_normalizer, layer, head);

@@ -48,13 +48,17 @@ struct TraceInfo : TraceSizes {
   float softmax_scale = 0;       ///< 1/sqrt(d)
   std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: no window
   double pruning_tolerance = 0;  ///< share of a row's attention that may have been skipped; 0: none
-  bool gated = false;            ///< false: f = 1 everywhere
+  bool gated = false;            ///< false: f = 1 everywhere, and no layer decays
   std::string intervention;      ///< JSON; empty: none
   std::string saliency_target;   ///< what gradients are of, "mean of loss[0:4096]"; empty without them
 };
 
-/// The key head that a query head reads: h / (H / H_kv).
+/// The key head that a query head of softmax attention reads: h / (H / H_kv).
 int key_head_of(const TraceInfo& info, int head);
+/// Whether a layer forgets: a gate, or a decay.
+bool is_gated(const TraceInfo& info, int layer);
+/// The head of an array with `among` heads that head h of a layer reads: h / (H / among).
+constexpr int shared_head(int heads, int among, int head) { return head / (heads / among); }
 
 /// The numbers of one array, C order.
 using ArrayValues = std::variant<std::vector<float>, std::vector<double>>;
@@ -104,6 +108,11 @@ class Trace {
   /// c of one head, [L] nats. Layers are read when first asked for and then kept.
   /// @throws Error for a layer or head that does not exist, or gates that were not kept, with the remedy
   [[nodiscard]] std::span<const double> cumulative_log_gate(int layer, int head) const;
+  /// P of the key head that a head of a linear mixer reads, [L, d] nats, where each channel decays. @throws Error
+  /// likewise
+  [[nodiscard]] std::span<const double> cumulative_log_decay(int layer, int head) const;
+  /// The delta rule's beta, or dt of Mamba-2, [L]. @throws Error likewise
+  [[nodiscard]] std::span<const float> beta(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
   /// Saliency: the gradient of info().saliency_target by log f of each position, [L] nats per nat.

@@ -5,13 +5,61 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/trace/dtype.h"
 
 namespace foxscope {
+
+/// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
+/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet).
+enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule };
+/// "attention", "mamba2", "gated_linear_attention", "delta_rule", as run files name them.
+const char* to_string(Mixer mixer);
+/// None for another name.
+std::optional<Mixer> parse_mixer(std::string_view name);
+
+/// How a layer forgets: not at all, by one decay a head, or by one for each channel of a head's keys.
+enum class Decay { none, head, channel };
+/// "none", "head", "channel", as run files name them.
+const char* to_string(Decay decay);
+/// None for another name.
+std::optional<Decay> parse_decay(std::string_view name);
+
+/// What mixes the positions of one layer, and the extents of its arrays. H heads have maps; head h reads query head
+/// h / (H / H_q), and keys and values likewise.
+struct LayerMixer {
+  Mixer mixer = Mixer::attention;
+  Decay decay = Decay::head;
+  int heads = 0;        ///< H
+  int query_heads = 0;  ///< H_q
+  int key_heads = 0;    ///< H_k
+  int value_heads = 0;  ///< H_v
+  int head_dim = 0;     ///< d, of queries and keys
+  int value_dim = 0;    ///< d_v
+  bool operator==(const LayerMixer&) const = default;
+};
+
+/// The extents of a layer by their names in a run file.
+struct MixerExtent {
+  const char* name;
+  int LayerMixer::*member;
+};
+inline constexpr std::array<MixerExtent, 6> kMixerExtents = {{
+    {"heads", &LayerMixer::heads},
+    {"query_heads", &LayerMixer::query_heads},
+    {"key_heads", &LayerMixer::key_heads},
+    {"value_heads", &LayerMixer::value_heads},
+    {"head_dim", &LayerMixer::head_dim},
+    {"value_dim", &LayerMixer::value_dim},
+}};
+
+/// Why a mixer cannot have these extents and this decay, "4 heads cannot share 3 key heads"; empty: it can.
+std::string mixer_problem(const LayerMixer& mixer);
 
 /// What a trace may keep of a run, word by word of `--keep`.
 enum class Keep { loss, gates, rows, ungated, query_key, values, logits, hidden, saliency };
@@ -50,15 +98,31 @@ enum class TraceArray {
   query,
   key,
   value,
+  cumulative_log_decay,
+  beta,
   log_forget_gradient,
   logits,
   hidden_states,
 };
 
 /// Axes of arrays, which are dimension scales of a run file.
-enum class Axis { layer, head, key_head, position, channel, vocabulary, hidden };
+enum class Axis {
+  layer,
+  head,
+  query_head,
+  key_head,
+  value_head,
+  position,
+  channel,
+  value_channel,
+  vocabulary,
+  hidden,
+};
 /// Name of the dimension scale.
 const char* to_string(Axis axis);
+/// The axis by the name that a mixer has for it: softmax attention has as many queries as heads, and values are like
+/// its keys.
+Axis axis_of(Axis axis, Mixer mixer);
 
 /// Extents of the axes; 0 where one is not known.
 struct TraceSizes {
@@ -69,6 +133,13 @@ struct TraceSizes {
   int head_dim = 0;                  ///< d
   std::int64_t vocabulary_size = 0;  ///< V
   std::int64_t hidden_size = 0;      ///< D
+  /// One a layer; empty: softmax attention in every one. Then heads and head_dim are the largest of all layers.
+  std::vector<LayerMixer> mixers = {};
+
+  /// What one layer is.
+  [[nodiscard]] LayerMixer mixer(int layer) const;
+  /// Layers, heads, key_heads and head_dim from what each layer is.
+  void set_mixers(std::vector<LayerMixer> of_layers);
 };
 
 /// How often a run has an array.
@@ -115,7 +186,7 @@ struct ArraySpec {
 };
 
 // clang-format off
-inline constexpr std::array<ArraySpec, 10> kTraceArrays = {{
+inline constexpr std::array<ArraySpec, 12> kTraceArrays = {{
     {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
      ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
     {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
@@ -128,14 +199,20 @@ inline constexpr std::array<ArraySpec, 10> kTraceArrays = {{
      {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "nats",
      "log of the sum over a row of exp(logit)"},
     {TraceArray::query, Keep::query_key, "layers/NN/query", Repeat::layers,
-     {Axis::head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
-     "queries as they enter attention"},
+     {Axis::query_head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
+     "queries as they enter the mixer"},
     {TraceArray::key, Keep::query_key, "layers/NN/key", Repeat::layers,
      {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
-     "keys as they enter attention"},
+     "keys as they enter the mixer"},
     {TraceArray::value, Keep::values, "layers/NN/value", Repeat::layers,
-     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::run, Storage::store, "",
-     "values as they enter attention"},
+     {Axis::value_head, Axis::position, Axis::value_channel}, ArrayNumber::run, Storage::store, "",
+     "values as they enter the mixer"},
+    {TraceArray::cumulative_log_decay, Keep::gates, "layers/NN/cumulative_log_decay", Repeat::layers,
+     {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::float64, Storage::raw, "nats",
+     "the sum of log decays of a channel up to and including a position"},
+    {TraceArray::beta, Keep::query_key, "layers/NN/beta", Repeat::layers,
+     {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "",
+     "how much of a position is written: the delta rule's beta, the step of Mamba-2"},
     {TraceArray::log_forget_gradient, Keep::saliency, "gradients/log_forget", Repeat::once,
      {Axis::layer, Axis::head, Axis::position}, ArrayNumber::float32, Storage::raw, "nats per nat",
      "derivative of the target by the log forget gate of a position"},
@@ -157,21 +234,27 @@ static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) {
 
 /// How many of an array a run of so many layers has.
 int count_of(const ArraySpec& spec, int layers);
+/// Whether a layer of that kind has an array: row normalisers are those of softmax attention, c is of heads that have
+/// one decay (and zero for attention without a gate), beta is of Mamba-2 and the delta rule.
+bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer);
 /// Its path for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);
 /// The last part of its path.
 std::string name_of(const ArraySpec& spec);
-/// Extents of one of them.
-std::int64_t extent_of(Axis axis, const TraceSizes& sizes);
-std::vector<std::uint64_t> shape_of(const ArraySpec& spec, const TraceSizes& sizes);
-/// Numbers of one of them.
-std::size_t elements_of(const ArraySpec& spec, const TraceSizes& sizes);
+/// Extents of one of them, that of layer `index` where there is one a layer.
+std::vector<std::uint64_t> shape_of(const ArraySpec& spec, const TraceSizes& sizes, int index);
+/// Numbers of one of them; 0 in a layer that has no such array.
+std::size_t elements_of(const ArraySpec& spec, const TraceSizes& sizes, int index);
 /// Bytes of one number.
 std::size_t size_of(ArrayNumber number, DType dtype);
-/// Bytes of all of them together.
+/// Bytes of all of an array together.
 std::size_t bytes_of(const ArraySpec& spec, const TraceSizes& sizes, DType dtype);
 /// Bytes of all arrays that are kept and held in this way.
 std::size_t bytes_of(const KeepSet& keep, Storage storage, const TraceSizes& sizes, DType dtype);
+
+/// What is kept where these words are said: linear mixers keep values beside queries and keys, so that a file holds all
+/// that y = M v needs.
+KeepSet with_values_of_linear_mixers(KeepSet keep, const TraceSizes& sizes);
 
 /// The arrays that a QueryKeyStore holds where these are kept.
 std::vector<TraceArray> stored_arrays(const KeepSet& keep);

@@ -357,7 +357,7 @@ class RunFileTest(BadInputTest):
     def test_a_newer_schema(self):
         path = self.run_fixture()
         with h5py.File(path, "r+") as file:
-            file.attrs["foxscope_schema"] = 2
+            file.attrs["foxscope_schema"] = 3
         self.refuses_file(path, ["run.h5", "schema"])
 
     def test_truncated(self):

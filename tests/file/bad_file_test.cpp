@@ -60,6 +60,23 @@ TEST_F(BadFileTest, OddFilesAreReadOrRefusedWithTheReason) {
   }
 }
 
+TEST_F(BadFileTest, OddMixersAreRefusedWithTheReason) {
+  const KeepSet keep = {Keep::gates, Keep::query_key, Keep::values};
+  write_run(file("good.h5"), make_traces({{.name = "hybrid", .keep = keep, .mixers = all_mixers()}}));
+  run_python("make_odd_mixers.py", {file("good.h5").string(), file("odd").string()});
+  const auto cases = nlohmann::json::parse(content_of(file("odd") / "cases.json"));
+  ASSERT_GE(cases.size(), 20U);
+  for (const auto& entry : cases) {
+    const std::filesystem::path path = entry["file"].get<std::string>();
+    const std::string message = message_of_reading(path);
+    EXPECT_EQ(message.rfind(path.string(), 0), 0U) << path << ": " << message;
+    for (const auto& part : entry["parts"]) {
+      EXPECT_NE(message.find(part.get<std::string>()), std::string::npos)
+          << path << ": " << message << " lacks " << part;
+    }
+  }
+}
+
 TEST_F(BadFileTest, WhatIsNoRunFileIsRefused) {
   expect_error([&] { RunFile::open(file("missing.h5")); }, {"missing.h5", "cannot be opened", "No such file"});
   expect_error([&] { RunFile::open(folder_); }, {folder_.string(), "is not a file"});

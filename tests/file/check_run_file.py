@@ -74,8 +74,12 @@ def check_scales(path, dataset):
         "log_normalizer": ["head", "position"], "log_normalizer_without_gate": ["head", "position"],
         "query": ["head", "position", "channel"], "key": ["key_head", "position", "channel"],
         "value": ["key_head", "position", "channel"], "log_forget": ["layer", "head", "position"],
-        "logits": ["position", "vocabulary"],
+        "logits": ["position", "vocabulary"], "cumulative_log_decay": ["key_head", "position", "channel"],
+        "beta": ["head", "position"],
     }
+    if dataset.parent.attrs.get("mixer", "attention") != "attention":
+        names["query"] = ["query_head", "position", "channel"]
+        names["value"] = ["value_head", "position", "value_channel"]
     last = path.split("/")[-1]
     expected = ["position", "hidden"] if "/hidden_states/" in path else names.get(last)
     if expected is None:
@@ -84,7 +88,8 @@ def check_scales(path, dataset):
         expect(list(dimension.keys()) == [name], f"{path}: scales {list(dimension.keys())}, not {name}")
         if name in dimension.keys():
             scale = dimension[name]
-            expect(scale[...].tolist() == list(range(scale.shape[0])), f"{path}: scale {name}")
+            extent = dataset.shape[expected.index(name)]
+            expect(scale[...].tolist() == list(range(extent)), f"{path}: scale {name}")
 
 
 def check_attributes(target, path, attributes):
@@ -92,6 +97,8 @@ def check_attributes(target, path, attributes):
         found = target.attrs.get(name)
         expect(found is not None, f"{path}@{name}: missing")
         expect(type(value) is not str or type(found) is str, f"{path}@{name}: not text")
+        if type(value) is list:
+            found = list(found)
         expect(found == value, f"{path}@{name}: {found!r}, not {value!r}")
 
 
@@ -103,6 +110,8 @@ def main():
             check_attributes(file[path], path, attributes)
         for path, dtype in expected["arrays"].items():
             check_array(file, path, folder, dtype)
+        for path, shape in expected.get("shapes", {}).items():
+            expect(file[path].shape == tuple(shape), f"{path}: {file[path].shape}, not {shape}")
         for path, strings in expected["strings"].items():
             dataset = file[path]
             text = h5py.check_string_dtype(dataset.dtype)

@@ -42,6 +42,7 @@ class Expectation {
                                  {"window_size", info.window_size},
                                  {"pruning_tolerance", info.pruning_tolerance},
                                  {"intervention", info.intervention}};
+    if (!info.mixers.empty()) mixers(info, root);
     const TokenTable& tokens = *trace.tokens();
     array<std::int32_t>(root + "/tokens/id", "<i4", tokens.id);
     array<std::int32_t>(root + "/tokens/input_id", "<i4", tokens.input_id);
@@ -68,7 +69,7 @@ class Expectation {
   }
 
   void check(const std::filesystem::path& file) {
-    json_["attributes"]["/"] = {{"foxscope_schema", 1},
+    json_["attributes"]["/"] = {{"foxscope_schema", schema_},
                                 {"program", "foxscope"},
                                 {"command_line", "foxscope run -o x.h5"},
                                 {"created", "2026-11-21T12:00:00Z"},
@@ -80,10 +81,24 @@ class Expectation {
   Json& json() { return json_; }
 
  private:
+  void mixers(const TraceInfo& info, const std::string& root) {
+    schema_ = 2;
+    for (int layer = 0; layer < info.layers; ++layer) {
+      const LayerMixer mixer = info.mixer(layer);
+      json_["attributes"][root]["mixers"].push_back(to_string(mixer.mixer));
+      json_["attributes"][fmt::format("{}/layers/{:02}", root, layer)] = {
+          {"mixer", to_string(mixer.mixer)},  {"decay", to_string(mixer.decay)}, {"heads", mixer.heads},
+          {"query_heads", mixer.query_heads}, {"key_heads", mixer.key_heads},    {"value_heads", mixer.value_heads},
+          {"head_dim", mixer.head_dim},       {"value_dim", mixer.value_dim}};
+    }
+  }
+
   void layer_arrays(const Trace& trace, const std::string& root, int layer) {
     const std::string group = fmt::format("{}/layers/{:02}", root, layer);
     const TraceSource& source = trace.source();
     array<double>(group + "/cumulative_log_gate", "<f8", source.copy<double>(TraceArray::cumulative_log_gate, layer));
+    array<double>(group + "/cumulative_log_decay", "<f8", source.copy<double>(TraceArray::cumulative_log_decay, layer));
+    array<float>(group + "/beta", "<f4", source.copy<float>(TraceArray::beta, layer));
     array<float>(group + "/log_normalizer", "<f4", source.copy<float>(TraceArray::log_normalizer, layer));
     array<float>(group + "/log_normalizer_without_gate", "<f4",
                  source.copy<float>(TraceArray::log_normalizer_without_gate, layer));
@@ -97,7 +112,7 @@ class Expectation {
     std::vector<std::byte> all;
     std::vector<std::byte> scratch;
     const QueryKeyStore* const store = trace.store_of(part);
-    for (int head = 0; store != nullptr && head < store->heads(part); ++head) {
+    for (int head = 0; store != nullptr && head < store->heads(part, layer); ++head) {
       const auto rows = store->raw_rows(part, layer, head, 0, trace.info().length, scratch);
       all.insert(all.end(), rows.begin(), rows.end());
     }
@@ -106,6 +121,7 @@ class Expectation {
 
   std::filesystem::path folder_;
   Json json_;
+  int schema_ = 1;
 };
 
 TEST_F(H5pyTest, FindsWhatTheInterfacePromises) {
@@ -126,6 +142,22 @@ TEST_F(H5pyTest, FindsWhatTheInterfacePromises) {
         Json::array({std::string("/models/fox") + shared, std::string("/models/transformer-b.16_x") + shared}));
   }
   expectation.json()["signal"] = "/models/fox/loss/per_token_loss";
+  expectation.check(file("run.h5"));
+}
+
+TEST_F(H5pyTest, FindsWhatLinearMixersHave) {
+  const KeepSet keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
+  const Traces traces = make_traces({{.name = "hybrid", .keep = keep, .mixers = all_mixers()}});
+  write_run(file("run.h5"), traces);
+  Expectation expectation(file("expected"));
+  expectation.trace(*traces[0]);
+  expectation.json()["shapes"] = {{"/models/hybrid/layers/00/query", {1, 37, 8}},
+                                  {"/models/hybrid/layers/00/value", {4, 37, 6}},
+                                  {"/models/hybrid/layers/02/cumulative_log_decay", {2, 37, 5}},
+                                  {"/models/hybrid/layers/02/value", {2, 37, 7}},
+                                  {"/models/hybrid/layers/03/cumulative_log_gate", {4, 37}},
+                                  {"/models/hybrid/layers/04/beta", {2, 37}}};
+  expectation.json()["absent"].push_back("/models/hybrid/layers/00/log_normalizer");
   expectation.check(file("run.h5"));
 }
 

@@ -82,7 +82,7 @@ length, window = 37, "window_size"
 c = f"{fox}/layers/00/cumulative_log_gate"
 q = f"{fox}/layers/01/query"
 
-case("schema-newer", attribute("/", "foxscope_schema", 2), "newer Foxscope", "schema 2", "update Foxscope")
+case("schema-newer", attribute("/", "foxscope_schema", 3), "newer Foxscope", "schema 3", "update Foxscope")
 case("schema-missing", without_attributes("/", "foxscope_schema"), "is not a run file")
 case("schema-text", attribute("/", "foxscope_schema", "one"), "/@foxscope_schema", "not a whole number")
 case("schema-zero", attribute("/", "foxscope_schema", 0), "/@foxscope_schema", "is 0")

@@ -26,6 +26,9 @@ std::vector<SyntheticRun> variants() {
   runs.push_back({.name = "ids", .with_text = false});
   for (const Keep part : kEverything) runs.push_back({.name = "only", .keep = {part}});
   runs.push_back({.name = "nothing", .keep = {}});
+  runs.push_back({.name = "hybrid", .keep = kEverything, .mixers = all_mixers()});
+  runs.push_back({.name = "hybrid-bf16", .length = 700, .dtype = DType::bfloat16, .mixers = all_mixers()});
+  runs.push_back({.name = "hybrid-losses", .keep = {Keep::loss}, .mixers = all_mixers()});
   return runs;
 }
 
@@ -77,7 +80,8 @@ TEST_F(RunFileTest, OlderFilesOpen) {
     const auto trace = RunFile::open(path).traces.front();
     const KeepSet keep = parse_keep(kept);
     for (const ArraySpec& spec : kTraceArrays) {
-      EXPECT_EQ(trace->has(spec.array), keep.contains(spec.keep)) << name << ": " << spec.path;
+      const bool kept_then = keep.contains(spec.keep) && belongs_to(spec, trace->info().mixer(0));
+      EXPECT_EQ(trace->has(spec.array), kept_then) << name << ": " << spec.path;
     }
     expect_error([&] { static_cast<void>(trace->log_forget_gradient(0, 0)); }, {"did not keep saliency"});
   }

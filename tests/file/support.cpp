@@ -33,20 +33,21 @@ void expect_equal_info(const TraceInfo& left, const TraceInfo& right) {
   EXPECT_EQ(left.window_size, right.window_size);
   EXPECT_EQ(left.pruning_tolerance, right.pruning_tolerance);
   EXPECT_EQ(left.gated, right.gated);
+  EXPECT_EQ(left.mixers, right.mixers);
   EXPECT_EQ(left.intervention, right.intervention);
   EXPECT_EQ(left.saliency_target, right.saliency_target);
 }
 
 void expect_equal_stores(const QueryKeyStore& left, const QueryKeyStore& right, Part part) {
   EXPECT_EQ(left.dtype(), right.dtype());
-  ASSERT_EQ(left.heads(part), right.heads(part));
   const std::int64_t length = left.shape().length;
   const std::int64_t begin = length / 3;
   const std::int64_t end = std::max(begin + 1, length - 1);
   std::vector<std::byte> left_scratch;
   std::vector<std::byte> right_scratch;
   for (int layer = 0; layer < left.shape().layers; ++layer) {
-    for (int head = 0; head < left.heads(part); ++head) {
+    ASSERT_EQ(left.heads(part, layer), right.heads(part, layer));
+    for (int head = 0; head < left.heads(part, layer); ++head) {
       for (const auto& [first, last] : {std::pair(std::int64_t{0}, length), std::pair(begin, end)}) {
         expect_same_bits(left.raw_rows(part, layer, head, first, last, left_scratch),
                          right.raw_rows(part, layer, head, first, last, right_scratch), spec_of(part).path);
@@ -95,7 +96,7 @@ double read_everything(const std::filesystem::path& path) {
     for (const ArraySpec& spec : kTraceArrays) {
       const QueryKeyStore* const store = trace->store_of(spec.array);
       for (int index = 0; index < count_of(spec, trace->info().layers); ++index) {
-        for (int head = 0; store != nullptr && head < store->heads(spec.array); ++head) {
+        for (int head = 0; store != nullptr && head < store->heads(spec.array, index); ++head) {
           add(store->rows(spec.array, index, head, 0, trace->info().length, scratch));
         }
         if (const auto values = trace->source().read(spec.array, index)) std::visit(add, *values);

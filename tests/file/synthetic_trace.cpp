@@ -31,10 +31,10 @@ void fill_stored(Recorder& recorder, const SyntheticRun& run, int layer, std::mt
 }
 
 /// log f = -softplus(-x): slow decay with a few strong forgetting events.
-std::vector<double> random_gates(const SyntheticRun& run, std::mt19937& random) {
-  std::vector<double> c(static_cast<std::size_t>(run.heads * run.length));
+std::vector<double> random_gates(const SyntheticRun& run, int heads, std::mt19937& random) {
+  std::vector<double> c(static_cast<std::size_t>(heads * run.length));
   std::normal_distribution<double> normal(3.0, 2.0);
-  for (int head = 0; head < run.heads; ++head) {
+  for (int head = 0; head < heads; ++head) {
     double sum = 0;
     for (std::int64_t i = 0; i < run.length; ++i) {
       if (run.gated) sum -= static_cast<double>(static_cast<float>(std::log1p(std::exp(-normal(random)))));
@@ -47,7 +47,7 @@ std::vector<double> random_gates(const SyntheticRun& run, std::mt19937& random) 
 /// lse_i = log sum_j exp(q_i.k_j / sqrt(d) + c_i - c_j), densely; zero where q and k are not kept.
 void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* store, const SyntheticRun& run,
                          int layer, bool with_gate, std::span<float> normalizer) {
-  if (store == nullptr || !store->has(Part::query) || normalizer.empty()) return;
+  if (store == nullptr || !store->has(Part::query) || normalizer.empty() || !run.mixers.empty()) return;
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
   const auto dim = static_cast<std::size_t>(run.head_dim);
@@ -110,6 +110,7 @@ TraceInfo make_info(const SyntheticRun& run) {
   info.heads = run.heads;
   info.key_heads = run.key_heads;
   info.head_dim = run.head_dim;
+  if (!run.mixers.empty()) info.set_mixers(run.mixers);
   info.length = run.length;
   info.vocabulary_size = run.vocabulary_size;
   info.hidden_size = std::int64_t{run.heads} * run.head_dim;
@@ -120,7 +121,27 @@ TraceInfo make_info(const SyntheticRun& run) {
   return info;
 }
 
+/// Sums of the log decays of each channel, [heads, L, channels].
+void fill_log_decay(Recorder& recorder, int layer, std::mt19937& random) {
+  const LayerMixer mixer = recorder.info().mixer(layer);
+  const std::span<double> sums = recorder.cumulative_log_decay(layer);
+  const auto channels = static_cast<std::size_t>(mixer.head_dim);
+  const auto head = static_cast<std::size_t>(recorder.info().length) * channels;
+  std::uniform_real_distribution<double> decay(-0.5, 0.0);
+  for (std::size_t n = 0; n < sums.size(); ++n) {
+    sums[n] = (n % head < channels ? 0.0 : sums[n - channels]) + decay(random);
+  }
+}
+
 }  // namespace
+
+std::vector<LayerMixer> all_mixers() {
+  return {{Mixer::mamba2, Decay::head, 4, 1, 1, 4, 8, 6},
+          {Mixer::attention, Decay::none, 6, 6, 2, 2, 4, 4},
+          {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, 5, 7},
+          {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, 3, 9},
+          {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 8, 8}};
+}
 
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
   std::mt19937 random(run.seed);
@@ -131,9 +152,12 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
     store = std::make_shared<HostQueryKeyStore>(info, run.dtype, kNeverSpill, "/tmp", std::nullopt, parts);
   }
   Recorder recorder(info, run.keep, store);
-  for (int layer = 0; layer < run.layers; ++layer) {
-    const std::vector<double> c = random_gates(run, random);
-    if (recorder.keeps(Keep::gates)) std::ranges::copy(c, recorder.cumulative_log_gate(layer).begin());
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const std::vector<double> c = random_gates(run, info.mixer(layer).heads, random);
+    std::ranges::copy_n(c.begin(), std::ssize(recorder.cumulative_log_gate(layer)),
+                        recorder.cumulative_log_gate(layer).begin());
+    fill_log_decay(recorder, layer, random);
+    for (float& beta : recorder.beta(layer)) beta = std::abs(normal(random));
     fill_stored(recorder, run, layer, random);
     fill_log_normalizer(c, store.get(), run, layer, true, recorder.log_normalizer(layer));
     fill_log_normalizer(c, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));
@@ -141,7 +165,8 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
   if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[0:37]";
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;
   for (const ArraySpec& spec : kTraceArrays) {
-    for (int index = 0; spec.storage == Storage::raw && index < count_of(spec, run.layers); ++index) {
+    if (spec.storage != Storage::raw || spec.number != ArrayNumber::float32) continue;
+    for (int index = 0; index < count_of(spec, info.layers); ++index) {
       for (float& number : recorder.array<float>(spec.array, index)) number = normal(random);
     }
   }

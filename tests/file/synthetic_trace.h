@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/trace/recorder.h"
 
@@ -21,11 +22,15 @@ struct SyntheticRun {
   std::int64_t window_size = 0;
   unsigned seed = 1;
   KeepSet keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
-  std::int64_t vocabulary_size = 50;  ///< width of the logits, where kept
+  std::int64_t vocabulary_size = 50;    ///< width of the logits, where kept
+  std::vector<LayerMixer> mixers = {};  ///< where given: in place of layers, heads, key_heads and head_dim
 };
 
 /// A trace of random numbers that obey what a real one does: c never increases, row normalisers belong to q, k and c,
 /// tokens cut a text into bytes, some of them in the middle of a character.
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run);
+
+/// A model with a layer of each kind of mixer, with extents of its own.
+std::vector<LayerMixer> all_mixers();
 
 }  // namespace foxscope::test

@@ -15,7 +15,7 @@ void read_trace(const foxscope::Trace& trace) {
     const foxscope::QueryKeyStore* const store = trace.store_of(spec.array);
     for (int index = 0; index < foxscope::count_of(spec, trace.info().layers); ++index) {
       static_cast<void>(trace.source().read(spec.array, index));
-      for (int head = 0; store != nullptr && head < store->heads(spec.array); ++head) {
+      for (int head = 0; store != nullptr && head < store->heads(spec.array, index); ++head) {
         static_cast<void>(store->rows(spec.array, index, head, length / 2, length, scratch));
       }
     }

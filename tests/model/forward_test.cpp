@@ -173,7 +173,7 @@ TEST(Forward, ValuesKeptAloneAreThoseBesideQueriesAndKeys) {
       std::vector<float> a;
       std::vector<float> c;
       for (int layer = 0; layer < ours.shape().layers; ++layer) {
-        for (int head = 0; head < ours.heads(TraceArray::value); ++head) {
+        for (int head = 0; head < ours.heads(TraceArray::value, layer); ++head) {
           EXPECT_LE(largest_difference(ours.rows(TraceArray::value, layer, head, 0, 90, a),
                                        theirs.rows(TraceArray::value, layer, head, 0, 90, c)),
                     1e-5);

@@ -68,7 +68,7 @@ std::vector<float> heads(const Trace& trace, QueryKeyStore::Part part, int layer
   std::vector<float> all;
   std::vector<float> scratch;
   const QueryKeyStore& store = *trace.store_of(part);
-  for (int head = 0; head < store.heads(part); ++head) {
+  for (int head = 0; head < store.heads(part, layer); ++head) {
     const auto rows = store.rows(part, layer, head, 0, trace.info().length, scratch);
     all.insert(all.end(), rows.begin(), rows.end());
   }

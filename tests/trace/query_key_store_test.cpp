@@ -65,7 +65,7 @@ void fill(HostQueryKeyStore& store) {
   for (const Part part : store.parts()) {
     for (int layer = 0; layer < shape.layers; ++layer) {
       std::byte* out = store.layer(part, layer).data();
-      for (int head = 0; head < store.heads(part); ++head) {
+      for (int head = 0; head < store.heads(part, layer); ++head) {
         for (std::int64_t row = 0; row < shape.length; ++row) {
           for (int column = 0; column < shape.head_dim; ++column) {
             const float value = expected(part, layer, head, row, column);
@@ -85,7 +85,7 @@ void check(const QueryKeyStore& store) {
   std::vector<float> scratch;
   for (const Part part : store.parts()) {
     for (int layer = 0; layer < shape.layers; ++layer) {
-      for (int head = 0; head < store.heads(part); ++head) {
+      for (int head = 0; head < store.heads(part, layer); ++head) {
         const std::span<const float> rows = store.rows(part, layer, head, 3, 11, scratch);
         ASSERT_EQ(rows.size(), static_cast<std::size_t>(8 * shape.head_dim));
         for (std::int64_t row = 3; row < 11; ++row) {

@@ -45,6 +45,36 @@ TEST(TraceArrays, OfAStoreAreThoseThatAreKept) {
             (std::vector{TraceArray::query, TraceArray::key, TraceArray::value}));
 }
 
+TEST(TraceArrays, OfLayersOfSeveralKindsTakeTheBytesOfEach) {
+  TraceSizes sizes{.length = 5};
+  sizes.set_mixers({{Mixer::mamba2, Decay::head, 4, 1, 1, 4, 8, 6},
+                    {Mixer::gated_linear_attention, Decay::channel, 6, 6, 2, 2, 3, 7},
+                    {Mixer::attention, Decay::none, 2, 2, 2, 2, 4, 4},
+                    {Mixer::delta_rule, Decay::none, 3, 3, 3, 3, 2, 2}});
+  EXPECT_EQ(sizes.layers, 4);
+  EXPECT_EQ(sizes.heads, 6);
+  EXPECT_EQ(sizes.head_dim, 8);
+  const auto bytes = [&](TraceArray array) { return bytes_of(spec_of(array), sizes, DType::float32); };
+  EXPECT_EQ(bytes(TraceArray::query), 4U * 5 * (1 * 8 + 6 * 3 + 2 * 4 + 3 * 2));
+  EXPECT_EQ(bytes(TraceArray::value), 4U * 5 * (4 * 6 + 2 * 7 + 2 * 4 + 3 * 2));
+  EXPECT_EQ(bytes(TraceArray::cumulative_log_gate), 8U * 5 * (4 + 2));
+  EXPECT_EQ(bytes(TraceArray::cumulative_log_decay), 8U * 5 * 2 * 3);
+  EXPECT_EQ(bytes(TraceArray::beta), 4U * 5 * (4 + 3));
+  EXPECT_EQ(bytes(TraceArray::log_normalizer), 4U * 5 * 2);
+  EXPECT_TRUE(with_values_of_linear_mixers({Keep::query_key}, sizes).contains(Keep::values));
+  EXPECT_FALSE(with_values_of_linear_mixers({Keep::gates}, sizes).contains(Keep::values));
+  EXPECT_FALSE(with_values_of_linear_mixers({Keep::query_key}, kSizes).contains(Keep::values));
+}
+
+TEST(TraceArrays, WordsOfMixersAreTheirNames) {
+  for (const Mixer mixer : {Mixer::attention, Mixer::mamba2, Mixer::gated_linear_attention, Mixer::delta_rule}) {
+    EXPECT_EQ(parse_mixer(to_string(mixer)), mixer);
+  }
+  for (const Decay decay : {Decay::none, Decay::head, Decay::channel}) EXPECT_EQ(parse_decay(to_string(decay)), decay);
+  EXPECT_FALSE(parse_mixer("rwkv"));
+  EXPECT_FALSE(parse_decay(""));
+}
+
 TEST(TraceArrays, EveryWordOfKeepKeepsSomething) {
   for (const KeepWord& word : kKeepWords) {
     EXPECT_TRUE(std::ranges::any_of(kTraceArrays, [&](const ArraySpec& spec) { return spec.keep == word.keep; }))

@@ -81,6 +81,27 @@ TEST(Trace, GivesTheRowsOfAHead) {
   EXPECT_EQ(trace->require_query_key().shape().length, 5);
 }
 
+TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
+  TraceInfo info = small_info();
+  info.set_mixers({{Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, 3, 3},
+                   {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 4, 4}});
+  Recorder recorder(info, {Keep::gates, Keep::query_key}, nullptr);
+  std::iota(recorder.cumulative_log_decay(0).begin(), recorder.cumulative_log_decay(0).end(), 0.0);
+  std::iota(recorder.beta(1).begin(), recorder.beta(1).end(), 0.0F);
+  EXPECT_TRUE(recorder.cumulative_log_gate(0).empty() && recorder.beta(0).empty());
+  EXPECT_TRUE(recorder.cumulative_log_gate(1).empty() && recorder.cumulative_log_decay(1).empty());
+  const auto trace = recorder.finish(nullptr, std::make_shared<const TokenTable>());
+  EXPECT_EQ(trace->cumulative_log_decay(0, 1).front(), 0.0);
+  EXPECT_EQ(trace->cumulative_log_decay(0, 2).front(), 15.0);
+  EXPECT_EQ(trace->cumulative_log_decay(0, 3).size(), 15U);
+  EXPECT_EQ(trace->beta(1, 1).front(), 5.0F);
+  EXPECT_TRUE(is_gated(trace->info(), 0));
+  EXPECT_FALSE(is_gated(trace->info(), 1));
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->cumulative_log_gate(1, 0)); }),
+            "model 'fox', layer 1: delta_rule has no cumulative_log_gate");
+  EXPECT_EQ(test::error_of([&] { trace->check_head(1, 2); }), "model 'fox' has no head 2 in layer 1: heads are 0 to 1");
+}
+
 TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {
   const auto trace = record({Keep::loss});
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->cumulative_log_gate(0, 0)); }),
