@@ -33,7 +33,9 @@ at::Tensor in_chunks(const at::Tensor& x, std::int64_t chunk) {
 }
 
 Chunks chunks_of(const LinearOperands& all, std::int64_t begin, std::int64_t end, std::int64_t chunk) {
-  const auto part = [&](const at::Tensor& x) { return in_chunks(x.slice(2, begin, end), chunk); };
+  const auto part = [&](const at::Tensor& x) {
+    return in_chunks(x.slice(2, begin, end).repeat_interleave(all.heads / x.size(1), 1), chunk);
+  };
   Chunks chunks;
   chunks.query = part(all.query);
   chunks.key = part(all.key);
@@ -126,7 +128,7 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
   const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
   const std::int64_t chunk = std::min(by_channel ? kChannelChunk : kHeadChunk, length);
   if (!state.defined()) {
-    state = at::zeros({key.size(0), key.size(1), key.size(3), operands.value.size(3)}, key.options());
+    state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
   }
   std::vector<at::Tensor> output;
   for (std::int64_t begin = 0; begin < length; begin += kSpan) {

@@ -11,11 +11,12 @@ namespace foxscope {
 
 /// What a linear mixer's operator reads; all tensors on one device.
 struct LinearOperands {
-  at::Tensor query;      ///< [B, H, n, d] float32, its factor in it
-  at::Tensor key;        ///< [B, H, n, d] float32
-  at::Tensor value;      ///< [B, H, n, d_v] float32
-  at::Tensor log_decay;  ///< [B, H, n], or [B, H, n, d] where channels decay, float64 nats; undefined: 0
-  at::Tensor beta;       ///< [B, H, n] float32; undefined: 1
+  at::Tensor query;        ///< [B, H_q, n, d] float32, its factor in it; head h reads h / (H / H_q), and so with others
+  at::Tensor key;          ///< [B, H_k, n, d] float32
+  at::Tensor value;        ///< [B, H_v, n, d_v] float32
+  at::Tensor log_decay;    ///< [B, H, n], or [B, H_k, n, d] where channels decay, float64 nats; undefined: 0
+  at::Tensor beta;         ///< [B, H, n] float32; undefined: 1
+  std::int64_t heads = 0;  ///< H
   bool delta_rule = false;
 };
 

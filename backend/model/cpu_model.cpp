@@ -1,12 +1,12 @@
 #include "backend/model/cpu_model.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "backend/model/cpu_forward.h"
 #include "backend/model/forward_model.h"
 #include "backend/model/logit_bound.h"
 #include "backend/model/saliency_torch.h"
-#include "backend/model/torch_forward_torch.h"
 #include "backend/model/weight_reader.h"
 
 namespace foxscope {
@@ -22,12 +22,10 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] DType dtype() const override { return DType::float32; }
 
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
-    if (config_.linear) return std::make_unique<TorchForward>(lent_, batch, length);
     return std::make_unique<CpuForward>(config_, weights_, batch, length);
   }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {
-    if (config_.linear) return std::make_unique<TorchState>(config_.layers, config_.heads, tolerance / 2);
     return std::make_unique<CpuState>(config_, interventions, tolerance);
   }
   bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
@@ -43,6 +41,17 @@ class CpuModel final : public ForwardModel {
   TorchWeights lent_;  ///< the same, for what LibTorch differentiates
 };
 
+/// The convolution's weights with a channel's neighbours beside it.
+void put_taps(const ModelConfig& config, LayerWeights& weights) {
+  if (weights.convolution.empty()) return;
+  const auto taps = static_cast<std::size_t>(config.linear->convolution);
+  const std::size_t columns = weights.convolution.size() / taps;
+  weights.convolution_taps.resize(weights.convolution.size());
+  for (std::size_t n = 0; n < weights.convolution.size(); ++n) {
+    weights.convolution_taps[n % taps * columns + n / taps] = weights.convolution[n];
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
@@ -54,6 +63,7 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
     auto of_layer = reader.read_layer(layer);
     if (!of_layer) return nullptr;
     if (!checkpoint.config().is_linear(layer)) of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
+    put_taps(checkpoint.config(), *of_layer);
     weights->layers.push_back(std::move(*of_layer));
   }
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));

@@ -8,10 +8,9 @@ namespace {
 
 using composed_steps::affine;
 
-/// Of [B, n, groups d], [B, H, n, d].
-at::Tensor heads_first(const at::Tensor& x, std::int64_t dim, std::int64_t heads) {
-  const at::Tensor parts = x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
-  return parts.repeat_interleave(heads / parts.size(1), 1);
+/// Of [B, n, heads d], [B, heads, n, d].
+at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
+  return x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
 }
 
 /// [layers, H d]: HGRN2's bound of a layer's decays, 0 in the first.
@@ -51,8 +50,7 @@ void put_decay(const TorchWeights& weights, int layer, const at::Tensor& gates, 
     if (mixer.lowest_log_decay) log_decay = log_decay.clamp_min(*mixer.lowest_log_decay);
   }
   if (log_decay.defined()) {
-    operands.log_decay =
-        mixer.decays_by_channel() ? heads_first(log_decay, mixer.key_dim, mixer.heads) : log_decay.transpose(1, 2);
+    operands.log_decay = mixer.decays_by_channel() ? heads_first(log_decay, mixer.key_dim) : log_decay.transpose(1, 2);
   }
   if (mixer.beta == LinearBeta::sigmoid || mixer.beta == LinearBeta::twice_sigmoid) {
     const at::Tensor share = at::sigmoid(gate(columns.beta, mixer.heads)).transpose(1, 2);
@@ -88,15 +86,14 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
   at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
   LinearOperands& operands = result.operands;
   put_decay(weights, layer, gates, key, operands);
+  operands.heads = mixer.heads;
   operands.delta_rule = mixer.is_delta_rule();
   operands.query =
-      composed_linear_norm(heads_first(part(columns.query, mixer.query_size(), mixer.query_activation), mixer.key_dim,
-                                       mixer.heads),
+      composed_linear_norm(heads_first(part(columns.query, mixer.query_size(), mixer.query_activation), mixer.key_dim),
                            mixer.norm) *
       mixer.query_factor;
-  operands.key = composed_linear_norm(heads_first(key, mixer.key_dim, mixer.heads), mixer.norm);
-  operands.value = heads_first(part(columns.value, mixer.value_size(), mixer.value_activation), mixer.value_dim,
-                               mixer.heads);
+  operands.key = composed_linear_norm(heads_first(key, mixer.key_dim), mixer.norm);
+  operands.value = heads_first(part(columns.value, mixer.value_size(), mixer.value_activation), mixer.value_dim);
   return result;
 }
 

@@ -89,13 +89,13 @@ struct ModelConfig {
   OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
   std::int64_t window_size = 0;                 ///< 0: none
   std::optional<double> log_pruning_tolerance;  ///< of config.json
-  /// Of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads, key heads and
-  /// key dimension; where some are, those of attention.
+  /// Of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads, key heads
+  /// and key dimension; where some are, those of attention.
   std::optional<LinearMixer> linear;
   bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
   bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
-  std::vector<Mixer> mixers;   ///< [layers]; empty: all are attention
-  std::vector<std::string> notes;               ///< what the user should be told, one line each
+  std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
+  std::vector<std::string> notes;  ///< what the user should be told, one line each
 
   /// Number of columns of queries and of what heads attend to, H d; not D in all families.
   [[nodiscard]] std::int64_t query_size() const { return static_cast<std::int64_t>(heads) * head_dim; }

@@ -15,11 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-const std::array kFamilies = {&family::kFox,     &family::kTransformer, &family::kFlaFox,
-                              &family::kGpt2,    &family::kGptNeox,     &family::kLlama,
-                              &family::kMistral, &family::kQwen2,       &family::kQwen3,
-                              &family::kMamba2Baseline, &family::kMamba2, &family::kHgrn2Baseline, &family::kHgrn2,
-                              &family::kGla, &family::kDeltaNetBaseline, &family::kDeltaNet, &family::kGatedDeltaNet};
+const std::array kFamilies = {
+    &family::kFox,      &family::kTransformer,   &family::kFlaFox, &family::kGpt2,  &family::kGptNeox,
+    &family::kLlama,    &family::kMistral,       &family::kQwen2,  &family::kQwen3, &family::kMamba2Baseline,
+    &family::kMamba2,   &family::kHgrn2Baseline, &family::kHgrn2,  &family::kGla,   &family::kDeltaNetBaseline,
+    &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5};
 
 std::string supported_types() {
   std::vector<std::string_view> names;
@@ -36,9 +36,10 @@ const ModelFamily& family_of(const std::string& model_type, std::string_view fil
   if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", file, supported_types()));
   for (const std::string_view first : {"mamba", "samba", "samba-project_fox", "falcon_mamba", "jamba"}) {
     if (model_type != first) continue;
-    throw Error(fmt::format("{}: model_type {} has layers of the first Mamba, a decay for each channel and number of "
-                            "its state, which Foxscope does not run; {}",
-                            file, model_type, supported_types()));
+    throw Error(
+        fmt::format("{}: model_type {} has layers of the first Mamba, a decay for each channel and number of "
+                    "its state, which Foxscope does not run; {}",
+                    file, model_type, supported_types()));
   }
   throw Error(fmt::format(
       "{}: model_type {} is not known; {}; how another is added stands in CONTRIBUTING.md, A family "
@@ -151,6 +152,9 @@ void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fract
     constexpr const char* kFraction = "partial_rotary_factor";
     fraction = rope.number(kFraction, 1e-6, 1, fraction);
     if (rope.has(kFraction)) config.rotary_dim = rotary_dim_of(rope, kFraction, fraction, config.head_dim);
+    // Of pictures; a text's positions are the same on all axes.
+    static_cast<void>(rope.has("mrope_section"));
+    static_cast<void>(rope.has("mrope_interleaved"));
     rope.refuse_others({});
   } else if (keys.has("rope_scaling")) {
     const ConfigKeys scaling = keys.under("rope_scaling");

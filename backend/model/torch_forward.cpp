@@ -233,15 +233,15 @@ void TorchForward::change_decays(int layer) {
       std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); });
   at::Tensor& log_decay = linear_.operands.log_decay;
   if (!changed || !log_decay.defined()) return;
-  // Channels of a head are changed alike, [B, channels, H, n].
+  // Channels of a head are changed alike, [B, channels, heads, n].
   const bool by_channel = log_decay.dim() == 4;
   at::Tensor host = by_channel ? log_decay.permute({0, 3, 1, 2}) : log_decay.unsqueeze(1);
   host = host.to(at::kCPU).contiguous();
   const std::int64_t channels = host.size(1);
-  const std::int64_t size = config().heads_of(layer) * length();
+  const auto heads = static_cast<int>(host.size(2));
   for (std::int64_t n = 0; n < batch() * channels; ++n) {
     probes()[static_cast<std::size_t>(n / channels)].change_gates(
-        layer, config().heads_of(layer), first_position(), length(), host.mutable_data_ptr<double>() + n * size);
+        layer, heads, first_position(), length(), host.mutable_data_ptr<double>() + n * heads * length());
   }
   log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(weights_.place).contiguous();
 }
@@ -255,7 +255,35 @@ bool TorchForward::mix_linear(int layer) {
   for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
     torch_state(b).layer(layer).recurrent = state[b].clone();
   }
+  if (!continues()) keep_linear(layer);
   return true;
+}
+
+/// What the recorders keep of a linear mixer.
+void TorchForward::keep_linear(int layer) {
+  const LinearOperands& operands = linear_.operands;
+  for (std::int64_t b = 0; b < batch(); ++b) {
+    Recorder* const into = recorder(b);
+    if (into == nullptr) continue;
+    if (into->keeps(Keep::gates) && operands.log_decay.defined()) {
+      const bool by_channel = operands.log_decay.dim() == 4;
+      const at::Tensor sums = operands.log_decay[b].cumsum(1).contiguous();
+      keep(sums, [into, layer, by_channel] {
+        return by_channel ? into->cumulative_log_decay(layer).data() : into->cumulative_log_gate(layer).data();
+      });
+    }
+    if (into->keeps(Keep::query_key) && operands.beta.defined()) {
+      keep(operands.beta[b].contiguous(), [into, layer] { return into->beta(layer).data(); });
+    } else if (into->keeps(Keep::query_key)) {
+      std::ranges::fill(into->beta(layer), 1.0F);
+    }
+    const auto store = [&](TraceArray array, const at::Tensor& x) {
+      record_stored(*into, array, layer, x[b].detach().to(weights_.matrix).contiguous());
+    };
+    store(TraceArray::query, operands.query);
+    store(TraceArray::key, operands.key);
+    store(TraceArray::value, operands.value);
+  }
 }
 
 /// By LibTorch's operations.
@@ -378,8 +406,8 @@ void TorchForward::cut_heads(int layer, at::Tensor& output) const {
 
 at::Tensor TorchForward::mixer_output(int layer) const {
   const TorchLayer& weights = weights_of(layer);
-  at::Tensor output = config().is_linear(layer) ? linear_steps::finish(weights_, layer, attended_, linear_)
-                                                : attention_output(layer);
+  at::Tensor output =
+      config().is_linear(layer) ? linear_steps::finish(weights_, layer, attended_, linear_) : attention_output(layer);
   cut_heads(layer, output);
   return affine(output.to(weights_.matrix), weights.output, weights.output_bias);
 }

@@ -82,12 +82,13 @@ class TorchForward : public Forward {
   at::Tensor cumulative_;  ///< [B, H, n] float64 c; undefined where every f is 1
   at::Tensor attended_;    ///< [B n, H, d] in the run's dtype, or float32
   linear_steps::Projection linear_;  ///< of a linear mixer; its y is `attended_` [B, H, n, d_v] float32
-  at::Tensor blocks_;      ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
+  at::Tensor blocks_;                ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   void project_linear(int layer);
   void change_decays(int layer);
+  void keep_linear(int layer);
   bool mix_linear(int layer);
   [[nodiscard]] at::Tensor attention_output(int layer) const;
   /// @param logits  [rows, V] float32; those of the likeliest tokens are changed

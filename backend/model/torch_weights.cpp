@@ -174,26 +174,37 @@ WeightTensors TorchWeights::zero_gradients() const {
 }
 
 std::span<at::Tensor WeightTensors::*const> WeightTensors::outside() {
-  static constexpr at::Tensor WeightTensors::*kWeights[] = {&WeightTensors::embedding, &WeightTensors::positions,
-                                                            &WeightTensors::padded_head, &WeightTensors::final_norm,
-                                                            &WeightTensors::final_norm_bias,
-                                                            &WeightTensors::lower_bounds};
+  static constexpr at::Tensor WeightTensors::*kWeights[] = {
+      &WeightTensors::embedding,  &WeightTensors::positions,       &WeightTensors::padded_head,
+      &WeightTensors::final_norm, &WeightTensors::final_norm_bias, &WeightTensors::lower_bounds};
   return kWeights;
 }
 
 std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
-  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm, &TorchLayer::attention_norm_bias,
-                                                         &TorchLayer::projection,     &TorchLayer::projection_bias,
-                                                         &TorchLayer::gates,          &TorchLayer::gates_bias,
-                                                         &TorchLayer::query_norm,     &TorchLayer::key_norm,
-                                                         &TorchLayer::constant_gate,  &TorchLayer::output_gate,
-                                                         &TorchLayer::output_norm,    &TorchLayer::output,
-                                                         &TorchLayer::output_bias,    &TorchLayer::mlp_norm,
-                                                         &TorchLayer::mlp_norm_bias,  &TorchLayer::mlp_in,
-                                                         &TorchLayer::mlp_in_bias,    &TorchLayer::mlp_out,
-                                                         &TorchLayer::mlp_out_bias,   &TorchLayer::convolution,
-                                                         &TorchLayer::convolution_bias, &TorchLayer::decay_up,
-                                                         &TorchLayer::decay_bias, &TorchLayer::decay_rate,
+  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm,
+                                                         &TorchLayer::attention_norm_bias,
+                                                         &TorchLayer::projection,
+                                                         &TorchLayer::projection_bias,
+                                                         &TorchLayer::gates,
+                                                         &TorchLayer::gates_bias,
+                                                         &TorchLayer::query_norm,
+                                                         &TorchLayer::key_norm,
+                                                         &TorchLayer::constant_gate,
+                                                         &TorchLayer::output_gate,
+                                                         &TorchLayer::output_norm,
+                                                         &TorchLayer::output,
+                                                         &TorchLayer::output_bias,
+                                                         &TorchLayer::mlp_norm,
+                                                         &TorchLayer::mlp_norm_bias,
+                                                         &TorchLayer::mlp_in,
+                                                         &TorchLayer::mlp_in_bias,
+                                                         &TorchLayer::mlp_out,
+                                                         &TorchLayer::mlp_out_bias,
+                                                         &TorchLayer::convolution,
+                                                         &TorchLayer::convolution_bias,
+                                                         &TorchLayer::decay_up,
+                                                         &TorchLayer::decay_bias,
+                                                         &TorchLayer::decay_rate,
                                                          &TorchLayer::skip};
   return kWeights;
 }

@@ -73,6 +73,48 @@ void check_continued(CausalLM& model, const LinearGolden& wanted, std::size_t pr
   }
 }
 
+/// A golden [H, ...] of a layer against what its recorded heads give each of the H heads.
+void check_heads(const Trace& trace, const SafetensorsFile& maps, int layer, const char* name,
+                 QueryKeyStore::Part part) {
+  const LayerMixer mixer = trace.info().mixer(layer);
+  if (mixer.mixer == Mixer::attention) return;
+  const std::vector<float> wanted = test::read_floats(maps, "layers." + std::to_string(layer) + "." + name);
+  const QueryKeyStore& store = *trace.store_of(part);
+  std::vector<float> ours;
+  std::vector<float> scratch;
+  for (int head = 0; head < mixer.heads; ++head) {
+    const auto rows =
+        store.rows(part, layer, head / (mixer.heads / store.heads(part, layer)), 0, trace.info().length, scratch);
+    ours.insert(ours.end(), rows.begin(), rows.end());
+  }
+  EXPECT_LE(largest_difference(ours, wanted), 1e-4) << name << " of layer " << layer;
+}
+
+/// The decays and what is written, as the authors' code has them.
+void check_decays(const Trace& trace, const SafetensorsFile& maps, int layer) {
+  const std::string prefix = "layers." + std::to_string(layer) + ".";
+  if (maps.tensors().contains(prefix + "beta")) {
+    EXPECT_LE(largest_difference(trace.source().copy<float>(TraceArray::beta, layer),
+                                 test::read_floats(maps, prefix + "beta")),
+              1e-5);
+  }
+  if (!maps.tensors().contains(prefix + "log_decay")) return;
+  const LayerMixer mixer = trace.info().mixer(layer);
+  const bool by_channel = mixer.decay == Decay::channel;
+  std::vector<float> wanted = test::read_floats(maps, prefix + "log_decay");
+  const std::vector<double> sums = trace.source().copy<double>(
+      by_channel ? TraceArray::cumulative_log_decay : TraceArray::cumulative_log_gate, layer);
+  ASSERT_EQ(sums.size(), wanted.size());
+  const std::size_t step = by_channel ? static_cast<std::size_t>(mixer.head_dim) : 1;
+  const std::size_t of_head = step * static_cast<std::size_t>(trace.info().length);
+  for (std::size_t n = 0; n < sums.size(); ++n) {
+    const double before = n % of_head < step ? 0 : sums[n - step];
+    ASSERT_NEAR(sums[n] - before, static_cast<double>(wanted[n]),
+                1e-5 + 1e-5 * std::abs(static_cast<double>(wanted[n])))
+        << prefix << n;
+  }
+}
+
 class LinearModel : public testing::TestWithParam<const char*> {};
 
 TEST_P(LinearModel, GivesTheAuthorsOutputs) {
@@ -83,6 +125,24 @@ TEST_P(LinearModel, GivesTheAuthorsOutputs) {
 TEST_P(LinearModel, ComposedTwinGivesTheAuthorsOutputs) {
   const LinearGolden wanted(GetParam());
   check_whole(*wanted.load_composed(), wanted);
+}
+
+TEST_P(LinearModel, RecordsWhatTheOperatorTakes) {
+  const LinearGolden wanted(GetParam());
+  const SafetensorsFile maps(test::data_path(GetParam()) + "/golden_maps.safetensors");
+  for (const auto& model : {wanted.load(), wanted.load_composed()}) {
+    test::Batch batch;
+    batch.input_ids = wanted.ids;
+    batch.labels = wanted.labels;
+    batch.keep = {Keep::gates, Keep::query_key, Keep::values};
+    const auto trace = test::run_batch(*model, batch).traces.front();
+    for (int layer = 0; layer < model->config().layers; ++layer) {
+      check_heads(*trace, maps, layer, "q", QueryKeyStore::Part::query);
+      check_heads(*trace, maps, layer, "k", QueryKeyStore::Part::key);
+      check_heads(*trace, maps, layer, "v", QueryKeyStore::Part::value);
+      check_decays(*trace, maps, layer);
+    }
+  }
 }
 
 TEST_P(LinearModel, ContinuesAsTheWholeTextGoesOn) {
@@ -117,7 +177,7 @@ TEST_P(LinearModel, ReadsSeveralTextsAsItReadsEach) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, LinearModel,
-                         testing::Values("mamba2", "hgrn2", "delta-net", "gla", "gated-deltanet"),
+                         testing::Values("mamba2", "hgrn2", "delta-net", "gla", "gated-deltanet", "qwen3_5"),
                          test::fixture_test_name);
 
 }  // namespace

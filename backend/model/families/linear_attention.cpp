@@ -21,8 +21,8 @@ constexpr int kGlaRank = 16;
 constexpr double kGlaNormalizer = 16;
 
 /// What says of training alone, and of how a kernel is to be called.
-constexpr auto kOfFlaKernels = std::to_array<std::string_view>({"attn_mode", "fuse_*", "use_l2warp", "gk", "use_gk",
-                                                            "use_gv"});
+constexpr auto kOfFlaKernels =
+    std::to_array<std::string_view>({"attn_mode", "fuse_*", "use_l2warp", "gk", "use_gk", "use_gv"});
 
 /// The two writings of one kind.
 enum class Dialect { project_fox, fla };
@@ -136,8 +136,8 @@ void read_gla(const ConfigKeys& keys, ModelConfig& config) {
   mixer.norm_size = mixer.value_dim;
   if (keys.flag("use_output_gate", true)) mixer.gate = LinearGate::after_norm;
   require_swish(keys);
-  config.fused_norm = keys.flag("fuse_norm", true) && mixer.gate != LinearGate::none &&
-                      keys.word("hidden_act", "swish") == "swish";
+  config.fused_norm =
+      keys.flag("fuse_norm", true) && mixer.gate != LinearGate::none && keys.word("hidden_act", "swish") == "swish";
   finish_reading(keys, config);
 }
 
