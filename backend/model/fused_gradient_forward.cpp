@@ -9,7 +9,7 @@
 namespace foxscope {
 
 bool FusedGradientForward::takes(const TorchWeights& weights) {
-  return SmallSteps::take(weights) && attention_kernels_take(weights);
+  return !weights.config.linear && SmallSteps::take(weights) && attention_kernels_take(weights);
 }
 
 FusedGradientForward::FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,

@@ -102,6 +102,7 @@ class HostSnapshot final : public TrainingSnapshot {
     if (parameter.of_model == &ModelWeights::positions) return tensors.positions;
     if (parameter.of_model == &ModelWeights::final_norm) return tensors.final_norm;
     if (parameter.of_model == &ModelWeights::final_norm_bias) return tensors.final_norm_bias;
+    if (parameter.of_model == &ModelWeights::lower_bounds) return tensors.lower_bounds;
     return tensors.padded_head;
   }
 

@@ -24,6 +24,17 @@ bool is_matrix(at::Tensor TorchLayer::*member) {
   return false;
 }
 
+/// Float32 whatever the dtype of matrices is, and decayed as they are.
+constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::decay_up,
+                                                        &TorchLayer::convolution};
+
+bool is_precise_matrix(at::Tensor TorchLayer::*member) {
+  for (const auto matrix : kPreciseMatrices) {
+    if (member == matrix) return true;
+  }
+  return false;
+}
+
 bool shares_norms(const ModelConfig& config) { return config.query_key_norm == QueryKeyNorm::shared; }
 
 /// Columns of the gates' biases that no parameter stands for: those of shifts.
@@ -54,16 +65,19 @@ FlatLayout::FlatLayout(const TorchWeights& weights, int processes)
   matrices_ = size_;
   add(weights, &WeightTensors::embedding);
   add(weights, &WeightTensors::positions);
-  for (int layer = 0; layer < layers_; ++layer) add(weights, layer, &TorchLayer::gates);
+  for (int layer = 0; layer < layers_; ++layer) {
+    for (const auto member : kPreciseMatrices) add(weights, layer, member);
+  }
   end_chunk(/*decayed=*/true);
   for (int layer = 0; layer < layers_; ++layer) {
     for (const auto member : differentiable_weights()) {
       const bool fixed = member == &TorchLayer::constant_gate && weights.config.forget_gate == ForgetGate::fixed;
-      if (!is_matrix(member) && member != &TorchLayer::gates && !fixed) add(weights, layer, member);
+      if (!is_matrix(member) && !is_precise_matrix(member) && !fixed) add(weights, layer, member);
     }
   }
   add(weights, &WeightTensors::final_norm);
   add(weights, &WeightTensors::final_norm_bias);
+  add(weights, &WeightTensors::lower_bounds);
   end_chunk(/*decayed=*/false);
   const std::int64_t padding = weights.padded_head.size(0) - weights.config.vocabulary_size;
   if (!weights.config.tie_word_embeddings) trained_ -= padding * weights.config.hidden_size;

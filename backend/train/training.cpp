@@ -71,6 +71,12 @@ Model open_model(const Recipe& recipe) {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
   }
+  if (model.config.is_hybrid()) {
+    throw Error(
+        fmt::format("model_type {}: its layers are of several kinds, and models whose layers are of one kind are "
+                    "trained",
+                    model.config.model_type));
+  }
   model.tokenizer = recipe.tokenizer;
   if (model.tokenizer.empty() && model.checkpoint && has_tokenizer(*model.checkpoint)) {
     model.tokenizer = model.checkpoint->folder();
@@ -165,7 +171,8 @@ void shift_right(std::span<const std::int32_t> labels, std::int64_t length, std:
 }
 
 /// The floating-point operations that a model's training is defined by, of a token: six for every number of a matrix
-/// that it passes, and for every pair of positions of each head twelve times d, over the causal half.
+/// that it passes, for every pair of positions of each head twelve times d, over the causal half, and for every number
+/// of a linear mixer's state twelve: it is written and read.
 struct TrainingFlops {
   double matrices = 0;
   double attention = 0;
@@ -176,9 +183,17 @@ struct TrainingFlops {
     for (const Parameter& parameter : parameters(config)) {
       if (parameter.layer >= 0 && parameter.shape.size() > 1) numbers += parameter.elements();
     }
+    std::int64_t attention_layers = 0;
+    for (int layer = 0; layer < config.layers; ++layer) {
+      if (config.is_linear(layer)) {
+        numbers += 2 * config.linear->output_size() * config.linear->key_dim;
+      } else {
+        ++attention_layers;
+      }
+    }
     matrices = 6.0 * static_cast<double>(numbers);
     const std::int64_t seen = config.window_size > 0 ? std::min(2 * config.window_size, length) : length;
-    attention = 12.0 * static_cast<double>(config.layers) * static_cast<double>(config.query_size()) *
+    attention = 12.0 * static_cast<double>(attention_layers) * static_cast<double>(config.query_size()) *
                 static_cast<double>(seen) / 2;
   }
 };

@@ -160,7 +160,7 @@ class BenchTest(CommandLineTest):
         for arguments in [(), ("speed",)]:
             result = self.bench(*arguments)
             self.assertEqual(result.returncode, 2)
-            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, gpu-model, gradients, gui, kernels, map, model, text or training\n\Z")
+            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, gpu-model, gradients, gui, kernels, linear, map, model, text or training\n\Z")
 
 
 if __name__ == "__main__":
