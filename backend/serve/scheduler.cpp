@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <random>
 #include <span>
 
@@ -37,6 +38,7 @@ struct Scheduler::Ticket {
   const CompletionRequest* request = nullptr;
   std::vector<Completion> completions;
   std::size_t left = 0;  ///< prompts that are not done
+  int live = 0;          ///< prompts that are being continued
   bool cancelled = false;
   std::exception_ptr error;
   std::condition_variable changed;
@@ -51,6 +53,7 @@ struct Scheduler::Work {
   std::int64_t end = 0;              ///< first: none are
   std::vector<std::int32_t> labels;  ///< [m] of the first m of these
   std::uint64_t age = 0;
+  bool live = false;  ///< whether it is being continued
 
   [[nodiscard]] const CompletionRequest& request() const { return *ticket->request; }
   [[nodiscard]] Completion& completion() const { return ticket->completions[index]; }
@@ -205,18 +208,39 @@ void Scheduler::run() {
         lock, [&] { return stopped_ || any_cancelled_ || !scored_.empty() || !prompts_.empty() || !live_.empty(); });
     drop_cancelled();
     if (stopped_) return;
-    std::vector<WorkPointer> pass = take_pass();
+    run_passes(lock);
+    begin_prompts(lock);
     lock.unlock();
-    if (!pass.empty()) score(std::move(pass));
-    lock.lock();
-    WorkPointer prompt = take_prompt();
-    lock.unlock();
-    if (prompt) {
-      if (std::unique_ptr<Live> live = begin(std::move(prompt))) live_.push_back(std::move(live));
-    }
+    const auto start = Clock::now();
     turn();
+    turn_time_ = Clock::now() - start;
     lock.lock();
   }
+}
+
+void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {
+  const auto start = Clock::now();
+  do {
+    std::vector<WorkPointer> pass = take_pass();
+    if (pass.empty()) return;
+    lock.unlock();
+    score(std::move(pass));
+    lock.lock();
+    drop_cancelled();
+  } while (Clock::now() - start < turn_time_);
+}
+
+void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock) {
+  const auto start = Clock::now();
+  do {
+    WorkPointer prompt = take_prompt();
+    if (!prompt) return;
+    lock.unlock();
+    std::unique_ptr<Live> live = begin(std::move(prompt));
+    if (live) live_.push_back(std::move(live));
+    lock.lock();
+    drop_cancelled();
+  } while (Clock::now() - start < turn_time_);
 }
 
 std::vector<Scheduler::WorkPointer> Scheduler::take_pass() {
@@ -305,6 +329,7 @@ void Scheduler::keep_scores(Work& work, TextScores scores) {
 
 void Scheduler::leave(WorkPointer work, const std::exception_ptr& error) {
   const std::shared_ptr<Ticket> ticket = std::move(work->ticket);
+  ticket->live -= work->live ? 1 : 0;
   work.reset();
   if (error) {
     ticket->error = error;
@@ -316,11 +341,15 @@ void Scheduler::leave(WorkPointer work, const std::exception_ptr& error) {
 
 Scheduler::WorkPointer Scheduler::take_prompt() {
   if (prompts_.empty() || live_.size() >= kMostLive) return nullptr;
-  Work& first = *prompts_.front();
-  const std::int64_t positions = std::ssize(first.read) + first.request().max_tokens;
+  // Of the request that has the fewest under way, the oldest first: many prompts of one do not hold up another.
+  const auto chosen =
+      std::ranges::min_element(prompts_, std::less<>(), [](const WorkPointer& work) { return work->ticket->live; });
+  const std::int64_t positions = std::ssize((*chosen)->read) + (*chosen)->request().max_tokens;
   if (!live_.empty() && held_ + positions > limits_.held_positions) return nullptr;
-  WorkPointer work = std::move(prompts_.front());
-  prompts_.pop_front();
+  WorkPointer work = std::move(*chosen);
+  prompts_.erase(chosen);
+  work->live = true;
+  ++work->ticket->live;
   in_pass_.push_back(work->ticket);
   pass_ = std::stop_source();
   return work;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -35,7 +36,8 @@ struct SchedulerLimits {
 
 /// Prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored go in passes
 /// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued take
-/// turns, a token each, and a pass goes between two turns, so that nobody waits for a long answer to somebody else.
+/// turns, a token each; between two turns go passes, one or as many as take as long as a turn, so that nobody waits for
+/// a long answer to somebody else.
 class Scheduler {
  public:
   /// @param model, served  must outlive it
@@ -62,7 +64,12 @@ class Scheduler {
   /// By length and age.
   using Waiting = std::map<std::pair<std::int64_t, std::uint64_t>, WorkPointer>;
 
+  using Clock = std::chrono::steady_clock;
+
   void run();
+  /// With the lock held, but for the passes themselves.
+  void run_passes(std::unique_lock<std::mutex>& lock);
+  void begin_prompts(std::unique_lock<std::mutex>& lock);
   std::vector<WorkPointer> take_pass();
   void score(std::vector<WorkPointer> pass);
   void keep_scores(Work& work, TextScores scores);
@@ -94,6 +101,7 @@ class Scheduler {
   bool any_cancelled_ = false;
 
   std::list<std::unique_ptr<Live>> live_;  ///< of the working thread alone
+  Clock::duration turn_time_{};            ///< of the last turn
   std::int64_t held_ = 0;                  ///< positions that they may come to
   std::thread thread_;
 };
