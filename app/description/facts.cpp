@@ -80,8 +80,15 @@ Facts checkpointFacts(const Checkpoint& checkpoint) {
 std::vector<std::string> keptWords(const Trace& trace) {
   std::vector<std::string> words;
   for (const KeepWord& word : kKeepWords) {
-    const bool kept = std::ranges::any_of(
-        kTraceArrays, [&](const ArraySpec& spec) { return spec.keep == word.keep && trace.has(spec.array); });
+    // Layers of several kinds have arrays of their own.
+    const auto has = [&](const ArraySpec& spec) {
+      bool any = false;
+      for (int index = 0; index < count_of(spec, trace.info().layers); ++index)
+        any = any || trace.has(spec.array, index);
+      return any;
+    };
+    const bool kept =
+        std::ranges::any_of(kTraceArrays, [&](const ArraySpec& spec) { return spec.keep == word.keep && has(spec); });
     if (kept) words.emplace_back(word.word);
   }
   return words;
