@@ -40,6 +40,9 @@ target_link_options(foxscope_torch INTERFACE -Wl,--allow-shlib-undefined)
 if(FOXSCOPE_USE_CUDA)
   foxscope_import_torch_library(c10_cuda)
   foxscope_import_torch_library(torch_cuda)
+  # The package of NCCL that comes with LibTorch holds its header.
+  find_path(FOXSCOPE_NCCL_INCLUDE_DIR nccl.h HINTS ${FOXSCOPE_TORCH_DIR}/../nvidia/nccl/include
+            DOC "Folder of nccl.h; without it several GPUs do not train together")
   # Nothing calls libtorch_cuda by name: it registers its operations when it is loaded.
   target_link_libraries(foxscope_torch INTERFACE
     -Wl,--push-state,--no-as-needed torch::torch_cuda torch::c10_cuda -Wl,--pop-state)

@@ -21,12 +21,13 @@ struct Benchmark {
   const char* name;
   const char* measures;
 };
-constexpr std::array<Benchmark, 9> kBenchmarks = {
+constexpr std::array<Benchmark, 10> kBenchmarks = {
     {{"attention", "The attention kernel against LibTorch's own"},
      {"gpu-model", "Forward passes of a FoX (Pro) of 760M shape on a GPU"},
      {"gradients", "A forward pass and back against eager autograd"},
      {"gui", "The window: start, demo, panning, scrolling, latency, memory"},
      {"kernels", "The kernels on the GPU, with shares of what the hardware reaches"},
+     {"linear", "Models of linear mixers against eager LibTorch in chunks"},
      {"map", "Maps and head statistics of one head"},
      {"model", "A forward pass against a plain dense program"},
      {"text", "The tokenizer against the tokenizers package"},

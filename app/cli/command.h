@@ -57,6 +57,7 @@ void addEvalCommand(CLI::App& program, Selection& selection);
 void addFigureCommand(CLI::App& program, Selection& selection);
 void addTrainCommand(CLI::App& program, Selection& selection);
 void addGenerateCommand(CLI::App& program, Selection& selection);
+void addServeCommand(CLI::App& program, Selection& selection);
 void addBenchCommand(CLI::App& program, Selection& selection);
 
 /// All subcommands, in the order in which they were added.

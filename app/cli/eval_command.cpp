@@ -11,12 +11,14 @@ void addEvalCommand(CLI::App& program, Selection& selection) {
       "  foxscope eval heads --model fox=FOLDER --corpus books.jsonl.xz -o heads.h5\n"
       "  foxscope eval needle --model fox=FOLDER --haystack essays.txt -o needle.h5\n"
       "  foxscope eval sweep --model fox=FOLDER --text chapter.txt --limit 2048 -o sweep.h5\n"
+      "  foxscope eval surprisal --model FOLDER --text chapter.txt --words -o words.csv\n"
       "  foxscope eval import results.npz -o eval.h5");
   eval->require_subcommand(1);
   addEvalLossCommand(*eval, selection);
   addEvalHeadsCommand(*eval, selection);
   addEvalNeedleCommand(*eval, selection);
   addEvalSweepCommand(*eval, selection);
+  addEvalSurprisalCommand(*eval, selection);
   addEvalImportCommand(*eval, selection);
 }
 

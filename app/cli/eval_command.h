@@ -8,6 +8,7 @@ namespace foxscope::cli {
 void addEvalHeadsCommand(CLI::App& eval, Selection& selection);
 void addEvalLossCommand(CLI::App& eval, Selection& selection);
 void addEvalNeedleCommand(CLI::App& eval, Selection& selection);
+void addEvalSurprisalCommand(CLI::App& eval, Selection& selection);
 void addEvalSweepCommand(CLI::App& eval, Selection& selection);
 void addEvalImportCommand(CLI::App& eval, Selection& selection);
 

@@ -6,6 +6,7 @@
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_heads_report.h"
 #include "app/cli/eval_options.h"
+#include "app/cli/together.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads.h"
@@ -52,6 +53,7 @@ void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEval
 
 int evaluateHeads(const EvalHeadsOptions& options, const Session& session) {
   checkEvalOptions("eval heads", options);
+  requireAlone("eval heads");
   const Form form = formOf(options.output);
   const HeadsRequest request{evalModels(options), evalInput(options)};
   requireWritable(options.output, options.force);

@@ -7,7 +7,7 @@
 #include "app/cli/interrupt.h"
 #include "app/description/number_text.h"
 #include "backend/eval/loss.h"
-#include "backend/eval/loss_partial.h"
+#include "backend/model/processes.h"
 
 namespace foxscope::cli {
 namespace {
@@ -41,10 +41,10 @@ LossRequest makeRequest(const LossOptions& options) {
   return request;
 }
 
-int evaluateLoss(const LossOptions& options, const Session& session) {
-  checkEvalOptions("eval loss", options);
-  const LossRequest request = makeRequest(options);
+int evaluateLoss(const LossOptions& options, const Session& session, Processes* processes) {
+  LossRequest request = makeRequest(options);
   requireWritable(options.output, options.force);
+  placeModels(request.models, processes);
 
   std::size_t turn = 0;
   LossEvents events;
@@ -55,7 +55,8 @@ int evaluateLoss(const LossOptions& options, const Session& session) {
     session.interrupt.say(
         fmt::format("interrupted: the work so far is in {}, the same command goes on from it", path.string()));
   };
-  const auto result = evaluate_loss(request, events, session.job());
+  const auto result = evaluate_loss(request, events, session.job(), processes);
+  if (processes != nullptr && !processes->first()) return endOfOthers(result.has_value());
   if (!result) return kInterrupted;
   for (std::size_t n = 0; n < result->timings.size(); ++n) {
     const LossTiming& timing = result->timings[n];
@@ -98,7 +99,11 @@ void addEvalLossCommand(CLI::App& eval, Selection& selection) {
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
   command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return evaluateLoss(*options, session); };
+    selection.action = [options](const Session& session) {
+      checkEvalOptions("eval loss", *options);
+      return evaluateTogether(session, *options,
+                              [&](Processes* processes) { return evaluateLoss(*options, session, processes); });
+    };
   });
 }
 

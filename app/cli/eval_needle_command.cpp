@@ -12,6 +12,7 @@
 #include "app/cli/values.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle.h"
+#include "backend/model/processes.h"
 #include "backend/text/file_bytes.h"
 
 namespace foxscope::cli {
@@ -174,17 +175,17 @@ std::string needleText(const NeedleEvaluation& evaluation) {
   return text;
 }
 
-int evaluateNeedle(const NeedleOptions& options, const Session& session) {
-  if (options.printTemplate) {
-    Console::write(NeedleTemplate::built_in().json());
-    return kDone;
-  }
+void checkGiven(const NeedleOptions& options) {
   for (const auto& [name, missing] :
        {std::pair{"--model", options.eval.models.empty()}, std::pair{"--haystack", options.haystack.empty()},
         std::pair{"--output", options.eval.output.empty()}}) {
     if (missing) throw UsageError(fmt::format("{} is required: see foxscope eval needle --help", name));
   }
-  const NeedleRequest request = makeRequest(options);
+}
+
+int evaluateNeedle(const NeedleOptions& options, const Session& session, Processes* processes) {
+  NeedleRequest request = makeRequest(options);
+  placeModels(request.models, processes);
   requireDistinct(options.eval.output, options.haystack);
   requireWritable(options.eval.output, options.force);
   std::size_t turn = 0;
@@ -197,7 +198,8 @@ int evaluateNeedle(const NeedleOptions& options, const Session& session) {
     session.interrupt.say(
         fmt::format("interrupted: the work so far is in {}, the same command goes on from it", path.string()));
   };
-  const auto evaluation = evaluate_needle(request, events, session.job());
+  const auto evaluation = evaluate_needle(request, events, session.job(), processes);
+  if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
   if (!evaluation) return kInterrupted;
   write_needle_file(options.eval.output, *evaluation, {session.commandLine, ""},
                     options.force ? Overwrite::force : Overwrite::refuse);
@@ -245,7 +247,15 @@ void addEvalNeedleCommand(CLI::App& eval, Selection& selection) {
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
   command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return evaluateNeedle(*options, session); };
+    selection.action = [options](const Session& session) {
+      if (options->printTemplate) {
+        Console::write(NeedleTemplate::built_in().json());
+        return static_cast<int>(kDone);
+      }
+      checkGiven(*options);
+      return evaluateTogether(session, options->eval,
+                              [&](Processes* processes) { return evaluateNeedle(*options, session, processes); });
+    };
   });
 }
 

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include "app/cli/model_names.h"
+#include "app/cli/together.h"
 #include "backend/base/error.h"
+#include "backend/model/processes.h"
 
 namespace foxscope::cli {
 
@@ -78,6 +80,20 @@ std::vector<RunRequest> evalModels(const EvalOptions& options) {
     models.push_back(std::move(model));
   }
   return models;
+}
+
+int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work) {
+  return workTogether(session, DeviceChoice::parse(options.device), "give the same command again", work);
+}
+
+void placeModels(std::vector<RunRequest>& models, const Processes* processes) {
+  if (processes == nullptr || !processes->device().cuda) return;
+  for (RunRequest& model : models) model.device = {DeviceChoice::Kind::cuda, processes->device().index};
+}
+
+int endOfOthers(bool done) {
+  if (!done) throw Error("interrupted");
+  return kDone;
 }
 
 EvaluationInput evalInput(const EvalOptions& options) {

@@ -1,12 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/cli/command.h"
 #include "backend/eval/planned_model.h"
+
+namespace foxscope {
+class Processes;
+}
 
 namespace foxscope::cli {
 
@@ -38,6 +43,13 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options);
 
 /// @throws UsageError for names and interventions that are none
 std::vector<RunRequest> evalModels(const EvalOptions& options);
+/// Does the work of an evaluation, with other processes where torchrun or srun started several.
+int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work);
+/// Gives the models of one of several processes its own device.  @param processes  null: one alone
+void placeModels(std::vector<RunRequest>& models, const Processes* processes);
+/// How another process than the first ends, which has no part in what is written.
+/// @throws Error where it was interrupted, which all have to know
+int endOfOthers(bool done);
 EvaluationInput evalInput(const EvalOptions& options);
 
 /// "fox (1 of 2)", or the name alone where there is one model.

@@ -6,6 +6,7 @@
 #include "app/cli/eval_options.h"
 #include "app/cli/eval_sweep_summary.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/eval/sweep.h"
 #include "backend/text/file_bytes.h"
@@ -68,6 +69,7 @@ void tellUser(const SweepResult& result, const Session& session) {
 }
 
 int evaluateSweep(const SweepOptions& options, const Session& session) {
+  requireAlone("eval sweep");
   checkOptions(options);
   requireDistinct(options.eval.output, options.text);
   requireWritable(options.eval.output, options.force);

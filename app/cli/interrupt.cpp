@@ -57,8 +57,10 @@ void InterruptThread::wait() {
   if (m_finished) return;
   remove_unfinished_files();
   // The console's lock may be held by the work that did not stop.
-  const std::string line = fmt::format("{}foxscope: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", message());
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  if (const std::string text = message(); !text.empty()) {
+    const std::string line = fmt::format("{}foxscope: {}\n", isatty(STDERR_FILENO) == 1 ? "\r\033[K" : "", text);
+    [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  }
   _exit(kInterrupted);
 }
 

@@ -31,7 +31,7 @@ class InterruptThread {
   void waitForWork() { m_waits = true; }
 
   /// What is said when a signal ends the work; at first kInterruptedMessage. For work that leaves something to go on
-  /// from.
+  /// from. Empty: nothing is said, as by processes that another one speaks for.
   void say(std::string message);
   [[nodiscard]] std::string message() const;
 

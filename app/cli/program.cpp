@@ -66,6 +66,7 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addEvalCommand(program, selection);
   addFigureCommand(program, selection);
   addGenerateCommand(program, selection);
+  addServeCommand(program, selection);
   addTrainCommand(program, selection);
   addBenchCommand(program, selection);
 }
@@ -178,7 +179,7 @@ int runCommand(const std::vector<std::string>& arguments, Console& console) {
   const Session session{console, interrupt.token(), selection.commandLine, programFolder(), interrupt};
   const int code = selection.action(session);
   console.endProgress();
-  if (code == kInterrupted) console.error(interrupt.message());
+  if (code == kInterrupted && !interrupt.message().empty()) console.error(interrupt.message());
   return code;
 }
 

@@ -10,6 +10,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/interrupt.h"
+#include "app/cli/together.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
@@ -58,9 +59,10 @@ std::string stepText(const TrainingStep& step, std::int64_t steps, std::int64_t 
 }
 
 std::string startText(const TrainingStart& start) {
-  std::string text = fmt::format("{} parameters on {} in {}; steps {} to {}, micro-batches of {} tokens\ndata: {}\n",
+  const std::string processes = start.processes == 1 ? "" : fmt::format(" in each of {} processes", start.processes);
+  std::string text = fmt::format("{} parameters on {} in {}; steps {} to {}, micro-batches of {} tokens{}\ndata: {}\n",
                                  countText(start.parameters), start.device, start.dtype, start.first_step, start.steps,
-                                 start.micro_batch_tokens, start.data);
+                                 start.micro_batch_tokens, processes, start.data);
   if (!start.held_out.empty()) text += fmt::format("held out: {}\n", start.held_out);
   return text;
 }
@@ -80,25 +82,8 @@ std::string measuresText(const TrainingMeasures& measures) {
   return text.empty() ? text : text + '\n';
 }
 
-int runTraining(const TrainOptions& options, const Session& session) {
-  const std::vector<RecipeSetting> settings = settingsOf(options);
-  Recipe recipe;
-  const bool resume = !options.resume.empty();
-  const std::filesystem::path output = resume ? options.resume : options.output;
-  if (resume) {
-    if (!options.output.empty() || !options.recipe.empty() || !settings.empty()) {
-      throw UsageError("--resume goes on as recipe.json in its folder says: leave other options out");
-    }
-    if (!TrainingFolder::is(output)) {
-      throw Error(
-          fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
-    }
-    recipe = read_recipe(TrainingFolder(output).recipe(), {});
-  } else {
-    if (options.output.empty()) throw UsageError("train needs a folder to write: give -o OUT, or --resume OUT");
-    recipe = read_recipe(options.recipe, settings);
-  }
-
+int runRecipe(const Recipe& recipe, const std::filesystem::path& output, bool resume, const Session& session,
+              Processes* processes) {
   double secondsOfStep = 0;  // a moving mean
   TrainingEvents events;
   events.start = [&](const TrainingStart& start) {
@@ -122,7 +107,8 @@ int runTraining(const TrainOptions& options, const Session& session) {
   const std::stop_callback told(session.stop, [&] {
     session.console.note("interrupted: the step at hand is finished and saved; once more ends at once");
   });
-  const auto result = train(recipe, output, resume, events, session.job());
+  const auto result = train(recipe, output, resume, events, session.job(), processes);
+  if (processes != nullptr && !processes->first()) return result && result->finished ? kDone : kInterrupted;
   if (!result) return kInterrupted;
   if (!result->finished) {
     session.interrupt.say(fmt::format("interrupted: {} steps are done and saved, go on with foxscope train --resume {}",
@@ -131,6 +117,30 @@ int runTraining(const TrainOptions& options, const Session& session) {
   }
   Console::print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
   return kDone;
+}
+
+int runTraining(const TrainOptions& options, const Session& session) {
+  const std::vector<RecipeSetting> settings = settingsOf(options);
+  Recipe recipe;
+  const bool resume = !options.resume.empty();
+  const std::filesystem::path output = resume ? options.resume : options.output;
+  if (resume) {
+    if (!options.output.empty() || !options.recipe.empty() || !settings.empty()) {
+      throw UsageError("--resume goes on as recipe.json in its folder says: leave other options out");
+    }
+    if (!TrainingFolder::is(output)) {
+      throw Error(
+          fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
+    }
+    recipe = read_recipe(TrainingFolder(output).recipe(), {});
+  } else {
+    if (options.output.empty()) throw UsageError("train needs a folder to write: give -o OUT, or --resume OUT");
+    recipe = read_recipe(options.recipe, settings);
+  }
+
+  const std::string goOn = fmt::format("go on with foxscope train --resume {}", output.string());
+  return workTogether(session, recipe.device, goOn,
+                      [&](Processes* processes) { return runRecipe(recipe, output, resume, session, processes); });
 }
 
 void addRecipeOption(CLI::App& command, const RecipeKey& key, TrainOptions& options) {

@@ -11,7 +11,7 @@
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
-#include "backend/eval/loss_partial.h"
+#include "backend/eval/shared_work.h"
 #include "backend/model/engine.h"
 #include "backend/model/run_memory.h"
 
@@ -84,18 +84,22 @@ void check_losses(const LossModel& model, std::size_t window, std::span<const fl
 /// The work on one model.
 class ModelWork {
  public:
-  ModelWork(LossModel& model, std::uint32_t index, LossPartial& partial, LossTiming& timing, const Job& job)
-      : model_(model), index_(index), partial_(partial), timing_(timing), job_(job) {}
+  ModelWork(LossModel& model, std::uint32_t index, SharedWork& work, LossTiming& timing, const Job& job)
+      : model_(model), index_(index), work_(work), timing_(timing), job_(job) {}
 
   /// @returns false if the job was stopped
   bool run() {
     timing_.notes = model_.config.notes;
+    work_.agree_on(model_.done);
     timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
-    if (timing_.resumed == model_.result.losses.windows) return true;
+    if (is_done()) return true;
     const RunNeeds needs = needs_of(model_, {Keep::loss});
     const FreeMemory free = free_memory(model_.device);
     memory_left(needs, model_.result.losses.length, free, memory_user(model_));
-    tokens_at_once_ = static_cast<std::size_t>(batch_tokens(needs, free));
+    plan_batches(work_.least(static_cast<std::size_t>(batch_tokens(needs, free))));
+    for (std::size_t window = 0; window < model_.done.size(); ++window) {
+      if (!model_.done[window]) timing_.tokens += std::ssize(model_.labels(window));
+    }
     const auto start = Clock::now();
     job_.tell({0, 1, "models", "load"});
     const auto lm =
@@ -103,26 +107,32 @@ class ModelWork {
     if (!lm) return false;
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();
-    for (std::vector<std::size_t> batch = next_batch(); !batch.empty(); batch = next_batch()) {
-      if (job_.stopped() || !run_windows(*lm, batch)) return false;
+    for (std::size_t batch = work_.next(index_); batch < batches_.size(); batch = work_.next(index_)) {
+      if (job_.stopped() || !run_windows(*lm, batches_[batch])) return false;
     }
+    if (!work_.collect([this] { return is_done(); }, job_)) return false;
     timing_.forward_seconds = seconds_since(forward_start);
     return true;
   }
 
  private:
+  [[nodiscard]] bool is_done() const { return std::ranges::find(model_.done, false) == model_.done.end(); }
+
   /// Windows that have no losses yet and are equally long, as many as go together: until a pass has so many tokens that
   /// more of them make it no faster, and as memory allows.
-  [[nodiscard]] std::vector<std::size_t> next_batch() const {
-    const auto first = static_cast<std::size_t>(std::ranges::find(model_.done, false) - model_.done.begin());
-    if (first == model_.done.size()) return {};
-    const std::size_t length = model_.labels(first).size();
-    const std::size_t most = std::max<std::size_t>(1, tokens_at_once_ / length);
-    std::vector<std::size_t> batch;
-    for (std::size_t window = first; window < model_.done.size() && batch.size() < most; ++window) {
-      if (!model_.done[window] && model_.labels(window).size() == length) batch.push_back(window);
+  void plan_batches(std::size_t tokens_at_once) {
+    std::vector<bool> planned = model_.done;
+    for (std::size_t first = 0; first < planned.size(); ++first) {
+      if (planned[first]) continue;
+      const std::size_t length = model_.labels(first).size();
+      const std::size_t most = std::max<std::size_t>(1, tokens_at_once / length);
+      std::vector<std::size_t>& batch = batches_.emplace_back();
+      for (std::size_t window = first; window < planned.size() && batch.size() < most; ++window) {
+        if (planned[window] || model_.labels(window).size() != length) continue;
+        batch.push_back(window);
+        planned[window] = true;
+      }
     }
-    return batch;
   }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
@@ -133,38 +143,35 @@ class ModelWork {
     for (std::size_t n = 0; n < windows.size(); ++n) {
       const std::span<const float> losses = pass->recorders[n].per_token_loss();
       check_losses(model_, windows[n], losses);
-      put(model_, windows[n], losses);
-      partial_.append(index_, static_cast<std::uint32_t>(windows[n]), losses);
+      work_.add(index_, static_cast<std::uint32_t>(windows[n]), losses);
     }
-    timing_.tokens += tokens;
+    done_tokens_ += tokens;
     return true;
   }
 
   /// The layers of a batch as a share of all tokens that are left.
   Job batch_job(std::int64_t tokens) {
-    std::int64_t total = timing_.tokens;
-    for (std::size_t n = 0; n < model_.done.size(); ++n) {
-      if (!model_.done[n]) total += static_cast<std::int64_t>(model_.labels(n).size());
-    }
     Job job = job_;
-    job.report = [this, total, tokens](const Progress& progress) {
+    job.report = [this, tokens](const Progress& progress) {
       const std::int64_t inside = progress.total > 0 ? tokens * progress.done / progress.total : 0;
-      job_.tell({timing_.tokens + inside, total, "tokens", "losses"});
+      job_.tell({done_tokens_ + inside, timing_.tokens, "tokens", "losses"});
     };
     return job;
   }
 
   LossModel& model_;
   std::uint32_t index_;
-  LossPartial& partial_;
+  SharedWork& work_;
   LossTiming& timing_;
   const Job& job_;
-  std::size_t tokens_at_once_ = 0;
+  std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
+  std::int64_t done_tokens_ = 0;                   ///< of this process
 };
 
 }  // namespace
 
-std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job) {
+std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job,
+                                        Processes* processes) {
   std::vector<Checkpoint> checkpoints;
   for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
   const auto source = choose_source(request.input, checkpoints.front(), job);
@@ -177,18 +184,18 @@ std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEv
   }
   checkpoints.clear();  // their files need not stay mapped
 
-  LossPartial partial(request.output, fingerprint(models), request.start_anew,
-                      [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
-                        if (model >= models.size() || window >= models[model].done.size()) return;
-                        if (losses.size() == models[model].labels(window).size()) put(models[model], window, losses);
-                      });
-  if (events.partial) events.partial(partial.path());
+  SharedWork work(processes, {request.output, fingerprint(models), request.start_anew},
+                  [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
+                    if (model >= models.size() || window >= models[model].done.size()) return;
+                    if (losses.size() == models[model].labels(window).size()) put(models[model], window, losses);
+                  });
+  if (events.partial && work.kept()) events.partial(*work.kept());
   LossResult result;
   result.timings.resize(models.size());
   for (std::size_t n = 0; n < models.size(); ++n) {
     if (events.model) events.model(models[n].request.name);
-    ModelWork work(models[n], static_cast<std::uint32_t>(n), partial, result.timings[n], job);
-    if (!work.run()) return std::nullopt;
+    ModelWork of_model(models[n], static_cast<std::uint32_t>(n), work, result.timings[n], job);
+    if (!of_model.run()) return std::nullopt;
   }
   result.evaluation.corpus = describe_corpus(request.input, *source);
   for (LossModel& model : models) result.evaluation.models.push_back(std::move(model.result));

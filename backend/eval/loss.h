@@ -10,6 +10,7 @@
 #include "backend/base/job.h"
 #include "backend/eval/loss_file.h"
 #include "backend/eval/planned_model.h"
+#include "backend/model/processes.h"
 
 namespace foxscope {
 
@@ -46,9 +47,12 @@ struct LossEvents {
 /// faster so, and collects the losses. The windows are chosen with the first model's tokenizer; others get the same
 /// texts (cut_windows). A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
 /// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_loss.
-/// @returns nothing if the job was stopped
+/// @param processes  that evaluate together, each from a call of its own: passes are handed out to them, each on its
+///                   device, and the first gets all losses and keeps the work so far. Null: one process
+/// @returns nothing if the job was stopped; in the others than the first what is of no use
 /// @throws Error and UsageError with the remedy, as run_model does; for a loss that is not a number
-std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job);
+std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job,
+                                        Processes* processes = nullptr);
 
 /// Removes what was kept beside an output that is now in place.
 void finish_loss(const LossRequest& request);

@@ -7,9 +7,9 @@
 
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
-#include "backend/eval/loss_partial.h"
 #include "backend/eval/needle_plan.h"
 #include "backend/eval/sampling.h"
+#include "backend/eval/shared_work.h"
 #include "backend/map/map.h"
 #include "backend/model/continuation.h"
 #include "backend/model/engine.h"
@@ -78,29 +78,49 @@ void put(PlannedNeedle& model, std::size_t index, const Cell& cell) {
 /// The work on one model.
 class NeedleWork {
  public:
-  NeedleWork(const NeedleRequest& request, PlannedNeedle& model, std::uint32_t index, LossPartial& partial,
-             const Job& job)
-      : request_(request), model_(model), index_(index), partial_(partial), job_(job) {}
+  NeedleWork(const NeedleRequest& request, PlannedNeedle& model, std::uint32_t index, SharedWork& work, const Job& job)
+      : request_(request), model_(model), index_(index), work_(work), job_(job) {}
 
   /// @returns false if the job was stopped
   bool run() {
-    for (std::size_t p = 0; p < request_.lengths.size(); ++p) total_ += remaining(p);
-    if (total_ == 0) return true;
+    work_.agree_on(model_.cell_done);
+    work_.agree_on(model_.baseline_done);
+    plan_pieces(work_.least(static_cast<std::size_t>(model_.tokens_at_once)));
+    if (pieces_.empty()) return true;
     job_.tell({0, 1, "models", "load"});
     lm_ = open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
     if (!lm_) return false;
-    for (std::size_t p = 0; p < request_.lengths.size(); ++p) {
-      const std::vector<std::optional<std::size_t>> left = prompts_left(p);
-      const std::int64_t length = model_.result.position[p] + 1;
-      const auto most = static_cast<std::size_t>(std::max<std::int64_t>(1, model_.tokens_at_once / length));
-      for (std::size_t first = 0; first < left.size(); first += most) {
-        if (!run_prompts(p, std::span(left).subspan(first, std::min(most, left.size() - first)))) return false;
-      }
+    for (std::size_t piece = work_.next(index_); piece < pieces_.size(); piece = work_.next(index_)) {
+      if (!run_prompts(pieces_[piece].length, pieces_[piece].depths)) return false;
     }
-    return true;
+    return work_.collect([this] { return is_done(); }, job_);
   }
 
  private:
+  /// Prompts of one length that are read together.
+  struct Piece {
+    std::size_t length = 0;  ///< p
+    std::vector<std::optional<std::size_t>> depths;
+  };
+
+  [[nodiscard]] bool is_done() const {
+    const auto all = [](const std::vector<bool>& done) { return std::ranges::find(done, false) == done.end(); };
+    return all(model_.cell_done) && all(model_.baseline_done);
+  }
+
+  void plan_pieces(std::size_t tokens_at_once) {
+    for (std::size_t p = 0; p < request_.lengths.size(); ++p) {
+      const std::vector<std::optional<std::size_t>> left = prompts_left(p);
+      const auto length = static_cast<std::size_t>(model_.result.position[p] + 1);
+      const std::size_t most = std::max<std::size_t>(1, tokens_at_once / length);
+      total_ += static_cast<std::int64_t>(left.size() * length);
+      for (std::size_t first = 0; first < left.size(); first += most) {
+        const auto part = std::span(left).subspan(first, std::min(most, left.size() - first));
+        pieces_.push_back({p, {part.begin(), part.end()}});
+      }
+    }
+  }
+
   /// A prompt that is being read.
   struct Reading {
     std::optional<std::size_t> depth;  ///< none: the baseline, without the needle
@@ -117,11 +137,6 @@ class NeedleWork {
       if (!model_.cell_done[p * request_.depths.size() + q]) left.emplace_back(q);
     }
     return left;
-  }
-
-  /// Tokens of the prompts of one length that are left to read.
-  [[nodiscard]] std::int64_t remaining(std::size_t p) const {
-    return std::ssize(prompts_left(p)) * (model_.result.position[p] + 1);
   }
 
   [[nodiscard]] Reading prepare(std::size_t p, std::optional<std::size_t> depth) const {
@@ -168,9 +183,7 @@ class NeedleWork {
     const auto cells = static_cast<std::uint32_t>(model_.cell_done.size());
     if (!reading.depth) {
       const float mean = score(continuation);
-      model_.result.baseline_log_probability[p] = mean;
-      model_.baseline_done[p] = true;
-      partial_.append(index_, cells + static_cast<std::uint32_t>(p), {&mean, 1});
+      work_.add(index_, cells + static_cast<std::uint32_t>(p), {&mean, 1});
       return true;
     }
     Cell cell;
@@ -179,8 +192,7 @@ class NeedleWork {
     cell.log_probability = score(*continuation.copy());
     if (!continue_greedily(continuation, cell)) return false;
     const std::size_t index = p * request_.depths.size() + *reading.depth;
-    put(model_, index, cell);
-    partial_.append(index_, static_cast<std::uint32_t>(index), cell.numbers());
+    work_.add(index_, static_cast<std::uint32_t>(index), cell.numbers());
     return true;
   }
 
@@ -239,14 +251,15 @@ class NeedleWork {
   const NeedleRequest& request_;
   PlannedNeedle& model_;
   std::uint32_t index_;
-  LossPartial& partial_;
+  SharedWork& work_;
   const Job& job_;
   std::shared_ptr<CausalLM> lm_;
-  std::int64_t done_ = 0;  ///< tokens of prompts
+  std::vector<Piece> pieces_;
+  std::int64_t done_ = 0;  ///< tokens of prompts, of this process
   std::int64_t total_ = 0;
 };
 
-/// Takes a record of an earlier process.
+/// Takes a row of numbers, of this or an earlier work.
 void take(std::vector<PlannedNeedle>& models, std::uint32_t index, std::uint32_t cell, std::span<const float> numbers) {
   if (index >= models.size()) return;
   PlannedNeedle& model = models[index];
@@ -276,15 +289,15 @@ void tell_notes(const NeedleRequest& request, const PlannedNeedle& model, const 
 }  // namespace
 
 std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, const NeedleEvents& events,
-                                                const Job& job) {
+                                                const Job& job, Processes* processes) {
   auto planned = plan_needle(request, job);
   if (!planned) return std::nullopt;
   std::vector<PlannedNeedle>& models = *planned;
-  LossPartial partial(request.output, needle_fingerprint(request, models), request.start_anew,
-                      [&](std::uint32_t model, std::uint32_t cell, std::span<const float> numbers) {
-                        take(models, model, cell, numbers);
-                      });
-  if (events.partial) events.partial(partial.path());
+  SharedWork work(processes, {request.output, needle_fingerprint(request, models), request.start_anew},
+                  [&](std::uint32_t model, std::uint32_t cell, std::span<const float> numbers) {
+                    take(models, model, cell, numbers);
+                  });
+  if (events.partial && work.kept()) events.partial(*work.kept());
   NeedleEvaluation evaluation{without_folder(request.haystack.string()),
                               request.mode,
                               request.words,
@@ -297,7 +310,7 @@ std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, co
   for (std::size_t n = 0; n < models.size(); ++n) {
     if (events.model) events.model(models[n].request.name);
     tell_notes(request, models[n], events);
-    if (!NeedleWork(request, models[n], static_cast<std::uint32_t>(n), partial, job).run()) return std::nullopt;
+    if (!NeedleWork(request, models[n], static_cast<std::uint32_t>(n), work, job).run()) return std::nullopt;
   }
   for (PlannedNeedle& model : models) evaluation.models.push_back(std::move(model.result));
   return evaluation;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/eval/needle_file.h"
+#include "backend/model/processes.h"
 #include "backend/model/run.h"
 
 namespace foxscope {
@@ -39,10 +40,11 @@ inline constexpr std::int64_t kContinuationSlack = 16;
 /// log-probability and a greedy continuation of the answer's tokens and kContinuationSlack more. The baseline is the
 /// prompt without the needle of the same length: one for each length. A process that ends early leaves OUTPUT.partial,
 /// from which the same request goes on. The caller writes the file and then calls finish_needle.
-/// @returns nothing if the job was stopped
+/// @param processes  as evaluate_loss has them
+/// @returns nothing if the job was stopped; in the others than the first what is of no use
 /// @throws Error and UsageError with the remedy
 std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, const NeedleEvents& events,
-                                                const Job& job);
+                                                const Job& job, Processes* processes = nullptr);
 
 /// Removes what was kept beside an output that is now in place.
 void finish_needle(const NeedleRequest& request);

@@ -10,6 +10,7 @@
 #include "backend/model/continuation.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/interventions.h"
+#include "backend/model/run_memory.h"
 
 namespace foxscope {
 
@@ -53,8 +54,9 @@ void check_request(const ForwardRequest& request, std::span<Recorder* const> rec
   check("start.hidden", start.hidden.size(), known ? request.batch * request.length * config.hidden_size : 0);
   for (const Recorder* recorder : recorders) {
     const TraceInfo& info = recorder->info();
-    if (info.layers != config.layers || info.heads != config.heads || info.key_heads != config.key_heads ||
-        info.head_dim != config.head_dim || info.length != request.length) {
+    const TraceSizes sizes = sizes_of(config, request.length);
+    if (info.layers != sizes.layers || info.heads != sizes.heads || info.key_heads != sizes.key_heads ||
+        info.head_dim != sizes.head_dim || info.mixers != sizes.mixers || info.length != request.length) {
       throw ShapeError("[forward] recorders: made for another model or another length");
     }
   }

@@ -198,7 +198,7 @@ void Checkpoint::check_tensors() {
   std::vector<std::string> wrong;
   std::set<std::string> known;
   for (const Parameter& expected : wanted) {
-    known.insert(expected.name);
+    if (!known.insert(expected.name).second) continue;  // of two weights
     const auto found = tensors_.find(expected.name);
     if (found == tensors_.end()) {
       missing.push_back(expected.name);
@@ -282,7 +282,10 @@ std::optional<std::string> Checkpoint::weights_sha256(const Job& job) const {
 
 std::int64_t Checkpoint::parameter_count() const {
   std::int64_t count = 0;
-  for (const Parameter& parameter : parameters(config_)) count += tensor(parameter.name).elements();
+  std::set<std::string> counted;
+  for (const Parameter& parameter : parameters(config_)) {
+    if (counted.insert(parameter.name).second) count += tensor(parameter.name).elements();
+  }
   return count;
 }
 

@@ -39,7 +39,8 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
       keys_(floats(batch)),
       values_(floats(batch)),
       cut_heads_(floats(batch)),
-      attended_(floats(rows() * std::max(hidden_, config.query_size()))),
+      attended_(floats(rows() * std::max({hidden_, config.query_size(),
+                                          config.linear ? config.linear->output_size() : std::int64_t{0}}))),
       log_normalizer_(length > 1 ? floats(length * config.heads) : 0),
       loss_(floats(rows())),
       logits_(floats(batch)),
@@ -47,12 +48,19 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
   const std::int64_t threads = rows() > 1 ? team_.threads() : 1;
   // Short texts are cut finer, so that every thread has work.
   if (rows() > 1) chunk_ = std::clamp<std::int64_t>((rows() + 2 * threads - 1) / (2 * threads), 16, kRowsAtOnce);
-  const std::int64_t widest = std::max({columns_.count, config.query_size(), 2 * config.intermediate_size,
-                                        std::min(kVocabularyBlock, config.vocabulary_size)});
+  if (config.linear) {
+    linear_.emplace(config, batch, length);
+    rows_before_ = std::max<std::int64_t>(1, linear_->rows_before());
+    zeros_.resize(std::max(zeros_.size(), floats(linear_->columns().count)));
+  }
+  const std::int64_t widest =
+      std::max({columns_.count, linear_ ? linear_->columns().count : std::int64_t{0}, config.query_size(),
+                2 * config.intermediate_size, std::min(kVocabularyBlock, config.vocabulary_size)});
   for (std::int64_t thread = 0; thread < threads; ++thread) {
     Scratch& scratch = scratch_.emplace_back();
-    scratch.normed.resize(floats((chunk_ + 1) * hidden_));
-    scratch.wide.resize(floats((chunk_ + 1) * widest));
+    const std::int64_t depth = std::max(hidden_, linear_ ? linear_->mixer().key_size() : std::int64_t{0});
+    scratch.normed.resize(floats((chunk_ + rows_before_) * depth));
+    scratch.wide.resize(floats((chunk_ + rows_before_ + 1) * widest));
   }
 }
 
@@ -63,7 +71,7 @@ CpuState::Layer& CpuForward::cache_of(int layer, std::int64_t sequence) const {
 }
 
 void CpuForward::begin() {
-  report().attention_kernel = "cpu-tiled";
+  report().attention_kernel = linear_ && !config().is_hybrid() ? "cpu-chunked" : "cpu-tiled";
   rotary_.emplace(config(), first_position(), length());
   if (!input().hidden.empty()) {
     std::ranges::copy(input().hidden, residual_.begin());
@@ -90,19 +98,22 @@ void CpuForward::keep_hidden(int layer) {
   }
 }
 
+void CpuForward::find_places(TraceArray array, int layer, std::int64_t numbers, FloatArray& own,
+                             std::vector<float*>& places) {
+  for (std::size_t sequence = 0; sequence < places.size(); ++sequence) {
+    places[sequence] = probes()[sequence].stored(array, layer);
+    if (places[sequence] != nullptr) continue;
+    own.resize(floats(batch() * numbers));
+    places[sequence] = own.data() + sequence * floats(numbers);
+  }
+}
+
 bool CpuForward::project(int layer) {
-  const auto own_or_lent = [&](TraceArray array, FloatArray& own, std::int64_t heads, std::vector<float*>& places) {
-    const std::int64_t size = heads * length() * head_dim_;
-    for (std::size_t sequence = 0; sequence < places.size(); ++sequence) {
-      places[sequence] = probes()[sequence].stored(array, layer);
-      if (places[sequence] != nullptr) continue;
-      own.resize(floats(batch() * size));
-      places[sequence] = own.data() + sequence * floats(size);
-    }
-  };
-  own_or_lent(TraceArray::query, query_, config().heads, queries_);
-  own_or_lent(TraceArray::key, key_, config().key_heads, keys_);
-  own_or_lent(TraceArray::value, value_, config().key_heads, values_);
+  if (config().is_linear(layer)) return project_linear(layer);
+  const std::int64_t size = length() * head_dim_;
+  find_places(TraceArray::query, layer, config().heads * size, query_, queries_);
+  find_places(TraceArray::key, layer, config().key_heads * size, key_, keys_);
+  find_places(TraceArray::value, layer, config().key_heads * size, value_, values_);
   log_gate_.resize(gated(layer) ? floats(config().heads * rows()) : 0);
   cumulative_.resize(log_gate_.size());
   return for_rows([&](const Rows& rows) { project_rows(layer, rows); });
@@ -138,8 +149,97 @@ void CpuForward::project_rows(int layer, const Rows& rows) {
   }
 }
 
+bool CpuForward::project_linear(int layer) {
+  const LinearMixer& mixer = linear_->mixer();
+  find_places(TraceArray::query, layer, mixer.query_size() * length(), query_, queries_);
+  find_places(TraceArray::key, layer, mixer.key_size() * length(), key_, keys_);
+  find_places(TraceArray::value, layer, mixer.value_size() * length(), value_, values_);
+  linear_heads_.clear();
+  for (std::size_t sequence = 0; sequence < queries_.size(); ++sequence) {
+    linear_heads_.push_back({queries_[sequence], keys_[sequence], values_[sequence]});
+  }
+  linear_->begin_layer(layer, weights_of(layer), weights_.lower_bounds, linear_heads_);
+  return for_rows([&](const Rows& rows) { project_linear_rows(layer, rows); });
+}
+
+/// The convolution needs the projection of the rows before: they are computed once more, as those of shifts are.
+void CpuForward::project_linear_rows(int layer, const Rows& rows) {
+  const LayerWeights& weights = weights_of(layer);
+  const LinearMixer& mixer = linear_->mixer();
+  const LinearColumns& columns = linear_->columns();
+  const std::int64_t before = linear_->rows_before();
+  const std::int64_t first = rows.begin - std::min(before, rows.begin % length());
+  const std::int64_t count = rows.end - first;
+  float* const normed = rows.scratch.normed.data();
+  float* const wide = rows.scratch.wide.data();
+  norm(weights.attention_norm, weights.attention_norm_bias, first, rows.end, normed);
+  multiply({.rows = count,
+            .columns = columns.count,
+            .depth = hidden_,
+            .in = normed,
+            .in_stride = hidden_,
+            .weight = weights.projection.data(),
+            .out = wide,
+            .out_stride = columns.count});
+  add_to_rows(weights.projection_bias, count, wide);
+  if (mixer.decay == LinearDecay::low_rank) {
+    multiply({.rows = count,
+              .columns = mixer.key_size(),
+              .depth = mixer.decay_rank,
+              .in = wide + columns.decay,
+              .in_stride = columns.count,
+              .weight = weights.decay_up.data(),
+              .out = normed,
+              .out_stride = mixer.key_size()});
+  }
+  float* const scratch = wide + count * columns.count;
+  std::vector<const float*> taps(floats(before + 1));
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    for (std::int64_t tap = 0; tap <= before; ++tap) {
+      const std::int64_t back = before - tap;
+      const float*& from = taps[floats(tap)];
+      if (back <= row % length()) {
+        from = wide + (row - back - first) * columns.count;
+      } else {
+        from = continues() ? cache_of(layer).window.data() + (row % length() + tap) * columns.count : zeros_.data();
+      }
+    }
+    linear_->split(row, taps, normed + (row - first) * mixer.key_size(), scratch);
+  }
+  if (!has_states() || before == 0) return;
+  for (std::int64_t sequence = rows.begin / length(); sequence < rows.end / length(); ++sequence) {
+    keep_window(layer, sequence, wide + ((sequence + 1) * length() - 1 - first) * columns.count);
+  }
+}
+
+/// The last rows of the projection, for the convolution of those to come.
+/// @param last  the last row, behind those before it
+void CpuForward::keep_window(int layer, std::int64_t sequence, const float* last) {
+  FloatArray& window = cache_of(layer, sequence).window;
+  const std::int64_t size = linear_->columns().count;
+  const std::int64_t before = linear_->rows_before();
+  const std::int64_t fresh = std::min(before, length());
+  std::copy(window.begin() + fresh * size, window.end(), window.begin());
+  std::copy_n(last - (fresh - 1) * size, fresh * size, window.begin() + (before - fresh) * size);
+}
+
+/// y of every position; the state takes them up.
+bool CpuForward::mix_linear(int layer) {
+  const std::int64_t size = linear_->mixer().output_size();
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
+    float* const state = has_states() ? cache_of(layer, sequence).recurrent.data() : nullptr;
+    if (!linear_->mix(sequence, state, attended_.data() + sequence * length() * size, team_, job())) return false;
+    if (!continues()) linear_->keep(layer, sequence, probes()[floats(sequence)]);
+  }
+  return true;
+}
+
 /// Log f where it does not depend on data, what the probes make of it, and its sum.
 void CpuForward::sum_gates(int layer) {
+  if (config().is_linear(layer)) {
+    linear_->sum_decays(layer, probes(), first_position(), team_);
+    return;
+  }
   const FloatArray& constant = weights_of(layer).constant_gate;
   assert(constant.empty() || constant.size() == floats(config().heads));
   if (!config().gated()) std::ranges::fill(log_gate_, 0.0);
@@ -167,6 +267,7 @@ void CpuForward::sum_gates(int layer) {
 
 /// From all keys up to each position; the state takes them up.
 bool CpuForward::attend(int layer) {
+  if (config().is_linear(layer)) return mix_linear(layer);
   if (continues()) {
     attend_next(layer);
   } else {
@@ -263,7 +364,7 @@ void CpuForward::attend_next(int layer) {
 bool CpuForward::project_output(int layer) {
   for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
     cut_heads_[sequence].clear();
-    for (int head = 0; head < config().heads; ++head) {
+    for (int head = 0; head < config().heads_of(layer); ++head) {
       if (probes()[sequence].cuts_head(layer, head)) cut_heads_[sequence].push_back(head);
     }
   }
@@ -276,9 +377,11 @@ bool CpuForward::feed_forward(int layer) {
 
 void CpuForward::project_output_rows(int layer, const Rows& rows) {
   const LayerWeights& weights = weights_of(layer);
-  const std::int64_t size = config().query_size();
+  const bool linear = config().is_linear(layer);
+  const std::int64_t size = linear ? linear_->mixer().output_size() : config().query_size();
+  const std::int64_t head_size = size / config().heads_of(layer);
   float* const gate = rows.scratch.wide.data();
-  if (config().output_gate) {
+  if (config().output_gate && !linear) {
     norm(weights.attention_norm, weights.attention_norm_bias, rows.begin, rows.end, rows.scratch.normed.data());
     multiply({.rows = rows.count(),
               .columns = size,
@@ -291,8 +394,14 @@ void CpuForward::project_output_rows(int layer, const Rows& rows) {
   }
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     float* const attended = attended_.data() + row * size;
-    cpu_rows::norm_and_gate(config(), weights, gate + (row - rows.begin) * size, attended);
-    for (const int head : cut_heads_[floats(row / length())]) std::fill_n(attended + head * head_dim_, head_dim_, 0.0F);
+    if (linear) {
+      linear_->finish(row, attended);
+    } else {
+      cpu_rows::norm_and_gate(config(), weights, gate + (row - rows.begin) * size, attended);
+    }
+    for (const int head : cut_heads_[floats(row / length())]) {
+      std::fill_n(attended + head * head_size, head_size, 0.0F);
+    }
   }
   float* const residual = residual_.data() + rows.begin * hidden_;
   multiply({.rows = rows.count(),
@@ -440,7 +549,7 @@ void CpuForward::score_rows(std::span<const ScoredRow> scored, int top, Scratch&
          scratch.normed.data() + n * floats(hidden_));
   }
   std::vector<TokenChoice> choices;
-  for (const ScoredRow& row : scored) choices.emplace_back(row.label, top);
+  for (const ScoredRow& row : scored) choices.emplace_back(row.label, top, row.distribution);
   const auto take = [&](std::int64_t row, std::int64_t first, std::span<const float> logits) {
     choices[floats(row)].add(first, logits);
   };

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/model/cpu_linear_mixer.h"
 #include "backend/model/cpu_rows.h"
 #include "backend/model/cpu_state.h"
 #include "backend/model/cpu_team.h"
@@ -49,6 +50,10 @@ class CpuForward final : public Forward {
     [[nodiscard]] std::int64_t count() const { return end - begin; }
   };
   void project_rows(int layer, const Rows& rows);
+  bool project_linear(int layer);
+  void project_linear_rows(int layer, const Rows& rows);
+  void keep_window(int layer, std::int64_t sequence, const float* last);
+  bool mix_linear(int layer);
   bool attend_whole(int layer, std::int64_t sequence);
   void attend_next(int layer);
   void project_output_rows(int layer, const Rows& rows);
@@ -70,6 +75,9 @@ class CpuForward final : public Forward {
   [[nodiscard]] const LayerWeights& weights_of(int layer) const {
     return weights_.layers[static_cast<std::size_t>(layer)];
   }
+  /// Memory for the heads of each sequence, the probes' own where they lend it.
+  /// @param own  where they do not
+  void find_places(TraceArray array, int layer, std::int64_t numbers, FloatArray& own, std::vector<float*>& places);
   [[nodiscard]] cpu_rows::HeadRows heads_of(std::int64_t row);
   /// Of rows [begin, end) of the residual stream.
   void norm(const FloatArray& weight, const FloatArray& bias, std::int64_t begin, std::int64_t end, float* out) const;
@@ -89,6 +97,9 @@ class CpuForward final : public Forward {
   std::int64_t head_dim_;
   ProjectionColumns columns_;
   LibTorchTeam team_;
+  std::optional<CpuLinearMixer> linear_;  ///< of the layers that are no attention
+  std::vector<CpuLinearMixer::Heads> linear_heads_;
+  std::int64_t rows_before_ = 1;  ///< that a chunk computes once more, for shifts and convolutions
   std::int64_t chunk_ = 1;
   std::vector<Scratch> scratch_;
   std::optional<RotaryTable> rotary_;

@@ -1,5 +1,6 @@
 #include "backend/model/cpu_model.h"
 
+#include <cstddef>
 #include <utility>
 
 #include "backend/model/cpu_forward.h"
@@ -40,6 +41,17 @@ class CpuModel final : public ForwardModel {
   TorchWeights lent_;  ///< the same, for what LibTorch differentiates
 };
 
+/// The convolution's weights with a channel's neighbours beside it.
+void put_taps(const ModelConfig& config, LayerWeights& weights) {
+  if (weights.convolution.empty()) return;
+  const auto taps = static_cast<std::size_t>(config.linear->convolution);
+  const std::size_t columns = weights.convolution.size() / taps;
+  weights.convolution_taps.resize(weights.convolution.size());
+  for (std::size_t n = 0; n < weights.convolution.size(); ++n) {
+    weights.convolution_taps[n % taps * columns + n / taps] = weights.convolution[n];
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
@@ -50,7 +62,8 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
   for (int layer = 0; layer < checkpoint.config().layers; ++layer) {
     auto of_layer = reader.read_layer(layer);
     if (!of_layer) return nullptr;
-    of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
+    if (!checkpoint.config().is_linear(layer)) of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
+    put_taps(checkpoint.config(), *of_layer);
     weights->layers.push_back(std::move(*of_layer));
   }
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));

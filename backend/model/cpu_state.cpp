@@ -9,13 +9,21 @@
 namespace foxscope {
 
 CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance)
-    : tolerance_(tolerance) {
+    : tolerance_(tolerance), linear_heads_(config.linear ? static_cast<std::size_t>(config.linear->heads) : 0) {
   Layer empty;
   empty.heads.assign(static_cast<std::size_t>(config.key_heads), KeyValuePages(config.head_dim));
   empty.first.assign(static_cast<std::size_t>(config.heads), 0);
   empty.previous.resize(static_cast<std::size_t>(ProjectionColumns(config).count));
   layers_.assign(static_cast<std::size_t>(config.layers), empty);
   for (int layer = 0; layer < config.layers; ++layer) {
+    if (config.is_linear(layer)) {
+      const LinearMixer& mixer = *config.linear;
+      Layer& recurrent = layers_[static_cast<std::size_t>(layer)] = Layer();
+      recurrent.recurrent.resize(static_cast<std::size_t>(mixer.output_size() * mixer.key_dim));
+      const std::int64_t before = std::max(mixer.convolution - 1, 0);
+      recurrent.window.resize(static_cast<std::size_t>(before * LinearColumns(mixer).count));
+      continue;
+    }
     if (!config.gated() && !changes_gates(interventions, layer)) continue;
     layers_[static_cast<std::size_t>(layer)].gates.resize(static_cast<std::size_t>(config.heads));
   }
@@ -46,6 +54,8 @@ std::vector<std::int64_t> CpuState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
     for (const std::int64_t first : cache.first) held.push_back(length() - first);
+    // What a linear mixer has read is in its state.
+    if (!cache.recurrent.empty()) held.insert(held.end(), linear_heads_, 0);
   }
   return held;
 }

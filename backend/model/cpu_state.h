@@ -29,6 +29,8 @@ class CpuState final : public ForwardState {
     std::vector<GateHistory> gates;    ///< [H]; empty where every f is 1
     std::vector<std::int64_t> first;   ///< [H] first key that the head may still see
     FloatArray previous;               ///< [columns] merged projection of the last position
+    FloatArray recurrent;              ///< [H, d, d_v] S of a linear mixer, which has none of the above
+    FloatArray window;                 ///< [taps - 1, columns] projections that its convolution reads again
   };
   [[nodiscard]] Layer& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }
 
@@ -40,6 +42,7 @@ class CpuState final : public ForwardState {
 
  private:
   double tolerance_;
+  std::size_t linear_heads_;
   std::vector<Layer> layers_;
 };
 

@@ -159,6 +159,42 @@ void multiply_silu(const float* gate, std::int64_t size, float* x) {
 }
 
 FOXSCOPE_VECTOR_CLONES
+void silu(std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) x[n] /= 1.0F + exponential(-x[n]);
+}
+
+FOXSCOPE_VECTOR_CLONES
+void sigmoids(std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) x[n] = 1.0F / (1.0F + exponential(-x[n]));
+}
+
+FOXSCOPE_VECTOR_CLONES
+void l2_norm(std::int64_t size, float epsilon, float factor, float* x) {
+  const float scale = factor / std::sqrt(sum_of_squares(x, size) + epsilon);
+  for (std::int64_t n = 0; n < size; ++n) x[n] *= scale;
+}
+
+FOXSCOPE_VECTOR_CLONES
+void convolve(std::span<const float* const> rows, std::int64_t first, std::span<const float> taps, const float* bias,
+              std::int64_t size, float* out) {
+  if (taps.empty()) {
+    std::copy_n(rows.back() + first, size, out);
+    return;
+  }
+  if (bias == nullptr) {
+    std::fill(out, out + size, 0.0F);
+  } else {
+    std::copy_n(bias, size, out);
+  }
+  const float* tap = taps.data();
+  for (const float* row : rows) {
+    const float* const from = row + first;
+    for (std::int64_t n = 0; n < size; ++n) out[n] += tap[n] * from[n];
+    tap += size;
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
 void add(const float* term, std::int64_t size, float* x) {
   for (std::int64_t n = 0; n < size; ++n) x[n] += term[n];
 }

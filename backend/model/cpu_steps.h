@@ -32,6 +32,20 @@ void gelu(std::int64_t size, float* x);
 /// x = x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
 void gelu_tanh(std::int64_t size, float* x);
 
+/// x = silu(x), and x = sigmoid(x).
+void silu(std::int64_t size, float* x);
+void sigmoids(std::int64_t size, float* x);
+
+/// x *= factor / sqrt(sum(x^2) + epsilon).
+void l2_norm(std::int64_t size, float epsilon, float factor, float* x);
+
+/// out_c = bias_c + sum_s taps_sc rows_sc of columns [first, first + size); without taps the last row's columns.
+/// @param rows  from the oldest on
+/// @param taps  [rows, size]
+/// @param bias  [size], or null
+void convolve(std::span<const float* const> rows, std::int64_t first, std::span<const float> taps, const float* bias,
+              std::int64_t size, float* out);
+
 /// x *= sigmoid(gate), and x *= silu(gate).
 void multiply_sigmoid(const float* gate, std::int64_t size, float* x);
 void multiply_silu(const float* gate, std::int64_t size, float* x);

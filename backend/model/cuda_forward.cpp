@@ -33,7 +33,7 @@ void add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& 
 
 bool CudaForward::takes(const TorchWeights& weights) {
   const ModelConfig& config = weights.config;
-  return weights.on_gpu() && weights.dtype == DType::bfloat16 &&
+  return weights.on_gpu() && weights.dtype == DType::bfloat16 && !config.linear &&
          cuda_attention_takes(config.head_dim, weights.matrix) && config.norm == NormKind::rms &&
          config.mlp == MlpKind::swiglu && !config.parallel_residual && config.head_dim % 8 == 0 &&
          (!config.rope || (config.rotary_dim == config.head_dim && config.head_dim % 16 == 0)) && !config.mlp_bias &&

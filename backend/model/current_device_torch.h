@@ -4,9 +4,14 @@
 
 #include <c10/core/DeviceGuard.h>
 
+#include "backend/model/causal_lm.h"
 #include "kernels/cuda/device.h"
 
 namespace foxscope {
+
+inline c10::Device torch_device(const Device& device) {
+  return device.cuda ? c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(device.index)) : c10::Device(c10::kCPU);
+}
 
 /// Makes a GPU current for LibTorch and for the kernels, each of which has a CUDA runtime of its own.
 class CurrentDevice {

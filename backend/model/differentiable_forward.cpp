@@ -79,6 +79,10 @@ bool DifferentiableForward::project(int layer) {
 }
 
 void DifferentiableForward::sum_gates(int layer) {
+  if (config().is_linear(layer)) {
+    TorchForward::sum_gates(layer);
+    return;
+  }
   at::Tensor log_gate = log_gates(layer);
   const bool changed =
       std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); });
@@ -92,6 +96,7 @@ void DifferentiableForward::sum_gates(int layer) {
 }
 
 bool DifferentiableForward::attend(int layer) {
+  if (config().is_linear(layer)) return TorchForward::attend(layer);
   if (!(by_kernel_ ? attend_by_kernel(layer) : attend_composed(layer))) return false;
   keep_heads(layer);
   return true;
@@ -126,7 +131,7 @@ bool DifferentiableForward::attend_composed(int layer) {
 }
 
 bool DifferentiableForward::project_output(int layer) {
-  residual_ = residual_ + attention_output(layer);
+  residual_ = residual_ + mixer_output(layer);
   return !job().stopped();
 }
 
@@ -197,6 +202,7 @@ std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
     for (const auto member : differentiable_weights()) {
       sought.add_to(weights_of(layer).*member, of_weights(layer).*member);
     }
+    sought.add_to(weights().lower_bounds, of_weights().lower_bounds);
     sought.find(at_hand.left, of_x);
     of_x = of_entered;
   }

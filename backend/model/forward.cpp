@@ -36,7 +36,7 @@ bool Forward::run_layer(int layer) {
     assert(!config_.output_gate);  // which would read x as it entered
     return feed_forward(layer) && project_output(layer);
   }
-  return project_output(layer) && feed_forward(layer);
+  return project_output(layer) && (!config_.has_mlp() || feed_forward(layer));
 }
 
 bool Forward::keeps(Keep part) const {

@@ -63,6 +63,7 @@ class Forward {
     std::int64_t row = 0;
     std::int32_t label = -1;  ///< -1: none
     ScoredPosition* score = nullptr;
+    bool distribution = false;  ///< whether entropy and rank are asked for, of all rows or of none
   };
   /// Scores rows of the last run, in chunks: no logits of others are made, and no [rows, V].
   /// @param top  k of ScoredPosition::top
@@ -77,15 +78,17 @@ class Forward {
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
   /// n = norm(x); q, k, v = n W_q, n W_k, n W_v; k and v shifted, k_t <- a_t k_(t-1) + (1 - a_t) k_t with
-  /// a = sigmoid(n W_a); q and k normed and turned by their positions; logits of f = n W_f + b_f.
+  /// a = sigmoid(n W_a); q and k normed and turned by their positions; logits of f = n W_f + b_f. Of a linear mixer
+  /// (linear_mixer.h) q, k, v behind its convolution, log alpha, beta, and the gate of what comes out.
   virtual bool project(int layer) = 0;
-  /// c_i = sum_{l <= i} log f_l, as the probes change log f.
+  /// c_i = sum_{l <= i} log f_l, as the probes change log f; likewise of log alpha.
   virtual void sum_gates(int layer) = 0;
-  /// o = softmax(q k^T / sqrt(d) + D) v with D_ij = c_i - c_j; the state takes k, v and c up.
+  /// o = softmax(q k^T / sqrt(d) + D) v with D_ij = c_i - c_j; the state takes k, v and c up. Of a linear mixer
+  /// o_t = S_t^T q_t; the state is S.
   virtual bool attend(int layer) = 0;
-  /// x += act(n W_g) * norm(o) W_o, without the heads that a probe cuts.
+  /// x += act(n W_g) * norm(o) W_o, without the heads that a probe cuts; a linear mixer has its own gate and norm.
   virtual bool project_output(int layer) = 0;
-  /// x += down(silu(g) * u) of norm(x), or down(gelu(u)).
+  /// x += down(silu(g) * u) of norm(x), or down(gelu(u)); not called where there is no MLP.
   virtual bool feed_forward(int layer) = 0;
   /// Logits and losses of norm(x), as far as the probes keep them.
   virtual bool predict() = 0;

@@ -1,6 +1,7 @@
 #include "backend/model/cpu_model.h"
 #include "backend/model/cpu_team.h"
 #include "backend/model/forward_library.h"
+#include "backend/model/processes_torch.h"
 #include "backend/model/torch_model.h"
 #include "backend/model/torch_trainable_model.h"
 
@@ -18,8 +19,8 @@ std::unique_ptr<TrainableModel> make_trainable_model(const ModelConfig& config, 
   return make_torch_trainable_model(config, weights, options, job);
 }
 
-constexpr ForwardLibrary kLibrary = {cuda_is_built, cuda_device_count, free_device_memory, load_model,
-                                     make_trainable_model};
+constexpr ForwardLibrary kLibrary = {cuda_is_built, cuda_device_count,    free_device_memory,
+                                     load_model,    make_trainable_model, join_processes};
 
 }  // namespace
 }  // namespace foxscope

@@ -1,14 +1,18 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "backend/model/causal_lm.h"
 
 namespace foxscope {
 
 class ParameterSource;
+class Processes;
 class TrainableModel;
+struct ProcessPlace;
 struct TrainableOptions;
 
 /// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
@@ -20,6 +24,8 @@ struct ForwardLibrary {
   std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);
   std::unique_ptr<TrainableModel> (*make_trainable)(const ModelConfig& config, const ParameterSource& weights,
                                                     const TrainableOptions& options, const Job& job);
+  std::unique_ptr<Processes> (*join_processes)(const ProcessPlace& place, const Device& device,
+                                               const std::string& remedy, std::function<void(const std::string&)> lost);
 };
 
 /// Loads it, and LibTorch with it, when it is first asked for. From any thread.

@@ -9,7 +9,7 @@
 namespace foxscope {
 
 bool FusedGradientForward::takes(const TorchWeights& weights) {
-  return SmallSteps::take(weights) && attention_kernels_take(weights);
+  return !weights.config.linear && SmallSteps::take(weights) && attention_kernels_take(weights);
 }
 
 FusedGradientForward::FusedGradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length,
@@ -216,6 +216,7 @@ std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
       project_back(layer, of_projected, of_gates);
     }
     kept(layer) = {};
+    if (options().layer_done) options().layer_done(layer);
   }
   if (of_weights().embedding.defined()) {
     const auto ids = at::tensor(at::ArrayRef<std::int32_t>(input().ids.data(), input().ids.size()), at::kInt);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,6 +19,9 @@ struct GradientOptions {
   /// Weights: the gradients are added to these, float32, and undefined for weights that take none; null: by no weight.
   /// Must outlive the pass, whose weights require gradients (TorchWeights::require_gradients).
   const WeightTensors* weights = nullptr;
+  /// May be empty; told on the way back that the gradients of a layer's matrices are whole, from the last layer to the
+  /// first. Not every way tells it.
+  std::function<void(int layer)> layer_done = nullptr;
 };
 
 struct Gradients {

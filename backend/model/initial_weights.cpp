@@ -33,6 +33,9 @@ class NormalNumbers {
     generator_.seed(sequence);
   }
 
+  /// Uniform in [0, 1).
+  double uniform() { return static_cast<double>(generator_() >> 11) * 0x1p-53; }
+
   double next() {
     if (has_second_) {
       has_second_ = false;
@@ -94,6 +97,9 @@ InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed) : 
     keys.fail("fgate_bias_init", "true for fixed gates, which would else all forget half of everything");
   }
   if (spread) constant_gates_ = decay_logits(keys, config.heads);
+  shortest_step_ = keys.number("time_step_min", 1e-12, 1e6, 0.001);
+  longest_step_ = keys.number("time_step_max", shortest_step_, 1e6, 0.1);
+  least_step_ = keys.number("time_step_floor", 0, 1e6, 1e-4);
 }
 
 std::int64_t InitialWeights::bytes(const Parameter& parameter) const {
@@ -102,15 +108,63 @@ std::int64_t InitialWeights::bytes(const Parameter& parameter) const {
 
 double InitialWeights::deviation(const Parameter& parameter) const {
   const bool gpt2 = config_.learned_positions > 0;
-  return gpt2 && enters_residual(parameter) ? range_ / std::sqrt(2.0 * config_.layers) : range_;
+  const bool smaller = enters_residual(parameter) && (gpt2 || config_.linear);
+  return smaller ? range_ / std::sqrt(2.0 * config_.layers) : range_;
+}
+
+double InitialWeights::uniform_range(const Parameter& parameter) const {
+  if (!config_.linear) return 0;
+  using W = LayerWeights;
+  const auto in = static_cast<double>(parameter.shape.back());
+  const auto out = static_cast<double>(parameter.shape.front());
+  if (parameter.of_layer == &W::convolution || parameter.of_layer == &W::convolution_bias) {
+    return 1 / std::sqrt(static_cast<double>(config_.linear->convolution));
+  }
+  if (config_.linear->kind == Mixer::mamba2) {
+    if (parameter.of_layer == &W::output) return 1 / std::sqrt(in * config_.layers);
+    const bool head = parameter.of_model == &ModelWeights::language_model_head;
+    return parameter.of_layer == &W::projection || head ? 1 / std::sqrt(in) : 0;
+  }
+  constexpr double kGain = 0.17677669529663687;  // 2^-2.5
+  for (const auto member : {&W::projection, &W::output, &W::decay_up}) {
+    if (parameter.of_layer == member) return kGain * std::sqrt(6 / (in + out));
+  }
+  return 0;
+}
+
+std::vector<float> InitialWeights::linear_numbers(const Parameter& parameter) const {
+  using W = LayerWeights;
+  const LinearMixer& mixer = *config_.linear;
+  std::vector<float> values(static_cast<std::size_t>(parameter.elements()));
+  if (parameter.of_layer == &W::skip) std::ranges::fill(values, 1.0F);
+  if (mixer.decay != LinearDecay::rate) return values;
+  NormalNumbers numbers(seed_, parameter.name);
+  for (std::size_t n = 0; n < values.size(); ++n) {
+    if (parameter.of_layer == &W::decay_rate) {
+      constexpr double kLargestRate = 16;
+      const double rate =
+          mixer.kind == Mixer::mamba2 ? static_cast<double>(n + 1) : kLargestRate * std::max(numbers.uniform(), 1e-6);
+      values[n] = static_cast<float>(std::log(rate));
+    } else if (parameter.of_layer == &W::decay_bias) {
+      const double place =
+          std::log(shortest_step_) + numbers.uniform() * (std::log(longest_step_) - std::log(shortest_step_));
+      const double step = std::max(std::exp(place), least_step_);
+      values[n] = static_cast<float>(step + std::log(-std::expm1(-step)));  // softplus of it is the step
+    }
+  }
+  return values;
 }
 
 void InitialWeights::read(const Parameter& parameter,
                           const std::function<bool(std::span<const float> piece)>& take) const {
   if (parameter.of_layer == &LayerWeights::constant_gate && !constant_gates_.empty()) {
     take(constant_gates_);
-  } else if (parameter.shape.size() > 1) {
+  } else if (parameter.of_model == &ModelWeights::lower_bounds) {
+    take(std::vector<float>(static_cast<std::size_t>(parameter.elements())));
+  } else if (parameter.shape.size() > 1 || parameter.of_layer == &LayerWeights::convolution_bias) {
     draw(parameter, take);
+  } else if (config_.linear && !is_norm(parameter)) {
+    take(linear_numbers(parameter));
   } else {
     take(std::vector<float>(static_cast<std::size_t>(parameter.elements()), is_norm(parameter) ? 1.0F : 0.0F));
   }
@@ -120,6 +174,7 @@ void InitialWeights::draw(const Parameter& parameter,
                           const std::function<bool(std::span<const float> piece)>& take) const {
   NormalNumbers numbers(seed_, parameter.name);
   const double scale = deviation(parameter);
+  const double range = uniform_range(parameter);
   const std::int64_t width = parameter.shape.back();
   const std::int64_t count = parameter.elements();
   const std::int64_t padding = is_table(parameter) ? padding_ : -1;
@@ -127,7 +182,7 @@ void InitialWeights::draw(const Parameter& parameter,
   for (std::int64_t n = 0; n < count;) {
     piece.clear();
     for (; n < count && piece.size() < kPiece; ++n) {
-      const double number = scale * numbers.next();
+      const double number = range > 0 ? range * (2 * numbers.uniform() - 1) : scale * numbers.next();
       piece.push_back(n / width == padding ? 0.0F : static_cast<float>(number));
     }
     if (!take(piece)) return;

@@ -13,6 +13,13 @@ namespace foxscope {
 /// spread evenly over the logarithm from decay_time_min to decay_time_max, head by head: b = -log(exp(1/T) - 1), so
 /// that log sigmoid(b) = -1/T. GPT-2's projections into the residual stream are smaller by sqrt(2 layers).
 ///
+/// Models of linear mixers begin as the modules of their authors do. Mamba-2: matrices and convolutions are uniform in
+/// +-1/sqrt(inputs), the output projection's smaller by sqrt(layers), A = log 1..H, D = 1, and dt_bias such that dt is
+/// spread evenly over the logarithm from time_step_min to time_step_max. HGRN2, GLA and the delta rules: the mixer's
+/// matrices are uniform with Glorot's range times 2^-2.5, convolutions as above, MLPs as in FoX but that the projection
+/// into the residual stream is smaller by sqrt(2 layers), lower bounds 0; Gated DeltaNet's exp(A) is uniform in (0,
+/// 16).
+///
 /// A number depends on the seed, the parameter's name and its place alone: on no thread, device or other parameter.
 class InitialWeights final : public ParameterSource {
  public:
@@ -23,13 +30,18 @@ class InitialWeights final : public ParameterSource {
 
  private:
   [[nodiscard]] double deviation(const Parameter& parameter) const;
+  /// Half the width of a uniform distribution; 0: numbers are normal.
+  [[nodiscard]] double uniform_range(const Parameter& parameter) const;
+  /// Biases, rates and factors of linear mixers.
+  [[nodiscard]] std::vector<float> linear_numbers(const Parameter& parameter) const;
   void draw(const Parameter& parameter, const std::function<bool(std::span<const float> piece)>& take) const;
 
   ModelConfig config_;
   std::uint64_t seed_;
   double range_ = 0;
   std::int64_t padding_ = -1;
-  std::vector<float> constant_gates_;  ///< [H] logits; empty: 0
+  double shortest_step_ = 0, longest_step_ = 0, least_step_ = 0;  ///< dt of Mamba-2 and Gated DeltaNet
+  std::vector<float> constant_gates_;                             ///< [H] logits; empty: 0
 };
 
 }  // namespace foxscope

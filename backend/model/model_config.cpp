@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numbers>
+#include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -35,20 +38,45 @@ bool drop_folders(nlohmann::json& value) {
   return any;
 }
 
+/// Python's json module writes numbers that JSON does not have as bare words. They become what transformers 5 writes in
+/// their place, {"__float__": "Infinity"}.
+std::string without_bare_words(std::string_view content) {
+  constexpr std::string_view kWords[] = {"-Infinity", "Infinity", "NaN"};
+  std::string text;
+  bool quoted = false;
+  for (std::size_t at = 0; at < content.size(); ++at) {
+    const char letter = content[at];
+    if (!quoted) {
+      const auto* const word =
+          std::ranges::find_if(kWords, [&](std::string_view name) { return content.substr(at).starts_with(name); });
+      if (word != std::end(kWords)) {
+        text += fmt::format(R"({{"__float__": "{}"}})", *word);
+        at += word->size() - 1;
+        continue;
+      }
+    }
+    text += letter;
+    if (quoted && letter == '\\' && at + 1 < content.size()) text += content[++at];
+    if (letter == '"') quoted = !quoted;
+  }
+  return text;
+}
+
 }  // namespace
 
 ModelConfig ModelConfig::from_json(std::string_view content, std::string_view name) {
   check_json_depth(content, std::string(name));
+  const std::string json = without_bare_words(content);
   nlohmann::json object;
   try {
-    object = nlohmann::json::parse(content);
+    object = nlohmann::json::parse(json);
   } catch (const nlohmann::json::exception&) {
     throw Error(fmt::format("{}: is not JSON: copy or download it again", name));
   }
   if (!object.is_object()) throw Error(fmt::format("{}: is not a JSON object: copy or download it again", name));
   const ConfigKeys keys(object, name);
   ModelConfig config;
-  config.json = std::string(content);
+  config.json = json;
   if (nlohmann::json shorter = object; drop_folders(shorter)) config.json = shorter.dump();
   config.model_type = keys.word("model_type", "");
   config.family = &family_of(config.model_type, name);
@@ -59,6 +87,10 @@ ModelConfig ModelConfig::from_json(std::string_view content, std::string_view na
                        config.heads, config.head_dim, keys.ignored());
   });
   return config;
+}
+
+bool ModelConfig::is_hybrid() const {
+  return std::ranges::any_of(mixers, [&](Mixer kind) { return kind != mixers.front(); });
 }
 
 std::vector<double> rotary_frequencies(const ModelConfig& config) {

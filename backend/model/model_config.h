@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "backend/model/linear_mixer.h"
 
 namespace foxscope {
 
@@ -52,7 +55,7 @@ struct ModelConfig {
 
   std::int64_t vocabulary_size = 0;
   std::int64_t hidden_size = 0;        ///< D
-  std::int64_t intermediate_size = 0;  ///< I
+  std::int64_t intermediate_size = 0;  ///< I; 0: there is no MLP
   int layers = 0;
   int heads = 0;
   int key_heads = 0;
@@ -86,12 +89,26 @@ struct ModelConfig {
   OutputGateActivation output_gate_activation = OutputGateActivation::sigmoid;
   std::int64_t window_size = 0;                 ///< 0: none
   std::optional<double> log_pruning_tolerance;  ///< of config.json
-  std::vector<std::string> notes;               ///< what the user should be told, one line each
+  /// Of the layers that are no attention. Where all are such, heads, key_heads and head_dim are its heads, key heads
+  /// and key dimension; where some are, those of attention.
+  std::optional<LinearMixer> linear;
+  bool norm_first = false;         ///< names of DeltaNet's norms: attn.norm, not attn_norm
+  bool fused_norm = false;         ///< names of GLA's output norm: g_norm_swish_gate, not g_norm
+  std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
+  std::vector<std::string> notes;  ///< what the user should be told, one line each
 
   /// Number of columns of queries and of what heads attend to, H d; not D in all families.
   [[nodiscard]] std::int64_t query_size() const { return static_cast<std::int64_t>(heads) * head_dim; }
   /// The same of keys and of values, H_kv d.
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
+  [[nodiscard]] Mixer mixer(int layer) const {
+    return mixers.empty() ? Mixer::attention : mixers[static_cast<std::size_t>(layer)];
+  }
+  [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
+  /// Whether layers are of several kinds.
+  [[nodiscard]] bool is_hybrid() const;
+  [[nodiscard]] int heads_of(int layer) const { return is_linear(layer) ? linear->heads : heads; }
+  [[nodiscard]] bool has_mlp() const { return intermediate_size > 0; }  ///< Mamba-2's layers are a mixer alone
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
 
   /// Reads config.json.

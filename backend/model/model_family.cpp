@@ -15,9 +15,11 @@ namespace {
 
 using nlohmann::json;
 
-const std::array kFamilies = {&family::kFox,     &family::kTransformer, &family::kFlaFox,
-                              &family::kGpt2,    &family::kGptNeox,     &family::kLlama,
-                              &family::kMistral, &family::kQwen2,       &family::kQwen3};
+const std::array kFamilies = {
+    &family::kFox,      &family::kTransformer,   &family::kFlaFox, &family::kGpt2,  &family::kGptNeox,
+    &family::kLlama,    &family::kMistral,       &family::kQwen2,  &family::kQwen3, &family::kMamba2Baseline,
+    &family::kMamba2,   &family::kHgrn2Baseline, &family::kHgrn2,  &family::kGla,   &family::kDeltaNetBaseline,
+    &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5};
 
 std::string supported_types() {
   std::vector<std::string_view> names;
@@ -32,13 +34,12 @@ const ModelFamily& family_of(const std::string& model_type, std::string_view fil
     if (family->model_type == model_type) return *family;
   }
   if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", file, supported_types()));
-  for (const std::string_view recurrent : {"mamba2", "hgrn2", "delta_net", "gated_deltanet", "samba"}) {
-    if (model_type == recurrent || model_type == std::string(recurrent) + "-project_fox") {
-      throw Error(
-          fmt::format("{}: model_type {} is a recurrent baseline without attention maps, which Foxscope does "
-                      "not run; {}",
-                      file, model_type, supported_types()));
-    }
+  for (const std::string_view first : {"mamba", "samba", "samba-project_fox", "falcon_mamba", "jamba"}) {
+    if (model_type != first) continue;
+    throw Error(
+        fmt::format("{}: model_type {} has layers of the first Mamba, a decay for each channel and number of "
+                    "its state, which Foxscope does not run; {}",
+                    file, model_type, supported_types()));
   }
   throw Error(fmt::format(
       "{}: model_type {} is not known; {}; how another is added stands in CONTRIBUTING.md, A family "
@@ -113,6 +114,26 @@ void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& conf
   config.head_dim = static_cast<int>(config.hidden_size / config.heads);
 }
 
+void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr std::int64_t kMultiple = 256;
+  const double ratio = keys.number("hidden_ratio", 1e-3, 1e3, 4.0);
+  const auto wanted = static_cast<std::int64_t>(static_cast<double>(config.hidden_size) * ratio * 2 / 3);
+  const std::int64_t rounded = (wanted + kMultiple - 1) / kMultiple * kMultiple;
+  config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate, rounded);
+  if (config.intermediate_size < 1 || config.intermediate_size > kMaxIntermediate) {
+    keys.fail("hidden_ratio", fmt::format("such that the MLP has 1 to {} units with hidden_size {}", kMaxIntermediate,
+                                          config.hidden_size));
+  }
+}
+
+void use_linear_mixer_alone(ModelConfig& config) {
+  const LinearMixer& mixer = *config.linear;
+  config.heads = mixer.heads;
+  config.key_heads = mixer.key_heads;
+  config.head_dim = mixer.key_dim;
+  config.mixers.assign(static_cast<std::size_t>(config.layers), mixer.kind);
+}
+
 void read_bos(const ConfigKeys& keys, ModelConfig& config) {
   if (!keys.has("bos_token_id")) return;
   config.bos_token_id = static_cast<std::int32_t>(keys.integer("bos_token_id", 0, config.vocabulary_size - 1));
@@ -131,6 +152,9 @@ void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fract
     constexpr const char* kFraction = "partial_rotary_factor";
     fraction = rope.number(kFraction, 1e-6, 1, fraction);
     if (rope.has(kFraction)) config.rotary_dim = rotary_dim_of(rope, kFraction, fraction, config.head_dim);
+    // Of pictures; a text's positions are the same on all axes.
+    static_cast<void>(rope.has("mrope_section"));
+    static_cast<void>(rope.has("mrope_interleaved"));
     rope.refuse_others({});
   } else if (keys.has("rope_scaling")) {
     const ConfigKeys scaling = keys.under("rope_scaling");

@@ -51,6 +51,12 @@ struct SizeKeys {
 /// Vocabulary, hidden size, layers, heads and their dimension.
 void read_sizes(const ConfigKeys& keys, const SizeKeys& names, ModelConfig& config);
 
+/// The MLP's width as the FoX authors and the FLA library write it: intermediate_size, or from hidden_ratio.
+void read_swiglu_width(const ConfigKeys& keys, ModelConfig& config);
+
+/// All layers are the linear mixer that was read.
+void use_linear_mixer_alone(ModelConfig& config);
+
 void read_bos(const ConfigKeys& keys, ModelConfig& config);
 
 /// Rotary embedding as Hugging Face's configurations write it: rope_parameters, or rope_theta and rope_scaling.

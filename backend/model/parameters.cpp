@@ -33,6 +33,16 @@ FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatA
     }
     return rows;
   }
+  if (parameter.layout == ParameterLayout::query_of_pairs || parameter.layout == ParameterLayout::gate_of_pairs) {
+    const std::int64_t size = static_cast<std::int64_t>(values.size()) / (2 * config.heads);
+    FloatArray rows;
+    for (std::int64_t head = 0; head < config.heads; ++head) {
+      const std::int64_t part = parameter.layout == ParameterLayout::gate_of_pairs ? 1 : 0;
+      const auto from = values.begin() + (head * 2 + part) * size;
+      rows.insert(rows.end(), from, from + size);
+    }
+    return rows;
+  }
   if (parameter.layout == ParameterLayout::every_head) {
     const bool keys = parameter.of_layer == &LayerWeights::key_norm;
     const FloatArray once = values;
@@ -97,6 +107,9 @@ std::vector<Parameter> parameters(const ModelConfig& config) {
 }
 
 void place_parameter(const ModelConfig& config, const Parameter& parameter, FloatArray values, FloatArray& weight) {
+  if (parameter.beyond_one) {
+    for (float& value : values) value += 1;
+  }
   FloatArray rows = as_rows(config, parameter, std::move(values));
   if (parameter.first == 0 && weight.empty()) {
     weight = std::move(rows);

@@ -36,7 +36,7 @@ struct LayerWeights {
   FloatArray key_norm;                 ///< [H_kv d]
   FloatArray constant_gate;            ///< [H] logits of a gate that does not depend on data
   FloatArray output_gate;              ///< [H d, D]
-  FloatArray output_norm;              ///< [H d]
+  FloatArray output_norm;              ///< [H d]; of a linear mixer [norm_size], or one number a channel
   FloatArray output;                   ///< [D, H d]
   FloatArray output_bias;              ///< [D]
   FloatArray mlp_norm, mlp_norm_bias;  ///< [D]
@@ -44,6 +44,14 @@ struct LayerWeights {
   FloatArray mlp_in_bias;              ///< [2 I] or [I]
   FloatArray mlp_out;                  ///< [D, I]
   FloatArray mlp_out_bias;             ///< [D]
+  /// Of a linear mixer (linear_mixer.h), whose projection has LinearColumns.
+  FloatArray convolution;       ///< [columns, taps], the last tap the position's own
+  FloatArray convolution_bias;  ///< [columns]
+  FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
+  FloatArray decay_up;          ///< [key_heads d, rank] W_2 of GLA
+  FloatArray decay_bias;        ///< [H], or [key_heads d] of GLA
+  FloatArray decay_rate;        ///< [H] A
+  FloatArray skip;              ///< [H] or [H d_v] D
   /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read (bound_logits).
   std::vector<double> logit_bound;
 };
@@ -54,6 +62,7 @@ struct ModelWeights {
   FloatArray positions;                    ///< [learned_positions, D]
   FloatArray final_norm, final_norm_bias;  ///< [D]
   FloatArray language_model_head;          ///< [V, D]; empty where it is the embedding
+  FloatArray lower_bounds;                 ///< [layers, H d] of HGRN2's decays, before softmax over layers
   std::vector<LayerWeights> layers;        ///< where all are held on the host
   [[nodiscard]] const FloatArray& head() const { return language_model_head.empty() ? embedding : language_model_head; }
 };
@@ -71,10 +80,12 @@ struct ProjectionColumns {
 
 /// How a tensor's numbers lie in the file, against those of the weight that it is a part of.
 enum class ParameterLayout {
-  rows,        ///< the same
-  transposed,  ///< [in, out] (GPT-2)
-  per_head,    ///< for each head its rows of query, key and value (GPT-NeoX)
-  every_head,  ///< [d], once for all heads
+  rows,            ///< the same
+  transposed,      ///< [in, out] (GPT-2)
+  per_head,        ///< for each head its rows of query, key and value (GPT-NeoX)
+  every_head,      ///< [d], once for all heads
+  query_of_pairs,  ///< for each head its rows of the query, then of the output's gate: those of the query
+  gate_of_pairs,   ///< the same: those of the gate
 };
 
 /// A tensor of a checkpoint.
@@ -86,6 +97,7 @@ struct Parameter {
   FloatArray ModelWeights::*of_model = nullptr;
   std::int64_t first = 0;  ///< number of the weight at which it begins
   ParameterLayout layout = ParameterLayout::rows;
+  bool beyond_one = false;  ///< the file holds what is beyond 1
 
   [[nodiscard]] std::int64_t elements() const;
 };
@@ -101,6 +113,8 @@ class ParameterList {
   void begin_layer(int layer, std::string name);
   void add(const std::string& name, std::vector<std::int64_t> shape, FloatArray LayerWeights::*weight,
            std::int64_t first = 0, ParameterLayout layout = ParameterLayout::rows);
+  /// The parameter that was added last holds what is beyond 1.
+  void beyond_one() { parameters_.back().beyond_one = true; }
   /// What makes logits, unless it is the embedding.
   void add_head();
 

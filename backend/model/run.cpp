@@ -56,8 +56,9 @@ std::optional<RunEstimate> estimate_run(const RunRequest& request, TokenCount co
     if (request.limit) estimate.tokens = std::min(estimate.tokens, *request.limit);
   }
   if (job.stopped()) return std::nullopt;
+  const KeepSet keep = with_values_of_linear_mixers(request.keep, sizes_of(checkpoint.config(), 1));
   estimate.needs =
-      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, settings.dtype, settings.device);
+      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), keep, settings.dtype, settings.device);
   estimate.free = free_memory(settings.device);
   return estimate;
 }
@@ -78,10 +79,11 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
   const std::optional<TraceInfo> described = describe_run(request, checkpoint, settings, length, job);
   if (!described) return std::nullopt;
   const TraceInfo& info = *described;
+  const KeepSet keep = with_values_of_linear_mixers(request.keep, info);
   const RunNeeds needs =
-      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), request.keep, settings.dtype, device);
+      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), keep, settings.dtype, device);
   const QueryKeyPlace place(needs, length, free_memory(device), user_of(request, length), kernel_gpu(device));
-  const auto store = place.make_store(info, request.keep);
+  const auto store = place.make_store(info, keep);
   note_place(store, info, result.report.notes);
   log_line(LogCategory::model, [&] {
     return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info.name, length, info.device,
@@ -89,7 +91,7 @@ std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
                        store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
                              : "queries and keys are not kept");
   });
-  Recorder recorder(info, request.keep, store);
+  Recorder recorder(info, keep, store);
   const std::shared_ptr<CausalLM> model = open_model(request, checkpoint, device, settings.dtype, job);
   if (!model) return std::nullopt;
   checkpoint = Checkpoint();  // its files need no longer be mapped

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -38,6 +40,16 @@ constexpr std::int64_t kMeasuredPerToken = 512;
 
 /// Autograd's graph of a layer, in units of what the written way back keeps.
 constexpr std::int64_t kAutogradFactor = 4;
+
+/// What a linear mixer's layer takes for a position on its way, float32: one product, its parts by head, the output.
+std::int64_t linear_per_token(const ModelConfig& config) {
+  if (!config.linear) return 0;
+  const LinearMixer& mixer = *config.linear;
+  const std::int64_t channels = mixer.decays_by_channel() ? mixer.key_size() : mixer.heads;
+  return 4 * (LinearColumns(mixer).count + mixer.query_size() + mixer.key_size() + mixer.value_size() +
+              2 * mixer.output_size()) +
+         8 * channels;
+}
 
 /// One of the memories, in the words of a message.
 struct MemoryKind {
@@ -94,13 +106,25 @@ std::int64_t way_back_per_token(const ModelConfig& config, DType dtype) {
 }  // namespace
 
 TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
-  return {.layers = config.layers,
-          .heads = config.heads,
-          .key_heads = config.key_heads,
-          .length = length,
-          .head_dim = config.head_dim,
-          .vocabulary_size = config.vocabulary_size,
-          .hidden_size = config.hidden_size};
+  TraceSizes sizes;
+  sizes.layers = config.layers;
+  sizes.heads = config.heads;
+  sizes.key_heads = config.key_heads;
+  sizes.length = length;
+  sizes.head_dim = config.head_dim;
+  sizes.vocabulary_size = config.vocabulary_size;
+  sizes.hidden_size = config.hidden_size;
+  if (!config.linear) return sizes;
+  const LayerMixer attention = {Mixer::attention, config.gated() ? Decay::head : Decay::none,
+                                config.heads,     config.heads,
+                                config.key_heads, config.key_heads,
+                                config.head_dim,  config.head_dim};
+  std::vector<LayerMixer> mixers;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    mixers.push_back(config.is_linear(layer) ? config.linear->layer() : attention);
+  }
+  sizes.set_mixers(std::move(mixers));
+  return sizes;
 }
 
 RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype,
@@ -117,6 +141,7 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   if (keep.contains(Keep::ungated)) memory.per_token += heads * 4;
   memory.stored_per_token = kept_per_token(config, keep, Storage::store, dtype);
   if (on_gpu) return memory;
+  memory.per_token += linear_per_token(config);
   memory.per_token += 4 * (hidden + std::max(hidden, queries) + config.rotary_dim);
   // What is kept has no memory of the forward's own.
   if (!keep.contains(Keep::query_key)) memory.per_token += 4 * (queries + keys);
@@ -140,6 +165,8 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   // to; gates and normalisers; the attention kernel's workspace.
   memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + queries) +
                      heads * (8 + 4 + 4) + heads * 24;
+  // LibTorch's operations have results of their own, of which a few are there at once.
+  memory.per_token += 4 * linear_per_token(config);
   // In float32 the steps are LibTorch's operations, each with a result of its own.
   if (dtype == DType::float32) memory.per_token += 4 * 2 * projected + 4 * 4 * std::max(hidden, queries);
   if (keep.contains(Keep::hidden)) memory.per_token += 4 * hidden;

@@ -62,6 +62,12 @@ ModelSettings validate(const RunRequest& request, const Checkpoint& checkpoint) 
   if (request.saliency && !request.keep.contains(Keep::saliency)) {
     throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
   }
+  if (config.linear && request.keep.contains(Keep::saliency)) {
+    throw UsageError(
+        fmt::format("{}: {} has layers of {}, and gradients by log gates are those of attention: leave "
+                    "saliency out of --keep",
+                    checkpoint.folder().string(), config.model_type, to_string(config.linear->kind)));
+  }
   check_interventions(request.interventions, config, kAnyPosition);
   ModelSettings settings;
   settings.pruning_tolerance = pruning_of(request, checkpoint);
@@ -114,7 +120,8 @@ std::optional<TraceInfo> describe_run(const RunRequest& request, const Checkpoin
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
   info.window_size = config.window_size;
   info.pruning_tolerance = settings.pruning_tolerance;
-  info.gated = config.gated() || any_changes_gates(request.interventions);
+  info.gated = config.gated() || any_changes_gates(request.interventions) ||
+               (config.linear && config.linear->decay != LinearDecay::none);
   info.intervention = intervention_json(request.interventions);
   if (target) info.saliency_target = fmt::format("mean of loss[{}:{}]", target->first, target->end);
   return info;

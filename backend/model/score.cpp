@@ -1,6 +1,7 @@
 #include "backend/model/score.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 #include <ranges>
@@ -80,6 +81,7 @@ std::vector<std::vector<std::size_t>> score_batches(const ScoreRequest& request,
 }
 
 void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
+  if (distribution_) all_.insert(all_.end(), logits.begin(), logits.end());
   const std::int64_t label = label_ - first;
   if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[static_cast<std::size_t>(label)];
   const std::size_t most = std::max<std::size_t>(top_, 1);
@@ -92,6 +94,19 @@ void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
   }
 }
 
+void TokenChoice::describe(double normalizer, ScoredPosition& score) const {
+  double entropy = 0;
+  std::int64_t before = 0;
+  for (std::size_t id = 0; id < all_.size(); ++id) {
+    const double log_p = static_cast<double>(all_[id]) - normalizer;
+    entropy -= std::exp(log_p) * log_p;
+    const bool equal = all_[id] == label_logit_ && static_cast<std::int64_t>(id) < label_;
+    before += all_[id] > label_logit_ || equal ? 1 : 0;
+  }
+  score.entropy = static_cast<float>(entropy);
+  if (label_ >= 0) score.rank = before + 1;
+}
+
 ScoredPosition TokenChoice::finish(double normalizer) const {
   const auto log_probability = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - normalizer); };
   ScoredPosition score;
@@ -100,6 +115,7 @@ ScoredPosition TokenChoice::finish(double normalizer) const {
   for (const ScoredToken& token : std::span(best_).first(std::min(top_, best_.size()))) {
     score.top.push_back({token.id, log_probability(token.log_probability)});
   }
+  if (distribution_) describe(normalizer, score);
   return score;
 }
 

@@ -21,6 +21,10 @@ struct ScoredPosition {
   float log_probability = std::numeric_limits<float>::quiet_NaN();  ///< of the label, nats; NaN without one
   bool greedy = false;           ///< whether the label is the likeliest token; of equals that of the lowest id
   std::vector<ScoredToken> top;  ///< [k] likeliest first, of equals the lowest id first
+  /// With ScoreRequest::distribution, else NaN and 0: H = -sum_i p_i log p_i over the vocabulary, nats; and the place
+  /// of the label among all tokens, 1 for the likeliest, of equals the lowest id first (0 without a label).
+  float entropy = std::numeric_limits<float>::quiet_NaN();
+  std::int64_t rank = 0;
 };
 using TextScores = std::vector<ScoredPosition>;
 
@@ -39,6 +43,7 @@ struct ScoredText {
 struct ScoreRequest {
   std::vector<ScoredText> texts;
   int top = 0;                         ///< k
+  bool distribution = false;           ///< whether entropies and ranks are asked for
   double pruning_tolerance = 0x1p-24;  ///< share of a row's attention that may be skipped; 0: nothing is
   std::vector<Intervention> interventions;
 };
@@ -56,8 +61,10 @@ std::vector<std::vector<std::size_t>> score_batches(const ScoreRequest& request,
 /// What a position predicts, out of its logits as they come, a block of the vocabulary after the other.
 class TokenChoice {
  public:
-  /// @param label  -1: none
-  TokenChoice(std::int32_t label, int top) : label_(label), top_(static_cast<std::size_t>(top)) {}
+  /// @param label         -1: none
+  /// @param distribution  whether entropy and rank are asked for: all logits are kept until they are known
+  TokenChoice(std::int32_t label, int top, bool distribution = false)
+      : label_(label), top_(static_cast<std::size_t>(top)), distribution_(distribution) {}
 
   /// @param first  token of the first logit; blocks come in rising order
   void add(std::int64_t first, std::span<const float> logits);
@@ -65,8 +72,13 @@ class TokenChoice {
   [[nodiscard]] ScoredPosition finish(double normalizer) const;
 
  private:
+  /// Entropy and rank.
+  void describe(double normalizer, ScoredPosition& score) const;
+
   std::int32_t label_;
   std::size_t top_;
+  bool distribution_;
+  std::vector<float> all_;  ///< logits that came, with distribution_
   float label_logit_ = std::numeric_limits<float>::quiet_NaN();
   std::vector<ScoredToken> best_;  ///< of what came; max(k, 1) at most, with logits in place of log p
 };

@@ -84,6 +84,10 @@ bool TorchForward::project(int layer) {
   const ProjectionColumns& columns = weights_.columns;
   const std::int64_t dim = config().head_dim;
   normed_ = norm(residual_, weights.attention_norm, weights.attention_norm_bias);
+  if (config().is_linear(layer)) {
+    project_linear(layer);
+    return true;
+  }
   const at::Tensor projected = affine(normed_.to(weights_.matrix), weights.projection, weights.projection_bias)
                                    .view({batch(), length(), columns.key_shift});
   gates_ = affine(normed_, weights.gates, weights.gates_bias);
@@ -137,6 +141,10 @@ at::Tensor TorchForward::log_gates(int layer) const {
 
 void TorchForward::sum_gates(int layer) {
   cumulative_ = at::Tensor();
+  if (config().is_linear(layer)) {
+    change_decays(layer);
+    return;
+  }
   if (!gated(layer)) return;
   const std::int64_t heads = config().heads;
   const bool changed =
@@ -182,6 +190,7 @@ void TorchForward::sum_gates(int layer) {
 }
 
 bool TorchForward::attend(int layer) {
+  if (config().is_linear(layer)) return mix_linear(layer);
   if (continues()) {
     attend_next(layer);
   } else if (!attend_whole(layer)) {
@@ -208,6 +217,73 @@ bool TorchForward::attend_whole(int layer) {
     if (cumulative_.defined()) cache.cumulative_log_gate.start(cumulative_[b]);
   }
   return true;
+}
+
+void TorchForward::project_linear(int layer) {
+  at::Tensor window;
+  if (continues() && config().linear->convolution > 0) window = torch_state().layer(layer).window.unsqueeze(0);
+  linear_ = linear_steps::project(weights_, layer, normed_.view({batch(), length(), -1}), window);
+  for (std::int64_t b = 0; has_states() && linear_.window.defined() && b < batch(); ++b) {
+    torch_state(b).layer(layer).window = linear_.window[b].clone();
+  }
+}
+
+void TorchForward::change_decays(int layer) {
+  const bool changed =
+      std::ranges::any_of(probes(), [layer](const Probe& probe) { return probe.changes_gates(layer); });
+  at::Tensor& log_decay = linear_.operands.log_decay;
+  if (!changed || !log_decay.defined()) return;
+  // Channels of a head are changed alike, [B, channels, heads, n].
+  const bool by_channel = log_decay.dim() == 4;
+  at::Tensor host = by_channel ? log_decay.permute({0, 3, 1, 2}) : log_decay.unsqueeze(1);
+  host = host.to(at::kCPU).contiguous();
+  const std::int64_t channels = host.size(1);
+  const auto heads = static_cast<int>(host.size(2));
+  for (std::int64_t n = 0; n < batch() * channels; ++n) {
+    probes()[static_cast<std::size_t>(n / channels)].change_gates(
+        layer, heads, first_position(), length(), host.mutable_data_ptr<double>() + n * heads * length());
+  }
+  log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(weights_.place).contiguous();
+}
+
+bool TorchForward::mix_linear(int layer) {
+  at::Tensor state;
+  if (continues()) state = torch_state().layer(layer).recurrent.unsqueeze(0);
+  const auto mixed = composed_linear_mixing(linear_.operands, state, job().stop);
+  if (!mixed) return false;
+  attended_ = *mixed;
+  for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
+    torch_state(b).layer(layer).recurrent = state[b].clone();
+  }
+  if (!continues()) keep_linear(layer);
+  return true;
+}
+
+/// What the recorders keep of a linear mixer.
+void TorchForward::keep_linear(int layer) {
+  const LinearOperands& operands = linear_.operands;
+  for (std::int64_t b = 0; b < batch(); ++b) {
+    Recorder* const into = recorder(b);
+    if (into == nullptr) continue;
+    if (into->keeps(Keep::gates) && operands.log_decay.defined()) {
+      const bool by_channel = operands.log_decay.dim() == 4;
+      const at::Tensor sums = operands.log_decay[b].cumsum(1).contiguous();
+      keep(sums, [into, layer, by_channel] {
+        return by_channel ? into->cumulative_log_decay(layer).data() : into->cumulative_log_gate(layer).data();
+      });
+    }
+    if (into->keeps(Keep::query_key) && operands.beta.defined()) {
+      keep(operands.beta[b].contiguous(), [into, layer] { return into->beta(layer).data(); });
+    } else if (into->keeps(Keep::query_key)) {
+      std::ranges::fill(into->beta(layer), 1.0F);
+    }
+    const auto store = [&](TraceArray array, const at::Tensor& x) {
+      record_stored(*into, array, layer, x[b].detach().to(weights_.matrix).contiguous());
+    };
+    store(TraceArray::query, operands.query);
+    store(TraceArray::key, operands.key);
+    store(TraceArray::value, operands.value);
+  }
 }
 
 /// By LibTorch's operations.
@@ -316,10 +392,11 @@ void TorchForward::attend_next(int layer) {
 }
 
 void TorchForward::cut_heads(int layer, at::Tensor& output) const {
-  const std::int64_t dim = config().head_dim;
+  const int heads = config().heads_of(layer);
+  const std::int64_t dim = output.size(1) / heads;
   bool own = !at::GradMode::is_enabled();  // else what made it may need it on the way back
   for (std::int64_t b = 0; b < batch(); ++b) {
-    for (int head = 0; head < config().heads; ++head) {
+    for (int head = 0; head < heads; ++head) {
       if (!probes()[static_cast<std::size_t>(b)].cuts_head(layer, head)) continue;
       if (!std::exchange(own, true)) output = output.clone();
       output.slice(0, b * length(), (b + 1) * length()).slice(1, head * dim, (head + 1) * dim).zero_();
@@ -327,6 +404,15 @@ void TorchForward::cut_heads(int layer, at::Tensor& output) const {
   }
 }
 
+at::Tensor TorchForward::mixer_output(int layer) const {
+  const TorchLayer& weights = weights_of(layer);
+  at::Tensor output =
+      config().is_linear(layer) ? linear_steps::finish(weights_, layer, attended_, linear_) : attention_output(layer);
+  cut_heads(layer, output);
+  return affine(output.to(weights_.matrix), weights.output, weights.output_bias);
+}
+
+/// Of the heads, normed and gated, [B n, H d].
 at::Tensor TorchForward::attention_output(int layer) const {
   const TorchLayer& weights = weights_of(layer);
   at::Tensor output = attended_.to(at::kFloat);
@@ -338,12 +424,11 @@ at::Tensor TorchForward::attention_output(int layer) const {
     const bool silu = config().output_gate_activation == OutputGateActivation::silu && !config().output_norm;
     output = output * (silu ? at::silu(gate) : at::sigmoid(gate));
   }
-  cut_heads(layer, output);
-  return affine(output.to(weights_.matrix), weights.output, weights.output_bias);
+  return output;
 }
 
 bool TorchForward::project_output(int layer) {
-  residual_ += attention_output(layer);
+  residual_ += mixer_output(layer);
   return !job().stopped();
 }
 
@@ -457,6 +542,15 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
     return (logits.gather(1, ids).to(at::kDouble) - normalizer).to(at::kFloat);
   };
   const at::Tensor of_label = log_probability(wanted).to(at::kCPU);
+  at::Tensor entropy;
+  at::Tensor rank;
+  if (!scored.empty() && scored.front().distribution) {
+    const at::Tensor log_p = (logits.to(at::kDouble) - normalizer).clamp_min(std::numeric_limits<double>::lowest());
+    entropy = -(log_p.exp() * log_p).sum(1).to(at::kFloat).to(at::kCPU).contiguous();
+    const at::Tensor of_label_logit = logits.gather(1, wanted);
+    const at::Tensor lower = at::arange(logits.size(1), wanted.options()).unsqueeze(0) < wanted;
+    rank = ((logits > of_label_logit) | ((logits == of_label_logit) & lower)).sum(1).to(at::kCPU).contiguous();
+  }
   // One after the other: argmax gives the first of equals, which topk does not promise.
   std::vector<at::Tensor> best_ids;
   std::vector<at::Tensor> best;
@@ -477,6 +571,10 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
     if (scored[row].label >= 0) {
       score.log_probability = of_label.const_data_ptr<float>()[row];
       score.greedy = scored[row].label == ids[0];
+    }
+    if (entropy.defined()) {
+      score.entropy = entropy.const_data_ptr<float>()[row];
+      if (scored[row].label >= 0) score.rank = rank.const_data_ptr<std::int64_t>()[row] + 1;
     }
     for (int n = 0; n < top; ++n) score.top.push_back({static_cast<std::int32_t>(ids[n]), numbers[n]});
   }

@@ -10,6 +10,7 @@
 
 #include "backend/model/forward.h"
 #include "backend/model/layer_downloads_torch.h"
+#include "backend/model/linear_steps_torch.h"
 #include "backend/model/torch_state_torch.h"
 #include "backend/model/torch_weights_torch.h"
 #include "kernels/cuda/forgetting_attention.h"
@@ -55,7 +56,7 @@ class TorchForward : public Forward {
   /// Copies to the host: at once, or while later layers are computed where it comes from a GPU.
   /// @param into  gives memory of from.nbytes() bytes, when it is there
   void keep(const at::Tensor& from, std::function<void*()> into);
-  /// Sets the output of cut heads to 0.  @param output  [B n, H d]
+  /// Sets the output of cut heads to 0.  @param output  [B n, H d], or [B n, H d_v]
   void cut_heads(int layer, at::Tensor& output) const;
   void keep_logits(std::int64_t first, const at::Tensor& logits);
   void keep_losses(const at::Tensor& loss);
@@ -66,8 +67,8 @@ class TorchForward : public Forward {
   virtual at::Tensor final_norm(std::int64_t first_row);
   /// log f [B, H, n] float64 on the device, before interventions; zeros where every f is 1.
   [[nodiscard]] at::Tensor log_gates(int layer) const;
-  /// What attention adds to x, [B n, D] float32.
-  [[nodiscard]] at::Tensor attention_output(int layer) const;
+  /// What the mixer adds to x, [B n, D] float32.
+  [[nodiscard]] at::Tensor mixer_output(int layer) const;
   /// What the MLP adds to some rows of x.
   [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
   /// What the recorders keep of gates, queries, keys and values.
@@ -80,10 +81,16 @@ class TorchForward : public Forward {
   at::Tensor gates_;       ///< [B n, ...] float32 logits of shifts and forget gate; undefined where there are none
   at::Tensor cumulative_;  ///< [B, H, n] float64 c; undefined where every f is 1
   at::Tensor attended_;    ///< [B n, H, d] in the run's dtype, or float32
-  at::Tensor blocks_;      ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
+  linear_steps::Projection linear_;  ///< of a linear mixer; its y is `attended_` [B, H, n, d_v] float32
+  at::Tensor blocks_;                ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
+  void project_linear(int layer);
+  void change_decays(int layer);
+  void keep_linear(int layer);
+  bool mix_linear(int layer);
+  [[nodiscard]] at::Tensor attention_output(int layer) const;
   /// @param logits  [rows, V] float32; those of the likeliest tokens are changed
   static void score_rows(std::span<const ScoredRow> scored, int top, const at::Tensor& logits);
   bool attend_whole(int layer);

@@ -41,6 +41,11 @@ void TorchState::drop_keys(int index, std::int64_t window_size, const std::vecto
 std::vector<std::int64_t> TorchState::held_keys() const {
   std::vector<std::int64_t> held;
   for (const Layer& cache : layers_) {
+    // What a linear mixer has read is in its state.
+    if (cache.recurrent.defined()) {
+      held.insert(held.end(), static_cast<std::size_t>(cache.recurrent.size(0)), 0);
+      continue;
+    }
     held.insert(held.end(), static_cast<std::size_t>(heads_), length() - cache.first);
   }
   return held;

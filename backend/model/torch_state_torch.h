@@ -30,6 +30,8 @@ class TorchState final : public ForwardState {
     GrowingTensor cumulative_log_gate;  ///< [H, n] float64, nats; not used where every f is 1
     at::Tensor last_key, last_value;    ///< [H_kv, d] of the last position, as projected, before its shift
     std::int64_t first = 0;
+    at::Tensor recurrent;  ///< [H, d, d_v] float32 S of a linear mixer
+    at::Tensor window;     ///< [taps - 1, columns] float32 what its convolution reads again
     [[nodiscard]] bool gated() const { return cumulative_log_gate.size() > 0; }
   };
   [[nodiscard]] Layer& layer(int index) { return layers_[static_cast<std::size_t>(index)]; }

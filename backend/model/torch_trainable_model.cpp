@@ -16,6 +16,7 @@
 #include "backend/model/current_device_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/gradient_forward_torch.h"
+#include "backend/model/processes_torch.h"
 #include "backend/model/trained_weights_torch.h"
 
 namespace foxscope {
@@ -50,14 +51,16 @@ void choose_deterministic_kernels() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+at::Tensor host_copy(const at::Tensor& tensor) { return tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); }
+
 /// Flat arrays on the host, and where the parameters lie in them.
 class HostSnapshot final : public TrainingSnapshot {
  public:
-  HostSnapshot(const TrainedWeights& trained) : config_(trained.computing().config), layout_(trained.layout()) {
-    const auto copy = [](const at::Tensor& flat) { return flat.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); };
-    flats_[0] = copy(trained.master);
-    flats_[1] = copy(trained.first_moment);
-    flats_[2] = copy(trained.second_moment);
+  /// @param first_moment, second_moment  [layout().size()] on the host
+  HostSnapshot(const TrainedWeights& trained, at::Tensor first_moment, at::Tensor second_moment)
+      : config_(trained.computing().config),
+        layout_(trained.layout()),
+        flats_{host_copy(trained.master), std::move(first_moment), std::move(second_moment)} {
     for (const TorchLayer& layer : trained.computing().layers) {
       untrained_.emplace_back();
       if (config_.forget_gate == ForgetGate::fixed) untrained_.back() = to_host(layer).constant_gate;
@@ -99,6 +102,7 @@ class HostSnapshot final : public TrainingSnapshot {
     if (parameter.of_model == &ModelWeights::positions) return tensors.positions;
     if (parameter.of_model == &ModelWeights::final_norm) return tensors.final_norm;
     if (parameter.of_model == &ModelWeights::final_norm_bias) return tensors.final_norm_bias;
+    if (parameter.of_model == &ModelWeights::lower_bounds) return tensors.lower_bounds;
     return tensors.padded_head;
   }
 
@@ -111,11 +115,21 @@ class HostSnapshot final : public TrainingSnapshot {
 class TorchTrainableModel final : public TrainableModel {
  public:
   TorchTrainableModel(TorchWeights start, const TrainableOptions& options)
-      : options_(options), trained_(std::move(start), options.dtype) {
+      : options_(options),
+        processes_(static_cast<TorchProcesses*>(options.processes)),
+        trained_(std::move(start), options.dtype, process_count()) {
     const at::TensorOptions scalar = weights().options(at::kFloat);
     loss_ = at::zeros({}, scalar.dtype(at::kDouble));
     step_count_ = at::zeros({}, scalar);
     clear_curves();
+    summed_.assign(trained_.layout().chunks().size(), false);
+    for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
+      Updated& updated = chunk.decayed ? decayed_ : not_decayed_;
+      updated.masters.push_back(own_part(trained_.master, chunk));
+      updated.gradients.push_back(own_part(trained_.gradient, chunk));
+      updated.first_moments.push_back(own_moments(trained_.first_moment, chunk));
+      updated.second_moments.push_back(own_moments(trained_.second_moment, chunk));
+    }
   }
 
   [[nodiscard]] const ModelConfig& config() const override { return weights().config; }
@@ -127,7 +141,9 @@ class TorchTrainableModel final : public TrainableModel {
       const std::int64_t rows = micro_batch.batch * micro_batch.length;
       const at::Tensor loss_weights = at::full({rows}, micro_batch.loss_weight, weights().options(at::kFloat));
       const auto forward = make_gradient_forward(weights(), micro_batch.batch, micro_batch.length, loss_weights,
-                                                 {.weights = &trained_.gradients()});
+                                                 {.log_gates = false,
+                                                  .weights = &trained_.gradients(),
+                                                  .layer_done = micro_batch.last ? sum_of_layer() : nullptr});
       if (!run(*forward, micro_batch, job) || !forward->differentiate(job)) return;
       loss_.add_(forward->loss());
       keep_curves(*forward);
@@ -136,15 +152,28 @@ class TorchTrainableModel final : public TrainableModel {
     return done;
   }
 
-  StepReport step(double learning_rate) override {
+  StepReport step(double learning_rate, bool stop) override {
     StepReport report;
     with_errors([&] {
       const at::NoGradGuard no_graph;
       trained_.collect_gradients();
-      const at::Tensor norm = at::linalg_vector_norm(trained_.gradient, 2, {}, false, at::kDouble);
-      const at::Tensor seen = at::stack({loss_, norm}).to(at::kCPU);
-      report.loss = seen.const_data_ptr<double>()[0];
-      report.gradient_norm = seen.const_data_ptr<double>()[1];
+      sum_gradients();
+      at::Tensor seen = at::stack({loss_, squares()});
+      if (processes_ != nullptr) {
+        const std::vector<double> own = {stop ? 1.0 : 0.0, static_cast<double>(forward_report_.attention_blocks),
+                                         static_cast<double>(forward_report_.skipped_blocks)};
+        seen = at::cat({seen, at::tensor(own, at::kDouble).to(seen.device())});
+        processes_->add_up(seen);
+      }
+      seen = seen.to(at::kCPU);
+      const double* const numbers = seen.const_data_ptr<double>();
+      report.loss = numbers[0];
+      report.gradient_norm = std::sqrt(numbers[1]);
+      report.stop = processes_ != nullptr ? numbers[2] > 0 : stop;
+      if (processes_ != nullptr) {
+        forward_report_.attention_blocks = std::llround(numbers[3]);
+        forward_report_.skipped_blocks = std::llround(numbers[4]);
+      }
       report.stepped = std::isfinite(report.loss) && std::isfinite(report.gradient_norm);
       if (report.stepped) update(learning_rate, report.gradient_norm);
       trained_.clear_gradients();
@@ -160,6 +189,7 @@ class TorchTrainableModel final : public TrainableModel {
   Curves take_curves() override {
     Curves curves;
     with_errors([&] {
+      add_up_curves();
       curves.sequences = sequences_;
       if (sequences_ == 0) return;
       const auto to_vector = [&](const at::Tensor& sums, double divisor) {
@@ -192,7 +222,13 @@ class TorchTrainableModel final : public TrainableModel {
 
   [[nodiscard]] std::unique_ptr<TrainingSnapshot> snapshot() const override {
     std::unique_ptr<TrainingSnapshot> copy;
-    with_errors([&] { copy = std::make_unique<HostSnapshot>(trained_); });
+    with_errors([&] {
+      const at::NoGradGuard no_graph;
+      at::Tensor first = all_moments(trained_.first_moment);
+      at::Tensor second = all_moments(trained_.second_moment);
+      if (processes_ != nullptr && !processes_->first()) return;
+      copy = std::make_unique<HostSnapshot>(trained_, std::move(first), std::move(second));
+    });
     return copy;
   }
 
@@ -247,6 +283,88 @@ class TorchTrainableModel final : public TrainableModel {
     return forward.run_forward(input, probes_, {job.stop, {}, job.executor}, forward_report_);
   }
 
+  /// What this process updates: its parts of the chunks.
+  struct Updated {
+    std::vector<at::Tensor> masters;
+    std::vector<at::Tensor> gradients;
+    std::vector<at::Tensor> first_moments;
+    std::vector<at::Tensor> second_moments;
+  };
+
+  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+
+  static at::Tensor of(const at::Tensor& flat, const FlatLayout::Chunk& chunk) {
+    return flat.slice(0, chunk.begin, chunk.end);
+  }
+  [[nodiscard]] at::Tensor own_part(const at::Tensor& flat, const FlatLayout::Chunk& chunk) const {
+    return processes_ == nullptr ? of(flat, chunk) : processes_->part(of(flat, chunk));
+  }
+  [[nodiscard]] at::Tensor own_moments(const at::Tensor& moments, const FlatLayout::Chunk& chunk) const {
+    return moments.slice(0, chunk.begin / process_count(), chunk.end / process_count());
+  }
+
+  void begin_sum(std::size_t number) {
+    if (summed_[number]) return;
+    summed_[number] = true;
+    processes_->begin_sum(of(trained_.gradient, trained_.layout().chunks()[number]));
+  }
+
+  /// Begins to sum the gradients of a layer's matrices over the processes; empty where there is one.
+  std::function<void(int)> sum_of_layer() {
+    if (processes_ == nullptr) return {};
+    return [this](int layer) {
+      const std::vector<FlatLayout::Chunk>& chunks = trained_.layout().chunks();
+      for (std::size_t number = 0; number < chunks.size(); ++number) {
+        if (chunks[number].layer == layer) begin_sum(number);
+      }
+    };
+  }
+
+  void sum_gradients() {
+    if (processes_ == nullptr) return;
+    for (std::size_t number = 0; number < summed_.size(); ++number) begin_sum(number);
+    processes_->finish();
+    summed_.assign(summed_.size(), false);
+  }
+
+  /// Of this process's gradients, [] float64.
+  [[nodiscard]] at::Tensor squares() const {
+    std::vector<at::Tensor> norms;
+    for (const Updated* updated : {&decayed_, &not_decayed_}) {
+      for (const at::Tensor& gradient : updated->gradients) {
+        norms.push_back(at::linalg_vector_norm(gradient, 2, {}, false, at::kDouble));
+      }
+    }
+    return at::stack(norms).square().sum();
+  }
+
+  /// The moments of all weights on the host, in the first process; undefined in the others.
+  [[nodiscard]] at::Tensor all_moments(const at::Tensor& moments) const {
+    if (processes_ == nullptr) return host_copy(moments);
+    at::Tensor all = processes_->first() ? at::zeros({trained_.layout().size()}, at::kFloat) : at::Tensor();
+    for (int rank = 0; rank < process_count(); ++rank) {
+      at::Tensor of_rank = moments.clone();
+      processes_->send(of_rank, rank);
+      if (!all.defined()) continue;
+      const at::Tensor on_host = of_rank.to(at::kCPU);
+      for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
+        const std::int64_t size = (chunk.end - chunk.begin) / process_count();
+        all.narrow(0, chunk.begin + rank * size, size).copy_(own_moments(on_host, chunk));
+      }
+    }
+    return all;
+  }
+
+  void add_up_curves() {
+    if (processes_ == nullptr) return;
+    double sequences[] = {static_cast<double>(sequences_)};
+    static_cast<Processes&>(*processes_).add_up(sequences);
+    sequences_ = std::llround(sequences[0]);
+    if (sequences_ == 0) return;
+    processes_->add_up(loss_sums_);
+    if (gate_sums_.defined()) processes_->add_up(gate_sums_);
+  }
+
   void update(double learning_rate, double norm) {
     ++steps_;
     step_count_.fill_(static_cast<double>(steps_));
@@ -254,16 +372,19 @@ class TorchTrainableModel final : public TrainableModel {
     // The kernels divide gradients by it.
     const double divisor = adamw.clip > 0 ? std::max(1.0, (norm + kNormEpsilon) / adamw.clip) : 1;
     const at::Tensor scale = at::full({}, divisor, step_count_.options());
-    const std::int64_t decayed = trained_.layout().decayed();
-    const auto apply = [&](std::int64_t begin, std::int64_t end, double decay) {
-      if (begin == end) return;
-      const auto part = [&](const at::Tensor& flat) { return flat.slice(0, begin, end); };
-      at::_fused_adamw_({part(trained_.master)}, {part(trained_.gradient)}, {part(trained_.first_moment)},
-                        {part(trained_.second_moment)}, {}, {step_count_}, learning_rate, adamw.beta1, adamw.beta2,
-                        decay, adamw.epsilon, /*amsgrad=*/false, /*maximize=*/false, scale);
+    const auto apply = [&](const Updated& updated, double decay) {
+      const std::vector<at::Tensor> step_counts(updated.masters.size(), step_count_);
+      at::_fused_adamw_(updated.masters, updated.gradients, updated.first_moments, updated.second_moments, {},
+                        step_counts, learning_rate, adamw.beta1, adamw.beta2, decay, adamw.epsilon, /*amsgrad=*/false,
+                        /*maximize=*/false, scale);
     };
-    apply(0, decayed, adamw.weight_decay);
-    apply(decayed, trained_.layout().size(), 0);
+    apply(decayed_, adamw.weight_decay);
+    apply(not_decayed_, 0);
+    if (processes_ != nullptr) {
+      for (const FlatLayout::Chunk& chunk : trained_.layout().chunks())
+        processes_->begin_share(of(trained_.master, chunk));
+      processes_->finish();
+    }
     trained_.refresh();
   }
 
@@ -291,7 +412,8 @@ class TorchTrainableModel final : public TrainableModel {
     const at::NoGradGuard no_graph;
     TorchWeights moments(config(), options_.device, DType::float32);
     if (!moments.load(source, job)) return false;
-    const WeightTensors views = trained_.layout().views(flat);
+    const at::Tensor all = processes_ == nullptr ? flat : at::zeros_like(trained_.master);
+    const WeightTensors views = trained_.layout().views(all);
     const auto copy = [](const at::Tensor& into, const at::Tensor& from) {
       if (!into.defined()) return;
       // Of what all heads share there is one for each head.
@@ -303,11 +425,19 @@ class TorchTrainableModel final : public TrainableModel {
         copy(views.layers[layer].*member, moments.layers[layer].*member);
       }
     }
+    if (processes_ == nullptr) return true;
+    for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
+      own_moments(flat, chunk).copy_(own_part(all, chunk));
+    }
     return true;
   }
 
   TrainableOptions options_;
+  TorchProcesses* processes_;  ///< null: this process trains alone
   TrainedWeights trained_;
+  Updated decayed_;
+  Updated not_decayed_;
+  std::vector<bool> summed_;  ///< for each chunk whether its sum over processes was begun in this step
   ForwardReport forward_report_;
   std::vector<Probe> probes_;  ///< one a sequence, that keep and change nothing
   at::Tensor loss_;            ///< [] float64 of the step

@@ -16,7 +16,7 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const Device& on, DT
     : config(model_config),
       device(on),
       dtype(type),
-      place(on.cuda ? at::Device(at::kCUDA, static_cast<at::DeviceIndex>(on.index)) : at::Device(at::kCPU)),
+      place(torch_device(on)),
       matrix(type == DType::bfloat16 ? at::kBFloat16 : at::kFloat),
       columns(config) {}
 
@@ -25,7 +25,9 @@ TorchWeights::TorchWeights(const ModelConfig& model_config, const ModelWeights& 
   lent_ = true;
   put_frequencies();
   put_outside(host);
-  for (const LayerWeights& layer : host.layers) layers.push_back(put_layer(layer));
+  for (int layer = 0; layer < config.layers; ++layer) {
+    layers.push_back(put_layer(layer, host.layers[static_cast<std::size_t>(layer)]));
+  }
 }
 
 bool TorchWeights::load(const Checkpoint& checkpoint, const Job& job) {
@@ -43,8 +45,8 @@ bool TorchWeights::load(const ParameterSource& source, const Job& job) {
   for (int layer = 0; layer < config.layers; ++layer) {
     auto host = reader.read_layer(layer);
     if (!host) return false;
-    host->logit_bound = bound_logits(config, *host);
-    layers.push_back(put_layer(*host));
+    if (!config.is_linear(layer)) host->logit_bound = bound_logits(config, *host);
+    layers.push_back(put_layer(layer, *host));
   }
   return true;
 }
@@ -63,6 +65,9 @@ void TorchWeights::put_outside(const ModelWeights& host) {
   if (missing > 0) padded_head = at::constant_pad_nd(padded_head, {0, 0, 0, missing});
   final_norm = put(host.final_norm, {hidden}, at::kFloat);
   final_norm_bias = put(host.final_norm_bias, {hidden}, at::kFloat);
+  if (!host.lower_bounds.empty()) {
+    lower_bounds = put(host.lower_bounds, {config.layers, config.linear->key_size()}, at::kFloat);
+  }
 }
 
 at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const {
@@ -71,13 +76,47 @@ at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shap
   return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place);
 }
 
-TorchLayer TorchWeights::put_layer(const LayerWeights& host) const {
+void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) const {
+  const LinearMixer& mixer = *config.linear;
+  const LinearColumns parts(mixer);
+  const std::int64_t hidden = config.hidden_size;
+  const auto vector = [&](const FloatArray& values) { return put(values, {std::ssize(values)}, at::kFloat); };
+  weights.attention_norm = vector(host.attention_norm);
+  const at::Tensor projection = put(host.projection, {parts.count, hidden}, at::kFloat);
+  weights.projection = projection.slice(0, 0, parts.precise).to(matrix);
+  weights.gates = projection.slice(0, parts.precise).contiguous();
+  if (const at::Tensor bias = vector(host.projection_bias); bias.defined()) {
+    weights.projection_bias = bias.slice(0, 0, parts.precise).contiguous();
+    weights.gates_bias = bias.slice(0, parts.precise).contiguous();
+  }
+  weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
+  weights.convolution_bias = vector(host.convolution_bias);
+  weights.decay_up = put(host.decay_up, {mixer.key_size(), mixer.decay_rank}, at::kFloat);
+  weights.decay_bias = vector(host.decay_bias);
+  weights.decay_rate = vector(host.decay_rate);
+  weights.skip = vector(host.skip);
+  weights.output_norm = vector(host.output_norm);
+  weights.output = put(host.output, {hidden, mixer.output_size()}, matrix);
+  weights.output_bias = vector(host.output_bias);
+}
+
+TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
   const std::int64_t wide = config.mlp == MlpKind::swiglu ? 2 * inner : inner;
   const std::int64_t queries = config.query_size();
   const std::int64_t matrix_rows = columns.key_shift;
   TorchLayer weights;
+  weights.mlp_norm = put(host.mlp_norm, {hidden}, at::kFloat);
+  weights.mlp_norm_bias = put(host.mlp_norm_bias, {hidden}, at::kFloat);
+  weights.mlp_in = put(host.mlp_in, {wide, hidden}, matrix);
+  weights.mlp_in_bias = put(host.mlp_in_bias, {wide}, at::kFloat);
+  weights.mlp_out = put(host.mlp_out, {hidden, inner}, matrix);
+  weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
+  if (config.is_linear(layer)) {
+    put_linear(host, weights);
+    return weights;
+  }
   weights.attention_norm = put(host.attention_norm, {hidden}, at::kFloat);
   weights.attention_norm_bias = put(host.attention_norm_bias, {hidden}, at::kFloat);
   const at::Tensor projection = put(host.projection, {columns.count, hidden}, at::kFloat);
@@ -106,12 +145,6 @@ TorchLayer TorchWeights::put_layer(const LayerWeights& host) const {
   weights.output_norm = put(host.output_norm, {config.heads, config.head_dim}, at::kFloat);
   weights.output = put(host.output, {hidden, queries}, matrix);
   weights.output_bias = put(host.output_bias, {hidden}, at::kFloat);
-  weights.mlp_norm = put(host.mlp_norm, {hidden}, at::kFloat);
-  weights.mlp_norm_bias = put(host.mlp_norm_bias, {hidden}, at::kFloat);
-  weights.mlp_in = put(host.mlp_in, {wide, hidden}, matrix);
-  weights.mlp_in_bias = put(host.mlp_in_bias, {wide}, at::kFloat);
-  weights.mlp_out = put(host.mlp_out, {hidden, inner}, matrix);
-  weights.mlp_out_bias = put(host.mlp_out_bias, {hidden}, at::kFloat);
   weights.logit_bound = host.logit_bound;
   return weights;
 }
@@ -141,23 +174,38 @@ WeightTensors TorchWeights::zero_gradients() const {
 }
 
 std::span<at::Tensor WeightTensors::*const> WeightTensors::outside() {
-  static constexpr at::Tensor WeightTensors::*kWeights[] = {&WeightTensors::embedding, &WeightTensors::positions,
-                                                            &WeightTensors::padded_head, &WeightTensors::final_norm,
-                                                            &WeightTensors::final_norm_bias};
+  static constexpr at::Tensor WeightTensors::*kWeights[] = {
+      &WeightTensors::embedding,  &WeightTensors::positions,       &WeightTensors::padded_head,
+      &WeightTensors::final_norm, &WeightTensors::final_norm_bias, &WeightTensors::lower_bounds};
   return kWeights;
 }
 
 std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
-  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm, &TorchLayer::attention_norm_bias,
-                                                         &TorchLayer::projection,     &TorchLayer::projection_bias,
-                                                         &TorchLayer::gates,          &TorchLayer::gates_bias,
-                                                         &TorchLayer::query_norm,     &TorchLayer::key_norm,
-                                                         &TorchLayer::constant_gate,  &TorchLayer::output_gate,
-                                                         &TorchLayer::output_norm,    &TorchLayer::output,
-                                                         &TorchLayer::output_bias,    &TorchLayer::mlp_norm,
-                                                         &TorchLayer::mlp_norm_bias,  &TorchLayer::mlp_in,
-                                                         &TorchLayer::mlp_in_bias,    &TorchLayer::mlp_out,
-                                                         &TorchLayer::mlp_out_bias};
+  static constexpr at::Tensor TorchLayer::*kWeights[] = {&TorchLayer::attention_norm,
+                                                         &TorchLayer::attention_norm_bias,
+                                                         &TorchLayer::projection,
+                                                         &TorchLayer::projection_bias,
+                                                         &TorchLayer::gates,
+                                                         &TorchLayer::gates_bias,
+                                                         &TorchLayer::query_norm,
+                                                         &TorchLayer::key_norm,
+                                                         &TorchLayer::constant_gate,
+                                                         &TorchLayer::output_gate,
+                                                         &TorchLayer::output_norm,
+                                                         &TorchLayer::output,
+                                                         &TorchLayer::output_bias,
+                                                         &TorchLayer::mlp_norm,
+                                                         &TorchLayer::mlp_norm_bias,
+                                                         &TorchLayer::mlp_in,
+                                                         &TorchLayer::mlp_in_bias,
+                                                         &TorchLayer::mlp_out,
+                                                         &TorchLayer::mlp_out_bias,
+                                                         &TorchLayer::convolution,
+                                                         &TorchLayer::convolution_bias,
+                                                         &TorchLayer::decay_up,
+                                                         &TorchLayer::decay_bias,
+                                                         &TorchLayer::decay_rate,
+                                                         &TorchLayer::skip};
   return kWeights;
 }
 
@@ -193,6 +241,12 @@ LayerWeights to_host(const TorchLayer& layer) {
   host.mlp_in_bias = take({layer.mlp_in_bias});
   host.mlp_out = take({layer.mlp_out});
   host.mlp_out_bias = take({layer.mlp_out_bias});
+  host.convolution = take({layer.convolution});
+  host.convolution_bias = take({layer.convolution_bias});
+  host.decay_up = take({layer.decay_up});
+  host.decay_bias = take({layer.decay_bias});
+  host.decay_rate = take({layer.decay_rate});
+  host.skip = take({layer.skip});
   return host;
 }
 

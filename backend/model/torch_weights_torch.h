@@ -18,6 +18,8 @@ struct TorchLayer {
   at::Tensor attention_norm, attention_norm_bias, projection, projection_bias, gates, gates_bias, query_norm, key_norm,
       constant_gate, output_gate, output_norm, output, output_bias, mlp_norm, mlp_norm_bias, mlp_in, mlp_in_bias,
       mlp_out, mlp_out_bias;
+  /// Of a linear mixer; its `gates` are LinearColumns' from `precise` on.
+  at::Tensor convolution, convolution_bias, decay_up, decay_bias, decay_rate, skip;
   /// On a GPU, where they are one product: `projection` with `output_gate` below it, the two being views of it.
   at::Tensor projection_and_gate;
   /// `gates` = high + rest in bfloat16 up to 2^-17 of it, [G, 2 D] with `high` twice side by side, and [G, D];
@@ -33,6 +35,7 @@ struct WeightTensors {
   /// What makes logits [V and zeros up to a multiple of 8, D] in the run's dtype, so that rows of logits are aligned.
   at::Tensor padded_head;
   at::Tensor final_norm, final_norm_bias;  ///< [D] float32
+  at::Tensor lower_bounds;                 ///< [layers, H d] float32, of HGRN2; undefined elsewhere
   std::vector<TorchLayer> layers;
 
   /// Those outside the layers, as members.
@@ -66,8 +69,9 @@ struct TorchWeights : WeightTensors {
  private:
   void put_frequencies();
   void put_outside(const ModelWeights& host);
+  void put_linear(const LayerWeights& host, TorchLayer& weights) const;
   [[nodiscard]] at::Tensor put(std::span<const float> values, at::IntArrayRef shape, at::ScalarType type) const;
-  [[nodiscard]] TorchLayer put_layer(const LayerWeights& host) const;
+  [[nodiscard]] TorchLayer put_layer(int layer, const LayerWeights& host) const;
 
   bool lent_ = false;
 };

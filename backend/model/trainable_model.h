@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/model/causal_lm.h"
+#include "backend/model/processes.h"
 #include "backend/model/weight_reader.h"
 
 namespace foxscope {
@@ -28,6 +29,7 @@ struct TrainableOptions {
   AdamW optimizer;
   double pruning_tolerance = 0x1p-24;  ///< as ForwardRequest has it
   bool deterministic = false;          ///< on a GPU: the same bits each time, more slowly; a CPU always gives them
+  Processes* processes = nullptr;  ///< that train it together, each its part of a step's rows; must outlive the model
 };
 
 /// What a training goes on from: arrays of one number for each of every parameter's.
@@ -46,6 +48,10 @@ class TrainingSnapshot {
 
 /// A model whose weights are trained: float32 masters, gradients and the optimiser's moments on one device, and what
 /// computes in the run's dtype. LibTorch inside, none of it in this header.
+///
+/// Of W processes each adds the gradients of its own rows; step() sums them over all, each process updates one W-th of
+/// the weights and keeps the moments of these alone, and gives them to the others (ZeRO-1, Rajbhandari et al. 2020).
+/// step(), take_curves(), snapshot() and restore() are then called together.
 class TrainableModel {
  public:
   /// @param weights  to begin with
@@ -65,7 +71,8 @@ class TrainableModel {
     std::int64_t length = 0;
     std::span<const std::int32_t> input_ids;  ///< [B, L]
     std::span<const std::int32_t> labels;     ///< [B, L]
-    double loss_weight = 0;                   ///< of each position: 1 / positions of the step
+    double loss_weight = 0;                   ///< of each position: 1 / positions of the step, of all processes
+    bool last = true;  ///< of this process's in the step: sums over processes begin while it is differentiated
   };
   /// Adds the gradient of the weighted losses to those of the step. On a GPU it may return before that is done.
   /// @returns false if the job was stopped: the step's gradients are of no use then
@@ -77,9 +84,11 @@ class TrainableModel {
     std::int64_t attention_blocks = 0;
     std::int64_t skipped_blocks = 0;
     bool stepped = false;  ///< false: loss or norm was not finite, and no weight was changed
+    bool stop = false;     ///< whether any process is to stop
   };
   /// Clips, updates the weights and sets the gradients to 0 for the next step.
-  virtual StepReport step(double learning_rate) = 0;
+  /// @param stop  whether this process is to stop after it, which all are told
+  virtual StepReport step(double learning_rate, bool stop) = 0;
   /// Steps so far, t of the last.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
 
@@ -95,6 +104,7 @@ class TrainableModel {
   /// @returns [B, L] nats; nothing if the job was stopped
   virtual std::vector<double> losses(const MicroBatch& sequences, const Job& job) = 0;
 
+  /// @returns nothing in all processes but the first
   [[nodiscard]] virtual std::unique_ptr<TrainingSnapshot> snapshot() const = 0;
   /// Sets moments, after so many steps.
   /// @returns false if the job was stopped

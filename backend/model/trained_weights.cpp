@@ -24,6 +24,17 @@ bool is_matrix(at::Tensor TorchLayer::*member) {
   return false;
 }
 
+/// Float32 whatever the dtype of matrices is, and decayed as they are.
+constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::decay_up,
+                                                        &TorchLayer::convolution};
+
+bool is_precise_matrix(at::Tensor TorchLayer::*member) {
+  for (const auto matrix : kPreciseMatrices) {
+    if (member == matrix) return true;
+  }
+  return false;
+}
+
 bool shares_norms(const ModelConfig& config) { return config.query_key_norm == QueryKeyNorm::shared; }
 
 /// Columns of the gates' biases that no parameter stands for: those of shifts.
@@ -33,8 +44,11 @@ std::int64_t columns_without_bias(const TorchWeights& weights) {
 
 }  // namespace
 
-FlatLayout::FlatLayout(const TorchWeights& weights)
-    : layers_(weights.config.layers), gate_row_(weights.columns.key_shift), output_gate_(weights.config.output_gate) {
+FlatLayout::FlatLayout(const TorchWeights& weights, int processes)
+    : layers_(weights.config.layers),
+      gate_row_(weights.columns.key_shift),
+      output_gate_(weights.config.output_gate),
+      processes_(processes) {
   for (int layer = 0; layer < layers_; ++layer) {
     const bool merged = weights.layers[static_cast<std::size_t>(layer)].projection_and_gate.defined();
     if (merged) add(weights, layer, &TorchLayer::projection_and_gate);
@@ -42,21 +56,29 @@ FlatLayout::FlatLayout(const TorchWeights& weights)
       const bool in_merged = merged && (member == &TorchLayer::projection || member == &TorchLayer::output_gate);
       if (is_matrix(member) && !in_merged) add(weights, layer, member);
     }
+    end_chunk(/*decayed=*/true, layer);
   }
-  if (!weights.config.tie_word_embeddings) add(weights, &WeightTensors::padded_head);
+  if (!weights.config.tie_word_embeddings) {
+    add(weights, &WeightTensors::padded_head);
+    end_chunk(/*decayed=*/true);
+  }
   matrices_ = size_;
   add(weights, &WeightTensors::embedding);
   add(weights, &WeightTensors::positions);
-  for (int layer = 0; layer < layers_; ++layer) add(weights, layer, &TorchLayer::gates);
-  decayed_ = size_;
+  for (int layer = 0; layer < layers_; ++layer) {
+    for (const auto member : kPreciseMatrices) add(weights, layer, member);
+  }
+  end_chunk(/*decayed=*/true);
   for (int layer = 0; layer < layers_; ++layer) {
     for (const auto member : differentiable_weights()) {
       const bool fixed = member == &TorchLayer::constant_gate && weights.config.forget_gate == ForgetGate::fixed;
-      if (!is_matrix(member) && member != &TorchLayer::gates && !fixed) add(weights, layer, member);
+      if (!is_matrix(member) && !is_precise_matrix(member) && !fixed) add(weights, layer, member);
     }
   }
   add(weights, &WeightTensors::final_norm);
   add(weights, &WeightTensors::final_norm_bias);
+  add(weights, &WeightTensors::lower_bounds);
+  end_chunk(/*decayed=*/false);
   const std::int64_t padding = weights.padded_head.size(0) - weights.config.vocabulary_size;
   if (!weights.config.tie_word_embeddings) trained_ -= padding * weights.config.hidden_size;
   trained_ -= columns_without_bias(weights) * layers_;
@@ -83,6 +105,13 @@ void FlatLayout::place(Slot slot, at::IntArrayRef shape) {
   slots_.push_back(std::move(slot));
 }
 
+void FlatLayout::end_chunk(bool decayed, int layer) {
+  const std::int64_t begin = chunks_.empty() ? 0 : chunks_.back().end;
+  const std::int64_t unit = kCacheLine * processes_;
+  size_ = begin + (size_ - begin + unit - 1) / unit * unit;
+  if (size_ > begin) chunks_.push_back({begin, size_, decayed, layer});
+}
+
 WeightTensors FlatLayout::views(const at::Tensor& flat) const {
   WeightTensors tensors;
   tensors.layers.resize(static_cast<std::size_t>(layers_));
@@ -103,13 +132,14 @@ WeightTensors FlatLayout::views(const at::Tensor& flat) const {
   return tensors;
 }
 
-TrainedWeights::TrainedWeights(TorchWeights start, DType dtype) : computing_(std::move(start)), layout_(computing_) {
+TrainedWeights::TrainedWeights(TorchWeights start, DType dtype, int processes)
+    : computing_(std::move(start)), layout_(computing_, processes) {
   const at::NoGradGuard no_graph;
-  const auto zeros = [&] { return at::zeros({layout_.size()}, computing_.options(at::kFloat)); };
-  master = zeros();
-  gradient = zeros();
-  first_moment = zeros();
-  second_moment = zeros();
+  const auto zeros = [&](std::int64_t size) { return at::zeros({size}, computing_.options(at::kFloat)); };
+  master = zeros(layout_.size());
+  gradient = zeros(layout_.size());
+  first_moment = zeros(layout_.size() / processes);
+  second_moment = zeros(layout_.size() / processes);
   masters_ = layout_.views(master);
   flat_gradients_ = layout_.views(gradient);
   gradients_ = layout_.views(gradient);

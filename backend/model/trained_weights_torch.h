@@ -15,15 +15,27 @@ namespace foxscope {
 /// each, alike, so that an optimiser's step and a sum over processes are one operation. Matrices of the run's dtype
 /// come first, then what else is decayed, then the rest (the authors' groups: decayed are the weights of matrices,
 /// embeddings and the head; norms, biases and gates that do not depend on data are not).
+///
+/// The arrays are cut into chunks: the matrices of each layer, the head, what else is decayed, the rest. Where W
+/// processes train together each chunk is summed over them by itself, as soon as it is whole, and of each every process
+/// updates one of W equal parts; zeros fill a chunk up to a size that allows that.
 class FlatLayout {
  public:
-  /// @param weights  in float32, on their device
-  explicit FlatLayout(const TorchWeights& weights);
+  struct Chunk {
+    std::int64_t begin = 0;
+    std::int64_t end = 0;  ///< end - begin is a multiple of W
+    bool decayed = false;
+    int layer = -1;  ///< whose matrices they are; -1: what is not of one layer
+  };
+
+  /// @param weights    in float32, on their device
+  /// @param processes  W
+  FlatLayout(const TorchWeights& weights, int processes);
 
   [[nodiscard]] std::int64_t size() const { return size_; }  ///< with what fills weights up to whole cache lines
   [[nodiscard]] std::int64_t matrices() const { return matrices_; }  ///< [0, matrices()) are of the run's dtype
-  [[nodiscard]] std::int64_t decayed() const { return decayed_; }    ///< [0, decayed()) are decayed
-  [[nodiscard]] std::int64_t trained() const { return trained_; }    ///< numbers, without what fills up
+  [[nodiscard]] const std::vector<Chunk>& chunks() const { return chunks_; }
+  [[nodiscard]] std::int64_t trained() const { return trained_; }  ///< numbers, without what fills up
 
   /// The parts of a flat array as tensors; undefined for what is not trained or lies behind its end. A norm that all
   /// heads share is [d].
@@ -40,23 +52,27 @@ class FlatLayout {
   void add(const TorchWeights& weights, at::Tensor WeightTensors::*outside);
   void add(const TorchWeights& weights, int layer, at::Tensor TorchLayer::*of_layer);
   void place(Slot slot, at::IntArrayRef shape);
+  void end_chunk(bool decayed, int layer = -1);
 
   int layers_ = 0;
   std::int64_t gate_row_ = 0;  ///< of projection_and_gate, where the output gate begins
   bool output_gate_ = false;
   std::vector<Slot> slots_;
+  std::vector<Chunk> chunks_;
+  int processes_ = 1;
   std::int64_t matrices_ = 0;
-  std::int64_t decayed_ = 0;
   std::int64_t size_ = 0;
   std::int64_t trained_ = 0;
 };
 
-/// Weights that are trained: what computes, and behind it float32 masters, gradients and moments in flat arrays.
+/// Weights that are trained: what computes, and behind it float32 masters, gradients and moments in flat arrays. Of W
+/// processes each holds one of W parts of the moments, of each chunk its own part, one behind the other.
 class TrainedWeights {
  public:
   /// @param start  the weights to begin with, in float32 on their device
   /// @param dtype  of the matrices
-  TrainedWeights(TorchWeights start, DType dtype);
+  /// @param processes  W
+  TrainedWeights(TorchWeights start, DType dtype, int processes);
   TrainedWeights(const TrainedWeights&) = delete;
   TrainedWeights& operator=(const TrainedWeights&) = delete;
 
@@ -70,7 +86,8 @@ class TrainedWeights {
   /// Makes what computes from the masters.
   void refresh();
 
-  at::Tensor master, gradient, first_moment, second_moment;  ///< [layout().size()] float32
+  at::Tensor master, gradient;             ///< [layout().size()] float32
+  at::Tensor first_moment, second_moment;  ///< [layout().size() / W] float32
 
  private:
   TorchWeights computing_;

@@ -4,6 +4,10 @@
 #include <cstddef>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
 namespace foxscope {
 namespace {
 
@@ -20,6 +24,17 @@ void finish_projection(const ModelConfig& config, int layer, LayerWeights& weigh
   };
   scale(weights.projection, columns.key * config.hidden_size);
   scale(weights.projection_bias, columns.key);
+}
+
+/// log alpha = -exp(A) dt must be a number.
+void check_decay_rates(const Parameter& parameter, const FloatArray& values) {
+  constexpr float kLargest = 60;
+  const auto large = std::ranges::find_if(values, [](float value) { return value > kLargest; });
+  if (large == values.end()) return;
+  throw Error(
+      fmt::format("tensor {} holds {} at element {}: decays of exp({}) nats for each unit of dt are no numbers "
+                  "to compute with: the training diverged or the file is damaged",
+                  parameter.name, *large, large - values.begin(), *large));
 }
 
 }  // namespace
@@ -72,6 +87,7 @@ std::optional<LayerWeights> WeightReader::read_layer(int layer) {
     if (parameter.of_layer == nullptr || parameter.layer != layer) continue;
     FloatArray values = read(parameter);
     if (stopped()) return std::nullopt;
+    if (parameter.of_layer == &LayerWeights::decay_rate) check_decay_rates(parameter, values);
     place_parameter(config_, parameter, std::move(values), weights.*parameter.of_layer);
   }
   finish_projection(config_, layer, weights);

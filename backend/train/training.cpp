@@ -71,6 +71,12 @@ Model open_model(const Recipe& recipe) {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
   }
+  if (model.config.is_hybrid()) {
+    throw Error(
+        fmt::format("model_type {}: its layers are of several kinds, and models whose layers are of one kind are "
+                    "trained",
+                    model.config.model_type));
+  }
   model.tokenizer = recipe.tokenizer;
   if (model.tokenizer.empty() && model.checkpoint && has_tokenizer(*model.checkpoint)) {
     model.tokenizer = model.checkpoint->folder();
@@ -126,15 +132,17 @@ std::int64_t rows_that_divide(std::int64_t rows, std::int64_t most) {
 
 /// Rows whose gradients are made together.
 /// @throws Error where the memory that is left does not do, with what would
-std::int64_t choose_micro_rows(const Recipe& recipe, const ModelConfig& config, const Device& device, DType dtype) {
+/// @param rows  of a step, of this process
+std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, const ModelConfig& config, const Device& device,
+                               DType dtype) {
   const KeepSet keep = {Keep::saliency};
   const RunMemory memory = device.cuda ? estimate_device_memory(config, 0, keep, dtype)
                                        : estimate_memory(config, 0, keep, dtype, /*on_gpu=*/false);
   const FreeMemory left = free_memory(device);
   const std::int64_t free = device.cuda ? left.gpu : left.host;
   const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / memory.per_token;
-  const std::int64_t best = rows_that_divide(recipe.rows_per_step(), fitting / recipe.length);
-  const std::int64_t wanted = recipe.micro_batch_tokens.value_or(recipe.length);
+  const std::int64_t best = rows_that_divide(rows, fitting / recipe.length);
+  const std::int64_t wanted = std::min(recipe.micro_batch_tokens.value_or(recipe.length), rows * recipe.length);
   if (wanted > fitting) {
     const char* const kind = device.cuda ? "GPU memory" : "memory";
     const std::string remedy = best > 0 ? fmt::format("use --micro-batch-tokens {}", best * recipe.length)
@@ -145,9 +153,9 @@ std::int64_t choose_micro_rows(const Recipe& recipe, const ModelConfig& config, 
                     "free: {}",
                     wanted, gibibytes(memory.fixed + memory.per_token * wanted), kind, gibibytes(free), remedy));
   }
-  if (recipe.micro_batch_tokens) return *recipe.micro_batch_tokens / recipe.length;
+  if (recipe.micro_batch_tokens) return wanted / recipe.length;
   const std::int64_t most = device.cuda ? kMostMicroBatch : kMostCpuMicroBatch;
-  return std::min(best, rows_that_divide(recipe.rows_per_step(), std::max<std::int64_t>(1, most / recipe.length)));
+  return std::min(best, rows_that_divide(rows, std::max<std::int64_t>(1, most / recipe.length)));
 }
 
 /// What the positions of rows read: BOS, then all labels but the last.
@@ -163,7 +171,8 @@ void shift_right(std::span<const std::int32_t> labels, std::int64_t length, std:
 }
 
 /// The floating-point operations that a model's training is defined by, of a token: six for every number of a matrix
-/// that it passes, and for every pair of positions of each head twelve times d, over the causal half.
+/// that it passes, for every pair of positions of each head twelve times d, over the causal half, and for every number
+/// of a linear mixer's state twelve: it is written and read.
 struct TrainingFlops {
   double matrices = 0;
   double attention = 0;
@@ -174,9 +183,17 @@ struct TrainingFlops {
     for (const Parameter& parameter : parameters(config)) {
       if (parameter.layer >= 0 && parameter.shape.size() > 1) numbers += parameter.elements();
     }
+    std::int64_t attention_layers = 0;
+    for (int layer = 0; layer < config.layers; ++layer) {
+      if (config.is_linear(layer)) {
+        numbers += 2 * config.linear->output_size() * config.linear->key_dim;
+      } else {
+        ++attention_layers;
+      }
+    }
     matrices = 6.0 * static_cast<double>(numbers);
     const std::int64_t seen = config.window_size > 0 ? std::min(2 * config.window_size, length) : length;
-    attention = 12.0 * static_cast<double>(config.layers) * static_cast<double>(config.query_size()) *
+    attention = 12.0 * static_cast<double>(attention_layers) * static_cast<double>(config.query_size()) *
                 static_cast<double>(seen) / 2;
   }
 };
@@ -184,63 +201,109 @@ struct TrainingFlops {
 class Training {
  public:
   Training(const Recipe& recipe, const std::filesystem::path& output, bool resume, const TrainingEvents& events,
-           const Job& job)
+           const Job& job, Processes* processes)
       : recipe_(recipe),
         folder_(output),
         resume_(resume),
         events_(events),
         job_(job),
+        processes_(processes),
         model_(open_model(resume ? to_go_on(recipe, folder_) : recipe)) {}
 
   std::optional<TrainingResult> run() {
     if (!prepare()) return std::nullopt;
-    BatchReader batches(rows_, schedule(), {.first_step = trained_->steps() + 1});
+    BatchReader batches(rows_, schedule(),
+                        {.first_step = trained_->steps() + 1,
+                         .rank = processes_ == nullptr ? 0 : processes_->place().rank,
+                         .processes = process_count()});
     // What is wrong with the data is said before anything is written.
-    std::optional<TrainingBatch> batch = batches.next(job_.stop);
+    std::optional<TrainingBatch> batch = batches.next(stop_between_steps());
     if (!batch) return std::nullopt;
-    begin();
+    if (first()) begin();
+    bool stopped = false;
     for (std::int64_t step = trained_->steps() + 1; step <= recipe_.steps(); ++step) {
-      if (batch->step != step) batch = batches.next(job_.stop);
-      if (!batch || !take_step(*batch)) break;
+      if (batch->step != step) batch = batches.next(stop_between_steps());
+      if (!batch || !take_step(*batch, stopped)) break;
       if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_saving();
       const bool last = step == recipe_.steps();
-      const bool stopped = job_.stopped();
       const bool save_now = last || stopped || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
       const bool evaluate_now = recipe_.eval_every > 0 ? step % recipe_.eval_every == 0 || last : save_now;
-      if (save_now || evaluate_now) measure(step, evaluate_now && !stopped);
+      if ((save_now || evaluate_now) && !measure(step, evaluate_now && !stopped)) stopped = true;
       if (save_now) save(step);
       if (stopped) break;
     }
     if (trained_->steps() > saved_) save(trained_->steps());
     finish_saving();
     if (trained_->steps() == 0) return std::nullopt;
-    const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
+    const std::vector<TrainingCheckpoint> checkpoints =
+        first() ? folder_.checkpoints() : std::vector<TrainingCheckpoint>();
     return TrainingResult{checkpoints.empty() ? folder_.path() : checkpoints.back().folder, trained_->steps(),
                           trained_->steps() == recipe_.steps()};
   }
 
  private:
+  [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
+  [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+
+  /// One of several processes stops where all do: after a step.
+  [[nodiscard]] std::stop_token stop_between_steps() const {
+    return processes_ == nullptr ? job_.stop : std::stop_token();
+  }
+
+  void check_divides() const {
+    const std::int64_t unit = recipe_.length * process_count();
+    if (recipe_.batch_tokens % unit != 0) {
+      throw UsageError(
+          fmt::format("--batch-tokens {}: {} processes do not get an equal number of rows of {} tokens: "
+                      "use a multiple of {}",
+                      recipe_.batch_tokens, process_count(), recipe_.length, unit));
+    }
+    const std::int64_t tokens = recipe_.batch_tokens / process_count();
+    if (recipe_.micro_batch_tokens && tokens % std::min(tokens, *recipe_.micro_batch_tokens) != 0) {
+      throw UsageError(
+          fmt::format("--micro-batch-tokens {}: does not divide the {} tokens of a step that each of {} "
+                      "processes reads",
+                      *recipe_.micro_batch_tokens, tokens, process_count()));
+    }
+  }
+
+  /// Processes that go on from different checkpoints would train nobody's model.
+  void check_same_start() const {
+    if (processes_ == nullptr) return;
+    const std::vector<std::string> steps = processes_->gather(std::to_string(saved_));
+    for (std::size_t rank = 1; rank < steps.size(); ++rank) {
+      if (steps[rank] == steps[0]) continue;
+      throw Error(
+          fmt::format("{}: process {} goes on from step {}, process 0 from step {}: the folder must be the same "
+                      "on all nodes",
+                      folder_.path().string(), rank, steps[rank], steps[0]));
+    }
+  }
+
   bool prepare() {
-    const Device device = Device::of(recipe_.device);
+    const Device device = processes_ == nullptr ? Device::of(recipe_.device) : processes_->device();
     const DType dtype = recipe_.dtype.value_or(device.cuda ? DType::bfloat16 : DType::float32);
     check_dtype(dtype, device);
     if (recipe_.length > 0) check_length(recipe_.length, model_.config);
-    rows_ = open_rows(recipe_, model_, recipe_.data, job_);
-    if (!rows_) return false;
-    if (!recipe_.eval.empty()) {
-      held_out_ = open_rows(recipe_, model_, {recipe_.eval}, job_);
-      if (!held_out_) return false;
-    }
+    // One process of a node cuts texts into tokens, the others find them in the cache.
+    after_first_of_node(processes_, [&] {
+      rows_ = open_rows(recipe_, model_, recipe_.data, job_);
+      if (rows_ && !recipe_.eval.empty()) held_out_ = open_rows(recipe_, model_, {recipe_.eval}, job_);
+    });
+    if (!rows_ || (!recipe_.eval.empty() && !held_out_)) return false;
     static_cast<void>(schedule());  // refuses what does not divide
+    check_divides();
     TrainableOptions options;
     options.device = device;
     options.dtype = dtype;
     options.optimizer = recipe_.optimizer;
     options.pruning_tolerance = recipe_.pruning.value_or(TrainableOptions().pruning_tolerance);
     options.deterministic = recipe_.deterministic;
+    options.processes = processes_;
     const std::optional<TrainingCheckpoint> from = resume_ ? find_checkpoint() : std::nullopt;
     if (!load(from, options)) return false;
-    micro_rows_ = choose_micro_rows(recipe_, model_.config, device, dtype);
+    check_same_start();
+    micro_rows_ = choose_micro_rows(recipe_, recipe_.rows_per_step() / process_count(), model_.config, device, dtype);
     device_ = device.name();
     dtype_ = dtype;
     return true;
@@ -258,7 +321,8 @@ class Training {
                      .first_step = saved_ + 1,
                      .micro_batch_tokens = micro_rows_ * recipe_.length,
                      .device = device_,
-                     .dtype = to_string(dtype_)});
+                     .dtype = to_string(dtype_),
+                     .processes = process_count()});
     }
   }
 
@@ -271,7 +335,7 @@ class Training {
   }
 
   std::optional<TrainingCheckpoint> find_checkpoint() {
-    folder_.remove_unfinished();
+    if (first()) folder_.remove_unfinished();
     const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
     if (checkpoints.empty()) return std::nullopt;
     const TrainingCheckpoint& last = checkpoints.back();
@@ -308,11 +372,13 @@ class Training {
   }
 
   /// @returns false if the job was stopped within it: the step was not made
-  bool take_step(const TrainingBatch& batch) {
+  /// @param stopped  set where this or another process is to stop after it
+  bool take_step(const TrainingBatch& batch, bool& stopped) {
     const auto start = Clock::now();
     const std::int64_t micro_tokens = micro_rows_ * recipe_.length;
     shift_right(batch.labels, recipe_.length, model_.bos, ids_);
-    for (std::int64_t first = 0; first < recipe_.batch_tokens; first += micro_tokens) {
+    const auto tokens = static_cast<std::int64_t>(batch.labels.size());
+    for (std::int64_t first = 0; first < tokens; first += micro_tokens) {
       const auto part = [&](std::span<const std::int32_t> all) {
         return all.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(micro_tokens));
       };
@@ -320,7 +386,8 @@ class Training {
                                     .length = recipe_.length,
                                     .input_ids = part(ids_),
                                     .labels = part(batch.labels),
-                                    .loss_weight = 1.0 / static_cast<double>(recipe_.batch_tokens)},
+                                    .loss_weight = 1.0 / static_cast<double>(recipe_.batch_tokens),
+                                    .last = first + micro_tokens == tokens},
                                    Job{{}, {}, job_.executor})) {
         return false;
       }
@@ -329,10 +396,12 @@ class Training {
     line.step = batch.step;
     line.tokens = batch.step * recipe_.batch_tokens;
     line.learning_rate = recipe_.learning_rate(batch.step);
-    const TrainableModel::StepReport report = trained_->step(line.learning_rate);
+    const TrainableModel::StepReport report = trained_->step(line.learning_rate, job_.stopped());
+    stopped = report.stop;
     line.loss = report.loss;
     line.gradient_norm = report.gradient_norm;
     if (!report.stepped) fail_not_finite(batch.step, report);
+    if (!first()) return true;
     tell_leap(line);
     line.seconds = seconds_since(start);
     line.tokens_per_second = static_cast<double>(recipe_.batch_tokens) / line.seconds;
@@ -390,7 +459,8 @@ class Training {
         line.tokens_per_second * (flops.matrices + flops.attention * (1 - line.skipped_blocks.value_or(0))) / peak;
   }
 
-  void measure(std::int64_t step, bool evaluate) {
+  /// @returns false if the job, in any process, was stopped while it evaluated
+  bool measure(std::int64_t step, bool evaluate) {
     TrainingMeasures measures;
     measures.step = step;
     measures.tokens = step * recipe_.batch_tokens;
@@ -399,20 +469,27 @@ class Training {
     measures.layers = model_.config.layers;
     measures.heads = model_.config.heads;
     for (const double mean : curves.mean_log_gate) measures.decay_times.push_back(decay_time(mean));
-    if (evaluate && held_out_ && !evaluate_held_out(measures)) return;
+    if (evaluate && held_out_ && !evaluate_held_out(measures)) return false;
+    if (!first()) return true;
     measures_->add(measures);
     if (events_.measured) events_.measured(measures);
+    return true;
   }
 
-  /// @returns false if the job was stopped
+  /// @returns false if the job, in any process, was stopped
   bool evaluate_held_out(TrainingMeasures& measures) {
     const std::int64_t rows = std::min(kEvaluationRows, held_out_->rows());
     const std::int64_t length = recipe_.length;
-    std::vector<double> by_position(static_cast<std::size_t>(length));
-    std::vector<double> means;
+    // Losses by position, then each row's, then how many processes were stopped: one sum over the processes.
+    std::vector<double> sums(static_cast<std::size_t>(length + rows + 1));
+    const std::span<double> by_position = std::span(sums).first(static_cast<std::size_t>(length));
+    const std::span<double> means = std::span(sums).subspan(by_position.size(), static_cast<std::size_t>(rows));
+    double& stopped = sums.back();
     std::vector<std::int32_t> labels;
-    for (std::int64_t first = 0; first < rows; first += micro_rows_) {
-      const std::int64_t count = std::min(micro_rows_, rows - first);
+    const std::int64_t rank = processes_ == nullptr ? 0 : processes_->place().rank;
+    const std::int64_t end = rows * (rank + 1) / process_count();
+    for (std::int64_t first = rows * rank / process_count(); first < end && stopped == 0; first += micro_rows_) {
+      const std::int64_t count = std::min(micro_rows_, end - first);
       labels.resize(static_cast<std::size_t>(count * length));
       for (std::int64_t n = 0; n < count; ++n) {
         held_out_->read(
@@ -421,7 +498,10 @@ class Training {
       }
       shift_right(labels, length, model_.bos, ids_);
       const std::vector<double> losses = trained_->losses({count, length, ids_, labels, 0}, job_);
-      if (losses.empty()) return false;
+      if (losses.empty()) {
+        stopped = 1;
+        break;
+      }
       for (std::int64_t n = 0; n < count; ++n) {
         double sum = 0;
         for (std::int64_t position = 0; position < length; ++position) {
@@ -429,10 +509,12 @@ class Training {
           sum += loss;
           by_position[static_cast<std::size_t>(position)] += loss / static_cast<double>(rows);
         }
-        means.push_back(sum / static_cast<double>(length));
+        means[static_cast<std::size_t>(first + n)] = sum / static_cast<double>(length);
       }
-      job_.tell({first + count, rows, "rows", "evaluation"});
+      job_.tell({first + count, end, "rows", "evaluation"});
     }
+    if (processes_ != nullptr) processes_->add_up(sums);
+    if (stopped > 0) return false;
     double mean = 0;
     for (const double row : means) mean += row / static_cast<double>(rows);
     double squares = 0;
@@ -440,19 +522,20 @@ class Training {
     measures.loss = mean;
     if (rows > 1) measures.loss_error = std::sqrt(squares / static_cast<double>(rows - 1) / static_cast<double>(rows));
     measures.rows = rows;
-    measures.held_out = bin_losses(by_position);
+    measures.held_out = bin_losses({by_position.begin(), by_position.end()});
     return true;
   }
 
   /// Copies what is to be saved, and writes it while the training goes on.
   void save(std::int64_t step) {
     finish_saving();
+    saved_ = step;
     std::shared_ptr<const TrainingSnapshot> snapshot = trained_->snapshot();
+    if (!first()) return;
     const TrainingState state{step, step * recipe_.batch_tokens, rows_->fingerprint(), identity_of(recipe_)};
     saving_ = std::async(std::launch::async, [this, snapshot = std::move(snapshot), state] {
       folder_.save(model_.config, *snapshot, state, model_.tokenizer, recipe_.keep);
     });
-    saved_ = step;
   }
 
   /// @throws what the writing of the last checkpoint met
@@ -467,6 +550,7 @@ class Training {
   bool resume_;
   const TrainingEvents& events_;
   const Job& job_;
+  Processes* processes_;  ///< null: this one trains alone
   Model model_;
   std::shared_ptr<const TokenRows> rows_;
   std::shared_ptr<const TokenRows> held_out_;
@@ -485,8 +569,8 @@ class Training {
 }  // namespace
 
 std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
-                                    const TrainingEvents& events, const Job& job) {
-  return Training(recipe, output, resume, events, job).run();
+                                    const TrainingEvents& events, const Job& job, Processes* processes) {
+  return Training(recipe, output, resume, events, job, processes).run();
 }
 
 }  // namespace foxscope

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "backend/base/job.h"
+#include "backend/model/processes.h"
 #include "backend/train/recipe.h"
 #include "backend/train/training_log.h"
 
@@ -23,6 +24,7 @@ struct TrainingStart {
   std::int64_t micro_batch_tokens = 0;
   std::string device;
   std::string dtype;
+  int processes = 1;
 };
 
 /// What a caller hears on the way.
@@ -48,10 +50,13 @@ struct TrainingResult {
 /// one that was never interrupted. A job that is stopped ends after the step at hand, which is saved.
 /// @param output  of a new training: must not exist, or be empty
 /// @param resume  goes on in `output`, from its last whole checkpoint, or from the start where there is none
+/// @param processes  that train together, each from a call of its own: every one reads its share of a step's rows, and
+///                   the first alone writes and calls `events`; the result is that of one process but for rounding. All
+///                   stop when one is to stop. Null: one process
 /// @returns nothing if the job was stopped before the first step
 /// @throws Error, UsageError with one line for what is wrong, before the first step as far as it can be known; for a
 ///         loss or a norm that is not finite, naming step and rows: the last checkpoint stays
 std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
-                                    const TrainingEvents& events, const Job& job);
+                                    const TrainingEvents& events, const Job& job, Processes* processes = nullptr);
 
 }  // namespace foxscope

@@ -9,6 +9,7 @@ import platform
 import pty
 import resource
 import shutil
+import socket
 import stat
 import struct
 import subprocess
@@ -197,3 +198,49 @@ def set_tensor(folder, name, function):
     tensors = safetensors.numpy.load_file(path)
     tensors[name] = numpy.ascontiguousarray(function(tensors[name]))
     safetensors.numpy.save_file(tensors, path)
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+def places_of(count):
+    """What torchrun sets for each of so many processes."""
+    port = str(free_port())
+    return [{"RANK": str(rank), "WORLD_SIZE": str(count), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+             "MASTER_PORT": port} for rank in range(count)]
+
+
+class TogetherMixin:
+    """Several processes that work together."""
+
+    environment = {}
+
+    def start_one(self, arguments, place):
+        variables = {**os.environ, **self.environment, "OMP_NUM_THREADS": "1", **place}
+        process = subprocess.Popen([PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env=variables)
+        self.addCleanup(process.kill)
+        return process
+
+    def start(self, arguments, count=2, places=None):
+        return [self.start_one(arguments, place) for place in places or places_of(count)]
+
+    def ended(self, processes):
+        """Output, errors and exit status of each."""
+        said = []
+        for process in processes:
+            output, errors = process.communicate(timeout=120)
+            said.append((output, errors, process.returncode))
+        return said
+
+    def done_together(self, arguments, count=2, places=None):
+        """What the first says; the others say nothing."""
+        said = self.ended(self.start(arguments, count, places))
+        for output, errors, status in said:
+            self.assertEqual((errors, status), ("", 0), output)
+        for output, _, _ in said[1:]:
+            self.assertEqual(output, "")
+        return said[0][0]

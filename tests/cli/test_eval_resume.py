@@ -13,7 +13,7 @@ from test_eval_loss import EvalTest
 from test_run import contents
 
 
-class ResumeTest(EvalTest):
+class PartialTest(EvalTest):
     LENGTH = 256
 
     def size_after(self, windows):
@@ -31,9 +31,9 @@ class ResumeTest(EvalTest):
             self.assertIsNone(process.poll(), "ended early")
             select.select([process.stderr], [], [], 0.005)
 
-    def arguments(self, output, *extra):
+    def arguments(self, output, *extra, windows=8):
         return ["eval", "loss", "--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus", self.path,
-                "--length", self.LENGTH, "--windows", 8, "-o", output, *extra]
+                "--length", self.LENGTH, "--windows", windows, "-o", output, *extra]
 
     def setUp(self):
         super().setUp()
@@ -41,6 +41,8 @@ class ResumeTest(EvalTest):
         self.output = self.folder / "eval.h5"
         self.partial = self.folder / "eval.h5.partial"
 
+
+class ResumeTest(PartialTest):
     def test_a_killed_evaluation_goes_on(self):
         self.done(*self.arguments(self.folder / "whole.h5"))
         for count in [2, 10]:

@@ -9,7 +9,7 @@ import unittest
 
 from support import DATA, DRAWS, FOX, NO_DISPLAY, PROGRAM, CommandLineTest, limited_threads, through_terminal
 
-COMMANDS = ["open", "run", "info", "map", "heads", "eval", "figure", "generate", "train", "bench"]
+COMMANDS = ["open", "run", "info", "map", "heads", "eval", "figure", "generate", "serve", "train", "bench"]
 
 
 class ThreadsTest(CommandLineTest):
@@ -160,7 +160,7 @@ class BenchTest(CommandLineTest):
         for arguments in [(), ("speed",)]:
             result = self.bench(*arguments)
             self.assertEqual(result.returncode, 2)
-            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, gpu-model, gradients, gui, kernels, map, model, text or training\n\Z")
+            self.assertRegex(result.stderr, r"\Afoxscope: bench[^\n]* use attention, gpu-model, gradients, gui, kernels, linear, map, model, text or training\n\Z")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,27 @@ TEST(Sampling, DrawsFollowTheSoftmaxAtEveryTemperature) {
   }
 }
 
+TEST(Sampling, DrawsComeFromTheFewestTokensThatReachTopP) {
+  // p = 0.5, 0.25, 0.125, 0.125: of the equals the lower id comes first.
+  const std::vector<float> log_p = {std::log(0.125F), std::log(0.5F), std::log(0.125F), std::log(0.25F)};
+  const auto drawn = [&](double top_p) {
+    Sampler sampler({1.0, 11, top_p});
+    std::vector<int> count(log_p.size());
+    for (int n = 0; n < 4000; ++n) ++count[static_cast<std::size_t>(sampler.choose(log_p))];
+    return count;
+  };
+  EXPECT_EQ(drawn(0.4), (std::vector<int>{0, 4000, 0, 0}));
+  const std::vector<int> two = drawn(0.6);
+  EXPECT_EQ(two[0] + two[2], 0);
+  EXPECT_NEAR(two[3], 4000 / 3.0, 5 * 30) << "shares of those that are left stay";
+  const std::vector<int> three = drawn(0.8);
+  EXPECT_GT(three[0], 0);
+  EXPECT_EQ(three[2], 0);
+  EXPECT_GT(drawn(1)[2], 0);
+  EXPECT_THROW(Sampler({1.0, 1, 0.0}), UsageError);
+  EXPECT_THROW(Sampler({1.0, 1, 1.5}), UsageError);
+}
+
 TEST(Sampling, SeedsDecide) {
   const std::vector<float> flat = log_softmax(std::vector<double>(100, 0.0));
   const auto draws = [&flat](std::uint64_t seed) {

@@ -27,6 +27,7 @@ ALLOWED = {
                      "kernels"},
     "backend/train": {"backend/base", "backend/text", "backend/trace", "backend/map", "backend/file", "backend/model",
                       "backend/eval", "kernels"},
+    "backend/serve": {"backend/base", "backend/text", "backend/model", "backend/eval"},
     "app": {"app/cli"},
     "app/figure": {"backend", "kernels"},
     "app/description": {"backend", "kernels"},
@@ -52,6 +53,7 @@ LIBRARIES = {
     r"<pcre2": ("backend/text",),
     r"<hwy/": ("kernels", "tests"),
     r"<(blosc|zstd)\.h>": ("backend/train", "tests"),
+    r"<httplib": ("backend/serve",),
     r"<CLI/": ("app/cli", "app"),
 }
 LIBTORCH_HEADER = re.compile(r"<(torch|ATen|c10)/")

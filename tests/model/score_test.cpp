@@ -70,6 +70,23 @@ void expect_position(const ScoredPosition& score, const DensePosition& dense, st
   }
 }
 
+void expect_distribution(const ScoredPosition& score, const DensePosition& dense, std::int32_t label, double bound) {
+  double entropy = 0;
+  for (const double log_p : dense.log_probability) entropy -= std::exp(log_p) * log_p;
+  EXPECT_NEAR(score.entropy, entropy, 1e-4);
+  // Tokens that are as likely to rounding may stand on either side.
+  std::int64_t least = 1;
+  std::int64_t most = 1;
+  const double own = dense.log_probability[static_cast<std::size_t>(label)];
+  for (std::int32_t id = 0; id < std::ssize(dense.log_probability); ++id) {
+    if (id == label) continue;
+    least += dense.log_probability[static_cast<std::size_t>(id)] > own + bound ? 1 : 0;
+    most += dense.log_probability[static_cast<std::size_t>(id)] > own - bound ? 1 : 0;
+  }
+  EXPECT_GE(score.rank, least);
+  EXPECT_LE(score.rank, most);
+}
+
 /// What passes of other rows may change: the last bits of a matrix product.
 constexpr double kRounding = 1e-5;
 
@@ -165,12 +182,15 @@ TEST_P(ScoredFixture, AreThoseOfARunThatKeepsItsLogits) {
     batch.labels = texts.labels[0];
     batch.keep = {Keep::logits, Keep::loss};
     const auto trace = test::run_batch(*model, batch).traces[0];
-    const auto scores = model->score(texts.request(), {}).value();
+    ScoreRequest request = texts.request();
+    request.distribution = true;
+    const auto scores = model->score(request, {}).value();
     const auto vocabulary = static_cast<std::size_t>(model->config().vocabulary_size);
     const std::vector<float> logits = trace->source().logits();
     for (std::size_t p = 0; p < scores[0].size(); ++p) {
-      expect_position(scores[0][p], DensePosition(std::span(logits).subspan(p * vocabulary, vocabulary)),
-                      texts.labels[0][p], 2e-5);
+      const DensePosition dense{std::span<const float>(logits).subspan(p * vocabulary, vocabulary)};
+      expect_position(scores[0][p], dense, texts.labels[0][p], 2e-5);
+      expect_distribution(scores[0][p], dense, texts.labels[0][p], 2e-5);
       EXPECT_NEAR(scores[0][p].log_probability, -trace->per_token_loss()[p], 2e-5);
     }
   }
@@ -223,6 +243,8 @@ TEST(Score, OnlyThePositionsThatAreAskedForAreScored) {
     }
     EXPECT_TRUE(std::isnan(part[9].log_probability)) << "it has no label";
     EXPECT_FALSE(part[9].greedy);
+    EXPECT_TRUE(std::isnan(part[0].entropy)) << "nobody asked for it";
+    EXPECT_EQ(part[0].rank, 0);
   }
 }
 
@@ -234,8 +256,11 @@ TEST(Score, OfEqualsTheLowestIdIsTheGreedyChoice) {
     const Ids labels = {0, 1, 10};
     request.texts = {{ids, 0, 3, labels}};
     request.top = 3;
+    request.distribution = true;
     const TextScores scores = model->score(request, {}).value()[0];
     for (std::size_t p = 0; p < 3; ++p) {
+      EXPECT_EQ(scores[p].rank, labels[p] + 1);
+      EXPECT_NEAR(scores[p].entropy, std::log(11.0), 1e-6);
       EXPECT_EQ(scores[p].greedy, p == 0);
       EXPECT_NEAR(scores[p].log_probability, -std::log(11.0), 1e-6);
       for (std::int32_t n = 0; n < 3; ++n) EXPECT_EQ(scores[p].top[static_cast<std::size_t>(n)].id, n);

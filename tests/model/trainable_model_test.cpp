@@ -83,7 +83,7 @@ class GoldenTraining {
       EXPECT_TRUE(model_->add_gradients(
           rows_.take(number * kStepRows + row, micro_rows_, 1.0 / static_cast<double>(kStepRows * kRowTokens)), {}));
     }
-    return model_->step(rates_[static_cast<std::size_t>(number)]);
+    return model_->step(rates_[static_cast<std::size_t>(number)], /*stop=*/false);
   }
 
   [[nodiscard]] std::vector<double> read_doubles(const std::string& name) const {

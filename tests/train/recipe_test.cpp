@@ -30,11 +30,12 @@ TEST(Recipe, EveryOneThatIsShippedBegins) {
     const Recipe recipe = shipped(entry.path().stem().string());
     const ModelConfig config = ModelConfig::from_json(recipe.config, entry.path().string());
     const InitialWeights weights(config, recipe.seed);  // refuses gates that cannot begin
+    ++read;
+    if (config.linear) continue;
     EXPECT_EQ(config.forget_gate == ForgetGate::none, entry.path().filename().string().starts_with("transformer"));
     EXPECT_EQ(config.rope, config.forget_gate == ForgetGate::none);
-    ++read;
   }
-  EXPECT_EQ(read, 24);
+  EXPECT_EQ(read, 30);
 }
 
 TEST(Recipe, ThePapersTakeItsSteps) {

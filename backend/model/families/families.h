@@ -13,5 +13,14 @@ extern const ModelFamily kLlama;
 extern const ModelFamily kMistral;
 extern const ModelFamily kQwen2;
 extern const ModelFamily kQwen3;
+extern const ModelFamily kQwen3_5;
+extern const ModelFamily kMamba2Baseline;    ///< the FoX paper's (mamba2-project_fox)
+extern const ModelFamily kMamba2;            ///< FLA's and Hugging Face's
+extern const ModelFamily kHgrn2Baseline;     ///< hgrn2-project_fox
+extern const ModelFamily kHgrn2;             ///< FLA's
+extern const ModelFamily kGla;               ///< FLA's
+extern const ModelFamily kDeltaNetBaseline;  ///< delta_net-project_fox
+extern const ModelFamily kDeltaNet;          ///< FLA's
+extern const ModelFamily kGatedDeltaNet;     ///< FLA's
 
 }  // namespace foxscope::family

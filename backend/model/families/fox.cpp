@@ -11,18 +11,9 @@
 namespace foxscope::family {
 namespace {
 
-constexpr std::int64_t kIntermediateMultiple = 256;
-
 void read_fox_sizes(const ConfigKeys& keys, ModelConfig& config) {
   read_sizes(keys, {.heads = "num_heads", .key_heads = "num_kv_heads", .head_dim = nullptr}, config);
-  const double ratio = keys.number("hidden_ratio", 1e-3, 1e3, 4.0);
-  const auto wanted = static_cast<std::int64_t>(static_cast<double>(config.hidden_size) * ratio * 2 / 3);
-  const std::int64_t rounded = (wanted + kIntermediateMultiple - 1) / kIntermediateMultiple * kIntermediateMultiple;
-  config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate, rounded);
-  if (config.intermediate_size < 1 || config.intermediate_size > kMaxIntermediate) {
-    keys.fail("hidden_ratio", fmt::format("such that the MLP has 1 to {} units with hidden_size {}", kMaxIntermediate,
-                                          config.hidden_size));
-  }
+  read_swiglu_width(keys, config);
 }
 
 /// What all three have.

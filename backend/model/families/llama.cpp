@@ -1,8 +1,10 @@
-// Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3.
+// Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5.
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -17,7 +19,8 @@ constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max()
 constexpr std::int64_t kWindowOtherwise = 4096;
 
 /// @param head_dim  where the file does not say; 0: hidden size / heads
-void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0) {
+/// @param turning   share of a head that turns, likewise
+void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0, double turning = 1) {
   read_sizes(keys, {.head_dim_otherwise = head_dim}, config);
   config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
   config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
@@ -28,7 +31,7 @@ void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0) 
   if (const std::string activation = keys.word("hidden_act", "silu"); activation != "silu" && activation != "swish") {
     keys.refuse("hidden_act", "\"silu\"");
   }
-  read_rotary(keys, "rope_theta", nullptr, 1.0, config);
+  read_rotary(keys, "rope_theta", nullptr, turning, config);
 }
 
 void refuse_rest(const ConfigKeys& keys) {
@@ -97,6 +100,122 @@ void read_qwen3(const ConfigKeys& keys, ModelConfig& config) {
   refuse_rest(keys);
 }
 
+/// Which layers are softmax attention, which Gated DeltaNet.
+std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& config) {
+  const std::int64_t interval = keys.integer("full_attention_interval", 1, kMaxLayers, 4);
+  std::vector<Mixer> mixers;
+  for (int layer = 0; layer < config.layers && !keys.has("layer_types"); ++layer) {
+    mixers.push_back((layer + 1) % interval == 0 ? Mixer::attention : Mixer::delta_rule);
+  }
+  if (!keys.has("layer_types")) return mixers;
+  const nlohmann::json& types = keys.value("layer_types");
+  if (types.is_array() && std::ssize(types) == config.layers) {
+    for (const nlohmann::json& type : types) {
+      if (type == "full_attention") mixers.push_back(Mixer::attention);
+      if (type == "linear_attention") mixers.push_back(Mixer::delta_rule);
+    }
+  }
+  if (static_cast<int>(mixers.size()) != config.layers) {
+    keys.fail("layer_types",
+              fmt::format("\"full_attention\" or \"linear_attention\" for each of {} layers", config.layers));
+  }
+  return mixers;
+}
+
+/// Layers of Gated DeltaNet, and of attention whose output has a gate.
+void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
+  constexpr int kHeadDimOtherwise = 256;
+  constexpr double kTurningShare = 0.25;
+  read_layers(keys, config, kHeadDimOtherwise, kTurningShare);
+  config.query_key_norm = QueryKeyNorm::shared;
+  if (keys.flag("attention_bias", false)) keys.refuse("attention_bias", "false");
+  config.output_gate = true;
+  LinearMixer mixer;
+  mixer.kind = Mixer::delta_rule;
+  mixer.query_heads = mixer.key_heads = static_cast<int>(keys.integer("linear_num_key_heads", 1, kMaxHidden, 16));
+  mixer.heads = mixer.value_heads = static_cast<int>(keys.integer("linear_num_value_heads", 1, kMaxHidden, 32));
+  if (mixer.heads % mixer.key_heads != 0) {
+    keys.fail("linear_num_value_heads", fmt::format("a multiple of linear_num_key_heads {}", mixer.key_heads));
+  }
+  mixer.key_dim = static_cast<int>(keys.integer("linear_key_head_dim", 1, kMaxHeadDim, 128));
+  mixer.value_dim = static_cast<int>(keys.integer("linear_value_head_dim", 1, kMaxHeadDim, 128));
+  mixer.convolution = static_cast<int>(keys.integer("linear_conv_kernel_dim", 1, 64, 4));
+  mixer.query_activation = mixer.key_activation = mixer.value_activation = LinearActivation::silu;
+  mixer.norm = LinearNorm::l2;
+  mixer.query_factor = 1 / std::sqrt(static_cast<double>(mixer.key_dim));
+  mixer.decay = LinearDecay::rate;
+  mixer.beta = LinearBeta::sigmoid;
+  mixer.norm_size = mixer.value_dim;
+  mixer.norm_epsilon = config.norm_epsilon;
+  mixer.gate = LinearGate::after_norm;
+  config.linear = mixer;
+  config.mixers = read_layer_types(keys, config);
+  if (std::ranges::none_of(config.mixers, [](Mixer kind) { return kind == Mixer::attention; })) {
+    use_linear_mixer_alone(config);
+  }
+  refuse_rest(keys);
+}
+
+void list_delta_layer(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const LinearMixer& mixer = *config.linear;
+  const LinearColumns columns(mixer);
+  using W = LayerWeights;
+  const auto project = [&](const char* name, std::int64_t rows, std::int64_t column) {
+    list.add(fmt::format("linear_attn.in_proj_{}.weight", name), {rows, hidden}, &W::projection, column * hidden);
+  };
+  project("qkv", columns.convolved_size(), columns.convolved);
+  project("z", mixer.output_size(), 0);
+  project("b", mixer.heads, columns.beta);
+  project("a", mixer.heads, columns.decay);
+  list.add("linear_attn.conv1d.weight", {columns.convolved_size(), 1, mixer.convolution}, &W::convolution);
+  list.add("linear_attn.A_log", {mixer.heads}, &W::decay_rate);
+  list.add("linear_attn.dt_bias", {mixer.heads}, &W::decay_bias);
+  list.add("linear_attn.norm.weight", {mixer.value_dim}, &W::output_norm);
+  list.add("linear_attn.out_proj.weight", {hidden, mixer.output_size()}, &W::output);
+}
+
+void list_gated_attention(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const ProjectionColumns columns(config);
+  using W = LayerWeights;
+  const std::vector<std::int64_t> pairs = {2 * config.query_size(), hidden};
+  list.add("self_attn.q_proj.weight", pairs, &W::projection, 0, ParameterLayout::query_of_pairs);
+  list.add("self_attn.q_proj.weight", pairs, &W::output_gate, 0, ParameterLayout::gate_of_pairs);
+  list.add("self_attn.k_proj.weight", {config.key_size(), hidden}, &W::projection, columns.key * hidden);
+  list.add("self_attn.v_proj.weight", {config.key_size(), hidden}, &W::projection, columns.value * hidden);
+  list.add("self_attn.q_norm.weight", {config.head_dim}, &W::query_norm, 0, ParameterLayout::every_head);
+  list.beyond_one();
+  list.add("self_attn.k_norm.weight", {config.head_dim}, &W::key_norm, 0, ParameterLayout::every_head);
+  list.beyond_one();
+  list.add("self_attn.o_proj.weight", {hidden, config.query_size()}, &W::output);
+}
+
+void list_qwen3_5(const ModelConfig& config, ParameterList& list) {
+  const std::int64_t hidden = config.hidden_size;
+  const std::int64_t inner = config.intermediate_size;
+  using W = LayerWeights;
+  list.add("embed_tokens.weight", {config.vocabulary_size, hidden}, &ModelWeights::embedding);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    list.begin_layer(layer, fmt::format("layers.{}.", layer));
+    list.add("input_layernorm.weight", {hidden}, &W::attention_norm);
+    list.beyond_one();
+    if (config.is_linear(layer)) {
+      list_delta_layer(config, list);
+    } else {
+      list_gated_attention(config, list);
+    }
+    list.add("post_attention_layernorm.weight", {hidden}, &W::mlp_norm);
+    list.beyond_one();
+    list.add("mlp.gate_proj.weight", {inner, hidden}, &W::mlp_in);
+    list.add("mlp.up_proj.weight", {inner, hidden}, &W::mlp_in, inner * hidden);
+    list.add("mlp.down_proj.weight", {hidden, inner}, &W::mlp_out);
+  }
+  list.add("norm.weight", {hidden}, &ModelWeights::final_norm);
+  list.beyond_one();
+  list.add_head();
+}
+
 void list_llama(const ModelConfig& config, ParameterList& list) {
   const std::int64_t hidden = config.hidden_size;
   const std::int64_t inner = config.intermediate_size;
@@ -146,6 +265,8 @@ const ModelFamily kLlama = {"llama", "Llama", "model.", read_llama, list_llama, 
 const ModelFamily kMistral = {"mistral",  "Mistral",        "model.",       read_mistral,
                               list_llama, "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen2 = {"qwen2", "Qwen 2", "model.", read_qwen2, list_llama, "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3_5 = {"qwen3_5_text", "Qwen 3.5",       "model.",       read_qwen3_5,
+                              list_qwen3_5,   "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen3 = {"qwen3", "Qwen 3", "model.", read_qwen3, list_llama, "lm_head.weight", is_llama_buffer};
 
 }  // namespace foxscope::family

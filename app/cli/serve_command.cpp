@@ -1,0 +1,95 @@
+#include <memory>
+#include <optional>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/command.h"
+#include "app/cli/interrupt.h"
+#include "app/cli/model_names.h"
+#include "backend/base/error.h"
+#include "backend/serve/server.h"
+
+namespace foxscope::cli {
+namespace {
+
+/// `foxscope serve`, as typed.
+struct ServeOptions {
+  std::string model;
+  std::string host = "127.0.0.1";
+  int port = 8080;
+  std::optional<std::int64_t> maxLength;
+  std::string token;
+  std::optional<std::int64_t> bos;
+  std::string device = "auto";
+  std::string dtype = "auto";
+  std::optional<double> pruning;
+};
+
+int runServe(const ServeOptions& options, const Session& session) {
+  if (options.port < 0 || options.port > 65535) {
+    throw UsageError(fmt::format("--port {}: use a number from 0 (a free one) to 65535", options.port));
+  }
+  const NamedModel model = parseModels({&options.model, 1}).front();
+  ServeRequest request;
+  request.run.name = model.name;
+  request.run.model = model.path;
+  request.run.bos = options.bos;
+  request.run.device = DeviceChoice::parse(options.device);
+  request.run.dtype = parse_dtype(options.dtype);
+  request.run.pruning_tolerance = options.pruning;
+  request.host = options.host;
+  request.port = options.port;
+  request.max_length = options.maxLength;
+  request.token = options.token;
+  session.interrupt.say("interrupted, nothing is served any more");
+  serve(
+      request,
+      [&](const std::string& url) {
+        session.console.endProgress();
+        Console::write(fmt::format("listening on {}\n", url));
+      },
+      session.job());
+  return kInterrupted;
+}
+
+}  // namespace
+
+void addServeCommand(CLI::App& program, Selection& selection) {
+  const auto options = std::make_shared<ServeOptions>();
+  CLI::App* command = addSubcommand(
+      program, selection, "serve", "Answer requests for scores and continuations over HTTP",
+      "  foxscope serve --model FOLDER --port 8080 --max-length 16384\n"
+      "  lm_eval run --model local-completions --model_args \\\n"
+      "    model=FOLDER,base_url=http://127.0.0.1:8080/v1/completions,max_length=16384,num_concurrent=4 \\\n"
+      "    --batch_size 8 --tasks hellaswag,lambada_openai,wikitext\n"
+      "\n"
+      "The completions protocol of OpenAI and vLLM with scores of the prompt, so that lm-evaluation-harness runs as it "
+      "is. Once requests are answered, \"listening on http://HOST:PORT\" is printed. Ctrl+C ends it.");
+  command->add_option("--model", options->model, "Checkpoint folder or hub id")->type_name("[NAME=]DIR")->required();
+  command->add_option("--host", options->host, "Address to listen on (default: 127.0.0.1, this machine alone)")
+      ->type_name("HOST");
+  command->add_option("--port", options->port, "Port to listen on, 0 for a free one (default: 8080)")->type_name("N");
+  command
+      ->add_option("--max-length", options->maxLength,
+                   "Positions that a text may have, BOS included (default: the config's max_position_embeddings)")
+      ->type_name("N");
+  command
+      ->add_option(
+          "--token", options->token,
+          "What clients have to send as \"Authorization: Bearer TOKEN\"; needed with a host that other machines "
+          "reach")
+      ->type_name("TOKEN");
+  command->add_option("--bos", options->bos, "Token that begins a text (default: the model's)")->type_name("ID");
+  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
+  command->add_option("--dtype", options->dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
+  command
+      ->add_option("--pruning", options->pruning,
+                   "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
+      ->type_name("TOLERANCE");
+  command->callback([options, &selection] {
+    selection.action = [options](const Session& session) { return runServe(*options, session); };
+  });
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,98 @@
+#include "backend/base/process_place.h"
+
+#include <charconv>
+#include <cstdlib>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+constexpr int kLargestPort = 65535;
+/// Ports for steps of Slurm, by the number of the job: those that systems give to no one by themselves.
+constexpr int kFirstStepPort = 12000;
+constexpr int kStepPorts = 20000;
+
+int number_of(const Environment& environment, const std::string& name, int least, int most) {
+  const std::optional<std::string> text = environment(name);
+  if (!text) throw UsageError(fmt::format("{}: is not set, but the other variables of a starter are", name));
+  int value = 0;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < least || value > most) {
+    throw UsageError(
+        fmt::format("{}: expected an integer from {} to {}, got \"{}\": start with torchrun or srun, or unset it", name,
+                    least, most, *text));
+  }
+  return value;
+}
+
+/// Names of the variables by which a starter tells the places of its processes.
+struct PlaceNames {
+  std::string rank;
+  std::string count;
+  std::string local_rank;
+};
+
+constexpr int kMostProcesses = 65536;
+
+std::optional<ProcessPlace> place_of(const Environment& environment, const PlaceNames& names) {
+  ProcessPlace place;
+  place.count = number_of(environment, names.count, 1, kMostProcesses);
+  place.rank = number_of(environment, names.rank, 0, place.count - 1);
+  place.local_rank = number_of(environment, names.local_rank, 0, place.count - 1);
+  if (place.count == 1) return std::nullopt;
+  return place;
+}
+
+}  // namespace
+
+std::string first_host(std::string_view list) {
+  const std::size_t end = list.find_first_of(",[");
+  std::string host(list.substr(0, end));
+  if (end == std::string_view::npos || list[end] == ',') return host;
+  const std::string_view numbers = list.substr(end + 1);
+  host += numbers.substr(0, numbers.find_first_of("-,]"));
+  const std::size_t closed = numbers.find(']');
+  if (closed == std::string_view::npos) return host;
+  const std::string_view rest = numbers.substr(closed + 1);
+  return host + first_host(rest);
+}
+
+std::optional<ProcessPlace> process_place(const Environment& environment) {
+  std::optional<ProcessPlace> place;
+  const std::optional<std::string> host = environment("MASTER_ADDR");
+  const bool has_port = environment("MASTER_PORT").has_value();
+  if (environment("RANK") && environment("WORLD_SIZE")) {
+    place = place_of(environment, {"RANK", "WORLD_SIZE", "LOCAL_RANK"});
+    if (!place) return std::nullopt;
+    if (!host || host->empty()) throw UsageError("MASTER_ADDR: is not set, but RANK and WORLD_SIZE are");
+    place->host = *host;
+    place->port = number_of(environment, "MASTER_PORT", 1, kLargestPort);
+    place->hosts_store = place->rank == 0 && environment("TORCHELASTIC_USE_AGENT_STORE") != "True";
+    place->run = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
+    return place;
+  }
+  if (!environment("SLURM_STEP_NUM_TASKS")) return std::nullopt;
+  place = place_of(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"});
+  if (!place) return std::nullopt;
+  place->host = host ? *host : first_host(environment("SLURM_STEP_NODELIST").value_or(""));
+  if (place->host.empty())
+    throw UsageError("SLURM_STEP_NODELIST: is not set: set MASTER_ADDR to the first node's name");
+  constexpr int kLargestJob = 2'000'000'000;
+  place->port = has_port ? number_of(environment, "MASTER_PORT", 1, kLargestPort)
+                         : kFirstStepPort + number_of(environment, "SLURM_JOB_ID", 0, kLargestJob) % kStepPorts;
+  place->hosts_store = place->rank == 0;
+  place->run = "0";
+  return place;
+}
+
+std::optional<ProcessPlace> process_place() {
+  return process_place([](const std::string& name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name.c_str());
+    return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+  });
+}
+
+}  // namespace foxscope

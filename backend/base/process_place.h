@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace foxscope {
+
+/// One of several processes that do one piece of work together, as a starter (torchrun, srun) tells it in its
+/// environment.
+struct ProcessPlace {
+  int rank = 0;
+  int count = 1;
+  int local_rank = 0;  ///< among the processes of one node: which of its GPUs is this process's
+  std::string host;    ///< where the store is that they meet at
+  int port = 0;
+  bool hosts_store = false;  ///< this process opens the store; else another one or the starter does
+  std::string run;  ///< names this start of the work: keys of an earlier one in a store that stays are not read
+};
+
+/// The value of an environment variable; nothing where it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+
+/// The place of this process, from the variables of torchrun (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT,
+/// TORCHELASTIC_USE_AGENT_STORE) or, without them, of srun (SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID,
+/// SLURM_STEP_NODELIST; MASTER_ADDR and MASTER_PORT win). A script under sbatch that calls no srun has no step, and
+/// works alone.
+/// @returns nothing where one process works alone
+/// @throws UsageError naming the variable that is missing or makes no sense
+std::optional<ProcessPlace> process_place(const Environment& environment);
+/// Of the environment of this process.
+std::optional<ProcessPlace> process_place();
+
+/// The first host of a list as Slurm writes it: "node[003-007,9],other" is node003.
+std::string first_host(std::string_view list);
+
+}  // namespace foxscope

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/eval/loss_partial.h"
+#include "backend/model/processes.h"
+
+namespace foxscope {
+
+/// The work of an evaluation, whose pieces are handed out to processes; each gives rows of numbers, which come together
+/// in the first process and are kept there beside the output (LossPartial). One process alone has all pieces.
+class SharedWork {
+ public:
+  struct Place {
+    std::filesystem::path output;
+    std::string fingerprint;  ///< of all that the numbers depend on
+    bool start_anew = false;
+  };
+  /// @param processes  null: this one alone
+  /// @param take       in the first process, gets every row once: of earlier work at once, of this one as it comes
+  /// @throws Error as LossPartial does
+  SharedWork(Processes* processes, const Place& place, LossPartial::Found take);
+
+  /// Where the work so far is kept; nothing in processes but the first.
+  [[nodiscard]] std::optional<std::filesystem::path> kept() const;
+
+  /// Together: pieces that the first process has are done for all.
+  void agree_on(std::vector<bool>& done) const;
+  /// Together: the least of what the processes have.
+  [[nodiscard]] std::size_t least(std::size_t mine) const;
+  /// The next of a list of pieces that all have planned alike, for this process.
+  /// @param list  a model's number
+  /// @returns a number beyond them where none is left
+  [[nodiscard]] std::size_t next(std::uint32_t list);
+  /// A row of numbers is there, as LossPartial::append has it.
+  void add(std::uint32_t model, std::uint32_t row, std::span<const float> numbers);
+  /// In the first process: takes rows of the others until all are there; nothing to do in these.
+  /// @param whole  whether they are
+  /// @returns false if the job was stopped
+  bool collect(const std::function<bool()>& whole, const Job& job);
+
+ private:
+  [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
+  /// @returns whether any came
+  bool take_rows();
+
+  Processes* processes_;
+  LossPartial::Found take_;
+  std::optional<LossPartial> partial_;
+  std::uint32_t list_ = 0;
+  std::size_t begun_ = 0;  ///< pieces of list_, in a process alone
+};
+
+}  // namespace foxscope

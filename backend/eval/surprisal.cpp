@@ -1,0 +1,254 @@
+#include "backend/eval/surprisal.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/corpus.h"
+#include "backend/model/checks.h"
+#include "backend/model/run_settings.h"
+#include "backend/text/tokenizer.h"
+#include "backend/trace/recorder.h"
+
+namespace foxscope {
+namespace {
+
+/// Tokens of documents that are scored in one request: what is near in length shares a pass.
+constexpr std::int64_t kTokensTogether = 65536;
+
+/// A model that reads texts one after the other.
+struct SurprisalModel {
+  ModelSettings settings;
+  Checkpoint checkpoint;
+  Tokenizer tokenizer;
+  std::int32_t bos = 0;
+  TraceInfo info;
+  std::shared_ptr<CausalLM> lm;
+
+  static std::optional<SurprisalModel> open(const RunRequest& request, const Job& job) {
+    Checkpoint checkpoint = Checkpoint::open(request.model);
+    const ModelSettings settings = validate(request, checkpoint);
+    SurprisalModel model{
+        settings, std::move(checkpoint), Tokenizer::load(resolve_checkpoint_folder(request.model)), 0, {}, {}};
+    model.bos = choose_bos(request, model.checkpoint, &model.tokenizer);
+    auto info = describe_run(request, model.checkpoint, settings, 1, job);
+    if (!info) return std::nullopt;
+    model.info = std::move(*info);
+    model.lm = open_model(request, model.checkpoint, settings.device, settings.dtype, job);
+    if (!model.lm) return std::nullopt;
+    return model;
+  }
+};
+
+/// A text's ids behind BOS, and what they predict.
+struct BehindBos {
+  std::vector<std::int32_t> read;
+  std::vector<std::int32_t> labels;
+  [[nodiscard]] ScoredText text() const { return {read, 0, std::ssize(read), labels}; }
+};
+
+BehindBos behind_bos(const std::vector<std::int32_t>& ids, std::int32_t bos) {
+  BehindBos text{{bos}, ids};
+  text.read.insert(text.read.end(), ids.begin(), ids.end() - 1);
+  return text;
+}
+
+/// Documents that wait for a request, whose tokens are in the table already.
+class SurprisalReader {
+ public:
+  SurprisalReader(const SurprisalRequest& request, SurprisalModel& model) : request_(request), model_(model) {
+    table_.model = request.run.name;
+    if (!model.info.gated) return;
+    if (request.gates == GateColumns::mean) {
+      table_.gate_names = {"gate"};
+      return;
+    }
+    for (int layer = 0; layer < model.info.layers; ++layer) {
+      for (int head = 0; head < model.info.heads; ++head) {
+        table_.gate_names.push_back(fmt::format("gate_{}_{}", layer, head));
+      }
+    }
+  }
+
+  void add(const Document& document) {
+    Tokens tokens = model_.tokenizer.encode(document.text);
+    if (request_.run.limit && *request_.run.limit < std::ssize(tokens.id)) {
+      const auto most = static_cast<std::size_t>(*request_.run.limit);
+      tokens.id.resize(most);
+      tokens.byte_start.resize(most);
+      tokens.byte_end.resize(most);
+    }
+    if (tokens.id.empty()) return;
+    check_ids(tokens.id, model_.lm->config().vocabulary_size, document.name);
+    const std::int64_t index = std::ssize(table_.documents);
+    table_.documents.push_back(document.name);
+    add_words(document, index, tokens);
+    waiting_.push_back(behind_bos(tokens.id, model_.bos));
+    waiting_tokens_ += std::ssize(tokens.id);
+  }
+
+  [[nodiscard]] bool full() const { return waiting_tokens_ >= kTokensTogether; }
+
+  /// @returns false if the job was stopped
+  bool flush(const Job& job) {
+    if (waiting_.empty()) return true;
+    ScoreRequest request;
+    request.pruning_tolerance = model_.settings.pruning_tolerance;
+    request.interventions = request_.run.interventions;
+    request.distribution = true;
+    for (const BehindBos& text : waiting_) request.texts.push_back(text.text());
+    const auto scores = model_.lm->score(request, job);
+    if (!scores) return false;
+    for (std::size_t n = 0; n < waiting_.size(); ++n) {
+      for (const ScoredPosition& position : (*scores)[n]) {
+        table_.surprisal.push_back(-position.log_probability);
+        table_.entropy.push_back(position.entropy);
+        table_.rank.push_back(position.rank);
+      }
+      if (!table_.gate_names.empty() && !add_gates(waiting_[n], job)) return false;
+    }
+    waiting_.clear();
+    waiting_tokens_ = 0;
+    return true;
+  }
+
+  Surprisals finish() { return std::move(table_); }
+
+ private:
+  void add_words(const Document& document, std::int64_t index, const Tokens& tokens) {
+    std::vector<SurprisalWord> words = words_of(document.text);
+    if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, std::ssize(document.text), ""});
+    std::size_t word = 0;
+    std::size_t last = 0;
+    const std::size_t before = table_.words.size();
+    for (std::size_t t = 0; t < tokens.size(); ++t) {
+      // White space belongs to the word behind it, at the end to the last one.
+      while (word + 1 < words.size() && words[word].byte_end <= tokens.byte_start[t]) ++word;
+      last = word;
+      const std::int64_t place = std::ssize(table_.id);
+      if (words[word].end == 0) words[word].first = place;
+      words[word].end = place + 1;
+      table_.document.push_back(index);
+      table_.token.push_back(static_cast<std::int64_t>(t));
+      table_.word.push_back(static_cast<std::int64_t>(before + word));
+      table_.id.push_back(tokens.id[t]);
+      table_.byte_start.push_back(tokens.byte_start[t]);
+      table_.byte_end.push_back(tokens.byte_end[t]);
+      table_.string.push_back(replace_invalid_utf8(model_.tokenizer.token_bytes(tokens.id[t])));
+    }
+    words.resize(last + 1);  // a limit may have left words out
+    for (SurprisalWord& one : words) {
+      one.document = index;
+      if (one.end == 0) one.first = one.end = words.front().first;  // a token of the word before holds all of it
+      table_.words.push_back(std::move(one));
+    }
+  }
+
+  /// f of every head where each token is read, which is one position after it was predicted.
+  bool add_gates(const BehindBos& text, const Job& job) {
+    std::vector<std::int32_t> read = text.read;
+    read.push_back(text.labels.back());
+    std::vector<std::int32_t> labels = text.labels;
+    labels.push_back(model_.bos);  // nobody asks for its loss
+    TraceInfo info = model_.info;
+    info.length = std::ssize(read);
+    Recorder recorder(info, KeepSet{Keep::gates}, nullptr);
+    Recorder* const recorders[] = {&recorder};
+    ForwardRequest forward;
+    forward.batch = 1;
+    forward.length = info.length;
+    forward.input_ids = read;
+    forward.labels = labels;
+    forward.pruning_tolerance = model_.settings.pruning_tolerance;
+    forward.interventions = request_.run.interventions;
+    if (!model_.lm->forward(forward, recorders, job)) return false;
+    const std::size_t columns = table_.gate_names.size();
+    const std::size_t begin = table_.gate.size();
+    const auto length = read.size();
+    const auto heads = static_cast<std::size_t>(info.heads);
+    const double all = static_cast<double>(info.layers) * info.heads;
+    std::vector<double> sums(columns * text.labels.size());
+    for (int layer = 0; layer < info.layers; ++layer) {
+      const std::span<const double> gates = recorder.cumulative_log_gate(layer);
+      for (std::size_t head = 0; head < heads; ++head) {
+        const std::span<const double> c = gates.subspan(head * length, length);
+        const std::size_t column =
+            columns == 1 && request_.gates == GateColumns::mean ? 0 : static_cast<std::size_t>(layer) * heads + head;
+        for (std::size_t t = 0; t + 1 < length; ++t) {
+          const double f = std::exp(c[t + 1] - c[t]);
+          sums[t * columns + column] += request_.gates == GateColumns::mean ? f / all : f;
+        }
+      }
+    }
+    table_.gate.resize(begin + sums.size());
+    std::ranges::transform(sums, table_.gate.begin() + static_cast<std::ptrdiff_t>(begin),
+                           [](double f) { return static_cast<float>(f); });
+    return true;
+  }
+
+  const SurprisalRequest& request_;
+  SurprisalModel& model_;
+  Surprisals table_;
+  std::vector<BehindBos> waiting_;
+  std::int64_t waiting_tokens_ = 0;
+};
+
+}  // namespace
+
+std::optional<Surprisals> evaluate_surprisal(const SurprisalRequest& request, const Job& job) {
+  CorpusReader corpus(request.corpus);
+  auto model = SurprisalModel::open(request.run, job);
+  if (!model) return std::nullopt;
+  SurprisalReader reader(request, *model);
+  Job quiet = job;  // progress is the corpus's
+  quiet.report = nullptr;
+  while (const std::optional<Document> document = corpus.next()) {
+    if (job.stopped()) return std::nullopt;
+    reader.add(*document);
+    if (!reader.full()) continue;
+    if (!reader.flush(quiet)) return std::nullopt;
+    job.tell({corpus.bytes_done(), corpus.total_bytes(), "bytes", "surprisal"});
+  }
+  if (!reader.flush(quiet)) return std::nullopt;
+  Surprisals table = reader.finish();
+  if (table.id.empty()) throw Error(fmt::format("{}: holds no tokens", request.corpus.string()));
+  return table;
+}
+
+std::optional<MinimalPairs> evaluate_pairs(const RunRequest& run, std::vector<MinimalPair> pairs, const Job& job) {
+  const auto model = SurprisalModel::open(run, job);
+  if (!model) return std::nullopt;
+  std::vector<BehindBos> texts;
+  for (std::size_t n = 0; n < pairs.size(); ++n) {
+    for (const std::string* sentence : {&pairs[n].good, &pairs[n].bad}) {
+      const std::vector<std::int32_t> ids = model->tokenizer.encode(*sentence).id;
+      if (ids.empty()) throw Error(fmt::format("pair {}: a sentence is empty", n));
+      check_ids(ids, model->lm->config().vocabulary_size, fmt::format("pair {}", n));
+      texts.push_back(behind_bos(ids, model->bos));
+    }
+  }
+  ScoreRequest request;
+  request.pruning_tolerance = model->settings.pruning_tolerance;
+  request.interventions = run.interventions;
+  for (const BehindBos& text : texts) request.texts.push_back(text.text());
+  const auto scores = model->lm->score(request, job);
+  if (!scores) return std::nullopt;
+  MinimalPairs result{run.name, std::move(pairs), {}};
+  const auto sum = [&](std::size_t text) {
+    double all = 0;
+    for (const ScoredPosition& position : (*scores)[text]) all += static_cast<double>(position.log_probability);
+    return all;
+  };
+  for (std::size_t n = 0; n < result.pairs.size(); ++n) {
+    result.scores.push_back(
+        {sum(2 * n), sum(2 * n + 1), std::ssize(texts[2 * n].labels), std::ssize(texts[2 * n + 1].labels)});
+  }
+  return result;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "backend/base/job.h"
+#include "backend/eval/surprisal_table.h"
+#include "backend/model/run.h"
+
+namespace foxscope {
+
+/// How gates are told: their mean over all heads, or each head's.
+enum class GateColumns { mean, heads };
+
+struct SurprisalRequest {
+  RunRequest run;                ///< input and keep are not looked at; limit: tokens of each document
+  std::filesystem::path corpus;  ///< a text, a .jsonl, or a folder of them
+  GateColumns gates = GateColumns::mean;
+};
+
+/// @returns nothing if the job was stopped
+/// @throws Error and UsageError with the remedy, as run_model and CorpusReader do
+std::optional<Surprisals> evaluate_surprisal(const SurprisalRequest& request, const Job& job);
+
+/// Scores the sentences of pairs, each by itself after BOS.
+/// @returns nothing if the job was stopped
+/// @throws likewise, and Error for a sentence without tokens
+std::optional<MinimalPairs> evaluate_pairs(const RunRequest& run, std::vector<MinimalPair> pairs, const Job& job);
+
+}  // namespace foxscope

@@ -1,0 +1,266 @@
+#include "backend/eval/surprisal_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backend/base/atomic_file.h"
+#include "backend/base/error.h"
+#include "backend/file/hdf5_writer.h"
+#include "backend/file/provenance.h"
+#include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
+#include "backend/text/utf8.h"
+
+namespace foxscope {
+namespace {
+
+/// A field of a CSV file (RFC 4180): in quotes where it has to be.
+std::string field(std::string_view text) {
+  // R and pandas take some bare words for missing values.
+  if (!text.empty() && text != "NA" && text.find_first_of(",\"\r\n \t") == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + '"';
+}
+
+std::string value_text(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
+
+/// Whether a word ends a sentence.
+bool ends_sentence(std::string_view word) {
+  constexpr std::u32string_view kClosing = U")]}\"'\u2019\u201D\u00BB\u300D";
+  constexpr std::u32string_view kEnds = U".!?\u2026\u3002\uFF01\uFF1F";
+  while (!word.empty()) {
+    const std::size_t last = previous_character(word, word.size());
+    const char32_t letter = character_at(word, last).code_point;
+    if (kClosing.find(letter) == std::u32string_view::npos) return kEnds.find(letter) != std::u32string_view::npos;
+    word = word.substr(0, last);
+  }
+  return false;
+}
+
+/// What the numbers of a word's tokens come to.
+struct WordNumbers {
+  double surprisal = 0;
+  double entropy = 0;
+  std::int64_t rank = 0;
+  std::vector<double> gate;
+};
+
+WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word) {
+  WordNumbers numbers;
+  const std::size_t gates = table.gate_names.size();
+  numbers.gate.resize(gates);
+  for (auto t = static_cast<std::size_t>(word.first); t < static_cast<std::size_t>(word.end); ++t) {
+    numbers.surprisal += static_cast<double>(table.surprisal[t]);
+    numbers.entropy += static_cast<double>(table.entropy[t]);
+    numbers.rank = std::max(numbers.rank, table.rank[t]);
+    for (std::size_t g = 0; g < gates; ++g) {
+      numbers.gate[g] += static_cast<double>(table.gate[t * gates + g]) / static_cast<double>(word.end - word.first);
+    }
+  }
+  return numbers;
+}
+
+class SurprisalFileWriter {
+ public:
+  SurprisalFileWriter(Hdf5Writer& writer, const Surprisals& table) : writer_(writer), table_(table) {}
+
+  void write() {
+    writer_.strings("/documents", table_.documents);
+    write_tokens();
+    write_words();
+  }
+
+ private:
+  template <typename T>
+  void column(const std::string& path, Element element, const std::vector<T>& values, const char* unit = "") {
+    writer_.array(path, element, {values.size()}, values.data(), nullptr);
+    if (*unit != '\0') writer_.attribute(path, "units", unit);
+  }
+  void gates(const std::string& path, const std::vector<float>& values) {
+    const std::size_t count = table_.gate_names.size();
+    if (count == 0) return;
+    writer_.array(path, Element::float32, {values.size() / count, count}, values.data(), nullptr);
+    writer_.attribute(path, "columns", table_.gate_names);
+  }
+  void write_tokens() {
+    column("/tokens/document", Element::int64, table_.document);
+    column("/tokens/token", Element::int64, table_.token);
+    column("/tokens/word", Element::int64, table_.word);
+    column("/tokens/id", Element::int32, table_.id);
+    column("/tokens/byte_start", Element::int64, table_.byte_start);
+    column("/tokens/byte_end", Element::int64, table_.byte_end);
+    writer_.strings("/tokens/string", escaped(table_.string));
+    column("/tokens/surprisal", Element::float32, table_.surprisal, "nats");
+    column("/tokens/entropy", Element::float32, table_.entropy, "nats");
+    column("/tokens/rank", Element::int64, table_.rank);
+    gates("/tokens/gate", table_.gate);
+    writer_.attribute("/tokens", "NX_class", "NXdata");
+    writer_.attribute("/tokens", "signal", "surprisal");
+    writer_.attribute("/tokens", "axes", std::vector<std::string>{"."});
+  }
+  void write_words() {
+    std::vector<std::int64_t> document, index, sentence, first, end, start, stop, rank;
+    std::vector<double> surprisal, entropy;
+    std::vector<float> gate;
+    std::vector<std::string> string;
+    for (const SurprisalWord& word : table_.words) {
+      const WordNumbers numbers = numbers_of(table_, word);
+      document.push_back(word.document);
+      index.push_back(word.index);
+      sentence.push_back(word.sentence);
+      first.push_back(word.first);
+      end.push_back(word.end);
+      start.push_back(word.byte_start);
+      stop.push_back(word.byte_end);
+      string.push_back(word.string);
+      surprisal.push_back(numbers.surprisal);
+      entropy.push_back(numbers.entropy);
+      rank.push_back(numbers.rank);
+      for (const double one : numbers.gate) gate.push_back(static_cast<float>(one));
+    }
+    column("/words/document", Element::int64, document);
+    column("/words/word", Element::int64, index);
+    column("/words/sentence", Element::int64, sentence);
+    column("/words/first_token", Element::int64, first);
+    column("/words/end_token", Element::int64, end);
+    column("/words/byte_start", Element::int64, start);
+    column("/words/byte_end", Element::int64, stop);
+    writer_.strings("/words/string", escaped(string));
+    column("/words/surprisal", Element::float64, surprisal, "nats");
+    column("/words/entropy", Element::float64, entropy, "nats");
+    column("/words/rank", Element::int64, rank);
+    gates("/words/gate", gate);
+  }
+  /// Strings of HDF5 end at a NUL.
+  static std::vector<std::string> escaped(std::vector<std::string> strings) {
+    for (std::string& one : strings) {
+      for (std::size_t at = one.find('\0'); at != std::string::npos; at = one.find('\0', at)) one.replace(at, 1, "\\0");
+    }
+    return strings;
+  }
+
+  Hdf5Writer& writer_;
+  const Surprisals& table_;
+};
+
+}  // namespace
+
+std::vector<SurprisalWord> words_of(std::string_view text) {
+  std::vector<SurprisalWord> words;
+  std::int64_t sentence = 0;
+  bool ended = false;
+  int line_ends = 0;
+  for (std::size_t position = 0; position < text.size();) {
+    const Character character = character_at(text, position);
+    if (is_white_space(character.code_point)) {
+      line_ends += character.code_point == U'\n' ? 1 : 0;
+      position += character.bytes;
+      continue;
+    }
+    if (!words.empty() && (ended || line_ends > 1)) ++sentence;
+    line_ends = 0;
+    const std::size_t begin = position;
+    while (position < text.size() && !is_white_space(character_at(text, position).code_point)) {
+      position += character_at(text, position).bytes;
+    }
+    SurprisalWord& word = words.emplace_back();
+    word.index = std::ssize(words) - 1;
+    word.sentence = sentence;
+    word.byte_start = static_cast<std::int64_t>(begin);
+    word.byte_end = static_cast<std::int64_t>(position);
+    word.string = std::string(text.substr(begin, position - begin));
+    ended = ends_sentence(word.string);
+  }
+  return words;
+}
+
+std::string Surprisals::csv_of_tokens() const {
+  std::string out = "document,sentence,word,token,id,string,byte_start,byte_end,surprisal,entropy,rank";
+  for (const std::string& name : gate_names) out += ',' + name;
+  out += '\n';
+  for (std::size_t t = 0; t < tokens(); ++t) {
+    const SurprisalWord& of = words[static_cast<std::size_t>(word[t])];
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{},{}",
+                   field(documents[static_cast<std::size_t>(document[t])]), of.sentence, of.index, token[t], id[t],
+                   field(string[t]), byte_start[t], byte_end[t], value_text(surprisal[t]), value_text(entropy[t]),
+                   rank[t]);
+    for (std::size_t g = 0; g < gate_names.size(); ++g) out += ',' + value_text(gate[t * gate_names.size() + g]);
+    out += '\n';
+  }
+  return out;
+}
+
+std::string Surprisals::csv_of_words() const {
+  std::string out = "document,sentence,word,string,byte_start,byte_end,tokens,surprisal,entropy,rank";
+  for (const std::string& name : gate_names) out += ',' + name;
+  out += '\n';
+  for (const SurprisalWord& of : words) {
+    const WordNumbers numbers = numbers_of(*this, of);
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{}",
+                   field(documents[static_cast<std::size_t>(of.document)]), of.sentence, of.index, field(of.string),
+                   of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
+                   value_text(numbers.entropy), numbers.rank);
+    for (const double one : numbers.gate) out += ',' + value_text(one);
+    out += '\n';
+  }
+  return out;
+}
+
+void write_surprisal_file(const std::filesystem::path& path, const Surprisals& surprisals, const Provenance& provenance,
+                          Overwrite overwrite) {
+  AtomicFile file(path, overwrite == Overwrite::force);
+  Hdf5Writer writer(file);
+  write_root(writer, provenance);
+  writer.attribute("/", "content", "eval_surprisal");
+  writer.attribute("/", "default", "tokens");
+  writer.attribute("/", "model", surprisals.model);
+  SurprisalFileWriter(writer, surprisals).write();
+  writer.close();
+  file.commit();
+}
+
+std::string MinimalPairs::csv() const {
+  std::string out = "item,name,good,bad,difference,good_tokens,bad_tokens,right\n";
+  for (std::size_t n = 0; n < pairs.size(); ++n) {
+    const ScoredPair& score = scores[n];
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{}\n", n, field(pairs[n].name),
+                   value_text(score.good), value_text(score.bad), value_text(score.good - score.bad), score.good_tokens,
+                   score.bad_tokens, score.right() ? 1 : 0);
+  }
+  return out;
+}
+
+std::vector<MinimalPair> read_minimal_pairs(const std::filesystem::path& file) {
+  const std::string content = read_input_bytes(file, "file of pairs", largest_text);
+  std::vector<MinimalPair> pairs;
+  std::size_t number = 0;
+  for (std::size_t begin = 0; begin < content.size();) {
+    const std::size_t end = std::min(content.find('\n', begin), content.size());
+    const std::string_view line = std::string_view(content).substr(begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::string name = fmt::format("{}, line {}", file.string(), number);
+    const nlohmann::json object = parse_json(line, name);
+    const auto sentence = [&](const char* key) {
+      const nlohmann::json* value = member(object, key);
+      if (value == nullptr || !value->is_string()) {
+        throw Error(fmt::format("{}: {} must be a string: a line is {{\"sentence_good\": ..., \"sentence_bad\": ...}}",
+                                name, key));
+      }
+      return value->get<std::string>();
+    };
+    pairs.push_back({text_member(object, "UID", name), sentence("sentence_good"), sentence("sentence_bad")});
+  }
+  if (pairs.empty()) throw Error(fmt::format("{}: holds no pairs", file.string()));
+  return pairs;
+}
+
+}  // namespace foxscope

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/file/run_file.h"
+
+namespace foxscope {
+
+/// A word: what stands between white space, with the tokens that begin in it or in the white space before it.
+struct SurprisalWord {
+  std::int64_t document = 0;
+  std::int64_t index = 0;     ///< in the document, from 0
+  std::int64_t sentence = 0;  ///< likewise
+  std::int64_t first = 0;     ///< tokens [first, end)
+  std::int64_t end = 0;
+  std::int64_t byte_start = 0;  ///< in the document, UTF-8
+  std::int64_t byte_end = 0;
+  std::string string;
+};
+
+/// Numbers of every token of a corpus, each document read by itself after BOS, and the words that tokens make.
+struct Surprisals {
+  std::string model;                               ///< NAME
+  std::vector<std::string> documents;              ///< names
+  std::vector<std::int64_t> document;              ///< [T] index
+  std::vector<std::int64_t> token;                 ///< [T] place in its document
+  std::vector<std::int64_t> word;                  ///< [T] place among `words`
+  std::vector<std::int32_t> id;                    ///< [T]
+  std::vector<std::int64_t> byte_start, byte_end;  ///< [T] in the document
+  std::vector<std::string> string;                 ///< [T] U+FFFD where a token is part of a character
+  std::vector<float> surprisal;                    ///< [T] -log p, nats
+  std::vector<float> entropy;                      ///< [T] of what was predicted in the token's place, nats
+  std::vector<std::int64_t> rank;                  ///< [T] 1: the likeliest
+  std::vector<std::string> gate_names;             ///< [G] "gate", or "gate_LAYER_HEAD"; none for a model without gates
+  std::vector<float> gate;                         ///< [T, G] f where the token is read
+  std::vector<SurprisalWord> words;
+
+  [[nodiscard]] std::size_t tokens() const { return id.size(); }
+  /// A line a token, or a line a word: surprisal and entropy summed, the largest rank, the mean of gates.
+  [[nodiscard]] std::string csv_of_tokens() const;
+  [[nodiscard]] std::string csv_of_words() const;
+};
+
+/// Words and sentences of a text, in order. A sentence ends with a word that ends in . ! ? or an ellipsis, quotes and
+/// brackets behind it left out, and before an empty line.
+std::vector<SurprisalWord> words_of(std::string_view text);
+
+/// Writes /tokens and /words, a dataset a column.
+void write_surprisal_file(const std::filesystem::path& path, const Surprisals& surprisals, const Provenance& provenance,
+                          Overwrite overwrite);
+
+/// Two sentences, of which one should be the likelier.
+struct MinimalPair {
+  std::string name;  ///< of what it tests, "UID"; may be empty
+  std::string good;
+  std::string bad;
+};
+struct ScoredPair {
+  double good = 0;  ///< log p of the whole sentence after BOS, nats
+  double bad = 0;
+  std::int64_t good_tokens = 0;
+  std::int64_t bad_tokens = 0;
+  [[nodiscard]] bool right() const { return good > bad; }
+};
+struct MinimalPairs {
+  std::string model;
+  std::vector<MinimalPair> pairs;
+  std::vector<ScoredPair> scores;  ///< [pairs]
+  [[nodiscard]] std::string csv() const;
+};
+
+/// Reads BLiMP's form: an object a line with sentence_good and sentence_bad, and perhaps UID.
+/// @throws Error naming the file and the line
+std::vector<MinimalPair> read_minimal_pairs(const std::filesystem::path& file);
+
+}  // namespace foxscope

@@ -1,0 +1,183 @@
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include <ATen/ATen.h>
+
+#include "backend/model/composed_linear_torch.h"
+
+namespace foxscope {
+namespace {
+
+/// Positions of a chunk: with a decay a head, and with one a channel, whose exponents take [chunk, chunk, d].
+constexpr std::int64_t kHeadChunk = 64;
+constexpr std::int64_t kChannelChunk = 16;
+/// Positions whose chunks are in memory at once.
+constexpr std::int64_t kSpan = 2048;
+constexpr double kNormEpsilon = 1e-6;
+
+/// Chunks of a span, [B, H, N, T, ...]; c is inclusive within each chunk.
+struct Chunks {
+  at::Tensor query, key, value, beta, cumulative;
+  at::Tensor total;  ///< c of the last position of each chunk
+};
+
+/// @param x  [B, H, n, ...], filled up with zeros: such positions leave the state as it is
+at::Tensor in_chunks(const at::Tensor& x, std::int64_t chunk) {
+  const std::int64_t length = x.size(2);
+  const std::int64_t chunks = (length + chunk - 1) / chunk;
+  std::vector<std::int64_t> padding(static_cast<std::size_t>(2 * (x.dim() - 2)));
+  padding.back() = chunks * chunk - length;
+  const at::Tensor whole = padding.back() > 0 ? at::constant_pad_nd(x, padding) : x;
+  return whole.unflatten(2, {chunks, chunk});
+}
+
+Chunks chunks_of(const LinearOperands& all, std::int64_t begin, std::int64_t end, std::int64_t chunk) {
+  const auto part = [&](const at::Tensor& x) {
+    return in_chunks(x.slice(2, begin, end).repeat_interleave(all.heads / x.size(1), 1), chunk);
+  };
+  Chunks chunks;
+  chunks.query = part(all.query);
+  chunks.key = part(all.key);
+  chunks.value = part(all.value);
+  chunks.beta = all.beta.defined() ? part(all.beta) : at::ones(chunks.key.sizes().slice(0, 4), chunks.key.options());
+  chunks.cumulative = all.log_decay.defined()
+                          ? part(all.log_decay).cumsum(3)
+                          : at::zeros(chunks.key.sizes().slice(0, 4), chunks.key.options().dtype(at::kDouble));
+  chunks.total = chunks.cumulative.select(3, chunks.cumulative.size(3) - 1);
+  return chunks;
+}
+
+/// True above the diagonal of [T, T].
+at::Tensor above_diagonal(std::int64_t size, const at::Device& device) {
+  return at::ones({size, size}, at::TensorOptions(device).dtype(at::kBool)).triu(1);
+}
+
+at::Tensor exponential_of(const at::Tensor& nats) { return nats.exp().to(at::kFloat); }
+
+/// S over the chunks one after the other, for mixers whose chunks write what does not depend on S.
+/// @param written  [B, H, N, d, d_v] what each chunk adds
+/// @param kept     [B, H, N, d or 1, 1] what it leaves of what was there
+/// @returns [B, H, N, d, d_v] S before each chunk
+at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::Tensor& state) {
+  std::vector<at::Tensor> before;
+  for (std::int64_t chunk = 0; chunk < written.size(2); ++chunk) {
+    before.push_back(state);
+    state = state * kept.select(2, chunk) + written.select(2, chunk);
+  }
+  return at::stack(before, 2);
+}
+
+/// Gamma_ij = exp(c_i - c_j) for j <= i, [B, H, N, T, T].
+at::Tensor decays_between(const Chunks& chunks) {
+  const at::Tensor difference = chunks.cumulative.unsqueeze(4) - chunks.cumulative.unsqueeze(3);
+  const at::Tensor future = above_diagonal(difference.size(4), difference.device());
+  return exponential_of(difference.masked_fill(future, -std::numeric_limits<double>::infinity()));
+}
+
+at::Tensor mix_by_head(const Chunks& chunks, at::Tensor& state) {
+  const at::Tensor mixing =
+      at::matmul(chunks.query, chunks.key.transpose(3, 4)) * decays_between(chunks) * chunks.beta.unsqueeze(3);
+  const at::Tensor to_end = exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative) * chunks.beta;
+  const at::Tensor written = at::matmul((chunks.key * to_end.unsqueeze(4)).transpose(3, 4), chunks.value);
+  const at::Tensor before = states_before(written, exponential_of(chunks.total).unsqueeze(3).unsqueeze(4), state);
+  const at::Tensor decayed = chunks.query * exponential_of(chunks.cumulative).unsqueeze(4);
+  return at::matmul(mixing, chunks.value) + at::matmul(decayed, before);
+}
+
+at::Tensor mix_by_channel(const Chunks& chunks, at::Tensor& state) {
+  const at::Tensor difference = chunks.cumulative.unsqueeze(4) - chunks.cumulative.unsqueeze(3);  // [.., T, T, d]
+  const at::Tensor future = above_diagonal(difference.size(4), difference.device()).unsqueeze(2);
+  const at::Tensor decays = exponential_of(difference.masked_fill(future, -std::numeric_limits<double>::infinity()));
+  const at::Tensor mixing = (chunks.query.unsqueeze(4) * decays * chunks.key.unsqueeze(3)).sum(5);
+  const at::Tensor to_end = exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative);
+  const at::Tensor written = at::matmul((chunks.key * to_end).transpose(3, 4), chunks.value);
+  const at::Tensor before = states_before(written, exponential_of(chunks.total).unsqueeze(4), state);
+  return at::matmul(mixing, chunks.value) + at::matmul(chunks.query * exponential_of(chunks.cumulative), before);
+}
+
+at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
+  const at::Tensor gamma = decays_between(chunks);
+  const at::Tensor keys = chunks.key * chunks.beta.unsqueeze(4);
+  const at::Tensor triangle = (at::matmul(keys, chunks.key.transpose(3, 4)) * gamma).tril(-1);
+  const auto solve = [&](const at::Tensor& right) {
+    return at::linalg_solve_triangular(triangle, right, /*upper=*/false, /*left=*/true, /*unitriangular=*/true);
+  };
+  // What each position writes is `written` - `erased` S.
+  const at::Tensor written = solve(chunks.value * chunks.beta.unsqueeze(4));
+  const at::Tensor erased = solve(keys * exponential_of(chunks.cumulative).unsqueeze(4));
+  const at::Tensor mixing = at::matmul(chunks.query, chunks.key.transpose(3, 4)) * gamma;
+  const at::Tensor decayed = chunks.query * exponential_of(chunks.cumulative).unsqueeze(4);
+  const at::Tensor to_end = chunks.key * exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative).unsqueeze(4);
+  const at::Tensor kept = exponential_of(chunks.total).unsqueeze(3).unsqueeze(4);
+  std::vector<at::Tensor> output;
+  for (std::int64_t chunk = 0; chunk < written.size(2); ++chunk) {
+    const at::Tensor update = written.select(2, chunk) - at::matmul(erased.select(2, chunk), state);
+    output.push_back(at::matmul(decayed.select(2, chunk), state) + at::matmul(mixing.select(2, chunk), update));
+    state = state * kept.select(2, chunk) + at::matmul(to_end.select(2, chunk).transpose(2, 3), update);
+  }
+  return at::stack(output, 2);
+}
+
+}  // namespace
+
+std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands, at::Tensor& state,
+                                                 const std::stop_token& stop) {
+  const at::Tensor& key = operands.key;
+  const std::int64_t length = key.size(2);
+  const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
+  const std::int64_t chunk = std::min(by_channel ? kChannelChunk : kHeadChunk, length);
+  if (!state.defined()) {
+    state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
+  }
+  std::vector<at::Tensor> output;
+  for (std::int64_t begin = 0; begin < length; begin += kSpan) {
+    if (stop.stop_requested()) return std::nullopt;
+    const std::int64_t end = std::min(begin + kSpan, length);
+    const Chunks chunks = chunks_of(operands, begin, end, chunk);
+    const at::Tensor mixed = operands.delta_rule ? mix_by_delta_rule(chunks, state)
+                             : by_channel        ? mix_by_channel(chunks, state)
+                                                 : mix_by_head(chunks, state);
+    output.push_back(mixed.flatten(2, 3).slice(2, 0, end - begin));
+  }
+  return at::cat(output, 2);
+}
+
+at::Tensor composed_convolution(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
+                                const at::Tensor& bias) {
+  const at::Tensor all = at::cat({before, x}, 1);
+  const std::int64_t taps = weight.size(1);
+  at::Tensor out = all.slice(1, taps - 1) * weight.select(1, taps - 1);
+  for (std::int64_t tap = 0; tap + 1 < taps; ++tap) {
+    out = out + all.slice(1, tap, tap + x.size(1)) * weight.select(1, tap);
+  }
+  return bias.defined() ? out + bias : out;
+}
+
+at::Tensor composed_activation(const at::Tensor& x, LinearActivation activation) {
+  switch (activation) {
+    case LinearActivation::none:
+      return x;
+    case LinearActivation::silu:
+      return at::silu(x);
+    case LinearActivation::relu:
+      return at::relu(x);
+    case LinearActivation::elu_plus_one:
+      return at::elu(x) + 1;
+  }
+  return x;
+}
+
+at::Tensor composed_linear_norm(const at::Tensor& x, LinearNorm norm) {
+  switch (norm) {
+    case LinearNorm::none:
+      return x;
+    case LinearNorm::l2:
+      return x * (x.square().sum(-1, true) + kNormEpsilon).rsqrt();
+    case LinearNorm::sum:
+      return x / x.sum(-1, true);
+  }
+  return x;
+}
+
+}  // namespace foxscope

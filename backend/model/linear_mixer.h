@@ -1,0 +1,115 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+
+#include "backend/trace/trace_arrays.h"
+
+namespace foxscope {
+
+enum class LinearActivation { none, silu, relu, elu_plus_one };
+
+/// How the keys and queries of a delta rule are normed, a head each.
+enum class LinearNorm {
+  none,
+  l2,   ///< x / sqrt(sum(x^2) + 1e-6)
+  sum,  ///< x / sum(x)
+};
+
+/// Where log alpha comes from, the decay by which a state shrinks before a position writes to it.
+enum class LinearDecay {
+  none,      ///< log alpha = 0
+  rate,      ///< -exp(A) softplus(a + b), a head
+  of_keys,   ///< logsigmoid(f) a channel, and the key is 1 - alpha (HGRN2)
+  low_rank,  ///< logsigmoid(W_2 W_1 x + b) / 16 a channel (GLA)
+};
+
+/// How much of a value a position writes.
+enum class LinearBeta {
+  one,
+  step,           ///< softplus(a + b) within limits, as the decay has it (Mamba-2)
+  sigmoid,        ///< sigmoid(b x)
+  twice_sigmoid,  ///< so that eigenvalues may be negative
+};
+
+enum class LinearGate {
+  none,
+  before_norm,  ///< norm(y silu(z))
+  after_norm,   ///< norm(y) silu(z)
+};
+
+enum class LinearSkip {
+  none,
+  head,     ///< y += D x, D a head
+  channel,  ///< D a channel
+};
+
+/// A mixer without softmax: Mamba-2 (Dao and Gu 2024), GLA and HGRN2 (Yang et al. 2024; Qin et al. 2024), DeltaNet and
+/// Gated DeltaNet (Yang et al. 2024, 2025). With q, k, v, log alpha and beta of each position, for each head
+///
+///     S_t = diag(alpha_t) S_(t-1) + k_t (beta_t u_t)^T,  y_t = S_t^T q_t,  S [d, d_v], 0 before the first position,
+///
+/// u_t = v_t; for the delta rule u_t = v_t - (diag(alpha_t) S_(t-1))^T k_t. So y_i = sum over j <= i of M_ij v_j.
+struct LinearMixer {
+  Mixer kind = Mixer::mamba2;
+  int heads = 0;        ///< H, of states and of values as the operator takes them
+  int query_heads = 0;  ///< head h reads query head h / (H / query_heads), and likewise of the others
+  int key_heads = 0;    ///< of keys, and of decays a channel
+  int value_heads = 0;
+  int key_dim = 0;    ///< d
+  int value_dim = 0;  ///< d_v
+
+  int convolution = 0;  ///< taps of a causal convolution, a channel each, of queries, keys and values; 0: none
+  bool convolution_bias = false;
+  LinearActivation query_activation = LinearActivation::none;  ///< behind the convolution
+  LinearActivation key_activation = LinearActivation::none;
+  LinearActivation value_activation = LinearActivation::none;
+  LinearNorm norm = LinearNorm::none;
+  double query_factor = 1;
+
+  LinearDecay decay = LinearDecay::none;
+  int decay_rank = 0;                      ///< of LinearDecay::low_rank
+  double decay_factor = 1;                 ///< log alpha is multiplied by it
+  std::optional<double> lowest_log_decay;  ///< no log alpha is below it
+  bool has_lower_bounds = false;           ///< HGRN2: the file holds a table of bounds
+  bool lower_bound = false;                ///< alpha is at least its layer's bound, which grows from layer to layer
+  LinearBeta beta = LinearBeta::one;
+  double lowest_step = 0;
+  double highest_step = std::numeric_limits<double>::infinity();
+
+  LinearSkip skip = LinearSkip::none;
+  LinearGate gate = LinearGate::none;
+  std::int64_t norm_size = 0;  ///< channels of the output that are normed together; 0: it is not normed
+  double norm_epsilon = 1e-6;
+  bool projection_bias = false;
+  bool output_bias = false;
+
+  [[nodiscard]] std::int64_t query_size() const { return static_cast<std::int64_t>(query_heads) * key_dim; }
+  [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * key_dim; }
+  [[nodiscard]] std::int64_t value_size() const { return static_cast<std::int64_t>(value_heads) * value_dim; }
+  [[nodiscard]] std::int64_t output_size() const { return static_cast<std::int64_t>(heads) * value_dim; }
+  [[nodiscard]] bool decays_by_channel() const {
+    return decay == LinearDecay::of_keys || decay == LinearDecay::low_rank;
+  }
+  [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
+  /// As traces describe it.
+  [[nodiscard]] LayerMixer layer() const;
+};
+
+/// Where the parts of a linear mixer's merged projection begin, in columns. Mamba-2's values come before its keys and
+/// queries, as in its files. What makes decays and beta comes last: it is float32 whatever the dtype of matrices is.
+struct LinearColumns {
+  explicit LinearColumns(const LinearMixer& mixer);
+  std::int64_t convolved = 0;  ///< the convolution is of columns [convolved, precise); before it the output's gate
+  std::int64_t query = 0;
+  std::int64_t key = 0;
+  std::int64_t value = 0;
+  std::int64_t precise = 0;  ///< from here on in float32
+  std::int64_t beta = 0;     ///< [H]
+  std::int64_t decay = 0;    ///< [H], or the low rank; Mamba-2's is beta's
+  std::int64_t count = 0;
+  [[nodiscard]] std::int64_t convolved_size() const { return precise - convolved; }
+};
+
+}  // namespace foxscope

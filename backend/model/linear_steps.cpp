@@ -1,0 +1,119 @@
+#include <ATen/ATen.h>
+
+#include "backend/model/composed_steps_torch.h"
+#include "backend/model/linear_steps_torch.h"
+
+namespace foxscope::linear_steps {
+namespace {
+
+using composed_steps::affine;
+
+/// Of [B, n, heads d], [B, heads, n, d].
+at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
+  return x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
+}
+
+/// [layers, H d]: HGRN2's bound of a layer's decays, 0 in the first.
+at::Tensor lower_bound(const TorchWeights& weights, int layer) {
+  const at::Tensor shares = at::softmax(weights.lower_bounds, 0);
+  return (shares.cumsum(0) - shares[0])[layer];
+}
+
+/// log alpha [B, n, H] or [B, n, key_heads d] float64, and what goes with it of keys or steps.
+void put_decay(const TorchWeights& weights, int layer, const at::Tensor& gates, at::Tensor& key,
+               LinearOperands& operands) {
+  const LinearMixer& mixer = *weights.config.linear;
+  const LinearColumns columns(mixer);
+  const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
+  const auto gate = [&](std::int64_t first, std::int64_t size) {
+    return gates.slice(2, first - columns.precise, first - columns.precise + size);
+  };
+  at::Tensor log_decay;
+  if (mixer.decay == LinearDecay::rate) {
+    at::Tensor step = at::softplus(gate(columns.decay, mixer.heads) + of_layer.decay_bias);
+    if (mixer.beta == LinearBeta::step) step = step.clamp(mixer.lowest_step, mixer.highest_step);
+    if (mixer.beta == LinearBeta::step) operands.beta = step.transpose(1, 2);
+    log_decay = -(step * of_layer.decay_rate.exp()).to(at::kDouble);
+  } else if (mixer.decay == LinearDecay::of_keys) {
+    const at::Tensor logit = key;
+    key = at::sigmoid(-logit);
+    log_decay = at::log_sigmoid(logit.to(at::kDouble));
+    if (mixer.lower_bound && layer > 0) {
+      const at::Tensor bound = lower_bound(weights, layer);
+      key = (1 - bound) * key;
+      log_decay = (bound + (1 - bound) * at::sigmoid(logit)).to(at::kDouble).log();
+    }
+  } else if (mixer.decay == LinearDecay::low_rank) {
+    const at::Tensor logit =
+        at::matmul(gate(columns.decay, mixer.decay_rank), of_layer.decay_up.t()) + of_layer.decay_bias;
+    log_decay = at::log_sigmoid(logit.to(at::kDouble)) * mixer.decay_factor;
+    if (mixer.lowest_log_decay) log_decay = log_decay.clamp_min(*mixer.lowest_log_decay);
+  }
+  if (log_decay.defined()) {
+    operands.log_decay = mixer.decays_by_channel() ? heads_first(log_decay, mixer.key_dim) : log_decay.transpose(1, 2);
+  }
+  if (mixer.beta == LinearBeta::sigmoid || mixer.beta == LinearBeta::twice_sigmoid) {
+    const at::Tensor share = at::sigmoid(gate(columns.beta, mixer.heads)).transpose(1, 2);
+    operands.beta = mixer.beta == LinearBeta::sigmoid ? share : 2 * share;
+  }
+}
+
+}  // namespace
+
+Projection project(const TorchWeights& weights, int layer, const at::Tensor& normed, const at::Tensor& window) {
+  const LinearMixer& mixer = *weights.config.linear;
+  const LinearColumns columns(mixer);
+  const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
+  const std::int64_t batch = normed.size(0);
+  const std::int64_t length = normed.size(1);
+  const at::Tensor rows = normed.view({batch * length, -1});
+  const at::Tensor projected =
+      affine(rows.to(weights.matrix), of_layer.projection, of_layer.projection_bias).view({batch, length, -1});
+  const at::Tensor gates = affine(rows, of_layer.gates, of_layer.gates_bias).view({batch, length, -1});
+  Projection result;
+  if (mixer.gate != LinearGate::none) result.gate = projected.slice(2, 0, columns.convolved);
+  at::Tensor mixed = projected.slice(2, columns.convolved);
+  if (mixer.convolution > 0) {
+    const std::int64_t before = mixer.convolution - 1;
+    const at::Tensor seen = window.defined() ? window : at::zeros({batch, before, mixed.size(2)}, mixed.options());
+    result.window = at::cat({seen, mixed}, 1).slice(1, length).contiguous();
+    mixed = composed_convolution(mixed, seen, of_layer.convolution, of_layer.convolution_bias);
+  }
+  const auto part = [&](std::int64_t first, std::int64_t size, LinearActivation activation) {
+    const std::int64_t begin = first - columns.convolved;
+    return composed_activation(mixed.slice(2, begin, begin + size), activation);
+  };
+  at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
+  LinearOperands& operands = result.operands;
+  put_decay(weights, layer, gates, key, operands);
+  operands.heads = mixer.heads;
+  operands.delta_rule = mixer.is_delta_rule();
+  operands.query =
+      composed_linear_norm(heads_first(part(columns.query, mixer.query_size(), mixer.query_activation), mixer.key_dim),
+                           mixer.norm) *
+      mixer.query_factor;
+  operands.key = composed_linear_norm(heads_first(key, mixer.key_dim), mixer.norm);
+  operands.value = heads_first(part(columns.value, mixer.value_size(), mixer.value_activation), mixer.value_dim);
+  return result;
+}
+
+at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixed, const Projection& projection) {
+  const LinearMixer& mixer = *weights.config.linear;
+  const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
+  at::Tensor output = mixed.transpose(1, 2);  // [B, n, H, d_v]
+  if (mixer.skip != LinearSkip::none) {
+    const at::Tensor factor = of_layer.skip.view({mixer.heads, mixer.skip == LinearSkip::head ? 1 : mixer.value_dim});
+    output = output + projection.operands.value.transpose(1, 2) * factor;
+  }
+  output = output.flatten(2, 3);
+  if (mixer.gate == LinearGate::before_norm) output = output * at::silu(projection.gate);
+  if (mixer.norm_size > 0) {
+    output = composed_steps::rms_norm(output.unflatten(2, {output.size(2) / mixer.norm_size, mixer.norm_size}),
+                                      of_layer.output_norm.view({-1, mixer.norm_size}), mixer.norm_epsilon)
+                 .flatten(2, 3);
+  }
+  if (mixer.gate == LinearGate::after_norm) output = output * at::silu(projection.gate);
+  return output.flatten(0, 1);
+}
+
+}  // namespace foxscope::linear_steps

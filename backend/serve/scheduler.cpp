@@ -1,0 +1,394 @@
+#include "backend/serve/scheduler.h"
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <span>
+
+#include "backend/model/score.h"
+
+namespace foxscope {
+namespace {
+
+/// How often a waiting caller looks whether its client is still there.
+constexpr std::chrono::milliseconds kLook{50};
+constexpr std::size_t kMostLive = 64;
+/// A text's share of padding in a pass, as one part in so many (score_batches).
+constexpr std::int64_t kPassPadding = 8;
+
+bool only_scored(const CompletionRequest& request) {
+  return request.max_tokens == 0 || (request.max_tokens == 1 && request.temperature == 0);
+}
+
+/// Where a text is cut: before the earliest of its stop strings.
+std::size_t earliest_stop(const std::string& text, std::size_t from, const std::vector<std::string>& stop) {
+  std::size_t earliest = std::string::npos;
+  for (const std::string& one : stop) {
+    const std::size_t start = from > one.size() ? from - one.size() : 0;
+    earliest = std::min(earliest, text.find(one, start));
+  }
+  return earliest;
+}
+
+}  // namespace
+
+/// One request.
+struct Scheduler::Ticket {
+  const CompletionRequest* request = nullptr;
+  std::vector<Completion> completions;
+  std::size_t left = 0;  ///< prompts that are not done
+  bool cancelled = false;
+  std::exception_ptr error;
+  std::condition_variable changed;
+};
+
+/// One prompt.
+struct Scheduler::Work {
+  std::shared_ptr<Ticket> ticket;
+  std::size_t index = 0;
+  std::vector<std::int32_t> read;    ///< BOS and the prompt
+  std::int64_t first = 0;            ///< positions [first, end) are scored
+  std::int64_t end = 0;              ///< first: none are
+  std::vector<std::int32_t> labels;  ///< [m] of the first m of these
+  std::uint64_t age = 0;
+
+  [[nodiscard]] const CompletionRequest& request() const { return *ticket->request; }
+  [[nodiscard]] Completion& completion() const { return ticket->completions[index]; }
+};
+
+/// A text that is being continued.
+struct Scheduler::Live {
+  Live(std::unique_ptr<Continuation> begun, const Sampling& sampling, const ServedModel& served)
+      : continuation(std::move(begun)), sampler(sampling) {
+    if (served.tokenizer != nullptr) stream.emplace(*served.tokenizer);
+  }
+
+  WorkPointer work;
+  std::unique_ptr<Continuation> continuation;
+  Sampler sampler;
+  std::optional<TextStream> stream;
+  std::int64_t positions = 0;
+
+  /// Takes one token up; looks for the end and for stop strings.
+  /// @returns whether the text goes on
+  static bool take(std::int32_t id, const CompletionRequest& request, const ServedModel& served, TextStream* stream,
+                   Completion& completion) {
+    completion.ids.push_back(id);
+    const bool last = std::ssize(completion.ids) == request.max_tokens;
+    const bool ends = std::ranges::find(served.ends, id) != served.ends.end();
+    if (stream != nullptr) {
+      const std::size_t known = completion.text.size();
+      if (!ends) completion.text += stream->add(id);
+      if (ends || last) completion.text += stream->finish();
+      const std::size_t cut = earliest_stop(completion.text, known, request.stop);
+      if (cut != std::string::npos) {
+        completion.text.resize(cut);
+        completion.stopped = true;
+        return false;
+      }
+    }
+    completion.stopped = ends;
+    return !ends && !last;
+  }
+};
+
+Scheduler::Scheduler(CausalLM& model, const ServedModel& served, const SchedulerLimits& limits)
+    : model_(model), served_(served), limits_(limits), thread_([this] { run(); }) {}
+
+Scheduler::~Scheduler() {
+  stop();
+  thread_.join();
+}
+
+void Scheduler::stop() {
+  const std::scoped_lock lock(mutex_);
+  stopped_ = true;
+  pass_.request_stop();
+  work_came_.notify_all();
+}
+
+std::vector<Scheduler::WorkPointer> Scheduler::work_of(const std::shared_ptr<Ticket>& ticket) {
+  const CompletionRequest& request = *ticket->request;
+  std::vector<WorkPointer> all;
+  for (std::size_t n = 0; n < request.prompts.size(); ++n) {
+    const std::vector<std::int32_t>& prompt = request.prompts[n];
+    auto work = std::make_unique<Work>();
+    work->ticket = ticket;
+    work->index = n;
+    if (adds_bos(prompt, served_)) work->read.push_back(served_.bos);
+    work->read.insert(work->read.end(), prompt.begin(), prompt.end());
+    const std::int64_t length = std::ssize(work->read);
+    if (request.echo && request.logprobs) work->labels.assign(work->read.begin() + 1, work->read.end());
+    work->end = std::ssize(work->labels);
+    if (only_scored(request) && request.max_tokens == 1) {
+      work->first = request.echo && request.logprobs ? 0 : length - 1;
+      work->end = length;
+    }
+    // The last token of a prompt that is only scored need not be read.
+    if (request.max_tokens == 0 && work->end > work->first) work->read.pop_back();
+    all.push_back(std::move(work));
+  }
+  return all;
+}
+
+std::optional<std::vector<Completion>> Scheduler::complete(const CompletionRequest& request,
+                                                           const std::function<bool()>& gone) {
+  const auto ticket = std::make_shared<Ticket>();
+  ticket->request = &request;
+  ticket->completions.resize(request.prompts.size());
+  std::vector<WorkPointer> all = work_of(ticket);
+  std::unique_lock lock(mutex_);
+  if (stopped_) return std::nullopt;
+  for (WorkPointer& work : all) {
+    const bool scored = work->end > work->first;
+    if (!scored && only_scored(request)) continue;  // nothing is asked of it
+    ++ticket->left;
+    work->age = next_age_++;
+    if (scored) {
+      oldest_[work->age] = std::ssize(work->read);
+      scored_.emplace(std::pair(std::ssize(work->read), work->age), std::move(work));
+    } else {
+      prompts_.push_back(std::move(work));
+    }
+  }
+  all.clear();
+  work_came_.notify_all();
+  while (ticket->left > 0 && !ticket->error && !stopped_) {
+    if (ticket->changed.wait_for(lock, kLook) == std::cv_status::no_timeout) continue;
+    lock.unlock();
+    const bool left = gone();
+    lock.lock();
+    if (left) break;
+  }
+  if (ticket->left == 0 && !ticket->error) return std::move(ticket->completions);
+  // The request goes away with its caller: whatever is under way for it has to end first.
+  ticket->cancelled = true;
+  any_cancelled_ = true;
+  if (!in_pass_.empty() && std::ranges::all_of(in_pass_, &Ticket::cancelled)) pass_.request_stop();
+  work_came_.notify_all();
+  ticket->changed.wait(lock, [&] { return ticket.use_count() == 1; });
+  if (ticket->error) std::rethrow_exception(ticket->error);
+  return std::nullopt;
+}
+
+void Scheduler::drop_cancelled() {
+  if (!any_cancelled_ && !stopped_) return;
+  any_cancelled_ = false;
+  std::vector<std::shared_ptr<Ticket>> dropped;
+  const auto drops = [&](const WorkPointer& work) {
+    const bool drop = stopped_ || work->ticket->cancelled;
+    if (drop) dropped.push_back(work->ticket);
+    return drop;
+  };
+  std::erase_if(scored_, [&](const auto& entry) {
+    const bool drop = drops(entry.second);
+    if (drop) oldest_.erase(entry.first.second);
+    return drop;
+  });
+  std::erase_if(prompts_, drops);
+  live_.remove_if([&](const std::unique_ptr<Live>& live) {
+    const bool drop = drops(live->work);
+    if (drop) held_ -= live->positions;
+    return drop;
+  });
+  while (!dropped.empty()) {
+    const std::shared_ptr<Ticket> ticket = std::move(dropped.back());
+    dropped.pop_back();
+    ticket->changed.notify_all();
+  }
+}
+
+void Scheduler::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    work_came_.wait(
+        lock, [&] { return stopped_ || any_cancelled_ || !scored_.empty() || !prompts_.empty() || !live_.empty(); });
+    drop_cancelled();
+    if (stopped_) return;
+    std::vector<WorkPointer> pass = take_pass();
+    lock.unlock();
+    if (!pass.empty()) score(std::move(pass));
+    lock.lock();
+    WorkPointer prompt = take_prompt();
+    lock.unlock();
+    if (prompt) {
+      if (std::unique_ptr<Live> live = begin(std::move(prompt))) live_.push_back(std::move(live));
+    }
+    turn();
+    lock.lock();
+  }
+}
+
+std::vector<Scheduler::WorkPointer> Scheduler::take_pass() {
+  std::vector<WorkPointer> pass;
+  if (scored_.empty()) return pass;
+  const auto& [age, length] = *oldest_.begin();
+  auto low = scored_.find({length, age});
+  auto high = std::next(low);
+  std::int64_t count = 1;
+  // Grows to the side that adds less padding.
+  while (true) {
+    const std::int64_t longest = std::prev(high)->first.first;
+    const std::int64_t shortest = low->first.first;
+    const auto fits = [&](std::int64_t most, std::int64_t least) {
+      return (count + 1) * most <= limits_.batch_tokens && most - least <= most / kPassPadding;
+    };
+    const bool up = high != scored_.end() && fits(high->first.first, shortest);
+    const bool down = low != scored_.begin() && fits(longest, std::prev(low)->first.first);
+    if (!up && !down) break;
+    if (down && (!up || longest - std::prev(low)->first.first <= high->first.first - shortest)) {
+      --low;
+    } else {
+      ++high;
+    }
+    ++count;
+  }
+  for (auto entry = low; entry != high; ++entry) {
+    oldest_.erase(entry->first.second);
+    pass.push_back(std::move(entry->second));
+  }
+  scored_.erase(low, high);
+  for (const WorkPointer& work : pass) in_pass_.push_back(work->ticket);
+  pass_ = std::stop_source();
+  return pass;
+}
+
+void Scheduler::score(std::vector<WorkPointer> pass) {
+  ScoreRequest request;
+  request.pruning_tolerance = limits_.pruning_tolerance;
+  for (const WorkPointer& work : pass) {
+    const auto labels =
+        std::span(work->labels)
+            .subspan(0, std::min(work->labels.size(), static_cast<std::size_t>(work->end - work->first)));
+    request.texts.push_back({work->read, work->first, work->end, labels});
+    request.top = std::max({request.top, 1, work->request().logprobs.value_or(0)});
+  }
+  std::optional<std::vector<TextScores>> scores;
+  std::exception_ptr error;
+  try {
+    Job job;
+    job.stop = pass_.get_token();
+    scores = model_.score(request, job);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (scores) {
+    for (std::size_t n = 0; n < pass.size(); ++n) keep_scores(*pass[n], std::move((*scores)[n]));
+  }
+  const std::scoped_lock lock(mutex_);
+  in_pass_.clear();
+  for (WorkPointer& work : pass) {
+    if (scores && !only_scored(work->request())) {
+      prompts_.push_back(std::move(work));
+    } else {
+      leave(std::move(work), scores ? nullptr : error);
+    }
+  }
+}
+
+void Scheduler::keep_scores(Work& work, TextScores scores) {
+  Completion& completion = work.completion();
+  if (only_scored(work.request()) && work.request().max_tokens == 1) {
+    // The likeliest token is the one that is added.
+    ScoredPosition next = std::move(scores.back());
+    scores.pop_back();
+    const ScoredToken best = next.top.front();
+    next.log_probability = best.log_probability;
+    next.greedy = true;
+    completion.added.push_back(std::move(next));
+    std::optional<TextStream> stream;
+    if (served_.tokenizer != nullptr) stream.emplace(*served_.tokenizer);
+    Live::take(best.id, work.request(), served_, stream ? &*stream : nullptr, completion);
+  }
+  completion.prompt = std::move(scores);
+}
+
+void Scheduler::leave(WorkPointer work, const std::exception_ptr& error) {
+  const std::shared_ptr<Ticket> ticket = std::move(work->ticket);
+  work.reset();
+  if (error) {
+    ticket->error = error;
+  } else if (!ticket->cancelled && !stopped_) {
+    --ticket->left;
+  }
+  if (ticket->left == 0 || ticket->error || ticket->cancelled) ticket->changed.notify_all();
+}
+
+Scheduler::WorkPointer Scheduler::take_prompt() {
+  if (prompts_.empty() || live_.size() >= kMostLive) return nullptr;
+  Work& first = *prompts_.front();
+  const std::int64_t positions = std::ssize(first.read) + first.request().max_tokens;
+  if (!live_.empty() && held_ + positions > limits_.held_positions) return nullptr;
+  WorkPointer work = std::move(prompts_.front());
+  prompts_.pop_front();
+  in_pass_.push_back(work->ticket);
+  pass_ = std::stop_source();
+  return work;
+}
+
+std::unique_ptr<Scheduler::Live> Scheduler::begin(WorkPointer work) {
+  const CompletionRequest& asked = work->request();
+  std::unique_ptr<Live> live;
+  std::exception_ptr error;
+  try {
+    PromptRequest prompt;
+    prompt.input_ids = work->read;
+    prompt.pruning_tolerance = limits_.pruning_tolerance;
+    Job job;
+    job.stop = pass_.get_token();
+    std::unique_ptr<Continuation> continuation = model_.begin(prompt, job);
+    if (continuation) {
+      const std::uint64_t seed = asked.seed ? *asked.seed : std::random_device{}();
+      live = std::make_unique<Live>(std::move(continuation), Sampling{asked.temperature, seed, asked.top_p}, served_);
+      live->positions = std::ssize(work->read) + asked.max_tokens;
+      held_ += live->positions;
+    }
+  } catch (...) {
+    error = std::current_exception();
+  }
+  const std::scoped_lock lock(mutex_);
+  in_pass_.clear();
+  if (live) {
+    live->work = std::move(work);
+    return live;
+  }
+  leave(std::move(work), error);
+  return nullptr;
+}
+
+bool Scheduler::step(Live& live) {
+  const CompletionRequest& request = live.work->request();
+  Completion& completion = live.work->completion();
+  const std::int32_t id = live.sampler.choose(live.continuation->log_probabilities());
+  if (request.logprobs) {
+    TokenChoice choice(id, *request.logprobs);
+    choice.add(0, live.continuation->log_probabilities());
+    completion.added.push_back(choice.finish(0));
+  }
+  if (!Live::take(id, request, served_, live.stream ? &*live.stream : nullptr, completion)) return false;
+  live.continuation->read(id);
+  return true;
+}
+
+void Scheduler::turn() {
+  for (auto live = live_.begin(); live != live_.end();) {
+    bool goes_on = false;
+    std::exception_ptr error;
+    try {
+      goes_on = step(**live);
+    } catch (...) {
+      error = std::current_exception();
+    }
+    if (goes_on) {
+      ++live;
+      continue;
+    }
+    held_ -= (*live)->positions;
+    const std::unique_ptr<Live> ended = std::move(*live);
+    live = live_.erase(live);
+    const std::scoped_lock lock(mutex_);
+    leave(std::move(ended->work), error);
+  }
+}
+
+}  // namespace foxscope

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backend/eval/sampling.h"
+#include "backend/eval/text_stream.h"
+#include "backend/model/causal_lm.h"
+#include "backend/model/continuation.h"
+#include "backend/serve/completion_answer.h"
+#include "backend/serve/completion_request.h"
+#include "backend/serve/served_model.h"
+
+namespace foxscope {
+
+/// How much goes through the model at once.
+struct SchedulerLimits {
+  std::int64_t batch_tokens = 1024;                     ///< positions of one pass over whole prompts
+  std::int64_t held_positions = std::int64_t{1} << 20;  ///< of all texts that are being continued together
+  double pruning_tolerance = 0x1p-24;
+};
+
+/// Prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored go in passes
+/// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued take
+/// turns, a token each, and a pass goes between two turns, so that nobody waits for a long answer to somebody else.
+class Scheduler {
+ public:
+  /// @param model, served  must outlive it
+  Scheduler(CausalLM& model, const ServedModel& served, const SchedulerLimits& limits);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  /// Waits until all prompts of a request are done. From any thread.
+  /// @param request  must live until it returns
+  /// @param gone     asked now and then whether anybody still waits for the answer; its work is dropped if not
+  /// @returns of each prompt; nothing if nobody waits or the scheduler was stopped
+  /// @throws what the model throws
+  std::optional<std::vector<Completion>> complete(const CompletionRequest& request, const std::function<bool()>& gone);
+
+  /// Drops all work; every caller gets nothing.
+  void stop();
+
+ private:
+  struct Ticket;
+  struct Work;
+  struct Live;
+  using WorkPointer = std::unique_ptr<Work>;
+  /// By length and age.
+  using Waiting = std::map<std::pair<std::int64_t, std::uint64_t>, WorkPointer>;
+
+  void run();
+  std::vector<WorkPointer> take_pass();
+  void score(std::vector<WorkPointer> pass);
+  void keep_scores(Work& work, TextScores scores);
+  std::unique_ptr<Live> begin(WorkPointer work);
+  void turn();
+  /// Adds the next token to a text.
+  /// @returns whether it goes on
+  bool step(Live& live);
+  WorkPointer take_prompt();
+  void drop_cancelled();
+  /// Ends with a prompt, with the lock held.
+  /// @param error  null: it is done, or dropped
+  void leave(WorkPointer work, const std::exception_ptr& error);
+  std::vector<WorkPointer> work_of(const std::shared_ptr<Ticket>& ticket);
+
+  CausalLM& model_;
+  const ServedModel& served_;
+  SchedulerLimits limits_;
+
+  std::mutex mutex_;
+  std::condition_variable work_came_;
+  Waiting scored_;                                ///< prompts that wait for a pass
+  std::map<std::uint64_t, std::int64_t> oldest_;  ///< of these, length by age
+  std::deque<WorkPointer> prompts_;               ///< those that wait to be continued
+  std::vector<std::shared_ptr<Ticket>> in_pass_;
+  std::stop_source pass_;
+  std::uint64_t next_age_ = 0;
+  bool stopped_ = false;
+  bool any_cancelled_ = false;
+
+  std::list<std::unique_ptr<Live>> live_;  ///< of the working thread alone
+  std::int64_t held_ = 0;                  ///< positions that they may come to
+  std::thread thread_;
+};
+
+}  // namespace foxscope

@@ -1,0 +1,127 @@
+// What starters of processes tell in their environment, as torchrun and srun set it.
+#include "backend/base/process_place.h"
+
+#include <map>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::optional<ProcessPlace> place_in(const Variables& variables) {
+  return process_place([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::nullopt : std::optional(found->second);
+  });
+}
+
+Variables torchrun() {
+  return {{"RANK", "5"},
+          {"WORLD_SIZE", "8"},
+          {"LOCAL_RANK", "1"},
+          {"MASTER_ADDR", "node-a"},
+          {"MASTER_PORT", "29500"},
+          {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+          {"TORCHELASTIC_RESTART_COUNT", "2"}};
+}
+
+Variables srun() {
+  return {{"SLURM_PROCID", "0"},       {"SLURM_STEP_NUM_TASKS", "16"},
+          {"SLURM_LOCALID", "0"},      {"SLURM_STEP_NODELIST", "gpu[012-015]"},
+          {"SLURM_JOB_ID", "1234567"}, {"SLURM_NTASKS", "16"}};
+}
+
+std::string refusal(const Variables& variables) {
+  try {
+    place_in(variables);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ProcessPlace, OneProcessIsAlone) {
+  EXPECT_FALSE(place_in({}));
+  Variables one = torchrun();
+  one["WORLD_SIZE"] = "1";
+  one["RANK"] = one["LOCAL_RANK"] = "0";
+  EXPECT_FALSE(place_in(one));
+}
+
+TEST(ProcessPlace, TorchrunKeepsTheStore) {
+  const auto place = place_in(torchrun());
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->rank, 5);
+  EXPECT_EQ(place->count, 8);
+  EXPECT_EQ(place->local_rank, 1);
+  EXPECT_EQ(place->host, "node-a");
+  EXPECT_EQ(place->port, 29500);
+  EXPECT_EQ(place->run, "2");
+  Variables first = torchrun();
+  first["RANK"] = "0";
+  EXPECT_FALSE(place_in(first)->hosts_store);
+  first.erase("TORCHELASTIC_USE_AGENT_STORE");
+  EXPECT_TRUE(place_in(first)->hosts_store);
+}
+
+TEST(ProcessPlace, StepsOfSlurmMeetAtTheFirstNode) {
+  const auto place = place_in(srun());
+  ASSERT_TRUE(place);
+  EXPECT_EQ(place->count, 16);
+  EXPECT_EQ(place->host, "gpu012");
+  EXPECT_TRUE(place->hosts_store);
+  Variables other = srun();
+  other["SLURM_PROCID"] = "9";
+  EXPECT_FALSE(place_in(other)->hosts_store);
+  EXPECT_EQ(place_in(other)->port, place->port);
+  other["MASTER_ADDR"] = "gpu015";
+  other["MASTER_PORT"] = "4000";
+  EXPECT_EQ(place_in(other)->host, "gpu015");
+  EXPECT_EQ(place_in(other)->port, 4000);
+}
+
+// Its script runs once, for all of its tasks.
+TEST(ProcessPlace, AScriptOfSlurmIsAlone) {
+  Variables script = srun();
+  script.erase("SLURM_STEP_NUM_TASKS");
+  EXPECT_FALSE(place_in(script));
+}
+
+TEST(ProcessPlace, NamesTheVariableThatMakesNoSense) {
+  for (const auto& [name, value, words] : {std::tuple{"RANK", "8", "RANK: expected an integer from 0 to 7, got \"8\""},
+                                           {"RANK", "x", "RANK: expected an integer"},
+                                           {"WORLD_SIZE", "-1", "WORLD_SIZE: expected"},
+                                           {"LOCAL_RANK", "", "LOCAL_RANK: expected"},
+                                           {"MASTER_PORT", "70000", "MASTER_PORT: expected an integer from 1 to 65535"},
+                                           {"MASTER_ADDR", "", "MASTER_ADDR: is not set"}}) {
+    Variables variables = torchrun();
+    variables[name] = value;
+    EXPECT_NE(refusal(variables).find(words), std::string::npos) << refusal(variables);
+  }
+  for (const char* name : {"LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
+    Variables variables = torchrun();
+    variables.erase(name);
+    EXPECT_EQ(refusal(variables).substr(0, std::string(name).size()), name);
+  }
+  Variables nowhere = srun();
+  nowhere.erase("SLURM_STEP_NODELIST");
+  EXPECT_NE(refusal(nowhere).find("set MASTER_ADDR"), std::string::npos);
+}
+
+TEST(ProcessPlace, FirstHostOfAList) {
+  EXPECT_EQ(first_host("one"), "one");
+  EXPECT_EQ(first_host("one,two"), "one");
+  EXPECT_EQ(first_host("node[003-007,9],other"), "node003");
+  EXPECT_EQ(first_host("rack1-[7,9]"), "rack1-7");
+  EXPECT_EQ(first_host("a[1-2]b,c"), "a1b");
+  EXPECT_EQ(first_host("rack[1-2]node[05-06]"), "rack1node05");
+  EXPECT_EQ(first_host("a["), "a");
+  EXPECT_EQ(first_host(""), "");
+}
+
+}  // namespace
+}  // namespace foxscope

@@ -1,0 +1,104 @@
+// `foxscope bench linear`: models of linear mixers at the shapes of the 12M demo models, float32 on the CPU: a forward
+// pass with loss against the same layers in eager LibTorch operations, chunked alike, measured in turn in one run; how
+// time grows with the length; and tokens a second of a text that goes on.
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/model/causal_lm.h"
+#include "backend/model/continuation.h"
+#include "backend/model/run_memory.h"
+#include "backend/model/torch_model.h"
+#include "tests/bench/model_measures.h"
+#include "tests/bench/random_checkpoint.h"
+
+namespace foxscope::bench {
+namespace {
+
+struct Shape {
+  const char* name;
+  const char* config;
+};
+
+constexpr Shape kShapes[] = {
+    {"Mamba-2",
+     R"({"model_type": "mamba2-project_fox", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 16,
+         "num_heads": 8, "head_dim": 64, "state_size": 128, "n_groups": 1, "bos_token_id": 0})"},
+    {"HGRN2",
+     R"({"model_type": "hgrn2-project_fox", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8,
+         "expand_ratio": 128, "bos_token_id": 0})"},
+    {"GLA",
+     R"({"model_type": "gla", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8, "num_heads": 4,
+         "bos_token_id": 0})"},
+    {"DeltaNet",
+     R"({"model_type": "delta_net-project_fox", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8,
+         "num_heads": 2, "bos_token_id": 0})"},
+    {"Gated DeltaNet",
+     R"({"model_type": "gated_deltanet", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8,
+         "num_heads": 2, "head_dim": 128, "expand_v": 1.0, "bos_token_id": 0})"},
+};
+
+double forward_seconds(CausalLM& model, std::int64_t length) {
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
+  for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = static_cast<std::int32_t>(n * 7919 % 8192);
+  TraceInfo info;
+  static_cast<TraceSizes&>(info) = sizes_of(model.config(), length);
+  Recorder recorder(info, {Keep::loss}, nullptr);
+  ForwardRequest request;
+  request.batch = 1;
+  request.length = length;
+  request.input_ids = ids;
+  request.labels = ids;
+  Recorder* recorders[] = {&recorder};
+  return seconds_of([&] { static_cast<void>(model.forward(request, recorders, Job{})); });
+}
+
+double tokens_a_second(CausalLM& model) {
+  constexpr int kTokens = 512;
+  const std::vector<std::int32_t> prompt(64, 1);
+  PromptRequest request;
+  request.input_ids = prompt;
+  const auto continuation = model.begin(request, {});
+  const double seconds = seconds_of([&] {
+    for (int n = 0; n < kTokens; ++n) continuation->read(n % 8192);
+  });
+  return kTokens / seconds;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+void measure(const Shape& shape) {
+  constexpr std::int64_t kLength = 8192;
+  const RandomCheckpoint files(shape.config);
+  const Checkpoint checkpoint = Checkpoint::open(files.folder().string());
+  const auto ours = CausalLM::load(checkpoint, Device{}, DType::float32);
+  const auto eager = load_torch_model(checkpoint, Device{}, DType::float32);
+  std::vector<double> fast;
+  std::vector<double> slow;
+  std::vector<double> twice;
+  for (int turn = 0; turn < 3; ++turn) {
+    fast.push_back(forward_seconds(*ours, kLength));
+    slow.push_back(forward_seconds(*eager, kLength));
+    twice.push_back(forward_seconds(*ours, 2 * kLength));
+  }
+  std::cout << fmt::format(
+      "{}: {} tokens with loss in {:.2f} s ({:.0f} tokens/s), eager LibTorch in chunks {:.2f} s: {:.1f} x; {} tokens "
+      "{:.2f} x; continued at {:.0f} tokens/s\n",
+      shape.name, kLength, median(fast), kLength / median(fast), median(slow), median(slow) / median(fast), 2 * kLength,
+      median(twice) / median(fast), tokens_a_second(*ours));
+}
+
+}  // namespace
+}  // namespace foxscope::bench
+
+int main() {
+  for (const auto& shape : foxscope::bench::kShapes) foxscope::bench::measure(shape);
+  return 0;
+}

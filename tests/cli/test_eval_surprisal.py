@@ -1,0 +1,166 @@
+"""`foxscope eval surprisal`: tokens, words, gates and pairs, against runs of the same texts and numpy."""
+
+import csv
+import json
+import unittest
+
+import h5py
+import numpy
+import tokenizers
+from support import DATA, FOX, TRANSFORMER, CommandLineTest
+
+TEXT = ("The fox ran over the hill. \u201cThe hill was green!\u201d he said, \"and the\tfox was quick\";  nobody saw\n"
+        "the caf\u00e9\u2014or NA.\n\nAnother page begins  here ")
+BOS = 0
+
+
+class SurprisalTest(CommandLineTest):
+    def rows(self, path):
+        with open(path, newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def column(self, rows, name):
+        return numpy.array([float(row[name]) for row in rows])
+
+    def reference(self, model, ids):
+        """Logits at each place of a text behind BOS, and gates [layers, heads, tokens] where each token is read."""
+        file = self.write("ids.json", json.dumps({"input_ids": [BOS] + ids, "labels": ids + [BOS]}))
+        run = self.folder / "run.h5"
+        self.done("run", "--model", "m=" + str(model), "--ids", file, "-o", run, "--keep", "loss,gates,logits", "--force")
+        with h5py.File(run) as stored:
+            logits = stored["models/m/logits"][:-1].astype(numpy.float64)
+            layers = stored["models/m/layers"]
+            gates = numpy.stack([layers[name]["cumulative_log_gate"][()] for name in sorted(layers)])
+        log_p = logits - logits.max(-1, keepdims=True)
+        log_p -= numpy.log(numpy.exp(log_p).sum(-1, keepdims=True))
+        return log_p, numpy.exp(numpy.diff(gates, axis=-1))
+
+    def evaluate(self, name, *options, model=FOX, text=None):
+        path = self.folder / name
+        source = self.folder / "text.txt"
+        if text is None:
+            source.write_text(TEXT, encoding="utf-8", newline="")
+        said = self.done("eval", "surprisal", "--model", model, "--text", text or source, "-o", path, "--force", *options)
+        return path, said
+
+    def test_tokens(self):
+        encoding = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode(TEXT)
+        log_p, gates = self.reference(FOX, encoding.ids)
+        rows = self.rows(self.evaluate("tokens.csv")[0])
+        self.assertEqual([int(row["id"]) for row in rows], encoding.ids)
+        places = range(len(rows))
+        numpy.testing.assert_allclose(self.column(rows, "surprisal"), -log_p[places, encoding.ids], atol=1e-4)
+        numpy.testing.assert_allclose(self.column(rows, "entropy"), -(numpy.exp(log_p) * log_p).sum(-1), atol=1e-3)
+        ranks = 1 + (log_p > log_p[places, encoding.ids][:, None]).sum(-1)
+        self.assertLessEqual(numpy.abs(self.column(rows, "rank") - ranks).max(), 2)  # of near equals
+        numpy.testing.assert_allclose(self.column(rows, "gate"), gates.mean((0, 1)), atol=1e-5)
+        heads = self.rows(self.evaluate("heads.csv", "--gates", "heads")[0])
+        for layer in range(gates.shape[0]):
+            for head in range(gates.shape[1]):
+                numpy.testing.assert_allclose(self.column(heads, f"gate_{layer}_{head}"), gates[layer, head], atol=1e-5)
+        content = TEXT.encode()
+        for row in rows:
+            piece = content[int(row["byte_start"]):int(row["byte_end"])]
+            self.assertEqual(row["string"], piece.decode(errors="replace"))
+
+    def test_words(self):
+        tokens = self.rows(self.evaluate("tokens.csv")[0])
+        words = self.rows(self.evaluate("words.csv", "--words")[0])
+        self.assertEqual([row["string"] for row in words], TEXT.split())
+        content = TEXT.encode()
+        for row in words:
+            self.assertEqual(content[int(row["byte_start"]):int(row["byte_end"])].decode(), row["string"])
+            own = [token for token in tokens if token["word"] == row["word"]]
+            self.assertEqual(int(row["tokens"]), len(own))
+            for name in ["surprisal", "entropy"]:
+                self.assertAlmostEqual(float(row[name]), sum(float(token[name]) for token in own), places=4)
+            self.assertEqual(int(row["rank"]), max(int(token["rank"]) for token in own))
+            self.assertAlmostEqual(float(row["gate"]), numpy.mean([float(token["gate"]) for token in own]), places=6)
+        sentences = {}
+        for row in words:
+            sentences.setdefault(row["sentence"], []).append(row["string"])
+        self.assertEqual([" ".join(words) for words in sentences.values()],
+                         ["The fox ran over the hill.", "\u201cThe hill was green!\u201d",
+                          'he said, "and the fox was quick"; nobody saw the caf\u00e9\u2014or NA.',
+                          "Another page begins here"])
+
+    def test_hdf5(self):
+        rows = self.rows(self.evaluate("tokens.csv")[0])
+        words = self.rows(self.evaluate("words.csv", "--words")[0])
+        with h5py.File(self.evaluate("all.h5")[0]) as file:
+            self.assertEqual(file.attrs["content"], "eval_surprisal")
+            for group, lines in [("tokens", rows), ("words", words)]:
+                for name in ["surprisal", "entropy", "rank", "byte_start", "byte_end"]:
+                    numpy.testing.assert_allclose(file[group][name][()], self.column(lines, name), rtol=1e-6)
+                self.assertEqual(list(file[group]["string"].asstr()), [row["string"] for row in lines])
+                numpy.testing.assert_allclose(file[group]["gate"][:, 0], self.column(lines, "gate"), rtol=1e-6)
+            self.assertEqual(list(file["tokens/gate"].attrs["columns"]), ["gate"])
+
+    def test_documents_are_read_by_themselves(self):
+        folder = self.folder / "corpus"
+        folder.mkdir()
+        texts = {"a.txt": TEXT, "b.txt": "Short.", "c.txt": TEXT[:60]}
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="")
+        (folder / "empty.jsonl").write_text('{"text": ""}\n')
+        rows = self.rows(self.evaluate("all.csv", text=folder)[0])
+        for name in texts:
+            alone = self.rows(self.evaluate("one.csv", text=folder / name)[0])
+            own = [row for row in rows if row["document"] == name]
+            self.assertEqual([row["string"] for row in own], [row["string"] for row in alone])
+            numpy.testing.assert_allclose(self.column(own, "surprisal"), self.column(alone, "surprisal"), atol=1e-4)
+            numpy.testing.assert_allclose(self.column(own, "gate"), self.column(alone, "gate"), atol=1e-5)
+        short = self.rows(self.evaluate("short.csv", "--limit", 3, text=folder)[0])
+        self.assertEqual([len([row for row in short if row["document"] == name]) for name in ["a.txt", "c.txt"]], [3, 3])
+
+    def test_a_model_without_gates_has_no_column(self):
+        rows = self.rows(self.evaluate("plain.csv", model=TRANSFORMER)[0])
+        self.assertNotIn("gate", rows[0])
+        self.assertGreater(len(rows), 20)
+
+    def test_pairs(self):
+        pairs = [{"sentence_good": "The fox was quick.", "sentence_bad": "The fox were quick.", "UID": "agreement"},
+                 {"sentence_good": "Was the fox quick?", "sentence_bad": "Quick fox the was?", "UID": "order"},
+                 {"sentence_good": "zq zq", "sentence_bad": "It was the", "UID": "order", "pairID": "7"}]
+        file = self.write("pairs.jsonl", "\n".join(json.dumps(pair) for pair in pairs) + "\n\n")
+        output = self.folder / "pairs.csv"
+        said = self.done("eval", "surprisal", "--model", FOX, "--pairs", file, "-o", output)
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        rows = self.rows(output)
+        self.assertEqual([row["name"] for row in rows], ["agreement", "order", "order"])
+        for row, pair in zip(rows, pairs):
+            for side in ["good", "bad"]:
+                ids = tokenizer.encode(pair["sentence_" + side]).ids
+                log_p, _ = self.reference(FOX, ids)
+                self.assertLess(abs(float(row[side]) - log_p[range(len(ids)), ids].sum()), 1e-3)
+                self.assertEqual(int(row[side + "_tokens"]), len(ids))
+            self.assertEqual(int(row["right"]), int(float(row["good"]) > float(row["bad"])))
+        right = sum(int(row["right"]) for row in rows)
+        self.assertRegex(said, rf"(?m)^all +{right} +3 ")
+        self.assertRegex(said, r"(?m)^order +\d +2 ")
+
+    def test_what_is_refused(self):
+        text = self.write("text.txt", TEXT)
+        out = self.folder / "out.csv"
+        command = ["eval", "surprisal", "--model", FOX, "-o", out]
+        self.fails(2, ["--text", "--pairs"], *command)
+        self.fails(2, ["--text", "--pairs"], *command, "--text", text, "--pairs", text)
+        self.fails(2, ["--gates", "all"], *command, "--text", text, "--gates", "all")
+        self.fails(2, [".csv", ".h5"], "eval", "surprisal", "--model", FOX, "--text", text, "-o", self.folder / "out.txt")
+        self.fails(2, "--words", "eval", "surprisal", "--model", FOX, "--text", text, "--words", "-o", self.folder / "o.h5")
+        self.fails(2, "--pairs", "eval", "surprisal", "--model", FOX, "--pairs", text, "-o", self.folder / "o.h5")
+        self.fails(2, "one model", *command, "--model", TRANSFORMER, "--text", text)
+        self.fails(1, "no tokens", *command, "--text", self.write("empty.txt", ""), output=out)
+        self.fails(1, "tokenizer", "eval", "surprisal", "--model", DATA / "fox-pro", "--text", text, "-o", out, output=out)
+        self.fails(1, ["line 1", "JSON"], *command, "--pairs", text, output=out)
+        self.fails(1, ["line 2", "sentence_bad"], *command, "--pairs",
+                   self.write("half.jsonl", '\n{"sentence_good": "a"}\n'), output=out)
+        self.fails(1, "no pairs", *command, "--pairs", self.write("none.jsonl", "\n"), output=out)
+        self.fails(1, "empty", *command, "--pairs",
+                   self.write("gap.jsonl", '{"sentence_good": "", "sentence_bad": "a"}'), output=out)
+        self.evaluate("out.csv")
+        self.assertIn("--force", self.foxscope(*command, "--text", text).stderr.decode())
+
+
+if __name__ == "__main__":
+    unittest.main()

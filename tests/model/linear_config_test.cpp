@@ -1,0 +1,246 @@
+// Configurations of linear mixers: dialects told apart by their keys, options without a fixture by two ways to compute
+// them, and what is refused in which words.
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/model/interventions.h"
+#include "backend/model/run.h"
+#include "backend/model/torch_model.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using nlohmann::json;
+using test::Parts;
+
+json tiny_linear(const std::string& model_type, const json& keys = json::object()) {
+  json config = {{"model_type", model_type},
+                 {"vocab_size", 23},
+                 {"hidden_size", 16},
+                 {"num_hidden_layers", 2},
+                 {"bos_token_id", 0}};
+  if (model_type.starts_with("mamba2")) {
+    config.update({{"num_heads", 4}, {"head_dim", 8}, {"state_size", 6}, {"n_groups", 1}});
+  } else if (model_type == "qwen3_5_text") {
+    config.update({{"num_attention_heads", 2},
+                   {"head_dim", 8},
+                   {"intermediate_size", 12},
+                   {"linear_num_key_heads", 2},
+                   {"linear_num_value_heads", 4},
+                   {"linear_key_head_dim", 5},
+                   {"linear_value_head_dim", 6},
+                   {"layer_types", {"linear_attention", "full_attention"}}});
+  } else {
+    config.update({{"num_heads", 2}, {"intermediate_size", 12}});
+    if (model_type.starts_with("hgrn2")) config["expand_ratio"] = 8;
+    if (model_type == "gated_deltanet") config["head_dim"] = 8;
+  }
+  config.update(keys);
+  return config;
+}
+
+ModelConfig linear_config(const std::string& model_type, const json& keys = json::object()) {
+  return ModelConfig::from_json(tiny_linear(model_type, keys).dump(), "dir/config.json");
+}
+
+std::string linear_refusal(const std::string& model_type, const json& keys) {
+  return test::error_of([&] { linear_config(model_type, keys); });
+}
+
+TEST(LinearConfig, ReadsNumbersThatJsonDoesNotHave) {
+  const std::string start = R"({"model_type": "mamba2-project_fox", "vocab_size": 23, "hidden_size": 16,
+      "num_hidden_layers": 2, "num_heads": 4, "head_dim": 8, "n_groups": 1, "_name": "NaN, \"Infinity", )";
+  for (const char* limit : {R"([0.0, Infinity])", R"([0.0, {"__float__": "Infinity"}])"}) {
+    const ModelConfig config = ModelConfig::from_json(start + "\"time_step_limit\": " + limit + "}", "config.json");
+    EXPECT_EQ(config.linear->lowest_step, 0.0) << limit;
+    EXPECT_EQ(config.linear->highest_step, std::numeric_limits<double>::infinity()) << limit;
+    // What a run file holds is JSON.
+    const json kept = json::parse(config.json);
+    EXPECT_EQ(kept["time_step_limit"][1]["__float__"], "Infinity") << limit;
+    EXPECT_EQ(kept["_name"], "NaN, \"Infinity") << limit;
+  }
+  const auto refused = [&](const char* limit) {
+    return test::error_of(
+        [&] { ModelConfig::from_json(start + "\"time_step_limit\": " + limit + "}", "dir/config.json"); });
+  };
+  for (const char* limit :
+       {"[0.0, NaN]", "[-1.0, 2.0]", "[2.0, 1.0]", "[0.0]", "[0, -Infinity]", "3", "\"Infinity\""}) {
+    EXPECT_PRED2(test::says, refused(limit), (Parts{"dir/config.json", "time_step_limit", "0 <= least <= largest"}))
+        << limit;
+  }
+}
+
+TEST(LinearConfig, TellsMamba2sDialectsApartByTheirKeys) {
+  const LinearMixer hugging_face = *linear_config("mamba2", {{"layer_norm_epsilon", 1e-3}}).linear;
+  EXPECT_EQ(hugging_face.norm_epsilon, 1e-3);
+  EXPECT_EQ(linear_config("mamba2", {{"n_groups", nullptr}, {"num_heads", 8}, {"head_dim", 4}}).linear->key_heads, 8);
+  const LinearMixer fla =
+      *linear_config("mamba2", {{"norm_eps", 1e-4}, {"dt_limit", {0.5, 2.0}}, {"n_groups", nullptr}}).linear;
+  EXPECT_EQ(fla.norm_epsilon, 1e-4);
+  EXPECT_EQ(fla.lowest_step, 0.5);
+  EXPECT_EQ(fla.highest_step, 2.0);
+  EXPECT_EQ(fla.key_heads, 1);
+  EXPECT_EQ(linear_config("mamba2", {{"norm_before_gate", true}}).linear->gate, LinearGate::after_norm);
+  EXPECT_EQ(linear_config("mamba2", {{"rmsnorm", false}}).linear->norm_size, 0);
+  EXPECT_EQ(linear_config("mamba2", {{"D_has_hdim", true}}).linear->skip, LinearSkip::channel);
+}
+
+TEST(LinearConfig, WhatIsOfTrainingLimitsNoStep) {
+  const LinearMixer mixer =
+      *linear_config("mamba2-project_fox",
+                     {{"time_step_min", 0.001}, {"time_step_max", 0.1}, {"time_step_floor", 0.01}, {"rms_norm", false}})
+           .linear;
+  EXPECT_EQ(mixer.lowest_step, 0.0);
+  EXPECT_EQ(mixer.highest_step, std::numeric_limits<double>::infinity());
+  EXPECT_GT(mixer.norm_size, 0);
+}
+
+TEST(LinearConfig, BoundsOfHgrn2AreFlasAlone) {
+  EXPECT_TRUE(linear_config("hgrn2-project_fox").linear->has_lower_bounds);
+  EXPECT_FALSE(linear_config("hgrn2-project_fox").linear->lower_bound);
+  EXPECT_TRUE(linear_config("hgrn2").linear->lower_bound);
+  EXPECT_FALSE(linear_config("hgrn2", {{"use_lower_bound", false}}).linear->lower_bound);
+  EXPECT_EQ(linear_config("hgrn2", {{"norm_eps", 0.5}}).linear->norm_epsilon, 1e-5);
+  EXPECT_EQ(linear_config("hgrn2-project_fox", {{"norm_eps", 0.5}}).linear->norm_epsilon, 0.5);
+}
+
+TEST(LinearConfig, SiluOfTheAuthorsDeltaNetIsItsConvolutions) {
+  const json without = {{"use_short_conv", false}};
+  EXPECT_EQ(linear_config("delta_net-project_fox", without).linear->key_activation, LinearActivation::none);
+  EXPECT_EQ(linear_config("delta_net", without).linear->key_activation, LinearActivation::silu);
+  EXPECT_EQ(linear_config("delta_net-project_fox", without).linear->value_activation, LinearActivation::silu);
+  EXPECT_EQ(linear_config("gla").linear->key_activation, LinearActivation::none);
+  EXPECT_EQ(linear_config("gla", {{"use_short_conv", true}}).linear->key_activation, LinearActivation::silu);
+}
+
+TEST(LinearConfig, RefusesWhatDoesNotFit) {
+  EXPECT_PRED2(test::says, linear_refusal("mamba2", {{"num_heads", 3}}),
+               (Parts{"dir/config.json", "num_heads is 3", "expand times hidden_size, 32"}));
+  EXPECT_PRED2(test::says, linear_refusal("mamba2", {{"n_groups", 3}}),
+               (Parts{"n_groups is 3", "divides num_heads 4"}));
+  EXPECT_PRED2(test::says, linear_refusal("mamba2-project_fox", {{"n_groups", 2}}), (Parts{"n_groups is 2"}));
+  EXPECT_PRED2(test::says, linear_refusal("gla", {{"num_kv_heads", 3}}), (Parts{"num_kv_heads is 3"}));
+  EXPECT_PRED2(test::says, linear_refusal("gla", {{"feature_map", "elu"}}), (Parts{"feature_map"}));
+  EXPECT_PRED2(test::says, linear_refusal("gla", {{"expand_k", 0.2}}), (Parts{"expand_k", "columns are 2 heads"}));
+  EXPECT_PRED2(test::says, linear_refusal("hgrn2", {{"expand_ratio", 5}}), (Parts{"expand_ratio is 5"}));
+  EXPECT_PRED2(test::says, linear_refusal("delta_net", {{"qk_norm", "l1"}}), (Parts{"qk_norm", "\"l2\" or \"sum\""}));
+  EXPECT_PRED2(test::says, linear_refusal("delta_net", {{"qk_activation", "tanh"}}), (Parts{"qk_activation"}));
+  EXPECT_PRED2(test::says, linear_refusal("gated_deltanet", {{"num_v_heads", 3}}), (Parts{"num_v_heads is 3"}));
+  for (const char* name : {"gla", "hgrn2", "delta_net", "gated_deltanet"}) {
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attn", {{"layers", {1}}}}}), (Parts{"attn is an object"})) << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"attnres_block_size", 4}}), (Parts{"attnres_block_size"})) << name;
+    EXPECT_PRED2(test::says, linear_refusal(name, {{"sparkle", 4}}), (Parts{"sparkle", "does not know"})) << name;
+  }
+  EXPECT_PRED2(test::says, linear_refusal("qwen3_5_text", {{"layer_types", {"linear_attention", "moon_attention"}}}),
+               (Parts{"layer_types", "for each of 2 layers"}));
+  EXPECT_PRED2(test::says, linear_refusal("qwen3_5_text", {{"linear_num_value_heads", 3}}),
+               (Parts{"linear_num_value_heads is 3"}));
+}
+
+struct LinearOption {
+  const char* model_type;
+  json keys;
+};
+
+/// What no fixture has: the steps of the CPU and those of LibTorch, which share no code, and the next position's.
+TEST(LinearOptions, TwoWaysToComputeAgree) {
+  const LinearOption options[] = {
+      {"mamba2", {{"n_groups", 2}, {"use_bias", true}}},
+      {"mamba2", {{"use_conv_bias", false}, {"time_step_limit", {0.5, 0.9}}, {"conv_kernel", 2}}},
+      {"mamba2", {{"norm_before_gate", true}, {"D_has_hdim", true}, {"n_groups", 2}}},
+      {"mamba2", {{"rmsnorm", false}, {"tie_word_embeddings", true}, {"conv_kernel", 1}}},
+      {"hgrn2", {{"use_short_conv", true}}},
+      {"hgrn2", {{"expand_ratio", nullptr}, {"use_lower_bound", false}}},
+      {"hgrn2-project_fox", {{"num_heads", 4}, {"expand_ratio", 3}}},
+      {"gla", {{"num_kv_heads", 1}, {"use_short_conv", true}, {"clamp_min", -0.02}}},
+      {"gla", {{"use_output_gate", false}, {"expand_v", 2.0}}},
+      {"delta_net", {{"qk_activation", "relu"}, {"expand_k", 0.5}, {"use_gate", true}}},
+      {"delta_net", {{"qk_activation", "elu"}, {"qk_norm", "sum"}, {"use_beta", false}, {"use_short_conv", false}}},
+      {"delta_net", {{"qk_activation", "identity"}, {"allow_neg_eigval", true}}},
+      {"delta_net-project_fox", {{"norm_first", true}, {"use_short_conv", false}}},
+      {"gated_deltanet", {{"num_v_heads", 4}, {"use_gate", false}, {"allow_neg_eigval", true}}},
+      {"gated_deltanet", {{"use_short_conv", false}, {"expand_v", 0.5}}},
+      {"qwen3_5_text", json::object()},
+      {"qwen3_5_text", {{"layer_types", {"linear_attention", "linear_attention"}}}},
+  };
+  for (const LinearOption& option : options) {
+    SCOPED_TRACE(std::string(option.model_type) + " " + option.keys.dump());
+    const test::TemporaryFolder folder;
+    const json config = tiny_linear(option.model_type, option.keys);
+    test::write_checkpoint(folder, config, test::random_weights(config));
+    const Checkpoint checkpoint = Checkpoint::open(folder.text());
+    test::Batch batch;
+    batch.keep = {Keep::logits};
+    for (std::int32_t n = 0; n < 70; ++n) batch.input_ids.push_back(n * 7 % 23);
+    batch.labels = batch.input_ids;
+    const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
+    const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
+    const std::vector<float> ours = test::run_batch(*fast, batch).traces.front()->source().logits();
+    const std::vector<float> wanted = test::run_batch(*composed, batch).traces.front()->source().logits();
+    double largest = 0;
+    for (const float logit : wanted) largest = std::max(largest, std::abs(static_cast<double>(logit)));
+    EXPECT_LE(test::largest_difference(ours, wanted), 2e-4 * largest);
+  }
+}
+
+TEST(LinearInterventions, ChangeDecaysWhereThereAreSome) {
+  for (const auto& [name, head] : {std::pair{"mamba2", "1"}, {"gla", "0"}, {"hgrn2", "*"}, {"gated-deltanet", "1"}}) {
+    const Checkpoint checkpoint = Checkpoint::open(test::data_path(name));
+    const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
+    const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
+    for (const char* kind : {"one", "constant=0.9", "scale=0.5", "zero@11", "cut", "mean"}) {
+      SCOPED_TRACE(std::string(name) + " " + kind);
+      test::Batch batch;
+      batch.keep = {Keep::logits};
+      for (std::int32_t n = 0; n < 40; ++n) batch.input_ids.push_back(n * 37 % 320);
+      batch.labels = batch.input_ids;
+      const std::vector<float> untouched = test::run_batch(*fast, batch).traces.front()->source().logits();
+      batch.interventions = {Intervention::parse("1:" + std::string(head) + ":" + kind)};
+      const std::vector<float> ours = test::run_batch(*fast, batch).traces.front()->source().logits();
+      EXPECT_LE(test::largest_difference(ours, test::run_batch(*composed, batch).traces.front()->source().logits()),
+                2e-3);
+      EXPECT_GT(test::largest_difference(ours, untouched), 1e-4);
+    }
+  }
+}
+
+TEST(LinearInterventions, AreRefusedWhereNothingDecays) {
+  const auto refusal = [](const ModelConfig& config, const char* text) {
+    const std::vector<Intervention> interventions = {Intervention::parse(text)};
+    return test::error_of([&] { check_interventions(interventions, config, 10); });
+  };
+  const ModelConfig delta = linear_config("delta_net");
+  EXPECT_PRED2(test::says, refusal(delta, "*:*:one"), (Parts{"'*:*:one'", "without decay", "cut"}));
+  EXPECT_EQ(refusal(delta, "1:1:cut"), "");
+  const ModelConfig shared = linear_config("gla", {{"num_kv_heads", 1}});
+  EXPECT_PRED2(test::says, refusal(shared, "0:1:one"), (Parts{"2 heads that share the decays of 1"}));
+  EXPECT_EQ(refusal(shared, "0:*:one"), "");
+  const ModelConfig hybrid = linear_config("qwen3_5_text");
+  EXPECT_EQ(refusal(hybrid, "0:3:one"), "");
+  EXPECT_PRED2(test::says, refusal(hybrid, "1:3:one"), (Parts{"there is no head 3"}));
+}
+
+TEST(LinearWeights, RatesThatGiveNoNumbersAreRefused) {
+  const test::TemporaryFolder folder;
+  const json config = tiny_linear("mamba2");
+  std::vector<test::NamedTensor> weights = test::random_weights(config);
+  for (test::NamedTensor& tensor : weights) {
+    if (tensor.name.ends_with("1.mixer.A_log")) tensor.values[2] = 95;
+  }
+  test::write_checkpoint(folder, config, weights);
+  const Checkpoint checkpoint = Checkpoint::open(folder.text());
+  const auto refusal = [&](auto load) { return test::error_of([&] { load(); }); };
+  for (const std::string& message : {refusal([&] { CausalLM::load(checkpoint, Device{}, DType::float32); }),
+                                     refusal([&] { load_torch_model(checkpoint, Device{}, DType::float32); })}) {
+    EXPECT_PRED2(test::says, message, (Parts{"backbone.layers.1.mixer.A_log holds 95 at element 2"}));
+  }
+}
+
+}  // namespace
+}  // namespace foxscope

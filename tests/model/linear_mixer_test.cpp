@@ -1,0 +1,184 @@
+// Models of linear mixers: the authors' outputs for a small checkpoint of each, one text and several, whole and
+// continued token by token.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "backend/model/continuation.h"
+#include "backend/model/torch_model.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+using test::largest_difference;
+
+/// Logits are held to this share of the largest.
+constexpr double kShare = 2e-4;
+
+struct LinearGolden {
+  explicit LinearGolden(const std::string& name)
+      : file(test::data_path(name) + "/golden.safetensors"),
+        checkpoint(Checkpoint::open(test::data_path(name))),
+        ids(test::read_ids(file, "input_ids")),
+        labels(test::read_ids(file, "labels")),
+        logits(test::read_floats(file, "logits")),
+        losses(test::read_floats(file, "per_token_loss")) {
+    for (const float logit : logits) largest = std::max(largest, std::abs(static_cast<double>(logit)));
+  }
+  [[nodiscard]] std::unique_ptr<CausalLM> load() const { return CausalLM::load(checkpoint, Device{}, DType::float32); }
+  [[nodiscard]] std::unique_ptr<CausalLM> load_composed() const {
+    return load_torch_model(checkpoint, Device{}, DType::float32);
+  }
+  SafetensorsFile file;
+  Checkpoint checkpoint;
+  std::vector<std::int32_t> ids, labels;
+  std::vector<float> logits, losses;
+  double largest = 0;
+};
+
+void check_whole(CausalLM& model, const LinearGolden& wanted) {
+  test::Batch batch;
+  batch.input_ids = wanted.ids;
+  batch.labels = wanted.labels;
+  batch.keep = {Keep::loss, Keep::logits, Keep::hidden};
+  const auto trace = test::run_batch(model, batch).traces.front();
+  EXPECT_LE(largest_difference(trace->source().logits(), wanted.logits), kShare * wanted.largest);
+  EXPECT_LE(largest_difference(trace->per_token_loss(), wanted.losses), kShare * wanted.largest);
+  for (int layer = 0; layer <= model.config().layers; ++layer) {
+    const std::string name = "hidden_states." + std::to_string(layer);
+    if (!wanted.file.tensors().contains(name)) continue;
+    EXPECT_LE(largest_difference(trace->source().hidden_states(layer), test::read_floats(wanted.file, name)), 1e-4)
+        << name;
+  }
+}
+
+/// Reads a part of the ids as a prompt and the others one by one.
+void check_continued(CausalLM& model, const LinearGolden& wanted, std::size_t prompt) {
+  const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
+  PromptRequest request;
+  request.input_ids = std::span(wanted.ids).first(prompt);
+  const auto continuation = model.begin(request, {});
+  for (std::size_t position = prompt - 1;; ++position) {
+    const float* logits = wanted.logits.data() + position * vocabulary;
+    double sum = 0;
+    for (std::size_t n = 0; n < vocabulary; ++n) sum += std::exp(static_cast<double>(logits[n]));
+    for (std::size_t n = 0; n < vocabulary; ++n) {
+      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(logits[n]) - std::log(sum),
+                  kShare * wanted.largest)
+          << position;
+    }
+    if (position + 1 == wanted.ids.size()) break;
+    continuation->read(wanted.ids[position + 1]);
+  }
+}
+
+/// A golden [H, ...] of a layer against what its recorded heads give each of the H heads.
+void check_heads(const Trace& trace, const SafetensorsFile& maps, int layer, const char* name,
+                 QueryKeyStore::Part part) {
+  const LayerMixer mixer = trace.info().mixer(layer);
+  if (mixer.mixer == Mixer::attention) return;
+  const std::vector<float> wanted = test::read_floats(maps, "layers." + std::to_string(layer) + "." + name);
+  const QueryKeyStore& store = *trace.store_of(part);
+  std::vector<float> ours;
+  std::vector<float> scratch;
+  for (int head = 0; head < mixer.heads; ++head) {
+    const auto rows =
+        store.rows(part, layer, head / (mixer.heads / store.heads(part, layer)), 0, trace.info().length, scratch);
+    ours.insert(ours.end(), rows.begin(), rows.end());
+  }
+  EXPECT_LE(largest_difference(ours, wanted), 1e-4) << name << " of layer " << layer;
+}
+
+/// The decays and what is written, as the authors' code has them.
+void check_decays(const Trace& trace, const SafetensorsFile& maps, int layer) {
+  const std::string prefix = "layers." + std::to_string(layer) + ".";
+  if (maps.tensors().contains(prefix + "beta")) {
+    EXPECT_LE(largest_difference(trace.source().copy<float>(TraceArray::beta, layer),
+                                 test::read_floats(maps, prefix + "beta")),
+              1e-5);
+  }
+  if (!maps.tensors().contains(prefix + "log_decay")) return;
+  const LayerMixer mixer = trace.info().mixer(layer);
+  const bool by_channel = mixer.decay == Decay::channel;
+  std::vector<float> wanted = test::read_floats(maps, prefix + "log_decay");
+  const std::vector<double> sums = trace.source().copy<double>(
+      by_channel ? TraceArray::cumulative_log_decay : TraceArray::cumulative_log_gate, layer);
+  ASSERT_EQ(sums.size(), wanted.size());
+  const std::size_t step = by_channel ? static_cast<std::size_t>(mixer.head_dim) : 1;
+  const std::size_t of_head = step * static_cast<std::size_t>(trace.info().length);
+  for (std::size_t n = 0; n < sums.size(); ++n) {
+    const double before = n % of_head < step ? 0 : sums[n - step];
+    ASSERT_NEAR(sums[n] - before, static_cast<double>(wanted[n]),
+                1e-5 + 1e-5 * std::abs(static_cast<double>(wanted[n])))
+        << prefix << n;
+  }
+}
+
+class LinearModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(LinearModel, GivesTheAuthorsOutputs) {
+  const LinearGolden wanted(GetParam());
+  check_whole(*wanted.load(), wanted);
+}
+
+TEST_P(LinearModel, ComposedTwinGivesTheAuthorsOutputs) {
+  const LinearGolden wanted(GetParam());
+  check_whole(*wanted.load_composed(), wanted);
+}
+
+TEST_P(LinearModel, RecordsWhatTheOperatorTakes) {
+  const LinearGolden wanted(GetParam());
+  const SafetensorsFile maps(test::data_path(GetParam()) + "/golden_maps.safetensors");
+  for (const auto& model : {wanted.load(), wanted.load_composed()}) {
+    test::Batch batch;
+    batch.input_ids = wanted.ids;
+    batch.labels = wanted.labels;
+    batch.keep = {Keep::gates, Keep::query_key, Keep::values};
+    const auto trace = test::run_batch(*model, batch).traces.front();
+    for (int layer = 0; layer < model->config().layers; ++layer) {
+      check_heads(*trace, maps, layer, "q", QueryKeyStore::Part::query);
+      check_heads(*trace, maps, layer, "k", QueryKeyStore::Part::key);
+      check_heads(*trace, maps, layer, "v", QueryKeyStore::Part::value);
+      check_decays(*trace, maps, layer);
+    }
+  }
+}
+
+TEST_P(LinearModel, ContinuesAsTheWholeTextGoesOn) {
+  const LinearGolden wanted(GetParam());
+  // A prompt shorter than a convolution, and one that is no whole number of chunks.
+  for (const std::size_t prompt : {1, 2, 50}) {
+    check_continued(*wanted.load(), wanted, prompt);
+    check_continued(*wanted.load_composed(), wanted, prompt);
+  }
+}
+
+TEST_P(LinearModel, ReadsSeveralTextsAsItReadsEach) {
+  const LinearGolden wanted(GetParam());
+  for (const auto& model : {wanted.load(), wanted.load_composed()}) {
+    test::Batch batch;
+    batch.size = 2;
+    batch.keep = {Keep::logits, Keep::loss};
+    const auto half = static_cast<std::ptrdiff_t>(wanted.ids.size()) / 2;
+    batch.input_ids.assign(wanted.ids.begin() + half, wanted.ids.end());
+    batch.labels.assign(wanted.labels.begin() + half, wanted.labels.end());
+    batch.input_ids.insert(batch.input_ids.end(), wanted.ids.begin(), wanted.ids.begin() + half);
+    batch.labels.insert(batch.labels.end(), wanted.labels.begin(), wanted.labels.begin() + half);
+    const auto traces = test::run_batch(*model, batch).traces;
+    const std::span<const float> first = std::span(wanted.logits).first(wanted.logits.size() / 2);
+    EXPECT_LE(largest_difference(traces[1]->source().logits(), first), kShare * wanted.largest);
+    batch.size = 1;
+    batch.input_ids.resize(static_cast<std::size_t>(half));
+    batch.labels.resize(static_cast<std::size_t>(half));
+    const auto alone = test::run_batch(*model, batch).traces.front();
+    EXPECT_LE(largest_difference(traces[0]->source().logits(), alone->source().logits()), 1e-5 * wanted.largest);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fixtures, LinearModel,
+                         testing::Values("mamba2", "hgrn2", "delta-net", "gla", "gated-deltanet", "qwen3_5"),
+                         test::fixture_test_name);
+
+}  // namespace
+}  // namespace foxscope
