@@ -8,6 +8,7 @@
 #include "app/cli/heads_report.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
+#include "backend/map/gate_statistics.h"
 
 namespace foxscope::cli {
 namespace {
@@ -117,6 +118,24 @@ void addGateEvents(Columns& columns, const HeadsReport& report, const ReportedHe
   addEvents(columns, gates);
 }
 
+// The head's spectrum of decays: columns where any layer decays by channel.
+void addSpectrum(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  const TraceInfo& info = report.run->info();
+  if (std::ranges::none_of(info.mixers, [](const LayerMixer& mixer) { return mixer.decay == Decay::channel; })) return;
+  std::vector<double> times = head.measures.statistics.channel_decay_times;
+  for (std::size_t n = 0; n < kSpectrumNames.size(); ++n) {
+    columns.emplace_back(std::string("channel_decay_time_") + kSpectrumNames[n],
+                         times.empty() ? kNone : quantile(times, 0.25 * static_cast<double>(n)));
+  }
+}
+
+// Effective memory: the share of attention within 1, 2, 4... tokens, the position itself among them.
+void addMemory(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
+  for (const auto& [tokens, share] : massWithin(report, head.measures)) {
+    columns.emplace_back(fmt::format("mass_within_{}", tokens), share);
+  }
+}
+
 double valueOf(const HeadsReport& report, const ReportedHead& head, const std::string& name) {
   const Columns columns = headColumns(report, head);
   const auto found =
@@ -137,13 +156,27 @@ double valueOf(const HeadsReport& report, const ReportedHead& head, const std::s
 
 }  // namespace
 
+std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head) {
+  const auto mass = std::ranges::find(head.profiles, std::string("mass"), &HeadProfile::name);
+  std::vector<std::pair<std::int64_t, double>> within;
+  double sum = 0;
+  const auto bins = distance_bins(report.tokens);
+  for (std::size_t n = 0; n < bins.size(); ++n) {
+    sum += mass == head.profiles.end() ? kNone : mass->bins[n];
+    within.emplace_back(bins[n].to, sum);
+  }
+  return within;
+}
+
 Columns headColumns(const HeadsReport& report, const ReportedHead& head) {
   const HeadStatistics& statistics = head.measures.statistics;
   Columns columns = {{"layer", statistics.layer}, {"head", statistics.head}};
   addNumbers(columns, gate_numbers(statistics));
   addGateEvents(columns, report, head);
   addSaliency(columns, report, head);
+  addSpectrum(columns, report, head);
   addSpread(columns, report, head);
+  addMemory(columns, report, head);
   if (report.split) addSplit(columns, report, head);
   if (report.classes) addClasses(columns, head);
   if (!report.matched.empty()) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <ranges>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -80,6 +81,14 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
                     "again with --keep gates,rows,qk",
                     options.file, trace.info().name, options.split ? "--split" : "--match"));
   }
+  const bool linear = std::ranges::none_of(std::views::iota(0, trace.info().layers), [&](int layer) {
+    return trace.info().mixer(layer).mixer == Mixer::attention;
+  });
+  if (options.split && linear) {
+    throw UsageError(
+        fmt::format("{}: model '{}': --split is of softmax attention, and the model has none: leave it out",
+                    options.file, trace.info().name));
+  }
   if (options.saliency && !trace.has(TraceArray::log_forget_gradient)) {
     throw Error(fmt::format("{}: model '{}': saliency was not kept: run again with --keep loss,gates,saliency",
                             options.file, trace.info().name));
@@ -100,6 +109,7 @@ bool measureHeads(const std::shared_ptr<const Trace>& trace, const MeasureOption
   for (std::int64_t n = 0; n < heads; ++n) {
     session.console.progress({n, heads, "heads", "statistics"});
     const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
+    if (head.head >= info.mixer(head.layer).heads) continue;
     auto measures = measure_head(head, options, job);
     if (!measures) return false;
     body(std::move(*measures));
@@ -136,6 +146,7 @@ bool findNearest(const HeadsOptions& options, const RunFile& run, const Session&
 }
 
 void writeArrays(const HeadsOptions& options, const HeadsReport& report, const Trace& trace, const Session& session) {
+  require_equal_heads(trace.info());
   HeadsAccumulator accumulator(trace.info());
   for (const ReportedHead& head : report.heads) accumulator.add(head.measures);
   accumulator.end_window(0);

@@ -5,6 +5,7 @@
 
 #include "app/cli/heads_report.h"
 #include "app/cli/values.h"
+#include "backend/map/gate_statistics.h"
 
 namespace foxscope::cli {
 namespace {
@@ -37,6 +38,22 @@ Json profileJson(const HeadsReport& report, const DistanceProfile& profile, cons
     bins.push_back({{"from", distances[n].from}, {"to", distances[n].to - 1}, {"mass", jsonNumber(mass[n])}});
   }
   return {{"d50", jsonNumber(profile.d50)}, {"d90", jsonNumber(profile.d90)}, {"mass", std::move(bins)}};
+}
+
+Json memoryJson(const HeadsReport& report, const HeadMeasures& head) {
+  Json within = Json::array();
+  for (const auto& [tokens, share] : massWithin(report, head)) {
+    within.push_back({{"tokens", tokens}, {"mass", jsonNumber(share)}});
+  }
+  return within;
+}
+
+Json spectrumJson(std::vector<double> times) {
+  Json spectrum;
+  for (std::size_t n = 0; n < kSpectrumNames.size(); ++n) {
+    spectrum[kSpectrumNames[n]] = jsonNumber(quantile(times, 0.25 * static_cast<double>(n)));
+  }
+  return spectrum;
 }
 
 Json spreadJson(const HeadsReport& report, const HeadMeasures& head, const AttentionSpread& spread,
@@ -153,6 +170,10 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
                {"attention", head.has_attention ? spreadJson(report, measures, head, "") : Json(nullptr)},
                {"labels", labelsJson(head)},
                {"label_scores", head.has_attention ? labelScoresJson(head) : Json(nullptr)}};
+  const LayerMixer mixer = report.run->info().mixer(head.layer);
+  json["mixer"] = to_string(mixer.mixer);
+  if (!head.channel_decay_times.empty()) json["channel_decay_time"] = spectrumJson(head.channel_decay_times);
+  if (head.has_attention) json["mass_within"] = memoryJson(report, measures);
   if (head.saliency) json["saliency"] = saliencyJson(*head.saliency);
   if (report.split) json["split"] = splitJson(report, measures);
   if (report.classes) json["gates_by_class"] = classesJson(measures);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +51,13 @@ struct Ranking {
   std::size_t top = 0;
 };
 void rank(HeadsReport& report, const Ranking& ranking);
+
+/// Quantiles of channel_decay_times.
+inline constexpr std::array kSpectrumNames = {"min", "lower_quartile", "median", "upper_quartile", "max"};
+
+/// Effective memory of a head: the share of its attention within 1, 2, 4... tokens, the position itself among them, up
+/// to the text's length; NaN without attention.
+std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& report, const HeadMeasures& head);
 
 /// The figures that tell heads apart, one line a head, units in the header; what was asked for beside them (the split,
 /// gates by class, nearest heads, saliency) as tables of their own instead.

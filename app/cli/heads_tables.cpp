@@ -63,6 +63,12 @@ std::string overview(const HeadsReport& report) {
     header.push_back(report.sortedBy);
     units.emplace_back();
   }
+  const TraceInfo& info = report.run->info();
+  const bool mixed = !info.mixers.empty();
+  if (mixed) {
+    header.insert(header.begin() + 2, "mixer");
+    units.insert(units.begin() + 2, "");
+  }
   header.emplace_back("labels");
   units.emplace_back();
   std::vector<TextTable::Align> align(header.size(), TextTable::Align::right);
@@ -86,6 +92,7 @@ std::string overview(const HeadsReport& report) {
                                       attention(numberCell(head.entropy, 2)),
                                       attention(numberCell(100 * head.mass_on_first, 1)),
                                       attention(numberCell(100 * head.mass_on_self, 1))};
+    if (mixed) cells.insert(cells.begin() + 2, to_string(info.mixer(head.layer).mixer));
     if (!shown) cells.push_back(sortedCell(report, reported));
     const std::string labels = names_of(labels_of(head.label_scores), ", ");
     cells.push_back(labels.empty() ? "-" : labels);

@@ -34,25 +34,27 @@ Json numberOrNull(const std::optional<double>& value) {
 Json modelJson(const Trace& trace) {
   const TraceInfo& info = trace.info();
   const auto loss = meanOf(trace.per_token_loss());
-  return {{"name", info.name},
-          {"model_type", info.model_type},
-          {"layers", info.layers},
-          {"heads", info.heads},
-          {"key_heads", info.key_heads},
-          {"head_dim", info.head_dim},
-          {"tokens", info.length},
-          {"gated", info.gated},
-          {"window_size", info.window_size},
-          {"softmax_scale", info.softmax_scale},
-          {"mean_loss", numberOrNull(loss)},
-          {"perplexity", numberOrNull(loss ? std::optional(std::exp(*loss)) : std::nullopt)},
-          {"kept", keptWords(trace)},
-          {"saliency_target", info.saliency_target},
-          {"dtype", to_string(info.dtype)},
-          {"device", info.device},
-          {"pruning_tolerance", info.pruning_tolerance},
-          {"intervention", info.intervention},
-          {"weights_sha256", info.weights_sha256}};
+  Json description = {{"name", info.name},
+                      {"model_type", info.model_type},
+                      {"layers", info.layers},
+                      {"heads", info.heads},
+                      {"key_heads", info.key_heads},
+                      {"head_dim", info.head_dim},
+                      {"tokens", info.length},
+                      {"gated", info.gated},
+                      {"window_size", info.window_size},
+                      {"softmax_scale", info.softmax_scale},
+                      {"mean_loss", numberOrNull(loss)},
+                      {"perplexity", numberOrNull(loss ? std::optional(std::exp(*loss)) : std::nullopt)},
+                      {"kept", keptWords(trace)},
+                      {"saliency_target", info.saliency_target},
+                      {"dtype", to_string(info.dtype)},
+                      {"device", info.device},
+                      {"pruning_tolerance", info.pruning_tolerance},
+                      {"intervention", info.intervention},
+                      {"weights_sha256", info.weights_sha256}};
+  for (const LayerMixer& mixer : info.mixers) description["mixers"].push_back(to_string(mixer.mixer));
+  return description;
 }
 
 std::string runFileJson(const std::string& path, const RunFile& file) {

@@ -9,6 +9,7 @@
 
 #include "app/description/model_description.h"
 #include "app/description/number_text.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope {
 namespace {
@@ -79,8 +80,15 @@ Facts checkpointFacts(const Checkpoint& checkpoint) {
 std::vector<std::string> keptWords(const Trace& trace) {
   std::vector<std::string> words;
   for (const KeepWord& word : kKeepWords) {
-    const bool kept = std::ranges::any_of(
-        kTraceArrays, [&](const ArraySpec& spec) { return spec.keep == word.keep && trace.has(spec.array); });
+    // Layers of several kinds have arrays of their own.
+    const auto has = [&](const ArraySpec& spec) {
+      bool any = false;
+      for (int index = 0; index < count_of(spec, trace.info().layers); ++index)
+        any = any || trace.has(spec.array, index);
+      return any;
+    };
+    const bool kept =
+        std::ranges::any_of(kTraceArrays, [&](const ArraySpec& spec) { return spec.keep == word.keep && has(spec); });
     if (kept) words.emplace_back(word.word);
   }
   return words;
@@ -102,12 +110,23 @@ Facts runFacts(const Trace& trace) {
       {"type", info.model_type},
       {"layers", fmt::format("{} with {} heads of size {}{}", info.layers, info.heads, info.head_dim,
                              info.key_heads == info.heads ? "" : fmt::format(", {} key heads", info.key_heads))},
-      {"gate", info.gated ? "forget gate" : "none"},
+      {"gate", info.gated ? info.mixers.empty() ? "forget gate" : "decay" : "none"},
       {"tokens", countText(info.length)},
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},
       {"computed",
        fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
+  if (!info.mixers.empty()) {
+    std::string mixers;
+    for (int layer = 0; layer < info.layers; ++layer) {
+      int last = layer;
+      while (last + 1 < info.layers && mixer_text(info, last + 1) == mixer_text(info, layer)) ++last;
+      mixers += fmt::format("{}{}{} {}", layer == 0 ? "" : ", ", layer, last > layer ? fmt::format("-{}", last) : "",
+                            mixer_text(info, layer));
+      layer = last;
+    }
+    facts.emplace_back("mixers", "layers " + mixers);
+  }
   if (info.window_size > 0) facts.emplace_back("window", fmt::format("{} tokens", info.window_size));
   if (!info.intervention.empty()) facts.emplace_back("intervention", info.intervention);
   if (trace.has(TraceArray::log_forget_gradient)) facts.emplace_back("saliency", "gradient of " + info.saliency_target);

@@ -46,7 +46,7 @@ std::optional<Nearest> nearestHead(const HeadOf& head, const std::shared_ptr<con
   std::optional<Nearest> nearest;
   const TraceInfo& info = among->info();
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int index = 0; index < info.heads; ++index) {
+    for (int index = 0; index < info.mixer(layer).heads; ++index) {
       job.tell({std::int64_t{layer} * info.heads + index, std::int64_t{info.layers} * info.heads, "heads", "matching"});
       const auto other = head_statistics({among, layer, index}, options, quiet);
       if (!other) return std::nullopt;
@@ -203,7 +203,9 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
   second->check_head(chosen.second->layer, chosen.second->head);
   if (chosen.quantities.empty()) {
     chosen.quantities = {Quantity::attention};
-    if (first->info().gated && second->info().gated) chosen.quantities = {Quantity::forget, Quantity::attention};
+    const auto forgets = [](const TraceInfo& info, int layer) { return is_gated(info, layer); };
+    if (forgets(first->info(), head.layer) && forgets(second->info(), chosen.second->layer))
+      chosen.quantities = {Quantity::forget, Quantity::attention};
   }
   requireShown(chosen.limits, chosen.quantities);
   auto file = CompareFigure({head, {second, chosen.second->layer, chosen.second->head}}, chosen, style).draw(job);

@@ -53,6 +53,9 @@ Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t h
   return curve;
 }
 
+/// Whether attention is split into content and decay: not that of linear mixers, which have no logits.
+bool splits(const EvaluatedHeads& model) { return model.info.mixers.empty(); }
+
 CurvePlot emptyPlot(const EvaluatedHeads& model, bool first) {
   CurvePlot plot;
   plot.xLabel = "1 + distance (tokens)";
@@ -67,10 +70,10 @@ CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, 
   CurvePlot plot = emptyPlot(model, first);
   plot.title = headTitle(head);
   if (first) plot.yLabel = "attention per octave";
-  plot.xLabels = CurvePlot::XLabels::hidden;
+  if (splits(model)) plot.xLabels = CurvePlot::XLabels::hidden;
   const char* const suffix = options.first == FirstKey::leftOut ? "_without_first" : "";
   for (const Line& line : kMasses) {
-    if (!model.info.gated && line.colour > 0) break;
+    if (line.colour > 0 && (!model.info.gated || !splits(model))) break;
     const HeadArray& array = requireArray(model, model.by_distance, (std::string(line.array) + suffix).c_str());
     plot.curves.push_back(curveOf(model, array, placeOf(model, head), line));
   }
@@ -114,7 +117,7 @@ std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first,
   const bool bands =
       first && std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
   std::vector<Curve> named;
-  if (model.info.gated) named = plots.front().curves;
+  if (model.info.gated && splits(model)) named = plots.front().curves;
   for (CurvePlot& plot : plots) {
     for (Curve& curve : plot.curves) curve.name.clear();
   }
@@ -135,13 +138,14 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   std::vector<CurvePlot> masses, logits;
   for (const HeadIndex& head : heads) {
     masses.push_back(massPlot(model, options, head, masses.empty()));
-    logits.push_back(logitPlot(model, head, logits.empty()));
+    if (splits(model)) logits.push_back(logitPlot(model, head, logits.empty()));
   }
   shareLimits(masses, 0);
   shareLimits(logits, kLeastLogit);
   PanelPage page(style);
   int row = 0;
   for (std::vector<CurvePlot>* plots : {&masses, &logits}) {
+    if (plots->empty()) continue;
     const auto count = static_cast<int>(heads.size());
     page.add(legendOf(*plots, row == 0, model, style), {row, 0, 1, count});
     ++row;

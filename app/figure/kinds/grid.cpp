@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -60,6 +61,10 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   quiet.report = nullptr;
   for (int layer = 0; layer < info.layers; ++layer) {
     for (int head = 0; head < info.heads; ++head) {
+      if (head >= info.mixer(layer).heads) {
+        images.push_back({1, 1, {std::numeric_limits<float>::quiet_NaN()}});
+        continue;
+      }
       job.tell({static_cast<std::int64_t>(images.size()), std::int64_t{info.layers} * info.heads, "heads", "maps"});
       request.head = {trace, layer, head};
       auto image = compute_map(request, quiet);

@@ -58,7 +58,7 @@ std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace
   Job quiet = job;
   quiet.report = nullptr;
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
       job.tell(
           {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
       const auto tokens = reachOf({trace, layer, head}, quiet);

@@ -13,7 +13,7 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
     DecaySpectrum spectrum{run, {}};
     const TraceInfo& info = run.trace->info();
     for (int layer = 0; info.gated && layer < info.layers; ++layer) {
-      for (int head = 0; head < info.heads; ++head) {
+      for (int head = 0; head < info.mixer(layer).heads; ++head) {
         if (job.stopped()) return std::nullopt;
         const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));
         spectrum.heads.push_back({{run.id, layer, head}, time});

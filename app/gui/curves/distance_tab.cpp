@@ -81,7 +81,7 @@ std::vector<HeadChoice> DistanceTab::headsOf(const CurveRun& run, std::optional<
   const TraceInfo& info = run.trace->info();
   std::vector<HeadChoice> heads;
   for (int each = only.value_or(0); each < (only ? *only + 1 : info.layers); ++each) {
-    for (int one = 0; one < info.heads; ++one) heads.push_back({run.id, each, one});
+    for (int one = 0; one < info.mixer(each).heads; ++one) heads.push_back({run.id, each, one});
   }
   return heads;
 }

@@ -38,16 +38,24 @@ std::vector<double> softmax(std::vector<double> logits) {
 std::optional<RowProfile> rowProfile(const HeadOf& head, std::int64_t query, const Job& job) {
   RowProfile profile;
   profile.query = query;
-  auto forget = row(head, Quantity::forget, query, job);
-  if (!forget) return std::nullopt;
-  profile.forget = std::move(*forget);
-  auto logForget = row(head, Quantity::log_forget, query, job);
-  if (!logForget) return std::nullopt;
-  profile.logForget = std::move(*logForget);
+  const TraceInfo& info = head.trace->info();
+  const auto lacks = [&](Quantity quantity) { return !why_not(info, head.layer, quantity).empty(); };
+  if (lacks(Quantity::forget)) {
+    profile.forget.assign(static_cast<std::size_t>(query + 1), 1.0);
+    profile.logForget.assign(static_cast<std::size_t>(query + 1), 0.0);
+  } else {
+    auto forget = row(head, Quantity::forget, query, job);
+    if (!forget) return std::nullopt;
+    profile.forget = std::move(*forget);
+    auto logForget = row(head, Quantity::log_forget, query, job);
+    if (!logForget) return std::nullopt;
+    profile.logForget = std::move(*logForget);
+  }
   if (!head.trace->has_attention(head.layer)) return profile;
   auto attention = row(head, Quantity::attention, query, job);
   if (!attention) return std::nullopt;
   profile.attention = std::move(*attention);
+  if (lacks(Quantity::logits)) return profile;
   auto logits = row(head, Quantity::logits, query, job);
   if (!logits) return std::nullopt;
   profile.attentionWithoutGate = softmax(std::move(*logits));

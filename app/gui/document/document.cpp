@@ -239,7 +239,8 @@ std::optional<HeadOf> Document::headOf(const HeadChoice& choice) const {
   const Run* chosen = run(choice.run);
   if (chosen == nullptr) return std::nullopt;
   const TraceInfo& info = chosen->trace->info();
-  if (choice.layer < 0 || choice.layer >= info.layers || choice.head < 0 || choice.head >= info.heads) {
+  if (choice.layer < 0 || choice.layer >= info.layers || choice.head < 0 ||
+      choice.head >= info.mixer(choice.layer).heads) {
     return std::nullopt;
   }
   return HeadOf{chosen->trace, choice.layer, choice.head};

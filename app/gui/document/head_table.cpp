@@ -171,7 +171,7 @@ void HeadTable::followRuns() {
 void HeadTable::requestStatistics(const Run& run) {
   const TraceInfo& info = run.trace->info();
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
       const HeadChoice choice{run.id, layer, head};
       request(choice, {.with_attention = false}, m_document.quickJobs());
       request(choice, {.with_attention = true}, m_document.jobs());
@@ -225,7 +225,8 @@ void HeadTable::followPin() {
       for (int layer = 0; layer < info.layers && key <= query; ++layer) {
         for (int head = 0; head < info.heads; ++head) {
           if (job.stopped()) return decltype(readings)();
-          readings->push_back(pair_reading({trace, layer, head}, query, key));
+          const bool there = head < info.mixer(layer).heads;
+          readings->push_back(there ? std::optional(pair_reading({trace, layer, head}, query, key)) : std::nullopt);
         }
       }
       return readings;

@@ -18,7 +18,7 @@ TellingHead byDecayTime(const Trace& trace) {
   double longest = 0;
   double shortest = std::numeric_limits<double>::infinity();
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
       const double time = decay_time(mean_log_gate(trace.cumulative_log_gate(layer, head)));
       if (std::isnan(time)) continue;
       const bool fits = time <= kShort * length;

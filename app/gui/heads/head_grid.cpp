@@ -7,6 +7,7 @@
 
 #include "app/figure/head_label_colour.h"
 #include "app/gui/views/theme.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope::gui {
 namespace {
@@ -68,7 +69,7 @@ void HeadGrid::recolour() {
     if (run.look.hidden) continue;
     const TraceInfo& info = run.trace->info();
     for (int layer = 0; layer < info.layers; ++layer) {
-      for (int head = 0; head < info.heads; ++head) values.push_back(shownValue({run.id, layer, head}));
+      for (int head = 0; head < info.mixer(layer).heads; ++head) values.push_back(shownValue({run.id, layer, head}));
     }
   }
   m_colours = HeadColours(m_colouring, values);
@@ -134,7 +135,8 @@ std::optional<HeadChoice> HeadGrid::headAt(const QPoint& place) const {
     const QRect area(block.corner, QSize(block.heads * size, block.layers * size));
     if (!area.contains(place)) continue;
     const QPoint inside = place - block.corner;
-    return HeadChoice{block.run, inside.y() / size, inside.x() / size};
+    const HeadChoice head{block.run, inside.y() / size, inside.x() / size};
+    return m_document.headOf(head) ? std::optional(head) : std::nullopt;
   }
   return std::nullopt;
 }
@@ -208,6 +210,7 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
       painter.drawText(label, Qt::AlignRight | Qt::AlignVCenter, QString::number(layer));
     }
     for (int head = 0; head < block.heads; ++head) {
+      if (!m_document.headOf({block.run, layer, head})) break;  // a layer of fewer heads
       const QRect cell(block.corner.x() + head * size, block.corner.y() + layer * size, size, size);
       paintCell(painter, cell, {block.run, layer, head});
       if (isFaded({block.run, layer, head})) {
@@ -247,8 +250,12 @@ void HeadGrid::paintEvent(QPaintEvent* /*event*/) {
 QString HeadGrid::description(const HeadChoice& head) const {
   const Run* run = m_document.run(head.run);
   if (run == nullptr) return {};
-  QString text = QStringLiteral("<b>%1, %2</b><table>")
-                     .arg(run->name.toHtmlEscaped(), tr("layer %1, head %2").arg(head.layer).arg(head.head));
+  QString text =
+      QStringLiteral("<b>%1, %2</b><table>")
+          .arg(run->name.toHtmlEscaped(), tr("layer %1, head %2: %3")
+                                              .arg(head.layer)
+                                              .arg(head.head)
+                                              .arg(QString::fromStdString(mixer_text(run->trace->info(), head.layer))));
   for (int number = 0; number < kHeadQuantities; ++number) {
     const auto quantity = static_cast<HeadQuantity>(number);
     const double value = m_table.value(head, quantity);
@@ -293,8 +300,9 @@ std::optional<HeadChoice> HeadGrid::beside(const HeadChoice& from, Qt::Key arrow
     --block;
     head.layer = block->layers - 1;
   }
-  return HeadChoice{block->run, std::clamp(head.layer, 0, block->layers - 1),
-                    std::clamp(head.head, 0, block->heads - 1)};
+  const int layer = std::clamp(head.layer, 0, block->layers - 1);
+  const int heads = m_document.run(block->run)->trace->info().mixer(layer).heads;
+  return HeadChoice{block->run, layer, std::clamp(head.head, 0, heads - 1)};
 }
 
 }  // namespace foxscope::gui

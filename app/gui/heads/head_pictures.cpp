@@ -38,7 +38,7 @@ template <typename Body>
 void forHeads(const Run& run, const Body& body) {
   const TraceInfo& info = run.trace->info();
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) body(HeadChoice{run.id, layer, head});
+    for (int head = 0; head < info.mixer(layer).heads; ++head) body(HeadChoice{run.id, layer, head});
   }
 }
 

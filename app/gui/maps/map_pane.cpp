@@ -376,7 +376,24 @@ void MapPane::showControls() {
   if (const auto right = m_heads.right(m_state)) context.other = right->name;
   context.nearestKnown = m_heads.nearest(m_state).has_value();
   context.picture = picture();
+  context.lacks = lacks();
   m_header->show(m_state, context);
+}
+
+std::map<Quantity, QString> MapPane::lacks() const {
+  std::map<Quantity, QString> reasons;
+  const auto add = [&](const std::optional<PaneHead>& pane) {
+    if (!pane) return;
+    const HeadOf& head = pane->head;
+    for (int number = 0; number <= static_cast<int>(Quantity::mixing); ++number) {
+      const auto quantity = static_cast<Quantity>(number);
+      const std::string reason = why_not(head.trace->info(), head.layer, quantity);
+      if (!reason.empty()) reasons.emplace(quantity, QString::fromStdString(reason));
+    }
+  };
+  if (m_state.sides != Sides::right) add(m_heads.left(m_state));
+  if (m_state.sides != Sides::left) add(m_heads.right(m_state));
+  return reasons;
 }
 
 void MapPane::followCursor() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <optional>
 
 #include <QElapsedTimer>
@@ -35,6 +36,8 @@ class MapPane : public QWidget {
 
   [[nodiscard]] const PaneState& state() const { return m_state; }
   void setState(const PaneState& state);
+  /// Quantities that the heads of the pane do not have, and why.
+  [[nodiscard]] std::map<Quantity, QString> lacks() const;
   void setTool(MapTool tool);
   void setProportions(Proportions proportions);
   enum class Role { ordinary, active };

@@ -1,9 +1,11 @@
 #include "app/gui/maps/map_picture.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <stop_token>
 #include <utility>
 
 #include "app/gui/maps/picture_shading.h"
@@ -110,8 +112,46 @@ Range sampleOf(const Range& band) {
   return {begin, begin + size};
 }
 
+/// Each line that is not done shows the values of the nearest one that is, where its own entries exist.
+Image filledUp(const MapRequest& map, const MapStage& stage) {
+  Image result{stage.image.rows, stage.image.columns, {}};
+  result.value.assign(stage.image.value.size(), kNone);
+  std::vector<std::int64_t> done;
+  for (std::int64_t line = 0; line < result.rows; ++line) {
+    if (stage.done[static_cast<std::size_t>(line)] != 0) done.push_back(line);
+  }
+  std::size_t nearest = 0;
+  for (std::int64_t line = 0; line < result.rows; ++line) {
+    while (nearest + 1 < done.size() && done[nearest + 1] - line <= line - done[nearest]) ++nearest;
+    const std::int64_t last = bin_begin(map.rows, result.rows, line + 1) - 1;
+    const float* const from = stage.image.value.data() + done[nearest] * result.columns;
+    float* const to = result.value.data() + line * result.columns;
+    for (std::int64_t x = 0; x < result.columns && bin_begin(map.columns, result.columns, x) <= last; ++x) {
+      to[x] = from[x];
+    }
+  }
+  return result;
+}
+
+/// The first lines of the exact map: of linear mixers, whose keys are prepared once for all rows.
+std::optional<Image> firstLines(const MapRequest& whole, const Job& job) {
+  std::stop_source enough;
+  const std::stop_callback outer(job.stop, [&enough] { enough.request_stop(); });
+  std::optional<Image> first;
+  const auto show = [&](const MapStage& stage) {
+    if (std::count(stage.done.begin(), stage.done.end(), 1) * kFewestLines < stage.image.rows) return;
+    first = filledUp(whole, stage);
+    enough.request_stop();
+  };
+  auto image =
+      compute_map_in_stages(whole, {enough.get_token(), {}, job.executor}, {show, std::chrono::milliseconds(0)});
+  if (job.stopped()) return std::nullopt;
+  return image ? std::move(image) : std::move(first);
+}
+
 /// A raster of few lines, each of them made from a sample of its rows. Lines are dealt out to the threads.
 std::optional<Image> sampledLines(const MapRequest& whole, const Job& job) {
+  if (whole.head.trace->info().mixer(whole.head.layer).mixer != Mixer::attention) return firstLines(whole, job);
   const std::int64_t affordable = std::min(kSampledEntries / (kSampledRows * whole.columns.size()),
                                            whole.rows.size() / (kSampledRows * kSampledShare));
   const std::int64_t lines = std::min(whole.pixel_rows, std::clamp(affordable, kFewestLines, kMostLines));
@@ -218,27 +258,6 @@ bool showsSkipped(const MapPicture& picture) {
   return lowest < tolerance || figure::sizeOfMost(*picture.values.front(), kKeptShare) <= 0;
 }
 
-/// Each line that is not done shows the values of the nearest one that is, where its own entries exist.
-Image filledUp(const MapRequest& map, const MapStage& stage) {
-  Image result{stage.image.rows, stage.image.columns, {}};
-  result.value.assign(stage.image.value.size(), kNone);
-  std::vector<std::int64_t> done;
-  for (std::int64_t line = 0; line < result.rows; ++line) {
-    if (stage.done[static_cast<std::size_t>(line)] != 0) done.push_back(line);
-  }
-  std::size_t nearest = 0;
-  for (std::int64_t line = 0; line < result.rows; ++line) {
-    while (nearest + 1 < done.size() && done[nearest + 1] - line <= line - done[nearest]) ++nearest;
-    const std::int64_t last = bin_begin(map.rows, result.rows, line + 1) - 1;
-    const float* const from = stage.image.value.data() + done[nearest] * result.columns;
-    float* const to = result.value.data() + line * result.columns;
-    for (std::int64_t x = 0; x < result.columns && bin_begin(map.columns, result.columns, x) <= last; ++x) {
-      to[x] = from[x];
-    }
-  }
-  return result;
-}
-
 /// Called inside of a task: no other thread may be asked for help. @returns null while there is too little to show
 PicturePointer pictureOfStage(const PictureRequest& request, const MapRequest& map, const MapStage& stage) {
   const auto done = std::count(stage.done.begin(), stage.done.end(), 1);
@@ -268,7 +287,14 @@ bool PictureContent::operator==(const PictureContent& other) const {
 
 bool PictureContent::hasClosedForm() const {
   const bool gatesOnly = quantity == Quantity::forget || quantity == Quantity::log_forget;
-  return gatesOnly && (!minus || reduction == Reduction::mean);
+  // The mean over channels is no closed form of one exponential a pair.
+  const auto hasChannels = [](const HeadOf& head) {
+    return head.trace->info().mixer(head.layer).decay == Decay::channel;
+  };
+  const bool channels = quantity == Quantity::forget &&
+                        ((minus && hasChannels(*minus)) ||
+                         std::ranges::any_of(sides, [&](const PictureSide& side) { return hasChannels(side.head); }));
+  return gatesOnly && !channels && (!minus || reduction == Reduction::mean);
 }
 
 std::int64_t PictureContent::covered() const {

@@ -31,6 +31,12 @@ constexpr std::array<Quantity, MapsView::kMostPanes> kFirstQuantities{
 constexpr std::array<Quantity, MapsView::kMostPanes> kUngatedQuantities{Quantity::attention, Quantity::logits,
                                                                         Quantity::attention, Quantity::logits};
 
+/// Of a model whose first layer is a linear mixer, with and without a decay.
+constexpr std::array<Quantity, MapsView::kMostPanes> kMixingQuantities{Quantity::mixing, Quantity::forget,
+                                                                       Quantity::attention, Quantity::log_forget};
+constexpr std::array<Quantity, MapsView::kMostPanes> kUndecayedQuantities{Quantity::mixing, Quantity::attention,
+                                                                          Quantity::mixing, Quantity::attention};
+
 /// Tokens that are shown around a pair: few enough to be named on the axes of most panes.
 constexpr std::int64_t kPairTokens = 24;
 
@@ -212,15 +218,21 @@ void MapsView::makePaneCommands() {
                             });
   m_keepAction->setCheckable(true);
   addSeparator();
-  addCommand({tr("Next quantity"),
-              tr("F, log F, logits, attention, attention without the gate, gate effect"),
-              {QKeySequence(Qt::Key_Q)}},
-             [this] {
-               changeActive([](PaneState& state) {
-                 constexpr int kQuantities = 6;
-                 state.setQuantity(static_cast<Quantity>((static_cast<int>(state.quantity) + 1) % kQuantities));
-               });
-             });
+  addCommand(
+      {tr("Next quantity"),
+       tr("F, log F, logits, attention, attention without the gate, gate effect, mixing: those that the head has"),
+       {QKeySequence(Qt::Key_Q)}},
+      [this] {
+        const auto lacks = m_panes[static_cast<std::size_t>(m_active)]->lacks();
+        changeActive([&](PaneState& state) {
+          constexpr int kQuantities = 7;
+          auto next = state.quantity;
+          do {
+            next = static_cast<Quantity>((static_cast<int>(next) + 1) % kQuantities);
+          } while (next != state.quantity && lacks.contains(next));
+          state.setQuantity(next);
+        });
+      });
   m_firstKeyAction = addCommand({tr("Without key 0"),
                                  tr("Leave out the first key, where many heads park: of attention in all panes, rows "
                                     "divided by what it leaves them"),
@@ -386,7 +398,11 @@ void MapsView::chooseFirstQuantities() {
   const auto& runs = m_document.runs();
   const bool gated =
       runs.empty() || std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.trace->info().gated; });
-  const auto& quantities = gated ? kFirstQuantities : kUngatedQuantities;
+  const bool linear = std::any_of(runs.begin(), runs.end(),
+                                  [](const Run& run) { return run.trace->info().mixer(0).mixer != Mixer::attention; });
+  const auto& ofSoftmax = gated ? kFirstQuantities : kUngatedQuantities;
+  const auto& ofMixing = gated ? kMixingQuantities : kUndecayedQuantities;
+  const auto& quantities = linear ? ofMixing : ofSoftmax;
   for (std::size_t index = 0; index < m_panes.size(); ++index) {
     PaneState wanted;
     wanted.setQuantity(quantities[index]);

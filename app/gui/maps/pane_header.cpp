@@ -120,6 +120,7 @@ void PaneHeader::makeQuantityButton() {
     group->addAction(action);
   };
   m_quantityActions = new QActionGroup(this);
+  menu->setToolTipsVisible(true);
   menu->addSection(tr("Quantity (Q: the next one)"));
   for (const auto quantity : {Quantity::forget, Quantity::log_forget, Quantity::logits, Quantity::attention,
                               Quantity::attention_without_gate, Quantity::gate_effect, Quantity::mixing}) {
@@ -212,6 +213,11 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
   };
   check(*m_sideActions, static_cast<int>(state.sides));
   check(*m_quantityActions, static_cast<int>(state.quantity));
+  for (QAction* action : m_quantityActions->actions()) {
+    const auto reason = context.lacks.find(static_cast<Quantity>(action->data().toInt()));
+    action->setEnabled(reason == context.lacks.end());
+    action->setToolTip(reason == context.lacks.end() ? action->text() : reason->second);
+  }
   check(*m_reductionActions, static_cast<int>(state.effectiveReduction()));
   m_firstKey->setChecked(state.effectiveFirstKey() == FirstKey::left_out);
   m_firstKey->setEnabled(is_of_attention(state.quantity));

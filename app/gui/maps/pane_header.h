@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <vector>
 
 #include <QActionGroup>
@@ -22,6 +23,7 @@ struct HeaderContext {
   NamedHead head;   ///< that is shown
   NamedHead other;  ///< on the other side; without a name where there is none
   bool nearestKnown = false;
+  std::map<Quantity, QString> lacks;  ///< quantities that the heads do not have, and why
   PicturePointer picture;
 };
 

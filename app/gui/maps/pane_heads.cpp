@@ -47,10 +47,10 @@ std::optional<PaneHead> PaneHeads::right(const PaneState& state) const {
   if (const auto near = nearest(state)) return found(*near);
   if (const Run* other = otherRun(from->choice.run)) {
     const TraceInfo& info = other->trace->info();
-    return found(HeadChoice{other->id, std::min(from->choice.layer, info.layers - 1),
-                            std::min(from->choice.head, info.heads - 1)});
+    const int layer = std::min(from->choice.layer, info.layers - 1);
+    return found(HeadChoice{other->id, layer, std::min(from->choice.head, info.mixer(layer).heads - 1)});
   }
-  const int heads = from->head.trace->info().heads;
+  const int heads = from->head.trace->info().mixer(from->choice.layer).heads;
   if (heads < 2) return std::nullopt;
   return found(HeadChoice{from->choice.run, from->choice.layer, (from->choice.head + 1) % heads});
 }

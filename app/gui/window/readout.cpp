@@ -78,11 +78,12 @@ void Readout::tell() {
     const auto key = m_document.positionIn(run->id, *cursor.key);
     if (query && key) parts += tr("distance %1").arg(*query - *key);
     parts += tr("layer %1, head %2").arg(choice.layer).arg(choice.head);
+    if (m_reading->has_mixing) parts += QStringLiteral("M %1").arg(number(m_reading->mixing));
     parts += QStringLiteral("F %1").arg(number(m_reading->forget));
     parts += tr("c difference %1 nats").arg(number(m_reading->log_forget));
     if (m_reading->has_attention) {
       parts += QStringLiteral("A %1").arg(number(m_reading->attention));
-      parts += tr("logit %1 nats").arg(number(m_reading->logit));
+      if (!m_reading->has_mixing) parts += tr("logit %1 nats").arg(number(m_reading->logit));
     }
   }
   setText(parts.join(QStringLiteral("  ·  ")));

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include <fmt/format.h>
+
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// What mixes the positions of a layer, for people: "softmax attention", "attention, window of 128", "Mamba-2".
+inline std::string mixer_text(const TraceInfo& info, int layer) {
+  const LayerMixer mixer = info.mixer(layer);
+  switch (mixer.mixer) {
+    case Mixer::attention:
+      if (info.window_size > 0) return fmt::format("attention, window of {}", info.window_size);
+      return is_gated(info, layer) ? "forgetting attention" : "softmax attention";
+    case Mixer::mamba2:
+      return "Mamba-2";
+    case Mixer::gated_linear_attention:
+      return "gated linear attention";
+    case Mixer::delta_rule:
+      return mixer.decay == Decay::none ? "delta rule" : "gated delta rule";
+  }
+  return {};
+}
+
+}  // namespace foxscope
