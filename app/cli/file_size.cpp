@@ -13,9 +13,10 @@
 namespace foxscope::cli {
 std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, const KeepSet& keep, DType dtype) {
   const TraceSizes sizes = sizes_of(config, length);
+  const KeepSet kept = with_values_of_linear_mixers(keep, sizes);
   std::vector<KeptPart> parts;
   for (const KeepWord& word : kKeepWords) {
-    if (!keep.contains(word.keep)) continue;
+    if (!kept.contains(word.keep)) continue;
     std::int64_t bytes = 0;
     for (const ArraySpec& spec : kTraceArrays) {
       if (spec.keep == word.keep) bytes += static_cast<std::int64_t>(bytes_of(spec, sizes, dtype));

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "backend/model/model_family.h"
+#include "backend/trace/trace_arrays.h"
 
 namespace foxscope {
 namespace {
@@ -71,6 +74,17 @@ const char* mlpName(MlpKind kind) {
   return "";
 }
 
+// "16 mamba2", or "6 delta_rule, 2 attention".
+std::string mixerNames(const ModelConfig& config) {
+  std::string names;
+  for (const Mixer mixer : {Mixer::mamba2, Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::attention}) {
+    const auto count = std::ranges::count(config.mixers, mixer);
+    if (count == 0) continue;
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, to_string(mixer));
+  }
+  return names;
+}
+
 // What a layer has or lacks beside its family's own parts.
 std::vector<std::string> differences(const ModelConfig& config, bool gated, bool pro) {
   std::vector<std::string> differences;
@@ -104,40 +118,48 @@ std::string modelTitle(const ModelConfig& config) {
 
 std::vector<ConfigOption> configOptions(const ModelConfig& config) {
   using Json = nlohmann::ordered_json;
-  return {{"layers", "layers", config.layers},
-          {"hidden_size", "hidden size", config.hidden_size},
-          {"intermediate_size", "intermediate size", config.intermediate_size},
-          {"heads", "heads", config.heads},
-          {"key_heads", "key heads", config.key_heads},
-          {"head_dim", "head size", config.head_dim},
-          {"vocabulary_size", "vocabulary", config.vocabulary_size},
-          {"forget_gate", "forget gate", gateName(config.forget_gate)},
-          {"key_shift", "key shift", config.key_shift},
-          {"value_shift", "value shift", config.value_shift},
-          {"query_key_norm", "QK-norm", normName(config.query_key_norm)},
-          {"query_key_value_bias", "QKV bias", config.query_key_value_bias},
-          {"output_bias", "output bias", config.output_bias},
-          {"rope", "RoPE", config.rope},
-          {"rope_base", "RoPE base", config.rope ? Json(config.rope_base) : Json(nullptr)},
-          {"rotary_dim", "RoPE size", config.rope ? Json(config.rotary_dim) : Json(nullptr)},
-          {"rope_scaling", "RoPE scaling", scalingName(config.rope_scaling.kind)},
-          {"learned_positions", "learned positions", config.learned_positions},
-          {"output_norm", "output norm", config.output_norm},
-          {"output_gate", "output gate", config.output_gate},
-          {"output_gate_activation", "output gate's activation",
-           !config.output_gate                                              ? Json(nullptr)
-           : config.output_gate_activation == OutputGateActivation::sigmoid ? Json("sigmoid")
-                                                                            : Json("silu")},
-          {"norm", "norm", config.norm == NormKind::rms ? "RMSNorm" : "LayerNorm"},
-          {"mlp", "MLP", mlpName(config.mlp)},
-          {"mlp_bias", "MLP bias", config.mlp_bias},
-          {"parallel_residual", "parallel residual", config.parallel_residual},
-          {"window_size", "window", config.window_size},
-          {"norm_epsilon", "norm epsilon", config.norm_epsilon},
-          {"tie_word_embeddings", "tied embeddings", config.tie_word_embeddings},
-          {"bos_token_id", "BOS token", config.bos_token_id ? Json(*config.bos_token_id) : Json(nullptr)},
-          {"log_pruning_tolerance", "log pruning tolerance",
-           config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
+  std::vector<ConfigOption> options = {
+      {"layers", "layers", config.layers},
+      {"hidden_size", "hidden size", config.hidden_size},
+      {"intermediate_size", "intermediate size", config.intermediate_size},
+      {"heads", "heads", config.heads},
+      {"key_heads", "key heads", config.key_heads},
+      {"head_dim", "head size", config.head_dim},
+      {"vocabulary_size", "vocabulary", config.vocabulary_size},
+      {"forget_gate", "forget gate", gateName(config.forget_gate)},
+      {"key_shift", "key shift", config.key_shift},
+      {"value_shift", "value shift", config.value_shift},
+      {"query_key_norm", "QK-norm", normName(config.query_key_norm)},
+      {"query_key_value_bias", "QKV bias", config.query_key_value_bias},
+      {"output_bias", "output bias", config.output_bias},
+      {"rope", "RoPE", config.rope},
+      {"rope_base", "RoPE base", config.rope ? Json(config.rope_base) : Json(nullptr)},
+      {"rotary_dim", "RoPE size", config.rope ? Json(config.rotary_dim) : Json(nullptr)},
+      {"rope_scaling", "RoPE scaling", scalingName(config.rope_scaling.kind)},
+      {"learned_positions", "learned positions", config.learned_positions},
+      {"output_norm", "output norm", config.output_norm},
+      {"output_gate", "output gate", config.output_gate},
+      {"output_gate_activation", "output gate's activation",
+       !config.output_gate                                              ? Json(nullptr)
+       : config.output_gate_activation == OutputGateActivation::sigmoid ? Json("sigmoid")
+                                                                        : Json("silu")},
+      {"norm", "norm", config.norm == NormKind::rms ? "RMSNorm" : "LayerNorm"},
+      {"mlp", "MLP", mlpName(config.mlp)},
+      {"mlp_bias", "MLP bias", config.mlp_bias},
+      {"parallel_residual", "parallel residual", config.parallel_residual},
+      {"window_size", "window", config.window_size},
+      {"norm_epsilon", "norm epsilon", config.norm_epsilon},
+      {"tie_word_embeddings", "tied embeddings", config.tie_word_embeddings},
+      {"bos_token_id", "BOS token", config.bos_token_id ? Json(*config.bos_token_id) : Json(nullptr)},
+      {"log_pruning_tolerance", "log pruning tolerance",
+       config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
+  if (!config.linear) return options;
+  const LinearMixer& mixer = *config.linear;
+  options.push_back({"mixers", "mixers", mixerNames(config)});
+  options.push_back({"state", "state of a head", fmt::format("{} x {}", mixer.key_dim, mixer.value_dim)});
+  options.push_back({"decay", "decay by", to_string(mixer.layer().decay)});
+  options.push_back({"convolution", "convolution", mixer.convolution});
+  return options;
 }
 
 }  // namespace foxscope

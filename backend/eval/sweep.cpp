@@ -24,7 +24,8 @@ namespace {
 void check_change(const Intervention& change, const ModelConfig& config, const std::string& name) {
   using Kind = Intervention::Kind;
   const bool scales = change.kind == Kind::one || change.kind == Kind::mean || change.kind == Kind::scale;
-  if (config.gated() || !scales) return;
+  const bool decays = config.linear && config.linear->decay != LinearDecay::none;
+  if (config.gated() || decays || !scales) return;
   throw UsageError(fmt::format("--change {}: {} has no gate, f is 1 everywhere: use --change cut or constant=f",
                                change.kind_text(), name));
 }

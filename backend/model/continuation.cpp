@@ -63,7 +63,9 @@ void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig&
 
 std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype) {
   const std::int64_t gates = 8 * static_cast<std::int64_t>(config.heads);
-  return config.layers * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
+  std::int64_t layers = 0;  // that hold keys: a linear mixer's state does not grow
+  for (int layer = 0; layer < config.layers; ++layer) layers += config.is_linear(layer) ? 0 : 1;
+  return layers * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
 }
 
 }  // namespace foxscope

@@ -66,6 +66,7 @@ CpuLinearMixer::CpuLinearMixer(const ModelConfig& config, std::int64_t batch, st
     decay_.resize(log_decay_.size());
   }
   if (mixer_.decays_by_channel()) channel_decay_.resize(place(rows * mixer_.key_size()));
+  if (mixer_.lower_bound) bounds_.resize(place(config.layers));
   if (mixer_.beta != LinearBeta::one) beta_.resize(place(rows * mixer_.heads));
 }
 
@@ -78,8 +79,11 @@ void CpuLinearMixer::begin_layer(int layer, const LayerWeights& weights, const F
                                  std::span<const Heads> heads) {
   weights_ = &weights;
   heads_ = heads;
-  bound_.clear();
-  if (mixer_.lower_bound && layer > 0) bound_ = bound_of(lower_bounds, config_.layers, layer);
+  bound_ = {};
+  if (!mixer_.lower_bound || layer == 0) return;
+  FloatArray& bound = bounds_[place(layer)];
+  if (bound.empty()) bound = bound_of(lower_bounds, config_.layers, layer);
+  bound_ = bound;
 }
 
 void CpuLinearMixer::split(std::int64_t row, Taps taps, const float* decay_logit, float* scratch) {

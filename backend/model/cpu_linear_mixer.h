@@ -73,14 +73,15 @@ class CpuLinearMixer {
   std::int64_t batch_;
   std::int64_t length_;
   const LayerWeights* weights_ = nullptr;
-  std::span<const Heads> heads_;   ///< [B]
-  FloatArray bound_;               ///< [key_heads d] of the layer's decays; empty: 0
-  FloatArray gate_;                ///< [B n, H d_v] z
-  std::vector<double> log_decay_;  ///< [B, H, n] nats; empty where channels decay or nothing does
-  FloatArray decay_;               ///< [B, H, n] alpha
-  FloatArray channel_decay_;       ///< [B, key_heads, n, d] first logits, then alpha
-  FloatArray beta_;                ///< [B, H, n]; empty: 1
-  FloatArray state_;               ///< where the caller has none
+  std::span<const Heads> heads_;    ///< [B]
+  std::span<const float> bound_;    ///< [key_heads d] of the layer's decays; empty: 0
+  std::vector<FloatArray> bounds_;  ///< of all layers, made when they are first needed
+  FloatArray gate_;                 ///< [B n, H d_v] z
+  std::vector<double> log_decay_;   ///< [B, H, n] nats; empty where channels decay or nothing does
+  FloatArray decay_;                ///< [B, H, n] alpha
+  FloatArray channel_decay_;        ///< [B, key_heads, n, d] first logits, then alpha
+  FloatArray beta_;                 ///< [B, H, n]; empty: 1
+  FloatArray state_;                ///< where the caller has none
 };
 
 }  // namespace foxscope

@@ -66,7 +66,7 @@ void TorchWeights::put_outside(const ModelWeights& host) {
   final_norm = put(host.final_norm, {hidden}, at::kFloat);
   final_norm_bias = put(host.final_norm_bias, {hidden}, at::kFloat);
   if (!host.lower_bounds.empty()) {
-    lower_bounds = put(host.lower_bounds, {config.layers, config.linear->key_size()}, at::kFloat);
+    lower_bounds = put(host.lower_bounds, {config.layers, hidden}, at::kFloat);
   }
 }
 

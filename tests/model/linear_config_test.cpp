@@ -1,16 +1,21 @@
 // Configurations of linear mixers: dialects told apart by their keys, options without a fixture by two ways to compute
 // them, and what is refused in which words.
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <map>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/model/initial_weights.h"
 #include "backend/model/interventions.h"
-#include "backend/model/run.h"
 #include "backend/model/torch_model.h"
+#include "backend/model/trainable_model.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -55,7 +60,7 @@ std::string linear_refusal(const std::string& model_type, const json& keys) {
 
 TEST(LinearConfig, ReadsNumbersThatJsonDoesNotHave) {
   const std::string start = R"({"model_type": "mamba2-project_fox", "vocab_size": 23, "hidden_size": 16,
-      "num_hidden_layers": 2, "num_heads": 4, "head_dim": 8, "n_groups": 1, "_name": "NaN, \"Infinity", )";
+      "num_hidden_layers": 2, "num_heads": 4, "head_dim": 8, "n_groups": 1, "_name_or_path": "NaN, \"Infinity", )";
   for (const char* limit : {R"([0.0, Infinity])", R"([0.0, {"__float__": "Infinity"}])"}) {
     const ModelConfig config = ModelConfig::from_json(start + "\"time_step_limit\": " + limit + "}", "config.json");
     EXPECT_EQ(config.linear->lowest_step, 0.0) << limit;
@@ -63,7 +68,7 @@ TEST(LinearConfig, ReadsNumbersThatJsonDoesNotHave) {
     // What a run file holds is JSON.
     const json kept = json::parse(config.json);
     EXPECT_EQ(kept["time_step_limit"][1]["__float__"], "Infinity") << limit;
-    EXPECT_EQ(kept["_name"], "NaN, \"Infinity") << limit;
+    EXPECT_EQ(kept["_name_or_path"], "NaN, \"Infinity") << limit;
   }
   const auto refused = [&](const char* limit) {
     return test::error_of(
@@ -240,6 +245,122 @@ TEST(LinearWeights, RatesThatGiveNoNumbersAreRefused) {
                                      refusal([&] { load_torch_model(checkpoint, Device{}, DType::float32); })}) {
     EXPECT_PRED2(test::says, message, (Parts{"backbone.layers.1.mixer.A_log holds 95 at element 2"}));
   }
+}
+
+/// Weights by name.
+class NamedWeights final : public ParameterSource {
+ public:
+  explicit NamedWeights(const std::vector<test::NamedTensor>& tensors) {
+    for (const test::NamedTensor& tensor : tensors) values[tensor.name] = tensor.values;
+  }
+  [[nodiscard]] std::int64_t bytes(const Parameter& parameter) const override { return 4 * parameter.elements(); }
+  void read(const Parameter& parameter, const std::function<bool(std::span<const float>)>& take) const override {
+    take(values.at(parameter.name));
+  }
+  std::map<std::string, std::vector<float>> values;
+};
+
+struct LinearTraining {
+  explicit LinearTraining(const json& keys) : config(ModelConfig::from_json(keys.dump(), "config.json")) {
+    for (std::int32_t n = 0; n < 90; ++n) ids.push_back(n * n % 23);
+    labels.assign(ids.begin() + 1, ids.end());
+    labels.push_back(0);
+  }
+  [[nodiscard]] TrainableModel::MicroBatch batch() const { return {1, 90, ids, labels, 1.0 / 90}; }
+  [[nodiscard]] std::unique_ptr<TrainableModel> make(const ParameterSource& weights) const {
+    TrainableOptions options;
+    options.optimizer.clip = 0;
+    return TrainableModel::make(config, weights, options, {});
+  }
+  [[nodiscard]] double loss(const ParameterSource& weights) const {
+    const std::vector<double> losses = make(weights)->losses(batch(), {});
+    return std::accumulate(losses.begin(), losses.end(), 0.0) / static_cast<double>(losses.size());
+  }
+  ModelConfig config;
+  std::vector<std::int32_t> ids, labels;
+};
+
+/// The gradient by each tensor, against the change of the loss along it.
+TEST(LinearTraining, GradientsAreTheLosssSlopes) {
+  const LinearOption options[] = {{"mamba2", {{"n_groups", 2}, {"use_bias", true}}},
+                                  {"hgrn2", {{"use_short_conv", true}}},
+                                  {"hgrn2-project_fox", json::object()},
+                                  {"gla", {{"num_kv_heads", 1}}},
+                                  {"delta_net-project_fox", json::object()},
+                                  {"gated_deltanet", {{"num_v_heads", 4}}}};
+  for (const LinearOption& option : options) {
+    const json config = tiny_linear(option.model_type, option.keys);
+    const LinearTraining training(config);
+    NamedWeights weights(test::random_weights(config));
+    const auto model = training.make(weights);
+    ASSERT_TRUE(model->add_gradients(training.batch(), {}));
+    ASSERT_TRUE(model->step(0).stepped);
+    constexpr double kFirstShare = 0.1;  // 1 - beta1: the first moment is so much of the gradient
+    model->snapshot()->read(TrainingPart::first_moment, [&](const Parameter& parameter, std::span<const float> moment) {
+      SCOPED_TRACE(std::string(option.model_type) + " " + parameter.name);
+      double square = 0;
+      for (const float value : moment) square += std::pow(static_cast<double>(value) / kFirstShare, 2);
+      const double norm = std::sqrt(square);
+      if (parameter.name.ends_with("lower_bounds") && option.model_type == std::string("hgrn2-project_fox")) {
+        EXPECT_EQ(norm, 0) << "the authors' code never applies them";
+        return true;
+      }
+      EXPECT_GT(norm, 0);
+      std::vector<float>& values = weights.values.at(parameter.name);
+      const std::vector<float> before = values;
+      const double size = 4e-3 / std::max(norm, 1.0);
+      const auto moved = [&](double step) {
+        for (std::size_t n = 0; n < values.size(); ++n) {
+          values[n] = static_cast<float>(static_cast<double>(before[n]) +
+                                         step * static_cast<double>(moment[n]) / (kFirstShare * norm));
+        }
+        return training.loss(weights);
+      };
+      const double slope = (moved(size) - moved(-size)) / (2 * size);
+      values = before;
+      EXPECT_NEAR(slope, norm, 0.02 * norm + 2e-4);
+      return true;
+    });
+  }
+}
+
+TEST(LinearTraining, BeginsAsTheAuthorsModulesDo) {
+  const json config = tiny_linear("mamba2-project_fox", {{"hidden_size", 64}, {"num_heads", 16}});
+  const ModelConfig model = ModelConfig::from_json(config.dump(), "config.json");
+  const InitialWeights initial(model, 3);
+  const auto values_of = [&](const std::string& name) {
+    std::vector<double> values;
+    for (const Parameter& parameter : parameters(model)) {
+      if (!parameter.name.ends_with(name)) continue;
+      values.clear();
+      initial.read(parameter, [&](std::span<const float> piece) {
+        values.insert(values.end(), piece.begin(), piece.end());
+        return true;
+      });
+    }
+    return values;
+  };
+  const std::vector<double> rates = values_of("1.mixer.A_log");
+  for (std::size_t n = 0; n < rates.size(); ++n) EXPECT_NEAR(rates[n], std::log(static_cast<double>(n + 1)), 1e-6);
+  for (const double factor : values_of("1.mixer.D")) EXPECT_EQ(factor, 1);
+  for (const double bias : values_of("1.mixer.dt_bias")) {
+    const double step = std::log1p(std::exp(bias));
+    EXPECT_GE(step, 0.00099);
+    EXPECT_LE(step, 0.101);
+  }
+  const auto expect_uniform = [&](const std::string& name, double range) {
+    const std::vector<double> values = values_of(name);
+    double square = 0;
+    for (const double value : values) {
+      EXPECT_LE(std::abs(value), range * (1 + 1e-6)) << name;
+      square += value * value / static_cast<double>(values.size());
+    }
+    EXPECT_NEAR(std::sqrt(3 * square), range, 0.1 * range) << name;
+  };
+  expect_uniform("0.mixer.in_proj.weight", 1 / 8.0);
+  expect_uniform("0.mixer.out_proj.weight", 1 / std::sqrt(128.0 * 2));
+  expect_uniform("0.mixer.conv1d.weight", 0.5);
+  expect_uniform("lm_head.weight", 1 / 8.0);
 }
 
 }  // namespace

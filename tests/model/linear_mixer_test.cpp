@@ -1,5 +1,6 @@
 // Models of linear mixers: the authors' outputs for a small checkpoint of each, one text and several, whole and
 // continued token by token.
+#include <algorithm>
 #include <cmath>
 
 #include <gtest/gtest.h>
@@ -151,6 +152,30 @@ TEST_P(LinearModel, ContinuesAsTheWholeTextGoesOn) {
   for (const std::size_t prompt : {1, 2, 50}) {
     check_continued(*wanted.load(), wanted, prompt);
     check_continued(*wanted.load_composed(), wanted, prompt);
+  }
+}
+
+TEST_P(LinearModel, ChoosesTheSame512TokensOneByOneAndAtOnce) {
+  const LinearGolden wanted(GetParam());
+  const auto model = wanted.load();
+  std::vector<std::int32_t> ids(wanted.ids.begin(), wanted.ids.begin() + 8);
+  PromptRequest request;
+  request.input_ids = std::span(wanted.ids).first(8);
+  const auto continuation = model->begin(request, {});
+  for (int n = 0; n < 512; ++n) {
+    const auto next = continuation->log_probabilities();
+    ids.push_back(static_cast<std::int32_t>(std::ranges::max_element(next) - next.begin()));
+    continuation->read(ids.back());
+  }
+  test::Batch batch;
+  batch.input_ids.assign(ids.begin(), ids.end() - 1);
+  batch.labels.assign(ids.begin() + 1, ids.end());
+  batch.keep = {Keep::logits};
+  const std::vector<float> logits = test::run_batch(*model, batch).traces.front()->source().logits();
+  const std::size_t vocabulary = logits.size() / batch.labels.size();
+  for (std::size_t position = 7; position < batch.labels.size(); ++position) {
+    const auto row = std::span(logits).subspan(position * vocabulary, vocabulary);
+    ASSERT_EQ(std::ranges::max_element(row) - row.begin(), batch.labels[position]) << position;
   }
 }
 
