@@ -149,6 +149,8 @@ void TorchProcesses::watch(const std::stop_token& stop) {
       if (watched_->check({kFailed})) {
         const std::string message = text_of(watched_->get(kFailed));
         watched_->add(kTold, 1);
+        // The store goes with who hosts it.
+        if (place().hosts_store) wait_until(kUntilTold, [&] { return watched_->add(kTold, 0) >= place().count; });
         end_with(first() ? message : nobody);
         return;
       }
@@ -178,13 +180,15 @@ void TorchProcesses::fail(const std::string& message) {
     const std::lock_guard lock(mutex_);
     failing_ = true;
   }
+  bool known = false;
   try {
     const std::string whose = first() ? "" : fmt::format("process {} of {}: ", place().rank, place().count);
     store_->compareSet(kFailed, {}, bytes_of(whose + message));
+    known = true;
     wait_until(kUntilTold, [&] { return store_->add(kTold, 0) >= place().count; });
   } catch (const c10::Error&) {
-    // What fails here fails since the first has gone.
-    if (!first()) lost_(without_first());
+    // Where the first has gone before, this is why the work here failed; else it has gone since it knows.
+    if (!known && !first()) lost_(without_first());
   }
 }
 

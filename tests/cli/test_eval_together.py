@@ -69,9 +69,9 @@ class LossTest(SameFileMixin, PartialTest):
 class AloneTest(CommandLineTest):
     def test_what_is_not_shared_says_so(self):
         text = self.write("text.txt", "The fox ran. " * 40)
-        for kind in ["heads", "sweep"]:
+        for kind, option in [("heads", "--corpus"), ("sweep", "--text")]:
             self.fails(2, [f"eval {kind} works in one process", "without torchrun"], "eval", kind, "--model", FOX,
-                       "--corpus", text, "-o", self.folder / "out.h5", environment=places_of(2)[0],
+                       option, text, "-o", self.folder / "out.h5", environment=places_of(2)[0],
                        output=self.folder / "out.h5")
 
 
