@@ -4,7 +4,6 @@
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_loss_summary.h"
 #include "app/cli/eval_options.h"
-#include "app/cli/interrupt.h"
 #include "app/description/number_text.h"
 #include "backend/eval/loss.h"
 #include "backend/model/processes.h"
@@ -51,10 +50,7 @@ int evaluateLoss(const LossOptions& options, const Session& session, Processes* 
   events.model = [&](const std::string& name) {
     session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
-  events.partial = [&](const std::filesystem::path& path) {
-    session.interrupt.say(
-        fmt::format("interrupted: the work so far is in {}, the same command goes on from it", path.string()));
-  };
+  events.partial = sayKept(session);
   const auto result = evaluate_loss(request, events, session.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(result.has_value());
   if (!result) return kInterrupted;

@@ -8,7 +8,6 @@
 
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_options.h"
-#include "app/cli/interrupt.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle.h"
@@ -194,10 +193,7 @@ int evaluateNeedle(const NeedleOptions& options, const Session& session, Process
     session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
   events.note = [&](const std::string& line) { session.console.note(line); };
-  events.partial = [&](const std::filesystem::path& path) {
-    session.interrupt.say(
-        fmt::format("interrupted: the work so far is in {}, the same command goes on from it", path.string()));
-  };
+  events.partial = sayKept(session);
   const auto evaluation = evaluate_needle(request, events, session.job(), processes);
   if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
   if (!evaluation) return kInterrupted;

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/interrupt.h"
 #include "app/cli/model_names.h"
 #include "app/cli/together.h"
 #include "backend/base/error.h"
@@ -38,18 +39,8 @@ void addEvalInput(CLI::App& command, EvalOptions& options) {
 }
 
 void addEvalRunning(CLI::App& command, EvalOptions& options) {
-  command.add_option("--bos", options.bos, "Token that begins every window (default: the model's)")->type_name("ID");
-  command.add_option("--device", options.device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
-  command.add_option("--dtype", options.dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
-  command
-      .add_option("--pruning", options.pruning,
-                  "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
-      ->type_name("TOLERANCE");
-  command
-      .add_option("--intervene", options.interventions,
-                  "Change gates or outputs in all models, as in foxscope run; repeatable")
-      ->type_name("LAYER:HEAD:KIND")
-      ->allow_extra_args(false);
+  addRunningOptions(command, options, "every window");
+  addInterventions(command, options, "Change gates or outputs in all models, as in foxscope run; repeatable");
 }
 
 void checkEvalOptions(const std::string& command, const EvalOptions& options) {
@@ -72,11 +63,7 @@ std::vector<RunRequest> evalModels(const EvalOptions& options) {
     RunRequest model;
     model.name = named.name;
     model.model = named.path;
-    model.bos = options.bos;
-    model.device = DeviceChoice::parse(options.device);
-    model.dtype = parse_dtype(options.dtype);
-    model.pruning_tolerance = options.pruning;
-    for (const std::string& text : options.interventions) model.interventions.push_back(Intervention::parse(text));
+    setRunning(options, model);
     models.push_back(std::move(model));
   }
   return models;
@@ -84,6 +71,13 @@ std::vector<RunRequest> evalModels(const EvalOptions& options) {
 
 int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work) {
   return workTogether(session, DeviceChoice::parse(options.device), "give the same command again", work);
+}
+
+std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session) {
+  return [&interrupt = session.interrupt](const std::filesystem::path& kept) {
+    interrupt.say(
+        fmt::format("interrupted: the work so far is in {}, the same command goes on from it", kept.string()));
+  };
 }
 
 void placeModels(std::vector<RunRequest>& models, const Processes* processes) {

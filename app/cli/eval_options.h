@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/cli/command.h"
+#include "app/cli/running_options.h"
 #include "backend/eval/planned_model.h"
 
 namespace foxscope {
@@ -16,7 +18,7 @@ class Processes;
 namespace foxscope::cli {
 
 /// What the subcommands of `foxscope eval` that go over windows have in common, as typed.
-struct EvalOptions {
+struct EvalOptions : RunningOptions {
   std::vector<std::string> models;  ///< [NAME=]DIR
   std::string corpus;
   std::string ids;
@@ -24,11 +26,6 @@ struct EvalOptions {
   std::optional<std::int64_t> length;
   std::optional<std::int64_t> windows;
   std::optional<std::int64_t> seed;
-  std::optional<std::int64_t> bos;
-  std::string device = "auto";
-  std::string dtype = "auto";
-  std::optional<double> pruning;
-  std::vector<std::string> interventions;
   std::string output;
 };
 
@@ -45,6 +42,8 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options);
 std::vector<RunRequest> evalModels(const EvalOptions& options);
 /// Does the work of an evaluation, with other processes where torchrun or srun started several.
 int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work);
+/// What an evaluation says when it is interrupted, once it keeps its work in a file.
+std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session);
 /// Gives the models of one of several processes its own device.  @param processes  null: one alone
 void placeModels(std::vector<RunRequest>& models, const Processes* processes);
 /// How another process than the first ends, which has no part in what is written.

@@ -5,7 +5,6 @@
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_options.h"
 #include "app/cli/eval_sweep_summary.h"
-#include "app/cli/interrupt.h"
 #include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/eval/sweep.h"
@@ -75,11 +74,7 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   requireWritable(options.eval.output, options.force);
   const SweepFileRequest request = makeRequest(options);
   session.console.setSubject(request.sweep.run.name);
-  const auto partial = [&](const std::filesystem::path& path) {
-    session.interrupt.say(
-        fmt::format("interrupted: the work so far is in {}, the same command goes on from it", path.string()));
-  };
-  const auto result = evaluate_sweep(request, partial, session.job());
+  const auto result = evaluate_sweep(request, sayKept(session), session.job());
   if (!result) return kInterrupted;
   write_sweep_file(options.eval.output, result->evaluation, {session.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);

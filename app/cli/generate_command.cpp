@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/command.h"
+#include "app/cli/running_options.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/generate.h"
@@ -16,7 +17,7 @@ namespace foxscope::cli {
 namespace {
 
 /// `foxscope generate`, as typed.
-struct GenerateOptions {
+struct GenerateOptions : RunningOptions {
   std::string model;
   std::optional<std::string> text;  ///< file, "-" for standard input
   std::optional<std::string> prompt;
@@ -24,11 +25,6 @@ struct GenerateOptions {
   std::int64_t tokens = 100;
   double temperature = 0;
   std::uint64_t seed = 0;
-  std::optional<std::int64_t> bos;
-  std::string device = "auto";
-  std::string dtype = "auto";
-  std::optional<double> pruning;
-  std::vector<std::string> interventions;
   bool json = false;
 };
 
@@ -69,11 +65,7 @@ GenerateRequest makeRequest(const GenerateOptions& options) {
   request.sampling = {options.temperature, options.seed};
   RunRequest& run = request.run;
   run.model = options.model;
-  run.device = DeviceChoice::parse(options.device);
-  run.dtype = parse_dtype(options.dtype);
-  run.pruning_tolerance = options.pruning;
-  run.bos = options.bos;
-  for (const std::string& text : options.interventions) run.interventions.push_back(Intervention::parse(text));
+  setRunning(options, run);
   run.input = readInput(options);
   return request;
 }
@@ -178,19 +170,10 @@ void addGenerateCommand(CLI::App& program, Selection& selection) {
       ->type_name("T");
   command->add_option("--seed", options->seed, "Of the draws; equal seeds give equal texts (default: 0)")
       ->type_name("S");
-  command->add_option("--bos", options->bos, "Token that begins the sequence (default: the model's)")->type_name("ID");
-  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
-  command->add_option("--dtype", options->dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
-  command
-      ->add_option("--pruning", options->pruning,
-                   "Share of a row's attention that may be left out: keys that the gate has brought below it for good "
-                   "leave the cache (default: 2^-24; 0: none)")
-      ->type_name("TOLERANCE");
-  command
-      ->add_option("--intervene", options->interventions,
-                   "Change gates or outputs as in run, but not to their mean; repeatable")
-      ->type_name("LAYER:HEAD:KIND")
-      ->allow_extra_args(false);
+  addRunningOptions(*command, *options, "the sequence",
+                    "Share of a row's attention that may be left out: keys that the gate has brought below it for good "
+                    "leave the cache");
+  addInterventions(*command, *options, "Change gates or outputs as in run, but not to their mean; repeatable");
   command->add_flag("--json", options->json, "Print text, token ids, log-probabilities and figures as JSON");
   command->callback([options, &selection] {
     selection.action = [options](const Session& session) { return runGenerate(*options, session); };

@@ -82,11 +82,7 @@ PlannedModel planModel(const RunOptions& options, const NamedModel& model, const
   request.model = model.path;
   request.input = source.input(options, plan.config);
   request.limit = options.limit;
-  request.bos = options.bos;
-  request.device = DeviceChoice::parse(options.device);
-  request.dtype = parse_dtype(options.dtype);
-  request.pruning_tolerance = options.pruning;
-  for (const std::string& text : options.interventions) request.interventions.push_back(Intervention::parse(text));
+  setRunning(options, request);
   request.keep = parse_keep(options.keep);
   if (!options.saliency.empty()) {
     const Range range = parseRange("--saliency", options.saliency, LossRange::kToTheEnd);

@@ -6,20 +6,16 @@
 #include <vector>
 
 #include "app/cli/command.h"
+#include "app/cli/running_options.h"
 
 namespace foxscope::cli {
 
 /// `foxscope run`, as typed.
-struct RunOptions {
+struct RunOptions : RunningOptions {
   std::vector<std::string> models;  ///< [NAME=]DIR
   std::string text;                 ///< file, "-" for standard input; empty: ids
   std::string ids;
   std::optional<std::int64_t> limit;
-  std::optional<std::int64_t> bos;
-  std::string device = "auto";
-  std::string dtype = "auto";
-  std::optional<double> pruning;
-  std::vector<std::string> interventions;
   std::string keep = "loss,gates,rows,qk";
   std::string saliency;  ///< A:B
   std::string invalidUtf8 = "refuse";

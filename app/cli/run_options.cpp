@@ -27,19 +27,10 @@ void addRunCommand(CLI::App& program, Selection& selection) {
       ->type_name("FILE");
   command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
   command->add_option("--limit", options->limit, "Only the first N tokens")->type_name("N");
-  command->add_option("--bos", options->bos, "Token that begins the sequence (default: the model's)")->type_name("ID");
-  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
-  command->add_option("--dtype", options->dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
-  command
-      ->add_option("--pruning", options->pruning,
-                   "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
-      ->type_name("TOLERANCE");
-  command
-      ->add_option("--intervene", options->interventions,
-                   "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, "
-                   "zero@p or cut; repeatable")
-      ->type_name("LAYER:HEAD:KIND")
-      ->allow_extra_args(false);
+  addRunningOptions(*command, *options, "the sequence");
+  addInterventions(*command, *options,
+                   "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, zero@p "
+                   "or cut; repeatable");
   command
       ->add_option("--keep", options->keep,
                    fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))

@@ -7,6 +7,7 @@
 #include "app/cli/command.h"
 #include "app/cli/interrupt.h"
 #include "app/cli/model_names.h"
+#include "app/cli/running_options.h"
 #include "backend/base/error.h"
 #include "backend/serve/server.h"
 
@@ -14,16 +15,12 @@ namespace foxscope::cli {
 namespace {
 
 /// `foxscope serve`, as typed.
-struct ServeOptions {
+struct ServeOptions : RunningOptions {
   std::string model;
   std::string host = "127.0.0.1";
   int port = 8080;
   std::optional<std::int64_t> maxLength;
   std::string token;
-  std::optional<std::int64_t> bos;
-  std::string device = "auto";
-  std::string dtype = "auto";
-  std::optional<double> pruning;
 };
 
 int runServe(const ServeOptions& options, const Session& session) {
@@ -34,10 +31,7 @@ int runServe(const ServeOptions& options, const Session& session) {
   ServeRequest request;
   request.run.name = model.name;
   request.run.model = model.path;
-  request.run.bos = options.bos;
-  request.run.device = DeviceChoice::parse(options.device);
-  request.run.dtype = parse_dtype(options.dtype);
-  request.run.pruning_tolerance = options.pruning;
+  setRunning(options, request.run);
   request.host = options.host;
   request.port = options.port;
   request.max_length = options.maxLength;
@@ -80,13 +74,7 @@ void addServeCommand(CLI::App& program, Selection& selection) {
           "What clients have to send as \"Authorization: Bearer TOKEN\"; needed with a host that other machines "
           "reach")
       ->type_name("TOKEN");
-  command->add_option("--bos", options->bos, "Token that begins a text (default: the model's)")->type_name("ID");
-  command->add_option("--device", options->device, "auto, cpu, cuda or cuda:N (default: auto)")->type_name("DEVICE");
-  command->add_option("--dtype", options->dtype, "auto, float32 or bfloat16 (default: auto)")->type_name("DTYPE");
-  command
-      ->add_option("--pruning", options->pruning,
-                   "Share of a row's attention that may be skipped (default: 2^-24; 0: none)")
-      ->type_name("TOLERANCE");
+  addRunningOptions(*command, *options, "a text");
   command->callback([options, &selection] {
     selection.action = [options](const Session& session) { return runServe(*options, session); };
   });

@@ -59,7 +59,9 @@ class TorchProcesses final : public Processes {
   /// Uses the store.  @throws Error where it is gone
   template <typename Action>
   auto in_store(const Action& action) const;
-  /// What is said where the store has gone with the first process, by the second.
+  /// Where the first cannot say it, the second does.
+  [[nodiscard]] bool speaks_without_first() const { return place().rank == 1; }
+  /// What is said where the store has gone with the first process.
   [[nodiscard]] std::string without_first() const;
   [[nodiscard]] std::string key(const char* what, int rank) const;
 

@@ -140,9 +140,6 @@ void TorchProcesses::watch(const std::stop_token& stop) {
     const std::lock_guard lock(mutex_);
     if (!failing_ && !stop.stop_requested()) lost_(message);
   };
-  // Where the first cannot say it, the second does.
-  const std::string nobody;
-  const bool speaks_for_first = place().rank == 1;
   while (!stop.stop_requested()) {
     try {
       watched_->add(key("sign", place().rank), 1);
@@ -151,7 +148,7 @@ void TorchProcesses::watch(const std::stop_token& stop) {
         watched_->add(kTold, 1);
         // The store goes with who hosts it.
         if (place().hosts_store) wait_until(kUntilTold, [&] { return watched_->add(kTold, 0) >= place().count; });
-        end_with(first() ? message : nobody);
+        end_with(first() ? message : "");
         return;
       }
       const int last = first() ? place().count - 1 : 0;
@@ -163,7 +160,7 @@ void TorchProcesses::watch(const std::stop_token& stop) {
         const std::string message = fmt::format("process {} of {} is lost, it gave no sign of life for {} s: {}", rank,
                                                 place().count, kLongestSilence.count(), remedy_);
         if (first()) watched_->set(kFailed, bytes_of(message));
-        end_with(first() || speaks_for_first ? message : nobody);
+        end_with(speaks_without_first() || first() ? message : "");
         return;
       }
     } catch (const c10::Error&) {
@@ -193,7 +190,7 @@ void TorchProcesses::fail(const std::string& message) {
 }
 
 std::string TorchProcesses::without_first() const {
-  if (place().rank != 1) return "";
+  if (!speaks_without_first()) return "";
   return fmt::format("process 0 of {} is lost, and the store with it: {}", place().count, remedy_);
 }
 

@@ -23,6 +23,7 @@ namespace foxscope {
 namespace {
 
 constexpr double kNormEpsilon = 1e-6;
+constexpr const char* kStep = "a step of training";
 
 std::span<const float> floats(const FloatArray& values) { return {values.data(), values.size()}; }
 
@@ -137,7 +138,7 @@ class TorchTrainableModel final : public TrainableModel {
 
   bool add_gradients(const MicroBatch& micro_batch, const Job& job) override {
     bool done = false;
-    within_device(micro_batch, [&] {
+    with_errors(tokens_of(micro_batch), [&] {
       const std::int64_t rows = micro_batch.batch * micro_batch.length;
       const at::Tensor loss_weights = at::full({rows}, micro_batch.loss_weight, weights().options(at::kFloat));
       const auto forward = make_gradient_forward(weights(), micro_batch.batch, micro_batch.length, loss_weights,
@@ -154,7 +155,7 @@ class TorchTrainableModel final : public TrainableModel {
 
   StepReport step(double learning_rate, bool stop) override {
     StepReport report;
-    with_errors([&] {
+    with_errors(kStep, [&] {
       const at::NoGradGuard no_graph;
       trained_.collect_gradients();
       sum_gradients();
@@ -188,7 +189,7 @@ class TorchTrainableModel final : public TrainableModel {
 
   Curves take_curves() override {
     Curves curves;
-    with_errors([&] {
+    with_errors(kStep, [&] {
       add_up_curves();
       curves.sequences = sequences_;
       if (sequences_ == 0) return;
@@ -208,7 +209,7 @@ class TorchTrainableModel final : public TrainableModel {
 
   std::vector<double> losses(const MicroBatch& sequences, const Job& job) override {
     std::vector<double> losses;
-    within_device(sequences, [&] {
+    with_errors(tokens_of(sequences), [&] {
       const std::int64_t rows = sequences.batch * sequences.length;
       const at::Tensor none = at::zeros({rows}, weights().options(at::kFloat));
       const auto forward = make_gradient_forward(weights(), sequences.batch, sequences.length, none, {});
@@ -222,7 +223,7 @@ class TorchTrainableModel final : public TrainableModel {
 
   [[nodiscard]] std::unique_ptr<TrainingSnapshot> snapshot() const override {
     std::unique_ptr<TrainingSnapshot> copy;
-    with_errors([&] {
+    with_errors(kStep, [&] {
       const at::NoGradGuard no_graph;
       at::Tensor first = all_moments(trained_.first_moment);
       at::Tensor second = all_moments(trained_.second_moment);
@@ -235,7 +236,7 @@ class TorchTrainableModel final : public TrainableModel {
   bool restore(std::int64_t steps, const ParameterSource& first_moment, const ParameterSource& second_moment,
                const Job& job) override {
     bool done = false;
-    with_errors([&] {
+    with_errors(kStep, [&] {
       done = load_moment(first_moment, trained_.first_moment, job) &&
              load_moment(second_moment, trained_.second_moment, job);
     });
@@ -258,19 +259,14 @@ class TorchTrainableModel final : public TrainableModel {
   [[nodiscard]] const TorchWeights& weights() const { return trained_.computing(); }
 
   template <typename Action>
-  void with_errors(const Action& action) const {
-    with_device_errors(options_.device, "a step of training", "use a smaller --micro-batch-tokens", [&] {
+  void with_errors(const std::string& when, const Action& action) const {
+    with_device_errors(options_.device, when, "use a smaller --micro-batch-tokens", [&] {
       const CurrentDevice current(weights().place);
       action();
     });
   }
-  template <typename Action>
-  void within_device(const MicroBatch& batch, const Action& action) const {
-    with_device_errors(options_.device, fmt::format("micro-batches of {} tokens", batch.batch * batch.length),
-                       "use a smaller --micro-batch-tokens", [&] {
-                         const CurrentDevice current(weights().place);
-                         action();
-                       });
+  static std::string tokens_of(const MicroBatch& batch) {
+    return fmt::format("micro-batches of {} tokens", batch.batch * batch.length);
   }
 
   bool run(GradientForward& forward, const MicroBatch& batch, const Job& job) {
@@ -358,7 +354,7 @@ class TorchTrainableModel final : public TrainableModel {
   void add_up_curves() {
     if (processes_ == nullptr) return;
     double sequences[] = {static_cast<double>(sequences_)};
-    static_cast<Processes&>(*processes_).add_up(sequences);
+    processes_->add_up(sequences);
     sequences_ = std::llround(sequences[0]);
     if (sequences_ == 0) return;
     processes_->add_up(loss_sums_);

@@ -84,25 +84,8 @@ void check_family(CausalLM& model, const FamilyGolden& wanted) {
   }
 }
 
-/// Reads half of the ids as a prompt and the others one by one.
 void check_continued_family(CausalLM& model, const FamilyGolden& wanted) {
-  const std::size_t prompt = wanted.ids.size() / 2;
-  const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
-  PromptRequest request;
-  request.input_ids = std::span(wanted.ids).first(prompt);
-  const auto continuation = model.begin(request, {});
-  for (std::size_t position = prompt - 1;; ++position) {
-    const float* logits = wanted.logits.data() + position * vocabulary;
-    double sum = 0;
-    for (std::size_t n = 0; n < vocabulary; ++n) sum += std::exp(static_cast<double>(logits[n]));
-    for (std::size_t n = 0; n < vocabulary; ++n) {
-      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(logits[n]) - std::log(sum),
-                  kLogitShare * wanted.largest)
-          << position;
-    }
-    if (position + 1 == wanted.ids.size()) break;
-    continuation->read(wanted.ids[position + 1]);
-  }
+  test::check_continued(model, wanted.ids, wanted.logits, wanted.ids.size() / 2, kLogitShare * wanted.largest);
 }
 
 class Family : public testing::TestWithParam<const char*> {};

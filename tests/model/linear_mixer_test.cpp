@@ -54,24 +54,8 @@ void check_whole(CausalLM& model, const LinearGolden& wanted) {
   }
 }
 
-/// Reads a part of the ids as a prompt and the others one by one.
 void check_continued(CausalLM& model, const LinearGolden& wanted, std::size_t prompt) {
-  const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
-  PromptRequest request;
-  request.input_ids = std::span(wanted.ids).first(prompt);
-  const auto continuation = model.begin(request, {});
-  for (std::size_t position = prompt - 1;; ++position) {
-    const float* logits = wanted.logits.data() + position * vocabulary;
-    double sum = 0;
-    for (std::size_t n = 0; n < vocabulary; ++n) sum += std::exp(static_cast<double>(logits[n]));
-    for (std::size_t n = 0; n < vocabulary; ++n) {
-      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(logits[n]) - std::log(sum),
-                  kShare * wanted.largest)
-          << position;
-    }
-    if (position + 1 == wanted.ids.size()) break;
-    continuation->read(wanted.ids[position + 1]);
-  }
+  test::check_continued(model, wanted.ids, wanted.logits, prompt, kShare * wanted.largest);
 }
 
 /// A golden [H, ...] of a layer against what its recorded heads give each of the H heads.

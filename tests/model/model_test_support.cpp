@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "backend/base/error.h"
+#include "backend/model/continuation.h"
 #include "backend/model/parameters.h"
 #include "backend/model/run_memory.h"
 
@@ -152,6 +153,24 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
     if (std::isnan(largest)) return largest;
   }
   return largest;
+}
+
+void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::span<const float> logits,
+                     std::size_t prompt, double bound) {
+  const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);
+  PromptRequest request;
+  request.input_ids = ids.first(prompt);
+  const auto continuation = model.begin(request, {});
+  for (std::size_t position = prompt - 1;; ++position) {
+    const std::span<const float> row = logits.subspan(position * vocabulary, vocabulary);
+    double sum = 0;
+    for (const float logit : row) sum += std::exp(static_cast<double>(logit));
+    for (std::size_t n = 0; n < vocabulary; ++n) {
+      ASSERT_NEAR(continuation->log_probabilities()[n], static_cast<double>(row[n]) - std::log(sum), bound) << position;
+    }
+    if (position + 1 == ids.size()) break;
+    continuation->read(ids[position + 1]);
+  }
 }
 
 bool says(const std::string& text, const Parts& parts) {

@@ -87,6 +87,13 @@ std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t leng
 /// Largest absolute difference; NaN if any number is NaN; infinity if the sizes differ.
 double largest_difference(std::span<const float> a, std::span<const float> b);
 
+/// Reads the first ids as a prompt and the others one by one, and expects each prediction to be that of the logits.
+/// @param logits  [ids, V]
+/// @param prompt  number of ids
+/// @param bound   of each log-probability
+void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::span<const float> logits,
+                     std::size_t prompt, double bound);
+
 /// Whether a text holds all of these parts.
 using Parts = std::vector<std::string>;
 bool says(const std::string& text, const Parts& parts);
