@@ -19,7 +19,7 @@ struct BandTile {
 
 /// Visits the tiles of rows x columns that hold present entries, block of keys by block of keys, from the diagonal to
 /// the left, as the delta rule has them.
-/// @param rows       at most kBandRows
+/// @param rows       at most kLongBandRows
 /// @param set_chunk  called with the keys of the tiles that follow, at most kKeyChunk
 /// @param body       called with each BandTile
 /// @returns false if the team was stopped on the way
@@ -27,7 +27,7 @@ template <typename SetChunk, typename Body>
 bool for_each_tile(const Range& rows, const Range& columns, std::int64_t window, const Team& team,
                    const SetChunk& set_chunk, const Body& body) {
   using kernels::cpu::kMapTile;
-  assert(rows.size() > 0 && rows.size() <= kBandRows && window >= 0);
+  assert(rows.size() > 0 && rows.size() <= kLongBandRows && window >= 0);
   const std::int64_t oldest = window == 0 ? 0 : std::max<std::int64_t>(0, rows.begin - window + 1);
   const std::int64_t first = std::max(columns.begin, oldest);
   for (std::int64_t end = std::min(columns.end, rows.end); end > first;) {

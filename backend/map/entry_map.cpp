@@ -27,6 +27,10 @@ using cpu::kMapTile;
 constexpr std::int64_t kSharedTasks = 32;
 /// From this many rows on, tasks are whole bands.
 constexpr std::int64_t kManyRows = 2048;
+/// From this many rows on, bands are long ones where they may be.
+constexpr std::int64_t kLongRows = 16384;
+/// Share of a task's tiles that may be empty before it takes fewer lines.
+constexpr double kEmptyShare = 0.02;
 
 /// Lines of pixels that one task computes, or one of several shares of a single line.
 struct Task {
@@ -48,16 +52,35 @@ struct PixelWorker {
   std::vector<float> result = std::vector<float>(kMapTile * kMapTile);
 };
 
+/// Share of the tiles' rows that hold none: a task's last tile of rows may be nearly empty.
+double empty_share(std::int64_t rows) {
+  const std::int64_t tiles = (rows + kMapTile - 1) / kMapTile;
+  return 1 - static_cast<double>(rows) / static_cast<double>(tiles * kMapTile);
+}
+
+/// The lines from `begin` on that are computed together: as many as fit, or a few less where those fill their tiles.
+/// @param target  rows of all of them, at most, if there is more than one
+std::int64_t end_of_task(const MapPixels& pixels, std::int64_t begin, std::int64_t target) {
+  const std::int64_t first = pixels.rows_of(begin).begin;
+  std::int64_t best = begin + 1;
+  double least = 1;
+  for (std::int64_t end = best; end <= pixels.rows() && pixels.rows_of(end - 1).end - first <= target; ++end) {
+    const double empty = empty_share(pixels.rows_of(end - 1).end - first);
+    if (empty > least + kEmptyShare) continue;
+    best = end;
+    least = std::min(least, empty);
+  }
+  return best;
+}
+
 /// The division depends on the request alone, so that sums come out the same on any number of threads.
-std::vector<Task> plan_tasks(const MapPixels& pixels, std::int64_t row_count) {
+/// @param band  rows of a band where there are many
+std::vector<Task> plan_tasks(const MapPixels& pixels, std::int64_t row_count, std::int64_t band) {
   std::vector<Task> tasks;
-  const std::int64_t target = row_count >= kManyRows ? kBandRows : kMapTile;
+  const std::int64_t target = row_count >= kManyRows ? band : kMapTile;
   for (std::int64_t begin = 0; begin < pixels.rows();) {
-    Range rows = pixels.rows_of(begin);
-    std::int64_t end = begin + 1;
-    for (; end < pixels.rows() && pixels.rows_of(end).end - rows.begin <= target; ++end) {
-      rows.end = pixels.rows_of(end).end;
-    }
+    const std::int64_t end = end_of_task(pixels, begin, target);
+    const Range rows{pixels.rows_of(begin).begin, pixels.rows_of(end - 1).end};
     const std::int64_t bands = std::max<std::int64_t>(1, rows.size() / target);
     const std::int64_t shares = std::clamp<std::int64_t>(kSharedTasks / pixels.rows(), 1, bands);
     for (std::int64_t share = 0; share < shares; ++share) {
@@ -120,7 +143,10 @@ class EntryMap {
         window_(entries_.size() == 2 ? common_window(entries_.front().window, entries_.back().window)
                                      : entries_.front().window),
         pixels_(request, window_, entries_.size() == 1 && entries_.front().is_softmax()) {
-    for (HeadEntries& head : entries_) head.logarithm = pixels_.logarithm();
+    for (HeadEntries& head : entries_) {
+      head.logarithm = pixels_.logarithm();
+      if (head.mixing != nullptr || request.rows.size() < kLongRows) band_ = kBandRows;
+    }
   }
 
   std::optional<Image> compute(const MapStages* stages);
@@ -134,11 +160,12 @@ class EntryMap {
   Team& team_;
   std::vector<HeadEntries> entries_;
   std::int64_t window_;
+  std::int64_t band_ = kLongBandRows;
   MapPixels pixels_;
 };
 
 std::optional<Image> EntryMap::compute(const MapStages* stages) {
-  std::vector<Task> tasks = plan_tasks(pixels_, request_.rows.size());
+  std::vector<Task> tasks = plan_tasks(pixels_, request_.rows.size(), band_);
   std::optional<StagedLines> staged;
   // Lines that several tasks share are done together, at the end.
   if (stages != nullptr && !tasks.front().shared) {
@@ -170,8 +197,8 @@ std::optional<Image> EntryMap::compute(const MapStages* stages) {
 
 void EntryMap::run_task(Task& task, PixelWorker& worker, int thread) {
   pixels_.begin_lines(task.pixel_begin, task.pixel_end, task.partial);
-  for (std::int64_t begin = task.rows.begin; begin < task.rows.end; begin += kBandRows) {
-    const Range band{begin, std::min(begin + kBandRows, task.rows.end)};
+  for (std::int64_t begin = task.rows.begin; begin < task.rows.end; begin += band_) {
+    const Range band{begin, std::min(begin + band_, task.rows.end)};
     run_band(task, band, worker);
     if (team_.stopped()) return;
     team_.advance(band.size(), thread);
@@ -186,7 +213,7 @@ void EntryMap::run_task(Task& task, PixelWorker& worker, int thread) {
 void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
   if (request_.columns.begin >= rows.end) return;
   for (const auto& reader : worker.readers) reader->set_band(rows);
-  TilePlace places[kBandRows / kMapTile];
+  TilePlace places[kLongBandRows / kMapTile];
   for (std::int64_t row = rows.begin; row < rows.end; row += kMapTile) {
     pixels_.place_rows({row, std::min(row + kMapTile, rows.end)}, places[(row - rows.begin) / kMapTile]);
   }

@@ -140,13 +140,13 @@ bool HeadEntries::measure_keys(const Range& keys, Team& team) {
 }
 
 EntryReader::EntryReader(const HeadEntries& entries) : entries_(entries) {
-  strips_.resize(kBandRows / kMapTile);
-  if (entries.store != nullptr) packed_.resize(static_cast<std::size_t>(kBandRows * entries.head_dim));
+  strips_.resize(kLongBandRows / kMapTile);
+  if (entries.store != nullptr) packed_.resize(static_cast<std::size_t>(kLongBandRows * entries.head_dim));
   if (entries.quantity == Quantity::gate_effect) second_.resize(kMapTile * kMapTile);
 }
 
 void EntryReader::set_band(const Range& rows) {
-  assert(rows.begin >= 0 && rows.size() <= kBandRows && rows.end <= entries_.length);
+  assert(rows.begin >= 0 && rows.size() <= kLongBandRows && rows.end <= entries_.length);
   std::span<const float> queries;
   if (entries_.store != nullptr) {
     queries = entries_.store->rows(QueryKeyStore::Part::query, entries_.head.layer, entries_.head.head, rows.begin,

@@ -14,6 +14,8 @@ inline constexpr double kSmallestExponent = -126.0;
 inline constexpr std::int64_t kKeyChunk = 512;
 /// Queries that one band holds packed at a time, a multiple of kernels::cpu::kMapTile.
 inline constexpr std::int64_t kBandRows = 256;
+/// The same of softmax attention in long texts, whose keys are read once for each band.
+inline constexpr std::int64_t kLongBandRows = 1024;
 
 /// Computes tiles of one head's entries for one thread (pooled_map.h says how they lie).
 class TileReader {
@@ -23,7 +25,7 @@ class TileReader {
   TileReader& operator=(const TileReader&) = delete;
   virtual ~TileReader() = default;
 
-  /// The queries that follow: at most kBandRows.
+  /// The queries that follow: at most kBandRows; of EntryReader kLongBandRows.
   virtual void set_band(const Range& rows) = 0;
   /// The keys that tiles will be asked for; read when the first of them is.
   virtual void set_chunk(const Range& keys) = 0;

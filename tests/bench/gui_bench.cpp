@@ -42,6 +42,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr QSize kWindow(1600, 1000);
 constexpr int kPatience = 300'000;
+constexpr int kLook = 50;
 
 double millisecondsSince(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -65,7 +66,18 @@ void note(const char* what, double value, const char* unit) {
   std::fflush(stdout);
 }
 
-bool waitFor(const std::function<bool()>& condition) { return QTest::qWaitFor(condition, kPatience); }
+/// As a program waits: events are served when they come. (QTest::qWaitFor sleeps 10 ms between two looks, which a
+/// movement's two pictures would show as their own time.)
+bool waitFor(const std::function<bool()>& condition) {
+  QTimer wake;
+  wake.start(kLook);
+  const auto start = Clock::now();
+  while (!condition()) {
+    if (millisecondsSince(start) > kPatience) return false;
+    QCoreApplication::processEvents(QEventLoop::WaitForMoreEvents);
+  }
+  return true;
+}
 
 void settle(MainWindow& window) {
   if (!waitFor([&] { return window.isSettled(); })) std::printf("the window did not come to rest\n");

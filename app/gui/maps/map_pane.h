@@ -107,6 +107,9 @@ class MapPane : public QWidget {
   void connectParts();
   void refresh();
   void request(const PictureRequest& wanted);
+  /// Its exact picture is there so soon that none is made before it: known of closed forms and few entries, expected
+  /// by the time that the last one of the same values took.
+  [[nodiscard]] bool soon(const PictureRequest& request) const;
   void submitCoarse(const PictureRequest& wanted);
   void submitExact(const PictureRequest& wanted, Priority priority);
   void showProgress(const JobProgress& progress);

@@ -14,12 +14,18 @@ constexpr double kLinearTolerance = 0x1p-24;
 /// picture has not looked at that.
 constexpr double kLogarithmicTolerance = 0x1p-25;
 /// Up to so many entries the exact picture is there as soon as a coarse one would be.
-constexpr std::int64_t kQuickEntries = 1 << 20;
+constexpr double kQuickEntries = 1 << 20;
+/// An exact picture that is there within so many milliseconds needs none before it: that would cost more than it shows.
+constexpr double kSoonMs = 30;
 /// How long an exact picture may take before its progress is told.
 constexpr qint64 kQuietMs = 250;
 
+double entriesOf(const View& view) {
+  return static_cast<double>(view.rows.size()) * static_cast<double>(view.columns.size());
+}
+
 bool quick(const PictureRequest& request) {
-  return request.content.hasClosedForm() || request.view.rows.size() * request.view.columns.size() <= kQuickEntries;
+  return request.content.hasClosedForm() || entriesOf(request.view) <= kQuickEntries;
 }
 
 /// Quick pictures on logarithmic scales leave nothing out: they have nothing to gain.
@@ -39,6 +45,12 @@ bool answers(const PictureRequest& answered, const PictureRequest& wanted) {
 }
 
 }  // namespace
+
+bool MapPane::soon(const PictureRequest& request) const {
+  if (quick(request)) return true;
+  if (!m_exact || m_exact->request.content != request.content) return false;
+  return m_exact->milliseconds * entriesOf(request.view) <= kSoonMs * entriesOf(m_exact->request.view);
+}
 
 PictureRequest MapPane::completed(const PictureContent& content) const {
   PictureRequest request;
@@ -81,8 +93,9 @@ void MapPane::request(const PictureRequest& wanted) {
     return recolour();
   }
   recolour();
-  if (quick(wanted)) {
-    if (!m_exactFlight) submitExact(wanted, Priority::interactive);
+  if (soon(wanted)) {
+    // What is on its way is waited for, if that is not long.
+    if (!m_exactFlight || !soon(*m_exactFlight)) submitExact(wanted, Priority::interactive);
     return;
   }
   if (m_exactFlight && answers(*m_exactFlight, wanted)) return;

@@ -271,6 +271,32 @@ PicturePointer pictureOfStage(const PictureRequest& request, const MapRequest& m
   return picture;
 }
 
+std::shared_ptr<MapPicture> exactPicture(const PictureRequest& request, const Job& job, const PictureStages& stages) {
+  const bool logarithmic = request.shading.scale == figure::ColourScale::logarithmic;
+  if (logarithmic && request.skipTolerance > 0 && !forgetsMost(request)) {
+    PictureRequest all = request;
+    all.skipTolerance = 0;
+    return exactPicture(all, job, stages);
+  }
+  const PictureSide& side = request.content.sides.front();
+  const bool followed = stages.show && request.content.sides.size() == 1 && lies(request.view, side);
+  const auto compute = [&](const MapRequest& map, const Job& running) {
+    if (!followed) return compute_map(map, running);
+    const auto show = [&](const MapStage& stage) {
+      if (const auto picture = pictureOfStage(request, map, stage)) stages.show(picture);
+    };
+    return compute_map_in_stages(map, running, {show, stages.interval});
+  };
+  auto picture = uncoloured(request, Raster::whole, compute, job);
+  if (!picture) return nullptr;
+  picture->exact = true;
+  finish(*picture, nullptr, job.executor);
+  if (!showsSkipped(*picture)) return picture;
+  PictureRequest all = request;
+  all.skipTolerance = 0;
+  return exactPicture(all, job, stages);
+}
+
 }  // namespace
 
 std::optional<std::int64_t> PictureSide::position(std::int64_t ofReference) const {
@@ -323,29 +349,11 @@ bool MapPicture::showsEntries() const { return exact && tokensPerPixel() == 1; }
 
 std::optional<PicturePointer> makeExactPicture(const PictureRequest& request, const Job& job,
                                                const PictureStages& stages) {
-  const bool logarithmic = request.shading.scale == figure::ColourScale::logarithmic;
-  if (logarithmic && request.skipTolerance > 0 && !forgetsMost(request)) {
-    PictureRequest all = request;
-    all.skipTolerance = 0;
-    return makeExactPicture(all, job, stages);
-  }
-  const PictureSide& side = request.content.sides.front();
-  const bool followed = stages.show && request.content.sides.size() == 1 && lies(request.view, side);
-  const auto compute = [&](const MapRequest& map, const Job& running) {
-    if (!followed) return compute_map(map, running);
-    const auto show = [&](const MapStage& stage) {
-      if (const auto picture = pictureOfStage(request, map, stage)) stages.show(picture);
-    };
-    return compute_map_in_stages(map, running, {show, stages.interval});
-  };
-  auto picture = uncoloured(request, Raster::whole, compute, job);
+  const auto start = std::chrono::steady_clock::now();
+  const auto picture = exactPicture(request, job, stages);
   if (!picture) return std::nullopt;
-  picture->exact = true;
-  finish(*picture, nullptr, job.executor);
-  if (!showsSkipped(*picture)) return picture;
-  PictureRequest all = request;
-  all.skipTolerance = 0;
-  return makeExactPicture(all, job, stages);
+  picture->milliseconds = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  return picture;
 }
 
 std::optional<PicturePointer> makeCoarsePicture(const PictureRequest& request, const PicturePointer& beside,

@@ -75,6 +75,7 @@ struct PictureRequest {
 struct MapPicture {
   PictureRequest request;
   bool exact = false;
+  double milliseconds = 0;  ///< that an exact one took: how long a similar one will
   /// Per side, on the raster's grid over the request's view.
   std::vector<std::shared_ptr<const Image>> values;
   /// What the first side's values were computed from and as, in positions of its own run; for export. Rows 0:0 where
