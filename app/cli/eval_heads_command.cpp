@@ -6,10 +6,10 @@
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_heads_report.h"
 #include "app/cli/eval_options.h"
-#include "app/cli/together.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/eval/heads.h"
+#include "backend/model/processes.h"
 
 namespace foxscope::cli {
 namespace {
@@ -51,11 +51,10 @@ void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEval
   file.commit();
 }
 
-int evaluateHeads(const EvalHeadsOptions& options, const Session& session) {
-  checkEvalOptions("eval heads", options);
-  requireAlone("eval heads");
+int evaluateHeads(const EvalHeadsOptions& options, const Session& session, Processes* processes) {
   const Form form = formOf(options.output);
-  const HeadsRequest request{evalModels(options), evalInput(options)};
+  HeadsRequest request{evalModels(options), evalInput(options)};
+  placeModels(request.models, processes);
   requireWritable(options.output, options.force);
   std::size_t turn = 0;
   HeadsEvents events;
@@ -63,7 +62,8 @@ int evaluateHeads(const EvalHeadsOptions& options, const Session& session) {
     session.console.setSubject(modelTurn(name, ++turn, request.models.size()));
   };
   events.note = [&](const std::string& text) { session.console.note(text); };
-  const auto evaluation = evaluate_heads(request, events, session.job());
+  const auto evaluation = evaluate_heads(request, events, session.job(), processes);
+  if (processes != nullptr && !processes->first()) return endOfOthers(evaluation.has_value());
   if (!evaluation) return kInterrupted;
   writeEvaluation(options, form, *evaluation, session);
   session.console.endProgress();
@@ -88,7 +88,11 @@ void addEvalHeadsCommand(CLI::App& eval, Selection& selection) {
   addEvalRunning(*command, *options);
   command->add_flag("--force", options->force, "Overwrite the output");
   command->callback([options, &selection] {
-    selection.action = [options](const Session& session) { return evaluateHeads(*options, session); };
+    selection.action = [options](const Session& session) {
+      checkEvalOptions("eval heads", *options);
+      return evaluateTogether(session, *options,
+                              [&](Processes* processes) { return evaluateHeads(*options, session, processes); });
+    };
   });
 }
 

@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
 #include "backend/eval/corpus.h"
+#include "backend/eval/shared_work.h"
 #include "backend/map/team.h"
 #include "backend/model/engine.h"
 #include "backend/model/query_key_place.h"
@@ -50,56 +54,109 @@ std::optional<HeadsModel> plan(const RunRequest& request, const Checkpoint& chec
   return planned;
 }
 
-/// The work on one model.
-class HeadsWork {
+/// What windows tell about a model's heads, as it comes in.
+class HeadsOfWindows {
  public:
-  HeadsWork(const HeadsModel& model, const WordCounts* counts, const Job& job)
-      : model_(model), counts_(counts), job_(job), accumulator_(model.info) {}
+  explicit HeadsOfWindows(const HeadsModel& model) : model_(model), of_(model.windows.windows.size()) {}
 
-  std::optional<EvaluatedHeads> run() {
-    job_.tell({0, 1, "models", "load"});
-    const auto lm =
-        open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
-    if (!lm) return std::nullopt;
-    for (auto batch = next_batch(); !batch.empty(); batch = next_batch()) {
-      if (job_.stopped() || !run_windows(*lm, batch)) return std::nullopt;
-    }
-    EvaluatedHeads heads = accumulator_.finish();
+  void put(std::size_t window, HeadsAccumulator heads) {
+    if (!of_[window]) ++known_;
+    of_[window] = std::move(heads);
+  }
+  [[nodiscard]] std::int64_t known() const { return known_; }
+  [[nodiscard]] bool whole() const { return known_ == std::ssize(of_); }
+  /// In the windows' order, whoever had them. @pre whole()
+  EvaluatedHeads finish() {
+    HeadsAccumulator all(model_.info);
+    for (auto& window : of_) all.take(std::move(*window));
+    EvaluatedHeads heads = all.finish();
     heads.windows = model_.table;
     return heads;
   }
 
  private:
+  const HeadsModel& model_;
+  std::vector<std::optional<HeadsAccumulator>> of_;
+  std::int64_t known_ = 0;
+};
+
+/// Before what a process tells of a window.
+struct WindowHead {
+  std::uint32_t model = 0;
+  std::uint32_t window = 0;
+};
+
+std::string message_of(const WindowHead& head, const HeadsAccumulator& heads) {
+  const std::vector<std::uint8_t> packed = heads.packed();
+  std::string text(sizeof(head) + packed.size(), '\0');
+  std::memcpy(text.data(), &head, sizeof(head));
+  std::memcpy(text.data() + sizeof(head), packed.data(), packed.size());
+  return text;
+}
+
+/// The work on one model.
+class HeadsWork {
+ public:
+  /// @param take  gets every message of another process
+  HeadsWork(const HeadsModel& model, std::uint32_t index, SharedPieces& pieces, HeadsOfWindows& heads,
+            std::function<void(const std::string&)> take, const WordCounts* counts, const Job& job)
+      : model_(model),
+        index_(index),
+        pieces_(pieces),
+        heads_(heads),
+        take_(std::move(take)),
+        counts_(counts),
+        job_(job) {}
+
+  /// @returns false if the job was stopped
+  bool run() {
+    plan_batches(static_cast<std::int64_t>(pieces_.least(static_cast<std::size_t>(model_.tokens_at_once))));
+    job_.tell({0, 1, "models", "load"});
+    const auto lm =
+        open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    if (!lm) return false;
+    for (std::size_t batch = pieces_.next(index_); batch < batches_.size(); batch = pieces_.next(index_)) {
+      if (job_.stopped() || !run_windows(*lm, batches_[batch])) return false;
+    }
+    const auto take = [this](const std::string& message) {
+      take_(message);
+      tell(0);
+    };
+    return pieces_.collect([this] { return heads_.whole(); }, take, job_);
+  }
+
+ private:
   /// A mean leaves out windows that do not have a number, and must not leave out one whose run has failed.
-  void check_measures(const HeadMeasures& measures) const {
+  void check_measures(const HeadMeasures& measures, std::size_t window) const {
     const HeadStatistics& statistics = measures.statistics;
     const char* const what = std::isnan(statistics.mean_log_gate)                         ? "the gate"
                              : statistics.has_attention && std::isnan(statistics.entropy) ? "attention"
                                                                                           : nullptr;
     if (what == nullptr) return;
     throw Error(fmt::format("{}: {} of layer {}, head {} in window {} is not a number: check the weights and --dtype",
-                            model_.request.name, what, statistics.layer, statistics.head, windows_done_));
+                            model_.request.name, what, statistics.layer, statistics.head, window));
   }
 
   [[nodiscard]] std::int64_t head_count() const { return std::int64_t{model_.info.layers} * model_.info.heads; }
 
   /// One window counts for all its heads; the forward pass for none of them.
+  /// @param heads_done  of the window at hand
   void tell(std::int64_t heads_done) const {
     const auto windows = static_cast<std::int64_t>(model_.windows.windows.size());
-    job_.tell({windows_done_ * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
+    const std::int64_t done = pieces_.first() ? heads_.known() : windows_done_;
+    job_.tell({done * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
   }
 
-  /// The next windows that are equally long, as many as go together.
-  [[nodiscard]] std::vector<std::size_t> next_batch() const {
+  /// Windows that follow each other and are equally long, as many as go together.
+  void plan_batches(std::int64_t tokens_at_once) {
     const std::vector<Window>& windows = model_.windows.windows;
-    std::vector<std::size_t> batch;
-    for (auto n = static_cast<std::size_t>(windows_done_); n < windows.size(); ++n) {
+    for (std::size_t n = 0; n < windows.size(); ++n) {
       const std::int64_t length = std::ssize(windows[n].ids);
-      const bool fits = (std::ssize(batch) + 1) * length <= model_.tokens_at_once;
-      if (!batch.empty() && (!fits || length != std::ssize(windows[batch.front()].ids))) break;
-      batch.push_back(n);
+      const bool joins = !batches_.empty() && length == std::ssize(windows[batches_.back().front()].ids) &&
+                         (std::ssize(batches_.back()) + 1) * length <= tokens_at_once;
+      if (!joins) batches_.emplace_back();
+      batches_.back().push_back(n);
     }
-    return batch;
   }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
@@ -114,14 +171,15 @@ class HeadsWork {
       tokens->input_id = input_ids(window.ids, model_.bos);
       const auto trace = pass->recorders[n].finish(nullptr, tokens);
       trace->compute_on(model_.place.gpu());
-      if (job_.stopped() || !measure(trace, window)) return false;
+      if (job_.stopped() || !measure(trace, batch[n])) return false;
       ++windows_done_;
     }
     return true;
   }
 
-  bool measure(const std::shared_ptr<const Trace>& trace, const Window& window) {
+  bool measure(const std::shared_ptr<const Trace>& trace, std::size_t number) {
     tell(0);
+    const Window& window = model_.windows.windows[number];
     std::vector<TokenClassSet> classes;
     if (counts_ != nullptr) classes = read_classes(window_classes(window, *counts_));
     MeasureOptions options;
@@ -130,28 +188,39 @@ class HeadsWork {
     options.classes = classes;
     const Team team(job_);
     const Job quiet{job_.stop, {}, team.executor()};
+    HeadsAccumulator heads(model_.info);
     for (std::int64_t n = 0; n < head_count(); ++n) {
       const HeadOf head{trace, static_cast<int>(n / model_.info.heads), static_cast<int>(n % model_.info.heads)};
       const auto measures = measure_head(head, options, quiet);
       if (!measures) return false;
-      check_measures(*measures);
-      accumulator_.add(*measures);
+      check_measures(*measures, number);
+      heads.add(*measures);
       tell(n + 1);
     }
-    accumulator_.end_window(window.document);
+    heads.end_window(window.document);
+    if (pieces_.first()) {
+      heads_.put(number, std::move(heads));
+    } else {
+      pieces_.post(message_of({index_, static_cast<std::uint32_t>(number)}, heads));
+    }
     return true;
   }
 
   const HeadsModel& model_;
+  std::uint32_t index_;
+  SharedPieces& pieces_;
+  HeadsOfWindows& heads_;
+  std::function<void(const std::string&)> take_;
   const WordCounts* counts_;  ///< null: the windows have no text
   const Job& job_;
-  HeadsAccumulator accumulator_;
-  std::int64_t windows_done_ = 0;
+  std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
+  std::int64_t windows_done_ = 0;                  ///< by this process
 };
 
 }  // namespace
 
-std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job) {
+std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job,
+                                              Processes* processes) {
   std::vector<Checkpoint> checkpoints;
   for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
   const auto source = choose_source(request.input, checkpoints.front(), job);
@@ -172,14 +241,25 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
   }
   HeadsEvaluation evaluation;
   evaluation.corpus = describe_corpus(request.input, *source);
-  for (const HeadsModel& model : models) {
+  SharedPieces pieces(processes);
+  std::vector<HeadsOfWindows> heads(models.begin(), models.end());
+  // Another process may be a model ahead.
+  const auto take = [&](const std::string& message) {
+    WindowHead head;
+    std::memcpy(&head, message.data(), sizeof(head));
+    const std::span packed(reinterpret_cast<const std::uint8_t*>(message.data()), message.size());
+    heads.at(head.model)
+        .put(head.window, HeadsAccumulator::unpacked(models[head.model].info, packed.subspan(sizeof(head))));
+  };
+  for (std::size_t n = 0; n < models.size(); ++n) {
+    const HeadsModel& model = models[n];
     if (events.model) events.model(model.request.name);
     for (const std::string& note : model.config.notes) {
       if (events.note) events.note(fmt::format("{}: {}", model.request.name, note));
     }
-    auto heads = HeadsWork(model, counts ? &*counts : nullptr, job).run();
-    if (!heads) return std::nullopt;
-    evaluation.models.push_back(std::move(*heads));
+    HeadsWork work(model, static_cast<std::uint32_t>(n), pieces, heads[n], take, counts ? &*counts : nullptr, job);
+    if (!work.run()) return std::nullopt;
+    if (pieces.first()) evaluation.models.push_back(heads[n].finish());
   }
   return evaluation;
 }

@@ -11,6 +11,8 @@
 
 namespace foxscope {
 
+class Processes;
+
 /// Models whose heads are looked at over windows of a corpus.
 struct HeadsRequest {
   std::vector<RunRequest> models;  ///< input, limit and keep are not looked at
@@ -26,8 +28,11 @@ struct HeadsEvents {
 /// Runs every model on every window after BOS, as many of one length together as memory allows, and takes the means of
 /// all that measure_head says of each head, content and decay split; gates by class where the windows have a text. Rare
 /// words are those of the whole corpus. Of a window nothing is kept but its numbers.
+/// @param processes  that share the windows, or null; they all get the same request. The result is whole in the first
+///                   of them alone
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy, as choose_windows and run_model do
-std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job);
+std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job,
+                                              Processes* processes = nullptr);
 
 }  // namespace foxscope

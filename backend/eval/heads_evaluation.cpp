@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
 #include "backend/map/team.h"
@@ -27,6 +29,31 @@ HeadArray decay_times(const HeadArray& mean_log_gate) {
     times.error.push_back(mean == 0.0 ? kNone : mean_log_gate.error[n] / (mean * mean));
   }
   return times;
+}
+
+/// A histogram of few gates is nearly empty: bin, count, bin, count, ...
+nlohmann::json packed_tally(const GateTally::State& tally) {
+  auto filled = nlohmann::json::array();
+  for (std::size_t bin = 0; bin < tally.histogram.size(); ++bin) {
+    if (tally.histogram[bin] == 0) continue;
+    filled.push_back(bin);
+    filled.push_back(tally.histogram[bin]);
+  }
+  return {tally.count, tally.below_half, tally.sum, tally.histogram.size(), std::move(filled)};
+}
+
+GateTally unpacked_tally(const nlohmann::json& packed) {
+  GateTally::State tally{packed[0], packed[1], packed[2], {}};
+  tally.histogram.resize(packed[3].get<std::size_t>());
+  for (std::size_t n = 0; n < packed[4].size(); n += 2) {
+    tally.histogram.at(packed[4][n].get<std::size_t>()) = packed[4][n + 1];
+  }
+  return GateTally(std::move(tally));
+}
+
+template <typename Value>
+void move_to_end(std::vector<Value>& list, std::vector<Value>& more) {
+  list.insert(list.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
 }  // namespace
@@ -103,6 +130,61 @@ void HeadsAccumulator::add(const HeadMeasures& measures) {
 void HeadsAccumulator::end_window(std::int32_t document) {
   documents_.push_back(document);
   head_ = 0;
+}
+
+void HeadsAccumulator::take(HeadsAccumulator&& windows) {
+  if (documents_.empty()) {
+    *this = std::move(windows);
+    return;
+  }
+  const auto same = [](const std::vector<Series>& a, const std::vector<Series>& b) {
+    return std::ranges::equal(a, b, {}, &Series::name, &Series::name);
+  };
+  if (!same(numbers_, windows.numbers_) || !same(profiles_, windows.profiles_) ||
+      classes_.size() != windows.classes_.size()) {
+    throw ShapeError(
+        fmt::format("[HeadsAccumulator] window {} has other arrays than those before it", documents_.size()));
+  }
+  for (std::size_t n = 0; n < numbers_.size(); ++n) move_to_end(numbers_[n].windows, windows.numbers_[n].windows);
+  for (std::size_t n = 0; n < profiles_.size(); ++n) move_to_end(profiles_[n].windows, windows.profiles_[n].windows);
+  for (std::size_t n = 0; n < classes_.size(); ++n) {
+    ClassSeries& more = windows.classes_[n];
+    move_to_end(classes_[n].sum, more.sum);
+    move_to_end(classes_[n].count, more.count);
+    move_to_end(classes_[n].below_half, more.below_half);
+    classes_[n].all.add(more.all);
+  }
+  move_to_end(documents_, windows.documents_);
+}
+
+std::vector<std::uint8_t> HeadsAccumulator::packed() const {
+  const auto list = [](const std::vector<Series>& all) {
+    auto packed = nlohmann::json::array();
+    for (const Series& series : all) packed.push_back({series.name, series.unit, series.windows});
+    return packed;
+  };
+  auto classes = nlohmann::json::array();
+  for (const ClassSeries& series : classes_) {
+    classes.push_back({series.sum, series.count, series.below_half, packed_tally(series.all.state())});
+  }
+  return nlohmann::json::to_msgpack({documents_, list(numbers_), list(profiles_), std::move(classes)});
+}
+
+HeadsAccumulator HeadsAccumulator::unpacked(TraceInfo info, std::span<const std::uint8_t> packed) {
+  const auto all = nlohmann::json::from_msgpack(packed.begin(), packed.end());
+  HeadsAccumulator result(std::move(info));
+  all[0].get_to(result.documents_);
+  const auto read = [](const nlohmann::json& list, std::vector<Series>& to) {
+    for (const nlohmann::json& series : list) {
+      to.push_back({series[0], series[1], series[2].get<std::vector<std::vector<double>>>()});
+    }
+  };
+  read(all[1], result.numbers_);
+  read(all[2], result.profiles_);
+  for (const nlohmann::json& series : all[3]) {
+    result.classes_.push_back({series[0], series[1], series[2], unpacked_tally(series[3])});
+  }
+  return result;
 }
 
 HeadArray HeadsAccumulator::mean(const Series& series) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,7 +61,17 @@ class HeadsAccumulator {
   /// The window that was being added is whole.
   /// @param document  any number that tells documents apart
   void end_window(std::int32_t document);
+  /// The windows of another one come next, as if they had been added here.
+  /// @throws ShapeError for other arrays than those of the windows before them
+  void take(HeadsAccumulator&& windows);
+  /// @pre a window is whole
   [[nodiscard]] EvaluatedHeads finish();
+
+  /// All that was added, as bytes of MessagePack for another process of the same program.
+  [[nodiscard]] std::vector<std::uint8_t> packed() const;
+  /// @param info    as that of the one that was packed
+  /// @param packed  what packed() gave
+  static HeadsAccumulator unpacked(TraceInfo info, std::span<const std::uint8_t> packed);
 
  private:
   /// One array's values, [windows][heads * entries].

@@ -14,9 +14,39 @@
 
 namespace foxscope {
 
+/// Pieces of work that processes have planned alike, handed out to them. One process alone has all pieces.
+class SharedPieces {
+ public:
+  /// @param processes  null: this one alone
+  explicit SharedPieces(Processes* processes) : processes_(processes) {}
+
+  [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
+  /// Together: the least of what the processes have.
+  [[nodiscard]] std::size_t least(std::size_t mine) const;
+  /// The next of a list of pieces, for this process.
+  /// @param list  its number; the lists have their turns one after the other
+  /// @returns a number beyond them where none is left
+  [[nodiscard]] std::size_t next(std::uint32_t list);
+  /// What a process that is not the first has made.
+  void post(const std::string& made) const { processes_->post(made); }
+  /// In the first process: takes what the others post until all is there; nothing to do in these.
+  /// @param whole  whether it is
+  /// @returns false if the job was stopped
+  bool collect(const std::function<bool()>& whole, const std::function<void(const std::string& made)>& take,
+               const Job& job) const;
+
+ protected:
+  [[nodiscard]] Processes* processes() const { return processes_; }
+
+ private:
+  Processes* processes_;
+  std::uint32_t list_ = 0;
+  std::size_t begun_ = 0;  ///< pieces of list_, in a process alone
+};
+
 /// The work of an evaluation, whose pieces are handed out to processes; each gives rows of numbers, which come together
-/// in the first process and are kept there beside the output (LossPartial). One process alone has all pieces.
-class SharedWork {
+/// in the first process and are kept there beside the output (LossPartial).
+class SharedWork : public SharedPieces {
  public:
   struct Place {
     std::filesystem::path output;
@@ -33,12 +63,6 @@ class SharedWork {
 
   /// Together: pieces that the first process has are done for all.
   void agree_on(std::vector<bool>& done) const;
-  /// Together: the least of what the processes have.
-  [[nodiscard]] std::size_t least(std::size_t mine) const;
-  /// The next of a list of pieces that all have planned alike, for this process.
-  /// @param list  a model's number
-  /// @returns a number beyond them where none is left
-  [[nodiscard]] std::size_t next(std::uint32_t list);
   /// A row of numbers is there, as LossPartial::append has it.
   void add(std::uint32_t model, std::uint32_t row, std::span<const float> numbers);
   /// In the first process: takes rows of the others until all are there; nothing to do in these.
@@ -47,15 +71,8 @@ class SharedWork {
   bool collect(const std::function<bool()>& whole, const Job& job);
 
  private:
-  [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
-  /// @returns whether any came
-  bool take_rows();
-
-  Processes* processes_;
   LossPartial::Found take_;
   std::optional<LossPartial> partial_;
-  std::uint32_t list_ = 0;
-  std::size_t begun_ = 0;  ///< pieces of list_, in a process alone
 };
 
 }  // namespace foxscope

@@ -30,31 +30,34 @@ double value_at(std::size_t bin, double place) {
 }  // namespace
 
 void GateTally::add(double log_gate) {
-  if (histogram_.empty()) histogram_.resize(kBins);
-  ++histogram_[bin_of(-log_gate)];
-  ++count_;
-  sum_ += log_gate;
-  below_half_ += log_gate < kLogHalf ? 1 : 0;
+  if (state_.histogram.empty()) state_.histogram.resize(kBins);
+  ++state_.histogram[bin_of(-log_gate)];
+  ++state_.count;
+  state_.sum += log_gate;
+  state_.below_half += log_gate < kLogHalf ? 1 : 0;
 }
 
 void GateTally::add(const GateTally& other) {
-  if (other.histogram_.empty()) return;
-  if (histogram_.empty()) histogram_.resize(kBins);
-  std::transform(histogram_.begin(), histogram_.end(), other.histogram_.begin(), histogram_.begin(), std::plus());
-  count_ += other.count_;
-  sum_ += other.sum_;
-  below_half_ += other.below_half_;
+  if (other.state_.histogram.empty()) return;
+  if (state_.histogram.empty()) state_.histogram.resize(kBins);
+  std::transform(state_.histogram.begin(), state_.histogram.end(), other.state_.histogram.begin(),
+                 state_.histogram.begin(), std::plus());
+  state_.count += other.state_.count;
+  state_.sum += other.state_.sum;
+  state_.below_half += other.state_.below_half;
 }
 
-double GateTally::below_half() const { return std::isnan(sum_) ? kNoValue : static_cast<double>(below_half_); }
+double GateTally::below_half() const {
+  return std::isnan(state_.sum) ? kNoValue : static_cast<double>(state_.below_half);
+}
 
 double GateTally::quantile(double p) const {
-  if (std::isnan(sum_)) return kNoValue;
+  if (std::isnan(state_.sum)) return kNoValue;
   // Large f is small -log f. Values of one bin are taken to be spread evenly over it.
-  const double place = (1.0 - p) * static_cast<double>(count_);
+  const double place = (1.0 - p) * static_cast<double>(state_.count);
   double before = 0;
-  for (std::size_t bin = 0; bin < histogram_.size(); ++bin) {
-    const auto here = static_cast<double>(histogram_[bin]);
+  for (std::size_t bin = 0; bin < state_.histogram.size(); ++bin) {
+    const auto here = static_cast<double>(state_.histogram[bin]);
     if (here > 0 && before + here >= place) return std::exp(-value_at(bin, (place - before) / here));
     before += here;
   }
@@ -62,9 +65,9 @@ double GateTally::quantile(double p) const {
 }
 
 GateGroup GateTally::summary() const {
-  if (count_ == 0) return {0, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue};
-  const auto count = static_cast<double>(count_);
-  return {count_, sum_ / count, quantile(0.25), quantile(0.5), quantile(0.75), below_half() / count};
+  if (state_.count == 0) return {0, kNoValue, kNoValue, kNoValue, kNoValue, kNoValue};
+  const auto count = static_cast<double>(state_.count);
+  return {state_.count, state_.sum / count, quantile(0.25), quantile(0.5), quantile(0.75), below_half() / count};
 }
 
 std::vector<GateTally> tally_gates(std::span<const double> c, std::span<const std::uint8_t> groups, std::size_t count) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace foxscope {
@@ -20,22 +21,32 @@ struct GateGroup {
 /// nats, so that -log f of a quartile is known to within 4.5 %. Tallies of parts add up to that of the whole.
 class GateTally {
  public:
+  /// What it holds, for whoever keeps or sends it.
+  struct State {
+    std::int64_t count = 0;
+    std::int64_t below_half = 0;
+    double sum = 0;
+    std::vector<std::int64_t> histogram;  ///< empty while nothing was added
+  };
+
+  GateTally() = default;
+  /// @param state  of a tally
+  explicit GateTally(State state) : state_(std::move(state)) {}
+  [[nodiscard]] const State& state() const { return state_; }
+
   /// @param log_gate  log f <= 0, nats
   void add(double log_gate);
   void add(const GateTally& other);
   [[nodiscard]] GateGroup summary() const;
-  [[nodiscard]] std::int64_t count() const { return count_; }
-  [[nodiscard]] double sum_log_gate() const { return sum_; }
+  [[nodiscard]] std::int64_t count() const { return state_.count; }
+  [[nodiscard]] double sum_log_gate() const { return state_.sum; }
   /// NaN where a gate is.
   [[nodiscard]] double below_half() const;
 
  private:
   [[nodiscard]] double quantile(double p) const;
 
-  std::int64_t count_ = 0;
-  std::int64_t below_half_ = 0;
-  double sum_ = 0;
-  std::vector<std::int64_t> histogram_;  ///< empty while nothing was added
+  State state_;
 };
 
 /// Gates of one head by group of positions.

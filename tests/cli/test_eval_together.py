@@ -66,13 +66,21 @@ class LossTest(SameFileMixin, PartialTest):
         self.assertIn("the same command again", said)
 
 
+class HeadsTest(SameFileMixin, PartialTest):
+    def test_the_file_is_that_of_one_process(self):
+        arguments = ["eval", "heads", *self.arguments(self.output)[2:]]
+        self.done(*arguments[:-1], self.folder / "one.h5")
+        for count in [2, 3]:
+            output = self.folder / f"{count}.h5"
+            self.done_together([*arguments[:-1], output], count)
+            self.expect_same(self.folder / "one.h5", output)
+
+
 class AloneTest(CommandLineTest):
     def test_what_is_not_shared_says_so(self):
         text = self.write("text.txt", "The fox ran. " * 40)
-        for kind, option in [("heads", "--corpus"), ("sweep", "--text")]:
-            self.fails(2, [f"eval {kind} works in one process", "without torchrun"], "eval", kind, "--model", FOX,
-                       option, text, "-o", self.folder / "out.h5", environment=places_of(2)[0],
-                       output=self.folder / "out.h5")
+        self.fails(2, ["eval sweep works in one process", "without torchrun"], "eval", "sweep", "--model", FOX, "--text",
+                   text, "-o", self.folder / "out.h5", environment=places_of(2)[0], output=self.folder / "out.h5")
 
 
 if __name__ == "__main__":

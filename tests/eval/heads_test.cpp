@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -142,6 +144,55 @@ TEST(HeadsAccumulator, AGateThatIsNotANumberIsNotLeftOut) {
   }
   const EvaluatedHeads heads = accumulator.finish();
   for (const HeadArray& one : heads.by_class) EXPECT_TRUE(std::isnan(one.value[1])) << one.name;
+}
+
+/// Equal to the last bit, and NaN where the other is.
+void expect_same(const std::vector<HeadArray>& a, const std::vector<HeadArray>& b) {
+  const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t n = 0; n < a.size(); ++n) {
+    EXPECT_EQ(a[n].name, b[n].name);
+    EXPECT_EQ(a[n].unit, b[n].unit);
+    EXPECT_TRUE(std::ranges::equal(a[n].value, b[n].value, same)) << a[n].name;
+    EXPECT_TRUE(std::ranges::equal(a[n].error, b[n].error, same)) << a[n].name;
+  }
+}
+
+TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
+  const double numbers[] = {1, 2, 4};
+  const std::int32_t documents[] = {0, 0, 1};
+  HeadsAccumulator all(small_model());
+  for (int window = 0; window < 3; ++window) {
+    HeadsAccumulator one(small_model());
+    const std::size_t bins = window == 2 ? 2 : 3;
+    one.add(measures_of(numbers[window], bins));
+    one.add(measures_of(2 * numbers[window], bins));
+    one.end_window(documents[window]);
+    all.take(HeadsAccumulator::unpacked(small_model(), one.packed()));
+  }
+  const EvaluatedHeads found = all.finish();
+  const EvaluatedHeads expected = three_windows();
+  expect_same(found.numbers, expected.numbers);
+  expect_same(found.by_distance, expected.by_distance);
+  expect_same(found.by_class, expected.by_class);
+  EXPECT_EQ(found.class_tokens, expected.class_tokens);
+}
+
+TEST(HeadsAccumulator, WindowsOfOtherArraysAreNotTaken) {
+  const auto window = [](bool classes, bool split) {
+    HeadsAccumulator one(small_model());
+    HeadMeasures measures = measures_of(1);
+    if (!classes) measures.classes.clear();
+    if (!split) measures.split.reset();
+    for (int head = 0; head < 2; ++head) one.add(measures);
+    one.end_window(0);
+    return one;
+  };
+  for (const auto& [classes, split] : {std::pair{false, true}, std::pair{true, false}}) {
+    HeadsAccumulator all = window(true, true);
+    EXPECT_PRED2(says, error_of([&] { all.take(window(classes, split)); }),
+                 (std::vector<std::string>{"window 1 has other arrays"}));
+  }
 }
 
 TEST(HeadsAccumulator, OneWindowHasNoErrors) {

@@ -23,6 +23,9 @@
 namespace foxscope::gui::curves {
 namespace {
 
+/// Lines of text below which a tab's plot needs the room of its legend.
+constexpr int kLowTab = 14;
+
 void mute(QLabel& label, const QPalette& palette) {
   QPalette muted = palette;
   muted.setColor(QPalette::WindowText, mutedTextColour(muted));
@@ -180,6 +183,11 @@ void CurveTab::showEvent(QShowEvent* event) {
   } else {
     refresh();
   }
+}
+
+void CurveTab::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  m_readOut->setOneLine(height() < kLowTab * fontMetrics().height());
 }
 
 void CurveTab::changeEvent(QEvent* event) {

@@ -82,6 +82,7 @@ class CurveTab : public QWidget {
   void contextMenuEvent(QContextMenuEvent* event) override;
   void showEvent(QShowEvent* event) override;
   void changeEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
   void openMenu(const QPoint& place);

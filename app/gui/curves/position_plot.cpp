@@ -18,6 +18,7 @@ namespace {
 enum { kPoints };
 constexpr int kWheelRest = 400;        // ms
 constexpr double kLinesForStrip = 14;  // height, in lines of text, from which a second strip has room
+constexpr double kLinesForTitles = 8;  // height, in lines of text, from which axes have titles
 constexpr double kSparse = 3;          // pixels a token from which each is seen
 constexpr double kDotted = 10;         // pixels a token from which each is a dot
 
@@ -87,6 +88,10 @@ int PositionPlot::stripsWithRoom(const PlotContent& content) const {
   return height() < kLinesForStrip * fontMetrics().height() ? std::min(1, strips) : strips;
 }
 
+Titles PositionPlot::titles() const {
+  return height() < kLinesForTitles * fontMetrics().height() ? Titles::hidden : Titles::shown;
+}
+
 // A job decimates what the axis shows, and as much to each side, so that panning has something to show.
 void PositionPlot::ask() {
   if (m_wanted.strips.empty() || !isVisible() || width() <= 1) return;
@@ -139,7 +144,7 @@ bool PositionPlot::rebuildStripes() {
     m_plot->plotLayout()->setRowSpacing(0);
   }
   applyPalette(*m_plot, palette());
-  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, m_content.xLabel);
+  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, m_content.xLabel, titles());
   return !stays;
 }
 
@@ -322,7 +327,7 @@ void PositionPlot::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);
   if (event->type() != QEvent::PaletteChange && event->type() != QEvent::FontChange) return;
   applyPalette(*m_plot, palette());
-  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, m_content.xLabel);
+  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, m_content.xLabel, titles());
   redraw();
 }
 

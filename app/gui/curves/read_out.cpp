@@ -55,8 +55,8 @@ std::vector<QPoint> ReadOut::layOut(int width) const {
   std::vector<QPoint> corners;
   QPoint next(0, line);
   for (const Entry& entry : m_entries) {
-    const int wanted = widthOf(entry);
-    if (next.x() > 0 && next.x() + wanted > width) next = {0, next.y() + line};
+    const int wanted = m_oneLine ? shareOf(width) : widthOf(entry);
+    if (!m_oneLine && next.x() > 0 && next.x() + wanted > width) next = {0, next.y() + line};
     corners.push_back(next);
     next.rx() += wanted;
   }
@@ -72,10 +72,27 @@ QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60,
 
 QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
 
+int ReadOut::shareOf(int width) const { return m_entries.empty() ? width : width / static_cast<int>(m_entries.size()); }
+
+int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
+  const auto indent = static_cast<int>((kSwatch + kGap) * fontMetrics().height());
+  if (!m_oneLine) return std::max(0, width() - corner.x() - indent);
+  return std::max(0, std::min(widthOf(entry), shareOf(width())) - indent - fontMetrics().averageCharWidth());
+}
+
+void ReadOut::setOneLine(bool oneLine) {
+  if (oneLine == m_oneLine) return;
+  m_oneLine = oneLine;
+  updateGeometry();
+  update();
+}
+
 QRect ReadOut::entryRect(std::size_t entry) const {
   const int line = fontMetrics().height();
-  const int width = static_cast<int>((kSwatch + kGap) * line) + fontMetrics().horizontalAdvance(m_entries[entry].name);
-  return {layOut(this->width())[entry], QSize(width, line)};
+  const QPoint corner = layOut(width())[entry];
+  const int text =
+      std::min(textWidth(m_entries[entry], corner), fontMetrics().horizontalAdvance(m_entries[entry].name));
+  return {corner, QSize(static_cast<int>((kSwatch + kGap) * line) + text, line)};
 }
 
 std::optional<std::size_t> ReadOut::entryAt(const QPoint& place) const {
@@ -119,14 +136,18 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
     painter.setOpacity(isHidden(entry.name) ? kHiddenOpacity : 1);
     painter.setPen(QPen(entry.colour, 2.5, entry.style, Qt::FlatCap));
     painter.drawLine(corner.x(), corner.y() + line / 2, corner.x() + swatch, corner.y() + line / 2);
-    int x = corner.x() + swatch + static_cast<int>(kGap * line);
+    const int x = corner.x() + swatch + static_cast<int>(kGap * line);
     painter.setPen(mutedTextColour(palette()));
-    const QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, width() - x));
+    // The value is what was asked for: a name gives way to it where both have one line.
+    const int room = textWidth(entry, corner);
+    const int value = m_oneLine && !entry.value.isEmpty() ? fontMetrics().horizontalAdvance(' ' + entry.value) : 0;
+    QString name = fontMetrics().elidedText(entry.name, Qt::ElideMiddle, std::max(0, room - value));
+    if (value > 0 && name.size() <= 1) name.clear();
     painter.drawText(x, corner.y() + ascent, name);
-    x += fontMetrics().horizontalAdvance(name + ' ');
+    const int named = name.isEmpty() ? 0 : fontMetrics().horizontalAdvance(name + ' ');
     painter.setPen(palette().color(QPalette::WindowText));
-    painter.drawText(x, corner.y() + ascent,
-                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, width() - x)));
+    painter.drawText(x + named, corner.y() + ascent,
+                     fontMetrics().elidedText(entry.value, Qt::ElideRight, std::max(0, room - named)));
   }
 }
 

@@ -36,6 +36,8 @@ class ReadOut : public QWidget {
   /// Curves that are hidden, by the names of their entries.
   [[nodiscard]] bool isHidden(const QString& name) const { return m_hidden.contains(name); }
   void toggle(const QString& name);
+  /// All entries in one line, names cut off before values: where the plot has more need of the room.
+  void setOneLine(bool oneLine);
 
   [[nodiscard]] bool hasHeightForWidth() const override { return true; }
   [[nodiscard]] int heightForWidth(int width) const override;
@@ -55,10 +57,14 @@ class ReadOut : public QWidget {
   [[nodiscard]] std::vector<QPoint> layOut(int width) const;
   [[nodiscard]] std::optional<std::size_t> entryAt(const QPoint& place) const;
   [[nodiscard]] int widthOf(const Entry& entry) const;
+  /// Right of its sample, in a widget of this width.
+  [[nodiscard]] int textWidth(const Entry& entry, const QPoint& corner) const;
+  [[nodiscard]] int shareOf(int width) const;
 
   QString m_place;
   std::vector<Entry> m_entries;
   std::set<QString> m_hidden;
+  bool m_oneLine = false;
 };
 
 }  // namespace foxscope::gui::curves

@@ -104,7 +104,8 @@ std::vector<const HeadSweep*> Sweeps::visible() const {
   std::vector<const HeadSweep*> list;
   for (const HeadSweep& sweep : m_sweeps) {
     const Run* run = m_document.run(sweep.run);
-    if (run == nullptr || !run->look.hidden) list.push_back(&sweep);
+    const bool hidden = run != nullptr && run->look.hidden;
+    if (!hidden || sweep.state == HeadSweep::State::running) list.push_back(&sweep);
   }
   return list;
 }

@@ -57,6 +57,7 @@ class CurveTabsTest : public QObject {
   void theMeanFollowsTheRange();
   void lossListsItsWorstTokens();
   void aClickOnTheLegendHidesACurve();
+  void aLowTabKeepsItsPlot();
   void curvesAreCopiedWithTheirNumbers();
   void curvesHaveAMenu();
   void rowIsOfThePinnedElseTheHoveredQuery();
@@ -215,6 +216,25 @@ void CurveTabsTest::aClickOnTheLegendHidesACurve() {
   QCOMPARE(runs.entries().size(), std::size_t{2});
   QTest::mouseClick(&runs, Qt::LeftButton, Qt::NoModifier, runs.entryRect(1).center());
   QTRY_VERIFY(dots->dotOf(hidden).has_value());
+}
+
+void CurveTabsTest::aLowTabKeepsItsPlot() {
+  Scene scene({named("a-model-of-a-rather-long-name", 80), named("another-one-of-a-name-as-long", 80)});
+  QVERIFY(scene.settle());
+  curves::ReadOut& legend = scene.tab<curves::LossTab>().readOut();
+  const int line = legend.fontMetrics().height();
+  scene.view.resize(420, 24 * line);
+  QVERIFY(scene.settle());
+  QVERIFY(legend.height() > 3 * line);
+  scene.view.resize(420, 12 * line);
+  QVERIFY(scene.settle());
+  QVERIFY(legend.height() < 3 * line);
+  QVERIFY(scene.plot<curves::LossTab>().height() > 5 * line);
+  // Each entry is still there to be clicked, beside the one before it.
+  for (std::size_t entry = 0; entry < legend.entries().size(); ++entry) {
+    QVERIFY(legend.rect().contains(legend.entryRect(entry)));
+    if (entry > 0) QVERIFY(!legend.entryRect(entry).intersects(legend.entryRect(entry - 1)));
+  }
 }
 
 void CurveTabsTest::curvesAreCopiedWithTheirNumbers() {

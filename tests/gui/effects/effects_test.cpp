@@ -248,8 +248,13 @@ void EffectsTest::aSweepStopsAndGoesOn() {
   QCOMPARE(effects.view.stopOrResume().text(), "Cancel");
   effects.sweeps.start(effects.fox(), change("cut"));
   QVERIFY(effects.said("A sweep is being made"));
+  // While its heads are hidden too: what runs must be there to be stopped.
+  effects.hide(0, true);
+  QVERIFY(effects.view.stopOrResume().isVisible());
   QTest::mouseClick(&effects.view.stopOrResume(), Qt::LeftButton);
   QVERIFY(!effects.sweeps.running());
+  QVERIFY(!effects.view.stopOrResume().isVisible());
+  effects.hide(0, false);
   const int known = effects.sweeps.shown()->known();
   QVERIFY(known < 32);
   QVERIFY(effects.sweeps.shown()->whole == nullptr);
