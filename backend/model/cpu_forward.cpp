@@ -46,7 +46,6 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
       cut_heads_(floats(batch)),
       attended_(floats(rows() * std::max({hidden_, config.query_size(),
                                           config.linear ? config.linear->output_size() : std::int64_t{0}}))),
-      log_normalizer_(length > 1 ? floats(length * config.heads) : 0),
       loss_(floats(rows())),
       logits_(floats(batch)),
       zeros_(floats(columns_.count)) {
@@ -285,9 +284,13 @@ bool CpuForward::attend(int layer) {
   if (continues()) {
     attend_next(layer);
   } else {
-    for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
-      if (!attend_whole(layer, sequence)) return false;
+    // Heads of all sequences at once give the threads more to share.
+    const bool recorded = std::ranges::any_of(probes(), [](const Probe& probe) { return probe.recorder() != nullptr; });
+    const std::int64_t count = recorded ? 1 : batch();
+    for (std::int64_t first = 0; first < batch(); first += count) {
+      if (!attend_whole(layer, first, count)) return false;
     }
+    for (std::int64_t sequence = 0; has_states() && sequence < batch(); ++sequence) start_cache(layer, sequence);
   }
   for (std::int64_t sequence = 0; has_states() && sequence < batch(); ++sequence) {
     state_of(sequence).drop_keys(layer, config().window_size, weights_of(layer).logit_bound);
@@ -295,30 +298,30 @@ bool CpuForward::attend(int layer) {
   return true;
 }
 
-bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
-  const kernels::cpu::AttentionStrides per_head{0, length() * head_dim_, head_dim_};
-  const Probe& probe = probes()[floats(sequence)];
-  const float* const keys = keys_[floats(sequence)];
-  const float* const values = values_[floats(sequence)];
-  const auto cumulative =
-      std::span(cumulative_)
-          .subspan(floats(sequence) * cumulative_.size() / floats(batch()), cumulative_.size() / floats(batch()));
-  log_normalizer_.resize(floats(config().heads * length()));
+bool CpuForward::attend_whole(int layer, std::int64_t first, std::int64_t count) {
+  const auto strides = [&](std::int64_t heads) {
+    return kernels::cpu::AttentionStrides{heads * length() * head_dim_, length() * head_dim_, head_dim_};
+  };
+  const Probe& probe = probes()[floats(first)];
+  log_normalizer_.resize(probe.recorder() == nullptr ? 0 : floats(config().heads * length()));
   without_gate_.resize(probe.keeps(Keep::ungated) ? log_normalizer_.size() : 0);
   kernels::cpu::ForgettingAttention arguments;
-  arguments.batch = 1;
+  arguments.batch = count;
   arguments.heads = config().heads;
   arguments.key_heads = config().key_heads;
   arguments.length = length();
   arguments.head_dim = head_dim_;
-  arguments.query = queries_[floats(sequence)];
-  arguments.key = keys;
-  arguments.value = values;
-  arguments.query_strides = arguments.key_strides = arguments.value_strides = per_head;
-  if (!cumulative.empty()) arguments.cumulative_log_gate = cumulative.data();
-  arguments.output = attended_.data() + sequence * length() * config().query_size();
-  arguments.output_strides = {0, head_dim_, config().query_size()};
-  arguments.log_normalizer = log_normalizer_.data();
+  arguments.query = queries_[floats(first)];
+  arguments.key = keys_[floats(first)];
+  arguments.value = values_[floats(first)];
+  arguments.query_strides = strides(config().heads);
+  arguments.key_strides = arguments.value_strides = strides(config().key_heads);
+  if (!cumulative_.empty()) {
+    arguments.cumulative_log_gate = cumulative_.data() + first * config().heads * length();
+  }
+  arguments.output = attended_.data() + first * length() * config().query_size();
+  arguments.output_strides = {length() * config().query_size(), head_dim_, config().query_size()};
+  arguments.log_normalizer = log_normalizer_.empty() ? nullptr : log_normalizer_.data();
   arguments.log_normalizer_without_gate = without_gate_.empty() ? nullptr : without_gate_.data();
   arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
   arguments.window_size = config().window_size;
@@ -335,9 +338,16 @@ bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
   report().attention_blocks += blocks.total;
   report().skipped_blocks += blocks.skipped;
   if (status != kernels::Status::ok) return false;
-  probe.take_normalizers(layer, log_normalizer_, without_gate_);
-  if (!has_states()) return true;
+  if (probe.recorder() != nullptr) probe.take_normalizers(layer, log_normalizer_, without_gate_);
+  return true;
+}
 
+/// The state takes keys, values and gates of a whole text up.
+void CpuForward::start_cache(int layer, std::int64_t sequence) {
+  const float* const keys = keys_[floats(sequence)];
+  const float* const values = values_[floats(sequence)];
+  const std::size_t size = cumulative_.size() / floats(batch());
+  const auto cumulative = std::span(cumulative_).subspan(floats(sequence) * size, size);
   CpuState::Layer& cache = cache_of(layer, sequence);
   assert(cache.gates.size() * floats(length()) == cumulative.size());
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
@@ -350,7 +360,6 @@ bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
       pages.append(keys + at, values + at);
     }
   });
-  return true;
 }
 
 void CpuForward::attend_next(int layer) {

@@ -56,7 +56,9 @@ class CpuForward final : public Forward {
   void project_linear_rows(int layer, const Rows& rows);
   void keep_window(int layer, std::int64_t sequence, const float* last);
   bool mix_linear(int layer);
-  bool attend_whole(int layer, std::int64_t sequence);
+  /// @param count  sequences from the first on: one, or several that nothing is recorded of
+  bool attend_whole(int layer, std::int64_t first, std::int64_t count);
+  void start_cache(int layer, std::int64_t sequence);
   void attend_next(int layer);
   void project_output_rows(int layer, const Rows& rows);
   void feed_forward_rows(int layer, const Rows& rows);
