@@ -24,6 +24,7 @@ struct SurprisalOptions {
   std::optional<std::int64_t> limit;
   std::string gates = "mean";
   bool words = false;
+  std::string wordRule = "space";
   bool force = false;
 };
 
@@ -31,9 +32,9 @@ constexpr const char* kSurprisalRule =
     "Each document is read by itself after BOS. Surprisal is -log p of a token after all before it, entropy that of\n"
     "what was predicted in its place, both in nats (divide by 0.6931 for bits); rank 1 is the likeliest token; gate "
     "is\n"
-    "the forget gate f where the token is read. A word is what stands between white space, with the white space "
-    "before\n"
-    "it; its surprisal and entropy are sums, its rank the largest, its gate the mean of its tokens'.\n"
+    "the forget gate f where the token is read. A word is what stands between white space, or by --word-rule unicode\n"
+    "between Unicode's word boundaries, with the white space before it; its surprisal and entropy are sums, its rank\n"
+    "the largest, its gate the mean of its tokens'.\n"
     "\n";
 
 bool endsIn(const std::string& path, const char* ending) { return std::filesystem::path(path).extension() == ending; }
@@ -51,6 +52,9 @@ void checkOptions(const SurprisalOptions& options) {
   }
   if (hdf5 && !options.pairs.empty()) throw UsageError("--pairs: writes CSV: end the name after -o in .csv");
   if (hdf5 && options.words) throw UsageError("--words: chooses the rows of CSV: an .h5 file holds tokens and words");
+  if (options.wordRule != "space" && options.wordRule != "unicode") {
+    throw UsageError(fmt::format("--word-rule {}: use space or unicode", options.wordRule));
+  }
   if (options.gates != "mean" && options.gates != "heads") {
     throw UsageError(fmt::format("--gates {}: use mean or heads", options.gates));
   }
@@ -103,6 +107,7 @@ int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
   request.run = run;
   request.corpus = options.text;
   request.gates = options.gates == "heads" ? GateColumns::heads : GateColumns::mean;
+  request.words = options.wordRule == "unicode" ? WordRule::unicode : WordRule::white_space;
   const auto table = evaluate_surprisal(request, session.job());
   if (!table) return kInterrupted;
   if (endsIn(options.eval.output, ".h5")) {
@@ -144,6 +149,11 @@ void addEvalSurprisalCommand(CLI::App& eval, Selection& selection) {
                    "BLiMP has them)")
       ->type_name("FILE");
   command->add_flag("--words", options->words, "A line a word in CSV, not a line a token");
+  command
+      ->add_option("--word-rule", options->wordRule,
+                   "Words are what stands between white space, or between Unicode's word boundaries, where punctuation "
+                   "is a word of its own (default: space)")
+      ->type_name("space|unicode");
   command->add_option("--gates", options->gates, "The mean gate of all heads, or a column a head (default: mean)")
       ->type_name("mean|heads");
   command->add_option("--limit", options->limit, "Only the first N tokens of each document")->type_name("N");

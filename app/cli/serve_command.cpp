@@ -1,5 +1,7 @@
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -16,7 +18,7 @@ namespace {
 
 /// `foxscope serve`, as typed.
 struct ServeOptions : RunningOptions {
-  std::string model;
+  std::vector<std::string> models;
   std::string host = "127.0.0.1";
   int port = 8080;
   std::optional<std::int64_t> maxLength;
@@ -27,11 +29,13 @@ int runServe(const ServeOptions& options, const Session& session) {
   if (options.port < 0 || options.port > 65535) {
     throw UsageError(fmt::format("--port {}: use a number from 0 (a free one) to 65535", options.port));
   }
-  const NamedModel model = parseModels({&options.model, 1}).front();
   ServeRequest request;
-  request.run.name = model.name;
-  request.run.model = model.path;
-  setRunning(options, request.run);
+  for (const NamedModel& model : parseModels(options.models)) {
+    RunRequest& run = request.runs.emplace_back();
+    run.name = model.name;
+    run.model = model.path;
+    setRunning(options, run);
+  }
   request.host = options.host;
   request.port = options.port;
   request.max_length = options.maxLength;
@@ -60,13 +64,18 @@ void addServeCommand(CLI::App& program, Selection& selection) {
       "\n"
       "The completions protocol of OpenAI and vLLM with scores of the prompt, so that lm-evaluation-harness runs as it "
       "is. Once requests are answered, \"listening on http://HOST:PORT\" is printed. Ctrl+C ends it.");
-  command->add_option("--model", options->model, "Checkpoint folder or hub id")->type_name("[NAME=]DIR")->required();
+  command
+      ->add_option("--model", options->models,
+                   "Checkpoint folder or hub id, served under NAME (default: its last part); repeatable")
+      ->type_name("[NAME=]DIR")
+      ->required()
+      ->allow_extra_args(false);
   command->add_option("--host", options->host, "Address to listen on (default: 127.0.0.1, this machine alone)")
       ->type_name("HOST");
   command->add_option("--port", options->port, "Port to listen on, 0 for a free one (default: 8080)")->type_name("N");
   command
       ->add_option("--max-length", options->maxLength,
-                   "Positions that a text may have, BOS included (default: the config's max_position_embeddings)")
+                   "Positions that a text may have, BOS included (default: max_position_embeddings of each config)")
       ->type_name("N");
   command
       ->add_option(

@@ -121,7 +121,7 @@ class SurprisalReader {
 
  private:
   void add_words(const Document& document, std::int64_t index, const Tokens& tokens) {
-    std::vector<SurprisalWord> words = words_of(document.text);
+    std::vector<SurprisalWord> words = words_of(document.text, request_.words);
     if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, std::ssize(document.text), ""});
     std::size_t word = 0;
     std::size_t last = 0;

@@ -17,6 +17,7 @@ struct SurprisalRequest {
   RunRequest run;                ///< input and keep are not looked at; limit: tokens of each document
   std::filesystem::path corpus;  ///< a text, a .jsonl, or a folder of them
   GateColumns gates = GateColumns::mean;
+  WordRule words = WordRule::white_space;
 };
 
 /// @returns nothing if the job was stopped

@@ -13,6 +13,7 @@
 #include "backend/file/provenance.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
+#include "backend/text/pattern.h"
 #include "backend/text/utf8.h"
 
 namespace foxscope {
@@ -150,9 +151,7 @@ class SurprisalFileWriter {
   const Surprisals& table_;
 };
 
-}  // namespace
-
-std::vector<SurprisalWord> words_of(std::string_view text) {
+std::vector<SurprisalWord> words_between_white_space(std::string_view text) {
   std::vector<SurprisalWord> words;
   std::int64_t sentence = 0;
   bool ended = false;
@@ -177,6 +176,51 @@ std::vector<SurprisalWord> words_of(std::string_view text) {
     word.byte_end = static_cast<std::int64_t>(position);
     word.string = std::string(text.substr(begin, position - begin));
     ended = ends_sentence(word.string);
+  }
+  return words;
+}
+
+/// What begins at a place that is no white space and ends at the next word boundary. A letter takes what its rules
+/// join: marks and format characters, letters behind one of . ' : and their like, digits behind one of . , ' ; and
+/// theirs, connectors as _ is one. Ideographs, hiragana and the letters of scripts that dictionaries cut stand alone,
+/// as what is no letter or digit does, each with its marks (\X). Left out is the quotation mark inside Hebrew words.
+std::string boundary_expression() {
+  const std::string marks = R"([\p{M}\p{Cf}]*+)";
+  const std::string letter = R"((?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{Nl}])";
+  const std::string digit = R"([\p{Nd}\x{66B}])";
+  const std::string connector = R"([\p{Pc}\x{202F}])";
+  const std::string either = R"(['.\x{2018}\x{2019}\x{2024}\x{FE52}\x{FF07}\x{FF0E}])";
+  const std::string between_letters =
+      R"((?:[:\x{B7}\x{387}\x{55F}\x{5F4}\x{2027}\x{FE13}\x{FE55}\x{FF1A}]|)" + either + ')';
+  const std::string between_digits =
+      R"((?:[,;\x{37E}\x{589}\x{60C}\x{60D}\x{66C}\x{7F8}\x{2044}\x{FE10}\x{FE14}\x{FE50}\x{FE54}\x{FF0C}\x{FF1B}]|)" +
+      either + ')';
+  const std::string letters = letter + marks + "(?:" + between_letters + marks + "(?=" + letter + "))?";
+  const std::string digits = digit + marks + "(?:" + between_digits + marks + "(?=" + digit + "))?";
+  const std::string connectors = connector + marks;
+  return "(?:" + letters + '|' + digits + '|' + connectors + R"()++|(?:\p{Katakana})" + marks + '|' + connectors +
+         R"()++|\X)";
+}
+
+}  // namespace
+
+std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule) {
+  std::vector<SurprisalWord> between = words_between_white_space(text);
+  if (rule == WordRule::white_space) return between;
+  static const Pattern pattern(boundary_expression());
+  Matcher matcher(pattern);
+  std::vector<SurprisalWord> words;
+  for (const SurprisalWord& whole : between) {
+    const auto end = static_cast<std::size_t>(whole.byte_end);
+    for (auto begin = static_cast<std::size_t>(whole.byte_start); begin < end;) {
+      const std::size_t next = std::min(matcher.match_end(text, begin).value_or(end), end);
+      SurprisalWord& word = words.emplace_back(whole);
+      word.index = std::ssize(words) - 1;
+      word.byte_start = static_cast<std::int64_t>(begin);
+      word.byte_end = static_cast<std::int64_t>(next);
+      word.string = std::string(text.substr(begin, next - begin));
+      begin = next;
+    }
   }
   return words;
 }

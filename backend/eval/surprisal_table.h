@@ -45,9 +45,14 @@ struct Surprisals {
   [[nodiscard]] std::string csv_of_words() const;
 };
 
-/// Words and sentences of a text, in order. A sentence ends with a word that ends in . ! ? or an ellipsis, quotes and
-/// brackets behind it left out, and before an empty line.
-std::vector<SurprisalWord> words_of(std::string_view text);
+/// What a word is: what stands between white space (Unicode's White_Space), punctuation included; or what stands
+/// between the word boundaries of Unicode's Standard Annex 29 and is no white space, where punctuation is a word of its
+/// own (docs/evaluation.md).
+enum class WordRule { white_space, unicode };
+
+/// Words and sentences of a text in UTF-8, in order. A sentence ends with what stands between white space and ends in
+/// . ! ? or an ellipsis, quotes and brackets behind it left out, and before an empty line.
+std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule);
 
 /// Writes /tokens and /words, a dataset a column.
 void write_surprisal_file(const std::filesystem::path& path, const Surprisals& surprisals, const Provenance& provenance,

@@ -96,6 +96,11 @@ class CausalLM {
   /// @throws what check_prompts does
   virtual std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
                                                                     const Job& job) = 0;
+  /// Reads one more token of each of several continuations of this model, none of them twice: those without
+  /// interventions in one pass where the device can, the others after each other. Each has the same digits as alone.
+  /// @param ids  [continuations]
+  /// @throws what check_next_token does, before any token is read; ShapeError for another number of ids
+  virtual void read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) = 0;
   /// Reads one.
   /// @returns null if the job was stopped
   std::unique_ptr<Continuation> begin(const PromptRequest& prompt, const Job& job);

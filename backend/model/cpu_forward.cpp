@@ -16,11 +16,15 @@ namespace foxscope {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;
+/// Rows up to which threads share the columns.
+constexpr std::int64_t kRowsByColumns = 64;
 /// Columns of the vocabulary at once: a block of logits stays in a core's cache.
 constexpr std::int64_t kVocabularyBlock = 1024;
 /// Numbers of a matrix that one task reads, and fewer than which are not worth waking the other threads for.
 constexpr std::int64_t kTaskNumbers = 1 << 16;
 constexpr std::int64_t kSharedNumbers = 1 << 18;
+/// Numbers that are read while an exponential is taken.
+constexpr std::int64_t kExponentialNumbers = 8;
 
 using Into = LinearArguments::Into;
 
@@ -31,6 +35,7 @@ std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count);
 CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length)
     : Forward(config, batch, length),
       weights_(weights),
+      by_columns_(length == 1 && batch <= kRowsByColumns),
       hidden_(config.hidden_size),
       head_dim_(config.head_dim),
       columns_(config),
@@ -41,13 +46,13 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
       cut_heads_(floats(batch)),
       attended_(floats(rows() * std::max({hidden_, config.query_size(),
                                           config.linear ? config.linear->output_size() : std::int64_t{0}}))),
-      log_normalizer_(length > 1 ? floats(length * config.heads) : 0),
       loss_(floats(rows())),
       logits_(floats(batch)),
       zeros_(floats(columns_.count)) {
-  const std::int64_t threads = rows() > 1 ? team_.threads() : 1;
+  const std::int64_t threads = by_columns_ ? 1 : team_.threads();
+  chunk_ = rows();
   // Short texts are cut finer, so that every thread has work.
-  if (rows() > 1) chunk_ = std::clamp<std::int64_t>((rows() + 2 * threads - 1) / (2 * threads), 16, kRowsAtOnce);
+  if (!by_columns_) chunk_ = std::clamp<std::int64_t>((rows() + 2 * threads - 1) / (2 * threads), 16, kRowsAtOnce);
   if (config.linear) {
     linear_.emplace(config, batch, length);
     rows_before_ = std::max<std::int64_t>(1, linear_->rows_before());
@@ -72,7 +77,13 @@ CpuState::Layer& CpuForward::cache_of(int layer, std::int64_t sequence) const {
 
 void CpuForward::begin() {
   report().attention_kernel = linear_ && !config().is_hybrid() ? "cpu-chunked" : "cpu-tiled";
-  rotary_.emplace(config(), first_position(), length());
+  if (by_columns_) {
+    std::vector<std::int64_t> positions;
+    for (std::int64_t sequence = 0; sequence < batch(); ++sequence) positions.push_back(first_position(sequence));
+    rotary_.emplace(config(), positions);
+  } else {
+    rotary_.emplace(config(), 0, length());
+  }
   if (!input().hidden.empty()) {
     std::ranges::copy(input().hidden, residual_.begin());
     return;
@@ -84,7 +95,7 @@ void CpuForward::begin() {
     float* const to = residual_.data() + row * hidden_;
     std::copy(from, from + hidden_, to);
     if (weights_.positions.empty()) continue;
-    const std::int64_t position = first_position() + row % length();
+    const std::int64_t position = first_position(row / length()) + row % length();
     assert(position < config().learned_positions);
     cpu_steps::add(weights_.positions.data() + position * hidden_, hidden_, to);
   }
@@ -124,7 +135,7 @@ bool CpuForward::project(int layer) {
 void CpuForward::project_rows(int layer, const Rows& rows) {
   const LayerWeights& weights = weights_of(layer);
   const bool shifted = config().key_shift || config().value_shift;
-  const std::int64_t first = shifted && rows.begin > 0 ? rows.begin - 1 : rows.begin;
+  const std::int64_t first = shifted && rows.begin % length() > 0 ? rows.begin - 1 : rows.begin;
   float* const wide = rows.scratch.wide.data();
   norm(weights.attention_norm, weights.attention_norm_bias, first, rows.end, rows.scratch.normed.data());
   multiply({.rows = rows.end - first,
@@ -139,7 +150,7 @@ void CpuForward::project_rows(int layer, const Rows& rows) {
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
     const float* projected = wide + (row - first) * columns_.count;
     const float* before = projected - columns_.count;
-    if (row % length() == 0) before = continues() ? cache_of(layer).previous.data() : zeros_.data();
+    if (row % length() == 0) before = continues() ? cache_of(layer, row).previous.data() : zeros_.data();
     cpu_rows::split_heads(config(), weights, projected, before, heads_of(row));
   }
   if (!has_states()) return;
@@ -201,7 +212,8 @@ void CpuForward::project_linear_rows(int layer, const Rows& rows) {
       if (back <= row % length()) {
         from = wide + (row - back - first) * columns.count;
       } else {
-        from = continues() ? cache_of(layer).window.data() + (row % length() + tap) * columns.count : zeros_.data();
+        // The row is all that there is of its sequence.
+        from = continues() ? cache_of(layer, row).window.data() + tap * columns.count : zeros_.data();
       }
     }
     linear_->split(row, taps, normed + (row - first) * mixer.key_size(), scratch);
@@ -250,13 +262,14 @@ void CpuForward::sum_gates(int layer) {
       std::fill_n(log_gate + head * floats(length()), length(), cpu_steps::log_sigmoid(constant[head]));
     }
     const Probe& probe = probes()[sequence];
-    if (size > 0) probe.change_gates(layer, config().heads, first_position(), length(), log_gate);
+    const auto index = static_cast<std::int64_t>(sequence);
+    if (size > 0) probe.change_gates(layer, config().heads, first_position(index), length(), log_gate);
     if (continues()) {
-      std::vector<GateHistory>& history = cache_of(layer).gates;
+      std::vector<GateHistory>& history = cache_of(layer, index).gates;
       assert(history.size() == size);
       for (std::size_t head = 0; head < history.size(); ++head) {
         history[head].append(log_gate[head]);
-        cumulative_[head] = history[head].last();
+        cumulative_[sequence * size + head] = history[head].last();
       }
     } else if (size > 0) {
       kernels::cpu::cumulative_log_gate(log_gate, config().heads, length(), cumulative_.data() + sequence * size);
@@ -271,9 +284,13 @@ bool CpuForward::attend(int layer) {
   if (continues()) {
     attend_next(layer);
   } else {
-    for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
-      if (!attend_whole(layer, sequence)) return false;
+    // Heads of all sequences at once give the threads more to share.
+    const bool recorded = std::ranges::any_of(probes(), [](const Probe& probe) { return probe.recorder() != nullptr; });
+    const std::int64_t count = recorded ? 1 : batch();
+    for (std::int64_t first = 0; first < batch(); first += count) {
+      if (!attend_whole(layer, first, count)) return false;
     }
+    for (std::int64_t sequence = 0; has_states() && sequence < batch(); ++sequence) start_cache(layer, sequence);
   }
   for (std::int64_t sequence = 0; has_states() && sequence < batch(); ++sequence) {
     state_of(sequence).drop_keys(layer, config().window_size, weights_of(layer).logit_bound);
@@ -281,30 +298,30 @@ bool CpuForward::attend(int layer) {
   return true;
 }
 
-bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
-  const kernels::cpu::AttentionStrides per_head{0, length() * head_dim_, head_dim_};
-  const Probe& probe = probes()[floats(sequence)];
-  const float* const keys = keys_[floats(sequence)];
-  const float* const values = values_[floats(sequence)];
-  const auto cumulative =
-      std::span(cumulative_)
-          .subspan(floats(sequence) * cumulative_.size() / floats(batch()), cumulative_.size() / floats(batch()));
-  log_normalizer_.resize(floats(config().heads * length()));
+bool CpuForward::attend_whole(int layer, std::int64_t first, std::int64_t count) {
+  const auto strides = [&](std::int64_t heads) {
+    return kernels::cpu::AttentionStrides{heads * length() * head_dim_, length() * head_dim_, head_dim_};
+  };
+  const Probe& probe = probes()[floats(first)];
+  log_normalizer_.resize(probe.recorder() == nullptr ? 0 : floats(config().heads * length()));
   without_gate_.resize(probe.keeps(Keep::ungated) ? log_normalizer_.size() : 0);
   kernels::cpu::ForgettingAttention arguments;
-  arguments.batch = 1;
+  arguments.batch = count;
   arguments.heads = config().heads;
   arguments.key_heads = config().key_heads;
   arguments.length = length();
   arguments.head_dim = head_dim_;
-  arguments.query = queries_[floats(sequence)];
-  arguments.key = keys;
-  arguments.value = values;
-  arguments.query_strides = arguments.key_strides = arguments.value_strides = per_head;
-  if (!cumulative.empty()) arguments.cumulative_log_gate = cumulative.data();
-  arguments.output = attended_.data() + sequence * length() * config().query_size();
-  arguments.output_strides = {0, head_dim_, config().query_size()};
-  arguments.log_normalizer = log_normalizer_.data();
+  arguments.query = queries_[floats(first)];
+  arguments.key = keys_[floats(first)];
+  arguments.value = values_[floats(first)];
+  arguments.query_strides = strides(config().heads);
+  arguments.key_strides = arguments.value_strides = strides(config().key_heads);
+  if (!cumulative_.empty()) {
+    arguments.cumulative_log_gate = cumulative_.data() + first * config().heads * length();
+  }
+  arguments.output = attended_.data() + first * length() * config().query_size();
+  arguments.output_strides = {length() * config().query_size(), head_dim_, config().query_size()};
+  arguments.log_normalizer = log_normalizer_.empty() ? nullptr : log_normalizer_.data();
   arguments.log_normalizer_without_gate = without_gate_.empty() ? nullptr : without_gate_.data();
   arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
   arguments.window_size = config().window_size;
@@ -321,9 +338,16 @@ bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
   report().attention_blocks += blocks.total;
   report().skipped_blocks += blocks.skipped;
   if (status != kernels::Status::ok) return false;
-  probe.take_normalizers(layer, log_normalizer_, without_gate_);
-  if (!has_states()) return true;
+  if (probe.recorder() != nullptr) probe.take_normalizers(layer, log_normalizer_, without_gate_);
+  return true;
+}
 
+/// The state takes keys, values and gates of a whole text up.
+void CpuForward::start_cache(int layer, std::int64_t sequence) {
+  const float* const keys = keys_[floats(sequence)];
+  const float* const values = values_[floats(sequence)];
+  const std::size_t size = cumulative_.size() / floats(batch());
+  const auto cumulative = std::span(cumulative_).subspan(floats(sequence) * size, size);
   CpuState::Layer& cache = cache_of(layer, sequence);
   assert(cache.gates.size() * floats(length()) == cumulative.size());
   for (std::size_t head = 0; head < cache.gates.size(); ++head) {
@@ -336,28 +360,36 @@ bool CpuForward::attend_whole(int layer, std::int64_t sequence) {
       pages.append(keys + at, values + at);
     }
   });
-  return true;
 }
 
 void CpuForward::attend_next(int layer) {
-  CpuState::Layer& cache = cache_of(layer);
-  const std::int64_t position = first_position();
-  const std::int64_t group = config().heads / config().key_heads;
-  for (std::size_t head = 0; head < cache.heads.size(); ++head) {
-    assert(cache.heads[head].end() == position);
-    const std::size_t at = head * floats(head_dim_);
-    cache.heads[head].append(keys_.front() + at, values_.front() + at);
+  const std::int64_t heads = config().heads;
+  const std::int64_t group = heads / config().key_heads;
+  std::int64_t keys = 0;
+  for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
+    CpuState::Layer& cache = cache_of(layer, sequence);
+    for (std::size_t head = 0; head < cache.heads.size(); ++head) {
+      assert(cache.heads[head].end() == first_position(sequence));
+      const std::size_t at = head * floats(head_dim_);
+      cache.heads[head].append(keys_[floats(sequence)] + at, values_[floats(sequence)] + at);
+    }
+    keys += cache.heads.front().end();
   }
-  share(config().heads, config().heads * head_dim_ * cache.heads.front().end(), [&](std::int64_t head) {
+  share(batch() * heads, heads * head_dim_ * keys, [&](std::int64_t task) {
+    const std::int64_t sequence = task / heads;
+    const std::int64_t head = task % heads;
+    const CpuState::Layer& cache = cache_of(layer, sequence);
     CachedAttention arguments;
-    arguments.query = queries_.front() + head * head_dim_;
+    arguments.query = queries_[floats(sequence)] + head * head_dim_;
     arguments.head_dim = head_dim_;
     arguments.scale = 1.0F / std::sqrt(static_cast<float>(head_dim_));
     arguments.first = cache.first[floats(head)];
-    if (config().window_size > 0) arguments.first = std::max(arguments.first, position - config().window_size + 1);
+    if (config().window_size > 0) {
+      arguments.first = std::max(arguments.first, first_position(sequence) - config().window_size + 1);
+    }
     if (!cache.gates.empty()) arguments.gate = &cache.gates[floats(head)];
-    arguments.tolerance = state_of(0).skipped_share();
-    attend_cached(arguments, cache.heads[floats(head / group)], attended_.data() + head * head_dim_);
+    arguments.tolerance = state_of(sequence).skipped_share();
+    attend_cached(arguments, cache.heads[floats(head / group)], attended_.data() + task * head_dim_);
   });
 }
 
@@ -529,7 +561,7 @@ void CpuForward::predict_rows(const Rows& rows) {
 
 bool CpuForward::score(std::span<const ScoredRow> scored, int top, const Job& job) {
   const auto count = static_cast<std::int64_t>(scored.size());
-  if (rows() == 1) {
+  if (by_columns_) {
     score_rows(scored, top, scratch_.front());
     return !job.stopped();
   }
@@ -560,26 +592,26 @@ void CpuForward::score_rows(std::span<const ScoredRow> scored, int top, Scratch&
 
 void CpuForward::predict_next(std::span<const std::span<float>> log_probabilities) {
   const std::int64_t vocabulary = config().vocabulary_size;
-  float* const normed = scratch_.front().normed.data();
+  FloatArray normed(floats(batch() * hidden_));
+  std::vector<const float*> in;
+  std::vector<float*> out;
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
-    const std::span<float> next = log_probabilities[floats(sequence)];
-    assert(std::ssize(next) == vocabulary);
+    float* const to = normed.data() + sequence * hidden_;
     const std::int64_t last = (sequence + 1) * length();
-    norm(weights_.final_norm, weights_.final_norm_bias, last - 1, last, normed);
-    multiply_row({.rows = 1,
-                  .columns = vocabulary,
-                  .depth = hidden_,
-                  .in = normed,
-                  .in_stride = hidden_,
-                  .weight = weights_.head().data(),
-                  .out = next.data(),
-                  .out_stride = vocabulary});
+    norm(weights_.final_norm, weights_.final_norm_bias, last - 1, last, to);
+    assert(std::ssize(log_probabilities[floats(sequence)]) == vocabulary);
+    in.push_back(to);
+    out.push_back(log_probabilities[floats(sequence)].data());
+  }
+  multiply_columns({in, weights_.head().data(), vocabulary, hidden_, out});
+  share(batch(), batch() * vocabulary * kExponentialNumbers, [&](std::int64_t sequence) {
+    const std::span<float> next = log_probabilities[floats(sequence)];
     const auto shift = static_cast<double>(cpu_steps::largest(next.data(), vocabulary));
     double sum = 0;
     for (const float logit : next) sum += std::exp(static_cast<double>(logit) - shift);
     const double normalizer = std::log(sum) + shift;
     for (float& logit : next) logit = static_cast<float>(static_cast<double>(logit) - normalizer);
-  }
+  });
 }
 
 cpu_rows::HeadRows CpuForward::heads_of(std::int64_t row) {
@@ -593,8 +625,9 @@ cpu_rows::HeadRows CpuForward::heads_of(std::int64_t row) {
   if (!log_gate_.empty()) heads.log_gate = log_gate_.data() + sequence * config().heads * length() + position;
   heads.gate_stride = length();
   if (config().rope) {
-    heads.cosine = rotary_->cosine.data() + position * rotary_->half;
-    heads.sine = rotary_->sine.data() + position * rotary_->half;
+    const std::int64_t at = (by_columns_ ? sequence : position) * rotary_->half;
+    heads.cosine = rotary_->cosine.data() + at;
+    heads.sine = rotary_->sine.data() + at;
   }
   return heads;
 }
@@ -619,8 +652,8 @@ void CpuForward::add_to_rows(const FloatArray& bias, std::int64_t count, float* 
 }
 
 bool CpuForward::for_rows(const std::function<void(const Rows&)>& step) {
-  if (rows() == 1) {
-    step({0, 1, scratch_.front()});
+  if (by_columns_) {
+    step({0, rows(), scratch_.front()});
     return !job().stopped();
   }
   team_.run((rows() + chunk_ - 1) / chunk_, [&](std::int64_t task, int thread) {
@@ -639,18 +672,32 @@ void CpuForward::share(std::int64_t tasks, std::int64_t numbers, const std::func
   }
 }
 
-void CpuForward::multiply(const LinearArguments& product) { rows() > 1 ? linear(product) : multiply_row(product); }
+void CpuForward::multiply(const LinearArguments& product) {
+  if (!by_columns_) {
+    linear(product);
+    return;
+  }
+  std::vector<const float*> in;
+  std::vector<float*> out;
+  for (std::int64_t row = 0; row < product.rows; ++row) {
+    in.push_back(product.in + row * product.in_stride);
+    out.push_back(product.out + row * product.out_stride);
+  }
+  multiply_columns({in, product.weight, product.columns, product.depth, out, product.into == Into::add});
+}
 
-void CpuForward::multiply_row(const LinearArguments& product) {
-  assert(product.rows == 1);
-  const std::int64_t block = std::max<std::int64_t>(1, kTaskNumbers / product.depth);
-  share((product.columns + block - 1) / block, product.columns * product.depth, [&](std::int64_t task) {
-    LinearArguments part = product;
+void CpuForward::multiply_columns(const kernels::cpu::RowProducts& products) {
+  const std::int64_t block = std::max<std::int64_t>(1, kTaskNumbers / products.depth);
+  const std::int64_t numbers = std::ssize(products.in) * products.columns * products.depth;
+  share((products.columns + block - 1) / block, numbers, [&](std::int64_t task) {
+    kernels::cpu::RowProducts part = products;
     const std::int64_t first = task * block;
-    part.columns = std::min(block, product.columns - first);
-    part.weight += first * product.depth;
-    part.out += first;
-    linear(part);
+    part.columns = std::min(block, products.columns - first);
+    part.weight += first * products.depth;
+    std::vector<float*> out(products.out.begin(), products.out.end());
+    for (float*& row : out) row += first;
+    part.out = out;
+    kernels::cpu::row_products(part);
   });
 }
 

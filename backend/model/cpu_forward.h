@@ -13,11 +13,13 @@
 #include "backend/model/cpu_team.h"
 #include "backend/model/forward.h"
 #include "backend/model/parameters.h"
+#include "kernels/cpu/row_products.h"
 
 namespace foxscope {
 
 /// The steps on the CPU in float32. Position-wise steps go by chunks of rows that stay in a core's cache from norm to
-/// norm; where there is one position alone, threads share the columns of each matrix instead.
+/// norm; where there is one position of each sequence, threads share the columns of each matrix instead, and a sequence
+/// has the same digits whatever others are beside it.
 class CpuForward final : public Forward {
  public:
   /// @param weights  of all layers; must outlive it, as config must
@@ -54,7 +56,9 @@ class CpuForward final : public Forward {
   void project_linear_rows(int layer, const Rows& rows);
   void keep_window(int layer, std::int64_t sequence, const float* last);
   bool mix_linear(int layer);
-  bool attend_whole(int layer, std::int64_t sequence);
+  /// @param count  sequences from the first on: one, or several that nothing is recorded of
+  bool attend_whole(int layer, std::int64_t first, std::int64_t count);
+  void start_cache(int layer, std::int64_t sequence);
   void attend_next(int layer);
   void project_output_rows(int layer, const Rows& rows);
   void feed_forward_rows(int layer, const Rows& rows);
@@ -71,7 +75,7 @@ class CpuForward final : public Forward {
       const std::function<void(std::int64_t row, std::int64_t first, std::span<const float> logits)>& take);
 
   [[nodiscard]] CpuState& state_of(std::int64_t sequence) const;
-  [[nodiscard]] CpuState::Layer& cache_of(int layer, std::int64_t sequence = 0) const;
+  [[nodiscard]] CpuState::Layer& cache_of(int layer, std::int64_t sequence) const;
   [[nodiscard]] const LayerWeights& weights_of(int layer) const {
     return weights_.layers[static_cast<std::size_t>(layer)];
   }
@@ -87,12 +91,13 @@ class CpuForward final : public Forward {
   bool for_rows(const std::function<void(const Rows&)>& step);
   /// Calls a body for every task, on all threads where the tasks read enough numbers together.
   void share(std::int64_t tasks, std::int64_t numbers, const std::function<void(std::int64_t task)>& body);
-  /// linear() in a step for rows; where there is one position alone, as multiply_row does it.
+  /// out = in W^T, or out += in W^T, in a step for rows.
   void multiply(const LinearArguments& product);
-  /// linear() of one row, outside a step for rows: the columns are shared by all threads.
-  void multiply_row(const LinearArguments& product);
+  /// The same outside of tasks: the columns are shared by all threads, and no row's digits depend on the others.
+  void multiply_columns(const kernels::cpu::RowProducts& products);
 
   const ModelWeights& weights_;
+  bool by_columns_;  ///< few rows, each of a sequence of its own: columns are shared, rows are not
   std::int64_t hidden_;
   std::int64_t head_dim_;
   ProjectionColumns columns_;

@@ -24,6 +24,7 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
     return std::make_unique<CpuForward>(config_, weights_, batch, length);
   }
+  [[nodiscard]] bool continues_together() const override { return true; }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {
     return std::make_unique<CpuState>(config_, interventions, tolerance);

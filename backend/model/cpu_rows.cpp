@@ -4,19 +4,36 @@
 #include <cassert>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
+#include <vector>
 
 #include "backend/model/cpu_steps.h"
 
 namespace foxscope {
 
+namespace {
+
+std::vector<std::int64_t> positions_from(std::int64_t first, std::int64_t length) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(length));
+  std::iota(positions.begin(), positions.end(), first);
+  return positions;
+}
+
+}  // namespace
+
 RotaryTable::RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length)
+    : RotaryTable(config, positions_from(first, length)) {}
+
+RotaryTable::RotaryTable(const ModelConfig& config, std::span<const std::int64_t> positions)
     : half(config.rotary_dim / 2) {
+  const std::int64_t length = std::ssize(positions);
   const std::vector<double> frequencies = rotary_frequencies(config);
   cosine.resize(static_cast<std::size_t>(length * half));
   sine.resize(static_cast<std::size_t>(length * half));
   for (std::int64_t n = 0; n < half; ++n) {
     for (std::int64_t p = 0; p < length; ++p) {
-      const double angle = static_cast<double>(first + p) * frequencies[static_cast<std::size_t>(n)];
+      const double angle =
+          static_cast<double>(positions[static_cast<std::size_t>(p)]) * frequencies[static_cast<std::size_t>(n)];
       cosine[static_cast<std::size_t>(p * half + n)] = static_cast<float>(std::cos(angle));
       sine[static_cast<std::size_t>(p * half + n)] = static_cast<float>(std::sin(angle));
     }

@@ -10,9 +10,11 @@ namespace foxscope {
 
 /// Cosines and sines of positions.
 struct RotaryTable {
+  /// Of L positions from `first` on.
   RotaryTable(const ModelConfig& config, std::int64_t first, std::int64_t length);
+  RotaryTable(const ModelConfig& config, std::span<const std::int64_t> positions);
   std::int64_t half;
-  FloatArray cosine;  ///< [L, rotary_dim / 2], of positions from `first` on; empty without rotary embedding
+  FloatArray cosine;  ///< [L, rotary_dim / 2]; empty without rotary embedding
   FloatArray sine;
 };
 

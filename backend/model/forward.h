@@ -49,7 +49,8 @@ class Forward {
 
   /// @param probes  [B] what keeps and changes what passes
   /// @param states  [B] what lies before each sequence; takes its positions up. Empty: nothing does, and nothing is to
-  ///                follow. One that holds positions is continued alone, by one position at a time
+  ///                follow. Those that hold positions, each as many as it likes, are continued by one position at a
+  ///                time: alone, or together where the subclass says that it can
   /// @returns false if the job was stopped: the states are of no use then
   bool run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states, const Job& job,
            ForwardReport& report);
@@ -112,8 +113,11 @@ class Forward {
   }
   [[nodiscard]] const Job& job() const { return *pass_.job; }
   [[nodiscard]] ForwardReport& report() const { return *pass_.report; }
-  [[nodiscard]] std::int64_t first_position() const { return pass_.first; }
-  [[nodiscard]] bool continues() const { return pass_.first > 0; }
+  /// Of the first row of a sequence.
+  [[nodiscard]] std::int64_t first_position(std::int64_t sequence = 0) const {
+    return has_states() ? state(sequence).length() : 0;
+  }
+  [[nodiscard]] bool continues() const { return first_position() > 0; }
   /// Whether any probe keeps a part.
   [[nodiscard]] bool keeps(Keep part) const;
   /// Whether the layer has gates, of its own or given by an intervention.
@@ -129,7 +133,6 @@ class Forward {
     std::span<ForwardState* const> states;
     const Job* job = nullptr;
     ForwardReport* report = nullptr;
-    std::int64_t first = 0;  ///< position of the first row
   };
   const ModelConfig& config_;
   std::int64_t batch_;

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/base/error.h"
 #include "backend/model/run_memory.h"
 
 namespace foxscope {
@@ -16,6 +17,9 @@ namespace {
 /// what it holds for the next pass.
 constexpr std::int64_t kUnaskedTokens = 4096;
 constexpr FreeMemory kPlenty = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()};
+
+/// Continuations that read their next token in one pass.
+constexpr std::size_t kMostTogether = 64;
 
 /// A state, and the forward that reads one position more.
 class ModelContinuation final : public Continuation {
@@ -34,6 +38,7 @@ class ModelContinuation final : public Continuation {
   ModelContinuation& operator=(const ModelContinuation&) = delete;
 
   [[nodiscard]] ForwardState* state() { return state_.get(); }
+  [[nodiscard]] bool changed() const { return !interventions_.empty(); }
   [[nodiscard]] std::span<float> next() { return log_probabilities_; }
   /// What keeps and changes what passes of its prompt.
   [[nodiscard]] Probe probe(Recorder* recorder) const { return {recorder, interventions_}; }
@@ -123,6 +128,43 @@ std::optional<std::vector<TextScores>> ForwardModel::score(const ScoreRequest& r
     done += tokens;
   }
   return scores;
+}
+
+void ForwardModel::read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) {
+  if (ids.size() != continuations.size()) {
+    throw ShapeError(fmt::format("[read_together] ids: expected {}, got {}", continuations.size(), ids.size()));
+  }
+  std::vector<std::size_t> alone;
+  std::vector<std::size_t> beside;
+  for (std::size_t n = 0; n < ids.size(); ++n) {
+    check_next_token(ids[n], continuations[n]->length(), config());
+    const bool changed = static_cast<const ModelContinuation*>(continuations[n])->changed();
+    (changed || !continues_together() ? alone : beside).push_back(n);
+  }
+  if (beside.size() == 1) alone.push_back(std::exchange(beside, {}).front());
+  for (const std::size_t n : alone) continuations[n]->read(ids[n]);
+  for (std::size_t first = 0; first < beside.size(); first += kMostTogether) {
+    const auto group = std::span(beside).subspan(first, std::min(kMostTogether, beside.size() - first));
+    std::vector<std::int32_t> tokens;
+    std::vector<ForwardState*> states;
+    std::vector<std::span<float>> next;
+    for (const std::size_t n : group) {
+      auto* const continuation = static_cast<ModelContinuation*>(continuations[n]);
+      tokens.push_back(ids[n]);
+      states.push_back(continuation->state());
+      next.push_back(continuation->next());
+    }
+    within_device(1, [&] {
+      Forward::Input input;
+      input.batch = std::ssize(group);
+      input.ids = tokens;
+      const std::vector<Probe> probes(group.size());
+      const auto forward = make_forward(input.batch, 1);
+      ForwardReport report;
+      forward->run(input, probes, states, {}, report);
+      forward->predict_next(next);
+    });
+  }
 }
 
 bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std::size_t> batch,

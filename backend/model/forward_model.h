@@ -22,8 +22,11 @@ class ForwardModel : public CausalLM {
   std::optional<std::vector<TextScores>> score(const ScoreRequest& request, const Job& job) final;
   std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
                                                             const Job& job) final;
+  void read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) final;
 
   [[nodiscard]] virtual std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const = 0;
+  /// Whether a forward of B sequences of one position continues B states.
+  [[nodiscard]] virtual bool continues_together() const = 0;
   /// Before the first position.
   /// @param tolerance  share of a row's attention that may be left out: half of it by keys that are dropped
   [[nodiscard]] virtual std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,

@@ -17,6 +17,8 @@ namespace {
 
 /// Of a text's positions, how many may be padding, as one part in so many.
 constexpr std::int64_t kPaddingShare = 8;
+/// Logits that are looked at together.
+constexpr std::size_t kLogitsAtOnce = 256;
 
 std::int64_t positions(const ScoredText& text) { return static_cast<std::int64_t>(text.input_ids.size()); }
 
@@ -84,10 +86,25 @@ void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
   if (distribution_) all_.insert(all_.end(), logits.begin(), logits.end());
   const std::int64_t label = label_ - first;
   if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[static_cast<std::size_t>(label)];
+  for (std::size_t begin = 0; begin < logits.size(); begin += kLogitsAtOnce) {
+    take_likeliest(first + static_cast<std::int64_t>(begin),
+                   logits.subspan(begin, std::min(kLogitsAtOnce, logits.size() - begin)));
+  }
+}
+
+void TokenChoice::take_likeliest(std::int64_t first, std::span<const float> logits) {
   const std::size_t most = std::max<std::size_t>(top_, 1);
+  // What comes later has a higher id: of equals, those that came stay.
+  const auto beaten = [&](float logit) { return best_.size() == most && !(logit > best_.back().log_probability); };
+  if (best_.size() == most) {
+    // A loop without a way out, of which the compiler makes vectors: most logits are below the likeliest by far.
+    const float least = best_.back().log_probability;
+    int above = 0;
+    for (const float logit : logits) above |= logit > least ? 1 : 0;
+    if (above == 0) return;
+  }
   for (std::size_t n = 0; n < logits.size(); ++n) {
-    // What comes later has a higher id: of equals, those that came stay.
-    if (best_.size() == most && !(logits[n] > best_.back().log_probability)) continue;
+    if (beaten(logits[n])) continue;
     const auto place = std::ranges::upper_bound(best_, logits[n], std::greater<>(), &ScoredToken::log_probability);
     best_.insert(place, {static_cast<std::int32_t>(first + static_cast<std::int64_t>(n)), logits[n]});
     if (best_.size() > most) best_.pop_back();

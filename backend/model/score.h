@@ -72,6 +72,7 @@ class TokenChoice {
   [[nodiscard]] ScoredPosition finish(double normalizer) const;
 
  private:
+  void take_likeliest(std::int64_t first, std::span<const float> logits);
   /// Entropy and rank.
   void describe(double normalizer, ScoredPosition& score) const;
 

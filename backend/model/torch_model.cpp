@@ -33,6 +33,7 @@ class TorchModel final : public ForwardModel {
     if (CudaForward::takes(weights_)) return std::make_unique<CudaForward>(weights_, batch, length);
     return std::make_unique<TorchForward>(weights_, batch, length);
   }
+  [[nodiscard]] bool continues_together() const override { return false; }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> /*interventions*/,
                                                          double tolerance) const override {
     return std::make_unique<TorchState>(config().layers, config().heads, tolerance / 2);

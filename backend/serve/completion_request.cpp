@@ -125,15 +125,6 @@ void read_field(const std::string& name, const json& value, CompletionRequest& r
                        fmt::format("{}: only {} or null is supported, got {}", name, unbuilt->neutral, shown(value)));
 }
 
-void check_model(const json& object, const ServedModel& model) {
-  const auto found = object.find("model");
-  if (found == object.end()) throw RefusedRequest(400, "missing_field", "model: the field is missing");
-  if (!found->is_string()) refuse_value("model", "a string", *found);
-  if (*found == model.name) return;
-  throw RefusedRequest(404, "model_not_found",
-                       fmt::format("model: {} is not served here, {} is", shown(*found), shown_text(model.name)));
-}
-
 std::vector<std::vector<std::int32_t>> read_prompts(const json& prompt, const ServedModel& model) {
   const std::string expected = "a string, a list of strings, a list of ids or a list of lists of ids, not empty";
   if (prompt.is_string()) return {ids_of_text(prompt.get<std::string>(), model)};
@@ -211,9 +202,20 @@ std::vector<std::int32_t> ids_of_list(const json& list, const std::string& field
   return ids;
 }
 
-CompletionRequest read_completion_request(std::string_view body, const ServedModel& model) {
-  const json object = read_request_object(body);
-  check_model(object, model);
+const ServedModel& model_named(const json& object, ServedModels models) {
+  const auto named = object.find("model");
+  if (named == object.end()) throw RefusedRequest(400, "missing_field", "model: the field is missing");
+  if (!named->is_string()) refuse_value("model", "a string", *named);
+  const auto served = std::ranges::find_if(models, [&](const ServedModel* model) { return *named == model->name; });
+  if (served != models.end()) return **served;
+  std::string names = shown_text(models.front()->name);
+  for (const ServedModel* model : models.subspan(1)) names += ", " + shown_text(model->name);
+  throw RefusedRequest(
+      404, "model_not_found",
+      fmt::format("model: {} is not served here, {} {}", shown(*named), names, models.size() == 1 ? "is" : "are"));
+}
+
+CompletionRequest read_completion_request(const json& object, const ServedModel& model) {
   CompletionRequest request;
   for (const auto& [name, value] : object.items()) {
     if (name != "model" && name != "prompt") read_field(name, value, request);

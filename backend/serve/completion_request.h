@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -24,8 +23,13 @@ struct CompletionRequest {
   std::optional<int> logprobs;  ///< k likeliest tokens beside the actual one; none: no log p at all
 };
 
-/// @throws RefusedRequest naming the field and the value: 400 or 404 (docs/serve.md)
-CompletionRequest read_completion_request(std::string_view body, const ServedModel& model);
+/// The one of a server's models that a request names.
+/// @throws RefusedRequest: 400 where the field is missing or no string, 404 for another name
+const ServedModel& model_named(const nlohmann::json& object, ServedModels models);
+
+/// @param object  of the request's body (read_request_object), which names the model
+/// @throws RefusedRequest naming the field and the value: 400 (docs/serve.md)
+CompletionRequest read_completion_request(const nlohmann::json& object, const ServedModel& model);
 
 /// The ids of a text, as lm_eval's and everybody's tokenizers cut it: no BOS is added.
 /// @throws RefusedRequest where there is no tokenizer

@@ -54,6 +54,10 @@ bool equal_in_constant_time(std::string_view given, std::string_view expected) {
   return difference == 0;
 }
 
+RefusedRequest without_tokenizer(std::string_view path) {
+  return {404, "not_found", fmt::format("{}: the model has no tokenizer", path)};
+}
+
 /// A field that must be there.
 const json& field_of(const json& object, const char* name) {
   const auto found = object.find(name);
@@ -68,17 +72,6 @@ void refuse_other_fields(const json& object, std::initializer_list<std::string_v
   }
 }
 
-/// A client may name the model here too.
-void check_named_model(const json& object, const ServedModel& model) {
-  const auto found = object.find("model");
-  if (found == object.end() || *found == model.name) return;
-  if (!found->is_string()) {
-    throw RefusedRequest(400, "invalid_value", fmt::format("model: expected a string, got {}", shown(*found)));
-  }
-  throw RefusedRequest(404, "model_not_found",
-                       fmt::format("model: {} is not served here, {} is", shown(*found), shown_text(model.name)));
-}
-
 ordered_json token_text(const ServedModel& model, std::int32_t id) {
   if (id >= model.tokenizer->vocabulary_size()) return nullptr;
   return replace_invalid_utf8(model.tokenizer->token_bytes(id));
@@ -86,8 +79,14 @@ ordered_json token_text(const ServedModel& model, std::int32_t id) {
 
 }  // namespace
 
-Endpoint::Endpoint(const ServedModel& model, std::string token, Completer complete)
-    : model_(model), token_(std::move(token)), complete_(std::move(complete)), names_(model) {}
+Endpoint::Endpoint(const ServedModel& model, std::string token, Completer complete) : token_(std::move(token)) {
+  add(model, std::move(complete));
+}
+
+void Endpoint::add(const ServedModel& model, Completer complete) {
+  models_.push_back(&model);
+  served_.push_back({std::move(complete), TokenNames(model)});
+}
 
 bool Endpoint::admits(const HttpRequest& request) const {
   constexpr std::string_view kScheme = "Bearer ";
@@ -114,9 +113,9 @@ HttpAnswer Endpoint::check(const HttpRequest& request) const {
   }
   const bool of_tokenizer =
       route->page == Page::tokenizer_info || route->page == Page::tokenize || route->page == Page::detokenize;
-  if (of_tokenizer && model_.tokenizer == nullptr) {
-    return refused({404, "not_found", fmt::format("{}: the model has no tokenizer", route->path)});
-  }
+  const bool needs_first = route->page == Page::tokenizer_info && models_.front()->tokenizer == nullptr;
+  const bool none = std::ranges::all_of(models_, [](const ServedModel* model) { return model->tokenizer == nullptr; });
+  if (needs_first || (of_tokenizer && none)) return refused(without_tokenizer(route->path));
   return {};
 }
 
@@ -148,38 +147,49 @@ HttpAnswer Endpoint::answer(const HttpRequest& request) {
 
 std::string Endpoint::complete(const HttpRequest& request) {
   const auto now = std::chrono::system_clock::now();
-  const CompletionRequest asked = read_completion_request(request.body, model_);
-  const auto completions = complete_(asked, request.gone);
+  const json object = read_request_object(request.body);
+  const ServedModel& model = model_named(object, models_);
+  const CompletionRequest asked = read_completion_request(object, model);
+  Served& served = served_[static_cast<std::size_t>(std::ranges::find(models_, &model) - models_.begin())];
+  const auto completions = served.complete(asked, request.gone);
   if (!completions) throw RefusedRequest(503, "stopped", "the work was dropped: the server is being stopped");
   const auto created = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   const std::string id = fmt::format("cmpl-{:x}-{:x}", created, answers_.fetch_add(1));
-  return completion_answer(asked, *completions, model_, names_, id, created);
+  return completion_answer(asked, *completions, model, served.names, id, created);
 }
 
 std::string Endpoint::models() const {
-  return ordered_json{{"object", "list"},
-                      {"data",
-                       {{{"id", model_.name},
-                         {"object", "model"},
-                         {"created", 0},
-                         {"owned_by", "foxscope"},
-                         {"max_model_len", model_.max_length}}}}}
-      .dump();
+  ordered_json list = ordered_json::array();
+  for (const ServedModel* model : models_) {
+    list.push_back({{"id", model->name},
+                    {"object", "model"},
+                    {"created", 0},
+                    {"owned_by", "foxscope"},
+                    {"max_model_len", model->max_length}});
+  }
+  return ordered_json{{"object", "list"}, {"data", std::move(list)}}.dump();
 }
 
 std::string Endpoint::tokenizer_info() const {
+  const ServedModel& model = *models_.front();
   return ordered_json{{"tokenizer_class", "PreTrainedTokenizerFast"},
-                      {"bos_token", token_text(model_, model_.bos)},
-                      {"eos_token", model_.ends.empty() ? ordered_json() : token_text(model_, model_.ends.front())},
+                      {"bos_token", token_text(model, model.bos)},
+                      {"eos_token", model.ends.empty() ? ordered_json() : token_text(model, model.ends.front())},
                       {"pad_token", nullptr},
                       {"chat_template", nullptr}}
       .dump();
 }
 
+const ServedModel& Endpoint::tokenizing(const json& object, std::string_view path) const {
+  const ServedModel& model = object.contains("model") ? model_named(object, models_) : *models_.front();
+  if (model.tokenizer == nullptr) throw without_tokenizer(path);
+  return model;
+}
+
 std::string Endpoint::tokenize(const std::string& body) const {
   const json object = read_request_object(body);
   refuse_other_fields(object, {"model", "prompt", "add_special_tokens"});
-  check_named_model(object, model_);
+  const ServedModel& model = tokenizing(object, "/tokenize");
   const json& prompt = field_of(object, "prompt");
   if (!prompt.is_string()) {
     throw RefusedRequest(400, "invalid_value", fmt::format("prompt: expected a string, got {}", shown(prompt)));
@@ -189,25 +199,25 @@ std::string Endpoint::tokenize(const std::string& body) const {
     throw RefusedRequest(400, "invalid_value",
                          fmt::format("add_special_tokens: expected true or false, got {}", shown(special)));
   }
-  std::vector<std::int32_t> ids = ids_of_text(prompt.get<std::string>(), model_);
-  if (special.get<bool>()) ids.insert(ids.begin(), model_.bos);
-  return ordered_json{{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model_.max_length}}.dump();
+  std::vector<std::int32_t> ids = ids_of_text(prompt.get<std::string>(), model);
+  if (special.get<bool>()) ids.insert(ids.begin(), model.bos);
+  return ordered_json{{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.max_length}}.dump();
 }
 
 std::string Endpoint::detokenize(const std::string& body) const {
   const json object = read_request_object(body);
   refuse_other_fields(object, {"model", "tokens"});
-  check_named_model(object, model_);
+  const ServedModel& model = tokenizing(object, "/detokenize");
   const json& tokens = field_of(object, "tokens");
   if (!tokens.is_array()) {
     throw RefusedRequest(400, "invalid_value", fmt::format("tokens: expected a list of ids, got {}", shown(tokens)));
   }
-  std::vector<std::int32_t> ids = ids_of_list(tokens, "tokens", model_);
+  std::vector<std::int32_t> ids = ids_of_list(tokens, "tokens", model);
   for (std::size_t n = 0; n < ids.size(); ++n) {
-    if (ids[n] < model_.tokenizer->vocabulary_size()) continue;
+    if (ids[n] < model.tokenizer->vocabulary_size()) continue;
     throw RefusedRequest(400, "token_out_of_range", fmt::format("tokens[{}]: {} has no text", n, ids[n]));
   }
-  return ordered_json{{"prompt", replace_invalid_utf8(model_.tokenizer->decode(ids))}}.dump();
+  return ordered_json{{"prompt", replace_invalid_utf8(model.tokenizer->decode(ids))}}.dump();
 }
 
 }  // namespace foxscope

@@ -394,30 +394,43 @@ bool Scheduler::step(Live& live) {
     choice.add(0, live.continuation->log_probabilities());
     completion.added.push_back(choice.finish(0));
   }
-  if (!Live::take(id, request, served_, live.stream ? &*live.stream : nullptr, completion)) return false;
-  live.continuation->read(id);
-  return true;
+  return Live::take(id, request, served_, live.stream ? &*live.stream : nullptr, completion);
 }
 
 void Scheduler::turn() {
-  for (auto live = live_.begin(); live != live_.end();) {
-    bool goes_on = false;
+  std::vector<std::list<std::unique_ptr<Live>>::iterator> going;
+  std::vector<Continuation*> continuations;
+  std::vector<std::int32_t> ids;
+  for (auto next = live_.begin(); next != live_.end();) {
+    const auto live = next++;
     std::exception_ptr error;
     try {
-      goes_on = step(**live);
+      if (step(**live)) {
+        going.push_back(live);
+        continuations.push_back((*live)->continuation.get());
+        ids.push_back((*live)->work->completion().ids.back());
+        continue;
+      }
     } catch (...) {
       error = std::current_exception();
     }
-    if (goes_on) {
-      ++live;
-      continue;
-    }
-    held_ -= (*live)->positions;
-    const std::unique_ptr<Live> ended = std::move(*live);
-    live = live_.erase(live);
-    const std::scoped_lock lock(mutex_);
-    leave(std::move(ended->work), error);
+    end(live, error);
   }
+  if (going.empty()) return;
+  try {
+    model_.read_together(continuations, ids);
+  } catch (...) {
+    // How far each has come is not known.
+    for (const auto& live : going) end(live, std::current_exception());
+  }
+}
+
+void Scheduler::end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error) {
+  held_ -= (*live)->positions;
+  const std::unique_ptr<Live> ended = std::move(*live);
+  live_.erase(live);
+  const std::scoped_lock lock(mutex_);
+  leave(std::move(ended->work), error);
 }
 
 }  // namespace foxscope

@@ -35,9 +35,9 @@ struct SchedulerLimits {
 };
 
 /// Prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored go in passes
-/// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued take
-/// turns, a token each; between two turns go passes, one or as many as take as long as a turn, so that nobody waits for
-/// a long answer to somebody else.
+/// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued go
+/// on together, a token each in a turn; new ones join them between two turns. There go passes too, one or as many as
+/// take as long as a turn, so that nobody waits for a long answer to somebody else.
 class Scheduler {
  public:
   /// @param model, served  must outlive it
@@ -75,9 +75,11 @@ class Scheduler {
   void keep_scores(Work& work, TextScores scores);
   std::unique_ptr<Live> begin(WorkPointer work);
   void turn();
-  /// Adds the next token to a text.
+  /// Adds the next token to a text, which has not read it then.
   /// @returns whether it goes on
   bool step(Live& live);
+  /// Ends with a text.
+  void end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error);
   WorkPointer take_prompt();
   void drop_cancelled();
   /// Ends with a prompt, with the lock held.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,5 +18,8 @@ struct ServedModel {
   std::int64_t max_length = 0;           ///< N, positions that a text may have, BOS included
   const Tokenizer* tokenizer = nullptr;  ///< null: the checkpoint has none
 };
+
+/// Models of one server, of different names; at least one.
+using ServedModels = std::span<const ServedModel* const>;
 
 }  // namespace foxscope

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <list>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
@@ -42,7 +44,8 @@ std::vector<std::int32_t> ends_of(const nlohmann::json& config, std::int64_t voc
   return ends;
 }
 
-std::int64_t max_length_of(const ServeRequest& request, const ModelConfig& config, const nlohmann::json& keys) {
+std::int64_t max_length_of(const ServeRequest& request, const std::string& model, const ModelConfig& config,
+                           const nlohmann::json& keys) {
   const std::int64_t table = config.learned_positions;
   if (request.max_length) {
     if (*request.max_length < 1) {
@@ -50,25 +53,58 @@ std::int64_t max_length_of(const ServeRequest& request, const ModelConfig& confi
     }
     if (table > 0 && *request.max_length > table) {
       throw UsageError(
-          fmt::format("--max-length {}: the model has a table of {} positions", *request.max_length, table));
+          fmt::format("--max-length {}: {} has a table of {} positions", *request.max_length, model, table));
     }
     return *request.max_length;
   }
   if (table > 0) return table;
   if (const auto length = integer_member(keys, "max_position_embeddings"); length && *length > 0) return *length;
-  throw UsageError(fmt::format("{}: config.json has no max_position_embeddings: say --max-length", request.run.model));
+  throw UsageError(fmt::format("{}: config.json has no max_position_embeddings: say --max-length", model));
 }
 
 /// What fits beside each other, of the memory that is free once the weights are in it.
-SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, double pruning) {
+/// @param models  that share it
+SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, double pruning, std::size_t models) {
   const RunNeeds needs = estimate_needs(model.config(), 0, {}, model.dtype(), model.device());
   const FreeMemory free = free_memory(model.device());
   memory_left(needs, served.max_length, free,
               {fmt::format("texts of {} positions need", served.max_length), "--max-length", {}});
-  const std::int64_t held = (needs.gpu ? free.gpu : free.host) / 4;
+  const std::int64_t held = (needs.gpu ? free.gpu : free.host) / static_cast<std::int64_t>(4 * models);
   return {.batch_tokens = std::max<std::int64_t>(1, batch_tokens(needs, free)),
           .held_positions = held / continuation_bytes_per_token(model.config(), model.dtype()),
           .pruning_tolerance = pruning};
+}
+
+/// A model that is being served, with what computes it.
+struct LoadedModel {
+  std::optional<Tokenizer> tokenizer;
+  ServedModel served;
+  double pruning_tolerance = 0;
+  std::shared_ptr<CausalLM> model;
+  std::optional<Scheduler> scheduler;
+};
+
+/// What is wrong with a model's settings is known before weights are read.
+struct OpenedModel {
+  Checkpoint checkpoint;
+  ModelSettings settings;
+};
+
+OpenedModel open_for_serving(const RunRequest& run, const ServeRequest& request, LoadedModel& into) {
+  OpenedModel opened;
+  opened.checkpoint = Checkpoint::open(run.model);
+  opened.settings = validate(run, opened.checkpoint);
+  const ModelConfig& config = opened.checkpoint.config();
+  const nlohmann::json keys = nlohmann::json::parse(config.json, nullptr, false);
+  if (has_tokenizer(opened.checkpoint)) into.tokenizer = Tokenizer::load(opened.checkpoint.folder());
+  into.served.name = run.name;
+  into.served.vocabulary_size = config.vocabulary_size;
+  into.served.bos = choose_bos(run, opened.checkpoint, into.tokenizer ? &*into.tokenizer : nullptr);
+  into.served.ends = ends_of(keys, config.vocabulary_size);
+  into.served.max_length = max_length_of(request, run.model, config, keys);
+  into.served.tokenizer = into.tokenizer ? &*into.tokenizer : nullptr;
+  into.pruning_tolerance = opened.settings.pruning_tolerance;
+  return opened;
 }
 
 }  // namespace
@@ -78,39 +114,43 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
     throw UsageError(fmt::format("--host {}: other machines reach it: say --token too, which clients then have to show",
                                  request.host));
   }
-  Checkpoint checkpoint = Checkpoint::open(request.run.model);
-  const ModelSettings settings = validate(request.run, checkpoint);
   // Threads that spin while they wait for work take the cores from connections, and from the clients of this machine.
-  // OpenMP's library reads it when the first model is opened.
+  // OpenMP reads it when its library is loaded, with LibTorch: when devices are first asked for.
   setenv("OMP_WAIT_POLICY", "passive", 0);
-  const nlohmann::json keys = nlohmann::json::parse(checkpoint.config().json, nullptr, false);
-  std::optional<Tokenizer> tokenizer;
-  if (has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
-  ServedModel served;
-  served.name = request.run.name;
-  served.vocabulary_size = checkpoint.config().vocabulary_size;
-  served.bos = choose_bos(request.run, checkpoint, tokenizer ? &*tokenizer : nullptr);
-  served.ends = ends_of(keys, served.vocabulary_size);
-  served.max_length = max_length_of(request, checkpoint.config(), keys);
-  served.tokenizer = tokenizer ? &*tokenizer : nullptr;
+  std::list<LoadedModel> models;
+  std::vector<OpenedModel> opened;
+  for (const RunRequest& run : request.runs) opened.push_back(open_for_serving(run, request, models.emplace_back()));
   Listener listener(request.host, request.port);  // what is wrong with it is known before weights are read
-  const std::shared_ptr<CausalLM> model = open_model(request.run, checkpoint, settings.device, settings.dtype, job);
-  if (!model) return;
-  checkpoint = Checkpoint();  // its files need no longer be mapped
-  const SchedulerLimits limits = limits_of(*model, served, settings.pruning_tolerance);
-  log_line(LogCategory::model, [&] {
-    return fmt::format("{}: texts of at most {} positions, passes of {} positions, {} positions continued together",
-                       served.name, served.max_length, limits.batch_tokens, limits.held_positions);
-  });
-  Scheduler scheduler(*model, served, limits);
-  Endpoint endpoint(served, request.token, [&](const CompletionRequest& asked, const std::function<bool()>& gone) {
-    return scheduler.complete(asked, gone);
-  });
+  auto next = opened.begin();
+  for (LoadedModel& loaded : models) {
+    const auto& run = request.runs[static_cast<std::size_t>(next - opened.begin())];
+    loaded.model = open_model(run, next->checkpoint, next->settings.device, next->settings.dtype, job);
+    if (!loaded.model) return;
+    ++next;
+  }
+  opened.clear();  // their files need no longer be mapped
+  Endpoint endpoint(request.token);
+  for (LoadedModel& loaded : models) {
+    const ServedModel& served = loaded.served;
+    const SchedulerLimits limits = limits_of(*loaded.model, served, loaded.pruning_tolerance, models.size());
+    log_line(LogCategory::model, [&] {
+      return fmt::format("{}: texts of at most {} positions, passes of {} positions, {} positions continued together",
+                         served.name, served.max_length, limits.batch_tokens, limits.held_positions);
+    });
+    Scheduler& scheduler = loaded.scheduler.emplace(*loaded.model, served, limits);
+    endpoint.add(served, [&scheduler](const CompletionRequest& asked, const std::function<bool()>& gone) {
+      return scheduler.complete(asked, gone);
+    });
+  }
   const HttpExchange exchange({[&](const HttpRequest& head) { return endpoint.check(head); },
                                [&](const HttpRequest& whole) { return endpoint.answer(whole); }});
   listening(listener.url());
   listener.serve(
-      exchange, [&] { scheduler.stop(); }, job.stop);
+      exchange,
+      [&] {
+        for (LoadedModel& loaded : models) loaded.scheduler->stop();
+      },
+      job.stop);
 }
 
 }  // namespace foxscope

@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/base/job.h"
 #include "backend/model/run.h"
@@ -12,14 +13,15 @@ namespace foxscope {
 
 /// What `foxscope serve` is asked for.
 struct ServeRequest {
-  RunRequest run;  ///< name, model, BOS, device, dtype, pruning; its input is not looked at
+  /// Models of different names, at least one: name, model, BOS, device, dtype, pruning; their input is not looked at.
+  std::vector<RunRequest> runs;
   std::string host = "127.0.0.1";
   int port = 8080;                         ///< 0: a free one
-  std::optional<std::int64_t> max_length;  ///< positions of a text, BOS included; none: the config's
+  std::optional<std::int64_t> max_length;  ///< positions of a text, BOS included; none: the configs'
   std::string token;                       ///< that clients must show; empty: none, for this machine's own only
 };
 
-/// Loads a model and answers requests for it over HTTP until the job is stopped (docs/serve.md).
+/// Loads models and answers requests for them over HTTP until the job is stopped (docs/serve.md).
 /// @param listening  called with the address once requests are answered
 /// @throws Error and UsageError with the remedy
 void serve(const ServeRequest& request, const std::function<void(const std::string& url)>& listening, const Job& job);

@@ -15,7 +15,7 @@ for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROX
 
 
 class Server:
-    """`foxscope serve` in a process of its own."""
+    """`foxscope serve` of one model, or more by further --model among the options, in a process of its own."""
 
     def __init__(self, model, *options, environment=None):
         self.process = subprocess.Popen([PROGRAM, "serve", "--model", str(model), "--port", "0", *map(str, options)],
@@ -59,7 +59,7 @@ class Server:
                 connection.close()
 
     def complete(self, prompt, **fields):
-        """The answer to a request that must succeed."""
+        """The answer to a request that must succeed, of the first model unless another is named."""
         status, answer = self.ask("POST", "/v1/completions", {"model": self.model(), "prompt": prompt, **fields})
         assert status == 200, answer
         return answer

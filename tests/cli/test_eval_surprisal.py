@@ -84,6 +84,25 @@ class SurprisalTest(CommandLineTest):
                           'he said, "and the fox was quick"; nobody saw the caf\u00e9\u2014or NA.',
                           "Another page begins here"])
 
+    def test_words_of_unicode(self):
+        text = ("He can\u2019t pay $3,141.59 (or so). \u201cNa\u0308ive\u201d; e.g. x_1:y, don't\u2026\tU.S.A. 10:30\n"
+                "\u65e5\u672c\u306e\u30ab\u30e1\u30e9 \U0001f468\u200d\U0001f469\u200d\U0001f466\U0001f1eb\U0001f1f7\U0001f1e9\U0001f1ea")
+        source = self.write("words.txt", text)
+        expected = ["He", "can\u2019t", "pay", "$", "3,141.59", "(", "or", "so", ")", ".", "\u201c", "Na\u0308ive", "\u201d",
+                    ";", "e.g", ".", "x_1", ":", "y", ",", "don't", "\u2026", "U.S.A", ".", "10", ":", "30", "\u65e5", "\u672c",
+                    "\u306e", "\u30ab\u30e1\u30e9", "\U0001f468\u200d\U0001f469\u200d\U0001f466", "\U0001f1eb\U0001f1f7",
+                    "\U0001f1e9\U0001f1ea"]
+        rows = self.rows(self.evaluate("words.csv", "--words", "--word-rule", "unicode", text=source)[0])
+        self.assertEqual([row["string"] for row in rows], expected)
+        content = text.encode()
+        for row in rows:
+            self.assertEqual(content[int(row["byte_start"]):int(row["byte_end"])].decode(), row["string"])
+        spaces = self.rows(self.evaluate("spaces.csv", "--words", "--word-rule", "space", text=source)[0])
+        self.assertEqual([row["string"] for row in spaces], text.split())
+        self.assertAlmostEqual(self.column(rows, "surprisal").sum(), self.column(spaces, "surprisal").sum(), places=3)
+        self.fails(2, "--word-rule letters: use space or unicode", "eval", "surprisal", "--model", FOX, "--text", source,
+                   "-o", self.folder / "no.csv", "--word-rule", "letters")
+
     def test_hdf5(self):
         rows = self.rows(self.evaluate("tokens.csv")[0])
         words = self.rows(self.evaluate("words.csv", "--words")[0])

@@ -14,7 +14,7 @@ import h5py
 import numpy
 import tokenizers
 from serve_support import Server, read_all
-from support import DATA, FOX, TEXT, CommandLineTest, golden, set_config
+from support import DATA, FOX, TEXT, TRANSFORMER, CommandLineTest, golden, set_config
 
 BOS = 0
 ERROR_TYPES = {400: "invalid_request_error", 401: "invalid_request_error", 404: "not_found_error",
@@ -235,6 +235,50 @@ class WithoutTokenizer(ServeTest):
         self.assertEqual(answer["logprobs"]["text_offset"], [0] * len(answer["logprobs"]["tokens"]))
 
 
+class SeveralModels(ServeTest):
+    options = ("--model", "other=" + str(TRANSFORMER), "--model", DATA / "fox-llama")
+
+    def test_each_answers_under_its_name(self):
+        listed = self.server.ask("GET", "/v1/models")[1]["data"]
+        self.assertEqual([model["id"] for model in listed], ["fox-pro-12m", "other", "fox-llama"])
+        fields = {"max_tokens": 8, "temperature": 0, "echo": True, "logprobs": 2}
+        for name, folder in [("fox-pro-12m", FOX), ("other", TRANSFORMER)]:
+            alone = Server(name + "=" + str(folder))
+            self.addCleanup(alone.stop)
+            answer = self.server.complete(TEXT, model=name, **fields)
+            self.assertEqual(answer["model"], name)
+            self.assertEqual(answer["choices"], alone.complete(TEXT, **fields)["choices"])
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            names = ["fox-pro-12m", "other"] * 6
+            texts = list(pool.map(lambda name: self.server.complete(TEXT, model=name, **fields)["choices"][0]["text"],
+                                  names))
+        self.assertEqual(len(set(texts)), 2)
+        self.assertEqual(texts, texts[:2] * 6)
+        self.refused(404, "model_not_found", ["'nobody'", "'fox-pro-12m', 'other', 'fox-llama' are"],
+                     self.asks(model="nobody"))
+        self.refused(400, "token_out_of_range", "vocabulary", self.asks(model="fox-llama", prompt=[[8000]]))
+        self.assertEqual(self.asks(prompt=[[8000]], max_tokens=0)[0], 200)
+
+    def test_tokenizer_routes_are_of_the_first_unless_one_is_named(self):
+        expected = {"tokens": [BOS] + self.ids(TEXT), "count": len(self.ids(TEXT)) + 1, "max_model_len": 2048}
+        for fields in [{}, {"model": "fox-pro-12m"}, {"model": "other"}]:
+            self.assertEqual(self.server.ask("POST", "/tokenize", {"prompt": TEXT, **fields}), (200, expected))
+        self.assertEqual(self.server.ask("GET", "/tokenizer_info")[0], 200)
+        for path, body in [("/tokenize", {"prompt": "a"}), ("/detokenize", {"tokens": [1]})]:
+            self.refused(404, "not_found", [path, "no tokenizer"],
+                         self.server.ask("POST", path, {"model": "fox-llama", **body}))
+            self.refused(404, "model_not_found", "nobody", self.server.ask("POST", path, {"model": "nobody", **body}))
+
+    def test_ends_when_interrupted_with_work_for_both(self):
+        server = Server(FOX, "--model", TRANSFORMER)
+        for name in ["fox-pro-12m", "transformer-pro-12m"]:
+            body = json.dumps({"model": name, "prompt": ["It was"] * 8, "max_tokens": 2000}).encode()
+            self.addCleanup(server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+                                       % len(body) + body).close)
+        self.assertEqual(server.ask("GET", "/health")[0], 200)
+        self.assertEqual(server.stop(), 130)
+
+
 class Continuations(ServeTest):
     def test_greedy_is_that_of_generate(self):
         summary = json.loads(self.done("generate", "--model", FOX, "--prompt", TEXT, "--tokens", 12, "--json"))
@@ -247,6 +291,17 @@ class Continuations(ServeTest):
         self.assertEqual(echoed["logprobs"]["token_logprobs"][-12:], answer["logprobs"]["token_logprobs"])
         self.assertEqual(echoed["logprobs"]["text_offset"][-12:],
                          [offset + len(TEXT) for offset in answer["logprobs"]["text_offset"]])
+
+    def test_digits_do_not_depend_on_what_else_is_generated(self):
+        fields = {"max_tokens": 24, "temperature": 0.8, "seed": 5, "logprobs": 2}
+        alone = self.server.complete(TEXT, **fields)["choices"]
+        others = [TEXT[: n + 1] for n in range(0, 60, 6)]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            beside = [pool.submit(self.server.complete, others[n:], max_tokens=60, seed=n) for n in range(3)]
+            again = [pool.submit(self.server.complete, TEXT, **fields) for _ in range(4)]
+            self.assertEqual([answer.result()["choices"] for answer in again], [alone] * 4)
+            for n, answer in enumerate(beside):
+                self.assertEqual(len(answer.result()["choices"]), 10 - n)
 
     def test_seeds(self):
         def text(**fields):
@@ -534,6 +589,8 @@ class Tokens(ServeTest):
 class Starting(CommandLineTest):
     def test_what_is_refused(self):
         self.fails(2, "--model", "serve")
+        self.fails(2, ["fox-pro-12m", "--model"], "serve", "--model", FOX, "--model", FOX)
+        self.fails(1, "nowhere", "serve", "--model", FOX, "--model", "other=" + str(self.folder / "nowhere"))
         self.fails(2, ["--port", "70000"], "serve", "--model", FOX, "--port", 70000)
         self.fails(2, ["--max-length", "0"], "serve", "--model", FOX, "--max-length", 0)
         self.fails(2, ["--host 0.0.0.0", "--token"], "serve", "--model", FOX, "--host", "0.0.0.0")

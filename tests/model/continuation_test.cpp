@@ -120,6 +120,36 @@ TEST_P(ContinuedFixture, GreedyTokensAreThoseOfOnePassOverThem) {
   for (std::size_t p = 8; p + 1 < ids.size(); ++p) ASSERT_EQ(ids[p + 1], likeliest(expected[p])) << "position " << p;
 }
 
+/// Reads on from prompts, all together, and each by itself: log p at every step, digit for digit.
+void expect_together_as_alone(CausalLM& model, const Ids& ids, const std::vector<std::size_t>& prompts) {
+  std::vector<std::unique_ptr<Continuation>> together;
+  std::vector<std::unique_ptr<Continuation>> alone;
+  std::vector<Continuation*> all;
+  for (const std::size_t prompt : prompts) {
+    alone.push_back(begin(model, {ids.data(), prompt}));
+    together.push_back(alone.back()->copy());
+    all.push_back(together.back().get());
+  }
+  for (std::size_t step = 0; step < 20; ++step) {
+    // One leaves and comes back: the others are beside fewer.
+    const std::size_t count = step == 7 ? all.size() - 1 : all.size();
+    Ids next;
+    for (std::size_t n = 0; n < count; ++n) next.push_back(ids[(prompts[n] + step * (n + 1)) % ids.size()]);
+    model.read_together(std::span(all).first(count), next);
+    for (std::size_t n = 0; n < count; ++n) {
+      alone[n]->read(next[n]);
+      ASSERT_EQ(together[n]->length(), alone[n]->length());
+      ASSERT_EQ(test::largest_difference(together[n]->log_probabilities(), alone[n]->log_probabilities()), 0)
+          << "prompt of " << prompts[n] << ", step " << step;
+    }
+  }
+}
+
+TEST_P(ContinuedFixture, TogetherHaveTheDigitsOfEachAlone) {
+  const auto model = fused(Checkpoint::open(test::data_path(GetParam())));
+  expect_together_as_alone(*model, tokens(217), {17, 1, 130, 64, 5});
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, ContinuedFixture,
                          testing::Values("fox-llama", "fox-pro", "transformer-pro", "transformer-llama",
                                          "fox-llama-rope", "fox-llama-qknorm", "fox-llama-fixed-gate",
@@ -253,6 +283,40 @@ TEST_P(ContinuedOption, ARecorderTakesDownThePrompt) {
   const auto trace = recorder->finish(nullptr, std::make_shared<const TokenTable>());
   EXPECT_EQ(test::largest_difference(trace->per_token_loss(), expected->per_token_loss()), 0);
   EXPECT_EQ(test::largest_difference(trace->log_normalizer(1, 1), expected->log_normalizer(1, 1)), 0);
+}
+
+TEST_P(ContinuedOption, TogetherHaveTheDigitsOfEachAlone) {
+  for (const json& options : {json{{"window_size", 7}}, json{{"use_k_shift", true}, {"use_v_shift", true}}}) {
+    const auto model = make(
+        options, options.contains("window_size") ? "transformer-project_fox" : "forgetting_transformer-project_fox");
+    std::vector<std::size_t> prompts;
+    for (std::size_t n = 0; n < 70; ++n) prompts.push_back(1 + n * 13 % 90);  // more than go in one pass
+    expect_together_as_alone(*model, tokens(100), prompts);
+  }
+}
+
+TEST_P(ContinuedOption, TogetherWithOneThatIsChanged) {
+  const auto model = make(json::object());
+  const Ids ids = tokens(20);
+  const auto plain = begin(*model, ids);
+  const auto other = begin(*model, {ids.data(), 12});
+  const auto changed = begin(*model, ids, 0x1p-24, {Intervention::parse("0:0:zero@20")});
+  const auto expected = changed->copy();
+  expected->read(3);
+  const std::vector<Continuation*> all = {plain.get(), changed.get(), other.get()};
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 model->read_together(all, Ids{1, 2, 11});
+               }),
+               (test::Parts{"the next token: the id 11"}));
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 model->read_together(all, Ids{1, 2});
+               }),
+               (test::Parts{"[read_together] ids: expected 3, got 2"}));
+  EXPECT_EQ(plain->length(), 20);
+  model->read_together(all, Ids{3, 3, 3});
+  EXPECT_EQ(test::largest_difference(changed->log_probabilities(), expected->log_probabilities()), 0);
+  EXPECT_GT(test::largest_difference(changed->log_probabilities(), plain->log_probabilities()), 1e-4);
+  EXPECT_EQ(other->length(), 13);
 }
 
 TEST_P(ContinuedOption, BadRequestsAreRefused) {

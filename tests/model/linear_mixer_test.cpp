@@ -139,6 +139,28 @@ TEST_P(LinearModel, ContinuesAsTheWholeTextGoesOn) {
   }
 }
 
+TEST_P(LinearModel, TogetherHaveTheDigitsOfEachAlone) {
+  const LinearGolden wanted(GetParam());
+  const auto model = wanted.load();
+  std::vector<std::unique_ptr<Continuation>> alone;
+  std::vector<std::unique_ptr<Continuation>> together;
+  for (const std::size_t prompt : {2, 1, 50}) {
+    PromptRequest request;
+    request.input_ids = std::span(wanted.ids).first(prompt);
+    alone.push_back(model->begin(request, {}));
+    together.push_back(alone.back()->copy());
+  }
+  const std::vector<Continuation*> all = {together[0].get(), together[1].get(), together[2].get()};
+  for (std::size_t step = 0; step < 8; ++step) {
+    const std::vector<std::int32_t> ids = {wanted.ids[step], wanted.ids[step + 1], wanted.ids[step + 2]};
+    model->read_together(all, ids);
+    for (std::size_t n = 0; n < all.size(); ++n) {
+      alone[n]->read(ids[n]);
+      EXPECT_EQ(test::largest_difference(all[n]->log_probabilities(), alone[n]->log_probabilities()), 0) << step;
+    }
+  }
+}
+
 TEST_P(LinearModel, ChoosesTheSame512TokensOneByOneAndAtOnce) {
   const LinearGolden wanted(GetParam());
   const auto model = wanted.load();

@@ -2,6 +2,7 @@
 #include "backend/serve/completion_request.h"
 
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -12,11 +13,17 @@ namespace foxscope {
 namespace {
 
 const ServedModel kModel = {"m", 64, 3, {3}, 20, nullptr};
+const ServedModel kOther = {"n", 8, 3, {3}, 20, nullptr};
+
+CompletionRequest read_body(const std::string& body, ServedModels models) {
+  const nlohmann::json object = read_request_object(body);
+  return read_completion_request(object, model_named(object, models));
+}
 
 /// "STATUS CODE MESSAGE" of a body that is refused.
-std::string refusal_of(const std::string& body) {
+std::string refusal_of(const std::string& body, const std::vector<const ServedModel*>& models = {&kModel}) {
   try {
-    static_cast<void>(read_completion_request(body, kModel));
+    static_cast<void>(read_body(body, models));
   } catch (const RefusedRequest& refusal) {
     return std::to_string(refusal.status()) + ' ' + refusal.code() + ' ' + refusal.what();
   }
@@ -26,7 +33,8 @@ std::string refusal_of(const std::string& body) {
 std::string with(const std::string& fields) { return R"({"model":"m","prompt":[1,2])" + fields + '}'; }
 
 TEST(CompletionRequest, DefaultsAreThoseOfTheProtocol) {
-  const CompletionRequest request = read_completion_request(R"({"model":"m","prompt":[1,2],"max_tokens":4})", kModel);
+  const std::vector<const ServedModel*> models = {&kModel};
+  const CompletionRequest request = read_body(R"({"model":"m","prompt":[1,2],"max_tokens":4})", models);
   EXPECT_EQ(request.prompts, (std::vector<std::vector<std::int32_t>>{{1, 2}}));
   EXPECT_EQ(request.max_tokens, 4);
   EXPECT_EQ(request.temperature, 1);
@@ -69,6 +77,16 @@ TEST(CompletionRequest, WhatIsWrongIsNamed) {
   EXPECT_EQ(refusal_of(R"({"model":"x","prompt":[1]})"), "404 model_not_found model: 'x' is not served here, 'm' is");
   EXPECT_EQ(refusal_of(R"({"model":"m"})"), "400 missing_field prompt: the field is missing");
   EXPECT_EQ(refusal_of(R"({"model":"m","model":"m"})"), "400 invalid_value 'model': is given twice");
+}
+
+TEST(CompletionRequest, IsReadAgainstTheModelThatItNames) {
+  const std::vector<const ServedModel*> models = {&kModel, &kOther};
+  EXPECT_EQ(refusal_of(R"({"model":"m","prompt":[9]})", models), "taken");
+  EXPECT_EQ(refusal_of(R"({"model":"n","prompt":[9]})", models),
+            "400 token_out_of_range prompt[0]: id 9 is outside the vocabulary, 0 to 7");
+  EXPECT_EQ(refusal_of(R"({"model":"o","prompt":[1]})", models),
+            "404 model_not_found model: 'o' is not served here, 'm', 'n' are");
+  EXPECT_EQ(refusal_of(R"({"prompt":[1]})", models), "400 missing_field model: the field is missing");
 }
 
 TEST(CompletionRequest, NestingAndListsAreBounded) {
