@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kEmsPerTick = 8;      // along a horizontal axis
 constexpr double kLinesPerTick = 1.6;  // along a vertical one
+constexpr double kBeyond = 6;          // pixels that a title may stand over its axis
 
 /// Ticks as in exported figures, for the axis' range and length as they are when it is laid out.
 class FittingTicker : public QCPAxisTicker {
@@ -35,17 +36,29 @@ class FittingTicker : public QCPAxisTicker {
       if (tickLabels != nullptr) tickLabels->push_back(labelOf(tick));
     }
     if (subTicks != nullptr) *subTicks = QVector<double>(made.minor.begin(), made.minor.end());
-    const QString factor = made.factor.empty() ? QString() : " × " + QString::fromStdString(made.factor);
-    if (!m_label.isEmpty() && m_axis->label() != m_label + factor) m_axis->setLabel(m_label + factor);
+    const QString title = titleWith(QString::fromStdString(made.factor));
+    if (m_axis->label() != title) m_axis->setLabel(title);
   }
 
  private:
+  /// The label where the axis is long enough for it: one that is cut off says less than none. The numbers' factor stays
+  /// without it.
+  [[nodiscard]] QString titleWith(const QString& factor) const {
+    if (m_label.isEmpty()) return {};
+    const QString whole = factor.isEmpty() ? m_label : m_label + " × " + factor;
+    const int length = across() ? m_axis->axisRect()->width() : m_axis->axisRect()->height();
+    const bool fits = length <= 0 || QFontMetricsF(m_axis->labelFont()).horizontalAdvance(whole) <= length + kBeyond;
+    if (fits) return whole;
+    return factor.isEmpty() ? QString() : "× " + factor;
+  }
+
+  [[nodiscard]] bool across() const { return QCPAxis::orientation(m_axis->axisType()) == Qt::Horizontal; }
+
   [[nodiscard]] int most() const {
     const QFontMetricsF metrics(m_axis->tickLabelFont());
-    const bool across = QCPAxis::orientation(m_axis->axisType()) == Qt::Horizontal;
-    const double room = across ? m_axis->axisRect()->width() / (kEmsPerTick * metrics.averageCharWidth())
-                               : m_axis->axisRect()->height() / (kLinesPerTick * metrics.height());
-    return std::clamp(static_cast<int>(room), across ? 2 : 3, across ? 12 : 8);
+    const double room = across() ? m_axis->axisRect()->width() / (kEmsPerTick * metrics.averageCharWidth())
+                                 : m_axis->axisRect()->height() / (kLinesPerTick * metrics.height());
+    return std::clamp(static_cast<int>(room), across() ? 2 : 3, across() ? 12 : 8);
   }
 
   [[nodiscard]] QString labelOf(const figure::Tick& tick) const {
