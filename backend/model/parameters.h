@@ -88,7 +88,7 @@ enum class ParameterLayout {
   gate_of_pairs,      ///< the same: those of the gate
   qkvz_per_key_head,  ///< for each key head its rows of query, key, value and the output's gate; the weight has the
                       ///< gate's first, then all queries, keys and values (Qwen3-Next)
-  ba_per_key_head,  ///< for each key head its rows of beta, then of the decay
+  ba_per_key_head,    ///< for each key head its rows of beta, then of the decay
 };
 
 /// A tensor of a checkpoint.

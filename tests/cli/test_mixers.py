@@ -219,6 +219,9 @@ class Hybrids(CommandLineTest):
         output = self.folder / "heads.json"
         self.done("eval", "heads", "--model", DATA / "qwen3_5", "--model", DATA / "gla", "--ids", windows, "-o", output)
         hybrid, gla = json.loads(output.read_text())["models"]
+        table = self.done("eval", "heads", "--model", DATA / "qwen3_5", "--ids", windows, "-o", self.folder / "t.h5")
+        self.assertIn("gated delta rule", table)
+        self.assertIn("softmax attention", table)
         self.assertEqual(len(hybrid["heads"]), 8)
         self.assertIsNone(hybrid["heads"][0]["numbers"]["divergence"]["value"])
         self.assertIsNotNone(hybrid["heads"][7]["numbers"]["divergence"]["value"])

@@ -131,7 +131,13 @@ void DecayPlot::placeDots() {
           std::find_if(begin, heads.end(), [&](const HeadDecay& head) { return head.head.layer != begin->head.layer; });
       std::vector<double> heights;
       for (auto head = begin; head != end; ++head) heights.push_back(m_plot->yAxis->coordToPixel(head->time));
-      const std::vector<double> shifts = swarm(heights, kDot, room);
+      std::vector<double> shifts = swarm(heights, kDot, room);
+      if (!begin->channels.empty()) {
+        // Lines of channels beside each other are longer than dots.
+        const auto count = static_cast<double>(heights.size());
+        const double step = std::min(kDot + 4, 2 * room / count);
+        for (std::size_t n = 0; n < shifts.size(); ++n) shifts[n] = (static_cast<double>(n) - (count - 1) / 2) * step;
+      }
       for (auto head = begin; head != end; ++head) {
         const double x = head->head.layer + centre + shifts[static_cast<std::size_t>(head - begin)] / layerWidth;
         m_dots.push_back({*head, x});
