@@ -15,6 +15,7 @@ namespace {
 constexpr int kLargestCell = 44;
 constexpr int kSmallestCell = 9;
 constexpr int kStrip = 4;        // pixels across, the colour of a kind of layer
+constexpr int kRing = 4;         // pixels to the left of a cell that the mark of the chosen head takes
 constexpr double kFaded = 0.82;  ///< of the ground over heads without the label that is looked for
 
 }  // namespace
@@ -210,7 +211,7 @@ void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
   const TraceInfo& info = m_document.run(block.run)->trace->info();
   for (int layer = 0; layer < block.layers; ++layer) {
     const figure::Rgb colour = figure::layerKind(info, layer).colour;
-    painter.fillRect(QRect(block.corner.x() - kStrip - 1, block.corner.y() + layer * size, kStrip, size - 1),
+    painter.fillRect(QRect(block.corner.x() - kStrip - kRing, block.corner.y() + layer * size, kStrip, size - 1),
                      QColor(colour.red, colour.green, colour.blue));
   }
 }
@@ -233,7 +234,7 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
   }
   paintKinds(painter, block);
   const int everyLayer = std::max(1, (line + size - 1) / size);
-  const int strip = block.kinds.size() > 1 ? kStrip : 0;
+  const int strip = block.kinds.size() > 1 ? kStrip + 2 : 0;
   for (int layer = 0; layer < block.layers; ++layer) {
     if (layer % everyLayer == 0) {
       const QRect label(0, block.corner.y() + layer * size, block.corner.x() - 4 - strip, size);
