@@ -11,6 +11,7 @@
 #include "app/cli/text_table.h"
 #include "app/cli/values.h"
 #include "app/description/number_text.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope::cli {
 namespace {
@@ -51,12 +52,20 @@ std::string modelTable(const EvaluatedHeads& model) {
     const HeadArray* const array = find_array(model.numbers, column.name);
     units.insert(units.end(), {array == nullptr || array->unit == "1" ? "" : array->unit, ""});
   }
+  const bool mixed = !model.info.mixers.empty();
+  if (mixed) {
+    header.insert(header.begin() + 2, "mixer");
+    units.insert(units.begin() + 2, "");
+  }
   const std::size_t columns = header.size();
   TextTable table(std::move(header), std::vector(columns, TextTable::Align::right));
   table.addRow(std::move(units));
   for (std::size_t head = 0; head < model.head_count(); ++head) {
     const auto heads = static_cast<std::size_t>(model.info.heads);
+    const auto layer = static_cast<int>(head / heads);
+    if (static_cast<int>(head % heads) >= model.info.mixer(layer).heads) continue;
     std::vector<std::string> cells = {std::to_string(head / heads), std::to_string(head % heads)};
+    if (mixed) cells.push_back(mixer_text(model.info, layer));
     for (const Column& column : kColumns) {
       const HeadArray* const array = find_array(model.numbers, column.name);
       cells.push_back(array == nullptr ? "-" : cell(array->value[head]));

@@ -8,7 +8,6 @@
 #include "app/cli/heads_report.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
-#include "backend/map/gate_statistics.h"
 
 namespace foxscope::cli {
 namespace {
@@ -122,11 +121,11 @@ void addGateEvents(Columns& columns, const HeadsReport& report, const ReportedHe
 void addSpectrum(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
   const TraceInfo& info = report.run->info();
   if (std::ranges::none_of(info.mixers, [](const LayerMixer& mixer) { return mixer.decay == Decay::channel; })) return;
-  std::vector<double> times = head.measures.statistics.channel_decay_times;
-  for (std::size_t n = 0; n < kSpectrumNames.size(); ++n) {
-    columns.emplace_back(std::string("channel_decay_time_") + kSpectrumNames[n],
-                         times.empty() ? kNone : quantile(times, 0.25 * static_cast<double>(n)));
-  }
+  // A head of another kind has the same columns, all of them empty.
+  HeadStatistics known;
+  known.channel_log_decay = {kNone};
+  const HeadStatistics& own = head.measures.statistics;
+  addNumbers(columns, spectrum_numbers(own.channel_log_decay.empty() ? known : own));
 }
 
 // Effective memory: the share of attention within 1, 2, 4... tokens, the position itself among them.

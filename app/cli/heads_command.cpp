@@ -70,12 +70,17 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
   requireWritable(options.output, options.force);
 }
 
+// Whether something can be said of the attention of every layer.
+bool hasAttention(const Trace& trace) {
+  return std::ranges::all_of(std::views::iota(0, trace.info().layers),
+                             [&](int layer) { return trace.has_attention(layer); });
+}
+
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
   MeasureOptions measure;
-  measure.statistics.with_attention = trace.has_attention(0);
   measure.with_split = options.split;
   const bool needed = options.split || options.match;
-  if (needed && !measure.statistics.with_attention) {
+  if (needed && !hasAttention(trace)) {
     throw Error(
         fmt::format("{}: model '{}': queries and keys or row normalisers were not kept, and {} needs them: run "
                     "again with --keep gates,rows,qk",
@@ -146,7 +151,6 @@ bool findNearest(const HeadsOptions& options, const RunFile& run, const Session&
 }
 
 void writeArrays(const HeadsOptions& options, const HeadsReport& report, const Trace& trace, const Session& session) {
-  require_equal_heads(trace.info());
   HeadsAccumulator accumulator(trace.info());
   for (const ReportedHead& head : report.heads) accumulator.add(head.measures);
   accumulator.end_window(0);
@@ -176,11 +180,13 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto trace = run.trace(options.model);
   MeasureOptions measure = measureOptions(options, *trace);
-  if (!measure.statistics.with_attention) {
-    session.console.note(
-        options.file +
-        ": queries and keys or row normalisers were not kept, so there is nothing to say of attention: run "
-        "again with --keep gates,rows,qk");
+  if (!hasAttention(*trace)) {
+    const bool some = std::ranges::any_of(std::views::iota(0, trace->info().layers),
+                                          [&](int layer) { return trace->has_attention(layer); });
+    session.console.note(fmt::format(
+        "{}: queries and keys or row normalisers were not kept, so there is nothing to say of {}: run again with "
+        "--keep gates,rows,qk",
+        options.file, some ? "softmax attention" : "attention"));
   }
   std::vector<TokenClassSet> classes;
   if (options.byClass) measure.classes = classes = read_classes(*trace);

@@ -5,7 +5,7 @@
 
 #include "app/cli/heads_report.h"
 #include "app/cli/values.h"
-#include "backend/map/gate_statistics.h"
+#include "backend/trace/decay_time.h"
 
 namespace foxscope::cli {
 namespace {
@@ -48,11 +48,15 @@ Json memoryJson(const HeadsReport& report, const HeadMeasures& head) {
   return within;
 }
 
-Json spectrumJson(std::vector<double> times) {
+/// Quantiles by their names, and the decay time of every channel.
+Json spectrumJson(const HeadStatistics& head) {
   Json spectrum;
-  for (std::size_t n = 0; n < kSpectrumNames.size(); ++n) {
-    spectrum[kSpectrumNames[n]] = jsonNumber(quantile(times, 0.25 * static_cast<double>(n)));
+  for (const HeadNumber& number : spectrum_numbers(head)) {
+    spectrum[number.name.substr(std::string_view("channel_decay_time_").size())] = jsonNumber(number.value);
   }
+  Json channels = Json::array();
+  for (const double mean : head.channel_log_decay) channels.push_back(jsonNumber(decay_time(mean)));
+  spectrum["channels"] = std::move(channels);
   return spectrum;
 }
 
@@ -172,7 +176,7 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
                {"label_scores", head.has_attention ? labelScoresJson(head) : Json(nullptr)}};
   const LayerMixer mixer = report.run->info().mixer(head.layer);
   json["mixer"] = to_string(mixer.mixer);
-  if (!head.channel_decay_times.empty()) json["channel_decay_time"] = spectrumJson(head.channel_decay_times);
+  if (!head.channel_log_decay.empty()) json["channel_decay_time"] = spectrumJson(head);
   if (head.has_attention) json["mass_within"] = memoryJson(report, measures);
   if (head.saliency) json["saliency"] = saliencyJson(*head.saliency);
   if (report.split) json["split"] = splitJson(report, measures);

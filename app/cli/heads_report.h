@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -51,9 +50,6 @@ struct Ranking {
   std::size_t top = 0;
 };
 void rank(HeadsReport& report, const Ranking& ranking);
-
-/// Quantiles of channel_decay_times.
-inline constexpr std::array kSpectrumNames = {"min", "lower_quartile", "median", "upper_quartile", "max"};
 
 /// Effective memory of a head: the share of its attention within 1, 2, 4... tokens, the position itself among them, up
 /// to the text's length; NaN without attention.

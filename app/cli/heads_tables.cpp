@@ -10,6 +10,7 @@
 #include "app/cli/heads_report.h"
 #include "app/cli/text_table.h"
 #include "app/description/number_text.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope::cli {
 namespace {
@@ -52,6 +53,13 @@ std::string sortedCell(const HeadsReport& report, const ReportedHead& head) {
   return "-";
 }
 
+// From the fastest channel's decay time to the slowest one's.
+std::string spectrumCell(const HeadStatistics& head) {
+  const std::vector<double> times = channel_decay_times(head);
+  if (times.empty()) return "-";
+  return fmt::format("{} to {}", tokensCell(times.front()), tokensCell(times.back()));
+}
+
 std::string overview(const HeadsReport& report) {
   std::vector<std::string> header = {"layer", "head", "decay time", "horizon 1/e", "half-life", "survival 1/e",
                                      "d50",   "d90",  "entropy",    "on key 0",    "on self"};
@@ -68,6 +76,12 @@ std::string overview(const HeadsReport& report) {
   if (mixed) {
     header.insert(header.begin() + 2, "mixer");
     units.insert(units.begin() + 2, "");
+  }
+  const bool spectra = std::ranges::any_of(
+      report.heads, [](const ReportedHead& one) { return !one.measures.statistics.channel_log_decay.empty(); });
+  if (spectra) {
+    header.insert(header.begin() + 4, "of channels");
+    units.insert(units.begin() + 4, "tokens");
   }
   header.emplace_back("labels");
   units.emplace_back();
@@ -92,7 +106,8 @@ std::string overview(const HeadsReport& report) {
                                       attention(numberCell(head.entropy, 2)),
                                       attention(numberCell(100 * head.mass_on_first, 1)),
                                       attention(numberCell(100 * head.mass_on_self, 1))};
-    if (mixed) cells.insert(cells.begin() + 2, to_string(info.mixer(head.layer).mixer));
+    if (mixed) cells.insert(cells.begin() + 2, mixer_text(info, head.layer));
+    if (spectra) cells.insert(cells.begin() + 4, spectrumCell(head));
     if (!shown) cells.push_back(sortedCell(report, reported));
     const std::string labels = names_of(labels_of(head.label_scores), ", ");
     cells.push_back(labels.empty() ? "-" : labels);

@@ -73,14 +73,16 @@ std::string summaryTable(const std::string& output, const std::vector<ModelSumma
                    "peak memory", "blocks skipped", "device"},
                   {left, right, right, right, right, right, right, right, right, right, left});
   for (const ModelSummary& model : models) {
-    const double skipped = model.attentionBlocks > 0 ? 100.0 * static_cast<double>(model.skippedBlocks) /
-                                                           static_cast<double>(model.attentionBlocks)
-                                                     : 0.0;
+    // Linear mixers have no blocks of attention.
+    const std::string skipped = model.attentionBlocks > 0
+                                    ? fmt::format("{:.0f} %", 100.0 * static_cast<double>(model.skippedBlocks) /
+                                                                  static_cast<double>(model.attentionBlocks))
+                                    : "-";
     table.addRow({model.name, countText(model.tokens), model.meanLoss ? fmt::format("{:.4f}", *model.meanLoss) : "-",
                   model.meanLoss ? fmt::format("{:.2f}", std::exp(*model.meanLoss)) : "-",
                   countText(std::llround(tokensPerSecond(model))), fmt::format("{:.2f}", model.loadSeconds),
                   fmt::format("{:.2f}", model.forwardSeconds), fmt::format("{:.2f}", model.writeSeconds),
-                  sizeText(static_cast<double>(model.peakMemoryBytes)), fmt::format("{:.0f} %", skipped),
+                  sizeText(static_cast<double>(model.peakMemoryBytes)), skipped,
                   fmt::format("{} {}", model.device, model.dtype)});
   }
   return table.text() + "written to " + output + '\n';

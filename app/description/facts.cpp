@@ -94,6 +94,12 @@ std::vector<std::string> keptWords(const Trace& trace) {
   return words;
 }
 
+/// Whether any layer is softmax attention, whose blocks may be skipped.
+bool hasSoftmax(const TraceInfo& info) {
+  return info.mixers.empty() ||
+         std::ranges::find(info.mixers, Mixer::attention, &LayerMixer::mixer) != info.mixers.end();
+}
+
 std::optional<double> meanOf(std::span<const float> losses) {
   if (losses.empty()) return std::nullopt;
   double sum = 0;
@@ -114,8 +120,9 @@ Facts runFacts(const Trace& trace) {
       {"tokens", countText(info.length)},
       {"mean loss", loss ? fmt::format("{:.4f} nats a token, perplexity {:.2f}", *loss, std::exp(*loss)) : "not kept"},
       {"kept", kept},
-      {"computed",
-       fmt::format("{} on {}, pruning tolerance {:.3g}", to_string(info.dtype), info.device, info.pruning_tolerance)}};
+      {"computed", fmt::format("{} on {}{}", to_string(info.dtype), info.device,
+                               hasSoftmax(info) ? fmt::format(", pruning tolerance {:.3g}", info.pruning_tolerance)
+                                                : std::string())}};
   if (!info.mixers.empty()) {
     std::string mixers;
     for (int layer = 0; layer < info.layers; ++layer) {

@@ -1,11 +1,13 @@
 #include "app/description/model_description.h"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "backend/model/model_family.h"
-#include "backend/trace/trace_arrays.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope {
 namespace {
@@ -74,15 +76,32 @@ const char* mlpName(MlpKind kind) {
   return "";
 }
 
-// "16 mamba2", or "6 delta_rule, 2 attention".
+// "16 Mamba-2", or "6 gated delta rule, 2 attention".
 std::string mixerNames(const ModelConfig& config) {
   std::string names;
-  for (const Mixer mixer : {Mixer::mamba2, Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::attention}) {
+  for (const Mixer mixer : {config.linear->kind, Mixer::attention}) {
     const auto count = std::ranges::count(config.mixers, mixer);
     if (count == 0) continue;
-    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, to_string(mixer));
+    const char* const words = mixer == Mixer::attention ? "attention" : mixer_words(config.linear->layer());
+    names += fmt::format("{}{} {}", names.empty() ? "" : ", ", count, words);
   }
   return names;
+}
+
+/// Options of attention, of which a model of linear mixers alone has nothing to say.
+bool isOfAttention(const ConfigOption& option) {
+  static constexpr auto kKeys = std::to_array<std::string_view>(
+      {"forget_gate", "key_shift", "value_shift", "query_key_norm", "query_key_value_bias", "output_bias", "rope",
+       "rope_base", "rotary_dim", "rope_scaling", "learned_positions", "output_norm", "output_gate",
+       "output_gate_activation", "window_size", "log_pruning_tolerance"});
+  return std::ranges::find(kKeys, option.key) != kKeys.end();
+}
+
+/// Options of an MLP, where there is none.
+bool isOfMlp(const ConfigOption& option) {
+  static constexpr auto kKeys =
+      std::to_array<std::string_view>({"intermediate_size", "mlp", "mlp_bias", "parallel_residual"});
+  return std::ranges::find(kKeys, option.key) != kKeys.end();
 }
 
 // What a layer has or lacks beside its family's own parts.
@@ -155,6 +174,8 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
        config.log_pruning_tolerance ? Json(*config.log_pruning_tolerance) : Json(nullptr)}};
   if (!config.linear) return options;
   const LinearMixer& mixer = *config.linear;
+  if (std::ranges::find(config.mixers, Mixer::attention) == config.mixers.end()) std::erase_if(options, isOfAttention);
+  if (config.intermediate_size == 0) std::erase_if(options, isOfMlp);
   options.push_back({"mixers", "mixers", mixerNames(config)});
   options.push_back({"state", "state of a head", fmt::format("{} x {}", mixer.key_dim, mixer.value_dim)});
   options.push_back({"decay", "decay by", to_string(mixer.layer().decay)});

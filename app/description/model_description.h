@@ -20,6 +20,8 @@ struct ConfigOption {
   nlohmann::ordered_json value;
 };
 
+/// All options that mean something in the model: those of attention where a layer has it, those of an MLP where there
+/// is one, those of a linear mixer where a layer is one.
 std::vector<ConfigOption> configOptions(const ModelConfig& config);
 
 }  // namespace foxscope

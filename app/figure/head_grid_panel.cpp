@@ -11,6 +11,8 @@ namespace {
 constexpr double kGapPoints = 1.4;  ///< white between neighbouring maps
 constexpr double kMostHigh = 1;     ///< of the width: few heads in many layers get smaller maps
 constexpr int kLeastCell = 4;       ///< dots
+constexpr double kStripGap = 0.3;   ///< between the maps and the strip of kinds, in font sizes
+constexpr double kStrip = 0.6;      ///< its width, in font sizes
 
 }  // namespace
 
@@ -31,6 +33,12 @@ int HeadGridPanel::cellDots(const QRectF& inner) const { return cellOf(inner.wid
 void HeadGridPanel::setImages(std::vector<Image> images, const ScaledColours& colours) {
   m_images = std::move(images);
   m_colours = colours;
+}
+
+Margins HeadGridPanel::margins(const QSizeF& inner) const {
+  Margins margins = m_axes.margins(inner.height());
+  if (!m_kinds.empty()) margins.right += (kStripGap + kStrip) * textStyleOf(m_format).size;
+  return margins;
 }
 
 std::optional<double> HeadGridPanel::heightFor(double width) const {
@@ -63,6 +71,14 @@ void HeadGridPanel::draw(Canvas& canvas, const QRectF& inner) const {
     }
   }
   canvas.image(inner, page);
+  const double size = textStyleOf(m_format).size;
+  const double each = (inner.height() + kGapPoints) / m_layers;
+  for (std::size_t layer = 0; layer < m_kinds.size(); ++layer) {
+    const Rgb& colour = m_kinds[layer];
+    canvas.fill({inner.right() + kStripGap * size, inner.top() + static_cast<double>(layer) * each, kStrip * size,
+                 each - kGapPoints},
+                QColor(colour.red, colour.green, colour.blue));
+  }
   m_axes.draw(canvas, inner);
 }
 

@@ -18,8 +18,10 @@ class HeadGridPanel final : public Panel {
   [[nodiscard]] int cellDots(const QRectF& inner) const;
   /// @param images  of layer 0 head 0, layer 0 head 1, ...
   void setImages(std::vector<Image> images, const ScaledColours& colours);
+  /// A strip at the right of the maps whose colour says of which kind each layer is; before the page is arranged.
+  void setKinds(std::vector<Rgb> ofLayers) { m_kinds = std::move(ofLayers); }
 
-  [[nodiscard]] Margins margins(const QSizeF& inner) const override { return m_axes.margins(inner.height()); }
+  [[nodiscard]] Margins margins(const QSizeF& inner) const override;
   [[nodiscard]] std::optional<double> heightFor(double width) const override;
   [[nodiscard]] Proportions proportions() const override { return Proportions::kept; }
   [[nodiscard]] QSizeF sizeIn(const QSizeF& room) const override;
@@ -34,6 +36,7 @@ class HeadGridPanel final : public Panel {
   int m_heads;
   std::vector<Image> m_images;
   ScaledColours m_colours;
+  std::vector<Rgb> m_kinds;
 };
 
 }  // namespace foxscope::figure

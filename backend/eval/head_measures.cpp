@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/map/gate_statistics.h"
 
 namespace foxscope {
 namespace {
@@ -124,6 +125,17 @@ std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics) {
   }
   for (std::size_t level = 0; level < kLevelNames.size(); ++level) {
     add_quartiles(numbers, std::string("survival_") + kLevelNames[level], statistics.forward_survival[level]);
+  }
+  return numbers;
+}
+
+std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics) {
+  constexpr std::array kNames = {"min", "lower_quartile", "median", "upper_quartile", "max"};
+  std::vector<double> times = channel_decay_times(statistics);
+  std::vector<HeadNumber> numbers;
+  for (std::size_t n = 0; n < kNames.size() && !times.empty(); ++n) {
+    numbers.push_back(
+        {std::string("channel_decay_time_") + kNames[n], "tokens", quantile(times, 0.25 * static_cast<double>(n))});
   }
   return numbers;
 }

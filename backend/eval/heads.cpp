@@ -191,6 +191,7 @@ class HeadsWork {
     HeadsAccumulator heads(model_.info);
     for (std::int64_t n = 0; n < head_count(); ++n) {
       const HeadOf head{trace, static_cast<int>(n / model_.info.heads), static_cast<int>(n % model_.info.heads)};
+      if (head.head >= model_.info.mixer(head.layer).heads) continue;
       const auto measures = measure_head(head, options, quiet);
       if (!measures) return false;
       check_measures(*measures, number);

@@ -56,20 +56,16 @@ void move_to_end(std::vector<Value>& list, std::vector<Value>& more) {
   list.insert(list.end(), std::make_move_iterator(more.begin()), std::make_move_iterator(more.end()));
 }
 
-}  // namespace
-
-void require_equal_heads(const TraceInfo& info) {
-  for (int layer = 0; layer < info.layers; ++layer) {
-    const LayerMixer mixer = info.mixer(layer);
-    if (mixer.heads == info.heads && (mixer.mixer == Mixer::attention) == (info.mixer(0).mixer == Mixer::attention)) {
-      continue;
-    }
-    throw Error(
-        fmt::format("model '{}': its layers are of several kinds, and arrays over all heads are of one: use "
-                    "foxscope heads with --csv or --json",
-                    info.name));
+/// Of heads that decay by channel; 0: no layer does.
+int most_channels(const TraceInfo& info) {
+  int most = 0;
+  for (const LayerMixer& mixer : info.mixers) {
+    if (mixer.decay == Decay::channel) most = std::max(most, mixer.head_dim);
   }
+  return most;
 }
+
+}  // namespace
 
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name) {
   const auto found =
@@ -77,60 +73,66 @@ const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_vi
   return found == arrays.end() ? nullptr : &*found;
 }
 
-void HeadsAccumulator::append(std::vector<Series>& list, std::size_t index, std::string_view name, const char* unit,
-                              const std::vector<double>& values) {
-  if (index == list.size()) list.push_back({std::string(name), unit, {}});
-  auto& windows = list[index].windows;
-  if (windows.size() == documents_.size()) windows.emplace_back();
-  if (windows.size() != documents_.size() + 1) {
-    throw ShapeError(fmt::format("[HeadsAccumulator] {}: expected it of all {} windows, got it of {}", name,
-                                 documents_.size() + 1, windows.size()));
-  }
-  windows.back().insert(windows.back().end(), values.begin(), values.end());
+void HeadsAccumulator::put(std::vector<Series>& list, std::size_t head, std::string_view name, const char* unit,
+                           const std::vector<double>& values) {
+  auto series = std::ranges::find(list, name, &Series::name);
+  if (series == list.end()) series = list.insert(list.end(), {std::string(name), unit, values.size(), {}});
+  series->windows.resize(documents_.size() + 1, std::vector<double>(head_count() * series->entries, kNone));
+  std::ranges::copy(values, series->windows.back().begin() + static_cast<std::ptrdiff_t>(head * series->entries));
 }
 
 void HeadsAccumulator::add(const HeadMeasures& measures) {
+  const HeadStatistics& of = measures.statistics;
+  if (of.layer < 0 || of.layer >= info_.layers || of.head < 0 || of.head >= info_.heads) {
+    throw ShapeError(fmt::format("[HeadsAccumulator] head: expected one of {} layers of {} heads, got {}:{}",
+                                 info_.layers, info_.heads, of.layer, of.head));
+  }
+  const std::size_t head =
+      static_cast<std::size_t>(of.layer) * static_cast<std::size_t>(info_.heads) + static_cast<std::size_t>(of.head);
   std::vector<HeadNumber> numbers = gate_numbers(measures.statistics);
   const auto take = [&](std::vector<HeadNumber> more) { numbers.insert(numbers.end(), more.begin(), more.end()); };
+  take(spectrum_numbers(measures.statistics));
   take(saliency_numbers(measures.statistics));
   if (measures.statistics.has_attention) take(attention_numbers(measures.statistics));
   if (measures.split) take(split_numbers(*measures.split));
   std::erase_if(numbers, [](const HeadNumber& number) { return number.name == kDecayTime; });
-  for (std::size_t n = 0; n < numbers.size(); ++n) {
-    append(numbers_, n, numbers[n].name, numbers[n].unit, {numbers[n].value});
-  }
+  for (const HeadNumber& number : numbers) put(numbers_, head, number.name, number.unit, {number.value});
   const std::size_t bins = distance_bins(info_.length).size();
-  for (std::size_t n = 0; n < measures.profiles.size(); ++n) {
-    const HeadProfile& profile = measures.profiles[n];
+  for (const HeadProfile& profile : measures.profiles) {
     std::vector<double> values = profile.bins;
     // A window that is shorter has no mass beyond its length, and no logits.
     values.resize(bins, profile.name.starts_with("mass") ? 0.0 : kNone);
-    append(profiles_, n, profile.name, profile.unit, values);
+    put(profiles_, head, profile.name, profile.unit, values);
   }
-  const bool first = documents_.empty() && head_ == 0;
-  if (!first && measures.classes.empty() != classes_.empty()) {
-    throw ShapeError(fmt::format("[HeadsAccumulator] classes: window {} has {}, the windows before it have {}",
-                                 documents_.size(), measures.classes.empty() ? "none" : "some",
-                                 classes_.empty() ? "none" : "some"));
+  if (!of.channel_log_decay.empty()) {
+    // Of layers with fewer channels the last ones are NaN.
+    std::vector<double> decays = of.channel_log_decay;
+    decays.resize(static_cast<std::size_t>(most_channels(info_)), kNone);
+    put(channels_, head, "mean_log_decay", "nats", decays);
   }
-  if (!measures.classes.empty()) {
-    if (documents_.empty()) classes_.resize((head_ + 1) * kTokenClasses);
-    for (std::size_t n = 0; n < kTokenClasses; ++n) {
-      ClassSeries& series = classes_[head_ * kTokenClasses + n];
-      const GateTally& tally = measures.classes[n];
-      series.sum.push_back(tally.sum_log_gate());
-      series.count.push_back(static_cast<double>(tally.count()));
-      series.below_half.push_back(tally.below_half());
-      series.all.add(tally);
-    }
-  }
-  ++head_;
+  add_classes(measures.classes, head);
+  any_ = true;
 }
 
-void HeadsAccumulator::end_window(std::int32_t document) {
-  documents_.push_back(document);
-  head_ = 0;
+void HeadsAccumulator::add_classes(const std::vector<GateTally>& classes, std::size_t head) {
+  if (any_ && classes.empty() != classes_.empty()) {
+    throw ShapeError(fmt::format("[HeadsAccumulator] classes: window {} has {}, the windows before it have {}",
+                                 documents_.size(), classes.empty() ? "none" : "some",
+                                 classes_.empty() ? "none" : "some"));
+  }
+  if (classes.empty()) return;
+  classes_.resize(head_count() * kTokenClasses);
+  for (std::size_t n = 0; n < kTokenClasses; ++n) {
+    ClassSeries& series = classes_[head * kTokenClasses + n];
+    const GateTally& tally = classes[n];
+    series.sum.push_back(tally.sum_log_gate());
+    series.count.push_back(static_cast<double>(tally.count()));
+    series.below_half.push_back(tally.below_half());
+    series.all.add(tally);
+  }
 }
+
+void HeadsAccumulator::end_window(std::int32_t document) { documents_.push_back(document); }
 
 void HeadsAccumulator::take(HeadsAccumulator&& windows) {
   if (documents_.empty()) {
@@ -140,13 +142,18 @@ void HeadsAccumulator::take(HeadsAccumulator&& windows) {
   const auto same = [](const std::vector<Series>& a, const std::vector<Series>& b) {
     return std::ranges::equal(a, b, {}, &Series::name, &Series::name);
   };
-  if (!same(numbers_, windows.numbers_) || !same(profiles_, windows.profiles_) ||
-      classes_.size() != windows.classes_.size()) {
+  const bool as_before = same(numbers_, windows.numbers_) && same(profiles_, windows.profiles_) &&
+                         same(channels_, windows.channels_) && classes_.size() == windows.classes_.size();
+  if (!as_before) {
     throw ShapeError(
         fmt::format("[HeadsAccumulator] window {} has other arrays than those before it", documents_.size()));
   }
-  for (std::size_t n = 0; n < numbers_.size(); ++n) move_to_end(numbers_[n].windows, windows.numbers_[n].windows);
-  for (std::size_t n = 0; n < profiles_.size(); ++n) move_to_end(profiles_[n].windows, windows.profiles_[n].windows);
+  const auto take_windows = [](std::vector<Series>& list, std::vector<Series>& more) {
+    for (std::size_t n = 0; n < list.size(); ++n) move_to_end(list[n].windows, more[n].windows);
+  };
+  take_windows(numbers_, windows.numbers_);
+  take_windows(profiles_, windows.profiles_);
+  take_windows(channels_, windows.channels_);
   for (std::size_t n = 0; n < classes_.size(); ++n) {
     ClassSeries& more = windows.classes_[n];
     move_to_end(classes_[n].sum, more.sum);
@@ -160,14 +167,14 @@ void HeadsAccumulator::take(HeadsAccumulator&& windows) {
 std::vector<std::uint8_t> HeadsAccumulator::packed() const {
   const auto list = [](const std::vector<Series>& all) {
     auto packed = nlohmann::json::array();
-    for (const Series& series : all) packed.push_back({series.name, series.unit, series.windows});
+    for (const Series& series : all) packed.push_back({series.name, series.unit, series.entries, series.windows});
     return packed;
   };
   auto classes = nlohmann::json::array();
   for (const ClassSeries& series : classes_) {
     classes.push_back({series.sum, series.count, series.below_half, packed_tally(series.all.state())});
   }
-  return nlohmann::json::to_msgpack({documents_, list(numbers_), list(profiles_), std::move(classes)});
+  return nlohmann::json::to_msgpack({documents_, list(numbers_), list(profiles_), list(channels_), std::move(classes)});
 }
 
 HeadsAccumulator HeadsAccumulator::unpacked(TraceInfo info, std::span<const std::uint8_t> packed) {
@@ -176,14 +183,16 @@ HeadsAccumulator HeadsAccumulator::unpacked(TraceInfo info, std::span<const std:
   all[0].get_to(result.documents_);
   const auto read = [](const nlohmann::json& list, std::vector<Series>& to) {
     for (const nlohmann::json& series : list) {
-      to.push_back({series[0], series[1], series[2].get<std::vector<std::vector<double>>>()});
+      to.push_back({series[0], series[1], series[2], series[3].get<std::vector<std::vector<double>>>()});
     }
   };
   read(all[1], result.numbers_);
   read(all[2], result.profiles_);
-  for (const nlohmann::json& series : all[3]) {
+  read(all[3], result.channels_);
+  for (const nlohmann::json& series : all[4]) {
     result.classes_.push_back({series[0], series[1], series[2], unpacked_tally(series[3])});
   }
+  result.any_ = !result.documents_.empty();
   return result;
 }
 
@@ -191,7 +200,7 @@ HeadArray HeadsAccumulator::mean(const Series& series) const {
   HeadArray array{series.name, series.unit, {}, {}};
   std::vector<double> values;
   std::vector<std::int32_t> documents;
-  for (std::size_t entry = 0; entry < series.windows.front().size(); ++entry) {
+  for (std::size_t entry = 0; entry < head_count() * series.entries; ++entry) {
     values.clear();
     documents.clear();
     for (std::size_t window = 0; window < series.windows.size(); ++window) {
@@ -237,6 +246,7 @@ EvaluatedHeads HeadsAccumulator::finish() {
   for (const Series& series : numbers_) heads.numbers.push_back(mean(series));
   heads.numbers.insert(heads.numbers.begin(), decay_times(*find_array(heads.numbers, "mean_log_gate")));
   for (const Series& series : profiles_) heads.by_distance.push_back(mean(series));
+  for (const Series& series : channels_) heads.by_channel.push_back(mean(series));
   heads.distances = distance_bins(info_.length);
   finish_classes(heads);
   heads.info = std::move(info_);
@@ -245,11 +255,10 @@ EvaluatedHeads HeadsAccumulator::finish() {
 
 std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const TraceInfo& info = trace->info();
-  require_equal_heads(info);
   std::vector<TokenClassSet> classes;
   if (trace->text() && trace->tokens() && !trace->tokens()->byte_start.empty()) classes = read_classes(*trace);
   MeasureOptions options;
-  options.statistics = {.with_attention = trace->has_attention(0), .events = 0};
+  options.statistics = {.with_attention = true, .events = 0};
   options.with_split = true;
   options.classes = classes;
   HeadsAccumulator accumulator(info);
@@ -259,6 +268,7 @@ std::optional<EvaluatedHeads> evaluate_run(const std::shared_ptr<const Trace>& t
   for (std::int64_t n = 0; n < heads; ++n) {
     job.tell({n, heads, "heads", "measuring heads"});
     const HeadOf head{trace, static_cast<int>(n / info.heads), static_cast<int>(n % info.heads)};
+    if (head.head >= info.mixer(head.layer).heads) continue;
     const auto measures = measure_head(head, options, quiet);
     if (!measures) return std::nullopt;
     accumulator.add(*measures);

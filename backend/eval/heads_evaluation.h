@@ -32,7 +32,10 @@ struct EvaluatedHeads {
   std::shared_ptr<const EvaluatedWindows> windows;  ///< null: one run
   std::vector<HeadArray> numbers;                   ///< [layers, H] of head_measures.h, those that there are
   std::vector<DistanceBin> distances;
-  std::vector<HeadArray> by_distance;      ///< [layers, H, bins] HeadMeasures::profiles; empty without attention
+  std::vector<HeadArray> by_distance;  ///< [layers, H, bins] HeadMeasures::profiles; empty without attention
+  /// [layers, H, channels] mean_log_decay, nats per token, of each channel of heads that decay by channel; empty where
+  /// no layer does
+  std::vector<HeadArray> by_channel;
   std::vector<std::int64_t> class_tokens;  ///< [kTokenClasses] positions of each class; empty without classes
   /// [layers, H, kTokenClasses] mean_log_gate, gate_lower_quartile, gate_median, gate_upper_quartile, share_below_half
   std::vector<HeadArray> by_class;
@@ -42,21 +45,19 @@ struct EvaluatedHeads {
   }
 };
 
-/// @throws Error for a model whose layers have not as many heads, or are not all of softmax attention or all linear:
-///         arrays [layers, heads] of all heads cannot hold it
-void require_equal_heads(const TraceInfo& info);
-
 /// The array of that name, or null.
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name);
 
-/// Adds up what is measured, head by head and window by window.
+/// Adds up what is measured, head by head and window by window. Layers may be of several kinds: what a head does not
+/// have is NaN in its place, as is all of a head that its layer does not have.
 class HeadsAccumulator {
  public:
   /// @param info  length is that of the longest window
   explicit HeadsAccumulator(TraceInfo info) : info_(std::move(info)) {}
 
-  /// The next head of a window, by layer, then head. What is measured is the same for all heads of all windows.
-  /// @throws ShapeError for a head with other arrays than those before it, or classes where they had none
+  /// A head of the window, of the layer and number that its statistics name.
+  /// @throws ShapeError for a head that the model does not have, and one with classes where those before it had none,
+  ///         or without
   void add(const HeadMeasures& measures);
   /// The window that was being added is whole.
   /// @param document  any number that tells documents apart
@@ -74,10 +75,11 @@ class HeadsAccumulator {
   static HeadsAccumulator unpacked(TraceInfo info, std::span<const std::uint8_t> packed);
 
  private:
-  /// One array's values, [windows][heads * entries].
+  /// One array's values, [windows][heads * entries]; NaN where a head has none.
   struct Series {
     std::string name;
     std::string unit;
+    std::size_t entries = 1;
     std::vector<std::vector<double>> windows;
   };
   /// Gates of one class in one head.
@@ -88,8 +90,12 @@ class HeadsAccumulator {
     GateTally all;
   };
 
-  void append(std::vector<Series>& list, std::size_t index, std::string_view name, const char* unit,
-              const std::vector<double>& values);
+  [[nodiscard]] std::size_t head_count() const {
+    return static_cast<std::size_t>(info_.layers) * static_cast<std::size_t>(info_.heads);
+  }
+  void put(std::vector<Series>& list, std::size_t head, std::string_view name, const char* unit,
+           const std::vector<double>& values);
+  void add_classes(const std::vector<GateTally>& classes, std::size_t head);
   [[nodiscard]] HeadArray mean(const Series& series) const;
   void finish_classes(EvaluatedHeads& heads) const;
 
@@ -97,8 +103,9 @@ class HeadsAccumulator {
   std::vector<std::int32_t> documents_;  ///< of the windows that are whole
   std::vector<Series> numbers_;
   std::vector<Series> profiles_;
+  std::vector<Series> channels_;
   std::vector<ClassSeries> classes_;  ///< [heads * kTokenClasses]; empty without classes
-  std::size_t head_ = 0;              ///< that comes next
+  bool any_ = false;                  ///< a head was added
 };
 
 /// What is known of the heads of one run: gates by class where it has a text, the split where it has attention.

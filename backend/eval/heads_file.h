@@ -27,6 +27,8 @@ enum class HeadsContent { evaluation, run };
 ///     numbers/              NXdata: one dataset [layers, H] a statistic with @units, and NAME_errors; axes layer, head
 ///     by_distance/          NXdata: mass..., logit_content, logit_decay [layers, H, bins] with @units and NAME_errors;
 ///                           distance [bins] is the first of each bin, distance_end one behind its last
+///     by_channel/           mean_log_decay [layers, H, channels] with @units and NAME_errors, of layers that decay by
+///                           channel; channel [channels] int64
 ///     by_class/             mean_log_gate... [layers, H, classes] with @units and NAME_errors; token_class strings,
 ///                           tokens [classes] int64
 /// Errors that are unknown are NaN; of a run there are none at all.

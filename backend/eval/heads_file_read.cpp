@@ -60,6 +60,11 @@ class HeadsFileReader {
     model.by_distance = read_arrays(group, dims);
   }
 
+  void read_channels(const Hdf5Object& group, std::vector<std::uint64_t> dims, EvaluatedHeads& model) {
+    dims.push_back(Hdf5Dataset(group.child("channel")).count());
+    model.by_channel = read_arrays(group, dims);
+  }
+
   void read_classes(const Hdf5Object& group, std::vector<std::uint64_t> dims, EvaluatedHeads& model) {
     const std::vector<std::string> names = Hdf5Dataset(group.child("token_class")).texts(file_.heap());
     bool known = names.size() == kTokenClasses;
@@ -88,6 +93,7 @@ class HeadsFileReader {
     } else {
       model.distances = distance_bins(model.info.length);
     }
+    if (const auto channels = group.find("by_channel")) read_channels(*channels, dims, model);
     if (const auto classes = group.find("by_class")) read_classes(*classes, dims, model);
     return model;
   }

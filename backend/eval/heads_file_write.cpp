@@ -87,6 +87,13 @@ class HeadsFileWriter {
     write_arrays(group, model, model.by_distance, "distance");
   }
 
+  void write_channels(const std::string& group, const EvaluatedHeads& model) {
+    std::vector<std::int64_t> index(model.by_channel.front().value.size() / model.head_count());
+    std::iota(index.begin(), index.end(), 0);
+    scale(group + "/channel", "channel", index);
+    write_arrays(group, model, model.by_channel, "channel");
+  }
+
   void write_classes(const std::string& group, const EvaluatedHeads& model) {
     std::vector<std::string> names;
     for (std::size_t n = 0; n < kTokenClasses; ++n) names.emplace_back(to_string(static_cast<TokenClass>(n)));
@@ -105,6 +112,7 @@ class HeadsFileWriter {
     if (model.windows) write_windows(writer_, root + "/windows", *model.windows);
     write_arrays(root + "/numbers", model, model.numbers, "");
     if (!model.by_distance.empty()) write_distances(root + "/by_distance", model);
+    if (!model.by_channel.empty()) write_channels(root + "/by_channel", model);
     if (!model.by_class.empty()) write_classes(root + "/by_class", model);
   }
 

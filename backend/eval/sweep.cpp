@@ -17,6 +17,7 @@
 #include "backend/model/run_memory.h"
 #include "backend/model/run_settings.h"
 #include "backend/model/run_tokens.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope {
 namespace {
@@ -25,6 +26,11 @@ void check_change(const Intervention& change, const ModelConfig& config, const s
   using Kind = Intervention::Kind;
   const bool scales = change.kind == Kind::one || change.kind == Kind::mean || change.kind == Kind::scale;
   const bool decays = config.linear && config.linear->decay != LinearDecay::none;
+  if (config.linear && !decays && change.kind != Kind::cut) {
+    throw UsageError(
+        fmt::format("--change {}: the {} of {} does not decay, so there is nothing to change: use --change cut",
+                    change.kind_text(), mixer_words(config.linear->layer()), name));
+  }
   if (config.gated() || decays || !scales) return;
   throw UsageError(fmt::format("--change {}: {} has no gate, f is 1 everywhere: use --change cut or constant=f",
                                change.kind_text(), name));

@@ -62,9 +62,9 @@ struct HeadStatistics : AttentionSpread {
   Quartiles backward_horizon[3];
   Quartiles forward_survival[3];
   std::vector<ForgettingEvent> strongest_events;  ///< smallest f first
-  /// Where each channel decays: T of each, tokens, the shortest first (the spectrum of the head); otherwise empty. Then
-  /// the gate is the geometric mean of the channels' decays.
-  std::vector<double> channel_decay_times;
+  /// Where each channel decays: mean log alpha of each, nats per token, by channel; otherwise empty. Then the gate is
+  /// the geometric mean of the channels' decays.
+  std::vector<double> channel_log_decay;
   bool has_attention = false;
   LabelScores label_scores = no_label_scores();  ///< head_labels.h
   std::optional<HeadSaliency> saliency;          ///< nothing where it was not kept
@@ -73,8 +73,12 @@ struct HeadStatistics : AttentionSpread {
 /// Levels of HeadStatistics::backward_horizon and forward_survival.
 inline constexpr double kHorizonLevel[3] = {0.36787944117144233, 0.5, 0.01};
 
-/// T = -1 / mean(log f) of each channel of a head where each decays, tokens, the shortest first.
-std::vector<double> channel_decay_times(const HeadOf& head);
+/// Mean log alpha of each channel of a head where each decays, nats per token, by channel.
+/// @throws Error for decays that were not kept
+std::vector<double> channel_log_decays(const HeadOf& head);
+/// The spectrum of a head: T = -1 / mean(log alpha) of each of its channels, tokens, the shortest first. Empty where
+/// channels do not decay each by itself.
+std::vector<double> channel_decay_times(const HeadStatistics& statistics);
 
 struct StatisticsOptions {
   bool with_attention = true;

@@ -42,12 +42,13 @@ double sum_products(const Rows& rows, const DistanceBin& bin) {
 bool sum_products(const HeadOf& head, std::span<const DistanceBin> bins, const Job& job, std::span<double> sums) {
   const TraceInfo& info = head.trace->info();
   const QueryKeyStore& store = head.trace->require_query_key();
-  const int key_head = key_head_of(info, head.head);
+  const LayerMixer mixer = info.mixer(head.layer);
+  const int key_head = shared_head(mixer.heads, mixer.key_heads, head.head);
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
   const Rows rows{store.rows(QueryKeyStore::Part::query, head.layer, head.head, 0, info.length, query_scratch),
                   store.rows(QueryKeyStore::Part::key, head.layer, key_head, 0, info.length, key_scratch), info.length,
-                  info.head_dim};
+                  mixer.head_dim};
   Team team(job);
   const auto tasks = static_cast<std::int64_t>(bins.size());
   return team.run({"averaging logits", "distances", tasks}, tasks, [&](std::int64_t task, int thread) {

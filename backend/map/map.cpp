@@ -14,6 +14,7 @@
 #include "backend/map/entry_map.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/map_stages.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope {
 namespace {
@@ -154,8 +155,7 @@ std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
     case Quantity::forget:
     case Quantity::log_forget:
       if (mixer.decay != Decay::none) return {};
-      return fmt::format("{} without a decay forgets only what it overwrites: ask for mixing or attention",
-                         to_string(mixer.mixer));
+      return fmt::format("the {} forgets only what it overwrites: ask for mixing or attention", mixer_words(mixer));
     case Quantity::attention:
     case Quantity::mixing:
       return {};
@@ -165,7 +165,7 @@ std::string why_not(const TraceInfo& info, int layer, Quantity quantity) {
       break;
   }
   return fmt::format("{} is of softmax attention, and {} has no softmax: ask for mixing or attention",
-                     to_string(quantity), to_string(mixer.mixer));
+                     to_string(quantity), mixer_words(mixer));
 }
 
 bool is_of_attention(Quantity quantity) {

@@ -176,6 +176,32 @@ void CpuLinearMixer::split_gates(std::int64_t row, const float* precise) {
 }
 
 void CpuLinearMixer::sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+  change_decays(layer, probes, first, team);
+  check_decays(layer, first);
+}
+
+/// What is not a number here would make everything after it so.
+void CpuLinearMixer::check_decays(int layer, std::int64_t first) const {
+  const auto place_of = [&](std::ptrdiff_t index, int heads) {
+    const std::int64_t row = index % (heads * length_);
+    return DecayPlace{layer, static_cast<int>(row / length_), first + row % length_};
+  };
+  const auto not_a_decay = [](auto alpha) { return !(alpha >= 0 && alpha <= 1.0001F); };
+  if (const auto bad = std::ranges::find_if(channel_decay_, not_a_decay); bad != channel_decay_.end()) {
+    throw_bad_decay(place_of((bad - channel_decay_.begin()) / mixer_.key_dim, mixer_.key_heads),
+                    std::log(static_cast<double>(*bad)));
+  }
+  if (const auto bad = std::ranges::find_if(decay_, not_a_decay); bad != decay_.end()) {
+    const std::ptrdiff_t index = bad - decay_.begin();
+    throw_bad_decay(place_of(index, mixer_.heads), log_decay_[place(index)]);
+  }
+  if (const auto bad = std::ranges::find_if(beta_, [](float beta) { return !std::isfinite(beta); });
+      bad != beta_.end()) {
+    throw_bad_beta(place_of(bad - beta_.begin(), mixer_.heads), mixer_, static_cast<double>(*bad));
+  }
+}
+
+void CpuLinearMixer::change_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
   const bool logarithms = needs_logarithms(layer, probes);
   if (mixer_.decays_by_channel()) {
     for (const Probe& probe : probes) {

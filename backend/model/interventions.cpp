@@ -11,6 +11,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/run_memory.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope {
 namespace {
@@ -100,7 +101,7 @@ void check_decay(const Intervention& intervention, const ModelConfig& config) {
       throw UsageError(
           fmt::format("--intervene '{}': layer {} is a {} without decay, which has nothing to change: cut "
                       "is the only intervention on it",
-                      intervention.text(), layer, to_string(mixer.kind)));
+                      intervention.text(), layer, mixer_words(mixer.layer())));
     }
     if (mixer.decays_by_channel() && mixer.key_heads != mixer.heads && intervention.head != -1) {
       throw UsageError(

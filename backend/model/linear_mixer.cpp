@@ -2,11 +2,31 @@
 
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
 namespace foxscope {
 
 LayerMixer LinearMixer::layer() const {
   const Decay forgets = decays_by_channel() ? Decay::channel : decay == LinearDecay::none ? Decay::none : Decay::head;
   return {kind, forgets, heads, query_heads, key_heads, value_heads, key_dim, value_dim};
+}
+
+void throw_bad_decay(const DecayPlace& place, double log_decay) {
+  throw Error(
+      fmt::format("layer {}, head {}: the log decay at position {} is {}, and has to be a number not above 0: check "
+                  "the weights and --dtype",
+                  place.layer, place.head, place.position, log_decay));
+}
+
+void throw_bad_beta(const DecayPlace& place, const LinearMixer& mixer, double beta) {
+  const bool step = mixer.beta == LinearBeta::step;
+  throw Error(
+      fmt::format("layer {}, head {}: {} at position {} is {}, and has to be a number{}: check the weights and "
+                  "--dtype",
+                  place.layer, place.head, step ? "dt" : "beta", place.position, beta,
+                  step ? fmt::format(" from {} to {}", mixer.lowest_step, mixer.highest_step) : std::string()));
 }
 
 LinearColumns::LinearColumns(const LinearMixer& mixer) {

@@ -97,6 +97,19 @@ struct LinearMixer {
   [[nodiscard]] LayerMixer layer() const;
 };
 
+/// One log alpha of a layer, or one beta, as it came out of a forward pass.
+struct DecayPlace {
+  int layer = 0;
+  int head = 0;  ///< of the heads that decays have
+  std::int64_t position = 0;
+};
+/// @param log_decay  nats, not a number or above 0
+/// @throws Error naming layer, head and position
+[[noreturn]] void throw_bad_decay(const DecayPlace& place, double log_decay);
+/// @param beta  dt of Mamba-2, or how much of a value is written; not finite
+/// @throws Error likewise
+[[noreturn]] void throw_bad_beta(const DecayPlace& place, const LinearMixer& mixer, double beta);
+
 /// Where the parts of a linear mixer's merged projection begin, in columns. Mamba-2's values come before its keys and
 /// queries, as in its files. What makes decays and beta comes last: it is float32 whatever the dtype of matrices is.
 struct LinearColumns {

@@ -10,6 +10,64 @@ namespace {
 
 std::size_t index(std::int64_t number) { return static_cast<std::size_t>(number); }
 
+/// A tensor whose rows lie head by head, each head's part by part, and where they go in the weight.
+struct HeadRows {
+  struct Part {
+    std::int64_t rows = 0;   ///< of one head
+    std::int64_t first = 0;  ///< row of the weight where those of head 0 go; below 0: they belong to another weight
+  };
+  std::int64_t heads = 0;  ///< 0: the rows lie otherwise
+  std::vector<Part> parts;
+
+  /// Of the weight.
+  [[nodiscard]] std::int64_t rows() const {
+    std::int64_t count = 0;
+    for (const Part& part : parts) count += part.first < 0 ? 0 : heads * part.rows;
+    return count;
+  }
+  /// Calls body(first row in the file, first row of the weight, number of rows) for each head and part.
+  template <typename Body>
+  void each(const Body& body) const {
+    std::int64_t in_file = 0;
+    for (std::int64_t head = 0; head < heads; ++head) {
+      for (const Part& part : parts) {
+        if (part.first >= 0) body(in_file, part.first + head * part.rows, part.rows);
+        in_file += part.rows;
+      }
+    }
+  }
+};
+
+HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
+  const std::int64_t heads = config.heads;
+  switch (parameter.layout) {
+    case ParameterLayout::per_head: {
+      const std::int64_t dim = parameter.shape[0] / (3 * heads);
+      return {heads, {{dim, 0}, {dim, heads * dim}, {dim, 2 * heads * dim}}};
+    }
+    case ParameterLayout::query_of_pairs:
+      return {heads, {{parameter.shape[0] / (2 * heads), 0}, {parameter.shape[0] / (2 * heads), -1}}};
+    case ParameterLayout::gate_of_pairs:
+      return {heads, {{parameter.shape[0] / (2 * heads), -1}, {parameter.shape[0] / (2 * heads), 0}}};
+    case ParameterLayout::qkvz_per_key_head: {
+      const LinearMixer& mixer = *config.linear;
+      const LinearColumns columns(mixer);
+      const std::int64_t values = mixer.value_size() / mixer.key_heads;
+      return {mixer.key_heads,
+              {{mixer.key_dim, columns.query}, {mixer.key_dim, columns.key}, {values, columns.value}, {values, 0}}};
+    }
+    case ParameterLayout::ba_per_key_head: {
+      const std::int64_t each = config.linear->heads / config.linear->key_heads;
+      return {config.linear->key_heads, {{each, 0}, {each, config.linear->heads}}};
+    }
+    case ParameterLayout::rows:
+    case ParameterLayout::transposed:
+    case ParameterLayout::every_head:
+      break;
+  }
+  return {};
+}
+
 /// The values as rows [out, in] of the weight.
 FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatArray values) {
   if (parameter.layout == ParameterLayout::transposed) {
@@ -22,25 +80,12 @@ FloatArray as_rows(const ModelConfig& config, const Parameter& parameter, FloatA
     }
     return rows;
   }
-  if (parameter.layout == ParameterLayout::per_head) {
-    const std::int64_t size = static_cast<std::int64_t>(values.size()) / (3 * config.heads);  // of one head's part
-    FloatArray rows(values.size());
-    for (std::int64_t head = 0; head < config.heads; ++head) {
-      for (std::int64_t part = 0; part < 3; ++part) {
-        const auto from = values.begin() + (head * 3 + part) * size;
-        std::copy(from, from + size, rows.begin() + (part * config.heads + head) * size);
-      }
-    }
-    return rows;
-  }
-  if (parameter.layout == ParameterLayout::query_of_pairs || parameter.layout == ParameterLayout::gate_of_pairs) {
-    const std::int64_t size = static_cast<std::int64_t>(values.size()) / (2 * config.heads);
-    FloatArray rows;
-    for (std::int64_t head = 0; head < config.heads; ++head) {
-      const std::int64_t part = parameter.layout == ParameterLayout::gate_of_pairs ? 1 : 0;
-      const auto from = values.begin() + (head * 2 + part) * size;
-      rows.insert(rows.end(), from, from + size);
-    }
+  if (const HeadRows order = head_rows(config, parameter); order.heads > 0) {
+    const std::int64_t size = std::ssize(values) / parameter.shape[0];  // of a row
+    FloatArray rows(index(order.rows() * size));
+    order.each([&](std::int64_t in_file, std::int64_t in_weight, std::int64_t count) {
+      std::copy_n(values.begin() + in_file * size, count * size, rows.begin() + in_weight * size);
+    });
     return rows;
   }
   if (parameter.layout == ParameterLayout::every_head) {
@@ -132,13 +177,10 @@ FloatArray take_parameter(const ModelConfig& config, const Parameter& parameter,
       for (std::int64_t column = 0; column < in; ++column) values[index(column * out + row)] = begin[row * in + column];
     }
   } else {
-    const std::int64_t size = count / (3 * config.heads);
-    for (std::int64_t head = 0; head < config.heads; ++head) {
-      for (std::int64_t part = 0; part < 3; ++part) {
-        const auto from = begin + (part * config.heads + head) * size;
-        std::copy(from, from + size, values.begin() + (head * 3 + part) * size);
-      }
-    }
+    const std::int64_t size = count / parameter.shape[0];
+    head_rows(config, parameter).each([&](std::int64_t in_file, std::int64_t in_weight, std::int64_t rows) {
+      std::copy_n(begin + in_weight * size, rows * size, values.begin() + in_file * size);
+    });
   }
   return values;
 }

@@ -80,12 +80,15 @@ struct ProjectionColumns {
 
 /// How a tensor's numbers lie in the file, against those of the weight that it is a part of.
 enum class ParameterLayout {
-  rows,            ///< the same
-  transposed,      ///< [in, out] (GPT-2)
-  per_head,        ///< for each head its rows of query, key and value (GPT-NeoX)
-  every_head,      ///< [d], once for all heads
-  query_of_pairs,  ///< for each head its rows of the query, then of the output's gate: those of the query
-  gate_of_pairs,   ///< the same: those of the gate
+  rows,               ///< the same
+  transposed,         ///< [in, out] (GPT-2)
+  per_head,           ///< for each head its rows of query, key and value (GPT-NeoX)
+  every_head,         ///< [d], once for all heads
+  query_of_pairs,     ///< for each head its rows of the query, then of the output's gate: those of the query
+  gate_of_pairs,      ///< the same: those of the gate
+  qkvz_per_key_head,  ///< for each key head its rows of query, key, value and the output's gate; the weight has the
+                      ///< gate's first, then all queries, keys and values (Qwen3-Next)
+  ba_per_key_head,    ///< for each key head its rows of beta, then of the decay
 };
 
 /// A tensor of a checkpoint.

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -26,6 +27,8 @@ using composed_steps::affine;
 
 /// Rows of the MLP, and numbers of a block of logits, at once.
 constexpr std::int64_t kMlpRows = 8192;
+/// Nats that a log decay may be above 0 by rounding.
+constexpr double kDecayRounding = 1e-4;
 constexpr std::int64_t kLogitElements = std::int64_t{1} << 26;
 
 at::Tensor int_tensor(std::span<const std::int32_t> values) {
@@ -143,6 +146,7 @@ void TorchForward::sum_gates(int layer) {
   cumulative_ = at::Tensor();
   if (config().is_linear(layer)) {
     change_decays(layer);
+    check_decays(layer);
     return;
   }
   if (!gated(layer)) return;
@@ -244,6 +248,30 @@ void TorchForward::change_decays(int layer) {
         layer, heads, first_position(), length(), host.mutable_data_ptr<double>() + n * heads * length());
   }
   log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(weights_.place).contiguous();
+}
+
+/// What is not a number here would make everything after it so.
+void TorchForward::check_decays(int layer) const {
+  const LinearOperands& operands = linear_.operands;
+  // Of [B, heads, n, ...] the first place, and what is there.
+  const auto find = [&](const at::Tensor& values,
+                        const at::Tensor& bad) -> std::optional<std::pair<DecayPlace, double>> {
+    if (!bad.any().item<bool>()) return std::nullopt;
+    const at::Tensor index = bad.nonzero()[0].to(at::kCPU);
+    const double value = values.masked_select(bad)[0].item<double>();
+    return std::pair(DecayPlace{layer, static_cast<int>(index[1].item<std::int64_t>()),
+                                first_position() + index[2].item<std::int64_t>()},
+                     value);
+  };
+  if (operands.log_decay.defined()) {
+    if (const auto bad = find(operands.log_decay, operands.log_decay.le(kDecayRounding).logical_not())) {
+      throw_bad_decay(bad->first, bad->second);
+    }
+  }
+  if (!operands.beta.defined()) return;
+  if (const auto bad = find(operands.beta, operands.beta.isfinite().logical_not())) {
+    throw_bad_beta(bad->first, *config().linear, bad->second);
+  }
 }
 
 bool TorchForward::mix_linear(int layer) {

@@ -88,6 +88,7 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   void project_linear(int layer);
   void change_decays(int layer);
+  void check_decays(int layer) const;
   void keep_linear(int layer);
   bool mix_linear(int layer);
   [[nodiscard]] at::Tensor attention_output(int layer) const;

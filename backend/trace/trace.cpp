@@ -8,6 +8,7 @@
 
 #include "backend/base/error.h"
 #include "backend/trace/device_heads.h"
+#include "backend/trace/mixer_text.h"
 
 namespace foxscope {
 namespace {
@@ -119,7 +120,7 @@ std::span<const T> Trace::row(TraceArray array, int layer, int head) const {
   const bool whole = spec.repeat == Repeat::once;
   const LayerMixer mixer = info_.mixer(layer);
   if (!belongs_to(spec, mixer)) {
-    throw UsageError(fmt::format("model '{}', layer {}: {} has no {}", info_.name, layer, to_string(mixer.mixer),
+    throw UsageError(fmt::format("model '{}', layer {}: {} has no {}", info_.name, layer, mixer_words(mixer),
                                  spec.path + std::string_view(spec.path).rfind('/') + 1));
   }
   const ArrayValues* const values = find(array, whole ? 0 : layer);

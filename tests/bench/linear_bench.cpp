@@ -1,10 +1,13 @@
 // `foxscope bench linear`: models of linear mixers at the shapes of the 12M demo models, float32 on the CPU: a forward
 // pass with loss against the same layers in eager LibTorch operations, chunked alike, measured in turn in one run; how
-// time grows with the length; and tokens a second of a text that goes on.
+// time grows with the length; and tokens a second of a text that goes on. A row is written as soon as it is known.
+// Arguments are names of the models to measure, all of them where there are none.
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -83,22 +86,47 @@ void measure(const Shape& shape) {
   std::vector<double> fast;
   std::vector<double> slow;
   std::vector<double> twice;
-  for (int turn = 0; turn < 3; ++turn) {
+  // Three turns, or as many as are over within a minute.
+  constexpr double kMostSeconds = 60;
+  double spent = 0;
+  for (int turn = 0; turn < 3 && spent < kMostSeconds; ++turn) {
     fast.push_back(forward_seconds(*ours, kLength));
     slow.push_back(forward_seconds(*eager, kLength));
     twice.push_back(forward_seconds(*ours, 2 * kLength));
+    spent += fast.back() + slow.back() + twice.back();
   }
-  std::cout << fmt::format(
-      "{}: {} tokens with loss in {:.2f} s ({:.0f} tokens/s), eager LibTorch in chunks {:.2f} s: {:.1f} x; {} tokens "
-      "{:.2f} x; continued at {:.0f} tokens/s\n",
-      shape.name, kLength, median(fast), kLength / median(fast), median(slow), median(slow) / median(fast), 2 * kLength,
-      median(twice) / median(fast), tokens_a_second(*ours));
+  std::cout
+      << fmt::format(
+             "{}: {} tokens with loss in {:.2f} s ({:.0f} tokens/s), eager LibTorch in chunks {:.2f} s: {:.1f} x; "
+             "{} tokens {:.2f} x; continued at {:.0f} tokens/s; median of {}",
+             shape.name, kLength, median(fast), kLength / median(fast), median(slow), median(slow) / median(fast),
+             2 * kLength, median(twice) / median(fast), tokens_a_second(*ours), fast.size())
+      << std::endl;
+}
+
+/// Whether a model is to be measured. @param names  of the command line
+bool is_chosen(const Shape& shape, std::span<const char* const> names) {
+  return names.empty() || std::ranges::any_of(names, [&](std::string_view name) { return name == shape.name; });
+}
+
+int measure_all(std::span<const char* const> names) {
+  for (const std::string_view name : names) {
+    if (std::ranges::any_of(kShapes, [&](const Shape& shape) { return name == shape.name; })) continue;
+    std::cerr << fmt::format("foxscope-bench-linear: {}: there is no such model: use", name);
+    for (const Shape& shape : kShapes) std::cerr << fmt::format(" '{}'", shape.name);
+    std::cerr << std::endl;
+    return 2;
+  }
+  for (const Shape& shape : kShapes) {
+    if (is_chosen(shape, names)) measure(shape);
+  }
+  return 0;
 }
 
 }  // namespace
 }  // namespace foxscope::bench
 
-int main() {
-  for (const auto& shape : foxscope::bench::kShapes) foxscope::bench::measure(shape);
-  return 0;
+int main(int count, char** arguments) {
+  return foxscope::bench::measure_all(
+      std::span<const char* const>(arguments, static_cast<std::size_t>(count)).subspan(1));
 }

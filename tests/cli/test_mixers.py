@@ -6,7 +6,7 @@ import unittest
 import h5py
 import numpy
 import safetensors.numpy
-from support import DATA, CommandLineTest
+from support import DATA, DRAWS, CommandLineTest, golden
 
 MIXERS = {"mamba2": "mamba2", "hgrn2": "gated_linear_attention", "delta-net": "delta_rule", "gla": "gated_linear_attention",
           "gated-deltanet": "delta_rule", "qwen3_5": "delta_rule"}
@@ -116,19 +116,137 @@ class Mixers(CommandLineTest):
                 times = -1 / decay[1].astype("<f8").mean(axis=0)
                 self.assertAlmostEqual(head["channel_decay_time"]["median"], numpy.median(times), 3)
 
+    def test_tables_speak_the_readers_words(self):
+        for fixture, words in {"mamba2": "Mamba-2", "delta-net": "delta rule", "gated-deltanet": "gated delta rule",
+                               "gla": "gated linear attention"}.items():
+            table = self.done("heads", self.file, "--model", fixture)
+            self.assertIn(words, table.splitlines()[3])
+            self.assertNotIn("_", table)
+        gla = json.loads(self.done("heads", self.file, "--model", "gla", "--json"))["heads"][0]["channel_decay_time"]
+        decay = golden_maps("gla")["layers.0.log_decay"][0].astype("<f8").mean(axis=0)
+        numpy.testing.assert_allclose(gla["channels"], -1 / decay, rtol=1e-6)
+        self.assertIn(f"{gla['min']:.1f} to ", self.done("heads", self.file, "--model", "gla").splitlines()[3])
+
+    def test_spectra_are_in_files_and_drawn(self):
+        output = self.folder / "heads.h5"
+        self.done("heads", self.file, "--model", "gla", "-o", output)
+        with h5py.File(output) as file:
+            found = file["models/gla/by_channel/mean_log_decay"]
+            self.assertEqual(found.attrs["units"], "nats")
+            for layer in range(len(found)):
+                decay = golden_maps("gla")[f"layers.{layer}.log_decay"].astype("<f8").mean(axis=1)
+                numpy.testing.assert_allclose(found[layer], decay, rtol=1e-6)
+        self.done("heads", self.file, "--model", "mamba2", "-o", self.folder / "scalar.h5")
+        with h5py.File(self.folder / "scalar.h5") as file:
+            self.assertNotIn("by_channel", file["models/mamba2"])
+        if not DRAWS:
+            return
+        texts = []
+        for heads in [output, self.folder / "scalar.h5"]:
+            figure = self.folder / "decay.svg"
+            self.done("figure", "decay", heads, "--svg-text", "--force", "-o", figure)
+            texts.append(figure.read_text())
+        self.assertIn("Channels up to a decay time", texts[0])
+        self.assertNotIn("Channels up to a decay time", texts[1])
+
     def test_heads_match_across_kinds(self):
         done = self.foxscope("heads", self.file, "--model", "mamba2", "--match", "gated-deltanet", "--json")
         self.assertEqual(done.returncode, 0, done.stderr.decode())
         nearest = json.loads(done.stdout)["heads"][0]["nearest"]
         self.assertEqual(nearest[0]["model"], "gated-deltanet")
         self.assertLessEqual(nearest[0]["octaves"], nearest[-1]["octaves"])
-        table = self.foxscope("heads", self.file, "--model", "mamba2").stdout.decode()
-        self.assertIn("mamba2", table.splitlines()[3])
 
     def test_differences_of_kinds_are_entry_by_entry(self):
         ours = self.map("mamba2", "attention", "--minus", "delta-net:0:1")
         difference = self.map("mamba2", "attention") - self.map("delta-net", "attention")
         numpy.testing.assert_allclose(ours, difference, atol=1e-6)
+
+
+class Hybrids(CommandLineTest):
+    """Qwen 3.5: layer 0 is a gated delta rule, layer 1 softmax attention."""
+
+    def setUp(self):
+        super().setUp()
+        self.run_file = self.folder / "hybrid.h5"
+        self.ids = self.folder / "ids.json"
+        self.ids.write_text(json.dumps(golden("qwen3_5")["labels"].reshape(-1).tolist()))
+
+    def run_hybrid(self, keep):
+        self.done("run", "--model", DATA / "qwen3_5", "--ids", self.ids, "--keep", keep, "-o", self.run_file, "--force")
+
+    def test_arrays_hold_what_each_kind_has(self):
+        self.run_hybrid("loss,gates,rows,qk")
+        output = self.folder / "heads.h5"
+        self.done("heads", self.run_file, "--split", "-o", output)
+        told = json.loads(self.done("heads", self.run_file, "--split", "--json"))["heads"]
+        with h5py.File(output) as file:
+            numbers = file["models/qwen3_5/numbers"]
+            self.assertEqual(numbers["entropy"].shape, (2, 4))
+            for head in told:
+                place = head["layer"], head["head"]
+                self.assertAlmostEqual(numbers["entropy"][place], head["attention"]["entropy"], 9)
+                divergence = numbers["divergence"][place]
+                if head["layer"] == 0:
+                    self.assertTrue(numpy.isnan(divergence))
+                else:
+                    self.assertAlmostEqual(divergence, head["split"]["divergence"], 9)
+                    self.check_logits(head)
+
+    def check_logits(self, told):
+        """Of the layer's own key heads and channels, which are others than the linear layer's."""
+        output = self.folder / "logits.npy"
+        self.done("map", self.run_file, "--layer", told["layer"], "--head", told["head"], "--quantity", "logits", "-o",
+                  output, "--force")
+        logits = numpy.load(output)
+        distance = numpy.subtract.outer(numpy.arange(len(logits)), numpy.arange(len(logits)))
+        for one in told["split"]["logits"]:
+            pairs = (distance >= one["from"]) & (distance <= one["to"])
+            pairs[:, 0] = False  # key 0 is left out
+            if pairs.any():
+                self.assertAlmostEqual(one["content"], logits[pairs].mean(), 5)
+
+    def test_says_what_is_missing_of_its_attention(self):
+        self.run_hybrid("loss,gates,qk")
+        done = self.foxscope("heads", self.run_file)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("nothing to say of softmax attention: run again with --keep gates,rows,qk", done.stderr.decode())
+        for option in [["--split"], ["--match", "qwen3_5"]]:
+            self.fails(1, ["row normalisers were not kept", option[0]], "heads", self.run_file, *option)
+
+    def test_heads_over_windows(self):
+        windows = self.folder / "windows.npy"
+        numpy.save(windows, golden("qwen3_5")["labels"].reshape(-1).reshape(3, 32))
+        output = self.folder / "heads.json"
+        self.done("eval", "heads", "--model", DATA / "qwen3_5", "--model", DATA / "gla", "--ids", windows, "-o", output)
+        hybrid, gla = json.loads(output.read_text())["models"]
+        table = self.done("eval", "heads", "--model", DATA / "qwen3_5", "--ids", windows, "-o", self.folder / "t.h5")
+        self.assertIn("gated delta rule", table)
+        self.assertIn("softmax attention", table)
+        self.assertEqual(len(hybrid["heads"]), 8)
+        self.assertIsNone(hybrid["heads"][0]["numbers"]["divergence"]["value"])
+        self.assertIsNotNone(hybrid["heads"][7]["numbers"]["divergence"]["value"])
+        self.assertIsNone(hybrid["heads"][7]["numbers"]["rate_decay_time"]["value"])
+        self.assertGreater(gla["heads"][0]["numbers"]["channel_decay_time_max"]["value"],
+                           gla["heads"][0]["numbers"]["channel_decay_time_min"]["value"])
+
+    def test_layers_are_told_apart_in_the_grid(self):
+        if not DRAWS:
+            return
+        self.run_hybrid("loss,gates,rows,qk")
+        figure = self.folder / "grid.svg"
+        self.done("figure", "grid", self.run_file, "--svg-text", "-o", figure)
+        text = figure.read_text()
+        self.assertIn("gated delta rule", text)
+        self.assertIn("softmax attention", text)
+
+    def test_info_speaks_of_what_there_is(self):
+        hybrid = self.done("info", DATA / "qwen3_5")
+        self.assertIn("1 gated delta rule, 1 attention", hybrid)
+        self.assertIn("RoPE", hybrid)
+        mamba = self.done("info", DATA / "mamba2")
+        self.assertIn("2 Mamba-2", mamba)
+        for word in ["RoPE", "window", "QK-norm", "MLP", "intermediate"]:
+            self.assertNotIn(word, mamba)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,10 @@ TraceInfo small_model() {
 }
 
 /// A head whose numbers all follow from one.
-HeadMeasures measures_of(double number, std::size_t bins = 3) {
+HeadMeasures measures_of(double number, int head, std::size_t bins = 3) {
   HeadMeasures measures;
   HeadStatistics& statistics = measures.statistics;
+  statistics.head = head;
   statistics.mean_log_gate = -number;
   statistics.rate_decay_time = 1 / number;
   statistics.has_attention = true;
@@ -57,8 +58,8 @@ EvaluatedHeads three_windows() {
   const std::int32_t documents[] = {0, 0, 1};
   for (int window = 0; window < 3; ++window) {
     const std::size_t bins = window == 2 ? 2 : 3;  // a shorter window
-    accumulator.add(measures_of(numbers[window], bins));
-    accumulator.add(measures_of(2 * numbers[window], bins));
+    accumulator.add(measures_of(numbers[window], 0, bins));
+    accumulator.add(measures_of(2 * numbers[window], 1, bins));
     accumulator.end_window(documents[window]);
   }
   return accumulator.finish();
@@ -123,23 +124,25 @@ TEST(HeadsAccumulator, GatesByClassAreThoseOfAllPositions) {
 
 TEST(HeadsAccumulator, AllWindowsHaveClassesOrNone) {
   HeadsAccumulator accumulator(small_model());
-  HeadMeasures without = measures_of(1);
+  HeadMeasures without = measures_of(1, 0);
   without.classes.clear();
-  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
+  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1, head));
   accumulator.end_window(0);
   EXPECT_PRED2(says, error_of([&] { accumulator.add(without); }),
                (std::vector<std::string>{"classes", "window 1 has none", "before it have some"}));
   HeadsAccumulator other(small_model());
   other.add(without);
-  EXPECT_PRED2(says, error_of([&] { other.add(measures_of(1)); }), (std::vector<std::string>{"window 0 has some"}));
+  EXPECT_PRED2(says, error_of([&] { other.add(measures_of(1, 1)); }), (std::vector<std::string>{"window 0 has some"}));
 }
 
 TEST(HeadsAccumulator, AGateThatIsNotANumberIsNotLeftOut) {
   HeadsAccumulator accumulator(small_model());
   for (int window = 0; window < 3; ++window) {
-    HeadMeasures measures = measures_of(2);
-    if (window == 1) measures.classes[1].add(kNone);
-    for (int head = 0; head < 2; ++head) accumulator.add(measures);
+    for (int head = 0; head < 2; ++head) {
+      HeadMeasures measures = measures_of(2, head);
+      if (window == 1) measures.classes[1].add(kNone);
+      accumulator.add(measures);
+    }
     accumulator.end_window(window);
   }
   const EvaluatedHeads heads = accumulator.finish();
@@ -165,8 +168,8 @@ TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
   for (int window = 0; window < 3; ++window) {
     HeadsAccumulator one(small_model());
     const std::size_t bins = window == 2 ? 2 : 3;
-    one.add(measures_of(numbers[window], bins));
-    one.add(measures_of(2 * numbers[window], bins));
+    one.add(measures_of(numbers[window], 0, bins));
+    one.add(measures_of(2 * numbers[window], 1, bins));
     one.end_window(documents[window]);
     all.take(HeadsAccumulator::unpacked(small_model(), one.packed()));
   }
@@ -181,10 +184,12 @@ TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
 TEST(HeadsAccumulator, WindowsOfOtherArraysAreNotTaken) {
   const auto window = [](bool classes, bool split) {
     HeadsAccumulator one(small_model());
-    HeadMeasures measures = measures_of(1);
-    if (!classes) measures.classes.clear();
-    if (!split) measures.split.reset();
-    for (int head = 0; head < 2; ++head) one.add(measures);
+    for (int head = 0; head < 2; ++head) {
+      HeadMeasures measures = measures_of(1, head);
+      if (!classes) measures.classes.clear();
+      if (!split) measures.split.reset();
+      one.add(measures);
+    }
     one.end_window(0);
     return one;
   };
@@ -195,9 +200,58 @@ TEST(HeadsAccumulator, WindowsOfOtherArraysAreNotTaken) {
   }
 }
 
+/// Layer 0 has one head that decays by channel and no split, layer 1 two heads of attention.
+EvaluatedHeads two_kinds() {
+  TraceInfo info = small_model();
+  info.set_mixers({{Mixer::gated_linear_attention, Decay::channel, 1, 1, 1, 1, 3, 3},
+                   {Mixer::attention, Decay::head, 2, 2, 2, 2, 5, 5}});
+  HeadsAccumulator all(info);
+  for (int window = 0; window < 2; ++window) {
+    HeadsAccumulator accumulator(info);
+    HeadMeasures linear = measures_of(2, 0);
+    linear.split.reset();
+    linear.profiles.pop_back();
+    linear.statistics.channel_log_decay = {-1.0 - window, -0.5, -0.25};
+    accumulator.add(linear);
+    for (int head = 0; head < 2; ++head) {
+      HeadMeasures attention = measures_of(1, head);
+      attention.statistics.layer = 1;
+      accumulator.add(attention);
+    }
+    accumulator.end_window(window);
+    all.take(HeadsAccumulator::unpacked(info, accumulator.packed()));
+  }
+  return all.finish();
+}
+
+TEST(HeadsAccumulator, WhatAHeadOfAnotherKindDoesNotHaveIsNotANumber) {
+  const EvaluatedHeads heads = two_kinds();
+  // The head that is not there is head 1 of layer 0.
+  const auto is = [](const HeadArray* array, const std::vector<double>& wanted) {
+    ASSERT_NE(array, nullptr);
+    ASSERT_EQ(array->value.size(), wanted.size());
+    for (std::size_t n = 0; n < wanted.size(); ++n) {
+      EXPECT_TRUE(array->value[n] == wanted[n] || (std::isnan(array->value[n]) && std::isnan(wanted[n])))
+          << array->name << " " << n << ": " << array->value[n];
+    }
+  };
+  is(find_array(heads.numbers, "entropy"), {20, kNone, 10, 10});
+  is(find_array(heads.numbers, "divergence"), {kNone, kNone, 0.5, 0.5});
+  is(find_array(heads.numbers, "channel_decay_time_max"), {4, kNone, kNone, kNone});
+  is(find_array(heads.by_distance, "mass"), {2, 2, 2, kNone, kNone, kNone, 1, 1, 1, 1, 1, 1});
+  is(find_array(heads.by_channel, "mean_log_decay"),
+     {-1.5, -0.5, -0.25, kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone, kNone});
+}
+
+TEST(HeadsAccumulator, RefusesAHeadThatTheModelDoesNotHave) {
+  HeadsAccumulator accumulator(small_model());
+  EXPECT_PRED2(says, error_of([&] { accumulator.add(measures_of(1, 2)); }),
+               (std::vector<std::string>{"[HeadsAccumulator] head: expected one of 1 layers of 2 heads, got 0:2"}));
+}
+
 TEST(HeadsAccumulator, OneWindowHasNoErrors) {
   HeadsAccumulator accumulator(small_model());
-  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
+  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1, head));
   accumulator.end_window(0);
   const EvaluatedHeads heads = accumulator.finish();
   EXPECT_EQ(array(heads.numbers, "entropy").value[0], 10);
@@ -276,9 +330,24 @@ TEST_F(HeadsFile, HoldsWhatWasWritten) {
   }
 }
 
+TEST_F(HeadsFile, HoldsSpectraAndHeadsOfSeveralKinds) {
+  HeadsEvaluation evaluation;
+  evaluation.content = HeadsContent::run;
+  evaluation.models = {two_kinds()};
+  EvaluatedHeads& model = evaluation.models[0];
+  for (auto* arrays : {&model.numbers, &model.by_distance, &model.by_channel}) {
+    for (HeadArray& array : *arrays) std::ranges::fill(array.error, kNone);  // a run has none
+  }
+  write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse);
+  const HeadsEvaluation read = HeadsEvaluation::open(folder_ / "heads.h5");
+  expect_equal(read.models[0].numbers, evaluation.models[0].numbers);
+  expect_equal(read.models[0].by_distance, evaluation.models[0].by_distance);
+  expect_equal(read.models[0].by_channel, evaluation.models[0].by_channel);
+}
+
 TEST_F(HeadsFile, OfARunHasNoErrors) {
   HeadsAccumulator accumulator(small_model());
-  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1));
+  for (int head = 0; head < 2; ++head) accumulator.add(measures_of(1, head));
   accumulator.end_window(0);
   HeadsEvaluation evaluation;
   evaluation.content = HeadsContent::run;

@@ -335,12 +335,12 @@ TEST(Mixing, SaysWhatALayerDoesNotHave) {
   };
   EXPECT_EQ(
       message(mamba2_mixer(), Quantity::gate_effect),
-      "model 'linear', layer 0: gate_effect is of softmax attention, and mamba2 has no softmax: ask for mixing or "
+      "model 'linear', layer 0: gate_effect is of softmax attention, and Mamba-2 has no softmax: ask for mixing or "
       "attention");
   EXPECT_NE(message(gla_mixer(), Quantity::logits).find("logits is of softmax attention"), std::string::npos);
   EXPECT_NE(message(gla_mixer(), Quantity::attention_without_gate).find("no softmax"), std::string::npos);
   EXPECT_EQ(message(delta_mixer(), Quantity::forget),
-            "model 'linear', layer 0: delta_rule without a decay forgets only what it overwrites: ask for mixing or "
+            "model 'linear', layer 0: the delta rule forgets only what it overwrites: ask for mixing or "
             "attention");
   EXPECT_NE(message(gla_mixer(24), Quantity::forget, 24).find("has no channel 24: channels are 0 to 23"),
             std::string::npos);

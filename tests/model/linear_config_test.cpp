@@ -32,7 +32,7 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
                  {"bos_token_id", 0}};
   if (model_type.starts_with("mamba2")) {
     config.update({{"num_heads", 4}, {"head_dim", 8}, {"state_size", 6}, {"n_groups", 1}});
-  } else if (model_type == "qwen3_5_text") {
+  } else if (model_type.starts_with("qwen3")) {
     config.update({{"num_attention_heads", 2},
                    {"head_dim", 8},
                    {"intermediate_size", 12},
@@ -124,6 +124,18 @@ TEST(LinearConfig, SiluOfTheAuthorsDeltaNetIsItsConvolutions) {
   EXPECT_EQ(linear_config("gla", {{"use_short_conv", true}}).linear->key_activation, LinearActivation::silu);
 }
 
+TEST(LinearConfig, Qwen3NextIsDenseWhereNoLayerHasExperts) {
+  for (const json& dense :
+       {json{{"num_experts", 0}}, json{{"mlp_only_layers", {0, 1}}}, json{{"decoder_sparse_step", 3}}}) {
+    EXPECT_EQ(linear_config("qwen3_next", dense).mixers, (std::vector{Mixer::delta_rule, Mixer::attention}));
+  }
+  json config = tiny_linear("qwen3_next", {{"num_experts", 0}, {"num_hidden_layers", 5}});
+  config.erase("layer_types");
+  const std::vector<Mixer> mixers = ModelConfig::from_json(config.dump(), "config.json").mixers;
+  EXPECT_EQ(mixers, (std::vector{Mixer::delta_rule, Mixer::delta_rule, Mixer::delta_rule, Mixer::attention,
+                                 Mixer::delta_rule}));
+}
+
 TEST(LinearConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("mamba2", {{"num_heads", 3}}),
                (Parts{"dir/config.json", "num_heads is 3", "expand times hidden_size, 32"}));
@@ -146,6 +158,11 @@ TEST(LinearConfig, RefusesWhatDoesNotFit) {
                (Parts{"layer_types", "for each of 2 layers"}));
   EXPECT_PRED2(test::says, linear_refusal("qwen3_5_text", {{"linear_num_value_heads", 3}}),
                (Parts{"linear_num_value_heads is 3"}));
+  EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"num_experts", 8}}),
+               (Parts{"dir/config.json", "num_experts is 8", "layer 0 is a mixture of experts"}));
+  EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"mlp_only_layers", {0}}}),
+               (Parts{"num_experts is missing", "layer 1 is a mixture of experts"}));
+  EXPECT_PRED2(test::says, linear_refusal("qwen3_next", {{"num_experts", 0}, {"sparkle", 1}}), (Parts{"sparkle"}));
 }
 
 struct LinearOption {
@@ -173,6 +190,7 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
       {"gated_deltanet", {{"use_short_conv", false}, {"expand_v", 0.5}}},
       {"qwen3_5_text", json::object()},
       {"qwen3_5_text", {{"layer_types", {"linear_attention", "linear_attention"}}}},
+      {"qwen3_next", {{"num_experts", 0}, {"num_experts_per_tok", 10}}},
   };
   for (const LinearOption& option : options) {
     SCOPED_TRACE(std::string(option.model_type) + " " + option.keys.dump());
@@ -245,6 +263,65 @@ TEST(LinearWeights, RatesThatGiveNoNumbersAreRefused) {
                                      refusal([&] { load_torch_model(checkpoint, Device{}, DType::float32); })}) {
     EXPECT_PRED2(test::says, message, (Parts{"backbone.layers.1.mixer.A_log holds 95 at element 2"}));
   }
+}
+
+TEST(LinearWeights, DecaysThatAreNoNumbersAreRefusedWhenTheyComeUp) {
+  struct Case {
+    const char* model_type;
+    const char* tensor;
+    std::size_t first;  ///< from which on the tensor is so large that sums overflow
+    Parts says;
+  };
+  const Case cases[] = {
+      // The last 4 rows of the projection make dt.
+      {"mamba2", "layers.1.mixer.in_proj.weight", (2 * 32 + 2 * 6) * 16 + 2 * 16, {"layer 1, head 2", "position 0"}},
+      {"gla",
+       "layers.0.attn.gk_proj.0.weight",
+       0,
+       {"layer 0, head 0", "the log decay at position 0 is", "not above 0"}},
+  };
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.model_type);
+    const test::TemporaryFolder folder;
+    const json config = tiny_linear(one.model_type);
+    std::vector<test::NamedTensor> weights = test::random_weights(config);
+    for (test::NamedTensor& tensor : weights) {
+      if (!tensor.name.ends_with(one.tensor)) continue;
+      for (std::size_t n = one.first; n < tensor.values.size(); ++n) tensor.values[n] = n % 2 == 0 ? 3e38F : -3e38F;
+    }
+    test::write_checkpoint(folder, config, weights);
+    const Checkpoint checkpoint = Checkpoint::open(folder.text());
+    test::Batch batch;
+    batch.keep = {Keep::loss};
+    for (std::int32_t n = 0; n < 20; ++n) batch.input_ids.push_back(n * 7 % 23);
+    batch.labels = batch.input_ids;
+    const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
+    const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
+    EXPECT_PRED2(test::says, test::error_of([&] { test::run_batch(*fast, batch); }), one.says);
+    EXPECT_PRED2(test::says, test::error_of([&] { test::run_batch(*composed, batch); }), one.says);
+  }
+}
+
+TEST(LinearWeights, WhatIsNoNumberIsNamedWithItsPlace) {
+  LinearMixer mixer;
+  mixer.beta = LinearBeta::step;
+  mixer.highest_step = 0.5;
+  EXPECT_EQ(test::error_of([&] {
+              throw_bad_beta({3, 2, 17}, mixer, std::numeric_limits<double>::infinity());
+            }),
+            "layer 3, head 2: dt at position 17 is inf, and has to be a number from 0 to 0.5: check the weights and "
+            "--dtype");
+  mixer.beta = LinearBeta::sigmoid;
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 throw_bad_beta({0, 1, 0}, mixer, std::nan(""));
+               }),
+               (Parts{"layer 0, head 1: beta at position 0 is nan, and has to be a number: check"}));
+  EXPECT_EQ(
+      test::error_of([] {
+        throw_bad_decay({1, 0, 5}, 0.25);
+      }),
+      "layer 1, head 0: the log decay at position 5 is 0.25, and has to be a number not above 0: check the weights "
+      "and --dtype");
 }
 
 /// Weights by name.

@@ -207,6 +207,61 @@ TEST_P(LinearModel, ReadsSeveralTextsAsItReadsEach) {
   }
 }
 
+/// The rows of Qwen 3.5's projections, [q | k | v], z, b and a, as Qwen3-Next has them: key head by key head.
+std::vector<test::NamedTensor> as_qwen3_next(const SafetensorsFile& file, const Checkpoint& checkpoint) {
+  const LinearMixer& mixer = *checkpoint.config().linear;
+  const auto read = [&](const std::string& name) {
+    std::vector<float> values;
+    checkpoint.read(name, [&](std::span<const float> piece) {
+      values.insert(values.end(), piece.begin(), piece.end());
+      return true;
+    });
+    return values;
+  };
+  std::vector<test::NamedTensor> tensors;
+  for (const auto& [name, tensor] : file.tensors()) {
+    if (name.find("in_proj_") == std::string::npos) tensors.push_back({name, tensor.shape, read(name)});
+    if (!name.ends_with("in_proj_qkv.weight")) continue;
+    const std::string stem = name.substr(0, name.size() - std::string("qkv.weight").size());
+    const std::int64_t hidden = tensor.shape[1];
+    const auto rows_of = [&](const char* part) { return read(stem + part + ".weight"); };
+    const std::vector<float> qkv = rows_of("qkv"), z = rows_of("z"), b = rows_of("b"), a = rows_of("a");
+    test::NamedTensor qkvz{stem + "qkvz.weight", {0, hidden}, {}};
+    test::NamedTensor ba{stem + "ba.weight", {0, hidden}, {}};
+    const auto append = [&](test::NamedTensor& to, const std::vector<float>& from, std::int64_t row,
+                            std::int64_t rows) {
+      to.values.insert(to.values.end(), from.begin() + row * hidden, from.begin() + (row + rows) * hidden);
+      to.shape[0] += rows;
+    };
+    const std::int64_t each = mixer.heads / mixer.key_heads;
+    const std::int64_t values = each * mixer.value_dim;
+    for (std::int64_t head = 0; head < mixer.key_heads; ++head) {
+      append(qkvz, qkv, head * mixer.key_dim, mixer.key_dim);
+      append(qkvz, qkv, mixer.query_size() + head * mixer.key_dim, mixer.key_dim);
+      append(qkvz, qkv, mixer.query_size() + mixer.key_size() + head * values, values);
+      append(qkvz, z, head * values, values);
+      append(ba, b, head * each, each);
+      append(ba, a, head * each, each);
+    }
+    tensors.push_back(std::move(qkvz));
+    tensors.push_back(std::move(ba));
+  }
+  return tensors;
+}
+
+TEST(Qwen3Next, IsQwen35WithOtherRows) {
+  const LinearGolden wanted("qwen3_5");
+  nlohmann::json config = nlohmann::json::parse(wanted.checkpoint.config().json);
+  config["model_type"] = "qwen3_next";
+  config["num_experts"] = 0;
+  const SafetensorsFile weights(test::data_path("qwen3_5") + "/model.safetensors");
+  const test::TemporaryFolder folder;
+  test::write_checkpoint(folder, config, as_qwen3_next(weights, wanted.checkpoint));
+  const Checkpoint checkpoint = Checkpoint::open(folder.text());
+  check_whole(*CausalLM::load(checkpoint, Device{}, DType::float32), wanted);
+  check_whole(*load_torch_model(checkpoint, Device{}, DType::float32), wanted);
+}
+
 INSTANTIATE_TEST_SUITE_P(Fixtures, LinearModel,
                          testing::Values("mamba2", "hgrn2", "delta-net", "gla", "gated-deltanet", "qwen3_5"),
                          test::fixture_test_name);

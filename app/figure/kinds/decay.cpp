@@ -11,6 +11,7 @@
 #include "app/figure/kinds/evaluated_heads.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
+#include "backend/map/gate_statistics.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::figure {
@@ -72,6 +73,13 @@ std::string nameOf(const EvaluatedHeads& model, const FigureStyle& style, bool s
   return several ? style.label(model.info.name) : std::string();
 }
 
+std::vector<double> layerTicks(int layers) {
+  std::vector<double> ticks;
+  const int step = (layers + kMostLayerTicks - 1) / kMostLayerTicks;
+  for (int layer = 0; layer < layers; layer += step) ticks.push_back(layer);
+  return ticks;
+}
+
 CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const FigureStyle& style) {
   CurvePlot plot;
   plot.title = "Decay time of every head";
@@ -97,8 +105,7 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
     layers = std::max(layers, model.info.layers);
   }
   plot.xLimits = AxisLimits{-0.6, layers - 0.4};
-  const int step = (layers + kMostLayerTicks - 1) / kMostLayerTicks;
-  for (int layer = 0; layer < layers; layer += step) plot.xTicks.push_back(layer);
+  plot.xTicks = layerTicks(layers);
   return plot;
 }
 
@@ -113,6 +120,7 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
   std::vector<double> all;
   for (std::size_t n = 0; n < models.size(); ++n) {
     std::vector<double> times = requireArray(*models[n], models[n]->numbers, "rate_decay_time").value;
+    std::erase_if(times, [](double time) { return std::isnan(time); });  // heads that a layer does not have
     std::sort(times.begin(), times.end());
     all.insert(all.end(), times.begin(), times.end());
     Curve curve;
@@ -127,6 +135,88 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
       curve.y.insert(curve.y.end(), {static_cast<double>(head) / count, static_cast<double>(head + 1) / count});
     }
     plot.curves.push_back(std::move(curve));
+  }
+  plot.xLimits = withRoom(all);
+  return plot;
+}
+
+/// Decay times of a head's channels, tokens, the shortest first; those that never decay are left out.
+std::vector<double> timesOfChannels(const EvaluatedHeads& model, std::size_t head) {
+  const HeadArray& decays = model.by_channel.front();
+  const std::size_t channels = decays.value.size() / model.head_count();
+  std::vector<double> times;
+  for (std::size_t channel = 0; channel < channels; ++channel) {
+    const double time = decay_time(decays.value[head * channels + channel]);
+    if (std::isfinite(time)) times.push_back(time);
+  }
+  std::ranges::sort(times);
+  return times;
+}
+
+/// A head's channels as a bar from the fastest to the slowest, with the median on it.
+CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, bool several) {
+  CurvePlot plot;
+  plot.title = "Decay times of each head\u2019s channels" + (several ? ", " + style.label(model.info.name) : "");
+  plot.xLabel = "layer";
+  plot.yLabel = "decay time (tokens)";
+  plot.yScale = AxisScale::logarithmic;
+  plot.legend = style.legend;
+  const auto heads = static_cast<std::size_t>(model.info.heads);
+  Curve curve;
+  curve.line = LineStyle::points;
+  curve.ownColour = kGrey;
+  std::vector<double> all;
+  for (std::size_t head = 0; head < model.head_count(); ++head) {
+    std::vector<double> times = timesOfChannels(model, head);
+    if (times.empty()) continue;
+    curve.x.push_back(beside(static_cast<double>(head / heads), head % heads, heads));
+    curve.bandLower.push_back(times.front());
+    curve.bandUpper.push_back(times.back());
+    curve.y.push_back(quantile(times, 0.5));
+    all.insert(all.end(), times.begin(), times.end());
+  }
+  plot.curves.push_back(std::move(curve));
+  plot.note = "median; from the fastest to the slowest";
+  plot.yLimits = withRoom(all);
+  plot.xLimits = AxisLimits{-0.6, model.info.layers - 0.4};
+  plot.xTicks = layerTicks(model.info.layers);
+  return plot;
+}
+
+/// The share of a head's channels up to a decay time, of the heads that tell most, and of all channels of the model.
+CurvePlot channelDistribution(const EvaluatedHeads& model, const HeadChoice& choice, const FigureStyle& style) {
+  CurvePlot plot;
+  plot.title = "Channels up to a decay time";
+  plot.xLabel = "decay time (tokens)";
+  plot.yLabel = "share of channels";
+  plot.xScale = AxisScale::logarithmic;
+  plot.yLimits = AxisLimits{0, 1.04};
+  plot.legend = style.legend;
+  const auto add = [&](const std::vector<double>& times, Curve curve) {
+    for (std::size_t n = 0; n < times.size(); ++n) {
+      const auto count = static_cast<double>(times.size());
+      curve.x.insert(curve.x.end(), {times[n], times[n]});
+      curve.y.insert(curve.y.end(), {static_cast<double>(n) / count, static_cast<double>(n + 1) / count});
+    }
+    plot.curves.push_back(std::move(curve));
+  };
+  std::vector<double> all;
+  for (std::size_t head = 0; head < model.head_count(); ++head) {
+    const std::vector<double> times = timesOfChannels(model, head);
+    all.insert(all.end(), times.begin(), times.end());
+  }
+  std::ranges::sort(all);
+  Curve every;
+  every.name = "all heads";
+  every.ownColour = kGrey;
+  add(all, std::move(every));
+  for (std::size_t n = 0; n < choice.heads.size(); ++n) {
+    Curve curve;
+    curve.name = headTitle(choice.heads[n]);
+    curve.colour = static_cast<int>(n);
+    curve.line = curveLine(curve.colour, 0);
+    const std::vector<double> times = timesOfChannels(model, placeOf(model, choice.heads[n]));
+    if (!times.empty()) add(times, std::move(curve));
   }
   plot.xLimits = withRoom(all);
   return plot;
@@ -184,6 +274,7 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, co
     curve.line = LineStyle::points;
     curve.shape = shapeOf(n + 1);
     curve.y = timesOfHead(gates, head, classes);
+    if (std::ranges::all_of(curve.y, [](double time) { return std::isnan(time); })) continue;  // nothing decays
     for (std::size_t place = 0; place < curve.y.size(); ++place) {
       curve.x.push_back(beside(static_cast<double>(place), head, model.head_count()));
     }
@@ -210,13 +301,17 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   page.add(std::make_unique<CurvePanel>(style.format, distribution(gated, style)), {0, 1});
   int row = 1;
   for (const EvaluatedHeads* model : gated) {
+    const HeadChoice choice = tellingHeads(*model);
+    if (!model->by_channel.empty() || !model->by_class.empty()) drawn.notes.push_back(choice.note);
+    if (!model->by_channel.empty()) {
+      page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, style, gated.size() > 1)), {row, 0});
+      page.add(std::make_unique<CurvePanel>(style.format, channelDistribution(*model, choice, style)), {row++, 1});
+    }
     if (model->by_class.empty()) {
       drawn.notes.push_back(
           fmt::format("{}: there is no text, so gates are not told by class of the token", model->info.name));
       continue;
     }
-    HeadChoice choice = tellingHeads(*model);
-    drawn.notes.push_back(std::move(choice.note));
     page.add(std::make_unique<CurvePanel>(style.format, timesByClass(*model, choice, style, gated.size() > 1)),
              {row++, 0, 1, 2});
   }

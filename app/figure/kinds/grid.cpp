@@ -9,6 +9,8 @@
 #include "app/figure/figure_origin.h"
 #include "app/figure/head_grid_panel.h"
 #include "app/figure/kinds/map_scale.h"
+#include "app/figure/layer_kind.h"
+#include "app/figure/legend_panel.h"
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/quantity_text.h"
@@ -30,6 +32,20 @@ ScaledColours forgottenColours(const ColourMap* colours) {
   return scaled;
 }
 
+/// A square of each kind's colour.
+std::vector<Curve> legendOf(const std::vector<LayerKind>& kinds) {
+  std::vector<Curve> curves;
+  for (const LayerKind& kind : kinds) {
+    Curve curve;
+    curve.name = kind.words;
+    curve.line = LineStyle::points;
+    curve.shape = PointShape::square;
+    curve.ownColour = kind.colour;
+    curves.push_back(std::move(curve));
+  }
+  return curves;
+}
+
 }  // namespace
 
 std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, const GridOptions& options,
@@ -47,10 +63,17 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   request.rows = options.rows.value_or(Range{0, info.length});
   request.columns = options.columns.value_or(Range{0, info.length});
 
+  const std::vector<LayerKind> kinds = kindsOf(info);
   PanelPage page(style);
   const double labels = forgotten ? em::kBarLabels : barLabelRoom(request);
   HeadGridPanel& grid = page.add(std::make_unique<HeadGridPanel>(style.format, info.layers, info.heads), {0, 0});
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, labels), {0, 1});
+  if (kinds.size() > 1) {
+    std::vector<Rgb> ofLayers;
+    for (int layer = 0; layer < info.layers; ++layer) ofLayers.push_back(layerKind(info, layer).colour);
+    grid.setKinds(std::move(ofLayers));
+    page.add(std::make_unique<LegendPanel>(style.format, legendOf(kinds), ""), {1, 0, 1, 2});
+  }
   page.arrange();
 
   const std::int64_t dots = grid.cellDots(page.inner(grid));

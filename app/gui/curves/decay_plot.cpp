@@ -27,6 +27,7 @@ DecayPlot::DecayPlot(QWidget* parent) : QWidget(parent), m_plot(new QCustomPlot(
   m_plot->setAttribute(Qt::WA_TransparentForMouseEvents);
   m_plot->setFocusPolicy(Qt::NoFocus);
   m_plot->setMinimumSize(20, 20);
+  m_channels = m_plot->addGraph();
   m_ring = m_plot->addGraph();
   m_hoverRing = m_plot->addGraph();
   m_rect->setMinimumMargins(QMargins(8, 6, 8, 4));
@@ -44,18 +45,25 @@ void DecayPlot::setSpectra(std::vector<DecaySpectrum> spectra) {
   m_spectra = std::move(spectra);
   for (QCPGraph* graph : m_graphs) m_plot->removeGraph(graph);
   m_graphs.clear();
+  for (QCPCurve* range : m_ranges) m_plot->removePlottable(range);
+  m_ranges.clear();
   m_hovered.reset();
   double least = std::numeric_limits<double>::infinity();
   double largest = 0;
   int layers = 1;
   for (const DecaySpectrum& spectrum : m_spectra) {
+    m_ranges.push_back(new QCPCurve(m_plot->xAxis, m_plot->yAxis));
     m_graphs.push_back(m_plot->addGraph());
     m_graphs.back()->setLineStyle(QCPGraph::lsNone);
     layers = std::max(layers, spectrum.run.trace->info().layers);
     for (const HeadDecay& head : spectrum.heads) {
-      if (!std::isfinite(head.time)) continue;
-      least = std::min(least, head.time);
-      largest = std::max(largest, head.time);
+      const auto take = [&](double time) {
+        if (!std::isfinite(time)) return;
+        least = std::min(least, time);
+        largest = std::max(largest, time);
+      };
+      take(head.time);
+      for (const double time : head.channels) take(time);
     }
   }
   m_plot->xAxis->setRange(-0.5, layers - 0.5);
@@ -79,11 +87,16 @@ void DecayPlot::restyle() {
     inside.setAlphaF(0.75F);
     m_graphs[index]->setScatterStyle(
         QCPScatterStyle(QCPScatterStyle::ssCircle, QPen(colour, 1), QBrush(inside), kDot - 1));
+    QColor faint = colour;
+    faint.setAlphaF(0.45F);
+    m_ranges[index]->setPen(QPen(faint, 1));
   }
   const auto ring = [](QCPGraph* graph, const QPen& pen) {
     graph->setLineStyle(QCPGraph::lsNone);
     graph->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssCircle, pen, QBrush(Qt::NoBrush), kDot + 6));
   };
+  m_channels->setLineStyle(QCPGraph::lsNone);
+  m_channels->setScatterStyle(QCPScatterStyle(QCPScatterStyle::ssDisc, palette().color(QPalette::Text), 3));
   ring(m_ring, QPen(palette().color(QPalette::Text), 2));
   ring(m_hoverRing, QPen(hoverColour(palette()), 1.5));
   redraw();
@@ -106,6 +119,8 @@ void DecayPlot::placeDots() {
     const double room = std::max(0.0, kColumns * layerWidth / groups / 2 - kDot / 2);
     ++group;
     QVector<QCPGraphData> drawn;
+    QVector<QCPCurveData> ranges;
+    const auto point = [&](double x, double y) { ranges.push_back({static_cast<double>(ranges.size()), x, y}); };
     std::vector<HeadDecay> heads = m_spectra[index].heads;
     std::erase_if(heads, [](const HeadDecay& head) { return !std::isfinite(head.time); });
     std::sort(heads.begin(), heads.end(), [](const HeadDecay& a, const HeadDecay& b) {
@@ -116,15 +131,27 @@ void DecayPlot::placeDots() {
           std::find_if(begin, heads.end(), [&](const HeadDecay& head) { return head.head.layer != begin->head.layer; });
       std::vector<double> heights;
       for (auto head = begin; head != end; ++head) heights.push_back(m_plot->yAxis->coordToPixel(head->time));
-      const std::vector<double> shifts = swarm(heights, kDot, room);
+      std::vector<double> shifts = swarm(heights, kDot, room);
+      if (!begin->channels.empty()) {
+        // Lines of channels beside each other are longer than dots.
+        const auto count = static_cast<double>(heights.size());
+        const double step = std::min(kDot + 4, 2 * room / count);
+        for (std::size_t n = 0; n < shifts.size(); ++n) shifts[n] = (static_cast<double>(n) - (count - 1) / 2) * step;
+      }
       for (auto head = begin; head != end; ++head) {
         const double x = head->head.layer + centre + shifts[static_cast<std::size_t>(head - begin)] / layerWidth;
         m_dots.push_back({*head, x});
         drawn.push_back({x, head->time});
+        const auto slowest = std::ranges::find_if_not(head->channels, [](double time) { return std::isfinite(time); });
+        if (slowest == head->channels.begin()) continue;
+        point(x, head->channels.front());
+        point(x, *(slowest - 1));
+        point(std::nan(""), std::nan(""));
       }
       begin = end;
     }
     m_graphs[index]->data()->set(drawn, false);
+    m_ranges[index]->data()->set(ranges, true);
   }
   placeRings();
 }
@@ -136,6 +163,10 @@ void DecayPlot::placeRings() {
   };
   place(m_ring, find(m_chosen));
   place(m_hoverRing, m_hovered ? find(m_hovered->head) : nullptr);
+  m_channels->data()->clear();
+  const Dot* const told = m_hovered ? find(m_hovered->head) : find(m_chosen);
+  if (told == nullptr) return;
+  for (const double time : told->head.channels) m_channels->addData(told->x, time);
 }
 
 void DecayPlot::setChosen(const HeadChoice& head) {

@@ -9,13 +9,15 @@
 #include "app/gui/curves/decay_spectrum.h"
 
 class QCPAxisRect;
+class QCPCurve;
 class QCPGraph;
 class QCustomPlot;
 
 namespace foxscope::gui::curves {
 
 /// Decay times of all heads: a column of dots for every layer and run. Hovering names a head, a click or the arrow keys
-/// choose it.
+/// choose it. Where channels decay each by itself, a line goes from a head's fastest channel to its slowest, and the
+/// spectrum of the head that is hovered or chosen is drawn on it, a mark a channel.
 class DecayPlot : public QWidget {
   Q_OBJECT
 
@@ -61,6 +63,8 @@ class DecayPlot : public QWidget {
   QCustomPlot* m_plot;
   QCPAxisRect* m_rect;
   std::vector<QCPGraph*> m_graphs;  ///< by spectrum
+  std::vector<QCPCurve*> m_ranges;  ///< by spectrum: from a head's fastest channel to its slowest
+  QCPGraph* m_channels;             ///< those of the head that is hovered, else of the chosen one
   QCPGraph* m_ring;                 ///< the chosen head
   QCPGraph* m_hoverRing;
   std::vector<DecaySpectrum> m_spectra;

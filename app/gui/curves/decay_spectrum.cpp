@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backend/map/head_statistics.h"
 #include "backend/trace/decay_time.h"
 
 namespace foxscope::gui::curves {
@@ -16,7 +17,13 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
       for (int head = 0; head < info.mixer(layer).heads; ++head) {
         if (job.stopped()) return std::nullopt;
         const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));
-        spectrum.heads.push_back({{run.id, layer, head}, time});
+        HeadDecay decay{{run.id, layer, head}, time};
+        if (info.mixer(layer).decay == Decay::channel) {
+          HeadStatistics channels;
+          channels.channel_log_decay = channel_log_decays({run.trace, layer, head});
+          decay.channels = channel_decay_times(channels);
+        }
+        spectrum.heads.push_back(std::move(decay));
       }
     }
     spectra.push_back(std::move(spectrum));

@@ -12,6 +12,8 @@ namespace foxscope::gui::curves {
 struct HeadDecay {
   HeadChoice head;
   double time = 0;  ///< T = -1 / mean(log f), tokens; infinite for a head that never forgets
+  /// Where each channel decays by itself: T of each, tokens, the shortest first; empty elsewhere.
+  std::vector<double> channels = {};
 };
 
 /// All heads of a run; none where it has no gates.

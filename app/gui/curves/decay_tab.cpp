@@ -83,11 +83,16 @@ void DecayTab::showReading() {
   if (!told || document().run(told->head.run) == nullptr) {
     return readOut().setPlace(tr("T = −1 / mean(log f): after so many tokens a head has forgotten by a factor e"));
   }
-  readOut().setPlace(tr("%1, layer %2, head %3: decay time %4 tokens")
-                         .arg(document().run(told->head.run)->name)
-                         .arg(told->head.layer)
-                         .arg(told->head.head)
-                         .arg(numberText(told->time)));
+  QString place = tr("%1, layer %2, head %3: decay time %4 tokens")
+                      .arg(document().run(told->head.run)->name)
+                      .arg(told->head.layer)
+                      .arg(told->head.head)
+                      .arg(numberText(told->time));
+  if (!told->channels.empty()) {
+    place +=
+        tr(", of its channels %1 to %2").arg(numberText(told->channels.front()), numberText(told->channels.back()));
+  }
+  readOut().setPlace(place);
 }
 
 QString DecayTab::data() const {

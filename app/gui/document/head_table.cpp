@@ -143,7 +143,11 @@ HeadTable::HeadTable(Document& document, QObject* parent) : QAbstractTableModel(
 
 int HeadTable::total() const {
   int heads = 0;
-  for (const Run& run : m_document.runs()) heads += run.trace->info().layers * run.trace->info().heads;
+  for (const Run& run : m_document.runs()) {
+    // Layers of several kinds need not have equally many.
+    const TraceInfo& info = run.trace->info();
+    for (int layer = 0; layer < info.layers; ++layer) heads += info.mixer(layer).heads;
+  }
   return heads;
 }
 

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int kLargestCell = 44;
 constexpr int kSmallestCell = 9;
+constexpr int kStrip = 4;        // pixels across, the colour of a kind of layer
+constexpr int kRing = 4;         // pixels to the left of a cell that the mark of the chosen head takes
 constexpr double kFaded = 0.82;  ///< of the ground over heads without the label that is looked for
 
 }  // namespace
@@ -99,8 +101,9 @@ std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
   for (const Run& run : m_document.runs()) {
     if (run.look.hidden) continue;
     const TraceInfo& info = run.trace->info();
-    Block block{run.id, run.name, info.layers, info.heads, QRect(0, top, width, line + 4), {}};
-    top += line + 4 + line;  // the title, and the heads' numbers
+    Block block{run.id, run.name, info.layers, info.heads, figure::kindsOf(info), QRect(0, top, width, line + 4), {}};
+    // The title, a line for each kind of layer, and the heads' numbers.
+    top += line + 4 + line * static_cast<int>(block.kinds.size()) + line;
     block.corner = {labelWidth(), top};
     top += size * info.layers + line / 2;
     blocks.push_back(block);
@@ -187,6 +190,32 @@ void HeadGrid::paintCell(QPainter& painter, const QRect& cell, const HeadChoice&
   }
 }
 
+// What the layers are, in words; where there are several kinds each has a colour, as a strip beside its layers.
+void HeadGrid::paintKinds(QPainter& painter, const Block& block) const {
+  const int line = fontMetrics().height();
+  const int square = block.kinds.size() > 1 ? line / 2 : 0;
+  int top = block.title.bottom() + 1;
+  for (const figure::LayerKind& kind : block.kinds) {
+    const QRect place(0, top, width(), line);
+    if (square > 0) {
+      painter.fillRect(QRect(place.left(), place.center().y() - square / 2, square, square),
+                       QColor(kind.colour.red, kind.colour.green, kind.colour.blue));
+    }
+    const QRect words = place.adjusted(square > 0 ? square + 5 : 0, 0, 0, 0);
+    painter.drawText(words, Qt::AlignLeft | Qt::AlignVCenter,
+                     fontMetrics().elidedText(QString::fromStdString(kind.words), Qt::ElideRight, words.width()));
+    top += line;
+  }
+  if (square == 0) return;
+  const int size = cellSize(width());
+  const TraceInfo& info = m_document.run(block.run)->trace->info();
+  for (int layer = 0; layer < block.layers; ++layer) {
+    const figure::Rgb colour = figure::layerKind(info, layer).colour;
+    painter.fillRect(QRect(block.corner.x() - kStrip - kRing, block.corner.y() + layer * size, kStrip, size - 1),
+                     QColor(colour.red, colour.green, colour.blue));
+  }
+}
+
 void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
   const int size = cellSize(width());
   QFont bold = font();
@@ -203,10 +232,12 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
     const QRect label(block.corner.x() + head * size - size, block.corner.y() - line, size * 3, line);
     painter.drawText(label, Qt::AlignHCenter | Qt::AlignVCenter, QString::number(head));
   }
+  paintKinds(painter, block);
   const int everyLayer = std::max(1, (line + size - 1) / size);
+  const int strip = block.kinds.size() > 1 ? kStrip + 2 : 0;
   for (int layer = 0; layer < block.layers; ++layer) {
     if (layer % everyLayer == 0) {
-      const QRect label(0, block.corner.y() + layer * size, block.corner.x() - 4, size);
+      const QRect label(0, block.corner.y() + layer * size, block.corner.x() - 4 - strip, size);
       painter.drawText(label, Qt::AlignRight | Qt::AlignVCenter, QString::number(layer));
     }
     for (int head = 0; head < block.heads; ++head) {
@@ -269,6 +300,14 @@ QString HeadGrid::description(const HeadChoice& head) const {
                 .arg(known->gate_quantile[0], 0, 'g', 3)
                 .arg(known->gate_quantile[2], 0, 'g', 3)
                 .arg(known->gate_quantile[4], 0, 'g', 3);
+  }
+  if (const HeadStatistics* known = m_table.statistics(head); known != nullptr && !known->channel_log_decay.empty()) {
+    const std::vector<double> times = channel_decay_times(*known);
+    text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2 … %3 … %4</td></tr>")
+                .arg(tr("decay times of channels: least, median, largest"))
+                .arg(valueText(HeadQuantity::rateDecayTime, times.front()),
+                     valueText(HeadQuantity::rateDecayTime, times[times.size() / 2]),
+                     valueText(HeadQuantity::rateDecayTime, times.back()));
   }
   if (const std::vector<HeadLabel> labels = m_table.labels(head); !labels.empty()) {
     text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2</td></tr>")

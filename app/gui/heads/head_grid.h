@@ -3,6 +3,7 @@
 #include <optional>
 #include <vector>
 
+#include "app/figure/layer_kind.h"
 #include "app/gui/heads/head_cells.h"
 #include "app/gui/heads/head_colours.h"
 #include "app/gui/heads/head_pictures.h"
@@ -45,6 +46,7 @@ class HeadGrid : public HeadCells {
     QString name;
     int layers = 0;
     int heads = 0;
+    std::vector<figure::LayerKind> kinds;  ///< named below the title; empty: attention alone
     QRect title;
     QPoint corner;  ///< of layer 0, head 0
   };
@@ -56,6 +58,7 @@ class HeadGrid : public HeadCells {
   [[nodiscard]] bool isFaded(const HeadChoice& head) const;
   void paintLabel(QPainter& painter, const QRect& inner, const HeadChoice& head) const;
   void paintCell(QPainter& painter, const QRect& cell, const HeadChoice& head) const;
+  void paintKinds(QPainter& painter, const Block& block) const;
   void paintBlock(QPainter& painter, const Block& block) const;
 
   Document& m_document;

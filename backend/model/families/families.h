@@ -14,6 +14,7 @@ extern const ModelFamily kMistral;
 extern const ModelFamily kQwen2;
 extern const ModelFamily kQwen3;
 extern const ModelFamily kQwen3_5;
+extern const ModelFamily kQwen3Next;
 extern const ModelFamily kMamba2Baseline;    ///< the FoX paper's (mamba2-project_fox)
 extern const ModelFamily kMamba2;            ///< FLA's and Hugging Face's
 extern const ModelFamily kHgrn2Baseline;     ///< hgrn2-project_fox

@@ -1,4 +1,5 @@
-// Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5.
+// Llama, and the families that write a layer as it does: Mistral, Qwen 2, Qwen 3, Qwen 3.5,
+// Qwen3-Next.
 
 #include <algorithm>
 #include <cmath>
@@ -123,7 +124,7 @@ std::vector<Mixer> read_layer_types(const ConfigKeys& keys, const ModelConfig& c
 }
 
 /// Layers of Gated DeltaNet, and of attention whose output has a gate.
-void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
+void read_gated_layers(const ConfigKeys& keys, ModelConfig& config) {
   constexpr int kHeadDimOtherwise = 256;
   constexpr double kTurningShare = 0.25;
   read_layers(keys, config, kHeadDimOtherwise, kTurningShare);
@@ -153,6 +154,39 @@ void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
   if (std::ranges::none_of(config.mixers, [](Mixer kind) { return kind == Mixer::attention; })) {
     use_linear_mixer_alone(config);
   }
+}
+
+void read_qwen3_5(const ConfigKeys& keys, ModelConfig& config) {
+  read_gated_layers(keys, config);
+  refuse_rest(keys);
+}
+
+/// Whether a layer has an MLP instead of a mixture of experts: where there are no experts, where mlp_only_layers names
+/// it, and where decoder_sparse_step passes it by.
+bool is_dense(const ConfigKeys& keys, int layer) {
+  constexpr int kExpertsOtherwise = 512;
+  const std::int64_t step = keys.integer("decoder_sparse_step", 1, kMaxLayers, 1);
+  if (keys.integer("num_experts", 0, kMaxHidden, kExpertsOtherwise) == 0 || (layer + 1) % step != 0) return true;
+  if (!keys.has("mlp_only_layers")) return false;
+  const nlohmann::json& named = keys.value("mlp_only_layers");
+  return named.is_array() && std::ranges::find(named, nlohmann::json(layer)) != named.end();
+}
+
+/// As Qwen 3.5, of which the files hold projections head by head, where no layer has experts.
+void read_qwen3_next(const ConfigKeys& keys, ModelConfig& config) {
+  read_gated_layers(keys, config);
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (is_dense(keys, layer)) continue;
+    keys.fail("num_experts",
+              fmt::format("0, or every layer in mlp_only_layers: layer {} is a mixture of experts, which "
+                          "are not run",
+                          layer));
+  }
+  // Without experts these mean nothing.
+  for (const char* key : {"mlp_only_layers", "moe_intermediate_size", "shared_expert_intermediate_size",
+                          "num_experts_per_tok", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef"}) {
+    static_cast<void>(keys.has(key));
+  }
   refuse_rest(keys);
 }
 
@@ -164,10 +198,17 @@ void list_delta_layer(const ModelConfig& config, ParameterList& list) {
   const auto project = [&](const char* name, std::int64_t rows, std::int64_t column) {
     list.add(fmt::format("linear_attn.in_proj_{}.weight", name), {rows, hidden}, &W::projection, column * hidden);
   };
-  project("qkv", columns.convolved_size(), columns.convolved);
-  project("z", mixer.output_size(), 0);
-  project("b", mixer.heads, columns.beta);
-  project("a", mixer.heads, columns.decay);
+  if (config.family == &kQwen3Next) {
+    list.add("linear_attn.in_proj_qkvz.weight", {columns.precise, hidden}, &W::projection, 0,
+             ParameterLayout::qkvz_per_key_head);
+    list.add("linear_attn.in_proj_ba.weight", {2 * mixer.heads, hidden}, &W::projection, columns.beta * hidden,
+             ParameterLayout::ba_per_key_head);
+  } else {
+    project("qkv", columns.convolved_size(), columns.convolved);
+    project("z", mixer.output_size(), 0);
+    project("b", mixer.heads, columns.beta);
+    project("a", mixer.heads, columns.decay);
+  }
   list.add("linear_attn.conv1d.weight", {columns.convolved_size(), 1, mixer.convolution}, &W::convolution);
   list.add("linear_attn.A_log", {mixer.heads}, &W::decay_rate);
   list.add("linear_attn.dt_bias", {mixer.heads}, &W::decay_bias);
@@ -267,6 +308,8 @@ const ModelFamily kMistral = {"mistral",  "Mistral",        "model.",       read
 const ModelFamily kQwen2 = {"qwen2", "Qwen 2", "model.", read_qwen2, list_llama, "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen3_5 = {"qwen3_5_text", "Qwen 3.5",       "model.",       read_qwen3_5,
                               list_qwen3_5,   "lm_head.weight", is_llama_buffer};
+const ModelFamily kQwen3Next = {"qwen3_next", "Qwen3-Next",     "model.",       read_qwen3_next,
+                                list_qwen3_5, "lm_head.weight", is_llama_buffer};
 const ModelFamily kQwen3 = {"qwen3", "Qwen 3", "model.", read_qwen3, list_llama, "lm_head.weight", is_llama_buffer};
 
 }  // namespace foxscope::family

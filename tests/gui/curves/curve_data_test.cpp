@@ -91,6 +91,7 @@ class CurveDataTest : public QObject {
   void lossesThatWereNotKeptAreMissing();
   void gatesAreThoseOfTheTrace();
   void decayTimesAreThoseOfTheStatistics();
+  void headsThatDecayByChannelHaveASpectrum();
   void csvNamesUnitsAndQuotes();
 };
 
@@ -283,6 +284,28 @@ void CurveDataTest::decayTimesAreThoseOfTheStatistics() {
     QCOMPARE(decay.head.run, 1);
   }
   QVERIFY((*spectra)[1].heads.empty());
+}
+
+void CurveDataTest::headsThatDecayByChannelHaveASpectrum() {
+  foxscope::test::SyntheticRun shape;
+  shape.mixers = foxscope::test::all_mixers();
+  const auto trace = make_trace(shape);
+  const std::vector<CurveRun> runs{curveRun(0, trace)};
+  const auto spectra = curves::decaySpectra(runs, {});
+  bool any = false;
+  for (const curves::HeadDecay& decay : spectra->front().heads) {
+    const LayerMixer mixer = trace->info().mixer(decay.head.layer);
+    const bool channels = mixer.decay == Decay::channel;
+    any = any || channels;
+    QCOMPARE(decay.channels.size(), static_cast<std::size_t>(channels ? mixer.head_dim : 0));
+    QVERIFY(std::ranges::is_sorted(decay.channels));
+    if (!channels) continue;
+    // The head's own time is that of the geometric mean of the channels' decays.
+    double mean = 0;
+    for (const double time : decay.channels) mean -= 1 / time / static_cast<double>(decay.channels.size());
+    QVERIFY(std::abs(decay.time + 1 / mean) <= 1e-9 * decay.time);
+  }
+  QVERIFY(any);
 }
 
 void CurveDataTest::csvNamesUnitsAndQuotes() {

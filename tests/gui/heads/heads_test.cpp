@@ -43,6 +43,7 @@ class HeadsTest : public QObject {
   void withoutRunsItSaysSo();
   void withoutGatesItBeginsWithEntropy();
   void saliencyIsKnownWhereItWasKept();
+  void layersOfSeveralKindsHaveAStripEach();
 };
 
 namespace {
@@ -561,6 +562,37 @@ void HeadsTest::saliencyIsKnownWhereItWasKept() {
   QVERIFY(textOf(HeadQuantity::saliency).meaning.contains("raising one gate by 1 %"));
   heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::saliency, kNoRun});
   QCOMPARE(heads.view.grid().shownValue(with), heads.table.value(with, HeadQuantity::saliency));
+}
+
+void HeadsTest::layersOfSeveralKindsHaveAStripEach() {
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  run.mixers = foxscope::test::all_mixers();
+  QVERIFY(heads.open(run));
+  heads.view.resize(300, 700);
+  heads.view.show();
+  HeadGrid& grid = heads.view.grid();
+  const Run& shown = heads.document.runs()[0];
+  const TraceInfo& info = shown.trace->info();
+  const std::vector<figure::LayerKind> kinds = figure::kindsOf(info);
+  QVERIFY(kinds.size() > 3);
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const QRect first = grid.cell({shown.id, layer, 0});
+    const figure::Rgb wanted = figure::layerKind(info, layer).colour;
+    QCOMPARE(colourAt(grid, {first.left() - 6, first.center().y()}), QColor(wanted.red, wanted.green, wanted.blue));
+  }
+  // A run of attention alone is as it was.
+  const QRect with = grid.cell({shown.id, 0, 0});
+  FileHeads plain;
+  QVERIFY(plain.open({}));
+  plain.view.resize(300, 700);
+  plain.view.show();
+  QVERIFY(plain.view.grid().cell({plain.document.runs()[0].id, 0, 0}).top() < with.top());
+  QVERIFY(figure::kindsOf(plain.document.runs()[0].trace->info()).empty());
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const bool channels = info.mixer(layer).decay == Decay::channel;
+    QCOMPARE(grid.description({shown.id, layer, 0}).contains("decay times of channels"), channels);
+  }
 }
 
 }  // namespace foxscope::gui::test

@@ -1,0 +1,40 @@
+#include "app/figure/layer_kind.h"
+
+#include <algorithm>
+
+#include "backend/trace/mixer_text.h"
+
+namespace foxscope::figure {
+
+LayerKind layerKind(const TraceInfo& info, int layer) {
+  constexpr Rgb kBlue{0, 114, 178};
+  constexpr Rgb kOrange{230, 159, 0};
+  constexpr Rgb kPink{204, 121, 167};
+  constexpr Rgb kVermilion{213, 94, 0};
+  Rgb colour = kBlue;
+  switch (info.mixer(layer).mixer) {
+    case Mixer::attention:
+      break;
+    case Mixer::mamba2:
+      colour = kOrange;
+      break;
+    case Mixer::gated_linear_attention:
+      colour = kPink;
+      break;
+    case Mixer::delta_rule:
+      colour = kVermilion;
+      break;
+  }
+  return {mixer_text(info, layer), colour};
+}
+
+std::vector<LayerKind> kindsOf(const TraceInfo& info) {
+  std::vector<LayerKind> kinds;
+  for (int layer = 0; !info.mixers.empty() && layer < info.layers; ++layer) {
+    LayerKind kind = layerKind(info, layer);
+    if (std::ranges::find(kinds, kind.words, &LayerKind::words) == kinds.end()) kinds.push_back(std::move(kind));
+  }
+  return kinds;
+}
+
+}  // namespace foxscope::figure

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "app/figure/colour_map.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope::figure {
+
+/// What mixes the positions of a layer: in words, and the colour that it has beside other kinds.
+struct LayerKind {
+  std::string words;  ///< of mixer_text
+  Rgb colour;         ///< of Okabe and Ito's palette, apart in grey print and for the colour-blind
+};
+
+/// The kind of a layer of a run.
+LayerKind layerKind(const TraceInfo& info, int layer);
+
+/// The kinds that a model has, in the order of the layers that have them first; none for a model of attention alone.
+std::vector<LayerKind> kindsOf(const TraceInfo& info);
+
+}  // namespace foxscope::figure
