@@ -103,7 +103,7 @@ TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
   EXPECT_TRUE(trace->has(TraceArray::cumulative_log_decay, 0));
   EXPECT_FALSE(trace->has_attention(0));
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->log_normalizer(1, 0)); }),
-            "model 'fox', layer 1: delta_rule has no log_normalizer");
+            "model 'fox', layer 1: delta rule has no log_normalizer");
   EXPECT_EQ(test::error_of([&] { trace->check_head(1, 2); }), "model 'fox' has no head 2 in layer 1: heads are 0 to 1");
 }
 
