@@ -2,7 +2,6 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
-#include <ranges>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -70,10 +69,20 @@ void checkOptions(const HeadsOptions& options, HeadsForm form) {
   requireWritable(options.output, options.force);
 }
 
-// Whether something can be said of the attention of every layer.
-bool hasAttention(const Trace& trace) {
-  return std::ranges::all_of(std::views::iota(0, trace.info().layers),
-                             [&](int layer) { return trace.has_attention(layer); });
+/// Of how many layers something can be said of the attention.
+int layersWithAttention(const Trace& trace) {
+  int count = 0;
+  for (int layer = 0; layer < trace.info().layers; ++layer) count += trace.has_attention(layer) ? 1 : 0;
+  return count;
+}
+
+bool hasAttention(const Trace& trace) { return layersWithAttention(trace) == trace.info().layers; }
+
+bool hasSoftmax(const TraceInfo& info) {
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (info.mixer(layer).mixer == Mixer::attention) return true;
+  }
+  return false;
 }
 
 MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
@@ -86,10 +95,7 @@ MeasureOptions measureOptions(const HeadsOptions& options, const Trace& trace) {
                     "again with --keep gates,rows,qk",
                     options.file, trace.info().name, options.split ? "--split" : "--match"));
   }
-  const bool linear = std::ranges::none_of(std::views::iota(0, trace.info().layers), [&](int layer) {
-    return trace.info().mixer(layer).mixer == Mixer::attention;
-  });
-  if (options.split && linear) {
+  if (options.split && !hasSoftmax(trace.info())) {
     throw UsageError(
         fmt::format("{}: model '{}': --split is of softmax attention, and the model has none: leave it out",
                     options.file, trace.info().name));
@@ -181,8 +187,7 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   const auto trace = run.trace(options.model);
   MeasureOptions measure = measureOptions(options, *trace);
   if (!hasAttention(*trace)) {
-    const bool some = std::ranges::any_of(std::views::iota(0, trace->info().layers),
-                                          [&](int layer) { return trace->has_attention(layer); });
+    const bool some = layersWithAttention(*trace) > 0;
     session.console.note(fmt::format(
         "{}: queries and keys or row normalisers were not kept, so there is nothing to say of {}: run again with "
         "--keep gates,rows,qk",

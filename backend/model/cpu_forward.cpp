@@ -534,6 +534,7 @@ std::vector<double> CpuForward::for_logits(
     }
   }
   std::vector<double> normalizers;
+  normalizers.reserve(sums.size());
   for (const Sum& sum : sums) normalizers.push_back(std::log(sum.sum) + static_cast<double>(sum.shift));
   return normalizers;
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <ranges>
 #include <utility>
 #include <vector>
 
@@ -164,8 +163,8 @@ void pull_back_gates(std::span<const Intervention> interventions, int layer, con
       found.emplace_back(&intervention, now);
       change_head(intervention, range.first, now);
     }
-    for (const auto& [intervention, before] : std::views::reverse(found)) {
-      pull_back_head(*intervention, range.first, before, row(gradient));
+    for (auto change = found.rbegin(); change != found.rend(); ++change) {
+      pull_back_head(*change->first, range.first, change->second, row(gradient));
     }
   }
 }

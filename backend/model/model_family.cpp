@@ -23,6 +23,7 @@ const std::array kFamilies = {
 
 std::string supported_types() {
   std::vector<std::string_view> names;
+  names.reserve(kFamilies.size());
   for (const ModelFamily* family : kFamilies) names.push_back(family->model_type);
   return fmt::format("supported are {}", fmt::join(names, ", "));
 }

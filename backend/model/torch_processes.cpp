@@ -244,6 +244,7 @@ std::vector<std::string> TorchProcesses::gather(const std::string& text) {
   const auto name = [](std::int64_t number, int rank) { return fmt::format("gather/{}/{}", number, rank); };
   return in_store([&] {
     std::vector<std::string> all;
+    all.reserve(static_cast<std::size_t>(place().count));
     store_->set(name(gathered_, place().rank), bytes_of(text));
     for (int rank = 0; rank < place().count; ++rank) all.push_back(text_of(store_->get(name(gathered_, rank))));
     // Who has given this time has read all of the last.

@@ -169,7 +169,8 @@ CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, 
   for (std::size_t head = 0; head < model.head_count(); ++head) {
     std::vector<double> times = timesOfChannels(model, head);
     if (times.empty()) continue;
-    curve.x.push_back(beside(static_cast<double>(head / heads), head % heads, heads));
+    const std::size_t layer = head / heads;
+    curve.x.push_back(beside(static_cast<double>(layer), head % heads, heads));
     curve.bandLower.push_back(times.front());
     curve.bandUpper.push_back(times.back());
     curve.y.push_back(quantile(times, 0.5));

@@ -70,6 +70,7 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, labels), {0, 1});
   if (kinds.size() > 1) {
     std::vector<Rgb> ofLayers;
+    ofLayers.reserve(static_cast<std::size_t>(info.layers));
     for (int layer = 0; layer < info.layers; ++layer) ofLayers.push_back(layerKind(info, layer).colour);
     grid.setKinds(std::move(ofLayers));
     page.add(std::make_unique<LegendPanel>(style.format, legendOf(kinds), ""), {1, 0, 1, 2});

@@ -45,7 +45,7 @@ class FittingTicker : public QCPAxisTicker {
   /// without it.
   [[nodiscard]] QString titleWith(const QString& factor) const {
     if (m_label.isEmpty()) return {};
-    const QString whole = factor.isEmpty() ? m_label : m_label + " × " + factor;
+    QString whole = factor.isEmpty() ? m_label : m_label + " × " + factor;
     const int length = across() ? m_axis->axisRect()->width() : m_axis->axisRect()->height();
     const bool fits = length <= 0 || QFontMetricsF(m_axis->labelFont()).horizontalAdvance(whole) <= length + kBeyond;
     if (fits) return whole;
