@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <cstddef>
 #include <filesystem>
+#include <map>
 #include <span>
 #include <utility>
 
@@ -54,59 +55,43 @@ std::optional<HeadsModel> plan(const RunRequest& request, const Checkpoint& chec
   return planned;
 }
 
-/// What windows tell about a model's heads, as it comes in.
+/// What windows tell about a model's heads, whoever has them: added up in the windows' order, so that only those that
+/// are before their time wait.
 class HeadsOfWindows {
  public:
-  explicit HeadsOfWindows(const HeadsModel& model) : model_(model), of_(model.windows.windows.size()) {}
+  explicit HeadsOfWindows(const HeadsModel& model) : model_(model), added_(model.info) {}
 
+  /// @param window  each once
   void put(std::size_t window, HeadsAccumulator heads) {
-    if (!of_[window]) ++known_;
-    of_[window] = std::move(heads);
+    waiting_.emplace(window, std::move(heads));
+    for (auto next = waiting_.find(added_windows_); next != waiting_.end(); next = waiting_.find(++added_windows_)) {
+      added_.take(std::move(next->second));
+      waiting_.erase(next);
+    }
   }
-  [[nodiscard]] std::int64_t known() const { return known_; }
-  [[nodiscard]] bool whole() const { return known_ == std::ssize(of_); }
-  /// In the windows' order, whoever had them. @pre whole()
+  [[nodiscard]] std::int64_t known() const { return static_cast<std::int64_t>(added_windows_) + std::ssize(waiting_); }
+  [[nodiscard]] bool whole() const { return added_windows_ == model_.windows.windows.size(); }
+  /// @pre whole()
   EvaluatedHeads finish() {
-    HeadsAccumulator all(model_.info);
-    for (auto& window : of_) all.take(std::move(*window));
-    EvaluatedHeads heads = all.finish();
+    EvaluatedHeads heads = added_.finish();
     heads.windows = model_.table;
     return heads;
   }
 
  private:
   const HeadsModel& model_;
-  std::vector<std::optional<HeadsAccumulator>> of_;
-  std::int64_t known_ = 0;
+  HeadsAccumulator added_;
+  std::size_t added_windows_ = 0;
+  std::map<std::size_t, HeadsAccumulator> waiting_;
 };
-
-/// Before what a process tells of a window.
-struct WindowHead {
-  std::uint32_t model = 0;
-  std::uint32_t window = 0;
-};
-
-std::string message_of(const WindowHead& head, const HeadsAccumulator& heads) {
-  const std::vector<std::uint8_t> packed = heads.packed();
-  std::string text(sizeof(head) + packed.size(), '\0');
-  std::memcpy(text.data(), &head, sizeof(head));
-  std::memcpy(text.data() + sizeof(head), packed.data(), packed.size());
-  return text;
-}
 
 /// The work on one model.
 class HeadsWork {
  public:
-  /// @param take  gets every message of another process
+  /// @param take  gets what the other processes have made
   HeadsWork(const HeadsModel& model, std::uint32_t index, SharedPieces& pieces, HeadsOfWindows& heads,
-            std::function<void(const std::string&)> take, const WordCounts* counts, const Job& job)
-      : model_(model),
-        index_(index),
-        pieces_(pieces),
-        heads_(heads),
-        take_(std::move(take)),
-        counts_(counts),
-        job_(job) {}
+            const SharedPieces::Take& take, const WordCounts* counts, const Job& job)
+      : model_(model), index_(index), pieces_(pieces), heads_(heads), take_(take), counts_(counts), job_(job) {}
 
   /// @returns false if the job was stopped
   bool run() {
@@ -118,8 +103,8 @@ class HeadsWork {
     for (std::size_t batch = pieces_.next(index_); batch < batches_.size(); batch = pieces_.next(index_)) {
       if (job_.stopped() || !run_windows(*lm, batches_[batch])) return false;
     }
-    const auto take = [this](const std::string& message) {
-      take_(message);
+    const auto take = [this](std::uint32_t model, std::uint32_t window, std::span<const std::byte> made) {
+      take_(model, window, made);
       tell(0);
     };
     return pieces_.collect([this] { return heads_.whole(); }, take, job_);
@@ -202,7 +187,8 @@ class HeadsWork {
     if (pieces_.first()) {
       heads_.put(number, std::move(heads));
     } else {
-      pieces_.post(message_of({index_, static_cast<std::uint32_t>(number)}, heads));
+      const std::vector<std::uint8_t> packed = heads.packed();
+      pieces_.post(index_, static_cast<std::uint32_t>(number), std::as_bytes(std::span(packed)));
     }
     return true;
   }
@@ -211,7 +197,7 @@ class HeadsWork {
   std::uint32_t index_;
   SharedPieces& pieces_;
   HeadsOfWindows& heads_;
-  std::function<void(const std::string&)> take_;
+  const SharedPieces::Take& take_;
   const WordCounts* counts_;  ///< null: the windows have no text
   const Job& job_;
   std::vector<std::vector<std::size_t>> batches_;  ///< indices of windows
@@ -244,13 +230,8 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
   evaluation.corpus = describe_corpus(request.input, *source);
   SharedPieces pieces(processes);
   std::vector<HeadsOfWindows> heads(models.begin(), models.end());
-  // Another process may be a model ahead.
-  const auto take = [&](const std::string& message) {
-    WindowHead head;
-    std::memcpy(&head, message.data(), sizeof(head));
-    const std::span packed(reinterpret_cast<const std::uint8_t*>(message.data()), message.size());
-    heads.at(head.model)
-        .put(head.window, HeadsAccumulator::unpacked(models[head.model].info, packed.subspan(sizeof(head))));
+  const SharedPieces::Take take = [&](std::uint32_t model, std::uint32_t window, std::span<const std::byte> made) {
+    heads.at(model).put(window, HeadsAccumulator::unpacked(models[model].info, made));
   };
   for (std::size_t n = 0; n < models.size(); ++n) {
     const HeadsModel& model = models[n];

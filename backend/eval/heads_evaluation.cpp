@@ -177,8 +177,9 @@ std::vector<std::uint8_t> HeadsAccumulator::packed() const {
   return nlohmann::json::to_msgpack({documents_, list(numbers_), list(profiles_), list(channels_), std::move(classes)});
 }
 
-HeadsAccumulator HeadsAccumulator::unpacked(TraceInfo info, std::span<const std::uint8_t> packed) {
-  const auto all = nlohmann::json::from_msgpack(packed.begin(), packed.end());
+HeadsAccumulator HeadsAccumulator::unpacked(TraceInfo info, std::span<const std::byte> packed) {
+  const auto* const bytes = reinterpret_cast<const std::uint8_t*>(packed.data());
+  const auto all = nlohmann::json::from_msgpack(bytes, bytes + packed.size());
   HeadsAccumulator result(std::move(info));
   all[0].get_to(result.documents_);
   const auto read = [](const nlohmann::json& list, std::vector<Series>& to) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -72,7 +73,7 @@ class HeadsAccumulator {
   [[nodiscard]] std::vector<std::uint8_t> packed() const;
   /// @param info    as that of the one that was packed
   /// @param packed  what packed() gave
-  static HeadsAccumulator unpacked(TraceInfo info, std::span<const std::uint8_t> packed);
+  static HeadsAccumulator unpacked(TraceInfo info, std::span<const std::byte> packed);
 
  private:
   /// One array's values, [windows][heads * entries]; NaN where a head has none.

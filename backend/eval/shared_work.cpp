@@ -11,10 +11,10 @@
 namespace foxscope {
 namespace {
 
-/// Before the numbers of a row that another process gives.
-struct RowHead {
+/// Before what another process has made.
+struct MadeHead {
   std::uint32_t model = 0;
-  std::uint32_t row = 0;
+  std::uint32_t part = 0;
 };
 
 }  // namespace
@@ -33,15 +33,24 @@ std::size_t SharedPieces::next(std::uint32_t list) {
   return begun_++;
 }
 
-bool SharedPieces::collect(const std::function<bool()>& whole, const std::function<void(const std::string& made)>& take,
-                           const Job& job) const {
+void SharedPieces::post(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made) const {
+  const MadeHead head{model, part};
+  std::string text(sizeof(head) + made.size(), '\0');
+  std::memcpy(text.data(), &head, sizeof(head));
+  std::memcpy(text.data() + sizeof(head), made.data(), made.size());
+  processes_->post(text);
+}
+
+bool SharedPieces::collect(const std::function<bool()>& whole, const Take& take, const Job& job) const {
   if (processes_ == nullptr || !first()) return true;
   constexpr std::chrono::milliseconds kPause(20);
   while (!whole()) {
     if (job.stopped()) return false;
     bool any = false;
     for (auto made = processes_->collect(); made; made = processes_->collect()) {
-      take(*made);
+      MadeHead head;
+      std::memcpy(&head, made->data(), sizeof(head));
+      take(head.model, head.part, std::as_bytes(std::span(*made)).subspan(sizeof(head)));
       any = true;
     }
     if (!any) std::this_thread::sleep_for(kPause);
@@ -67,25 +76,16 @@ void SharedWork::agree_on(std::vector<bool>& done) const {
 }
 
 void SharedWork::add(std::uint32_t model, std::uint32_t row, std::span<const float> numbers) {
-  if (first()) {
-    take_(model, row, numbers);
-    partial_->append(model, row, numbers);
-    return;
-  }
-  const RowHead head{model, row};
-  std::string text(sizeof(head) + numbers.size_bytes(), '\0');
-  std::memcpy(text.data(), &head, sizeof(head));
-  std::memcpy(text.data() + sizeof(head), numbers.data(), numbers.size_bytes());
-  post(text);
+  if (!first()) return post(model, row, std::as_bytes(numbers));
+  take_(model, row, numbers);
+  partial_->append(model, row, numbers);
 }
 
 bool SharedWork::collect(const std::function<bool()>& whole, const Job& job) {
-  const auto take = [this](const std::string& text) {
-    RowHead head;
-    std::memcpy(&head, text.data(), sizeof(head));
-    std::vector<float> numbers((text.size() - sizeof(head)) / sizeof(float));
-    std::memcpy(numbers.data(), text.data() + sizeof(head), numbers.size() * sizeof(float));
-    add(head.model, head.row, numbers);
+  const auto take = [this](std::uint32_t model, std::uint32_t row, std::span<const std::byte> made) {
+    std::vector<float> numbers(made.size() / sizeof(float));
+    std::memcpy(numbers.data(), made.data(), made.size());
+    add(model, row, numbers);
   };
   return SharedPieces::collect(whole, take, job);
 }

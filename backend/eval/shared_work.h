@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -27,13 +28,15 @@ class SharedPieces {
   /// @param list  its number; the lists have their turns one after the other
   /// @returns a number beyond them where none is left
   [[nodiscard]] std::size_t next(std::uint32_t list);
+  /// Gets what is known of a part of a model's work, as it was posted.
+  using Take = std::function<void(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made)>;
   /// What a process that is not the first has made.
-  void post(const std::string& made) const { processes_->post(made); }
-  /// In the first process: takes what the others post until all is there; nothing to do in these.
+  void post(std::uint32_t model, std::uint32_t part, std::span<const std::byte> made) const;
+  /// In the first process: takes what the others post, also of models whose turn comes later, until all is there;
+  /// nothing to do in these.
   /// @param whole  whether it is
   /// @returns false if the job was stopped
-  bool collect(const std::function<bool()>& whole, const std::function<void(const std::string& made)>& take,
-               const Job& job) const;
+  bool collect(const std::function<bool()>& whole, const Take& take, const Job& job) const;
 
  protected:
   [[nodiscard]] Processes* processes() const { return processes_; }

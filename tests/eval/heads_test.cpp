@@ -2,6 +2,7 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -149,6 +150,12 @@ TEST(HeadsAccumulator, AGateThatIsNotANumberIsNotLeftOut) {
   for (const HeadArray& one : heads.by_class) EXPECT_TRUE(std::isnan(one.value[1])) << one.name;
 }
 
+/// As it arrives at another process.
+HeadsAccumulator travelled(const TraceInfo& info, const HeadsAccumulator& heads) {
+  const std::vector<std::uint8_t> packed = heads.packed();
+  return HeadsAccumulator::unpacked(info, std::as_bytes(std::span(packed)));
+}
+
 /// Equal to the last bit, and NaN where the other is.
 void expect_same(const std::vector<HeadArray>& a, const std::vector<HeadArray>& b) {
   const auto same = [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); };
@@ -171,7 +178,7 @@ TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
     one.add(measures_of(numbers[window], 0, bins));
     one.add(measures_of(2 * numbers[window], 1, bins));
     one.end_window(documents[window]);
-    all.take(HeadsAccumulator::unpacked(small_model(), one.packed()));
+    all.take(travelled(small_model(), one));
   }
   const EvaluatedHeads found = all.finish();
   const EvaluatedHeads expected = three_windows();
@@ -219,7 +226,7 @@ EvaluatedHeads two_kinds() {
       accumulator.add(attention);
     }
     accumulator.end_window(window);
-    all.take(HeadsAccumulator::unpacked(info, accumulator.packed()));
+    all.take(travelled(info, accumulator));
   }
   return all.finish();
 }

@@ -50,6 +50,15 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
   return config;
 }
 
+/// Ids that come again, each its own label.
+test::Batch batch_of(std::int32_t tokens, Keep keep) {
+  test::Batch batch;
+  batch.keep = {keep};
+  for (std::int32_t n = 0; n < tokens; ++n) batch.input_ids.push_back(n * 7 % 23);
+  batch.labels = batch.input_ids;
+  return batch;
+}
+
 ModelConfig linear_config(const std::string& model_type, const json& keys = json::object()) {
   return ModelConfig::from_json(tiny_linear(model_type, keys).dump(), "dir/config.json");
 }
@@ -198,10 +207,7 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
     const json config = tiny_linear(option.model_type, option.keys);
     test::write_checkpoint(folder, config, test::random_weights(config));
     const Checkpoint checkpoint = Checkpoint::open(folder.text());
-    test::Batch batch;
-    batch.keep = {Keep::logits};
-    for (std::int32_t n = 0; n < 70; ++n) batch.input_ids.push_back(n * 7 % 23);
-    batch.labels = batch.input_ids;
+    const test::Batch batch = batch_of(70, Keep::logits);
     const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
     const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
     const std::vector<float> ours = test::run_batch(*fast, batch).traces.front()->source().logits();
@@ -291,10 +297,7 @@ TEST(LinearWeights, DecaysThatAreNoNumbersAreRefusedWhenTheyComeUp) {
     }
     test::write_checkpoint(folder, config, weights);
     const Checkpoint checkpoint = Checkpoint::open(folder.text());
-    test::Batch batch;
-    batch.keep = {Keep::loss};
-    for (std::int32_t n = 0; n < 20; ++n) batch.input_ids.push_back(n * 7 % 23);
-    batch.labels = batch.input_ids;
+    const test::Batch batch = batch_of(20, Keep::loss);
     const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
     const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
     EXPECT_PRED2(test::says, test::error_of([&] { test::run_batch(*fast, batch); }), one.says);

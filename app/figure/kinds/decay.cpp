@@ -109,6 +109,16 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
   return plot;
 }
 
+/// A step up at each time.
+/// @param times  the shortest first
+void addStairs(Curve& curve, const std::vector<double>& times) {
+  const auto count = static_cast<double>(times.size());
+  for (std::size_t n = 0; n < times.size(); ++n) {
+    curve.x.insert(curve.x.end(), {times[n], times[n]});
+    curve.y.insert(curve.y.end(), {static_cast<double>(n) / count, static_cast<double>(n + 1) / count});
+  }
+}
+
 CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const FigureStyle& style) {
   CurvePlot plot;
   plot.title = "Heads up to a decay time";
@@ -128,12 +138,7 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
     const CurveLook look = style.look(models[n]->info.name, n);
     curve.colour = look.colour;
     curve.line = curveLine(look.colour, look.change);
-    const auto count = static_cast<double>(times.size());
-    for (std::size_t head = 0; head < times.size(); ++head) {
-      // A step up at each head's time.
-      curve.x.insert(curve.x.end(), {times[head], times[head]});
-      curve.y.insert(curve.y.end(), {static_cast<double>(head) / count, static_cast<double>(head + 1) / count});
-    }
+    addStairs(curve, times);
     plot.curves.push_back(std::move(curve));
   }
   plot.xLimits = withRoom(all);
@@ -193,14 +198,6 @@ CurvePlot channelDistribution(const EvaluatedHeads& model, const HeadChoice& cho
   plot.xScale = AxisScale::logarithmic;
   plot.yLimits = AxisLimits{0, 1.04};
   plot.legend = style.legend;
-  const auto add = [&](const std::vector<double>& times, Curve curve) {
-    for (std::size_t n = 0; n < times.size(); ++n) {
-      const auto count = static_cast<double>(times.size());
-      curve.x.insert(curve.x.end(), {times[n], times[n]});
-      curve.y.insert(curve.y.end(), {static_cast<double>(n) / count, static_cast<double>(n + 1) / count});
-    }
-    plot.curves.push_back(std::move(curve));
-  };
   std::vector<double> all;
   for (std::size_t head = 0; head < model.head_count(); ++head) {
     const std::vector<double> times = timesOfChannels(model, head);
@@ -210,14 +207,17 @@ CurvePlot channelDistribution(const EvaluatedHeads& model, const HeadChoice& cho
   Curve every;
   every.name = "all heads";
   every.ownColour = kGrey;
-  add(all, std::move(every));
+  addStairs(every, all);
+  plot.curves.push_back(std::move(every));
   for (std::size_t n = 0; n < choice.heads.size(); ++n) {
     Curve curve;
     curve.name = headTitle(choice.heads[n]);
     curve.colour = static_cast<int>(n);
     curve.line = curveLine(curve.colour, 0);
     const std::vector<double> times = timesOfChannels(model, placeOf(model, choice.heads[n]));
-    if (!times.empty()) add(times, std::move(curve));
+    if (times.empty()) continue;
+    addStairs(curve, times);
+    plot.curves.push_back(std::move(curve));
   }
   plot.xLimits = withRoom(all);
   return plot;

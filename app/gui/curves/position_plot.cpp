@@ -18,7 +18,7 @@ namespace {
 enum { kPoints };
 constexpr int kWheelRest = 400;        // ms
 constexpr double kLinesForStrip = 14;  // height, in lines of text, from which a second strip has room
-constexpr double kLinesForTitles = 8;  // height, in lines of text, from which axes have titles
+constexpr double kLinesForTitle = 8;   // height, in lines of text, from which the horizontal axis has one
 constexpr double kSparse = 3;          // pixels a token from which each is seen
 constexpr double kDotted = 10;         // pixels a token from which each is a dot
 
@@ -88,8 +88,8 @@ int PositionPlot::stripsWithRoom(const PlotContent& content) const {
   return height() < kLinesForStrip * fontMetrics().height() ? std::min(1, strips) : strips;
 }
 
-Titles PositionPlot::titles() const {
-  return height() < kLinesForTitles * fontMetrics().height() ? Titles::hidden : Titles::shown;
+QString PositionPlot::xTitle() const {
+  return height() < kLinesForTitle * fontMetrics().height() ? QString() : m_content.xLabel;
 }
 
 // A job decimates what the axis shows, and as much to each side, so that panning has something to show.
@@ -144,7 +144,7 @@ bool PositionPlot::rebuildStripes() {
     m_plot->plotLayout()->setRowSpacing(0);
   }
   applyPalette(*m_plot, palette());
-  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, m_content.xLabel, titles());
+  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, xTitle());
   return !stays;
 }
 
@@ -327,7 +327,7 @@ void PositionPlot::changeEvent(QEvent* event) {
   QWidget::changeEvent(event);
   if (event->type() != QEvent::PaletteChange && event->type() != QEvent::FontChange) return;
   applyPalette(*m_plot, palette());
-  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, m_content.xLabel, titles());
+  for (Stripe& stripe : m_stripes) stripe.restyle(palette(), m_axis.scale, xTitle());
   redraw();
 }
 

@@ -19,7 +19,6 @@ class QRubberBand;
 namespace foxscope::gui::curves {
 
 struct Stripe;
-enum class Titles;
 
 /// Curves along the text that share one horizontal axis with the other views: the selection's range, its hovered and
 /// its pinned positions. What is drawn is decimated by jobs.
@@ -90,7 +89,7 @@ class PositionPlot : public QWidget {
   void fitVertically();
   void placeLabels();
   [[nodiscard]] int stripsWithRoom(const PlotContent& content) const;
-  [[nodiscard]] Titles titles() const;
+  [[nodiscard]] QString xTitle() const;
   [[nodiscard]] Range range() const;
   void setRange(const Range& range);
   [[nodiscard]] double pixelsAcross() const;

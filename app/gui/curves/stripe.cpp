@@ -62,12 +62,11 @@ QCPAxis* Stripe::x() const { return rect->axis(QCPAxis::atBottom); }
 
 QCPAxis* Stripe::y(Side side) const { return rect->axis(side == Side::left ? QCPAxis::atLeft : QCPAxis::atRight); }
 
-void Stripe::restyle(const QPalette& palette, figure::AxisScale horizontal, const QString& xLabel, Titles titles) {
+void Stripe::restyle(const QPalette& palette, figure::AxisScale horizontal, const QString& xLabel) {
   applyPalette(*rect, palette);
-  const auto title = [titles](const QString& label) { return titles == Titles::shown ? label : QString(); };
-  styleAxis(*x(), horizontal, TickUnit::tokens, m_place == Place::lowest ? title(xLabel) : QString());
-  styleAxis(*y(Side::left), strip.scale, TickUnit::any, title(strip.leftLabel));
-  styleAxis(*y(Side::right), strip.scale, TickUnit::any, title(strip.rightLabel));
+  styleAxis(*x(), horizontal, TickUnit::tokens, m_place == Place::lowest ? xLabel : QString());
+  styleAxis(*y(Side::left), strip.scale, TickUnit::any, strip.leftLabel);
+  styleAxis(*y(Side::right), strip.scale, TickUnit::any, strip.rightLabel);
   const std::array<QPen, kCursorLines> pens{QPen(pinnedQueryColour(palette), 1.5), QPen(pinnedKeyColour(palette), 1.5),
                                             QPen(hoverColour(palette), 1), QPen(hoverColour(palette), 1, Qt::DashLine)};
   for (std::size_t index = 0; index < pens.size(); ++index) m_cursor[index]->setPen(pens[index]);

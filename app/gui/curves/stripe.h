@@ -19,9 +19,6 @@ namespace foxscope::gui::curves {
 /// Pinned query, pinned key, hovered query, hovered key.
 inline constexpr int kCursorLines = 4;
 
-/// Of axes: a low plot leaves them out, for they would be cut off.
-enum class Titles { shown, hidden };
-
 /// One strip of a PositionPlot as it stands on the screen: its axes, and the cursor's lines through it.
 struct Stripe {
   enum class Place { above, lowest };  ///< the lowest one carries the labels of the horizontal axis
@@ -34,7 +31,7 @@ struct Stripe {
 
   [[nodiscard]] QCPAxis* x() const;
   [[nodiscard]] QCPAxis* y(Side side) const;
-  void restyle(const QPalette& palette, figure::AxisScale horizontal, const QString& xLabel, Titles titles);
+  void restyle(const QPalette& palette, figure::AxisScale horizontal, const QString& xLabel);
 
   /// Between these, include() tells every value that the vertical axes have to hold.
   void beginFit();
