@@ -57,7 +57,7 @@ at::Tensor exponential_of(const at::Tensor& nats) { return nats.exp().to(at::kFl
 
 /// S over the chunks one after the other, for mixers whose chunks write what does not depend on S.
 /// @param written  [B, H, N, d, d_v] what each chunk adds
-/// @param kept     [B, H, N, d or 1, 1] what it leaves of what was there
+/// @param kept     [B, H, N, d, 1] what it leaves of what was there
 /// @returns [B, H, N, d, d_v] S before each chunk
 at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::Tensor& state) {
   std::vector<at::Tensor> before;
@@ -66,6 +66,23 @@ at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::
     state = state * kept.select(2, chunk) + written.select(2, chunk);
   }
   return at::stack(before, 2);
+}
+
+/// As states_before(), by one product, where what is kept is the same for all channels.
+/// @param written  [B, H, N, d, d_v]
+/// @param total    [B, H, N] sum of log decays of each chunk, nats
+at::Tensor states_before_by_head(const at::Tensor& written, const at::Tensor& total, at::Tensor& state) {
+  const std::int64_t chunks = written.size(2);
+  const at::Tensor after = total.cumsum(2);
+  const at::Tensor before = at::constant_pad_nd(after, {1, 0});  // [B, H, N + 1], the last one after all chunks
+  const at::Tensor difference = before.unsqueeze(3) - after.unsqueeze(2);
+  const at::Tensor not_before = at::ones({chunks + 1, chunks}, difference.options().dtype(at::kBool)).triu(0);
+  const at::Tensor kept = exponential_of(difference.masked_fill(not_before, -std::numeric_limits<double>::infinity()));
+  const at::Tensor states = at::matmul(kept, written.flatten(3))
+                                .view({state.size(0), state.size(1), chunks + 1, state.size(2), state.size(3)}) +
+                            exponential_of(before).unsqueeze(3).unsqueeze(4) * state.unsqueeze(2);
+  state = states.select(2, chunks);
+  return states.slice(2, 0, chunks);
 }
 
 /// Gamma_ij = exp(c_i - c_j) for j <= i, [B, H, N, T, T].
@@ -80,7 +97,7 @@ at::Tensor mix_by_head(const Chunks& chunks, at::Tensor& state) {
       at::matmul(chunks.query, chunks.key.transpose(3, 4)) * decays_between(chunks) * chunks.beta.unsqueeze(3);
   const at::Tensor to_end = exponential_of(chunks.total.unsqueeze(3) - chunks.cumulative) * chunks.beta;
   const at::Tensor written = at::matmul((chunks.key * to_end.unsqueeze(4)).transpose(3, 4), chunks.value);
-  const at::Tensor before = states_before(written, exponential_of(chunks.total).unsqueeze(3).unsqueeze(4), state);
+  const at::Tensor before = states_before_by_head(written, chunks.total, state);
   const at::Tensor decayed = chunks.query * exponential_of(chunks.cumulative).unsqueeze(4);
   return at::matmul(mixing, chunks.value) + at::matmul(decayed, before);
 }
