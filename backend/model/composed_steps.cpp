@@ -2,16 +2,35 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "backend/model/composed_steps_torch.h"
 
 namespace foxscope::composed_steps {
+namespace {
+
+/// x W^T of bfloat16 on a GPU, summed and left in float32: autograd itself has no way back through it.
+struct ProductToFloat : torch::autograd::Function<ProductToFloat> {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& in, const at::Tensor& weight) {
+    context->save_for_backward({in, weight});
+    return at::mm(in, weight.t(), at::kFloat);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const at::Tensor of_out = gradients[0].to(saved[0].scalar_type());
+    return {at::mm(of_out, saved[1]), at::mm(of_out.t(), saved[0])};
+  }
+};
+
+}  // namespace
 
 at::Tensor linear_to_float(const at::Tensor& in, const at::Tensor& weight) {
   assert(in.size(1) == weight.size(1) && in.scalar_type() == weight.scalar_type());
   if (in.scalar_type() == at::kFloat) return at::mm(in, weight.t());
-  // Autograd has no way back through a product of another type.
-  if (in.is_cuda() && !at::GradMode::is_enabled()) return at::mm(in, weight.t(), at::kFloat);
+  if (in.is_cuda())
+    return at::GradMode::is_enabled() ? ProductToFloat::apply(in, weight) : at::mm(in, weight.t(), at::kFloat);
   return at::mm(in.to(at::kFloat), weight.to(at::kFloat).t());
 }
 

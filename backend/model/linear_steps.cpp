@@ -1,6 +1,9 @@
+#include <algorithm>
+
 #include <ATen/ATen.h>
 
 #include "backend/model/composed_steps_torch.h"
+#include "backend/model/fused_linear_torch.h"
 #include "backend/model/linear_steps_torch.h"
 
 namespace foxscope::linear_steps {
@@ -11,6 +14,11 @@ using composed_steps::affine;
 /// Of [B, n, heads d], [B, heads, n, d].
 at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
   return x.unflatten(2, {x.size(2) / dim, dim}).transpose(1, 2);
+}
+
+bool all_silu(const LinearMixer& mixer) {
+  return mixer.query_activation == LinearActivation::silu && mixer.key_activation == LinearActivation::silu &&
+         mixer.value_activation == LinearActivation::silu;
 }
 
 /// [layers, H d]: HGRN2's bound of a layer's decays, 0 in the first.
@@ -73,15 +81,19 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
   Projection result;
   if (mixer.gate != LinearGate::none) result.gate = projected.slice(2, 0, columns.convolved);
   at::Tensor mixed = projected.slice(2, columns.convolved);
+  bool activated = false;
   if (mixer.convolution > 0) {
     const std::int64_t before = mixer.convolution - 1;
     const at::Tensor seen = window.defined() ? window : at::zeros({batch, before, mixed.size(2)}, mixed.options());
-    result.window = at::cat({seen, mixed}, 1).slice(1, length).contiguous();
-    mixed = composed_convolution(mixed, seen, of_layer.convolution, of_layer.convolution_bias);
+    const at::Tensor last = mixed.slice(1, std::max(length - before, std::int64_t{0}));
+    result.window = length < before ? at::cat({seen.slice(1, length), last}, 1) : last.contiguous();
+    activated = all_silu(mixer) && fused_convolution_takes(mixed, window, of_layer.convolution);
+    mixed = activated ? fused_convolution(mixed, window, of_layer.convolution, of_layer.convolution_bias)
+                      : composed_convolution(mixed, seen, of_layer.convolution, of_layer.convolution_bias);
   }
   const auto part = [&](std::int64_t first, std::int64_t size, LinearActivation activation) {
     const std::int64_t begin = first - columns.convolved;
-    return composed_activation(mixed.slice(2, begin, begin + size), activation);
+    return composed_activation(mixed.slice(2, begin, begin + size), activated ? LinearActivation::none : activation);
   };
   at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
   LinearOperands& operands = result.operands;

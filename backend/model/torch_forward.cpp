@@ -14,6 +14,7 @@
 #include "backend/model/composed_attention_torch.h"
 #include "backend/model/composed_steps_torch.h"
 #include "backend/model/cuda_attention_torch.h"
+#include "backend/model/fused_linear_torch.h"
 #include "backend/model/interventions.h"
 #include "backend/model/query_key_record_torch.h"
 #include "backend/model/torch_forward_torch.h"
@@ -277,7 +278,9 @@ void TorchForward::check_decays(int layer) const {
 bool TorchForward::mix_linear(int layer) {
   at::Tensor state;
   if (continues()) state = torch_state().layer(layer).recurrent.unsqueeze(0);
-  const auto mixed = composed_linear_mixing(linear_.operands, state, job().stop);
+  const bool fused = fused_linear_takes(linear_.operands, weights_.matrix);
+  const auto mixed = fused ? fused_linear_mixing(linear_.operands, state, job().stop)
+                           : composed_linear_mixing(linear_.operands, state, job().stop);
   if (!mixed) return false;
   attended_ = *mixed;
   for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
