@@ -43,19 +43,31 @@ template <typename Value>
 __device__ __forceinline__ void write_row(const Sources& s, std::int64_t row, float norm_factor, __nv_bfloat16* out,
                                           unsigned* norm, const Value& value) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  float square = 0;
-  for (int n = 2 * lane; n < s.depth; n += 64) {
-    const float x = n < s.dim ? value(n) : 0.0F;
-    const float y = n + 1 < s.dim ? value(n + 1) : 0.0F;
-    square = fmaf(x, x, fmaf(y, y, square));
-    const SplitPair pair = split_pair(x, y);
+  float2 pair[2] = {};
+  float largest = 0;
+#pragma unroll
+  for (int i = 0; i < 2; ++i) {
+    const int n = 2 * lane + 64 * i;
+    if (n >= s.depth) continue;
+    pair[i] = {n < s.dim ? value(n) : 0.0F, n + 1 < s.dim ? value(n + 1) : 0.0F};
+    largest = maximum(largest, maximum(fabsf(pair[i].x), fabsf(pair[i].y)));
+    const SplitPair split = split_pair(pair[i].x, pair[i].y);
     auto* to = reinterpret_cast<std::uint32_t*>(out + row * s.depth + n);
-    *to = pair.high;
-    if (s.parts == 2) to[s.part / 2] = pair.low;
+    *to = split.high;
+    if (s.parts == 2) to[s.part / 2] = split.low;
+  }
+  for (int lanes = 16; lanes > 0; lanes /= 2) largest = maximum(largest, __shfl_xor_sync(0xffffffffU, largest, lanes));
+  // Relative to the largest number: squares of what has decayed far would be 0.
+  const float scale = largest > 0 ? largest : 1.0F;
+  float square = isnan(largest) ? largest : 0.0F;
+#pragma unroll
+  for (const float2& x : pair) {
+    const float2 part = {x.x / scale, x.y / scale};
+    square = fmaf(part.x, part.x, fmaf(part.y, part.y, square));
   }
   for (int lanes = 16; lanes > 0; lanes /= 2) square += __shfl_xor_sync(0xffffffffU, square, lanes);
   // Bits of numbers of at least 0 are in the numbers' order, and those of NaN come last.
-  const float size = sqrtf(square) * norm_factor;
+  const float size = sqrtf(square) * scale * norm_factor;
   if (lane == 0) atomicMax(norm + row / kWarpRows, isnan(size) ? 0x7fffffffU : __float_as_uint(size));
 }
 
