@@ -24,6 +24,8 @@ namespace {
 constexpr Reduction kMixingReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
 /// Of the largest entry: products of numbers in two bfloat16 parts.
 constexpr double kTwoParts = 3e-5;
+/// Of shares, where a row's sum may be small beside |q||k|.
+constexpr double kShares = 1e-4;
 
 MapRequest whole_map(const HeadOf& head, Quantity quantity) {
   MapRequest request;
@@ -108,7 +110,7 @@ TEST_F(CudaMixing, EntriesAreThoseOfTheRecurrence) {
           SCOPED_TRACE(fmt::format("{} {} {} {} {}", to_string(dtype), to_string(mixer.mixer), to_string(mixer.decay),
                                    length, head));
           EXPECT_LT(from_dense(whole_map(of, Quantity::mixing), dense), kTwoParts);
-          EXPECT_LT(from_dense(whole_map(of, Quantity::attention), shares_of(dense, length)), kTwoParts);
+          EXPECT_LT(from_dense(whole_map(of, Quantity::attention), shares_of(dense, length)), kShares);
         }
       }
     }
@@ -143,7 +145,7 @@ TEST_F(CudaMixing, PixelsAreReducedEntries) {
                                to_string(mixer.decay), mixer.head_dim, trial, request.rows.begin, request.rows.end,
                                request.columns.begin, request.columns.end, request.pixel_rows, request.pixel_columns,
                                to_string(request.reduction)));
-      EXPECT_LT(from_dense(request, trial % 2 == 0 ? dense : attention), kTwoParts);
+      EXPECT_LT(from_dense(request, trial % 2 == 0 ? dense : attention), trial % 2 == 0 ? kTwoParts : kShares);
     }
   }
 }
@@ -161,9 +163,10 @@ TEST_F(CudaMixing, EqualsTheCpuOnALongerText) {
           request.pixel_rows = request.pixel_columns = 94;
           SCOPED_TRACE(fmt::format("{} {} {} {} {}", to_string(mixer.mixer), to_string(mixer.decay), to_string(dtype),
                                    to_string(quantity), to_string(reduction)));
-          EXPECT_LT(from_cpu(request), kTwoParts);
+          const double tolerance = quantity == Quantity::mixing ? kTwoParts : kShares;
+          EXPECT_LT(from_cpu(request), tolerance);
           request.skip_tolerance = 0x1p-24;
-          EXPECT_LT(from_cpu(request), kTwoParts);
+          EXPECT_LT(from_cpu(request), tolerance);
         }
       }
     }
@@ -223,7 +226,7 @@ TEST_F(CudaMixing, StrongDecaysStayFinite) {
       EXPECT_LT(from_dense(whole_map(of, Quantity::mixing), dense), kTwoParts);
       MapRequest request = whole_map(of, Quantity::attention);
       request.pixel_rows = request.pixel_columns = 12;
-      EXPECT_LT(from_dense(request, shares_of(dense, 600)), kTwoParts);
+      EXPECT_LT(from_dense(request, shares_of(dense, 600)), kShares);
     }
   }
 }
