@@ -12,10 +12,12 @@
 #include "backend/map/bins.h"
 #include "backend/map/forget_map.h"
 #include "backend/map/head_entries.h"
+#include "backend/map/mixing_entries.h"
 #include "backend/trace/device_heads.h"
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forget_map.h"
+#include "kernels/cuda/mixing_map.h"
 
 namespace foxscope {
 namespace {
@@ -71,12 +73,37 @@ cuda::MapHead head_of(Quantity quantity, const Trace& trace, const DeviceHead& a
   return head;
 }
 
+bool is_of_decay(Quantity quantity) { return quantity == Quantity::forget || quantity == Quantity::log_forget; }
+
+/// Whether a head's F is that of one sum of log decays, in a run where there are linear mixers.
+bool forgets_as_one(const HeadOf& head, Quantity quantity) {
+  const TraceInfo& info = head.trace->info();
+  if (info.mixers.empty() || !is_of_decay(quantity)) return false;
+  const Decay decay = info.mixer(head.layer).decay;
+  return decay == Decay::head || (decay == Decay::channel && quantity == Quantity::log_forget);
+}
+
+/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F.
+bool device_mixes(const HeadOf& head, Quantity quantity) {
+  const LayerMixer mixer = head.trace->info().mixer(head.layer);
+  if (mixer.mixer == Mixer::attention || mixer.head_dim > 128) return false;
+  return quantity == Quantity::mixing || quantity == Quantity::attention ||
+         (quantity == Quantity::forget && mixer.decay == Decay::channel);
+}
+
+bool device_takes(const MapRequest& request, const HeadOf& head) {
+  if (request.channel) return false;
+  const bool alone = !request.minus && device_mixes(head, request.quantity);
+  return alone || forgets_as_one(head, request.quantity) || foxscope::device_takes(head);
+}
+
 /// Everything of a request that lies on the GPU while it is computed.
 class DeviceMap {
  public:
   DeviceMap(const MapRequest& request, int gpu) : request_(request), heads_(request.head.trace->device_heads(gpu)) {}
 
   Status run(const Job& job, Image& image) {
+    if (device_mixes(request_.head, request_.quantity)) return mix(job, image);
     const bool effect = request_.quantity == Quantity::gate_effect;
     if (!find_normalizers(job)) return Status::cancelled;
     const cuda::DeviceScope scope(heads_->device());
@@ -87,8 +114,7 @@ class DeviceMap {
     const HeadOf& first = request_.head;
     const DeviceHead own = heads_->head(*first.trace, first.layer, first.head, parts_of(request_.quantity));
     if (job.stopped()) return Status::cancelled;
-    const bool forget = request_.quantity == Quantity::forget || request_.quantity == Quantity::log_forget;
-    if (forget && (own.gate == nullptr || (other && other->gate == nullptr))) {
+    if (is_of_decay(request_.quantity) && (own.gate == nullptr || (other && other->gate == nullptr))) {
       return Status::unsupported;
     }
     if (has_closed_form(request_)) return pool_forget(own, other ? &*other : nullptr, image);
@@ -107,6 +133,33 @@ class DeviceMap {
     if (!parts_of(request_.quantity).without_gate) return true;
     if (log_normalizer_without_gate(request_.head, job).empty()) return false;
     return !request_.minus || !log_normalizer_without_gate(*request_.minus, job).empty();
+  }
+
+  /// Of a linear mixer.
+  Status mix(const Job& job, Image& image) {
+    const HeadOf& head = request_.head;
+    const bool shares = request_.quantity == Quantity::attention;
+    const bool of_decay = request_.quantity == Quantity::forget;
+    if (shares && row_sizes(head, job).empty()) return Status::cancelled;
+    const cuda::DeviceScope scope(heads_->device());
+    const auto lock = heads_->lock();
+    const DeviceHead own = heads_->head(*head.trace, head.layer, head.head,
+                                        {.mixing = !of_decay, .mean_decay = of_decay, .row_sizes = shares});
+    cuda::MixingMap map;
+    map.head = mixing_head(*head.trace, head.layer, of_decay);
+    map.tables = of_decay ? own.mean_decay : own.mixing;
+    if (map.tables == nullptr) return Status::unsupported;
+    if (job.stopped()) return Status::cancelled;
+    map.value = shares ? cuda::MixingValue::share : cuda::MixingValue::mixing;
+    map.row_sizes = own.row_sizes;
+    map.reduction = reduction_of(request_.reduction);
+    map.skip_below = kSmallestExponent;
+    if (shares && request_.skip_tolerance > 0) {
+      map.skip_below = std::max(kSmallestExponent, std::log2(request_.skip_tolerance));
+    }
+    place(map);
+    const std::size_t workspace = cuda::mixing_map_workspace_bytes(map);
+    return deliver(map, workspace, image, [&] { return cuda::mixing_map(map, heads_->stream()); });
   }
 
   /// A head that is subtracted, kept beside its own trace; all that was given to that trace's stream is done.
@@ -136,8 +189,10 @@ class DeviceMap {
     cuda::ForgetMap map;
     map.heads = 1;
     map.length = request_.head.trace->info().length;
-    map.window = request_.head.trace->info().window_size;
-    if (request_.minus) map.window = common_window(map.window, request_.minus->trace->info().window_size);
+    map.window = window_of(request_.head.trace->info(), request_.head.layer);
+    if (request_.minus) {
+      map.window = common_window(map.window, window_of(request_.minus->trace->info(), request_.minus->layer));
+    }
     map.cumulative_log_gate = own.gate;
     map.minus = other == nullptr ? nullptr : other->gate;
     map.value = request_.quantity == Quantity::forget ? cuda::ForgetValue::forget : cuda::ForgetValue::log_forget;
@@ -182,7 +237,7 @@ class DeviceMap {
 
 bool device_takes(const HeadOf& head) {
   const TraceInfo& info = head.trace->info();
-  // Linear mixers, and attention among them, are computed on the CPU.
+  // Attention among linear mixers is computed on the CPU.
   return info.mixers.empty() && info.head_dim <= 128 && info.softmax_scale > 0;
 }
 
@@ -199,7 +254,8 @@ std::optional<int> gpu_of(const MapRequest& request) {
 
 Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image) {
   const bool two_effects = request.quantity == Quantity::gate_effect && request.minus;
-  if (two_effects || !device_takes(request.head) || (request.minus && !device_takes(*request.minus))) {
+  if (two_effects || !device_takes(request, request.head) ||
+      (request.minus && !device_takes(request, *request.minus))) {
     return Status::unsupported;
   }
   job.tell({0, request.rows.size(), "tokens", "computing the map"});
@@ -227,6 +283,42 @@ Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows,
   require_device(
       cuda::copy_to_host(std::as_writable_bytes(part), out + rows.begin, heads->stream()) ? Status::ok : Status::failed,
       gpu);
+  return Status::ok;
+}
+
+Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vector<float>& sizes) {
+  if (!device_mixes(head, Quantity::mixing)) return Status::unsupported;
+  const auto heads = head.trace->device_heads(gpu);
+  const auto lock = heads->lock();
+  const cuda::DeviceScope scope(gpu);
+  const auto arrays = heads->head(*head.trace, head.layer, head.head, {.mixing = true});
+  if (arrays.mixing == nullptr) return Status::unsupported;
+  cuda::MixingMap map;
+  map.head = mixing_head(*head.trace, head.layer, false);
+  map.tables = arrays.mixing;
+  map.value = cuda::MixingValue::size;
+  map.reduction = cuda::MapReduction::mean;
+  map.row_begin = rows.begin;
+  map.row_end = map.column_end = rows.end;
+  map.pixel_rows = rows.size();
+  map.pixel_columns = 1;
+  const auto bytes = static_cast<std::size_t>(rows.size()) * sizeof(float);
+  const std::size_t rest = (bytes + 255) / 256 * 256;
+  auto* memory = static_cast<std::byte*>(heads->workspace(rest + cuda::mixing_map_workspace_bytes(map)));
+  map.pixels = reinterpret_cast<float*>(memory);
+  map.workspace = memory + rest;
+  const Status status = cuda::mixing_map(map, heads->stream());
+  if (status == Status::unsupported) return status;
+  require_device(status == Status::ok && !heads->wait() ? Status::failed : status, gpu);
+  sizes.assign(static_cast<std::size_t>(head.trace->info().length), std::numeric_limits<float>::quiet_NaN());
+  const std::span<float> part(sizes.data() + rows.begin, static_cast<std::size_t>(rows.size()));
+  const bool whole = cuda::copy_to_host(std::as_writable_bytes(part), memory, heads->stream());
+  require_device(whole ? Status::ok : Status::failed, gpu);
+  // From means over a row's keys to their sums.
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    float& size = sizes[static_cast<std::size_t>(row)];
+    size = static_cast<float>(static_cast<double>(size) * static_cast<double>(row + 1));
+  }
   return Status::ok;
 }
 

@@ -11,19 +11,25 @@ namespace foxscope {
 /// The GPU that a request's maps are computed on: that of its first head that has one.
 std::optional<int> gpu_of(const MapRequest& request);
 
-/// Whether the kernels take a head: dimensions up to 128, with a positive scale.
+/// Whether the kernels take a head: softmax attention with dimensions up to 128 and a positive scale, in a run of
+/// nothing else.
 bool device_takes(const HeadOf& head);
 
 /// The map on a GPU, to what compute_map gives on the CPU within float32's rounding (of bfloat16's products). The
 /// request is valid.
-/// @returns ok; cancelled; or unsupported for what is left to the CPU: what device_takes refuses, F without a gate,
-///          differences of the gate's effect, and what is too large for the kernels
+/// Heads of linear mixers are taken with dimensions up to 128: their mixing, attention and forget.
+/// @returns ok; cancelled; or unsupported for what is left to the CPU: other heads than these, F without a gate, F of
+/// one
+///          channel, differences of the gate's effect and of linear mixers, and what is too large for the kernels
 /// @throws Error naming the GPU where it fails, and the figure where it has too little memory
 kernels::Status device_map(const MapRequest& request, int gpu, const Job& job, Image& image);
 
 /// Row log-normalisers of softmax(S) without the gate on a GPU, [L]. @returns and throws likewise
 kernels::Status device_log_normalizer_without_gate(const HeadOf& head, const Range& rows, int gpu,
                                                    std::vector<float>& normalizer);
+
+/// Sum over j of |M_ij| of some rows of a linear mixer on a GPU, [L], NaN for other rows. @returns and throws likewise
+kernels::Status device_row_sizes(const HeadOf& head, const Range& rows, int gpu, std::vector<float>& sizes);
 
 /// @throws Error where the GPU failed
 void require_device(kernels::Status status, int gpu);

@@ -10,6 +10,7 @@
 
 #include "backend/base/error.h"
 #include "backend/map/band_tiles.h"
+#include "backend/map/device_map.h"
 #include "kernels/cpu/mixing.h"
 #include "kernels/cpu/pooled_map.h"
 
@@ -434,6 +435,12 @@ void MixingReader::start_rows(Strip& strip, const Range& block, float* out) {
 
 std::vector<float> compute_row_sizes(const HeadOf& head, const Range& rows, FirstKey first_key, const Job& job) {
   const std::int64_t length = head.trace->info().length;
+  if (const auto gpu = head.trace->gpu(); gpu && first_key == FirstKey::counted) {
+    std::vector<float> sizes;
+    const kernels::Status status = device_row_sizes(head, rows, *gpu, sizes);
+    if (job.stopped()) return {};
+    if (status == kernels::Status::ok) return sizes;
+  }
   std::vector<float> sizes(static_cast<std::size_t>(length), std::numeric_limits<float>::quiet_NaN());
   Team team(job);
   MixingEntries entries(head, Quantity::mixing);

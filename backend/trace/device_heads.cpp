@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -31,10 +32,23 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
   head.length = info.length;
   head.head_dim = info.head_dim;
   head.scale = info.softmax_scale;
-  head.window = info.window_size;
+  head.window = window_of(info, arrays.layer);
   head.cumulative_log_gate = arrays.gate;
   head.log_normalizer = arrays.normalizer;
   head.tables = arrays.tables;
+  return head;
+}
+
+cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay) {
+  const LayerMixer mixer = trace.info().mixer(layer);
+  cuda::MixingHead head;
+  head.kind = mixer.mixer == Mixer::mamba2                   ? cuda::MixingKind::head_decay
+              : mixer.mixer == Mixer::gated_linear_attention ? cuda::MixingKind::channel_decay
+                                                             : cuda::MixingKind::delta_rule;
+  const bool is_float = of_decay || trace.require_query_key().dtype() == DType::float32;
+  head.element = is_float ? cuda::MapElement::float32 : cuda::MapElement::bfloat16;
+  head.length = trace.info().length;
+  head.head_dim = mixer.head_dim;
   return head;
 }
 
@@ -93,7 +107,7 @@ void DeviceHeads::add_query_key(const Trace& trace, Entry& entry) {
 
 void DeviceHeads::add_gate(const Trace& trace, Entry& entry) {
   DeviceHead& head = entry.head;
-  if (!trace.info().gated) return;
+  if (!is_gated(trace.info(), head.layer)) return;
   head.gate =
       static_cast<const double*>(upload(std::as_bytes(trace.cumulative_log_gate(head.layer, head.head)), entry));
 }
@@ -106,6 +120,42 @@ void DeviceHeads::add_tables(const Trace& trace, Entry& entry) {
   const auto status = cuda::prepare_map_head(map, tables.data(), stream());
   if (status != kernels::Status::ok) throw failed(device_);
   head.tables = tables.data();
+}
+
+/// What the tables are made of is let go when they are there. @returns null where the device has no room for a block
+const void* DeviceHeads::add_mixing(const Trace& trace, bool of_decay, Entry& entry) {
+  const int layer = entry.head.layer;
+  const LayerMixer mixer = trace.info().mixer(layer);
+  cuda::MixingHead head = mixing_head(trace, layer, of_decay);
+  Entry passing;
+  std::vector<std::byte> scratch;
+  const auto rows_of = [&](QueryKeyStore::Part part, int among) -> const void* {
+    const QueryKeyStore& store = trace.require_query_key();
+    const int index = shared_head(mixer.heads, among, entry.head.head);
+    const void* there = store.on_device(part, layer, index);
+    if (there != nullptr && store.device() == device_) return there;
+    return upload(store.raw_rows(part, layer, index, 0, trace.info().length, scratch), passing);
+  };
+  if (!of_decay) {
+    head.query = rows_of(QueryKeyStore::Part::query, mixer.query_heads);
+    head.key = rows_of(QueryKeyStore::Part::key, mixer.key_heads);
+  }
+  if (mixer.decay != Decay::none) {
+    const auto sums = mixer.decay == Decay::head ? trace.cumulative_log_gate(layer, entry.head.head)
+                                                 : trace.cumulative_log_decay(layer, entry.head.head);
+    head.cumulative_log_decay = static_cast<const double*>(upload(std::as_bytes(sums), passing));
+  }
+  if (mixer.mixer != Mixer::gated_linear_attention) {
+    const auto beta = trace.beta(layer, entry.head.head);
+    head.beta = static_cast<const float*>(upload(std::as_bytes(beta), passing));
+  }
+  cuda::DeviceBuffer tables = allocate(cuda::mixing_table_bytes(head));
+  const auto status = cuda::prepare_mixing_head(head, tables.data(), stream());
+  const bool waited = wait();
+  if (status == kernels::Status::unsupported) return nullptr;
+  if (status != kernels::Status::ok || !waited) throw failed(device_);
+  entry.bytes += tables.bytes();
+  return entry.buffers.emplace_back(std::move(tables)).data();
 }
 
 void DeviceHeads::keep_within_budget() {
@@ -140,6 +190,12 @@ DeviceHead DeviceHeads::head(const Trace& trace, int layer, int head, const Devi
   if (parts.without_gate && found.without_gate == nullptr) {
     const auto rows = trace.log_normalizer_without_gate(layer, head, [] { return std::vector<float>{}; });
     found.without_gate = static_cast<const float*>(upload(std::as_bytes(rows), *entry));
+  }
+  if (parts.mixing && found.mixing == nullptr) found.mixing = add_mixing(trace, false, *entry);
+  if (parts.mean_decay && found.mean_decay == nullptr) found.mean_decay = add_mixing(trace, true, *entry);
+  if (parts.row_sizes && found.row_sizes == nullptr) {
+    const auto sizes = trace.row_sizes(layer, head, [] { return std::vector<float>{}; });
+    found.row_sizes = static_cast<const float*>(upload(std::as_bytes(sizes), *entry));
   }
   heads_.push_front(entry);
   keep_within_budget();

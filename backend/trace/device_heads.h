@@ -8,6 +8,7 @@
 
 #include "backend/trace/trace.h"
 #include "kernels/cuda/device.h"
+#include "kernels/cuda/mixing_map.h"
 #include "kernels/cuda/pooled_map.h"
 
 namespace foxscope {
@@ -18,6 +19,9 @@ struct DeviceParts {
   bool gate = false;  ///< with the tables that maps need beside it, where queries and keys are asked for too
   bool normalizer = false;
   bool without_gate = false;  ///< that normaliser has to be known to the trace already
+  bool mixing = false;        ///< tables of a linear mixer's M
+  bool mean_decay = false;    ///< tables of the mean over channels of F, where each channel decays
+  bool row_sizes = false;     ///< these have to be known to the trace already
 };
 
 /// Addresses of one head's arrays in GPU memory, those that were asked for so far; null where not.
@@ -30,11 +34,18 @@ struct DeviceHead {
   const float* normalizer = nullptr;    ///< [L] nats
   const float* without_gate = nullptr;  ///< [L] nats
   const void* tables = nullptr;         ///< of kernels::cuda::prepare_map_head
+  const void* mixing = nullptr;         ///< of prepare_mixing_head; null also where the device has no room for a block
+  const void* mean_decay = nullptr;     ///< likewise, without queries and keys
+  const float* row_sizes = nullptr;     ///< [L] sum over j of |M_ij|
   std::shared_ptr<const void> held;     ///< keeps the arrays, but for those that are the store's own
 };
 
 /// A head for the kernels, with all that was uploaded of it.
 kernels::cuda::MapHead map_head(const Trace& trace, const DeviceHead& head);
+
+/// A head of a linear mixer for the kernels, without arrays.
+/// @param of_decay  F alone, whose queries are 1/d and keys 1
+kernels::cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay);
 
 /// What of one trace is kept in GPU memory for its maps, head by head, the one not used for longest let go first; and
 /// the stream and the working memory of what computes them. One piece of work at a time: hold `lock` around it, and
@@ -69,6 +80,7 @@ class DeviceHeads {
   void add_query_key(const Trace& trace, Entry& entry);
   void add_gate(const Trace& trace, Entry& entry);
   void add_tables(const Trace& trace, Entry& entry);
+  const void* add_mixing(const Trace& trace, bool of_decay, Entry& entry);
   void keep_within_budget();
 
   int device_;

@@ -121,4 +121,14 @@ __device__ __forceinline__ void put(const PoolParameters& p, std::int64_t pixel,
   }
 }
 
+/// Whether a map's rectangle and its pixels fit each other and the length of its head.
+bool sizes_valid(const PooledMap& map);
+
+/// Lays pixels and bins out in a map's workspace, and sets in `p` the rectangle and all pointers. The workspace is that
+/// of pooled_map_workspace_bytes; of the head only its length is looked at, here and in what follows.
+Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream);
+
+/// From what was gathered to the map's pixels.
+Status finish_pixels(const PooledMap& map, const PoolParameters& p, cudaStream_t stream);
+
 }  // namespace foxscope::kernels::cuda::maps

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/errors.cuh"
+#include "kernels/cuda/map_gather.cuh"
 #include "kernels/cuda/map_pixels.cuh"
 #include "kernels/cuda/map_tiles.cuh"
 #include "kernels/cuda/pooled_map.h"
@@ -9,26 +10,21 @@
 namespace foxscope::kernels::cuda::maps {
 
 template <class Dot, int Heads, PoolMode Mode>
-struct Pooling {
-  const PoolParameters& p;
+struct Pooling : WarpPixels<Mode, 4> {
+  using Pixels = WarpPixels<Mode, 4>;
+  using Pixels::kStageStride;
+  using Pixels::p;
+  using Pixels::reduction;
+  using Pixels::row;
+  using Pixels::rows;
+  using Pixels::stage;
+
   Dot dot[Heads];
   LogTerms terms[Heads];
   KeyBuffers<Dot::kStages> buffers[Heads];
-  WarpRows rows;
-  int row = 0;        ///< of the thread's line 0
-  int first_bin = 0;  ///< of the warp's rows
-  int last_bin = 0;
-  float* stage = nullptr;  ///< [32][kStageStride] of the warp
 
-  static constexpr int kStageStride = kTileKeys + 1;
+  __device__ __forceinline__ explicit Pooling(const PoolParameters& parameters) : Pixels(parameters) {}
 
-  __device__ __forceinline__ explicit Pooling(const PoolParameters& parameters) : p(parameters) {}
-
-  [[nodiscard]] __device__ __forceinline__ MapReduction reduction() const {
-    if constexpr (Mode == PoolMode::peaks) return MapReduction::max;
-    if constexpr (Mode == PoolMode::sums) return MapReduction::mean;
-    return p.reduction;
-  }
   [[nodiscard]] __device__ __forceinline__ MapValue value() const {
     return Mode == PoolMode::any ? p.value : MapValue::attention;
   }
@@ -36,12 +32,6 @@ struct Pooling {
     return Mode == PoolMode::any ? p.logarithm : Mode == PoolMode::peaks;
   }
   [[nodiscard]] __device__ __forceinline__ bool staged() const { return Mode == PoolMode::any && p.staged; }
-
-  /// After rows are set.
-  __device__ __forceinline__ void start_bins() {
-    first_bin = p.row_bin[min(rows.begin, p.row_end - 1) - p.row_begin];
-    last_bin = p.row_bin[min(max(rows.begin, rows.end - 1), p.row_end - 1) - p.row_begin];
-  }
 
   /// Turns logits into entries, or where extremes of logarithms are pooled line by line into what `finish` completes.
   __device__ __forceinline__ void values(int head, const float2* key_terms, int first, Step& s) const {
@@ -109,55 +99,7 @@ struct Pooling {
 #pragma unroll
       for (int n = 0; n < 4; ++n) line[n] = terms[0].finish(line[n], n);
     }
-    const float none = identity(reduction());
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      if (row + 8 * n >= rows.end) line[n] = none;
-    }
-    if (first_bin == last_bin) {
-      reduce_warp(line, first_bin, column);
-    } else if (last_bin - first_bin < 4) {
-      for (int bin = first_bin; bin <= last_bin; ++bin) {
-        const int from = p.row_edge[bin];
-        const int to = p.row_edge[bin + 1];
-        float part[4];
-#pragma unroll
-        for (int n = 0; n < 4; ++n) part[n] = row + 8 * n >= from && row + 8 * n < to ? line[n] : none;
-        reduce_warp(part, bin, column);
-      }
-    } else {
-      reduce_lines(line, column);
-    }
-  }
-
-  /// All lines belong to one pixel.
-  __device__ __forceinline__ void reduce_warp(const float (&line)[4], int bin, int column) const {
-    const MapReduction r = reduction();
-    float value = combine(combine(line[0], line[1], r), combine(line[2], line[3], r), r);
-    const std::int64_t pixel = std::int64_t{bin} * p.pixel_columns + column;
-    const bool leads = threadIdx.x % 32 == 0;
-    if (r == MapReduction::mean) {
-      for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffU, value, lanes);
-      if (leads) add_to_mean(p, pixel, value);
-    } else {
-      const unsigned code = __reduce_max_sync(0xffffffffU, encode(value, r));
-      if (leads) atomicMax(p.extreme + pixel, code);
-    }
-  }
-
-  /// Each line belongs to a pixel of its own, or nearly so.
-  __device__ __forceinline__ void reduce_lines(float (&line)[4], int column) const {
-    const int quarter = static_cast<int>(threadIdx.x) % 4;
-    float mine = 0;
-#pragma unroll
-    for (int n = 0; n < 4; ++n) {
-      for (int lanes = 1; lanes < 4; lanes *= 2) {
-        line[n] = combine(line[n], __shfl_xor_sync(0xffffffffU, line[n], lanes), reduction());
-      }
-      if (quarter == n) mine = line[n];
-    }
-    const int at = row + 8 * quarter;
-    if (at < rows.end) put(p, std::int64_t{p.row_bin[at - p.row_begin]} * p.pixel_columns + column, mine);
+    this->add_lines(line, column);
   }
 
   /// Bins of 16 columns and more: lines gather in registers until their bin ends.
@@ -256,31 +198,8 @@ struct Pooling {
       }
     }
     __syncwarp();
-    const int first_key = tile * kTileKeys;
-    const int column = p.column_bin[first_key + begin - p.column_begin];
-    const int columns = p.column_bin[first_key + end - 1 - p.column_begin] - column + 1;
-    for (int item = lane; item < columns * 8; item += 32) {
-      const int bin = column + item % columns;
-      const int from = max(begin, p.column_edge[bin] - first_key);
-      const int to = min(end, p.column_edge[bin + 1] - first_key);
-      gather_rows(item / columns * 4, from, to, bin);
-    }
+    this->gather_stage(rows.begin, tile * kTileKeys, begin, end);
     __syncwarp();
-  }
-
-  __device__ __forceinline__ void gather_rows(int first, int from, int to, int column) const {
-    int bin = -1;
-    float value = identity(reduction());
-    for (int n = first; n < first + 4 && rows.begin + n < rows.end; ++n) {
-      const int next = p.row_bin[rows.begin + n - p.row_begin];
-      if (bin >= 0 && next != bin) {
-        put(p, std::int64_t{bin} * p.pixel_columns + column, value);
-        value = identity(reduction());
-      }
-      bin = next;
-      for (int key = from; key < to; ++key) value = combine(value, stage[n * kStageStride + key], reduction());
-    }
-    if (bin >= 0) put(p, std::int64_t{bin} * p.pixel_columns + column, value);
   }
 
   /// Of the item's tiles, those in which this warp has something to compute.

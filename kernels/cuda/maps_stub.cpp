@@ -2,6 +2,7 @@
 #include "kernels/cuda/attention_statistics.h"
 #include "kernels/cuda/forget_map.h"
 #include "kernels/cuda/lagged_products.h"
+#include "kernels/cuda/mixing_map.h"
 #include "kernels/cuda/pooled_map.h"
 
 namespace foxscope::kernels::cuda {
@@ -10,6 +11,13 @@ std::size_t head_table_bytes(std::int64_t /*length*/) { return 0; }
 Status prepare_map_head(const MapHead& /*head*/, void* /*tables*/, Stream /*stream*/) { return Status::unavailable; }
 std::size_t pooled_map_workspace_bytes(const PooledMap& /*map*/) { return 0; }
 Status pooled_map(const PooledMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
+
+std::size_t mixing_table_bytes(const MixingHead& /*head*/) { return 0; }
+Status prepare_mixing_head(const MixingHead& /*head*/, void* /*tables*/, Stream /*stream*/) {
+  return Status::unavailable;
+}
+std::size_t mixing_map_workspace_bytes(const MixingMap& /*map*/) { return 0; }
+Status mixing_map(const MixingMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }
 
 std::size_t forget_map_workspace_bytes(const ForgetMap& /*map*/) { return 0; }
 Status forget_map(const ForgetMap& /*map*/, Stream /*stream*/) { return Status::unavailable; }

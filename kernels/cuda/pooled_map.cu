@@ -13,6 +13,8 @@ namespace maps {
 
 std::int64_t tile_count(std::int64_t length) { return (length + kTileKeys - 1) / kTileKeys; }
 
+constexpr unsigned kThreads = 256;
+
 /// Where the tables of a head lie, in bytes.
 struct Tables {
   std::int64_t terms = 0, key_norm = 0, row_norm = 0, bytes = 0;
@@ -112,7 +114,7 @@ __device__ std::int64_t pairs_below(int row_begin, int row_end, int column_begin
 }
 
 /// From what was gathered to pixels.
-__global__ void finish_pixels(const __grid_constant__ PoolParameters p, std::int64_t pixels, float* out) {
+__global__ void fill_pixels(const __grid_constant__ PoolParameters p, std::int64_t pixels, float* out) {
   const std::int64_t n = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (n >= pixels) return;
   const auto row = static_cast<int>(n / p.pixel_columns);
@@ -154,6 +156,8 @@ struct Workspace {
   }
 };
 
+}  // namespace
+
 bool sizes_valid(const PooledMap& map) {
   const std::int64_t length = map.head.length;
   const bool rows = map.row_begin >= 0 && map.row_begin < map.row_end && map.row_end <= length;
@@ -161,6 +165,8 @@ bool sizes_valid(const PooledMap& map) {
   return rows && columns && map.pixel_rows >= 1 && map.pixel_rows <= map.row_end - map.row_begin &&
          map.pixel_columns >= 1 && map.pixel_columns <= map.column_end - map.column_begin;
 }
+
+namespace {
 
 bool valid(const PooledMap& map) {
   if (!head_valid(map.head) || !sizes_valid(map) || map.pixels == nullptr || map.workspace == nullptr) return false;
@@ -185,18 +191,12 @@ PoolParameters parameters(const PooledMap& map) {
   }
   p.length = static_cast<int>(map.head.length);
   p.window = narrower(map.head.window, map.minus == nullptr ? 0 : map.minus->window, map.head.length);
-  p.row_begin = static_cast<int>(map.row_begin);
-  p.row_end = static_cast<int>(map.row_end);
-  p.column_begin = static_cast<int>(map.column_begin);
-  p.column_end = static_cast<int>(map.column_end);
-  p.pixel_columns = static_cast<int>(map.pixel_columns);
   p.value = map.value;
   p.reduction = map.reduction;
   const bool mean = map.reduction == MapReduction::mean;
   p.logarithm = map.value == MapValue::attention && map.minus == nullptr && !mean;
   // Attention has no negative entries.
   if (p.logarithm && p.reduction == MapReduction::absmax) p.reduction = MapReduction::max;
-  p.staged = map.column_end - map.column_begin < kStepKeys * map.pixel_columns;
   p.limit = map.skip_below;
   // A row's attention, or the size of a difference of two rows', sums to 2 at most; logits may be 2^16 on average over
   // 2^31 entries.
@@ -222,10 +222,34 @@ Status pool(const PoolParameters& p, int tiles, int shared_bytes, cudaStream_t s
 }
 
 Status run(const PooledMap& map, cudaStream_t stream, int multiprocessors, int shared_bytes) {
-  constexpr unsigned kThreads = 256;
   PoolParameters p = parameters(map);
+  if (const Status status = begin_pixels(map, p, stream); status != Status::ok) return status;
+  // Keys that no row sees are left alone.
+  const std::int64_t oldest = p.window == 0 ? 0 : std::max<std::int64_t>(0, map.row_begin - p.window + 1);
+  const std::int64_t rows = map.row_end - map.row_begin;
+  const std::int64_t first_key = std::max(map.column_begin, oldest);
+  const std::int64_t last_key = std::min(map.column_end, map.row_end);
+  if (first_key < last_key) {
+    p.first_tile = static_cast<int>(first_key / kTileKeys);
+    const auto tiles = static_cast<int>(tile_count(last_key) - p.first_tile);
+    const std::int64_t work = tiles * tile_count(rows) / 4;
+    p.tiles_per_item = static_cast<int>(std::clamp<std::int64_t>(work / (16 * multiprocessors), 2, 32));
+    if (const Status status = pool(p, tiles, shared_bytes, stream); status != Status::ok) return status;
+  }
+  return finish_pixels(map, p, stream);
+}
+
+}  // namespace
+
+Status begin_pixels(const PooledMap& map, PoolParameters& p, cudaStream_t stream) {
   const Workspace plan(map);
   char* memory = static_cast<char*>(map.workspace);
+  p.row_begin = static_cast<int>(map.row_begin);
+  p.row_end = static_cast<int>(map.row_end);
+  p.column_begin = static_cast<int>(map.column_begin);
+  p.column_end = static_cast<int>(map.column_end);
+  p.pixel_columns = static_cast<int>(map.pixel_columns);
+  p.staged = map.column_end - map.column_begin < kStepKeys * map.pixel_columns;
   p.row_bin = reinterpret_cast<int*>(memory + plan.row_bin);
   p.column_bin = reinterpret_cast<int*>(memory + plan.column_bin);
   p.row_edge = reinterpret_cast<int*>(memory + plan.row_edge);
@@ -239,24 +263,15 @@ Status run(const PooledMap& map, cudaStream_t stream, int multiprocessors, int s
       map.row_begin, rows, map.pixel_rows, const_cast<int*>(p.row_bin), const_cast<int*>(p.row_edge));
   plan_bins<<<blocks_of(columns + 1, kThreads), kThreads, 0, stream>>>(
       map.column_begin, columns, map.pixel_columns, const_cast<int*>(p.column_bin), const_cast<int*>(p.column_edge));
-  if (const Status status = launched(); status != Status::ok) return status;
-  // Keys that no row sees are left alone.
-  const std::int64_t oldest = p.window == 0 ? 0 : std::max<std::int64_t>(0, map.row_begin - p.window + 1);
-  const std::int64_t first_key = std::max(map.column_begin, oldest);
-  const std::int64_t last_key = std::min(map.column_end, map.row_end);
-  if (first_key < last_key) {
-    p.first_tile = static_cast<int>(first_key / kTileKeys);
-    const auto tiles = static_cast<int>(tile_count(last_key) - p.first_tile);
-    const std::int64_t work = tiles * tile_count(rows) / 4;
-    p.tiles_per_item = static_cast<int>(std::clamp<std::int64_t>(work / (16 * multiprocessors), 2, 32));
-    if (const Status status = pool(p, tiles, shared_bytes, stream); status != Status::ok) return status;
-  }
-  const std::int64_t pixels = map.pixel_rows * map.pixel_columns;
-  finish_pixels<<<blocks_of(pixels, kThreads), kThreads, 0, stream>>>(p, pixels, map.pixels);
   return launched();
 }
 
-}  // namespace
+Status finish_pixels(const PooledMap& map, const PoolParameters& p, cudaStream_t stream) {
+  const std::int64_t pixels = map.pixel_rows * map.pixel_columns;
+  fill_pixels<<<blocks_of(pixels, kThreads), kThreads, 0, stream>>>(p, pixels, map.pixels);
+  return launched();
+}
+
 }  // namespace maps
 
 std::size_t head_table_bytes(std::int64_t length) { return static_cast<std::size_t>(maps::Tables(length).bytes); }

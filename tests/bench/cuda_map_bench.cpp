@@ -1,4 +1,5 @@
-// Maps and statistics of attention of one head of 65,536 tokens on the GPU, and F of all heads of a 760M model.
+// Maps and statistics of attention and of linear mixers of one head of 65,536 tokens on the GPU, and F of all heads of
+// a 760M model.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -15,6 +16,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/forget_map.h"
 #include "kernels/cuda/lagged_products.h"
+#include "kernels/cuda/mixing_map.h"
 #include "kernels/cuda/pooled_map.h"
 #include "tests/bench/kernels_bench.h"
 
@@ -141,6 +143,82 @@ void run_map(benchmark::State& state, const MapCase& one) {
           .note = megabytes(pixels + workspace + made.tables.bytes())});
 }
 
+/// A linear mixer's head with keys of length 1 in the delta rule; each channel, or the head, forgets about 1/T a token.
+struct MixingCase {
+  const char* name;
+  cuda::MixingKind kind = cuda::MixingKind::head_decay;
+  std::int64_t head_dim = 64;
+  double decay_time = 0;  ///< 0: no decay
+  cuda::MixingValue value = cuda::MixingValue::mixing;
+  bool prepare = false;  ///< the tables' time, not the map's
+};
+
+std::vector<std::uint16_t> mixing_rows(const MixingCase& one, std::mt19937_64& generator) {
+  std::normal_distribution<float> normal;
+  const auto width = static_cast<std::size_t>(one.head_dim);
+  std::vector<float> values(static_cast<std::size_t>(kLength) * width);
+  for (float& value : values) value = normal(generator);
+  for (std::size_t row = 0; row < values.size() && one.kind == cuda::MixingKind::delta_rule; row += width) {
+    float square = 0;
+    for (std::size_t n = 0; n < width; ++n) square += values[row + n] * values[row + n];
+    for (std::size_t n = 0; n < width; ++n) values[row + n] /= std::sqrt(square);
+  }
+  std::vector<std::uint16_t> half(values.size());
+  std::transform(values.begin(), values.end(), half.begin(), bfloat16);
+  return half;
+}
+
+void run_mixing(benchmark::State& state, const MixingCase& one) {
+  std::mt19937_64 generator(7);
+  const cuda::DeviceBuffer query = uploaded(mixing_rows(one, generator));
+  const cuda::DeviceBuffer key = uploaded(mixing_rows(one, generator));
+  const bool by_channel = one.kind == cuda::MixingKind::channel_decay;
+  const auto channels = static_cast<std::size_t>(by_channel ? one.head_dim : 1);
+  const double rate = one.decay_time > 0 ? 1 / one.decay_time : 0;
+  std::uniform_real_distribution<double> uniform(0, 2 * rate);
+  std::vector<double> sums(static_cast<std::size_t>(kLength) * channels);
+  for (std::size_t n = channels; n < sums.size(); ++n) sums[n] = sums[n - channels] - uniform(generator);
+  const cuda::DeviceBuffer decay = uploaded(sums);
+  const cuda::DeviceBuffer beta = uploaded(std::vector<float>(kLength, 0.5F));
+  const cuda::DeviceBuffer sizes = uploaded(std::vector<float>(kLength, 100.0F));
+  cuda::MixingMap map;
+  map.head.kind = one.kind;
+  map.head.query = query.data();
+  map.head.key = key.data();
+  map.head.length = kLength;
+  map.head.head_dim = one.head_dim;
+  map.head.cumulative_log_decay = static_cast<const double*>(decay.data());
+  map.head.beta = static_cast<const float*>(beta.data());
+  const cuda::DeviceBuffer tables(cuda::mixing_table_bytes(map.head));
+  (void)cuda::prepare_mixing_head(map.head, tables.data(), nullptr);
+  map.tables = tables.data();
+  map.value = one.value;
+  map.row_sizes = static_cast<const float*>(sizes.data());
+  const bool rows = one.value == cuda::MixingValue::size;
+  if (rows) map.reduction = cuda::MapReduction::mean;
+  map.row_end = map.column_end = kLength;
+  map.pixel_rows = rows ? kLength : kPixels;
+  map.pixel_columns = rows ? 1 : kPixels;
+  const std::size_t workspace = cuda::mixing_map_workspace_bytes(map);
+  const cuda::DeviceBuffer out(static_cast<std::size_t>(map.pixel_rows * map.pixel_columns) * sizeof(float));
+  const cuda::DeviceBuffer work(workspace);
+  map.pixels = static_cast<float*>(out.data());
+  map.workspace = work.data();
+  const double seconds = time_calls(state, [&] {
+    return one.prepare ? cuda::prepare_mixing_head(map.head, tables.data(), nullptr) : cuda::mixing_map(map, nullptr);
+  });
+  const double operations =
+      static_cast<double>(kLength) * static_cast<double>(kLength) * static_cast<double>(one.head_dim);
+  // Products of bfloat16 that a pair of positions takes: of whole numbers, of numbers in two parts, twice these.
+  const double products = one.kind == cuda::MixingKind::head_decay ? 1 : by_channel ? 3 : 6;
+  report({.kernel = one.name,
+          .shape = std::string("65536 to ") + (rows ? "rows" : "1024") + ", d " + std::to_string(one.head_dim),
+          .seconds = seconds,
+          .work = one.prepare ? static_cast<double>(tables.bytes()) : operations * products,
+          .limit = one.prepare ? Limit::memory : Limit::bfloat16,
+          .note = megabytes(out.bytes() + workspace + tables.bytes())});
+}
+
 void run_forget(benchmark::State& state, cuda::MapReduction reduction, const char* name) {
   std::vector<double> c;
   for (int head = 0; head < kHeads; ++head) {
@@ -240,6 +318,30 @@ void register_map_benchmarks() {
   };
   for (const MapCase& one : kCases) {
     add_benchmark(std::string("maps/") + one.name, [&one](benchmark::State& state) { run_map(state, one); });
+  }
+  using cuda::MixingKind;
+  using cuda::MixingValue;
+  static const MixingCase kMixing[] = {
+      {.name = "Mamba-2 map, no decay"},
+      {.name = "Mamba-2 map, no decay", .head_dim = 128},
+      {.name = "Mamba-2 map, T 256", .head_dim = 128, .decay_time = 256},
+      {.name = "Mamba-2 row sums, no decay", .value = MixingValue::size},
+      {.name = "GLA map, no decay", .kind = MixingKind::channel_decay},
+      {.name = "GLA map, no decay", .kind = MixingKind::channel_decay, .head_dim = 128},
+      {.name = "GLA map, T 256", .kind = MixingKind::channel_decay, .head_dim = 128, .decay_time = 256},
+      {.name = "GLA attention, T 8192",
+       .kind = MixingKind::channel_decay,
+       .decay_time = 8192,
+       .value = MixingValue::share},
+      {.name = "GLA tables", .kind = MixingKind::channel_decay, .head_dim = 128, .decay_time = 256, .prepare = true},
+      {.name = "delta rule map, no decay", .kind = MixingKind::delta_rule},
+      {.name = "delta rule map, no decay", .kind = MixingKind::delta_rule, .head_dim = 128},
+      {.name = "delta rule map, T 256", .kind = MixingKind::delta_rule, .head_dim = 128, .decay_time = 256},
+      {.name = "delta rule tables", .kind = MixingKind::delta_rule, .head_dim = 128, .prepare = true},
+  };
+  for (const MixingCase& one : kMixing) {
+    add_benchmark(std::string("maps/") + one.name + " d " + std::to_string(one.head_dim),
+                  [&one](benchmark::State& state) { run_mixing(state, one); });
   }
   const auto forget = [](MapReduction reduction, const char* name) {
     add_benchmark(std::string("maps/") + name,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -90,7 +91,7 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
   info.length = shape.length;
   info.gated = shape.mixer.decay != Decay::none;
   info.set_mixers({shape.mixer});
-  auto store = std::make_shared<HostQueryKeyStore>(info, DType::float32, std::size_t{1} << 40U, "/tmp");
+  auto store = std::make_shared<HostQueryKeyStore>(info, shape.dtype, std::size_t{1} << 40U, "/tmp");
   Recorder recorder(info, {Keep::gates, Keep::query_key}, store);
   std::mt19937_64 random(shape.seed);
   std::normal_distribution<float> normal;
@@ -98,16 +99,25 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
   const auto width = static_cast<std::size_t>(shape.mixer.head_dim);
   for (const TraceArray part : {TraceArray::query, TraceArray::key}) {
     const std::span<std::byte> bytes = store->layer(part, 0);
-    const std::span<float> numbers(reinterpret_cast<float*>(bytes.data()), bytes.size() / sizeof(float));
+    std::vector<float> numbers(bytes.size() / static_cast<std::size_t>(size_of(shape.dtype)));
     for (float& number : numbers) number = normal(random);
     for (std::size_t row = 0; row < numbers.size() && shape.mixer.mixer == Mixer::delta_rule; row += width) {
-      const std::span<float> key = numbers.subspan(row, width);
+      const std::span<float> key = std::span(numbers).subspan(row, width);
       double square = 0;
       for (const float number : key) square += static_cast<double>(number) * static_cast<double>(number);
       for (float& number : key) number /= static_cast<float>(std::sqrt(square));
     }
-    if (part != TraceArray::query || shape.nan_query < 0) continue;
-    numbers[static_cast<std::size_t>(shape.nan_query) * width + 3] = std::numeric_limits<float>::quiet_NaN();
+    if (part == TraceArray::query && shape.nan_query >= 0) {
+      numbers[static_cast<std::size_t>(shape.nan_query) * width + 3] = std::numeric_limits<float>::quiet_NaN();
+    }
+    if (shape.dtype == DType::float32) {
+      std::memcpy(bytes.data(), numbers.data(), bytes.size());
+      continue;
+    }
+    for (std::size_t n = 0; n < numbers.size(); ++n) {
+      const std::uint16_t bits = to_bfloat16(numbers[n]);
+      std::memcpy(bytes.data() + 2 * n, &bits, 2);
+    }
   }
   // Each head, or channel, forgets at a rate of its own, from the largest down to a thousandth of it.
   const auto fill = [&](std::span<double> sums, std::size_t channels) {

@@ -14,8 +14,9 @@ struct LinearShape {
   LayerMixer mixer;
   std::int64_t length = 300;
   unsigned seed = 1;
-  double largest_decay = 0.5;   ///< nats a token
-  std::int64_t nan_query = -1;  ///< the row of head 0 that has a query that is not a number; -1: none
+  double largest_decay = 0.5;    ///< nats a token
+  std::int64_t nan_query = -1;   ///< the row of head 0 that has a query that is not a number; -1: none
+  DType dtype = DType::float32;  ///< of queries and keys
 };
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape);

@@ -1,0 +1,310 @@
+// Maps of linear mixers on a GPU against the recurrence in float64 and against those of the CPU. Skipped by name where
+// there is none.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "backend/map/device_map.h"
+#include "kernels/cuda/device.h"
+#include "tests/map/dense.h"
+#include "tests/map/linear_run.h"
+
+namespace foxscope::test {
+namespace {
+
+constexpr Reduction kMixingReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
+/// Of the largest entry: products of numbers in two bfloat16 parts.
+constexpr double kTwoParts = 3e-5;
+/// Of shares, where a row's sum may be small beside |q||k|.
+constexpr double kShares = 1e-4;
+
+MapRequest whole_map(const HeadOf& head, Quantity quantity) {
+  MapRequest request;
+  request.head = head;
+  request.quantity = quantity;
+  request.reduction = default_reduction(quantity, false);
+  request.rows = request.columns = {0, head.trace->info().length};
+  request.pixel_rows = request.pixel_columns = request.rows.size();
+  return request;
+}
+
+std::vector<double> shares_of(std::vector<double> entries, std::int64_t length) {
+  for (std::size_t row = 0; row < entries.size(); row += static_cast<std::size_t>(length)) {
+    double sum = 0;
+    for (std::int64_t n = 0; n < length; ++n) {
+      double& entry = entries[row + static_cast<std::size_t>(n)];
+      entry = std::abs(entry);
+      if (!std::isnan(entry)) sum += entry;
+    }
+    for (std::int64_t n = 0; n < length; ++n) entries[row + static_cast<std::size_t>(n)] /= sum;
+  }
+  return entries;
+}
+
+class CudaMixing : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!kernels::cuda::is_available()) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
+  }
+
+  /// What the kernels compute, not what stands in for them.
+  static Image on_gpu(const MapRequest& request) {
+    request.head.trace->compute_on(0);
+    Image image;
+    const kernels::Status status = device_map(request, 0, {}, image);
+    EXPECT_EQ(status, kernels::Status::ok) << "the kernels do not take the map";
+    if (status != kernels::Status::ok) image = {request.pixel_rows, request.pixel_columns, {}};
+    image.value.resize(static_cast<std::size_t>(image.rows * image.columns));
+    return image;
+  }
+
+  static Image on_cpu(const MapRequest& request) {
+    request.head.trace->compute_on(std::nullopt);
+    return compute_map(request, {}).value();
+  }
+
+  /// Of two entries as large as each other with different signs either may come out.
+  static double difference(const MapRequest& request, Image image, std::vector<double> expected, double largest) {
+    if (request.reduction == Reduction::absmax) {
+      for (double& value : expected) value = std::abs(value);
+      for (float& value : image.value) value = std::abs(value);
+    }
+    return largest_difference(image, expected, largest);
+  }
+
+  static double from_dense(const MapRequest& request, const std::vector<double>& entries) {
+    return difference(request, on_gpu(request), pool(entries, request.head.trace->info().length, request),
+                      largest_size(entries));
+  }
+
+  static double from_cpu(const MapRequest& request) {
+    const Image expected = on_cpu(request);
+    const std::vector<double> values(expected.value.begin(), expected.value.end());
+    double largest = 0;
+    for (const double value : values) {
+      if (!std::isnan(value)) largest = std::max(largest, std::abs(value));
+    }
+    return difference(request, on_gpu(request), values, largest);
+  }
+};
+
+TEST_F(CudaMixing, EntriesAreThoseOfTheRecurrence) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const LayerMixer& mixer : linear_mixers()) {
+      for (const std::int64_t length : {1, 5, 64, 65, 200, 331, 700}) {
+        LinearShape shape{mixer, length};
+        shape.dtype = dtype;
+        const auto run = make_linear_run(shape);
+        for (int head = 0; head < mixer.heads; ++head) {
+          const HeadOf of{run, 0, head};
+          const std::vector<double> dense = dense_mixing(of, {0, length});
+          SCOPED_TRACE(fmt::format("{} {} {} {} {}", to_string(dtype), to_string(mixer.mixer), to_string(mixer.decay),
+                                   length, head));
+          EXPECT_LT(from_dense(whole_map(of, Quantity::mixing), dense), kTwoParts);
+          EXPECT_LT(from_dense(whole_map(of, Quantity::attention), shares_of(dense, length)), kShares);
+        }
+      }
+    }
+  }
+}
+
+/// Any rectangle at any size is the reduction of the entries, whichever blocks its edges cut.
+TEST_F(CudaMixing, PixelsAreReducedEntries) {
+  constexpr std::int64_t kLength = 900;
+  std::mt19937 random(3);
+  for (const LayerMixer& mixer :
+       {mamba2_mixer(), mamba2_mixer(128), gla_mixer(), gla_mixer(65), delta_mixer(), gated_delta_mixer(128)}) {
+    const auto run = make_linear_run({mixer, kLength});
+    const HeadOf of{run, 0, mixer.heads - 1};
+    const std::vector<double> dense = dense_mixing(of, {0, kLength});
+    const std::vector<double> attention = shares_of(dense, kLength);
+    for (int trial = 0; trial < 64; ++trial) {
+      const auto at_most = [&](std::int64_t most) {
+        return std::uniform_int_distribution<std::int64_t>(1, most)(random);
+      };
+      MapRequest request = whole_map(of, trial % 2 == 0 ? Quantity::mixing : Quantity::attention);
+      request.rows.begin = at_most(kLength) - 1;
+      request.rows.end = request.rows.begin + at_most(kLength - request.rows.begin);
+      request.columns.begin = at_most(kLength) - 1;
+      request.columns.end = request.columns.begin + at_most(kLength - request.columns.begin);
+      // Few pixels as often as many.
+      const std::int64_t part = trial % 3 == 0 ? 1 : 30;
+      request.pixel_rows = at_most((request.rows.size() + part - 1) / part);
+      request.pixel_columns = at_most((request.columns.size() + part - 1) / part);
+      request.reduction = kMixingReductions[trial / 2 % 4];
+      SCOPED_TRACE(fmt::format("{} {} {} trial {}: {}:{} x {}:{} to {}x{} {}", to_string(mixer.mixer),
+                               to_string(mixer.decay), mixer.head_dim, trial, request.rows.begin, request.rows.end,
+                               request.columns.begin, request.columns.end, request.pixel_rows, request.pixel_columns,
+                               to_string(request.reduction)));
+      EXPECT_LT(from_dense(request, trial % 2 == 0 ? dense : attention), trial % 2 == 0 ? kTwoParts : kShares);
+    }
+  }
+}
+
+TEST_F(CudaMixing, EqualsTheCpuOnALongerText) {
+  for (const LayerMixer& mixer : {mamba2_mixer(64), gla_mixer(64), delta_mixer(64), gated_delta_mixer(128)}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      LinearShape shape{mixer, 6000, 4, 0.02};
+      shape.dtype = dtype;
+      const auto run = make_linear_run(shape);
+      for (const Quantity quantity : {Quantity::mixing, Quantity::attention}) {
+        for (const Reduction reduction : kMixingReductions) {
+          MapRequest request = whole_map({run, 0, 1}, quantity);
+          request.reduction = reduction;
+          request.pixel_rows = request.pixel_columns = 94;
+          SCOPED_TRACE(fmt::format("{} {} {} {} {}", to_string(mixer.mixer), to_string(mixer.decay), to_string(dtype),
+                                   to_string(quantity), to_string(reduction)));
+          const double tolerance = quantity == Quantity::mixing ? kTwoParts : kShares;
+          EXPECT_LT(from_cpu(request), tolerance);
+          request.skip_tolerance = 0x1p-24;
+          EXPECT_LT(from_cpu(request), tolerance);
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMixing, SumsOfRowsAreThoseOfTheRecurrence) {
+  constexpr std::int64_t kLength = 700;
+  for (const LayerMixer& mixer : linear_mixers()) {
+    const auto run = make_linear_run({mixer, kLength});
+    const HeadOf of{run, 0, 1};
+    run->compute_on(0);
+    const std::vector<double> dense = dense_mixing(of, {0, kLength});
+    const Range rows{130, 690};
+    std::vector<float> sizes;
+    ASSERT_EQ(device_row_sizes(of, rows, 0, sizes), kernels::Status::ok);
+    for (std::int64_t row = 0; row < kLength; ++row) {
+      double sum = 0;
+      for (std::int64_t key = 0; key <= row; ++key)
+        sum += std::abs(dense[static_cast<std::size_t>(row * kLength + key)]);
+      const float size = sizes[static_cast<std::size_t>(row)];
+      if (row < rows.begin || row >= rows.end) {
+        EXPECT_TRUE(std::isnan(size)) << row;
+      } else {
+        EXPECT_NEAR(size, sum, 1e-4 * sum) << to_string(mixer.mixer) << " " << row;
+      }
+    }
+  }
+}
+
+TEST_F(CudaMixing, ForgetIsThatOfTheCpu) {
+  for (const LayerMixer& mixer : {mamba2_mixer(), gla_mixer(), gla_mixer(128), gated_delta_mixer()}) {
+    const auto run = make_linear_run({mixer, 900});
+    for (const Quantity quantity : {Quantity::forget, Quantity::log_forget}) {
+      for (const Reduction reduction : kMixingReductions) {
+        MapRequest request = whole_map({run, 0, 2}, quantity);
+        request.reduction = reduction;
+        request.rows = {17, 890};
+        request.columns = {3, 801};
+        request.pixel_rows = 50;
+        request.pixel_columns = 37;
+        SCOPED_TRACE(fmt::format("{} {} {}", to_string(mixer.mixer), to_string(quantity), to_string(reduction)));
+        EXPECT_LT(from_cpu(request), 1e-5);
+      }
+    }
+  }
+}
+
+/// Decays of hundreds of nats within a block are zeros, not infinities.
+TEST_F(CudaMixing, StrongDecaysStayFinite) {
+  for (const LayerMixer& mixer : {mamba2_mixer(), gla_mixer(), gated_delta_mixer()}) {
+    const auto run = make_linear_run({mixer, 600, 5, 80.0});
+    for (int head = 0; head < mixer.heads; ++head) {
+      const HeadOf of{run, 0, head};
+      const std::vector<double> dense = dense_mixing(of, {0, 600});
+      SCOPED_TRACE(fmt::format("{} {}", to_string(mixer.mixer), head));
+      EXPECT_LT(from_dense(whole_map(of, Quantity::mixing), dense), kTwoParts);
+      MapRequest request = whole_map(of, Quantity::attention);
+      request.pixel_rows = request.pixel_columns = 12;
+      EXPECT_LT(from_dense(request, shares_of(dense, 600)), kShares);
+    }
+  }
+}
+
+/// A query that is not a number spoils its own row and no other.
+TEST_F(CudaMixing, NotANumberIsSeen) {
+  for (const LayerMixer& mixer : linear_mixers()) {
+    for (const Quantity quantity : {Quantity::mixing, Quantity::attention}) {
+      for (const std::int64_t pixels : {20, 10}) {
+        LinearShape shape{mixer, 600};
+        shape.nan_query = 300;
+        const auto run = make_linear_run(shape);
+        for (const Reduction reduction : kMixingReductions) {
+          MapRequest request = whole_map({run, 0, 0}, quantity);
+          request.reduction = reduction;
+          request.pixel_rows = request.pixel_columns = pixels;
+          const Image image = on_gpu(request);
+          const Image expected = on_cpu(request);
+          for (std::size_t n = 0; n < image.value.size(); ++n) {
+            ASSERT_EQ(std::isnan(image.value[n]), std::isnan(expected.value[n]))
+                << to_string(mixer.mixer) << " " << to_string(quantity) << " " << to_string(reduction) << " " << n;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_F(CudaMixing, LongTextsAgreeWithTheRecurrence) {
+  constexpr std::int64_t kLong = 24576;
+  std::mt19937 random(11);
+  for (const LayerMixer& mixer : {mamba2_mixer(64), gla_mixer(64), delta_mixer(64), gated_delta_mixer(64)}) {
+    const auto run = make_linear_run({mixer, kLong, 2, 0.02});
+    const HeadOf of{run, 0, 1};
+    double largest = 0;
+    std::vector<std::tuple<std::int64_t, std::int64_t, double>> found;
+    for (const std::int64_t first : {kLong / 3, kLong / 2 + 7, kLong - 16}) {
+      MapRequest request = whole_map(of, Quantity::mixing);
+      request.rows = {first, first + 16};
+      request.pixel_rows = 16;
+      const Image image = on_gpu(request);
+      for (const float entry : image.value) {
+        if (!std::isnan(entry)) largest = std::max(largest, static_cast<double>(std::abs(entry)));
+      }
+      for (int n = 0; n < 30; ++n) {
+        const std::int64_t row = first + std::uniform_int_distribution<std::int64_t>(0, 15)(random);
+        // As many near the diagonal as far from it.
+        const double share = std::uniform_real_distribution<double>(0, 1)(random);
+        const std::int64_t key = row - static_cast<std::int64_t>(std::pow(static_cast<double>(row), share));
+        found.emplace_back(row, key, image.value[static_cast<std::size_t>((row - first) * kLong + key)]);
+      }
+    }
+    for (const auto& [row, key, value] : found) {
+      EXPECT_NEAR(value, mixing_entry(of, row, key), 1e-4 * largest) << to_string(mixer.mixer) << row << " " << key;
+    }
+  }
+}
+
+/// What the kernels leave to the CPU comes out as there.
+TEST_F(CudaMixing, DifferencesAndLeftOutKeysAreComputedAllTheSame) {
+  for (const LayerMixer& mixer : {mamba2_mixer(), gated_delta_mixer()}) {
+    const auto run = make_linear_run({mixer, 300});
+    MapRequest request = whole_map({run, 0, 0}, Quantity::attention);
+    request.pixel_rows = request.pixel_columns = 40;
+    request.rows = {1, 300};
+    request.minus = HeadOf{run, 0, 1};
+    const Image expected = on_cpu(request);
+    run->compute_on(0);
+    const Image image = compute_map(request, {}).value();
+    EXPECT_LT(largest_difference(image, {expected.value.begin(), expected.value.end()}, 1.0), kTwoParts);
+    request.minus.reset();
+    request.first_key = FirstKey::left_out;
+    const Image left_out = on_cpu(request);
+    run->compute_on(0);
+    EXPECT_LT(largest_difference(compute_map(request, {}).value(), {left_out.value.begin(), left_out.value.end()}, 1.0),
+              kTwoParts);
+  }
+}
+
+}  // namespace
+}  // namespace foxscope::test
