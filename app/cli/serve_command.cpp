@@ -10,6 +10,7 @@
 #include "app/cli/interrupt.h"
 #include "app/cli/model_names.h"
 #include "app/cli/running_options.h"
+#include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/serve/server.h"
 
@@ -26,6 +27,7 @@ struct ServeOptions : RunningOptions {
 };
 
 int runServe(const ServeOptions& options, const Session& session) {
+  requireAlone("serve");
   if (options.port < 0 || options.port > 65535) {
     throw UsageError(fmt::format("--port {}: use a number from 0 (a free one) to 65535", options.port));
   }
