@@ -9,6 +9,7 @@
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_options.h"
 #include "app/cli/text_table.h"
+#include "app/cli/together.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/error.h"
 #include "backend/eval/surprisal.h"
@@ -95,6 +96,7 @@ int evaluatePairs(const SurprisalOptions& options, const RunRequest& run, const 
 }
 
 int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
+  requireAlone("eval surprisal");
   checkOptions(options);
   const std::string& input = options.pairs.empty() ? options.text : options.pairs;
   requireDistinct(options.eval.output, input);

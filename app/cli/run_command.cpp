@@ -10,6 +10,7 @@
 #include "app/cli/map_options.h"
 #include "app/cli/model_names.h"
 #include "app/cli/run_summary.h"
+#include "app/cli/together.h"
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/base/sha256.h"
@@ -154,6 +155,7 @@ void shareWriteSeconds(double seconds, std::vector<ModelSummary>& models) {
 }  // namespace
 
 int runModels(const RunOptions& options, const Session& session) {
+  requireAlone("run");
   checkOptions(options);
   const auto models = parseModels(options.models);
   const std::string& input = options.text.empty() ? options.ids : options.text;

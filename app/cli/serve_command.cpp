@@ -10,6 +10,7 @@
 #include "app/cli/interrupt.h"
 #include "app/cli/model_names.h"
 #include "app/cli/running_options.h"
+#include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/serve/server.h"
 
@@ -23,9 +24,20 @@ struct ServeOptions : RunningOptions {
   int port = 8080;
   std::optional<std::int64_t> maxLength;
   std::string token;
+  std::vector<std::string> devices;
 };
 
+std::vector<DeviceChoice> parseDevices(const ServeOptions& options) {
+  if (!options.devices.empty() && options.device != "auto") {
+    throw UsageError("--devices: says where the models run: leave out --device");
+  }
+  std::vector<DeviceChoice> devices;
+  for (const std::string& word : options.devices) devices.push_back(DeviceChoice::parse(word));
+  return devices;
+}
+
 int runServe(const ServeOptions& options, const Session& session) {
+  requireAlone("serve");
   if (options.port < 0 || options.port > 65535) {
     throw UsageError(fmt::format("--port {}: use a number from 0 (a free one) to 65535", options.port));
   }
@@ -40,6 +52,7 @@ int runServe(const ServeOptions& options, const Session& session) {
   request.port = options.port;
   request.max_length = options.maxLength;
   request.token = options.token;
+  request.devices = parseDevices(options);
   session.interrupt.say("interrupted, nothing is served any more");
   serve(
       request,
@@ -84,6 +97,12 @@ void addServeCommand(CLI::App& program, Selection& selection) {
           "reach")
       ->type_name("TOKEN");
   addRunningOptions(*command, *options, "a text");
+  command
+      ->add_option("--devices", options->devices,
+                   "Several devices behind the one port, each with a copy of every model: cuda:0,cuda:1")
+      ->type_name("DEVICE,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->callback([options, &selection] {
     selection.action = [options](const Session& session) { return runServe(*options, session); };
   });

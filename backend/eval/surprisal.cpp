@@ -122,29 +122,21 @@ class SurprisalReader {
  private:
   void add_words(const Document& document, std::int64_t index, const Tokens& tokens) {
     std::vector<SurprisalWord> words = words_of(document.text, request_.words);
-    if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, std::ssize(document.text), ""});
-    std::size_t word = 0;
-    std::size_t last = 0;
-    const std::size_t before = table_.words.size();
+    const std::int64_t before = std::ssize(table_.words);
+    for (const std::int64_t word :
+         give_tokens(words, std::ssize(document.text), tokens.byte_start, std::ssize(table_.id))) {
+      table_.word.push_back(before + word);
+    }
     for (std::size_t t = 0; t < tokens.size(); ++t) {
-      // White space belongs to the word behind it, at the end to the last one.
-      while (word + 1 < words.size() && words[word].byte_end <= tokens.byte_start[t]) ++word;
-      last = word;
-      const std::int64_t place = std::ssize(table_.id);
-      if (words[word].end == 0) words[word].first = place;
-      words[word].end = place + 1;
       table_.document.push_back(index);
       table_.token.push_back(static_cast<std::int64_t>(t));
-      table_.word.push_back(static_cast<std::int64_t>(before + word));
       table_.id.push_back(tokens.id[t]);
       table_.byte_start.push_back(tokens.byte_start[t]);
       table_.byte_end.push_back(tokens.byte_end[t]);
       table_.string.push_back(replace_invalid_utf8(model_.tokenizer.token_bytes(tokens.id[t])));
     }
-    words.resize(last + 1);  // a limit may have left words out
     for (SurprisalWord& one : words) {
       one.document = index;
-      if (one.end == 0) one.first = one.end = words.front().first;  // a token of the word before holds all of it
       table_.words.push_back(std::move(one));
     }
   }

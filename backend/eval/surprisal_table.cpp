@@ -30,6 +30,8 @@ std::string field(std::string_view text) {
   return quoted + '"';
 }
 
+std::string rank_text(std::int64_t rank) { return rank > 0 ? std::to_string(rank) : std::string(); }
+
 std::string value_text(double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); }
 
 /// Whether a word ends a sentence.
@@ -43,29 +45,6 @@ bool ends_sentence(std::string_view word) {
     word = word.substr(0, last);
   }
   return false;
-}
-
-/// What the numbers of a word's tokens come to.
-struct WordNumbers {
-  double surprisal = 0;
-  double entropy = 0;
-  std::int64_t rank = 0;
-  std::vector<double> gate;
-};
-
-WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word) {
-  WordNumbers numbers;
-  const std::size_t gates = table.gate_names.size();
-  numbers.gate.resize(gates);
-  for (auto t = static_cast<std::size_t>(word.first); t < static_cast<std::size_t>(word.end); ++t) {
-    numbers.surprisal += static_cast<double>(table.surprisal[t]);
-    numbers.entropy += static_cast<double>(table.entropy[t]);
-    numbers.rank = std::max(numbers.rank, table.rank[t]);
-    for (std::size_t g = 0; g < gates; ++g) {
-      numbers.gate[g] += static_cast<double>(table.gate[t * gates + g]) / static_cast<double>(word.end - word.first);
-    }
-  }
-  return numbers;
 }
 
 class SurprisalFileWriter {
@@ -225,6 +204,41 @@ std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule) {
   return words;
 }
 
+std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
+                                      std::span<const std::int64_t> byte_start, std::int64_t first) {
+  if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, bytes, ""});
+  std::vector<std::int64_t> of_token;
+  of_token.reserve(byte_start.size());
+  std::size_t word = 0;
+  for (std::size_t t = 0; t < byte_start.size(); ++t) {
+    while (word + 1 < words.size() && words[word].byte_end <= byte_start[t]) ++word;
+    const std::int64_t place = first + static_cast<std::int64_t>(t);
+    if (words[word].end == 0) words[word].first = place;
+    words[word].end = place + 1;
+    of_token.push_back(static_cast<std::int64_t>(word));
+  }
+  words.resize(word + 1);  // a limit may have left words out
+  for (SurprisalWord& one : words) {
+    if (one.end == 0) one.first = one.end = words.front().first;
+  }
+  return of_token;
+}
+
+WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word) {
+  WordNumbers numbers;
+  const std::size_t gates = table.gate_names.size();
+  numbers.gate.resize(gates);
+  for (auto t = static_cast<std::size_t>(word.first); t < static_cast<std::size_t>(word.end); ++t) {
+    numbers.surprisal += static_cast<double>(table.surprisal[t]);
+    numbers.entropy += static_cast<double>(table.entropy[t]);
+    numbers.rank = std::max(numbers.rank, table.rank[t]);
+    for (std::size_t g = 0; g < gates; ++g) {
+      numbers.gate[g] += static_cast<double>(table.gate[t * gates + g]) / static_cast<double>(word.end - word.first);
+    }
+  }
+  return numbers;
+}
+
 std::string Surprisals::csv_of_tokens() const {
   std::string out = "document,sentence,word,token,id,string,byte_start,byte_end,surprisal,entropy,rank";
   for (const std::string& name : gate_names) out += ',' + name;
@@ -234,7 +248,7 @@ std::string Surprisals::csv_of_tokens() const {
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{},{}",
                    field(documents[static_cast<std::size_t>(document[t])]), of.sentence, of.index, token[t], id[t],
                    field(string[t]), byte_start[t], byte_end[t], value_text(surprisal[t]), value_text(entropy[t]),
-                   rank[t]);
+                   rank_text(rank[t]));
     for (std::size_t g = 0; g < gate_names.size(); ++g) out += ',' + value_text(gate[t * gate_names.size() + g]);
     out += '\n';
   }
@@ -250,7 +264,7 @@ std::string Surprisals::csv_of_words() const {
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{}",
                    field(documents[static_cast<std::size_t>(of.document)]), of.sentence, of.index, field(of.string),
                    of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
-                   value_text(numbers.entropy), numbers.rank);
+                   value_text(numbers.entropy), rank_text(numbers.rank));
     for (const double one : numbers.gate) out += ',' + value_text(one);
     out += '\n';
   }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,7 @@ struct Surprisals {
   std::vector<std::string> string;                 ///< [T] U+FFFD where a token is part of a character
   std::vector<float> surprisal;                    ///< [T] -log p, nats
   std::vector<float> entropy;                      ///< [T] of what was predicted in the token's place, nats
-  std::vector<std::int64_t> rank;                  ///< [T] 1: the likeliest
+  std::vector<std::int64_t> rank;                  ///< [T] 1: the likeliest; 0: not known
   std::vector<std::string> gate_names;             ///< [G] "gate", or "gate_LAYER_HEAD"; none for a model without gates
   std::vector<float> gate;                         ///< [T, G] f where the token is read
   std::vector<SurprisalWord> words;
@@ -53,6 +54,25 @@ enum class WordRule { white_space, unicode };
 /// Words and sentences of a text in UTF-8, in order. A sentence ends with what stands between white space and ends in
 /// . ! ? or an ellipsis, quotes and brackets behind it left out, and before an empty line.
 std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule);
+
+/// Gives words the tokens that begin in them or in the white space before them; white space at the end belongs to the
+/// last word. Words behind the last token are left out, a text without words is one word.
+/// @param words       of words_of; `first` and `end` are set, equal in a word that a token of the word before holds
+/// @param bytes       of the text
+/// @param byte_start  [T] of its tokens, in order
+/// @param first       place of its first token among those of all documents
+/// @returns [T] place among `words`
+std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
+                                      std::span<const std::int64_t> byte_start, std::int64_t first);
+
+/// What the numbers of a word's tokens come to.
+struct WordNumbers {
+  double surprisal = 0;      ///< sum, nats
+  double entropy = 0;        ///< sum, nats; NaN: not known
+  std::int64_t rank = 0;     ///< the largest; 0: not known
+  std::vector<double> gate;  ///< [G] mean; NaN: not known
+};
+WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word);
 
 /// Writes /tokens and /words, a dataset a column.
 void write_surprisal_file(const std::filesystem::path& path, const Surprisals& surprisals, const Provenance& provenance,

@@ -1,5 +1,7 @@
 #include "backend/serve/scheduler.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -13,6 +15,7 @@ namespace {
 
 /// How often a waiting caller looks whether its client is still there.
 constexpr std::chrono::milliseconds kLook{50};
+constexpr std::chrono::seconds kMemoryReturned{5};  ///< between two times, and after the last work
 constexpr std::size_t kMostLive = 64;
 /// A text's share of padding in a pass, as one part in so many (score_batches).
 constexpr std::int64_t kPassPadding = 8;
@@ -202,10 +205,17 @@ void Scheduler::drop_cancelled() {
 }
 
 void Scheduler::run() {
+  const auto has_work = [&] {
+    return stopped_ || any_cancelled_ || !scored_.empty() || !prompts_.empty() || !live_.empty();
+  };
   std::unique_lock lock(mutex_);
   while (true) {
-    work_came_.wait(
-        lock, [&] { return stopped_ || any_cancelled_ || !scored_.empty() || !prompts_.empty() || !live_.empty(); });
+    if (!work_came_.wait_for(lock, kMemoryReturned, has_work)) {
+      lock.unlock();
+      return_freed_memory();
+      lock.lock();
+      work_came_.wait(lock, has_work);
+    }
     drop_cancelled();
     if (stopped_) return;
     run_passes(lock);
@@ -214,8 +224,16 @@ void Scheduler::run() {
     const auto start = Clock::now();
     turn();
     turn_time_ = Clock::now() - start;
+    if (Clock::now() - memory_returned_ >= kMemoryReturned) return_freed_memory();
     lock.lock();
   }
+}
+
+// Pages of keys and values that end lie between others that live on, and with them the scratch of passes: free() keeps
+// them for the process, which would hold for good what it once needed for its busiest moment.
+void Scheduler::return_freed_memory() {
+  malloc_trim(0);
+  memory_returned_ = Clock::now();
 }
 
 void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {

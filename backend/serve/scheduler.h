@@ -80,6 +80,8 @@ class Scheduler {
   bool step(Live& live);
   /// Ends with a text.
   void end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error);
+  /// Gives the system all that was freed.
+  void return_freed_memory();
   WorkPointer take_prompt();
   void drop_cancelled();
   /// Ends with a prompt, with the lock held.
@@ -104,6 +106,7 @@ class Scheduler {
 
   std::list<std::unique_ptr<Live>> live_;  ///< of the working thread alone
   Clock::duration turn_time_{};            ///< of the last turn
+  Clock::time_point memory_returned_;      ///< when freed memory was last given to the system
   std::int64_t held_ = 0;                  ///< positions that they may come to
   std::thread thread_;
 };

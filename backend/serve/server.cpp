@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -63,37 +64,73 @@ std::int64_t max_length_of(const ServeRequest& request, const std::string& model
 }
 
 /// What fits beside each other, of the memory that is free once the weights are in it.
-/// @param models  that share it
-SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, double pruning, std::size_t models) {
+/// @param sharing  models that share it
+SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, double pruning, std::ptrdiff_t sharing) {
   const RunNeeds needs = estimate_needs(model.config(), 0, {}, model.dtype(), model.device());
   const FreeMemory free = free_memory(model.device());
   memory_left(needs, served.max_length, free,
               {fmt::format("texts of {} positions need", served.max_length), "--max-length", {}});
-  const std::int64_t held = (needs.gpu ? free.gpu : free.host) / static_cast<std::int64_t>(4 * models);
+  const std::int64_t held = (needs.gpu ? free.gpu : free.host) / (4 * sharing);
   return {.batch_tokens = std::max<std::int64_t>(1, batch_tokens(needs, free)),
           .held_positions = held / continuation_bytes_per_token(model.config(), model.dtype()),
           .pruning_tolerance = pruning};
 }
 
+/// A model on one device, with the thread that runs it there.
+struct LoadedCopy {
+  std::shared_ptr<CausalLM> model;
+  std::optional<Scheduler> scheduler;
+  std::size_t under_way = 0;  ///< prompts
+};
+
 /// A model that is being served, with what computes it.
-struct LoadedModel {
+class LoadedModel {
+ public:
   std::optional<Tokenizer> tokenizer;
   ServedModel served;
   double pruning_tolerance = 0;
-  std::shared_ptr<CausalLM> model;
-  std::optional<Scheduler> scheduler;
+  std::list<LoadedCopy> copies;  ///< one a device
+
+  /// Has the copy compute a request that has the fewest prompts under way.
+  std::optional<std::vector<Completion>> complete(const CompletionRequest& request, const std::function<bool()>& gone) {
+    LoadedCopy& copy = take(request.prompts.size());
+    const auto give_back = [&](LoadedCopy* taken) {
+      const std::scoped_lock lock(mutex_);
+      taken->under_way -= request.prompts.size();
+    };
+    const std::unique_ptr<LoadedCopy, decltype(give_back)> taken(&copy, give_back);
+    return copy.scheduler->complete(request, gone);
+  }
+
+ private:
+  LoadedCopy& take(std::size_t prompts) {
+    const std::scoped_lock lock(mutex_);
+    LoadedCopy& copy = *std::ranges::min_element(copies, {}, &LoadedCopy::under_way);
+    copy.under_way += prompts;
+    return copy;
+  }
+
+  std::mutex mutex_;
 };
 
 /// What is wrong with a model's settings is known before weights are read.
 struct OpenedModel {
   Checkpoint checkpoint;
-  ModelSettings settings;
+  std::vector<ModelSettings> settings;  ///< one a device
 };
+
+std::vector<DeviceChoice> devices_of(const RunRequest& run, const ServeRequest& request) {
+  return request.devices.empty() ? std::vector{run.device} : request.devices;
+}
 
 OpenedModel open_for_serving(const RunRequest& run, const ServeRequest& request, LoadedModel& into) {
   OpenedModel opened;
   opened.checkpoint = Checkpoint::open(run.model);
-  opened.settings = validate(run, opened.checkpoint);
+  for (const DeviceChoice& device : devices_of(run, request)) {
+    RunRequest placed = run;
+    placed.device = device;
+    opened.settings.push_back(validate(placed, opened.checkpoint));
+  }
   const ModelConfig& config = opened.checkpoint.config();
   const nlohmann::json keys = nlohmann::json::parse(config.json, nullptr, false);
   if (has_tokenizer(opened.checkpoint)) into.tokenizer = Tokenizer::load(opened.checkpoint.folder());
@@ -103,8 +140,18 @@ OpenedModel open_for_serving(const RunRequest& run, const ServeRequest& request,
   into.served.ends = ends_of(keys, config.vocabulary_size);
   into.served.max_length = max_length_of(request, run.model, config, keys);
   into.served.tokenizer = into.tokenizer ? &*into.tokenizer : nullptr;
-  into.pruning_tolerance = opened.settings.pruning_tolerance;
+  into.pruning_tolerance = opened.settings.front().pruning_tolerance;
   return opened;
+}
+
+/// Copies of models that share a device's memory.
+std::ptrdiff_t models_on(const Device& device, const std::list<LoadedModel>& models) {
+  std::ptrdiff_t count = 0;
+  for (const LoadedModel& loaded : models) {
+    count += std::ranges::count_if(
+        loaded.copies, [&](const LoadedCopy& copy) { return copy.model->device().name() == device.name(); });
+  }
+  return count;
 }
 
 }  // namespace
@@ -124,22 +171,31 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
   auto next = opened.begin();
   for (LoadedModel& loaded : models) {
     const auto& run = request.runs[static_cast<std::size_t>(next - opened.begin())];
-    loaded.model = open_model(run, next->checkpoint, next->settings.device, next->settings.dtype, job);
-    if (!loaded.model) return;
+    for (const ModelSettings& settings : next->settings) {
+      auto model = open_model(run, next->checkpoint, settings.device, settings.dtype, job);
+      if (!model) return;
+      loaded.copies.emplace_back().model = std::move(model);
+    }
     ++next;
   }
   opened.clear();  // their files need no longer be mapped
   Endpoint endpoint(request.token);
   for (LoadedModel& loaded : models) {
     const ServedModel& served = loaded.served;
-    const SchedulerLimits limits = limits_of(*loaded.model, served, loaded.pruning_tolerance, models.size());
-    log_line(LogCategory::model, [&] {
-      return fmt::format("{}: texts of at most {} positions, passes of {} positions, {} positions continued together",
-                         served.name, served.max_length, limits.batch_tokens, limits.held_positions);
-    });
-    Scheduler& scheduler = loaded.scheduler.emplace(*loaded.model, served, limits);
-    endpoint.add(served, [&scheduler](const CompletionRequest& asked, const std::function<bool()>& gone) {
-      return scheduler.complete(asked, gone);
+    for (LoadedCopy& copy : loaded.copies) {
+      const Device& device = copy.model->device();
+      const SchedulerLimits limits =
+          limits_of(*copy.model, served, loaded.pruning_tolerance, models_on(device, models));
+      log_line(LogCategory::model, [&] {
+        return fmt::format(
+            "{} on {}: texts of at most {} positions, passes of {} positions, {} positions continued "
+            "together",
+            served.name, device.name(), served.max_length, limits.batch_tokens, limits.held_positions);
+      });
+      copy.scheduler.emplace(*copy.model, served, limits);
+    }
+    endpoint.add(served, [&loaded](const CompletionRequest& asked, const std::function<bool()>& gone) {
+      return loaded.complete(asked, gone);
     });
   }
   const HttpExchange exchange({[&](const HttpRequest& head) { return endpoint.check(head); },
@@ -148,7 +204,9 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
   listener.serve(
       exchange,
       [&] {
-        for (LoadedModel& loaded : models) loaded.scheduler->stop();
+        for (LoadedModel& loaded : models) {
+          for (LoadedCopy& copy : loaded.copies) copy.scheduler->stop();
+        }
       },
       job.stop);
 }

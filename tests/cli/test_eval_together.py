@@ -79,8 +79,15 @@ class HeadsTest(SameFileMixin, PartialTest):
 class AloneTest(CommandLineTest):
     def test_what_is_not_shared_says_so(self):
         text = self.write("text.txt", "The fox ran. " * 40)
-        self.fails(2, ["eval sweep works in one process", "without torchrun"], "eval", "sweep", "--model", FOX, "--text",
-                   text, "-o", self.folder / "out.h5", environment=places_of(2)[0], output=self.folder / "out.h5")
+        slurm = {"SLURM_PROCID": "1", "SLURM_STEP_NUM_TASKS": "2", "SLURM_LOCALID": "1", "SLURM_STEP_NODELIST": "node",
+                 "SLURM_JOB_ID": "7"}
+        output = self.folder / "out.h5"
+        for name, options in [("eval sweep", ["--text", text, "-o", output]),
+                              ("eval surprisal", ["--text", text, "-o", output]),
+                              ("run", ["--text", text, "-o", output]), ("serve", ["--port", "0"])]:
+            for place in [places_of(2)[0], slurm]:
+                self.fails(2, [f"{name} works in one process", "without torchrun or srun"], *name.split(), "--model",
+                           FOX, *options, environment=place, output=output)
 
 
 if __name__ == "__main__":

@@ -279,6 +279,45 @@ class SeveralModels(ServeTest):
         self.assertEqual(server.stop(), 130)
 
 
+class SeveralDevices(ServeTest):
+    """A copy of the model on each device, behind one port."""
+
+    options = ("--devices", "cpu,cpu")
+
+    def test_requests_at_once_have_the_numbers_of_each_alone(self):
+        ids = [self.ids(text) for text in ["The fox ran over the hill", "It was", "Nobody saw the green hill"]]
+        bodies = [{"prompt": ids, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1},
+                  {"prompt": ids[0], "max_tokens": 30, "temperature": 0.7, "seed": 3, "logprobs": 2}]
+        alone = [self.asks(**body) for body in bodies]
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            model = self.server.model()
+            asked = [(n % 2, pool.submit(self.once, {"model": model, **bodies[n % 2]})) for n in range(32)]
+            for kind, answer in asked:
+                status, content = answer.result()
+                self.assertEqual(status, 200, content)
+                for choice, expected in zip(content["choices"], alone[kind][1]["choices"], strict=True):
+                    self.assertEqual(choice["text"], expected["text"])
+                    numbers = [[value for value in one["logprobs"]["token_logprobs"] if value is not None]
+                               for one in (choice, expected)]
+                    numpy.testing.assert_allclose(*numbers, atol=1e-4)
+
+    def once(self, body):
+        connection = self.server.connection()
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(body))
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def test_each_device_has_a_copy(self):
+        server = Server(FOX, "--devices", "cpu,cpu", "-v")
+        server.process.send_signal(signal.SIGINT)
+        said = server.process.communicate(timeout=30)[1].decode()
+        self.assertEqual(said.count("fox-pro-12m on cpu: texts of at most"), 2, said)
+        self.assertEqual(server.process.returncode, 130)
+
+
 class Continuations(ServeTest):
     def test_greedy_is_that_of_generate(self):
         summary = json.loads(self.done("generate", "--model", FOX, "--prompt", TEXT, "--tokens", 12, "--json"))
@@ -591,6 +630,10 @@ class Starting(CommandLineTest):
         self.fails(2, "--model", "serve")
         self.fails(2, ["fox-pro-12m", "--model"], "serve", "--model", FOX, "--model", FOX)
         self.fails(1, "nowhere", "serve", "--model", FOX, "--model", "other=" + str(self.folder / "nowhere"))
+        self.fails(2, ["--devices", "leave out --device"], "serve", "--model", FOX, "--devices", "cpu,cpu", "--device",
+                   "cpu")
+        self.fails(2, ["'tpu'", "cuda:N"], "serve", "--model", FOX, "--devices", "cpu,tpu")
+        self.fails(1, "--device cuda:99", "serve", "--model", FOX, "--devices", "cpu,cuda:99")
         self.fails(2, ["--port", "70000"], "serve", "--model", FOX, "--port", 70000)
         self.fails(2, ["--max-length", "0"], "serve", "--model", FOX, "--max-length", 0)
         self.fails(2, ["--host 0.0.0.0", "--token"], "serve", "--model", FOX, "--host", "0.0.0.0")

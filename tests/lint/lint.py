@@ -39,6 +39,7 @@ ALLOWED = {
     "app/gui/effects": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/maps": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/text": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
+    "app/gui/words": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/evaluations": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/training": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},
     "app/gui/curves": {"app/gui/document", "app/gui/views", "app/figure", "backend", "kernels"},

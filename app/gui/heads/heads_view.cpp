@@ -18,6 +18,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/views/elided_combo.h"
+#include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"
 
 namespace foxscope::gui {
@@ -30,13 +31,6 @@ constexpr int kKindRole = Qt::UserRole;
 constexpr int kQuantityRole = Qt::UserRole + 1;
 constexpr int kOtherRole = Qt::UserRole + 2;
 constexpr int kOfRole = Qt::UserRole + 3;
-
-/// Keys are commands of the window; a table of numbers has nothing to be typed.
-class NumberTable : public QTableView {
- public:
-  using QTableView::QTableView;
-  void keyboardSearch(const QString& /*search*/) override {}
-};
 
 /// What an arrow key chose is brought into sight.
 void followShown(const HeadCells& cells, QScrollArea& scroll) {
@@ -141,20 +135,12 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_list->setModel(m_sorted);
   m_list->setSortingEnabled(true);
   m_list->sortByColumn(0, Qt::AscendingOrder);
-  m_list->setSelectionBehavior(QAbstractItemView::SelectRows);
-  m_list->setSelectionMode(QAbstractItemView::ExtendedSelection);
-  m_list->setEditTriggers(QAbstractItemView::NoEditTriggers);
-  m_list->setAlternatingRowColors(true);
-  m_list->setTabKeyNavigation(false);
-  m_list->verticalHeader()->hide();
-  m_list->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 6);
   m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
   // The numbers have the room: a dock shows the first of them without being widened.
   for (const int column : {0, 1}) {
     m_list->horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
     m_list->horizontalHeader()->resizeSection(column, fontMetrics().horizontalAdvance(QStringLiteral("layer")) + 8);
   }
-  m_list->setToolTip(tr("Click a column's title to sort by it"));
   pageLayout->addWidget(m_list);
   addTab(page, tr("Table"), tr("All numbers of all heads, sorted by any of them"));
   addTab(makeGallery(), tr("Pictures"), tr("F or A of every head, by layer or in the order of a number"));

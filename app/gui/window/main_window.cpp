@@ -43,6 +43,7 @@
 #include "app/gui/window/run_list.h"
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/thumbnails.h"
+#include "app/gui/words/words_view.h"
 
 namespace foxscope::gui {
 namespace {
@@ -97,6 +98,7 @@ void MainWindow::makeViews() {
   m_heads = new HeadsView(m_document, m_headTable);
   m_maps = new MapsView(m_document);
   m_text = new TextView(m_document);
+  m_words = new WordsView(m_document);
   m_curves = new CurvesView(m_document);
   m_effects = new EffectsView(m_document, m_sweeps);
   m_evaluations = new EvaluationsView(m_document);
@@ -106,6 +108,7 @@ void MainWindow::makeViews() {
   m_parts = {{"heads", tr("&Heads"), m_heads},
              {"maps", tr("&Maps"), m_maps},
              {"text", tr("&Text"), m_text},
+             {"words", tr("&Words"), m_words},
              {"curves", tr("&Curves"), m_curves},
              {"effects", tr("&Effects"), m_effects},
              {"evaluations", tr("E&valuations"), m_evaluations},
@@ -130,6 +133,7 @@ void MainWindow::makeViews() {
   m_runsDock = makeDock(*this, runs, tr("Runs"), "runs");
   m_textDock = makeDock(*this, m_text, tr("Text"), "text");
   m_curvesDock = makeDock(*this, m_curves, tr("Curves"), "curves");
+  m_wordsDock = makeDock(*this, m_words, tr("Words"), "words");
   m_effectsDock = makeDock(*this, m_effects, tr("Effects"), "effects");
   m_evaluationsDock = makeDock(*this, m_evaluations, tr("Evaluations"), "evaluations");
   m_trainingDock = makeDock(*this, m_training, tr("Training"), "training");
@@ -149,6 +153,13 @@ void MainWindow::makeViews() {
     runs->setFocus();
     if (!runs->currentIndex().isValid()) runs->setCurrentIndex(runs->list().index(0, RunListModel::kName));
   });
+  QAction* showWords = m_wordsDock->toggleViewAction();
+  showWords->setShortcut(QKeySequence("Ctrl+W"));
+  connect(showWords, &QAction::triggered, m_words, [this](bool shown) {
+    if (!shown) return;
+    m_wordsDock->raise();
+    m_words->table().setFocus();
+  });
   bar->addWidget(new RunBar(m_document, showRuns));
   addToolBar(bar);
   statusBar()->addWidget(new Readout(m_document), 1);
@@ -157,15 +168,18 @@ void MainWindow::makeViews() {
 
 void MainWindow::resetDocks() {
   const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {
-      {m_headsDock, Qt::LeftDockWidgetArea},         {m_runsDock, Qt::RightDockWidgetArea},
-      {m_textDock, Qt::RightDockWidgetArea},         {m_curvesDock, Qt::BottomDockWidgetArea},
-      {m_evaluationsDock, Qt::BottomDockWidgetArea}, {m_trainingDock, Qt::BottomDockWidgetArea}};
+      {m_headsDock, Qt::LeftDockWidgetArea},     {m_runsDock, Qt::RightDockWidgetArea},
+      {m_textDock, Qt::RightDockWidgetArea},     {m_curvesDock, Qt::BottomDockWidgetArea},
+      {m_wordsDock, Qt::BottomDockWidgetArea},   {m_evaluationsDock, Qt::BottomDockWidgetArea},
+      {m_trainingDock, Qt::BottomDockWidgetArea}};
   for (const auto& [dock, area] : places) {
     dock->setFloating(false);
     addDockWidget(area, dock);
     dock->show();
   }
-  // Behind the curves, and out of sight until there is something to be seen.
+  // Behind the curves, and out of sight until somebody asks for it, or there is something to be seen.
+  tabifyDockWidget(m_curvesDock, m_wordsDock);
+  m_wordsDock->hide();
   m_effectsDock->setFloating(false);
   tabifyDockWidget(m_curvesDock, m_effectsDock);
   m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
@@ -195,7 +209,7 @@ void MainWindow::followDocks() {
   if (!m_docksAway) {
     m_docksAway = m_docksUntouched ? QByteArray() : docks();
     m_wantedDocks.clear();
-    for (QDockWidget* dock : {m_headsDock, m_runsDock, m_textDock, m_curvesDock}) dock->hide();
+    for (QDockWidget* dock : {m_headsDock, m_runsDock, m_textDock, m_wordsDock, m_curvesDock}) dock->hide();
     m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
     m_evaluationsDock->setVisible(!m_document.evaluations().empty());
     m_trainingDock->setVisible(!m_trainings.open().empty());
@@ -488,6 +502,7 @@ void MainWindow::copyShown() {
   QWidget* focus = QApplication::focusWidget();
   const auto has = [focus](const QWidget* view) { return view->isAncestorOf(focus); };
   if (has(m_heads)) return clipboard.setMimeData(m_heads->copied());
+  if (has(m_words)) return clipboard.setMimeData(m_words->copied());
   if (const auto* table = qobject_cast<QTableView*>(focus)) {
     auto* copy = new QMimeData;
     setTableText(*copy, tsvOf(*table, Rows::all));

@@ -30,6 +30,7 @@ class MessageBar;
 class StartPage;
 class TextView;
 class TrainingView;
+class WordsView;
 
 /// The window: heads at the left, maps in the centre, text at the right, curves below, all on one document.
 class MainWindow : public QMainWindow {
@@ -48,6 +49,7 @@ class MainWindow : public QMainWindow {
   CurvesView& curves() { return *m_curves; }
   EvaluationsView& evaluations() { return *m_evaluations; }
   HeadsView& headsView() { return *m_heads; }
+  WordsView& words() { return *m_words; }
   EffectsView& effects() { return *m_effects; }
   Sweeps& sweeps() { return m_sweeps; }
   TrainingView& training() { return *m_training; }
@@ -146,6 +148,7 @@ class MainWindow : public QMainWindow {
   HeadsView* m_heads = nullptr;
   MapsView* m_maps = nullptr;
   TextView* m_text = nullptr;
+  WordsView* m_words = nullptr;
   CurvesView* m_curves = nullptr;
   EffectsView* m_effects = nullptr;
   EvaluationsView* m_evaluations = nullptr;
@@ -153,6 +156,7 @@ class MainWindow : public QMainWindow {
   QDockWidget* m_headsDock = nullptr;
   QDockWidget* m_runsDock = nullptr;
   QDockWidget* m_textDock = nullptr;
+  QDockWidget* m_wordsDock = nullptr;
   QDockWidget* m_curvesDock = nullptr;
   QDockWidget* m_effectsDock = nullptr;
   QDockWidget* m_evaluationsDock = nullptr;

@@ -65,7 +65,8 @@ void MainWindow::showTour() {
                          {m_textDock, tr("The text itself"),
                           tr("Point at a token and its row and column light up in the maps. Click pins a token as the "
                              "query, Shift+click as the "
-                             "key: then the heads tell which of them still remember it.")},
+                             "key: then the heads tell which of them still remember it. Ctrl+W lists its words with "
+                             "what each costs.")},
                          {m_curvesDock, tr("Along the text"),
                           tr("Loss token by token, perplexity against context, the gate of the chosen head and where "
                              "it forgets most. Click a "

@@ -36,6 +36,7 @@
 #include "app/gui/window/paper_figures.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list.h"
+#include "app/gui/words/words_view.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/training/written_training.h"
 #include "tests/gui/window/window_shown.h"
@@ -280,6 +281,10 @@ void WindowFilesTest::copyingTakesWhatHasTheFocus() {
   QVERIFY2(list.startsWith("predicts\tposition\tloss, nats\n"), qPrintable(list));
   QVERIFY(copied(test.window.headsView().grid()).startsWith("layer\thead\t"));
   QVERIFY(!QApplication::clipboard()->image().isNull());
+  press(test.window, QKeySequence("Ctrl+W"));
+  QVERIFY(test.settle());
+  const QString words = copied(test.window.words().table());
+  QVERIFY2(words.startsWith("word\tsurprisal (nats)\tgate L"), qPrintable(words));
   QVERIFY(copied(*test.window.text().findChild<TextPage*>()).length() > 100);
   QVERIFY(QApplication::clipboard()->image().isNull());
 }

@@ -22,6 +22,9 @@
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/maps/pane_header.h"
 #include "app/gui/maps/pane_menu.h"
+#include "app/gui/text/text_page.h"
+#include "app/gui/text/text_view.h"
+#include "app/gui/words/words_view.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -70,6 +73,7 @@ class WindowReadingTest : public QObject {
   void theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKey();
   void picturesOfHeadsAreSortedAndChosen();
   void curvesHaveATabForEveryQuestion();
+  void wordsStandBesideTheText();
   void evaluationsOpenAndTellTheirCells();
   void menusSayWhatIsChosen();
 };
@@ -254,6 +258,31 @@ void WindowReadingTest::curvesHaveATabForEveryQuestion() {
     const QString loss = list->model()->index(row, 2).data().toString();
     QCOMPARE(loss.size() - loss.indexOf('.'), 3);
   }
+}
+
+void WindowReadingTest::wordsStandBesideTheText() {
+  Window test;
+  QVERIFY(test.run(256));
+  auto* dock = test.window.findChild<QDockWidget*>("words");
+  QVERIFY(!dock->isVisible());
+  press(test.window, QKeySequence("Ctrl+W"));
+  QVERIFY(test.settle());
+  QTableView& table = test.window.words().table();
+  QTRY_VERIFY(table.isVisible() && table.hasFocus());
+  QVERIFY(table.model()->rowCount() > 100);
+  // A row is what text and maps have pinned, and what is pinned there is the row.
+  const QModelIndex row = table.model()->index(3, WordRows::kWord);
+  QTest::mouseClick(table.viewport(), Qt::LeftButton, {}, table.visualRect(row).center());
+  const Cursor pin = test.document().selection().pin();
+  QVERIFY(pin.query);
+  QTest::keyClick(&table, Qt::Key_Down);
+  QVERIFY(test.document().selection().pin().query > pin.query);
+  auto* page = test.window.text().findChild<TextPage*>();
+  QTest::mouseClick(page->viewport(), Qt::LeftButton, {}, page->cellRect(*pin.query).center().toPoint());
+  QCOMPARE(test.document().selection().pin().query, pin.query);
+  QCOMPARE(table.currentIndex().row(), 3);
+  press(test.window, QKeySequence("Ctrl+W"));
+  QTRY_VERIFY(!dock->isVisible());
 }
 
 void WindowReadingTest::evaluationsOpenAndTellTheirCells() {

@@ -202,9 +202,9 @@ void WindowTest::thePartsGoBackToTheirPlaces() {
   test.document().setText({{}, "Something is open."});
   QVERIFY(test.settle());
   QCoreApplication::processEvents();
-  // The list of runs, evaluations, effects and trainings are out of sight at first.
+  // The lists of runs and words, evaluations, effects and trainings are out of sight at first.
   auto docks = test.window.findChildren<QDockWidget*>();
-  QCOMPARE(docks.size(), 7);
+  QCOMPARE(docks.size(), 8);
   auto* effects = test.window.findChild<QDockWidget*>("effects");
   docks.removeIf([](const QDockWidget* dock) { return !dock->isVisible(); });
   QCOMPARE(docks.size(), 3);

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <QComboBox>
+#include <QLabel>
+#include <QLineEdit>
+#include <QTableView>
+#include <QToolButton>
+
+#include "app/gui/document/document.h"
+#include "app/gui/views/view_part.h"
+#include "app/gui/words/word_table.h"
+#include "backend/eval/trace_surprisal.h"
+
+class QMimeData;
+class QStackedLayout;
+
+namespace foxscope::gui {
+
+/// The words of the chosen head's run as a table: what each costs, and how its tokens are gated. The row that is chosen
+/// is the pinned query of all views, and the word that is pinned there is the row that is seen here.
+class WordsView : public QWidget, public ViewPart {
+  Q_OBJECT
+
+ public:
+  explicit WordsView(Document& document, QWidget* parent = nullptr);
+
+  [[nodiscard]] QTableView& table() { return *m_list; }
+  [[nodiscard]] QLineEdit& filter() { return *m_filter; }
+  [[nodiscard]] QComboBox& rule() { return *m_rule; }
+  /// The line instead of the table; empty while that is shown.
+  [[nodiscard]] QString message() const;
+  /// What Ctrl+C copies: the chosen rows, all where none is chosen.
+  [[nodiscard]] QMimeData* copied() const;
+  /// Writes all words as `foxscope eval surprisal --words` does, in the background.
+  void exportTo(const QString& path);
+
+  [[nodiscard]] QJsonObject saveState() const override;
+  void restoreState(const QJsonObject& state) override;
+  [[nodiscard]] QList<QAction*> commands() const override { return m_commands; }
+  [[nodiscard]] bool isSettled() const override { return !isVisible() || m_fresh; }
+
+ protected:
+  void showEvent(QShowEvent* event) override;
+
+ private:
+  /// What was computed once for a run, whichever head is chosen.
+  struct Known {
+    std::weak_ptr<const Trace> trace;
+    std::shared_ptr<const TokenDistributions> distributions;  ///< null: not yet
+  };
+  enum Channel { kRows, kDistributions };
+
+  [[nodiscard]] QWidget* makeTools();
+  void makeTable();
+  void makeCommands();
+  void outdate();
+  void refresh();
+  void requestDistributions(const std::shared_ptr<const Trace>& trace);
+  void takeRows(std::shared_ptr<const WordRows> rows);
+  void showMessage(const QString& message);
+  void showCount();
+  void chooseRow(const QModelIndex& index);
+  void followPin();
+  [[nodiscard]] WordRule wordRule() const;
+  void exportShown();
+
+  Document& m_document;
+  WordTable m_words;
+  QLineEdit* m_filter;
+  QComboBox* m_rule;
+  QLabel* m_count;
+  QToolButton* m_export;
+  QTableView* m_list;
+  QLabel* m_message;
+  QStackedLayout* m_pages;
+  QList<QAction*> m_commands;
+  Known m_known;
+  RunId m_run = kNoRun;                  ///< of what is shown
+  std::optional<std::int64_t> m_ownPin;  ///< the query that a row was chosen for
+  bool m_following = false;
+  bool m_fresh = false;
+};
+
+}  // namespace foxscope::gui

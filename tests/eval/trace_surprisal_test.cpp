@@ -1,0 +1,98 @@
+// The table of words of a run, against the one that `eval surprisal` makes of the same text.
+#include "backend/eval/trace_surprisal.h"
+
+#include <cmath>
+#include <fstream>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "backend/eval/surprisal.h"
+#include "backend/model/run.h"
+#include "tests/model/model_test_support.h"
+
+namespace foxscope {
+namespace {
+
+constexpr const char* kText = "The fox ran over the hill. \"The hill (was) green!\" he said;  nobody saw.\n\nA page. ";
+constexpr const char* kModel = FOXSCOPE_SOURCE_DIR "/resources/models/fox-pro-12m";
+
+RunRequest request_of(const KeepSet& keep) {
+  RunRequest run;
+  run.name = "fox";
+  run.model = kModel;
+  run.device = DeviceChoice::parse("cpu");
+  run.keep = keep;
+  run.input.name = "text.txt";
+  run.input.text = std::make_shared<const Text>(Text{kText, ""});
+  return run;
+}
+
+TEST(TraceSurprisal, IsTheTableOfEvalSurprisal) {
+  const test::TemporaryFolder folder;
+  std::ofstream(folder.path() / "text.txt", std::ios::binary) << kText;
+  const auto run = run_model(request_of({Keep::loss, Keep::gates, Keep::logits}), {});
+  ASSERT_TRUE(run);
+  for (const WordRule rule : {WordRule::white_space, WordRule::unicode}) {
+    SurprisalRequest request{request_of({}), folder.path() / "text.txt", GateColumns::heads, rule};
+    const auto expected = evaluate_surprisal(request, {});
+    const auto distributions = distributions_of(*run->trace, {});
+    ASSERT_TRUE(expected && distributions);
+    const Surprisals table = surprisals_of({run->trace, 2, 1}, "text.txt", rule, *distributions);
+    EXPECT_EQ(table.documents, expected->documents);
+    EXPECT_EQ(table.word, expected->word);
+    EXPECT_EQ(table.string, expected->string);
+    EXPECT_EQ(table.gate_names, std::vector<std::string>{"gate_2_1"});
+    const auto column =
+        static_cast<std::size_t>(std::ranges::find(expected->gate_names, "gate_2_1") - expected->gate_names.begin());
+    ASSERT_EQ(table.words.size(), expected->words.size());
+    for (std::size_t n = 0; n < table.words.size(); ++n) {
+      const SurprisalWord& word = table.words[n];
+      const SurprisalWord& other = expected->words[n];
+      EXPECT_EQ(word.string, other.string);
+      EXPECT_EQ(std::tie(word.sentence, word.index, word.first, word.end, word.byte_start, word.byte_end),
+                std::tie(other.sentence, other.index, other.first, other.end, other.byte_start, other.byte_end));
+      const WordNumbers numbers = numbers_of(table, word);
+      const WordNumbers others = numbers_of(*expected, other);
+      EXPECT_NEAR(numbers.surprisal, others.surprisal, 1e-4);
+      EXPECT_NEAR(numbers.entropy, others.entropy, 1e-3);
+      EXPECT_LE(std::abs(numbers.rank - others.rank), 1);  // of near equals
+      if (n + 1 < table.words.size()) {
+        EXPECT_NEAR(numbers.gate[0], others.gate[column], 1e-5);
+      } else {
+        EXPECT_TRUE(std::isnan(numbers.gate[0]));  // its last token is read by no position
+      }
+    }
+  }
+}
+
+TEST(TraceSurprisal, WhatIsNotKnownIsEmptyInCsv) {
+  const auto run = run_model(request_of({Keep::loss}), {});
+  ASSERT_TRUE(run);
+  const auto distributions = distributions_of(*run->trace, {});
+  ASSERT_TRUE(distributions && distributions->rank.empty());
+  const std::string csv = surprisals_of({run->trace, 0, 0}, "text.txt", WordRule::white_space, {}).csv_of_words();
+  EXPECT_EQ(csv.substr(0, csv.find('\n')),
+            "document,sentence,word,string,byte_start,byte_end,tokens,surprisal,entropy,rank");
+  const std::size_t line = csv.find('\n') + 1;
+  EXPECT_EQ(csv.substr(line, csv.find('\n', line) - line).substr(0, 23), "text.txt,0,0,The,0,3,1,");
+  EXPECT_EQ(csv.substr(csv.find('\n', line) - 2, 2), ",,");
+}
+
+TEST(TraceSurprisal, RunsWithoutWordsOrLossesSayWhatToDo) {
+  RunRequest ids = request_of({Keep::loss});
+  ids.input.text = nullptr;
+  ids.input.ids = {5, 6, 7};
+  const auto of_ids = run_model(ids, {});
+  const auto silent = run_model(request_of({Keep::gates}), {});
+  ASSERT_TRUE(of_ids && silent);
+  const auto error = [](const RunResult& run) {
+    return test::error_of([&] { surprisals_of({run.trace, 0, 0}, "text", WordRule::white_space, {}); });
+  };
+  EXPECT_EQ(error(*of_ids), "fox: the run read token ids and has no words: run it on a text");
+  EXPECT_EQ(error(*silent), "fox: the run did not keep losses: run again with 'loss' in --keep");
+}
+
+}  // namespace
+}  // namespace foxscope
