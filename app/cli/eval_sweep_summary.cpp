@@ -24,7 +24,7 @@ constexpr std::size_t kHeadsShown = 20;
 std::string tokenCell(const SweepEvaluation& sweep, const std::vector<TokenChange>& tokens) {
   if (tokens.empty()) return "-";
   const TokenChange& first = tokens.front();
-  const std::string where = fmt::format("{:+.2f} at {}", first.change, first.position);
+  std::string where = fmt::format("{:+.2f} at {}", first.change, first.position);
   if (sweep.token.empty()) return where;
   const Json quoted = sweep.token[static_cast<std::size_t>(first.position)];
   return fmt::format("{} {}", quoted.dump(-1, ' ', false, Json::error_handler_t::replace), where);

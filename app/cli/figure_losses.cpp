@@ -58,6 +58,7 @@ std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files,
     }
   }
   std::vector<std::string> names;
+  names.reserve(all.size());
   for (const figure::LossSource& source : all) names.push_back(source.name);
   std::vector<figure::LossSource> chosen;
   for (const std::size_t index : chosenModels(models, names)) chosen.push_back(all[index]);

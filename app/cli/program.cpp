@@ -125,8 +125,9 @@ std::map<std::string, std::string> pathWords(const std::vector<const CLI::App*>&
         const std::string shorter = valueWithoutFolder(*option, value);
         words[value] = shorter;
         for (const std::string& name : option->get_lnames())
-          words["--" + name + '=' + value] = "--" + name + '=' + shorter;
-        for (const std::string& name : option->get_snames()) words['-' + name + value] = '-' + name + shorter;
+          words[fmt::format("--{}={}", name, value)] = fmt::format("--{}={}", name, shorter);
+        for (const std::string& name : option->get_snames())
+          words[fmt::format("-{}{}", name, value)] = fmt::format("-{}{}", name, shorter);
       }
     }
   }

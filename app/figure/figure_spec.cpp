@@ -102,7 +102,7 @@ std::vector<std::string> FigureSpec::words() const {
     for (const std::string& one : std::get<std::vector<std::string>>(value)) {
       // What begins like an option, or is empty, is one word with the option that it belongs to.
       if (one.empty() || one.starts_with('-')) {
-        words.push_back("--" + name + '=' + one);
+        words.push_back(fmt::format("--{}={}", name, one));
       } else {
         words.insert(words.end(), {"--" + name, one});
       }

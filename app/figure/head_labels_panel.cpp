@@ -45,8 +45,9 @@ void HeadLabelsPanel::draw(Canvas& canvas, const QRectF& whole) const {
   const QRectF inner(whole.topLeft(), QSizeF(whole.width(), side * m_content.layers));
   for (std::size_t index = 0; index < m_content.labels.size(); ++index) {
     const auto heads = static_cast<std::size_t>(m_content.heads);
+    const std::size_t layer = index / heads;
     const QRectF cell(inner.left() + static_cast<double>(index % heads) * side,
-                      inner.top() + static_cast<double>(index / heads) * side, side - kCellGap, side - kCellGap);
+                      inner.top() + static_cast<double>(layer) * side, side - kCellGap, side - kCellGap);
     if (m_content.labels[index]) {
       drawLabelCell(canvas, cell, *m_content.labels[index], m_style);
     } else {

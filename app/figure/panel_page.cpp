@@ -80,7 +80,7 @@ void PanelPage::shareAcrossNames() {
   for (std::size_t row = 0; row < m_rows.size(); ++row) {
     std::vector<const Item*> named;
     for (const Item& item : m_items) {
-      const bool ends = static_cast<std::size_t>(item.place.row + item.place.rows) == row + 1;
+      const bool ends = item.place.row + item.place.rows == static_cast<int>(row) + 1;
       if (ends && !item.panel->acrossName().empty()) named.push_back(&item);
     }
     const auto same = [&](const Item* item) { return item->panel->acrossName() == named[0]->panel->acrossName(); };

@@ -156,6 +156,7 @@ class NeedleWork {
     std::vector<Reading> readings;
     for (const auto& depth : depths) readings.push_back(prepare(p, depth));
     std::vector<PromptRequest> prompts;
+    prompts.reserve(readings.size());
     for (const Reading& reading : readings) {
       prompts.push_back({.input_ids = reading.prompt.input_ids,
                          .pruning_tolerance = model_.result.info.pruning_tolerance,

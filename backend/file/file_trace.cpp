@@ -211,7 +211,7 @@ bool fits_heads(const Hdf5File& file, std::int64_t layers, std::int64_t heads) {
 std::optional<Hdf5Object> find_array(const Hdf5Object& model, const ArraySpec& spec, int index) {
   const std::string path = path_of(spec, index);
   const std::size_t slash = path.find('/');
-  const std::optional<Hdf5Object> first = model.find(path.substr(0, slash));
+  std::optional<Hdf5Object> first = model.find(path.substr(0, slash));
   if (!first || slash == std::string::npos) return first;
   return first->child(path.substr(slash + 1));
 }

@@ -148,7 +148,7 @@ std::string ModelWriter::scale(Axis axis, std::uint64_t extent) {
   std::vector<std::uint64_t>& extents = scales_[axis];
   const bool known = std::ranges::find(extents, extent) != extents.end();
   if (!known) extents.push_back(extent);
-  const std::string name = extents.front() == extent ? to_string(axis) : fmt::format("{}_{}", to_string(axis), extent);
+  std::string name = extents.front() == extent ? to_string(axis) : fmt::format("{}_{}", to_string(axis), extent);
   if (known) return name;
   std::vector<std::int64_t> index(extent);
   std::iota(index.begin(), index.end(), 0);

@@ -197,6 +197,7 @@ void read_mixers(Reading& reading, const Hdf5Object& model, const std::optional<
   if (!model.has_attribute("mixers")) return;
   if (!layers) reading.file->fail_damaged(model.path() + "/layers", "is missing");
   std::vector<LayerMixer> mixers;
+  mixers.reserve(static_cast<std::size_t>(info.layers));
   for (int layer = 0; layer < info.layers; ++layer) {
     mixers.push_back(read_mixer(reading, layers->child(fmt::format("{:02}", layer))));
   }

@@ -47,6 +47,7 @@ std::string describe_dtypes(const SafetensorsFile& file) {
   std::map<TensorDType, std::size_t> counts;
   for (const auto& [name, view] : file.tensors()) ++counts[view.dtype];
   std::vector<std::string> words;
+  words.reserve(counts.size());
   for (const auto& [dtype, count] : counts) words.push_back(fmt::format("{} of {}", count, to_string(dtype)));
   return fmt::format("{}", fmt::join(words, ", "));
 }

@@ -184,14 +184,13 @@ class CpuSmallSteps final : public SmallSteps {
     if (all) call.losses = numbers(loss);
     check_step(cpu::cross_entropy_gradient(call, team_));
     // Between the rows lie logits of no token.
-    const at::Tensor whole = logits.as_strided({logits.size(0), logits.stride(0)}, {logits.stride(0), 1});
+    at::Tensor whole = logits.as_strided({logits.size(0), logits.stride(0)}, {logits.stride(0), 1});
     whole.slice(1, logits.size(1)).zero_();
     return whole;
   }
 
   void embedding_back(const at::Tensor& ids, const at::Tensor& of_rows, const at::Tensor& of_table) override {
-    at::Tensor sum = of_table;
-    sum.index_add_(0, ids, of_rows);
+    of_table.index_add_(0, ids, of_rows);
   }
 
   void log_gate_back(const Heads& step, const at::Tensor& of_log_gate, const at::Tensor& of_gates,

@@ -142,7 +142,7 @@ class CudaSmallSteps final : public SmallSteps {
 
   at::Tensor loss_back(const at::Tensor& logits, const at::Tensor& labels, const at::Tensor& weight,
                        const at::Tensor& loss) override {
-    const at::Tensor of_logits = at::empty({logits.size(0), logits.stride(0)}, weights_.options(at::kBFloat16));
+    at::Tensor of_logits = at::empty({logits.size(0), logits.stride(0)}, weights_.options(at::kBFloat16));
     gpu::TokenLossGradient call;
     call.rows = logits.size(0);
     call.vocabulary = logits.size(1);

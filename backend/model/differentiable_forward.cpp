@@ -80,7 +80,7 @@ bool DifferentiableForward::project(int layer) {
 
 void DifferentiableForward::sum_gates(int layer) {
   if (config().is_linear(layer)) {
-    TorchForward::sum_gates(layer);
+    GradientForward::sum_gates(layer);
     return;
   }
   at::Tensor log_gate = log_gates(layer);

@@ -61,7 +61,7 @@ at::Tensor change_gates(const at::Tensor& log_gate, int layer, std::span<const P
 
 at::Tensor sum_log_gates(const at::Tensor& log_gate) {
   const std::int64_t rows = log_gate.size(0) * log_gate.size(1);
-  const at::Tensor cumulative = at::empty(log_gate.sizes(), log_gate.options());
+  at::Tensor cumulative = at::empty(log_gate.sizes(), log_gate.options());
   if (log_gate.is_cpu()) {
     kernels::cpu::cumulative_log_gate(log_gate.contiguous().const_data_ptr<double>(), rows, log_gate.size(2),
                                       cumulative.mutable_data_ptr<double>());

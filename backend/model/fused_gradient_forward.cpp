@@ -257,7 +257,7 @@ at::Tensor FusedGradientForward::project_output_back(int layer, const at::Tensor
     cut_heads(layer, output);
     add_weight_gradient(of_layer.output, of_sum, output);
   }
-  const at::Tensor of_attended = at::empty_like(step.attended);
+  at::Tensor of_attended = at::empty_like(step.attended);
   const at::Tensor of_gate = step.gate.defined() ? of_projected.slice(1, weights().columns.key_shift) : at::Tensor();
   steps_->gated_back(step, of_output, of_attended, of_gate, of_layer.output_norm);
   return of_attended;
@@ -268,7 +268,7 @@ SmallSteps::QueryKeyValue FusedGradientForward::attend_back(int layer, const at:
   const Layer& keeps = kept(layer);
   set_heads(layer);
   const auto like = [](const at::Tensor& heads) { return at::empty_like(heads.transpose(1, 2).flatten(0, 1)); };
-  const SmallSteps::QueryKeyValue of_heads = {like(query_), like(key_), like(value_)};
+  SmallSteps::QueryKeyValue of_heads = {like(query_), like(key_), like(value_)};
   of_log_gate_ = at::empty({batch(), config().heads, length()}, of_residual_.options());
   foxscope::attend_back(attention_of(keeps), by_heads(of_attended),
                         {by_heads(of_heads.query), by_heads(of_heads.key), by_heads(of_heads.value), of_log_gate_});

@@ -73,7 +73,7 @@ void GradientForward::keep_normalizers(int layer, const at::Tensor& log_normaliz
 
 void GradientForward::sum_gates(int layer) {
   TorchForward::sum_gates(layer);
-  keep_gate_sum(layer);
+  if (!config().is_linear(layer)) keep_gate_sum(layer);
 }
 
 void GradientForward::keep_gate_sum(int layer) {

@@ -120,6 +120,7 @@ TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
                                 config.key_heads, config.key_heads,
                                 config.head_dim,  config.head_dim};
   std::vector<LayerMixer> mixers;
+  mixers.reserve(static_cast<std::size_t>(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) {
     mixers.push_back(config.is_linear(layer) ? config.linear->layer() : attention);
   }

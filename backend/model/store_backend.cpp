@@ -77,6 +77,7 @@ class StoreBackend final : public c10d::Backend {
   std::vector<Bytes> exchange(const Bytes& mine) {
     store_->set(key(number_, getRank()), mine);
     std::vector<Bytes> all;
+    all.reserve(static_cast<std::size_t>(getSize()));
     for (int rank = 0; rank < getSize(); ++rank) all.push_back(store_->get(key(number_, rank)));
     // Who has given for this exchange has read the last one.
     if (number_ > 0) store_->deleteKey(key(number_ - 1, getRank()));

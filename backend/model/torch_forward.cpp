@@ -589,8 +589,7 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
     const at::Tensor ids = logits.argmax(1, /*keepdim=*/true);
     best.push_back(log_probability(ids));
     best_ids.push_back(ids);
-    at::Tensor changed = logits;
-    if (n + 1 < top) changed.scatter_(1, ids, -std::numeric_limits<float>::infinity());
+    if (n + 1 < top) logits.scatter_(1, ids, -std::numeric_limits<float>::infinity());
   }
   const at::Tensor top_ids = at::cat(best_ids, 1).to(at::kCPU).contiguous();  // [rows, max(k, 1)]
   const at::Tensor tops = at::cat(best, 1).to(at::kCPU).contiguous();

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include "backend/model/current_device_torch.h"
 #include "backend/model/logit_bound.h"
 #include "backend/model/torch_weights_torch.h"
 #include "backend/model/weight_reader.h"

@@ -142,7 +142,7 @@ void TrainingLog::add(const TrainingMeasures& measures) {
     for (int layer = 0; layer < measures.layers; ++layer) {
       ordered_json heads = ordered_json::array();
       for (int head = 0; head < measures.heads; ++head) {
-        const double time = measures.decay_times[static_cast<std::size_t>(layer * measures.heads + head)];
+        const double time = measures.decay_times[static_cast<std::size_t>(std::int64_t{layer} * measures.heads + head)];
         heads.push_back(std::isfinite(time) ? ordered_json(time) : ordered_json(nullptr));
       }
       layers.push_back(heads);

@@ -377,7 +377,9 @@ Status linear_mixing(const LinearMixing& arguments, Executor& executor, const st
   if (!valid_mixing(arguments)) return Status::invalid_argument;
   const int threads = arguments.length > 1 ? executor.threads() : 1;
   std::vector<LinearScratch> scratch;
-  for (int thread = 0; thread < std::min(threads, arguments.heads); ++thread) scratch.emplace_back(arguments);
+  const int working = std::min(threads, arguments.heads);
+  scratch.reserve(static_cast<std::size_t>(working));
+  for (int thread = 0; thread < working; ++thread) scratch.emplace_back(arguments);
   std::atomic<bool> whole = true;
   std::atomic<int> next = 0;
   const auto take_heads = [&](std::int64_t task, int /*thread*/) {

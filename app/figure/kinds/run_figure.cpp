@@ -54,6 +54,7 @@ class Options {
   }
   void heads(const std::vector<HeadIndex>& heads) {
     std::vector<std::string> words;
+    words.reserve(heads.size());
     for (const HeadIndex& one : heads) words.push_back(wordOf(one));
     if (!words.empty()) add("heads", fmt::format("{}", fmt::join(words, ",")));
   }
@@ -63,6 +64,7 @@ class Options {
     }
     const auto end = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : ""; };
     std::vector<std::string> words;
+    words.reserve(limits.size());
     for (const ColourLimits& one : limits) {
       words.push_back(fmt::format("{}={}:{}", to_string(one.quantity), end(one.lower), end(one.upper)));
     }
@@ -78,6 +80,7 @@ class Options {
 
 std::string joined(const std::vector<Quantity>& quantities) {
   std::vector<std::string> names;
+  names.reserve(quantities.size());
   for (const Quantity quantity : quantities) names.emplace_back(to_string(quantity));
   return fmt::format("{}", fmt::join(names, ","));
 }
@@ -180,7 +183,7 @@ std::vector<std::string> filesOf(const RunFigure& figure) {
 }
 
 /// A file whose name begins like an option.
-std::string asFile(std::string name) { return name.starts_with('-') ? "./" + name : name; }
+std::string asFile(const std::string& name) { return name.starts_with('-') ? "./" + name : name; }
 
 }  // namespace
 

@@ -63,6 +63,7 @@ std::string signedText(double value, int digits) {
 
 std::vector<std::string> valueTexts(const std::vector<HeadChange>& heads, const Unit& unit) {
   std::vector<std::string> texts;
+  texts.reserve(heads.size());
   for (const HeadChange& head : heads) {
     const Estimate& mean = head.change.mean;
     const int digits = digitsFor(unit.factor * mean.error);
@@ -138,6 +139,7 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   const int count = static_cast<int>(sweeps.size());
   const int across = std::min(count, kSweepsAcross);
   std::vector<MapPanel*> panels;
+  panels.reserve(sweeps.size());
   for (int index = 0; index < count; ++index) {
     panels.push_back(
         &page.add(std::make_unique<MapPanel>(style.format, contentOf(sweeps[static_cast<std::size_t>(index)], style)),

@@ -52,6 +52,7 @@ std::vector<ListedToken> worstTokens(const RunLoss& loss, std::int64_t length) {
   });
   order.resize(static_cast<std::size_t>(count));
   std::vector<ListedToken> tokens;
+  tokens.reserve(order.size());
   for (const std::size_t index : order) {
     tokens.push_back({static_cast<std::int64_t>(loss.raw->positionAt(index)),
                       predictedText(*loss.run.trace->tokens(), static_cast<std::int64_t>(index), Whitespace::visible),

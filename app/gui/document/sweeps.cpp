@@ -59,7 +59,7 @@ void tidy(const QString& folder) {
 
 const LossChange* HeadSweep::effect(int layer, int head) const {
   if (layer < 0 || layer >= layers || head < 0 || head >= heads) return nullptr;
-  const auto& entry = effects[static_cast<std::size_t>(layer * heads + head)];
+  const auto& entry = effects[static_cast<std::size_t>(std::int64_t{layer} * heads + head)];
   return entry ? &*entry : nullptr;
 }
 
@@ -179,7 +179,7 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   sweep.layers = info.layers;
   sweep.heads = info.heads;
   sweep.tokens = info.length;
-  sweep.effects.resize(static_cast<std::size_t>(info.layers * info.heads));
+  sweep.effects.resize(static_cast<std::size_t>(std::int64_t{info.layers} * info.heads));
   m_works.emplace_back(sweep.id, work);
   m_sweeps.push_back(std::move(sweep));
   m_shown = m_last;
@@ -256,7 +256,8 @@ void Sweeps::takeKnown(HeadSweep& sweep, Work& work) {
     fresh.swap(work.fresh);
   }
   for (HeadChange& head : fresh) {
-    sweep.effects[static_cast<std::size_t>(head.layer * sweep.heads + head.head)] = std::move(head.change);
+    sweep.effects[static_cast<std::size_t>(std::int64_t{head.layer} * sweep.heads + head.head)] =
+        std::move(head.change);
   }
 }
 

@@ -105,7 +105,7 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   for (const double value : numbers.value) content.values.push_back(static_cast<float>(value));
   content.colours = headColours(all, times);
   content.reading = [name, unit, numbers, heads = model.info.heads](int row, int column) {
-    const auto at = static_cast<std::size_t>(row * heads + column);
+    const auto at = static_cast<std::size_t>(std::int64_t{row} * heads + column);
     QString text =
         tr("%1 L%2 H%3: %4 %5").arg(name).arg(row).arg(column).arg(wordsOf(numbers.name)).arg(numbers.value[at]);
     if (at < numbers.error.size() && std::isfinite(numbers.error[at]))
@@ -125,6 +125,7 @@ void HeadsPage::exportTo(const QString& path) {
   for (const auto& evaluation : shownHeads(m_document)) {
     models.insert(models.end(), evaluation->models.begin(), evaluation->models.end());
   }
+  names.reserve(models.size());
   for (const EvaluatedHeads& model : models) names.push_back(model.info.name);
   const auto looks = looksOf(names, m_document);
   exportFigure(m_document, path, [models, looks](figure::FigureStyle style) {

@@ -31,6 +31,7 @@ figure::CurvePlot plotOf(const std::vector<figure::LossSource>& sources, const L
 
 std::vector<std::string> namesOf(const std::vector<figure::LossSource>& sources) {
   std::vector<std::string> names;
+  names.reserve(sources.size());
   for (const figure::LossSource& source : sources) names.push_back(source.name);
   return names;
 }

@@ -50,7 +50,7 @@ QRectF ValueGrid::cell(int row, int column) const {
 }
 
 void ValueGrid::paintCell(QPainter& painter, int row, int column) const {
-  const auto place = static_cast<std::size_t>(row * columnCount() + column);
+  const auto place = static_cast<std::size_t>(std::int64_t{row} * columnCount() + column);
   const float value = m_content.values[place];
   const figure::Rgb colour = m_content.colours.colour(static_cast<double>(value));
   const QRectF box = cell(row, column);

@@ -27,6 +27,7 @@ const std::vector<float>& mantissaLogarithms() {
   static const std::vector<float> table = [] {
     constexpr int kCount = 1 << kMantissaBits;
     std::vector<float> values;
+    values.reserve(kCount);
     for (int n = 0; n < kCount; ++n) values.push_back(std::log2(1 + (static_cast<float>(n) + 0.5F) / kCount));
     return values;
   }();
@@ -77,7 +78,8 @@ class Shader {
     } else if (value > 0) {
       place = (logarithm(value) - m_offset) * m_factor;
     }
-    return m_table[static_cast<std::size_t>(std::clamp<double>(place, 0, kSteps) + 0.5)];
+    const double nearest = std::clamp<double>(place, 0, kSteps) + 0.5;
+    return m_table[static_cast<std::size_t>(nearest)];
   }
 
   const ScaledColours& m_colours;

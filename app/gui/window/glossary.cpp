@@ -73,7 +73,7 @@ QString termAt(const QPoint& globalPosition) {
     if (header == nullptr || header->model() == nullptr) continue;
     const QPoint place = header->viewport()->mapFromGlobal(globalPosition);
     const int section = header->logicalIndexAt(place);
-    const QString term = header->model()->headerData(section, header->orientation(), Qt::WhatsThisRole).toString();
+    QString term = header->model()->headerData(section, header->orientation(), Qt::WhatsThisRole).toString();
     if (!term.isEmpty()) return term;
   }
   return {};
