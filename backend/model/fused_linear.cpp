@@ -47,7 +47,7 @@ struct DecayedScoresFunction : torch::autograd::Function<DecayedScoresFunction> 
                             const at::Tensor& beta) {
     const variable_list saved{product.contiguous(), cumulative.contiguous(), beta.contiguous()};
     context->save_for_backward(saved);
-    const at::Tensor scores =
+    at::Tensor scores =
         at::empty({cumulative.size(0), cumulative.size(1), cumulative.size(2), kChunk, kChunk}, halves_like(product));
     gpu::DecayedScores call;
     describe(saved[0], saved[1], saved[2], call);
