@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from support import DRAWS, FOX, SOURCE, TRANSFORMER, CommandLineTest
+from support import DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLineTest
 
 GALLERY = SOURCE / "resources" / "figures"
 DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
@@ -18,11 +18,11 @@ def without_command(path):
 
 @unittest.skipUnless(DRAWS, "a build without Qt")
 class FigureSpecTest(CommandLineTest):
-    def run_file(self):
+    def run_file(self, other=TRANSFORMER):
+        """The demo's FoX and another of its models on a short text."""
         text = self.write("text.txt", b"The fox ran over the hill, and nobody saw the fox. Then it was dark.\n" * 20)
-        path = self.folder / "run.h5"
-        self.done("run", "-q", "--model", f"fox-pro-12m={FOX}", "--model", f"transformer-pro-12m={TRANSFORMER}",
-                  "--text", text, "-o", path)
+        path = self.folder / f"{other.name}.h5"
+        self.done("run", "-q", "--model", FOX, "--model", other, "--text", text, "-o", path)
         return path
 
     def spec(self, **content):
@@ -74,13 +74,13 @@ class FigureSpecTest(CommandLineTest):
             self.assertNotEqual(draw(kind, "--line-width", "2"), draw(kind))
 
     def test_every_figure_of_the_gallery_is_drawn(self):
-        run = self.run_file()
+        run, memories = self.run_file(), self.run_file(MAMBA2)
         specs = sorted(GALLERY.glob("*.json"))
-        self.assertEqual(len(specs), 14)
+        self.assertEqual(len(specs), 15)
         for spec in specs:
             with self.subTest(spec.name):
                 picture = self.folder / (spec.stem + ".svg")
-                source = GALLERY / DATA[spec.stem] if spec.stem in DATA else run
+                source = GALLERY / DATA[spec.stem] if spec.stem in DATA else memories if spec.stem == "memories" else run
                 self.done("figure", "spec", spec, source, "-o", picture)
                 self.assertIn("<svg", picture.read_text())
 

@@ -90,12 +90,12 @@ class RunTest(DevTest):
     def setUp(self):
         super().setUp()
         resources = self.checkout / "resources"
-        for model in ["fox-pro-12m", "transformer-pro-12m"]:
+        for model in ["fox-pro-12m", "transformer-pro-12m", "mamba2-12m"]:
             (resources / "models" / model).mkdir(parents=True)
             (resources / "models" / model / "config.json").write_text("{}")
         (resources / "texts").mkdir()
         (resources / "texts" / "up-from-slavery-1.txt").write_text("text")
-        for name in ["loss", "maps"]:
+        for name in ["loss", "maps", "memories"]:
             (resources / "figures" / f"{name}.json").write_text("{}")
         (resources / "figures" / "loss.h5").write_text("")
         # Writes what stands behind -o.
@@ -120,8 +120,8 @@ class RunTest(DevTest):
         return [pathlib.Path(path).name for path in paths]
 
     def test_what_is_there_is_not_made_again(self):
-        everything = ["run.h5", "heads-fox-pro-12m.csv", "heads-transformer-pro-12m.csv", "loss.pdf", "loss.png", "maps.pdf",
-                      "maps.png"]
+        everything = ["run.h5", "memories.h5", "heads-fox-pro-12m.csv", "heads-transformer-pro-12m.csv",
+                      "heads-mamba2-12m.csv", "loss.pdf", "loss.png", "maps.pdf", "maps.png", "memories.pdf", "memories.png"]
         self.assertEqual(self.made(), everything)
         self.assertEqual(self.made(), [])
         figures = self.checkout / "resources" / "figures"
@@ -131,10 +131,15 @@ class RunTest(DevTest):
         self.assertEqual(self.made(), ["loss.pdf", "loss.png"])
         (self.checkout / "out" / "figures" / "loss.png").unlink()
         self.assertEqual(self.made(), ["loss.png"])
-        of_the_run = [name for name in everything if not name.startswith("loss")]
-        for source in ["texts/up-from-slavery-1.txt", "models/transformer-pro-12m/config.json"]:
-            self.touch(self.checkout / "resources" / source)
-            self.assertEqual(self.made(), of_the_run)
+        of_texts = [name for name in everything if not name.startswith("loss")]
+        of_memories = ["memories.h5", "heads-mamba2-12m.csv", "memories.pdf", "memories.png"]
+        of_run = [name for name in of_texts if name not in of_memories]
+        for source, made in [("texts/up-from-slavery-1.txt", of_texts), ("models/fox-pro-12m/config.json", of_texts),
+                             ("models/transformer-pro-12m/config.json", of_run),
+                             ("models/mamba2-12m/config.json", of_memories)]:
+            with self.subTest(source):
+                self.touch(self.checkout / "resources" / source)
+                self.assertEqual(self.made(), made)
         self.touch(self.checkout / "build" / "foxscope")
         self.assertEqual(self.made(), everything)
         self.assertEqual(self.made(), [])
