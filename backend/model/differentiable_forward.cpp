@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include "backend/model/composed_attention_torch.h"
@@ -74,7 +75,10 @@ void DifferentiableForward::enter(int layer) {
 }
 
 bool DifferentiableForward::project(int layer) {
-  enter(layer);
+  if (!going_back_) {
+    enter(layer);
+    if (recomputes()) at::GradMode::set_enabled(false);
+  }
   return TorchForward::project(layer);
 }
 
@@ -142,6 +146,7 @@ bool DifferentiableForward::feed_forward(int layer) {
 
 /// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
 bool DifferentiableForward::predict() {
+  at::GradMode::set_enabled(true);
   enter(config().layers);
   keep_hidden(config().layers);
   normed_end_ = final_norm(0);
@@ -178,6 +183,19 @@ bool DifferentiableForward::predict() {
   return true;
 }
 
+/// The graph of a layer.
+/// @returns false if the job was stopped
+bool DifferentiableForward::make_again(int layer) {
+  const c10::InferenceMode normal(false);
+  const at::AutoGradMode graph(true);
+  Layer& at_hand = layers_[static_cast<std::size_t>(layer)];
+  residual_ = at_hand.entered;
+  going_back_ = true;
+  const bool made = again([&] { return run_layer(layer); });
+  at_hand.left = std::exchange(residual_, at::Tensor());
+  return made;
+}
+
 std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
   const int last = config().layers;
   Gradients gradients;
@@ -194,6 +212,7 @@ std::optional<Gradients> DifferentiableForward::differentiate(const Job& job) {
     tell_back(job, last - 1 - layer);
     if (job.stopped()) return std::nullopt;
     const auto index = static_cast<std::size_t>(layer);
+    if (recomputes() && !make_again(layer)) return std::nullopt;
     Layer at_hand = std::exchange(layers_[index], {});
     at::Tensor of_entered;
     Sought sought;

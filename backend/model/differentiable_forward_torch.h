@@ -12,7 +12,8 @@ namespace foxscope {
 
 /// The forward pass as LibTorch's autograd goes back through it, of any family: TorchForward's steps, with attention by
 /// the kernels and the loss in chunks. Layers are differentiated one at a time, from the last to the first, each from
-/// what entered it, so that a layer's memory is free when the one before it begins.
+/// what entered it, so that a layer's memory is free when the one before it begins. With GradientOptions::recompute a
+/// layer's graph is made only then, and nothing but what entered it is kept.
 class DifferentiableForward final : public GradientForward {
  public:
   /// What attention and the loss are made of.
@@ -43,10 +44,13 @@ class DifferentiableForward final : public GradientForward {
     at::Tensor left;      ///< x as it leaves
   };
   void enter(int layer);
+  [[nodiscard]] bool recomputes() const { return options().recompute != Recompute::none; }
+  bool make_again(int layer);
   bool attend_by_kernel(int layer);
   bool attend_composed(int layer);
 
   bool by_kernel_;
+  bool going_back_ = false;
   std::vector<Layer> layers_;  ///< and a last one of what enters the final norm
   at::Tensor log_gate_;        ///< of the layer at hand
   at::Tensor embedded_;        ///< what enters the first layer, where the embedding takes a gradient

@@ -76,6 +76,9 @@ class Forward {
   Forward(const ModelConfig& config, std::int64_t batch, std::int64_t length)
       : config_(config), batch_(batch), length_(length) {}
 
+  /// The steps of a layer, in their order.
+  bool run_layer(int layer);
+
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
   /// n = norm(x); q, k, v = n W_q, n W_k, n W_v; k and v shifted, k_t <- a_t k_(t-1) + (1 - a_t) k_t with
@@ -124,8 +127,6 @@ class Forward {
   [[nodiscard]] bool gated(int layer) const;
 
  private:
-  bool run_layer(int layer);
-
   /// What a run is about; null between runs.
   struct Pass {
     const Input* input = nullptr;

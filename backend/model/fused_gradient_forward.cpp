@@ -153,11 +153,40 @@ bool FusedGradientForward::feed_forward(int layer) {
   const TorchLayer& weight = weights_of(layer);
   Layer& keeps = kept(layer);
   const at::Tensor normed = normed_rows(residual_, weight.mlp_norm, /*with_rest=*/false);
-  keeps.wide = at::mm(normed, weight.mlp_in.t());
+  keeps.wide = mlp_inputs(layer, normed);
   const at::Tensor product = at::empty({rows(), config().intermediate_size}, normed.options());
   steps_->swiglu(keeps.wide, product);
   residual_ = add_product(residual_, product, weight.mlp_out);
   return !job().stopped();
+}
+
+at::Tensor FusedGradientForward::mlp_inputs(int layer, const at::Tensor& normed) const {
+  return at::mm(normed, weights_of(layer).mlp_in.t());
+}
+
+void FusedGradientForward::end_layer(int layer) {
+  Layer& keeps = kept(layer);
+  if (options().recompute == Recompute::mlp) keeps.wide = at::Tensor();
+  if (recomputes_layers()) keeps = Layer{.entered = keeps.entered};
+  GradientForward::end_layer(layer);
+}
+
+bool FusedGradientForward::make_again(int layer) {
+  Layer& keeps = kept(layer);
+  if (!keeps.middle.defined()) {
+    residual_ = keeps.entered;
+    const bool made = again([&] {
+      if (!project(layer)) return false;
+      sum_gates(layer);
+      return attend(layer) && project_output(layer);
+    });
+    residual_ = at::Tensor();
+    if (!made) return false;
+  }
+  if (!keeps.wide.defined()) {
+    keeps.wide = mlp_inputs(layer, normed_rows(keeps.middle, weights_of(layer).mlp_norm, /*with_rest=*/false));
+  }
+  return true;
 }
 
 /// Losses, and on the same logits the gradient of what makes them: logits are made once, and never all at a time.
@@ -202,7 +231,7 @@ std::optional<Gradients> FusedGradientForward::differentiate(const Job& job) {
   residual_ = at::Tensor();
   for (int layer = config().layers - 1; layer >= 0; --layer) {
     tell_back(job, config().layers - 1 - layer);
-    if (job.stopped()) return std::nullopt;
+    if (job.stopped() || !make_again(layer)) return std::nullopt;
     feed_forward_back(layer);
     const at::Tensor of_projected = at::empty_like(kept(layer).projected);
     const at::Tensor of_attended = project_output_back(layer, of_projected);

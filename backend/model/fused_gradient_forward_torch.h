@@ -18,7 +18,8 @@ namespace foxscope {
 ///
 /// Of a layer is kept what a matrix product or attention made: x as it enters and behind attention, the projection,
 /// what attention made of it, the MLP's two inputs to its product. Norms, queries, keys and values, gated heads and
-/// products of the MLP are made again.
+/// products of the MLP are made again; with GradientOptions::recompute also the MLP's inputs, or all but x as it
+/// enters.
 class FusedGradientForward final : public GradientForward {
  public:
   static bool takes(const TorchWeights& weights);
@@ -38,6 +39,7 @@ class FusedGradientForward final : public GradientForward {
   bool project_output(int layer) override;
   bool feed_forward(int layer) override;
   bool predict() override;
+  void end_layer(int layer) override;
 
  private:
   struct Layer {
@@ -64,6 +66,11 @@ class FusedGradientForward final : public GradientForward {
   /// of_weight += of_out^T in: the gradient by a weight of out = in W^T, where it is wanted.
   void add_weight_gradient(const at::Tensor& of_weight, const at::Tensor& of_out, const at::Tensor& in) const;
 
+  /// The MLP's two inputs to its product, [R, 2 I], from norm(x).
+  [[nodiscard]] at::Tensor mlp_inputs(int layer, const at::Tensor& normed) const;
+  /// What was not kept of a layer.
+  /// @returns false if the job was stopped
+  bool make_again(int layer);
   void feed_forward_back(int layer);
   at::Tensor project_output_back(int layer, const at::Tensor& of_projected);
   SmallSteps::QueryKeyValue attend_back(int layer, const at::Tensor& of_attended, Gradients& gradients);

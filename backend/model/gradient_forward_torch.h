@@ -10,6 +10,7 @@
 
 #include "backend/model/attention_kernels_torch.h"
 #include "backend/model/torch_forward_torch.h"
+#include "backend/model/trainable_model.h"
 
 namespace foxscope {
 
@@ -22,6 +23,8 @@ struct GradientOptions {
   /// May be empty; told on the way back that the gradients of a layer's matrices are whole, from the last layer to the
   /// first. Not every way tells it.
   std::function<void(int layer)> layer_done = nullptr;
+  /// For passes that keep nothing for recorders.
+  Recompute recompute = Recompute::none;
 };
 
 struct Gradients {
@@ -66,6 +69,14 @@ class GradientForward : public TorchForward {
   [[nodiscard]] std::int64_t logit_rows() const;
   /// What the recorders keep of a layer's row normalisers.
   void keep_normalizers(int layer, const at::Tensor& log_normalizer, const at::Tensor& without_gate);
+  [[nodiscard]] bool recomputes_layers() const { return options_.recompute == Recompute::layers; }
+  /// Runs steps of a layer a second time, which the report does not count.
+  bool again(const std::function<bool()>& steps) {
+    const ForwardReport done = report();
+    const bool whole = steps();
+    report() = done;
+    return whole;
+  }
   /// A job's progress on the way back through layer after layer.
   void tell_back(const Job& job, int layers_done) const;
 

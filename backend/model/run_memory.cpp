@@ -90,7 +90,7 @@ std::int64_t left_of(const RunMemory& memory, std::int64_t length, std::int64_t 
 
 /// What a pass keeps of each layer for the way back, and one layer's own on that way (FusedGradientForward; LibTorch's
 /// autograd keeps what each of its operations read).
-std::int64_t way_back_per_token(const ModelConfig& config, DType dtype) {
+std::int64_t way_back_per_token(const ModelConfig& config, DType dtype, Recompute recompute = Recompute::none) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   const std::int64_t projected = config.query_size() + 2 * config.key_size();
   const std::int64_t gate = config.output_gate ? config.query_size() : 0;
@@ -100,10 +100,19 @@ std::int64_t way_back_per_token(const ModelConfig& config, DType dtype) {
   const std::int64_t layer = size * (projected + gate + config.query_size() + wide) +
                              4 * (2 * config.hidden_size + gates) + config.heads * (8 + 4);
   const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 4 * 4 * config.hidden_size;
-  return (fused ? 1 : kAutogradFactor) * config.layers * layer + own;
+  const std::int64_t whole = (fused ? 1 : kAutogradFactor) * layer;
+  if (recompute == Recompute::none) return config.layers * whole + own;
+  // What is made again is there of one layer at a time.
+  if (fused && recompute == Recompute::mlp) return config.layers * layer - (config.layers - 1) * size * wide + own;
+  const std::int64_t entered = 4 * config.hidden_size;
+  return config.layers * entered + whole + own;
 }
 
 }  // namespace
+
+std::int64_t spared_per_token(const ModelConfig& config, DType dtype, Recompute recompute) {
+  return way_back_per_token(config, dtype) - way_back_per_token(config, dtype, recompute);
+}
 
 TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
   TraceSizes sizes;

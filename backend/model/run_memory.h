@@ -7,6 +7,7 @@
 
 #include "backend/model/causal_lm.h"
 #include "backend/model/model_config.h"
+#include "backend/model/trainable_model.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope {
@@ -34,6 +35,9 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
 
 /// The same for the memory of a GPU. What queries, keys and values add is theirs alone: they may also stay on the host.
 RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t parameters, const KeepSet& keep, DType dtype);
+
+/// What is spared of either for each token of a pass with gradients, bytes.
+std::int64_t spared_per_token(const ModelConfig& config, DType dtype, Recompute recompute);
 
 /// What a run takes of the host's memory, and of a GPU's where it is on one.
 struct RunNeeds {

@@ -144,7 +144,8 @@ class TorchTrainableModel final : public TrainableModel {
       const auto forward = make_gradient_forward(weights(), micro_batch.batch, micro_batch.length, loss_weights,
                                                  {.log_gates = false,
                                                   .weights = &trained_.gradients(),
-                                                  .layer_done = micro_batch.last ? sum_of_layer() : nullptr});
+                                                  .layer_done = micro_batch.last ? sum_of_layer() : nullptr,
+                                                  .recompute = options_.recompute});
       if (!run(*forward, micro_batch, job) || !forward->differentiate(job)) return;
       loss_.add_(forward->loss());
       keep_curves(*forward);
@@ -212,7 +213,9 @@ class TorchTrainableModel final : public TrainableModel {
     with_errors(tokens_of(sequences), [&] {
       const std::int64_t rows = sequences.batch * sequences.length;
       const at::Tensor none = at::zeros({rows}, weights().options(at::kFloat));
-      const auto forward = make_gradient_forward(weights(), sequences.batch, sequences.length, none, {});
+      // Nothing is gone back through: nothing is kept for it.
+      const auto forward =
+          make_gradient_forward(weights(), sequences.batch, sequences.length, none, {.recompute = Recompute::layers});
       if (!run(*forward, sequences, job)) return;
       const at::Tensor found = forward->losses().to(at::kCPU, at::kDouble).contiguous();
       losses.assign(found.const_data_ptr<double>(), found.const_data_ptr<double>() + rows);

@@ -23,12 +23,21 @@ struct AdamW {
   double clip = 1;  ///< g is multiplied by min(1, clip / (|g| + 1e-6)), |g| over all parameters; 0: it is not
 };
 
+/// What the way back makes again of each layer, to the same bits, where the way there did not keep it (Chen et al.
+/// 2016, Training Deep Nets with Sublinear Memory Cost).
+enum class Recompute {
+  none,    ///< nothing: all that matrix products and attention made is kept
+  mlp,     ///< the MLP's two inputs to its product, by one matrix product; all of a layer where autograd goes back
+  layers,  ///< all of a layer, from x as it enters
+};
+
 struct TrainableOptions {
   Device device;
   DType dtype = DType::float32;  ///< of the matrices; bfloat16 on a GPU alone
   AdamW optimizer;
   double pruning_tolerance = 0x1p-24;  ///< as ForwardRequest has it
   bool deterministic = false;          ///< on a GPU: the same bits each time, more slowly; a CPU always gives them
+  Recompute recompute = Recompute::none;
   Processes* processes = nullptr;  ///< that train it together, each its part of a step's rows; must outlive the model
 };
 

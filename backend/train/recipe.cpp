@@ -49,6 +49,7 @@ constexpr RecipeKey kKeys[] = {
     {"dtype", RecipeValue::text, "DTYPE", "Of the matrices: auto, float32 or bfloat16 (default: bfloat16 on a GPU)"},
     {"pruning", RecipeValue::number, "TOLERANCE", "Share of a row's attention that may be skipped (default: 2^-24; 0: none)"},
     {"deterministic", RecipeValue::flag, "", "The same bits each time on a GPU as well, more slowly"},
+    {"recompute", RecipeValue::text, "PART", "What the way back makes again to spare memory: none, mlp or layers (default: none)"},
     {"device", RecipeValue::text, "DEVICE", "auto, cpu, cuda or cuda:N (default: auto)"},
     {"seed", RecipeValue::number, "S", "Of the first weights and of the order (default: 0)"},
 };
@@ -284,6 +285,8 @@ constexpr std::pair<const char*, RowOrder> kOrders[] = {{"shuffled", RowOrder::s
                                                         {"sequential", RowOrder::sequential}};
 constexpr std::pair<const char*, RateSchedule> kSchedules[] = {
     {"cosine", RateSchedule::cosine}, {"linear", RateSchedule::linear}, {"constant", RateSchedule::constant}};
+constexpr std::pair<const char*, Recompute> kRecomputed[] = {
+    {"none", Recompute::none}, {"mlp", Recompute::mlp}, {"layers", Recompute::layers}};
 
 template <typename T, std::size_t N>
 const char* word_of(const std::pair<const char*, T> (&words)[N], T value) {
@@ -328,6 +331,7 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   values.take("tensor", recipe.tensor);
   take_word(values, "order", {kOrders[0], kOrders[1]}, recipe.order);
   take_word(values, "schedule", {kSchedules[0], kSchedules[1], kSchedules[2]}, recipe.schedule);
+  take_word(values, "recompute", {kRecomputed[0], kRecomputed[1], kRecomputed[2]}, recipe.recompute);
   bool adamw = true;
   take_word(values, "optimizer", {std::pair("adamw", true)}, adamw);
   read_numbers(values, recipe);
@@ -376,6 +380,7 @@ std::string recipe_text(const Recipe& recipe) {
   put("dtype", recipe.dtype ? to_string(*recipe.dtype) : "auto");
   if (recipe.pruning) put("pruning", *recipe.pruning);
   put("deterministic", recipe.deterministic);
+  if (recipe.recompute != Recompute::none) put("recompute", word_of(kRecomputed, recipe.recompute));
   put("device", recipe.device.word());
   put("seed", recipe.seed);
   return text.dump(1) + "\n";

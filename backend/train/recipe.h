@@ -50,6 +50,7 @@ struct Recipe {
   std::optional<DType> dtype;  ///< none: bfloat16 on a GPU, else float32
   std::optional<double> pruning;
   bool deterministic = false;
+  Recompute recompute = Recompute::none;
   std::uint64_t seed = 0;
 
   [[nodiscard]] std::int64_t rows_per_step() const { return batch_tokens / length; }

@@ -52,6 +52,7 @@ std::string identity_of(const Recipe& recipe) {
   same.keep = {};
   same.device = {};
   same.micro_batch_tokens.reset();
+  same.recompute = {};
   return sha256(recipe_text(same));
 }
 
@@ -138,9 +139,10 @@ std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, const Mo
   const KeepSet keep = {Keep::saliency};
   const RunMemory memory = device.cuda ? estimate_device_memory(config, 0, keep, dtype)
                                        : estimate_memory(config, 0, keep, dtype, /*on_gpu=*/false);
+  const std::int64_t per_token = memory.per_token - spared_per_token(config, dtype, recipe.recompute);
   const FreeMemory left = free_memory(device);
   const std::int64_t free = device.cuda ? left.gpu : left.host;
-  const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / memory.per_token;
+  const std::int64_t fitting = std::max<std::int64_t>(0, free - memory.fixed) / per_token;
   const std::int64_t best = rows_that_divide(rows, fitting / recipe.length);
   const std::int64_t wanted = std::min(recipe.micro_batch_tokens.value_or(recipe.length), rows * recipe.length);
   if (wanted > fitting) {
@@ -151,7 +153,7 @@ std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, const Mo
     throw Error(
         fmt::format("--micro-batch-tokens {}: needs about {:.1f} GiB of {} beside the weights, and {:.1f} GiB are "
                     "free: {}",
-                    wanted, gibibytes(memory.fixed + memory.per_token * wanted), kind, gibibytes(free), remedy));
+                    wanted, gibibytes(memory.fixed + per_token * wanted), kind, gibibytes(free), remedy));
   }
   if (recipe.micro_batch_tokens) return wanted / recipe.length;
   const std::int64_t most = device.cuda ? kMostMicroBatch : kMostCpuMicroBatch;
@@ -299,6 +301,7 @@ class Training {
     options.optimizer = recipe_.optimizer;
     options.pruning_tolerance = recipe_.pruning.value_or(TrainableOptions().pruning_tolerance);
     options.deterministic = recipe_.deterministic;
+    options.recompute = recipe_.recompute;
     options.processes = processes_;
     const std::optional<TrainingCheckpoint> from = resume_ ? find_checkpoint() : std::nullopt;
     if (!load(from, options)) return false;

@@ -346,6 +346,7 @@ class BadInputTest(TrainTest):
         self.refused(2, ["--max-tokens 15361", "15360", "15872"], "--max-tokens", 15361)
         self.refused(2, ["--warmup-tokens 15360", "longer than the training"], "--warmup-tokens", 15360)
         self.refused(2, "cosine or linear or constant", "--schedule", "step")
+        self.refused(2, "none or mlp or layers", "--recompute", "all")
         self.refused(2, "shuffled or sequential", "--order", "random")
         self.refused(2, "last, all", "--keep", "none")
         self.refused(2, "--betas", "--betas", 0.9, 1)

@@ -12,6 +12,7 @@
 #include "backend/base/error.h"
 #include "backend/model/checkpoint.h"
 #include "backend/model/initial_weights.h"
+#include "backend/model/run_memory.h"
 #include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
@@ -160,6 +161,70 @@ TEST_P(TrainingGolden, CudaStepsInBfloat16StayNear) {
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, TrainingGolden, testing::Values("fox-pro", "transformer-pro"),
                          test::fixture_test_name);
+
+/// What a step leaves: the loss, the gradient's norm, the share of attention, and all weights.
+struct Left {
+  TrainableModel::StepReport report;
+  std::map<std::string, std::vector<float>> weights;
+  std::vector<double> losses;
+};
+
+Left step_once(const std::string& fixture, Recompute recompute) {
+  const Checkpoint checkpoint = Checkpoint::open(test::data_path(fixture));
+  const SafetensorsFile golden(test::data_path(fixture + "/golden.safetensors"));
+  const std::vector<std::int32_t> ids = test::read_ids(golden, "input_ids");
+  const std::vector<std::int32_t> labels = test::read_ids(golden, "labels");
+  const auto batch = golden.tensors().at("input_ids").shape[0];
+  const TrainableModel::MicroBatch rows = {batch, golden.tensors().at("input_ids").shape[1], ids, labels,
+                                           1.0 / static_cast<double>(ids.size())};
+  TrainableOptions options;
+  options.recompute = recompute;
+  const auto model = TrainableModel::make(checkpoint.config(), CheckpointSource(checkpoint), options, {});
+  Left left;
+  left.losses = model->losses(rows, {});
+  EXPECT_TRUE(model->add_gradients(rows, {}));
+  left.report = model->step(0.01, /*stop=*/false);
+  left.weights = all_of(*model->snapshot(), TrainingPart::weights);
+  return left;
+}
+
+class RecomputedFixture : public testing::TestWithParam<const char*> {};
+
+TEST_P(RecomputedFixture, GradientsHaveTheSameBits) {
+  const Left kept = step_once(GetParam(), Recompute::none);
+  double mean = 0;
+  for (const double loss : kept.losses) mean += loss / static_cast<double>(kept.losses.size());
+  EXPECT_NEAR(mean, kept.report.loss, 1e-5);
+  for (const Recompute recompute : {Recompute::mlp, Recompute::layers}) {
+    const Left again = step_once(GetParam(), recompute);
+    EXPECT_EQ(again.report.loss, kept.report.loss);
+    EXPECT_EQ(again.report.gradient_norm, kept.report.gradient_norm);
+    EXPECT_EQ(again.report.attention_blocks, kept.report.attention_blocks);
+    EXPECT_EQ(again.report.skipped_blocks, kept.report.skipped_blocks);
+    EXPECT_TRUE(again.weights == kept.weights);
+  }
+}
+
+/// Of kernels, and of autograd.
+INSTANTIATE_TEST_SUITE_P(Fixtures, RecomputedFixture,
+                         testing::Values("fox-pro", "transformer-llama", "qwen3", "gpt2", "gpt_neox", "hgrn2",
+                                         "mamba2"),
+                         test::fixture_test_name);
+
+/// Of the 760M shape in bfloat16. What is made again is there of one layer at a time.
+TEST(Recompute, SparesAllLayersButOne) {
+  const std::string config = R"({"model_type": "forgetting_transformer-project_fox", "vocab_size": 50257,
+    "hidden_size": 1536, "num_hidden_layers": 24, "num_heads": 24, "hidden_ratio": 3.5, "use_output_gate": true})";
+  const ModelConfig sizes = ModelConfig::from_json(config, "config.json");
+  const std::int64_t wide = 2 * 2 * sizes.intermediate_size;
+  const std::int64_t projected = 2 * 5 * 1536;  // q, k, v, the gate, and what attention made
+  const std::int64_t x = 4 * 1536;
+  EXPECT_EQ(spared_per_token(sizes, DType::bfloat16, Recompute::none), 0);
+  EXPECT_EQ(spared_per_token(sizes, DType::bfloat16, Recompute::mlp), 23 * wide);
+  const std::int64_t small = 24 * (4 + 8 + 4);  // f's logit, c, the normaliser
+  EXPECT_EQ(spared_per_token(sizes, DType::bfloat16, Recompute::layers),
+            23 * (wide + projected + 2 * x + small) - 24 * x);
+}
 
 }  // namespace
 }  // namespace foxscope
