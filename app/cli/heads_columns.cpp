@@ -120,7 +120,7 @@ void addGateEvents(Columns& columns, const HeadsReport& report, const ReportedHe
 // The head's spectrum of decays: columns where any layer decays by channel.
 void addSpectrum(Columns& columns, const HeadsReport& report, const ReportedHead& head) {
   const TraceInfo& info = report.run->info();
-  if (std::ranges::none_of(info.mixers, [](const LayerMixer& mixer) { return mixer.decay == Decay::channel; })) return;
+  if (std::ranges::none_of(info.mixers, &LayerMixer::decays_by_channel)) return;
   // A head of another kind has the same columns, all of them empty.
   HeadStatistics known;
   known.channel_log_decay = {kNone};

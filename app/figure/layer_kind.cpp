@@ -11,6 +11,7 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
   constexpr Rgb kOrange{230, 159, 0};
   constexpr Rgb kPink{204, 121, 167};
   constexpr Rgb kVermilion{213, 94, 0};
+  constexpr Rgb kGreen{0, 158, 115};
   Rgb colour = kBlue;
   switch (info.mixer(layer).mixer) {
     case Mixer::attention:
@@ -23,6 +24,9 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
       break;
     case Mixer::delta_rule:
       colour = kVermilion;
+      break;
+    case Mixer::mamba:
+      colour = kGreen;
       break;
   }
   return {mixer_text(info, layer), colour};

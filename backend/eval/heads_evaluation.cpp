@@ -60,7 +60,7 @@ void move_to_end(std::vector<Value>& list, std::vector<Value>& more) {
 int most_channels(const TraceInfo& info) {
   int most = 0;
   for (const LayerMixer& mixer : info.mixers) {
-    if (mixer.decay == Decay::channel) most = std::max(most, mixer.head_dim);
+    if (mixer.decays_by_channel()) most = std::max(most, mixer.head_dim);
   }
   return most;
 }

@@ -39,6 +39,7 @@ class FileTraceSource final : public TraceSource {
     const Hdf5Dataset& dataset = found->second;
     if (array == TraceArray::cumulative_log_gate) return read_gates(dataset);
     if (array == TraceArray::cumulative_log_decay) return read_decays(dataset);
+    if (array == TraceArray::decay_rate) return read_rates(dataset);
     if (spec_of(array).number == ArrayNumber::float64) return std::make_shared<ArrayValues>(dataset.values<double>());
     std::vector<float> numbers = dataset.values<float>();
     if (array == TraceArray::beta && !std::ranges::all_of(numbers, [](float beta) { return std::isfinite(beta); })) {
@@ -59,6 +60,15 @@ class FileTraceSource final : public TraceSource {
       if (sums[n] > before) file_->fail_damaged(decays.path(), "rises, which no sum of decays does");
     }
     return std::make_shared<const ArrayValues>(std::move(sums));
+  }
+
+  /// With rates that are not negative no channel's sum rises where c does not.
+  [[nodiscard]] std::shared_ptr<const ArrayValues> read_rates(const Hdf5Dataset& dataset) const {
+    std::vector<double> rates = dataset.values<double>();
+    if (!std::ranges::all_of(rates, [](double rate) { return std::isfinite(rate) && rate >= 0; })) {
+      file_->fail_damaged(dataset.path(), "has a rate that is negative or not finite");
+    }
+    return std::make_shared<const ArrayValues>(std::move(rates));
   }
 
   [[nodiscard]] std::shared_ptr<const ArrayValues> read_gates(const Hdf5Dataset& gates) const {

@@ -79,14 +79,14 @@ bool is_of_decay(Quantity quantity) { return quantity == Quantity::forget || qua
 bool forgets_as_one(const HeadOf& head, Quantity quantity) {
   const TraceInfo& info = head.trace->info();
   if (info.mixers.empty() || !is_of_decay(quantity)) return false;
-  const Decay decay = info.mixer(head.layer).decay;
-  return decay == Decay::head || (decay == Decay::channel && quantity == Quantity::log_forget);
+  const LayerMixer mixer = info.mixer(head.layer);
+  return mixer.decay == Decay::head || (mixer.decays_by_channel() && quantity == Quantity::log_forget);
 }
 
-/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F.
+/// Whether a linear mixer's kernels take a head: M, its shares of rows, or the mean over channels of F; none of Mamba.
 bool device_mixes(const HeadOf& head, Quantity quantity) {
   const LayerMixer mixer = head.trace->info().mixer(head.layer);
-  if (mixer.mixer == Mixer::attention || mixer.head_dim > 128) return false;
+  if (mixer.mixer == Mixer::attention || mixer.mixer == Mixer::mamba || mixer.head_dim > 128) return false;
   return quantity == Quantity::mixing || quantity == Quantity::attention ||
          (quantity == Quantity::forget && mixer.decay == Decay::channel);
 }

@@ -19,7 +19,7 @@ std::span<const double> gate_of(const HeadOf& head, std::optional<int> channel, 
   const TraceInfo& info = head.trace->info();
   if (!channel && is_gated(info, head.layer)) return head.trace->cumulative_log_gate(head.layer, head.head);
   if (channel) {
-    own = channel_decay(head, *channel);
+    own = head.trace->cumulative_log_decay(head.layer, head.head, *channel);
   } else {
     own.assign(static_cast<std::size_t>(info.length), 0.0);
   }
@@ -28,7 +28,7 @@ std::span<const double> gate_of(const HeadOf& head, std::optional<int> channel, 
 
 /// Whether F is one exponential a pair: not where it is the mean of those of many channels.
 bool is_one_exponential(const MapRequest& request, const HeadOf& head) {
-  const bool channels = head.trace->info().mixer(head.layer).decay == Decay::channel;
+  const bool channels = head.trace->info().mixer(head.layer).decays_by_channel();
   return !channels || request.channel || request.quantity == Quantity::log_forget;
 }
 

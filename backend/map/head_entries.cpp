@@ -21,16 +21,6 @@ bool needs_queries(Quantity quantity) { return quantity != Quantity::forget && q
 
 }  // namespace
 
-std::vector<double> channel_decay(const HeadOf& of, int channel) {
-  const std::span<const double> decay = of.trace->cumulative_log_decay(of.layer, of.head);
-  std::vector<double> sums(static_cast<std::size_t>(of.trace->info().length));
-  const std::size_t channels = decay.size() / sums.size();
-  for (std::size_t position = 0; position < sums.size(); ++position) {
-    sums[position] = decay[position * channels + static_cast<std::size_t>(channel)];
-  }
-  return sums;
-}
-
 HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float> ungated_rows,
                          std::optional<int> channel)
     : head(of), quantity(which), without_gate(ungated_rows), skip_below(kSmallestExponent) {
@@ -50,7 +40,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
     gate = of.trace->cumulative_log_gate(of.layer, of.head);
   } else if (!needs_queries(quantity)) {
     if (channel) {
-      zero_gate = channel_decay(of, *channel);
+      zero_gate = of.trace->cumulative_log_decay(of.layer, of.head, *channel);
       gate = zero_gate;
     } else if (softmax) {
       zero_gate.assign(static_cast<std::size_t>(length), 0.0);
@@ -59,7 +49,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
       gate = of.trace->cumulative_log_gate(of.layer, of.head);
     }
   }
-  const bool of_all_channels = quantity == Quantity::forget && mixer.decay == Decay::channel && !channel;
+  const bool of_all_channels = quantity == Quantity::forget && mixer.decays_by_channel() && !channel;
   if (!softmax && (needs_queries(quantity) || of_all_channels)) {
     mixing = std::make_shared<MixingEntries>(of, quantity);
     return;

@@ -25,9 +25,6 @@ std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const
 std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::span<const float> without_gate,
                                                        const Range& rows, const Job& job);
 
-/// P of one channel of a head, [L] nats, where each channel decays.
-std::vector<double> channel_decay(const HeadOf& of, int channel);
-
 /// What one head's entries of one quantity are made of: shared by the threads of a map, read only.
 struct HeadEntries {
   /// Looks up all that the quantity needs.

@@ -13,11 +13,9 @@
 namespace foxscope {
 
 std::vector<double> channel_log_decays(const HeadOf& head) {
-  const std::span<const double> sums = head.trace->cumulative_log_decay(head.layer, head.head);
   const auto length = static_cast<double>(head.trace->info().length);
-  const std::size_t channels = sums.size() / static_cast<std::size_t>(head.trace->info().length);
-  std::vector<double> means;
-  for (const double sum : sums.last(channels)) means.push_back(sum / length);
+  std::vector<double> means = head.trace->total_log_decay(head.layer, head.head);
+  for (double& mean : means) mean /= length;
   return means;
 }
 
@@ -38,7 +36,7 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
   const auto gates = gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
   if (!gate_statistics(gates, options.events, job, statistics)) return std::nullopt;
-  if (info.mixer(head.layer).decay == Decay::channel) statistics.channel_log_decay = channel_log_decays(head);
+  if (info.mixer(head.layer).decays_by_channel()) statistics.channel_log_decay = channel_log_decays(head);
   statistics.saliency = head_saliency(head, options.events);
   const bool attention = options.with_attention && head.trace->has_attention(head.layer);
   if (!attention) return statistics;

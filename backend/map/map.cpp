@@ -67,9 +67,9 @@ void check_quantity(const MapRequest& request, const HeadOf& head) {
   }
   if (!request.channel) return;
   const bool of_decay = request.quantity == Quantity::forget || request.quantity == Quantity::log_forget;
-  if (!of_decay || mixer.decay != Decay::channel) {
+  if (!of_decay || !mixer.decays_by_channel()) {
     throw UsageError(fmt::format(
-        "model '{}', layer {}: a channel is chosen of forget and log_forget of gated linear attention, where "
+        "model '{}', layer {}: a channel is chosen of forget and log_forget of gated linear attention and Mamba, where "
         "each channel decays: leave it out",
         info.name, head.layer));
   }

@@ -69,9 +69,12 @@ MixingEntries::MixingEntries(const HeadOf& of, Quantity which) : head_(of), quan
   channels_ = mixer_.head_dim;
   depth_ = (channels_ + kDepthStep - 1) / kDepthStep * kDepthStep;
   if (mixer_.decay == Decay::head) gate_ = trace.cumulative_log_gate(of.layer, of.head);
-  if (mixer_.decay == Decay::channel) decay_ = trace.cumulative_log_decay(of.layer, of.head);
+  if (mixer_.decays_by_channel()) {
+    sums_ = trace.cumulative_log_decay(of.layer, of.head);
+    decay_ = sums_.values;
+  }
   if (quantity_ == Quantity::forget) {
-    assert(mixer_.decay == Decay::channel);
+    assert(mixer_.decays_by_channel());
     return;
   }
   store_ = &trace.require_query_key();
@@ -91,6 +94,10 @@ void MixingEntries::padded_rows(TraceArray part, const Range& rows, std::vector<
   const std::span<const float> stored = store_->rows(part, head_.layer, head, rows.begin, rows.end, scratch);
   for (std::int64_t row = 0; row < rows.size(); ++row) {
     std::copy_n(stored.begin() + row * channels_, channels_, out.begin() + row * depth_);
+  }
+  if (part != TraceArray::key || decay_.empty() || beta_.empty()) return;
+  for (std::int64_t row = 0; row < rows.size(); ++row) {
+    cpu::scale(beta(rows.begin + row), channels_, out.data() + row * depth_);
   }
 }
 

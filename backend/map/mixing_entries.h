@@ -14,9 +14,9 @@ namespace foxscope {
 /// a share of its row, or F where each channel decays. Shared by the threads of a map, read only once it is prepared.
 ///
 /// Keys are taken in blocks of 64. What a block gives to any later query is prepared once, relative to the block's last
-/// position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j, so that a tile is one
-/// product with queries that are decayed from e on; of the delta rule the rows that turn what is left of a query at e
-/// into entries (docs/maps.md), so that a query passes a block by two products.
+/// position e: of Mamba-2 exp(c_e - c_j) beta_j k_j, of channel decays exp(P_e - P_j) k_j (of Mamba beta_j k_j), so that
+/// a tile is one product with queries that are decayed from e on; of the delta rule the rows that turn what is left of a
+/// query at e into entries (docs/maps.md), so that a query passes a block by two products.
 class MixingEntries {
  public:
   /// @param of     a head of a linear mixer
@@ -37,7 +37,7 @@ class MixingEntries {
   struct Block;
   void prepare_block(std::int64_t block, std::vector<float>& scratch);
   void prepare_delta(std::int64_t block, const Range& keys, const float* padded);
-  /// Rows of queries or keys, [rows, depth] padded with zeros.
+  /// Rows of queries or keys, [rows, depth] padded with zeros; keys of channel decays times beta, where there is one.
   void padded_rows(TraceArray part, const Range& rows, std::vector<float>& scratch, std::vector<float>& out) const;
   [[nodiscard]] double c(std::int64_t position) const {
     return gate_.empty() ? 0.0 : gate_[static_cast<std::size_t>(position)];
@@ -58,8 +58,9 @@ class MixingEntries {
   std::int64_t channels_ = 0;      ///< d
   std::int64_t depth_ = 0;         ///< d in whole vectors
   std::span<const double> gate_;   ///< [L] c, nats; empty: none
+  ChannelSums sums_;               ///< keeps `decay_` alive
   std::span<const double> decay_;  ///< [L, d] P, nats, where each channel decays
-  std::span<const float> beta_;    ///< [L]
+  std::span<const float> beta_;    ///< [L]; empty: 1
   std::span<const float> row_sizes_;
   std::int64_t first_ = 0;  ///< of the prepared keys, a multiple of 64
   std::int64_t end_ = 0;

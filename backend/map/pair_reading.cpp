@@ -62,12 +62,13 @@ double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
     for (std::size_t n = 0; n < channels; ++n) sum += r[n] * static_cast<double>(k[at(position - key) * channels + n]);
     return sum;
   };
-  if (mixer.decay == Decay::channel) {
-    const auto sums = trace.cumulative_log_decay(head.layer, head.head);
+  if (mixer.decays_by_channel()) {
+    const ChannelSums sums = trace.cumulative_log_decay(head.layer, head.head);
     for (std::size_t n = 0; n < channels; ++n) {
-      r[n] *= std::exp(sums[at(query) * channels + n] - sums[at(key) * channels + n]);
+      r[n] *= std::exp(sums.values[at(query) * channels + n] - sums.values[at(key) * channels + n]);
     }
-    return product(key);
+    if (mixer.mixer != Mixer::mamba) return product(key);
+    return static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) * product(key);
   }
   const auto c = trace.cumulative_log_gate(head.layer, head.head);
   const auto beta = trace.beta(head.layer, head.head);

@@ -3,11 +3,17 @@
 #include <vector>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "backend/model/composed_linear_torch.h"
 
 namespace foxscope {
 namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
 
 /// Positions of a chunk: with a decay a head, and with one a channel, whose exponents take [chunk, chunk, d].
 constexpr std::int64_t kHeadChunk = 64;
@@ -136,6 +142,76 @@ at::Tensor mix_by_delta_rule(const Chunks& chunks, at::Tensor& state) {
   return at::stack(output, 2);
 }
 
+/// The selective scan of a few positions (kernels/cpu/selective_scan.h), by doubling: after s steps each position holds
+/// what the last 2^s have written, and the decay over them.
+/// @param log_decay  [B, H, n] nats
+/// @param rate       [H, d]
+/// @param written    [B, H, n]
+/// @param key, query [B, n, d]
+/// @param state      [B, H, d] before them
+/// @returns y [B, H, n], and the state behind them
+variable_list scan_positions(const at::Tensor& log_decay, const at::Tensor& rate, const at::Tensor& written,
+                             const at::Tensor& key, const at::Tensor& query, const at::Tensor& state) {
+  const std::int64_t length = written.size(2);
+  at::Tensor alpha = (log_decay.to(at::kFloat).unsqueeze(3) * rate.unsqueeze(1)).exp();
+  at::Tensor states = written.unsqueeze(3) * key.unsqueeze(1);  // [B, H, n, d]
+  states = at::cat({states.slice(2, 0, 1) + alpha.slice(2, 0, 1) * state.unsqueeze(2), states.slice(2, 1)}, 2);
+  for (std::int64_t back = 1; back < length; back *= 2) {
+    const at::Tensor later = alpha.slice(2, back);
+    const at::Tensor earlier = states.slice(2, 0, length - back);
+    states = at::cat({states.slice(2, 0, back), states.slice(2, back) + later * earlier}, 2);
+    if (2 * back < length) {
+      alpha = at::cat({alpha.slice(2, 0, back), later * alpha.slice(2, 0, length - back)}, 2);
+    }
+  }
+  return {(states * query.unsqueeze(1)).sum(3), states.select(2, length - 1)};
+}
+
+/// scan_positions() that keeps no more of its steps for the way back than what it was given: they are made once more.
+struct ScanPositions : torch::autograd::Function<ScanPositions> {
+  static variable_list forward(AutogradContext* context, const at::Tensor& log_decay, const at::Tensor& rate,
+                               const at::Tensor& written, const at::Tensor& key, const at::Tensor& query,
+                               const at::Tensor& state) {
+    context->save_for_backward({log_decay, rate, written, key, query, state});
+    return scan_positions(log_decay, rate, written, key, query, state);
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    variable_list given;
+    for (const at::Tensor& saved : context->get_saved_variables()) given.push_back(saved.detach().requires_grad_());
+    const at::AutoGradMode with_graph(true);
+    const variable_list made = scan_positions(given[0], given[1], given[2], given[3], given[4], given[5]);
+    return torch::autograd::grad(made, given, gradients);
+  }
+};
+
+/// @param state  [B, H, d, 1]
+std::optional<at::Tensor> mix_by_rates(const LinearOperands& operands, at::Tensor& state, const std::stop_token& stop) {
+  // On a CPU what a few positions take stays in its cache.
+  const std::int64_t few = operands.key.is_cpu() ? 16 : 64;
+  const std::int64_t length = operands.key.size(2);
+  const at::Tensor written = operands.value.squeeze(3) * operands.beta;
+  const at::Tensor key = operands.key.select(1, 0);
+  const at::Tensor query = operands.query.select(1, 0);
+  at::Tensor held = state.squeeze(3);
+  std::vector<at::Tensor> output;
+  for (std::int64_t begin = 0; begin < length; begin += few) {
+    if (stop.stop_requested()) return std::nullopt;
+    const std::int64_t end = std::min(begin + few, length);
+    const auto scan = [&](const auto& function) {
+      return function(operands.log_decay.slice(2, begin, end), operands.rate, written.slice(2, begin, end),
+                      key.slice(1, begin, end), query.slice(1, begin, end), held);
+    };
+    variable_list made = at::GradMode::is_enabled()
+                             ? scan([](const auto&... parts) { return ScanPositions::apply(parts...); })
+                             : scan(scan_positions);
+    output.push_back(std::move(made[0]));
+    held = std::move(made[1]);
+  }
+  state = held.unsqueeze(3);
+  return at::cat(output, 2).unsqueeze(3);
+}
+
 }  // namespace
 
 std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands, at::Tensor& state,
@@ -147,6 +223,7 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
   if (!state.defined()) {
     state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());
   }
+  if (operands.rate.defined()) return mix_by_rates(operands, state, stop);
   std::vector<at::Tensor> output;
   for (std::int64_t begin = 0; begin < length; begin += kSpan) {
     if (stop.stop_requested()) return std::nullopt;

@@ -60,10 +60,11 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
   }
   const std::int64_t widest =
       std::max({columns_.count, linear_ ? linear_->columns().count : std::int64_t{0}, config.query_size(),
-                2 * config.intermediate_size, std::min(kVocabularyBlock, config.vocabulary_size)});
+                2 * config.widest_intermediate(), std::min(kVocabularyBlock, config.vocabulary_size)});
   for (std::int64_t thread = 0; thread < threads; ++thread) {
     Scratch& scratch = scratch_.emplace_back();
-    const std::int64_t depth = std::max(hidden_, linear_ ? linear_->mixer().key_size() : std::int64_t{0});
+    std::int64_t depth = hidden_;
+    if (linear_) depth = std::max({depth, linear_->mixer().key_size(), linear_->mixer().selection_size()});
     scratch.normed.resize(floats((chunk_ + rows_before_) * depth));
     scratch.wide.resize(floats((chunk_ + rows_before_ + 1) * widest));
   }
@@ -164,10 +165,11 @@ bool CpuForward::project_linear(int layer) {
   const LinearMixer& mixer = linear_->mixer();
   find_places(TraceArray::query, layer, mixer.query_size() * length(), query_, queries_);
   find_places(TraceArray::key, layer, mixer.key_size() * length(), key_, keys_);
-  find_places(TraceArray::value, layer, mixer.value_size() * length(), value_, values_);
+  if (!mixer.selects()) find_places(TraceArray::value, layer, mixer.value_size() * length(), value_, values_);
   linear_heads_.clear();
   for (std::size_t sequence = 0; sequence < queries_.size(); ++sequence) {
-    linear_heads_.push_back({queries_[sequence], keys_[sequence], values_[sequence]});
+    float* const values = mixer.selects() ? nullptr : values_[sequence];
+    linear_heads_.push_back({queries_[sequence], keys_[sequence], values});
   }
   linear_->begin_layer(layer, weights_of(layer), weights_.lower_bounds, linear_heads_);
   return for_rows([&](const Rows& rows) { project_linear_rows(layer, rows); });
@@ -218,9 +220,37 @@ void CpuForward::project_linear_rows(int layer, const Rows& rows) {
     }
     linear_->split(row, taps, normed + (row - first) * mixer.key_size(), scratch);
   }
+  if (mixer.selects()) select_rows(layer, rows);
   if (!has_states() || before == 0) return;
   for (std::int64_t sequence = rows.begin / length(); sequence < rows.end / length(); ++sequence) {
     keep_window(layer, sequence, wide + ((sequence + 1) * length() - 1 - first) * columns.count);
+  }
+}
+
+/// What Mamba makes of its values behind the convolution: dt by way of a low rank, keys and queries.
+void CpuForward::select_rows(int layer, const Rows& rows) {
+  const LayerWeights& weights = weights_of(layer);
+  const LinearMixer& mixer = linear_->mixer();
+  const std::int64_t size = mixer.selection_size();
+  float* const selected = rows.scratch.normed.data();
+  multiply({.rows = rows.count(),
+            .columns = size,
+            .depth = mixer.value_size(),
+            .in = linear_->inputs(rows.begin),
+            .in_stride = mixer.value_size(),
+            .weight = weights.selection.data(),
+            .out = selected,
+            .out_stride = size});
+  multiply({.rows = rows.count(),
+            .columns = mixer.heads,
+            .depth = mixer.decay_rank,
+            .in = selected,
+            .in_stride = size,
+            .weight = weights.decay_up.data(),
+            .out = linear_->steps(rows.begin),
+            .out_stride = mixer.heads});
+  for (std::int64_t row = rows.begin; row < rows.end; ++row) {
+    linear_->select(row, selected + (row - rows.begin) * size);
   }
 }
 
@@ -450,7 +480,7 @@ void CpuForward::project_output_rows(int layer, const Rows& rows) {
 
 void CpuForward::feed_forward_rows(int layer, const Rows& rows) {
   const LayerWeights& weights = weights_of(layer);
-  const std::int64_t inner = config().intermediate_size;
+  const std::int64_t inner = config().intermediate_of(layer);
   const std::int64_t columns = config().mlp == MlpKind::swiglu ? 2 * inner : inner;
   float* const wide = rows.scratch.wide.data();
   norm(weights.mlp_norm, weights.mlp_norm_bias, rows.begin, rows.end, rows.scratch.normed.data());

@@ -54,6 +54,7 @@ class CpuForward final : public Forward {
   void project_rows(int layer, const Rows& rows);
   bool project_linear(int layer);
   void project_linear_rows(int layer, const Rows& rows);
+  void select_rows(int layer, const Rows& rows);
   void keep_window(int layer, std::int64_t sequence, const float* last);
   bool mix_linear(int layer);
   /// @param count  sequences from the first on: one, or several that nothing is recorded of

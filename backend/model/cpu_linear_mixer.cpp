@@ -10,6 +10,7 @@
 #include "backend/model/cpu_steps.h"
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/cpu/linear_mixing.h"
+#include "kernels/cpu/selective_scan.h"
 
 namespace foxscope {
 namespace {
@@ -67,6 +68,11 @@ CpuLinearMixer::CpuLinearMixer(const ModelConfig& config, std::int64_t batch, st
   }
   if (mixer_.decays_by_channel()) channel_decay_.resize(place(rows * mixer_.key_size()));
   if (mixer_.lower_bound) bounds_.resize(place(config.layers));
+  if (mixer_.selects()) {
+    inputs_.resize(place(rows * mixer_.heads));
+    steps_.resize(inputs_.size());
+    return;
+  }
   if (mixer_.beta != LinearBeta::one) beta_.resize(place(rows * mixer_.heads));
 }
 
@@ -93,9 +99,14 @@ void CpuLinearMixer::split(std::int64_t row, Taps taps, const float* decay_logit
   if (mixer_.gate != LinearGate::none) {
     std::copy_n(own, columns_.convolved, gate_.data() + row * columns_.convolved);
   }
+  if (mixer_.selects()) scratch = inputs_.data() + row * mixer_.heads;
   cpu_steps::convolve(taps, columns_.convolved, weights_->convolution_taps,
                       weights_->convolution_bias.empty() ? nullptr : weights_->convolution_bias.data(),
                       columns_.convolved_size(), scratch);
+  if (mixer_.selects()) {
+    activate(mixer_.value_activation, mixer_.value_size(), scratch);
+    return;
+  }
   const auto part = [&](std::int64_t column) { return scratch + column - columns_.convolved; };
   const Heads& into = heads_[place(sequence)];
   activate(mixer_.query_activation, mixer_.query_size(), part(columns_.query));
@@ -121,6 +132,15 @@ void CpuLinearMixer::split(std::int64_t row, Taps taps, const float* decay_logit
                 into.value + (head * length_ + position) * mixer_.value_dim);
   }
   split_gates(row, own + columns_.precise);
+}
+
+void CpuLinearMixer::select(std::int64_t row, const float* selected) {
+  cpu_steps::softplus(weights_->decay_bias.data(), mixer_.heads, steps(row));
+  const Heads& into = heads_[place(row / length_)];
+  const std::int64_t dim = mixer_.key_dim;
+  const std::int64_t position = row % length_;
+  std::copy_n(selected + mixer_.decay_rank, dim, into.key + position * dim);
+  std::copy_n(selected + mixer_.decay_rank + dim, dim, into.query + position * dim);
 }
 
 void CpuLinearMixer::norm_head(float* x, double factor) const {
@@ -176,11 +196,20 @@ void CpuLinearMixer::split_gates(std::int64_t row, const float* precise) {
 }
 
 void CpuLinearMixer::sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+  check_steps(layer, first);
   change_decays(layer, probes, first, team);
   check_decays(layer, first);
 }
 
 /// What is not a number here would make everything after it so.
+void CpuLinearMixer::check_steps(int layer, std::int64_t first) const {
+  const auto bad = std::ranges::find_if(steps_, [](float step) { return !std::isfinite(step); });
+  if (bad == steps_.end()) return;
+  const std::ptrdiff_t index = bad - steps_.begin();
+  throw_bad_beta({layer, static_cast<int>(index % mixer_.heads), first + index / mixer_.heads % length_}, mixer_,
+                 static_cast<double>(*bad));
+}
+
 void CpuLinearMixer::check_decays(int layer, std::int64_t first) const {
   const auto place_of = [&](std::ptrdiff_t index, int heads) {
     const std::int64_t row = index % (heads * length_);
@@ -202,6 +231,10 @@ void CpuLinearMixer::check_decays(int layer, std::int64_t first) const {
 }
 
 void CpuLinearMixer::change_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+  if (mixer_.selects()) {
+    change_steps(layer, probes, first, team);
+    return;
+  }
   const bool logarithms = needs_logarithms(layer, probes);
   if (mixer_.decays_by_channel()) {
     for (const Probe& probe : probes) {
@@ -277,6 +310,57 @@ void CpuLinearMixer::sum_channels(int layer, const Probe& probe, std::int64_t fi
   }
 }
 
+/// The steps that decays have where probes change them, and what is kept of decays.
+void CpuLinearMixer::change_steps(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+  decay_steps_.clear();
+  if (!needs_logarithms(layer, probes)) return;
+  const ChannelRates rates(weights_->decay_rate, mixer_.heads);
+  const bool changed = std::ranges::any_of(probes, [&](const Probe& probe) { return probe.changes_gates(layer); });
+  if (changed) decay_steps_ = steps_;
+  for (std::size_t sequence = 0; sequence < probes.size(); ++sequence) {
+    const Probe& probe = probes[sequence];
+    if (!probe.keeps(Keep::gates) && !probe.changes_gates(layer)) continue;
+    sum_steps(layer, probe, rates, first, static_cast<std::int64_t>(sequence), team);
+    if (probe.keeps(Keep::gates)) std::ranges::copy(rates.share, probe.recorder()->decay_rate(layer).begin());
+  }
+}
+
+/// One sequence with the logarithms of its heads' decays, in float64.
+void CpuLinearMixer::sum_steps(int layer, const Probe& probe, const ChannelRates& rates, std::int64_t first,
+                               std::int64_t sequence, LibTorchTeam& team) {
+  constexpr std::int64_t kHeadsOfTask = 64;
+  const std::int64_t heads = mixer_.heads;
+  const std::int64_t tasks = (heads + kHeadsOfTask - 1) / kHeadsOfTask;
+  std::vector<double> own(probe.keeps(Keep::gates) ? 0 : place(heads * length_));
+  double* const nats =
+      probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_gate(layer).data() : own.data();
+  const auto for_heads = [&](const auto& body) {
+    team.run(tasks, [&](std::int64_t task, int /*thread*/) {
+      for (std::int64_t row = 0; row < length_; ++row) {
+        const std::int64_t end = std::min((task + 1) * kHeadsOfTask, heads);
+        for (std::int64_t head = task * kHeadsOfTask; head < end; ++head) {
+          body(head, row, (sequence * length_ + row) * heads + head);
+        }
+      }
+    });
+  };
+  for_heads([&](std::int64_t head, std::int64_t row, std::int64_t step) {
+    nats[head * length_ + row] = -static_cast<double>(steps_[place(step)]) * rates.mean[place(head)];
+  });
+  if (probe.changes_gates(layer)) {
+    probe.change_gates(layer, mixer_.heads, first, length_, nats);
+    rates.hold_all(length_, nats);
+    for_heads([&](std::int64_t head, std::int64_t row, std::int64_t step) {
+      const double mean = rates.mean[place(head)];
+      if (mean > 0) decay_steps_[place(step)] = static_cast<float>(-nats[head * length_ + row] / mean);
+    });
+  }
+  if (!probe.keeps(Keep::gates)) return;
+  for_heads([&](std::int64_t head, std::int64_t row, std::int64_t /*step*/) {
+    if (row > 0) nats[head * length_ + row] += nats[head * length_ + row - 1];
+  });
+}
+
 bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job) {
   const auto part = [&](FloatArray& values) {
     return values.empty() ? nullptr : values.data() + place(sequence) * (values.size() / place(batch_));
@@ -285,6 +369,7 @@ bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, Lib
     state_.assign(place(mixer_.heads * static_cast<std::int64_t>(mixer_.key_dim) * mixer_.value_dim), 0.0F);
     state = state_.data();
   }
+  if (mixer_.selects()) return scan(sequence, state, output, team, job);
   const Heads& heads = heads_[place(sequence)];
   kernels::cpu::LinearMixing arguments;
   arguments.heads = mixer_.heads;
@@ -312,9 +397,38 @@ bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, Lib
   return status == kernels::Status::ok;
 }
 
+bool CpuLinearMixer::scan(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job) {
+  const std::int64_t at = sequence * length_ * mixer_.heads;
+  kernels::cpu::SelectiveScan arguments;
+  arguments.channels = mixer_.heads;
+  arguments.length = length_;
+  arguments.state_size = mixer_.key_dim;
+  arguments.input = inputs_.data() + at;
+  arguments.step = steps_.data() + at;
+  arguments.decay_step = decay_steps_.empty() ? nullptr : decay_steps_.data() + at;
+  arguments.rate = weights_->state_rates.data();
+  arguments.key = heads_[place(sequence)].key;
+  arguments.query = heads_[place(sequence)].query;
+  arguments.state = state;
+  arguments.output = output;
+  arguments.output_stride = mixer_.output_size();
+  return kernels::cpu::selective_scan(arguments, team, job.stop) == kernels::Status::ok;
+}
+
 void CpuLinearMixer::keep(int layer, std::int64_t sequence, const Probe& probe) const {
   if (!probe.keeps(Keep::query_key)) return;
   const std::span<float> kept = probe.recorder()->beta(layer);
+  if (mixer_.selects()) {
+    const auto with_heads_first = [&](const FloatArray& rows, float* to) {
+      for (std::int64_t head = 0; head < mixer_.heads; ++head) {
+        const float* const from = rows.data() + sequence * length_ * mixer_.heads + head;
+        for (std::int64_t row = 0; row < length_; ++row) to[head * length_ + row] = from[row * mixer_.heads];
+      }
+    };
+    with_heads_first(steps_, kept.data());
+    if (float* const values = probe.stored(TraceArray::value, layer)) with_heads_first(inputs_, values);
+    return;
+  }
   if (beta_.empty()) {
     std::ranges::fill(kept, 1.0F);
   } else {
@@ -325,7 +439,10 @@ void CpuLinearMixer::keep(int layer, std::int64_t sequence, const Probe& probe) 
 void CpuLinearMixer::finish(std::int64_t row, float* mixed) const {
   const std::int64_t size = mixer_.output_size();
   const std::int64_t dim = mixer_.value_dim;
-  if (mixer_.skip != LinearSkip::none) {
+  if (mixer_.selects()) {
+    const float* const values = inputs(row);
+    for (std::int64_t head = 0; head < mixer_.heads; ++head) mixed[head] += weights_->skip[place(head)] * values[head];
+  } else if (mixer_.skip != LinearSkip::none) {
     const float* const values = heads_[place(row / length_)].value;
     for (std::int64_t head = 0; head < mixer_.heads; ++head) {
       const float* const value = values + (head / (mixer_.heads / mixer_.value_heads) * length_ + row % length_) * dim;

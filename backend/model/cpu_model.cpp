@@ -1,5 +1,6 @@
 #include "backend/model/cpu_model.h"
 
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -53,6 +54,17 @@ void put_taps(const ModelConfig& config, LayerWeights& weights) {
   }
 }
 
+/// exp(A) of Mamba with a state's channels beside one another.
+void put_rates(const ModelConfig& config, LayerWeights& weights) {
+  if (weights.decay_rate.empty() || config.linear->decay != LinearDecay::rates) return;
+  const auto dim = static_cast<std::size_t>(config.linear->key_dim);
+  const std::size_t heads = weights.decay_rate.size() / dim;
+  weights.state_rates.resize(weights.decay_rate.size());
+  for (std::size_t n = 0; n < weights.decay_rate.size(); ++n) {
+    weights.state_rates[n % dim * heads + n / dim] = std::exp(weights.decay_rate[n]);
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job& job) {
@@ -65,6 +77,7 @@ std::unique_ptr<CausalLM> load_cpu_model(const Checkpoint& checkpoint, const Job
     if (!of_layer) return nullptr;
     if (!checkpoint.config().is_linear(layer)) of_layer->logit_bound = bound_logits(checkpoint.config(), *of_layer);
     put_taps(checkpoint.config(), *of_layer);
+    put_rates(checkpoint.config(), *of_layer);
     weights->layers.push_back(std::move(*of_layer));
   }
   return std::make_unique<CpuModel>(checkpoint.config(), std::move(*weights));

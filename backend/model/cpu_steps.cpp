@@ -169,6 +169,26 @@ void sigmoids(std::int64_t size, float* x) {
 }
 
 FOXSCOPE_VECTOR_CLONES
+void softplus(const float* bias, std::int64_t size, float* x) {
+  for (std::int64_t n = 0; n < size; ++n) {
+    const float sum = x[n] + bias[n];
+    const float e = exponential(-std::abs(sum));
+    // log(1 + e) = 2 artanh(e / (2 + e)); its argument is at most 1/3, so that the series ends at 1e-8.
+    const float s = e / (2.0F + e);
+    const float square = s * s;
+    float p = 1.0F / 15.0F;
+    p = p * square + 1.0F / 13.0F;
+    p = p * square + 1.0F / 11.0F;
+    p = p * square + 1.0F / 9.0F;
+    p = p * square + 1.0F / 7.0F;
+    p = p * square + 1.0F / 5.0F;
+    p = p * square + 1.0F / 3.0F;
+    p = p * square + 1.0F;
+    x[n] = (sum > 0 ? sum : 0.0F) + 2.0F * s * p;
+  }
+}
+
+FOXSCOPE_VECTOR_CLONES
 void l2_norm(std::int64_t size, float epsilon, float factor, float* x) {
   const float scale = factor / std::sqrt(sum_of_squares(x, size) + epsilon);
   for (std::int64_t n = 0; n < size; ++n) x[n] *= scale;

@@ -36,6 +36,9 @@ void gelu_tanh(std::int64_t size, float* x);
 void silu(std::int64_t size, float* x);
 void sigmoids(std::int64_t size, float* x);
 
+/// x = log(1 + exp(x + bias)), to about 3 units in the last place also where it is near 0.
+void softplus(const float* bias, std::int64_t size, float* x);
+
 /// x *= factor / sqrt(sum(x^2) + epsilon).
 void l2_norm(std::int64_t size, float epsilon, float factor, float* x);
 

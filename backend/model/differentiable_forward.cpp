@@ -12,6 +12,7 @@
 #include "backend/model/differentiable_attention_torch.h"
 #include "backend/model/differentiable_forward_torch.h"
 #include "backend/model/differentiable_gates_torch.h"
+#include "backend/model/differentiable_scan_torch.h"
 #include "backend/model/interventions.h"
 
 namespace foxscope {
@@ -59,6 +60,7 @@ DifferentiableForward::DifferentiableForward(const TorchWeights& weights, std::i
                                              const at::Tensor& loss_weights, const GradientOptions& options,
                                              Steps steps)
     : GradientForward(weights, batch, length, loss_weights, options),
+      steps_(steps),
       by_kernel_(steps == Steps::kernels && attention_kernels_take(weights)),
       layers_(static_cast<std::size_t>(weights.config.layers) + 1) {}
 
@@ -104,6 +106,12 @@ bool DifferentiableForward::attend(int layer) {
   if (!(by_kernel_ ? attend_by_kernel(layer) : attend_composed(layer))) return false;
   keep_heads(layer);
   return true;
+}
+
+/// Whole texts carry no state on.
+std::optional<at::Tensor> DifferentiableForward::mix(at::Tensor& state) {
+  if (steps_ == Steps::composed || !differentiable_scan_takes(linear_.operands)) return GradientForward::mix(state);
+  return differentiable_scan(linear_.operands, job().stop);
 }
 
 bool DifferentiableForward::attend_by_kernel(int layer) {

@@ -18,7 +18,7 @@ class DifferentiableForward final : public GradientForward {
  public:
   /// What attention and the loss are made of.
   enum class Steps {
-    kernels,   ///< of the kernels where they take the head dimension
+    kernels,   ///< of the kernels where they take the head dimension, and Mamba's scan
     composed,  ///< LibTorch's operations alone: the twin
   };
 
@@ -36,6 +36,7 @@ class DifferentiableForward final : public GradientForward {
   bool project_output(int layer) override;
   bool feed_forward(int layer) override;
   bool predict() override;
+  std::optional<at::Tensor> mix(at::Tensor& state) override;
 
  private:
   struct Layer {
@@ -49,7 +50,8 @@ class DifferentiableForward final : public GradientForward {
   bool attend_by_kernel(int layer);
   bool attend_composed(int layer);
 
-  bool by_kernel_;
+  Steps steps_;
+  bool by_kernel_;  ///< attention
   bool going_back_ = false;
   std::vector<Layer> layers_;  ///< and a last one of what enters the final norm
   at::Tensor log_gate_;        ///< of the layer at hand

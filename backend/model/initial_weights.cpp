@@ -100,6 +100,13 @@ InitialWeights::InitialWeights(const ModelConfig& config, std::uint64_t seed) : 
   shortest_step_ = keys.number("time_step_min", 1e-12, 1e6, 0.001);
   longest_step_ = keys.number("time_step_max", shortest_step_, 1e6, 0.1);
   least_step_ = keys.number("time_step_floor", 0, 1e6, 1e-4);
+  if (!config.linear || !config.linear->selects()) return;
+  padding_ = -1;  // its authors' tables have no row of padding
+  step_scale_ = keys.number("time_step_scale", 0, 1e6, 1.0);
+  const std::string scheme = keys.word("time_step_init_scheme", "random");
+  if (scheme != "random" && scheme != "constant") keys.fail("time_step_init_scheme", "\"random\" or \"constant\"");
+  constant_step_ = scheme == "constant";
+  rescaled_ = keys.flag("rescale_prenorm_residual", false);
 }
 
 std::int64_t InitialWeights::bytes(const Parameter& parameter) const {
@@ -108,6 +115,7 @@ std::int64_t InitialWeights::bytes(const Parameter& parameter) const {
 
 double InitialWeights::deviation(const Parameter& parameter) const {
   const bool gpt2 = config_.learned_positions > 0;
+  if (config_.linear && config_.linear->selects()) return range_;
   const bool smaller = enters_residual(parameter) && (gpt2 || config_.linear);
   return smaller ? range_ / std::sqrt(2.0 * config_.layers) : range_;
 }
@@ -120,6 +128,7 @@ double InitialWeights::uniform_range(const Parameter& parameter) const {
   if (parameter.of_layer == &W::convolution || parameter.of_layer == &W::convolution_bias) {
     return 1 / std::sqrt(static_cast<double>(config_.linear->convolution));
   }
+  if (config_.linear->selects()) return mamba_range(parameter);
   if (config_.linear->kind == Mixer::mamba2) {
     if (parameter.of_layer == &W::output) return 1 / std::sqrt(in * config_.layers);
     const bool head = parameter.of_model == &ModelWeights::language_model_head;
@@ -132,12 +141,29 @@ double InitialWeights::uniform_range(const Parameter& parameter) const {
   return 0;
 }
 
+/// The authors' Samba leaves matrices as LibTorch's modules make them, +-1/sqrt(inputs), but for those that enter the
+/// residual stream; FLA's Mamba draws them from the normal distribution.
+double InitialWeights::mamba_range(const Parameter& parameter) const {
+  const auto in = static_cast<double>(parameter.shape.back());
+  if (parameter.of_layer == &LayerWeights::decay_up) return step_scale_ / std::sqrt(in);
+  const bool samba = config_.has_mlp();
+  if (enters_residual(parameter) && (samba || rescaled_)) {
+    return 1 / std::sqrt(in * (samba ? 2.0 : 1.0) * config_.layers);
+  }
+  return samba && !is_table(parameter) ? 1 / std::sqrt(in) : 0;
+}
+
 std::vector<float> InitialWeights::linear_numbers(const Parameter& parameter) const {
   using W = LayerWeights;
   const LinearMixer& mixer = *config_.linear;
   std::vector<float> values(static_cast<std::size_t>(parameter.elements()));
   if (parameter.of_layer == &W::skip) std::ranges::fill(values, 1.0F);
-  if (mixer.decay != LinearDecay::rate) return values;
+  if (mixer.decay == LinearDecay::rates && parameter.of_layer == &W::decay_rate) {
+    const auto dim = static_cast<std::size_t>(mixer.key_dim);
+    for (std::size_t n = 0; n < values.size(); ++n) values[n] = std::log(static_cast<float>(n % dim + 1));
+    return values;
+  }
+  if (mixer.decay != LinearDecay::rate && mixer.decay != LinearDecay::rates) return values;
   NormalNumbers numbers(seed_, parameter.name);
   for (std::size_t n = 0; n < values.size(); ++n) {
     if (parameter.of_layer == &W::decay_rate) {
@@ -161,6 +187,11 @@ void InitialWeights::read(const Parameter& parameter,
     take(constant_gates_);
   } else if (parameter.of_model == &ModelWeights::lower_bounds) {
     take(std::vector<float>(static_cast<std::size_t>(parameter.elements())));
+  } else if (parameter.of_layer == &LayerWeights::decay_rate) {
+    take(linear_numbers(parameter));
+  } else if (constant_step_ && parameter.of_layer == &LayerWeights::decay_up) {
+    take(std::vector<float>(static_cast<std::size_t>(parameter.elements()),
+                            static_cast<float>(mamba_range(parameter))));
   } else if (parameter.shape.size() > 1 || parameter.of_layer == &LayerWeights::convolution_bias) {
     draw(parameter, take);
   } else if (config_.linear && !is_norm(parameter)) {

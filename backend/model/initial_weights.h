@@ -15,7 +15,10 @@ namespace foxscope {
 ///
 /// Models of linear mixers begin as the modules of their authors do. Mamba-2: matrices and convolutions are uniform in
 /// +-1/sqrt(inputs), the output projection's smaller by sqrt(layers), A = log 1..H, D = 1, and dt_bias such that dt is
-/// spread evenly over the logarithm from time_step_min to time_step_max. HGRN2, GLA and the delta rules: the mixer's
+/// spread evenly over the logarithm from time_step_min to time_step_max. Samba: so are all matrices but the embedding,
+/// those that enter the residual stream smaller by sqrt(2 layers); A = log 1..d of each channel, the matrix that makes
+/// dt uniform in +-time_step_scale/sqrt(rank) (or all that, by time_step_init_scheme), D and dt as Mamba-2's. Mamba: the
+/// same of A, D and dt; other matrices as FoX's, with rescale_prenorm_residual the output's +-1/sqrt(inputs layers). HGRN2, GLA and the delta rules: the mixer's
 /// matrices are uniform with Glorot's range times 2^-2.5, convolutions as above, MLPs as in FoX but that the projection
 /// into the residual stream is smaller by sqrt(2 layers), lower bounds 0; Gated DeltaNet's exp(A) is uniform in (0,
 /// 16).
@@ -32,6 +35,7 @@ class InitialWeights final : public ParameterSource {
   [[nodiscard]] double deviation(const Parameter& parameter) const;
   /// Half the width of a uniform distribution; 0: numbers are normal.
   [[nodiscard]] double uniform_range(const Parameter& parameter) const;
+  [[nodiscard]] double mamba_range(const Parameter& parameter) const;
   /// Biases, rates and factors of linear mixers.
   [[nodiscard]] std::vector<float> linear_numbers(const Parameter& parameter) const;
   void draw(const Parameter& parameter, const std::function<bool(std::span<const float> piece)>& take) const;
@@ -40,7 +44,10 @@ class InitialWeights final : public ParameterSource {
   std::uint64_t seed_;
   double range_ = 0;
   std::int64_t padding_ = -1;
-  double shortest_step_ = 0, longest_step_ = 0, least_step_ = 0;  ///< dt of Mamba-2 and Gated DeltaNet
+  double shortest_step_ = 0, longest_step_ = 0, least_step_ = 0;  ///< dt of Mamba, Mamba-2 and Gated DeltaNet
+  double step_scale_ = 1;                                         ///< of the matrix that makes dt of Mamba
+  bool constant_step_ = false;                                    ///< which is that number alone
+  bool rescaled_ = false;                                         ///< Mamba's output projection, by layers
   std::vector<float> constant_gates_;                             ///< [H] logits; empty: 0
 };
 

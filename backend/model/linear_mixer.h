@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "backend/trace/trace_arrays.h"
 
@@ -21,6 +23,7 @@ enum class LinearNorm {
 enum class LinearDecay {
   none,      ///< log alpha = 0
   rate,      ///< -exp(A) softplus(a + b), a head
+  rates,     ///< -exp(A) softplus(a + b), a head and with an A for each channel of its keys (Mamba)
   of_keys,   ///< logsigmoid(f) a channel, and the key is 1 - alpha (HGRN2)
   low_rank,  ///< logsigmoid(W_2 W_1 x + b) / 16 a channel (GLA)
 };
@@ -28,7 +31,7 @@ enum class LinearDecay {
 /// How much of a value a position writes.
 enum class LinearBeta {
   one,
-  step,           ///< softplus(a + b) within limits, as the decay has it (Mamba-2)
+  step,           ///< softplus(a + b) within limits, as the decay has it (Mamba, Mamba-2)
   sigmoid,        ///< sigmoid(b x)
   twice_sigmoid,  ///< so that eigenvalues may be negative
 };
@@ -46,11 +49,15 @@ enum class LinearSkip {
 };
 
 /// A mixer without softmax: Mamba-2 (Dao and Gu 2024), GLA and HGRN2 (Yang et al. 2024; Qin et al. 2024), DeltaNet and
-/// Gated DeltaNet (Yang et al. 2024, 2025). With q, k, v, log alpha and beta of each position, for each head
+/// Gated DeltaNet (Yang et al. 2024, 2025), Mamba (Gu and Dao 2023). With q, k, v, log alpha and beta of each position,
+/// for each head
 ///
 ///     S_t = diag(alpha_t) S_(t-1) + k_t (beta_t u_t)^T,  y_t = S_t^T q_t,  S [d, d_v], 0 before the first position,
 ///
 /// u_t = v_t; for the delta rule u_t = v_t - (diag(alpha_t) S_(t-1))^T k_t. So y_i = sum over j <= i of M_ij v_j.
+///
+/// The selective scan of Mamba is this with a head for each channel h of its input: d_v = 1, v its input behind the
+/// convolution, d the size of its state, k = B and q = C of all heads, beta_t = dt_ht, log alpha_tn = -dt_ht exp(A_hn).
 struct LinearMixer {
   Mixer kind = Mixer::mamba2;
   int heads = 0;        ///< H, of states and of values as the operator takes them
@@ -69,7 +76,7 @@ struct LinearMixer {
   double query_factor = 1;
 
   LinearDecay decay = LinearDecay::none;
-  int decay_rank = 0;                      ///< of LinearDecay::low_rank
+  int decay_rank = 0;                      ///< of LinearDecay::low_rank, and of the step of LinearDecay::rates
   double decay_factor = 1;                 ///< log alpha is multiplied by it
   std::optional<double> lowest_log_decay;  ///< no log alpha is below it
   bool has_lower_bounds = false;           ///< HGRN2: the file holds a table of bounds
@@ -93,6 +100,10 @@ struct LinearMixer {
     return decay == LinearDecay::of_keys || decay == LinearDecay::low_rank;
   }
   [[nodiscard]] bool is_delta_rule() const { return kind == Mixer::delta_rule; }
+  /// Whether step, keys and queries are made of what the convolution gives, not of the layer's input.
+  [[nodiscard]] bool selects() const { return kind == Mixer::mamba; }
+  /// Columns of that product: the step's low rank, keys, queries.
+  [[nodiscard]] std::int64_t selection_size() const { return decay_rank + key_size() + query_size(); }
   /// As traces describe it.
   [[nodiscard]] LayerMixer layer() const;
 };
@@ -110,8 +121,22 @@ struct DecayPlace {
 /// @throws Error likewise
 [[noreturn]] void throw_bad_beta(const DecayPlace& place, const LinearMixer& mixer, double beta);
 
+/// What a head's log decay is multiplied by for each channel of its keys (LinearDecay::rates), and its mean rate, which
+/// makes the head's log decay of a step.
+struct ChannelRates {
+  /// @param logarithms  [H, d] A
+  ChannelRates(std::span<const float> logarithms, int heads);
+  std::vector<double> mean;   ///< [H] mean of exp(A) over channels
+  std::vector<double> share;  ///< [H, d] exp(A) / mean; 1 where no channel decays
+  /// Where log decays were changed to the lowest that is summed, which lets nothing pass, the slowest channels are not to
+  /// let anything pass either: these are made lower.
+  /// @param log_decay  [H, length] nats
+  void hold_all(std::int64_t length, double* log_decay) const;
+};
+
 /// Where the parts of a linear mixer's merged projection begin, in columns. Mamba-2's values come before its keys and
-/// queries, as in its files. What makes decays and beta comes last: it is float32 whatever the dtype of matrices is.
+/// queries, as in its files; Mamba's projection has no more than its values behind the gate. What makes decays and beta
+/// comes last: it is float32 whatever the dtype of matrices is.
 struct LinearColumns {
   explicit LinearColumns(const LinearMixer& mixer);
   std::int64_t convolved = 0;  ///< the convolution is of columns [convolved, precise); before it the output's gate

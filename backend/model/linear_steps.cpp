@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <limits>
 
 #include <ATen/ATen.h>
 
@@ -17,6 +18,7 @@ at::Tensor heads_first(const at::Tensor& x, std::int64_t dim) {
 }
 
 bool all_silu(const LinearMixer& mixer) {
+  if (mixer.selects()) return mixer.value_activation == LinearActivation::silu;
   return mixer.query_activation == LinearActivation::silu && mixer.key_activation == LinearActivation::silu &&
          mixer.value_activation == LinearActivation::silu;
 }
@@ -28,6 +30,7 @@ at::Tensor lower_bound(const TorchWeights& weights, int layer) {
 }
 
 /// log alpha [B, n, H] or [B, n, key_heads d] float64, and what goes with it of keys or steps.
+/// @param gates  [B, n, ...] float32 the projection's precise columns; where the mixer selects, logits of steps
 void put_decay(const TorchWeights& weights, int layer, const at::Tensor& gates, at::Tensor& key,
                LinearOperands& operands) {
   const LinearMixer& mixer = *weights.config.linear;
@@ -37,7 +40,14 @@ void put_decay(const TorchWeights& weights, int layer, const at::Tensor& gates, 
     return gates.slice(2, first - columns.precise, first - columns.precise + size);
   };
   at::Tensor log_decay;
-  if (mixer.decay == LinearDecay::rate) {
+  if (mixer.decay == LinearDecay::rates) {
+    const at::Tensor step = at::softplus(gates + of_layer.decay_bias);
+    const at::Tensor rates = of_layer.decay_rate.exp();
+    const at::Tensor mean = rates.mean(1).clamp_min(std::numeric_limits<float>::min());
+    operands.rate = rates / mean.unsqueeze(1);
+    operands.beta = step.transpose(1, 2);
+    log_decay = -(step.to(at::kDouble) * mean.to(at::kDouble));
+  } else if (mixer.decay == LinearDecay::rate) {
     at::Tensor step = at::softplus(gate(columns.decay, mixer.heads) + of_layer.decay_bias);
     if (mixer.beta == LinearBeta::step) step = step.clamp(mixer.lowest_step, mixer.highest_step);
     if (mixer.beta == LinearBeta::step) operands.beta = step.transpose(1, 2);
@@ -95,8 +105,23 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
     const std::int64_t begin = first - columns.convolved;
     return composed_activation(mixed.slice(2, begin, begin + size), activated ? LinearActivation::none : activation);
   };
-  at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
   LinearOperands& operands = result.operands;
+  if (mixer.selects()) {
+    const at::Tensor input = part(columns.value, mixer.value_size(), mixer.value_activation).to(at::kFloat);
+    const at::Tensor selected = at::matmul(input, of_layer.selection.t());
+    const auto selection = [&](std::int64_t first, std::int64_t size) {
+      return heads_first(selected.slice(2, first, first + size), mixer.key_dim);
+    };
+    at::Tensor unused;
+    put_decay(weights, layer, at::matmul(selected.slice(2, 0, mixer.decay_rank), of_layer.decay_up.t()), unused,
+              operands);
+    operands.heads = mixer.heads;
+    operands.key = selection(mixer.decay_rank, mixer.key_size());
+    operands.query = selection(mixer.decay_rank + mixer.key_size(), mixer.query_size());
+    operands.value = heads_first(input, mixer.value_dim);
+    return result;
+  }
+  at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
   put_decay(weights, layer, gates, key, operands);
   operands.heads = mixer.heads;
   operands.delta_rule = mixer.is_delta_rule();

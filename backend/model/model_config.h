@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -56,6 +57,8 @@ struct ModelConfig {
   std::int64_t vocabulary_size = 0;
   std::int64_t hidden_size = 0;        ///< D
   std::int64_t intermediate_size = 0;  ///< I; 0: there is no MLP
+  /// I of the layers that are no attention; 0: as the others'
+  std::int64_t linear_intermediate_size = 0;
   int layers = 0;
   int heads = 0;
   int key_heads = 0;
@@ -108,6 +111,14 @@ struct ModelConfig {
   /// Whether layers are of several kinds.
   [[nodiscard]] bool is_hybrid() const;
   [[nodiscard]] int heads_of(int layer) const { return is_linear(layer) ? linear->heads : heads; }
+  /// I of a layer.
+  [[nodiscard]] std::int64_t intermediate_of(int layer) const {
+    return linear_intermediate_size > 0 && is_linear(layer) ? linear_intermediate_size : intermediate_size;
+  }
+  /// The largest I of any layer.
+  [[nodiscard]] std::int64_t widest_intermediate() const {
+    return std::max(intermediate_size, linear_intermediate_size);
+  }
   [[nodiscard]] bool has_mlp() const { return intermediate_size > 0; }  ///< Mamba-2's layers are a mixer alone
   [[nodiscard]] bool gated() const { return forget_gate != ForgetGate::none; }
 

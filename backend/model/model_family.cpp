@@ -19,7 +19,8 @@ const std::array kFamilies = {
     &family::kFox,      &family::kTransformer,   &family::kFlaFox,  &family::kGpt2,     &family::kGptNeox,
     &family::kLlama,    &family::kMistral,       &family::kQwen2,   &family::kQwen3,    &family::kMamba2Baseline,
     &family::kMamba2,   &family::kHgrn2Baseline, &family::kHgrn2,   &family::kGla,      &family::kDeltaNetBaseline,
-    &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5, &family::kQwen3Next};
+    &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5, &family::kQwen3Next, &family::kSambaBaseline,
+    &family::kMamba};
 
 std::string supported_types() {
   std::vector<std::string_view> names;
@@ -35,11 +36,11 @@ const ModelFamily& family_of(const std::string& model_type, std::string_view fil
     if (family->model_type == model_type) return *family;
   }
   if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", file, supported_types()));
-  for (const std::string_view first : {"mamba", "samba", "samba-project_fox", "falcon_mamba", "jamba"}) {
-    if (model_type != first) continue;
+  for (const std::string_view other : {"samba", "falcon_mamba", "jamba"}) {
+    if (model_type != other) continue;
     throw Error(
-        fmt::format("{}: model_type {} has layers of the first Mamba, a decay for each channel and number of "
-                    "its state, which Foxscope does not run; {}",
+        fmt::format("{}: model_type {} has layers of the first Mamba, but differs from the Samba and the Mamba that "
+                    "Foxscope runs; {}",
                     file, model_type, supported_types()));
   }
   throw Error(fmt::format(

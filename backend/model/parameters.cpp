@@ -60,6 +60,10 @@ HeadRows head_rows(const ModelConfig& config, const Parameter& parameter) {
       const std::int64_t each = config.linear->heads / config.linear->key_heads;
       return {config.linear->key_heads, {{each, 0}, {each, config.linear->heads}}};
     }
+    case ParameterLayout::gate_last: {
+      const std::int64_t half = parameter.shape[0] / 2;
+      return {1, {{half, half}, {half, 0}}};
+    }
     case ParameterLayout::rows:
     case ParameterLayout::transposed:
     case ParameterLayout::every_head:

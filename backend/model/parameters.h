@@ -48,9 +48,11 @@ struct LayerWeights {
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]
   FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
-  FloatArray decay_up;          ///< [key_heads d, rank] W_2 of GLA
+  FloatArray selection;         ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
+  FloatArray decay_up;          ///< [key_heads d, rank] W_2 of GLA; [H, rank] of Mamba's step
   FloatArray decay_bias;        ///< [H], or [key_heads d] of GLA
-  FloatArray decay_rate;        ///< [H] A
+  FloatArray decay_rate;        ///< [H] A; [H, d] of Mamba
+  FloatArray state_rates;       ///< [d, H] exp(A) of Mamba, the other way round, where the CPU computes
   FloatArray skip;              ///< [H] or [H d_v] D
   /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read (bound_logits).
   std::vector<double> logit_bound;
@@ -89,6 +91,7 @@ enum class ParameterLayout {
   qkvz_per_key_head,  ///< for each key head its rows of query, key, value and the output's gate; the weight has the
                       ///< gate's first, then all queries, keys and values (Qwen3-Next)
   ba_per_key_head,    ///< for each key head its rows of beta, then of the decay
+  gate_last,          ///< the second half comes first in the weight (Mamba's input, then the output's gate)
 };
 
 /// A tensor of a checkpoint.

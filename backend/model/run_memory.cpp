@@ -46,8 +46,10 @@ std::int64_t linear_per_token(const ModelConfig& config) {
   if (!config.linear) return 0;
   const LinearMixer& mixer = *config.linear;
   const std::int64_t channels = mixer.decays_by_channel() ? mixer.key_size() : mixer.heads;
+  // Of a mixer that selects steps and, where they are changed, those of decays.
+  const std::int64_t steps = mixer.selects() ? 2 * std::int64_t{mixer.heads} : 0;
   return 4 * (LinearColumns(mixer).count + mixer.query_size() + mixer.key_size() + mixer.value_size() +
-              2 * mixer.output_size()) +
+              2 * mixer.output_size() + steps) +
          8 * channels;
 }
 
@@ -96,7 +98,7 @@ std::int64_t way_back_per_token(const ModelConfig& config, DType dtype, Recomput
   const std::int64_t gate = config.output_gate ? config.query_size() : 0;
   const std::int64_t gates = ProjectionColumns(config).count - projected;
   const bool fused = config.norm == NormKind::rms && config.mlp == MlpKind::swiglu;
-  const std::int64_t wide = (config.mlp == MlpKind::swiglu ? 2 : 1) * config.intermediate_size;
+  const std::int64_t wide = (config.mlp == MlpKind::swiglu ? 2 : 1) * config.widest_intermediate();
   const std::int64_t layer = size * (projected + gate + config.query_size() + wide) +
                              4 * (2 * config.hidden_size + gates) + config.heads * (8 + 4);
   const std::int64_t own = size * (3 * projected + gate + 2 * wide) + 4 * 4 * config.hidden_size;
@@ -170,7 +172,7 @@ RunMemory estimate_device_memory(const ModelConfig& config, std::int64_t paramet
   RunMemory memory;
   // The embedding is float32 in every run.
   memory.fixed = parameters * size + config.vocabulary_size * hidden * 4 + kDeviceWorkspace +
-                 kDeviceMlpRows * 3 * config.intermediate_size * size + kDeviceLogitElements * 4;
+                 kDeviceMlpRows * 3 * config.widest_intermediate() * size + kDeviceLogitElements * 4;
   // Ids, labels, losses; residual stream, norm with what rounding took from it, projection, heads and what they attend
   // to; gates and normalisers; the attention kernel's workspace.
   memory.per_token = 20 + 4 * hidden + 2 * size * hidden + size * (projected + gate) + size * (projected + queries) +

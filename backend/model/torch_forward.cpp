@@ -248,6 +248,13 @@ void TorchForward::change_decays(int layer) {
     probes()[static_cast<std::size_t>(n / channels)].change_gates(
         layer, heads, first_position(), length(), host.mutable_data_ptr<double>() + n * heads * length());
   }
+  if (config().linear->decay == LinearDecay::rates) {
+    const at::Tensor logarithms = weights_of(layer).decay_rate.detach().to(at::kCPU, at::kFloat).contiguous();
+    const ChannelRates rates({logarithms.const_data_ptr<float>(), static_cast<std::size_t>(logarithms.numel())}, heads);
+    for (std::int64_t b = 0; b < batch(); ++b) {
+      rates.hold_all(length(), host.mutable_data_ptr<double>() + b * heads * length());
+    }
+  }
   log_decay = (by_channel ? host.permute({0, 2, 3, 1}) : host.squeeze(1)).to(weights_.place).contiguous();
 }
 
@@ -275,12 +282,16 @@ void TorchForward::check_decays(int layer) const {
   }
 }
 
+std::optional<at::Tensor> TorchForward::mix(at::Tensor& state) {
+  const bool fused = fused_linear_takes(linear_.operands, weights_.matrix);
+  return fused ? fused_linear_mixing(linear_.operands, state, job().stop)
+               : composed_linear_mixing(linear_.operands, state, job().stop);
+}
+
 bool TorchForward::mix_linear(int layer) {
   at::Tensor state;
   if (continues()) state = torch_state().layer(layer).recurrent.unsqueeze(0);
-  const bool fused = fused_linear_takes(linear_.operands, weights_.matrix);
-  const auto mixed = fused ? fused_linear_mixing(linear_.operands, state, job().stop)
-                           : composed_linear_mixing(linear_.operands, state, job().stop);
+  const auto mixed = mix(state);
   if (!mixed) return false;
   attended_ = *mixed;
   for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
@@ -302,6 +313,9 @@ void TorchForward::keep_linear(int layer) {
       keep(sums, [into, layer, by_channel] {
         return by_channel ? into->cumulative_log_decay(layer).data() : into->cumulative_log_gate(layer).data();
       });
+      if (operands.rate.defined()) {
+        keep(operands.rate.to(at::kDouble).contiguous(), [into, layer] { return into->decay_rate(layer).data(); });
+      }
     }
     if (into->keeps(Keep::query_key) && operands.beta.defined()) {
       keep(operands.beta[b].contiguous(), [into, layer] { return into->beta(layer).data(); });
@@ -469,7 +483,7 @@ at::Tensor TorchForward::mlp_output(int layer, const at::Tensor& rows) const {
   const at::Tensor wide = affine(normed, weights.mlp_in, weights.mlp_in_bias);
   at::Tensor units;
   if (config().mlp == MlpKind::swiglu) {
-    const std::int64_t inner = config().intermediate_size;
+    const std::int64_t inner = config().intermediate_of(layer);
     units = at::silu(wide.slice(1, 0, inner)) * wide.slice(1, inner);
   } else {
     units = at::gelu(wide, config().mlp == MlpKind::gelu ? "none" : "tanh");

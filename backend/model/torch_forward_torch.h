@@ -73,6 +73,10 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
   /// What the recorders keep of gates, queries, keys and values.
   void keep_heads(int layer);
+  /// y [B, H, n, d_v] of a linear mixer; nothing if it was stopped.
+  /// @param state  [B, H, d, d_v] before the first position, undefined: 0; left as it is behind the last, where states
+  ///               are kept
+  virtual std::optional<at::Tensor> mix(at::Tensor& state);
 
   at::Tensor residual_;    ///< [B n, D] float32
   at::Tensor query_;       ///< [B, H, n, d] in the run's dtype, of any strides but the last

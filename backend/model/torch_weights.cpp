@@ -92,9 +92,12 @@ void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) con
   }
   weights.convolution = put(host.convolution, {parts.convolved_size(), mixer.convolution}, at::kFloat);
   weights.convolution_bias = vector(host.convolution_bias);
-  weights.decay_up = put(host.decay_up, {mixer.key_size(), mixer.decay_rank}, at::kFloat);
+  weights.selection = put(host.selection, {mixer.selection_size(), mixer.value_size()}, at::kFloat);
+  const std::int64_t raised = mixer.selects() ? mixer.heads : mixer.key_size();
+  weights.decay_up = put(host.decay_up, {raised, mixer.decay_rank}, at::kFloat);
   weights.decay_bias = vector(host.decay_bias);
   weights.decay_rate = vector(host.decay_rate);
+  if (mixer.decay == LinearDecay::rates) weights.decay_rate = weights.decay_rate.view({mixer.heads, mixer.key_dim});
   weights.skip = vector(host.skip);
   weights.output_norm = vector(host.output_norm);
   weights.output = put(host.output, {hidden, mixer.output_size()}, matrix);
@@ -103,7 +106,7 @@ void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) con
 
 TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   const std::int64_t hidden = config.hidden_size;
-  const std::int64_t inner = config.intermediate_size;
+  const std::int64_t inner = config.intermediate_of(layer);
   const std::int64_t wide = config.mlp == MlpKind::swiglu ? 2 * inner : inner;
   const std::int64_t queries = config.query_size();
   const std::int64_t matrix_rows = columns.key_shift;
@@ -203,6 +206,7 @@ std::span<at::Tensor TorchLayer::*const> differentiable_weights() {
                                                          &TorchLayer::mlp_out_bias,
                                                          &TorchLayer::convolution,
                                                          &TorchLayer::convolution_bias,
+                                                         &TorchLayer::selection,
                                                          &TorchLayer::decay_up,
                                                          &TorchLayer::decay_bias,
                                                          &TorchLayer::decay_rate,
@@ -244,6 +248,7 @@ LayerWeights to_host(const TorchLayer& layer) {
   host.mlp_out_bias = take({layer.mlp_out_bias});
   host.convolution = take({layer.convolution});
   host.convolution_bias = take({layer.convolution_bias});
+  host.selection = take({layer.selection});
   host.decay_up = take({layer.decay_up});
   host.decay_bias = take({layer.decay_bias});
   host.decay_rate = take({layer.decay_rate});

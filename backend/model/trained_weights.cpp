@@ -25,8 +25,8 @@ bool is_matrix(at::Tensor TorchLayer::*member) {
 }
 
 /// Float32 whatever the dtype of matrices is, and decayed as they are.
-constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::decay_up,
-                                                        &TorchLayer::convolution};
+constexpr at::Tensor TorchLayer::*kPreciseMatrices[] = {&TorchLayer::gates, &TorchLayer::selection,
+                                                        &TorchLayer::decay_up, &TorchLayer::convolution};
 
 bool is_precise_matrix(at::Tensor TorchLayer::*member) {
   for (const auto matrix : kPreciseMatrices) {

@@ -142,7 +142,7 @@ const void* DeviceHeads::add_mixing(const Trace& trace, bool of_decay, Entry& en
   }
   if (mixer.decay != Decay::none) {
     const auto sums = mixer.decay == Decay::head ? trace.cumulative_log_gate(layer, entry.head.head)
-                                                 : trace.cumulative_log_decay(layer, entry.head.head);
+                                                 : trace.cumulative_log_decay(layer, entry.head.head).values;
     head.cumulative_log_decay = static_cast<const double*>(upload(std::as_bytes(sums), passing));
   }
   if (mixer.mixer != Mixer::gated_linear_attention) {

@@ -8,7 +8,7 @@
 
 namespace foxscope {
 
-/// What mixes the positions of a layer, for people: "Mamba-2", "gated linear attention", "gated delta rule",
+/// What mixes the positions of a layer, for people: "Mamba-2", "gated linear attention", "gated delta rule", "Mamba",
 /// "attention".
 inline const char* mixer_words(const LayerMixer& mixer) {
   switch (mixer.mixer) {
@@ -20,6 +20,8 @@ inline const char* mixer_words(const LayerMixer& mixer) {
       return "gated linear attention";
     case Mixer::delta_rule:
       return mixer.decay == Decay::none ? "delta rule" : "gated delta rule";
+    case Mixer::mamba:
+      return "Mamba";
   }
   return "attention";
 }

@@ -35,7 +35,9 @@ class Recorder {
   std::span<double> cumulative_log_gate(int layer) { return array<double>(TraceArray::cumulative_log_gate, layer); }
   /// P of a linear mixer that decays by channel, [H_k, L, d] nats: the inclusive sum of log decays over positions.
   std::span<double> cumulative_log_decay(int layer) { return array<double>(TraceArray::cumulative_log_decay, layer); }
-  /// [H, L], the delta rule's beta, or the step dt of Mamba-2
+  /// [H, d] what the head's log decay is multiplied by for each channel, where a layer decays by rates
+  std::span<double> decay_rate(int layer) { return array<double>(TraceArray::decay_rate, layer); }
+  /// [H, L], the delta rule's beta, or the step dt of Mamba and Mamba-2
   std::span<float> beta(int layer) { return array<float>(TraceArray::beta, layer); }
   std::span<float> log_normalizer(int layer) { return array<float>(TraceArray::log_normalizer, layer); }
   std::span<float> log_normalizer_without_gate(int layer) {

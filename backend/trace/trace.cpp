@@ -147,7 +147,7 @@ std::span<const double> Trace::mean_decay(int layer, int head) const {
   }
   std::vector<double> mean(static_cast<std::size_t>(info_.length), 0.0);
   if (info_.mixer(layer).decay == Decay::channel) {
-    const std::span<const double> sums = cumulative_log_decay(layer, head);
+    const std::span<const double> sums = row<double>(TraceArray::cumulative_log_decay, layer, head);
     const std::size_t channels = sums.size() / mean.size();
     for (std::size_t position = 0; position < mean.size(); ++position) {
       const std::span<const double> of_position = sums.subspan(position * channels, channels);
@@ -158,8 +158,50 @@ std::span<const double> Trace::mean_decay(int layer, int head) const {
   return mean_decay_.try_emplace({layer, head}, std::move(mean)).first->second;
 }
 
-std::span<const double> Trace::cumulative_log_decay(int layer, int head) const {
-  return row<double>(TraceArray::cumulative_log_decay, layer, head);
+/// Of each of some c the log decays of all channels, nats.
+std::vector<double> Trace::decays_by_rates(int layer, int head, std::span<const double> sums) const {
+  const std::span<const double> rates = row<double>(TraceArray::decay_rate, layer, head);
+  std::vector<double> decays;
+  decays.reserve(sums.size() * rates.size());
+  for (const double sum : sums) {
+    for (const double rate : rates) decays.push_back(rate * sum);
+  }
+  return decays;
+}
+
+ChannelSums Trace::cumulative_log_decay(int layer, int head) const {
+  check_head(layer, head);
+  if (info_.mixer(layer).decay != Decay::rates) {
+    return {nullptr, row<double>(TraceArray::cumulative_log_decay, layer, head)};
+  }
+  const auto made =
+      std::make_shared<const std::vector<double>>(decays_by_rates(layer, head, cumulative_log_gate(layer, head)));
+  return {made, *made};
+}
+
+std::vector<double> Trace::cumulative_log_decay(int layer, int head, int channel) const {
+  check_head(layer, head);
+  const auto at = static_cast<std::size_t>(channel);
+  std::vector<double> sums;
+  if (info_.mixer(layer).decay == Decay::rates) {
+    const double rate = row<double>(TraceArray::decay_rate, layer, head)[at];
+    for (const double sum : cumulative_log_gate(layer, head)) sums.push_back(rate * sum);
+    return sums;
+  }
+  const std::span<const double> all = row<double>(TraceArray::cumulative_log_decay, layer, head);
+  const std::size_t channels = all.size() / static_cast<std::size_t>(info_.length);
+  for (std::size_t n = at; n < all.size(); n += channels) sums.push_back(all[n]);
+  return sums;
+}
+
+std::vector<double> Trace::total_log_decay(int layer, int head) const {
+  check_head(layer, head);
+  if (info_.mixer(layer).decay == Decay::rates) {
+    return decays_by_rates(layer, head, cumulative_log_gate(layer, head).last(1));
+  }
+  const std::span<const double> all = row<double>(TraceArray::cumulative_log_decay, layer, head);
+  const std::span<const double> last = all.last(all.size() / static_cast<std::size_t>(info_.length));
+  return {last.begin(), last.end()};
 }
 
 std::span<const float> Trace::beta(int layer, int head) const { return row<float>(TraceArray::beta, layer, head); }
@@ -178,7 +220,7 @@ bool Trace::has_attention(int layer) const {
   if (mixer.mixer == Mixer::attention) return query_key() != nullptr && has(TraceArray::log_normalizer, layer);
   const auto lacks = [&](TraceArray array) { return belongs_to(spec_of(array), mixer) && !has(array, layer); };
   return query_key() != nullptr && !lacks(TraceArray::beta) && !lacks(TraceArray::cumulative_log_gate) &&
-         !lacks(TraceArray::cumulative_log_decay);
+         !lacks(TraceArray::cumulative_log_decay) && !lacks(TraceArray::decay_rate);
 }
 
 bool Trace::knows_log_normalizer_without_gate(int layer, int head) const {

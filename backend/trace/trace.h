@@ -62,6 +62,12 @@ std::int64_t window_of(const TraceInfo& info, int layer);
 /// The head of an array with `among` heads that head h of a layer reads: h / (H / among).
 constexpr int shared_head(int heads, int among, int head) { return head / (heads / among); }
 
+/// P of a head, [L, d] nats: of a trace that keeps it, or made of c and the rates of its channels for who asked.
+struct ChannelSums {
+  std::shared_ptr<const std::vector<double>> made;  ///< null where the trace keeps it
+  std::span<const double> values;
+};
+
 /// The numbers of one array, C order.
 using ArrayValues = std::variant<std::vector<float>, std::vector<double>>;
 
@@ -111,10 +117,14 @@ class Trace {
   /// without a decay. Layers are read when first asked for and then kept.
   /// @throws Error for a layer or head that does not exist, or gates that were not kept, with the remedy
   [[nodiscard]] std::span<const double> cumulative_log_gate(int layer, int head) const;
-  /// P of the key head that a head of a linear mixer reads, [L, d] nats, where each channel decays. @throws Error
-  /// likewise
-  [[nodiscard]] std::span<const double> cumulative_log_decay(int layer, int head) const;
-  /// The delta rule's beta, or dt of Mamba-2, [L]. @throws Error likewise
+  /// P of the key head that a head of a linear mixer reads, [L, d] nats, where each channel decays; where it does so by
+  /// a rate, made of c anew each time, so that no more than one head's is there at once. @throws Error likewise
+  [[nodiscard]] ChannelSums cumulative_log_decay(int layer, int head) const;
+  /// P of one channel, [L] nats. @throws Error likewise
+  [[nodiscard]] std::vector<double> cumulative_log_decay(int layer, int head, int channel) const;
+  /// P of all channels behind the last position, [d] nats. @throws Error likewise
+  [[nodiscard]] std::vector<double> total_log_decay(int layer, int head) const;
+  /// The delta rule's beta, or dt of Mamba and Mamba-2, [L]. @throws Error likewise
   [[nodiscard]] std::span<const float> beta(int layer, int head) const;
   /// [L] nats. @throws Error likewise
   [[nodiscard]] std::span<const float> log_normalizer(int layer, int head) const;
@@ -154,6 +164,7 @@ class Trace {
   const ArrayValues* find(TraceArray array, int index) const;
   using HeadRows = std::map<std::pair<int, int>, std::vector<float>>;
   std::span<const double> mean_decay(int layer, int head) const;
+  std::vector<double> decays_by_rates(int layer, int head, std::span<const double> sums) const;
   std::span<const float> known_or(HeadRows& rows, int layer, int head,
                                   const std::function<std::vector<float>()>& compute) const;
   template <typename T>

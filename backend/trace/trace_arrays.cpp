@@ -9,8 +9,9 @@
 namespace foxscope {
 namespace {
 
-constexpr std::array<const char*, 4> kMixerNames = {"attention", "mamba2", "gated_linear_attention", "delta_rule"};
-constexpr std::array<const char*, 3> kDecayNames = {"none", "head", "channel"};
+constexpr std::array<const char*, 5> kMixerNames = {"attention", "mamba2", "gated_linear_attention", "delta_rule",
+                                                    "mamba"};
+constexpr std::array<const char*, 4> kDecayNames = {"none", "head", "channel", "rates"};
 
 template <typename Word, std::size_t N>
 std::optional<Word> find_word(const std::array<const char*, N>& names, std::string_view name) {
@@ -72,6 +73,7 @@ std::string mixer_problem(const LayerMixer& mixer) {
   if (mixer.head_dim < 1 || mixer.value_dim < 1) return "a head has no channels";
   const bool by_channel = mixer.decay == Decay::channel;
   if (by_channel != (mixer.mixer == Mixer::gated_linear_attention) ||
+      (mixer.decay == Decay::rates) != (mixer.mixer == Mixer::mamba) ||
       (mixer.mixer == Mixer::mamba2 && mixer.decay == Decay::none)) {
     return fmt::format("{} cannot have a decay by {}", to_string(mixer.mixer), to_string(mixer.decay));
   }
@@ -134,11 +136,13 @@ bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {
   const bool attention = mixer.mixer == Mixer::attention;
   switch (spec.array) {
     case TraceArray::cumulative_log_gate:
-      return attention || mixer.decay == Decay::head;
+      return attention || mixer.decay == Decay::head || mixer.decay == Decay::rates;
     case TraceArray::cumulative_log_decay:
       return mixer.decay == Decay::channel;
+    case TraceArray::decay_rate:
+      return mixer.decay == Decay::rates;
     case TraceArray::beta:
-      return mixer.mixer == Mixer::mamba2 || mixer.mixer == Mixer::delta_rule;
+      return mixer.mixer == Mixer::mamba2 || mixer.mixer == Mixer::delta_rule || mixer.mixer == Mixer::mamba;
     case TraceArray::log_normalizer:
     case TraceArray::log_normalizer_without_gate:
       return attention;

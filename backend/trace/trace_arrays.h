@@ -16,16 +16,18 @@
 namespace foxscope {
 
 /// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
-/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet).
-enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule };
-/// "attention", "mamba2", "gated_linear_attention", "delta_rule", as run files name them.
+/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet); the
+/// selective state space of the first Mamba, each channel of which is a head with one value.
+enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba };
+/// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", as run files name them.
 const char* to_string(Mixer mixer);
 /// None for another name.
 std::optional<Mixer> parse_mixer(std::string_view name);
 
-/// How a layer forgets: not at all, by one decay a head, or by one for each channel of a head's keys.
-enum class Decay { none, head, channel };
-/// "none", "head", "channel", as run files name them.
+/// How a layer forgets: not at all, by one decay a head, by one for each channel of a head's keys, or by one decay a
+/// head and a rate for each channel, whose log decay is the head's times its rate.
+enum class Decay { none, head, channel, rates };
+/// "none", "head", "channel", "rates", as run files name them.
 const char* to_string(Decay decay);
 /// None for another name.
 std::optional<Decay> parse_decay(std::string_view name);
@@ -41,6 +43,8 @@ struct LayerMixer {
   int value_heads = 0;  ///< H_v
   int head_dim = 0;     ///< d, of queries and keys
   int value_dim = 0;    ///< d_v
+  /// Whether the channels of a head's keys decay each in its own way.
+  [[nodiscard]] bool decays_by_channel() const { return decay == Decay::channel || decay == Decay::rates; }
   bool operator==(const LayerMixer&) const = default;
 };
 
@@ -99,6 +103,7 @@ enum class TraceArray {
   key,
   value,
   cumulative_log_decay,
+  decay_rate,
   beta,
   log_forget_gradient,
   logits,
@@ -186,7 +191,7 @@ struct ArraySpec {
 };
 
 // clang-format off
-inline constexpr std::array<ArraySpec, 12> kTraceArrays = {{
+inline constexpr std::array<ArraySpec, 13> kTraceArrays = {{
     {TraceArray::per_token_loss, Keep::loss, "loss/per_token_loss", Repeat::once, {Axis::position},
      ArrayNumber::float32, Storage::packed, "nats", "loss of the token that a position predicts"},
     {TraceArray::cumulative_log_gate, Keep::gates, "layers/NN/cumulative_log_gate", Repeat::layers,
@@ -210,9 +215,12 @@ inline constexpr std::array<ArraySpec, 12> kTraceArrays = {{
     {TraceArray::cumulative_log_decay, Keep::gates, "layers/NN/cumulative_log_decay", Repeat::layers,
      {Axis::key_head, Axis::position, Axis::channel}, ArrayNumber::float64, Storage::raw, "nats",
      "the sum of log decays of a channel up to and including a position"},
+    {TraceArray::decay_rate, Keep::gates, "layers/NN/decay_rate", Repeat::layers,
+     {Axis::head, Axis::channel}, ArrayNumber::float64, Storage::raw, "",
+     "log decay of a channel in parts of the mean over its head's channels, which c sums up"},
     {TraceArray::beta, Keep::query_key, "layers/NN/beta", Repeat::layers,
      {Axis::head, Axis::position}, ArrayNumber::float32, Storage::packed, "",
-     "how much of a position is written: the delta rule's beta, the step of Mamba-2"},
+     "how much of a position is written: the delta rule's beta, the step of Mamba and Mamba-2"},
     {TraceArray::log_forget_gradient, Keep::saliency, "gradients/log_forget", Repeat::once,
      {Axis::layer, Axis::head, Axis::position}, ArrayNumber::float32, Storage::raw, "nats per nat",
      "derivative of the target by the log forget gate of a position"},
@@ -235,7 +243,7 @@ static_assert(std::ranges::all_of(kTraceArrays, [](const ArraySpec& spec) {
 /// How many of an array a run of so many layers has.
 int count_of(const ArraySpec& spec, int layers);
 /// Whether a layer of that kind has an array: row normalisers are those of softmax attention, c is of heads that have
-/// one decay (and zero for attention without a gate), beta is of Mamba-2 and the delta rule.
+/// one decay, with rates or without (and zero for attention without a gate), beta is of both Mambas and the delta rule.
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer);
 /// Its path for layer `index`, which has two digits or more.
 std::string path_of(const ArraySpec& spec, int index);

@@ -140,7 +140,8 @@ std::vector<LayerMixer> all_mixers() {
           {Mixer::attention, Decay::none, 6, 6, 2, 2, 4, 4},
           {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, 5, 7},
           {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, 3, 9},
-          {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 8, 8}};
+          {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 8, 8},
+          {Mixer::mamba, Decay::rates, 10, 1, 1, 10, 3, 1}};
 }
 
 std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
@@ -158,6 +159,7 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
                         recorder.cumulative_log_gate(layer).begin());
     fill_log_decay(recorder, layer, random);
     for (float& beta : recorder.beta(layer)) beta = std::abs(normal(random));
+    for (double& rate : recorder.decay_rate(layer)) rate = static_cast<double>(std::abs(normal(random)));
     fill_stored(recorder, run, layer, random);
     fill_log_normalizer(c, store.get(), run, layer, true, recorder.log_normalizer(layer));
     fill_log_normalizer(c, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));

@@ -28,9 +28,9 @@ struct LinearHead {
     if (mixer.decay == Decay::head) {
       const auto c = trace.cumulative_log_gate(head.layer, head.head);
       sums.assign(c.begin(), c.end());
-    } else if (mixer.decay == Decay::channel) {
-      const auto p = trace.cumulative_log_decay(head.layer, head.head);
-      sums.assign(p.begin(), p.end());
+    } else if (mixer.decays_by_channel()) {
+      const ChannelSums p = trace.cumulative_log_decay(head.layer, head.head);
+      sums.assign(p.values.begin(), p.values.end());
     }
     if (mixer.mixer != Mixer::gated_linear_attention) {
       const auto b = trace.beta(head.layer, head.head);
@@ -40,7 +40,7 @@ struct LinearHead {
 
   [[nodiscard]] double decay(std::int64_t position, int channel) const {
     if (mixer.decay == Decay::none) return 1;
-    const bool by_channel = mixer.decay == Decay::channel;
+    const bool by_channel = mixer.decays_by_channel();
     const std::int64_t step = by_channel ? mixer.head_dim : 1;
     const auto at = static_cast<std::size_t>(position * step + (by_channel ? channel : 0));
     return std::exp(sums[at] - sums[at - static_cast<std::size_t>(step)]);
@@ -83,7 +83,10 @@ LayerMixer mamba2_mixer(int head_dim) { return {Mixer::mamba2, Decay::head, 4, 1
 LayerMixer gla_mixer(int head_dim) { return {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, head_dim, 8}; }
 LayerMixer delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, head_dim, 8}; }
 LayerMixer gated_delta_mixer(int head_dim) { return {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, head_dim, 8}; }
-std::vector<LayerMixer> linear_mixers() { return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer()}; }
+LayerMixer mamba_mixer(int head_dim) { return {Mixer::mamba, Decay::rates, 6, 1, 1, 6, head_dim, 1}; }
+std::vector<LayerMixer> linear_mixers() {
+  return {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer(), mamba_mixer()};
+}
 
 std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
   TraceInfo info;
@@ -135,6 +138,13 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
   };
   fill(recorder.cumulative_log_gate(0), 1);
   fill(recorder.cumulative_log_decay(0), width);
+  // Rates of a head from a fourth of the fastest on, with a mean of 1.
+  const std::span<double> rates = recorder.decay_rate(0);
+  for (std::size_t head = 0; head < rates.size(); head += width) {
+    double sum = 0;
+    for (double& rate : rates.subspan(head, width)) sum += rate = 0.25 + uniform(random);
+    for (double& rate : rates.subspan(head, width)) rate *= static_cast<double>(width) / sum;
+  }
   for (float& beta : recorder.beta(0)) beta = static_cast<float>(uniform(random));
   auto tokens = std::make_shared<TokenTable>();
   for (std::int32_t position = 0; position < shape.length; ++position) {

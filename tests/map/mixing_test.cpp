@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -153,7 +154,8 @@ TEST(Mixing, DifferencesOfKindsAreEntryByEntry) {
 std::vector<double> dense_forget(const HeadOf& head, std::optional<int> channel, bool logarithm) {
   const TraceInfo& info = head.trace->info();
   const int channels = info.mixer(0).head_dim;
-  const auto sums = head.trace->cumulative_log_decay(0, head.head);
+  const ChannelSums all = head.trace->cumulative_log_decay(0, head.head);
+  const std::span<const double> sums = all.values;
   std::vector<double> entries(static_cast<std::size_t>(info.length * info.length),
                               std::numeric_limits<double>::quiet_NaN());
   for (std::int64_t i = 0; i < info.length; ++i) {
@@ -171,8 +173,8 @@ std::vector<double> dense_forget(const HeadOf& head, std::optional<int> channel,
   return entries;
 }
 
-TEST(Mixing, ForgetOfChannelsIsTheirMeanOrOneOfThem) {
-  const auto run = make_linear_run({gla_mixer(), 300});
+void check_forget_of_channels(const LayerMixer& mixer) {
+  const auto run = make_linear_run({mixer, 300});
   const HeadOf of{run, 0, 2};
   for (const Quantity quantity : {Quantity::forget, Quantity::log_forget}) {
     for (const std::optional<int> channel : {std::optional<int>(), std::optional(0), std::optional(23)}) {
@@ -190,6 +192,10 @@ TEST(Mixing, ForgetOfChannelsIsTheirMeanOrOneOfThem) {
   }
 }
 
+TEST(Mixing, ForgetOfChannelsIsTheirMeanOrOneOfThem) {
+  for (const LayerMixer& mixer : {gla_mixer(), mamba_mixer(24)}) check_forget_of_channels(mixer);
+}
+
 TEST(Mixing, ForgetOfAScalarDecayIsTheClosedForm) {
   const auto run = make_linear_run({gated_delta_mixer(), 300});
   const HeadOf of{run, 0, 3};
@@ -205,7 +211,7 @@ TEST(Mixing, ForgetOfAScalarDecayIsTheClosedForm) {
 
 /// Decays of hundreds of nats within a block are zeros, not infinities.
 TEST(Mixing, StrongDecaysStayFinite) {
-  for (const LayerMixer& mixer : {mamba2_mixer(), gla_mixer(), gated_delta_mixer()}) {
+  for (const LayerMixer& mixer : {mamba2_mixer(), gla_mixer(), gated_delta_mixer(), mamba_mixer()}) {
     const auto run = make_linear_run({mixer, 400, 5, 80.0});
     for (int head = 0; head < mixer.heads; ++head) {
       const HeadOf of{run, 0, head};
@@ -239,7 +245,7 @@ TEST(Mixing, NotANumberIsSeen) {
 TEST(Mixing, LongTextsAgreeWithTheRecurrence) {
   constexpr std::int64_t kLong = 24576;
   std::mt19937 random(11);
-  for (LayerMixer mixer : {mamba2_mixer(), gla_mixer(), delta_mixer(), gated_delta_mixer()}) {
+  for (const LayerMixer& mixer : linear_mixers()) {
     const auto run = make_linear_run({mixer, kLong, 2, 0.02});
     const HeadOf of{run, 0, 1};
     double largest = 0;
@@ -326,6 +332,64 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(std::pair("mamba2", Mixer::mamba2), std::pair("hgrn2", Mixer::gated_linear_attention),
                     std::pair("gla", Mixer::gated_linear_attention), std::pair("delta-net", Mixer::delta_rule),
                     std::pair("gated-deltanet", Mixer::delta_rule), std::pair("qwen3_5", Mixer::delta_rule)));
+
+/// Of some channels of Mamba the last rows of M and of the mean over the states, by a dense program.
+TEST(GoldenMamba, MapsAgree) {
+  for (const char* const folder : {"samba", "samba-options", "mamba"}) {
+    const SafetensorsFile file(fmt::format("{}/{}/golden_maps.safetensors", FOXSCOPE_TEST_DATA, folder));
+    for (const int layer : {0, 2}) {
+      if (!file.tensors().contains(fmt::format("layers.{}.q", layer))) continue;
+      const auto find = [&](const char* name) -> const TensorView& {
+        return file.tensors().at(fmt::format("layers.{}.{}", layer, name));
+      };
+      const auto copy = [](const TensorView& from, std::span<std::byte> to) {
+        ASSERT_EQ(from.bytes.size(), to.size());
+        std::memcpy(to.data(), from.bytes.data(), to.size());
+      };
+      const std::vector<float> steps = numbers_of(find("beta"));
+      const std::vector<float> rates = numbers_of(find("rate"));
+      const auto heads = static_cast<int>(find("beta").shape[0]);
+      const std::int64_t length = find("beta").shape[1];
+      const auto dim = static_cast<int>(find("rate").shape[1]);
+      TraceInfo info;
+      info.length = length;
+      info.set_mixers({{Mixer::mamba, Decay::rates, heads, 1, 1, heads, dim, 1}});
+      auto store = std::make_shared<HostQueryKeyStore>(info, DType::float32, std::size_t{1} << 40U, "/tmp");
+      Recorder recorder(info, {Keep::gates, Keep::query_key}, store);
+      copy(find("q"), store->layer(TraceArray::query, 0));
+      copy(find("k"), store->layer(TraceArray::key, 0));
+      std::ranges::copy(steps, recorder.beta(0).begin());
+      for (std::size_t head = 0; head < static_cast<std::size_t>(heads); ++head) {
+        const std::span<const float> own = std::span(rates).subspan(head * static_cast<std::size_t>(dim)).first(static_cast<std::size_t>(dim));
+        const double mean = std::accumulate(own.begin(), own.end(), 0.0) / dim;
+        for (std::size_t n = 0; n < own.size(); ++n) recorder.decay_rate(0)[head * own.size() + n] = own[n] / mean;
+        double sum = 0;
+        for (std::size_t t = head * static_cast<std::size_t>(length); t < (head + 1) * static_cast<std::size_t>(length); ++t) {
+          recorder.cumulative_log_gate(0)[t] = sum -= mean * static_cast<double>(steps[t]);
+        }
+      }
+      const auto run = recorder.finish(nullptr, nullptr);
+      std::vector<std::int64_t> chosen(static_cast<std::size_t>(find("mixing_heads").shape[0]));
+      copy(find("mixing_heads"), std::as_writable_bytes(std::span(chosen)));
+      for (const auto& [name, quantity] : {std::pair("mixing", Quantity::mixing), std::pair("forget", Quantity::forget)}) {
+        const std::vector<float> golden = numbers_of(find(name));
+        const std::int64_t rows = find(name).shape[1];
+        const std::size_t size = static_cast<std::size_t>(rows * length);
+        for (std::size_t place = 0; place < chosen.size(); ++place) {
+          const std::span<const float> wanted = std::span(golden).subspan(place * size, size);
+          const double largest = std::abs(*std::ranges::max_element(wanted, {}, [](float x) { return std::abs(x); }));
+          const HeadOf of{run, 0, static_cast<int>(chosen[place])};
+          const Image image = *compute_map(exact_rows(of, quantity, {length - rows, length}), {});
+          for (std::int64_t n = 0; n < rows * length; ++n) {
+            if (n % length > length - rows + n / length) continue;
+            const auto at = static_cast<std::size_t>(n);
+            ASSERT_NEAR(image.value[at], wanted[at], 1e-5 * largest) << folder << " " << name << " " << of.head;
+          }
+        }
+      }
+    }
+  }
+}
 
 TEST(Mixing, SaysWhatALayerDoesNotHave) {
   const auto message = [](const LayerMixer& mixer, Quantity quantity, std::optional<int> channel = {}) {

@@ -30,7 +30,11 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
                  {"hidden_size", 16},
                  {"num_hidden_layers", 2},
                  {"bos_token_id", 0}};
-  if (model_type.starts_with("mamba2")) {
+  if (model_type.starts_with("samba")) {
+    config.update({{"attn", {{"layers", nullptr}, {"num_heads", 2}, {"window_size", 9}}}, {"state_size", 6}});
+  } else if (model_type == "mamba") {
+    config.update({{"state_size", 6}, {"layer_norm_epsilon", 1e-5}});
+  } else if (model_type.starts_with("mamba2")) {
     config.update({{"num_heads", 4}, {"head_dim", 8}, {"state_size", 6}, {"n_groups", 1}});
   } else if (model_type.starts_with("qwen3")) {
     config.update({{"num_attention_heads", 2},
@@ -145,6 +149,64 @@ TEST(LinearConfig, Qwen3NextIsDenseWhereNoLayerHasExperts) {
                                  Mixer::delta_rule}));
 }
 
+TEST(LinearConfig, EverySecondLayerOfSambaIsAttention) {
+  const ModelConfig config = linear_config("samba-project_fox", {{"num_hidden_layers", 3}});
+  EXPECT_EQ(config.mixers, (std::vector{Mixer::mamba, Mixer::attention, Mixer::mamba}));
+  EXPECT_EQ(config.heads, 2);
+  EXPECT_EQ(config.key_heads, 2);
+  EXPECT_EQ(config.window_size, 9);
+  EXPECT_EQ(config.rotary_dim, 8);
+  EXPECT_EQ(config.rope_base, 500000);
+  EXPECT_EQ(config.linear->heads, 32);
+  EXPECT_EQ(config.linear->decay_rank, 1);
+  EXPECT_EQ(config.linear->layer(), (LayerMixer{Mixer::mamba, Decay::rates, 32, 1, 1, 32, 6, 1}));
+  // Of the paper's 760 million parameters.
+  const ModelConfig paper = linear_config(
+      "samba-project_fox",
+      {{"hidden_size", 1536}, {"num_hidden_layers", 24}, {"attn", {{"num_heads", 12}, {"window_size", 2048}}}});
+  EXPECT_EQ(paper.intermediate_of(1), 4096);
+  EXPECT_EQ(paper.intermediate_of(0), 3072);
+  EXPECT_EQ(paper.linear->heads, 3072);
+  EXPECT_EQ(paper.linear->decay_rank, 96);
+  EXPECT_EQ(linear_config("samba-project_fox", {{"time_step_rank", "auto"}, {"hidden_size", 40}}).linear->decay_rank, 3);
+  const ModelConfig alone = linear_config("samba-project_fox", {{"attn", nullptr}});
+  EXPECT_FALSE(alone.is_hybrid());
+  EXPECT_EQ(alone.heads, 32);
+  EXPECT_EQ(alone.intermediate_of(1), alone.linear_intermediate_size);
+}
+
+TEST(LinearConfig, TellsMambasDialectsApartByTheirKeys) {
+  const ModelConfig hugging_face = linear_config("mamba", {{"layer_norm_epsilon", 1e-3}});
+  EXPECT_EQ(hugging_face.norm_epsilon, 1e-3);
+  EXPECT_TRUE(hugging_face.tie_word_embeddings);
+  EXPECT_FALSE(hugging_face.has_mlp());
+  const ModelConfig fla = linear_config("mamba", {{"layer_norm_epsilon", nullptr}, {"norm_eps", 1e-4}});
+  EXPECT_EQ(fla.norm_epsilon, 1e-4);
+  EXPECT_FALSE(fla.tie_word_embeddings);
+}
+
+TEST(LinearConfig, SambaRefusesWhatDoesNotFit) {
+  const auto refusal = [](const json& keys) { return linear_refusal("samba-project_fox", keys); };
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"layers", {1}}, {"num_heads", 2}}}}),
+               (Parts{"dir/config.json", "attn.layers", "every second layer"}));
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"layers", nullptr}}}}), (Parts{"attn.num_heads is missing"}));
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"num_heads", 3}}}}), (Parts{"attn.num_heads is 3"}));
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"num_heads", 16}}}}), (Parts{"attn.num_heads is 16", "even number"}));
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"num_heads", 4}, {"num_kv_heads", 3}}}}),
+               (Parts{"attn.num_kv_heads is 3", "divides num_heads 4"}));
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"num_heads", 2}, {"window_size", -1}}}}), (Parts{"attn.window_size"}));
+  EXPECT_PRED2(test::says, refusal({{"attn", {{"num_heads", 2}, {"sparkle", 1}}}}), (Parts{"attn.sparkle"}));
+  EXPECT_PRED2(test::says, refusal({{"hidden_act", "gelu"}}), (Parts{"hidden_act is \"gelu\"", "\"silu\""}));
+  EXPECT_PRED2(test::says, refusal({{"time_step_rank", "half"}}), (Parts{"time_step_rank is \"half\"", "\"auto\""}));
+  EXPECT_PRED2(test::says, refusal({{"expand", 1e3}, {"hidden_size", 1 << 18}}), (Parts{"expand", "hidden_size 262144"}));
+  EXPECT_PRED2(test::says, refusal({{"state_size", 0}}), (Parts{"state_size is 0"}));
+  EXPECT_PRED2(test::says, refusal({{"mamba_hidden_ratio", 1e3}, {"hidden_size", 1 << 18}}),
+               (Parts{"mamba_hidden_ratio", "the MLP has 1 to"}));
+  EXPECT_PRED2(test::says, refusal({{"sparkle", 4}}), (Parts{"sparkle", "does not know"}));
+  EXPECT_PRED2(test::says, linear_refusal("mamba", {{"intermediate_size", 48}}),
+               (Parts{"intermediate_size is 48", "expand times hidden_size, 32"}));
+}
+
 TEST(LinearConfig, RefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, linear_refusal("mamba2", {{"num_heads", 3}}),
                (Parts{"dir/config.json", "num_heads is 3", "expand times hidden_size, 32"}));
@@ -200,6 +262,10 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
       {"qwen3_5_text", json::object()},
       {"qwen3_5_text", {{"layer_types", {"linear_attention", "linear_attention"}}}},
       {"qwen3_next", {{"num_experts", 0}, {"num_experts_per_tok", 10}}},
+      {"samba-project_fox", {{"num_hidden_layers", 4}}},
+      {"samba-project_fox", {{"attn", nullptr}, {"tie_word_embeddings", true}, {"conv_kernel", 1}}},
+      {"samba-project_fox", {{"use_bias", true}, {"use_conv_bias", false}, {"expand", 1.5}, {"time_step_rank", 7}}},
+      {"mamba", {{"norm_eps", 1e-3}, {"state_size", 1}}},
   };
   for (const LinearOption& option : options) {
     SCOPED_TRACE(std::string(option.model_type) + " " + option.keys.dump());
@@ -219,7 +285,7 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
 }
 
 TEST(LinearInterventions, ChangeDecaysWhereThereAreSome) {
-  for (const auto& [name, head] : {std::pair{"mamba2", "1"}, {"gla", "0"}, {"hgrn2", "*"}, {"gated-deltanet", "1"}}) {
+  for (const auto& [name, head] : {std::pair{"mamba2", "1"}, {"gla", "0"}, {"hgrn2", "*"}, {"gated-deltanet", "1"}, {"mamba", "*"}}) {
     const Checkpoint checkpoint = Checkpoint::open(test::data_path(name));
     const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
     const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
@@ -227,7 +293,7 @@ TEST(LinearInterventions, ChangeDecaysWhereThereAreSome) {
       SCOPED_TRACE(std::string(name) + " " + kind);
       test::Batch batch;
       batch.keep = {Keep::logits};
-      for (std::int32_t n = 0; n < 40; ++n) batch.input_ids.push_back(n * 37 % 320);
+      for (std::int32_t n = 0; n < 40; ++n) batch.input_ids.push_back(n * 37 % 131);
       batch.labels = batch.input_ids;
       const std::vector<float> untouched = test::run_batch(*fast, batch).traces.front()->source().logits();
       batch.interventions = {Intervention::parse("1:" + std::string(head) + ":" + kind)};
@@ -281,6 +347,7 @@ TEST(LinearWeights, DecaysThatAreNoNumbersAreRefusedWhenTheyComeUp) {
   const Case cases[] = {
       // The last 4 rows of the projection make dt.
       {"mamba2", "layers.1.mixer.in_proj.weight", (2 * 32 + 2 * 6) * 16 + 2 * 16, {"layer 1, head 2", "position 0"}},
+      {"mamba", "layers.1.mixer.dt_proj.bias", 30, {"layer 1, head 30", "position 0"}},
       {"gla",
        "layers.0.attn.gk_proj.0.weight",
        0,
@@ -367,7 +434,9 @@ TEST(LinearTraining, GradientsAreTheLosssSlopes) {
                                   {"hgrn2-project_fox", json::object()},
                                   {"gla", {{"num_kv_heads", 1}}},
                                   {"delta_net-project_fox", json::object()},
-                                  {"gated_deltanet", {{"num_v_heads", 4}}}};
+                                  {"gated_deltanet", {{"num_v_heads", 4}}},
+                                  {"samba-project_fox", {{"use_bias", true}}},
+                                  {"mamba", {{"norm_eps", 1e-5}}}};
   for (const LinearOption& option : options) {
     const json config = tiny_linear(option.model_type, option.keys);
     const LinearTraining training(config);
@@ -441,6 +510,70 @@ TEST(LinearTraining, BeginsAsTheAuthorsModulesDo) {
   expect_uniform("0.mixer.out_proj.weight", 1 / std::sqrt(128.0 * 2));
   expect_uniform("0.mixer.conv1d.weight", 0.5);
   expect_uniform("lm_head.weight", 1 / 8.0);
+}
+
+/// Samba's modules: what LibTorch draws of itself, and what their authors put in its place.
+TEST(LinearTraining, SambaBeginsAsItsAuthorsModulesDo) {
+  const auto initial_of = [](const json& keys) {
+    json config = tiny_linear("samba-project_fox", {{"hidden_size", 64}, {"num_hidden_layers", 2}, {"use_bias", true}});
+    config.update(keys);
+    return ModelConfig::from_json(config.dump(), "config.json");
+  };
+  const auto values_of = [](const ModelConfig& model, const std::string& name) {
+    std::vector<double> values;
+    const InitialWeights initial(model, 3);
+    for (const Parameter& parameter : parameters(model)) {
+      if (!parameter.name.ends_with(name)) continue;
+      values.clear();
+      initial.read(parameter, [&](std::span<const float> piece) {
+        values.insert(values.end(), piece.begin(), piece.end());
+        return true;
+      });
+    }
+    EXPECT_FALSE(values.empty()) << name;
+    return values;
+  };
+  const ModelConfig model = initial_of({});
+  const std::vector<double> rates = values_of(model, "0.mixer.A_log");
+  EXPECT_EQ(rates.size(), 128U * 6);
+  for (std::size_t n = 0; n < rates.size(); ++n) EXPECT_NEAR(rates[n], std::log(static_cast<double>(n % 6 + 1)), 1e-6);
+  for (const double factor : values_of(model, "0.mixer.D")) EXPECT_EQ(factor, 1);
+  for (const char* bias : {"0.mixer.in_proj.bias", "0.mixer.out_proj.bias"}) {
+    for (const double number : values_of(model, bias)) EXPECT_EQ(number, 0);
+  }
+  for (const double bias : values_of(model, "0.mixer.dt_proj.bias")) {
+    const double step = std::log1p(std::exp(bias));
+    EXPECT_GE(step, 0.00099);
+    EXPECT_LE(step, 0.101);
+  }
+  const auto expect_uniform = [&](const std::string& name, double range) {
+    const std::vector<double> values = values_of(model, name);
+    double square = 0;
+    for (const double value : values) {
+      EXPECT_LE(std::abs(value), range * (1 + 1e-6)) << name;
+      square += value * value / static_cast<double>(values.size());
+    }
+    EXPECT_NEAR(std::sqrt(3 * square), range, 0.1 * range) << name;
+  };
+  expect_uniform("0.mixer.in_proj.weight", 1 / 8.0);
+  expect_uniform("0.mixer.x_proj.weight", 1 / std::sqrt(128.0));
+  expect_uniform("0.mixer.dt_proj.weight", 1 / 2.0);
+  expect_uniform("0.mixer.conv1d.weight", 0.5);
+  expect_uniform("0.mixer.out_proj.weight", 1 / std::sqrt(128.0 * 4));
+  expect_uniform("1.mixer.q_proj.weight", 1 / 8.0);
+  expect_uniform("1.mixer.o_proj.weight", 1 / std::sqrt(64.0 * 4));
+  expect_uniform("1.mlp.down_proj.weight", 1 / std::sqrt(256.0 * 4));
+  expect_uniform("lm_head.weight", 1 / 8.0);
+  double square = 0;
+  const std::vector<double> table = values_of(model, "embeddings.weight");
+  for (const double number : table) square += number * number / static_cast<double>(table.size());
+  EXPECT_NEAR(std::sqrt(square), 0.02, 0.002);
+  for (const double number :
+       values_of(initial_of({{"time_step_init_scheme", "constant"}, {"time_step_scale", 3.0}}), "dt_proj.weight")) {
+    EXPECT_EQ(number, 1.5);
+  }
+  EXPECT_PRED2(test::says, test::error_of([&] { InitialWeights(initial_of({{"time_step_init_scheme", "odd"}}), 3); }),
+               (Parts{"time_step_init_scheme is \"odd\"", "\"constant\""}));
 }
 
 }  // namespace

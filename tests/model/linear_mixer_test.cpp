@@ -67,12 +67,37 @@ void check_heads(const Trace& trace, const SafetensorsFile& maps, int layer, con
   const QueryKeyStore& store = *trace.store_of(part);
   std::vector<float> ours;
   std::vector<float> scratch;
-  for (int head = 0; head < mixer.heads; ++head) {
+  // A golden of one head is of all of them.
+  const auto of_head = static_cast<std::size_t>(trace.info().length * store.channels(part, layer));
+  const int heads = wanted.size() == of_head ? 1 : mixer.heads;
+  for (int head = 0; head < heads; ++head) {
     const auto rows =
         store.rows(part, layer, head / (mixer.heads / store.heads(part, layer)), 0, trace.info().length, scratch);
     ours.insert(ours.end(), rows.begin(), rows.end());
   }
   EXPECT_LE(largest_difference(ours, wanted), 1e-4) << name << " of layer " << layer;
+}
+
+/// The decays of a layer of Mamba: the log decay of each channel is the step times its rate.
+void check_rates(const Trace& trace, const SafetensorsFile& maps, const std::string& prefix, int layer) {
+  const LayerMixer mixer = trace.info().mixer(layer);
+  const std::vector<float> rates = test::read_floats(maps, prefix + "rate");
+  const std::vector<float> steps = test::read_floats(maps, prefix + "beta");
+  const auto length = static_cast<std::size_t>(trace.info().length);
+  const auto dim = static_cast<std::size_t>(mixer.head_dim);
+  ASSERT_EQ(rates.size(), static_cast<std::size_t>(mixer.heads) * dim);
+  for (std::size_t head = 0; head < static_cast<std::size_t>(mixer.heads); ++head) {
+    const ChannelSums sums = trace.cumulative_log_decay(layer, static_cast<int>(head));
+    ASSERT_EQ(sums.values.size(), length * dim);
+    std::vector<double> wanted(dim);
+    for (std::size_t position = 0; position < length; ++position) {
+      for (std::size_t n = 0; n < dim; ++n) {
+        wanted[n] -= static_cast<double>(steps[head * length + position]) * static_cast<double>(rates[head * dim + n]);
+        ASSERT_NEAR(sums.values[position * dim + n], wanted[n], 1e-4 + 1e-5 * std::abs(wanted[n]))
+            << prefix << head << " " << position << " " << n;
+      }
+    }
+  }
 }
 
 /// The decays and what is written, as the authors' code has them.
@@ -83,6 +108,7 @@ void check_decays(const Trace& trace, const SafetensorsFile& maps, int layer) {
                                  test::read_floats(maps, prefix + "beta")),
               1e-5);
   }
+  if (maps.tensors().contains(prefix + "rate")) check_rates(trace, maps, prefix, layer);
   if (!maps.tensors().contains(prefix + "log_decay")) return;
   const LayerMixer mixer = trace.info().mixer(layer);
   const bool by_channel = mixer.decay == Decay::channel;
@@ -263,7 +289,8 @@ TEST(Qwen3Next, IsQwen35WithOtherRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Fixtures, LinearModel,
-                         testing::Values("mamba2", "hgrn2", "delta-net", "gla", "gated-deltanet", "qwen3_5"),
+                         testing::Values("mamba2", "hgrn2", "delta-net", "gla", "gated-deltanet", "qwen3_5", "samba",
+                                         "samba-options", "mamba"),
                          test::fixture_test_name);
 
 }  // namespace

@@ -50,16 +50,18 @@ TEST(TraceArrays, OfLayersOfSeveralKindsTakeTheBytesOfEach) {
   sizes.set_mixers({{Mixer::mamba2, Decay::head, 4, 1, 1, 4, 8, 6},
                     {Mixer::gated_linear_attention, Decay::channel, 6, 6, 2, 2, 3, 7},
                     {Mixer::attention, Decay::none, 2, 2, 2, 2, 4, 4},
-                    {Mixer::delta_rule, Decay::none, 3, 3, 3, 3, 2, 2}});
-  EXPECT_EQ(sizes.layers, 4);
-  EXPECT_EQ(sizes.heads, 6);
+                    {Mixer::delta_rule, Decay::none, 3, 3, 3, 3, 2, 2},
+                    {Mixer::mamba, Decay::rates, 10, 1, 1, 10, 4, 1}});
+  EXPECT_EQ(sizes.layers, 5);
+  EXPECT_EQ(sizes.heads, 10);
   EXPECT_EQ(sizes.head_dim, 8);
   const auto bytes = [&](TraceArray array) { return bytes_of(spec_of(array), sizes, DType::float32); };
-  EXPECT_EQ(bytes(TraceArray::query), 4U * 5 * (1 * 8 + 6 * 3 + 2 * 4 + 3 * 2));
-  EXPECT_EQ(bytes(TraceArray::value), 4U * 5 * (4 * 6 + 2 * 7 + 2 * 4 + 3 * 2));
-  EXPECT_EQ(bytes(TraceArray::cumulative_log_gate), 8U * 5 * (4 + 2));
+  EXPECT_EQ(bytes(TraceArray::query), 4U * 5 * (1 * 8 + 6 * 3 + 2 * 4 + 3 * 2 + 1 * 4));
+  EXPECT_EQ(bytes(TraceArray::value), 4U * 5 * (4 * 6 + 2 * 7 + 2 * 4 + 3 * 2 + 10 * 1));
+  EXPECT_EQ(bytes(TraceArray::cumulative_log_gate), 8U * 5 * (4 + 2 + 10));
   EXPECT_EQ(bytes(TraceArray::cumulative_log_decay), 8U * 5 * 2 * 3);
-  EXPECT_EQ(bytes(TraceArray::beta), 4U * 5 * (4 + 3));
+  EXPECT_EQ(bytes(TraceArray::decay_rate), 8U * 10 * 4);
+  EXPECT_EQ(bytes(TraceArray::beta), 4U * 5 * (4 + 3 + 10));
   EXPECT_EQ(bytes(TraceArray::log_normalizer), 4U * 5 * 2);
   EXPECT_TRUE(with_values_of_linear_mixers({Keep::query_key}, sizes).contains(Keep::values));
   EXPECT_FALSE(with_values_of_linear_mixers({Keep::gates}, sizes).contains(Keep::values));
@@ -67,10 +69,13 @@ TEST(TraceArrays, OfLayersOfSeveralKindsTakeTheBytesOfEach) {
 }
 
 TEST(TraceArrays, WordsOfMixersAreTheirNames) {
-  for (const Mixer mixer : {Mixer::attention, Mixer::mamba2, Mixer::gated_linear_attention, Mixer::delta_rule}) {
+  for (const Mixer mixer :
+       {Mixer::attention, Mixer::mamba2, Mixer::gated_linear_attention, Mixer::delta_rule, Mixer::mamba}) {
     EXPECT_EQ(parse_mixer(to_string(mixer)), mixer);
   }
-  for (const Decay decay : {Decay::none, Decay::head, Decay::channel}) EXPECT_EQ(parse_decay(to_string(decay)), decay);
+  for (const Decay decay : {Decay::none, Decay::head, Decay::channel, Decay::rates}) {
+    EXPECT_EQ(parse_decay(to_string(decay)), decay);
+  }
   EXPECT_FALSE(parse_mixer("rwkv"));
   EXPECT_FALSE(parse_decay(""));
 }

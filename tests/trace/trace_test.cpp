@@ -91,9 +91,11 @@ TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
   EXPECT_TRUE(recorder.cumulative_log_gate(0).empty() && recorder.beta(0).empty());
   EXPECT_TRUE(recorder.cumulative_log_gate(1).empty() && recorder.cumulative_log_decay(1).empty());
   const auto trace = recorder.finish(nullptr, std::make_shared<const TokenTable>());
-  EXPECT_EQ(trace->cumulative_log_decay(0, 1).front(), 0.0);
-  EXPECT_EQ(trace->cumulative_log_decay(0, 2).front(), 15.0);
-  EXPECT_EQ(trace->cumulative_log_decay(0, 3).size(), 15U);
+  EXPECT_EQ(trace->cumulative_log_decay(0, 1).values.front(), 0.0);
+  EXPECT_EQ(trace->cumulative_log_decay(0, 2).values.front(), 15.0);
+  EXPECT_EQ(trace->cumulative_log_decay(0, 3).values.size(), 15U);
+  EXPECT_EQ(trace->cumulative_log_decay(0, 2, 1)[1], 19.0);
+  EXPECT_EQ(trace->total_log_decay(0, 2), (std::vector{27.0, 28.0, 29.0}));
   EXPECT_EQ(trace->beta(1, 1).front(), 5.0F);
   EXPECT_TRUE(is_gated(trace->info(), 0));
   EXPECT_FALSE(is_gated(trace->info(), 1));
@@ -105,6 +107,26 @@ TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->log_normalizer(1, 0)); }),
             "model 'fox', layer 1: delta rule has no log_normalizer");
   EXPECT_EQ(test::error_of([&] { trace->check_head(1, 2); }), "model 'fox' has no head 2 in layer 1: heads are 0 to 1");
+}
+
+TEST(Trace, MakesTheDecaysOfChannelsOfTheirRates) {
+  TraceInfo info = small_info();
+  info.set_mixers({{Mixer::mamba, Decay::rates, 3, 1, 1, 3, 2, 1}});
+  Recorder recorder(info, {Keep::gates}, nullptr);
+  for (std::size_t n = 0; n < recorder.cumulative_log_gate(0).size(); ++n) {
+    recorder.cumulative_log_gate(0)[n] = -static_cast<double>(n % 5 + 1);
+  }
+  std::ranges::copy(std::vector{0.5, 1.5, 1.0, 1.0, 0.25, 1.75}, recorder.decay_rate(0).begin());
+  const auto trace = recorder.finish(nullptr, std::make_shared<const TokenTable>());
+  const ChannelSums sums = trace->cumulative_log_decay(0, 2);
+  EXPECT_EQ(std::vector(sums.values.begin(), sums.values.end()),
+            (std::vector{-0.25, -1.75, -0.5, -3.5, -0.75, -5.25, -1.0, -7.0, -1.25, -8.75}));
+  EXPECT_EQ(trace->cumulative_log_decay(0, 0, 1), (std::vector{-1.5, -3.0, -4.5, -6.0, -7.5}));
+  EXPECT_EQ(trace->total_log_decay(0, 0), (std::vector{-2.5, -7.5}));
+  EXPECT_EQ(trace->cumulative_log_gate(0, 1)[3], -4.0);
+  EXPECT_THROW(static_cast<void>(trace->cumulative_log_decay(0, 3)), UsageError);
+  EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->beta(0, 0)); }),
+            "model 'fox': the run did not keep queries and keys: run again with 'qk' in --keep");
 }
 
 TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {

@@ -35,7 +35,7 @@ TEST(Recipe, EveryOneThatIsShippedBegins) {
     EXPECT_EQ(config.forget_gate == ForgetGate::none, entry.path().filename().string().starts_with("transformer"));
     EXPECT_EQ(config.rope, config.forget_gate == ForgetGate::none);
   }
-  EXPECT_EQ(read, 30);
+  EXPECT_EQ(read, 33);
 }
 
 TEST(Recipe, ThePapersTakeItsSteps) {
@@ -47,6 +47,7 @@ TEST(Recipe, ThePapersTakeItsSteps) {
       EXPECT_EQ(shipped(model + size).rows_per_step(), 32);
     }
   }
+  EXPECT_EQ(shipped("samba-760m-16b").steps(), 30720);
   EXPECT_EQ(shipped("fox-pro-760m-48b").lr, 2e-3);
   EXPECT_EQ(shipped("transformer-llama-760m-48b").lr, 5e-4);
 }

@@ -18,7 +18,7 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
         if (job.stopped()) return std::nullopt;
         const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));
         HeadDecay decay{{run.id, layer, head}, time};
-        if (info.mixer(layer).decay == Decay::channel) {
+        if (info.mixer(layer).decays_by_channel()) {
           HeadStatistics channels;
           channels.channel_log_decay = channel_log_decays({run.trace, layer, head});
           decay.channels = channel_decay_times(channels);

@@ -315,7 +315,7 @@ bool PictureContent::hasClosedForm() const {
   const bool gatesOnly = quantity == Quantity::forget || quantity == Quantity::log_forget;
   // The mean over channels is no closed form of one exponential a pair.
   const auto hasChannels = [](const HeadOf& head) {
-    return head.trace->info().mixer(head.layer).decay == Decay::channel;
+    return head.trace->info().mixer(head.layer).decays_by_channel();
   };
   const bool channels = quantity == Quantity::forget &&
                         ((minus && hasChannels(*minus)) ||

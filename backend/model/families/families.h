@@ -17,6 +17,8 @@ extern const ModelFamily kQwen3_5;
 extern const ModelFamily kQwen3Next;
 extern const ModelFamily kMamba2Baseline;    ///< the FoX paper's (mamba2-project_fox)
 extern const ModelFamily kMamba2;            ///< FLA's and Hugging Face's
+extern const ModelFamily kSambaBaseline;     ///< samba-project_fox
+extern const ModelFamily kMamba;             ///< FLA's and Hugging Face's
 extern const ModelFamily kHgrn2Baseline;     ///< hgrn2-project_fox
 extern const ModelFamily kHgrn2;             ///< FLA's
 extern const ModelFamily kGla;               ///< FLA's
