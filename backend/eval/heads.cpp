@@ -92,7 +92,7 @@ class HeadsWork {
 
   /// @returns false if the job was stopped
   bool run() {
-    plan_batches(static_cast<std::int64_t>(pieces_.least(static_cast<std::size_t>(model_.tokens_at_once))));
+    batches_ = window_batches(model_, pieces_.least(static_cast<std::size_t>(model_.tokens_at_once)));
     const auto lm = model_.load(job_);
     if (!lm) return false;
     for (std::size_t batch = pieces_.next(index_); batch < batches_.size(); batch = pieces_.next(index_)) {
@@ -125,18 +125,6 @@ class HeadsWork {
     const auto windows = static_cast<std::int64_t>(model_.windows.windows.size());
     const std::int64_t done = pieces_.first() ? heads_.known() : windows_done_;
     job_.tell({done * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
-  }
-
-  /// Windows that follow each other and are equally long, as many as go together.
-  void plan_batches(std::int64_t tokens_at_once) {
-    const std::vector<Window>& windows = model_.windows.windows;
-    for (std::size_t n = 0; n < windows.size(); ++n) {
-      const std::int64_t length = std::ssize(windows[n].ids);
-      const bool joins = !batches_.empty() && length == std::ssize(windows[batches_.back().front()].ids) &&
-                         (std::ssize(batches_.back()) + 1) * length <= tokens_at_once;
-      if (!joins) batches_.emplace_back();
-      batches_.back().push_back(n);
-    }
   }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {

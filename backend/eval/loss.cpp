@@ -94,7 +94,7 @@ class ModelWork {
     const RunNeeds needs = model_.needs({Keep::loss});
     const FreeMemory free = free_memory(model_.device);
     memory_left(needs, model_.result.losses.length, free, memory_user(model_));
-    plan_batches(work_.least(static_cast<std::size_t>(batch_tokens(needs, free))));
+    batches_ = window_batches(model_, work_.least(static_cast<std::size_t>(batch_tokens(needs, free))), model_.done);
     for (std::size_t window = 0; window < model_.done.size(); ++window) {
       if (!model_.done[window]) timing_.tokens += std::ssize(model_.labels(window));
     }
@@ -113,23 +113,6 @@ class ModelWork {
 
  private:
   [[nodiscard]] bool is_done() const { return std::ranges::find(model_.done, false) == model_.done.end(); }
-
-  /// Windows that have no losses yet and are equally long, as many as go together: until a pass has so many tokens that
-  /// more of them make it no faster, and as memory allows.
-  void plan_batches(std::size_t tokens_at_once) {
-    std::vector<bool> planned = model_.done;
-    for (std::size_t first = 0; first < planned.size(); ++first) {
-      if (planned[first]) continue;
-      const std::size_t length = model_.labels(first).size();
-      const std::size_t most = std::max<std::size_t>(1, tokens_at_once / length);
-      std::vector<std::size_t>& batch = batches_.emplace_back();
-      for (std::size_t window = first; window < planned.size() && batch.size() < most; ++window) {
-        if (planned[window] || model_.labels(window).size() != length) continue;
-        batch.push_back(window);
-        planned[window] = true;
-      }
-    }
-  }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
     const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.labels(windows.front()));

@@ -59,6 +59,25 @@ MemoryUser memory_user(const PlannedModel& model) {
   return {fmt::format("{}: windows of {} tokens need", model.request.name, model.table->length), "--length", {}};
 }
 
+std::vector<std::vector<std::size_t>> window_batches(const PlannedModel& model, std::size_t tokens_at_once,
+                                                     std::vector<bool> done) {
+  const std::vector<Window>& windows = model.windows.windows;
+  done.resize(windows.size());
+  std::vector<std::vector<std::size_t>> batches;
+  for (std::size_t first = 0; first < windows.size(); ++first) {
+    if (done[first]) continue;
+    const std::size_t length = windows[first].ids.size();
+    const std::size_t most = std::max<std::size_t>(1, tokens_at_once / length);
+    std::vector<std::size_t>& batch = batches.emplace_back();
+    for (std::size_t window = first; window < windows.size() && batch.size() < most; ++window) {
+      if (done[window] || windows[window].ids.size() != length) continue;
+      batch.push_back(window);
+      done[window] = true;
+    }
+  }
+  return batches;
+}
+
 std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& lm, std::span<const std::size_t> windows,
                                           const KeepSet& keep, const QueryKeyPlace& place, const Job& job) {
   TraceInfo info = model.info;

@@ -47,6 +47,14 @@ struct PlannedModel : OpenedModel {
 
 MemoryUser memory_user(const PlannedModel& model);
 
+/// Windows that go through the model together: equally long ones, until a pass has so many tokens that more of them
+/// make it no faster, and as memory allows.
+/// @param tokens_at_once  of windows of one length, if one alone is not longer
+/// @param done            by window: those that are left out; empty: none
+/// @returns indices of model.windows
+std::vector<std::vector<std::size_t>> window_batches(const PlannedModel& model, std::size_t tokens_at_once,
+                                                     std::vector<bool> done = {});
+
 /// What a pass over windows leaves.
 struct WindowPass {
   std::deque<Recorder> recorders;  ///< by window

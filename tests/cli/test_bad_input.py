@@ -326,13 +326,13 @@ class MistakeTest(BadInputTest):
     def command(self, name, model, text=None):
         text = text or self.text
         return {"run": ["run", "--model", model, "--text", text, "-o", self.output],
-                "generate": ["generate", "--model", model, "--text", text, "--tokens", 1],
+                "generate": ["generate", "--model", model, "--text", text],
                 "loss": ["eval", "loss", "--model", model, "--ids", self.ids, "-o", self.output],
                 "heads": ["eval", "heads", "--model", model, "--ids", self.ids, "-o", self.output],
-                "needle": ["eval", "needle", "--model", model, "--haystack", text, "--lengths", 400, "--depths", 0,
+                "needle": ["eval", "needle", "--model", model, "--haystack", text, "--lengths", 600, "--depths", 0,
                            "-o", self.output],
                 "surprisal": ["eval", "surprisal", "--model", model, "--text", text, "-o", self.output],
-                "sweep": ["eval", "sweep", "--model", model, "--text", text, "--limit", 40, "-o", self.output],
+                "sweep": ["eval", "sweep", "--model", model, "--text", text, "-o", self.output],
                 "serve": ["serve", "--model", model, "--port", 0]}[name]
 
     def all_say(self, code, message, names, extra=(), model=FOX, text=None):
@@ -346,8 +346,8 @@ class MistakeTest(BadInputTest):
         for option, value, message in [
                 ("--pruning", "1.5", "use a share from 0 (nothing is skipped) to below 1"),
                 ("--pruning", "-0.25", "use a share from 0 (nothing is skipped) to below 1"),
-                ("--bos", "8000", "the model's vocabulary has ids 0 to 7999"),
-                ("--bos", "-1", "the model's vocabulary has ids 0 to 7999")]:
+                ("--bos", "8192", "the model's vocabulary has ids 0 to 8191"),
+                ("--bos", "-1", "the model's vocabulary has ids 0 to 8191")]:
             self.all_say(2, f"{option} {value}: {message}", everywhere, [option, value])
         self.all_say(2, "--dtype bfloat16 needs --device cuda: on a CPU models run in float32", everywhere,
                      ["--dtype", "bfloat16", "--device", "cpu"])
@@ -363,11 +363,8 @@ class MistakeTest(BadInputTest):
                      "generate needle", ["--intervene", "0:0:mean"])
         self.all_say(2, f"--intervene '0:0:zero@30': {there_is.format('position 30', 29)}", "loss heads",
                      ["--intervene", "0:0:zero@30"])
-        self.all_say(2, f"--intervene '0:0:zero@40': {there_is.format('position 40', 39)}", "sweep",
-                     ["--intervene", "0:0:zero@40"])
-        for name in ["run", "surprisal"]:
-            self.all_say(2, f"--intervene '0:0:zero@40': {there_is.format('position 40', 39)}", name,
-                         ["--intervene", "0:0:zero@40", "--limit", 40])
+        self.all_say(2, f"--intervene '0:0:zero@40': {there_is.format('position 40', 39)}", "run surprisal sweep",
+                     ["--intervene", "0:0:zero@40", "--limit", 40])
 
     def test_of_the_text(self):
         for limit in ["0", "-3"]:
@@ -376,13 +373,13 @@ class MistakeTest(BadInputTest):
                      text=self.empty)
         pairs = self.write("pairs.jsonl", '{"sentence_good": "a", "sentence_bad": ""}\n')
         self.fails(1, "pair 0, a sentence: holds no tokens: there must be at least one", "eval", "surprisal", "--model",
-                   FOX, "--pairs", pairs, "-o", self.output, output=self.output)
+                   FOX, "--pairs", pairs, "-o", self.folder / "out.csv")
 
     def test_ids_outside_the_vocabulary(self):
-        self.windows(numpy.array([[1, 2, 3], [4, 8000, 5]]))
-        words = "the id 8000 at position 1 is outside the model's vocabulary (0 to 7999); use the ids of this model's tokenizer"
+        self.windows(numpy.array([[1, 2, 3], [4, 8192, 5]]))
+        words = "the id 8192 at position 1 is outside the model's vocabulary (0 to 8191); use the ids of this model's tokenizer"
         self.all_say(1, f"{self.ids}, window 1: {words}", "loss heads")
-        ids = self.write("ids.json", "[7, 8000]")
+        ids = self.write("ids.json", "[7, 8192]")
         for command in [["run", "-o", self.output], ["generate"]]:
             self.fails(1, f"{ids}: {words}", *command, "--model", FOX, "--ids", ids, output=self.output)
         # A tokenizer that makes ids which the model does not have.
@@ -398,7 +395,8 @@ class MistakeTest(BadInputTest):
         self.windows(numpy.ones((2, 130)))
         long = "{} tokens are more than the model has positions for, which is 128: take fewer tokens, or a shorter text"
         self.all_say(2, long.format(130), "loss heads", model=model)
-        self.all_say(2, long.format(130), "run surprisal sweep", ["--limit", 130], model=model)
+        self.all_say(2, long.format(130), "run surprisal", ["--limit", 130], model=model)
+        self.all_say(2, long.format(130), "sweep", ["--limit", 130, "--change", "cut"], model=model)
         self.all_say(2, long.format(129), "generate", ["--tokens", 2], model=model, text=self.write("a.txt", "a" * 127))
         needle = self.foxscope(*self.command("needle", model))
         self.assertEqual(needle.returncode, 2)
