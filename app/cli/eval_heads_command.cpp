@@ -53,9 +53,8 @@ void writeEvaluation(const EvalHeadsOptions& options, Form form, const HeadsEval
 
 int evaluateHeads(const EvalHeadsOptions& options, const Session& session, Processes* processes) {
   const Form form = formOf(options.output);
-  HeadsRequest request{evalModels(options), evalInput(options)};
-  placeModels(request.models, processes);
   requireWritable(options.output, options.force);
+  const HeadsRequest request{openModels(options, processes), evalInput(options)};
   std::size_t turn = 0;
   HeadsEvents events;
   events.model = [&](const std::string& name) {

@@ -31,9 +31,9 @@ constexpr const char* kRule =
     "there are none. A run that ends early is taken up again by the same command from OUTPUT.partial.\n"
     "\n";
 
-LossRequest makeRequest(const LossOptions& options) {
+LossRequest makeRequest(const LossOptions& options, const Processes* processes) {
   LossRequest request;
-  request.models = evalModels(options);
+  request.models = openModels(options, processes);
   request.input = evalInput(options);
   request.output = options.output;
   request.start_anew = options.force;
@@ -41,10 +41,8 @@ LossRequest makeRequest(const LossOptions& options) {
 }
 
 int evaluateLoss(const LossOptions& options, const Session& session, Processes* processes) {
-  LossRequest request = makeRequest(options);
   requireWritable(options.output, options.force);
-  placeModels(request.models, processes);
-
+  const LossRequest request = makeRequest(options, processes);
   std::size_t turn = 0;
   LossEvents events;
   events.model = [&](const std::string& name) {
@@ -56,7 +54,7 @@ int evaluateLoss(const LossOptions& options, const Session& session, Processes* 
   if (!result) return kInterrupted;
   for (std::size_t n = 0; n < result->timings.size(); ++n) {
     const LossTiming& timing = result->timings[n];
-    const std::string& name = request.models[n].name;
+    const std::string& name = request.models[n].request.name;
     for (const std::string& note : timing.notes) session.console.note(fmt::format("{}: {}", name, note));
     if (timing.resumed > 0) {
       session.console.note(fmt::format("{}: the losses of {} of {} windows were computed before", name, timing.resumed,

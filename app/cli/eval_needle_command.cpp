@@ -74,9 +74,9 @@ void requireAscending(const std::string& option, const std::string& text, const 
   throw UsageError(fmt::format("{} {}: each has to be above the one before", option, text));
 }
 
-NeedleRequest makeRequest(const NeedleOptions& options) {
+NeedleRequest makeRequest(const NeedleOptions& options, const Processes* processes) {
   NeedleRequest request;
-  request.models = evalModels(options.eval);
+  request.models = openModels(options.eval, processes);
   request.haystack = options.haystack;
   if (!options.words.empty()) {
     request.words =
@@ -183,10 +183,9 @@ void checkGiven(const NeedleOptions& options) {
 }
 
 int evaluateNeedle(const NeedleOptions& options, const Session& session, Processes* processes) {
-  NeedleRequest request = makeRequest(options);
-  placeModels(request.models, processes);
   requireDistinct(options.eval.output, options.haystack);
   requireWritable(options.eval.output, options.force);
+  const NeedleRequest request = makeRequest(options, processes);
   std::size_t turn = 0;
   NeedleEvents events;
   events.model = [&](const std::string& name) {

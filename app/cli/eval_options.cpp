@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "app/cli/interrupt.h"
-#include "app/cli/model_names.h"
 #include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/model/processes.h"
@@ -57,14 +56,15 @@ void checkEvalOptions(const std::string& command, const EvalOptions& options) {
   requireDistinct(options.output, options.corpus.empty() ? options.ids : options.corpus);
 }
 
-std::vector<RunRequest> evalModels(const EvalOptions& options) {
-  std::vector<RunRequest> models;
+std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes* processes) {
+  const Engine engine;
+  std::vector<OpenedModel> models;
   for (const NamedModel& named : parseModels(options.models)) {
-    RunRequest model;
-    model.name = named.name;
-    model.model = named.path;
-    setRunning(options, model);
-    models.push_back(std::move(model));
+    ModelRequest request = modelRequest(options, named);
+    if (processes != nullptr && processes->device().cuda) {
+      request.device = {DeviceChoice::Kind::cuda, processes->device().index};
+    }
+    models.push_back(engine.open(request));
   }
   return models;
 }
@@ -78,11 +78,6 @@ std::function<void(const std::filesystem::path& kept)> sayKept(const Session& se
     interrupt.say(
         fmt::format("interrupted: the work so far is in {}, the same command goes on from it", kept.string()));
   };
-}
-
-void placeModels(std::vector<RunRequest>& models, const Processes* processes) {
-  if (processes == nullptr || !processes->device().cuda) return;
-  for (RunRequest& model : models) model.device = {DeviceChoice::Kind::cuda, processes->device().index};
 }
 
 int endOfOthers(bool done) {

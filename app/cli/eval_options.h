@@ -38,14 +38,14 @@ void addEvalRunning(CLI::App& command, EvalOptions& options);
 /// @throws UsageError for options that do not go together, or an output that is the input
 void checkEvalOptions(const std::string& command, const EvalOptions& options);
 
-/// @throws UsageError for names and interventions that are none
-std::vector<RunRequest> evalModels(const EvalOptions& options);
+/// Opens the models that are to be evaluated.
+/// @param processes  that each put all models on their own device; null: this one alone
+/// @throws UsageError for names and interventions that are none, and as Engine::open
+std::vector<OpenedModel> openModels(const EvalOptions& options, const Processes* processes = nullptr);
 /// Does the work of an evaluation, with other processes where torchrun or srun started several.
 int evaluateTogether(const Session& session, const EvalOptions& options, const std::function<int(Processes*)>& work);
 /// What an evaluation says when it is interrupted, once it keeps its work in a file.
 std::function<void(const std::filesystem::path& kept)> sayKept(const Session& session);
-/// Gives the models of one of several processes its own device.  @param processes  null: one alone
-void placeModels(std::vector<RunRequest>& models, const Processes* processes);
 /// How another process than the first ends, which has no part in what is written.
 /// @throws Error where it was interrupted, which all have to know
 int endOfOthers(bool done);

@@ -86,8 +86,8 @@ std::string pairsText(const MinimalPairs& result) {
   return table.text();
 }
 
-int evaluatePairs(const SurprisalOptions& options, const RunRequest& run, const Session& session) {
-  const auto result = evaluate_pairs(run, read_minimal_pairs(options.pairs), session.job());
+int evaluatePairs(const SurprisalOptions& options, const OpenedModel& model, const Session& session) {
+  const auto result = evaluate_pairs(model, read_minimal_pairs(options.pairs), session.job());
   if (!result) return kInterrupted;
   writeText(options, result->csv());
   session.console.endProgress();
@@ -101,16 +101,15 @@ int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
   const std::string& input = options.pairs.empty() ? options.text : options.pairs;
   requireDistinct(options.eval.output, input);
   requireWritable(options.eval.output, options.force);
-  RunRequest run = evalModels(options.eval).front();
-  run.limit = options.limit;
-  session.console.setSubject(run.name);
-  if (!options.pairs.empty()) return evaluatePairs(options, run, session);
+  const OpenedModel model = openModels(options.eval).front();
+  session.console.setSubject(model.request.name);
+  if (!options.pairs.empty()) return evaluatePairs(options, model, session);
   SurprisalRequest request;
-  request.run = run;
   request.corpus = options.text;
+  request.limit = options.limit;
   request.gates = options.gates == "heads" ? GateColumns::heads : GateColumns::mean;
   request.words = options.wordRule == "unicode" ? WordRule::unicode : WordRule::white_space;
-  const auto table = evaluate_surprisal(request, session.job());
+  const auto table = evaluate_surprisal(model, request, session.job());
   if (!table) return kInterrupted;
   if (endsIn(options.eval.output, ".h5")) {
     write_surprisal_file(options.eval.output, *table, {session.commandLine, ""},

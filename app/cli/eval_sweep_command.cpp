@@ -44,19 +44,17 @@ void checkOptions(const SweepOptions& options) {
 SweepFileRequest makeRequest(const SweepOptions& options) {
   SweepFileRequest request;
   request.sweep.change = Intervention::parse_change(options.change);
-  request.sweep.run = evalModels(options.eval).front();
-  RunRequest& run = request.sweep.run;
-  run.limit = options.limit;
-  run.input.name = options.text;
-  run.input.text = std::make_shared<const Text>(Text{read_text(options.text, InvalidUtf8::refuse), ""});
+  request.sweep.limit = options.limit;
+  request.sweep.input.name = options.text;
+  request.sweep.input.text = std::make_shared<const Text>(Text{read_text(options.text, InvalidUtf8::refuse), ""});
   request.output = options.eval.output;
   request.start_anew = options.force;
   return request;
 }
 
-void tellUser(const SweepResult& result, const Session& session) {
+void tellUser(const OpenedModel& model, const SweepResult& result, const Session& session) {
   const TraceInfo& info = result.evaluation.info;
-  for (const std::string& note : result.notes) session.console.note(fmt::format("{}: {}", info.name, note));
+  for (const std::string& note : model.config.notes) session.console.note(fmt::format("{}: {}", info.name, note));
   if (result.resumed > 0) {
     session.console.note(fmt::format("{}: {} of {} heads were computed before", info.name, result.resumed,
                                      result.evaluation.changed_loss.size()));
@@ -73,14 +71,15 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   requireDistinct(options.eval.output, options.text);
   requireWritable(options.eval.output, options.force);
   const SweepFileRequest request = makeRequest(options);
-  session.console.setSubject(request.sweep.run.name);
-  const auto result = evaluate_sweep(request, sayKept(session), session.job());
+  const OpenedModel model = openModels(options.eval).front();
+  session.console.setSubject(model.request.name);
+  const auto result = evaluate_sweep(model, request, sayKept(session), session.job());
   if (!result) return kInterrupted;
   write_sweep_file(options.eval.output, result->evaluation, {session.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);
   finish_sweep(request);
   session.console.endProgress();
-  tellUser(*result, session);
+  tellUser(model, *result, session);
   if (options.json) {
     Console::write(sweepJson("", options.eval.output, result->evaluation, &*result));
   } else if (options.csv) {

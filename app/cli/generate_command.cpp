@@ -9,7 +9,6 @@
 #include "app/description/number_text.h"
 #include "backend/base/error.h"
 #include "backend/eval/generate.h"
-#include "backend/model/checkpoint.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/tokenizer.h"
 
@@ -28,13 +27,12 @@ struct GenerateOptions : RunningOptions {
   bool json = false;
 };
 
-RunInput readInput(const GenerateOptions& options) {
+RunInput readInput(const GenerateOptions& options, const OpenedModel& model) {
   RunInput input;
   if (options.ids) {
     input.name = *options.ids;
-    const Checkpoint checkpoint = Checkpoint::open(options.model);
     const std::string content = read_input_bytes(*options.ids, "file of token ids", largest_vocabulary_file);
-    TokenIds ids = read_token_ids(content, input.name, checkpoint.config().vocabulary_size);
+    TokenIds ids = read_token_ids(content, input.name, model.config.vocabulary_size);
     input.ids = std::move(ids.ids);
     input.labels = std::move(ids.labels);
     return input;
@@ -54,20 +52,12 @@ RunInput readInput(const GenerateOptions& options) {
   return input;
 }
 
-GenerateRequest makeRequest(const GenerateOptions& options) {
+void checkInput(const GenerateOptions& options) {
   const int inputs = static_cast<int>(options.text.has_value()) + static_cast<int>(options.prompt.has_value()) +
                      static_cast<int>(options.ids.has_value());
   if (inputs != 1) {
     throw UsageError("generate needs one input: give either --prompt STRING, --text FILE or --ids FILE");
   }
-  GenerateRequest request;
-  request.tokens = options.tokens;
-  request.sampling = {options.temperature, options.seed};
-  RunRequest& run = request.run;
-  run.model = options.model;
-  setRunning(options, run);
-  run.input = readInput(options);
-  return request;
 }
 
 // The first token comes with the prompt; nothing where there is no other.
@@ -76,9 +66,9 @@ std::optional<double> tokensPerSecond(const Generation& generation) {
   return static_cast<double>(generation.ids.size() - 1) / generation.token_seconds;
 }
 
-std::string generationJson(const GenerateOptions& options, const Generation& generation) {
+std::string generationJson(const GenerateOptions& options, const OpenedModel& model, const Generation& generation) {
   nlohmann::ordered_json held = nlohmann::ordered_json::array();
-  const auto heads = static_cast<std::ptrdiff_t>(generation.held_keys.size()) / generation.layers;
+  const auto heads = static_cast<std::ptrdiff_t>(generation.held_keys.size()) / model.config.layers;
   for (auto layer = generation.held_keys.begin(); layer != generation.held_keys.end(); layer += heads) {
     held.push_back(std::vector<std::int64_t>(layer, layer + heads));
   }
@@ -95,9 +85,9 @@ std::string generationJson(const GenerateOptions& options, const Generation& gen
                                       {"prompt", generation.prompt_seconds},
                                       {"tokens", generation.token_seconds}}},
                                     {"held_keys", held},
-                                    {"pruning_tolerance", generation.pruning_tolerance},
-                                    {"device", generation.device},
-                                    {"dtype", to_string(generation.dtype)}};
+                                    {"pruning_tolerance", model.options.pruning_tolerance},
+                                    {"device", model.device.name()},
+                                    {"dtype", to_string(model.dtype)}};
   if (const auto rate = tokensPerSecond(generation)) summary["tokens_per_second"] = *rate;
   return summary.dump() + "\n";
 }
@@ -114,7 +104,9 @@ std::string generationDetail(const Generation& generation) {
 }
 
 int runGenerate(const GenerateOptions& options, const Session& session) {
-  const GenerateRequest request = makeRequest(options);
+  checkInput(options);
+  const OpenedModel model = Engine().open(modelRequest(options, {"", options.model}));
+  const GenerateRequest request{readInput(options, model), options.tokens, {options.temperature, options.seed}};
   Job job = session.job();
   std::function<void(std::string_view)> give;
   if (!options.json) {
@@ -128,18 +120,18 @@ int runGenerate(const GenerateOptions& options, const Session& session) {
     };
     give = [](std::string_view text) { Console::write(text); };
   }
-  const auto generation = generate(request, give, job);
+  const auto generation = generate(model, request, give, job);
   if (!generation) return kInterrupted;
   session.console.endProgress();
   if (options.json) {
-    Console::write(generationJson(options, *generation));
+    Console::write(generationJson(options, model, *generation));
   } else {
     if (generation->text.empty() && !generation->ids.empty()) {
       throw Error(fmt::format("{}: has no tokenizer to write text with: use --json for token ids", options.model));
     }
     Console::write("\n");
   }
-  for (const std::string& note : generation->notes) session.console.note(note);
+  for (const std::string& note : model.config.notes) session.console.note(note);
   session.console.detail(generationDetail(*generation));
   return kDone;
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/cli/eval_options.h"
 #include "app/cli/file_size.h"
 #include "app/cli/map_options.h"
 #include "app/cli/model_names.h"
@@ -16,9 +17,7 @@
 #include "backend/base/sha256.h"
 #include "backend/file/run_file.h"
 #include "backend/model/run.h"
-#include "backend/model/run_settings.h"
 #include "backend/text/file_bytes.h"
-#include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {
 namespace {
@@ -27,14 +26,12 @@ namespace {
 constexpr std::int64_t kTokensPerByte = 6;
 
 /// A model that is to be run, opened and checked.
-struct PlannedModel {
+struct PlannedRun {
+  OpenedModel model;
   RunRequest request;
-  ModelConfig config;
-  std::filesystem::path folder;
-  DType dtype = DType::float32;
 
   [[nodiscard]] std::vector<KeptPart> parts(std::int64_t length) const {
-    return keptParts(config, length, request.keep, dtype);
+    return keptParts(model.config, length, request.keep, model.dtype);
   }
 };
 
@@ -75,44 +72,40 @@ struct Source {
   }
 };
 
-PlannedModel planModel(const RunOptions& options, const NamedModel& model, const Source& source) {
-  const Checkpoint checkpoint = Checkpoint::open(model.path);
-  PlannedModel plan{{}, checkpoint.config(), checkpoint.folder(), DType::float32};
+PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& source) {
+  PlannedRun plan{std::move(model), {}};
   RunRequest& request = plan.request;
-  request.name = model.name;
-  request.model = model.path;
-  request.input = source.input(options, plan.config);
+  request.input = source.input(options, plan.model.config);
   request.limit = options.limit;
-  setRunning(options, request);
   request.keep = parse_keep(options.keep);
   if (!options.saliency.empty()) {
     const Range range = parseRange("--saliency", options.saliency, LossRange::kToTheEnd);
     request.saliency = LossRange{range.begin, range.end};
   }
-  plan.dtype = validate(request, checkpoint).dtype;
+  validate(request, plan.model);
   return plan;
 }
 
 // At most as many tokens as the run will have, known without cutting the text.
-std::int64_t lengthBound(const PlannedModel& plan) {
+std::int64_t lengthBound(const PlannedRun& plan) {
   const RunInput& input = plan.request.input;
   const std::size_t length = input.text ? input.text->content.size() * kTokensPerByte : input.ids.size();
   const auto most = static_cast<std::int64_t>(length);
   return std::min(plan.request.limit.value_or(most), most);
 }
 
-std::int64_t exactLength(const PlannedModel& plan) {
+std::int64_t exactLength(const PlannedRun& plan) {
   const RunInput& input = plan.request.input;
   if (!input.text) return lengthBound(plan);
-  const std::size_t length = Tokenizer::load(plan.folder).encode(input.text->content).size();
+  const std::size_t length = plan.model.tokenizer().encode(input.text->content).size();
   return std::min(lengthBound(plan), static_cast<std::int64_t>(length));
 }
 
 // Sizes of all models together, by part.
-std::vector<KeptPart> partsOfFile(const std::vector<PlannedModel>& plans,
-                                  std::int64_t (*length)(const PlannedModel& plan)) {
+std::vector<KeptPart> partsOfFile(const std::vector<PlannedRun>& plans,
+                                  std::int64_t (*length)(const PlannedRun& plan)) {
   std::map<std::string, std::int64_t> bytes;
-  for (const PlannedModel& plan : plans) {
+  for (const PlannedRun& plan : plans) {
     for (const KeptPart& part : plan.parts(length(plan))) bytes[part.word] += part.bytes;
   }
   std::vector<KeptPart> parts;
@@ -123,7 +116,7 @@ std::vector<KeptPart> partsOfFile(const std::vector<PlannedModel>& plans,
 }
 
 // Cutting a long text twice costs little beside a run whose file is worth announcing.
-void announceLargeFile(const RunOptions& options, const std::vector<PlannedModel>& plans, Console& console) {
+void announceLargeFile(const RunOptions& options, const std::vector<PlannedRun>& plans, Console& console) {
   if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedBytes) return;
   const auto parts = partsOfFile(plans, exactLength);
   if (totalBytes(parts) > kAnnouncedBytes) console.note(largeFileNote(options.output, parts));
@@ -163,28 +156,30 @@ int runModels(const RunOptions& options, const Session& session) {
   requireWritable(options.output, options.force);
 
   const Source source = Source::read(options);
-  std::vector<PlannedModel> plans;
+  const Engine engine;
+  std::vector<PlannedRun> plans;
   plans.reserve(models.size());
-  for (const NamedModel& model : models) plans.push_back(planModel(options, model, source));
+  for (const NamedModel& named : models) {
+    plans.push_back(planRun(options, engine.open(modelRequest(options, named)), source));
+  }
   announceLargeFile(options, plans, session.console);
 
   std::vector<std::shared_ptr<const Trace>> traces;
   std::vector<ModelSummary> summaries;
-  for (PlannedModel& plan : plans) {
-    session.console.setSubject(plans.size() == 1
-                                   ? plan.request.name
-                                   : fmt::format("{} ({} of {})", plan.request.name, traces.size() + 1, plans.size()));
+  for (const PlannedRun& plan : plans) {
+    const std::string& name = plan.model.request.name;
+    session.console.setSubject(modelTurn(name, traces.size() + 1, plans.size()));
     resetPeakMemory();
-    const auto result = run_model(plan.request, session.job());
+    const auto result = run_model(plan.model, plan.request, session.job());
     if (!result) return kInterrupted;
     for (const std::string& note : result->report.notes) {
-      session.console.note(fmt::format("{}: {}", plan.request.name, note));
+      session.console.note(fmt::format("{}: {}", name, note));
     }
     summaries.push_back(summarize(*result));
     summaries.back().peakMemoryBytes = peakMemoryBytes();
     summaries.back().fileBytes = totalBytes(plan.parts(summaries.back().tokens));
-    session.console.detail(fmt::format("{}: {} tokens, attention by {}", plan.request.name,
-                                       countText(summaries.back().tokens), summaries.back().attentionKernel));
+    session.console.detail(fmt::format("{}: {} tokens, attention by {}", name, countText(summaries.back().tokens),
+                                       summaries.back().attentionKernel));
     traces.push_back(result->trace);
   }
 

@@ -16,12 +16,16 @@ void addInterventions(CLI::App& command, RunningOptions& options, const std::str
   command.add_option("--intervene", options.interventions, help)->type_name("LAYER:HEAD:KIND")->allow_extra_args(false);
 }
 
-void setRunning(const RunningOptions& options, RunRequest& request) {
+ModelRequest modelRequest(const RunningOptions& options, const NamedModel& named) {
+  ModelRequest request;
+  request.name = named.name;
+  request.model = named.path;
   request.bos = options.bos;
   request.device = DeviceChoice::parse(options.device);
   request.dtype = parse_dtype(options.dtype);
   request.pruning_tolerance = options.pruning;
   for (const std::string& text : options.interventions) request.interventions.push_back(Intervention::parse(text));
+  return request;
 }
 
 }  // namespace foxscope::cli

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "backend/model/run.h"
+#include "app/cli/model_names.h"
+#include "backend/model/engine.h"
 
 namespace CLI {
 class App;
@@ -29,7 +30,9 @@ void addRunningOptions(CLI::App& command, RunningOptions& options, const std::st
                        const std::string& skipped = "Share of a row's attention that may be skipped");
 void addInterventions(CLI::App& command, RunningOptions& options, const std::string& help);
 
-/// Makes a model run so.  @throws UsageError for words that are none
-void setRunning(const RunningOptions& options, RunRequest& request);
+/// A model that is to run so.
+/// @param named  what it is called, and its folder or hub id
+/// @throws UsageError for words that are none
+ModelRequest modelRequest(const RunningOptions& options, const NamedModel& named);
 
 }  // namespace foxscope::cli

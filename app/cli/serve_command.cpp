@@ -42,12 +42,7 @@ int runServe(const ServeOptions& options, const Session& session) {
     throw UsageError(fmt::format("--port {}: use a number from 0 (a free one) to 65535", options.port));
   }
   ServeRequest request;
-  for (const NamedModel& model : parseModels(options.models)) {
-    RunRequest& run = request.runs.emplace_back();
-    run.name = model.name;
-    run.model = model.path;
-    setRunning(options, run);
-  }
+  for (const NamedModel& named : parseModels(options.models)) request.models.push_back(modelRequest(options, named));
   request.host = options.host;
   request.port = options.port;
   request.max_length = options.maxLength;

@@ -9,28 +9,21 @@
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
 #include "backend/eval/text_stream.h"
+#include "backend/model/checks.h"
 #include "backend/model/continuation.h"
-#include "backend/model/engine.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/run_settings.h"
-#include "backend/model/run_tokens.h"
-#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
 
 /// The cache grows with the tokens that are added; that is known before anything is loaded.
-void check_memory(const GenerateRequest& request, const Checkpoint& checkpoint, const Generation& generation,
-                  const Device& device) {
-  const ModelConfig& config = checkpoint.config();
-  const auto prompt = static_cast<std::int64_t>(generation.prompt.size());
-  const double cache = (static_cast<double>(prompt) + static_cast<double>(request.tokens)) *
-                       static_cast<double>(continuation_bytes_per_token(config, generation.dtype));
-  RunNeeds needs = estimate_needs(config, checkpoint.parameter_count(), {}, generation.dtype, device);
+void check_memory(const OpenedModel& model, std::int64_t prompt, std::int64_t tokens) {
+  const double cache = (static_cast<double>(prompt) + static_cast<double>(tokens)) *
+                       static_cast<double>(continuation_bytes_per_token(model.config, model.dtype));
+  RunNeeds needs = model.needs({});
   // More tokens than any memory holds may be asked for.
   (needs.gpu ? *needs.gpu : needs.host).fixed += static_cast<std::int64_t>(std::min(cache, 0x1p60));
-  memory_left(needs, prompt, free_memory(device),
-              {fmt::format("a prompt of {} tokens and {} more need", prompt, request.tokens),
+  memory_left(needs, prompt, free_memory(model.device),
+              {fmt::format("a prompt of {} tokens and {} more need", prompt, tokens),
                "",
                {"shorten the prompt", "ask for fewer --tokens"}});
 }
@@ -59,41 +52,28 @@ bool extend(const GenerateRequest& request, Continuation& continuation, TextStre
 
 }  // namespace
 
-std::optional<Generation> generate(const GenerateRequest& request, const std::function<void(std::string_view)>& give,
-                                   const Job& job) {
+std::optional<Generation> generate(const OpenedModel& model, const GenerateRequest& request,
+                                   const std::function<void(std::string_view)>& give, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
   if (request.tokens < 0) throw UsageError(fmt::format("--tokens {}: it must be at least 0", request.tokens));
   const Sampler checked(request.sampling);
-  Checkpoint checkpoint = Checkpoint::open(request.run.model);
-  const ModelSettings settings = validate(request.run, checkpoint);
-  check_continued(request.run.interventions, checkpoint.config());
-  const Device& device = settings.device;
+  check_continued(model.options.interventions, model.config);
   Generation generation;
-  generation.device = device.name();
-  generation.dtype = settings.dtype;
-  generation.pruning_tolerance = settings.pruning_tolerance;
-  generation.layers = checkpoint.config().layers;
-  generation.notes = checkpoint.config().notes;
-  std::optional<Tokenizer> tokenizer;
-  if (request.run.input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
-  generation.prompt = read_prompt(request.run, checkpoint, tokenizer ? &*tokenizer : nullptr);
-  check_memory(request, checkpoint, generation, device);
-  const std::shared_ptr<CausalLM> model = open_model(request.run, checkpoint, device, generation.dtype, job);
-  if (!model) return std::nullopt;
-  checkpoint = Checkpoint();  // its files need no longer be mapped
+  generation.prompt = read_prompt(model, request.input);
+  const std::int64_t prompt = std::ssize(generation.prompt);
+  check_memory(model, prompt, request.tokens);
+  check_length(prompt + std::max<std::int64_t>(0, request.tokens - 1), model.config);  // the last is not read
+  const std::shared_ptr<CausalLM> loaded = model.load(job);
+  if (!loaded) return std::nullopt;
   generation.load_seconds = seconds_since(start);
 
-  PromptRequest prompt;
-  prompt.input_ids = generation.prompt;
-  prompt.pruning_tolerance = generation.pruning_tolerance;
-  prompt.interventions = request.run.interventions;
   const auto prompt_start = std::chrono::steady_clock::now();
-  const std::unique_ptr<Continuation> continuation = model->begin(prompt, job);
+  const std::unique_ptr<Continuation> continuation = loaded->begin({model.options, generation.prompt}, job);
   if (!continuation) return std::nullopt;
   generation.prompt_seconds = seconds_since(prompt_start);
   const auto token_start = std::chrono::steady_clock::now();
   std::optional<TextStream> stream;
-  if (tokenizer) stream.emplace(*tokenizer);
+  if (const Tokenizer* tokenizer = model.find_tokenizer()) stream.emplace(*tokenizer);
   if (!extend(request, *continuation, stream ? &*stream : nullptr, generation, give, job)) return std::nullopt;
   generation.token_seconds = seconds_since(token_start);
   generation.held_keys = continuation->held_keys();

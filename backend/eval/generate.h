@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "backend/eval/sampling.h"
-#include "backend/model/run.h"
+#include "backend/model/run_tokens.h"
 
 namespace foxscope {
 
 /// A text that a model is to continue.
 struct GenerateRequest {
-  RunRequest run;           ///< model, input (nothing in it: BOS alone), BOS, device, dtype, pruning, interventions
+  RunInput input;           ///< nothing in it: BOS alone
   std::int64_t tokens = 0;  ///< N, how many to add
   Sampling sampling;
 };
@@ -26,21 +26,16 @@ struct Generation {
   std::vector<float> log_probability;   ///< [N] nats, as the model has it, whatever the temperature
   std::string text;                     ///< empty where the checkpoint has no tokenizer
   std::vector<std::int64_t> held_keys;  ///< [layers * H] at the end
-  int layers = 0;
-  std::string device;
-  DType dtype = DType::float32;
-  double pruning_tolerance = 0;
   double load_seconds = 0;
   double prompt_seconds = 0;
-  double token_seconds = 0;        ///< for all tokens after the prompt
-  std::vector<std::string> notes;  ///< what the user should be told
+  double token_seconds = 0;  ///< for all tokens after the prompt
 };
 
 /// Reads a prompt and continues it.
 /// @param give  takes the text as it comes, in whole characters; called on this thread; may be empty
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy: as run_model does, N below 0, or more memory than there is
-std::optional<Generation> generate(const GenerateRequest& request, const std::function<void(std::string_view)>& give,
-                                   const Job& job);
+std::optional<Generation> generate(const OpenedModel& model, const GenerateRequest& request,
+                                   const std::function<void(std::string_view)>& give, const Job& job);
 
 }  // namespace foxscope

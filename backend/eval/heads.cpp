@@ -14,8 +14,6 @@
 #include "backend/eval/corpus.h"
 #include "backend/eval/shared_work.h"
 #include "backend/map/team.h"
-#include "backend/model/engine.h"
-#include "backend/model/query_key_place.h"
 
 namespace foxscope {
 namespace {
@@ -41,12 +39,11 @@ struct HeadsModel : PlannedModel {
 };
 
 /// @returns nothing if the job was stopped
-std::optional<HeadsModel> plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source,
-                               const Job& job) {
-  auto base = plan_model(request, checkpoint, source, job);
+std::optional<HeadsModel> plan(const OpenedModel& model, const WindowSource& source, const Job& job) {
+  auto base = plan_model(model, source, job);
   if (!base) return std::nullopt;
   HeadsModel planned{std::move(*base), {}, 0};
-  const RunNeeds needs = needs_of(planned, kKept);
+  const RunNeeds needs = planned.needs(kKept);
   const FreeMemory free = free_memory(planned.device);
   memory_left(needs, planned.table->length, free, memory_user(planned));
   planned.tokens_at_once = batch_tokens(needs, free);
@@ -95,10 +92,8 @@ class HeadsWork {
 
   /// @returns false if the job was stopped
   bool run() {
-    plan_batches(static_cast<std::int64_t>(pieces_.least(static_cast<std::size_t>(model_.tokens_at_once))));
-    job_.tell({0, 1, "models", "load"});
-    const auto lm =
-        open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    batches_ = window_batches(model_, pieces_.least(static_cast<std::size_t>(model_.tokens_at_once)));
+    const auto lm = model_.load(job_);
     if (!lm) return false;
     for (std::size_t batch = pieces_.next(index_); batch < batches_.size(); batch = pieces_.next(index_)) {
       if (job_.stopped() || !run_windows(*lm, batches_[batch])) return false;
@@ -132,18 +127,6 @@ class HeadsWork {
     job_.tell({done * head_count() + heads_done, windows * head_count(), "heads", "measuring heads"});
   }
 
-  /// Windows that follow each other and are equally long, as many as go together.
-  void plan_batches(std::int64_t tokens_at_once) {
-    const std::vector<Window>& windows = model_.windows.windows;
-    for (std::size_t n = 0; n < windows.size(); ++n) {
-      const std::int64_t length = std::ssize(windows[n].ids);
-      const bool joins = !batches_.empty() && length == std::ssize(windows[batches_.back().front()].ids) &&
-                         (std::ssize(batches_.back()) + 1) * length <= tokens_at_once;
-      if (!joins) batches_.emplace_back();
-      batches_.back().push_back(n);
-    }
-  }
-
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& batch) {
     tell(0);
     auto pass = forward_windows(model_, lm, batch, kKept, model_.place, Job{job_.stop, {}, job_.executor});
@@ -153,7 +136,7 @@ class HeadsWork {
       // What comes again is part of the statistics.
       auto tokens = std::make_shared<TokenTable>();
       tokens->id.assign(window.ids.begin(), window.ids.end());
-      tokens->input_id = input_ids(window.ids, model_.bos);
+      tokens->input_id = input_ids(window.ids, model_.bos_id);
       const auto trace = pass->recorders[n].finish(nullptr, tokens);
       trace->compute_on(model_.place.gpu());
       if (job_.stopped() || !measure(trace, batch[n])) return false;
@@ -208,17 +191,14 @@ class HeadsWork {
 
 std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const HeadsEvents& events, const Job& job,
                                               Processes* processes) {
-  std::vector<Checkpoint> checkpoints;
-  for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
-  const auto source = choose_source(request.input, checkpoints.front(), job);
+  const auto source = choose_source(request.input, request.models.front(), job);
   if (!source) return std::nullopt;
   std::vector<HeadsModel> models;
-  for (std::size_t n = 0; n < request.models.size(); ++n) {
-    auto planned = plan(request.models[n], checkpoints[n], *source, job);
+  for (const OpenedModel& model : request.models) {
+    auto planned = plan(model, *source, job);
     if (!planned) return std::nullopt;
     models.push_back(std::move(*planned));
   }
-  checkpoints.clear();  // their files need not stay mapped
   std::optional<WordCounts> counts;
   if (!request.input.corpus.empty()) {
     counts = count_words(request.input.corpus, job);

@@ -15,7 +15,7 @@ class Processes;
 
 /// Models whose heads are looked at over windows of a corpus.
 struct HeadsRequest {
-  std::vector<RunRequest> models;  ///< input, limit and keep are not looked at
+  std::vector<OpenedModel> models;
   EvaluationInput input;
 };
 

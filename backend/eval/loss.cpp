@@ -12,8 +12,6 @@
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
 #include "backend/eval/shared_work.h"
-#include "backend/model/engine.h"
-#include "backend/model/run_memory.h"
 
 namespace foxscope {
 namespace {
@@ -32,9 +30,9 @@ struct LossModel : PlannedModel {
 
 /// @param before  models that were planned already: equal windows are shared
 /// @returns nothing if the job was stopped
-std::optional<LossModel> plan(const RunRequest& request, const Checkpoint& checkpoint, const WindowSource& source,
+std::optional<LossModel> plan(const OpenedModel& model, const WindowSource& source,
                               const std::vector<LossModel>& before, const Job& job) {
-  auto base = plan_model(request, checkpoint, source, job);
+  auto base = plan_model(model, source, job);
   if (!base) return std::nullopt;
   LossModel planned{std::move(*base), {}, {}};
   for (const LossModel& other : before) {
@@ -60,7 +58,7 @@ std::string fingerprint(const std::vector<LossModel>& models) {
     const auto& ids = model.result.windows->token_id;
     const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
     list.push_back({info.name, info.weights_sha256, sha256(info.config), to_string(info.dtype), info.device,
-                    fmt::format("{}", info.pruning_tolerance), info.intervention, model.bos, sha256(bytes),
+                    fmt::format("{}", info.pruning_tolerance), info.intervention, model.bos_id, sha256(bytes),
                     model.result.windows->tokens});
   }
   return sha256(list.dump());
@@ -93,17 +91,15 @@ class ModelWork {
     work_.agree_on(model_.done);
     timing_.resumed = std::count(model_.done.begin(), model_.done.end(), true);
     if (is_done()) return true;
-    const RunNeeds needs = needs_of(model_, {Keep::loss});
+    const RunNeeds needs = model_.needs({Keep::loss});
     const FreeMemory free = free_memory(model_.device);
     memory_left(needs, model_.result.losses.length, free, memory_user(model_));
-    plan_batches(work_.least(static_cast<std::size_t>(batch_tokens(needs, free))));
+    batches_ = window_batches(model_, work_.least(static_cast<std::size_t>(batch_tokens(needs, free))), model_.done);
     for (std::size_t window = 0; window < model_.done.size(); ++window) {
       if (!model_.done[window]) timing_.tokens += std::ssize(model_.labels(window));
     }
     const auto start = Clock::now();
-    job_.tell({0, 1, "models", "load"});
-    const auto lm =
-        open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    const auto lm = model_.load(job_);
     if (!lm) return false;
     timing_.load_seconds = seconds_since(start);
     const auto forward_start = Clock::now();
@@ -117,23 +113,6 @@ class ModelWork {
 
  private:
   [[nodiscard]] bool is_done() const { return std::ranges::find(model_.done, false) == model_.done.end(); }
-
-  /// Windows that have no losses yet and are equally long, as many as go together: until a pass has so many tokens that
-  /// more of them make it no faster, and as memory allows.
-  void plan_batches(std::size_t tokens_at_once) {
-    std::vector<bool> planned = model_.done;
-    for (std::size_t first = 0; first < planned.size(); ++first) {
-      if (planned[first]) continue;
-      const std::size_t length = model_.labels(first).size();
-      const std::size_t most = std::max<std::size_t>(1, tokens_at_once / length);
-      std::vector<std::size_t>& batch = batches_.emplace_back();
-      for (std::size_t window = first; window < planned.size() && batch.size() < most; ++window) {
-        if (planned[window] || model_.labels(window).size() != length) continue;
-        batch.push_back(window);
-        planned[window] = true;
-      }
-    }
-  }
 
   bool run_windows(CausalLM& lm, const std::vector<std::size_t>& windows) {
     const std::int64_t tokens = std::ssize(windows) * std::ssize(model_.labels(windows.front()));
@@ -172,17 +151,14 @@ class ModelWork {
 
 std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEvents& events, const Job& job,
                                         Processes* processes) {
-  std::vector<Checkpoint> checkpoints;
-  for (const RunRequest& model : request.models) checkpoints.push_back(Checkpoint::open(model.model));
-  const auto source = choose_source(request.input, checkpoints.front(), job);
+  const auto source = choose_source(request.input, request.models.front(), job);
   if (!source) return std::nullopt;
   std::vector<LossModel> models;
-  for (std::size_t n = 0; n < request.models.size(); ++n) {
-    auto planned = plan(request.models[n], checkpoints[n], *source, models, job);
+  for (const OpenedModel& model : request.models) {
+    auto planned = plan(model, *source, models, job);
     if (!planned) return std::nullopt;
     models.push_back(std::move(*planned));
   }
-  checkpoints.clear();  // their files need not stay mapped
 
   SharedWork work(processes, {request.output, fingerprint(models), request.start_anew},
                   [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {

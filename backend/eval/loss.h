@@ -16,7 +16,7 @@ namespace foxscope {
 
 /// Models over windows of a corpus.
 struct LossRequest {
-  std::vector<RunRequest> models;  ///< input, limit and keep are not looked at
+  std::vector<OpenedModel> models;
   EvaluationInput input;
   std::filesystem::path output;  ///< the work so far is kept beside it, see loss_partial.h
   bool start_anew = false;       ///< unfinished work of other settings is thrown away

@@ -12,7 +12,6 @@
 #include "backend/eval/shared_work.h"
 #include "backend/map/map.h"
 #include "backend/model/continuation.h"
-#include "backend/model/engine.h"
 
 namespace foxscope {
 namespace {
@@ -71,7 +70,7 @@ void put(PlannedNeedle& model, std::size_t index, const Cell& cell) {
   result.answer_log_probability[index] = cell.log_probability;
   std::copy(cell.mass.begin(), cell.mass.end(), result.needle_mass.begin() + static_cast<std::ptrdiff_t>(first));
   std::copy(cell.gate.begin(), cell.gate.end(), result.needle_gate.begin() + static_cast<std::ptrdiff_t>(first));
-  result.continuation[index] = text_of(model.tokenizer, cell.ids);
+  result.continuation[index] = text_of(model.tokenizer(), cell.ids);
   model.cell_done[index] = true;
 }
 
@@ -87,8 +86,7 @@ class NeedleWork {
     work_.agree_on(model_.baseline_done);
     plan_pieces(work_.least(static_cast<std::size_t>(model_.tokens_at_once)));
     if (pieces_.empty()) return true;
-    job_.tell({0, 1, "models", "load"});
-    lm_ = open_model(model_.request, Checkpoint::open(model_.request.model), model_.device, model_.dtype, job_);
+    lm_ = model_.load(job_);
     if (!lm_) return false;
     for (std::size_t piece = work_.next(index_); piece < pieces_.size(); piece = work_.next(index_)) {
       if (!run_prompts(pieces_[piece].length, pieces_[piece].depths)) return false;
@@ -141,8 +139,8 @@ class NeedleWork {
 
   [[nodiscard]] Reading prepare(std::size_t p, std::optional<std::size_t> depth) const {
     const std::int64_t length = request_.lengths[p];
-    if (!depth) return {depth, plain_prompt(model_.parts, model_.bos, length), {}, nullptr};
-    Reading reading{depth, needle_prompt(model_.parts, model_.bos, length, request_.depths[*depth]), {}, nullptr};
+    if (!depth) return {depth, plain_prompt(model_.parts, model_.bos_id, length), {}, nullptr};
+    Reading reading{depth, needle_prompt(model_.parts, model_.bos_id, length, request_.depths[*depth]), {}, nullptr};
     reading.labels.assign(reading.prompt.input_ids.begin() + 1, reading.prompt.input_ids.end());
     reading.labels.push_back(model_.parts.answer.front());
     TraceInfo info = model_.result.info;
@@ -158,11 +156,7 @@ class NeedleWork {
     std::vector<PromptRequest> prompts;
     prompts.reserve(readings.size());
     for (const Reading& reading : readings) {
-      prompts.push_back({.input_ids = reading.prompt.input_ids,
-                         .pruning_tolerance = model_.result.info.pruning_tolerance,
-                         .interventions = model_.request.interventions,
-                         .recorder = reading.recorder.get(),
-                         .labels = reading.labels});
+      prompts.push_back({model_.options, reading.prompt.input_ids, reading.recorder.get(), reading.labels});
     }
     const std::int64_t tokens = std::ssize(readings) * std::ssize(readings.front().prompt.input_ids);
     Job job = job_;
@@ -245,7 +239,7 @@ class NeedleWork {
       cell.ids.push_back(likeliest.choose(continuation.log_probabilities()));
       if (cell.ids.size() < tokens) continuation.read(cell.ids.back());
     }
-    cell.found = text_of(model_.tokenizer, cell.ids).find(request_.words.answer) != std::string::npos;
+    cell.found = text_of(model_.tokenizer(), cell.ids).find(request_.words.answer) != std::string::npos;
     return true;
   }
 

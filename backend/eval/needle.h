@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "backend/eval/needle_file.h"
+#include "backend/model/engine.h"
 #include "backend/model/processes.h"
-#include "backend/model/run.h"
 
 namespace foxscope {
 
 /// A needle test that is to be made.
 struct NeedleRequest {
-  std::vector<RunRequest> models;  ///< input, limit and keep are not looked at
+  std::vector<OpenedModel> models;
   std::filesystem::path haystack;  ///< a corpus (corpus.h), read in order
   NeedleTemplate words = NeedleTemplate::built_in();
   NeedleMode mode = NeedleMode::easy;

@@ -10,7 +10,6 @@
 #include "backend/eval/corpus.h"
 #include "backend/model/checks.h"
 #include "backend/model/continuation.h"
-#include "backend/model/run_settings.h"
 
 namespace foxscope {
 namespace {
@@ -75,7 +74,7 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
     result.position[p] =
         request.lengths[p] - kReservedTokens + static_cast<std::int64_t>(planned.parts.question.size()) - 1;
     for (std::size_t q = 0; q < request.depths.size(); ++q) {
-      const NeedlePrompt prompt = needle_prompt(planned.parts, planned.bos, request.lengths[p], request.depths[q]);
+      const NeedlePrompt prompt = needle_prompt(planned.parts, planned.bos_id, request.lengths[p], request.depths[q]);
       result.needle_begin[p * request.depths.size() + q] = prompt.needle_begin;
       result.needle_end[p * request.depths.size() + q] = prompt.needle_end;
     }
@@ -84,8 +83,8 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
 
 /// How many tokens of prompts are read together, and where their queries and keys go.
 /// @param length  of the longest prompt, no more than the largest of --lengths
-void choose_place(PlannedNeedle& model, std::int64_t length, std::int64_t parameters) {
-  RunNeeds needs = estimate_needs(model.config, parameters, kNeedleKept, model.dtype, model.device);
+void choose_place(PlannedNeedle& model, std::int64_t length) {
+  RunNeeds needs = model.needs(kNeedleKept);
   RunMemory& memory = needs.gpu ? *needs.gpu : needs.host;
   memory.per_token += continuation_bytes_per_token(model.config, model.dtype);
   const MemoryUser user{
@@ -97,29 +96,23 @@ void choose_place(PlannedNeedle& model, std::int64_t length, std::int64_t parame
 }
 
 /// @returns nothing if the job was stopped
-std::optional<PlannedNeedle> plan(const NeedleRequest& request, const RunRequest& run,
+std::optional<PlannedNeedle> plan(const NeedleRequest& request, const OpenedModel& model,
                                   const std::vector<std::string>& texts, const Job& job) {
-  const Checkpoint checkpoint = Checkpoint::open(run.model);
-  const ModelSettings settings = validate(run, checkpoint);
-  check_continued(run.interventions, checkpoint.config());
-  PlannedNeedle planned{.request = run,
-                        .config = checkpoint.config(),
-                        .device = settings.device,
-                        .dtype = settings.dtype,
-                        .tokenizer = Tokenizer::load(checkpoint.folder())};
-  planned.bos = choose_bos(run, checkpoint, &planned.tokenizer);
-  planned.parts = cut_needle(request.words, request.mode, planned.tokenizer);
+  check_continued(model.options.interventions, model.config);
+  PlannedNeedle planned{model, model.bos()};
+  const Tokenizer& tokenizer = model.tokenizer();
+  planned.parts = cut_needle(request.words, request.mode, tokenizer);
   for (const std::int64_t length : request.lengths) context_tokens(planned.parts, length);
   const auto longest_prompt =
       longest(request) - kReservedTokens + static_cast<std::int64_t>(planned.parts.question.size());
-  choose_place(planned, longest_prompt, checkpoint.parameter_count());
-  cut_haystack(texts, request.haystack.string(), haystack_needed(request, planned.parts), planned.tokenizer,
-               planned.parts);
+  check_length(longest_prompt, model.config);
+  choose_place(planned, longest_prompt);
+  cut_haystack(texts, request.haystack.string(), haystack_needed(request, planned.parts), tokenizer, planned.parts);
   for (const auto* ids : {&planned.parts.instruction, &planned.parts.needle, &planned.parts.question,
                           &planned.parts.answer, &planned.parts.haystack}) {
-    check_ids(*ids, planned.config.vocabulary_size, run.name + ", a part of the prompt");
+    check_ids(*ids, model.config.vocabulary_size, model.request.name + ", a part of the prompt");
   }
-  auto info = describe_run(run, checkpoint, settings, longest_prompt, job);
+  auto info = model.describe(longest_prompt, job);
   if (!info) return std::nullopt;
   NeedleModel& result = planned.result;
   result.info = std::move(*info);
@@ -139,8 +132,8 @@ std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& reque
   const auto texts = read_haystack(request, job);
   if (!texts) return std::nullopt;
   std::vector<PlannedNeedle> models;
-  for (const RunRequest& run : request.models) {
-    auto planned = plan(request, run, *texts, job);
+  for (const OpenedModel& model : request.models) {
+    auto planned = plan(request, model, *texts, job);
     if (!planned) return std::nullopt;
     models.push_back(std::move(*planned));
   }
@@ -155,7 +148,7 @@ std::string needle_fingerprint(const NeedleRequest& request, const std::vector<P
     const auto& ids = model.parts.haystack;
     const std::string_view bytes(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0]));
     list.push_back({info.name, info.weights_sha256, sha256(info.config), to_string(info.dtype), info.device,
-                    fmt::format("{}", info.pruning_tolerance), info.intervention, model.bos, sha256(bytes),
+                    fmt::format("{}", info.pruning_tolerance), info.intervention, model.bos_id, sha256(bytes),
                     model.parts.needle, model.parts.question, model.parts.answer});
   }
   return sha256(list.dump());

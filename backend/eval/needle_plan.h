@@ -15,16 +15,11 @@ namespace foxscope {
 /// What the pass over a prompt records, for attention on the needle.
 inline const KeepSet kNeedleKept = {Keep::gates, Keep::rows, Keep::query_key};
 
-/// A model that is to be tested, opened and checked.
-struct PlannedNeedle {
-  RunRequest request;
-  ModelConfig config;
-  Device device;
-  DType dtype = DType::float32;
-  std::int32_t bos = 0;
+/// A model that is to be tested.
+struct PlannedNeedle : OpenedModel {
+  std::int32_t bos_id = 0;
   QueryKeyPlace place = {};         ///< of the passes over prompts
   std::int64_t tokens_at_once = 0;  ///< of prompts of one length, if one alone is not longer
-  Tokenizer tokenizer;
   NeedleParts parts = {};
   NeedleModel result = {};
   std::vector<bool> cell_done = {};      ///< [P, Q]

@@ -5,11 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/command_line.h"
-#include "backend/base/error.h"
 #include "backend/model/checks.h"
-#include "backend/model/interventions.h"
-#include "backend/model/run_settings.h"
-#include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
@@ -34,7 +30,7 @@ std::shared_ptr<const EvaluatedWindows> table_of(const Windows& windows) {
 
 }  // namespace
 
-std::optional<WindowSource> choose_source(const EvaluationInput& input, const Checkpoint& first, const Job& job) {
+std::optional<WindowSource> choose_source(const EvaluationInput& input, const OpenedModel& first, const Job& job) {
   WindowSource source;
   if (input.corpus.empty()) {
     source.name = input.ids.file.string();
@@ -42,8 +38,8 @@ std::optional<WindowSource> choose_source(const EvaluationInput& input, const Ch
     return source;
   }
   source.name = input.corpus.string();
-  source.tokenizer = Tokenizer::load(first.folder());
-  auto windows = choose_windows(input.corpus, *source.tokenizer, input.windows, job);
+  source.chooser = first;
+  auto windows = choose_windows(input.corpus, first.tokenizer(), input.windows, job);
   if (!windows) return std::nullopt;
   source.windows = std::move(*windows);
   return source;
@@ -59,12 +55,27 @@ EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource
   return corpus;
 }
 
-RunNeeds needs_of(const PlannedModel& model, const KeepSet& keep) {
-  return estimate_needs(model.config, model.parameters, keep, model.dtype, model.device);
-}
-
 MemoryUser memory_user(const PlannedModel& model) {
   return {fmt::format("{}: windows of {} tokens need", model.request.name, model.table->length), "--length", {}};
+}
+
+std::vector<std::vector<std::size_t>> window_batches(const PlannedModel& model, std::size_t tokens_at_once,
+                                                     std::vector<bool> done) {
+  const std::vector<Window>& windows = model.windows.windows;
+  done.resize(windows.size());
+  std::vector<std::vector<std::size_t>> batches;
+  for (std::size_t first = 0; first < windows.size(); ++first) {
+    if (done[first]) continue;
+    const std::size_t length = windows[first].ids.size();
+    const std::size_t most = std::max<std::size_t>(1, tokens_at_once / length);
+    std::vector<std::size_t>& batch = batches.emplace_back();
+    for (std::size_t window = first; window < windows.size() && batch.size() < most; ++window) {
+      if (done[window] || windows[window].ids.size() != length) continue;
+      batch.push_back(window);
+      done[window] = true;
+    }
+  }
+  return batches;
 }
 
 std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& lm, std::span<const std::size_t> windows,
@@ -78,44 +89,28 @@ std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& l
   for (const std::size_t window : windows) {
     recorders.push_back(&pass.recorders.emplace_back(info, keep, place.make_store(info, keep)));
     const std::vector<std::int32_t>& ids = model.windows.windows[window].ids;
-    const std::vector<std::int32_t> shifted = input_ids(ids, model.bos);
+    const std::vector<std::int32_t> shifted = input_ids(ids, model.bos_id);
     inputs.insert(inputs.end(), shifted.begin(), shifted.end());
     labels.insert(labels.end(), ids.begin(), ids.end());
   }
-  ForwardRequest forward;
-  forward.batch = std::ssize(windows);
-  forward.length = info.length;
-  forward.input_ids = inputs;
-  forward.labels = labels;
-  forward.pruning_tolerance = info.pruning_tolerance;
-  forward.interventions = model.request.interventions;
+  const ForwardRequest forward{model.options, std::ssize(windows), info.length, inputs, labels};
   const auto report = lm.forward(forward, recorders, job);
   if (!report) return std::nullopt;
   pass.report = *report;
   return pass;
 }
 
-std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoint& checkpoint,
-                                       const WindowSource& source, const Job& job) {
-  PlannedModel planned;
-  planned.request = request;
-  planned.config = checkpoint.config();
-  const ModelSettings settings = validate(request, checkpoint);
-  planned.device = settings.device;
-  planned.dtype = settings.dtype;
-  planned.parameters = checkpoint.parameter_count();
-  std::optional<Tokenizer> tokenizer;
-  if (source.tokenizer || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
-  planned.bos = choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr);
-  planned.windows = source.tokenizer ? cut_windows(source.windows, *source.tokenizer, *tokenizer) : source.windows;
+std::optional<PlannedModel> plan_model(const OpenedModel& model, const WindowSource& source, const Job& job) {
+  PlannedModel planned{model, model.bos(), source.windows, nullptr, {}};
+  if (source.chooser) planned.windows = cut_windows(source.windows, source.chooser->tokenizer(), model.tokenizer());
   for (std::size_t n = 0; n < planned.windows.windows.size(); ++n) {
-    check_ids(planned.windows.windows[n].ids, planned.config.vocabulary_size,
+    check_ids(planned.windows.windows[n].ids, model.config.vocabulary_size,
               fmt::format("{}, window {}", source.name, n));
   }
   planned.table = table_of(planned.windows);
-  check_interventions(request.interventions, planned.config,
-                      *std::min_element(planned.table->tokens.begin(), planned.table->tokens.end()));
-  auto info = describe_run(request, checkpoint, settings, planned.table->length, job);
+  check_length(planned.table->length, model.config);
+  check_interventions(model.options.interventions, model.config, std::ranges::min(planned.table->tokens));
+  auto info = model.describe(planned.table->length, job);
   if (!info) return std::nullopt;
   planned.info = std::move(*info);
   return planned;

@@ -11,10 +11,8 @@
 #include "backend/eval/loss_file.h"
 #include "backend/eval/windows.h"
 #include "backend/eval/windows_ids.h"
+#include "backend/model/engine.h"
 #include "backend/model/query_key_place.h"
-#include "backend/model/run.h"
-#include "backend/model/run_memory.h"
-#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 
@@ -29,31 +27,33 @@ struct EvaluationInput {
 struct WindowSource {
   std::string name;  ///< corpus or file of ids, as it was named
   Windows windows;
-  std::optional<Tokenizer> tokenizer;  ///< that they were chosen with; none for ids
+  std::optional<OpenedModel> chooser;  ///< whose tokenizer they were chosen with; none for ids
 };
 
+/// @param first  of the models
 /// @returns nothing if the job was stopped
 /// @throws as choose_windows and read_window_ids do
-std::optional<WindowSource> choose_source(const EvaluationInput& input, const Checkpoint& first, const Job& job);
+std::optional<WindowSource> choose_source(const EvaluationInput& input, const OpenedModel& first, const Job& job);
 
 EvaluatedCorpus describe_corpus(const EvaluationInput& input, const WindowSource& source);
 
-/// A model that is to be evaluated, opened and checked; its weights are not loaded.
-struct PlannedModel {
-  RunRequest request;
-  ModelConfig config;
-  Device device;
-  DType dtype = DType::float32;
-  std::int32_t bos = 0;
-  std::int64_t parameters = 0;
+/// A model that is to be evaluated on windows.
+struct PlannedModel : OpenedModel {
+  std::int32_t bos_id = 0;
   Windows windows;                                ///< as its tokenizer cuts them
   std::shared_ptr<const EvaluatedWindows> table;  ///< the same for files
   TraceInfo info;                                 ///< length: of the longest window
 };
 
-/// What windows of the model take, and who it is that takes it.
-RunNeeds needs_of(const PlannedModel& model, const KeepSet& keep);
 MemoryUser memory_user(const PlannedModel& model);
+
+/// Windows that go through the model together: equally long ones, until a pass has so many tokens that more of them
+/// make it no faster, and as memory allows.
+/// @param tokens_at_once  of windows of one length, if one alone is not longer
+/// @param done            by window: those that are left out; empty: none
+/// @returns indices of model.windows
+std::vector<std::vector<std::size_t>> window_batches(const PlannedModel& model, std::size_t tokens_at_once,
+                                                     std::vector<bool> done = {});
 
 /// What a pass over windows leaves.
 struct WindowPass {
@@ -69,7 +69,6 @@ std::optional<WindowPass> forward_windows(const PlannedModel& model, CausalLM& l
 
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy for what the model cannot run on
-std::optional<PlannedModel> plan_model(const RunRequest& request, const Checkpoint& checkpoint,
-                                       const WindowSource& source, const Job& job);
+std::optional<PlannedModel> plan_model(const OpenedModel& model, const WindowSource& source, const Job& job);
 
 }  // namespace foxscope

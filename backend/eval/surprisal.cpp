@@ -8,11 +8,8 @@
 
 #include <fmt/format.h>
 
-#include "backend/base/error.h"
 #include "backend/eval/corpus.h"
 #include "backend/model/checks.h"
-#include "backend/model/run_settings.h"
-#include "backend/text/tokenizer.h"
 #include "backend/trace/recorder.h"
 
 namespace foxscope {
@@ -20,30 +17,6 @@ namespace {
 
 /// Tokens of documents that are scored in one request: what is near in length shares a pass.
 constexpr std::int64_t kTokensTogether = 65536;
-
-/// A model that reads texts one after the other.
-struct SurprisalModel {
-  ModelSettings settings;
-  Checkpoint checkpoint;
-  Tokenizer tokenizer;
-  std::int32_t bos = 0;
-  TraceInfo info;
-  std::shared_ptr<CausalLM> lm;
-
-  static std::optional<SurprisalModel> open(const RunRequest& request, const Job& job) {
-    Checkpoint checkpoint = Checkpoint::open(request.model);
-    const ModelSettings settings = validate(request, checkpoint);
-    SurprisalModel model{
-        settings, std::move(checkpoint), Tokenizer::load(resolve_checkpoint_folder(request.model)), 0, {}, {}};
-    model.bos = choose_bos(request, model.checkpoint, &model.tokenizer);
-    auto info = describe_run(request, model.checkpoint, settings, 1, job);
-    if (!info) return std::nullopt;
-    model.info = std::move(*info);
-    model.lm = open_model(request, model.checkpoint, settings.device, settings.dtype, job);
-    if (!model.lm) return std::nullopt;
-    return model;
-  }
-};
 
 /// A text's ids behind BOS, and what they predict.
 struct BehindBos {
@@ -61,34 +34,36 @@ BehindBos behind_bos(const std::vector<std::int32_t>& ids, std::int32_t bos) {
 /// Documents that wait for a request, whose tokens are in the table already.
 class SurprisalReader {
  public:
-  SurprisalReader(const SurprisalRequest& request, SurprisalModel& model) : request_(request), model_(model) {
-    table_.model = request.run.name;
-    if (!model.info.gated) return;
+  /// @param info  of the model, of any length
+  SurprisalReader(const SurprisalRequest& request, const OpenedModel& model, const TraceInfo& info, CausalLM& lm)
+      : request_(request), model_(model), info_(info), lm_(lm) {
+    table_.model = info.name;
+    if (!info.gated) return;
     if (request.gates == GateColumns::mean) {
       table_.gate_names = {"gate"};
       return;
     }
-    for (int layer = 0; layer < model.info.layers; ++layer) {
-      for (int head = 0; head < model.info.heads; ++head) {
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.heads; ++head) {
         table_.gate_names.push_back(fmt::format("gate_{}_{}", layer, head));
       }
     }
   }
 
   void add(const Document& document) {
-    Tokens tokens = model_.tokenizer.encode(document.text);
-    if (request_.run.limit && *request_.run.limit < std::ssize(tokens.id)) {
-      const auto most = static_cast<std::size_t>(*request_.run.limit);
+    Tokens tokens = model_.tokenizer().encode(document.text);
+    if (request_.limit && *request_.limit < std::ssize(tokens.id)) {
+      const auto most = static_cast<std::size_t>(*request_.limit);
       tokens.id.resize(most);
       tokens.byte_start.resize(most);
       tokens.byte_end.resize(most);
     }
     if (tokens.id.empty()) return;
-    check_ids(tokens.id, model_.lm->config().vocabulary_size, document.name);
+    check_ids(tokens.id, model_.config.vocabulary_size, document.name);
     const std::int64_t index = std::ssize(table_.documents);
     table_.documents.push_back(document.name);
     add_words(document, index, tokens);
-    waiting_.push_back(behind_bos(tokens.id, model_.bos));
+    waiting_.push_back(behind_bos(tokens.id, model_.bos()));
     waiting_tokens_ += std::ssize(tokens.id);
   }
 
@@ -97,12 +72,10 @@ class SurprisalReader {
   /// @returns false if the job was stopped
   bool flush(const Job& job) {
     if (waiting_.empty()) return true;
-    ScoreRequest request;
-    request.pruning_tolerance = model_.settings.pruning_tolerance;
-    request.interventions = request_.run.interventions;
+    ScoreRequest request{model_.options};
     request.distribution = true;
     for (const BehindBos& text : waiting_) request.texts.push_back(text.text());
-    const auto scores = model_.lm->score(request, job);
+    const auto scores = lm_.score(request, job);
     if (!scores) return false;
     for (std::size_t n = 0; n < waiting_.size(); ++n) {
       for (const ScoredPosition& position : (*scores)[n]) {
@@ -133,7 +106,7 @@ class SurprisalReader {
       table_.id.push_back(tokens.id[t]);
       table_.byte_start.push_back(tokens.byte_start[t]);
       table_.byte_end.push_back(tokens.byte_end[t]);
-      table_.string.push_back(replace_invalid_utf8(model_.tokenizer.token_bytes(tokens.id[t])));
+      table_.string.push_back(replace_invalid_utf8(model_.tokenizer().token_bytes(tokens.id[t])));
     }
     for (SurprisalWord& one : words) {
       one.document = index;
@@ -146,19 +119,12 @@ class SurprisalReader {
     std::vector<std::int32_t> read = text.read;
     read.push_back(text.labels.back());
     std::vector<std::int32_t> labels = text.labels;
-    labels.push_back(model_.bos);  // nobody asks for its loss
-    TraceInfo info = model_.info;
+    labels.push_back(model_.bos());  // nobody asks for its loss
+    TraceInfo info = info_;
     info.length = std::ssize(read);
     Recorder recorder(info, KeepSet{Keep::gates}, nullptr);
     Recorder* const recorders[] = {&recorder};
-    ForwardRequest forward;
-    forward.batch = 1;
-    forward.length = info.length;
-    forward.input_ids = read;
-    forward.labels = labels;
-    forward.pruning_tolerance = model_.settings.pruning_tolerance;
-    forward.interventions = request_.run.interventions;
-    if (!model_.lm->forward(forward, recorders, job)) return false;
+    if (!lm_.forward({model_.options, 1, info.length, read, labels}, recorders, job)) return false;
     const std::size_t columns = table_.gate_names.size();
     const std::size_t begin = table_.gate.size();
     const auto length = read.size();
@@ -184,7 +150,9 @@ class SurprisalReader {
   }
 
   const SurprisalRequest& request_;
-  SurprisalModel& model_;
+  const OpenedModel& model_;
+  const TraceInfo& info_;
+  CausalLM& lm_;
   Surprisals table_;
   std::vector<BehindBos> waiting_;
   std::int64_t waiting_tokens_ = 0;
@@ -192,11 +160,15 @@ class SurprisalReader {
 
 }  // namespace
 
-std::optional<Surprisals> evaluate_surprisal(const SurprisalRequest& request, const Job& job) {
+std::optional<Surprisals> evaluate_surprisal(const OpenedModel& model, const SurprisalRequest& request,
+                                             const Job& job) {
+  check_limit(request.limit);
   CorpusReader corpus(request.corpus);
-  auto model = SurprisalModel::open(request.run, job);
-  if (!model) return std::nullopt;
-  SurprisalReader reader(request, *model);
+  const auto info = model.describe(1, job);
+  if (!info) return std::nullopt;
+  const auto lm = model.load(job);
+  if (!lm) return std::nullopt;
+  SurprisalReader reader(request, model, *info, *lm);
   Job quiet = job;  // progress is the corpus's
   quiet.report = nullptr;
   while (const std::optional<Document> document = corpus.next()) {
@@ -208,29 +180,28 @@ std::optional<Surprisals> evaluate_surprisal(const SurprisalRequest& request, co
   }
   if (!reader.flush(quiet)) return std::nullopt;
   Surprisals table = reader.finish();
-  if (table.id.empty()) throw Error(fmt::format("{}: holds no tokens", request.corpus.string()));
+  check_any(table.id, request.corpus.string());
   return table;
 }
 
-std::optional<MinimalPairs> evaluate_pairs(const RunRequest& run, std::vector<MinimalPair> pairs, const Job& job) {
-  const auto model = SurprisalModel::open(run, job);
-  if (!model) return std::nullopt;
+std::optional<MinimalPairs> evaluate_pairs(const OpenedModel& model, std::vector<MinimalPair> pairs, const Job& job) {
   std::vector<BehindBos> texts;
   for (std::size_t n = 0; n < pairs.size(); ++n) {
     for (const std::string* sentence : {&pairs[n].good, &pairs[n].bad}) {
-      const std::vector<std::int32_t> ids = model->tokenizer.encode(*sentence).id;
-      if (ids.empty()) throw Error(fmt::format("pair {}: a sentence is empty", n));
-      check_ids(ids, model->lm->config().vocabulary_size, fmt::format("pair {}", n));
-      texts.push_back(behind_bos(ids, model->bos));
+      const std::vector<std::int32_t> ids = model.tokenizer().encode(*sentence).id;
+      const std::string where = fmt::format("pair {}, a sentence", n);
+      check_any(ids, where);
+      check_ids(ids, model.config.vocabulary_size, where);
+      texts.push_back(behind_bos(ids, model.bos()));
     }
   }
-  ScoreRequest request;
-  request.pruning_tolerance = model->settings.pruning_tolerance;
-  request.interventions = run.interventions;
+  const auto lm = model.load(job);
+  if (!lm) return std::nullopt;
+  ScoreRequest request{model.options};
   for (const BehindBos& text : texts) request.texts.push_back(text.text());
-  const auto scores = model->lm->score(request, job);
+  const auto scores = lm->score(request, job);
   if (!scores) return std::nullopt;
-  MinimalPairs result{run.name, std::move(pairs), {}};
+  MinimalPairs result{model.request.name, std::move(pairs), {}};
   const auto sum = [&](std::size_t text) {
     double all = 0;
     for (const ScoredPosition& position : (*scores)[text]) all += static_cast<double>(position.log_probability);

@@ -6,7 +6,7 @@
 
 #include "backend/base/job.h"
 #include "backend/eval/surprisal_table.h"
-#include "backend/model/run.h"
+#include "backend/model/engine.h"
 
 namespace foxscope {
 
@@ -14,19 +14,19 @@ namespace foxscope {
 enum class GateColumns { mean, heads };
 
 struct SurprisalRequest {
-  RunRequest run;                ///< input and keep are not looked at; limit: tokens of each document
-  std::filesystem::path corpus;  ///< a text, a .jsonl, or a folder of them
+  std::filesystem::path corpus;       ///< a text, a .jsonl, or a folder of them
+  std::optional<std::int64_t> limit;  ///< first N tokens of each document; none: all
   GateColumns gates = GateColumns::mean;
   WordRule words = WordRule::white_space;
 };
 
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy, as run_model and CorpusReader do
-std::optional<Surprisals> evaluate_surprisal(const SurprisalRequest& request, const Job& job);
+std::optional<Surprisals> evaluate_surprisal(const OpenedModel& model, const SurprisalRequest& request, const Job& job);
 
 /// Scores the sentences of pairs, each by itself after BOS.
 /// @returns nothing if the job was stopped
 /// @throws likewise, and Error for a sentence without tokens
-std::optional<MinimalPairs> evaluate_pairs(const RunRequest& run, std::vector<MinimalPair> pairs, const Job& job);
+std::optional<MinimalPairs> evaluate_pairs(const OpenedModel& model, std::vector<MinimalPair> pairs, const Job& job);
 
 }  // namespace foxscope

@@ -13,10 +13,7 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
-#include "backend/model/engine.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/run_settings.h"
-#include "backend/model/run_tokens.h"
+#include "backend/model/checks.h"
 #include "backend/trace/mixer_text.h"
 
 namespace foxscope {
@@ -36,10 +33,9 @@ void check_change(const Intervention& change, const ModelConfig& config, const s
                                change.kind_text(), name));
 }
 
-void check_memory(const SweepPlan& plan, const Checkpoint& checkpoint) {
-  const ModelConfig& config = checkpoint.config();
-  RunNeeds needs =
-      estimate_needs(config, checkpoint.parameter_count(), {Keep::loss, Keep::hidden}, plan.dtype, plan.device);
+void check_memory(const SweepPlan& plan) {
+  const ModelConfig& config = plan.config;
+  RunNeeds needs = plan.needs({Keep::loss, Keep::hidden});
   needs.host.per_token += static_cast<std::int64_t>(sizeof(float)) * config.layers * config.heads;
   const std::int64_t length = plan.evaluation.info.length;
   memory_left(needs, length, free_memory(plan.device),
@@ -56,8 +52,7 @@ class SweepWork {
   bool run(SweepTiming& timing) {
     if (evaluation_.whole()) return true;
     const auto start = std::chrono::steady_clock::now();
-    job_.tell({0, 1, "models", "load"});
-    model_ = open_model(plan_.request.run, Checkpoint::open(plan_.request.run.model), plan_.device, plan_.dtype, job_);
+    model_ = plan_.load(job_);
     if (!model_) return false;
     timing.load_seconds = seconds_since(start);
     const auto forward_start = std::chrono::steady_clock::now();
@@ -82,15 +77,8 @@ class SweepWork {
   }
 
   /// @param start  where the pass begins
-  bool pass(Recorder& recorder, const ForwardRequest::Start& start, const std::vector<Intervention>& interventions) {
-    ForwardRequest forward;
-    forward.batch = 1;
-    forward.length = evaluation_.info.length;
-    forward.input_ids = plan_.tokens->input_id;
-    forward.labels = plan_.tokens->id;
-    forward.pruning_tolerance = evaluation_.info.pruning_tolerance;
-    forward.interventions = interventions;
-    forward.start = start;
+  bool pass(Recorder& recorder, const ForwardRequest::Start& start, const PassOptions& options) {
+    const ForwardRequest forward{options, 1, evaluation_.info.length, plan_.tokens->input_id, plan_.tokens->id, start};
     Job job = job_;
     job.report = [&](const Progress& progress) {
       job_.tell({done_ + std::max<std::int64_t>(0, progress.done - start.layer), total_, "layers", "sweep"});
@@ -105,7 +93,7 @@ class SweepWork {
 
   bool run_unchanged() {
     unchanged_.emplace(evaluation_.info, KeepSet{Keep::loss, Keep::hidden}, nullptr);
-    if (!pass(*unchanged_, {}, plan_.request.run.interventions)) return false;
+    if (!pass(*unchanged_, {}, plan_.options)) return false;
     const std::span<const float> losses = unchanged_->per_token_loss();
     check(losses, "");
     evaluation_.unchanged_loss.assign(losses.begin(), losses.end());
@@ -128,12 +116,12 @@ class SweepWork {
     Intervention change = evaluation_.change;
     change.layer = layer;
     change.head = head;
-    std::vector<Intervention> interventions = plan_.request.run.interventions;
-    interventions.push_back(change);
+    PassOptions options = plan_.options;
+    options.interventions.push_back(change);
     ForwardRequest::Start start{layer, {}};
-    if (layer > 0) start.hidden = unchanged_->hidden_states(layer, plan_.hidden_size);
+    if (layer > 0) start.hidden = unchanged_->hidden_states(layer, plan_.config.hidden_size);
     Recorder recorder(evaluation_.info, {Keep::loss}, nullptr);
-    if (!pass(recorder, start, interventions)) return false;
+    if (!pass(recorder, start, options)) return false;
     const std::span<const float> losses = recorder.per_token_loss();
     check(losses, " with " + change.words());
     evaluation_.changed_loss[evaluation_.place_of(layer, head)].assign(losses.begin(), losses.end());
@@ -167,32 +155,25 @@ std::int64_t SweepPlan::heads_known() const {
                        [](const std::vector<float>& losses) { return !losses.empty(); });
 }
 
-std::optional<SweepPlan> plan_sweep(const SweepRequest& request, const Job& job) {
-  SweepPlan plan;
-  plan.request = request;
-  const Checkpoint checkpoint = Checkpoint::open(request.run.model);
-  const ModelSettings settings = validate(request.run, checkpoint);
-  plan.device = settings.device;
-  plan.dtype = settings.dtype;
-  const ModelConfig& config = checkpoint.config();
-  check_change(request.change, config, request.run.name);
-  plan.hidden_size = config.hidden_size;
-  plan.notes = config.notes;
-  plan.tokens = read_run_tokens(request.run, checkpoint);
+std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest& request, const Job& job) {
+  check_limit(request.limit);
+  check_change(request.change, model.config, model.request.name);
+  SweepPlan plan{model, read_run_tokens(model, request.input, request.limit)};
   const auto length = static_cast<std::int64_t>(plan.tokens->id.size());
-  auto info = describe_run(request.run, checkpoint, settings, length, job);
+  check_pass(model.options, model.config, length);
+  auto info = model.describe(length, job);
   if (!info) return std::nullopt;
   SweepEvaluation& evaluation = plan.evaluation;
   evaluation.info = std::move(*info);
   evaluation.change = request.change;
   evaluation.change.layer = evaluation.change.head = -1;
-  evaluation.source = without_folder(request.run.input.name);
-  const auto& text = request.run.input.text;
+  evaluation.source = without_folder(request.input.name);
+  const auto& text = request.input.text;
   if (text) evaluation.text_sha256 = text->sha256.empty() ? sha256(text->content) : text->sha256;
   evaluation.token_id = plan.tokens->id;
   evaluation.token = plan.tokens->string;
   evaluation.changed_loss.resize(evaluation.place_of(evaluation.info.layers, 0));
-  check_memory(plan, checkpoint);
+  check_memory(plan);
   log_line(LogCategory::eval, [&] {
     return fmt::format("{}: sweep of {} heads over {} tokens, {}", evaluation.info.name, evaluation.changed_loss.size(),
                        length, evaluation.change.kind_words());
@@ -253,10 +234,10 @@ SweepEvents KeptSweep::events(SweepEvents then) {
   return events;
 }
 
-std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
+std::optional<SweepResult> evaluate_sweep(const OpenedModel& model, const SweepFileRequest& request,
                                           const std::function<void(const std::filesystem::path&)>& partial,
                                           const Job& job) {
-  auto plan = plan_sweep(request.sweep, job);
+  auto plan = plan_sweep(model, request.sweep, job);
   if (!plan) return std::nullopt;
   KeptSweep kept(request.output, *plan, request.start_anew);
   if (partial) partial(kept.path());
@@ -264,7 +245,7 @@ std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
   const SweepEvents events = kept.events();
   auto timing = run_sweep(*plan, events, job);
   if (!timing) return std::nullopt;
-  return SweepResult{std::move(plan->evaluation), std::move(*timing), resumed, std::move(plan->notes)};
+  return SweepResult{std::move(plan->evaluation), std::move(*timing), resumed};
 }
 
 void finish_sweep(const SweepFileRequest& request) {

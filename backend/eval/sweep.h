@@ -10,35 +10,32 @@
 #include "backend/base/job.h"
 #include "backend/eval/loss_partial.h"
 #include "backend/eval/sweep_file.h"
-#include "backend/model/run.h"
+#include "backend/model/run_tokens.h"
 
 namespace foxscope {
 
-/// A model on a text, and which change each of its heads is given in turn.
+/// A text, and which change each head of a model is given in turn.
 struct SweepRequest {
-  RunRequest run;       ///< keep is not looked at; interventions are part of the model that counts as unchanged
-  Intervention change;  ///< layer and head are not looked at
+  RunInput input;
+  std::optional<std::int64_t> limit;  ///< first N tokens; none: all
+  Intervention change;                ///< layer and head are not looked at
 };
 
-/// A sweep that is checked and may begin, or go on: what of its evaluation is known is not computed again.
-struct SweepPlan {
-  SweepRequest request;
-  Device device;
-  DType dtype = DType::float32;
-  std::int64_t hidden_size = 0;
+/// A sweep that is checked and may begin, or go on: what of its evaluation is known is not computed again. The model's
+/// own interventions are part of what counts as unchanged.
+struct SweepPlan : OpenedModel {
   std::shared_ptr<const TokenTable> tokens;
-  SweepEvaluation evaluation;
-  std::vector<std::string> notes;  ///< what the user should be told
+  SweepEvaluation evaluation = {};
 
   /// Heads whose losses are known.
   [[nodiscard]] std::int64_t heads_known() const;
 };
 
-/// Opens the checkpoint, cuts the text, and checks that the change changes something and that the sweep fits into
+/// Cuts the text, and checks that the change changes something and that the sweep fits into
 /// memory.
 /// @returns nothing if the job was stopped
 /// @throws Error and UsageError with the remedy, as run_model does; for a change of gates in a model without
-std::optional<SweepPlan> plan_sweep(const SweepRequest& request, const Job& job);
+std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest& request, const Job& job);
 
 /// What a caller hears on the way, beside the job's progress; on the working thread.
 struct SweepEvents {
@@ -93,13 +90,12 @@ struct SweepResult {
   SweepEvaluation evaluation;
   SweepTiming timing;
   std::int64_t resumed = 0;  ///< heads that an earlier process had computed
-  std::vector<std::string> notes;
 };
 /// Plans and runs a sweep. A process that ends early leaves OUTPUT.partial, from which the same request goes on; the
 /// result does not depend on how often it was interrupted. The caller writes the file and then calls finish_sweep.
 /// @param partial  is told where the work is kept from now on; may be empty
 /// @returns nothing if the job was stopped. @throws as plan_sweep and run_sweep do
-std::optional<SweepResult> evaluate_sweep(const SweepFileRequest& request,
+std::optional<SweepResult> evaluate_sweep(const OpenedModel& model, const SweepFileRequest& request,
                                           const std::function<void(const std::filesystem::path&)>& partial,
                                           const Job& job);
 /// Removes what was kept beside an output that is now in place.

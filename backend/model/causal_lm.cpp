@@ -9,7 +9,6 @@
 #include "backend/model/checks.h"
 #include "backend/model/continuation.h"
 #include "backend/model/forward_library.h"
-#include "backend/model/interventions.h"
 #include "backend/model/run_memory.h"
 
 namespace foxscope {
@@ -65,9 +64,7 @@ void check_request(const ForwardRequest& request, std::span<Recorder* const> rec
     check_ids(request.input_ids.subspan(first, length), config.vocabulary_size, "input_ids");
     check_ids(request.labels.subspan(first, length), config.vocabulary_size, "labels");
   }
-  check_pruning(request.pruning_tolerance);
-  check_length(request.length, config);
-  check_interventions(request.interventions, config, request.length);
+  check_pass(request, config, request.length);
 }
 
 }  // namespace foxscope

@@ -13,8 +13,8 @@
 #include "backend/base/device_name.h"
 #include "backend/base/job.h"
 #include "backend/model/checkpoint.h"
-#include "backend/model/intervention.h"
 #include "backend/model/model_config.h"
+#include "backend/model/pass_options.h"
 #include "backend/model/score.h"
 #include "backend/trace/recorder.h"
 
@@ -44,22 +44,20 @@ struct LossRange {
 };
 
 /// One forward pass over B sequences of L positions.
-struct ForwardRequest {
+struct ForwardRequest : PassOptions {
   std::int64_t batch = 0;
   std::int64_t length = 0;
-  std::span<const std::int32_t> input_ids;  ///< [B, L] what each position reads
-  std::span<const std::int32_t> labels;     ///< [B, L] what each position predicts
-  double pruning_tolerance = 0x1p-24;       ///< 0: nothing is skipped
-  std::vector<Intervention> interventions;
+  std::span<const std::int32_t> input_ids = {};  ///< [B, L] what each position reads
+  std::span<const std::int32_t> labels = {};     ///< [B, L] what each position predicts
   /// Where a pass begins whose first layers are those of another over the same ids: nothing of them is computed or
   /// recorded.
   struct Start {
     int layer = 0;
-    std::span<const float> hidden;  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
+    std::span<const float> hidden = {};  ///< [B, L, D] the layer's input (Recorder::hidden_states); empty at layer 0
   };
-  Start start;
+  Start start = {};
   /// Of whose mean the gradients are, for recorders that keep saliency; none: of all.
-  std::optional<LossRange> saliency;
+  std::optional<LossRange> saliency = {};
 };
 
 class Continuation;

@@ -1,12 +1,9 @@
 #include "backend/model/continuation.h"
 
-#include <limits>
-
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
 #include "backend/model/checks.h"
-#include "backend/model/interventions.h"
 
 namespace foxscope {
 
@@ -44,16 +41,6 @@ void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& co
     check_pruning(prompt.pruning_tolerance);
     check_continued(prompt.interventions, config);
   }
-}
-
-void check_continued(std::span<const Intervention> interventions, const ModelConfig& config) {
-  for (const Intervention& intervention : interventions) {
-    if (intervention.kind != Intervention::Kind::mean) continue;
-    throw UsageError(fmt::format(
-        "--intervene '{}': a text that is being continued has no mean gate yet: use constant=f", intervention.text()));
-  }
-  // zero@p may come true later.
-  check_interventions(interventions, config, std::numeric_limits<std::int64_t>::max());
 }
 
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config) {

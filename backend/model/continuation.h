@@ -10,13 +10,11 @@
 namespace foxscope {
 
 /// What a continuation begins with.
-struct PromptRequest {
-  std::span<const std::int32_t> input_ids;  ///< [L] what each position reads, BOS included
-  double pruning_tolerance = 0x1p-24;       ///< share of a row's attention that may be left out; 0: nothing is
-  std::vector<Intervention> interventions;
+struct PromptRequest : PassOptions {
+  std::span<const std::int32_t> input_ids = {};  ///< [L] what each position reads, BOS included
   /// What the pass over the prompt records, beside; null: nothing. Its losses are those of `labels`.
   Recorder* recorder = nullptr;
-  std::span<const std::int32_t> labels;  ///< [L]; empty without a recorder
+  std::span<const std::int32_t> labels = {};  ///< [L]; empty without a recorder
 };
 
 /// A sequence that a model has read and can read on, one token at a time: keys, values and gates of all positions are
@@ -48,10 +46,6 @@ TextScores score_ending(Continuation& continuation, std::span<const std::int32_t
 /// @throws Error for ids out of range; UsageError as check_continued does; ShapeError for no prompt, for one that is
 ///         empty or of another length or pruning than the others, or a recorder or labels of another length
 void check_prompts(std::span<const PromptRequest> prompts, const ModelConfig& config);
-
-/// @throws UsageError for interventions on a layer or head that the model does not have, and for `mean`, which no part
-///         of a text has; zero@p may be of any position
-void check_continued(std::span<const Intervention> interventions, const ModelConfig& config);
 
 /// @throws Error for an id outside the vocabulary; UsageError for a position that the model has not
 void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig& config);

@@ -6,12 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <fmt/format.h>
-
-#include "backend/base/error.h"
-#include "backend/model/run_memory.h"
-#include "backend/trace/mixer_text.h"
-
 namespace foxscope {
 namespace {
 
@@ -90,43 +84,7 @@ void pull_back_head(const Intervention& intervention, std::int64_t first, std::s
   }
 }
 
-/// Whether a layer has something that the intervention changes.
-void check_decay(const Intervention& intervention, const ModelConfig& config) {
-  if (!config.linear || intervention.kind == InterventionKind::cut) return;
-  const LinearMixer& mixer = *config.linear;
-  for (int layer = 0; layer < config.layers; ++layer) {
-    if (!config.is_linear(layer) || (intervention.layer != -1 && intervention.layer != layer)) continue;
-    if (mixer.decay == LinearDecay::none) {
-      throw UsageError(
-          fmt::format("--intervene '{}': layer {} is a {} without decay, which has nothing to change: cut "
-                      "is the only intervention on it",
-                      intervention.text(), layer, mixer_words(mixer.layer())));
-    }
-    if (mixer.decays_by_channel() && mixer.key_heads != mixer.heads && intervention.head != -1) {
-      throw UsageError(
-          fmt::format("--intervene '{}': layer {} has {} heads that share the decays of {}: use * for the "
-                      "head, to change all",
-                      intervention.text(), layer, mixer.heads, mixer.key_heads));
-    }
-  }
-}
-
 }  // namespace
-
-void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length) {
-  for (const Intervention& intervention : interventions) {
-    const auto check = [&intervention](const char* what, std::int64_t number, std::int64_t count) {
-      if (number < count) return;
-      throw UsageError(fmt::format("--intervene '{}': there is no {} {}: the model and text have 0 to {}",
-                                   intervention.text(), what, number, count - 1));
-    };
-    check("layer", intervention.layer, config.layers);
-    check("head", intervention.head,
-          intervention.layer < 0 ? sizes_of(config, 1).heads : config.heads_of(intervention.layer));
-    check_decay(intervention, config);
-    if (intervention.kind == InterventionKind::zero) check("position", intervention.position, length);
-  }
-}
 
 bool changes_gates(std::span<const Intervention> interventions, int layer) {
   return std::any_of(interventions.begin(), interventions.end(), [layer](const Intervention& intervention) {

@@ -3,15 +3,12 @@
 #include <cstdint>
 #include <span>
 
-#include "backend/model/causal_lm.h"
+#include "backend/model/intervention.h"
 
 namespace foxscope {
 
 /// Lowest log f that is summed: below it the past is cut exactly, and no difference of sums is ever inf - inf.
 inline constexpr double kLowestLogGate = -1000.0;
-
-/// @throws UsageError for a layer, head or position that the model or the text does not have
-void check_interventions(std::span<const Intervention> interventions, const ModelConfig& config, std::int64_t length);
 
 /// Whether any of them acts on the gates of this layer.
 bool changes_gates(std::span<const Intervention> interventions, int layer);

@@ -11,10 +11,8 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/base/sha256.h"
-#include "backend/model/interventions.h"
+#include "backend/model/checks.h"
 #include "backend/model/query_key_place.h"
-#include "backend/model/run_settings.h"
-#include "backend/model/run_tokens.h"
 
 namespace foxscope {
 namespace {
@@ -45,73 +43,79 @@ std::shared_ptr<const Text> identify(const std::shared_ptr<const Text>& text) {
 
 }  // namespace
 
-std::optional<RunEstimate> estimate_run(const RunRequest& request, TokenCount count, const Job& job) {
-  const Checkpoint checkpoint = Checkpoint::open(request.model);
-  const ModelSettings settings = validate(request, checkpoint);
+void validate(const RunRequest& request, const OpenedModel& model) {
+  check_limit(request.limit);
+  if (request.saliency && !request.keep.contains(Keep::saliency)) {
+    throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
+  }
+  const ModelConfig& config = model.config;
+  if (config.linear && request.keep.contains(Keep::saliency)) {
+    throw UsageError(
+        fmt::format("{}: {} has layers of {}, and gradients by log gates are those of attention: leave "
+                    "saliency out of --keep",
+                    model.folder.string(), config.model_type, to_string(config.linear->kind)));
+  }
+}
+
+std::optional<RunEstimate> estimate_run(const OpenedModel& model, const RunRequest& request, TokenCount count,
+                                        const Job& job) {
+  validate(request, model);
   RunEstimate estimate;
   if (count == TokenCount::exact || !request.input.text) {
-    estimate.tokens = static_cast<std::int64_t>(read_run_tokens(request, checkpoint)->id.size());
+    estimate.tokens = static_cast<std::int64_t>(read_run_tokens(model, request.input, request.limit)->id.size());
   } else {
     estimate.tokens = static_cast<std::int64_t>(request.input.text->content.size());
     if (request.limit) estimate.tokens = std::min(estimate.tokens, *request.limit);
   }
   if (job.stopped()) return std::nullopt;
-  const KeepSet keep = with_values_of_linear_mixers(request.keep, sizes_of(checkpoint.config(), 1));
-  estimate.needs =
-      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), keep, settings.dtype, settings.device);
-  estimate.free = free_memory(settings.device);
+  estimate.needs = model.needs(with_values_of_linear_mixers(request.keep, sizes_of(model.config, 1)));
+  estimate.free = free_memory(model.device);
   return estimate;
 }
 
-std::optional<RunResult> run_model(const RunRequest& request, const Job& job) {
+std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& request, const Job& job) {
   const auto start = std::chrono::steady_clock::now();
-  Checkpoint checkpoint = Checkpoint::open(request.model);
-  const ModelSettings settings = validate(request, checkpoint);
-  const Device& device = settings.device;
+  validate(request, model);
   job.tell({0, 1, "models", "load"});
-  const std::shared_ptr<const TokenTable> tokens = read_run_tokens(request, checkpoint);
+  const std::shared_ptr<const TokenTable> tokens = read_run_tokens(model, request.input, request.limit);
   if (job.stopped()) return std::nullopt;
-
   const auto length = static_cast<std::int64_t>(tokens->id.size());
+  check_pass(model.options, model.config, length);
+  ForwardRequest forward{model.options, 1, length, tokens->input_id, tokens->id};
+  if (request.keep.contains(Keep::saliency)) {
+    forward.saliency = check_saliency(request.saliency.value_or(LossRange{}), length);
+  }
+
+  std::optional<TraceInfo> info = model.describe(length, job);
+  if (!info) return std::nullopt;
+  if (const auto& target = forward.saliency) {
+    info->saliency_target = fmt::format("mean of loss[{}:{}]", target->first, target->end);
+  }
+  const KeepSet keep = with_values_of_linear_mixers(request.keep, *info);
+  const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device), user_of(request, length),
+                            kernel_gpu(model.device));
+  const auto store = place.make_store(*info, keep);
   RunResult result;
-  result.report.notes = checkpoint.config().notes;
-  check_interventions(request.interventions, checkpoint.config(), length);
-  const std::optional<TraceInfo> described = describe_run(request, checkpoint, settings, length, job);
-  if (!described) return std::nullopt;
-  const TraceInfo& info = *described;
-  const KeepSet keep = with_values_of_linear_mixers(request.keep, info);
-  const RunNeeds needs =
-      estimate_needs(checkpoint.config(), checkpoint.parameter_count(), keep, settings.dtype, device);
-  const QueryKeyPlace place(needs, length, free_memory(device), user_of(request, length), kernel_gpu(device));
-  const auto store = place.make_store(info, keep);
-  note_place(store, info, result.report.notes);
+  result.report.notes = model.config.notes;
+  note_place(store, *info, result.report.notes);
   log_line(LogCategory::model, [&] {
-    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info.name, length, info.device,
-                       to_string(info.dtype), info.pruning_tolerance,
+    return fmt::format("{}: {} tokens on {} in {}, pruning tolerance {:g}, {}", info->name, length, info->device,
+                       to_string(info->dtype), info->pruning_tolerance,
                        store ? fmt::format("{} in {}", words_of(store->parts()).title, store->where())
                              : "queries and keys are not kept");
   });
-  Recorder recorder(info, keep, store);
-  const std::shared_ptr<CausalLM> model = open_model(request, checkpoint, device, settings.dtype, job);
-  if (!model) return std::nullopt;
-  checkpoint = Checkpoint();  // its files need no longer be mapped
+  Recorder recorder(*info, keep, store);
+  const std::shared_ptr<CausalLM> loaded = model.load(job);
+  if (!loaded) return std::nullopt;
   result.report.load_seconds = seconds_since(start);
 
-  ForwardRequest forward;
-  forward.batch = 1;
-  forward.length = length;
-  forward.input_ids = tokens->input_id;
-  forward.labels = tokens->id;
-  forward.pruning_tolerance = info.pruning_tolerance;
-  forward.interventions = request.interventions;
-  forward.saliency = saliency_target(request, length);
   Recorder* const recorders[] = {&recorder};
   const auto forward_start = std::chrono::steady_clock::now();
-  const std::optional<ForwardReport> report = model->forward(forward, recorders, job);
+  const std::optional<ForwardReport> report = loaded->forward(forward, recorders, job);
   if (!report) return std::nullopt;
   result.report.forward = *report;
   log_line(LogCategory::model, [&] {
-    return fmt::format("{}: attention by {}, {} of {} pairs of blocks skipped", info.name, report->attention_kernel,
+    return fmt::format("{}: attention by {}, {} of {} pairs of blocks skipped", info->name, report->attention_kernel,
                        report->skipped_blocks, report->attention_blocks);
   });
   result.report.forward_seconds = seconds_since(forward_start);

@@ -10,7 +10,6 @@
 #include "backend/base/error.h"
 #include "backend/base/log.h"
 #include "backend/model/checks.h"
-#include "backend/model/run_settings.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -27,21 +26,22 @@ void cut(std::vector<T>& values, std::optional<std::int64_t> limit) {
   if (limit && std::ssize(values) > *limit) values.resize(static_cast<std::size_t>(*limit));
 }
 
-void read_text(const RunRequest& request, const Tokenizer& tokenizer, TokenTable& table) {
-  const std::string_view content = request.input.text->content;
+void read_text(const RunInput& input, std::optional<std::int64_t> limit, const Tokenizer& tokenizer,
+               TokenTable& table) {
+  const std::string_view content = input.text->content;
   Tokens tokens = tokenizer.encode(content);
   log_line(LogCategory::text, [&] {
-    return fmt::format("{}: {} bytes are {} tokens{}", request.input.name, content.size(), tokens.size(),
-                       request.limit && *request.limit < static_cast<std::int64_t>(tokens.size())
-                           ? fmt::format(", of which the first {} are read", *request.limit)
+    return fmt::format("{}: {} bytes are {} tokens{}", input.name, content.size(), tokens.size(),
+                       limit && *limit < static_cast<std::int64_t>(tokens.size())
+                           ? fmt::format(", of which the first {} are read", *limit)
                            : "");
   });
   table.id = std::move(tokens.id);
   table.byte_start = std::move(tokens.byte_start);
   table.byte_end = std::move(tokens.byte_end);
-  cut(table.id, request.limit);
-  cut(table.byte_start, request.limit);
-  cut(table.byte_end, request.limit);
+  cut(table.id, limit);
+  cut(table.byte_start, limit);
+  cut(table.byte_end, limit);
   table.string.reserve(table.id.size());
   for (std::size_t n = 0; n < table.id.size(); ++n) {
     const auto begin = static_cast<std::size_t>(table.byte_start[n]);
@@ -59,36 +59,25 @@ void name_ids(const Tokenizer& tokenizer, TokenTable& table) {
 
 }  // namespace
 
-bool has_tokenizer(const Checkpoint& checkpoint) {
-  return std::filesystem::exists(checkpoint.folder() / "tokenizer.json") ||
-         std::filesystem::exists(checkpoint.folder() / "vocab.json");
-}
-
-std::vector<std::int32_t> read_prompt(const RunRequest& request, const Checkpoint& checkpoint,
-                                      const Tokenizer* tokenizer) {
-  const RunInput& input = request.input;
-  std::vector<std::int32_t> ids = input.text ? tokenizer->encode(input.text->content).id : input.ids;
-  if (!input.labels) ids.insert(ids.begin(), choose_bos(request, checkpoint, tokenizer));
-  if (ids.empty()) throw Error(fmt::format("{}: holds no input_ids: a prompt needs at least one", input.name));
-  check_ids(ids, checkpoint.config().vocabulary_size, input.name);
+std::vector<std::int32_t> read_prompt(const OpenedModel& model, const RunInput& input) {
+  std::vector<std::int32_t> ids = input.text ? model.tokenizer().encode(input.text->content).id : input.ids;
+  if (!input.labels) ids.insert(ids.begin(), model.bos());
+  check_any(ids, input.name);
+  check_ids(ids, model.config.vocabulary_size, input.name);
   return ids;
 }
 
-std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, const Checkpoint& checkpoint) {
-  const RunInput& input = request.input;
-  std::optional<Tokenizer> tokenizer;
-  if (input.text || has_tokenizer(checkpoint)) tokenizer = Tokenizer::load(checkpoint.folder());
-  const std::int64_t vocabulary = checkpoint.config().vocabulary_size;
+std::shared_ptr<const TokenTable> read_run_tokens(const OpenedModel& model, const RunInput& input,
+                                                  std::optional<std::int64_t> limit) {
+  const std::int64_t vocabulary = model.config.vocabulary_size;
   auto table = std::make_shared<TokenTable>();
   if (input.text) {
-    read_text(request, *tokenizer, *table);
+    read_text(input, limit, model.tokenizer(), *table);
   } else {
     table->id = input.labels.value_or(input.ids);
-    cut(table->id, request.limit);
+    cut(table->id, limit);
   }
-  if (table->id.empty()) {
-    throw Error(fmt::format("{}: holds no tokens: a run needs at least one", input.name));
-  }
+  check_any(table->id, input.name);
   check_ids(table->id, vocabulary, input.labels ? input.name + ", labels" : input.name);
   if (input.labels) {
     if (input.labels->size() != input.ids.size()) {
@@ -96,12 +85,12 @@ std::shared_ptr<const TokenTable> read_run_tokens(const RunRequest& request, con
                                    input.ids.size(), input.labels->size()));
     }
     table->input_id = input.ids;
-    cut(table->input_id, request.limit);
+    cut(table->input_id, limit);
     check_ids(table->input_id, vocabulary, input.name + ", input_ids");
   } else {
-    put_behind_bos(*table, choose_bos(request, checkpoint, tokenizer ? &*tokenizer : nullptr));
+    put_behind_bos(*table, model.bos());
   }
-  if (!input.text && tokenizer) name_ids(*tokenizer, *table);
+  if (const Tokenizer* names = input.text ? nullptr : model.find_tokenizer()) name_ids(*names, *table);
   assert(table->input_id.size() == table->id.size());
   assert(table->byte_start.empty() || table->byte_start.size() == table->id.size());
   assert(table->string.empty() || table->string.size() == table->id.size());

@@ -10,7 +10,6 @@
 
 #include "backend/base/error.h"
 #include "backend/model/checks.h"
-#include "backend/model/interventions.h"
 
 namespace foxscope {
 namespace {
@@ -33,7 +32,6 @@ void check_text(const ScoredText& text, std::size_t index, const ModelConfig& co
     throw ShapeError(
         fmt::format("[score] text {}: {} labels for {} positions", index, text.labels.size(), text.end - text.first));
   }
-  check_length(length, config);
   check_ids(text.input_ids, config.vocabulary_size, fmt::format("text {}", index));
   check_ids(text.labels, config.vocabulary_size, fmt::format("labels of text {}", index));
 }
@@ -45,10 +43,9 @@ void check_score(const ScoreRequest& request, const ModelConfig& config) {
     throw UsageError(fmt::format("{} likeliest tokens: use a number from 0 to {}, the size of the vocabulary",
                                  request.top, config.vocabulary_size));
   }
-  check_pruning(request.pruning_tolerance);
   for (std::size_t n = 0; n < request.texts.size(); ++n) {
     check_text(request.texts[n], n, config);
-    check_interventions(request.interventions, config, positions(request.texts[n]));
+    check_pass(request, config, positions(request.texts[n]));
   }
 }
 

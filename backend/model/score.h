@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "backend/model/intervention.h"
 #include "backend/model/model_config.h"
+#include "backend/model/pass_options.h"
 
 namespace foxscope {
 
@@ -40,12 +40,10 @@ struct ScoredText {
 /// Texts to be scored, of any lengths and in any order. Those of near-equal length go through the model together, the
 /// shorter padded at their end, which no position before it sees: a text's scores are those that it has alone, to
 /// rounding (a matrix product of other rows beside them may round otherwise).
-struct ScoreRequest {
-  std::vector<ScoredText> texts;
-  int top = 0;                         ///< k
-  bool distribution = false;           ///< whether entropies and ranks are asked for
-  double pruning_tolerance = 0x1p-24;  ///< share of a row's attention that may be skipped; 0: nothing is
-  std::vector<Intervention> interventions;
+struct ScoreRequest : PassOptions {
+  std::vector<ScoredText> texts = {};
+  int top = 0;                ///< k
+  bool distribution = false;  ///< whether entropies and ranks are asked for
 };
 
 /// @throws ShapeError for a text that is empty, positions that it does not have and labels without a position;

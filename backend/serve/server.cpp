@@ -15,13 +15,9 @@
 #include "backend/base/log.h"
 #include "backend/model/continuation.h"
 #include "backend/model/engine.h"
-#include "backend/model/run_memory.h"
-#include "backend/model/run_settings.h"
-#include "backend/model/run_tokens.h"
 #include "backend/serve/endpoint.h"
 #include "backend/serve/listener.h"
 #include "backend/serve/scheduler.h"
-#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
@@ -86,9 +82,8 @@ struct LoadedCopy {
 /// A model that is being served, with what computes it.
 class LoadedModel {
  public:
-  std::optional<Tokenizer> tokenizer;
+  std::vector<OpenedModel> opened;  ///< one a device
   ServedModel served;
-  double pruning_tolerance = 0;
   std::list<LoadedCopy> copies;  ///< one a device
 
   /// Has the copy compute a request that has the fewest prompts under way.
@@ -114,34 +109,20 @@ class LoadedModel {
 };
 
 /// What is wrong with a model's settings is known before weights are read.
-struct OpenedModel {
-  Checkpoint checkpoint;
-  std::vector<ModelSettings> settings;  ///< one a device
-};
-
-std::vector<DeviceChoice> devices_of(const RunRequest& run, const ServeRequest& request) {
-  return request.devices.empty() ? std::vector{run.device} : request.devices;
-}
-
-OpenedModel open_for_serving(const RunRequest& run, const ServeRequest& request, LoadedModel& into) {
-  OpenedModel opened;
-  opened.checkpoint = Checkpoint::open(run.model);
-  for (const DeviceChoice& device : devices_of(run, request)) {
-    RunRequest placed = run;
-    placed.device = device;
-    opened.settings.push_back(validate(placed, opened.checkpoint));
+void open_for_serving(const Engine& engine, ModelRequest model, const ServeRequest& request, LoadedModel& into) {
+  const std::vector<DeviceChoice> devices = request.devices.empty() ? std::vector{model.device} : request.devices;
+  for (const DeviceChoice& device : devices) {
+    model.device = device;
+    into.opened.push_back(engine.open(model));
   }
-  const ModelConfig& config = opened.checkpoint.config();
-  const nlohmann::json keys = nlohmann::json::parse(config.json, nullptr, false);
-  if (has_tokenizer(opened.checkpoint)) into.tokenizer = Tokenizer::load(opened.checkpoint.folder());
-  into.served.name = run.name;
-  into.served.vocabulary_size = config.vocabulary_size;
-  into.served.bos = choose_bos(run, opened.checkpoint, into.tokenizer ? &*into.tokenizer : nullptr);
-  into.served.ends = ends_of(keys, config.vocabulary_size);
-  into.served.max_length = max_length_of(request, run.model, config, keys);
-  into.served.tokenizer = into.tokenizer ? &*into.tokenizer : nullptr;
-  into.pruning_tolerance = opened.settings.front().pruning_tolerance;
-  return opened;
+  const OpenedModel& opened = into.opened.front();
+  const nlohmann::json keys = nlohmann::json::parse(opened.config.json, nullptr, false);
+  into.served.name = model.name;
+  into.served.vocabulary_size = opened.config.vocabulary_size;
+  into.served.bos = opened.bos();
+  into.served.ends = ends_of(keys, opened.config.vocabulary_size);
+  into.served.max_length = max_length_of(request, model.model, opened.config, keys);
+  into.served.tokenizer = opened.find_tokenizer();
 }
 
 /// Copies of models that share a device's memory.
@@ -165,27 +146,23 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
   // OpenMP reads it when its library is loaded, with LibTorch: when devices are first asked for.
   setenv("OMP_WAIT_POLICY", "passive", 0);
   std::list<LoadedModel> models;
-  std::vector<OpenedModel> opened;
-  for (const RunRequest& run : request.runs) opened.push_back(open_for_serving(run, request, models.emplace_back()));
+  const Engine engine;
+  for (const ModelRequest& model : request.models) open_for_serving(engine, model, request, models.emplace_back());
   Listener listener(request.host, request.port);  // what is wrong with it is known before weights are read
-  auto next = opened.begin();
   for (LoadedModel& loaded : models) {
-    const auto& run = request.runs[static_cast<std::size_t>(next - opened.begin())];
-    for (const ModelSettings& settings : next->settings) {
-      auto model = open_model(run, next->checkpoint, settings.device, settings.dtype, job);
+    for (const OpenedModel& opened : loaded.opened) {
+      auto model = opened.load(job);
       if (!model) return;
       loaded.copies.emplace_back().model = std::move(model);
     }
-    ++next;
   }
-  opened.clear();  // their files need no longer be mapped
   Endpoint endpoint(request.token);
   for (LoadedModel& loaded : models) {
     const ServedModel& served = loaded.served;
     for (LoadedCopy& copy : loaded.copies) {
       const Device& device = copy.model->device();
       const SchedulerLimits limits =
-          limits_of(*copy.model, served, loaded.pruning_tolerance, models_on(device, models));
+          limits_of(*copy.model, served, loaded.opened.front().options.pruning_tolerance, models_on(device, models));
       log_line(LogCategory::model, [&] {
         return fmt::format(
             "{} on {}: texts of at most {} positions, passes of {} positions, {} positions continued "

@@ -7,18 +7,17 @@
 #include <vector>
 
 #include "backend/base/job.h"
-#include "backend/model/run.h"
+#include "backend/model/engine.h"
 
 namespace foxscope {
 
 /// What `foxscope serve` is asked for.
 struct ServeRequest {
-  /// Models of different names, at least one: name, model, BOS, device, dtype, pruning; their input is not looked at.
-  std::vector<RunRequest> runs;
+  std::vector<ModelRequest> models;  ///< of different names, at least one
   std::string host = "127.0.0.1";
   int port = 8080;  ///< 0: a free one
   /// Each has a copy of every model, and a request goes to the one with the fewest prompts under way; none: one copy of
-  /// each, where its run says.
+  /// each, where its request says.
   std::vector<DeviceChoice> devices;
   std::optional<std::int64_t> max_length;  ///< positions of a text, BOS included; none: the configs'
   std::string token;                       ///< that clients must show; empty: none, for this machine's own only

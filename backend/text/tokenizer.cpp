@@ -344,6 +344,10 @@ Tokenizer::Tokenizer(Tokenizer&&) noexcept = default;
 Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
+bool Tokenizer::is_in(const std::filesystem::path& folder) {
+  return std::filesystem::exists(folder / "tokenizer.json") || std::filesystem::exists(folder / "vocab.json");
+}
+
 Tokenizer Tokenizer::load(const std::filesystem::path& folder) {
   const auto present = [&](const char* file) { return std::filesystem::exists(folder / file); };
   const auto content = [&](const char* file) {

@@ -38,6 +38,8 @@ class Tokenizer {
   /// Reads a checkpoint folder: tokenizer.json, else vocab.json + merges.txt; honours tokenizer_config.json.
   /// @throws Error naming the file and what is wrong with it
   static Tokenizer load(const std::filesystem::path& folder);
+  /// Whether a folder holds a tokenizer's files.
+  static bool is_in(const std::filesystem::path& folder);
 
   /// Reads the contents of a tokenizer.json; `name` stands in errors.
   static Tokenizer from_json(std::string_view content, std::string_view name, bool json_escaping = false);

@@ -3,10 +3,6 @@
 #include <cassert>
 #include <cstring>
 
-#include <fmt/format.h>
-
-#include "backend/base/error.h"
-
 namespace foxscope {
 namespace {
 
@@ -92,14 +88,6 @@ std::int64_t id_at(std::span<const std::byte> bytes, IdType type, std::size_t in
       break;
   }
   return load_number<std::int64_t>(bytes, index);
-}
-
-void throw_outside_vocabulary(const std::string& name, std::int64_t row, std::size_t place, std::int64_t id,
-                              std::int64_t vocabulary) {
-  throw Error(
-      fmt::format("{}: the token {} in row {} at {} is outside the model's vocabulary of {} ids: use tokens of "
-                  "the model's tokenizer",
-                  name, id, row, place, vocabulary));
 }
 
 }  // namespace foxscope

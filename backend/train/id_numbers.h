@@ -26,10 +26,4 @@ std::optional<std::size_t> take_ids(std::span<const std::byte> bytes, IdType typ
 /// One number of an array.
 std::int64_t id_at(std::span<const std::byte> bytes, IdType type, std::size_t index);
 
-/// What to throw for a token that the model does not have.
-/// @param name   of the file
-/// @param place  in the row, from 0
-[[noreturn]] void throw_outside_vocabulary(const std::string& name, std::int64_t row, std::size_t place,
-                                           std::int64_t id, std::int64_t vocabulary);
-
 }  // namespace foxscope

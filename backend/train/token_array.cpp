@@ -9,6 +9,7 @@
 #include "backend/base/sha256.h"
 #include "backend/eval/npy.h"
 #include "backend/model/safetensors.h"
+#include "backend/text/tokenizer.h"
 #include "backend/train/row_cut.h"
 
 namespace foxscope {
@@ -44,7 +45,8 @@ class ArrayRows final : public TokenRows {
     const std::size_t row_bytes = tokens.size() * size_of(array_.type);
     const auto bytes = array_.bytes.subspan(static_cast<std::size_t>(row) * row_bytes, row_bytes);
     if (const auto place = take_ids(bytes, array_.type, vocabulary_, tokens)) {
-      throw_outside_vocabulary(array_.name, row, *place, id_at(bytes, array_.type, *place), vocabulary_);
+      throw_outside_vocabulary(array_.name, std::to_string(id_at(bytes, array_.type, *place)),
+                               fmt::format("position {} of row {}", *place, row), vocabulary_);
     }
   }
 

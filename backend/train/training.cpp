@@ -18,7 +18,6 @@
 #include "backend/model/forward_library.h"
 #include "backend/model/initial_weights.h"
 #include "backend/model/run_memory.h"
-#include "backend/model/run_tokens.h"
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
 #include "backend/train/batch_reader.h"
@@ -38,8 +37,6 @@ constexpr std::int64_t kEvaluationRows = 96;
 /// A loss so far above the mean of the steps before is told of, nats.
 constexpr double kLeap = 1.0;
 constexpr std::size_t kStepsBefore = 16;
-
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 /// What a training must not change when it goes on.
 std::string identity_of(const Recipe& recipe) {
@@ -79,7 +76,7 @@ Model open_model(const Recipe& recipe) {
                     model.config.model_type));
   }
   model.tokenizer = recipe.tokenizer;
-  if (model.tokenizer.empty() && model.checkpoint && has_tokenizer(*model.checkpoint)) {
+  if (model.tokenizer.empty() && model.checkpoint && Tokenizer::is_in(model.checkpoint->folder())) {
     model.tokenizer = model.checkpoint->folder();
   }
   std::optional<std::int32_t> bos = model.config.bos_token_id;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/model/safetensors.h"
+#include "backend/text/tokenizer.h"
 #include "backend/train/id_numbers.h"
 #include "backend/train/row_cut.h"
 
@@ -97,8 +98,8 @@ class ZarrRows final : public TokenRows {
     const std::size_t size = size_of(array_->type());
     const std::span bytes(numbers.get() + static_cast<std::size_t>(begin) * size, tokens.size() * size);
     if (const auto place = take_ids(bytes, array_->type(), vocabulary_, tokens)) {
-      throw_outside_vocabulary(array_->chunk_file(index).string(), row, done + *place,
-                               id_at(bytes, array_->type(), *place), vocabulary_);
+      throw_outside_vocabulary(array_->chunk_file(index).string(), std::to_string(id_at(bytes, array_->type(), *place)),
+                               fmt::format("position {} of row {}", done + *place, row), vocabulary_);
     }
   }
 

@@ -3,6 +3,7 @@
 import json
 import os
 import resource
+import shutil
 import struct
 import subprocess
 import unittest
@@ -296,6 +297,117 @@ class OptionTest(BadInputTest):
                                     "-o", self.folder / "o.h5")
             self.assertEqual(message.returncode, 2)
             self.assertEqual(message.stderr.decode(), f"foxscope: --bos {bos}: the model's vocabulary has ids 0 to 319\n")
+
+
+def byte_tokenizer():
+    """A tokenizer.json of <s> and the 256 bytes, as GPT-2 writes them."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    names = {byte: chr(byte) for byte in plain}
+    names.update({byte: chr(256 + n) for n, byte in enumerate(sorted(set(range(256)) - set(plain)))})
+    vocabulary = {"<s>": 0, **{names[byte]: byte + 1 for byte in range(256)}}
+    return json.dumps({"added_tokens": [], "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
+                       "decoder": {"type": "ByteLevel"}, "model": {"type": "BPE", "vocab": vocabulary, "merges": []}})
+
+
+class MistakeTest(BadInputTest):
+    """A mistake has the same words, whichever command meets it, and nothing is written."""
+
+    def setUp(self):
+        super().setUp()
+        self.text = self.write("text.txt", TEXT * 40)
+        self.empty = self.write("empty.txt", "")
+        self.windows(numpy.arange(1, 61).reshape(2, 30))
+        self.output = self.folder / "out.h5"
+
+    def windows(self, ids):
+        self.ids = self.folder / "ids.npy"
+        numpy.save(self.ids, ids.astype(numpy.int32))
+
+    def command(self, name, model, text=None):
+        text = text or self.text
+        return {"run": ["run", "--model", model, "--text", text, "-o", self.output],
+                "generate": ["generate", "--model", model, "--text", text],
+                "loss": ["eval", "loss", "--model", model, "--ids", self.ids, "-o", self.output],
+                "heads": ["eval", "heads", "--model", model, "--ids", self.ids, "-o", self.output],
+                "needle": ["eval", "needle", "--model", model, "--haystack", text, "--lengths", 600, "--depths", 0,
+                           "-o", self.output],
+                "surprisal": ["eval", "surprisal", "--model", model, "--text", text, "-o", self.output],
+                "sweep": ["eval", "sweep", "--model", model, "--text", text, "-o", self.output],
+                "serve": ["serve", "--model", model, "--port", 0]}[name]
+
+    def all_say(self, code, message, names, extra=(), model=FOX, text=None):
+        for name in names.split():
+            with self.subTest(f"{name} {extra}"):
+                said = self.fails(code, message, *self.command(name, model, text), *extra, output=self.output)
+                self.assertEqual(said.removeprefix("foxscope: "), message + "\n")
+
+    def test_of_the_model(self):
+        everywhere = "run generate loss heads needle surprisal sweep serve"
+        for option, value, message in [
+                ("--pruning", "1.5", "use a share from 0 (nothing is skipped) to below 1"),
+                ("--pruning", "-0.25", "use a share from 0 (nothing is skipped) to below 1"),
+                ("--bos", "8192", "the model's vocabulary has ids 0 to 8191"),
+                ("--bos", "-1", "the model's vocabulary has ids 0 to 8191")]:
+            self.all_say(2, f"{option} {value}: {message}", everywhere, [option, value])
+        self.all_say(2, "--dtype bfloat16 needs --device cuda: on a CPU models run in float32", everywhere,
+                     ["--dtype", "bfloat16", "--device", "cpu"])
+        self.all_say(2, "--dtype 'float8' is not known: choose auto, float32 or bfloat16", everywhere,
+                     ["--dtype", "float8"])
+
+    def test_of_interventions(self):
+        everywhere = "run generate loss heads needle surprisal sweep"
+        there_is = "there is no {}: the model and text have 0 to {}"
+        self.all_say(2, f"--intervene '8:0:one': {there_is.format('layer 8', 7)}", everywhere, ["--intervene", "8:0:one"])
+        self.all_say(2, f"--intervene '0:4:cut': {there_is.format('head 4', 3)}", everywhere, ["--intervene", "0:4:cut"])
+        self.all_say(2, "--intervene '0:0:mean': a text that is being continued has no mean gate yet: use constant=f",
+                     "generate needle", ["--intervene", "0:0:mean"])
+        self.all_say(2, f"--intervene '0:0:zero@30': {there_is.format('position 30', 29)}", "loss heads",
+                     ["--intervene", "0:0:zero@30"])
+        self.all_say(2, f"--intervene '0:0:zero@40': {there_is.format('position 40', 39)}", "run surprisal sweep",
+                     ["--intervene", "0:0:zero@40", "--limit", 40])
+
+    def test_of_the_text(self):
+        for limit in ["0", "-3"]:
+            self.all_say(2, f"--limit {limit}: use a number of tokens from 1", "run surprisal sweep", ["--limit", limit])
+        self.all_say(1, f"{self.empty}: holds no tokens: there must be at least one", "run surprisal sweep",
+                     text=self.empty)
+        pairs = self.write("pairs.jsonl", '{"sentence_good": "a", "sentence_bad": ""}\n')
+        self.fails(1, "pair 0, a sentence: holds no tokens: there must be at least one", "eval", "surprisal", "--model",
+                   FOX, "--pairs", pairs, "-o", self.folder / "out.csv")
+
+    def test_ids_outside_the_vocabulary(self):
+        self.windows(numpy.array([[1, 2, 3], [4, 8192, 5]]))
+        words = "the id 8192 at position 1 is outside the model's vocabulary (0 to 8191); use the ids of this model's tokenizer"
+        self.all_say(1, f"{self.ids}, window 1: {words}", "loss heads")
+        ids = self.write("ids.json", "[7, 8192]")
+        for command in [["run", "-o", self.output], ["generate"]]:
+            self.fails(1, f"{ids}: {words}", *command, "--model", FOX, "--ids", ids, output=self.output)
+        # A tokenizer that makes ids which the model does not have.
+        model = self.copy_of("fox-pro")
+        shutil.copy(FOX / "tokenizer.json", model)
+        for name in "run generate surprisal sweep needle".split():
+            self.fails(1, ["is outside the model's vocabulary (0 to 319); use the ids of this model's tokenizer"],
+                       *self.command(name, model), output=self.output)
+
+    def test_more_tokens_than_positions(self):
+        model = self.copy_of("gpt2")
+        (model / "tokenizer.json").write_text(byte_tokenizer())
+        self.windows(numpy.ones((2, 130)))
+        long = "{} tokens are more than the model has positions for, which is 128: take fewer tokens, or a shorter text"
+        self.all_say(2, long.format(130), "loss heads", model=model)
+        self.all_say(2, long.format(130), "run surprisal", ["--limit", 130], model=model)
+        self.all_say(2, long.format(130), "sweep", ["--limit", 130, "--change", "cut"], model=model)
+        self.all_say(2, long.format(129), "generate", ["--tokens", 2], model=model, text=self.write("a.txt", "a" * 127))
+        needle = self.foxscope(*self.command("needle", model))
+        self.assertEqual(needle.returncode, 2)
+        self.assertRegex(needle.stderr.decode(), "foxscope: [0-9]+" + long.format("")[:40])
+
+    def test_a_message_of_each_is_told_by_the_first_that_fails(self):
+        """Before weights are read, corpora counted, ports opened."""
+        weights = self.copy_of("fox-pro")
+        set_tensor(weights, "model.layers.0.mlp.down_proj.weight", lambda tensor: tensor * numpy.float32("nan"))
+        for name in "run generate loss heads serve".split():
+            self.fails(2, "--bos 320", *self.command(name, weights), "--bos", 320)
 
 
 class OutputTest(BadInputTest):

@@ -14,8 +14,8 @@
 namespace foxscope::test {
 namespace {
 
-RunRequest demo_run(const char* name) {
-  RunRequest request;
+AskedRun demo_run(const char* name) {
+  test::AskedRun request;
   request.name = name;
   request.model = demo_model("fox-pro-12m");
   request.device = DeviceChoice::parse("cpu");
@@ -24,7 +24,7 @@ RunRequest demo_run(const char* name) {
 
 TEST(EvalBatch, HeadsOfWindowsTogetherAreMeansOfSingleRuns) {
   HeadsRequest request;
-  request.models = {demo_run("fox")};
+  request.models = {Engine().open(demo_run("fox"))};
   request.input.ids.file = data_path("heldout/reference.safetensors");
   request.input.ids.tensor = "tokens";
   request.input.ids.length = 120;
@@ -33,11 +33,11 @@ TEST(EvalBatch, HeadsOfWindowsTogetherAreMeansOfSingleRuns) {
 
   std::vector<EvaluatedHeads> alone;
   for (const Window& window : read_window_ids(request.input.ids).windows) {
-    RunRequest run = demo_run("fox");
+    AskedRun run = demo_run("fox");
     run.input.ids = window.ids;
     run.input.name = "window";
     run.keep = {Keep::gates, Keep::rows, Keep::query_key};
-    alone.push_back(evaluate_run(run_model(run, Job{}).value().trace, Job{}).value());
+    alone.push_back(evaluate_run(test::run(run, Job{}).value().trace, Job{}).value());
   }
   ASSERT_EQ(alone.size(), 3U);
   int compared = 0;
@@ -62,7 +62,7 @@ class NeedleBatch : public testing::Test {
   }
   NeedleModel evaluate(const std::vector<double>& depths, const std::string& name) {
     NeedleRequest request;
-    request.models = {demo_run("fox")};
+    request.models = {Engine().open(demo_run("fox"))};
     request.haystack = folder_.path() / "haystack.txt";
     request.lengths = {kLength};
     request.depths = depths;

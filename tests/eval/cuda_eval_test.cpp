@@ -38,8 +38,8 @@ class CudaEval : public testing::TestWithParam<Bound> {
     if (!kernel_gpu(Device::of(DeviceChoice::parse("auto")))) GTEST_SKIP() << "no CUDA device, or a build without CUDA";
   }
 
-  static RunRequest on(const std::string& device, const std::string& dtype) {
-    RunRequest request;
+  static AskedRun on(const std::string& device, const std::string& dtype) {
+    test::AskedRun request;
     request.name = "fox";
     request.model = demo_model("fox-pro-12m");
     request.device = DeviceChoice::parse(device);
@@ -48,9 +48,9 @@ class CudaEval : public testing::TestWithParam<Bound> {
   }
 };
 
-EvaluatedHeads heads_on(const RunRequest& model) {
+EvaluatedHeads heads_on(const AskedRun& model) {
   HeadsRequest request;
-  request.models = {model};
+  request.models = {Engine().open(model)};
   request.input.ids.file = data_path("heldout/reference.safetensors");
   request.input.ids.tensor = "tokens";
   request.input.ids.length = 700;
@@ -88,9 +88,9 @@ TEST_P(CudaEval, NeedlesAreThoseOfTheCpu) {
   std::string haystack;
   for (int n = 0; n < 80; ++n) haystack += "The road went on over the hill, and nobody knew how far it was. ";
   folder.write("haystack.txt", haystack);
-  const auto needle_on = [&](const RunRequest& model) {
+  const auto needle_on = [&](const AskedRun& model) {
     NeedleRequest request;
-    request.models = {model};
+    request.models = {Engine().open(model)};
     request.haystack = folder.path() / "haystack.txt";
     request.lengths = {400, 700};
     request.depths = {0, 0.5};
@@ -113,18 +113,16 @@ TEST_P(CudaEval, NeedlesAreThoseOfTheCpu) {
 
 // What a pass from a middle layer on gives on the GPU is what a whole pass there gives.
 TEST_P(CudaEval, SweepsAreSingleRuns) {
-  SweepRequest request;
-  request.run = on("cuda", GetParam().dtype);
-  request.run.input.name = "ids.json";
-  for (int p = 0; p < 400; ++p) request.run.input.ids.push_back((p * p + p / 7) % 997);
-  request.change = Intervention::parse_change("one");
-  auto plan = plan_sweep(request, {});
+  AskedRun asked = on("cuda", GetParam().dtype);
+  asked.input.name = "ids.json";
+  for (int p = 0; p < 400; ++p) asked.input.ids.push_back((p * p + p / 7) % 997);
+  auto plan = plan_sweep(Engine().open(asked), {asked.input, {}, Intervention::parse_change("one")}, {});
   ASSERT_TRUE(run_sweep(*plan, {}, {}));
   for (const char* text : {"0:1:one", "5:2:one"}) {
-    RunRequest run = request.run;
+    test::AskedRun run = asked;
     run.keep = {Keep::loss};
     run.interventions = {Intervention::parse(text)};
-    const auto single = run_model(run, {});
+    const auto single = test::run(run, {});
     const auto& swept =
         plan->evaluation.changed_loss[plan->evaluation.place_of(run.interventions[0].layer, run.interventions[0].head)];
     EXPECT_LE(largest_difference(swept, single->trace->per_token_loss()), GetParam().answer) << text;

@@ -11,6 +11,7 @@
 
 #include "backend/base/error.h"
 #include "backend/eval/loss_partial.h"
+#include "backend/model/run.h"
 #include "tests/model/model_test_support.h"
 
 namespace foxscope {
@@ -28,37 +29,38 @@ class Sweep : public testing::Test {
     config_ = test::tiny_config();
     config_.update({{"num_hidden_layers", kLayers}});
     write_model();
-    request_.run.name = "tiny";
-    request_.run.model = folder_.text();
-    request_.run.device = DeviceChoice::parse("cpu");
-    request_.run.input.name = "a folder/ids.json";
-    for (int p = 0; p < kTokens; ++p) request_.run.input.ids.push_back((p * p + p / 7) % 11);
-    request_.run.bos = 0;
+    model_.name = "tiny";
+    model_.model = folder_.text();
+    model_.device = DeviceChoice::parse("cpu");
+    request_.input.name = "a folder/ids.json";
+    for (int p = 0; p < kTokens; ++p) request_.input.ids.push_back((p * p + p / 7) % 11);
+    model_.bos = 0;
   }
   void write_model() { test::write_checkpoint(folder_, config_, test::random_weights(config_)); }
 
   SweepEvaluation sweep() const {
-    auto plan = plan_sweep(request_, {});
+    auto plan = this->plan();
     EXPECT_TRUE(plan && run_sweep(*plan, {}, {}));
     return plan->evaluation;
   }
+  [[nodiscard]] std::optional<SweepPlan> plan() const { return plan_sweep(Engine().open(model_), request_, {}); }
   [[nodiscard]] SweepFileRequest file_request() const { return {request_, folder_.path() / "sweep.h5", false}; }
   [[nodiscard]] std::string error() const {
-    return test::error_of([&] { plan_sweep(request_, {}); });
+    return test::error_of([&] { (void)plan(); });
   }
   /// Losses of a run of its own.
   [[nodiscard]] std::vector<float> losses_with(const std::vector<std::string>& interventions) const {
-    RunRequest run = request_.run;
-    run.keep = {Keep::loss};
-    run.interventions.clear();
-    for (const std::string& text : interventions) run.interventions.push_back(Intervention::parse(text));
-    const auto result = run_model(run, {});
+    ModelRequest model = model_;
+    model.interventions.clear();
+    for (const std::string& text : interventions) model.interventions.push_back(Intervention::parse(text));
+    const auto result = run_model(Engine().open(model), {request_.input, {}, {Keep::loss}, {}}, {});
     const auto losses = result->trace->per_token_loss();
     return {losses.begin(), losses.end()};
   }
 
   test::TemporaryFolder folder_;
   json config_;
+  ModelRequest model_;
   SweepRequest request_;
 };
 
@@ -81,7 +83,7 @@ TEST_F(Sweep, IsAsManySingleRuns) {
 }
 
 TEST_F(Sweep, OfAChangedModelChangesItFurther) {
-  request_.run.interventions = {Intervention::parse("1:0:cut")};
+  model_.interventions = {Intervention::parse("1:0:cut")};
   const SweepEvaluation sweep = this->sweep();
   EXPECT_EQ(sweep.unchanged_loss, losses_with({"1:0:cut"}));
   EXPECT_EQ(sweep.changed_loss[sweep.place_of(1, 1)], losses_with({"1:0:cut", "1:1:one"}));
@@ -90,7 +92,7 @@ TEST_F(Sweep, OfAChangedModelChangesItFurther) {
 }
 
 TEST_F(Sweep, SaysHowFarItIs) {
-  auto plan = plan_sweep(request_, {});
+  auto plan = this->plan();
   std::vector<std::int64_t> done;
   std::int64_t total = 0;
   Job job;
@@ -115,7 +117,7 @@ TEST_F(Sweep, SaysHowFarItIs) {
 
 TEST_F(Sweep, StopsAndGoesOn) {
   const SweepEvaluation whole = sweep();
-  auto plan = plan_sweep(request_, {});
+  auto plan = this->plan();
   std::stop_source stop;
   SweepEvents events;
   int computed = 0;
@@ -144,17 +146,17 @@ TEST_F(Sweep, GoesOnFromItsFileBesideTheOutput) {
           nullptr};
   std::filesystem::path partial;
   EXPECT_FALSE(evaluate_sweep(
-      file_request(), [&](const auto& path) { partial = path; }, job));
+      Engine().open(model_), file_request(), [&](const auto& path) { partial = path; }, job));
   EXPECT_EQ(partial, partial_path(file_request().output));
   EXPECT_TRUE(std::filesystem::exists(partial));
-  const auto result = evaluate_sweep(file_request(), {}, {});
+  const auto result = evaluate_sweep(Engine().open(model_), file_request(), {}, {});
   ASSERT_TRUE(result);
   EXPECT_GT(result->resumed, 0);
   EXPECT_EQ(result->resumed + result->timing.heads, kLayers * kHeads);
   EXPECT_EQ(result->evaluation.unchanged_loss, whole.unchanged_loss);
   EXPECT_EQ(result->evaluation.changed_loss, whole.changed_loss);
   request_.change = Intervention::parse_change("cut");
-  EXPECT_PRED2(test::says, test::error_of([&] { evaluate_sweep(file_request(), {}, {}); }),
+  EXPECT_PRED2(test::says, test::error_of([&] { evaluate_sweep(Engine().open(model_), file_request(), {}, {}); }),
                (test::Parts{"sweep.h5.partial", "other settings", "--force"}));
   finish_sweep(file_request());
   EXPECT_FALSE(std::filesystem::exists(partial));

@@ -18,8 +18,8 @@ namespace {
 constexpr const char* kText = "The fox ran over the hill. \"The hill (was) green!\" he said;  nobody saw.\n\nA page. ";
 constexpr const char* kModel = FOXSCOPE_SOURCE_DIR "/resources/models/fox-pro-12m";
 
-RunRequest request_of(const KeepSet& keep) {
-  RunRequest run;
+test::AskedRun request_of(const KeepSet& keep) {
+  test::AskedRun run;
   run.name = "fox";
   run.model = kModel;
   run.device = DeviceChoice::parse("cpu");
@@ -32,11 +32,11 @@ RunRequest request_of(const KeepSet& keep) {
 TEST(TraceSurprisal, IsTheTableOfEvalSurprisal) {
   const test::TemporaryFolder folder;
   std::ofstream(folder.path() / "text.txt", std::ios::binary) << kText;
-  const auto run = run_model(request_of({Keep::loss, Keep::gates, Keep::logits}), {});
+  const auto run = test::run(request_of({Keep::loss, Keep::gates, Keep::logits}), {});
   ASSERT_TRUE(run);
   for (const WordRule rule : {WordRule::white_space, WordRule::unicode}) {
-    SurprisalRequest request{request_of({}), folder.path() / "text.txt", GateColumns::heads, rule};
-    const auto expected = evaluate_surprisal(request, {});
+    const SurprisalRequest request{folder.path() / "text.txt", {}, GateColumns::heads, rule};
+    const auto expected = evaluate_surprisal(Engine().open(request_of({})), request, {});
     const auto distributions = distributions_of(*run->trace, {});
     ASSERT_TRUE(expected && distributions);
     const Surprisals table = surprisals_of({run->trace, 2, 1}, "text.txt", rule, *distributions);
@@ -68,7 +68,7 @@ TEST(TraceSurprisal, IsTheTableOfEvalSurprisal) {
 }
 
 TEST(TraceSurprisal, WhatIsNotKnownIsEmptyInCsv) {
-  const auto run = run_model(request_of({Keep::loss}), {});
+  const auto run = test::run(request_of({Keep::loss}), {});
   ASSERT_TRUE(run);
   const auto distributions = distributions_of(*run->trace, {});
   ASSERT_TRUE(distributions && distributions->rank.empty());
@@ -81,11 +81,11 @@ TEST(TraceSurprisal, WhatIsNotKnownIsEmptyInCsv) {
 }
 
 TEST(TraceSurprisal, RunsWithoutWordsOrLossesSayWhatToDo) {
-  RunRequest ids = request_of({Keep::loss});
+  test::AskedRun ids = request_of({Keep::loss});
   ids.input.text = nullptr;
   ids.input.ids = {5, 6, 7};
-  const auto of_ids = run_model(ids, {});
-  const auto silent = run_model(request_of({Keep::gates}), {});
+  const auto of_ids = test::run(ids, {});
+  const auto silent = test::run(request_of({Keep::gates}), {});
   ASSERT_TRUE(of_ids && silent);
   const auto error = [](const RunResult& run) {
     return test::error_of([&] { surprisals_of({run.trace, 0, 0}, "text", WordRule::white_space, {}); });

@@ -264,13 +264,13 @@ TEST_F(CudaPass, ContinuesAsTheCpuDoes) {
 }
 
 TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
-  RunRequest request;
+  test::AskedRun request;
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   request.input = {nullptr, heldout(900), {}, "ids.json"};
   request.device = DeviceChoice::parse("cuda");
   request.keep = kUsual;
-  const auto run = run_model(request, Job{});
+  const auto run = test::run(request, Job{});
   ASSERT_TRUE(run.has_value());
   EXPECT_STREQ(run->trace->query_key()->where(), "GPU memory");
   EXPECT_TRUE(run->trace->info().attention_kernel.starts_with("cuda "));
@@ -282,7 +282,7 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
     }
   }
   request.dtype = parse_dtype("float32");
-  const auto wide = run_model(request, Job{});
+  const auto wide = test::run(request, Job{});
   EXPECT_STREQ(wide->trace->query_key()->where(), "GPU memory");
   EXPECT_EQ(wide->trace->info().attention_kernel, "cuda float32");
   EXPECT_NEAR(mass(*wide->trace, 4, 1, 800, true), 1, 1e-4);
@@ -290,7 +290,7 @@ TEST_F(CudaPass, RunsKeepQueriesAndKeysInItsMemory) {
 
 TEST_F(CudaPass, OnTheSecondGpuIsThatOnTheFirst) {
   if (cuda_device_count() < 2) GTEST_SKIP() << "one CUDA device";
-  RunRequest request;
+  test::AskedRun request;
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   request.input = {nullptr, heldout(900), {}, "ids.json"};
@@ -299,9 +299,9 @@ TEST_F(CudaPass, OnTheSecondGpuIsThatOnTheFirst) {
     SCOPED_TRACE(dtype);
     request.dtype = parse_dtype(dtype);
     request.device = DeviceChoice::parse("cuda:0");
-    const auto first = run_model(request, Job{})->trace;
+    const auto first = test::run(request, Job{})->trace;
     request.device = DeviceChoice::parse("cuda:1");
-    const auto second = run_model(request, Job{})->trace;
+    const auto second = test::run(request, Job{})->trace;
     EXPECT_EQ(second->info().attention_kernel, first->info().attention_kernel);
     EXPECT_STREQ(second->query_key()->where(), "GPU memory");
     EXPECT_EQ(second->gpu(), 1);
@@ -361,13 +361,13 @@ TEST_F(CudaPass, TellsHowFarItIsAndStops) {
 }
 
 TEST_F(CudaPass, RefusesAContinuationThatDoesNotFit) {
-  RunRequest request;
+  test::AskedRun request;
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   request.input = {nullptr, {1, 2}, {}, "ids.json"};
   request.device = DeviceChoice::parse("cuda");
   EXPECT_PRED2(test::says, test::error_of([&] {
-                 generate({request, 10'000'000'000'000, {}}, {}, Job{});
+                 generate(Engine().open(request), {request.input, 10'000'000'000'000, {}}, {}, Job{});
                }),
                (test::Parts{"a prompt of 3 tokens", "GiB of GPU memory and", "fewer --tokens"}));
 }

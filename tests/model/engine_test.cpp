@@ -20,31 +20,70 @@ struct EngineFolder {
     config["norm_eps"] = epsilon;
     test::write_checkpoint(folder, config, test::random_weights(config));
   }
-  [[nodiscard]] Checkpoint open() const { return Checkpoint::open(folder.text()); }
+  [[nodiscard]] ModelRequest request() const {
+    ModelRequest request;
+    request.name = "a";
+    request.model = folder.text();
+    request.device = DeviceChoice::parse("cpu");
+    return request;
+  }
   test::TemporaryFolder folder;
 };
 
+/// Whether an engine had to read the weights of a model.
+bool reads_weights(const Engine& engine, const ModelRequest& request) {
+  bool read = false;
+  Job job;
+  job.report = [&](const Progress& progress) { read = read || progress.unit == "bytes"; };
+  EXPECT_NE(engine.open(request).load(job), nullptr);
+  return read;
+}
+
 TEST(Engine, KeepsTheLastTwoModels) {
-  Engine engine;
+  const Engine engine(2);
   const EngineFolder a;
   const EngineFolder b(1e-5);
   const EngineFolder c(1e-4);
-  const auto open = [&](const EngineFolder& folder) {
-    return engine.open(folder.open(), Device{}, DType::float32, {});
-  };
-  const auto first = open(a);
-  const auto second = open(b);
-  EXPECT_NE(first, second);
-  EXPECT_EQ(open(a), first);
-  open(c);
-  EXPECT_EQ(open(a), first) << "b was the older one";
-  EXPECT_NE(open(b), second);
+  EXPECT_TRUE(reads_weights(engine, a.request()));
+  EXPECT_TRUE(reads_weights(engine, b.request()));
+  EXPECT_FALSE(reads_weights(engine, a.request()));
+  EXPECT_TRUE(reads_weights(engine, c.request()));
+  EXPECT_FALSE(reads_weights(engine, a.request())) << "b was the older one";
+  EXPECT_TRUE(reads_weights(engine, b.request()));
+}
+
+TEST(Engine, SharesAModelThatSomebodyHas) {
+  const Engine engine;
+  const EngineFolder a;
+  ModelRequest changed = a.request();
+  changed.interventions = {Intervention::parse("0:0:one")};
+  changed.pruning_tolerance = 0;
+  const auto model = engine.open(a.request()).load({});
+  EXPECT_EQ(engine.open(changed).load({}), model) << "neither changes nor pruning are of the weights";
+  EXPECT_TRUE(reads_weights(Engine(), a.request())) << "another engine";
+}
+
+TEST(Engine, KeepsNothingUnasked) {
+  const Engine engine;
+  const EngineFolder a;
+  EXPECT_TRUE(reads_weights(engine, a.request()));
+  EXPECT_TRUE(reads_weights(engine, a.request()));
+}
+
+TEST(Engine, WeightsInMemoryNeedNoMoreOfIt) {
+  const Engine engine;
+  const EngineFolder a;
+  const OpenedModel opened = engine.open(a.request());
+  const std::int64_t without = opened.needs({Keep::loss}).host.fixed;
+  const auto loaded = opened.load({});
+  EXPECT_EQ(without - opened.needs({Keep::loss}).host.fixed, 4 * opened.parameters);
 }
 
 TEST(Engine, AChangedFileIsAnotherModel) {
-  Engine engine;
+  const Engine engine(2);
   const EngineFolder a;
-  const auto first = engine.open(a.open(), Device{}, DType::float32, {});
+  const OpenedModel before = engine.open(a.request());
+  EXPECT_TRUE(reads_weights(engine, a.request()));
   json config = test::tiny_config();
   auto weights = test::random_weights(config);
   for (test::NamedTensor& tensor : weights) {
@@ -53,31 +92,27 @@ TEST(Engine, AChangedFileIsAnotherModel) {
   test::write_checkpoint(a.folder, config, weights);
   const auto path = a.folder.path() / "model.safetensors";
   std::filesystem::last_write_time(path, std::filesystem::last_write_time(path) + std::chrono::seconds(5));
-  EXPECT_NE(engine.open(a.open(), Device{}, DType::float32, {}), first);
+  EXPECT_TRUE(reads_weights(engine, a.request()));
+  EXPECT_EQ(test::error_of([&] { (void)before.load({}); }),
+            a.folder.text() + ": changed after it was opened: open it again");
 }
 
 TEST(Engine, WhatWasStoppedIsNotKept) {
-  Engine engine;
+  const Engine engine(2);
   const EngineFolder a;
   std::stop_source source;
   source.request_stop();
   Job stopped;
   stopped.stop = source.get_token();
-  EXPECT_EQ(engine.open(a.open(), Device{}, DType::float32, stopped), nullptr);
-  EXPECT_NE(engine.open(a.open(), Device{}, DType::float32, {}), nullptr);
+  EXPECT_EQ(engine.open(a.request()).load(stopped), nullptr);
+  EXPECT_TRUE(reads_weights(engine, a.request()));
 }
 
 TEST(Engine, ARunInMemoryIsTheSameAsOneThatLoads) {
   const EngineFolder a;
-  RunRequest request;
-  request.name = "a";
-  request.model = a.folder.text();
-  request.input.ids = {1, 2, 3, 4, 5};
-  request.input.name = "ids";
-  request.device = DeviceChoice::parse("cpu");
-  request.keep = {Keep::loss, Keep::gates};
-  const auto alone = run_model(request, {});
-  request.engine = std::make_shared<Engine>();
+  const RunRequest request{{nullptr, {1, 2, 3, 4, 5}, {}, "ids"}, {}, {Keep::loss, Keep::gates}, {}};
+  const auto alone = run_model(Engine().open(a.request()), request, {});
+  const Engine engine(1);
   std::vector<std::string> stages;
   Job job;
   job.report = [&](const Progress& progress) {
@@ -85,7 +120,7 @@ TEST(Engine, ARunInMemoryIsTheSameAsOneThatLoads) {
   };
   for (int turn = 0; turn < 2; ++turn) {
     stages.clear();
-    const auto again = run_model(request, job);
+    const auto again = run_model(engine.open(a.request()), request, job);
     ASSERT_TRUE(alone && again);
     EXPECT_TRUE(std::ranges::equal(alone->trace->per_token_loss(), again->trace->per_token_loss()));
     EXPECT_EQ(std::ranges::count(stages, "load") == 0, turn == 1) << "the weights are read once";

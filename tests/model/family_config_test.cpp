@@ -447,7 +447,8 @@ void check_positions(CausalLM& model) {
   batch.keep = {Keep::loss, Keep::logits};
   const std::shared_ptr<const Trace> whole = test::run_batch(model, batch).traces.front();
   batch.input_ids = batch.labels = ids_of(most + 1);
-  const Parts words = {"13 tokens are more than the model has positions for, which is 12", "--limit 12"};
+  const Parts words = {"13 tokens are more than the model has positions for, which is 12",
+                       "take fewer tokens, or a shorter text"};
   EXPECT_PRED2(test::says, test::error_of<UsageError>([&] { test::run_batch(model, batch); }), words);
   const std::vector<std::int32_t> ids = ids_of(most + 1);
   PromptRequest request;

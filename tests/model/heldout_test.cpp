@@ -65,14 +65,14 @@ TEST(Heldout, Transformer) { check("transformer-pro", 0x1p-24); }
 
 /// What the README says of an entry of A in float32 on the CPU.
 void check_attention(const std::string& name) {
-  RunRequest request;
+  test::AskedRun request;
   request.name = name;
   request.model = test::demo_model(name + "-12m");
   request.device = DeviceChoice::parse("cpu");
   const Window window = windows(name, 0).front();
   request.input = {nullptr, window.labels, {}, "ids"};
   request.keep = {Keep::gates, Keep::rows, Keep::query_key};
-  const auto result = run_model(request, Job{});
+  const auto result = test::run(request, Job{});
   ASSERT_TRUE(result.has_value());
   test::AttentionErrors errors = test::attention_errors(result->trace);
   EXPECT_LT(test::quantile_of(errors.entries, 0.5), 6e-7);

@@ -119,25 +119,24 @@ class StoppedWork : public testing::Test {
     request_.device = DeviceChoice::parse("cpu");
   }
   test::TemporaryFolder folder_;
-  RunRequest request_;
+  test::AskedRun request_;
 };
 
 TEST_F(StoppedWork, ARunReturnsNothing) {
-  EXPECT_NE(test::error_of([&] { (void)run_model(request_, {}); }), "");
+  EXPECT_NE(test::error_of([&] { (void)test::run(request_, {}); }), "");
   for (std::size_t stop_at = 1; stop_at < 4; ++stop_at) {
     const CountingJob stopped(stop_at);
-    EXPECT_FALSE(run_model(request_, stopped.job()));
+    EXPECT_FALSE(test::run(request_, stopped.job()));
     EXPECT_EQ(stopped.told().size(), stop_at);
   }
 }
 
 TEST_F(StoppedWork, AGenerationReturnsNothing) {
-  GenerateRequest request;
-  request.run = request_;
-  request.tokens = 3;
-  EXPECT_NE(test::error_of([&] { (void)generate(request, {}, {}); }), "");
+  const GenerateRequest request{request_.input, 3, {}};
+  const OpenedModel model = Engine().open(request_);
+  EXPECT_NE(test::error_of([&] { (void)generate(model, request, {}, {}); }), "");
   const CountingJob stopped(2);
-  EXPECT_FALSE(generate(request, {}, stopped.job()));
+  EXPECT_FALSE(generate(model, request, {}, stopped.job()));
   EXPECT_EQ(stopped.told().size(), 2U);
 }
 

@@ -155,6 +155,10 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
   return largest;
 }
 
+std::optional<RunResult> run(const AskedRun& asked, const Job& job) {
+  return run_model(Engine().open(asked), asked, job);
+}
+
 void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::span<const float> logits,
                      std::size_t prompt, double bound) {
   const auto vocabulary = static_cast<std::size_t>(model.config().vocabulary_size);

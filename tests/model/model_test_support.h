@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backend/model/causal_lm.h"
+#include "backend/model/run.h"
 #include "backend/trace/trace.h"
 #include "tests/error_of.h"
 
@@ -83,6 +83,11 @@ BatchResult run_batch(CausalLM& model, const Batch& batch);
 
 /// A recorder as a run makes one.
 std::unique_ptr<Recorder> make_recorder(const CausalLM& model, std::int64_t length, const KeepSet& keep);
+
+/// A model and what it is to read, for tests that change both.
+struct AskedRun : ModelRequest, RunRequest {};
+/// Opens the model and runs it.
+std::optional<RunResult> run(const AskedRun& asked, const Job& job);
 
 /// Largest absolute difference; NaN if any number is NaN; infinity if the sizes differ.
 double largest_difference(std::span<const float> a, std::span<const float> b);

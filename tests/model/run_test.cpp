@@ -46,17 +46,17 @@ class RunModel : public testing::Test {
     request_.input = {nullptr, std::move(ids), std::move(labels), "ids.json"};
   }
   RunResult run() {
-    std::optional<RunResult> result = run_model(request_, Job{});
+    std::optional<RunResult> result = test::run(request_, Job{});
     EXPECT_TRUE(result.has_value());
     return std::move(result).value();
   }
   std::string error() {
-    return test::error_of([this] { run_model(request_, Job{}); });
+    return test::error_of([this] { test::run(request_, Job{}); });
   }
 
   test::TemporaryFolder folder_;
   json config_;
-  RunRequest request_;
+  test::AskedRun request_;
 };
 
 TEST_F(RunModel, PositionsReadThePreviousTokenAndPredictTheirOwn) {
@@ -152,7 +152,7 @@ TEST_F(RunModel, AsksForBosWhereNobodyNamesIt) {
   write();
   set_text("ab");
   EXPECT_PRED2(test::says, error(), (test::Parts{"neither config.json nor the tokenizer", "--bos"}));
-  EXPECT_THROW(run_model(request_, Job{}), UsageError);
+  EXPECT_THROW(test::run(request_, Job{}), UsageError);
   request_.bos = 9;
   EXPECT_EQ(run().trace->tokens()->input_id[0], 9);
   request_.bos = 11;
@@ -263,11 +263,8 @@ TEST_F(RunModel, PassesOnWhatTheUserShouldKnow) {
 }
 
 TEST_F(RunModel, AContinuationThatDoesNotFitIsNotBegun) {
-  GenerateRequest generation;
-  generation.run = request_;
-  generation.run.input = {nullptr, {1, 2}, {}, "ids.json"};
-  generation.tokens = 10'000'000'000'000;
-  EXPECT_PRED2(test::says, test::error_of([&] { generate(generation, {}, Job{}); }),
+  const GenerateRequest generation{{nullptr, {1, 2}, {}, "ids.json"}, 10'000'000'000'000, {}};
+  EXPECT_PRED2(test::says, test::error_of([&] { generate(Engine().open(request_), generation, {}, Job{}); }),
                (test::Parts{"a prompt of 3 tokens and 10000000000000 more need about", "GiB of memory and",
                             "shorten the prompt, or ask for fewer --tokens"}));
 }
@@ -278,7 +275,7 @@ TEST_F(RunModel, StopsWithoutAnError) {
   stop.request_stop();
   Job job;
   job.stop = stop.get_token();
-  EXPECT_FALSE(run_model(request_, job).has_value());
+  EXPECT_FALSE(test::run(request_, job).has_value());
 }
 
 TEST(RunMemory, GrowsWithWhatIsKept) {

@@ -193,21 +193,21 @@ TEST(PulledBackGates, AreTheDerivativeOfEveryIntervention) {
 }
 
 TEST(SaliencyRun, NeedsATargetWithinTheTextAndMemory) {
-  RunRequest request;
+  test::AskedRun request;
   request.name = "m";
   request.model = test::data_path("fox-pro");
   request.input.ids = {1, 2, 3, 4, 5, 6, 7, 8};
   request.bos = 0;
   request.keep = {Keep::loss, Keep::saliency};
   request.saliency = LossRange{4, 9};
-  EXPECT_EQ(test::error_of([&] { run_model(request, {}); }),
+  EXPECT_EQ(test::error_of([&] { test::run(request, {}); }),
             "--saliency 4:9: use positions with 0 <= A < B <= 8, the text's length");
   request.saliency = LossRange{4, LossRange::kToTheEnd};
-  const auto result = run_model(request, {});
+  const auto result = test::run(request, {});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->trace->info().saliency_target, "mean of loss[4:8]");
   request.keep = {Keep::loss};
-  EXPECT_EQ(test::error_of([&] { run_model(request, {}); }),
+  EXPECT_EQ(test::error_of([&] { test::run(request, {}); }),
             "--saliency says of which losses the gradients are: add saliency to --keep");
 }
 

@@ -19,7 +19,7 @@ TEST(CudaSecondGpu, ARunLeavesNoContextOnTheFirst) {
   if (cuda_device_count() < 2) GTEST_SKIP() << "fewer than two CUDA devices";
   at::globalContext().lazyInitDevice(at::kCUDA);
   ASSERT_FALSE(has_context(0));
-  RunRequest request;
+  test::AskedRun request;
   request.name = "fox";
   request.model = test::demo_model("fox-pro-12m");
   for (std::int32_t n = 0; n < 700; ++n) request.input.ids.push_back(n * 31 % 8000);
@@ -27,7 +27,7 @@ TEST(CudaSecondGpu, ARunLeavesNoContextOnTheFirst) {
   request.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::ungated, Keep::query_key};
   for (const char* dtype : {"bfloat16", "float32"}) {
     request.dtype = parse_dtype(dtype);
-    const auto run = run_model(request, Job{});
+    const auto run = test::run(request, Job{});
     ASSERT_TRUE(run.has_value());
     EXPECT_EQ(run->trace->gpu(), 1);
     EXPECT_TRUE(head_statistics({run->trace, 3, 1}, {}, {}).has_value());

@@ -128,16 +128,16 @@ TEST_F(TokenArray, BadFiles) {
 TEST_F(TokenArray, TokensOutsideTheVocabulary) {
   for (const std::int64_t bad : {-1, 100, 32'767}) {
     const std::vector<std::int16_t> ids = {0, 1, 2, 99, 4, static_cast<std::int16_t>(bad), 6, 200};
-    EXPECT_EQ(
-        error(write("a.npy", npy_image("<i2", "(2, 4)", test::bytes_of(ids))), 4),
-        fmt::format("a.npy: the token {} in row 1 at 1 is outside the model's vocabulary of 100 ids: use tokens of "
-                    "the model's tokenizer",
-                    bad));
+    EXPECT_EQ(error(write("a.npy", npy_image("<i2", "(2, 4)", test::bytes_of(ids))), 4),
+              fmt::format(
+                  "a.npy: the id {} at position 1 of row 1 is outside the model's vocabulary (0 to 99); use the ids of "
+                  "this model's tokenizer",
+                  bad));
   }
   const std::vector<std::uint16_t> unsigned_ids = {0, 40'000};
-  EXPECT_NE(
-      error(write("a.npy", npy_image("<u2", "(2,)", test::bytes_of(unsigned_ids))), 1).find("token 40000 in row 1"),
-      std::string::npos);
+  EXPECT_NE(error(write("a.npy", npy_image("<u2", "(2,)", test::bytes_of(unsigned_ids))), 1)
+                .find("the id 40000 at position 0 of row 1 is"),
+            std::string::npos);
   // What is below the vocabulary in its last 32 bits only.
   const std::vector<std::int64_t> wide = {(std::int64_t{1} << 32) + 5, std::numeric_limits<std::int64_t>::min()};
   EXPECT_NE(error(write("a.npy", npy_image("<i8", "(2,)", test::bytes_of(wide))), 2).find("token 4294967301 in row 0"),

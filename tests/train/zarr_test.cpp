@@ -199,8 +199,8 @@ TEST_F(Zarr, TokensOutsideTheVocabulary) {
   write(metadata());
   write("1.1", test::bytes_of(Ids{5, 100}));
   EXPECT_EQ(error(),
-            "Z/1.1: the token 100 in row 1 at 3 is outside the model's vocabulary of 100 ids: use tokens of "
-            "the model's tokenizer");
+            "Z/1.1: the id 100 at position 3 of row 1 is outside the model's vocabulary (0 to 99); use the ids of "
+            "this model's tokenizer");
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ namespace {
 Q_LOGGING_CATEGORY(sessionLog, "foxscope.session", QtWarningMsg)
 // Removed runs keep their memory for as long as they can come back.
 constexpr int kMostUndone = 20;
+constexpr std::size_t kModelsKept = 2;  ///< of the runs made last, to change and run them again
 
 // NAME of a run file: letters, digits, '.', '_' and '-'.
 QString nameFromPath(const QString& path) {
@@ -140,7 +141,7 @@ struct Document::Opened {
 
 Document::Document(QObject* parent)
     : QObject(parent),
-      m_engine(std::make_shared<Engine>()),
+      m_engine(std::make_unique<Engine>(kModelsKept)),
       m_jobs(Team::lent),
       m_quick(Team::lent),
       m_runner(Team::own),

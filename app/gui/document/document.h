@@ -22,6 +22,7 @@
 
 namespace foxscope {
 class Engine;
+struct ModelRequest;
 struct RunRequest;
 }  // namespace foxscope
 
@@ -106,7 +107,7 @@ class Document : public QObject {
   [[nodiscard]] const TextInput& text() const { return m_text; }
   [[nodiscard]] const RunSettings& settings() const { return m_settings; }
   /// Where what was run last is in memory.
-  [[nodiscard]] const std::shared_ptr<Engine>& engine() const { return m_engine; }
+  [[nodiscard]] const Engine& engine() const { return *m_engine; }
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
   [[nodiscard]] bool canRun() const { return !m_models.empty() && !m_text.empty() && !m_status.running; }
 
@@ -251,7 +252,8 @@ class Document : public QObject {
            std::optional<SaliencyWish> saliency = {});
   void estimateMemory();
   void runNext();
-  [[nodiscard]] RunRequest requestOf(const ModelInput& model) const;
+  [[nodiscard]] ModelRequest requestOf(const ModelInput& model) const;
+  [[nodiscard]] RunRequest requestOfRun() const;
   void receiveRun(const Produced& produced);
   void endRun();
   void showProgress(const JobProgress& progress);
@@ -289,7 +291,7 @@ class Document : public QObject {
   std::vector<Evaluation> m_evaluations;
   TextInput m_text;
   RunSettings m_settings;
-  std::shared_ptr<Engine> m_engine;
+  std::unique_ptr<Engine> m_engine;
   RunStatus m_status;
   StageClock m_stageClock;
   std::vector<ModelInput> m_queue;         ///< models that run, or have run, since the run was asked for

@@ -49,7 +49,7 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
 
 }  // namespace
 
-void RunSettings::choosePlace(RunRequest& request) const {
+void RunSettings::choosePlace(ModelRequest& request) const {
   request.device = DeviceChoice::parse(device.toStdString());
   request.dtype = parse_dtype(dtype.toStdString());
 }
@@ -144,18 +144,23 @@ void Document::estimateMemory() {
   m_status.fraction = -1;
   m_status.secondsLeft = -1;
   emit runStatusChanged();
-  std::vector<RunRequest> wanted;
+  std::vector<ModelRequest> wanted;
   for (const ModelInput& model : m_queue) wanted.push_back(requestOf(model));
   using Question = std::optional<MemoryQuestion>;
   JobRunner::Request<Question> request;
-  request.work = [wanted, settings = m_settings](const Job& job) mutable -> std::optional<Question> {
+  request.work = [engine = *m_engine, wanted, run = requestOfRun(),
+                  settings = m_settings](const Job& job) mutable -> std::optional<Question> {
     Question question;
-    for (RunRequest& run : wanted) settings.choosePlace(run);
+    std::vector<OpenedModel> models;
+    for (ModelRequest& model : wanted) {
+      settings.choosePlace(model);
+      models.push_back(engine.open(model));
+    }
     // Cutting a text into tokens takes its time, and most texts are short.
     for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
       std::vector<RunEstimate> estimates;
-      for (const RunRequest& run : wanted) {
-        const auto estimate = estimate_run(run, count, job);
+      for (const OpenedModel& model : models) {
+        const auto estimate = estimate_run(model, run, count, job);
         if (!estimate) return std::nullopt;
         estimates.push_back(*estimate);
       }
@@ -191,14 +196,18 @@ void Document::runFewer(std::int64_t tokens) {
   runAnyway();
 }
 
-RunRequest Document::requestOf(const ModelInput& model) const {
-  RunRequest wanted;
+ModelRequest Document::requestOf(const ModelInput& model) const {
+  ModelRequest wanted;
   wanted.name = model.name.toStdString();
   wanted.model = model.path.toStdString();
+  return wanted;
+}
+
+RunRequest Document::requestOfRun() const {
+  RunRequest wanted;
   wanted.input.text = m_readText;
   wanted.input.name = m_readFile.isEmpty() ? "the text" : m_readFile.toStdString();
   if (m_readLimit > 0) wanted.limit = m_readLimit;
-  wanted.engine = m_engine;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   if (m_saliency) {
@@ -210,7 +219,6 @@ RunRequest Document::requestOf(const ModelInput& model) const {
 
 void Document::runNext() {
   const ModelInput& model = m_queue[static_cast<std::size_t>(m_status.index)];
-  const RunRequest wanted = requestOf(model);
   m_status.model = shownName(model);
   m_status.stage = tr("starting");
   m_status.fraction = -1;
@@ -218,13 +226,13 @@ void Document::runNext() {
   emit runStatusChanged();
 
   JobRunner::Request<Produced> request;
-  request.work = [wanted, model, settings = m_settings](const Job& job) -> std::optional<Produced> {
-    RunRequest changed = wanted;
-    settings.choosePlace(changed);
+  request.work = [engine = *m_engine, wanted = requestOf(model), run = requestOfRun(), model,
+                  settings = m_settings](const Job& job) mutable -> std::optional<Produced> {
+    settings.choosePlace(wanted);
     for (const QString& text : model.interventions) {
-      changed.interventions.push_back(Intervention::parse(text.toStdString()));
+      wanted.interventions.push_back(Intervention::parse(text.toStdString()));
     }
-    auto result = run_model(changed, job);
+    auto result = run_model(engine.open(wanted), run, job);
     if (!result) return std::nullopt;
     return Produced{model, tellingHead(*result->trace), std::move(*result)};
   };

@@ -12,7 +12,7 @@
 #include "backend/trace/trace.h"
 
 namespace foxscope {
-struct RunRequest;
+struct ModelRequest;
 }
 
 namespace foxscope::gui {
@@ -80,7 +80,7 @@ struct RunSettings {
 
   /// Where and in which format a request is to run. In a job, as device and dtype are words that were typed.
   /// @throws UsageError for words that are none
-  void choosePlace(RunRequest& request) const;
+  void choosePlace(ModelRequest& request) const;
 };
 
 /// How far the runs are, for the progress bar.

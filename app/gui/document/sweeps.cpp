@@ -16,6 +16,8 @@ namespace foxscope::gui {
 
 /// What the thread of sweeps has of one of them; the heads that are new are handed over under the mutex.
 struct Sweeps::Work {
+  Engine engine;
+  ModelRequest model;
   SweepRequest request;
   RunSettings settings;           ///< of the window when it was asked for
   std::optional<SweepPlan> plan;  ///< made by the thread when it begins
@@ -161,15 +163,15 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   const auto work = std::make_shared<Work>();
   work->request.change = change;
   work->folder = m_folder;
-  RunRequest& wanted = work->request.run;
-  wanted.name = info.name;
-  wanted.model = from->model.toStdString();
+  work->engine = m_document.engine();
+  work->model.name = info.name;
+  work->model.model = from->model.toStdString();
+  work->model.interventions = interventionsOf(info);
+  SweepRequest& wanted = work->request;
   wanted.input.text = from->trace->text();
   wanted.input.name = m_document.text().file.isEmpty() ? "text" : m_document.text().file.toStdString();
   wanted.limit = info.length;
   work->settings = m_document.settings();
-  wanted.engine = m_document.engine();
-  wanted.interventions = interventionsOf(info);
 
   HeadSweep sweep;
   sweep.id = ++m_last;
@@ -205,8 +207,8 @@ void Sweeps::submit(HeadSweep& sweep, Effort effort) {
   using Whole = std::shared_ptr<const SweepEvaluation>;
   JobRunner::Request<Whole> request;
   request.work = [work, effort](const Job& job) -> std::optional<Whole> {
-    work->settings.choosePlace(work->request.run);
-    if (!work->plan) work->plan = plan_sweep(work->request, job);
+    work->settings.choosePlace(work->model);
+    if (!work->plan) work->plan = plan_sweep(work->engine.open(work->model), work->request, job);
     if (!work->plan) return std::nullopt;
     SweepEvents events;
     events.head = [&work](const SweepEvaluation& known, int layer, int head) { work->tell(known, layer, head); };

@@ -11,6 +11,7 @@
 namespace foxscope::gui {
 namespace {
 
+constexpr std::size_t kCheckpointsKept = 2;
 constexpr int kPatienceMs = 500;         ///< a training adds to its folder several times a second
 constexpr double kShareOfMemory = 0.25;  ///< of what is free, for runs of checkpoints that are not shown
 
@@ -43,7 +44,7 @@ struct Trainings::Made {
 };
 
 Trainings::Trainings(Document& document, QObject* parent)
-    : QObject(parent), m_document(document), m_engine(std::make_shared<Engine>()), m_runner(Team::own) {
+    : QObject(parent), m_document(document), m_engine(std::make_unique<Engine>(kCheckpointsKept)), m_runner(Team::own) {
   m_changed.setSingleShot(true);
   m_changed.setInterval(kPatienceMs);
   connect(&m_document, &Document::inputsChanged, this, &Trainings::followInputs);
@@ -271,22 +272,23 @@ void Trainings::stop() {
 void Trainings::run(const OpenTraining& training, const Run& from) {
   const QString checkpoint = pathOf(training.chosen());
   if (checkpoint == m_running) return;
+  ModelRequest model;
+  model.name = training.model.toStdString();
+  model.model = checkpoint.toStdString();
   RunRequest wanted;
-  wanted.name = training.model.toStdString();
-  wanted.model = checkpoint.toStdString();
   wanted.input.text = from.trace->text();
   wanted.input.name = m_document.text().file.isEmpty() ? "the text" : m_document.text().file.toStdString();
   wanted.limit = from.trace->info().length;
-  wanted.engine = m_engine;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
-  request.work = [wanted, settings = m_settings, folder = training.folder,
+  request.work = [engine = *m_engine, model, wanted, settings = m_settings, folder = training.folder,
                   checkpoint](const Job& job) mutable -> std::optional<Made> {
-    settings.choosePlace(wanted);  // what was typed may be nonsense: a message, then
-    const auto estimate = estimate_run(wanted, TokenCount::at_most, job);
+    settings.choosePlace(model);  // what was typed may be nonsense: a message, then
+    const OpenedModel opened = engine.open(model);
+    const auto estimate = estimate_run(opened, wanted, TokenCount::at_most, job);
     if (!estimate) return std::nullopt;
-    auto result = run_model(wanted, job);
+    auto result = run_model(opened, wanted, job);
     if (!result) return std::nullopt;
     Run run;
     run.name = QString::fromStdString(result->trace->info().name);

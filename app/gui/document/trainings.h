@@ -97,7 +97,7 @@ class Trainings : public QObject {
   double m_free = 0;         ///< likewise of memory
   QString m_running;         ///< checkpoint that runs; empty: none
   JobProgress m_progress;    ///< of that
-  std::shared_ptr<Engine> m_engine;
+  std::unique_ptr<Engine> m_engine;
   QFileSystemWatcher m_watcher;
   QTimer m_changed;
   int m_readChannel = kFirstRead;
