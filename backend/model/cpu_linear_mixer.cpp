@@ -175,7 +175,7 @@ void CpuLinearMixer::split_gates(std::int64_t row, const float* precise) {
   }
 }
 
-void CpuLinearMixer::sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+void CpuLinearMixer::sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team) {
   change_decays(layer, probes, first, team);
   check_decays(layer, first);
 }
@@ -201,7 +201,7 @@ void CpuLinearMixer::check_decays(int layer, std::int64_t first) const {
   }
 }
 
-void CpuLinearMixer::change_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+void CpuLinearMixer::change_decays(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team) {
   const bool logarithms = needs_logarithms(layer, probes);
   if (mixer_.decays_by_channel()) {
     for (const Probe& probe : probes) {
@@ -277,7 +277,7 @@ void CpuLinearMixer::sum_channels(int layer, const Probe& probe, std::int64_t fi
   }
 }
 
-bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job) {
+bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, CpuTeam& team, const Job& job) {
   const auto part = [&](FloatArray& values) {
     return values.empty() ? nullptr : values.data() + place(sequence) * (values.size() / place(batch_));
   };
