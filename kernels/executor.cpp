@@ -3,9 +3,24 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 
 namespace foxscope::kernels {
+
+namespace {
+
+/// How long a thread looks for what it waits for before it sleeps: as long as it takes to wake one, and then some.
+constexpr std::chrono::microseconds kLooking{100};
+
+/// Returns when something has come to be, or after that time.
+template <typename Condition>
+void look_for(const Condition& condition) {
+  const auto end = std::chrono::steady_clock::now() + kLooking;
+  while (!condition() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+}
+
+}  // namespace
 
 int available_cores() {
   cpu_set_t set;
@@ -35,18 +50,20 @@ ThreadPool::~ThreadPool() {
 
 void ThreadPool::run(std::int64_t tasks, const std::function<void(std::int64_t, int)>& body) {
   if (tasks <= 0) return;
+  bool wake = false;
   {
     const std::lock_guard lock(mutex_);
     body_ = &body;
     tasks_ = tasks;
     next_ = 0;
-    busy_ = threads();
     ++generation_;
+    wake = sleeping_ > 0 && tasks > 1;
   }
-  start_.notify_all();
+  if (wake) start_.notify_all();
   drain(0);
+  look_for([this] { return inside_ == 0; });
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [this] { return busy_ == 0; });
+  done_.wait(lock, [this] { return inside_ == 0; });
   body_ = nullptr;
 }
 
@@ -54,23 +71,28 @@ void ThreadPool::drain(int thread) {
   std::unique_lock lock(mutex_);
   while (next_ < tasks_) {
     const std::int64_t task = next_++;
+    if (thread > 0) ++inside_;
     lock.unlock();
     (*body_)(task, thread);
     lock.lock();
+    if (thread > 0 && --inside_ == 0 && next_ == tasks_) done_.notify_one();
   }
-  if (--busy_ == 0) done_.notify_all();
 }
 
 void ThreadPool::work(int thread) {
   std::uint64_t seen = 0;
-  std::unique_lock lock(mutex_);
+  const auto called = [&] { return stopping_ || generation_ != seen; };
   while (true) {
-    start_.wait(lock, [this, seen] { return stopping_ || generation_ != seen; });
-    if (stopping_) return;
-    seen = generation_;
-    lock.unlock();
+    look_for(called);
+    {
+      std::unique_lock lock(mutex_);
+      ++sleeping_;
+      start_.wait(lock, called);
+      --sleeping_;
+      if (stopping_) return;
+      seen = generation_;
+    }
     drain(thread);
-    lock.lock();
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <functional>
@@ -25,7 +26,10 @@ class Executor {
 };
 
 /// An executor with threads of its own: fewer than asked for where the system gives no more. One `run` at a time; not
-/// to be called from inside a task.
+/// to be called from inside a task. Between two runs a thread looks for tasks for a tenth of a millisecond before it
+/// sleeps, and gives its core to whoever wants it meanwhile; `run` does not wait for threads that came too late for any
+/// task. So small tasks follow each other fast, and on a machine with other work they are not held up by threads that
+/// do not get a core.
 class ThreadPool final : public Executor {
  public:
   /// @param threads  number of threads, the caller included; 0 means one for each available core
@@ -47,9 +51,10 @@ class ThreadPool final : public Executor {
   const std::function<void(std::int64_t, int)>* body_ = nullptr;
   std::int64_t tasks_ = 0;
   std::int64_t next_ = 0;
-  int busy_ = 0;
-  std::uint64_t generation_ = 0;
-  bool stopping_ = false;
+  int sleeping_ = 0;                           ///< workers
+  std::atomic<int> inside_ = 0;                ///< workers that are in a task
+  std::atomic<std::uint64_t> generation_ = 0;  ///< of runs
+  std::atomic<bool> stopping_ = false;
   std::vector<std::thread> workers_;
 };
 

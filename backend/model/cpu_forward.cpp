@@ -16,6 +16,8 @@ namespace foxscope {
 namespace {
 
 constexpr std::int64_t kRowsAtOnce = 256;
+/// For fewer no thread is woken.
+constexpr std::int64_t kFewestRows = 16;
 /// Rows up to which threads share the columns.
 constexpr std::int64_t kRowsByColumns = 64;
 /// Columns of the vocabulary at once: a block of logits stays in a core's cache.
@@ -26,7 +28,7 @@ constexpr std::int64_t kSharedNumbers = 1 << 18;
 /// Numbers that are read while an exponential is taken.
 constexpr std::int64_t kExponentialNumbers = 8;
 
-using Into = LinearArguments::Into;
+using Into = kernels::cpu::MatrixProduct::Into;
 
 std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count); }
 
@@ -51,8 +53,11 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
       zeros_(floats(columns_.count)) {
   const std::int64_t threads = by_columns_ ? 1 : team_.threads();
   chunk_ = rows();
-  // Short texts are cut finer, so that every thread has work.
-  if (!by_columns_) chunk_ = std::clamp<std::int64_t>((rows() + 2 * threads - 1) / (2 * threads), 16, kRowsAtOnce);
+  if (!by_columns_) {
+    // As many chunks for each thread, and few: each turns the weights once more.
+    const std::int64_t turns = (rows() + threads * kRowsAtOnce - 1) / (threads * kRowsAtOnce);
+    chunk_ = std::max(kFewestRows, (rows() + threads * turns - 1) / (threads * turns));
+  }
   if (config.linear) {
     linear_.emplace(config, batch, length);
     rows_before_ = std::max<std::int64_t>(1, linear_->rows_before());
@@ -703,9 +708,9 @@ void CpuForward::share(std::int64_t tasks, std::int64_t numbers, const std::func
   }
 }
 
-void CpuForward::multiply(const LinearArguments& product) {
+void CpuForward::multiply(const kernels::cpu::MatrixProduct& product) {
   if (!by_columns_) {
-    linear(product);
+    kernels::cpu::matrix_product(product);
     return;
   }
   std::vector<const float*> in;

@@ -13,6 +13,7 @@
 #include "backend/model/cpu_team.h"
 #include "backend/model/forward.h"
 #include "backend/model/parameters.h"
+#include "kernels/cpu/matrix_product.h"
 #include "kernels/cpu/row_products.h"
 
 namespace foxscope {
@@ -93,7 +94,7 @@ class CpuForward final : public Forward {
   /// Calls a body for every task, on all threads where the tasks read enough numbers together.
   void share(std::int64_t tasks, std::int64_t numbers, const std::function<void(std::int64_t task)>& body);
   /// out = in W^T, or out += in W^T, in a step for rows.
-  void multiply(const LinearArguments& product);
+  void multiply(const kernels::cpu::MatrixProduct& product);
   /// The same outside of tasks: the columns are shared by all threads, and no row's digits depend on the others.
   void multiply_columns(const kernels::cpu::RowProducts& products);
 
@@ -102,7 +103,7 @@ class CpuForward final : public Forward {
   std::int64_t hidden_;
   std::int64_t head_dim_;
   ProjectionColumns columns_;
-  LibTorchTeam team_;
+  CpuTeam team_;
   std::optional<CpuLinearMixer> linear_;  ///< of the layers that are no attention
   std::vector<CpuLinearMixer::Heads> linear_heads_;
   std::int64_t rows_before_ = 1;  ///< that a chunk computes once more, for shifts and convolutions

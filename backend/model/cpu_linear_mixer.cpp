@@ -195,7 +195,7 @@ void CpuLinearMixer::split_gates(std::int64_t row, const float* precise) {
   }
 }
 
-void CpuLinearMixer::sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+void CpuLinearMixer::sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team) {
   check_steps(layer, first);
   change_decays(layer, probes, first, team);
   check_decays(layer, first);
@@ -230,7 +230,7 @@ void CpuLinearMixer::check_decays(int layer, std::int64_t first) const {
   }
 }
 
-void CpuLinearMixer::change_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+void CpuLinearMixer::change_decays(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team) {
   if (mixer_.selects()) {
     change_steps(layer, probes, first, team);
     return;
@@ -311,7 +311,7 @@ void CpuLinearMixer::sum_channels(int layer, const Probe& probe, std::int64_t fi
 }
 
 /// The steps that decays have where probes change them, and what is kept of decays.
-void CpuLinearMixer::change_steps(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team) {
+void CpuLinearMixer::change_steps(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team) {
   decay_steps_.clear();
   if (!needs_logarithms(layer, probes)) return;
   const ChannelRates rates(weights_->decay_rate, mixer_.heads);
@@ -327,13 +327,12 @@ void CpuLinearMixer::change_steps(int layer, std::span<const Probe> probes, std:
 
 /// One sequence with the logarithms of its heads' decays, in float64.
 void CpuLinearMixer::sum_steps(int layer, const Probe& probe, const ChannelRates& rates, std::int64_t first,
-                               std::int64_t sequence, LibTorchTeam& team) {
+                               std::int64_t sequence, CpuTeam& team) {
   constexpr std::int64_t kHeadsOfTask = 64;
   const std::int64_t heads = mixer_.heads;
   const std::int64_t tasks = (heads + kHeadsOfTask - 1) / kHeadsOfTask;
   std::vector<double> own(probe.keeps(Keep::gates) ? 0 : place(heads * length_));
-  double* const nats =
-      probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_gate(layer).data() : own.data();
+  double* const nats = probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_gate(layer).data() : own.data();
   const auto for_heads = [&](const auto& body) {
     team.run(tasks, [&](std::int64_t task, int /*thread*/) {
       for (std::int64_t row = 0; row < length_; ++row) {
@@ -361,7 +360,7 @@ void CpuLinearMixer::sum_steps(int layer, const Probe& probe, const ChannelRates
   });
 }
 
-bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job) {
+bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, CpuTeam& team, const Job& job) {
   const auto part = [&](FloatArray& values) {
     return values.empty() ? nullptr : values.data() + place(sequence) * (values.size() / place(batch_));
   };
@@ -397,7 +396,7 @@ bool CpuLinearMixer::mix(std::int64_t sequence, float* state, float* output, Lib
   return status == kernels::Status::ok;
 }
 
-bool CpuLinearMixer::scan(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job) {
+bool CpuLinearMixer::scan(std::int64_t sequence, float* state, float* output, CpuTeam& team, const Job& job) {
   const std::int64_t at = sequence * length_ * mixer_.heads;
   kernels::cpu::SelectiveScan arguments;
   arguments.channels = mixer_.heads;

@@ -59,12 +59,12 @@ class CpuLinearMixer {
   /// alpha of every position, as the probes change it; hands its sums over.
   /// @param first  position of the first column
   /// @throws Error naming layer, head and position of a decay that is not a number, or a beta that is not finite
-  void sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team);
+  void sum_decays(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team);
   /// y, and S behind the last position.
   /// @param state   [H, d, d_v]; null: nothing lies before and nothing is to follow
   /// @param output  [n, H d_v]
   /// @returns false if the job was stopped
-  bool mix(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job);
+  bool mix(std::int64_t sequence, float* state, float* output, CpuTeam& team, const Job& job);
   /// Hands over what the probe keeps of beta, and of the values of a mixer that selects.
   void keep(int layer, std::int64_t sequence, const Probe& probe) const;
   /// norm and gate of y + D v, in place.  @param mixed  [H d_v]
@@ -74,14 +74,14 @@ class CpuLinearMixer {
   void split_channels(std::int64_t row, const float* logit, std::int64_t head, float* key);
   void split_gates(std::int64_t row, const float* precise);
   void norm_head(float* x, double factor) const;
-  void change_decays(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team);
+  void change_decays(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team);
   void check_steps(int layer, std::int64_t first) const;
   void check_decays(int layer, std::int64_t first) const;
   void sum_channels(int layer, const Probe& probe, std::int64_t first, std::int64_t sequence, std::int64_t head);
-  void change_steps(int layer, std::span<const Probe> probes, std::int64_t first, LibTorchTeam& team);
+  void change_steps(int layer, std::span<const Probe> probes, std::int64_t first, CpuTeam& team);
   void sum_steps(int layer, const Probe& probe, const ChannelRates& rates, std::int64_t first, std::int64_t sequence,
-                 LibTorchTeam& team);
-  bool scan(std::int64_t sequence, float* state, float* output, LibTorchTeam& team, const Job& job);
+                 CpuTeam& team);
+  bool scan(std::int64_t sequence, float* state, float* output, CpuTeam& team, const Job& job);
 
   const ModelConfig& config_;
   const LinearMixer& mixer_;

@@ -1,13 +1,9 @@
 #include "backend/model/cpu_team.h"
 
 #include <atomic>
+#include <optional>
 
 #include <ATen/Parallel.h>
-
-// The Fortran interface of the BLAS inside libtorch_cpu: LibTorch's own products without the cost of its tensors.
-extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
-                       const float* alpha, const float* a, const int* a_stride, const float* b, const int* b_stride,
-                       const float* beta, float* c, const int* c_stride);
 
 namespace foxscope {
 
@@ -17,7 +13,24 @@ namespace {
 // sanitizer, which does not know OpenMP, sees it by this number.
 std::atomic<std::int64_t> order = 0;
 
+/// Of the calling thread.
+kernels::ThreadPool& own_threads() {
+  thread_local std::optional<kernels::ThreadPool> pool;
+  thread_local int wanted = 0;
+  if (!pool || wanted != at::get_num_threads()) {
+    wanted = at::get_num_threads();
+    pool.emplace(wanted);
+  }
+  return *pool;
+}
+
 }  // namespace
+
+int CpuTeam::threads() const { return own_threads().threads(); }
+
+void CpuTeam::run(std::int64_t tasks, const std::function<void(std::int64_t task, int thread)>& body) {
+  own_threads().run(tasks, body);
+}
 
 int LibTorchTeam::threads() const { return at::get_num_threads(); }
 
@@ -39,19 +52,6 @@ void fit_team_to_system() {
   const int wanted = at::get_num_threads();
   const int started = kernels::ThreadPool(wanted).threads();
   if (started < wanted) at::set_num_threads(started);
-}
-
-void linear(const LinearArguments& arguments) {
-  // Row-major out = in W^T is column-major out^T = W in^T.
-  const auto columns = static_cast<int>(arguments.columns);
-  const auto rows = static_cast<int>(arguments.rows);
-  const auto depth = static_cast<int>(arguments.depth);
-  const auto in_stride = static_cast<int>(arguments.in_stride);
-  const auto out_stride = static_cast<int>(arguments.out_stride);
-  const float alpha = 1;
-  const float beta = arguments.into == LinearArguments::Into::add ? 1.0F : 0.0F;
-  sgemm_("T", "N", &columns, &rows, &depth, &alpha, arguments.weight, &depth, arguments.in, &in_stride, &beta,
-         arguments.out, &out_stride);
 }
 
 }  // namespace foxscope

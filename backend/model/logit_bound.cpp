@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backend/model/cpu_team.h"
+#include "kernels/cpu/matrix_product.h"
 
 namespace foxscope {
 namespace {
@@ -16,14 +16,14 @@ double spectral_bound(const FloatArray& matrix, std::int64_t rows) {
   const auto depth = static_cast<std::int64_t>(matrix.size()) / rows;
   const auto product = [rows](const FloatArray& in, std::int64_t inner) {
     FloatArray out(static_cast<std::size_t>(rows * rows));
-    linear({.rows = rows,
-            .columns = rows,
-            .depth = inner,
-            .in = in.data(),
-            .in_stride = inner,
-            .weight = in.data(),
-            .out = out.data(),
-            .out_stride = rows});
+    kernels::cpu::matrix_product({.rows = rows,
+                                  .columns = rows,
+                                  .depth = inner,
+                                  .in = in.data(),
+                                  .in_stride = inner,
+                                  .weight = in.data(),
+                                  .out = out.data(),
+                                  .out_stride = rows});
     return out;
   };
   FloatArray gram = product(matrix, depth);
