@@ -31,7 +31,7 @@ constexpr std::int64_t kManyRows = 2048;
 /// From this many rows on, bands are long ones where they may be.
 constexpr std::int64_t kLongRows = 16384;
 /// Entries of a pixel from which on its largest is searched for.
-constexpr std::int64_t kSearchedEntries = 256;
+constexpr std::int64_t kSearchedEntries = 128;
 /// Share of a task's tiles that may be empty before it takes fewer lines.
 constexpr double kEmptyShare = 0.02;
 
@@ -307,6 +307,10 @@ bool leave_out_first(const MapRequest& request, const Job& job, HeadEntries& ent
 /// Whether a picture is of the largest entries of one softmax, each of so many that few of them are worth computing.
 bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
   const std::int64_t pixels = request.pixel_rows * request.pixel_columns;
+  // What forgets faster than this leaves few tiles to search, and rounding costs more than those.
+  constexpr double kNatsOfToken = 1.0 / 16;
+  const std::span<const double> gate = entries.gate;
+  if (entries.gated && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
   const bool largest = request.reduction == Reduction::max || request.reduction == Reduction::absmax;
   return largest && !request.minus && entries.is_softmax() &&
          request.rows.size() * request.columns.size() >= kSearchedEntries * pixels &&

@@ -15,7 +15,7 @@ constexpr double kLog2E = 1.4426950408889634;
 constexpr double kBoundSlack = 1.0 + 1e-5;
 
 /// Entries of a tile that may be computed one by one; more cost as much as the tile.
-constexpr std::int64_t kMostEntries = 160;
+constexpr std::int64_t kMostEntries = 256;
 /// Tiles that are computed whole after one in which too many entries might have been the largest.
 constexpr int kPassedTiles = 7;
 

@@ -1,6 +1,7 @@
 #include "kernels/cpu/rounded_logits.h"
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cmath>
 #include <limits>
@@ -31,32 +32,50 @@ constexpr float kRounding = 4e-6F;
 /// Room for the rounding of norms themselves.
 constexpr double kNormSlack = 1 + 1e-6;
 
+/// |value| as a number that grows with it, so that sizes are compared many at a time; NaN and infinity are largest.
+std::uint32_t size_bits(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU; }
+constexpr std::uint32_t kInfinityBits = 0x7f800000U;
+
 float rounded_up(double value) { return static_cast<float>(value * kNormSlack); }
 
-/// The number of a part's entry: logit_tile's order of summing, then add_log_terms' of one entry.
-FOXSCOPE_BYTE_PRODUCTS float entry(const RoundedTile& tile, const float* high, const float* low, std::int64_t key,
-                                   std::int64_t lane) {
-  const float* const k = tile.keys + key * tile.head_dim;
-  const float* const q = tile.packed + lane;
-  float logit = 0;
-  for (std::int64_t part = 0; part < tile.head_dim; part += 2 * kDepthPart) {
-    // Two parts at a time: the second does not wait for the first.
-    float sums[2] = {0, 0};
-    const bool both = part + kDepthPart < tile.head_dim;
-    const std::int64_t other = both ? part + kDepthPart : part;
-    for (std::int64_t n = 0; n < kDepthPart; ++n) {
-      sums[0] = __builtin_fmaf(k[part + n], q[(part + n) * kMapTile], sums[0]);
-      sums[1] = __builtin_fmaf(k[other + n], q[(other + n) * kMapTile], sums[1]);
+/// An entry that may be the largest of its part.
+struct Candidate {
+  std::uint8_t key;
+  std::uint8_t lane;
+  std::uint16_t place;  ///< of its part in the result
+};
+/// So many are computed side by side that none waits for its own sums.
+constexpr std::int64_t kTogether = 4;
+
+/// logits[n] of a few candidates, summed in logit_tile's order.
+FOXSCOPE_BYTE_PRODUCTS void logits_of(const RoundedTile& tile, const Candidate* candidates, float* logits) {
+  const float* k[kTogether];
+  const float* q[kTogether];
+#pragma GCC unroll 4
+  for (int n = 0; n < kTogether; ++n) {
+    k[n] = tile.keys + candidates[n].key * tile.head_dim;
+    q[n] = tile.packed + candidates[n].lane;
+    logits[n] = 0;
+  }
+  for (std::int64_t part = 0; part < tile.head_dim; part += kDepthPart) {
+    float sums[kTogether] = {};
+    for (std::int64_t depth = part; depth < part + kDepthPart; ++depth) {
+#pragma GCC unroll 4
+      for (int n = 0; n < kTogether; ++n) sums[n] = __builtin_fmaf(k[n][depth], q[n][depth * kMapTile], sums[n]);
     }
-    logit = part == 0 ? sums[0] : sums[0] + logit;
-    if (both) logit = sums[1] + logit;
+#pragma GCC unroll 4
+    for (int n = 0; n < kTogether; ++n) logits[n] = part == 0 ? sums[n] : sums[n] + logits[n];
   }
-  const LogTerms& terms = tile.terms;
+}
+
+/// An entry from its logit, as add_log_terms makes it.
+FOXSCOPE_BYTE_PRODUCTS inline float entry(const LogTerms& terms, const Candidate& of, const float* high,
+                                          const float* low, float logit) {
   if (terms.key == nullptr || terms.spread <= kSmallSpread) {
-    const double bias = terms.key == nullptr ? 0.0 : (terms.reference - terms.key[key]) * kLog2E;
-    return logit + static_cast<float>(bias) + high[lane] + low[lane];
+    const double bias = terms.key == nullptr ? 0.0 : (terms.reference - terms.key[of.key]) * kLog2E;
+    return logit + static_cast<float>(bias) + high[of.lane] + low[of.lane];
   }
-  return static_cast<float>(__builtin_fma(terms.row[lane] - terms.key[key], kLog2E, static_cast<double>(logit)));
+  return static_cast<float>(__builtin_fma(terms.row[of.lane] - terms.key[of.key], kLog2E, static_cast<double>(logit)));
 }
 
 /// sum + u8 s8, four products a lane. (GCC 12 copies the intrinsic's sum before each instruction.)
@@ -166,13 +185,10 @@ bool rounds_logits(std::int64_t head_dim) {
 FOXSCOPE_BYTE_PRODUCTS RoundedKeys round_keys(const float* keys, std::int64_t count, std::int64_t head_dim,
                                               std::int8_t* rounded, std::int32_t* offset) {
   RoundedKeys block;
-  float largest = 0;
-  float none = 0;
-  for (std::int64_t n = 0; n < count * head_dim; ++n) {
-    none += keys[n] * 0;  // NaN where one is not finite
-    largest = std::max(largest, std::abs(keys[n]));
-  }
-  const bool finite = none == 0;
+  std::uint32_t bits = 0;
+  for (std::int64_t n = 0; n < count * head_dim; ++n) bits = std::max(bits, size_bits(keys[n]));
+  const float largest = std::bit_cast<float>(bits);
+  const bool finite = bits < kInfinityBits;
   block.scale = finite ? std::max(largest / 127, std::numeric_limits<float>::min()) : std::nanf("");
   if (!finite) return block;
   const float inverse = 1 / block.scale;
@@ -204,22 +220,19 @@ FOXSCOPE_BYTE_PRODUCTS RoundedKeys round_keys(const float* keys, std::int64_t co
 
 FOXSCOPE_BYTE_PRODUCTS void round_queries(const float* packed, std::int64_t head_dim, std::uint8_t* rounded,
                                           RoundedQueries& queries) {
-  alignas(64) float largest[kMapTile] = {};
+  alignas(64) std::uint32_t bits[kMapTile] = {};
   alignas(64) float inverse[kMapTile];
   alignas(64) double norm[kMapTile] = {};
   alignas(64) double error[kMapTile] = {};
-  float sum = 0;
   for (std::int64_t k = 0; k < head_dim; ++k) {
     for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
-      const float value = packed[k * kMapTile + lane];
-      sum += value * 0;  // NaN where one is not finite
-      largest[lane] = std::max(largest[lane], std::abs(value));
+      bits[lane] = std::max(bits[lane], size_bits(packed[k * kMapTile + lane]));
     }
   }
-  queries.finite = sum == 0;
+  queries.finite = *std::max_element(bits, bits + kMapTile) < kInfinityBits;
   if (!queries.finite) return;
   for (std::int64_t lane = 0; lane < kMapTile; ++lane) {
-    queries.scale[lane] = std::max(largest[lane] / 127, std::numeric_limits<float>::min());
+    queries.scale[lane] = std::max(std::bit_cast<float>(bits[lane]) / 127, std::numeric_limits<float>::min());
     inverse[lane] = 1 / queries.scale[lane];
   }
   for (std::int64_t k = 0; k < head_dim; ++k) {
@@ -248,13 +261,16 @@ FOXSCOPE_BYTE_PRODUCTS std::int64_t largest_of_parts(const RoundedTile& tile, co
   rounded_tile(tile, bounds.scale, bounds.bias, values);
 
   const __m512 none = _mm512_set1_ps(-std::numeric_limits<float>::infinity());
-  std::int64_t computed = 0;
+  // With room for one that is looked at and not taken, and for the last of those that are computed together.
+  Candidate candidates[kMapTile * kMapTile + kTogether];
+  std::int64_t count = 0;
   int first_key = 0;
   for (int piece = 0; piece < pixels.pieces; first_key = pixels.key_end[piece++]) {
+    const int key_end = pixels.key_end[piece];
     __m512 low[kVectors];
     __m512 high[kVectors];
     __m512 largest[kVectors] = {none, none, none, none};
-    for (int key = first_key; key < pixels.key_end[piece]; ++key) {
+    for (int key = first_key; key < key_end; ++key) {
       const float* const line = values + key * kMapTile;
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) largest[v] = _mm512_max_ps(largest[v], _mm512_load_ps(line + v * kLanes));
@@ -267,34 +283,40 @@ FOXSCOPE_BYTE_PRODUCTS std::int64_t largest_of_parts(const RoundedTile& tile, co
     int first_lane = 0;
     for (int segment = 0; segment < pixels.segments; first_lane = pixels.lane_end[segment++]) {
       const int lane_end = pixels.lane_end[segment];
-      const int first_vector = first_lane / kLanes;
       const int last_vector = (lane_end - 1) / kLanes;
       __m512 lowest = none;
-      for (int v = first_vector; v <= last_vector; ++v) {
+      for (int v = first_lane / kLanes; v <= last_vector; ++v) {
         lowest = _mm512_mask_max_ps(lowest, lanes_of(first_lane, lane_end, v), lowest, low[v]);
       }
-      // No entry above `known` is missed: what is below is there already, or an entry of this part is larger.
-      const float known = current[segment * kMapTile + piece];
-      float least = std::max(known, _mm512_reduce_max_ps(lowest));
-      float best = -std::numeric_limits<float>::infinity();
-      for (int v = first_vector; v <= last_vector; ++v) {
+      // What is below is known already, or another entry of this part is larger.
+      const auto place = static_cast<std::uint16_t>(segment * kMapTile + piece);
+      const float least = std::max(current[place], _mm512_reduce_max_ps(lowest));
+      result[place] = -std::numeric_limits<float>::infinity();
+      for (int v = first_lane / kLanes; v <= last_vector; ++v) {
         unsigned lanes =
             _mm512_mask_cmp_ps_mask(lanes_of(first_lane, lane_end, v), high[v], _mm512_set1_ps(least), _CMP_GE_OQ);
         for (; lanes != 0; lanes &= lanes - 1) {
           const int lane = v * kLanes + __builtin_ctz(lanes);
           const float above = bounds.above[lane];
-          for (int key = first_key; key < pixels.key_end[piece]; ++key) {
-            if (values[key * kMapTile + lane] + above < least) continue;
-            if (++computed > most) return computed;
-            best = std::max(best, entry(tile, bounds.high, bounds.low, key, lane));
-            least = std::max(least, best);
+          for (int key = first_key; key < key_end; ++key) {
+            candidates[count] = {static_cast<std::uint8_t>(key), static_cast<std::uint8_t>(lane), place};
+            count += static_cast<std::int64_t>(values[key * kMapTile + lane] + above >= least);
           }
+          if (count > most) return count;
         }
       }
-      result[segment * kMapTile + piece] = best > known ? best : -std::numeric_limits<float>::infinity();
     }
   }
-  return computed;
+  std::fill_n(candidates + count, kTogether, Candidate{0, 0, 0});
+  for (std::int64_t first = 0; first < count; first += kTogether) {
+    float logits[kTogether];
+    logits_of(tile, candidates + first, logits);
+    for (std::int64_t n = first; n < std::min(count, first + kTogether); ++n) {
+      float& best = result[candidates[n].place];
+      best = std::max(best, entry(tile.terms, candidates[n], bounds.high, bounds.low, logits[n - first]));
+    }
+  }
+  return count;
 }
 
 }  // namespace foxscope::kernels::cpu

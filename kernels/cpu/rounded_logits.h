@@ -7,7 +7,7 @@
 namespace foxscope::kernels::cpu {
 
 /// Largest entries of log2 A over parts of a tile, found without computing every entry in float32. Queries and keys are
-/// rounded to eight bits, q = s_q (u + e_q / s_q) and k = s_k u_k + e_k, whose products cost a quarter of float32's;
+/// rounded to eight bits, q = s_q u_q + e_q and k = s_k u_k + e_k, whose products cost a quarter of float32's;
 ///
 ///   |q . k - s_q s_k (u_q . u_k)| <= |e_q| |k| + (|q| + |e_q|) |e_k|
 ///
@@ -55,8 +55,8 @@ struct RoundedTile {
   LogTerms terms;
 };
 
-/// result[segment][piece] = the largest entry of that part where it is above current[segment][piece], else -infinity;
-/// both [segments][64], log2.
+/// result[segment][piece] = the largest entry of that part if it is above current[segment][piece], or something not
+/// above the latter; both [segments][64], log2.
 /// @param most  entries that may be computed
 /// @returns how many were; above `most` it gave up, and `result` means nothing
 std::int64_t largest_of_parts(const RoundedTile& tile, const TilePixels& pixels, const float* current,
