@@ -16,6 +16,7 @@
 #include "backend/map/map_pixels.h"
 #include "backend/map/team.h"
 #include "kernels/cpu/pooled_map.h"
+#include "kernels/cpu/rounded_logits.h"
 
 namespace foxscope {
 namespace {
@@ -29,6 +30,8 @@ constexpr std::int64_t kSharedTasks = 32;
 constexpr std::int64_t kManyRows = 2048;
 /// From this many rows on, bands are long ones where they may be.
 constexpr std::int64_t kLongRows = 16384;
+/// Entries of a pixel from which on its largest is searched for.
+constexpr std::int64_t kSearchedEntries = 128;
 /// Share of a task's tiles that may be empty before it takes fewer lines.
 constexpr double kEmptyShare = 0.02;
 
@@ -154,6 +157,7 @@ class EntryMap {
  private:
   void run_task(Task& task, PixelWorker& worker, int thread);
   void run_band(Task& task, const Range& rows, PixelWorker& worker);
+  bool find_largest(const BandTile& tile, const TilePlace& place, const PartialPixels& partial, PixelWorker& worker);
   bool fill_tile(const BandTile& tile, PixelWorker& worker) const;
 
   const MapRequest& request_;
@@ -221,12 +225,27 @@ void EntryMap::run_band(Task& task, const Range& rows, PixelWorker& worker) {
     for (const auto& reader : worker.readers) reader->set_chunk(keys);
   };
   for_each_tile(rows, request_.columns, window_, team_, set_chunk, [&](const BandTile& tile) {
-    if (!fill_tile(tile, worker)) return;
     TilePlace& place = places[tile.strip];
     pixels_.place_keys(tile.keys, place);
+    if (find_largest(tile, place, task.partial, worker)) {
+      pixels_.merge(place, worker.result.data(), task.partial);
+      return;
+    }
+    if (!fill_tile(tile, worker)) return;
     cpu::reduce_tile(worker.tile.data(), tile.keys.size(), place.pixels, pixels_.reduction(), worker.result.data());
     pixels_.merge(place, worker.result.data(), task.partial);
   });
+}
+
+/// Of extremes of attention few entries of a tile come into question. @returns false where they are not found that way
+bool EntryMap::find_largest(const BandTile& tile, const TilePlace& place, const PartialPixels& partial,
+                            PixelWorker& worker) {
+  if (entries_.front().rounded_keys.empty() || tile.cut) return false;
+  if (request_.first_key == FirstKey::left_out && tile.keys.begin == 0) return false;
+  TileReader& reader = *worker.readers.front();
+  if (reader.negligible(tile.strip, tile.keys)) return false;
+  pixels_.gathered(place, partial, worker.tile.data());
+  return reader.largest_of_parts(tile.strip, tile.keys, place.pixels, worker.tile.data(), worker.result.data());
 }
 
 /// @returns false if the tile changes no pixel
@@ -285,6 +304,19 @@ bool leave_out_first(const MapRequest& request, const Job& job, HeadEntries& ent
   return true;
 }
 
+/// Whether a picture is of the largest entries of one softmax, each of so many that few of them are worth computing.
+bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
+  const std::int64_t pixels = request.pixel_rows * request.pixel_columns;
+  // What forgets faster than this leaves few tiles to search, and rounding costs more than those.
+  constexpr double kNatsOfToken = 1.0 / 16;
+  const std::span<const double> gate = entries.gate;
+  if (entries.gated && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
+  const bool largest = request.reduction == Reduction::max || request.reduction == Reduction::absmax;
+  return largest && !request.minus && entries.is_softmax() &&
+         request.rows.size() * request.columns.size() >= kSearchedEntries * pixels &&
+         kernels::cpu::rounds_logits(entries.head_dim);
+}
+
 /// What the request's heads offer, and what was computed for them. @returns false if the job was stopped
 /// @param normalizers  owns what was computed
 bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
@@ -307,14 +339,17 @@ bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::v
     }
     if (request.first_key == FirstKey::left_out && !leave_out_first(request, job, added, normalizers)) return false;
     // Without a gate there is nothing to skip: logits alone do not fall with distance.
-    if (!added.gated || !(attention || request.quantity == Quantity::forget)) continue;
-    if (attention && request.skip_tolerance > 0) {
+    HeadEntries::KeyMeasures measures;
+    measures.norms = added.gated && (attention || request.quantity == Quantity::forget);
+    measures.rounded = looks_for_largest(request, added);
+    if (!measures.norms && !measures.rounded) continue;
+    if (measures.norms && attention && request.skip_tolerance > 0) {
       added.skip_below = std::max(added.skip_below, std::log2(request.skip_tolerance));
     }
     const std::int64_t window = added.window;
     const std::int64_t oldest = window == 0 ? 0 : std::max<std::int64_t>(0, request.rows.begin - window + 1);
     const Range keys{std::max(request.columns.begin, oldest), std::min(request.columns.end, request.rows.end)};
-    if (keys.size() > 0 && !added.measure_keys(keys, team)) return false;
+    if (keys.size() > 0 && !added.measure_keys(measures, keys, team)) return false;
   }
   return true;
 }

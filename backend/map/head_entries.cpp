@@ -14,6 +14,11 @@ constexpr double kLog2E = 1.4426950408889634;
 /// Room for float32's rounding in a bound on logits.
 constexpr double kBoundSlack = 1.0 + 1e-5;
 
+/// Entries of a tile that may be computed one by one; more cost as much as the tile.
+constexpr std::int64_t kMostEntries = 256;
+/// Tiles that are computed whole after one in which too many entries might have been the largest.
+constexpr int kPassedTiles = 7;
+
 /// The larger of two; NaN where one of them is, so that a bound that it is part of holds nothing.
 double larger(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 
@@ -101,17 +106,24 @@ void HeadEntries::leave_out_content(std::span<const float> rows) {
   normalizer = rows;
 }
 
-bool HeadEntries::measure_keys(const Range& keys, Team& team) {
-  const auto blocks = (length + kMapTile - 1) / kMapTile;
-  block_norm.assign(static_cast<std::size_t>(blocks), 0.0);
-  // c is a sum that goes on: what follows a NaN is NaN.
-  for (std::int64_t block = blocks - 1; block >= 0 && !gate.empty(); --block) {
-    const auto last = static_cast<std::size_t>(std::min(length, (block + 1) * kMapTile) - 1);
-    if (!std::isnan(gate[last])) break;
-    block_norm[static_cast<std::size_t>(block)] = gate[last];
+bool HeadEntries::measure_keys(const KeyMeasures& wanted, const Range& keys, Team& team) {
+  const auto blocks = static_cast<std::size_t>((length + kMapTile - 1) / kMapTile);
+  if (wanted.norms) {
+    block_norm.assign(blocks, 0.0);
+    // c is a sum that goes on: what follows a NaN is NaN.
+    for (auto block = static_cast<std::int64_t>(blocks) - 1; block >= 0 && !gate.empty(); --block) {
+      const auto last = static_cast<std::size_t>(std::min(length, (block + 1) * kMapTile) - 1);
+      if (!std::isnan(gate[last])) break;
+      block_norm[static_cast<std::size_t>(block)] = gate[last];
+    }
   }
   // Without queries the bound is the gate's part alone.
   if (store == nullptr) return true;
+  if (wanted.rounded) {
+    rounded_keys.resize(static_cast<std::size_t>(length * head_dim));
+    rounded_offset.resize(static_cast<std::size_t>(length));
+    rounded_blocks.resize(blocks);
+  }
   // Whole chunks, so that no block is measured in part.
   const std::int64_t first = keys.begin / kKeyChunk;
   const std::int64_t chunks = (keys.end + kKeyChunk - 1) / kKeyChunk - first;
@@ -122,8 +134,13 @@ bool HeadEntries::measure_keys(const Range& keys, Team& team) {
     const auto rows = store->rows(QueryKeyStore::Part::key, head.layer, key_head, chunk.begin, chunk.end, scratch);
     for (std::int64_t block = chunk.begin; block < chunk.end; block += kMapTile) {
       const std::int64_t count = std::min(kMapTile, chunk.end - block);
-      block_norm[static_cast<std::size_t>(block / kMapTile)] +=
-          kernels::cpu::largest_norm(rows.data() + (block - chunk.begin) * head_dim, count, head_dim);
+      const float* const values = rows.data() + (block - chunk.begin) * head_dim;
+      const auto index = static_cast<std::size_t>(block / kMapTile);
+      if (wanted.norms) block_norm[index] += kernels::cpu::largest_norm(values, count, head_dim);
+      if (wanted.rounded) {
+        rounded_blocks[index] = kernels::cpu::round_keys(
+            values, count, head_dim, rounded_keys.data() + block * head_dim, rounded_offset.data() + block);
+      }
     }
     team.advance(std::min(chunk.end, keys.end) - std::max(chunk.begin, keys.begin), thread);
   });
@@ -133,6 +150,7 @@ EntryReader::EntryReader(const HeadEntries& entries) : entries_(entries) {
   strips_.resize(kLongBandRows / kMapTile);
   if (entries.store != nullptr) packed_.resize(static_cast<std::size_t>(kLongBandRows * entries.head_dim));
   if (entries.quantity == Quantity::gate_effect) second_.resize(kMapTile * kMapTile);
+  if (!entries.rounded_keys.empty()) rounded_.resize(static_cast<std::size_t>(kLongBandRows * entries.head_dim));
 }
 
 void EntryReader::set_band(const Range& rows) {
@@ -162,8 +180,12 @@ void EntryReader::set_band(const Range& rows) {
     if (!entries_.block_norm.empty()) {
       strip.query_norm = kernels::cpu::largest_norm(first, count, entries_.head_dim);
     }
-    kernels::cpu::pack_queries(first, count, entries_.head_dim, factor,
-                               packed_.data() + index * kMapTile * entries_.head_dim);
+    float* const packed = packed_.data() + index * kMapTile * entries_.head_dim;
+    kernels::cpu::pack_queries(first, count, entries_.head_dim, factor, packed);
+    if (!rounded_.empty()) {
+      kernels::cpu::round_queries(packed, entries_.head_dim, rounded_.data() + index * kMapTile * entries_.head_dim,
+                                  strip.rounded);
+    }
   }
 }
 
@@ -182,17 +204,20 @@ bool EntryReader::negligible(std::int64_t strip_index, const Range& keys, double
   return (strip.largest_term - last + logit) * kLog2E < log2_limit - 1e-3;
 }
 
+void EntryReader::read_keys() {
+  if (!keys_.empty()) return;
+  keys_ = entries_.store->rows(QueryKeyStore::Part::key, entries_.head.layer, entries_.key_head, chunk_.begin,
+                               chunk_.end, key_scratch_);
+}
+
 void EntryReader::logits(std::int64_t strip, const Range& keys, float* out) {
-  if (keys_.empty()) {
-    keys_ = entries_.store->rows(QueryKeyStore::Part::key, entries_.head.layer, entries_.key_head, chunk_.begin,
-                                 chunk_.end, key_scratch_);
-  }
+  read_keys();
   kernels::cpu::logit_tile(packed_.data() + strip * kMapTile * entries_.head_dim,
                            keys_.data() + (keys.begin - chunk_.begin) * entries_.head_dim, keys.size(),
                            entries_.head_dim, out);
 }
 
-void EntryReader::add_gated_terms(const Strip& strip, const Range& keys, float* out) const {
+kernels::cpu::LogTerms EntryReader::gated_terms(const Strip& strip, const Range& keys) const {
   kernels::cpu::LogTerms terms;
   terms.row = strip.with_gate;
   if (entries_.gated) {
@@ -203,7 +228,39 @@ void EntryReader::add_gated_terms(const Strip& strip, const Range& keys, float* 
     terms.reference = entries_.gate[static_cast<std::size_t>(first)];
     terms.spread = terms.reference - entries_.gate[static_cast<std::size_t>(last)];
   }
-  kernels::cpu::add_log_terms(terms, keys.size(), out);
+  return terms;
+}
+
+void EntryReader::add_gated_terms(const Strip& strip, const Range& keys, float* out) const {
+  kernels::cpu::add_log_terms(gated_terms(strip, keys), keys.size(), out);
+}
+
+bool EntryReader::largest_of_parts(std::int64_t strip_index, const Range& keys, const kernels::cpu::TilePixels& pixels,
+                                   const float* current, float* result) {
+  if (rounded_.empty() || tiles_to_pass_ > 0) {
+    tiles_to_pass_ = std::max(0, tiles_to_pass_ - 1);
+    return false;
+  }
+  read_keys();
+  const Strip& strip = strips_[static_cast<std::size_t>(strip_index)];
+  kernels::cpu::RoundedTile tile;
+  tile.packed = packed_.data() + strip_index * kMapTile * entries_.head_dim;
+  tile.keys = keys_.data() + (keys.begin - chunk_.begin) * entries_.head_dim;
+  tile.rounded_queries = rounded_.data() + strip_index * kMapTile * entries_.head_dim;
+  tile.queries = &strip.rounded;
+  tile.rounded_keys = entries_.rounded_keys.data() + keys.begin * entries_.head_dim;
+  tile.offset = entries_.rounded_offset.data() + keys.begin;
+  tile.block = entries_.rounded_blocks[static_cast<std::size_t>(keys.begin / kMapTile)];
+  tile.key_count = keys.size();
+  tile.head_dim = entries_.head_dim;
+  if (entries_.quantity == Quantity::attention) {
+    tile.terms = gated_terms(strip, keys);
+  } else {
+    tile.terms.row = strip.without_gate;
+  }
+  const bool found = kernels::cpu::largest_of_parts(tile, pixels, current, kMostEntries, result) <= kMostEntries;
+  if (!found) tiles_to_pass_ = kPassedTiles;
+  return found;
 }
 
 void EntryReader::add_ungated_terms(const Strip& strip, const Range& keys, float* out) {

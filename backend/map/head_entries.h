@@ -11,6 +11,7 @@
 #include "backend/map/team.h"
 #include "backend/map/tile_reader.h"
 #include "kernels/cpu/pooled_map.h"
+#include "kernels/cpu/rounded_logits.h"
 
 namespace foxscope {
 
@@ -46,8 +47,13 @@ struct HeadEntries {
   void leave_out_gate(std::span<const float> rows);     ///< softmax of S: what content alone would do
   void leave_out_content(std::span<const float> rows);  ///< F normalised by rows: what decay alone would do
 
-  /// Takes down the norms of keys by which their tiles are skipped. @returns false if the job was stopped
-  bool measure_keys(const Range& keys, Team& team);
+  /// What is taken down of keys before the first tile.
+  struct KeyMeasures {
+    bool norms = false;    ///< by which tiles are skipped
+    bool rounded = false;  ///< by which largest entries are found; needs rounds_logits
+  };
+  /// @returns false if the job was stopped
+  bool measure_keys(const KeyMeasures& wanted, const Range& keys, Team& team);
 
   HeadOf head;
   Quantity quantity;
@@ -66,7 +72,11 @@ struct HeadEntries {
   std::vector<double> zero_gate;        ///< what `gate` views when the head has none, or one channel is looked at
   /// Largest |k| of each block of kMapTile keys, NaN where a key or its gate is; empty: nothing is skipped.
   std::vector<double> block_norm;
-  double skip_below = 0;                  ///< log2 of the entries that may be left out
+  double skip_below = 0;  ///< log2 of the entries that may be left out
+  /// Keys rounded to eight bits, [length, head_dim], what belongs to them, [length], and their blocks; or all empty.
+  std::vector<std::int8_t> rounded_keys;
+  std::vector<std::int32_t> rounded_offset;
+  std::vector<kernels::cpu::RoundedKeys> rounded_blocks;
   std::shared_ptr<MixingEntries> mixing;  ///< of a linear mixer, where the quantity is not its scalar decay
 };
 
@@ -83,6 +93,8 @@ class EntryReader final : public TileReader {
   }
   void tile(std::int64_t strip, const Range& keys, float* out) override;
   void log_attention_tile(std::int64_t strip, const Range& keys, float* out) override;
+  bool largest_of_parts(std::int64_t strip, const Range& keys, const kernels::cpu::TilePixels& pixels,
+                        const float* current, float* result) override;
 
  private:
   struct Strip {
@@ -91,7 +103,10 @@ class EntryReader final : public TileReader {
     double without_gate[kernels::cpu::kMapTile];  ///< -lse_i of softmax without the gate
     double largest_term = 0;                      ///< of `with_gate`; NaN where one is
     double query_norm = 0;
+    kernels::cpu::RoundedQueries rounded;
   };
+  void read_keys();
+  [[nodiscard]] kernels::cpu::LogTerms gated_terms(const Strip& strip, const Range& keys) const;
   void logits(std::int64_t strip, const Range& keys, float* out);
   void add_gated_terms(const Strip& strip, const Range& keys, float* out) const;
   static void add_ungated_terms(const Strip& strip, const Range& keys, float* out);
@@ -99,6 +114,8 @@ class EntryReader final : public TileReader {
   const HeadEntries& entries_;
   std::vector<Strip> strips_;
   std::vector<float> packed_;
+  std::vector<std::uint8_t> rounded_;
+  int tiles_to_pass_ = 0;  ///< before a tile's largest entries are looked for again
   std::vector<float> query_scratch_;
   std::vector<float> key_scratch_;
   std::vector<float> second_;

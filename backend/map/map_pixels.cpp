@@ -97,6 +97,20 @@ void MapPixels::begin_lines(std::int64_t begin, std::int64_t end, PartialPixels&
   }
 }
 
+void MapPixels::gathered(const TilePlace& place, const PartialPixels& partial, float* values) {
+  for (int segment = 0; segment < place.pixels.segments; ++segment) {
+    float* const to = values + segment * kMapTile;
+    const std::int64_t row = place.first_row + segment;
+    if (partial_) {
+      const double* const from =
+          partial.values.data() + (row - partial.first_row) * image_.columns + place.first_column;
+      for (int piece = 0; piece < place.pixels.pieces; ++piece) to[piece] = static_cast<float>(from[piece]);
+    } else {
+      std::copy_n(line(row) + place.first_column, place.pixels.pieces, to);
+    }
+  }
+}
+
 void MapPixels::merge(const TilePlace& place, const float* result, PartialPixels& partial) {
   for (int segment = 0; segment < place.pixels.segments; ++segment) {
     const float* const values = result + segment * kMapTile;

@@ -45,6 +45,8 @@ class MapPixels {
 
   /// Begins lines [begin, end): in the image itself, or in `partial` where bins are larger than a tile.
   void begin_lines(std::int64_t begin, std::int64_t end, PartialPixels& partial);
+  /// What the pixels of a tile have gathered so far, [segments][64].
+  void gathered(const TilePlace& place, const PartialPixels& partial, float* values);
   /// Adds a tile's reduced pixels, [segments][64].
   void merge(const TilePlace& place, const float* result, PartialPixels& partial);
   /// Adds what another share of the same line gathered.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backend/map/map.h"
+#include "kernels/cpu/pooled_map.h"
 
 namespace foxscope {
 
@@ -39,8 +40,18 @@ class TileReader {
   /// Entries of the band's 64 queries from strip * 64 on, and keys of the chunk that lie in one block of kMapTile
   /// positions: [keys][64]. Absent entries are computed like others.
   virtual void tile(std::int64_t strip, const Range& keys, float* out) = 0;
+  /// The largest entries of a tile's parts, where they can be found without computing the tile
+  /// (kernels::cpu::largest_of_parts, which says what `current` and `result` are).
+  /// @returns false where they cannot
+  virtual bool largest_of_parts(std::int64_t strip, const Range& keys, const kernels::cpu::TilePixels& pixels,
+                                const float* current, float* result);
   /// log2 of attention, whatever the quantity; for entries that have queries and keys.
   virtual void log_attention_tile(std::int64_t strip, const Range& keys, float* out) = 0;
 };
+
+inline bool TileReader::largest_of_parts(std::int64_t, const Range&, const kernels::cpu::TilePixels&, const float*,
+                                         float*) {
+  return false;
+}
 
 }  // namespace foxscope

@@ -137,6 +137,24 @@ TEST(PooledMap, IsPreciseWithoutGate) {
   expect_precise({make_run(shape), 0, 0}, odd_rectangle());
 }
 
+/// Bins of so many entries that their largest is searched for (kernels/cpu/rounded_logits.h).
+TEST(PooledMap, IsPreciseInWideBins) {
+  RunShape shape;
+  shape.length = 1931;
+  shape.head_dim = 64;
+  MapRequest request = odd_rectangle();
+  for (const auto& [gated, window] : {std::pair{true, 0}, {false, 0}, {true, 700}, {false, 300}}) {
+    shape.gated = gated;
+    shape.window = window;
+    const auto run = make_run(shape);
+    for (const auto& [down, across] : {std::pair{60, 90}, {31, 17}, {5, 3}, {1914, 1}}) {
+      request.pixel_rows = down;
+      request.pixel_columns = across;
+      expect_precise({run, 0, 0}, request);
+    }
+  }
+}
+
 TEST(PooledMap, IsPreciseWithWindowAndBfloat16) {
   RunShape shape;
   shape.length = 1931;
