@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -25,6 +26,9 @@ constexpr std::int64_t kVocabularyBlock = 1024;
 /// Numbers of a matrix that one task reads, and fewer than which are not worth waking the other threads for.
 constexpr std::int64_t kTaskNumbers = 1 << 16;
 constexpr std::int64_t kSharedNumbers = 1 << 18;
+/// Rows from which a matrix is laid out anew for each step, and numbers up to which it is.
+constexpr std::int64_t kRowsToPack = 128;
+constexpr std::int64_t kMostPacked = 1 << 24;
 /// Numbers that are read while an exponential is taken.
 constexpr std::int64_t kExponentialNumbers = 8;
 
@@ -82,6 +86,7 @@ CpuState::Layer& CpuForward::cache_of(int layer, std::int64_t sequence) const {
 }
 
 void CpuForward::begin() {
+  for (PackedMatrix& packed : packed_) packed.of = {};
   report().attention_kernel = linear_ && !config().is_hybrid() ? "cpu-chunked" : "cpu-tiled";
   if (by_columns_) {
     std::vector<std::int64_t> positions;
@@ -133,6 +138,7 @@ bool CpuForward::project(int layer) {
   find_places(TraceArray::value, layer, config().key_heads * size, value_, values_);
   log_gate_.resize(gated(layer) ? floats(config().heads * rows()) : 0);
   cumulative_.resize(log_gate_.size());
+  pack(0, weights_of(layer).projection, hidden_);
   return for_rows([&](const Rows& rows) { project_rows(layer, rows); });
 }
 
@@ -177,6 +183,7 @@ bool CpuForward::project_linear(int layer) {
     linear_heads_.push_back({queries_[sequence], keys_[sequence], values});
   }
   linear_->begin_layer(layer, weights_of(layer), weights_.lower_bounds, linear_heads_);
+  pack(0, weights_of(layer).projection, hidden_);
   return for_rows([&](const Rows& rows) { project_linear_rows(layer, rows); });
 }
 
@@ -435,10 +442,14 @@ bool CpuForward::project_output(int layer) {
       if (probes()[sequence].cuts_head(layer, head)) cut_heads_[sequence].push_back(head);
     }
   }
+  pack(0, weights_of(layer).output, std::ssize(weights_of(layer).output) / hidden_);
+  pack(1, weights_of(layer).output_gate, hidden_);
   return for_rows([&](const Rows& rows) { project_output_rows(layer, rows); });
 }
 
 bool CpuForward::feed_forward(int layer) {
+  pack(0, weights_of(layer).mlp_in, hidden_);
+  pack(1, weights_of(layer).mlp_out, config().intermediate_size);
   return for_rows([&](const Rows& rows) { feed_forward_rows(layer, rows); });
 }
 
@@ -531,6 +542,7 @@ bool CpuForward::predict() {
     logits_[sequence] = probes()[sequence].logits(config().vocabulary_size);
   }
   if (!keeps(Keep::logits) && !keeps(Keep::loss) && !keeps(Keep::hidden)) return true;
+  if (keeps(Keep::logits) || keeps(Keep::loss)) pack(0, weights_.head(), hidden_);
   if (!for_rows([&](const Rows& rows) { predict_rows(rows); })) return false;
   keep_hidden(config().layers);
   for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
@@ -708,8 +720,36 @@ void CpuForward::share(std::int64_t tasks, std::int64_t numbers, const std::func
   }
 }
 
-void CpuForward::multiply(const kernels::cpu::MatrixProduct& product) {
+void CpuForward::pack(std::size_t place, const FloatArray& weight, std::int64_t depth) {
+  PackedMatrix& packed = packed_[place];
+  packed.of = {};
+  if (by_columns_ || rows() < kRowsToPack || weight.empty() || std::ssize(weight) > kMostPacked) return;
+  const std::int64_t columns = std::ssize(weight) / depth;
+  const std::size_t size = floats(kernels::cpu::packed_size(columns, depth));
+  if (packed.numbers.size() < size) packed.numbers.resize(size);
+  team_.run((columns + kernels::cpu::kPanelColumns - 1) / kernels::cpu::kPanelColumns,
+            [&](std::int64_t panel, int /*thread*/) {
+              kernels::cpu::pack_panel(weight.data(), columns, depth, panel, packed.numbers.data());
+            });
+  packed.of = weight;
+}
+
+/// Null where the product's matrix is not packed, or does not begin with a panel.
+const float* CpuForward::packed_of(const kernels::cpu::MatrixProduct& product) const {
+  for (const PackedMatrix& packed : packed_) {
+    const std::less<> before;
+    if (packed.of.empty() || before(product.weight, packed.of.data())) continue;
+    if (!before(product.weight, packed.of.data() + packed.of.size())) continue;
+    const std::int64_t column = (product.weight - packed.of.data()) / product.depth;
+    if (column % kernels::cpu::kPanelColumns != 0) return nullptr;
+    return packed.numbers.data() + kernels::cpu::packed_place(column / kernels::cpu::kPanelColumns, product.depth);
+  }
+  return nullptr;
+}
+
+void CpuForward::multiply(kernels::cpu::MatrixProduct product) {
   if (!by_columns_) {
+    product.packed = packed_of(product);
     kernels::cpu::matrix_product(product);
     return;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -52,6 +53,11 @@ class CpuForward final : public Forward {
     Scratch& scratch;
     [[nodiscard]] std::int64_t count() const { return end - begin; }
   };
+  /// A matrix in panels, for all rows of a step.
+  struct PackedMatrix {
+    std::span<const float> of;  ///< what is packed; empty: nothing
+    FloatArray numbers;
+  };
   void project_rows(int layer, const Rows& rows);
   bool project_linear(int layer);
   void project_linear_rows(int layer, const Rows& rows);
@@ -93,8 +99,12 @@ class CpuForward final : public Forward {
   bool for_rows(const std::function<void(const Rows&)>& step);
   /// Calls a body for every task, on all threads where the tasks read enough numbers together.
   void share(std::int64_t tasks, std::int64_t numbers, const std::function<void(std::int64_t task)>& body);
+  /// Lays a matrix [columns, depth] out for the products of the step that follows, if there are enough rows.
+  /// @param place  of those that the step reads
+  void pack(std::size_t place, const FloatArray& weight, std::int64_t depth);
   /// out = in W^T, or out += in W^T, in a step for rows.
-  void multiply(const kernels::cpu::MatrixProduct& product);
+  void multiply(kernels::cpu::MatrixProduct product);
+  [[nodiscard]] const float* packed_of(const kernels::cpu::MatrixProduct& product) const;
   /// The same outside of tasks: the columns are shared by all threads, and no row's digits depend on the others.
   void multiply_columns(const kernels::cpu::RowProducts& products);
 
@@ -109,6 +119,7 @@ class CpuForward final : public Forward {
   std::int64_t rows_before_ = 1;  ///< that a chunk computes once more, for shifts and convolutions
   std::int64_t chunk_ = 1;
   std::vector<Scratch> scratch_;
+  std::array<PackedMatrix, 2> packed_;  ///< of the step at hand
   std::optional<RotaryTable> rotary_;
   FloatArray residual_;             ///< [B, n, D]
   FloatArray query_, key_, value_;  ///< [B, H, n, d], [B, H_kv, n, d]; where no probe lends memory

@@ -10,29 +10,44 @@
 
 #include "kernels/cpu/tile_math-inl.h"
 
+#ifndef FOXSCOPE_KERNELS_CPU_MATRIX_PRODUCT_WIDTH_
+#define FOXSCOPE_KERNELS_CPU_MATRIX_PRODUCT_WIDTH_
+namespace foxscope::kernels::cpu {
+namespace {
+
+/// A tile's columns are a multiple of it, beyond the last column too.
+constexpr std::int64_t kTileColumns = 16;
+
+/// Columns of a panel as they lie in memory.
+std::int64_t panel_width(std::int64_t columns) { return (columns + kTileColumns - 1) / kTileColumns * kTileColumns; }
+
+}  // namespace
+}  // namespace foxscope::kernels::cpu
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace foxscope::kernels::HWY_NAMESPACE {
 namespace {
 
+using cpu::kPanelColumns;
+using cpu::kTileColumns;
 using cpu::MatrixProduct;
 
 // A panel of the weights, turned so that columns lie beside each other, stays in a core's second cache for all rows.
-constexpr std::int64_t kPanelColumns = 64;
 constexpr std::int64_t kPanelDepth = 256;
-/// A tile's columns are a multiple of it, beyond the last column too.
-constexpr std::int64_t kTileColumns = 16;
 /// Rows of what goes through a buffer, as it has fewer columns than a tile.
 constexpr std::int64_t kBufferedRows = 64;
 
 /// panel[k, c] = weight[c, k] of four columns and four k.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void turn_block(const float* weight, std::int64_t depth, float* panel) {
+HWY_INLINE void turn_block(const float* weight, std::int64_t depth, float* panel, std::int64_t width) {
   for (std::int64_t k = 0; k < 4; ++k) {
-    for (std::int64_t c = 0; c < 4; ++c) panel[k * kPanelColumns + c] = weight[c * depth + k];
+    for (std::int64_t c = 0; c < 4; ++c) panel[k * width + c] = weight[c * depth + k];
   }
 }
 #else
-HWY_INLINE void turn_block(const float* HWY_RESTRICT weight, std::int64_t depth, float* HWY_RESTRICT panel) {
+HWY_INLINE void turn_block(const float* HWY_RESTRICT weight, std::int64_t depth, float* HWY_RESTRICT panel,
+                           std::int64_t width) {
   const hn::FixedTag<float, 4> tag;
   const hn::FixedTag<double, 2> pairs;
   const auto a = hn::LoadU(tag, weight);
@@ -44,45 +59,53 @@ HWY_INLINE void turn_block(const float* HWY_RESTRICT weight, std::int64_t depth,
   const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(tag, c, d));
   const auto cd_high = hn::BitCast(pairs, hn::InterleaveUpper(tag, c, d));
   hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_low, cd_low)), tag, panel);
-  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_low, cd_low)), tag, panel + kPanelColumns);
-  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_high, cd_high)), tag, panel + 2 * kPanelColumns);
-  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_high, cd_high)), tag, panel + 3 * kPanelColumns);
+  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_low, cd_low)), tag, panel + width);
+  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_high, cd_high)), tag, panel + 2 * width);
+  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_high, cd_high)), tag, panel + 3 * width);
 }
 #endif
 
-/// panel[k, c] = weight[c, k], zero up to a multiple of a tile's columns.
+/// panel[k, c] = weight[c, k], zero up to a panel's width.
 /// @param stride  of the weights
-void fill_panel(const float* weight, std::int64_t stride, std::int64_t columns, std::int64_t depth, float* panel) {
+/// @param width   of the panel
+void fill_panel(const float* weight, std::int64_t stride, std::int64_t columns, std::int64_t depth, float* panel,
+                std::int64_t width) {
   const std::int64_t whole_columns = columns / 4 * 4;
   const std::int64_t whole_depth = depth / 4 * 4;
   for (std::int64_t c = 0; c < whole_columns; c += 4) {
     for (std::int64_t k = 0; k < whole_depth; k += 4) {
-      turn_block(weight + c * stride + k, stride, panel + k * kPanelColumns + c);
+      turn_block(weight + c * stride + k, stride, panel + k * width + c, width);
     }
     for (std::int64_t k = whole_depth; k < depth; ++k) {
-      for (std::int64_t n = c; n < c + 4; ++n) panel[k * kPanelColumns + n] = weight[n * stride + k];
+      for (std::int64_t n = c; n < c + 4; ++n) panel[k * width + n] = weight[n * stride + k];
     }
   }
-  const std::int64_t end = (columns + kTileColumns - 1) / kTileColumns * kTileColumns;
-  for (std::int64_t c = whole_columns; c < end; ++c) {
-    for (std::int64_t k = 0; k < depth; ++k) panel[k * kPanelColumns + c] = c < columns ? weight[c * stride + k] : 0.0F;
+  for (std::int64_t c = whole_columns; c < width; ++c) {
+    for (std::int64_t k = 0; k < depth; ++k) panel[k * width + c] = c < columns ? weight[c * stride + k] : 0.0F;
   }
+}
+
+void pack_panel(const float* weight, std::int64_t columns, std::int64_t depth, std::int64_t panel, float* packed) {
+  const std::int64_t first = panel * kPanelColumns;
+  const std::int64_t count = std::min(kPanelColumns, columns - first);
+  fill_panel(weight + first * depth, depth, count, depth, packed + cpu::packed_place(panel, depth),
+             cpu::panel_width(count));
 }
 
 template <Start kStart>
 void multiply_whole(const MatrixProduct& p, std::int64_t columns, std::int64_t depth, const float* in,
-                    const float* panel, float* out) {
-  tile_product<kStart>(p.rows, columns, depth, in, p.in_stride, panel, kPanelColumns, nullptr, out, p.out_stride);
+                    const float* panel, std::int64_t width, float* out) {
+  tile_product<kStart>(p.rows, columns, depth, in, p.in_stride, panel, width, nullptr, out, p.out_stride);
 }
 
 /// The last columns, which fill no tile.
 void multiply_rest(const MatrixProduct& p, std::int64_t columns, std::int64_t depth, bool add, const float* in,
-                   const float* panel, float* out) {
+                   const float* panel, std::int64_t width, float* out) {
   HWY_ALIGN float buffer[kBufferedRows * kTileColumns];
   for (std::int64_t first = 0; first < p.rows; first += kBufferedRows) {
     const std::int64_t rows = std::min(kBufferedRows, p.rows - first);
-    tile_product<Start::zero>(rows, kTileColumns, depth, in + first * p.in_stride, p.in_stride, panel, kPanelColumns,
-                              nullptr, buffer, kTileColumns);
+    tile_product<Start::zero>(rows, kTileColumns, depth, in + first * p.in_stride, p.in_stride, panel, width, nullptr,
+                              buffer, kTileColumns);
     for (std::int64_t r = 0; r < rows; ++r) {
       const float* const from = buffer + r * kTileColumns;
       float* const to = out + (first + r) * p.out_stride;
@@ -92,21 +115,27 @@ void multiply_rest(const MatrixProduct& p, std::int64_t columns, std::int64_t de
 }
 
 void matrix_product(const MatrixProduct& p) {
-  HWY_ALIGN float panel[kPanelColumns * kPanelDepth];
+  HWY_ALIGN float turned[kPanelColumns * kPanelDepth];
   for (std::int64_t column = 0; column < p.columns; column += kPanelColumns) {
     const std::int64_t columns = std::min(kPanelColumns, p.columns - column);
+    const std::int64_t width = cpu::panel_width(columns);
     const std::int64_t whole = columns / kTileColumns * kTileColumns;
     for (std::int64_t k = 0; k < p.depth; k += kPanelDepth) {
       const std::int64_t depth = std::min(kPanelDepth, p.depth - k);
       const bool add = k > 0 || p.into == MatrixProduct::Into::add;
-      fill_panel(p.weight + column * p.depth + k, p.depth, columns, depth, panel);
+      const float* panel = turned;
+      if (p.packed != nullptr) {
+        panel = p.packed + column * p.depth + k * width;
+      } else {
+        fill_panel(p.weight + column * p.depth + k, p.depth, columns, depth, turned, width);
+      }
       float* const out = p.out + column;
       if (add) {
-        multiply_whole<Start::add>(p, whole, depth, p.in + k, panel, out);
+        multiply_whole<Start::add>(p, whole, depth, p.in + k, panel, width, out);
       } else {
-        multiply_whole<Start::zero>(p, whole, depth, p.in + k, panel, out);
+        multiply_whole<Start::zero>(p, whole, depth, p.in + k, panel, width, out);
       }
-      if (whole < columns) multiply_rest(p, columns - whole, depth, add, p.in + k, panel + whole, out + whole);
+      if (whole < columns) multiply_rest(p, columns - whole, depth, add, p.in + k, panel + whole, width, out + whole);
     }
   }
 }
@@ -118,8 +147,15 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace foxscope::kernels {
 HWY_EXPORT(matrix_product);
+HWY_EXPORT(pack_panel);
 
 namespace cpu {
+
+std::int64_t packed_size(std::int64_t columns, std::int64_t depth) { return panel_width(columns) * depth; }
+
+void pack_panel(const float* weight, std::int64_t columns, std::int64_t depth, std::int64_t panel, float* packed) {
+  HWY_DYNAMIC_DISPATCH(pack_panel)(weight, columns, depth, panel, packed);
+}
 
 void matrix_product(const MatrixProduct& product) { HWY_DYNAMIC_DISPATCH(matrix_product)(product); }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <hwy/aligned_allocator.h>
 
 #include "tests/kernels/instruction_set.h"
 
@@ -24,13 +25,18 @@ struct Product {
     weight.resize(static_cast<std::size_t>(columns * depth));
     for (float& x : in) x = normal(random);
     for (float& x : weight) x = normal(random);
+    packed = hwy::AllocateAligned<float>(static_cast<std::size_t>(cpu::packed_size(columns, depth)));
+    for (std::int64_t panel = 0; panel * cpu::kPanelColumns < columns; ++panel) {
+      cpu::pack_panel(weight.data(), columns, depth, panel, packed.get());
+    }
   }
   [[nodiscard]] std::int64_t in_stride() const { return depth + 3; }
 
   /// Of some rows and columns, [count, width] behind each other; what is between them stays -7.
   [[nodiscard]] std::vector<float> multiply(std::int64_t first, std::int64_t count, std::int64_t first_column,
                                             std::int64_t width,
-                                            MatrixProduct::Into into = MatrixProduct::Into::overwrite) const {
+                                            MatrixProduct::Into into = MatrixProduct::Into::overwrite,
+                                            const float* packed_weight = nullptr) const {
     std::vector<float> out(static_cast<std::size_t>(count * (width + 2)), -7.0F);
     for (std::int64_t n = 0; n < count * (width + 2); ++n) {
       if (n % (width + 2) < width) out[static_cast<std::size_t>(n)] = 0.5F;
@@ -43,7 +49,8 @@ struct Product {
                          .weight = weight.data() + first_column * depth,
                          .out = out.data(),
                          .out_stride = width + 2,
-                         .into = into});
+                         .into = into,
+                         .packed = packed_weight});
     std::vector<float> rows_only;
     for (std::int64_t n = 0; n < count * (width + 2); ++n) {
       const float value = out[static_cast<std::size_t>(n)];
@@ -73,6 +80,7 @@ struct Product {
   std::int64_t depth;
   std::vector<float> in;
   std::vector<float> weight;
+  hwy::AlignedFreeUniquePtr<float[]> packed;
 };
 
 TEST(MatrixProduct, IsTheSumOfProducts) {
@@ -111,6 +119,24 @@ TEST(MatrixProduct, RowsAndColumnsHaveTheDigitsThatTheyHaveAlone) {
       const std::vector<float> alone = product.multiply(0, 41, column, 1);
       for (std::int64_t row = 0; row < 41; ++row) {
         ASSERT_EQ(alone[static_cast<std::size_t>(row)], together[static_cast<std::size_t>(row * 83 + column)]);
+      }
+    }
+  }
+}
+
+TEST(MatrixProduct, PackedWeightsGiveTheSameDigits) {
+  for (const std::int64_t target : InstructionSet::available()) {
+    SCOPED_TRACE(hwy::TargetName(target));
+    const InstructionSet chosen(target);
+    for (const std::int64_t columns : {3, 64, 100, 130, 207}) {
+      const Product product(53, columns, 300);
+      for (const auto into : {MatrixProduct::Into::overwrite, MatrixProduct::Into::add}) {
+        EXPECT_EQ(product.multiply(0, 53, 0, columns, into, product.packed.get()),
+                  product.multiply(0, 53, 0, columns, into));
+        if (columns <= cpu::kPanelColumns) continue;
+        const float* const from = product.packed.get() + cpu::packed_place(1, product.depth);
+        EXPECT_EQ(product.multiply(5, 9, cpu::kPanelColumns, columns - cpu::kPanelColumns, into, from),
+                  product.multiply(5, 9, cpu::kPanelColumns, columns - cpu::kPanelColumns, into));
       }
     }
   }
