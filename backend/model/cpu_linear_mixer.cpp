@@ -332,8 +332,7 @@ void CpuLinearMixer::sum_steps(int layer, const Probe& probe, const ChannelRates
   const std::int64_t heads = mixer_.heads;
   const std::int64_t tasks = (heads + kHeadsOfTask - 1) / kHeadsOfTask;
   std::vector<double> own(probe.keeps(Keep::gates) ? 0 : place(heads * length_));
-  double* const nats =
-      probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_gate(layer).data() : own.data();
+  double* const nats = probe.keeps(Keep::gates) ? probe.recorder()->cumulative_log_gate(layer).data() : own.data();
   const auto for_heads = [&](const auto& body) {
     team.run(tasks, [&](std::int64_t task, int /*thread*/) {
       for (std::int64_t row = 0; row < length_; ++row) {

@@ -48,7 +48,7 @@ class DifferentiableForward final : public GradientForward {
   bool attend_composed(int layer);
 
   Steps steps_;
-  bool by_kernel_;  ///< attention
+  bool by_kernel_;             ///< attention
   std::vector<Layer> layers_;  ///< and a last one of what enters the final norm
   at::Tensor log_gate_;        ///< of the layer at hand
   at::Tensor embedded_;        ///< what enters the first layer, where the embedding takes a gradient
