@@ -176,6 +176,10 @@ std::vector<ConfigOption> configOptions(const ModelConfig& config) {
   const LinearMixer& mixer = *config.linear;
   if (std::ranges::find(config.mixers, Mixer::attention) == config.mixers.end()) std::erase_if(options, isOfAttention);
   if (config.intermediate_size == 0) std::erase_if(options, isOfMlp);
+  if (config.linear_intermediate_size > 0) {
+    options.push_back({"linear_intermediate_size", fmt::format("intermediate size of {}", mixer_words(mixer.layer())),
+                       config.linear_intermediate_size});
+  }
   options.push_back({"mixers", "mixers", mixerNames(config)});
   options.push_back({"state", "state of a head", fmt::format("{} x {}", mixer.key_dim, mixer.value_dim)});
   options.push_back({"decay", "decay by", to_string(mixer.layer().decay)});

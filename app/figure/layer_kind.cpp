@@ -2,7 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
 #include "backend/trace/mixer_text.h"
+#include "backend/trace/shown_heads.h"
 
 namespace foxscope::figure {
 
@@ -29,7 +32,10 @@ LayerKind layerKind(const TraceInfo& info, int layer) {
       colour = kGreen;
       break;
   }
-  return {mixer_text(info, layer), colour};
+  std::string words = mixer_text(info, layer);
+  const LayerMixer mixer = info.mixer(layer);
+  if (shown_step(mixer) > 1) words += fmt::format(", {} of {} channels", shown_heads(mixer), mixer.heads);
+  return {words, colour};
 }
 
 std::vector<LayerKind> kindsOf(const TraceInfo& info) {

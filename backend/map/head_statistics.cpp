@@ -13,9 +13,9 @@
 namespace foxscope {
 
 std::vector<double> channel_log_decays(const HeadOf& head) {
-  const auto length = static_cast<double>(head.trace->info().length);
-  std::vector<double> means = head.trace->total_log_decay(head.layer, head.head);
-  for (double& mean : means) mean /= length;
+  const std::int64_t length = head.trace->info().length;
+  std::vector<double> means = head.trace->log_decay_at(head.layer, head.head, length - 1);
+  for (double& mean : means) mean /= static_cast<double>(length);
   return means;
 }
 

@@ -63,10 +63,9 @@ double mixing_entry(const HeadOf& head, std::int64_t query, std::int64_t key) {
     return sum;
   };
   if (mixer.decays_by_channel()) {
-    const ChannelSums sums = trace.cumulative_log_decay(head.layer, head.head);
-    for (std::size_t n = 0; n < channels; ++n) {
-      r[n] *= std::exp(sums.values[at(query) * channels + n] - sums.values[at(key) * channels + n]);
-    }
+    const std::vector<double> later = trace.log_decay_at(head.layer, head.head, query);
+    const std::vector<double> earlier = trace.log_decay_at(head.layer, head.head, key);
+    for (std::size_t n = 0; n < channels; ++n) r[n] *= std::exp(later[n] - earlier[n]);
     if (mixer.mixer != Mixer::mamba) return product(key);
     return static_cast<double>(trace.beta(head.layer, head.head)[at(key)]) * product(key);
   }

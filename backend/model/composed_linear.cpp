@@ -18,6 +18,8 @@ using torch::autograd::variable_list;
 /// Positions of a chunk: with a decay a head, and with one a channel, whose exponents take [chunk, chunk, d].
 constexpr std::int64_t kHeadChunk = 64;
 constexpr std::int64_t kChannelChunk = 16;
+/// Positions of a scan that are doubled together, whose states are there at once.
+constexpr std::int64_t kScanChunk = 64;
 /// Positions whose chunks are in memory at once.
 constexpr std::int64_t kSpan = 2048;
 constexpr double kNormEpsilon = 1e-6;
@@ -187,17 +189,15 @@ struct ScanPositions : torch::autograd::Function<ScanPositions> {
 
 /// @param state  [B, H, d, 1]
 std::optional<at::Tensor> mix_by_rates(const LinearOperands& operands, at::Tensor& state, const std::stop_token& stop) {
-  // On a CPU what a few positions take stays in its cache.
-  const std::int64_t few = operands.key.is_cpu() ? 16 : 64;
   const std::int64_t length = operands.key.size(2);
   const at::Tensor written = operands.value.squeeze(3) * operands.beta;
   const at::Tensor key = operands.key.select(1, 0);
   const at::Tensor query = operands.query.select(1, 0);
   at::Tensor held = state.squeeze(3);
   std::vector<at::Tensor> output;
-  for (std::int64_t begin = 0; begin < length; begin += few) {
+  for (std::int64_t begin = 0; begin < length; begin += kScanChunk) {
     if (stop.stop_requested()) return std::nullopt;
-    const std::int64_t end = std::min(begin + few, length);
+    const std::int64_t end = std::min(begin + kScanChunk, length);
     const auto scan = [&](const auto& function) {
       return function(operands.log_decay.slice(2, begin, end), operands.rate, written.slice(2, begin, end),
                       key.slice(1, begin, end), query.slice(1, begin, end), held);

@@ -12,8 +12,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-/// What a scan reads, for all sequences: `input`, `step` and `decay_step` [B, n, H], `rate` [d, H], `key` and `query` [B,
-/// n, d].
+/// What a scan reads, for all sequences: `input`, `step` and `decay_step` [B, n, H], `rate` [d, H], `key` and `query`
+/// [B, n, d].
 struct ScanTensors {
   at::Tensor input, step, decay_step, rate, key, query;
 
@@ -93,10 +93,9 @@ bool differentiable_scan_takes(const LinearOperands& operands) {
 
 std::optional<at::Tensor> differentiable_scan(const LinearOperands& operands, const std::stop_token& stop) {
   const auto positions_first = [](const at::Tensor& x) { return x.transpose(1, 2); };
-  const at::Tensor output =
-      Scan::apply(positions_first(operands.value.squeeze(3)), positions_first(operands.beta),
-                  positions_first((-operands.log_decay).to(at::kFloat)), operands.rate.t(), operands.key.select(1, 0),
-                  operands.query.select(1, 0));
+  const at::Tensor output = Scan::apply(positions_first(operands.value.squeeze(3)), positions_first(operands.beta),
+                                        positions_first((-operands.log_decay).to(at::kFloat)), operands.rate.t(),
+                                        operands.key.select(1, 0), operands.query.select(1, 0));
   if (stop.stop_requested()) return std::nullopt;
   return positions_first(output).unsqueeze(3);
 }

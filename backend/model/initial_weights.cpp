@@ -190,8 +190,8 @@ void InitialWeights::read(const Parameter& parameter,
   } else if (parameter.of_layer == &LayerWeights::decay_rate) {
     take(linear_numbers(parameter));
   } else if (constant_step_ && parameter.of_layer == &LayerWeights::decay_up) {
-    take(std::vector<float>(static_cast<std::size_t>(parameter.elements()),
-                            static_cast<float>(mamba_range(parameter))));
+    take(
+        std::vector<float>(static_cast<std::size_t>(parameter.elements()), static_cast<float>(mamba_range(parameter))));
   } else if (parameter.shape.size() > 1 || parameter.of_layer == &LayerWeights::convolution_bias) {
     draw(parameter, take);
   } else if (config_.linear && !is_norm(parameter)) {

@@ -17,11 +17,11 @@ namespace foxscope {
 /// +-1/sqrt(inputs), the output projection's smaller by sqrt(layers), A = log 1..H, D = 1, and dt_bias such that dt is
 /// spread evenly over the logarithm from time_step_min to time_step_max. Samba: so are all matrices but the embedding,
 /// those that enter the residual stream smaller by sqrt(2 layers); A = log 1..d of each channel, the matrix that makes
-/// dt uniform in +-time_step_scale/sqrt(rank) (or all that, by time_step_init_scheme), D and dt as Mamba-2's. Mamba: the
-/// same of A, D and dt; other matrices as FoX's, with rescale_prenorm_residual the output's +-1/sqrt(inputs layers). HGRN2, GLA and the delta rules: the mixer's
-/// matrices are uniform with Glorot's range times 2^-2.5, convolutions as above, MLPs as in FoX but that the projection
-/// into the residual stream is smaller by sqrt(2 layers), lower bounds 0; Gated DeltaNet's exp(A) is uniform in (0,
-/// 16).
+/// dt uniform in +-time_step_scale/sqrt(rank) (or all that, by time_step_init_scheme), D and dt as Mamba-2's. Mamba:
+/// the same of A, D and dt; other matrices as FoX's, with rescale_prenorm_residual the output's +-1/sqrt(inputs
+/// layers). HGRN2, GLA and the delta rules: the mixer's matrices are uniform with Glorot's range times 2^-2.5,
+/// convolutions as above, MLPs as in FoX but that the projection into the residual stream is smaller by sqrt(2 layers),
+/// lower bounds 0; Gated DeltaNet's exp(A) is uniform in (0, 16).
 ///
 /// A number depends on the seed, the parameter's name and its place alone: on no thread, device or other parameter.
 class InitialWeights final : public ParameterSource {

@@ -128,8 +128,8 @@ struct ChannelRates {
   ChannelRates(std::span<const float> logarithms, int heads);
   std::vector<double> mean;   ///< [H] mean of exp(A) over channels
   std::vector<double> share;  ///< [H, d] exp(A) / mean; 1 where no channel decays
-  /// Where log decays were changed to the lowest that is summed, which lets nothing pass, the slowest channels are not to
-  /// let anything pass either: these are made lower.
+  /// Where log decays were changed to the lowest that is summed, which lets nothing pass, the slowest channels are not
+  /// to let anything pass either: these are made lower.
   /// @param log_decay  [H, length] nats
   void hold_all(std::int64_t length, double* log_decay) const;
 };

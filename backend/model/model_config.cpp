@@ -89,6 +89,10 @@ ModelConfig ModelConfig::from_json(std::string_view content, std::string_view na
   return config;
 }
 
+bool ModelConfig::attends() const {
+  return mixers.empty() || std::ranges::find(mixers, Mixer::attention) != mixers.end();
+}
+
 bool ModelConfig::is_hybrid() const {
   return std::ranges::any_of(mixers, [&](Mixer kind) { return kind != mixers.front(); });
 }

@@ -100,14 +100,19 @@ struct ModelConfig {
   std::vector<Mixer> mixers;       ///< [layers]; empty: all are attention
   std::vector<std::string> notes;  ///< what the user should be told, one line each
 
-  /// Number of columns of queries and of what heads attend to, H d; not D in all families.
-  [[nodiscard]] std::int64_t query_size() const { return static_cast<std::int64_t>(heads) * head_dim; }
+  /// Number of columns of queries and of what heads attend to, H d; not D in all families. Without attention of the
+  /// linear mixer's queries, which heads may share.
+  [[nodiscard]] std::int64_t query_size() const {
+    return attends() ? static_cast<std::int64_t>(heads) * head_dim : linear->query_size();
+  }
   /// The same of keys and of values, H_kv d.
   [[nodiscard]] std::int64_t key_size() const { return static_cast<std::int64_t>(key_heads) * head_dim; }
   [[nodiscard]] Mixer mixer(int layer) const {
     return mixers.empty() ? Mixer::attention : mixers[static_cast<std::size_t>(layer)];
   }
   [[nodiscard]] bool is_linear(int layer) const { return mixer(layer) != Mixer::attention; }
+  /// Whether any layer is attention.
+  [[nodiscard]] bool attends() const;
   /// Whether layers are of several kinds.
   [[nodiscard]] bool is_hybrid() const;
   [[nodiscard]] int heads_of(int layer) const { return is_linear(layer) ? linear->heads : heads; }

@@ -16,9 +16,9 @@ namespace {
 using nlohmann::json;
 
 const std::array kFamilies = {
-    &family::kFox,      &family::kTransformer,   &family::kFlaFox,  &family::kGpt2,     &family::kGptNeox,
-    &family::kLlama,    &family::kMistral,       &family::kQwen2,   &family::kQwen3,    &family::kMamba2Baseline,
-    &family::kMamba2,   &family::kHgrn2Baseline, &family::kHgrn2,   &family::kGla,      &family::kDeltaNetBaseline,
+    &family::kFox,      &family::kTransformer,   &family::kFlaFox,  &family::kGpt2,      &family::kGptNeox,
+    &family::kLlama,    &family::kMistral,       &family::kQwen2,   &family::kQwen3,     &family::kMamba2Baseline,
+    &family::kMamba2,   &family::kHgrn2Baseline, &family::kHgrn2,   &family::kGla,       &family::kDeltaNetBaseline,
     &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5, &family::kQwen3Next, &family::kSambaBaseline,
     &family::kMamba};
 

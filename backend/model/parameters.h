@@ -48,12 +48,12 @@ struct LayerWeights {
   FloatArray convolution;       ///< [columns, taps], the last tap the position's own
   FloatArray convolution_bias;  ///< [columns]
   FloatArray convolution_taps;  ///< [taps, columns] the same the other way round, where the CPU computes
-  FloatArray selection;         ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
-  FloatArray decay_up;          ///< [key_heads d, rank] W_2 of GLA; [H, rank] of Mamba's step
-  FloatArray decay_bias;        ///< [H], or [key_heads d] of GLA
-  FloatArray decay_rate;        ///< [H] A; [H, d] of Mamba
-  FloatArray state_rates;       ///< [d, H] exp(A) of Mamba, the other way round, where the CPU computes
-  FloatArray skip;              ///< [H] or [H d_v] D
+  FloatArray selection;    ///< [rank + 2 d, H] of Mamba: what makes the step's low rank, keys and queries of values
+  FloatArray decay_up;     ///< [key_heads d, rank] W_2 of GLA; [H, rank] of Mamba's step
+  FloatArray decay_bias;   ///< [H], or [key_heads d] of GLA
+  FloatArray decay_rate;   ///< [H] A; [H, d] of Mamba
+  FloatArray state_rates;  ///< [d, H] exp(A) of Mamba, the other way round, where the CPU computes
+  FloatArray skip;         ///< [H] or [H d_v] D
   /// [H] what |q_i . k_j| / sqrt(d) cannot exceed, whatever is read (bound_logits).
   std::vector<double> logit_bound;
 };

@@ -30,9 +30,15 @@ constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 constexpr std::int64_t kDeviceTokens = 65536;
 constexpr std::int64_t kHostTokens = 1024;
 
-/// Bytes a token of the arrays that are kept.
+/// Bytes of the arrays that are kept of so many tokens.
+std::int64_t kept_of(const ModelConfig& config, std::int64_t tokens, const KeepSet& keep, Storage storage,
+                     DType dtype) {
+  return static_cast<std::int64_t>(bytes_of(keep, storage, sizes_of(config, tokens), dtype));
+}
+
+/// Bytes that each token adds to them: not all have positions.
 std::int64_t kept_per_token(const ModelConfig& config, const KeepSet& keep, Storage storage, DType dtype) {
-  return static_cast<std::int64_t>(bytes_of(keep, storage, sizes_of(config, 1), dtype));
+  return kept_of(config, 2, keep, storage, dtype) - kept_of(config, 1, keep, storage, dtype);
 }
 
 /// What the statistics of one head take beside queries and keys: gates, normalisers, sums by distance and of keys.
@@ -146,7 +152,8 @@ RunMemory estimate_memory(const ModelConfig& config, std::int64_t parameters, co
   const std::int64_t queries = config.query_size();
   const std::int64_t keys = config.key_size();
   RunMemory memory;
-  memory.fixed = kWorkspace + (on_gpu ? 0 : parameters * 4);
+  memory.fixed = kWorkspace + (on_gpu ? 0 : parameters * 4) + kept_of(config, 1, keep, Storage::raw, dtype) -
+                 kept_per_token(config, keep, Storage::raw, dtype);
   // The forward's own of one layer, beside those of all layers that are kept: losses, log f and c, normalisers.
   memory.per_token = kTokenTable + 4 + heads * (8 + 8 + 4) + kept_per_token(config, keep, Storage::packed, dtype) +
                      kept_per_token(config, keep, Storage::raw, dtype);

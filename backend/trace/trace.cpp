@@ -194,14 +194,17 @@ std::vector<double> Trace::cumulative_log_decay(int layer, int head, int channel
   return sums;
 }
 
-std::vector<double> Trace::total_log_decay(int layer, int head) const {
+std::vector<double> Trace::log_decay_at(int layer, int head, std::int64_t position) const {
   check_head(layer, head);
+  assert(position >= 0 && position < info_.length);
+  const auto at = static_cast<std::size_t>(position);
   if (info_.mixer(layer).decay == Decay::rates) {
-    return decays_by_rates(layer, head, cumulative_log_gate(layer, head).last(1));
+    return decays_by_rates(layer, head, cumulative_log_gate(layer, head).subspan(at, 1));
   }
   const std::span<const double> all = row<double>(TraceArray::cumulative_log_decay, layer, head);
-  const std::span<const double> last = all.last(all.size() / static_cast<std::size_t>(info_.length));
-  return {last.begin(), last.end()};
+  const std::size_t channels = all.size() / static_cast<std::size_t>(info_.length);
+  const std::span<const double> found = all.subspan(at * channels, channels);
+  return {found.begin(), found.end()};
 }
 
 std::span<const float> Trace::beta(int layer, int head) const { return row<float>(TraceArray::beta, layer, head); }

@@ -122,8 +122,8 @@ class Trace {
   [[nodiscard]] ChannelSums cumulative_log_decay(int layer, int head) const;
   /// P of one channel, [L] nats. @throws Error likewise
   [[nodiscard]] std::vector<double> cumulative_log_decay(int layer, int head, int channel) const;
-  /// P of all channels behind the last position, [d] nats. @throws Error likewise
-  [[nodiscard]] std::vector<double> total_log_decay(int layer, int head) const;
+  /// P of all channels at a position, [d] nats. @throws Error likewise
+  [[nodiscard]] std::vector<double> log_decay_at(int layer, int head, std::int64_t position) const;
   /// The delta rule's beta, or dt of Mamba and Mamba-2, [L]. @throws Error likewise
   [[nodiscard]] std::span<const float> beta(int layer, int head) const;
   /// [L] nats. @throws Error likewise

@@ -16,8 +16,8 @@
 namespace foxscope {
 
 /// What mixes the positions of a layer: softmax attention, with or without a forget gate; the selective state space of
-/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet); the
-/// selective state space of the first Mamba, each channel of which is a head with one value.
+/// Mamba-2; gated linear attention (GLA, HGRN2); the delta rule, with or without a decay (DeltaNet, Gated DeltaNet);
+/// the selective state space of the first Mamba, each channel of which is a head with one value.
 enum class Mixer { attention, mamba2, gated_linear_attention, delta_rule, mamba };
 /// "attention", "mamba2", "gated_linear_attention", "delta_rule", "mamba", as run files name them.
 const char* to_string(Mixer mixer);

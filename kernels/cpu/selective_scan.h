@@ -50,10 +50,10 @@ struct SelectiveScanGradients {
 ///
 ///     G_ha(t) = exp(-decay_step_h(t + 1) rate_ah) G_ha(t + 1) + C_a(t) dy_h(t),
 ///
-/// by C_a(t) it is sum_h x_ha(t) dy_h(t), by B_a(t) sum_h G_ha(t) step_h(t) u_h(t), by step u sum_a G_ha(t) B_a(t), and by
-/// the exponent G_ha(t) x_ha(t - 1) exp(.). States are made once more, 64 positions at a time from those that were kept
-/// at their beginnings: O(n) time, and d H / 64 numbers a position of memory. Sums over channels are in blocks of them,
-/// added in their order: the same bits for any number of threads.
+/// by C_a(t) it is sum_h x_ha(t) dy_h(t), by B_a(t) sum_h G_ha(t) step_h(t) u_h(t), by step u sum_a G_ha(t) B_a(t), and
+/// by the exponent G_ha(t) x_ha(t - 1) exp(.). States are made once more, 64 positions at a time from those that were
+/// kept at their beginnings: O(n) time, and d H / 64 numbers a position of memory. Sums over channels are in blocks of
+/// them, added in their order: the same bits for any number of threads.
 /// @param arguments  `output` is not looked at
 /// @returns cancelled; invalid_argument
 Status selective_scan_backward(const SelectiveScan& arguments, const SelectiveScanGradients& gradients,

@@ -43,6 +43,12 @@ constexpr Shape kShapes[] = {
     {"Gated DeltaNet",
      R"({"model_type": "gated_deltanet", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 8,
          "num_heads": 2, "head_dim": 128, "expand_v": 1.0, "bos_token_id": 0})"},
+    {"Samba",
+     R"({"model_type": "samba-project_fox", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 10,
+         "attn": {"layers": null, "num_heads": 4, "window_size": 256}, "bos_token_id": 0})"},
+    {"Mamba",
+     R"({"model_type": "mamba", "vocab_size": 8192, "hidden_size": 256, "num_hidden_layers": 16, "norm_eps": 1e-5,
+         "bos_token_id": 0})"},
 };
 
 double forward_seconds(CausalLM& model, std::int64_t length) {

@@ -249,5 +249,107 @@ class Hybrids(CommandLineTest):
             self.assertNotIn(word, mamba)
 
 
+class Channels(CommandLineTest):
+    """Samba: layers 0 and 2 are Mamba, whose 64 channels are heads, 1 and 3 attention of 4 heads in a window of 20."""
+
+    def setUp(self):
+        super().setUp()
+        self.ids = self.folder / "ids.json"
+        self.ids.write_text(json.dumps({name: golden("samba")[name].reshape(-1).tolist() for name in ["input_ids", "labels"]}))
+        self.run_file = self.folder / "samba.h5"
+        self.done("run", "--model", DATA / "samba", "--ids", self.ids, "--keep", "loss,gates,rows,qk", "-o", self.run_file)
+        self.maps = golden_maps("samba")
+
+    def map(self, head, quantity, *options):
+        output = self.folder / "map.npy"
+        self.done("map", self.run_file, "--layer", 2, "--head", head, "--quantity", quantity, *options, "-o", output, "--force")
+        return numpy.load(output)
+
+    def test_maps_of_a_channel_are_those_of_a_dense_program(self):
+        for place, head in enumerate(self.maps["layers.2.mixing_heads"]):
+            for quantity in ["mixing", "forget"]:
+                golden_rows = self.maps[f"layers.2.{quantity}"][place]
+                found = self.map(head, quantity, "--rows", f"{golden_rows.shape[1] - len(golden_rows)}:")
+                present = ~numpy.isnan(found)
+                self.assertEqual(present.sum(), sum(golden_rows.shape[1] - n for n in range(len(golden_rows))))
+                error = numpy.abs(found - golden_rows)[present].max()
+                self.assertLess(error, 1e-4 * numpy.abs(golden_rows).max(), quantity)
+            mixing = numpy.abs(self.map(head, "mixing"))
+            shares = mixing / numpy.nansum(mixing, axis=1, keepdims=True)
+            numpy.testing.assert_allclose(self.map(head, "attention"), shares, atol=1e-6)
+
+    def test_one_number_of_the_state_is_chosen_by_channel(self):
+        steps, rates = self.maps["layers.2.beta"].astype("<f8"), self.maps["layers.2.rate"].astype("<f8")
+        for channel in [0, 4]:
+            sums = -numpy.cumsum(steps[31]) * rates[31, channel]
+            present = numpy.tril(numpy.ones((len(sums), len(sums)), bool))
+            between = numpy.where(present, sums[:, None] - sums[None], 0)
+            found = self.map(31, "forget", "--channel", channel)
+            numpy.testing.assert_allclose(found[present], numpy.exp(between)[present], atol=1e-4)
+        ask = ["map", self.run_file, "--layer", 2, "--head", 31, "-o", self.folder / "no.npy"]
+        self.fails(2, ["channels are 0 to 4"], *ask, "--quantity", "forget", "--channel", 5)
+        self.fails(2, ["gate_effect is of softmax attention", "Mamba has no softmax"], *ask, "--quantity", "gate_effect")
+        self.fails(2, ["layer 1", "each channel decays"], "map", self.run_file, "--layer", 1, "--head", 0, "--quantity",
+                   "forget", "--channel", 0, "-o", self.folder / "no.npy")
+
+    def test_run_files_hold_sums_and_rates_alone(self):
+        with h5py.File(self.run_file) as file:
+            layer = file["models/samba/layers/02"]
+            self.assertEqual((layer.attrs["mixer"], layer.attrs["decay"], layer.attrs["heads"]), ("mamba", "rates", 64))
+            self.assertNotIn("cumulative_log_decay", layer)
+            self.assertEqual(layer["decay_rate"].shape, (64, 5))
+            numpy.testing.assert_allclose(layer["decay_rate"][:].mean(axis=1), 1, atol=1e-12)
+            sums = layer["cumulative_log_gate"][:][:, :, None] * layer["decay_rate"][:][:, None]
+            steps, rates = self.maps["layers.2.beta"].astype("<f8"), self.maps["layers.2.rate"].astype("<f8")
+            wanted = -numpy.cumsum(steps, axis=1)[:, :, None] * rates[:, None]
+            numpy.testing.assert_allclose(sums, wanted, rtol=1e-4, atol=1e-4)
+
+    def test_heads_tell_of_every_channel(self):
+        heads = json.loads(self.done("heads", self.run_file, "--json"))["heads"]
+        self.assertEqual([len([head for head in heads if head["layer"] == layer]) for layer in range(4)], [64, 4, 64, 4])
+        head = heads[64 + 4 + 31]
+        self.assertEqual((head["layer"], head["head"], head["mixer"]), (2, 31, "mamba"))
+        steps, rates = self.maps["layers.2.beta"][31].astype("<f8"), self.maps["layers.2.rate"][31].astype("<f8")
+        numpy.testing.assert_allclose(head["channel_decay_time"]["channels"], 1 / (steps.mean() * rates), rtol=1e-4)
+        self.assertAlmostEqual(head["rate_decay_time"], 1 / (steps.mean() * rates.mean()), 3)
+        self.assertIn("Mamba", self.done("heads", self.run_file))
+        sorted_by = self.done("heads", self.run_file, "--sort", "rate_decay_time", "--top", "3")
+        self.assertIn("Mamba", sorted_by)
+
+    def test_losses_texts_and_facts(self):
+        table = self.done("info", DATA / "samba")
+        self.assertIn("2 Mamba, 2 attention", table)
+        self.assertIn("5 x 1", table)
+        windows = self.folder / "windows.npy"
+        numpy.save(windows, golden("samba")["labels"].reshape(-1).reshape(2, 48))
+        output = self.folder / "loss.h5"
+        self.done("eval", "loss", "--model", DATA / "samba", "--ids", windows, "-o", output)
+        with h5py.File(output) as file:
+            found = file["models/samba/loss/per_token_loss"][0]
+        numpy.testing.assert_allclose(found, golden("samba")["per_token_loss"][0, :48], atol=2e-3)
+        heads = self.folder / "heads.json"
+        self.done("eval", "heads", "--model", DATA / "samba", "--ids", windows, "-o", heads)
+        self.assertEqual(len(json.loads(heads.read_text())["models"][0]["heads"]), 2 * 64 + 2 * 4)
+
+    def test_interventions_change_what_a_channel_forgets(self):
+        changed = self.folder / "changed.h5"
+        self.done("run", "--model", DATA / "samba", "--ids", self.ids, "--intervene", "2:31:zero@50", "--keep",
+                  "loss,gates,qk", "-o", changed)
+        output = self.folder / "map.npy"
+        self.done("map", changed, "--layer", 2, "--head", 31, "--quantity", "mixing", "-o", output, "--force")
+        mixing = numpy.load(output)
+        self.assertEqual(numpy.abs(mixing[50:, :50]).max(), 0)
+        self.assertGreater(numpy.abs(mixing[50:, 50:][~numpy.isnan(mixing[50:, 50:])]).max(), 0.01)
+        self.assertGreater(numpy.abs(self.map(31, "mixing")[50:, :50]).max(), 0.01)
+
+    def test_a_grid_shows_both_kinds(self):
+        if not DRAWS:
+            return
+        figure = self.folder / "grid.svg"
+        self.done("figure", "grid", self.run_file, "--svg-text", "-o", figure)
+        self.assertIn("Mamba", figure.read_text())
+        self.assertIn("attention, window of 20", figure.read_text())
+
+
 if __name__ == "__main__":
     unittest.main()

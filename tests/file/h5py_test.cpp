@@ -98,6 +98,7 @@ class Expectation {
     const TraceSource& source = trace.source();
     array<double>(group + "/cumulative_log_gate", "<f8", source.copy<double>(TraceArray::cumulative_log_gate, layer));
     array<double>(group + "/cumulative_log_decay", "<f8", source.copy<double>(TraceArray::cumulative_log_decay, layer));
+    array<double>(group + "/decay_rate", "<f8", source.copy<double>(TraceArray::decay_rate, layer));
     array<float>(group + "/beta", "<f4", source.copy<float>(TraceArray::beta, layer));
     array<float>(group + "/log_normalizer", "<f4", source.copy<float>(TraceArray::log_normalizer, layer));
     array<float>(group + "/log_normalizer_without_gate", "<f4",

@@ -2,7 +2,7 @@
 
 usage: make_odd_mixers.py GOOD.h5 FOLDER
 Writes FOLDER/cases.json: a list of {"file", "parts"}; parts are what the error must say. GOOD.h5 holds the model
-`hybrid`, with a layer of Mamba-2, softmax attention, gated linear attention, and twice the delta rule.
+`hybrid`, with a layer of Mamba-2, softmax attention, gated linear attention, twice the delta rule, and Mamba.
 """
 
 import json
@@ -73,5 +73,10 @@ case("decay-positive", number("02/cumulative_log_decay", (0, 0, 0), 0.5), "layer
 case("decay-nan", number("02/cumulative_log_decay", (0, 9, 0), np.nan), "layers/02/cumulative_log_decay", "not finite")
 case("beta-shape", shape("03/beta", 2, 37), "layers/03/beta")
 case("beta-nan", number("03/beta", (2, 9), np.nan), "layers/03/beta", "not finite")
+case("rates-shape", shape("05/decay_rate", 10, 2), "layers/05/decay_rate")
+case("rates-nan", number("05/decay_rate", (3, 1), np.nan), "layers/05/decay_rate", "negative or not finite")
+case("rates-negative", number("05/decay_rate", (9, 2), -0.5), "layers/05/decay_rate", "negative or not finite")
+case("decay-of-mamba", attribute("05", "decay", "head"), "layers/05", "mamba cannot have a decay by head")
+case("rates-of-mamba2", attribute("00", "decay", "rates"), "layers/00", "mamba2 cannot have a decay by rates")
 case("no-key", without("04/key"), "layers/04", "lacks some of its queries and keys")
 (folder / "cases.json").write_text(json.dumps(cases))

@@ -133,6 +133,19 @@ void fill_log_decay(Recorder& recorder, int layer, std::mt19937& random) {
   }
 }
 
+/// Rates of the channels of each head, whose mean is 1.
+void fill_rates(Recorder& recorder, int layer, std::mt19937& random) {
+  const auto channels = static_cast<std::size_t>(recorder.info().mixer(layer).head_dim);
+  const std::span<double> rates = recorder.decay_rate(layer);
+  std::uniform_real_distribution<double> uniform(0.1, 2.0);
+  for (std::size_t head = 0; head < rates.size(); head += channels) {
+    const std::span<double> own = rates.subspan(head, channels);
+    double sum = 0;
+    for (double& rate : own) sum += rate = uniform(random);
+    for (double& rate : own) rate *= static_cast<double>(channels) / sum;
+  }
+}
+
 }  // namespace
 
 std::vector<LayerMixer> all_mixers() {
@@ -159,7 +172,7 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
                         recorder.cumulative_log_gate(layer).begin());
     fill_log_decay(recorder, layer, random);
     for (float& beta : recorder.beta(layer)) beta = std::abs(normal(random));
-    for (double& rate : recorder.decay_rate(layer)) rate = static_cast<double>(std::abs(normal(random)));
+    fill_rates(recorder, layer, random);
     fill_stored(recorder, run, layer, random);
     fill_log_normalizer(c, store.get(), run, layer, true, recorder.log_normalizer(layer));
     fill_log_normalizer(c, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));

@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         foxscope::ModelConfig::from_json({reinterpret_cast<const char*>(data), size}, "config.json");
     if (config.layers <= 0 || config.heads <= 0 || config.key_heads <= 0 || config.head_dim <= 0) std::abort();
     if (config.heads % config.key_heads != 0 || config.window_size < 0) std::abort();
-    if (config.vocabulary_size <= 0 || config.intermediate_size <= 0) std::abort();
+    if (config.vocabulary_size <= 0 || config.intermediate_size < 0) std::abort();
     if (config.layers > 64) return 0;
     for (const foxscope::Parameter& tensor : foxscope::parameters(config)) {
       for (const std::int64_t extent : tensor.shape) {

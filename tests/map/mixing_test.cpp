@@ -360,18 +360,21 @@ TEST(GoldenMamba, MapsAgree) {
       copy(find("k"), store->layer(TraceArray::key, 0));
       std::ranges::copy(steps, recorder.beta(0).begin());
       for (std::size_t head = 0; head < static_cast<std::size_t>(heads); ++head) {
-        const std::span<const float> own = std::span(rates).subspan(head * static_cast<std::size_t>(dim)).first(static_cast<std::size_t>(dim));
+        const std::span<const float> own =
+            std::span(rates).subspan(head * static_cast<std::size_t>(dim)).first(static_cast<std::size_t>(dim));
         const double mean = std::accumulate(own.begin(), own.end(), 0.0) / dim;
         for (std::size_t n = 0; n < own.size(); ++n) recorder.decay_rate(0)[head * own.size() + n] = own[n] / mean;
         double sum = 0;
-        for (std::size_t t = head * static_cast<std::size_t>(length); t < (head + 1) * static_cast<std::size_t>(length); ++t) {
+        for (std::size_t t = head * static_cast<std::size_t>(length); t < (head + 1) * static_cast<std::size_t>(length);
+             ++t) {
           recorder.cumulative_log_gate(0)[t] = sum -= mean * static_cast<double>(steps[t]);
         }
       }
       const auto run = recorder.finish(nullptr, nullptr);
       std::vector<std::int64_t> chosen(static_cast<std::size_t>(find("mixing_heads").shape[0]));
       copy(find("mixing_heads"), std::as_writable_bytes(std::span(chosen)));
-      for (const auto& [name, quantity] : {std::pair("mixing", Quantity::mixing), std::pair("forget", Quantity::forget)}) {
+      for (const auto& [name, quantity] :
+           {std::pair("mixing", Quantity::mixing), std::pair("forget", Quantity::forget)}) {
         const std::vector<float> golden = numbers_of(find(name));
         const std::int64_t rows = find(name).shape[1];
         const std::size_t size = static_cast<std::size_t>(rows * length);

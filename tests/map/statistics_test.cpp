@@ -96,10 +96,11 @@ TEST(AttentionStatistics, OfLinearMixersEqualDenseOnes) {
   }
 }
 
-TEST(GateStatistics, OfChannelsAreASpectrum) {
-  const auto run = make_linear_run({gla_mixer(5), 200});
+void check_spectrum(const LayerMixer& mixer) {
+  const auto run = make_linear_run({mixer, 200});
   const HeadStatistics statistics = head_statistics({run, 0, 3}, {}, {}).value();
-  const auto sums = run->cumulative_log_decay(0, 3);
+  const ChannelSums all = run->cumulative_log_decay(0, 3);
+  const std::span<const double> sums = all.values;
   std::vector<double> times;
   double mean = 0;
   for (std::size_t n = 0; n < 5; ++n) {
@@ -112,6 +113,10 @@ TEST(GateStatistics, OfChannelsAreASpectrum) {
   for (std::size_t n = 0; n < 5; ++n) EXPECT_NEAR(spectrum[n], times[n], 1e-9 * times[n]);
   for (std::size_t n = 0; n < 5; ++n) EXPECT_NEAR(statistics.channel_log_decay[n], sums[199 * 5 + n] / 200, 1e-12);
   EXPECT_NEAR(statistics.rate_decay_time, -200 / mean, 1e-9 * statistics.rate_decay_time);
+}
+
+TEST(GateStatistics, OfChannelsAreASpectrum) {
+  for (const LayerMixer& mixer : {gla_mixer(5), mamba_mixer(5)}) check_spectrum(mixer);
   EXPECT_TRUE(head_statistics({make_linear_run({mamba2_mixer(), 50}), 0, 0}, {}, {})->channel_log_decay.empty());
   EXPECT_TRUE(std::isinf(head_statistics({make_linear_run({delta_mixer(), 50}), 0, 0}, {}, {})->rate_decay_time));
 }

@@ -14,6 +14,7 @@
 #include "backend/base/error.h"
 #include "backend/model/initial_weights.h"
 #include "backend/model/interventions.h"
+#include "backend/model/run_memory.h"
 #include "backend/model/torch_model.h"
 #include "backend/model/trainable_model.h"
 #include "tests/model/model_test_support.h"
@@ -33,7 +34,7 @@ json tiny_linear(const std::string& model_type, const json& keys = json::object(
   if (model_type.starts_with("samba")) {
     config.update({{"attn", {{"layers", nullptr}, {"num_heads", 2}, {"window_size", 9}}}, {"state_size", 6}});
   } else if (model_type == "mamba") {
-    config.update({{"state_size", 6}, {"layer_norm_epsilon", 1e-5}});
+    config["state_size"] = 6;
   } else if (model_type.starts_with("mamba2")) {
     config.update({{"num_heads", 4}, {"head_dim", 8}, {"state_size", 6}, {"n_groups", 1}});
   } else if (model_type.starts_with("qwen3")) {
@@ -168,11 +169,24 @@ TEST(LinearConfig, EverySecondLayerOfSambaIsAttention) {
   EXPECT_EQ(paper.intermediate_of(0), 3072);
   EXPECT_EQ(paper.linear->heads, 3072);
   EXPECT_EQ(paper.linear->decay_rank, 96);
-  EXPECT_EQ(linear_config("samba-project_fox", {{"time_step_rank", "auto"}, {"hidden_size", 40}}).linear->decay_rank, 3);
+  EXPECT_EQ(linear_config("samba-project_fox", {{"time_step_rank", "auto"}, {"hidden_size", 40}}).linear->decay_rank,
+            3);
   const ModelConfig alone = linear_config("samba-project_fox", {{"attn", nullptr}});
   EXPECT_FALSE(alone.is_hybrid());
   EXPECT_EQ(alone.heads, 32);
+  EXPECT_EQ(alone.query_size(), 6) << "which all heads share";
+  EXPECT_EQ(linear_config("samba-project_fox", {{"num_hidden_layers", 1}}).window_size, 0);
   EXPECT_EQ(alone.intermediate_of(1), alone.linear_intermediate_size);
+}
+
+TEST(LinearConfig, OfMambasDecaysNoTokenHasMoreThanOneNumberAChannel) {
+  const ModelConfig config = linear_config(
+      "samba-project_fox",
+      {{"hidden_size", 1536}, {"num_hidden_layers", 24}, {"attn", {{"num_heads", 12}}}, {"state_size", 16}});
+  const RunMemory without = estimate_memory(config, 0, {}, DType::float32, /*on_gpu=*/true);
+  const RunMemory with = estimate_memory(config, 0, {Keep::gates}, DType::float32, /*on_gpu=*/true);
+  EXPECT_EQ(with.per_token - without.per_token, 12 * (3072 + 12) * 8);
+  EXPECT_EQ(with.fixed - without.fixed, 12 * 3072 * 16 * 8);
 }
 
 TEST(LinearConfig, TellsMambasDialectsApartByTheirKeys) {
@@ -180,7 +194,7 @@ TEST(LinearConfig, TellsMambasDialectsApartByTheirKeys) {
   EXPECT_EQ(hugging_face.norm_epsilon, 1e-3);
   EXPECT_TRUE(hugging_face.tie_word_embeddings);
   EXPECT_FALSE(hugging_face.has_mlp());
-  const ModelConfig fla = linear_config("mamba", {{"layer_norm_epsilon", nullptr}, {"norm_eps", 1e-4}});
+  const ModelConfig fla = linear_config("mamba", {{"norm_eps", 1e-4}});
   EXPECT_EQ(fla.norm_epsilon, 1e-4);
   EXPECT_FALSE(fla.tie_word_embeddings);
 }
@@ -198,9 +212,10 @@ TEST(LinearConfig, SambaRefusesWhatDoesNotFit) {
   EXPECT_PRED2(test::says, refusal({{"attn", {{"num_heads", 2}, {"sparkle", 1}}}}), (Parts{"attn.sparkle"}));
   EXPECT_PRED2(test::says, refusal({{"hidden_act", "gelu"}}), (Parts{"hidden_act is \"gelu\"", "\"silu\""}));
   EXPECT_PRED2(test::says, refusal({{"time_step_rank", "half"}}), (Parts{"time_step_rank is \"half\"", "\"auto\""}));
-  EXPECT_PRED2(test::says, refusal({{"expand", 1e3}, {"hidden_size", 1 << 18}}), (Parts{"expand", "hidden_size 262144"}));
+  EXPECT_PRED2(test::says, refusal({{"expand", 1e3}, {"hidden_size", 1 << 18}}),
+               (Parts{"expand", "hidden_size 262144"}));
   EXPECT_PRED2(test::says, refusal({{"state_size", 0}}), (Parts{"state_size is 0"}));
-  EXPECT_PRED2(test::says, refusal({{"mamba_hidden_ratio", 1e3}, {"hidden_size", 1 << 18}}),
+  EXPECT_PRED2(test::says, refusal({{"mamba_hidden_ratio", 1e3}, {"hidden_size", 1 << 16}}),
                (Parts{"mamba_hidden_ratio", "the MLP has 1 to"}));
   EXPECT_PRED2(test::says, refusal({{"sparkle", 4}}), (Parts{"sparkle", "does not know"}));
   EXPECT_PRED2(test::says, linear_refusal("mamba", {{"intermediate_size", 48}}),
@@ -285,7 +300,8 @@ TEST(LinearOptions, TwoWaysToComputeAgree) {
 }
 
 TEST(LinearInterventions, ChangeDecaysWhereThereAreSome) {
-  for (const auto& [name, head] : {std::pair{"mamba2", "1"}, {"gla", "0"}, {"hgrn2", "*"}, {"gated-deltanet", "1"}, {"mamba", "*"}}) {
+  for (const auto& [name, head] :
+       {std::pair{"mamba2", "1"}, {"gla", "0"}, {"hgrn2", "*"}, {"gated-deltanet", "1"}, {"mamba", "*"}}) {
     const Checkpoint checkpoint = Checkpoint::open(test::data_path(name));
     const auto fast = CausalLM::load(checkpoint, Device{}, DType::float32);
     const auto composed = load_torch_model(checkpoint, Device{}, DType::float32);
@@ -347,7 +363,7 @@ TEST(LinearWeights, DecaysThatAreNoNumbersAreRefusedWhenTheyComeUp) {
   const Case cases[] = {
       // The last 4 rows of the projection make dt.
       {"mamba2", "layers.1.mixer.in_proj.weight", (2 * 32 + 2 * 6) * 16 + 2 * 16, {"layer 1, head 2", "position 0"}},
-      {"mamba", "layers.1.mixer.dt_proj.bias", 30, {"layer 1, head 30", "position 0"}},
+      {"mamba", "layers.1.mixer.x_proj.weight", 0, {"layer 1, head", ": dt at position"}},
       {"gla",
        "layers.0.attn.gk_proj.0.weight",
        0,
@@ -533,7 +549,7 @@ TEST(LinearTraining, SambaBeginsAsItsAuthorsModulesDo) {
     EXPECT_FALSE(values.empty()) << name;
     return values;
   };
-  const ModelConfig model = initial_of({});
+  const ModelConfig model = initial_of(json::object());
   const std::vector<double> rates = values_of(model, "0.mixer.A_log");
   EXPECT_EQ(rates.size(), 128U * 6);
   for (std::size_t n = 0; n < rates.size(); ++n) EXPECT_NEAR(rates[n], std::log(static_cast<double>(n % 6 + 1)), 1e-6);
@@ -572,7 +588,9 @@ TEST(LinearTraining, SambaBeginsAsItsAuthorsModulesDo) {
        values_of(initial_of({{"time_step_init_scheme", "constant"}, {"time_step_scale", 3.0}}), "dt_proj.weight")) {
     EXPECT_EQ(number, 1.5);
   }
-  EXPECT_PRED2(test::says, test::error_of([&] { InitialWeights(initial_of({{"time_step_init_scheme", "odd"}}), 3); }),
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 InitialWeights(initial_of({{"time_step_init_scheme", "odd"}}), 3);
+               }),
                (Parts{"time_step_init_scheme is \"odd\"", "\"constant\""}));
 }
 

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/trace/shown_heads.h"
+
 namespace foxscope {
 namespace {
 
@@ -78,6 +80,20 @@ TEST(TraceArrays, WordsOfMixersAreTheirNames) {
   }
   EXPECT_FALSE(parse_mixer("rwkv"));
   EXPECT_FALSE(parse_decay(""));
+}
+
+TEST(ShownHeads, AreAllButOfMamba) {
+  const LayerMixer attention{Mixer::attention, Decay::head, 128, 128, 128, 128, 8, 8};
+  EXPECT_EQ(shown_step(attention), 1);
+  EXPECT_EQ(shown_heads(attention), 128);
+  LayerMixer mamba{Mixer::mamba, Decay::rates, 3072, 1, 1, 3072, 16, 1};
+  EXPECT_EQ(shown_step(mamba), 48);
+  EXPECT_EQ(shown_heads(mamba), 64);
+  mamba.heads = 64;
+  EXPECT_EQ(shown_step(mamba), 1);
+  mamba.heads = 65;
+  EXPECT_EQ(shown_step(mamba), 2);
+  EXPECT_EQ(shown_heads(mamba), 33);
 }
 
 TEST(TraceArrays, EveryWordOfKeepKeepsSomething) {

@@ -95,7 +95,7 @@ TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
   EXPECT_EQ(trace->cumulative_log_decay(0, 2).values.front(), 15.0);
   EXPECT_EQ(trace->cumulative_log_decay(0, 3).values.size(), 15U);
   EXPECT_EQ(trace->cumulative_log_decay(0, 2, 1)[1], 19.0);
-  EXPECT_EQ(trace->total_log_decay(0, 2), (std::vector{27.0, 28.0, 29.0}));
+  EXPECT_EQ(trace->log_decay_at(0, 2, 4), (std::vector{27.0, 28.0, 29.0}));
   EXPECT_EQ(trace->beta(1, 1).front(), 5.0F);
   EXPECT_TRUE(is_gated(trace->info(), 0));
   EXPECT_FALSE(is_gated(trace->info(), 1));
@@ -122,7 +122,7 @@ TEST(Trace, MakesTheDecaysOfChannelsOfTheirRates) {
   EXPECT_EQ(std::vector(sums.values.begin(), sums.values.end()),
             (std::vector{-0.25, -1.75, -0.5, -3.5, -0.75, -5.25, -1.0, -7.0, -1.25, -8.75}));
   EXPECT_EQ(trace->cumulative_log_decay(0, 0, 1), (std::vector{-1.5, -3.0, -4.5, -6.0, -7.5}));
-  EXPECT_EQ(trace->total_log_decay(0, 0), (std::vector{-2.5, -7.5}));
+  EXPECT_EQ(trace->log_decay_at(0, 0, 4), (std::vector{-2.5, -7.5}));
   EXPECT_EQ(trace->cumulative_log_gate(0, 1)[3], -4.0);
   EXPECT_THROW(static_cast<void>(trace->cumulative_log_decay(0, 3)), UsageError);
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->beta(0, 0)); }),

@@ -14,6 +14,7 @@
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "app/figure/quantity_text.h"
+#include "backend/trace/shown_heads.h"
 
 namespace foxscope::figure {
 namespace {
@@ -66,7 +67,8 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   const std::vector<LayerKind> kinds = kindsOf(info);
   PanelPage page(style);
   const double labels = forgotten ? em::kBarLabels : barLabelRoom(request);
-  HeadGridPanel& grid = page.add(std::make_unique<HeadGridPanel>(style.format, info.layers, info.heads), {0, 0});
+  const int columns = most_shown_heads(info);
+  HeadGridPanel& grid = page.add(std::make_unique<HeadGridPanel>(style.format, info.layers, columns), {0, 0});
   ColourBarPanel& bar = page.add(std::make_unique<ColourBarPanel>(style.format, labels), {0, 1});
   if (kinds.size() > 1) {
     std::vector<Rgb> ofLayers;
@@ -84,12 +86,13 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
   Job quiet = job;
   quiet.report = nullptr;
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
+    for (int column = 0; column < columns; ++column) {
+      const int head = column * shown_step(info.mixer(layer));
       if (head >= info.mixer(layer).heads) {
         images.push_back({1, 1, {std::numeric_limits<float>::quiet_NaN()}});
         continue;
       }
-      job.tell({static_cast<std::int64_t>(images.size()), std::int64_t{info.layers} * info.heads, "heads", "maps"});
+      job.tell({static_cast<std::int64_t>(images.size()), std::int64_t{info.layers} * columns, "heads", "maps"});
       request.head = {trace, layer, head};
       auto image = compute_map(request, quiet);
       if (!image) return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include "backend/map/head_statistics.h"
 #include "backend/trace/decay_time.h"
+#include "backend/trace/shown_heads.h"
 
 namespace foxscope::gui::curves {
 
@@ -14,7 +15,7 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
     DecaySpectrum spectrum{run, {}};
     const TraceInfo& info = run.trace->info();
     for (int layer = 0; info.gated && layer < info.layers; ++layer) {
-      for (int head = 0; head < info.mixer(layer).heads; ++head) {
+      for (int head = 0; head < info.mixer(layer).heads; head += shown_step(info.mixer(layer))) {
         if (job.stopped()) return std::nullopt;
         const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));
         HeadDecay decay{{run.id, layer, head}, time};

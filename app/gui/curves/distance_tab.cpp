@@ -11,6 +11,7 @@
 #include "app/gui/curves/read_out.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
+#include "backend/trace/shown_heads.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -76,12 +77,13 @@ QString DistanceTab::yLabel() const {
   return m_shows == Shows::attention ? tr("attention per octave") : tr("mean logit, nats");
 }
 
-// All heads of a run, or those of one layer.
+// All heads of a run, or those of one layer; of layers of Mamba those that are shown.
 std::vector<HeadChoice> DistanceTab::headsOf(const CurveRun& run, std::optional<int> only) const {
   const TraceInfo& info = run.trace->info();
   std::vector<HeadChoice> heads;
   for (int each = only.value_or(0); each < (only ? *only + 1 : info.layers); ++each) {
-    for (int one = 0; one < info.mixer(each).heads; ++one) heads.push_back({run.id, each, one});
+    const LayerMixer mixer = info.mixer(each);
+    for (int one = 0; one < mixer.heads; one += shown_step(mixer)) heads.push_back({run.id, each, one});
   }
   return heads;
 }

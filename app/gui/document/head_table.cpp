@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "app/gui/document/shown_choices.h"
+
 namespace foxscope::gui {
 namespace {
 
@@ -146,7 +148,7 @@ int HeadTable::total() const {
   for (const Run& run : m_document.runs()) {
     // Layers of several kinds need not have equally many.
     const TraceInfo& info = run.trace->info();
-    for (int layer = 0; layer < info.layers; ++layer) heads += info.mixer(layer).heads;
+    for (int layer = 0; layer < info.layers; ++layer) heads += shown_heads(info.mixer(layer));
   }
   return heads;
 }
@@ -158,9 +160,7 @@ void HeadTable::followRuns() {
   std::erase_if(m_pinned, [&](const auto& entry) { return gone(entry.first); });
   std::erase_if(m_requested, gone);
   if (gone(m_run)) m_run = m_document.reference() != nullptr ? m_document.reference()->id : kNoRun;
-  const Run* shown = m_document.run(m_run);
-  m_layers = shown != nullptr ? shown->trace->info().layers : 0;
-  m_heads = shown != nullptr ? shown->trace->info().heads : 0;
+  listRows();
   endResetModel();
   for (const Run& run : m_document.runs()) {
     if (std::find(m_requested.begin(), m_requested.end(), run.id) != m_requested.end()) continue;
@@ -171,16 +171,19 @@ void HeadTable::followRuns() {
   emit valuesChanged();
 }
 
+void HeadTable::listRows() {
+  m_rows.clear();
+  if (const Run* const shown = m_document.run(m_run)) {
+    forShownHeads(*shown, [&](const HeadChoice& head) { m_rows.push_back(head); });
+  }
+}
+
 // Gates take milliseconds a head and are there at once; attention takes a pass over all of it.
 void HeadTable::requestStatistics(const Run& run) {
-  const TraceInfo& info = run.trace->info();
-  for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.mixer(layer).heads; ++head) {
-      const HeadChoice choice{run.id, layer, head};
-      request(choice, {.with_attention = false}, m_document.quickJobs());
-      request(choice, {.with_attention = true}, m_document.jobs());
-    }
-  }
+  forShownHeads(run, [&](const HeadChoice& choice) {
+    request(choice, {.with_attention = false}, m_document.quickJobs());
+    request(choice, {.with_attention = true}, m_document.jobs());
+  });
 }
 
 void HeadTable::request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner) {
@@ -229,7 +232,7 @@ void HeadTable::followPin() {
       for (int layer = 0; layer < info.layers && key <= query; ++layer) {
         for (int head = 0; head < info.heads; ++head) {
           if (job.stopped()) return decltype(readings)();
-          const bool there = head < info.mixer(layer).heads;
+          const bool there = head < info.mixer(layer).heads && head % shown_step(info.mixer(layer)) == 0;
           readings->push_back(there ? std::optional(pair_reading({trace, layer, head}, query, key)) : std::nullopt);
         }
       }
@@ -254,8 +257,7 @@ void HeadTable::setRun(RunId run) {
   if (run == m_run || m_document.run(run) == nullptr) return;
   beginResetModel();
   m_run = run;
-  m_layers = m_document.run(run)->trace->info().layers;
-  m_heads = m_document.run(run)->trace->info().heads;
+  listRows();
   endResetModel();
   emit valuesChanged();
 }
@@ -351,15 +353,20 @@ QVariant HeadTable::labelsData(const HeadChoice& head, int role) const {
   }
 }
 
-int HeadTable::rowOf(const HeadChoice& head) const { return head.run == m_run ? head.layer * m_heads + head.head : -1; }
+int HeadTable::rowOf(const HeadChoice& head) const {
+  const auto found = std::lower_bound(m_rows.begin(), m_rows.end(), head, Order());
+  return found == m_rows.end() || *found != head ? -1 : static_cast<int>(found - m_rows.begin());
+}
 
-int HeadTable::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : m_layers * m_heads; }
+int HeadTable::rowCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : static_cast<int>(m_rows.size());
+}
 
 int HeadTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kLabelsColumn + 1; }
 
 QVariant HeadTable::data(const QModelIndex& index, int role) const {
   if (!index.isValid()) return {};
-  const HeadChoice head{m_run, index.row() / m_heads, index.row() % m_heads};
+  const HeadChoice head = m_rows[static_cast<std::size_t>(index.row())];
   if (role == HeadRole) return QVariant::fromValue(head);
   if (role == OrderRole && index.column() != kLabelsColumn) role = ValueRole;
   if (index.column() == kLabelsColumn || role == LabelsRole) return labelsData(head, role);

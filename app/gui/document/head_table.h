@@ -57,8 +57,9 @@ enum class Unit { without, with };
 /// "never forgets" for infinite times (shorter without a unit: "∞"), "–" for what is not known, else three digits.
 QString valueText(HeadQuantity quantity, double value, Unit unit = Unit::with);
 
-/// Statistics of every head of every run, made in the background as runs come, and the pinned pair in every head. One
-/// row a head of the shown run; columns: layer, head, then HeadQuantity, then the labels.
+/// Statistics of every head of every run, made in the background as runs come, and the pinned pair in every head; of
+/// layers of Mamba of those that are shown (shown_heads.h). One row a head of the shown run; columns: layer, head, then
+/// HeadQuantity, then the labels.
 class HeadTable : public QAbstractTableModel {
   Q_OBJECT
 
@@ -113,13 +114,13 @@ class HeadTable : public QAbstractTableModel {
   void request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner);
   void followPin();
   void takePinned(RunId run, std::vector<std::optional<PairReading>> readings);
+  void listRows();
   [[nodiscard]] int rowOf(const HeadChoice& head) const;
   [[nodiscard]] QVariant labelsData(const HeadChoice& head, int role) const;
 
   Document& m_document;
   RunId m_run = kNoRun;
-  int m_layers = 0;
-  int m_heads = 0;
+  std::vector<HeadChoice> m_rows;
   std::map<HeadChoice, Known, Order> m_known;
   std::map<RunId, std::vector<std::optional<PairReading>>> m_pinned;  ///< by layer * heads + head
   std::vector<RunId> m_requested;

@@ -6,6 +6,7 @@
 #include <QPainter>
 
 #include "app/figure/head_label_colour.h"
+#include "app/gui/document/shown_choices.h"
 #include "app/gui/views/theme.h"
 #include "backend/trace/mixer_text.h"
 
@@ -69,10 +70,7 @@ void HeadGrid::recolour() {
   std::vector<double> values;
   for (const Run& run : m_document.runs()) {
     if (run.look.hidden) continue;
-    const TraceInfo& info = run.trace->info();
-    for (int layer = 0; layer < info.layers; ++layer) {
-      for (int head = 0; head < info.mixer(layer).heads; ++head) values.push_back(shownValue({run.id, layer, head}));
-    }
+    forShownHeads(run, [&](const HeadChoice& head) { values.push_back(shownValue(head)); });
   }
   m_colours = HeadColours(m_colouring, values);
   emit coloursChanged();
@@ -84,7 +82,7 @@ int HeadGrid::labelWidth() const { return fontMetrics().horizontalAdvance(QStrin
 int HeadGrid::mostHeads() const {
   int most = 1;
   for (const Run& run : m_document.runs()) {
-    if (!run.look.hidden) most = std::max(most, run.trace->info().heads);
+    if (!run.look.hidden) most = std::max(most, most_shown_heads(run.trace->info()));
   }
   return most;
 }
@@ -101,7 +99,15 @@ std::vector<HeadGrid::Block> HeadGrid::layOut(int width) const {
   for (const Run& run : m_document.runs()) {
     if (run.look.hidden) continue;
     const TraceInfo& info = run.trace->info();
-    Block block{run.id, run.name, info.layers, info.heads, figure::kindsOf(info), QRect(0, top, width, line + 4), {}};
+    Block block{run.id,
+                run.name,
+                info.layers,
+                most_shown_heads(info),
+                {},
+                figure::kindsOf(info),
+                QRect(0, top, width, line + 4),
+                {}};
+    for (int layer = 0; layer < info.layers; ++layer) block.steps.push_back(shown_step(info.mixer(layer)));
     // The title, a line for each kind of layer, and the heads' numbers.
     top += line + 4 + line * static_cast<int>(block.kinds.size()) + line;
     block.corner = {labelWidth(), top};
@@ -126,8 +132,10 @@ QSize HeadGrid::minimumSizeHint() const {
 QRect HeadGrid::cell(const HeadChoice& head) const {
   const int size = cellSize(width());
   for (const Block& block : layOut(width())) {
-    if (block.run != head.run || head.layer >= block.layers || head.head >= block.heads) continue;
-    return {block.corner.x() + head.head * size, block.corner.y() + head.layer * size, size, size};
+    if (block.run != head.run || head.layer >= block.layers) continue;
+    const int column = head.head / block.step(head.layer);
+    if (column >= block.heads) continue;
+    return {block.corner.x() + column * size, block.corner.y() + head.layer * size, size, size};
   }
   return {};
 }
@@ -138,7 +146,8 @@ std::optional<HeadChoice> HeadGrid::headAt(const QPoint& place) const {
     const QRect area(block.corner, QSize(block.heads * size, block.layers * size));
     if (!area.contains(place)) continue;
     const QPoint inside = place - block.corner;
-    const HeadChoice head{block.run, inside.y() / size, inside.x() / size};
+    const int layer = inside.y() / size;
+    const HeadChoice head{block.run, layer, inside.x() / size * block.step(layer)};
     return m_document.headOf(head) ? std::optional(head) : std::nullopt;
   }
   return std::nullopt;
@@ -227,10 +236,13 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
   painter.setFont(font());
   painter.setPen(mutedTextColour(palette()));
   const int line = fontMetrics().height();
+  // Where layers differ in it a column has a number of its own.
+  const bool alike = std::ranges::all_of(block.steps, [&](int each) { return each == block.step(0); });
+  const int step = alike ? block.step(0) : 1;
   const int everyHead = std::max(1, (fontMetrics().horizontalAdvance("00") + 4 + size - 1) / size);
   for (int head = 0; head < block.heads; head += everyHead) {
     const QRect label(block.corner.x() + head * size - size, block.corner.y() - line, size * 3, line);
-    painter.drawText(label, Qt::AlignHCenter | Qt::AlignVCenter, QString::number(head));
+    painter.drawText(label, Qt::AlignHCenter | Qt::AlignVCenter, QString::number(head * step));
   }
   paintKinds(painter, block);
   const int everyLayer = std::max(1, (line + size - 1) / size);
@@ -240,9 +252,10 @@ void HeadGrid::paintBlock(QPainter& painter, const Block& block) const {
       const QRect label(0, block.corner.y() + layer * size, block.corner.x() - 4 - strip, size);
       painter.drawText(label, Qt::AlignRight | Qt::AlignVCenter, QString::number(layer));
     }
-    for (int head = 0; head < block.heads; ++head) {
+    for (int column = 0; column < block.heads; ++column) {
+      const int head = column * block.step(layer);
       if (!m_document.headOf({block.run, layer, head})) break;  // a layer of fewer heads
-      const QRect cell(block.corner.x() + head * size, block.corner.y() + layer * size, size, size);
+      const QRect cell(block.corner.x() + column * size, block.corner.y() + layer * size, size, size);
       paintCell(painter, cell, {block.run, layer, head});
       if (isFaded({block.run, layer, head})) {
         QColor ground = palette().color(QPalette::Window);
@@ -330,7 +343,8 @@ std::optional<HeadChoice> HeadGrid::beside(const HeadChoice& from, Qt::Key arrow
   const auto blocks = layOut(width());
   auto block = std::find_if(blocks.begin(), blocks.end(), [&](const Block& entry) { return entry.run == head.run; });
   if (block == blocks.end()) return std::nullopt;
-  head.head += arrow == Qt::Key_Right ? 1 : arrow == Qt::Key_Left ? -1 : 0;
+  const int step = block->step(from.layer);
+  int column = from.head / step + (arrow == Qt::Key_Right ? 1 : arrow == Qt::Key_Left ? -1 : 0);
   head.layer += arrow == Qt::Key_Down ? 1 : arrow == Qt::Key_Up ? -1 : 0;
   if (head.layer >= block->layers && block + 1 != blocks.end()) {
     ++block;
@@ -340,8 +354,8 @@ std::optional<HeadChoice> HeadGrid::beside(const HeadChoice& from, Qt::Key arrow
     head.layer = block->layers - 1;
   }
   const int layer = std::clamp(head.layer, 0, block->layers - 1);
-  const int heads = m_document.run(block->run)->trace->info().mixer(layer).heads;
-  return HeadChoice{block->run, layer, std::clamp(head.head, 0, heads - 1)};
+  column = std::clamp(column, 0, shown_heads(m_document.run(block->run)->trace->info().mixer(layer)) - 1);
+  return HeadChoice{block->run, layer, column * block->step(layer)};
 }
 
 }  // namespace foxscope::gui

@@ -45,10 +45,12 @@ class HeadGrid : public HeadCells {
     RunId run = kNoRun;
     QString name;
     int layers = 0;
-    int heads = 0;
+    int heads = 0;                         ///< across
+    std::vector<int> steps;                ///< of each layer: from the head of one column to that of the next
     std::vector<figure::LayerKind> kinds;  ///< named below the title; empty: attention alone
     QRect title;
     QPoint corner;  ///< of layer 0, head 0
+    [[nodiscard]] int step(int layer) const { return steps[static_cast<std::size_t>(layer)]; }
   };
   [[nodiscard]] std::vector<Block> layOut(int width) const;
   [[nodiscard]] int mostHeads() const;

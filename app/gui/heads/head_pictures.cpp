@@ -5,6 +5,7 @@
 
 #include "app/figure/colour_map.h"
 #include "app/gui/document/head_table.h"
+#include "app/gui/document/shown_choices.h"
 
 namespace foxscope::gui {
 namespace {
@@ -33,15 +34,6 @@ QImage paintPicture(const Image& image, Quantity quantity) {
   return picture;
 }
 
-/// Calls body(head) for all heads of a run.
-template <typename Body>
-void forHeads(const Run& run, const Body& body) {
-  const TraceInfo& info = run.trace->info();
-  for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.mixer(layer).heads; ++head) body(HeadChoice{run.id, layer, head});
-  }
-}
-
 }  // namespace
 
 HeadPictures::HeadPictures(Document& document, QObject* parent) : QObject(parent), m_document(document) {
@@ -60,7 +52,7 @@ void HeadPictures::want(std::optional<Quantity> quantity) {
   if (quantity == m_wanted) return;
   if (m_wanted) {
     for (const Run& run : m_document.runs()) {
-      forHeads(run, [&](const HeadChoice& head) {
+      forShownHeads(run, [&](const HeadChoice& head) {
         m_document.jobs().cancel(this, channel(head, run.trace->info(), *m_wanted));
       });
     }
@@ -73,7 +65,7 @@ void HeadPictures::request() {
   if (!m_wanted) return;
   for (const Run& run : m_document.runs()) {
     if (run.look.hidden) continue;
-    forHeads(run, [&](const HeadChoice& head) { request(run, head); });
+    forShownHeads(run, [&](const HeadChoice& head) { request(run, head); });
   }
 }
 

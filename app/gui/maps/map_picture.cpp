@@ -314,9 +314,7 @@ bool PictureContent::operator==(const PictureContent& other) const {
 bool PictureContent::hasClosedForm() const {
   const bool gatesOnly = quantity == Quantity::forget || quantity == Quantity::log_forget;
   // The mean over channels is no closed form of one exponential a pair.
-  const auto hasChannels = [](const HeadOf& head) {
-    return head.trace->info().mixer(head.layer).decays_by_channel();
-  };
+  const auto hasChannels = [](const HeadOf& head) { return head.trace->info().mixer(head.layer).decays_by_channel(); };
   const bool channels = quantity == Quantity::forget &&
                         ((minus && hasChannels(*minus)) ||
                          std::ranges::any_of(sides, [&](const PictureSide& side) { return hasChannels(side.head); }));

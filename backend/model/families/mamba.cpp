@@ -1,5 +1,5 @@
-// The first Mamba (Gu and Dao 2023) as the FLA library and Hugging Face write it, and Samba (Ren et al. 2024), its hybrid
-// with attention in a window, as the FoX authors' baseline.
+// The first Mamba (Gu and Dao 2023) as the FLA library and Hugging Face write it, and Samba (Ren et al. 2024), its
+// hybrid with attention in a window, as the FoX authors' baseline.
 
 #include <algorithm>
 #include <array>
@@ -49,7 +49,8 @@ void read_mamba_mixer(const ConfigKeys& keys, ModelConfig& config) {
   mixer.kind = Mixer::mamba;
   const double inner = static_cast<double>(config.hidden_size) * keys.number("expand", 1e-3, 1e3, 2.0);
   if (inner < 1 || inner > static_cast<double>(kMaxHidden)) {
-    keys.fail("expand", fmt::format("such that expand times hidden_size {} is 1 to {}", config.hidden_size, kMaxHidden));
+    keys.fail("expand",
+              fmt::format("such that expand times hidden_size {} is 1 to {}", config.hidden_size, kMaxHidden));
   }
   mixer.heads = mixer.value_heads = static_cast<int>(inner);
   mixer.query_heads = mixer.key_heads = 1;
@@ -131,8 +132,8 @@ void read_samba_attention(const ConfigKeys& keys, ModelConfig& config) {
   config.key_heads = key_heads;
   config.head_dim = static_cast<int>(config.hidden_size / heads);
   if (config.head_dim % 2 != 0) {
-    attention.fail("num_heads", fmt::format("such that heads have an even number of numbers, and they have {}",
-                                            config.head_dim));
+    attention.fail("num_heads",
+                   fmt::format("such that heads have an even number of numbers, and they have {}", config.head_dim));
   }
   config.rope = true;
   config.rotary_dim = config.head_dim;
@@ -145,11 +146,15 @@ void read_samba(const ConfigKeys& keys, ModelConfig& config) {
   config.linear_intermediate_size = read_mlp_width(keys, "mamba_hidden_ratio", 3, config.hidden_size);
   const bool hybrid = keys.has("attn");
   if (hybrid) read_samba_attention(keys, config);
+  // The first layer is Mamba.
   if (hybrid && config.layers > 1) {
     for (int layer = 0; layer < config.layers; ++layer) {
       config.mixers.push_back(layer % 2 == 1 ? Mixer::attention : Mixer::mamba);
     }
   } else {
+    config.rope = false;
+    config.rotary_dim = 0;
+    config.window_size = 0;
     use_linear_mixer_alone(config);
   }
   refuse_mamba_rest(keys);

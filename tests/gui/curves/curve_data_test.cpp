@@ -295,7 +295,7 @@ void CurveDataTest::headsThatDecayByChannelHaveASpectrum() {
   bool any = false;
   for (const curves::HeadDecay& decay : spectra->front().heads) {
     const LayerMixer mixer = trace->info().mixer(decay.head.layer);
-    const bool channels = mixer.decay == Decay::channel;
+    const bool channels = mixer.decays_by_channel();
     any = any || channels;
     QCOMPARE(decay.channels.size(), static_cast<std::size_t>(channels ? mixer.head_dim : 0));
     QVERIFY(std::ranges::is_sorted(decay.channels));

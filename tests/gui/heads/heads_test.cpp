@@ -44,6 +44,7 @@ class HeadsTest : public QObject {
   void withoutGatesItBeginsWithEntropy();
   void saliencyIsKnownWhereItWasKept();
   void layersOfSeveralKindsHaveAStripEach();
+  void ofMambaEveryNthChannelIsShown();
 };
 
 namespace {
@@ -590,9 +591,39 @@ void HeadsTest::layersOfSeveralKindsHaveAStripEach() {
   QVERIFY(plain.view.grid().cell({plain.document.runs()[0].id, 0, 0}).top() < with.top());
   QVERIFY(figure::kindsOf(plain.document.runs()[0].trace->info()).empty());
   for (int layer = 0; layer < info.layers; ++layer) {
-    const bool channels = info.mixer(layer).decay == Decay::channel;
+    const bool channels = info.mixer(layer).decays_by_channel();
     QCOMPARE(grid.description({shown.id, layer, 0}).contains("decay times of channels"), channels);
   }
+}
+
+// Each channel of Mamba is a head, of which the views show no more than 64 of a layer.
+void HeadsTest::ofMambaEveryNthChannelIsShown() {
+  FileHeads heads;
+  foxscope::test::SyntheticRun run;
+  run.mixers = {{Mixer::mamba, Decay::rates, 200, 1, 1, 200, 3, 1}, {Mixer::attention, Decay::none, 2, 2, 2, 2, 4, 4}};
+  QVERIFY(heads.open(run));
+  heads.view.resize(700, 500);
+  heads.view.show();
+  HeadGrid& grid = heads.view.grid();
+  const RunId shown = heads.document.runs()[0].id;
+  QCOMPARE(heads.table.rowCount(), 50 + 2);
+  QCOMPARE(heads.table.total(), 50 + 2);
+  QCOMPARE(heads.table.index(8, 0).data(HeadTable::HeadRole).value<HeadChoice>().head, 32);
+  QCOMPARE(heads.table.index(51, 0).data(HeadTable::HeadRole).value<HeadChoice>().layer, 1);
+  QVERIFY(grid.minimumSizeHint().width() < 65 * 10);
+  const QRect cell = grid.cell({shown, 0, 32});
+  QVERIFY(grid.headAt(cell.center()) == (HeadChoice{shown, 0, 32}));
+  QCOMPARE(grid.cell({shown, 0, 33}), cell);
+  QVERIFY(!grid.headAt({grid.cell({shown, 1, 1}).right() + 3, grid.cell({shown, 1, 1}).center().y()}));
+  heads.document.selection().setHead({shown, 0, 33});
+  QTest::keyClick(&grid, Qt::Key_Right);
+  QVERIFY(heads.document.selection().head() == (HeadChoice{shown, 0, 36}));
+  QTest::keyClick(&grid, Qt::Key_Down);
+  QVERIFY(heads.document.selection().head() == (HeadChoice{shown, 1, 1}));
+  const auto kinds = figure::kindsOf(heads.document.runs()[0].trace->info());
+  QCOMPARE(kinds.front().words, std::string("Mamba, 50 of 200 channels"));
+  QTRY_VERIFY(heads.table.statistics({shown, 0, 196}) != nullptr);
+  QVERIFY(heads.table.statistics({shown, 0, 197}) == nullptr);
 }
 
 }  // namespace foxscope::gui::test
