@@ -1,9 +1,13 @@
 #include "backend/model/continuation.h"
 
+#include <algorithm>
+#include <limits>
+
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
 #include "backend/model/checks.h"
+#include "backend/model/linear_mixer.h"
 
 namespace foxscope {
 
@@ -53,6 +57,16 @@ std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype
   std::int64_t layers = 0;  // that hold keys: a linear mixer's state does not grow
   for (int layer = 0; layer < config.layers; ++layer) layers += config.is_linear(layer) ? 0 : 1;
   return layers * (2 * config.key_size() * static_cast<std::int64_t>(size_of(dtype)) + gates);
+}
+
+std::int64_t continuation_bytes_of_states(const ModelConfig& config) {
+  if (!config.linear) return 0;
+  const LinearMixer& mixer = *config.linear;
+  const std::int64_t before = std::max(mixer.convolution - 1, 0);
+  const std::int64_t numbers = mixer.output_size() * mixer.key_dim + before * LinearColumns(mixer).count;
+  std::int64_t layers = 0;
+  for (int layer = 0; layer < config.layers; ++layer) layers += config.is_linear(layer) ? 1 : 0;
+  return layers * numbers * static_cast<std::int64_t>(sizeof(float));
 }
 
 }  // namespace foxscope

@@ -52,5 +52,7 @@ void check_next_token(std::int32_t id, std::int64_t position, const ModelConfig&
 
 /// Bytes that the cache takes for each position, before anything is dropped.
 std::int64_t continuation_bytes_per_token(const ModelConfig& config, DType dtype);
+/// Bytes of the states of linear mixers, whatever the length; 0 where there are none.
+std::int64_t continuation_bytes_of_states(const ModelConfig& config);
 
 }  // namespace foxscope

@@ -73,7 +73,7 @@ struct Scheduler::Live {
   std::unique_ptr<Continuation> continuation;
   Sampler sampler;
   std::optional<TextStream> stream;
-  std::int64_t positions = 0;
+  std::int64_t bytes = 0;  ///< that it may come to
 
   /// Takes one token up; looks for the end and for stop strings.
   /// @returns whether the text goes on
@@ -194,7 +194,7 @@ void Scheduler::drop_cancelled() {
   std::erase_if(prompts_, drops);
   live_.remove_if([&](const std::unique_ptr<Live>& live) {
     const bool drop = drops(live->work);
-    if (drop) held_ -= live->positions;
+    if (drop) held_ -= live->bytes;
     return drop;
   });
   while (!dropped.empty()) {
@@ -357,13 +357,16 @@ void Scheduler::leave(WorkPointer work, const std::exception_ptr& error) {
   if (ticket->left == 0 || ticket->error || ticket->cancelled) ticket->changed.notify_all();
 }
 
+std::int64_t Scheduler::bytes_of(const Work& work) const {
+  return limits_.bytes_of_text + limits_.bytes_of_position * (std::ssize(work.read) + work.request().max_tokens);
+}
+
 Scheduler::WorkPointer Scheduler::take_prompt() {
   if (prompts_.empty() || live_.size() >= kMostLive) return nullptr;
   // Of the request that has the fewest under way, the oldest first: many prompts of one do not hold up another.
   const auto chosen =
       std::ranges::min_element(prompts_, std::less<>(), [](const WorkPointer& work) { return work->ticket->live; });
-  const std::int64_t positions = std::ssize((*chosen)->read) + (*chosen)->request().max_tokens;
-  if (!live_.empty() && held_ + positions > limits_.held_positions) return nullptr;
+  if (!live_.empty() && held_ + bytes_of(**chosen) > limits_.held_bytes) return nullptr;
   WorkPointer work = std::move(*chosen);
   prompts_.erase(chosen);
   work->live = true;
@@ -387,8 +390,8 @@ std::unique_ptr<Scheduler::Live> Scheduler::begin(WorkPointer work) {
     if (continuation) {
       const std::uint64_t seed = asked.seed ? *asked.seed : std::random_device{}();
       live = std::make_unique<Live>(std::move(continuation), Sampling{asked.temperature, seed, asked.top_p}, served_);
-      live->positions = std::ssize(work->read) + asked.max_tokens;
-      held_ += live->positions;
+      live->bytes = bytes_of(*work);
+      held_ += live->bytes;
     }
   } catch (...) {
     error = std::current_exception();
@@ -444,7 +447,7 @@ void Scheduler::turn() {
 }
 
 void Scheduler::end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error) {
-  held_ -= (*live)->positions;
+  held_ -= (*live)->bytes;
   const std::unique_ptr<Live> ended = std::move(*live);
   live_.erase(live);
   const std::scoped_lock lock(mutex_);

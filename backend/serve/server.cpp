@@ -1,7 +1,6 @@
 #include "backend/serve/server.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -68,7 +67,9 @@ SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, doub
               {fmt::format("texts of {} positions need", served.max_length), "--max-length", {}});
   const std::int64_t held = (needs.gpu ? free.gpu : free.host) / (4 * sharing);
   return {.batch_tokens = std::max<std::int64_t>(1, batch_tokens(needs, free)),
-          .held_positions = held / continuation_bytes_per_token(model.config(), model.dtype()),
+          .held_bytes = held,
+          .bytes_of_text = continuation_bytes_of_states(model.config()),
+          .bytes_of_position = continuation_bytes_per_token(model.config(), model.dtype()),
           .pruning_tolerance = pruning};
 }
 
@@ -142,9 +143,6 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
     throw UsageError(fmt::format("--host {}: other machines reach it: say --token too, which clients then have to show",
                                  request.host));
   }
-  // Threads that spin while they wait for work take the cores from connections, and from the clients of this machine.
-  // OpenMP reads it when its library is loaded, with LibTorch: when devices are first asked for.
-  setenv("OMP_WAIT_POLICY", "passive", 0);
   std::list<LoadedModel> models;
   const Engine engine;
   for (const ModelRequest& model : request.models) open_for_serving(engine, model, request, models.emplace_back());
@@ -165,9 +163,8 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
           limits_of(*copy.model, served, loaded.opened.front().options.pruning_tolerance, models_on(device, models));
       log_line(LogCategory::model, [&] {
         return fmt::format(
-            "{} on {}: texts of at most {} positions, passes of {} positions, {} positions continued "
-            "together",
-            served.name, device.name(), served.max_length, limits.batch_tokens, limits.held_positions);
+            "{} on {}: texts of at most {} positions, passes of {} positions, {} MiB for texts that are continued",
+            served.name, device.name(), served.max_length, limits.batch_tokens, limits.held_bytes >> 20);
       });
       copy.scheduler.emplace(*copy.model, served, limits);
     }

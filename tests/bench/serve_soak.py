@@ -42,6 +42,13 @@ class Soak:
 
     def good(self, seed):
         """Requests as a harness and as writers send them, on a connection that goes on."""
+        try:
+            self.ask(seed)
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            with self.lock:
+                self.wrong.append(repr(error))
+
+    def ask(self, seed):
         draw = random.Random(seed)
         connection = http.client.HTTPConnection(*self.address, timeout=300)
         while time.monotonic() < self.end:

@@ -1,6 +1,7 @@
 """`foxscope serve`: the completions protocol, field by field, and what is refused."""
 
 import concurrent.futures
+import csv
 import http.client
 import io
 import json
@@ -14,7 +15,7 @@ import h5py
 import numpy
 import tokenizers
 from serve_support import Server, read_all
-from support import DATA, FOX, TEXT, TRANSFORMER, CommandLineTest, golden, set_config
+from support import DATA, FOX, MAMBA2, TEXT, TRANSFORMER, CommandLineTest, golden, set_config
 
 BOS = 0
 ERROR_TYPES = {400: "invalid_request_error", 401: "invalid_request_error", 404: "not_found_error",
@@ -233,6 +234,31 @@ class WithoutTokenizer(ServeTest):
         self.assertEqual(answer["text"], "")
         self.assertEqual(answer["logprobs"]["tokens"][:2], ["token_id:1", "token_id:2"])
         self.assertEqual(answer["logprobs"]["text_offset"], [0] * len(answer["logprobs"]["tokens"]))
+
+
+class LinearModels(ServeTest):
+    """A model without keys, and a hybrid: what a text holds does not grow with it, or not in all layers."""
+
+    model = MAMBA2
+    options = ("--max-length", 2048, "--model", DATA / "qwen3_5")
+
+    def test_scores_and_texts(self):
+        answer = self.server.complete(TEXT, max_tokens=24, temperature=0, echo=True, logprobs=1)["choices"][0]
+        text = self.done("generate", "--model", MAMBA2, "--prompt", TEXT, "--tokens", 24)[:-1]
+        self.assertEqual(answer["text"].removeprefix(TEXT), text.removeprefix(TEXT).partition("<|endoftext|>")[0])
+        table = self.folder / "tokens.csv"
+        self.done("eval", "surprisal", "--model", MAMBA2, "--text", self.write("text.txt", TEXT), "-o", table)
+        with table.open(newline="", encoding="utf-8") as lines:
+            surprisals = numpy.array([float(row["surprisal"]) for row in csv.DictReader(lines)])
+        scores = numpy.array(answer["logprobs"]["token_logprobs"])
+        numpy.testing.assert_allclose(scores[:len(surprisals)], -surprisals, atol=1e-4)
+
+    def test_a_hybrid_continues_as_it_scores(self):
+        fields = {"model": "qwen3_5", "temperature": 0, "echo": True, "logprobs": 1}
+        continued = self.server.complete([[5, 6, 7]], max_tokens=12, **fields)["choices"][0]["logprobs"]
+        ids = [int(name.removeprefix("token_id:")) for name in continued["tokens"]]
+        scored = self.server.complete([ids], max_tokens=0, **fields)["choices"][0]["logprobs"]
+        numpy.testing.assert_allclose(scored["token_logprobs"], continued["token_logprobs"], atol=1e-4)
 
 
 class SeveralModels(ServeTest):
