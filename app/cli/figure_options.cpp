@@ -101,14 +101,6 @@ std::string namesOf(const std::vector<std::shared_ptr<const Trace>>& runs) {
   return names;
 }
 
-std::shared_ptr<const Trace> namedRun(const std::vector<std::shared_ptr<const Trace>>& runs,
-                                      const std::vector<std::string>& files, const char* option,
-                                      const std::string& name) {
-  const auto named = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run->info().name == name; });
-  if (named != runs.end()) return *named;
-  throw UsageError(fmt::format("{} {}: {} has {}", option, name, fmt::join(files, ", "), namesOf(runs)));
-}
-
 }  // namespace
 
 std::string lengthPresets() {
@@ -299,10 +291,23 @@ std::vector<std::shared_ptr<const Trace>> allRuns(const FigureOptions& options) 
   return runs;
 }
 
+std::shared_ptr<const Trace> namedRun(const std::vector<std::shared_ptr<const Trace>>& runs,
+                                      const std::vector<std::string>& files, const char* option,
+                                      const std::string& name) {
+  const auto named = std::find_if(runs.begin(), runs.end(), [&](const auto& run) { return run->info().name == name; });
+  if (named != runs.end()) return *named;
+  throw UsageError(fmt::format("{} {}: {} has {}", option, name, fmt::join(files, ", "), namesOf(runs)));
+}
+
 std::shared_ptr<const Trace> chooseRun(const FigureOptions& options, const std::optional<std::string>& name,
                                        Notes& notes) {
+  return chooseRun(options, allRuns(options), name, notes);
+}
+
+std::shared_ptr<const Trace> chooseRun(const FigureOptions& options,
+                                       const std::vector<std::shared_ptr<const Trace>>& runs,
+                                       const std::optional<std::string>& name, Notes& notes) {
   const std::vector<std::string>& files = options.files;
-  const auto runs = allRuns(options);
   if (name) return namedRun(runs, files, "--model", *name);
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(files, ", ")));
   const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->info().gated; });

@@ -78,11 +78,21 @@ figure::CurveChoice curveChoice(const CurveOptions& options);
 /// What is to be said of a figure once it is drawn, one line each.
 using Notes = std::vector<std::string>;
 
+/// @param runs  of these files
+/// @throws UsageError naming the option, with the names that exist
+std::shared_ptr<const Trace> namedRun(const std::vector<std::shared_ptr<const Trace>>& runs,
+                                      const std::vector<std::string>& files, const char* option,
+                                      const std::string& name);
+
 /// The run of this name in the files; without a name the first that has a gate, else the first of all, with a note if
 /// there was a choice.
 /// @throws UsageError with the names that exist
 std::shared_ptr<const Trace> chooseRun(const FigureOptions& options, const std::optional<std::string>& name,
                                        Notes& notes);
+/// The same of runs that were read.
+std::shared_ptr<const Trace> chooseRun(const FigureOptions& options,
+                                       const std::vector<std::shared_ptr<const Trace>>& runs,
+                                       const std::optional<std::string>& name, Notes& notes);
 
 /// The two runs of these names, or the first two of the files, one with a gate before one without, with a note if there
 /// was a choice.

@@ -25,6 +25,7 @@ SOURCE = pathlib.Path(os.environ["FOXSCOPE_SOURCE_DIR"])
 DATA = SOURCE / "tests" / "data"
 FOX = SOURCE / "resources" / "models" / "fox-pro-12m"
 TRANSFORMER = SOURCE / "resources" / "models" / "transformer-pro-12m"
+DELTANET = SOURCE / "resources" / "models" / "gated-deltanet-1m"
 MAMBA2 = SOURCE / "resources" / "models" / "mamba2-12m"
 # Every program started here computes on the CPU, the same on every machine.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -196,6 +196,23 @@ class KindTest(FigureTest):
         self.assertIn("F is 1 everywhere", said)
         self.assertNotIn("retained", self.text_of())
 
+    def test_maps_of_heads_of_several_models(self):
+        """Each says whose it is, unless it is the chosen model's."""
+        run = self.folder / "run.h5"
+        self.done("run", "--model", f"fox={DATA / 'fox-pro'}", "--model", f"base={DATA / 'transformer-pro'}", "--model",
+                  f"delta={DATA / 'gated-deltanet'}", "--ids", self.ids_file(), "-o", run)
+        said = self.draw("maps", "--heads", "fox:0:1,delta:1:0,base:1:1", "--label", "fox=FoX", files=[run])
+        self.assertEqual(said, "")
+        text = re.sub(r"\s+", " ", self.text_of())
+        for words in ["(a) FoX", "(b) delta", "(c) base", "layer 0, head 1", "layer 1, head 0", "layer 1, head 1", "retained"]:
+            self.assertIn(words, text)
+        self.assertIn("this is delta", self.draw("maps", "--heads", "0:1,base:1:1", files=[run]))
+        self.assertEqual(self.draw("maps", "--model", "base", "--heads", "1:1,delta:0:0", files=[run]), "")
+        # Of one model the name stands nowhere; none with a gate has no F.
+        self.draw("maps", "--heads", "fox:0:1,fox:1:1", files=[run])
+        self.assertRegex(self.text_of(), r"\(b\) Layer\s1, head\s1")
+        self.assertIn("F is 1 everywhere", self.draw("maps", "--heads", "base:0:0,base:1:1", files=[run]))
+
     def test_maps_name_tokens_of_a_small_region(self):
         run = self.words()
         self.draw("maps", "--heads", "0:0", "--rows", "0:6", "--cols", "0:6", files=[run])
@@ -342,6 +359,9 @@ class UsageTest(FigureTest):
         self.refuses("layer", "maps", run, "--heads", "9:0")
         self.refuses("head", "maps", run, "--heads", "0:9")
         self.refuses(["--heads 3", "LAYER:HEAD"], "maps", run, "--heads", "3")
+        self.refuses(["--heads x:0", "LAYER:HEAD"], "maps", run, "--heads", "fox:x:0")
+        self.refuses(["--heads other", "fox", "base"], "maps", run, "--heads", "other:0:0")
+        self.refuses("head", "maps", run, "--heads", "0:0,base:0:9")
         self.refuses(["--model other", "fox", "base"], "maps", run, "--model", "other")
         self.refuses(["--rows 9:3"], "maps", run, "--rows", "9:3")
         self.refuses(["position 99", "0 to 63"], "text", run, "--tint", "forget", "--position", "99")

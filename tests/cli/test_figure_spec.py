@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from support import DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLineTest
+from support import DELTANET, DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLineTest
 
 GALLERY = SOURCE / "resources" / "figures"
 DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
@@ -18,11 +18,13 @@ def without_command(path):
 
 @unittest.skipUnless(DRAWS, "a build without Qt")
 class FigureSpecTest(CommandLineTest):
-    def run_file(self, other=TRANSFORMER):
-        """The demo's FoX and another of its models on a short text."""
+    def run_file(self, *others):
+        """The demo's FoX and others of its models on a short text."""
+        others = others or (TRANSFORMER,)
         text = self.write("text.txt", b"The fox ran over the hill, and nobody saw the fox. Then it was dark.\n" * 20)
-        path = self.folder / f"{other.name}.h5"
-        self.done("run", "-q", "--model", FOX, "--model", other, "--text", text, "-o", path)
+        path = self.folder / f"{others[0].name}.h5"
+        models = [word for model in (FOX, *others) for word in ("--model", model)]
+        self.done("run", "-q", *models, "--text", text, "-o", path)
         return path
 
     def spec(self, **content):
@@ -74,7 +76,7 @@ class FigureSpecTest(CommandLineTest):
             self.assertNotEqual(draw(kind, "--line-width", "2"), draw(kind))
 
     def test_every_figure_of_the_gallery_is_drawn(self):
-        run, memories = self.run_file(), self.run_file(MAMBA2)
+        run, memories = self.run_file(), self.run_file(MAMBA2, DELTANET)
         specs = sorted(GALLERY.glob("*.json"))
         self.assertEqual(len(specs), 15)
         for spec in specs:

@@ -90,7 +90,7 @@ class RunTest(DevTest):
     def setUp(self):
         super().setUp()
         resources = self.checkout / "resources"
-        for model in ["fox-pro-12m", "transformer-pro-12m", "mamba2-12m"]:
+        for model in ["fox-pro-12m", "transformer-pro-12m", "mamba2-12m", "gated-deltanet-1m"]:
             (resources / "models" / model).mkdir(parents=True)
             (resources / "models" / model / "config.json").write_text("{}")
         (resources / "texts").mkdir()
@@ -121,7 +121,8 @@ class RunTest(DevTest):
 
     def test_what_is_there_is_not_made_again(self):
         everything = ["run.h5", "memories.h5", "heads-fox-pro-12m.csv", "heads-transformer-pro-12m.csv",
-                      "heads-mamba2-12m.csv", "loss.pdf", "loss.png", "maps.pdf", "maps.png", "memories.pdf", "memories.png"]
+                      "heads-mamba2-12m.csv", "heads-gated-deltanet-1m.csv", "loss.pdf", "loss.png", "maps.pdf", "maps.png",
+                      "memories.pdf", "memories.png"]
         self.assertEqual(self.made(), everything)
         self.assertEqual(self.made(), [])
         figures = self.checkout / "resources" / "figures"
@@ -132,11 +133,13 @@ class RunTest(DevTest):
         (self.checkout / "out" / "figures" / "loss.png").unlink()
         self.assertEqual(self.made(), ["loss.png"])
         of_texts = [name for name in everything if not name.startswith("loss")]
-        of_memories = ["memories.h5", "heads-mamba2-12m.csv", "memories.pdf", "memories.png"]
+        of_memories = ["memories.h5", "heads-mamba2-12m.csv", "heads-gated-deltanet-1m.csv", "memories.pdf",
+                       "memories.png"]
         of_run = [name for name in of_texts if name not in of_memories]
         for source, made in [("texts/up-from-slavery-1.txt", of_texts), ("models/fox-pro-12m/config.json", of_texts),
                              ("models/transformer-pro-12m/config.json", of_run),
-                             ("models/mamba2-12m/config.json", of_memories)]:
+                             ("models/mamba2-12m/config.json", of_memories),
+                             ("models/gated-deltanet-1m/config.json", of_memories)]:
             with self.subTest(source):
                 self.touch(self.checkout / "resources" / source)
                 self.assertEqual(self.made(), made)

@@ -85,6 +85,23 @@ TEST(Maps, PixelsAreTheEntriesInEveryKindOfFile) {
   }
 }
 
+TEST(Maps, HeadsOfSeveralRunsAreTheirOwn) {
+  const auto run = run_of(20, 1, 1);
+  const auto other = run_of(20, 2, 2, 2);
+  figure::MapsOptions options;
+  options.heads = {{{0, 0}, nullptr}, {{1, 1}, other}};
+  options.quantities = {Quantity::forget};
+  const std::string both = figure::drawMaps(run, options, style_of(Kind::png), {})->file;
+  // The first is drawn as where its run is the figure's, the second as where it is not.
+  options.heads = {{{0, 0}, run}, {{1, 1}, nullptr}};
+  EXPECT_EQ(figure::drawMaps(other, options, style_of(Kind::png), {})->file, both);
+  options.heads = {{{0, 0}, run}, {{0, 1}, other}};
+  EXPECT_NE(figure::drawMaps(run, options, style_of(Kind::png), {})->file, both);
+  options.heads = {{{0, 0}, run}, {{0, 0}, run_of(21, 1, 1)}};
+  EXPECT_NE(error_of([&] { figure::drawMaps(run, options, style_of(Kind::png), {}); }).find("did not read the same"),
+            std::string::npos);
+}
+
 TEST(Maps, ManyHeadsTakeSeveralRows) {
   const auto run = run_of(50, 4, 4);
   figure::MapsOptions options;

@@ -16,13 +16,6 @@
 namespace foxscope::figure {
 namespace {
 
-void requireSameTokens(const Trace& first, const Trace& second) {
-  const bool sameText = first.text() && second.text() ? first.text()->sha256 == second.text()->sha256 : true;
-  if (sameText && first.tokens()->input_id == second.tokens()->input_id) return;
-  throw UsageError(fmt::format("{} and {} did not read the same {}: run both on one text in one command",
-                               first.info().name, second.info().name, sameText ? "tokens" : "text"));
-}
-
 /// Of the entries of a difference, whose sizes the colours tell apart: a few large ones would leave the rest white.
 constexpr double kDifferencesShown = 0.95;
 

@@ -31,6 +31,13 @@ ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<con
   return choice;
 }
 
+void requireSameTokens(const Trace& first, const Trace& second) {
+  const bool sameText = first.text() && second.text() ? first.text()->sha256 == second.text()->sha256 : true;
+  if (sameText && first.tokens()->input_id == second.tokens()->input_id) return;
+  throw UsageError(fmt::format("{} and {} did not read the same {}: run both on one text in one command",
+                               first.info().name, second.info().name, sameText ? "tokens" : "text"));
+}
+
 void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown) {
   for (const ColourLimits& one : limits) {
     if (std::find(shown.begin(), shown.end(), one.quantity) != shown.end()) continue;

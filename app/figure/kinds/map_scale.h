@@ -18,6 +18,9 @@ ScaledColours sharedColours(const MapRequest& request, std::span<const Image> im
 /// @param map  null: by quantity
 ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<const ColourLimits> limits);
 
+/// @throws UsageError for runs on different texts or tokens, which no figure has beside each other
+void requireSameTokens(const Trace& first, const Trace& second);
+
 /// @throws UsageError for limits of a quantity that is not among those shown
 void requireShown(std::span<const ColourLimits> limits, std::span<const Quantity> shown);
 

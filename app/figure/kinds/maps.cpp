@@ -1,5 +1,7 @@
 #include "app/figure/kinds/maps.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "app/figure/figure_origin.h"
@@ -31,9 +33,13 @@ struct PlacedMap {
 /// The panels of a figure of maps, then their images.
 class MapsFigure {
  public:
-  MapsFigure(const std::shared_ptr<const Trace>& trace, const MapsOptions& options, const FigureStyle& style)
-      : m_trace(trace), m_options(options), m_style(style), m_page(style) {
-    const std::int64_t length = trace->info().length;
+  /// @param options  each head with its run
+  MapsFigure(const MapsOptions& options, const FigureStyle& style)
+      : m_trace(options.heads.front().run), m_options(options), m_style(style), m_page(style) {
+    for (const MapsHead& head : options.heads) {
+      if (std::find(m_runs.begin(), m_runs.end(), head.run) == m_runs.end()) m_runs.push_back(head.run);
+    }
+    const std::int64_t length = m_trace->info().length;
     m_rows = options.rows.value_or(Range{0, length});
     m_columns = options.columns.value_or(Range{0, length});
     addPanels();
@@ -67,7 +73,7 @@ class MapsFigure {
   }
 
   void addHead(int index) {
-    const HeadIndex head = m_options.heads[static_cast<std::size_t>(index)];
+    const MapsHead& head = m_options.heads[static_cast<std::size_t>(index)];
     const auto quantities = static_cast<int>(m_options.quantities.size());
     const int heads = static_cast<int>(m_options.heads.size());
     for (int below = 0; below < quantities; ++below) {
@@ -80,18 +86,23 @@ class MapsFigure {
       content.rows.shown = place.column == 0 ? AxisShown::ticksAndName : AxisShown::nothing;
       content.columns = axisOf(m_columns, "key *j*");
       content.columns.shown = lowestOfAll ? AxisShown::ticksAndName : lowest ? AxisShown::ticks : AxisShown::nothing;
-      content.title = below == 0 ? fmt::format("Layer\u00a0{}, head\u00a0{}", head.layer, head.head) : "";
+      content.title = below == 0 ? titleOf(head) : "";
       content.heightOfWidth = mapProportion(m_rows, m_columns);
       const Quantity quantity = m_options.quantities[static_cast<std::size_t>(below)];
       PlacedMap map;
       map.panel = &m_page.add(std::make_unique<MapPanel>(m_style.format, std::move(content)), place);
-      map.request.head = {m_trace, head.layer, head.head};
+      map.request.head = {head.run, head.layer, head.head};
       map.request.quantity = quantity;
       map.request.reduction = default_reduction(quantity, false);
       map.request.rows = m_rows;
       map.request.columns = m_columns;
       m_maps[static_cast<std::size_t>(below)].push_back(map);
     }
+  }
+
+  [[nodiscard]] std::string titleOf(const MapsHead& head) const {
+    if (m_runs.size() == 1) return fmt::format("Layer\u00a0{}, head\u00a0{}", head.layer, head.head);
+    return fmt::format("{}\nlayer\u00a0{}, head\u00a0{}", m_style.label(head.run->info().name), head.layer, head.head);
   }
 
   [[nodiscard]] MapAxis axisOf(const Range& range, const std::string& name) const {
@@ -128,19 +139,22 @@ class MapsFigure {
 
   [[nodiscard]] FigureOrigin origin() const {
     FigureOrigin origin;
-    origin.title = m_style.title.empty() ? fmt::format("Maps of {}", m_trace->info().name) : m_style.title;
+    std::string names;
+    for (const auto& run : m_runs) names += (names.empty() ? "" : ", ") + run->info().name;
+    origin.title = m_style.title.empty() ? fmt::format("Maps of {}", names) : m_style.title;
     origin.command = m_style.command;
-    for (const HeadIndex& head : m_options.heads) {
-      origin.facts.emplace_back("head", headText({m_trace, head.layer, head.head}));
+    for (const MapsHead& head : m_options.heads) {
+      origin.facts.emplace_back("head", headText({head.run, head.layer, head.head}));
     }
     for (std::size_t quantity = 0; quantity < m_scales.size(); ++quantity) {
       addMapFacts(origin, m_maps[quantity].front().request, m_scales[quantity]);
     }
-    addRun(origin, *m_trace);
+    for (const auto& run : m_runs) addRun(origin, *run);
     return origin;
   }
 
-  const std::shared_ptr<const Trace>& m_trace;
+  std::shared_ptr<const Trace> m_trace;              ///< that names positions
+  std::vector<std::shared_ptr<const Trace>> m_runs;  ///< each once
   const MapsOptions& m_options;
   const FigureStyle& m_style;
   PanelPage m_page;
@@ -158,18 +172,25 @@ std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, c
                                     const FigureStyle& style, const Job& job) {
   DrawnFigure drawn;
   MapsOptions chosen = options;
-  for (const HeadIndex& head : chosen.heads) trace->check_head(head.layer, head.head);
-  if (!trace->info().gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
-    drawn.notes.push_back(fmt::format("{}: without a gate F is 1 everywhere, so it is left out", trace->info().name));
+  bool gated = chosen.heads.empty() && trace->info().gated;
+  for (MapsHead& head : chosen.heads) {
+    if (head.run == nullptr) head.run = trace;
+    head.run->check_head(head.layer, head.head);
+    requireSameTokens(*chosen.heads.front().run, *head.run);
+    gated = gated || head.run->info().gated;
+  }
+  if (!gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
+    const Trace& first = chosen.heads.empty() ? *trace : *chosen.heads.front().run;
+    drawn.notes.push_back(fmt::format("{}: without a gate F is 1 everywhere, so it is left out", first.info().name));
   }
   requireShown(chosen.limits, chosen.quantities);
   if (chosen.heads.empty()) {
     auto choice = tellingHeads(trace, job);
     if (!choice) return std::nullopt;
-    chosen.heads = std::move(choice->heads);
+    for (const HeadIndex& head : choice->heads) chosen.heads.push_back({head, trace});
     drawn.notes.push_back(std::move(choice->note));
   }
-  auto file = MapsFigure(trace, chosen, style).draw(job);
+  auto file = MapsFigure(chosen, style).draw(job);
   if (!file) return std::nullopt;
   drawn.file = std::move(*file);
   return drawn;

@@ -11,9 +11,14 @@
 
 namespace foxscope::figure {
 
+/// A head that `drawMaps` shows.
+struct MapsHead : HeadIndex {
+  std::shared_ptr<const Trace> run = nullptr;  ///< null: the figure's own
+};
+
 /// What `drawMaps` shows.
 struct MapsOptions {
-  std::vector<HeadIndex> heads;                                                ///< empty: telling ones
+  std::vector<MapsHead> heads;                                                 ///< empty: telling ones of the run
   std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
   std::optional<Range> rows;                                                   ///< queries; absent: all
   std::optional<Range> columns;                                                ///< keys
@@ -23,9 +28,11 @@ struct MapsOptions {
 };
 
 /// One column of maps a head, F above A, with one colour bar for each quantity; more than fit side by side go into
-/// further rows. Without a gate F is 1 everywhere and is left out unless it was asked for alone.
+/// further rows. Heads of several runs have the names of their models above them. Where no model has a gate F is 1
+/// everywhere and is left out unless it was asked for alone.
 /// @returns nothing if the job was stopped
-/// @throws UsageError for heads and positions that do not exist, Error for parts that were not kept
+/// @throws UsageError for heads and positions that do not exist and runs on different tokens, Error for parts that were
+///         not kept
 std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
                                     const FigureStyle& style, const Job& job);
 

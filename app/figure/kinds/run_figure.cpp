@@ -58,6 +58,14 @@ class Options {
     for (const HeadIndex& one : heads) words.push_back(wordOf(one));
     if (!words.empty()) add("heads", fmt::format("{}", fmt::join(words, ",")));
   }
+  void heads(const std::vector<MapsHead>& heads) {
+    std::vector<std::string> words;
+    words.reserve(heads.size());
+    for (const MapsHead& one : heads) {
+      words.push_back(one.run == nullptr ? wordOf(one) : one.run->info().name + ":" + wordOf(one));
+    }
+    if (!words.empty()) add("heads", fmt::format("{}", fmt::join(words, ",")));
+  }
   void colours(const ColourMap* map, const std::vector<ColourLimits>& limits) {
     for (const NamedColourMap& one : namedColourMaps()) {
       if (one.map == map) add("colours", one.name);

@@ -33,7 +33,7 @@ std::vector<PaperFigure> figuresOfRun(const Chosen& chosen) {
   };
   add(tr("F above A of heads of short, middle and long memory"), "maps");
   RunFigure& head = add(tr("F above A of the chosen head, as far as it is shown"), "maps");
-  head.maps.heads = {chosen.head};
+  head.maps.heads = {{chosen.head}};
   head.maps.rows = chosen.rows;
   head.maps.columns = chosen.columns;
   add(tr("all heads as small maps"), "grid");
