@@ -112,6 +112,7 @@ class HeadTable : public QAbstractTableModel {
   void requestStatistics(const Run& run);
   void request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner);
   void followPin();
+  [[nodiscard]] bool pinnedPairOf(RunId run) const;
   void takePinned(RunId run, std::vector<std::optional<PairReading>> readings);
   [[nodiscard]] int rowOf(const HeadChoice& head) const;
   [[nodiscard]] QVariant labelsData(const HeadChoice& head, int role) const;
