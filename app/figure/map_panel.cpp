@@ -11,6 +11,10 @@
 namespace foxscope::figure {
 namespace {
 
+/// By so much a title may stand over its map on either side, em: less than half of what lies between two panels, and
+/// than the border of a page.
+constexpr double kTitleOverhang = 0.33;
+
 constexpr int kLeastTicks = 3;
 constexpr int kMostMapTicks = 7;
 constexpr double kLyingBar = 0.8;          ///< height of a colour bar that lies, font sizes
@@ -126,10 +130,12 @@ double MapPanel::labelDepth(Side side, double length) const {
   return side == Side::rows ? widestLabel(ticksOf(side, length), m_style) : em::kDigitHeight * m_style.size;
 }
 
+double MapPanel::titleWidth(double width) const { return width + 2 * kTitleOverhang * m_style.size; }
+
 std::vector<QString> MapPanel::titleLines(double width) const {
   const std::string title = lettered(m_content.title);
   if (title.empty()) return {};
-  return wrapped(title, m_style, width);
+  return wrapped(title, m_style, titleWidth(width));
 }
 
 std::string MapPanel::acrossName() const { return nameOf(Side::columns); }
@@ -286,10 +292,16 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   drawSide(canvas, Side::rows, inner);
   drawSide(canvas, Side::columns, inner);
   const auto lines = titleLines(inner.width());
+  std::vector<QString> alike = lines;
+  for (const std::string& beside : m_content.titlesBeside) {
+    for (QString& line : wrapped(lettered(beside), m_style, titleWidth(inner.width())))
+      alike.push_back(std::move(line));
+  }
+  const TextStyle style = fitted(m_style, alike, titleWidth(inner.width()));
   double baseline =
       inner.top() - (static_cast<double>(lines.size()) - 1) * em::kLine * m_style.size - 0.45 * m_style.size;
   for (const QString& line : lines) {
-    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, lines, inner.width()));
+    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, style);
     baseline += em::kLine * m_style.size;
   }
 }

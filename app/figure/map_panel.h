@@ -31,7 +31,8 @@ class MapPanel final : public Panel {
   struct Content {
     MapAxis rows;
     MapAxis columns;
-    std::string title;  ///< above; may be empty
+    std::string title;                           ///< above; may be empty
+    std::vector<std::string> titlesBeside = {};  ///< of panels of its width whose letters are to be as large
     Proportions proportions = Proportions::kept;
     double heightOfWidth = 1;
   };
@@ -71,6 +72,7 @@ class MapPanel final : public Panel {
   /// Labels of columns stand upright where they are wider than their cells.
   [[nodiscard]] bool upright(double length, const TextStyle& style) const;
   [[nodiscard]] double widestEntry(Side side, const TextStyle& style) const;
+  [[nodiscard]] double titleWidth(double width) const;
   [[nodiscard]] std::vector<QString> titleLines(double width) const;
   /// Size of the letters of such texts, of the figure's.
   [[nodiscard]] double cellTextFactor(const std::vector<std::string>& texts, const QRectF& inner) const;

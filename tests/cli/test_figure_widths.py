@@ -13,6 +13,8 @@ from test_figure_training import write_training
 FIGURES = SOURCE / "resources" / "figures"
 POINTS = 72
 WIDTHS = [3.25, 2.65, 5.5]  # inches: a column of ICML, half of ICLR's text, all of it
+KINDS = ["ablation", "compare", "decay", "distance", "grid", "labels", "loss", "maps", "needle", "perplexity", "saliency",
+         "sweep", "text", "training"]
 POSITIONS = {"loss", "perplexity", "ablation", "needle"}  # have --train-length
 
 
@@ -34,7 +36,7 @@ class WidthsTest(FigureTest):
     def source_of(self, kind):
         if kind in {"decay", "distance"}:
             return FIGURES / "heads.h5"
-        if kind in {"needle", "sweep"}:
+        if kind in {"needle", "sweep", "saliency"}:
             return FIGURES / f"{kind}.h5"
         if kind == "training":
             return self.made_once("out", lambda path: write_training(path, steps=200))
@@ -61,12 +63,16 @@ class WidthsTest(FigureTest):
                 self.assertFalse(word.covers(other), f"“{word.text}” and “{other.text}” overlap")
 
     def test_no_word_is_cut_off_or_meets_another(self):
-        for kind in ["decay", "distance", "labels", "needle", "loss", "perplexity", "ablation", "maps", "grid", "compare", "text",
-                     "sweep", "training"]:
+        for kind in KINDS:
             for width in WIDTHS:
                 with self.subTest(kind, width=width):
                     self.draw(kind, "--width", f"{width}in", files=[self.source_of(kind)])
                     self.check(width)
+
+    def test_every_kind_is_looked_at(self):
+        help_text = self.done("figure", "--help")
+        offered = re.findall(r"^  ([a-z]+) {2,}", help_text, re.MULTILINE)
+        self.assertEqual(sorted(set(offered) - {"spec"}), KINDS)
 
     def test_the_training_length_has_room(self):
         for kind in sorted(POSITIONS):

@@ -87,7 +87,10 @@ class CompareFigure {
                       part == 0 ? AxisShown::ticksAndName : AxisShown::nothing};
       content.columns = {columns, "key *j*", tokenLabels(*m_heads[0].trace, columns, kMostTokenLabels),
                          lowest ? AxisShown::ticksAndName : AxisShown::nothing};
-      if (index == 0) content.title = titleOf(part);
+      if (index == 0) {
+        content.title = titleOf(part);
+        content.titlesBeside = {titleOf(0), titleOf(1), titleOf(2)};
+      }
       content.heightOfWidth = mapProportion(rows, columns);
       MapRequest& request = added.requests[static_cast<std::size_t>(part)];
       request.head = m_heads[part == 1 ? 1 : 0];

@@ -134,6 +134,7 @@ void DistanceTab::regroup() {
   m_groups.clear();
   m_missing = 0;
   QStringList without;
+  QStringList linear;
   QString failure;
   for (const CurveRun& run : m_runs) {
     const bool all = scope() != head || run.id != document().selection().head().run;
@@ -146,13 +147,25 @@ void DistanceTab::regroup() {
       const HeadMeasures* measures = m_profiles.of(one);
       if (!m_profiles.failure(one).isEmpty()) failure = m_profiles.failure(one);
       if (measures == nullptr && m_profiles.failure(one).isEmpty() && group) ++m_missing;
-      if (measures != nullptr && measures->split) known = true;
-      if (measures != nullptr && !measures->split && !without.contains(run.name)) without += run.name;
+      const bool shown = measures != nullptr && profileOf(*measures, kinds().front().profile) != nullptr;
+      known = known || shown;
+      if (measures == nullptr || shown) continue;
+      const bool softmax = run.trace->info().mixer(one.layer).mixer == Mixer::attention;
+      QStringList& missing = softmax ? without : linear;
+      if (!missing.contains(run.name)) missing += run.name;
     }
     if (group && known) m_groups.push_back(*group);
   }
   if (m_groups.empty() && m_missing > 0) return showMessage(tr("Measuring attention …"));
   if (m_groups.empty() && !failure.isEmpty()) return showMessage(failure);
+  if (m_groups.empty() && !linear.isEmpty()) {
+    return showMessage(
+        m_shows == Shows::logits
+            ? tr("Content and decay are added in the logits of softmax attention, and %1 has no softmax. Distance and "
+                 "Decay show how far it remembers.")
+                  .arg(linear.join(tr(", ")))
+            : tr("No attention: what %1 mixes was not kept (--keep rows,qk).").arg(linear.join(tr(", "))));
+  }
   if (m_groups.empty()) {
     return showMessage(tr("No attention: queries, keys or row normalisers of %1 were not kept (--keep rows,qk).")
                            .arg(without.join(tr(", "))));

@@ -47,7 +47,7 @@ void ReadOut::setEntries(const std::vector<Entry>& entries) {
 int ReadOut::widthOf(const Entry& entry) const {
   const int line = fontMetrics().height();
   return static_cast<int>((kSwatch + 3 * kGap) * line) + fontMetrics().horizontalAdvance(entry.name) +
-         fontMetrics().horizontalAdvance(QStringLiteral("  0.0000 nats (0.0000)"));
+         fontMetrics().horizontalAdvance(QStringLiteral("  −0.0000 nats (−0.000000)"));
 }
 
 std::vector<QPoint> ReadOut::layOut(int width) const {

@@ -88,11 +88,12 @@ class Document::Removal : public QUndoCommand {
   std::vector<std::pair<std::size_t, Run>> m_runs;  ///< with their places, rising
 };
 
-/// A text in the place of another. Going back keeps what was typed meanwhile for going forth.
+/// A text in the place of another, and how much of it is read where that changes with it. Going back keeps what was
+/// typed meanwhile for going forth.
 class Document::Replacement : public QUndoCommand {
  public:
-  Replacement(Document& document, const TextInput& text)
-      : QUndoCommand(Document::tr("replace the text")), m_document(document), m_other(text) {}
+  Replacement(Document& document, const TextInput& text, std::optional<std::int64_t> limit)
+      : QUndoCommand(Document::tr("replace the text")), m_document(document), m_other(text), m_limit(limit) {}
   void redo() override { exchange(); }
   void undo() override { exchange(); }
 
@@ -101,10 +102,15 @@ class Document::Replacement : public QUndoCommand {
     TextInput before = m_document.m_text;
     m_document.changeText(m_other);
     m_other = std::move(before);
+    if (!m_limit) return;
+    RunSettings settings = m_document.m_settings;
+    std::swap(settings.limit, *m_limit);
+    m_document.setSettings(settings);
   }
 
   Document& m_document;
   TextInput m_other;
+  std::optional<std::int64_t> m_limit;
 };
 
 /// Other locked pairs of one text, which need not be the one shown when this is undone.
@@ -165,6 +171,7 @@ const Run* Document::run(RunId id) const {
 }
 
 const Run* Document::runNamed(const QString& name) const {
+  if (name.isEmpty()) return nullptr;
   const auto found = [&](auto nameOf) -> const Run* {
     const auto place = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& run) { return nameOf(run) == name; });
     return place == m_runs.end() ? nullptr : &*place;
@@ -173,7 +180,7 @@ const Run* Document::runNamed(const QString& name) const {
   if (named == nullptr) {
     named = found([](const Run& run) { return run.file.isEmpty() ? QString() : run.nameWithFile(); });
   }
-  return named != nullptr || name.isEmpty() ? named : found([](const Run& run) { return run.plainName(); });
+  return named != nullptr ? named : found([](const Run& run) { return run.plainName(); });
 }
 
 const Run* Document::referenceOf(int text) const {
@@ -301,10 +308,10 @@ void Document::remove(std::optional<int> model, const std::vector<RunId>& ids, c
   m_undo.push(new Removal(*this, model, ids, what));
 }
 
-void Document::setText(const TextInput& text) {
+void Document::setText(const TextInput& text, std::optional<std::int64_t> limit) {
   if (text == m_text) return;
-  if (m_text.empty()) return changeText(text);
-  m_undo.push(new Replacement(*this, text));
+  if (m_text.empty() && !limit) return changeText(text);
+  m_undo.push(new Replacement(*this, text, limit));
 }
 
 void Document::editText(const std::string& content) { changeText({{}, content}); }
@@ -444,6 +451,7 @@ void Document::receiveRunFile(const Opened& opened) {
 
 // Read anew where it is open already: it may have been made again.
 void Document::receiveEvaluation(Evaluation evaluation) {
+  evaluation.ofSession = m_sessionEvaluations.removeAll(evaluation.path) > 0;
   const auto same = std::find_if(m_evaluations.begin(), m_evaluations.end(),
                                  [&](const Evaluation& open) { return open.path == evaluation.path; });
   if (same == m_evaluations.end()) {
@@ -505,6 +513,7 @@ void Document::replaceBySession(const Opened& opened) {
   emit inputsChanged();
   takeRuns({});
   emit sessionOpened(session.window);
+  m_sessionEvaluations = session.evaluations;
   open(existing);
   emit pathOpened(opened.path);
   // Runs that were in no file are made again, once the text is there; older sessions do not name them.

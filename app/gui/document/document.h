@@ -120,7 +120,8 @@ class Document : public QObject {
   /// Takes a model out, and the run that it made; can be undone.
   void removeModel(int index);
   /// Another text; where it replaces one, this can be undone.
-  void setText(const TextInput& text);
+  /// @param limit  RunSettings::limit from then on, undone with the text; empty: as it is
+  void setText(const TextInput& text, std::optional<std::int64_t> limit = {});
   /// The text as it is being typed: the editor undoes that by itself.
   void editText(const std::string& content);
   void setSettings(const RunSettings& settings);
@@ -289,6 +290,7 @@ class Document : public QObject {
   std::map<int, TextPlace> m_leftPlaces;  ///< where one was in texts that are not shown
   std::vector<ModelInput> m_models;
   std::vector<Evaluation> m_evaluations;
+  QStringList m_sessionEvaluations;  ///< of a session, which are still being read
   TextInput m_text;
   RunSettings m_settings;
   std::unique_ptr<Engine> m_engine;

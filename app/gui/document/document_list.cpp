@@ -84,12 +84,20 @@ void Document::moveRow(int from, int to) {
 void Document::removeRow(const ListRow& row) { row.model ? removeModel(*row.model) : removeRun(row.run); }
 
 const Run* Document::baseOf(const Run& run) const {
-  if (run.base.isEmpty()) return nullptr;
-  const auto found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {
+  const auto named = [&](const Run& other) {
     // Of a training's model another checkpoint may be shown by now.
     const bool sameModel = run.model.isEmpty() || other.model.isEmpty() || other.model == run.model;
     return other.id != run.id && other.text == run.text && other.plainName() == run.base && sameModel;
-  });
+  };
+  auto found = run.base.isEmpty() ? m_runs.end() : std::find_if(m_runs.begin(), m_runs.end(), named);
+  // What comes from a file names no other run: the unchanged one has its weights, and read its text.
+  const TraceInfo& info = run.trace->info();
+  if (found == m_runs.end() && !info.intervention.empty() && !info.weights_sha256.empty()) {
+    found = std::find_if(m_runs.begin(), m_runs.end(), [&](const Run& other) {
+      const TraceInfo& theirs = other.trace->info();
+      return other.text == run.text && theirs.intervention.empty() && theirs.weights_sha256 == info.weights_sha256;
+    });
+  }
   return found == m_runs.end() ? nullptr : &*found;
 }
 

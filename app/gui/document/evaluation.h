@@ -17,6 +17,7 @@ struct Evaluation {
   std::variant<std::shared_ptr<const LossEvaluation>, std::shared_ptr<const NeedleEvaluation>,
                std::shared_ptr<const HeadsEvaluation>>
       content;
+  bool ofSession = false;  ///< opened with a session, whose window says what is in front
 
   template <typename Kind>
   [[nodiscard]] const Kind* as() const {

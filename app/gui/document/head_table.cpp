@@ -218,8 +218,9 @@ void HeadTable::followPin() {
   const Cursor pin = m_document.selection().pin();
   m_pinned.clear();
   for (const Run& run : m_document.runs()) {
-    const auto query = pin.query ? m_document.positionIn(run.id, *pin.query) : std::nullopt;
     const auto key = pin.key ? m_document.positionIn(run.id, *pin.key) : std::nullopt;
+    // How long a key survives is known without a query.
+    const auto query = pinnedPairOf(run.id) ? m_document.positionIn(run.id, *pin.query) : key;
     if (!query || !key) {
       m_document.quickJobs().cancel(this, pinChannel(run.id));
       continue;
@@ -229,7 +230,7 @@ void HeadTable::followPin() {
       std::optional<std::vector<std::optional<PairReading>>> readings;
       readings.emplace();
       const TraceInfo& info = trace->info();
-      for (int layer = 0; layer < info.layers && key <= query; ++layer) {
+      for (int layer = 0; layer < info.layers; ++layer) {
         for (int head = 0; head < info.heads; ++head) {
           if (job.stopped()) return decltype(readings)();
           const bool there = head < info.mixer(layer).heads && head % shown_step(info.mixer(layer)) == 0;
@@ -245,6 +246,15 @@ void HeadTable::followPin() {
     m_document.quickJobs().submit(this, pinChannel(run.id), std::move(request));
   }
   emit valuesChanged();
+}
+
+// A key after the query is no pair.
+bool HeadTable::pinnedPairOf(RunId run) const {
+  const Cursor pin = m_document.selection().pin();
+  if (!pin.query || !pin.key) return false;
+  const auto query = m_document.positionIn(run, *pin.query);
+  const auto key = m_document.positionIn(run, *pin.key);
+  return query && key && *key <= *query;
 }
 
 void HeadTable::takePinned(RunId run, std::vector<std::optional<PairReading>> readings) {
@@ -275,6 +285,7 @@ double HeadTable::value(const HeadChoice& head, HeadQuantity quantity) const {
     const auto place = static_cast<std::size_t>(head.layer) * static_cast<std::size_t>(run->trace->info().heads) +
                        static_cast<std::size_t>(head.head);
     if (place >= found->second.size() || !found->second[place]) return kUnknown;
+    if (quantity != HeadQuantity::pinnedSurvival && !pinnedPairOf(head.run)) return kUnknown;
     return pinnedValue(*found->second[place], quantity);
   }
   const HeadStatistics* known = statistics(head);
@@ -413,7 +424,10 @@ QString termOf(HeadQuantity quantity) {
 QVariant HeadTable::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
   if (section < kFixedColumns) {
-    return role == Qt::DisplayRole ? QVariant(section == 0 ? tr("layer") : tr("head")) : QVariant();
+    // As heads are called everywhere, L7 H2: a narrow table has room for their numbers.
+    if (role == Qt::DisplayRole) return section == 0 ? tr("L") : tr("H");
+    const bool words = role == Qt::AccessibleTextRole || role == Qt::ToolTipRole;
+    return words ? QVariant(section == 0 ? tr("layer") : tr("head")) : QVariant();
   }
   if (section == kLabelsColumn) {
     if (role == Qt::DisplayRole) return tr("labels");

@@ -113,6 +113,7 @@ class HeadTable : public QAbstractTableModel {
   void requestStatistics(const Run& run);
   void request(const HeadChoice& choice, const StatisticsOptions& options, JobRunner& runner);
   void followPin();
+  [[nodiscard]] bool pinnedPairOf(RunId run) const;
   void takePinned(RunId run, std::vector<std::optional<PairReading>> readings);
   void listRows();
   [[nodiscard]] int rowOf(const HeadChoice& head) const;

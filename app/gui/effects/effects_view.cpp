@@ -167,6 +167,18 @@ const Run* EffectsView::answeredRun() const {
   return run;
 }
 
+// A changed run that has nothing to be compared with, the chosen one first.
+const Run* EffectsView::changedAlone() const {
+  const auto isAlone = [this](const Run& run) {
+    return !run.look.hidden && !interventionsOf(run.trace->info()).empty() && m_document.baseOf(run) == nullptr;
+  };
+  const Run* chosen = m_document.run(m_document.selection().head().run);
+  if (chosen != nullptr && isAlone(*chosen)) return chosen;
+  const auto& runs = m_document.runs();
+  const auto found = std::find_if(runs.begin(), runs.end(), isAlone);
+  return found == runs.end() ? nullptr : &*found;
+}
+
 void EffectsView::showCard() {
   const HeadSweep* sweep = m_sweeps.shown();
   const Run* changed = answeredRun();
@@ -177,6 +189,12 @@ void EffectsView::showCard() {
   m_spokenOf = kNoRun;
   if (sweep != nullptr) return m_card->showHint(tr("Choose a head of the sweep to see its tokens."));
   const auto& runs = m_document.runs();
+  if (const Run* alone = changedAlone()) {
+    return m_card->showHint(
+        tr("%1 is changed (%2), and the run without that change is not open: open a run file of the same weights and "
+           "the same text, or make one, to see here what the change did to the loss.")
+            .arg(alone->name, wordsOf(interventionsOf(alone->trace->info()))));
+  }
   const bool changes = std::any_of(runs.begin(), runs.end(), [this](const Run& run) { return m_document.baseOf(run); });
   m_card->showHint(changes || m_sweeps.anyHidden()
                        ? tr("What changes did belongs to runs that are hidden: the eye in the list of runs shows them.")
@@ -212,7 +230,11 @@ void EffectsView::ask(const Run& run, const Run& base) {
     return m_card->showHint(tr("%1 and %2 have not the losses of the same tokens.").arg(run.name, base.name));
   }
   JobRunner::Request<Answer> request;
-  request.work = [answer = Answer{run.id, run.name, run.trace->tokens(), {}}, changed = run.trace,
+  // A run from a file has the name that it was given there, which need not tell the change.
+  const QString name = run.file.isEmpty() || !run.base.isEmpty()
+                           ? run.name
+                           : run.name + tr(", ") + wordsOf(interventionsOf(run.trace->info()));
+  request.work = [answer = Answer{run.id, name, run.trace->tokens(), {}}, changed = run.trace,
                   unchanged = base.trace](const Job&) -> std::optional<Answer> {
     Answer made = answer;
     made.change = loss_change(changed->per_token_loss(), unchanged->per_token_loss());

@@ -57,6 +57,7 @@ class EffectsView : public QWidget, public ViewPart {
   /// The changed run that is to be answered: that of the head that was chosen since, or else the newest. Null where
   /// there is none.
   [[nodiscard]] const Run* answeredRun() const;
+  [[nodiscard]] const Run* changedAlone() const;
   void showSweptHead(const HeadSweep& sweep, int layer, int head);
   void ask(const Run& run, const Run& base);
   void choose(int layer, int head);

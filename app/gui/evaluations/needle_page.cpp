@@ -48,7 +48,8 @@ QString readingOf(const NeedleCell& cell) {
   return text;
 }
 
-/// The text of a cell's prompt, as its model's tokenizer puts it together.
+/// The text of a cell's prompt and of its answer, as its model's tokenizer puts them together: the prompt's last
+/// position predicts the answer's first token, and is there only if that follows.
 std::string promptOf(const NeedleCell& cell, const std::string& folder, const std::string& haystack) {
   const Checkpoint checkpoint = Checkpoint::open(folder);
   const Tokenizer tokenizer = Tokenizer::load(checkpoint.folder());
@@ -58,6 +59,7 @@ std::string promptOf(const NeedleCell& cell, const std::string& folder, const st
   cut_haystack({haystack}, test.haystack, context_tokens(parts, length) + std::ssize(parts.needle), tokenizer, parts);
   std::vector<std::int32_t> ids = needle_prompt(parts, 0, length, test.depths[cell.depth]).input_ids;
   ids.erase(ids.begin());
+  ids.insert(ids.end(), parts.answer.begin(), parts.answer.end());
   return tokenizer.decode(ids);
 }
 
@@ -143,10 +145,7 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
     return std::optional(promptOf(cell, folder, text));
   };
   request.done = [this, cell](const std::string& prompt) {
-    m_document.setText({{}, prompt});
-    RunSettings settings = m_document.settings();
-    settings.limit = 0;
-    m_document.setSettings(settings);
+    m_document.setText({{}, prompt}, 0);
     const Cursor pin{cell.model->position[cell.length], cell.model->needle_begin[cell.place()]};
     // When the run is there and has been chosen.
     connect(

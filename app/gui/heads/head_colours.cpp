@@ -14,7 +14,7 @@ constexpr double kMostDecades = 6;
 QString shortNumber(double value) {
   const double size = std::abs(value);
   if (value == 0 || (size >= 0.01 && size < 1e5)) return QString::number(value, 'g', 4);
-  return QString::number(value, 'e', 0);
+  return QString::number(value, 'g', size < 0.01 && size >= 1e-4 ? 2 : 1);
 }
 
 }  // namespace

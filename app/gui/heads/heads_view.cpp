@@ -41,6 +41,32 @@ void followShown(const HeadCells& cells, QScrollArea& scroll) {
 
 }  // namespace
 
+/// A dock of any width shows the first of the numbers whole: no column is wider than what the heads' names leave.
+class HeadList : public NumberTable {
+ public:
+  HeadList() { horizontalHeader()->setMinimumSectionSize(nameWidth()); }
+  void setModel(QAbstractItemModel* model) override {
+    NumberTable::setModel(model);
+    horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
+    for (int column = 0; column < kNameColumns; ++column) {
+      horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
+      horizontalHeader()->resizeSection(column, nameWidth());
+    }
+  }
+
+ protected:
+  void resizeEvent(QResizeEvent* event) override {
+    NumberTable::resizeEvent(event);
+    horizontalHeader()->setMaximumSectionSize(
+        std::max(kNameColumns * nameWidth(), viewport()->width() - kNameColumns * nameWidth()));
+  }
+
+ private:
+  static constexpr int kNameColumns = 2;
+  /// Two digits, or the mark of the order beside a letter.
+  [[nodiscard]] int nameWidth() const { return fontMetrics().horizontalAdvance(QStringLiteral("0000")); }
+};
+
 /// Sorts by numbers, with what is not known at the end, and keeps the heads with one label.
 class HeadOrder : public QSortFilterProxyModel {
  public:
@@ -131,16 +157,10 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   pageLayout->setContentsMargins(0, 4, 0, 0);
   m_sorted = new HeadOrder(this);
   m_sorted->setSourceModel(&m_table);
-  m_list = new NumberTable;
+  m_list = new HeadList;
   m_list->setModel(m_sorted);
   m_list->setSortingEnabled(true);
   m_list->sortByColumn(0, Qt::AscendingOrder);
-  m_list->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  // The numbers have the room: a dock shows the first of them without being widened.
-  for (const int column : {0, 1}) {
-    m_list->horizontalHeader()->setSectionResizeMode(column, QHeaderView::Fixed);
-    m_list->horizontalHeader()->resizeSection(column, fontMetrics().horizontalAdvance(QStringLiteral("layer")) + 8);
-  }
   pageLayout->addWidget(m_list);
   addTab(page, tr("Table"), tr("All numbers of all heads, sorted by any of them"));
   addTab(makeGallery(), tr("Pictures"), tr("F or A of every head, by layer or in the order of a number"));
@@ -497,9 +517,11 @@ void HeadsView::showLegend() {
   }
   if (m_grid->colours().logarithmic()) title += tr(", log");
   const Cursor pin = m_document.selection().pin();
-  if (text.ofPin && !(pin.query && pin.key)) {
-    m_legend->hideScale(tr("%1: pin a query (click) and a key (Shift+click)").arg(text.name));
-    return;
+  if (text.ofPin && !pin.key && shown.quantity == HeadQuantity::pinnedSurvival) {
+    return m_legend->hideScale(tr("%1: pin a key (Shift+click)").arg(text.name));
+  }
+  if (text.ofPin && !(pin.query && pin.key) && shown.quantity != HeadQuantity::pinnedSurvival) {
+    return m_legend->hideScale(tr("%1: pin a query (click) and a key (Shift+click)").arg(text.name));
   }
   m_legend->show(m_grid->colours(), title);
 }

@@ -1,6 +1,7 @@
 #include "app/gui/text/text_view.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <QApplication>
 #include <QClipboard>
@@ -249,6 +250,7 @@ void TextView::showMode() {
 }
 
 void TextView::requestShape() {
+  if (m_page->hits().current >= 0) m_leftHits = m_page->hits();
   m_page->setShape(nullptr);
   m_shapePending = m_reference != nullptr;
   if (!m_reference) {
@@ -325,6 +327,12 @@ void TextView::requestSearch() {
   m_find->showSearching();
   request.done = [this](std::vector<Stretch> found) {
     m_searching = false;
+    // What was found before, and is found again where the text was laid anew, does not move the page.
+    const SearchHits before = std::exchange(m_leftHits, {});
+    if (before.current >= 0 && before.place == found) {
+      m_page->setHits(before);
+      return m_find->showCount(before.current, static_cast<int>(before.place.size()));
+    }
     m_page->setHits({std::move(found), -1});
     goToHit(0);
   };

@@ -7,6 +7,7 @@
 #include <QWidget>
 
 #include "app/gui/document/document.h"
+#include "app/gui/text/text_page.h"
 #include "app/gui/text/text_shape.h"
 #include "app/gui/text/text_tint.h"
 #include "app/gui/views/view_part.h"
@@ -21,7 +22,6 @@ class FindBar;
 class GoBar;
 class TextEditor;
 class TextOverview;
-class TextPage;
 class TextToolRow;
 
 /// The text: that of the reference run, each word tinted by a chosen quantity, or, where there is no run or the user
@@ -88,6 +88,7 @@ class TextView : public QWidget, public ViewPart {
   Document& m_document;
   TextToolRow* m_tools;
   FindBar* m_find;
+  SearchHits m_leftHits;     ///< of the page before it was laid anew
   bool m_searching = false;  ///< what was asked for last is not found yet
   GoBar* m_go;
   QStackedWidget* m_stack;

@@ -26,6 +26,12 @@ QString cellText(const QModelIndex& cell) {
   return std::isnan(value) ? QString() : QString::number(value, 'g', kExactDigits);
 }
 
+/// In full, where the table shows it shortened.
+QString titleOf(const QAbstractItemModel& model, int column) {
+  const QVariant full = model.headerData(column, Qt::Horizontal, Qt::AccessibleTextRole);
+  return inOneCell((full.isValid() ? full : model.headerData(column, Qt::Horizontal)).toString());
+}
+
 }  // namespace
 
 QString tsvOf(const QTableView& table, Rows rows) {
@@ -40,8 +46,7 @@ QString tsvOf(const QTableView& table, Rows rows) {
     for (int place = 0; place < header.count(); ++place) {
       const int column = header.logicalIndex(place);
       if (header.isSectionHidden(column)) continue;
-      cells +=
-          row < 0 ? inOneCell(model.headerData(column, Qt::Horizontal).toString()) : cellText(model.index(row, column));
+      cells += row < 0 ? titleOf(model, column) : cellText(model.index(row, column));
     }
     tsv += cells.join(QLatin1Char('\t')) + QLatin1Char('\n');
   }

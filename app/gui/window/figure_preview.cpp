@@ -69,14 +69,15 @@ QRectF FigurePreview::room() const {
   return QRectF(rect()).adjusted(kEdge, kEdge, -kEdge, -kEdge - m_caption->height());
 }
 
-// The page with the dots of the screen.
+// With at least the dots of the file: limits of colours that follow the picture depend on how fine that is.
 void FigurePreview::ask() {
   if (!m_draw) return;
   figure::FigureFormat format = m_format;
   format.kind = figure::FigureFormat::Kind::png;
   format.svgText = figure::FigureFormat::SvgText::outlines;
   const double inches = format.widthMm / figure::kMillimetresPerInch;
-  format.dpi = static_cast<int>(std::clamp(room().width() * devicePixelRatioF() / inches, kLeastDpi, kMostDpi));
+  const double dots = std::max(room().width() * devicePixelRatioF() / inches, static_cast<double>(m_format.dpi));
+  format.dpi = static_cast<int>(std::clamp(dots, kLeastDpi, kMostDpi));
   m_caption->setText(tr("drawing …"));
   JobRunner::Request<std::string> request;
   request.work = [draw = m_draw, format](const Job& job) { return draw(format, job); };

@@ -287,6 +287,8 @@ bool MainWindow::isDemo(const QString& path) const {
 }
 
 void MainWindow::showExtremes() {
+  const auto panes = [this] { return m_maps->saveState().value("panes"); };
+  if (m_beforeExtremes && panes() == m_extremes) return m_maps->restoreState(*std::exchange(m_beforeExtremes, {}));
   const Run* run = m_document.run(m_document.selection().head().run);
   if (run == nullptr) return;
   std::optional<NamedHead> fastest;
@@ -311,6 +313,7 @@ void MainWindow::showExtremes() {
     const QString why = info.gated ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
     return m_messages->show({Message::Kind::warning, why.arg(run->name)});
   }
+  m_beforeExtremes = m_maps->saveState();
   int pane = 0;
   for (const auto& head : {fastest, slowest}) {
     for (const Quantity quantity : {Quantity::forget, Quantity::attention}) {
@@ -321,6 +324,7 @@ void MainWindow::showExtremes() {
     }
   }
   m_maps->setPaneCount(pane);
+  m_extremes = panes();
 }
 
 void MainWindow::followRuns() {
@@ -339,7 +343,8 @@ void MainWindow::followRuns() {
 void MainWindow::followEvaluations() {
   const bool any = !m_document.evaluations().empty();
   m_evaluationsDock->setVisible(any);
-  if (any) m_evaluationsDock->raise();
+  // A session says itself which dock is in front.
+  if (any && !m_document.evaluations().back().ofSession) m_evaluationsDock->raise();
   if (any && m_document.runs().empty()) resizeDocks({m_evaluationsDock}, {height() / 2}, Qt::Vertical);
 }
 

@@ -174,7 +174,9 @@ class MainWindow : public QMainWindow {
   QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
   /// With nothing open docks are put away, and come back as they were: an empty state is that of the first size.
   std::optional<QByteArray> m_docksAway;
-  QJsonObject m_wantedViews;  ///< of a session whose runs are still being made
+  std::optional<QJsonObject> m_beforeExtremes;  ///< the maps before showExtremes
+  QJsonValue m_extremes;                        ///< its panes
+  QJsonObject m_wantedViews;                    ///< of a session whose runs are still being made
 };
 
 }  // namespace foxscope::gui

@@ -32,6 +32,11 @@ void MainWindow::makeMenus() {
   for (const Part& part : m_parts) {
     if (part.part->commands().isEmpty()) continue;
     QMenu* menu = menuBar()->addMenu(part.title);
+    if (part.part == m_evaluations) {
+      addCommand(menu, {tr("&Open Evaluation…"), "file"}, {},
+                 tr("Losses of a corpus, a needle test or heads over a corpus, as foxscope eval writes them"),
+                 [this] { openWith(tr("Open evaluation"), tr("Evaluations (*.h5 *.hdf5);;All files (*)")); });
+    }
     menu->addActions(part.part->commands());
   }
   makeHelpMenu();
@@ -139,7 +144,8 @@ void MainWindow::makeViewMenu() {
   }
   menu->addSeparator();
   addCommand(menu, {tr("Fastest and Slowest &Head")}, QKeySequence(Qt::Key_S),
-             tr("F and A of the head that forgets fastest, above those of the one that forgets slowest"),
+             tr("F and A of the head that forgets fastest, above those of the one that forgets slowest; once more: the "
+                "maps that were there before"),
              [this] { showExtremes(); });
   menu->addSeparator();
   auto* themes = new QActionGroup(this);

@@ -21,6 +21,7 @@ class DistanceTabTest : public QObject {
   void hoveringAndArrowsTellValues();
   void meansOverALayerAndAModel();
   void comparesRuns();
+  void showsLinearMixers();
   void saysWhyThereIsNothing();
   void exportsWhatItShows();
   void stateComesBack();
@@ -195,6 +196,32 @@ void DistanceTabTest::comparesRuns() {
   QVERIFY(scene.settle());
   QCOMPARE(plot.lines()[0].name, "b, mean of all heads: A");
   QCOMPARE(plot.lines().size(), std::size_t{2});
+}
+
+void DistanceTabTest::showsLinearMixers() {
+  SyntheticRun linear = named("mamba", 80);
+  LayerMixer mixer;
+  mixer.mixer = Mixer::mamba2;
+  mixer.decay = Decay::head;
+  mixer.heads = 4;
+  mixer.query_heads = mixer.key_heads = mixer.value_heads = 4;
+  mixer.head_dim = mixer.value_dim = 8;
+  linear.mixers = {mixer, mixer};
+  linear.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
+  Scene scene({linear});
+  const RunId run = scene.document.runs()[0].id;
+  scene.document.selection().setHead({run, 1, 2});
+  QVERIFY(scene.show(Tab::distance));
+  const DistancePlot& plot = plotOf(scene, kAttention);
+  QVERIFY2(plot.isVisible(), qPrintable(tabOf(scene, kAttention).message()));
+  QCOMPARE(plot.lines().size(), std::size_t{1});
+  QCOMPARE(plot.lines()[0].name, "A");
+  QCOMPARE(plot.lines()[0].value, profile(measured(scene, {run, 1, 2}), "mass_without_first"));
+  QVERIFY(scene.show(Tab::content));
+  QCOMPARE(
+      tabOf(scene, kLogits).message(),
+      "Content and decay are added in the logits of softmax attention, and mamba has no softmax. Distance and Decay "
+      "show how far it remembers.");
 }
 
 void DistanceTabTest::saysWhyThereIsNothing() {

@@ -65,6 +65,15 @@ void HeadTableTest::holdsThePinnedPairInEveryHead() {
   }
   document.selection().setPin({100, std::nullopt});
   QVERIFY(std::isnan(table.value({fox.id, 2, 1}, HeadQuantity::pinnedForget)));
+  // Survival is the key's alone.
+  document.selection().setPin({std::nullopt, 60});
+  QVERIFY(waitUntilIdle(document));
+  for (const Run& run : document.runs()) {
+    QCOMPARE(table.value({run.id, 2, 1}, HeadQuantity::pinnedSurvival),
+             pair_reading({run.trace, 2, 1}, 100, 60).forward_survival);
+    QVERIFY(std::isnan(table.value({run.id, 2, 1}, HeadQuantity::pinnedForget)));
+    QVERIFY(std::isnan(table.value({run.id, 2, 1}, HeadQuantity::pinnedAttention)));
+  }
 }
 
 void HeadTableTest::findsTheNearestHead() {

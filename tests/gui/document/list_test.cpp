@@ -71,6 +71,8 @@ void ListTest::aRunKeepsItsLook() {
   rename(document, 1, "softmax");
   QCOMPARE(document.runs()[1].name, "softmax");
   QCOMPARE(document.runNamed("softmax")->id, document.runs()[1].id);
+  // No name is that of no run, also where runs come from no file.
+  QVERIFY(document.runNamed({}) == nullptr);
   // Also when the one before it goes, when it runs again, and on another text.
   document.removeModel(0);
   QCOMPARE(document.runs()[0].look.colour, 1);

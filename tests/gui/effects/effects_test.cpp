@@ -8,6 +8,7 @@
 #include <QTest>
 
 #include "app/gui/effects/effects_view.h"
+#include "backend/file/run_file.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -28,6 +29,7 @@ class EffectsTest : public QObject {
   void aSweepIsExportedAndOpened();
   void whatCannotBeSweptSaysWhy();
   void withoutChangesItSaysWhatToDo();
+  void changedRunsFromFilesAreAnswered();
 };
 
 namespace {
@@ -395,6 +397,38 @@ void EffectsTest::withoutChangesItSaysWhatToDo() {
   effects.view.show();
   QVERIFY(effects.view.card().sentence().contains("Sweep over All Heads"));
   QVERIFY(!effects.view.grid().isVisible());
+}
+
+void EffectsTest::changedRunsFromFilesAreAnswered() {
+  Effects made;
+  QVERIFY(made.run());
+  QVERIFY(made.derive("3:1:cut"));
+  const Folder folder;
+  const auto write = [&](const char* name, std::size_t run) {
+    const QString path = folder.path(name);
+    write_run_file(path.toStdString(), std::vector{made.document.runs()[run].trace}, {"test", ""}, Overwrite::force,
+                   {});
+    return path;
+  };
+  Effects effects;
+  effects.view.show();
+  QSignalSpy answered(&effects.view, &EffectsView::answered);
+  // Alone, or beside another model's run, it says what is missing.
+  effects.document.open({write("changed.h5", 2)});
+  QVERIFY(waitUntilIdle(effects.document));
+  QVERIFY2(effects.waitForCard("is changed (L3 H1, cut), and the run without that change is not open"),
+           qPrintable(effects.view.card().sentence()));
+  effects.document.open({write("other.h5", 1)});
+  QVERIFY(waitUntilIdle(effects.document));
+  QVERIFY(effects.waitForCard("is not open"));
+  QCOMPARE(answered.size(), 0);
+  effects.document.open({write("unchanged.h5", 0)});
+  QVERIFY(effects.waitForCard("L3 H1, cut:"));
+  QCOMPARE(answered.size(), 1);
+  const LossChange expected =
+      loss_change(made.document.runs()[2].trace->per_token_loss(), made.document.runs()[0].trace->per_token_loss());
+  QVERIFY2(effects.view.card().sentence().contains(estimateText(expected.mean) + " nats/token"),
+           qPrintable(effects.view.card().sentence()));
 }
 
 }  // namespace foxscope::gui::test

@@ -203,11 +203,16 @@ void EvaluationsTest::aNeedleCellOpensItsTrace() {
   const Folder folder;
   Shown shown({writeNeedle(folder), foxModel(), sampleText()});
   QVERIFY(shown.settle());
+  RunSettings settings = shown.document.settings();
+  settings.limit = 300;
+  shown.document.setSettings(settings);
   ValueGrid* grid = shown.grids()[0];
   QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
   QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 1U, 60'000);
   QVERIFY(shown.settle());
   QTRY_VERIFY(shown.document.selection().pin() == (Cursor{330, 150}));
+  // The answer follows, so that there is a position that predicts it.
+  QVERIFY(shown.document.text().content.ends_with(" " + NeedleTemplate::built_in().answer));
   QVERIFY(shown.document.length() > 312 && shown.document.length() < 512);
   const NeedleTemplate words = NeedleTemplate::built_in();
   QVERIFY(shown.document.text().content.find(words.needle) != std::string::npos);
@@ -215,6 +220,11 @@ void EvaluationsTest::aNeedleCellOpensItsTrace() {
   QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
   QVERIFY(!shown.view.reading().startsWith("To open"));
   QVERIFY(shown.settle());
+  // Going back to the haystack brings back how much of it was read.
+  QCOMPARE(shown.document.settings().limit, 0);
+  shown.document.undoStack().undo();
+  QCOMPARE(shown.document.text().content.find(words.needle), std::string::npos);
+  QCOMPARE(shown.document.settings().limit, 300);
 }
 
 void EvaluationsTest::headsAreAGrid() {

@@ -30,6 +30,7 @@ class HeadsTest : public QObject {
   void hoveringTellsTheNumbers();
   void thePinnedPairColoursEveryHead();
   void theTableSortsByNumbers();
+  void aNarrowTableShowsItsNumbers();
   void rowsAreCopied();
   void labelsAreListedAndFiltered();
   void labelsColourTheGrid();
@@ -184,6 +185,33 @@ void HeadsTest::theTableSortsByNumbers() {
   const HeadChoice chosen = heads.document.selection().head();
   QCOMPARE(heads.table.value(chosen, HeadQuantity::rateDecayTime),
            list.model()->index(0, column).data(HeadTable::ValueRole).toDouble());
+}
+
+void HeadsTest::aNarrowTableShowsItsNumbers() {
+  Heads heads;
+  QVERIFY(heads.run(64));
+  heads.view.setTab(HeadsView::Tab::table);
+  QTableView& list = heads.view.table();
+  const QHeaderView& header = *list.horizontalHeader();
+  QCOMPARE(list.model()->headerData(0, Qt::Horizontal).toString(), "L");
+  QCOMPARE(list.model()->headerData(0, Qt::Horizontal, Qt::ToolTipRole).toString(), "layer");
+  for (const int width : {190, 230, 420}) {
+    heads.view.resize(width, 600);
+    for (const HeadQuantity quantity :
+         {HeadQuantity::rateDecayTime, HeadQuantity::distance90, HeadQuantity::pinnedSurvival}) {
+      heads.view.setColouring({HeadColouring::Kind::quantity, quantity});
+      QCoreApplication::processEvents();
+      QCOMPARE(heads.view.width(), width);
+      const int column = header.logicalIndex(2);
+      QCOMPARE(column, 2 + static_cast<int>(quantity));
+      QVERIFY2(header.sectionViewportPosition(column) + header.sectionSize(column) <= list.viewport()->width(),
+               qPrintable(QStringLiteral("%1 of %2").arg(static_cast<int>(quantity)).arg(width)));
+      for (int row = 0; row < list.model()->rowCount(); ++row) {
+        const QString text = list.model()->index(row, column).data().toString();
+        QVERIFY(list.fontMetrics().horizontalAdvance(text) < header.sectionSize(column));
+      }
+    }
+  }
 }
 
 void HeadsTest::rowsAreCopied() {

@@ -27,6 +27,7 @@ class TextViewMovingTest : public QObject {
   void theMapsDoNotFollowTheText();
   void aPinFromElsewhereIsScrolledTo();
   void findCountsAndGoesRound();
+  void whatWasFoundStaysWhereTheTextIsLaidAnew();
   void findTellsCaseApart();
   void goToPosition();
   void escapeClosesTheBars();
@@ -152,6 +153,27 @@ void TextViewMovingTest::findCountsAndGoesRound() {
   QTest::keyClicks(input, "less");
   QVERIFY(shown.settle());
   QCOMPARE(count->text(), "not found");
+}
+
+void TextViewMovingTest::whatWasFoundStaysWhereTheTextIsLaidAnew() {
+  TextRun run = words(2000);
+  run.text = "needle " + run.text + " Needle and a needle";
+  run.tokens = cutIntoWords(run.text);
+  Shown shown({run, second(run)});
+  QVERIFY(shown.came());
+  QTest::keyClick(shown.page, Qt::Key_F, Qt::ControlModifier);
+  auto* bar = shown.view.findChild<FindBar*>();
+  QTest::keyClicks(bar->findChild<QLineEdit*>(), "needle");
+  QVERIFY(shown.settle());
+  QTest::keyClick(shown.page, Qt::Key_F3);
+  auto* count = bar->findChild<QLabel*>("findCount");
+  QCOMPARE(count->text(), "2 of 3");
+  shown.selection().setPin({700, std::nullopt});
+  shown.document.removeRun(shown.document.runs()[0].id);
+  QVERIFY(shown.settle());
+  QCOMPARE(count->text(), "2 of 3");
+  QVERIFY(shown.selection().pin() == (Cursor{700, std::nullopt}));
+  QVERIFY(shown.page->viewport()->rect().contains(shown.pointOf(700)));
 }
 
 void TextViewMovingTest::findTellsCaseApart() {

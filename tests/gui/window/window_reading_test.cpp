@@ -180,9 +180,10 @@ void WindowReadingTest::keyZeroIsLeftOutWithOneKey() {
 void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKey() {
   Reading test;
   QVERIFY(test.run(64));
+  MapsView& maps = test.window.maps();
+  const QJsonObject before = maps.saveState();
   test.key(Qt::Key_S);
   QVERIFY(test.settle());
-  MapsView& maps = test.window.maps();
   QCOMPARE(maps.paneCount(), 4);
   const Run& fox = test.document().runs()[0];
   // T = -L / c_L, the last of the cumulative log gates.
@@ -199,6 +200,11 @@ void WindowReadingTest::theFastestAndTheSlowestHeadStandBesideEachOtherWithOneKe
   QVERIFY(maps.paneState(1).own == fastest && maps.paneState(3).own == slowest);
   QCOMPARE(maps.paneState(0).quantity, Quantity::forget);
   QCOMPARE(maps.paneState(3).quantity, Quantity::attention);
+  // Once more: the maps that were there, which follow the chosen head.
+  test.key(Qt::Key_S);
+  QVERIFY(test.settle());
+  QCOMPARE(maps.saveState().value("panes"), before.value("panes"));
+  QCOMPARE(maps.paneCount(), 2);
   // A Transformer forgets nothing.
   test.document().selection().setHead({test.document().runs()[1].id, 0, 0});
   test.key(Qt::Key_S);
