@@ -33,9 +33,12 @@ constexpr const char* kSurprisalRule =
     "Each document is read by itself after BOS. Surprisal is -log p of a token after all before it, entropy that of\n"
     "what was predicted in its place, both in nats (divide by 0.6931 for bits); rank 1 is the likeliest token; gate "
     "is\n"
-    "the forget gate f where the token is read. A word is what stands between white space, or by --word-rule unicode\n"
-    "between Unicode's word boundaries, with the white space before it; its surprisal and entropy are sums, its rank\n"
-    "the largest, its gate the mean of its tokens'.\n"
+    "the forget gate f where the token is read (of linear mixers the decay), the mean of all heads that have one. A "
+    "word\n"
+    "is what stands between white space, or by --word-rule unicode between Unicode's word boundaries, with the white\n"
+    "space before it; its surprisal and entropy are sums, its rank the largest, its gate the mean of its tokens'. Of "
+    "a\n"
+    "word without a token of its own nothing is known.\n"
     "\n";
 
 bool endsIn(const std::string& path, const char* ending) { return std::filesystem::path(path).extension() == ending; }

@@ -5,12 +5,14 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 #include "backend/eval/corpus.h"
 #include "backend/model/checks.h"
 #include "backend/trace/recorder.h"
+#include "backend/trace/trace.h"
 
 namespace foxscope {
 namespace {
@@ -38,16 +40,16 @@ class SurprisalReader {
   SurprisalReader(const SurprisalRequest& request, const OpenedModel& model, const TraceInfo& info, CausalLM& lm)
       : request_(request), model_(model), info_(info), lm_(lm) {
     table_.model = info.name;
-    if (!info.gated) return;
+    for (int layer = 0; layer < info.layers && info.gated; ++layer) {
+      if (!is_gated(info, layer)) continue;
+      for (int head = 0; head < info.mixer(layer).heads; ++head) heads_.emplace_back(layer, head);
+    }
+    if (heads_.empty()) return;
     if (request.gates == GateColumns::mean) {
       table_.gate_names = {"gate"};
       return;
     }
-    for (int layer = 0; layer < info.layers; ++layer) {
-      for (int head = 0; head < info.heads; ++head) {
-        table_.gate_names.push_back(fmt::format("gate_{}_{}", layer, head));
-      }
-    }
+    for (const auto& [layer, head] : heads_) table_.gate_names.push_back(fmt::format("gate_{}_{}", layer, head));
   }
 
   void add(const Document& document) {
@@ -114,7 +116,7 @@ class SurprisalReader {
     }
   }
 
-  /// f of every head where each token is read, which is one position after it was predicted.
+  /// f of every head that forgets where each token is read, which is one position after it was predicted.
   bool add_gates(const BehindBos& text, const Job& job) {
     std::vector<std::int32_t> read = text.read;
     read.push_back(text.labels.back());
@@ -125,22 +127,16 @@ class SurprisalReader {
     Recorder recorder(info, KeepSet{Keep::gates}, nullptr);
     Recorder* const recorders[] = {&recorder};
     if (!lm_.forward({model_.options, 1, info.length, read, labels}, recorders, job)) return false;
+    const std::shared_ptr<const Trace> trace = recorder.finish(nullptr, nullptr);
     const std::size_t columns = table_.gate_names.size();
     const std::size_t begin = table_.gate.size();
-    const auto length = read.size();
-    const auto heads = static_cast<std::size_t>(info.heads);
-    const double all = static_cast<double>(info.layers) * info.heads;
     std::vector<double> sums(columns * text.labels.size());
-    for (int layer = 0; layer < info.layers; ++layer) {
-      const std::span<const double> gates = recorder.cumulative_log_gate(layer);
-      for (std::size_t head = 0; head < heads; ++head) {
-        const std::span<const double> c = gates.subspan(head * length, length);
-        const std::size_t column =
-            columns == 1 && request_.gates == GateColumns::mean ? 0 : static_cast<std::size_t>(layer) * heads + head;
-        for (std::size_t t = 0; t + 1 < length; ++t) {
-          const double f = std::exp(c[t + 1] - c[t]);
-          sums[t * columns + column] += request_.gates == GateColumns::mean ? f / all : f;
-        }
+    for (std::size_t n = 0; n < heads_.size(); ++n) {
+      const std::span<const double> c = trace->cumulative_log_gate(heads_[n].first, heads_[n].second);
+      const bool mean = request_.gates == GateColumns::mean;
+      for (std::size_t t = 0; t < text.labels.size(); ++t) {
+        const double f = std::exp(c[t + 1] - c[t]);
+        sums[t * columns + (mean ? 0 : n)] += mean ? f / static_cast<double>(heads_.size()) : f;
       }
     }
     table_.gate.resize(begin + sums.size());
@@ -153,6 +149,7 @@ class SurprisalReader {
   const OpenedModel& model_;
   const TraceInfo& info_;
   CausalLM& lm_;
+  std::vector<std::pair<int, int>> heads_;  ///< layer and head, of those that forget
   Surprisals table_;
   std::vector<BehindBos> waiting_;
   std::int64_t waiting_tokens_ = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -227,6 +228,10 @@ std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::in
 WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word) {
   WordNumbers numbers;
   const std::size_t gates = table.gate_names.size();
+  if (word.first == word.end) {
+    constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
+    return {kNotKnown, kNotKnown, 0, std::vector<double>(gates, kNotKnown)};
+  }
   numbers.gate.resize(gates);
   for (auto t = static_cast<std::size_t>(word.first); t < static_cast<std::size_t>(word.end); ++t) {
     numbers.surprisal += static_cast<double>(table.surprisal[t]);

@@ -65,9 +65,9 @@ std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule);
 std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
                                       std::span<const std::int64_t> byte_start, std::int64_t first);
 
-/// What the numbers of a word's tokens come to.
+/// What the numbers of a word's tokens come to. Nothing is known of a word that a token of the word before holds.
 struct WordNumbers {
-  double surprisal = 0;      ///< sum, nats
+  double surprisal = 0;      ///< sum, nats; NaN: not known
   double entropy = 0;        ///< sum, nats; NaN: not known
   std::int64_t rank = 0;     ///< the largest; 0: not known
   std::vector<double> gate;  ///< [G] mean; NaN: not known

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 import unittest
 
 import h5py
@@ -99,7 +100,17 @@ class SurprisalTest(CommandLineTest):
             self.assertEqual(content[int(row["byte_start"]):int(row["byte_end"])].decode(), row["string"])
         spaces = self.rows(self.evaluate("spaces.csv", "--words", "--word-rule", "space", text=source)[0])
         self.assertEqual([row["string"] for row in spaces], text.split())
-        self.assertAlmostEqual(self.column(rows, "surprisal").sum(), self.column(spaces, "surprisal").sum(), places=3)
+        numbers = ["surprisal", "entropy", "rank", "gate"]
+        # Of a word that a token of the word before holds nothing is known.
+        for row in rows:
+            self.assertEqual({row[name] == "" for name in numbers}, {row["tokens"] == "0"}, row)
+        own = [row for row in rows if row["tokens"] != "0"]
+        self.assertLess(len(own), len(rows))
+        self.assertAlmostEqual(self.column(own, "surprisal").sum(), self.column(spaces, "surprisal").sum(), places=3)
+        with h5py.File(self.evaluate("words.h5", "--word-rule", "unicode", text=source)[0]) as file:
+            for name in ["surprisal", "entropy", "gate"]:
+                numpy.testing.assert_array_equal(numpy.isnan(file["words"][name][()].ravel()),
+                                                 [row["tokens"] == "0" for row in rows])
         self.fails(2, "--word-rule letters: use space or unicode", "eval", "surprisal", "--model", FOX, "--text", source,
                    "-o", self.folder / "no.csv", "--word-rule", "letters")
 
@@ -131,6 +142,41 @@ class SurprisalTest(CommandLineTest):
             numpy.testing.assert_allclose(self.column(own, "gate"), self.column(alone, "gate"), atol=1e-5)
         short = self.rows(self.evaluate("short.csv", "--limit", 3, text=folder)[0])
         self.assertEqual([len([row for row in short if row["document"] == name]) for name in ["a.txt", "c.txt"]], [3, 3])
+
+    def test_decays_of_linear_mixers_and_hybrids(self):
+        """Against the gates of `run`'s file, of channels their geometric mean."""
+        for name, layers in [("gla", [0, 1]), ("hgrn2", [0, 1]), ("mamba2", [0, 1]), ("qwen3_5", [0])]:
+            with self.subTest(model=name):
+                model = self.folder / name
+                shutil.copytree(DATA / name, model)
+                vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
+                # Every byte is a token, so that all ids are in the fixture's small vocabulary.
+                tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(
+                    {character: n for n, character in enumerate(sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()))}, []))
+                tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+                tokenizer.decoder = tokenizers.decoders.ByteLevel()
+                tokenizer.save(str(model / "tokenizer.json"))
+                self.assertGreaterEqual(vocabulary, 256)
+                text = self.write("short.txt", TEXT[:40])
+                ids = tokenizer.encode(TEXT[:40]).ids
+                heads = self.rows(self.evaluate("heads.csv", "--gates", "heads", "--bos", 0, model=model, text=text)[0])
+                mean = self.rows(self.evaluate("mean.csv", "--bos", 0, model=model, text=text)[0])
+                file = self.write("ids.json", json.dumps({"input_ids": [0] + ids, "labels": ids + [0]}))
+                run = self.folder / "run.h5"
+                self.done("run", "--model", "m=" + str(model), "--ids", file, "-o", run, "--keep", "loss,gates", "--force")
+                columns = {}
+                with h5py.File(run) as stored:
+                    for layer in layers:
+                        group = stored[f"models/m/layers/{layer:02}"]
+                        by_channel = "cumulative_log_decay" in group
+                        sums = group["cumulative_log_decay" if by_channel else "cumulative_log_gate"][()]
+                        sums = sums.mean(-1) if by_channel else sums
+                        for head, c in enumerate(sums):
+                            columns[f"gate_{layer}_{head}"] = numpy.exp(numpy.diff(c))
+                self.assertEqual([column for column in heads[0] if column.startswith("gate_")], list(columns))
+                for column, expected in columns.items():
+                    numpy.testing.assert_allclose(self.column(heads, column), expected, atol=1e-5)
+                numpy.testing.assert_allclose(self.column(mean, "gate"), numpy.mean(list(columns.values()), axis=0), atol=1e-5)
 
     def test_a_model_without_gates_has_no_column(self):
         rows = self.rows(self.evaluate("plain.csv", model=TRANSFORMER)[0])

@@ -32,6 +32,15 @@ def harness_folder():
     return pathlib.Path(folder) / "tasks", missing
 
 
+def answer_of(document):
+    """The right choice of an item, by the columns that it has."""
+    if "correct_answer" in document:
+        return 3  # behind the three distractors
+    if "answerKey" in document:
+        return document["choices"]["label"].index(document["answerKey"].strip())
+    return int(document["label"]) if "label" in document else int(document["answer"]) - 1
+
+
 @unittest.skipUnless(harness(), "lm_eval is not installed: ./dev test installs it where PyPI is reached")
 class HarnessTasks(CommandLineTest):
     @classmethod
@@ -98,10 +107,6 @@ class HarnessTasks(CommandLineTest):
             self.assertLess(abs(float(value) - expected[key]), 1e-4 * len(own), key)
             if name != "wikitext":
                 self.assertEqual(str(response[1]), str(all(rank == 1 for _, rank in own)), key)
-        right_of = {name: [int(sample["target"]) for sample in of_task] for name, of_task in samples.items()
-                    if name not in ["wikitext", "lambada_openai", "winogrande"]}
-        # Winogrande's choice is of the beginning, its target the rest.
-        right_of["winogrande"] = [int(document["answer"]) - 1 for document in items["winogrande"]]
         for name, of_task in samples.items():
             if name == "wikitext":
                 pages = [sample["doc"]["page"] for sample in of_task]
@@ -116,15 +121,16 @@ class HarnessTasks(CommandLineTest):
             if name == "lambada_openai":
                 self.assertLess(abs(results[name]["perplexity,none"] / numpy.exp(-numpy.mean(values)) - 1), 1e-3)
                 continue
-            right = [numpy.argmax(choices) == target for choices, target in zip(values, right_of[name])]
+            answers = [answer_of(document) for document in items[name]]
+            right = [numpy.argmax(choices) == answer for choices, answer in zip(values, answers)]
             self.assertEqual(results[name]["acc,none"], numpy.mean(right), name)
             if "acc_norm,none" not in results[name]:
                 continue
             # By the characters of each choice, behind the space that is put before it.
             lengths = [[len(asked[name, n, choice][1]) - 1 for choice in range(len(choices))]
                        for n, choices in enumerate(values)]
-            right = [numpy.argmax(numpy.divide(choices, own)) == target
-                     for choices, own, target in zip(values, lengths, right_of[name])]
+            right = [numpy.argmax(numpy.divide(choices, own)) == answer
+                     for choices, own, answer in zip(values, lengths, answers)]
             self.assertEqual(results[name]["acc_norm,none"], numpy.mean(right), name)
 
     def test_the_fourteen_of_longbench(self):
