@@ -1,6 +1,8 @@
 // `foxscope bench linear`: models of linear mixers at the shapes of the 12M demo models, float32 on the CPU: a forward
 // pass with loss against the same layers in eager LibTorch operations, chunked alike, measured in turn in one run; how
-// time grows with the length; and tokens a second of a text that goes on. A row is written as soon as it is known.
+// time grows with the length; and tokens a second of a text that goes on. A row is written as soon as it is known. The
+// processor time beside it is that of all threads: with OMP_NUM_THREADS=1, when none waits for another, it compares the
+// two on a machine that others use as well.
 // Arguments are names of the models to measure, all of them where there are none.
 #include <algorithm>
 #include <iostream>
@@ -51,7 +53,7 @@ constexpr Shape kShapes[] = {
          "bos_token_id": 0})"},
 };
 
-double forward_seconds(CausalLM& model, std::int64_t length) {
+Spent forward_time(CausalLM& model, std::int64_t length) {
   std::vector<std::int32_t> ids(static_cast<std::size_t>(length));
   for (std::size_t n = 0; n < ids.size(); ++n) ids[n] = static_cast<std::int32_t>(n * 7919 % 8192);
   TraceInfo info;
@@ -63,7 +65,7 @@ double forward_seconds(CausalLM& model, std::int64_t length) {
   request.input_ids = ids;
   request.labels = ids;
   Recorder* recorders[] = {&recorder};
-  return seconds_of([&] { static_cast<void>(model.forward(request, recorders, Job{})); });
+  return time_of([&] { static_cast<void>(model.forward(request, recorders, Job{})); });
 }
 
 double tokens_a_second(CausalLM& model) {
@@ -78,36 +80,41 @@ double tokens_a_second(CausalLM& model) {
   return kTokens / seconds;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 void measure(const Shape& shape) {
   constexpr std::int64_t kLength = 8192;
   const RandomCheckpoint files(shape.config);
   const Checkpoint checkpoint = Checkpoint::open(files.folder().string());
   const auto ours = CausalLM::load(checkpoint, Device{}, DType::float32);
   const auto eager = load_torch_model(checkpoint, Device{}, DType::float32);
-  std::vector<double> fast;
-  std::vector<double> slow;
-  std::vector<double> twice;
+  std::vector<Spent> fast;
+  std::vector<Spent> slow;
+  std::vector<Spent> twice;
   // Three turns, or as many as are over within a minute.
   constexpr double kMostSeconds = 60;
   double spent = 0;
   for (int turn = 0; turn < 3 && spent < kMostSeconds; ++turn) {
-    fast.push_back(forward_seconds(*ours, kLength));
-    slow.push_back(forward_seconds(*eager, kLength));
-    twice.push_back(forward_seconds(*ours, 2 * kLength));
-    spent += fast.back() + slow.back() + twice.back();
+    fast.push_back(forward_time(*ours, kLength));
+    slow.push_back(forward_time(*eager, kLength));
+    twice.push_back(forward_time(*ours, 2 * kLength));
+    spent += fast.back().wall + slow.back().wall + twice.back().wall;
   }
-  std::cout
-      << fmt::format(
-             "{}: {} tokens with loss in {:.2f} s ({:.0f} tokens/s), eager LibTorch in chunks {:.2f} s: {:.1f} x; "
-             "{} tokens {:.2f} x; continued at {:.0f} tokens/s; median of {}",
-             shape.name, kLength, median(fast), kLength / median(fast), median(slow), median(slow) / median(fast),
-             2 * kLength, median(twice) / median(fast), tokens_a_second(*ours), fast.size())
-      << std::endl;
+  const auto middle = [](const std::vector<Spent>& times, double Spent::*kind) {
+    std::vector<double> values;
+    for (const Spent& time : times) values.push_back(time.*kind);
+    return median(values);
+  };
+  const double seconds = middle(fast, &Spent::wall);
+  const double processor = middle(fast, &Spent::processor);
+  std::cout << fmt::format(
+                   "{}: {} tokens with loss in {:.2f} s ({:.0f} tokens/s), eager LibTorch in chunks {:.2f} s: {:.1f} x "
+                   "(processor time {:.2f} s and {:.2f} s: {:.1f} x); {} tokens {:.2f} x (processor time {:.2f} x); "
+                   "continued "
+                   "at {:.0f} tokens/s; median of {}",
+                   shape.name, kLength, seconds, kLength / seconds, middle(slow, &Spent::wall),
+                   middle(slow, &Spent::wall) / seconds, processor, middle(slow, &Spent::processor),
+                   middle(slow, &Spent::processor) / processor, 2 * kLength, middle(twice, &Spent::wall) / seconds,
+                   middle(twice, &Spent::processor) / processor, tokens_a_second(*ours), fast.size())
+            << std::endl;
 }
 
 /// Whether a model is to be measured. @param names  of the command line

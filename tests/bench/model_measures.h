@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -33,6 +34,24 @@ inline double seconds_of(const std::function<void()>& action) {
   const auto start = std::chrono::steady_clock::now();
   action();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Wall time, and the time that all threads of this process had a processor, which others on the machine change little.
+struct Spent {
+  double wall = 0;
+  double processor = 0;
+};
+inline Spent time_of(const std::function<void()>& action) {
+  const auto processor = [] {
+    timespec time{};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+  };
+  const double before = processor();
+  Spent spent;
+  spent.wall = seconds_of(action);
+  spent.processor = processor() - before;
+  return spent;
 }
 
 inline double median(std::vector<double> values) {

@@ -15,6 +15,7 @@
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
+#include "app/figure/kinds/run_figure.h"
 #include "app/figure/kinds/saliency.h"
 #include "backend/base/error.h"
 #include "tests/error_of.h"
@@ -100,6 +101,16 @@ TEST(Maps, HeadsOfSeveralRunsAreTheirOwn) {
   options.heads = {{{0, 0}, run}, {{0, 0}, run_of(21, 1, 1)}};
   EXPECT_NE(error_of([&] { figure::drawMaps(run, options, style_of(Kind::png), {}); }).find("did not read the same"),
             std::string::npos);
+}
+
+TEST(Maps, ASpecNamesTheModelsOfOtherHeads) {
+  const auto run = run_of(20, 1, 1);
+  figure::RunFigure figure{"maps", {{run, "fox", "run.h5"}}};
+  figure.maps.heads = {{{0, 0}, nullptr}, {{1, 2}, run}};
+  const auto words = figure::specOf(figure, style_of(Kind::png)).words();
+  const auto option = std::ranges::find(words, "--heads");
+  ASSERT_LT(option, words.end() - 1);
+  EXPECT_EQ(*(option + 1), "0:0," + run->info().name + ":1:2");
 }
 
 TEST(Maps, ManyHeadsTakeSeveralRows) {
