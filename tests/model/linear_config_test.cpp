@@ -12,8 +12,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/initial_weights.h"
-#include "backend/model/interventions.h"
 #include "backend/model/torch_model.h"
 #include "backend/model/trainable_model.h"
 #include "tests/model/model_test_support.h"
