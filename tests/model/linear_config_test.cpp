@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/model/checks.h"
 #include "backend/model/initial_weights.h"
 #include "backend/model/interventions.h"
 #include "backend/model/run_memory.h"
