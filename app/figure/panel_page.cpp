@@ -50,6 +50,10 @@ void PanelPage::arrange() {
     shareHeight();
   }
   useWholeDots();
+  // Titles of what is narrower now may take one line more; what is beside the panels keeps its room.
+  const std::vector<Line> columns = m_columns;
+  measureMargins();
+  m_columns = columns;
   place();
 }
 

@@ -74,6 +74,14 @@ class WidthsTest(FigureTest):
         offered = re.findall(r"^  ([a-z]+) {2,}", help_text, re.MULTILINE)
         self.assertEqual(sorted(set(offered) - {"spec"}), KINDS)
 
+    def test_names_of_several_models_have_room(self):
+        for width in WIDTHS:
+            with self.subTest(width=width):
+                self.draw("maps", "--heads", "fox:0:0,base:0:1,fox:1:1", "--width", f"{width}in", "--label",
+                          "fox=Forgetting Transformer", files=[self.two_models()])
+                self.check(width)
+                self.assertEqual(self.text_of().count("Forgetting"), 2)
+
     def test_the_training_length_has_room(self):
         for kind in sorted(POSITIONS):
             for width in WIDTHS:
