@@ -79,8 +79,7 @@ PlannedRun planRun(const RunOptions& options, OpenedModel model, const Source& s
   request.limit = options.limit;
   request.keep = parse_keep(options.keep);
   if (!options.saliency.empty()) {
-    const Range range = parseRange("--saliency", options.saliency, LossRange::kToTheEnd);
-    request.saliency = LossRange{range.begin, range.end};
+    request.saliency = parseRange("--saliency", options.saliency, Range::kToTheEnd);
   }
   validate(request, plan.model);
   return plan;

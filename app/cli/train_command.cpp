@@ -61,8 +61,8 @@ std::string stepText(const TrainingStep& step, std::int64_t steps, std::int64_t 
 std::string startText(const TrainingStart& start) {
   const std::string processes = start.processes == 1 ? "" : fmt::format(" in each of {} processes", start.processes);
   std::string text = fmt::format("{} parameters on {} in {}; steps {} to {}, micro-batches of {} tokens{}\ndata: {}\n",
-                                 countText(start.parameters), start.device, start.dtype, start.first_step, start.steps,
-                                 start.micro_batch_tokens, processes, start.data);
+                                 countText(start.parameters), start.device.name(), to_string(start.dtype),
+                                 start.first_step, start.steps, start.micro_batch_tokens, processes, start.data);
   if (!start.held_out.empty()) text += fmt::format("held out: {}\n", start.held_out);
   return text;
 }

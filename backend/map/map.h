@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/base/job.h"
+#include "backend/base/range.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {
@@ -45,14 +46,6 @@ std::string why_not(const TraceInfo& info, int layer, Quantity quantity);
 
 /// Whether key 0 can be left out of it: attention, attention_without_gate, gate_effect.
 bool is_of_attention(Quantity quantity);
-
-/// Half-open range of positions.
-struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  [[nodiscard]] std::int64_t size() const { return end - begin; }
-  bool operator==(const Range&) const = default;
-};
 
 /// First position of bin `index` of `bins` over `range`: begin + floor(index * size / bins).
 std::int64_t bin_begin(const Range& range, std::int64_t bins, std::int64_t index);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +11,7 @@
 
 #include "backend/base/device_name.h"
 #include "backend/base/job.h"
+#include "backend/base/range.h"
 #include "backend/model/checkpoint.h"
 #include "backend/model/model_config.h"
 #include "backend/model/pass_options.h"
@@ -36,13 +36,6 @@ struct ForwardReport {
   std::int64_t skipped_blocks = 0;    ///< of these, skipped because the gate had brought them below the tolerance
 };
 
-/// Positions [first, end) whose losses are meant.
-struct LossRange {
-  static constexpr std::int64_t kToTheEnd = std::numeric_limits<std::int64_t>::max();
-  std::int64_t first = 0;
-  std::int64_t end = kToTheEnd;
-};
-
 /// One forward pass over B sequences of L positions.
 struct ForwardRequest : PassOptions {
   std::int64_t batch = 0;
@@ -57,7 +50,7 @@ struct ForwardRequest : PassOptions {
   };
   Start start = {};
   /// Of whose mean the gradients are, for recorders that keep saliency; none: of all.
-  std::optional<LossRange> saliency = {};
+  std::optional<Range> saliency = {};
 };
 
 class Continuation;

@@ -102,10 +102,10 @@ void check_continued(std::span<const Intervention> interventions, const ModelCon
   check_interventions(interventions, config, kAnyLength);
 }
 
-LossRange check_saliency(const LossRange& target, std::int64_t length) {
-  const LossRange within{target.first, target.end == LossRange::kToTheEnd ? length : target.end};
-  if (within.first >= 0 && within.first < within.end && within.end <= length) return within;
-  throw UsageError(fmt::format("--saliency {}:{}: use positions with 0 <= A < B <= {}, the text's length", within.first,
+Range check_saliency(const Range& target, std::int64_t length) {
+  const Range within{target.begin, target.end == Range::kToTheEnd ? length : target.end};
+  if (within.begin >= 0 && within.begin < within.end && within.end <= length) return within;
+  throw UsageError(fmt::format("--saliency {}:{}: use positions with 0 <= A < B <= {}, the text's length", within.begin,
                                within.end, length));
 }
 

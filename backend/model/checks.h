@@ -56,6 +56,6 @@ void check_continued(std::span<const Intervention> interventions, const ModelCon
 
 /// Of whose mean loss gradients are, in a text of this length.
 /// @throws UsageError for a range outside the text
-LossRange check_saliency(const LossRange& target, std::int64_t length);
+Range check_saliency(const Range& target, std::int64_t length);
 
 }  // namespace foxscope

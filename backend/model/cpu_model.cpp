@@ -30,7 +30,7 @@ class CpuModel final : public ForwardModel {
                                                          double tolerance) const override {
     return std::make_unique<CpuState>(config_, interventions, tolerance);
   }
-  bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+  bool run_with_saliency(const Forward::Input& input, const Range& target, std::span<const Probe> probes,
                          const Job& job, ForwardReport& report) const override {
     return foxscope::run_with_saliency(lent_, input, target, probes, job, report);
   }

@@ -105,12 +105,12 @@ OpenedModel::OpenedModel(const ModelRequest& asked, std::shared_ptr<Memory> memo
 }
 
 const Tokenizer& OpenedModel::tokenizer() const {
-  if (!tokenizer_) tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::load(folder));
-  return *tokenizer_;
+  if (!*tokenizer_) tokenizer_->emplace(Tokenizer::load(folder));
+  return **tokenizer_;
 }
 
 const Tokenizer* OpenedModel::find_tokenizer() const {
-  return tokenizer_ || Tokenizer::is_in(folder) ? &tokenizer() : nullptr;
+  return *tokenizer_ || Tokenizer::is_in(folder) ? &tokenizer() : nullptr;
 }
 
 std::int32_t OpenedModel::bos() const {

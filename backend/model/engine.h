@@ -66,7 +66,7 @@ class OpenedModel {
 
   std::shared_ptr<Memory> memory_;  ///< of the engine
   std::string key_;                 ///< all that a model in memory depends on
-  mutable std::shared_ptr<const Tokenizer> tokenizer_;
+  std::shared_ptr<std::optional<Tokenizer>> tokenizer_ = std::make_shared<std::optional<Tokenizer>>();
 };
 
 /// Where models come from: whoever runs one opens it here. One that is in memory, in somebody's hands or kept, is not

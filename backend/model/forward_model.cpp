@@ -92,7 +92,7 @@ std::optional<ForwardReport> ForwardModel::forward(const ForwardRequest& request
     input.pruning_tolerance = request.pruning_tolerance;
     if (job.stopped()) return;
     if (std::ranges::any_of(probes, [](const Probe& probe) { return probe.keeps(Keep::saliency); })) {
-      const LossRange target = request.saliency.value_or(LossRange{0, request.length});
+      const Range target = request.saliency.value_or(Range{0, request.length});
       done = run_with_saliency(input, target, probes, job, report);
     } else {
       done = make_forward(request.batch, request.length)->run(input, probes, {}, job, report);

@@ -33,7 +33,7 @@ class ForwardModel : public CausalLM {
                                                                  double tolerance) const = 0;
   /// A pass and the way back, to what the losses owe to each gate.
   /// @returns false if the job was stopped
-  virtual bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+  virtual bool run_with_saliency(const Forward::Input& input, const Range& target, std::span<const Probe> probes,
                                  const Job& job, ForwardReport& report) const = 0;
   /// Calls an action with the device current, and with its errors as errors of one line.
   /// @param length  tokens that it is about

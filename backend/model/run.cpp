@@ -83,13 +83,13 @@ std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& r
   check_pass(model.options, model.config, length);
   ForwardRequest forward{model.options, 1, length, tokens->input_id, tokens->id};
   if (request.keep.contains(Keep::saliency)) {
-    forward.saliency = check_saliency(request.saliency.value_or(LossRange{}), length);
+    forward.saliency = check_saliency(request.saliency.value_or(Range{0, Range::kToTheEnd}), length);
   }
 
   std::optional<TraceInfo> info = model.describe(length, job);
   if (!info) return std::nullopt;
   if (const auto& target = forward.saliency) {
-    info->saliency_target = fmt::format("mean of loss[{}:{}]", target->first, target->end);
+    info->saliency_target = fmt::format("mean of loss[{}:{}]", target->begin, target->end);
   }
   const KeepSet keep = with_values_of_linear_mixers(request.keep, *info);
   const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device), user_of(request, length),

@@ -17,7 +17,7 @@ struct RunRequest {
   RunInput input;
   std::optional<std::int64_t> limit;  ///< first N tokens; none: all
   KeepSet keep;
-  std::optional<LossRange> saliency;  ///< of whose mean loss the gradients are, where saliency is kept; none: of all
+  std::optional<Range> saliency;  ///< of whose mean loss the gradients are, where saliency is kept; none: of all
 };
 
 /// Checks all of a request that can be wrong before its input is read.

@@ -23,12 +23,12 @@ void record_gradient(std::span<const Probe> probes, int layer, const at::Tensor&
 
 }  // namespace
 
-bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input, const LossRange& target,
+bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input, const Range& target,
                        std::span<const Probe> probes, const Job& job, ForwardReport& report) {
   const c10::InferenceMode normal(false);
   const std::int64_t length = static_cast<std::int64_t>(input.ids.size()) / input.batch;
   const at::Tensor of_losses = at::zeros({input.batch, length}, at::kFloat);
-  of_losses.slice(1, target.first, target.end).fill_(1.0 / static_cast<double>(target.end - target.first));
+  of_losses.slice(1, target.begin, target.end).fill_(1.0 / static_cast<double>(target.size()));
   const auto forward = make_gradient_forward(weights, input.batch, length, of_losses.flatten(), {.log_gates = true});
   if (!forward->run_forward(input, probes, job, report)) return false;
   const std::optional<Gradients> gradients = forward->differentiate(job);

@@ -11,7 +11,7 @@ namespace foxscope {
 /// of every layer, head and position, each sequence by its own mean (Keep::saliency).
 /// @param weights  not made in inference mode
 /// @returns false if the job was stopped
-bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input, const LossRange& target,
+bool run_with_saliency(const TorchWeights& weights, const Forward::Input& input, const Range& target,
                        std::span<const Probe> probes, const Job& job, ForwardReport& report);
 
 }  // namespace foxscope

@@ -38,7 +38,7 @@ class TorchModel final : public ForwardModel {
                                                          double tolerance) const override {
     return std::make_unique<TorchState>(config().layers, config().heads, tolerance / 2);
   }
-  bool run_with_saliency(const Forward::Input& input, const LossRange& target, std::span<const Probe> probes,
+  bool run_with_saliency(const Forward::Input& input, const Range& target, std::span<const Probe> probes,
                          const Job& job, ForwardReport& report) const override {
     return foxscope::run_with_saliency(weights_, input, target, probes, job, report);
   }

@@ -28,7 +28,7 @@ cuda::MapHead map_head(const Trace& trace, const DeviceHead& arrays) {
   head.query = arrays.query;
   head.key = arrays.key;
   const bool is_float = trace.query_key() != nullptr && trace.query_key()->dtype() == DType::float32;
-  head.element = is_float ? cuda::MapElement::float32 : cuda::MapElement::bfloat16;
+  head.element = is_float ? cuda::ElementType::float32 : cuda::ElementType::bfloat16;
   head.length = info.length;
   head.head_dim = info.head_dim;
   head.scale = info.softmax_scale;
@@ -46,7 +46,7 @@ cuda::MixingHead mixing_head(const Trace& trace, int layer, bool of_decay) {
               : mixer.mixer == Mixer::gated_linear_attention ? cuda::MixingKind::channel_decay
                                                              : cuda::MixingKind::delta_rule;
   const bool is_float = of_decay || trace.require_query_key().dtype() == DType::float32;
-  head.element = is_float ? cuda::MapElement::float32 : cuda::MapElement::bfloat16;
+  head.element = is_float ? cuda::ElementType::float32 : cuda::ElementType::bfloat16;
   head.length = trace.info().length;
   head.head_dim = mixer.head_dim;
   return head;

@@ -304,7 +304,7 @@ class Training {
     if (!load(from, options)) return false;
     check_same_start();
     micro_rows_ = choose_micro_rows(recipe_, recipe_.rows_per_step() / process_count(), model_.config, device, dtype);
-    device_ = device.name();
+    device_ = device;
     dtype_ = dtype;
     return true;
   }
@@ -321,7 +321,7 @@ class Training {
                      .first_step = saved_ + 1,
                      .micro_batch_tokens = micro_rows_ * recipe_.length,
                      .device = device_,
-                     .dtype = to_string(dtype_),
+                     .dtype = dtype_,
                      .processes = process_count()});
     }
   }
@@ -556,7 +556,7 @@ class Training {
   std::shared_ptr<const TokenRows> held_out_;
   std::unique_ptr<TrainableModel> trained_;
   std::int64_t micro_rows_ = 1;
-  std::string device_;
+  Device device_;
   DType dtype_ = DType::float32;
   std::unique_ptr<TrainingLog> log_;
   std::unique_ptr<TrainingLog> measures_;

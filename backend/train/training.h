@@ -22,8 +22,8 @@ struct TrainingStart {
   std::int64_t steps = 0;       ///< of the whole training
   std::int64_t first_step = 1;  ///< of this process
   std::int64_t micro_batch_tokens = 0;
-  std::string device;
-  std::string dtype;
+  Device device;
+  DType dtype = DType::float32;
   int processes = 1;
 };
 

@@ -208,7 +208,7 @@ Status prepare_delta(const MixingHead& head, const MixingTables& plan, char* mem
   t.key = head.key;
   t.gate = head.cumulative_log_decay;
   t.beta = head.beta;
-  t.float32 = head.element == MapElement::float32;
+  t.float32 = head.element == ElementType::float32;
   t.length = static_cast<int>(head.length);
   t.dim = static_cast<int>(head.head_dim);
   t.depth = plan.depth;

@@ -148,7 +148,7 @@ cudaError_t launch(const LaggedProducts& a, cudaStream_t stream) {
   Parameters p;
   p.query = a.head.query;
   p.key = a.head.key;
-  p.float32 = a.head.element == MapElement::float32;
+  p.float32 = a.head.element == ElementType::float32;
   p.length = static_cast<int>(a.head.length);
   p.head_dim = static_cast<int>(a.head.head_dim);
   p.chunks = static_cast<int>(parts(a.head.length, kChunkRows));

@@ -21,7 +21,7 @@ struct MixingHead {
   MixingKind kind = MixingKind::head_decay;
   const void* query = nullptr;  ///< [L, d] contiguous, with its scale; null, for channel_decay: 1/d
   const void* key = nullptr;    ///< [L, d]; null with query: 1
-  MapElement element = MapElement::bfloat16;
+  ElementType element = ElementType::bfloat16;
   std::int64_t length = 0;
   std::int64_t head_dim = 0;  ///< d, 1 to 128
   /// [L] c, or [L, d] P of channel_decay, nats, non-increasing; null, of the delta rule alone: no decay.

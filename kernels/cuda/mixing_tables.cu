@@ -170,7 +170,7 @@ Status prepare(const MixingHead& head, char* memory, int shared_bytes, cudaStrea
   s.key = head.key;
   s.sums = head.cumulative_log_decay;
   s.beta = head.beta;
-  s.float32 = head.element == MapElement::float32;
+  s.float32 = head.element == ElementType::float32;
   s.length = static_cast<int>(head.length);
   s.dim = static_cast<int>(head.head_dim);
   s.depth = plan.depth;

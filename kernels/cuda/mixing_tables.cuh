@@ -52,7 +52,7 @@ struct MixingTables {
 
   explicit MixingTables(const MixingHead& head) {
     depth = head.head_dim <= 64 ? 64 : 128;
-    parts = head.kind == MixingKind::head_decay && head.element == MapElement::bfloat16 ? 1 : 2;
+    parts = head.kind == MixingKind::head_decay && head.element == ElementType::bfloat16 ? 1 : 2;
     rows = (head.length + kGroupRows - 1) / kGroupRows * kGroupRows;
     part = rows * depth;
     const auto blocks = static_cast<int>((head.length + kTileKeys - 1) / kTileKeys);

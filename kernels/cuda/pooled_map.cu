@@ -36,7 +36,7 @@ HeadParameters head_parameters(const MapHead& head, bool logit) {
   HeadParameters h;
   h.query = head.query;
   h.key = head.key;
-  h.float32 = head.element == MapElement::float32;
+  h.float32 = head.element == ElementType::float32;
   if (head.query != nullptr) {
     h.head_dim = static_cast<int>(head.head_dim);
     h.depth = (h.head_dim + 15) / 16 * 16;

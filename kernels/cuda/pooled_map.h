@@ -8,8 +8,6 @@
 
 namespace foxscope::kernels::cuda {
 
-enum class MapElement { bfloat16, float32 };
-
 /// One head's arrays, in memory of the current device. An entry's logarithm is
 ///   q_i.k_j scale + c_i - c_j - lse_i, for j <= i and i - j < window,
 /// of which each term may be left out: so attention without its gate is a head without c and with another lse, and F is
@@ -17,7 +15,7 @@ enum class MapElement { bfloat16, float32 };
 struct MapHead {
   const void* query = nullptr;  ///< [L, d] contiguous; null: no such term
   const void* key = nullptr;    ///< [L, d]; null with query
-  MapElement element = MapElement::bfloat16;
+  ElementType element = ElementType::bfloat16;
   std::int64_t length = 0;
   std::int64_t head_dim = 0;                    ///< 1 to 128
   float scale = 0;                              ///< 1/sqrt(d)

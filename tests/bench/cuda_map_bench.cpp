@@ -60,13 +60,13 @@ struct MapBenchHead {
   cuda::DeviceBuffer query, key, gate, normalizer, tables;
   cuda::MapHead head;
 
-  MapBenchHead(cuda::MapElement element, std::int64_t head_dim, double decay_time) {
+  MapBenchHead(cuda::ElementType element, std::int64_t head_dim, double decay_time) {
     std::mt19937_64 generator(7);
     std::normal_distribution<float> normal;
     const auto fill = [&] {
       std::vector<float> values(static_cast<std::size_t>(kLength * head_dim));
       for (float& value : values) value = normal(generator);
-      if (element == cuda::MapElement::float32) return uploaded(values);
+      if (element == cuda::ElementType::float32) return uploaded(values);
       std::vector<std::uint16_t> half(values.size());
       std::transform(values.begin(), values.end(), half.begin(), bfloat16);
       return uploaded(half);
@@ -107,7 +107,7 @@ std::string megabytes(std::size_t bytes) {
 
 struct MapCase {
   const char* name;
-  cuda::MapElement element = cuda::MapElement::bfloat16;
+  cuda::ElementType element = cuda::ElementType::bfloat16;
   std::int64_t head_dim = 64;
   double decay_time = 0;  ///< 0: no gate
   cuda::MapReduction reduction = cuda::MapReduction::max;
@@ -134,7 +134,7 @@ void run_map(benchmark::State& state, const MapCase& one) {
   map.pixels = static_cast<float*>(out.data());
   map.workspace = work.data();
   const double seconds = time_calls(state, [&] { return cuda::pooled_map(map, nullptr); });
-  const Limit limit = one.element == cuda::MapElement::float32 ? Limit::float32 : Limit::bfloat16;
+  const Limit limit = one.element == cuda::ElementType::float32 ? Limit::float32 : Limit::bfloat16;
   report({.kernel = one.name,
           .shape = "65536 to " + std::to_string(one.pixels) + ", d " + std::to_string(one.head_dim),
           .seconds = seconds,
@@ -246,7 +246,7 @@ void run_forget(benchmark::State& state, cuda::MapReduction reduction, const cha
 }
 
 void run_statistics(benchmark::State& state, double decay_time, const char* name) {
-  const MapBenchHead made(cuda::MapElement::bfloat16, 64, decay_time);
+  const MapBenchHead made(cuda::ElementType::bfloat16, 64, decay_time);
   cuda::AttentionStatistics statistics;
   statistics.head = made.head;
   const cuda::DeviceBuffer sums(256 + 2 * kLength * sizeof(double));
@@ -266,7 +266,7 @@ void run_statistics(benchmark::State& state, double decay_time, const char* name
 }
 
 void run_normalizer(benchmark::State& state) {
-  const MapBenchHead made(cuda::MapElement::bfloat16, 64, 0);
+  const MapBenchHead made(cuda::ElementType::bfloat16, 64, 0);
   auto* rows = static_cast<float*>(made.normalizer.data());
   const double seconds =
       time_calls(state, [&] { return cuda::log_normalizer_without_gate(made.head, 0, kLength, rows, nullptr); });
@@ -279,7 +279,7 @@ void run_normalizer(benchmark::State& state) {
 }
 
 void run_products(benchmark::State& state) {
-  const MapBenchHead made(cuda::MapElement::bfloat16, 64, 0);
+  const MapBenchHead made(cuda::ElementType::bfloat16, 64, 0);
   cuda::LaggedProducts products;
   products.head = made.head;
   products.count = 1;
@@ -299,7 +299,7 @@ void run_products(benchmark::State& state) {
 }  // namespace
 
 void register_map_benchmarks() {
-  using cuda::MapElement;
+  using cuda::ElementType;
   using cuda::MapReduction;
   static const MapCase kCases[] = {
       {.name = "attention map, ungated, max"},
@@ -314,7 +314,7 @@ void register_map_benchmarks() {
        .decay_time = 8192,
        .reduction = MapReduction::absmax,
        .gate_effect = true},
-      {.name = "attention map, ungated, float32", .element = MapElement::float32},
+      {.name = "attention map, ungated, float32", .element = ElementType::float32},
   };
   for (const MapCase& one : kCases) {
     add_benchmark(std::string("maps/") + one.name, [&one](benchmark::State& state) { run_map(state, one); });

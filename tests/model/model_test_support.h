@@ -77,7 +77,7 @@ struct Batch {
   double pruning_tolerance = 0x1p-24;
   std::vector<Intervention> interventions;
   ForwardRequest::Start start = {};
-  std::optional<LossRange> saliency = {};
+  std::optional<Range> saliency = {};
 };
 BatchResult run_batch(CausalLM& model, const Batch& batch);
 

@@ -204,7 +204,7 @@ TEST_F(RunModel, RefusesUnknownOptions) {
     EXPECT_EQ(error(), "--bos " + std::to_string(bos) + ": the model's vocabulary has ids 0 to 10");
   }
   request_.bos.reset();
-  request_.saliency = LossRange{};
+  request_.saliency = Range{0, Range::kToTheEnd};
   EXPECT_EQ(error(), "--saliency says of which losses the gradients are: add saliency to --keep");
   request_.saliency.reset();
   request_.interventions = {Intervention::parse("1:0:one")};

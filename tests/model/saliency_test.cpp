@@ -78,7 +78,7 @@ TEST_P(Saliency, IsTheChangeOfTheLossThatScaledGatesMake) {
 
 TEST_P(Saliency, IsZeroForTheFirstTokenAndBehindTheTarget) {
   test::Batch passage = passage_of(GetParam(), {Keep::loss, Keep::saliency});
-  passage.saliency = LossRange{20, 30};
+  passage.saliency = Range{20, 30};
   const auto trace = trace_of(*model_, passage);
   for (int layer = 0; layer < trace->info().layers; ++layer) {
     for (int head = 0; head < trace->info().heads; ++head) {
@@ -199,10 +199,10 @@ TEST(SaliencyRun, NeedsATargetWithinTheTextAndMemory) {
   request.input.ids = {1, 2, 3, 4, 5, 6, 7, 8};
   request.bos = 0;
   request.keep = {Keep::loss, Keep::saliency};
-  request.saliency = LossRange{4, 9};
+  request.saliency = Range{4, 9};
   EXPECT_EQ(test::error_of([&] { test::run(request, {}); }),
             "--saliency 4:9: use positions with 0 <= A < B <= 8, the text's length");
-  request.saliency = LossRange{4, LossRange::kToTheEnd};
+  request.saliency = Range{4, Range::kToTheEnd};
   const auto result = test::run(request, {});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->trace->info().saliency_target, "mean of loss[4:8]");

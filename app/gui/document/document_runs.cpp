@@ -212,7 +212,7 @@ RunRequest Document::requestOfRun() const {
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   if (m_saliency) {
     wanted.keep.insert(Keep::saliency);
-    if (m_saliency->target) wanted.saliency = LossRange{m_saliency->target->begin, m_saliency->target->end};
+    wanted.saliency = m_saliency->target;
   }
   return wanted;
 }
