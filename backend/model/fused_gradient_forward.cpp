@@ -167,7 +167,11 @@ at::Tensor FusedGradientForward::mlp_inputs(int layer, const at::Tensor& normed)
 void FusedGradientForward::end_layer(int layer) {
   Layer& keeps = kept(layer);
   if (options().recompute == Recompute::mlp) keeps.wide = at::Tensor();
-  if (recomputes_layers()) keeps = Layer{.entered = keeps.entered};
+  if (recomputes_layers()) {
+    Layer only;
+    only.entered = keeps.entered;
+    keeps = only;
+  }
   GradientForward::end_layer(layer);
 }
 
