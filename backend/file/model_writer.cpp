@@ -124,9 +124,9 @@ bool ModelWriter::write_arrays() {
     }
   }
   for (int layer = 0; layer < info_.layers; ++layer) {
-    // Readers count the layers.
+    // Readers count the layers. Raw arrays come later.
     const bool empty = std::ranges::none_of(kTraceArrays, [&](const ArraySpec& spec) {
-      return spec.repeat == Repeat::layers && trace_.has(spec.array, layer);
+      return spec.repeat == Repeat::layers && spec.storage != Storage::raw && trace_.has(spec.array, layer);
     });
     if (empty) writer_.group(fmt::format("{}/layers/{:02}", root_, layer));
   }
