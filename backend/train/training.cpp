@@ -69,11 +69,9 @@ Model open_model(const Recipe& recipe) {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
   }
-  if (model.config.is_hybrid()) {
-    throw Error(
-        fmt::format("model_type {}: its layers are of several kinds, and models whose layers are of one kind are "
-                    "trained",
-                    model.config.model_type));
+  if (model.config.is_hybrid() && model.config.linear->kind != Mixer::mamba) {
+    throw Error(fmt::format("model_type {}: its layers are of several kinds, and of such models Samba alone is trained",
+                            model.config.model_type));
   }
   model.tokenizer = recipe.tokenizer;
   if (model.tokenizer.empty() && model.checkpoint && Tokenizer::is_in(model.checkpoint->folder())) {
