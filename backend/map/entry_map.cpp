@@ -310,7 +310,7 @@ bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
   // What forgets faster than this leaves few tiles to search, and rounding costs more than those.
   constexpr double kNatsOfToken = 1.0 / 16;
   const std::span<const double> gate = entries.gate;
-  if (entries.gated && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
+  if (!gate.empty() && gate.front() - gate.back() > kNatsOfToken * static_cast<double>(gate.size())) return false;
   const bool largest = request.reduction == Reduction::max || request.reduction == Reduction::absmax;
   return largest && !request.minus && entries.is_softmax() &&
          request.rows.size() * request.columns.size() >= kSearchedEntries * pixels &&
