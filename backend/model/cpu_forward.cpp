@@ -449,7 +449,7 @@ bool CpuForward::project_output(int layer) {
 
 bool CpuForward::feed_forward(int layer) {
   pack(0, weights_of(layer).mlp_in, hidden_);
-  pack(1, weights_of(layer).mlp_out, config().intermediate_size);
+  pack(1, weights_of(layer).mlp_out, config().intermediate_of(layer));
   return for_rows([&](const Rows& rows) { feed_forward_rows(layer, rows); });
 }
 

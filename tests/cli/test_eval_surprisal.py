@@ -221,7 +221,7 @@ class SurprisalTest(CommandLineTest):
         self.fails(1, ["line 2", "sentence_bad"], *command, "--pairs",
                    self.write("half.jsonl", '\n{"sentence_good": "a"}\n'), output=out)
         self.fails(1, "no pairs", *command, "--pairs", self.write("none.jsonl", "\n"), output=out)
-        self.fails(1, "empty", *command, "--pairs",
+        self.fails(1, ["pair 0", "holds no tokens"], *command, "--pairs",
                    self.write("gap.jsonl", '{"sentence_good": "", "sentence_bad": "a"}'), output=out)
         self.evaluate("out.csv")
         self.assertIn("--force", self.foxscope(*command, "--text", text).stderr.decode())
