@@ -190,7 +190,7 @@ CurvePlot channelsByHead(const EvaluatedHeads& model, const FigureStyle& style, 
 }
 
 /// The share of a head's channels up to a decay time, of the heads that tell most, and of all channels of the model.
-CurvePlot channelDistribution(const EvaluatedHeads& model, const HeadChoice& choice, const FigureStyle& style) {
+CurvePlot channelDistribution(const EvaluatedHeads& model, const ChosenHeads& choice, const FigureStyle& style) {
   CurvePlot plot;
   plot.title = "Channels up to a decay time";
   plot.xLabel = "decay time (tokens)";
@@ -234,7 +234,7 @@ std::vector<double> timesOfHead(const HeadArray& gates, std::size_t head, std::s
   return times;
 }
 
-CurvePlot timesByClass(const EvaluatedHeads& model, const HeadChoice& choice, const FigureStyle& style, bool several) {
+CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, const FigureStyle& style, bool several) {
   CurvePlot plot;
   plot.title = "Decay time by the token that is read" + (several ? ", " + style.label(model.info.name) : "");
   plot.yLabel = "decay time (tokens)";
@@ -302,7 +302,7 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   page.add(std::make_unique<CurvePanel>(style.format, distribution(gated, style)), {0, 1});
   int row = 1;
   for (const EvaluatedHeads* model : gated) {
-    const HeadChoice choice = tellingHeads(*model);
+    const ChosenHeads choice = tellingHeads(*model);
     if (!model->by_channel.empty() || !model->by_class.empty()) drawn.notes.push_back(choice.note);
     if (!model->by_channel.empty()) {
       page.add(std::make_unique<CurvePanel>(style.format, channelsByHead(*model, style, gated.size() > 1)), {row, 0});

@@ -131,7 +131,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   DrawnFigure drawn;
   std::vector<HeadIndex> heads = options.heads;
   if (heads.empty()) {
-    HeadChoice choice = tellingHeads(model);
+    ChosenHeads choice = tellingHeads(model);
     heads = std::move(choice.heads);
     drawn.notes.push_back(std::move(choice.note));
   }

@@ -6,7 +6,7 @@
 
 namespace foxscope::figure {
 
-HeadChoice tellingHeads(const EvaluatedHeads& model) {
+ChosenHeads tellingHeads(const EvaluatedHeads& model) {
   const HeadArray& tokens = model.info.gated ? requireArray(model, model.numbers, "rate_decay_time")
                                              : requireArray(model, model.numbers, "d50");
   std::vector<Reach> reaches;

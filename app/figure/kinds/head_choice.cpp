@@ -23,7 +23,7 @@ std::optional<double> reachOf(const HeadOf& head, const Job& job) {
 
 }  // namespace
 
-HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by) {
+ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by) {
   std::erase_if(reaches, [](const Reach& reach) { return std::isnan(reach.tokens); });
   if (reaches.empty()) {
     throw Error(fmt::format("{}: no head has a {} that is a number: choose heads with --heads", model, by));
@@ -40,7 +40,7 @@ HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, c
                                        [&](const Reach& a, const Reach& b) { return away(a) < away(b); }));
   }
   if (reaches.size() > 1) chosen.push_back(reaches.back());
-  HeadChoice choice;
+  ChosenHeads choice;
   for (const Reach& reach : chosen) {
     choice.heads.push_back(reach.head);
     choice.note += fmt::format("{}{}:{} ({:.3g} tokens)", choice.note.empty() ? "" : ", ", reach.head.layer,
@@ -51,7 +51,7 @@ HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, c
   return choice;
 }
 
-std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const TraceInfo& info = trace->info();
   if (!info.gated) (void)trace->require_query_key();
   std::vector<Reach> reaches;

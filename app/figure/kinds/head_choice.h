@@ -17,7 +17,7 @@ struct HeadIndex {
 };
 
 /// Heads that show what a model does, and why they were chosen.
-struct HeadChoice {
+struct ChosenHeads {
   std::vector<HeadIndex> heads;
   std::string note;
 };
@@ -32,12 +32,12 @@ struct Reach {
 /// @param reaches  one a head, at least one
 /// @param by       what the reach is, for the note
 /// @throws Error where all are NaN
-HeadChoice chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by);
+ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by);
 
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
 /// to their geometric mean; of a model without a gate likewise by the distance within which half of the attention is.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates, or queries and keys, that were not kept
-std::optional<HeadChoice> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job);
+std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job);
 
 }  // namespace foxscope::figure
