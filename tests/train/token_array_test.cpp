@@ -140,7 +140,8 @@ TEST_F(TokenArray, TokensOutsideTheVocabulary) {
             std::string::npos);
   // What is below the vocabulary in its last 32 bits only.
   const std::vector<std::int64_t> wide = {(std::int64_t{1} << 32) + 5, std::numeric_limits<std::int64_t>::min()};
-  EXPECT_NE(error(write("a.npy", npy_image("<i8", "(2,)", test::bytes_of(wide))), 2).find("the id 4294967301 at position 0 of row 0 is"),
+  EXPECT_NE(error(write("a.npy", npy_image("<i8", "(2,)", test::bytes_of(wide))), 2)
+                .find("the id 4294967301 at position 0 of row 0 is"),
             std::string::npos);
 }
 
