@@ -732,6 +732,7 @@ void CpuForward::pack(std::size_t place, const FloatArray& weight, std::int64_t 
               kernels::cpu::pack_panel(weight.data(), columns, depth, panel, packed.numbers.data());
             });
   packed.of = weight;
+  packed.depth = depth;
 }
 
 /// Null where the product's matrix is not packed, or does not begin with a panel.
@@ -740,6 +741,7 @@ const float* CpuForward::packed_of(const kernels::cpu::MatrixProduct& product) c
     const std::less<> before;
     if (packed.of.empty() || before(product.weight, packed.of.data())) continue;
     if (!before(product.weight, packed.of.data() + packed.of.size())) continue;
+    assert(packed.depth == product.depth);
     const std::int64_t column = (product.weight - packed.of.data()) / product.depth;
     if (column % kernels::cpu::kPanelColumns != 0) return nullptr;
     return packed.numbers.data() + kernels::cpu::packed_place(column / kernels::cpu::kPanelColumns, product.depth);

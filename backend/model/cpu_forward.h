@@ -56,6 +56,7 @@ class CpuForward final : public Forward {
   /// A matrix in panels, for all rows of a step.
   struct PackedMatrix {
     std::span<const float> of;  ///< what is packed; empty: nothing
+    std::int64_t depth = 0;     ///< of the products that it is packed for
     FloatArray numbers;
   };
   void project_rows(int layer, const Rows& rows);
