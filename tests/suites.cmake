@@ -7,7 +7,7 @@ if(NOT EXISTS "${PROGRAM}")
 endif()
 
 set(listed "${PROGRAM}-suites.txt")
-if(NOT "${listed}" IS_NEWER_THAN "${PROGRAM}")
+if(NOT EXISTS "${listed}" OR "${PROGRAM}" IS_NEWER_THAN "${listed}")
   execute_process(COMMAND "${PROGRAM}" --gtest_list_tests OUTPUT_VARIABLE output ERROR_VARIABLE said RESULT_VARIABLE code)
   if(NOT code EQUAL 0)
     message(FATAL_ERROR "${PROGRAM} --gtest_list_tests: ${code}\n${output}${said}")
