@@ -33,7 +33,7 @@ QString nameOf(const TextInput& text, const Document& document) {
   for (const Run& run : document.runs()) {
     const auto& read = run.trace->text();
     if (run.file.isEmpty() || !read || read->content != text.content) continue;
-    return RunBar::tr("the text of %1").arg(QFileInfo(run.file).fileName());
+    return Document::textNameOf(run);
   }
   return RunBar::tr("typed text");
 }

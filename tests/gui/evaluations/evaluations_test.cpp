@@ -106,6 +106,13 @@ void EvaluationsTest::lossesAreTheFiguresCurves() {
     QVERIFY(!plot.curves[curve].bandUpper.empty());
   }
   QVERIFY(shown.view.reading().contains("standard error"));
+  // That is said of the losses alone.
+  shown.document.open({evaluationOf("heads")});
+  QVERIFY(waitUntilIdle(shown.document));
+  QVERIFY(shown.view.heads().isVisible());
+  QVERIFY2(!shown.view.reading().contains("standard error"), qPrintable(shown.view.reading()));
+  shown.view.restoreState({{"tab", 0}});
+  QVERIFY(shown.view.reading().contains("standard error"));
 }
 
 void EvaluationsTest::theLegendIsOffTheCurves() {
