@@ -269,13 +269,16 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
   m_head->setTitle(title);
   m_head->setAccessibleName(tr("Head: %1").arg(textOf(texts.heads)));
   m_note->setText(texts.note);
-  m_note->setVisible(!texts.note.isEmpty());
   showToolTips();
   fitParts();
 }
 
 void PaneHeader::fitParts() {
-  const int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
+  int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
+  const int least = m_head->briefWidth() + m_sides->briefWidth() + m_quantity->briefWidth() + m_colours->wholeWidth();
+  // Names of what is compared come before what is to be known of it, which the tooltip has too.
+  if (note > 0 && least + note + layout()->contentsMargins().right() > width()) note = 0;
+  m_note->setVisible(note > 0);
   m_note->setMinimumWidth(std::max(note, 1));
   const int value = m_readout->sizeHint().width();
   const int room = width() - layout()->contentsMargins().right() - m_colours->wholeWidth() - note;

@@ -69,7 +69,7 @@ class PaneHeader : public QWidget {
   void showColours();
   void showToolTips();
   /// Where there is little room: the words of the comparison give way first, then the quantity's name, then most
-  /// letters of the title's names, then the value; the note stays.
+  /// letters of the title's names, then the value, and last the note.
   void fitParts();
   template <typename Change>
   void change(Change&& what);

@@ -164,16 +164,22 @@ void WindowTest::thePaletteFindsCommands() {
   Window test;
   QVERIFY(test.run(32));
   QStringList shown;
+  QString first;
   QTimer::singleShot(0, &test.window, [&] {
     auto* palette = qobject_cast<CommandPalette*>(QApplication::activePopupWidget());
     if (palette == nullptr) return;
     auto* input = palette->findChild<QLineEdit*>();
+    // What begins so is first, and what Return does.
+    QTest::keyClicks(input, "show sal");
+    first = palette->shownTexts().value(0);
+    input->clear();
     QTest::keyClicks(input, "entropy heads");
     shown = palette->shownTexts();
     QTest::keyClick(input, Qt::Key_Return);
   });
   press(test.window, QKeySequence("Ctrl+K"));
   QTRY_COMPARE(shown, QStringList{"Colour heads by entropy"});
+  QCOMPARE(first, "Show saliency along the text");
   QTRY_COMPARE(test.window.headsView().colouring().quantity, HeadQuantity::entropy);
 }
 
