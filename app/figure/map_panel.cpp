@@ -135,7 +135,13 @@ double MapPanel::titleWidth(double width) const { return width + 2 * kTitleOverh
 std::vector<QString> MapPanel::titleLines(double width) const {
   const std::string title = lettered(m_content.title);
   if (title.empty()) return {};
-  return titleLinesOf(title, m_style, titleWidth(width));
+  return titleLinesOf(title, m_style, titleWidth(width), titlesBeside());
+}
+
+std::vector<std::string> MapPanel::titlesBeside() const {
+  std::vector<std::string> titles;
+  for (const std::string& beside : m_content.titlesBeside) titles.push_back(lettered(beside));
+  return titles;
 }
 
 std::string MapPanel::acrossName() const { return nameOf(Side::columns); }
@@ -294,7 +300,7 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const auto lines = titleLines(inner.width());
   std::vector<QString> alike = lines;
   for (const std::string& beside : m_content.titlesBeside) {
-    for (QString& line : titleLinesOf(lettered(beside), m_style, titleWidth(inner.width())))
+    for (QString& line : titleLinesOf(lettered(beside), m_style, titleWidth(inner.width()), titlesBeside()))
       alike.push_back(std::move(line));
   }
   const TextStyle style = fitted(m_style, alike, titleWidth(inner.width()));
