@@ -285,7 +285,8 @@ void PaneHeader::fitParts() {
   const auto taken = [this](int sides, int quantity) { return m_head->wholeWidth() + sides + quantity; };
   int sides = m_sides->wholeWidth();
   int quantity = m_quantity->wholeWidth();
-  if (taken(sides, quantity) + value > room) sides = m_sides->briefWidth();
+  // What is read is worth more than the word.
+  if (taken(sides, quantity) + m_readout->roomyWidth() > room) sides = m_sides->briefWidth();
   if (taken(sides, quantity) + value > room) quantity = m_quantity->briefWidth();
   m_sides->setFixedWidth(sides);
   m_quantity->setFixedWidth(quantity);
