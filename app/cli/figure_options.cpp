@@ -159,7 +159,8 @@ void addFigureOptions(CLI::App& command, FigureOptions& options) {
       .add_option("--font-size", options.fontSize, "Size of the letters, in points (default: 9, and 7.25 below 4in)")
       ->type_name("PT");
   command.add_option("--title", options.title, "A title above everything (default: none)")->type_name("TEXT");
-  command.add_option("--label", options.labels, "What is written for a model; *F* is an italic F")
+  command
+      .add_option("--label", options.labels, "What is written for a model, or the text of a sweep; *F* is an italic F")
       ->type_name("NAME=TEXT")
       ->allow_extra_args(false);
   command

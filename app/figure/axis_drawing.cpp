@@ -152,6 +152,20 @@ std::vector<QString> wrapped(const std::string& text, const TextStyle& style, do
   return lines;
 }
 
+std::vector<QString> titleLinesOf(const std::string& title, const TextStyle& style, double width,
+                                  const std::vector<std::string>& beside) {
+  static const QRegularExpression kNumber(QStringLiteral("\\d+"));
+  static const QRegularExpression kHead(QStringLiteral("[Ll]ayer[ \\x{a0}](\\d+), head[ \\x{a0}](\\d+)"));
+  // Of panels beside one another all are brief or none, whatever the numbers of their heads.
+  const auto small = [&](const std::string& text) {
+    const std::string alike = QString::fromStdString(text).replace(kNumber, QStringLiteral("00")).toStdString();
+    return fitted(style, wrapped(alike, style, width), width).size < kLittleSmaller * style.size;
+  };
+  if (!small(title) && std::none_of(beside.begin(), beside.end(), small)) return wrapped(title, style, width);
+  return wrapped(QString::fromStdString(title).replace(kHead, QStringLiteral("L\\1\u00a0H\\2")).toStdString(), style,
+                 width);
+}
+
 TextStyle fitted(TextStyle style, const QString& text, double width) {
   const double natural = textWidth(text, style);
   if (natural > width) style.size *= std::max(kSmallest, width / natural);

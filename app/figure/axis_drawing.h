@@ -44,6 +44,12 @@ void drawAxis(Canvas& canvas, const AxisEdge& edge, const Ticks& ticks, const st
 /// longer, to be fitted.
 std::vector<QString> wrapped(const std::string& text, const TextStyle& style, double width);
 
+/// A panel's title in lines of about this width. Where its letters would be much smaller than the style's, heads are
+/// written briefly: "(a) Layer 7, head 2" as "(a) L7 H2".
+/// @param beside  titles of panels of its width that are to be written alike
+std::vector<QString> titleLinesOf(const std::string& title, const TextStyle& style, double width,
+                                  const std::vector<std::string>& beside = {});
+
 /// The style, smaller where the text would be wider than this, but not below 0.55 of its size.
 TextStyle fitted(TextStyle style, const QString& text, double width);
 /// The same for the longest of several lines.

@@ -88,7 +88,7 @@ double CurvePanel::lineWidth() const { return lineWidthOf(m_format); }
 std::vector<QString> CurvePanel::titleLines(double width) const {
   const std::string title = lettered(m_plot.title);
   if (title.empty()) return {};
-  return wrapped(title, m_style, width);
+  return titleLinesOf(title, m_style, width);
 }
 
 const CurvePanel::Arrangement& CurvePanel::arranged(const QRectF& inner) const {
@@ -380,11 +380,12 @@ void CurvePanel::drawLegend(Canvas& canvas, const Arrangement& arrangement) cons
 
 void CurvePanel::drawTitle(Canvas& canvas, const QRectF& inner, const Arrangement& arrangement) const {
   const auto lines = titleLines(inner.width());
+  const TextStyle style = fitted(m_style, lines, inner.width());
   double baseline = inner.top() - arrangement.above - 0.5 * m_style.size -
-                    (static_cast<double>(lines.size()) - 1) * em::kLine * m_style.size;
+                    (static_cast<double>(lines.size()) - 1) * em::kLine * style.size;
   for (const QString& line : lines) {
-    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, fitted(m_style, lines, inner.width()));
-    baseline += em::kLine * m_style.size;
+    canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, style);
+    baseline += em::kLine * style.size;
   }
 }
 

@@ -22,11 +22,11 @@ struct FigureStyle {
   std::string title;  ///< above everything; empty: none
   PanelLetters letters = PanelLetters::whereSeveral;
   LegendPlace legend = LegendPlace::automatic;
-  std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model instead of its name
+  std::vector<std::pair<std::string, std::string>> labels;  ///< what is written for a model, or a sweep's text
   std::vector<std::pair<std::string, CurveLook>> looks;     ///< of models by name; others by their place
   std::string command;                                      ///< how to make the figure again, for the file's metadata
 
-  /// What is written for a model of this name.
+  /// What is written for a model, or the text of a sweep, of this name.
   [[nodiscard]] std::string label(const std::string& name) const;
   /// How the curve of a model of this name looks, which is in this place among those of the figure.
   [[nodiscard]] CurveLook look(const std::string& name, std::size_t place) const;

@@ -135,7 +135,13 @@ double MapPanel::titleWidth(double width) const { return width + 2 * kTitleOverh
 std::vector<QString> MapPanel::titleLines(double width) const {
   const std::string title = lettered(m_content.title);
   if (title.empty()) return {};
-  return wrapped(title, m_style, titleWidth(width));
+  return titleLinesOf(title, m_style, titleWidth(width), titlesBeside());
+}
+
+std::vector<std::string> MapPanel::titlesBeside() const {
+  std::vector<std::string> titles;
+  for (const std::string& beside : m_content.titlesBeside) titles.push_back(lettered(beside));
+  return titles;
 }
 
 std::string MapPanel::acrossName() const { return nameOf(Side::columns); }
@@ -294,15 +300,15 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   const auto lines = titleLines(inner.width());
   std::vector<QString> alike = lines;
   for (const std::string& beside : m_content.titlesBeside) {
-    for (QString& line : wrapped(lettered(beside), m_style, titleWidth(inner.width())))
+    for (QString& line : titleLinesOf(lettered(beside), m_style, titleWidth(inner.width()), titlesBeside()))
       alike.push_back(std::move(line));
   }
   const TextStyle style = fitted(m_style, alike, titleWidth(inner.width()));
   double baseline =
-      inner.top() - (static_cast<double>(lines.size()) - 1) * em::kLine * m_style.size - 0.45 * m_style.size;
+      inner.top() - (static_cast<double>(lines.size()) - 1) * em::kLine * style.size - 0.45 * m_style.size;
   for (const QString& line : lines) {
     canvas.text(line, {{inner.center().x(), baseline}, Align::centre}, style);
-    baseline += em::kLine * m_style.size;
+    baseline += em::kLine * style.size;
   }
 }
 
@@ -346,12 +352,26 @@ Ticks ColourBarPanel::ticks(double length) const {
   // Upper and lower may have changed places, where small values have the last colours.
   const auto [lower, upper] = std::minmax(m_colours.lower, m_colours.upper);
   const int room = std::clamp(static_cast<int>(length / (2 * m_style.size)), 3, 9);
-  for (int most = room;; --most) {
-    Ticks ticks = m_colours.scale == ColourScale::logarithmic ? logarithmicTicks(lower, upper, most)
-                                                              : linearTicks(lower, upper, most, TickValues::any);
+  const auto ticksOf = [&](int most) {
+    return m_colours.scale == ColourScale::logarithmic ? logarithmicTicks(lower, upper, most)
+                                                       : linearTicks(lower, upper, most, TickValues::any);
+  };
+  if (m_labelRoom) return ticksOf(room);
+  const auto fit = [&](const Ticks& ticks) {
     const auto position = [this](double value) { return m_colours.position(value); };
-    if (m_labelRoom || most <= 2 || labelsApart(ticks, position, length, m_style)) return ticks;
+    return ticks.major.size() >= 2 && labelsApart(ticks, position, length, m_style);
+  };
+  for (int most = room; most >= 2; --most) {
+    Ticks ticks = ticksOf(most);
+    if (fit(ticks)) return ticks;
   }
+  // One number in the middle tells nothing of a scale: the outermost do.
+  for (int most = room; most >= 2; --most) {
+    Ticks ticks = ticksOf(most);
+    if (ticks.major.size() > 2) ticks.major.erase(ticks.major.begin() + 1, ticks.major.end() - 1);
+    if (fit(ticks)) return ticks;
+  }
+  return ticksOf(2);
 }
 
 void ColourBarPanel::draw(Canvas& canvas, const QRectF& inner) const {

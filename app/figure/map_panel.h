@@ -74,6 +74,7 @@ class MapPanel final : public Panel {
   [[nodiscard]] double widestEntry(Side side, const TextStyle& style) const;
   [[nodiscard]] double titleWidth(double width) const;
   [[nodiscard]] std::vector<QString> titleLines(double width) const;
+  [[nodiscard]] std::vector<std::string> titlesBeside() const;
   /// Size of the letters of such texts, of the figure's.
   [[nodiscard]] double cellTextFactor(const std::vector<std::string>& texts, const QRectF& inner) const;
   void drawSide(Canvas& canvas, Side side, const QRectF& inner) const;

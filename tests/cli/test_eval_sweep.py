@@ -169,7 +169,7 @@ class SweepFigureTest(SweepCase):
         output = self.folder / "sweep.pdf"
         self.done("figure", "sweep", self.output, "-o", output)
         words = self.words(output)
-        for part in ["m, gate 1", "layer", "head", "change of the loss", "± 1 standard error"]:
+        for part in [f"m, gate 1, on text.txt ({LENGTH} tokens)", "layer", "head", "change of the loss", "± 1 standard error"]:
             self.assertIn(part, " ".join(words.split()))
         self.assertEqual(words.count("±") - 1, LAYERS * HEADS)
         again = self.folder / "again.pdf"
@@ -187,9 +187,9 @@ class SweepFigureTest(SweepCase):
         cut = self.folder / "cut.h5"
         self.done(*self.arguments("--change", "cut", output=cut))
         output = self.folder / "both.pdf"
-        self.done("figure", "sweep", self.output, cut, "--label", "m=FoX", "-o", output)
+        self.done("figure", "sweep", self.output, cut, "--label", "m=FoX", "--label", "text.txt=A Tale", "-o", output)
         words = " ".join(self.words(output).split())
-        for part in ["FoX, gate 1", "FoX, cut", "(a)", "(b)"]:
+        for part in ["FoX, gate 1, on A Tale", "FoX, cut, on A Tale", "(a)", "(b)"]:
             self.assertIn(part, words.replace("\u00a0", " "))
 
 

@@ -82,6 +82,19 @@ class WidthsTest(FigureTest):
                 self.check(width)
                 self.assertEqual(self.text_of().count("Forgetting"), 2)
 
+    def test_titles_of_narrow_panels_are_brief_rather_than_small(self):
+        for kind, source in [("maps", self.two_models()), ("distance", FIGURES / "heads.h5")]:
+            with self.subTest(kind):
+                self.draw(kind, "--width", "2.65in", files=[source])
+                words = self.page()[2]
+                self.assertTrue(any(re.fullmatch(r"L\d+", word.text) for word in words))
+                height = {text: max(word.bottom - word.top for word in words if word.text == text)
+                          for text in ["(a)", "(c)", "0"]}
+                self.assertGreater(height["(a)"], 0.84 * height["0"])
+                self.assertAlmostEqual(height["(a)"], height["(c)"], delta=0.05 * height["(c)"])
+                self.draw(kind, "--width", "5.5in", files=[source])
+                self.assertIn("head", [word.text for word in self.page()[2]])
+
     def test_the_training_length_has_room(self):
         for kind in sorted(POSITIONS):
             for width in WIDTHS:

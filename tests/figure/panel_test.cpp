@@ -259,6 +259,25 @@ TEST(Axes, ALogarithmicAxisOfYPutsDecadesAtEqualDistances) {
   for (const char* label : {"0.1", "1", "100"}) EXPECT_NE(text.find(label), std::string::npos) << text;
 }
 
+// Three numbers have no room there, and the middle one alone would tell nothing.
+TEST(Axes, AShortColourBarSaysItsEnds) {
+  FigureStyle style;
+  style.format.kind = Kind::pdf;
+  style.format.widthMm = 18;
+  PanelPage page(style);
+  auto& bar = page.add(std::make_unique<figure::ColourBarPanel>(style.format), {});
+  page.arrange();
+  figure::ScaledColours colours;
+  colours.map = &figure::diverging();
+  colours.hasSigns = true;
+  colours.lower = -0.13;
+  colours.upper = 0.13;
+  bar.setColours(colours, "Δ", "Δ");
+  const std::string text = output_of("pdftotext " + in_file(page.paint({}), ".pdf") + " -");
+  EXPECT_NE(text.find("−0.1"), std::string::npos) << text;
+  EXPECT_EQ(text.find("0.0"), std::string::npos) << text;
+}
+
 TEST(Axes, ChosenTicksAreThoseWithinTheLimits) {
   const figure::Ticks ticks = figure::ticksAt({5, -0.25, 2.5, 99}, -1, 10);
   ASSERT_EQ(ticks.major.size(), 3U);

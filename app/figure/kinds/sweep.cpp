@@ -80,8 +80,11 @@ std::vector<std::string> dotTexts(const std::vector<HeadChange>& heads) {
   return texts;
 }
 
+/// "FoX, gate 1, on up-from-slavery-1.txt (2048 tokens)"
 std::string panelTitle(const SweepEvaluation& sweep, const FigureStyle& style) {
-  return style.label(sweep.info.name) + ", " + sweep.change.kind_words();
+  const std::string head = style.label(sweep.info.name) + ", " + sweep.change.kind_words();
+  if (sweep.source.empty()) return fmt::format("{}, on {}\u00a0tokens", head, sweep.info.length);
+  return fmt::format("{}, on {} ({}\u00a0tokens)", head, style.label(sweep.source), sweep.info.length);
 }
 
 MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& style) {

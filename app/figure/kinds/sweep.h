@@ -17,8 +17,8 @@ struct SweepLimits {
 SweepLimits sweepLimits(std::span<const double> changes);
 
 /// Every head of a model as a cell of a grid, layers downwards, coloured by what changing it does to the loss: red
-/// hurts, blue helps, on one scale for all sweeps. Cells say the value and its standard error where there is room, else
-/// a dot marks those within two errors of 0.
+/// hurts, blue helps, on one scale for all sweeps; its title says of which model, change and text. Cells say the value
+/// and its standard error where there is room, else a dot marks those within two errors of 0.
 /// @throws UsageError where there are no sweeps
 DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style);
 

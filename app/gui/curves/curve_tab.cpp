@@ -13,6 +13,7 @@
 #include <QMimeData>
 #include <QStackedLayout>
 #include <QToolBar>
+#include <QToolButton>
 #include <QVBoxLayout>
 
 #include "app/gui/curves/position_plot.h"
@@ -47,12 +48,21 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   m_plotPage->setSpacing(2);
   m_plotPage->addWidget(m_readOut);
   m_plotPage->addWidget(m_note);
-  m_message = new QLabel(this);
+  auto* messagePage = new QWidget(this);
+  m_message = new QLabel;
   m_message->setAlignment(Qt::AlignCenter);
   m_message->setWordWrap(true);
   m_message->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  m_remedy = new QToolButton;
+  m_remedy->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
+  m_remedy->hide();
+  auto* messages = new QVBoxLayout(messagePage);
+  messages->addStretch();
+  messages->addWidget(m_message);
+  messages->addWidget(m_remedy, 0, Qt::AlignHCenter);
+  messages->addStretch();
   m_pages = new QStackedLayout(this);
-  m_pages->addWidget(m_message);
+  m_pages->addWidget(messagePage);
   m_pages->addWidget(plotWidget);
   mute(*m_note, palette());
   mute(*m_message, palette());
@@ -170,9 +180,11 @@ void CurveTab::showPlot(const QString& note) {
   showReading();
 }
 
-void CurveTab::showMessage(const QString& message) {
+void CurveTab::showMessage(const QString& message, QAction* remedy) {
   m_fresh = true;
   m_message->setText(message);
+  if (remedy != nullptr) m_remedy->setDefaultAction(remedy);
+  m_remedy->setVisible(remedy != nullptr);
   m_pages->setCurrentIndex(0);
 }
 

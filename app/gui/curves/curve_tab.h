@@ -16,6 +16,7 @@ class QMenu;
 class QMimeData;
 class QStackedLayout;
 class QToolBar;
+class QToolButton;
 class QVBoxLayout;
 
 namespace foxscope::gui::curves {
@@ -49,6 +50,8 @@ class CurveTab : public QWidget {
   [[nodiscard]] QMimeData* copied();
   /// The line instead of the plot; empty while the plot is shown.
   [[nodiscard]] QString message() const;
+  /// The button below that line, which does something about it; not visible where nothing can be done.
+  [[nodiscard]] QToolButton& remedy() const { return *m_remedy; }
   /// The line under the plot; empty where there is none.
   [[nodiscard]] QString note() const;
 
@@ -71,7 +74,8 @@ class CurveTab : public QWidget {
   void outdate();
   void setPlot(QWidget* plot);
   void showPlot(const QString& note);
-  void showMessage(const QString& message);
+  /// @param remedy  shown as a button below the line; null: none
+  void showMessage(const QString& message, QAction* remedy = nullptr);
   QAction* addChoice(const QString& text, const QString& tip, bool on);
   /// What a view without any run says.
   [[nodiscard]] QString noRunText() const;
@@ -93,6 +97,7 @@ class CurveTab : public QWidget {
   ReadOut* m_readOut;
   QLabel* m_note;
   QLabel* m_message;
+  QToolButton* m_remedy;
   QStackedLayout* m_pages;
   QVBoxLayout* m_plotPage;
   bool m_fresh = false;

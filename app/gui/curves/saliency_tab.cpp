@@ -11,6 +11,7 @@
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/saliency_action.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 #include "backend/map/head_saliency.h"
@@ -82,7 +83,8 @@ SaliencyTab::SaliencyTab(Document& document, QWidget* parent)
                             },
                             std::nullopt},
                            this)),
-      m_keys(addChoice(tr("Keys"), tr("By each key's logits instead of each gate: which words were read"), false)) {
+      m_keys(addChoice(tr("Keys"), tr("By each key's logits instead of each gate: which words were read"), false)),
+      m_compute(makeSaliencyAction(document, this)) {
   m_plot->setAccessibleName(tr("Saliency along the text"));
   m_list->setAccessibleName(tr("Gates that matter most, of all heads"));
   setPlot(m_list->beside(m_plot, this));
@@ -99,8 +101,11 @@ void SaliencyTab::refresh() {
   if (!head || !head->trace->has(TraceArray::log_forget_gradient)) {
     document().quickJobs().cancel(this, kOwed);
     m_owed = {};
-    return showMessage(head ? tr("%1 has no saliency yet: choose “Compute saliency” in the menu Text.").arg(name)
-                            : noRunText());
+    if (!head) return showMessage(noRunText());
+    const QString obstacle = document().saliencyObstacle(choice.run);
+    if (!obstacle.isEmpty()) return showMessage(obstacle + '.');
+    return showMessage(tr("%1 has no saliency yet: what its loss owes to each gate takes one more run.").arg(name),
+                       m_compute);
   }
   Owed owed;
   owed.head = choice;
@@ -175,7 +180,7 @@ PlotContent SaliencyTab::content(const QPalette& palette) const {
   PlotContent content;
   content.xLabel = tr("position, tokens");
   content.markColour = runColour(m_owed.colour, palette);
-  content.strips.push_back({tr("change, nats"), {}, figure::AxisScale::linear, m_owed.gate ? 2 : 1});
+  content.strips.push_back({tr("Δ, nats"), {}, figure::AxisScale::linear, m_owed.gate ? 2 : 1});
   Line line{m_owed.changes, 0, Side::left, content.markColour, headName()};
   line.width = 1.2;
   content.lines.push_back(line);

@@ -58,6 +58,7 @@ class SaliencyTab : public CurveTab {
   PositionPlot* m_plot;
   TokenList* m_list;
   QAction* m_keys;
+  QAction* m_compute;  ///< the run that is missing
   Owed m_owed;
 };
 

@@ -58,6 +58,8 @@ class Document : public QObject {
   [[nodiscard]] const Run* run(RunId id) const;
   /// The run that another one is a changed copy of, on the same text; null where there is none.
   [[nodiscard]] const Run* baseOf(const Run& run) const;
+  /// What the text is called that a run read: by its file, else by the run's own, else "typed text".
+  [[nodiscard]] static QString textNameOf(const Run& run);
   /// What a model is called on screen: its name, or of a changed one "fox-pro-12m, L3 H0, gate 1".
   [[nodiscard]] static QString shownName(const ModelInput& model) {
     return model.look.label.isEmpty() ? model.name : model.look.label;
@@ -179,6 +181,8 @@ class Document : public QObject {
   /// message.
   /// @param target  positions of that run; nothing: all
   void startSaliency(RunId id, std::optional<Range> target);
+  /// Why that cannot be had of a run, and what to do, in a line; empty where it can.
+  [[nodiscard]] QString saliencyObstacle(RunId id) const;
   void cancelRun();
   /// The answers to memoryAsked: all the same, or over the first tokens alone. Without an answer nothing runs.
   void runAnyway();
@@ -243,7 +247,9 @@ class Document : public QObject {
   void runWantedModels();
   void waitForNoText();
   void restoreSelection();
-  [[nodiscard]] const Run* runToRepeat(RunId id, const QString& doing);
+  [[nodiscard]] const Run* runToRepeat(RunId id, const QString& obstacle);
+  /// Why a run cannot be made once more; empty where it can.
+  [[nodiscard]] static QString obstacleTo(const Run& run, const QString& doing);
   [[nodiscard]] ModelInput inputOf(const Run& run) const;
   /// That saliency is kept, and of the mean loss of which positions; nothing: of all.
   struct SaliencyWish {

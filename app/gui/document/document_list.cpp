@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include <QFileInfo>
+
 #include "app/figure/curve_palette.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/intervention_text.h"
@@ -29,6 +31,11 @@ std::vector<Document::ListRow> Document::listRows() const {
 QString Document::nameOf(const ListRow& row) const {
   if (const Run* shown = run(row.run)) return shown->name;
   return shownName(m_models[static_cast<std::size_t>(*row.model)]);
+}
+
+QString Document::textNameOf(const Run& run) {
+  if (!run.textFile.isEmpty()) return QFileInfo(run.textFile).fileName();
+  return run.file.isEmpty() ? tr("typed text") : tr("the text of %1").arg(QFileInfo(run.file).fileName());
 }
 
 const RunLook& Document::lookOf(const ListRow& row) const {

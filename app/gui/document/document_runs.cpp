@@ -69,25 +69,38 @@ void Document::startRun() {
   run(m_models, m_text, m_settings.limit);
 }
 
-const Run* Document::runToRepeat(RunId id, const QString& doing) {
+QString Document::obstacleTo(const Run& run, const QString& doing) {
+  if (run.model.isEmpty()) {
+    return tr("%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, and press "
+              "F5 "
+              "first")
+        .arg(run.name, doing);
+  }
+  return run.trace->text() ? QString() : tr("%1 was run without a text").arg(run.name);
+}
+
+const Run* Document::runToRepeat(RunId id, const QString& obstacle) {
   if (m_status.running) {
     tell(Message::Kind::warning, tr("A run is being made: wait for it, or cancel it"));
     return nullptr;
   }
+  if (!obstacle.isEmpty()) {
+    tell(Message::Kind::warning, obstacle);
+    return nullptr;
+  }
+  return run(id);
+}
+
+QString Document::saliencyObstacle(RunId id) const {
   const Run* from = run(id);
-  if (from == nullptr) return nullptr;
-  if (from->model.isEmpty()) {
-    tell(Message::Kind::warning,
-         tr("%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), "
-            "the text, and press F5 first")
-             .arg(from->name, doing));
-    return nullptr;
+  if (from == nullptr) return {};
+  const TraceInfo& info = from->trace->info();
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (info.mixer(layer).mixer == Mixer::attention) continue;
+    const QString mixer = QString::fromLatin1(to_string(info.mixer(layer).mixer)).replace('_', ' ');
+    return tr("%1 has layers of %2: what a loss owes to gates is computed for attention alone").arg(from->name, mixer);
   }
-  if (!from->trace->text()) {
-    tell(Message::Kind::warning, tr("%1 was run without a text").arg(from->name));
-    return nullptr;
-  }
-  return from;
+  return obstacleTo(*from, tr("its saliency"));
 }
 
 ModelInput Document::inputOf(const Run& run) const {
@@ -97,18 +110,19 @@ ModelInput Document::inputOf(const Run& run) const {
 }
 
 void Document::startSaliency(RunId id, std::optional<Range> target) {
-  const Run* from = runToRepeat(id, tr("its saliency"));
+  const Run* from = runToRepeat(id, saliencyObstacle(id));
   if (from == nullptr) return;
   const std::int64_t length = from->trace->info().length;
   if (target && (target->begin < 0 || target->size() < 1 || target->end > length)) {
     return tell(Message::Kind::warning, tr("%1 did not read these positions").arg(from->name));
   }
   m_queueOfSession = false;
-  run({inputOf(*from)}, {{}, from->trace->text()->content}, length, SaliencyWish{target});
+  run({inputOf(*from)}, {from->textFile, from->trace->text()->content}, length, SaliencyWish{target});
 }
 
 void Document::startDerivedRun(RunId base, const QStringList& interventions) {
-  const Run* from = runToRepeat(base, tr("changing it"));
+  const Run* changed = run(base);
+  const Run* from = changed == nullptr ? nullptr : runToRepeat(base, obstacleTo(*changed, tr("changing it")));
   if (from == nullptr || interventions.isEmpty()) return;
   const ModelInput before = inputOf(*from);
   QString name = before.name;
@@ -120,7 +134,7 @@ void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   m_models.push_back(derived);
   emit inputsChanged();
   m_queueOfSession = false;
-  run({derived}, {{}, from->trace->text()->content}, from->trace->info().length);
+  run({derived}, {from->textFile, from->trace->text()->content}, from->trace->info().length);
 }
 
 void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t limit,
@@ -263,6 +277,7 @@ void Document::receiveRun(const Produced& produced) {
            result.report.forward_seconds,
            produced.model.base,
            produced.telling};
+  made.textFile = m_readFile;
   made.ofSession = m_queueOfSession;
   for (const std::string& note : result.report.notes)
     tell(Message::Kind::note, made.name + ": " + QString::fromStdString(note));

@@ -52,6 +52,7 @@ struct Run {
   RunLook look = {};         ///< the same as its model's, where that is there
   QString created = {};      ///< of its file: when, and by which version
   QString command = {};      ///< of its file: what made it
+  QString textFile = {};     ///< that the text came from that it read; empty: typed, or the run comes from a file
 
   /// As the model is called in the run itself.
   [[nodiscard]] QString plainName() const { return QString::fromStdString(trace->info().name); }

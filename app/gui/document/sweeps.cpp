@@ -7,6 +7,7 @@
 #include <QFileInfo>
 #include <QJsonArray>
 #include <QJsonDocument>
+#include <QLocale>
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/error.h"
@@ -58,6 +59,11 @@ void tidy(const QString& folder) {
 }
 
 }  // namespace
+
+QString HeadSweep::place() const {
+  const QString count = QLocale(QLocale::English).toString(static_cast<qlonglong>(tokens));
+  return text.isEmpty() ? Sweeps::tr("on %1 tokens").arg(count) : Sweeps::tr("on %1 (%2 tokens)").arg(text, count);
+}
 
 const LossChange* HeadSweep::effect(int layer, int head) const {
   if (layer < 0 || layer >= layers || head < 0 || head >= heads) return nullptr;
@@ -169,13 +175,14 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   work->model.interventions = interventionsOf(info);
   SweepRequest& wanted = work->request;
   wanted.input.text = from->trace->text();
-  wanted.input.name = m_document.text().file.isEmpty() ? "text" : m_document.text().file.toStdString();
+  wanted.input.name = (from->textFile.isEmpty() ? Document::textNameOf(*from) : from->textFile).toStdString();
   wanted.limit = info.length;
   work->settings = m_document.settings();
 
   HeadSweep sweep;
   sweep.id = ++m_last;
   sweep.name = QStringLiteral("%1, %2").arg(from->name, QString::fromStdString(change.kind_words()));
+  sweep.text = Document::textNameOf(*from);
   sweep.run = run;
   sweep.change = change;
   sweep.layers = info.layers;
@@ -364,6 +371,7 @@ void Sweeps::openSweep(const OpenedSweep& opened) {
   sweep.id = ++m_last;
   sweep.name = QStringLiteral("%1, %2").arg(QString::fromStdString(evaluation->info.name),
                                             QString::fromStdString(evaluation->change.kind_words()));
+  sweep.text = QString::fromStdString(evaluation->source);
   sweep.run = runOf(*evaluation);
   sweep.change = evaluation->change;
   sweep.layers = evaluation->info.layers;

@@ -19,6 +19,7 @@ struct HeadSweep {
   enum class State { running, stopped, whole };
   int id = 0;
   QString name;         ///< "fox-pro-12m, gate 1"
+  QString text;         ///< name of the text that is read: "up-from-slavery-1.txt"; empty: not known
   RunId run = kNoRun;   ///< whose heads it is about, where that run is open
   Intervention change;  ///< of each head in turn
   int layers = 0;
@@ -31,6 +32,8 @@ struct HeadSweep {
   double fraction = -1;     ///< of its work, 0 to 1; negative: not known
   double secondsLeft = -1;  ///< negative: not known
 
+  /// What the losses are of: "on up-from-slavery-1.txt (2,048 tokens)".
+  [[nodiscard]] QString place() const;
   [[nodiscard]] const LossChange* effect(int layer, int head) const;
   [[nodiscard]] int known() const;
 };

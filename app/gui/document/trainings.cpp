@@ -277,13 +277,13 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
   model.model = checkpoint.toStdString();
   RunRequest wanted;
   wanted.input.text = from.trace->text();
-  wanted.input.name = m_document.text().file.isEmpty() ? "the text" : m_document.text().file.toStdString();
+  wanted.input.name = from.textFile.isEmpty() ? "the text" : from.textFile.toStdString();
   wanted.limit = from.trace->info().length;
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
-  request.work = [engine = *m_engine, model, wanted, settings = m_settings, folder = training.folder,
-                  checkpoint](const Job& job) mutable -> std::optional<Made> {
+  request.work = [engine = *m_engine, model, wanted, settings = m_settings, folder = training.folder, checkpoint,
+                  textFile = from.textFile](const Job& job) mutable -> std::optional<Made> {
     settings.choosePlace(model);  // what was typed may be nonsense: a message, then
     const OpenedModel opened = engine.open(model);
     const auto estimate = estimate_run(opened, wanted, TokenCount::at_most, job);
@@ -293,6 +293,7 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
     Run run;
     run.name = QString::fromStdString(result->trace->info().name);
     run.trace = result->trace;
+    run.textFile = textFile;
     run.forwardSeconds = result->report.forward_seconds;
     run.telling = tellingHead(*result->trace);
     const double bytes =

@@ -35,6 +35,7 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
       m_document(document),
       m_sweeps(sweeps),
       m_choice(new ElidedCombo),
+      m_caption(new ElidedLabel),
       m_progress(new QProgressBar),
       m_stop(new QPushButton),
       m_export(new QPushButton(tr("Export…"))),
@@ -69,11 +70,11 @@ void EffectsView::makeTools() {
   m_choice->setToolTip(tr("The sweep that is shown"));
   m_choice->setSizeAdjustPolicy(QComboBox::AdjustToContents);
   layout->addWidget(m_choice);
+  layout->addWidget(m_caption, 2);
   m_progress->setTextVisible(true);
   m_progress->setRange(0, 1000);
   layout->addWidget(m_progress, 1);
   layout->addWidget(m_stop);
-  layout->addStretch();
   m_export->setToolTip(tr("Save this sweep as a figure, a table, or a file to be opened again"));
   layout->addWidget(m_export);
   m_close->setText(QStringLiteral("×"));
@@ -110,8 +111,13 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   }
   if (!same) {
     m_choice->clear();
-    for (const HeadSweep* each : visible) m_choice->addItem(each->name, each->id);
+    for (const HeadSweep* each : visible) {
+      // Of one model and one change on two texts the texts tell them apart.
+      const bool alone = std::ranges::count(visible, each->name, &HeadSweep::name) == 1;
+      m_choice->addItem(alone ? each->name : each->name + tr(", ") + each->place(), each->id);
+    }
   }
+  m_caption->setFullText(sweep->place());
   m_choice->setCurrentIndex(m_choice->findData(sweep->id));
   const bool running = sweep->state == HeadSweep::State::running;
   m_progress->setVisible(sweep->state != HeadSweep::State::whole);

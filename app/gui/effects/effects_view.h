@@ -10,6 +10,7 @@
 #include "app/gui/document/sweeps.h"
 #include "app/gui/effects/change_card.h"
 #include "app/gui/effects/sweep_grid.h"
+#include "app/gui/views/elided_label.h"
 #include "app/gui/views/view_part.h"
 
 namespace foxscope::gui {
@@ -25,6 +26,8 @@ class EffectsView : public QWidget, public ViewPart {
   [[nodiscard]] SweepGrid& grid() { return *m_grid; }
   [[nodiscard]] ChangeCard& card() { return *m_card; }
   [[nodiscard]] QComboBox& choice() { return *m_choice; }
+  /// What the losses of the sweep that is shown are of: "on up-from-slavery-1.txt (2,048 tokens)".
+  [[nodiscard]] QString caption() const { return m_caption->text(); }
   [[nodiscard]] QPushButton& stopOrResume() { return *m_stop; }
   /// Writes the sweep that is shown in the background: its figure (.pdf, .svg, .png), its table (.csv), or its file.
   void write(const QString& path);
@@ -68,6 +71,7 @@ class EffectsView : public QWidget, public ViewPart {
   Document& m_document;
   Sweeps& m_sweeps;
   QComboBox* m_choice;
+  ElidedLabel* m_caption;
   QProgressBar* m_progress;
   QPushButton* m_stop;
   QPushButton* m_export;

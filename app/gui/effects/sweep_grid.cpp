@@ -149,7 +149,10 @@ void SweepGrid::paintLegend(QPainter& painter) const {
   painter.setPen(palette().color(QPalette::WindowText));
   painter.drawText(words, Qt::AlignLeft, QStringLiteral("−") + end);
   painter.drawText(words, Qt::AlignRight, QStringLiteral("+") + end);
-  painter.drawText(words, Qt::AlignHCenter, tr("10⁻³ nats/token"));
+  const int room = words.width() - 2 * fontMetrics().horizontalAdvance(QStringLiteral(" +") + end);
+  const QString whole = tr("change of the loss, 10⁻³ nats/token");
+  painter.drawText(words, Qt::AlignHCenter,
+                   fontMetrics().horizontalAdvance(whole) <= room ? whole : tr("10⁻³ nats/token"));
 }
 
 void SweepGrid::paintEvent(QPaintEvent* /*event*/) {

@@ -55,9 +55,16 @@ EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
   layout->addWidget(m_reading);
   m_export->setToolTip(tr("Save the figure of these evaluations as PDF, SVG or PNG, as `foxscope figure` draws it"));
   connect(m_export, &QAction::triggered, this, &EvaluationsView::exportShown);
-  connect(m_loss, &LossPage::told, m_reading, &QLabel::setText);
-  connect(m_needle, &NeedlePage::told, m_reading, &QLabel::setText);
-  connect(m_heads, &HeadsPage::told, m_reading, &QLabel::setText);
+  const auto tellOf = [this](QWidget* page) {
+    return [this, page](const QString& words) {
+      m_told[page] = words;
+      showReading();
+    };
+  };
+  connect(m_loss, &LossPage::told, this, tellOf(m_loss));
+  connect(m_needle, &NeedlePage::told, this, tellOf(m_needle));
+  connect(m_heads, &HeadsPage::told, this, tellOf(m_heads));
+  connect(m_tabs, &QTabWidget::currentChanged, this, &EvaluationsView::showReading);
   connect(&m_document, &Document::evaluationsChanged, this, &EvaluationsView::follow);
   // Colours are those of the runs, and what is hidden in their list is hidden here.
   for (const auto signal : {&Document::runsChanged, &Document::inputsChanged}) {
@@ -68,6 +75,7 @@ EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
 
 void EvaluationsView::follow() {
   fillFiles();
+  m_told.clear();
   m_reading->clear();
   const auto& open = m_document.evaluations();
   const auto any = [&](auto is) { return std::any_of(open.begin(), open.end(), is); };
@@ -128,6 +136,8 @@ void EvaluationsView::exportTo(const QString& path) {
   if (m_tabs->currentWidget() == m_needle) return m_needle->exportTo(path);
   m_heads->exportTo(path);
 }
+
+void EvaluationsView::showReading() { m_reading->setText(m_told[m_tabs->currentWidget()]); }
 
 QString EvaluationsView::reading() const { return m_reading->text(); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -45,12 +46,15 @@ class EvaluationsView : public QWidget, public ViewPart {
   void followLooks();
   void fillFiles();
   void exportShown();
+  /// What the page that is shown said last.
+  void showReading();
 
   Document& m_document;
   std::vector<std::string> m_hidden;  ///< models whose evaluations are left out
   QHBoxLayout* m_files = nullptr;
   QTabWidget* m_tabs = nullptr;
   QLabel* m_reading = nullptr;
+  std::map<QWidget*, QString> m_told;  ///< by each page
   QAction* m_export = nullptr;
   evaluations::LossPage* m_loss = nullptr;
   evaluations::NeedlePage* m_needle = nullptr;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include <QKeyEvent>
 #include <QMouseEvent>
@@ -18,6 +19,15 @@ int widest(const QStringList& names, const QFontMetrics& metrics) {
   int width = 0;
   for (const QString& name : names) width = std::max(width, metrics.horizontalAdvance(name));
   return width;
+}
+
+/// A true minus sign; a zero has none; what is not known is left out.
+QString cellText(float value, char format, int digits) {
+  if (std::isnan(value)) return {};
+  QString text =
+      std::isinf(value) ? QStringLiteral("∞") : QString::number(std::abs(static_cast<double>(value)), format, digits);
+  const bool zero = std::all_of(text.begin(), text.end(), [](QChar letter) { return letter == '0' || letter == '.'; });
+  return value < 0 && !zero ? QStringLiteral("−") + text : text;
 }
 
 }  // namespace
@@ -49,24 +59,40 @@ QRectF ValueGrid::cell(int row, int column) const {
   return {all.x() + column * wide, all.y() + row * high, wide, high};
 }
 
-void ValueGrid::paintCell(QPainter& painter, int row, int column) const {
+QStringList ValueGrid::cellTexts() const {
+  float largest = 0;
+  for (const float value : m_content.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
+  constexpr double kBeside = 4;
+  const QRectF box = cell(0, 0);
+  const bool high = fontMetrics().height() <= box.height();
+  // So many digits in every cell, or in none: numbers in some of them would look like a finding.
+  for (const auto& [format, digits, least] : {std::tuple{'g', 3, 0.0}, {'f', 2, 0.1}, {'f', 1, 1.0}}) {
+    if (!high || largest < least) continue;
+    QStringList texts;
+    for (std::size_t place = 0; place < m_content.values.size(); ++place) {
+      texts += cellText(m_content.values[place], format, digits);
+      if (place < m_content.dots.size() && m_content.dots[place]) texts.back() += QStringLiteral(" •");
+    }
+    if (widest(texts, fontMetrics()) + kBeside <= box.width()) return texts;
+  }
+  QStringList dots;
+  for (std::size_t place = 0; place < m_content.values.size(); ++place) {
+    const bool dot = high && place < m_content.dots.size() && m_content.dots[place];
+    dots += dot ? QStringLiteral("•") : QString();
+  }
+  return dots;
+}
+
+void ValueGrid::paintCell(QPainter& painter, int row, int column, const QString& text) const {
   const auto place = static_cast<std::size_t>(std::int64_t{row} * columnCount() + column);
-  const float value = m_content.values[place];
-  const figure::Rgb colour = m_content.colours.colour(static_cast<double>(value));
+  const figure::Rgb colour = m_content.colours.colour(static_cast<double>(m_content.values[place]));
   const QRectF box = cell(row, column);
   painter.fillRect(box.adjusted(0.5, 0.5, -0.5, -0.5), QColor(colour.red, colour.green, colour.blue));
-  const bool dot = place < m_content.dots.size() && m_content.dots[place];
-  QString text = QString::number(static_cast<double>(value), 'g', 3);
-  if (std::isnan(value)) text.clear();
-  if (std::isinf(value)) text = value > 0 ? QStringLiteral("∞") : QStringLiteral("−∞");
   const bool lightGround = 0.3 * colour.red + 0.59 * colour.green + 0.11 * colour.blue > 140;
   painter.setPen(lightGround ? Qt::black : Qt::white);
-  const QString words = dot ? text + QStringLiteral(" •") : text;
-  if (fontMetrics().horizontalAdvance(words) + 4 <= box.width() && fontMetrics().height() <= box.height()) {
-    painter.drawText(box, Qt::AlignCenter, words);
-  } else if (dot && fontMetrics().height() <= box.height()) {
-    painter.drawText(box, Qt::AlignCenter, QStringLiteral("•"));
-  }
+  painter.drawText(box, Qt::AlignCenter, text);
 }
 
 void ValueGrid::paintEvent(QPaintEvent* /*event*/) {
@@ -104,8 +130,11 @@ void ValueGrid::paintEvent(QPaintEvent* /*event*/) {
     painter.drawText(QRectF(0, box.center().y() - line / 2, all.x() - kGap, line), Qt::AlignRight | Qt::AlignVCenter,
                      m_content.rows[row]);
   }
+  const QStringList texts = cellTexts();
   for (int row = 0; row < rowCount(); ++row) {
-    for (int column = 0; column < columnCount(); ++column) paintCell(painter, row, column);
+    for (int column = 0; column < columnCount(); ++column) {
+      paintCell(painter, row, column, texts[row * columnCount() + column]);
+    }
   }
   if (m_row < 0) return;
   painter.setPen(QPen(palette().color(QPalette::Text), 2));

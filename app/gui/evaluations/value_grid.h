@@ -23,8 +23,8 @@ struct GridContent {
   std::function<QString(int row, int column)> reading;  ///< in words, of one cell
 };
 
-/// Coloured cells with their values where there is room, a name for each row and column. The cell under the mouse, or
-/// that the arrow keys chose, is told; a double click or Return opens it.
+/// Coloured cells with their values where there is room for all of them, a name for each row and column. The cell under
+/// the mouse, or that the arrow keys chose, is told; a double click or Return opens it.
 class ValueGrid : public QWidget {
   Q_OBJECT
 
@@ -33,6 +33,8 @@ class ValueGrid : public QWidget {
   void setContent(GridContent content);
   [[nodiscard]] const GridContent& content() const { return m_content; }
   [[nodiscard]] QRectF cell(int row, int column) const;
+  /// What is written on the cells, [rows * columns]: values in as many digits as all have room for, or none; dots.
+  [[nodiscard]] QStringList cellTexts() const;
   [[nodiscard]] QSize sizeHint() const override { return {320, 220}; }
   [[nodiscard]] QSize minimumSizeHint() const override { return {180, 120}; }
 
@@ -53,7 +55,7 @@ class ValueGrid : public QWidget {
   /// @returns false outside of the cells
   bool choose(const QPointF& place);
   void choose(int row, int column);
-  void paintCell(QPainter& painter, int row, int column) const;
+  void paintCell(QPainter& painter, int row, int column, const QString& text) const;
 
   GridContent m_content;
   int m_row = -1;

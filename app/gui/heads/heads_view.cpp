@@ -17,6 +17,7 @@
 #include <QStackedWidget>
 #include <QVBoxLayout>
 
+#include "app/gui/document/saliency_action.h"
 #include "app/gui/views/elided_combo.h"
 #include "app/gui/views/number_table.h"
 #include "app/gui/views/table_text.h"
@@ -123,6 +124,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   m_tabs = new QTabBar;
   m_tabs->setDrawBase(false);
   m_tabs->setExpanding(false);
+  m_tabs->setUsesScrollButtons(false);  // three names are never cut
   layout->addWidget(m_tabs);
   // What a tab needs stands below the tabs, which stay where they are.
   m_run = new ElidedCombo;
@@ -165,6 +167,11 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   addTab(page, tr("Table"), tr("All numbers of all heads, sorted by any of them"));
   addTab(makeGallery(), tr("Pictures"), tr("F or A of every head, by layer or in the order of a number"));
   layout->addWidget(m_pages, 1);
+  m_remedy = new QToolButton;
+  m_remedy->setObjectName(QStringLiteral("headsRemedy"));
+  m_remedy->setDefaultAction(makeSaliencyAction(document, this));
+  m_remedy->hide();
+  layout->addWidget(m_remedy, 0, Qt::AlignHCenter);
   m_legend = new HeadLegend;
   layout->addWidget(m_legend);
 
@@ -179,6 +186,7 @@ HeadsView::HeadsView(Document& document, HeadTable& table, QWidget* parent)
   });
   connect(m_tabs, &QTabBar::currentChanged, this, &HeadsView::followTab);
   connect(m_grid, &HeadGrid::coloursChanged, this, &HeadsView::showLegend);
+  connect(&document.selection(), &Selection::headChanged, this, &HeadsView::showLegend);
   connect(&m_document, &Document::runsChanged, this, &HeadsView::fillChoices);
   connect(&m_document.selection(), &Selection::headChanged, this, &HeadsView::followHead);
   addCopying();
@@ -493,6 +501,7 @@ void HeadsView::followHead() {
 
 void HeadsView::showLegend() {
   HeadColouring shown = colouring();
+  m_remedy->hide();
   if (m_pages->currentWidget()->isAncestorOf(m_gallery)) {
     shown.kind =
         m_gallery->quantity() == Quantity::forget ? ColouringKind::forgetPicture : ColouringKind::attentionPicture;
@@ -522,6 +531,18 @@ void HeadsView::showLegend() {
   }
   if (text.ofPin && !(pin.query && pin.key) && shown.quantity != HeadQuantity::pinnedSurvival) {
     return m_legend->hideScale(tr("%1: pin a query (click) and a key (Shift+click)").arg(text.name));
+  }
+  const Run* chosen = m_document.run(m_document.selection().head().run);
+  if (shown.quantity == HeadQuantity::saliency && chosen != nullptr &&
+      !chosen->trace->has(TraceArray::log_forget_gradient)) {
+    const QString obstacle = m_document.saliencyObstacle(chosen->id);
+    m_remedy->setVisible(obstacle.isEmpty());
+    const bool any = std::ranges::any_of(m_document.runs(), [](const Run& run) {
+      return !run.look.hidden && run.trace->has(TraceArray::log_forget_gradient);
+    });
+    if (!any) {
+      return m_legend->hideScale(obstacle.isEmpty() ? tr("%1 has no saliency yet").arg(chosen->name) : obstacle);
+    }
   }
   m_legend->show(m_grid->colours(), title);
 }

@@ -75,6 +75,7 @@ class HeadsView : public QWidget, public ViewPart {
   QComboBox* m_order = nullptr;
   QToolButton* m_ofForget = nullptr;
   QToolButton* m_ofAttention = nullptr;
+  QToolButton* m_remedy = nullptr;  ///< makes what the colours lack
   HeadLegend* m_legend = nullptr;
   QTableView* m_list = nullptr;
   HeadOrder* m_sorted = nullptr;

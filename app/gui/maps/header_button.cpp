@@ -1,6 +1,7 @@
 #include "app/gui/maps/header_button.h"
 
 #include <algorithm>
+#include <map>
 
 #include <QMenu>
 #include <QPainterPath>
@@ -11,10 +12,15 @@ namespace foxscope::gui {
 namespace {
 
 // Logical pixels.
-constexpr int kBeside = 5;
+constexpr int kBeside = 4;
 constexpr int kArrow = 7;
-constexpr int kBeforeArrow = 4;
+constexpr int kBeforeArrow = 3;
 constexpr int kAround = 3;  ///< above and below the text
+
+constexpr int kFewest = 3;  ///< letters of a name that tell anything
+
+/// As little of a name as is left of it.
+QString leastOf(const QString& name) { return name.size() <= kFewest + 1 ? name : name.left(kFewest) + QChar(0x2026); }
 
 }  // namespace
 
@@ -26,12 +32,24 @@ HeaderButton::HeaderButton(Weight weight, QMenu* menu) : m_weight(weight) {
 }
 
 void HeaderButton::setTexts(const QString& whole, const QString& brief) {
-  if (whole == m_whole && brief == m_brief) return;
+  if (whole == m_whole && brief == m_brief && m_title.empty()) return;
+  m_title.clear();
   m_whole = whole;
   m_brief = brief;
   setText(whole);
   updateGeometry();
   update();
+}
+
+void HeaderButton::setTitle(const std::vector<TitlePart>& parts) {
+  if (parts == m_title) return;
+  QString brief;
+  for (const TitlePart& part : parts) {
+    if (part.kind == TitlePart::Kind::hint) continue;
+    brief += part.kind == TitlePart::Kind::name ? leastOf(part.text) : part.text;
+  }
+  setTexts(textOf(parts), brief);
+  m_title = parts;
 }
 
 void HeaderButton::setPicture(const QPixmap& picture) {
@@ -46,6 +64,8 @@ QFont HeaderButton::usedFont() const {
   return used;
 }
 
+QRect HeaderButton::textRoom() const { return rect().adjusted(kBeside, 0, -kBeside - kArrow - kBeforeArrow, 0); }
+
 int HeaderButton::widthFor(const QString& text) const {
   const int content = m_picture.isNull() ? QFontMetrics(usedFont()).horizontalAdvance(text)
                                          : static_cast<int>(m_picture.deviceIndependentSize().width());
@@ -55,22 +75,47 @@ int HeaderButton::widthFor(const QString& text) const {
 QSize HeaderButton::sizeHint() const { return {widthFor(m_whole), fontMetrics().height() + 2 * kAround}; }
 
 QSize HeaderButton::minimumSizeHint() const {
-  // Of a long title the beginning says enough.
-  constexpr int kLetters = 14;
-  const int least = widthFor({}) + kLetters * fontMetrics().averageCharWidth();
-  const int brief = widthFor(m_brief);
-  return {m_weight == Weight::title ? std::min(brief, least) : brief, sizeHint().height()};
+  return {std::min(widthFor(m_brief), widthFor(m_whole)), sizeHint().height()};
 }
 
 QString HeaderButton::textIn(int room) const {
   const QFontMetrics metrics(usedFont());
-  if (metrics.horizontalAdvance(m_whole) <= room || m_brief.isEmpty()) return m_whole;
-  constexpr int kFewest = 4;  // letters of a name that tell anything
-  const int before = room - metrics.horizontalAdvance(m_brief);
-  if (m_whole.endsWith(m_brief) && before >= kFewest * metrics.averageCharWidth()) {
-    return metrics.elidedText(m_whole.chopped(m_brief.size()).trimmed(), Qt::ElideRight, before - 2) + m_brief;
+  if (metrics.horizontalAdvance(m_whole) <= room) return m_whole;
+  if (m_title.empty() && metrics.horizontalAdvance(m_brief) <= room) return m_brief;
+  return m_title.empty() ? metrics.elidedText(m_brief, Qt::ElideRight, room) : titleIn(room);
+}
+
+// The rest stays as it is; the names share what it leaves, the shorter ones whole if that goes.
+QString HeaderButton::titleIn(int width) const {
+  const QFontMetrics metrics(usedFont());
+  int room = width - 2;  // parts are rounded one by one
+  std::vector<const TitlePart*> names;
+  for (const TitlePart& part : m_title) {
+    if (part.kind == TitlePart::Kind::name) {
+      names.push_back(&part);
+    } else if (part.kind == TitlePart::Kind::rest) {
+      room -= metrics.horizontalAdvance(part.text);
+    }
   }
-  return metrics.elidedText(m_brief, Qt::ElideRight, room);
+  const bool alike = std::any_of(names.begin(), names.end(), [&](const TitlePart* name) {
+    return name != names.front() && name->text.left(kFewest) == names.front()->text.left(kFewest);
+  });
+  std::ranges::stable_sort(names, {}, [&](const TitlePart* name) { return metrics.horizontalAdvance(name->text); });
+  std::map<const TitlePart*, QString> cut;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    const int share = std::max(0, room) / static_cast<int>(names.end() - name);
+    // Names that begin alike are told apart by their ends.
+    QString text = metrics.elidedText((*name)->text, alike ? Qt::ElideMiddle : Qt::ElideRight, share);
+    const QString least = leastOf((*name)->text);
+    if (metrics.horizontalAdvance(text) < metrics.horizontalAdvance(least)) text = least;
+    room -= metrics.horizontalAdvance(text);
+    cut[*name] = text;
+  }
+  QString title;
+  for (const TitlePart& part : m_title) {
+    if (part.kind != TitlePart::Kind::hint) title += part.kind == TitlePart::Kind::name ? cut[&part] : part.text;
+  }
+  return metrics.horizontalAdvance(title) <= width ? title : metrics.elidedText(title, Qt::ElideRight, width);
 }
 
 void HeaderButton::paintEvent(QPaintEvent* /*event*/) {
@@ -82,7 +127,7 @@ void HeaderButton::paintEvent(QPaintEvent* /*event*/) {
   option.icon = {};
   option.features &= ~QStyleOptionToolButton::HasMenu;
   painter.drawComplexControl(QStyle::CC_ToolButton, option);
-  QRect room = rect().adjusted(kBeside, 0, -kBeside - kArrow - kBeforeArrow, 0);
+  QRect room = textRoom();
   if (m_picture.isNull()) {
     const QFontMetrics metrics(usedFont());
     const QString shown = textIn(room.width());

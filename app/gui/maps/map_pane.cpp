@@ -314,10 +314,8 @@ void MapPane::showTexts() {
   m_title = content == nullptr ? nameOf(m_state.quantity) : titleOf(*content, m_heads);
   if (content != nullptr) {
     texts.heads = headsOf(*content, m_heads);
-    texts.brief = briefHeadsOf(*content);
   } else if (const auto head = m_heads.left(m_state)) {
-    texts.heads = m_heads.textOf(head->head);
-    texts.brief = texts.heads;
+    texts.heads = m_heads.titleOf(head->head);
   }
   m_header->setTexts(texts);
   // A notice stands in the place of the picture; a failure above the one that stays.
@@ -432,7 +430,7 @@ std::optional<ShownMap> MapPane::shownMap() const {
   const Range& part = vertical ? m_exact->request.view.columns : m_exact->request.view.rows;
   const double line = static_cast<double>(all.begin) + m_state.split * static_cast<double>(all.size());
   const double split = (line - static_cast<double>(part.begin)) / static_cast<double>(part.size());
-  return ShownMap{m_exact, m_state.sides, split, headsOf(m_exact->request.content, m_heads).toStdString()};
+  return ShownMap{m_exact, m_state.sides, split, textOf(headsOf(m_exact->request.content, m_heads)).toStdString()};
 }
 
 QSize MapPane::roomAroundMap(const LabelledAxes& labelled) const {

@@ -10,7 +10,6 @@
 #include <QVBoxLayout>
 #include <QWidgetAction>
 
-#include "app/gui/maps/header_button.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -23,10 +22,11 @@ void addContent(QMenu& menu, QWidget* content) {
   menu.addAction(action);
 }
 
+/// Which of the two heads is shown; "A" alone would be taken for attention.
 QString letterOf(Sides sides) {
   switch (sides) {
     case Sides::left:
-      return QStringLiteral("A");
+      return PaneHeader::tr("Compare");
     case Sides::right:
       return QStringLiteral("B");
     case Sides::splitVertically:
@@ -35,6 +35,23 @@ QString letterOf(Sides sides) {
       return QStringLiteral("A / B");
     case Sides::difference:
       return QStringLiteral("A − B");
+  }
+  return {};
+}
+
+/// The same in a narrow header, whose title tells the rest.
+QString briefOf(Sides sides) {
+  switch (sides) {
+    case Sides::left:
+      return PaneHeader::tr("vs.");
+    case Sides::right:
+      return QStringLiteral("B");
+    case Sides::splitVertically:
+      return QStringLiteral("|");
+    case Sides::splitHorizontally:
+      return QStringLiteral("/");
+    case Sides::difference:
+      return QStringLiteral("−");
   }
   return {};
 }
@@ -206,8 +223,9 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
   m_otherForm->setRuns(context.runs);
   m_otherForm->setHead(state.other, context.other);
   m_nearest->setEnabled(context.nearestKnown);
-  m_sides->setTexts(letterOf(state.sides), letterOf(state.sides));
-  m_sides->setAccessibleName(tr("Compare: %1").arg(letterOf(state.sides)));
+  const QString letter = letterOf(state.sides);
+  m_sides->setTexts(letter, briefOf(state.sides));
+  m_sides->setAccessibleName(state.sides == Sides::left ? letter : tr("Compare: %1").arg(letter));
   const auto check = [](const QActionGroup& group, int value) {
     for (QAction* action : group.actions()) action->setChecked(action->data().toInt() == value);
   };
@@ -245,26 +263,37 @@ void PaneHeader::showColours() {
 
 void PaneHeader::setTexts(const HeaderTexts& texts) {
   m_texts = texts;
-  const QString flag = m_state.own ? QStringLiteral(" ⚑") : QString();
-  m_head->setTexts((texts.heads.isEmpty() ? tr("Head") : texts.heads) + flag,
-                   (texts.brief.isEmpty() ? tr("Head") : texts.brief) + flag);
-  m_head->setAccessibleName(tr("Head: %1").arg(texts.heads));
+  std::vector<TitlePart> title = texts.heads;
+  if (title.empty()) title.push_back({tr("Head")});
+  if (m_state.own) title.push_back({QStringLiteral(" ⚑")});
+  m_head->setTitle(title);
+  m_head->setAccessibleName(tr("Head: %1").arg(textOf(texts.heads)));
   m_note->setText(texts.note);
-  m_note->setVisible(!texts.note.isEmpty());
   showToolTips();
   fitParts();
 }
 
 void PaneHeader::fitParts() {
-  const int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
+  int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
+  const int least = m_head->briefWidth() + m_sides->briefWidth() + m_quantity->briefWidth() + m_colours->wholeWidth();
+  // Names of what is compared come before what is to be known of it, which the tooltip has too.
+  if (note > 0 && least + note + layout()->contentsMargins().right() > width()) note = 0;
+  m_note->setVisible(note > 0);
   m_note->setMinimumWidth(std::max(note, 1));
-  const int fixed = m_head->briefWidth() + m_sides->wholeWidth() + m_colours->wholeWidth() + note;
   const int value = m_readout->sizeHint().width();
-  const int room = width() - layout()->contentsMargins().right();
-  const bool brief = fixed + m_quantity->wholeWidth() + value > room;
-  const int quantity = brief ? m_quantity->briefWidth() : m_quantity->wholeWidth();
+  const int room = width() - layout()->contentsMargins().right() - m_colours->wholeWidth() - note;
+  const auto taken = [this](int sides, int quantity) { return m_head->wholeWidth() + sides + quantity; };
+  int sides = m_sides->wholeWidth();
+  int quantity = m_quantity->wholeWidth();
+  // What is read is worth more than the word.
+  if (taken(sides, quantity) + m_readout->roomyWidth() > room) sides = m_sides->briefWidth();
+  if (taken(sides, quantity) + value > room) quantity = m_quantity->briefWidth();
+  m_sides->setFixedWidth(sides);
   m_quantity->setFixedWidth(quantity);
-  m_readout->setMinimumWidth(std::clamp(room - fixed - quantity, 0, value));
+  const int left = std::max(0, room - sides - quantity);
+  const int head = std::min(left, std::clamp(left - value, m_head->briefWidth(), m_head->wholeWidth()));
+  m_head->setMinimumWidth(head);
+  m_readout->setMinimumWidth(std::clamp(left - head, 0, value));
 }
 
 void PaneHeader::resizeEvent(QResizeEvent* event) {
@@ -273,7 +302,8 @@ void PaneHeader::resizeEvent(QResizeEvent* event) {
 }
 
 void PaneHeader::showToolTips() {
-  const QString lines = QStringLiteral("%1 · %2\n%3").arg(m_texts.heads, nameOf(m_state.quantity), m_texts.detail);
+  const QString lines =
+      QStringLiteral("%1 · %2\n%3").arg(textOf(m_texts.heads), nameOf(m_state.quantity), m_texts.detail);
   setToolTip(lines);
   m_note->setToolTip(lines);
   m_head->setToolTip(tr("%1\nClick: choose the head of this pane").arg(lines));

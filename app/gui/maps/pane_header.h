@@ -10,12 +10,11 @@
 
 #include "app/gui/maps/colour_form.h"
 #include "app/gui/maps/head_form.h"
+#include "app/gui/maps/header_button.h"
 #include "app/gui/maps/pane_readout.h"
 #include "app/gui/maps/pane_state.h"
 
 namespace foxscope::gui {
-
-class HeaderButton;
 
 /// What the header of a pane shows beside its state.
 struct HeaderContext {
@@ -29,10 +28,9 @@ struct HeaderContext {
 
 /// Words of the header.
 struct HeaderTexts {
-  QString heads;   ///< "fox L7 H2 − base L0 H1"
-  QString brief;   ///< the same without names of runs
-  QString detail;  ///< how pixels are made of entries, and all that is to be known of the picture
-  QString note;    ///< what misleads if it is not seen; empty: nothing
+  std::vector<TitlePart> heads;  ///< "fox L7 H2 − base L0 H1"
+  QString detail;                ///< how pixels are made of entries, and all that is to be known of the picture
+  QString note;                  ///< what misleads if it is not seen; empty: nothing
   bool operator==(const HeaderTexts&) const = default;
 };
 
@@ -47,6 +45,8 @@ class PaneHeader : public QWidget {
   void show(const PaneState& state, const HeaderContext& context);
   void setTexts(const HeaderTexts& texts);
   [[nodiscard]] const HeaderTexts& texts() const { return m_texts; }
+  /// What is read of the title, as far as there is room for it.
+  [[nodiscard]] QString title() const { return m_head->shownText(); }
   [[nodiscard]] PaneReadout& readout() const { return *m_readout; }
 
  signals:
@@ -68,8 +68,8 @@ class PaneHeader : public QWidget {
   void showQuantity();
   void showColours();
   void showToolTips();
-  /// Where there is little room: the title gives way first, then the quantity's name, then the value; the note
-  /// stays.
+  /// Where there is little room: the words of the comparison give way first, then the quantity's name, then most
+  /// letters of the title's names, then the value, and last the note.
   void fitParts();
   template <typename Change>
   void change(Change&& what);

@@ -150,9 +150,10 @@ std::vector<RunHeads> PaneHeads::runs() const {
   return result;
 }
 
-QString PaneHeads::textOf(const HeadOf& head) const {
+std::vector<TitlePart> PaneHeads::titleOf(const HeadOf& head) const {
   for (const Run& run : m_document.runs()) {
-    if (run.trace == head.trace) return QStringLiteral("%1 L%2 H%3").arg(run.name).arg(head.layer).arg(head.head);
+    if (run.trace != head.trace) continue;
+    return {{run.name, TitlePart::Kind::name}, {QStringLiteral(" L%1 H%2").arg(head.layer).arg(head.head)}};
   }
   return {};
 }

@@ -7,6 +7,7 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/maps/head_form.h"
+#include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_picture.h"
 #include "app/gui/maps/position_ticker.h"
 
@@ -41,8 +42,8 @@ class PaneHeads {
   [[nodiscard]] std::optional<NamedHead> nearest(const PaneState& state) const;
   [[nodiscard]] WantedContent content(const PaneState& state) const;
   [[nodiscard]] std::vector<RunHeads> runs() const;
-  /// "fox L1 H2", by the run's name in the document.
-  [[nodiscard]] QString textOf(const HeadOf& head) const;
+  /// "fox L1 H2", by the run's name in the document; empty where there is no such run.
+  [[nodiscard]] std::vector<TitlePart> titleOf(const HeadOf& head) const;
   /// True while all runs of a content are in the document.
   [[nodiscard]] bool holds(const PictureContent& content) const;
   /// The run of a head, as axes show its positions. Nothing but numbers where there is no such run.

@@ -43,6 +43,11 @@ QSize PaneReadout::sizeHint() const {
   return {static_cast<int>(kValueColumn * metrics.horizontalAdvance(QLatin1Char('0'))), metrics.height()};
 }
 
+int PaneReadout::roomyWidth() const {
+  const QFontMetrics metrics(usedFont());
+  return static_cast<int>((kValueColumn + 2 * kPlaceColumn) * metrics.horizontalAdvance(QLatin1Char('0')));
+}
+
 QSize PaneReadout::minimumSizeHint() const { return {0, sizeHint().height()}; }
 
 std::array<int, 4> PaneReadout::columns() const {

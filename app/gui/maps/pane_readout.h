@@ -26,7 +26,10 @@ class PaneReadout : public QWidget {
 
   void setReading(const PaneReading& reading);
   [[nodiscard]] const PaneReading& reading() const { return m_reading; }
+  /// Room for the value.
   [[nodiscard]] QSize sizeHint() const override;
+  /// Room for the value, query and key.
+  [[nodiscard]] int roomyWidth() const;
   [[nodiscard]] QSize minimumSizeHint() const override;
 
  protected:

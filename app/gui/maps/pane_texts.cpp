@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <vector>
 
 #include <QCoreApplication>
@@ -41,6 +42,20 @@ bool forgetsNothing(const PictureContent& content) {
   return !gated && content.hasClosedForm() && !content.minus;
 }
 
+/// Of two heads, A and B, the one without a gate where the other one has a gate: its F is 1.
+struct Ungated {
+  QString letter;
+  HeadOf head;
+};
+std::optional<Ungated> ungatedBesideGated(const PictureContent& content) {
+  if (content.quantity != Quantity::forget && content.quantity != Quantity::log_forget) return std::nullopt;
+  if (!content.minus && content.sides.size() < 2) return std::nullopt;
+  const HeadOf& first = content.sides[0].head;
+  const HeadOf& second = content.minus ? *content.minus : content.sides[1].head;
+  if (first.trace->info().gated == second.trace->info().gated) return std::nullopt;
+  return first.trace->info().gated ? Ungated{QStringLiteral("B"), second} : Ungated{QStringLiteral("A"), first};
+}
+
 bool isPlaced(const PictureContent& content) {
   return std::any_of(content.sides.begin(), content.sides.end(),
                      [](const PictureSide& side) { return !side.samePositions(); });
@@ -69,25 +84,28 @@ QString quoted(const Trace& trace, std::int64_t position) {
 
 }  // namespace
 
-QString headsOf(const PictureContent& content, const PaneHeads& heads) {
-  QString who = heads.textOf(content.sides.front().head);
-  if (content.minus) who += QStringLiteral(" − ") + heads.textOf(*content.minus);
-  if (content.sides.size() > 1) {
-    who = QStringLiteral("A: %1 | B: %2").arg(who, heads.textOf(content.sides[1].head));
+std::vector<TitlePart> headsOf(const PictureContent& content, const PaneHeads& heads) {
+  std::vector<TitlePart> title;
+  const auto add = [&](const HeadOf& head) {
+    for (TitlePart& part : heads.titleOf(head)) title.push_back(std::move(part));
+  };
+  const bool two = content.sides.size() > 1;
+  if (two) title.push_back({QStringLiteral("A: "), TitlePart::Kind::hint});
+  add(content.sides.front().head);
+  if (content.minus) {
+    title.push_back({QStringLiteral(" − ")});
+    add(*content.minus);
   }
-  return who;
-}
-
-QString briefHeadsOf(const PictureContent& content) {
-  const auto text = [](const HeadOf& head) { return QStringLiteral("L%1 H%2").arg(head.layer).arg(head.head); };
-  QString who = text(content.sides.front().head);
-  if (content.minus) who += QStringLiteral(" − ") + text(*content.minus);
-  if (content.sides.size() > 1) who += QStringLiteral(" | ") + text(content.sides[1].head);
-  return who;
+  if (two) {
+    title.push_back({QStringLiteral(" | ")});
+    title.push_back({QStringLiteral("B: "), TitlePart::Kind::hint});
+    add(content.sides[1].head);
+  }
+  return title;
 }
 
 QString titleOf(const PictureContent& content, const PaneHeads& heads) {
-  const QString title = QStringLiteral("%1 · %2").arg(headsOf(content, heads), nameOf(content.quantity));
+  const QString title = QStringLiteral("%1 · %2").arg(textOf(headsOf(content, heads)), nameOf(content.quantity));
   return content.firstKey == FirstKey::left_out ? title + tr(" without key 0") : title;
 }
 
@@ -102,6 +120,9 @@ QString detailOf(const MapPicture& picture, Finality finality, const PaneHeads& 
   parts += finality == Finality::exact ? tr("exact") : tr("coarse");
   if (content.firstKey == FirstKey::left_out) parts += tr("key 0 left out, each row divided by the rest");
   if (forgetsNothing(content)) parts += tr("no gates: nothing is forgotten");
+  if (const auto ungated = ungatedBesideGated(content)) {
+    parts += tr("%1 has no gates: its F is 1").arg(heads.axisRunOf(ungated->head).name);
+  }
   if (isPlaced(content)) parts += tr("other tokens: shown by place in the text");
   for (const PictureSide* side : endedSides(content, length)) {
     parts += tr("%1 was run over %2 tokens").arg(heads.axisRunOf(side->head).name).arg(side->head.trace->info().length);
@@ -114,6 +135,7 @@ QString noteOf(const MapPicture& picture, const PaneHeads& heads, std::int64_t l
   QStringList parts;
   const PictureContent& content = picture.request.content;
   if (forgetsNothing(content)) parts += tr("no gates");
+  if (const auto ungated = ungatedBesideGated(content)) parts += tr("%1: no gates").arg(ungated->letter);
   if (isPlaced(content)) parts += tr("other tokens");
   for (const PictureSide* side : endedSides(content, length)) {
     parts += tr("%1: %2 tokens").arg(heads.axisRunOf(side->head).name).arg(side->head.trace->info().length);

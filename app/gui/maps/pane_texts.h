@@ -4,6 +4,7 @@
 
 #include <QString>
 
+#include "app/gui/maps/header_button.h"
 #include "app/gui/maps/map_picture.h"
 #include "app/gui/maps/pane_heads.h"
 #include "app/gui/maps/pane_readout.h"
@@ -16,9 +17,7 @@ class MapPlot;
 enum class Finality { coarse, exact };
 
 /// "fox L0 H1 − base L0 H2": the first less the second, or both sides of a line.
-QString headsOf(const PictureContent& content, const PaneHeads& heads);
-/// The same without the names of runs: "L0 H1 − L0 H2".
-QString briefHeadsOf(const PictureContent& content);
+std::vector<TitlePart> headsOf(const PictureContent& content, const PaneHeads& heads);
 /// "fox L1 H2 · attention A"; of two sides, both.
 QString titleOf(const PictureContent& content, const PaneHeads& heads);
 /// "max of 8 × 8 tokens a pixel · exact"

@@ -118,6 +118,7 @@ TextToolRow::TextToolRow(QWidget* parent)
       m_edit(new QToolButton(this)),
       m_bar(new TintBar(this)),
       m_caption(new ElidedLabel(this)),
+      m_remedy(new QToolButton(this)),
       m_notice(new QLabel(this)) {
   m_caption->setObjectName(QStringLiteral("tintCaption"));
   m_notice->setObjectName(QStringLiteral("textNotice"));
@@ -146,6 +147,7 @@ TextToolRow::TextToolRow(QWidget* parent)
   m_scaleRow->setSpacing(fontMetrics().averageCharWidth());
   m_scaleRow->addWidget(m_bar);
   m_scaleRow->addWidget(m_caption, 1);
+  m_scaleRow->addWidget(m_remedy, 0, Qt::AlignLeft);
   auto* rows = new QVBoxLayout(this);
   rows->setContentsMargins(6, 4, 6, 4);
   rows->setSpacing(3);
@@ -153,6 +155,8 @@ TextToolRow::TextToolRow(QWidget* parent)
   rows->addLayout(m_scaleRow);
   rows->addWidget(m_notice);
   m_notice->hide();
+  m_remedy->setObjectName(QStringLiteral("tintRemedy"));
+  m_remedy->hide();
 
   connect(m_run, &QComboBox::textActivated, this, [this](const QString& name) {
     TintChoice choice = m_choice;
@@ -248,6 +252,7 @@ void TextToolRow::showChoice() {
   // What the numbers of saliency mean is read whole, below their scale.
   m_scaleRow->setDirection(isOwed(kind) ? QBoxLayout::TopToBottom : QBoxLayout::LeftToRight);
   m_caption->setWrapped(isOwed(kind));
+  m_remedy->setVisible(shows && m_isRemedied);
   if (!shows) m_bar->hide();
 }
 
@@ -257,6 +262,11 @@ void TextToolRow::setScale(const TintScale* scale, const QString& unit) {
 }
 
 void TextToolRow::setCaption(const QString& caption) { m_caption->setFullText(caption); }
+void TextToolRow::setRemedy(QAction* remedy) {
+  if (remedy != nullptr) m_remedy->setDefaultAction(remedy);
+  m_isRemedied = remedy != nullptr;
+  m_remedy->setVisible(m_isRemedied && m_mode == Mode::run);
+}
 void TextToolRow::setNotice(const QString& notice) {
   m_notice->setText(notice);
   m_notice->setVisible(!notice.isEmpty());

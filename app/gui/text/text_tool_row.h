@@ -8,6 +8,7 @@
 
 #include "app/gui/text/text_tint.h"
 
+class QAction;
 class QBoxLayout;
 class QCheckBox;
 class QComboBox;
@@ -60,6 +61,8 @@ class TextToolRow : public QWidget {
   /// No scale where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
   void setCaption(const QString& caption);
+  /// What can be done about what the caption says is missing, as a button beside it; null: nothing.
+  void setRemedy(QAction* remedy);
   /// A word that stands out: the text was edited. Empty: none.
   void setNotice(const QString& notice);
   [[nodiscard]] QString caption() const;
@@ -90,6 +93,8 @@ class TextToolRow : public QWidget {
   QToolButton* m_edit;
   TintBar* m_bar;
   ElidedLabel* m_caption;
+  QToolButton* m_remedy;
+  bool m_isRemedied = false;
   QBoxLayout* m_scaleRow = nullptr;
   QLabel* m_notice;
 };

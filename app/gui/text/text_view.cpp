@@ -15,6 +15,7 @@
 #include <QToolTip>
 #include <QVBoxLayout>
 
+#include "app/gui/document/saliency_action.h"
 #include "app/gui/text/find_bar.h"
 #include "app/gui/text/go_bar.h"
 #include "app/gui/text/text_editor.h"
@@ -38,7 +39,8 @@ TextView::TextView(Document& document, QWidget* parent)
       m_tools(new TextToolRow(this)),
       m_find(new FindBar(this)),
       m_go(new GoBar(this)),
-      m_stack(new QStackedWidget(this)) {
+      m_stack(new QStackedWidget(this)),
+      m_compute(makeSaliencyAction(document, this)) {
   m_stack->addWidget(makePage());
   m_stack->addWidget(makeEditor());
   m_find->hide();

@@ -58,6 +58,10 @@ std::optional<TintRequest> TextView::tintRequest() const {
 
 void TextView::requestTint() {
   m_tools->setCaption(caption());
+  const Run* chosen = m_document.run(m_document.selection().head().run);
+  const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools->choice().kind) &&
+                             !chosen->trace->has(TraceArray::log_forget_gradient);
+  m_tools->setRemedy(lacksSaliency && m_document.saliencyObstacle(chosen->id).isEmpty() ? m_compute : nullptr);
   const auto wanted = tintRequest();
   m_tintPending = wanted.has_value();
   if (!wanted) {
@@ -131,7 +135,8 @@ QString TextView::caption() const {
   if (run == nullptr) return tr("no head is chosen");
   if (isOwed(choice.kind)) {
     if (!run->trace->has(TraceArray::log_forget_gradient)) {
-      return tr("%1 has no saliency yet: choose “Compute saliency” in the menu Text").arg(run->name);
+      const QString obstacle = m_document.saliencyObstacle(run->id);
+      return obstacle.isEmpty() ? tr("%1 has no saliency yet").arg(run->name) : obstacle;
     }
     const QString target = QString::fromStdString(saliency_target_words(run->trace->info()));
     const QString sentence = choice.kind == TintKind::saliency

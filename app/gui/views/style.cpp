@@ -4,6 +4,8 @@
 #include <QProxyStyle>
 #include <QStyleFactory>
 #include <QStyleOption>
+#include <QToolBar>
+#include <QToolButton>
 
 #include "app/gui/views/theme.h"
 
@@ -32,7 +34,24 @@ class OutlinedFusion : public QProxyStyle {
     painter->restore();
   }
 
+  // A choice of a tool bar that is off is framed: without a frame it looks like a word.
+  void drawComplexControl(ComplexControl control, const QStyleOptionComplex* option, QPainter* painter,
+                          const QWidget* widget) const override {
+    if (control == CC_ToolButton && isChoice(widget) && !option->state.testFlag(State_On)) {
+      painter->save();
+      painter->setRenderHint(QPainter::Antialiasing);
+      painter->setPen(QPen(lineColour(option->palette), 1));
+      painter->drawRoundedRect(QRectF(option->rect).adjusted(0.5, 0.5, -0.5, -0.5), 3, 3);
+      painter->restore();
+    }
+    QProxyStyle::drawComplexControl(control, option, painter, widget);
+  }
+
  private:
+  static bool isChoice(const QWidget* widget) {
+    const auto* button = qobject_cast<const QToolButton*>(widget);
+    return button != nullptr && button->isCheckable() && qobject_cast<const QToolBar*>(button->parent()) != nullptr;
+  }
   /// A button that is switched on is filled and framed in the accent's colour.
   static void drawChecked(const QStyleOption& option, QPainter& painter) {
     painter.save();

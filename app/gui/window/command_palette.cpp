@@ -1,6 +1,7 @@
 #include "app/gui/window/command_palette.h"
 
 #include <algorithm>
+#include <vector>
 
 #include <QKeyEvent>
 #include <QVBoxLayout>
@@ -52,6 +53,7 @@ QStringList CommandPalette::shownTexts() const {
 void CommandPalette::narrow(const QString& typed) {
   const QStringList words = typed.split(' ', Qt::SkipEmptyParts);
   m_list->clear();
+  std::vector<qsizetype> found;
   for (qsizetype index = 0; index < m_actions.size(); ++index) {
     const QAction& action = *m_actions[index];
     if (!action.isEnabled()) continue;
@@ -60,7 +62,16 @@ void CommandPalette::narrow(const QString& typed) {
     const bool fits = std::all_of(words.begin(), words.end(), [&](const QString& word) {
       return text.contains(word, Qt::CaseInsensitive) || shortcut.contains(word, Qt::CaseInsensitive);
     });
-    if (!fits) continue;
+    if (fits) found.push_back(index);
+  }
+  // What begins with what was typed comes first: that is what Return does.
+  std::ranges::stable_partition(found, [&](qsizetype index) {
+    return plainText(*m_actions[index]).startsWith(typed.trimmed(), Qt::CaseInsensitive);
+  });
+  for (const qsizetype index : found) {
+    const QAction& action = *m_actions[index];
+    const QString shortcut = action.shortcut().toString(QKeySequence::NativeText);
+    const QString text = plainText(action);
     auto* item = new QListWidgetItem(shortcut.isEmpty() ? text : text + QStringLiteral("    ") + shortcut);
     item->setData(Qt::UserRole, static_cast<int>(index));
     item->setData(Qt::UserRole + 1, text);

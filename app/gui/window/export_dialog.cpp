@@ -23,6 +23,7 @@
 #include "app/figure/page.h"
 #include "app/gui/curves/curves_view.h"
 #include "app/gui/maps/maps_view.h"
+#include "app/gui/views/elided_combo.h"
 #include "app/gui/views/theme.h"
 #include "app/gui/window/figure_form.h"
 #include "app/gui/window/map_command.h"
@@ -173,7 +174,7 @@ void ExportDialog::makeForm() {
   auto* column = new QVBoxLayout(fields);
   auto* form = new QFormLayout;
   form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
-  m_source = new QComboBox;
+  m_source = new ElidedCombo;
   if (m_map) m_source->addItem(tr("map of the active pane"), static_cast<int>(Source::map));
   if (m_curves) m_source->addItem(tr("curves as shown"), static_cast<int>(Source::curves));
   m_source->addItem(tr("whole window"), static_cast<int>(Source::window));

@@ -11,7 +11,6 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kListCharacters = 34;
 constexpr int kTextCharacters = 78;
 constexpr int kLines = 36;
 
@@ -31,7 +30,9 @@ Glossary::Glossary(QWidget* parent) : QDialog(parent), m_list(new QListWidget), 
   m_text->setFrameShape(QFrame::NoFrame);
   m_list->setFrameShape(QFrame::NoFrame);
   m_list->setAccessibleName(tr("Terms"));
-  m_list->setFixedWidth(fontMetrics().averageCharWidth() * kListCharacters);
+  // No term is cut.
+  m_list->setFixedWidth(m_list->sizeHintForColumn(0) + 2 * fontMetrics().averageCharWidth());
+  m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   connect(m_list, &QListWidget::currentItemChanged, this, [this](const QListWidgetItem* item) {
     if (item != nullptr) m_text->scrollToAnchor(item->data(Qt::UserRole).toString());
   });
@@ -40,7 +41,7 @@ Glossary::Glossary(QWidget* parent) : QDialog(parent), m_list(new QListWidget), 
   layout->setSpacing(0);
   layout->addWidget(m_list);
   layout->addWidget(m_text, 1);
-  resize(fontMetrics().averageCharWidth() * (kListCharacters + kTextCharacters), fontMetrics().height() * kLines);
+  resize(m_list->width() + fontMetrics().averageCharWidth() * kTextCharacters, fontMetrics().height() * kLines);
 }
 
 void Glossary::show(const QString& term) {

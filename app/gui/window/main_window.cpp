@@ -148,8 +148,13 @@ void MainWindow::makeViews() {
   QAction* showRuns = m_runsDock->toggleViewAction();
   showRuns->setIcon(themedIcon(QStringLiteral("runs")));
   showRuns->setShortcut(QKeySequence("Ctrl+R"));
-  connect(showRuns, &QAction::triggered, runs, [runs](bool shown) {
+  connect(showRuns, &QAction::triggered, runs, [this, runs](bool shown) {
     if (!shown) return;
+    // As high as its rows need; the text keeps the rest.
+    if (std::exchange(m_firstRuns, false)) {
+      const int list = m_runsDock->height() - runs->height() + runs->sizeHint().height();
+      resizeDocks({m_runsDock, m_textDock}, {list, height() - list}, Qt::Vertical);
+    }
     runs->setFocus();
     if (!runs->currentIndex().isValid()) runs->setCurrentIndex(runs->list().index(0, RunListModel::kName));
   });
@@ -167,29 +172,33 @@ void MainWindow::makeViews() {
 }
 
 void MainWindow::resetDocks() {
-  const std::pair<QDockWidget*, Qt::DockWidgetArea> places[] = {
-      {m_headsDock, Qt::LeftDockWidgetArea},     {m_runsDock, Qt::RightDockWidgetArea},
-      {m_textDock, Qt::RightDockWidgetArea},     {m_curvesDock, Qt::BottomDockWidgetArea},
-      {m_wordsDock, Qt::BottomDockWidgetArea},   {m_evaluationsDock, Qt::BottomDockWidgetArea},
-      {m_trainingDock, Qt::BottomDockWidgetArea}};
-  for (const auto& [dock, area] : places) {
-    dock->setFloating(false);
-    addDockWidget(area, dock);
-    dock->show();
+  // Maps and text have the room until somebody asks for the list of runs; behind the curves stands what is asked for,
+  // or there is something to be seen of.
+  struct Place {
+    QDockWidget* dock;
+    Qt::DockWidgetArea area;
+    bool shown;
+  };
+  const Place places[] = {{m_headsDock, Qt::LeftDockWidgetArea, true},
+                          {m_runsDock, Qt::RightDockWidgetArea, false},
+                          {m_textDock, Qt::RightDockWidgetArea, true},
+                          {m_curvesDock, Qt::BottomDockWidgetArea, true},
+                          {m_wordsDock, Qt::BottomDockWidgetArea, false},
+                          {m_effectsDock, Qt::BottomDockWidgetArea, m_sweeps.shown() != nullptr},
+                          {m_evaluationsDock, Qt::BottomDockWidgetArea, !m_document.evaluations().empty()},
+                          {m_trainingDock, Qt::BottomDockWidgetArea, !m_trainings.open().empty()}};
+  // Each dock that comes into sight asks for its least width at once: those of the bottom, side by side until they lie
+  // behind one another, would widen the window.
+  for (const Place& place : places) place.dock->hide();
+  for (const Place& place : places) {
+    place.dock->setFloating(false);
+    addDockWidget(place.area, place.dock);
   }
-  // Behind the curves, and out of sight until somebody asks for it, or there is something to be seen.
-  tabifyDockWidget(m_curvesDock, m_wordsDock);
-  m_wordsDock->hide();
-  m_effectsDock->setFloating(false);
-  tabifyDockWidget(m_curvesDock, m_effectsDock);
-  m_effectsDock->setVisible(m_sweeps.shown() != nullptr);
-  m_evaluationsDock->setFloating(false);
-  tabifyDockWidget(m_curvesDock, m_evaluationsDock);
-  m_evaluationsDock->setVisible(!m_document.evaluations().empty());
-  tabifyDockWidget(m_curvesDock, m_trainingDock);
-  m_trainingDock->setVisible(!m_trainings.open().empty());
-  // Maps and text have the room until somebody asks for the list.
-  m_runsDock->hide();
+  for (QDockWidget* dock : {m_wordsDock, m_effectsDock, m_evaluationsDock, m_trainingDock}) {
+    tabifyDockWidget(m_curvesDock, dock);
+  }
+  for (const Place& place : places) place.dock->setVisible(place.shown);
+  m_firstRuns = true;
   m_curvesDock->raise();
   const int heads = std::clamp(width() * 12 / 100, kHeadsWidth.first, kHeadsWidth.second);
   const int text = std::clamp(width() * 21 / 100, kTextWidth.first, kTextWidth.second);

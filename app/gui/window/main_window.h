@@ -170,6 +170,7 @@ class MainWindow : public QMainWindow {
   QStringList m_shownFiles;             ///< opened in this window, for their small pictures
   QString m_saving;                     ///< the file that it is being saved to
   bool m_firstDocks = true;             ///< nobody has placed them: they follow from the window's first size
+  bool m_firstRuns = true;              ///< the list of runs has not been shown since docks went to their places
   bool m_docksUntouched = false;        ///< they stand as the first size has them
   QByteArray m_wantedDocks;             ///< to be restored when the window has its size; empty: none
   /// With nothing open docks are put away, and come back as they were: an empty state is that of the first size.

@@ -33,7 +33,7 @@ QString nameOf(const TextInput& text, const Document& document) {
   for (const Run& run : document.runs()) {
     const auto& read = run.trace->text();
     if (run.file.isEmpty() || !read || read->content != text.content) continue;
-    return RunBar::tr("the text of %1").arg(QFileInfo(run.file).fileName());
+    return Document::textNameOf(run);
   }
   return RunBar::tr("typed text");
 }
@@ -49,6 +49,20 @@ int nameWidth(std::size_t chips, const QFontMetrics& metrics) {
 }
 
 }  // namespace
+
+/// Where there is little room it says the stage alone, or as much of it as there is room for.
+class RunBar::Progress : public QProgressBar {
+ public:
+  void setBrief(const QString& brief) { m_brief = brief; }
+  [[nodiscard]] QString text() const override {
+    const int room = width() - fontMetrics().averageCharWidth();
+    const bool fits = fontMetrics().horizontalAdvance(format()) <= room;
+    return fits ? format() : fontMetrics().elidedText(m_brief, Qt::ElideRight, room);
+  }
+
+ private:
+  QString m_brief;
+};
 
 QString timeLeftText(double seconds) {
   if (seconds < 60) return RunBar::tr("%1 s left").arg(seconds, 0, 'f', seconds < 10 ? 1 : 0);
@@ -84,7 +98,7 @@ RunBar::RunBar(Document& document, QAction* list, QWidget* parent) : QWidget(par
   m_run = new QPushButton;
   m_run->setFocusPolicy(Qt::TabFocus);
   layout->addWidget(m_run);
-  m_progress = new QProgressBar;
+  m_progress = new Progress;
   m_progress->setRange(0, kProgressSteps);
   m_progress->setTextVisible(true);
   m_progress->setMinimumWidth(fontMetrics().averageCharWidth() * kProgressInCharacters);
@@ -207,14 +221,16 @@ void RunBar::followStatus() {
   m_limit->setEnabled(!status.running);
   m_progress->setVisible(status.running);
   if (!status.running) return;
-  QString text = tr("%1 (%2 of %3): %4").arg(status.model).arg(status.index + 1).arg(status.count).arg(status.stage);
-  if (status.secondsLeft >= 0) text += QStringLiteral(", ") + timeLeftText(status.secondsLeft);
+  QString brief = status.stage;
+  if (status.secondsLeft >= 0) brief += QStringLiteral(", ") + timeLeftText(status.secondsLeft);
+  const QString text = tr("%1 (%2 of %3): %4").arg(status.model).arg(status.index + 1).arg(status.count).arg(brief);
   if (status.fraction < 0) {
     m_progress->setRange(0, 0);
   } else {
     m_progress->setRange(0, kProgressSteps);
     m_progress->setValue(static_cast<int>(status.fraction * kProgressSteps));
   }
+  m_progress->setBrief(brief);
   m_progress->setFormat(text);
   m_progress->setToolTip(text);
 }

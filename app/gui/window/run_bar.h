@@ -40,7 +40,8 @@ class RunBar : public QWidget {
   QLabel* m_text = nullptr;
   QSpinBox* m_limit = nullptr;
   QPushButton* m_run = nullptr;
-  QProgressBar* m_progress = nullptr;
+  class Progress;
+  Progress* m_progress = nullptr;
 };
 
 }  // namespace foxscope::gui

@@ -66,6 +66,11 @@ StartPage::StartPage(QWidget* parent)
   column->addStretch(1);
   column->addWidget(heading(QStringLiteral("Foxscope"), kTitleSize));
   column->addWidget(wrapped(tr("See what each head of a Forgetting Transformer forgets, and when.")));
+  // What is still missing stands where it is seen however low the page is.
+  m_inputs = heading({}, 1);
+  m_inputs->setWordWrap(true);
+  m_inputs->hide();
+  column->addWidget(m_inputs);
   column->addSpacing(line / 2);
   m_picture->setAccessibleName(tr("Forget matrix and attention of a head, beside the text that it read"));
   m_picture->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Fixed);
@@ -73,9 +78,6 @@ StartPage::StartPage(QWidget* parent)
   column->addSpacing(line / 2);
   addQuestions(*column);
   addButtons(*column);
-  column->addSpacing(line / 2);
-  m_inputs = wrapped({});
-  column->addWidget(m_inputs);
   m_recent = new QVBoxLayout;
   column->addLayout(m_recent);
   column->addStretch(2);

@@ -66,6 +66,7 @@ class CurveTabsTest : public QObject {
   void gateListsItsStrongestEvents();
   void eventsLeadToTheirPlace();
   void saliencyStandsBesideTheGate();
+  void saliencyIsComputedByAButton();
   void aGateThatMattersLeadsToItsHead();
   void modelWithoutGates();
   void decayChoosesHeads();
@@ -384,11 +385,37 @@ void CurveTabsTest::gateListsItsStrongestEvents() {
   QCOMPARE(scene.tab<curves::GateTab>().readOut().entries()[0].value, "f = " + numberText(std::exp(c[123] - c[122])));
 }
 
+void CurveTabsTest::saliencyIsComputedByAButton() {
+  Scene scene({});
+  QVERIFY(runDemo(scene.document, 48));
+  scene.document.selection().setHead({scene.document.runs()[0].id, 1, 2});
+  QVERIFY(scene.show(Tab::saliency));
+  auto& tab = scene.tab<curves::SaliencyTab>();
+  QCOMPARE(tab.message(), "fox-pro-12m has no saliency yet: what its loss owes to each gate takes one more run.");
+  QVERIFY(tab.remedy().isVisible() && tab.remedy().isEnabled());
+  QCOMPARE(tab.remedy().text(), "Compute Saliency");
+  QTest::mouseClick(&tab.remedy(), Qt::LeftButton);
+  QVERIFY(scene.document.runStatus().running);
+  QVERIFY(!tab.remedy().isEnabled());
+  QCOMPARE(tab.remedy().text(), "A run is being made …");
+  QVERIFY(waitUntilIdle(scene.document) && scene.settle());
+  QVERIFY(scene.document.runs()[0].trace->has(TraceArray::log_forget_gradient));
+  QCOMPARE(tab.note(), "Raising a gate by 1 % changes the mean loss of fox-pro-12m by this, to first order.");
+  QVERIFY(!tab.remedy().isVisible());
+  // The other run has none.
+  scene.document.selection().setHead({scene.document.runs()[1].id, 0, 0});
+  QVERIFY(scene.settle());
+  QVERIFY(tab.remedy().isVisible() && tab.remedy().isEnabled());
+}
+
 void CurveTabsTest::saliencyStandsBesideTheGate() {
   Scene scene({named("fox", 37)});
   QVERIFY(scene.show(Tab::saliency));
-  QCOMPARE(scene.tab<curves::SaliencyTab>().message(),
-           "fox has no saliency yet: choose “Compute saliency” in the menu Text.");
+  QCOMPARE(
+      scene.tab<curves::SaliencyTab>().message(),
+      "fox comes from a file, and its saliency needs its model: open the checkpoint folder (Ctrl+O), the text, and "
+      "press F5 first.");
+  QVERIFY(!scene.tab<curves::SaliencyTab>().remedy().isVisible());
   QVERIFY(scene.tab<curves::SaliencyTab>().data().isEmpty());
   SyntheticRun run = named("owed", 37);
   run.keep.insert(Keep::saliency);

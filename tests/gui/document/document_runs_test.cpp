@@ -303,6 +303,19 @@ void DocumentRunsTest::whereNoSaliencyCanBeComputedSaysWhy() {
   live.cancelRun();
   QVERIFY(waitUntilIdle(live));
   QVERIFY(!live.runs()[0].trace->has(TraceArray::log_forget_gradient));
+  QCOMPARE(live.saliencyObstacle(live.runs()[0].id), QString());
+  Document mixer;
+  QSignalSpy told(&mixer, &Document::messageRaised);
+  mixer.open({source("resources/models/gated-deltanet-1m"), sampleText()});
+  QVERIFY(waitUntilIdle(mixer));
+  RunSettings settings = mixer.settings();
+  settings.limit = 32;
+  mixer.setSettings(settings);
+  mixer.startRun();
+  QVERIFY(waitUntilIdle(mixer));
+  mixer.startSaliency(mixer.runs()[0].id, std::nullopt);
+  QCOMPARE(textsOf(told).last(),
+           "gated-deltanet-1m has layers of delta rule: what a loss owes to gates is computed for attention alone");
 }
 
 void DocumentRunsTest::whatCannotBeDerivedSaysWhy() {

@@ -7,6 +7,7 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "app/gui/document/opened_path.h"
 #include "app/gui/effects/effects_view.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/support.h"
@@ -27,6 +28,7 @@ class EffectsTest : public QObject {
   void aSweepOutlivesItsWindow();
   void aSweepThatIsClosedDoesNotComeBack();
   void aSweepIsExportedAndOpened();
+  void aSweepSaysOfWhichTextItIs();
   void whatCannotBeSweptSaysWhy();
   void withoutChangesItSaysWhatToDo();
   void changedRunsFromFilesAreAnswered();
@@ -371,6 +373,34 @@ void EffectsTest::aSweepIsExportedAndOpened() {
   QCOMPARE(other.sweeps.shown()->run, other.fox());
   QTest::mouseClick(&other.view.grid(), Qt::LeftButton, {}, other.view.grid().cell(6, 3).center());
   QVERIFY(other.document.selection().head() == (HeadChoice{other.fox(), 6, 3}));
+}
+
+// Of the text that its run has read, also where another one is about to be read; so does its figure.
+void EffectsTest::aSweepSaysOfWhichTextItIs() {
+  const Folder folder;
+  Effects effects;
+  QVERIFY(effects.run());
+  effects.document.setText({{}, "Other words, which no model has read."});
+  QVERIFY(effects.sweep("cut"));
+  QCOMPARE(effects.view.caption(), "on black-beauty-1-3.txt (80 tokens)");
+  QCOMPARE(effects.sweeps.shown()->whole->source, std::string("black-beauty-1-3.txt"));
+  // A run that is made anew from one keeps the name of its text.
+  QVERIFY(effects.derive("3:1:cut"));
+  effects.sweeps.start(effects.document.runs().back().id, change("cut"));
+  QVERIFY(QTest::qWaitFor([&] { return !effects.sweeps.running(); }, kPatience));
+  QCOMPARE(effects.view.caption(), "on black-beauty-1-3.txt (80 tokens)");
+  // The same change on two texts: the list tells them apart.
+  const auto swept = effects.sweeps.visible().front()->whole;
+  Effects both;
+  both.view.resize(900, 420);
+  both.view.show();
+  emit both.document.sweepOpened({swept, swept->changes(1)});
+  auto other = std::make_shared<SweepEvaluation>(*swept);
+  other->source = "other.txt";
+  emit both.document.sweepOpened({other, other->changes(1)});
+  QCOMPARE(both.view.caption(), "on other.txt (80 tokens)");
+  QCOMPARE(both.view.choice().itemText(0), "fox-pro-12m, cut, on black-beauty-1-3.txt (80 tokens)");
+  QCOMPARE(both.view.choice().itemText(1), "fox-pro-12m, cut, on other.txt (80 tokens)");
 }
 
 void EffectsTest::whatCannotBeSweptSaysWhy() {

@@ -29,6 +29,7 @@ class EvaluationsTest : public QObject {
   void filesOfOneKindStandInOnePlot();
   void coloursAreThoseOfTheRuns();
   void aNeedleCellTellsItsValue();
+  void allCellsHaveNumbersOrNone();
   void aNeedleCellSaysWhatIsMissing();
   void aNeedleCellOpensItsTrace();
   void headsAreAGrid();
@@ -105,6 +106,13 @@ void EvaluationsTest::lossesAreTheFiguresCurves() {
     QVERIFY(plot.curves[curve].y == wanted.curves[curve].y);
     QVERIFY(!plot.curves[curve].bandUpper.empty());
   }
+  QVERIFY(shown.view.reading().contains("standard error"));
+  // That is said of the losses alone.
+  shown.document.open({evaluationOf("heads")});
+  QVERIFY(waitUntilIdle(shown.document));
+  QVERIFY(shown.view.heads().isVisible());
+  QVERIFY2(!shown.view.reading().contains("standard error"), qPrintable(shown.view.reading()));
+  shown.view.restoreState({{"tab", 0}});
   QVERIFY(shown.view.reading().contains("standard error"));
 }
 
@@ -186,6 +194,31 @@ void EvaluationsTest::aNeedleCellTellsItsValue() {
   grids[0]->setFocus();
   QTest::keyClick(grids[0], Qt::Key_Left);
   QVERIFY(shown.view.reading().contains(QStringLiteral("length %1,").arg(file.lengths[1])));
+}
+
+void EvaluationsTest::allCellsHaveNumbersOrNone() {
+  Shown shown({evaluationOf("needle")});
+  QVERIFY(shown.settle());
+  ValueGrid& grid = *shown.grids()[0];
+  const auto written = [&](const QSize& size) {
+    grid.resize(size);
+    const QStringList texts = grid.cellTexts();
+    return std::pair(texts.size() - texts.count(QString()), texts);
+  };
+  const qsizetype cells = static_cast<qsizetype>(grid.content().values.size());
+  qsizetype widest = 0;
+  for (const int width : {1000, 500, 420, 360, 300}) {
+    const auto [count, texts] = written({width, 400});
+    QVERIFY2(count == cells || count == 0, qPrintable(QString("%1 of %2 at %3").arg(count).arg(cells).arg(width)));
+    qsizetype longest = 0;
+    for (const QString& text : texts) longest = std::max(longest, text.size());
+    if (widest > 0) QVERIFY(longest <= widest);
+    widest = longest;
+  }
+  QCOMPARE(written({1000, 400}).first, cells);
+  QCOMPARE(written({200, 400}).first, 0);
+  const double value = static_cast<double>(grid.content().values[0]);
+  QCOMPARE(written({1000, 400}).second[0], QString::number(value, 'g', 3));
 }
 
 void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {

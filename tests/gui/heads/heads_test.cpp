@@ -44,6 +44,7 @@ class HeadsTest : public QObject {
   void withoutRunsItSaysSo();
   void withoutGatesItBeginsWithEntropy();
   void saliencyIsKnownWhereItWasKept();
+  void saliencyThatIsMissingIsComputedByAButton();
   void layersOfSeveralKindsHaveAStripEach();
   void ofMambaEveryNthChannelIsShown();
 };
@@ -591,6 +592,36 @@ void HeadsTest::saliencyIsKnownWhereItWasKept() {
   QVERIFY(textOf(HeadQuantity::saliency).meaning.contains("raising one gate by 1 %"));
   heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::saliency, kNoRun});
   QCOMPARE(heads.view.grid().shownValue(with), heads.table.value(with, HeadQuantity::saliency));
+}
+
+void HeadsTest::saliencyThatIsMissingIsComputedByAButton() {
+  Heads heads;
+  QVERIFY(heads.run(48));
+  const HeadChoice chosen{heads.document.runs()[0].id, 1, 2};
+  heads.document.selection().setHead(chosen);
+  auto* button = heads.view.findChild<QToolButton*>("headsRemedy");
+  QVERIFY(!button->isVisible());
+  const auto colourBy = [&](const QString& name) {
+    for (QAction* command : heads.view.commands()) {
+      if (command->text() == "Colour heads by " + name) command->trigger();
+    }
+  };
+  colourBy("saliency");
+  QVERIFY(button->isVisible());
+  QVERIFY(std::isnan(heads.view.grid().shownValue(chosen)));
+  QTest::mouseClick(button, Qt::LeftButton);
+  QVERIFY(!button->isEnabled());
+  const auto known = [&] {
+    const HeadChoice now{heads.document.runs()[0].id, 1, 2};
+    return !std::isnan(heads.table.value(now, HeadQuantity::saliency));
+  };
+  QVERIFY(QTest::qWaitFor(known, 60'000) && waitUntilIdle(heads.document));
+  QVERIFY(!button->isVisible());
+  // The other model has none yet.
+  heads.document.selection().setHead({heads.document.runs()[1].id, 0, 0});
+  QVERIFY(button->isVisible() && button->isEnabled());
+  colourBy("entropy");
+  QVERIFY(!button->isVisible());
 }
 
 void HeadsTest::layersOfSeveralKindsHaveAStripEach() {

@@ -66,6 +66,8 @@ class MapsCompareTest : public QObject {
 
  private slots:
   void keysChooseTheSide();
+  void titlesKeepTheModelsNames();
+  void namesThatBeginAlikeAreToldApart();
   void splitShowsBothSides();
   void dividerIsDragged();
   void differenceIsEntryByEntry();
@@ -103,6 +105,43 @@ void MapsCompareTest::keysChooseTheSide() {
   QCOMPARE(maps.pane().titleText(), "A: fox L0 H0 | B: transformer L0 H0 · attention A");
   maps.press(Qt::Key_A);
   QCOMPARE(maps.pane().titleText(), "fox L0 H0 · attention A");
+}
+
+// As narrow as two panes are in a small window, whatever is compared.
+void MapsCompareTest::titlesKeepTheModelsNames() {
+  OpenMaps maps({traceOf("fox-pro-12m", 1), traceOf("transformer-pro-12m", 2, false)});
+  maps.view.setPaneCount(2);
+  maps.setQuantity(Quantity::attention);
+  maps.plot().setFocus();
+  const auto* header = maps.pane().findChild<PaneHeader*>();
+  const auto titleAt = [&](int width, Qt::Key key) {
+    maps.view.resize(width, 400);
+    QTest::keyClick(&maps.plot(), key);
+    return maps.settle() ? header->title() : QString();
+  };
+  QCOMPARE(titleAt(1400, Qt::Key_D), "fox-pro-12m L0 H0 − transformer-pro-12m L0 H0");
+  for (const int width : {600, 700, 800}) {
+    QVERIFY2(titleAt(width, Qt::Key_A).startsWith("fox"), qPrintable(header->title()));
+    QVERIFY2(titleAt(width, Qt::Key_B).startsWith("tra"), qPrintable(header->title()));
+    QVERIFY2(header->title().endsWith(" L0 H0"), qPrintable(header->title()));
+    for (const Qt::Key key : {Qt::Key_D, Qt::Key_V, Qt::Key_H}) {
+      const QString title = titleAt(width, key);
+      QVERIFY2(title.contains("fox") && title.contains("tra"), qPrintable(QString("%1: %2").arg(width).arg(title)));
+      QVERIFY2(title.count("L0 H0") == 2, qPrintable(QString("%1: %2").arg(width).arg(title)));
+    }
+  }
+}
+
+void MapsCompareTest::namesThatBeginAlikeAreToldApart() {
+  OpenMaps maps({traceOf("fox-pro-12m", 1), traceOf("fox-pro-12m-cut", 2)});
+  maps.view.setPaneCount(1);
+  maps.plot().setFocus();
+  maps.view.resize(470, 400);
+  QTest::keyClick(&maps.plot(), Qt::Key_D);
+  QVERIFY(maps.settle());
+  const QString title = maps.pane().findChild<PaneHeader*>()->title();
+  QVERIFY2(title.size() < QString("fox-pro-12m L0 H0 − fox-pro-12m-cut L0 H0").size(), qPrintable(title));
+  QVERIFY2(title.contains("m L0 H0") && title.contains("t L0 H0"), qPrintable(title));
 }
 
 void MapsCompareTest::splitShowsBothSides() {
@@ -342,6 +381,15 @@ void MapsCompareTest::modelWithoutGates() {
   QCOMPARE(maps.pane().noteText(), "no gates");
   QCOMPARE(maps.pane().picture()->value(0, 149, 0), 1.0F);
   QCOMPARE(maps.pane().messageText(), QString());
+  // Beside a model with gates it is said of which of the two.
+  for (const Qt::Key key : {Qt::Key_V, Qt::Key_D}) {
+    maps.press(key);
+    QVERIFY2(maps.pane().detailText().endsWith("transformer has no gates: its F is 1"),
+             qPrintable(maps.pane().detailText()));
+    QCOMPARE(maps.pane().noteText(), "B: no gates");
+  }
+  maps.press(Qt::Key_A);
+  QCOMPARE(maps.pane().noteText(), QString());
 }
 
 void MapsCompareTest::aModelAloneWithoutGatesOpensOnItsAttention() {

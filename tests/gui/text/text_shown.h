@@ -26,7 +26,7 @@ class Shown {
     view.show();
     std::vector<std::shared_ptr<const Trace>> traces;
     for (const TextRun& run : runs) traces.push_back(makeTextRun(run));
-    m_came = openRuns(document, m_folder, traces) && settle();
+    m_came = traces.empty() || (openRuns(document, m_folder, traces) && settle());
     page = view.findChild<TextPage*>();
     tools = view.findChild<TextToolRow*>();
   }

@@ -27,6 +27,7 @@ class TextViewTintTest : public QObject {
   void theTintIsPainted();
   void coloursFollowThePalette();
   void saliencySaysOfWhichLossItIs();
+  void saliencyThatIsMissingIsComputedByAButton();
 };
 
 void TextViewTintTest::aRowFollowsThePinOrThePointer() {
@@ -73,7 +74,8 @@ void TextViewTintTest::saliencySaysOfWhichLossItIs() {
   Shown without({run});
   QVERIFY(without.came());
   QVERIFY(without.choose(TintKind::saliency));
-  QCOMPARE(without.tools->caption(), "fox has no saliency yet: choose “Compute saliency” in the menu Text");
+  QVERIFY(without.tools->caption().startsWith("fox comes from a file, and its saliency needs its model"));
+  QVERIFY(!without.view.findChild<QToolButton*>("tintRemedy")->isVisible());
   // A run of a file is not made again.
   QSignalSpy messages(&without.document, &Document::messageRaised);
   for (QAction* command : without.view.commands()) {
@@ -90,6 +92,34 @@ void TextViewTintTest::saliencySaysOfWhichLossItIs() {
   QVERIFY(shown.choose(TintKind::keyLogit));
   QCOMPARE(shown.tools->caption(),
            "0.01 more in the logits of a word as a key of fox L0 H0 changes the loss of position 7 by this");
+}
+
+void TextViewTintTest::saliencyThatIsMissingIsComputedByAButton() {
+  Shown shown({});
+  QVERIFY(runDemo(shown.document, 48));
+  QVERIFY(shown.choose(TintKind::saliency));
+  const QString name = shown.document.runs()[0].name;
+  shown.selection().setHead({shown.document.runs()[0].id, 0, 0});
+  QVERIFY(shown.settle());
+  QCOMPARE(shown.tools->caption(), name + " has no saliency yet");
+  auto* button = shown.view.findChild<QToolButton*>("tintRemedy");
+  QVERIFY(button->isVisible());
+  QCOMPARE(button->text(), "Compute Saliency");
+  // Not while the text to be read is written.
+  const auto edit = [&] {
+    for (QAction* command : shown.view.commands()) {
+      if (command->text() == "Edit text or show run") command->trigger();
+    }
+  };
+  edit();
+  QVERIFY(!button->isVisible());
+  edit();
+  QVERIFY(button->isVisible());
+  QTest::mouseClick(button, Qt::LeftButton);
+  QVERIFY(!button->isEnabled());
+  QVERIFY(waitUntilIdle(shown.document) && shown.settle());
+  QVERIFY2(shown.tools->caption().startsWith("raising f of " + name), qPrintable(shown.tools->caption()));
+  QVERIFY(!button->isVisible());
 }
 
 // What is chosen is shown whole, in as many rows as it takes; only a long name loses its middle.

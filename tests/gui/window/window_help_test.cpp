@@ -6,6 +6,7 @@
 #include <QLabel>
 #include <QListWidget>
 #include <QPushButton>
+#include <QSet>
 #include <QTableView>
 #include <QTest>
 
@@ -144,6 +145,7 @@ void WindowHelpTest::everyTermOfTheWindowIsInTheGlossary() {
   Window test;
   QVERIFY(test.run(64));
   const QStringList terms = Glossary().terms();
+  QCOMPARE(QSet<QString>(terms.begin(), terms.end()).size(), terms.size());
   QVERIFY(terms.size() > 10);
   QStringList asked;
   for (const auto* widget : test.window.findChildren<QWidget*>()) {

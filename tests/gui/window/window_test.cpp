@@ -59,6 +59,8 @@ class WindowTest : public QObject {
   void mapsFillTheirPanes();
   void itFitsASmallScreen_data();
   void itFitsASmallScreen();
+  void partsComeIntoSightWithoutWideningIt_data();
+  void partsComeIntoSightWithoutWideningIt();
   void messagesLeaveTheStateAlone();
   void lightAndDarkAreBothReadable();
   void closingDuringARunEnds();
@@ -94,9 +96,16 @@ void WindowTest::theStartPageOpensTheDemo() {
 }
 
 void WindowTest::keysRunAndCancel() {
-  Window test;
+  Window test(source("resources/demo.json"), {1024, 700});
   test.document().open({foxModel(), sampleText()});
   QVERIFY(waitUntilIdle(test.document()));
+  // What is missing is read without scrolling, however low the page is.
+  const QLabel* hint = nullptr;
+  for (const auto* label : test.window.findChild<StartPage*>()->findChildren<QLabel*>()) {
+    if (label->text() == "Press F5 to run.") hint = label;
+  }
+  QVERIFY(hint != nullptr && hint->isVisible());
+  QTRY_COMPARE(hint->visibleRegion().boundingRect(), hint->rect());
   press(test.window, QKeySequence("F5"));
   QVERIFY(test.document().runStatus().running);
   press(test.window, QKeySequence("Shift+F5"));
@@ -155,16 +164,22 @@ void WindowTest::thePaletteFindsCommands() {
   Window test;
   QVERIFY(test.run(32));
   QStringList shown;
+  QString first;
   QTimer::singleShot(0, &test.window, [&] {
     auto* palette = qobject_cast<CommandPalette*>(QApplication::activePopupWidget());
     if (palette == nullptr) return;
     auto* input = palette->findChild<QLineEdit*>();
+    // What begins so is first, and what Return does.
+    QTest::keyClicks(input, "show sal");
+    first = palette->shownTexts().value(0);
+    input->clear();
     QTest::keyClicks(input, "entropy heads");
     shown = palette->shownTexts();
     QTest::keyClick(input, Qt::Key_Return);
   });
   press(test.window, QKeySequence("Ctrl+K"));
   QTRY_COMPARE(shown, QStringList{"Colour heads by entropy"});
+  QCOMPARE(first, "Show saliency along the text");
   QTRY_COMPARE(test.window.headsView().colouring().quantity, HeadQuantity::entropy);
 }
 
@@ -266,6 +281,41 @@ void WindowTest::itFitsASmallScreen() {
   const QSize centre = test.window.centralWidget()->minimumSizeHint();
   least += QStringLiteral("centre %1 x %2").arg(centre.width()).arg(centre.height());
   QVERIFY2(size == QSize(1024, 700), qPrintable(least.join(", ")));
+}
+
+void WindowTest::partsComeIntoSightWithoutWideningIt_data() {
+  QTest::addColumn<bool>("dark");
+  QTest::newRow("light") << false;
+  QTest::newRow("dark") << true;
+}
+
+// The docks of runs come when a file is opened, out of the first page: in between they ask for no more than when they
+// stand in their places.
+void WindowTest::partsComeIntoSightWithoutWideningIt() {
+  QFETCH(bool, dark);
+  QApplication::setPalette(dark ? darkPalette() : lightPalette());
+  const Folder folder;
+  const QString file = folder.path("run.h5");
+  {
+    Document document;
+    QVERIFY(runDemo(document, 64));
+    document.saveRunFile(file);
+    QVERIFY(QTest::qWaitFor([&] { return document.exports().empty() && !document.busy(); }, kPatience));
+  }
+  const auto widthAfterOpening = [&](const QSize& size, int& least) {
+    Window test(source("resources/demo.json"), size);
+    test.document().open({file});
+    static_cast<void>(QTest::qWaitFor([&] { return test.document().runs().size() == 2; }, kPatience));
+    static_cast<void>(test.settle());
+    least = test.window.minimumSizeHint().width();
+    return test.window.width();
+  };
+  int least = 0;
+  QCOMPARE(widthAfterOpening({1400, 900}, least), 1400);
+  QVERIFY2(least < 1000, qPrintable(QString::number(least)));
+  const QSize narrow(least + 20, 700);
+  QCOMPARE(widthAfterOpening(narrow, least), narrow.width());
+  QApplication::setPalette(lightPalette());
 }
 
 void WindowTest::everyShortcutIsThereOnce() {
@@ -506,6 +556,8 @@ void WindowTest::theListOfRunsIsWorkedByMouseAndKeys() {
   Document& document = test.document();
   RunList* list = openList(test);
   QVERIFY(list != nullptr);
+  // It takes no more than its rows need, the text keeps the rest.
+  QVERIFY2(list->height() < test.window.height() / 4, qPrintable(QString::number(list->height())));
   const RunId fox = document.runs()[0].id;
   const RunId transformer = document.runs()[1].id;
   clickColumn(*list, 1, RunListModel::kName);
