@@ -224,7 +224,6 @@ void Scheduler::run() {
     const auto start = Clock::now();
     turn();
     turn_time_ = Clock::now() - start;
-    if (Clock::now() - memory_returned_ >= kMemoryReturned) return_freed_memory();
     lock.lock();
   }
 }
