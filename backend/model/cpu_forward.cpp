@@ -148,7 +148,7 @@ bool CpuForward::project(int layer) {
   find_places(TraceArray::value, layer, config().key_heads * size, memory_->value, values_);
   log_gate_.resize(gated(layer) ? floats(config().heads * rows()) : 0);
   cumulative_.resize(log_gate_.size());
-  pack(0, weights_of(layer).projection, hidden_);
+  pack(0, rows(), weights_of(layer).projection, hidden_);
   return for_rows([&](const Rows& rows) { project_rows(layer, rows); });
 }
 
@@ -193,7 +193,7 @@ bool CpuForward::project_linear(int layer) {
     linear_heads_.push_back({queries_[sequence], keys_[sequence], values});
   }
   linear_->begin_layer(layer, weights_of(layer), weights_.lower_bounds, linear_heads_);
-  pack(0, weights_of(layer).projection, hidden_);
+  pack(0, rows(), weights_of(layer).projection, hidden_);
   return for_rows([&](const Rows& rows) { project_linear_rows(layer, rows); });
 }
 
@@ -453,14 +453,14 @@ bool CpuForward::project_output(int layer) {
       if (probes()[sequence].cuts_head(layer, head)) cut_heads_[sequence].push_back(head);
     }
   }
-  pack(0, weights_of(layer).output, std::ssize(weights_of(layer).output) / hidden_);
-  pack(1, weights_of(layer).output_gate, hidden_);
+  pack(0, rows(), weights_of(layer).output, std::ssize(weights_of(layer).output) / hidden_);
+  pack(1, rows(), weights_of(layer).output_gate, hidden_);
   return for_rows([&](const Rows& rows) { project_output_rows(layer, rows); });
 }
 
 bool CpuForward::feed_forward(int layer) {
-  pack(0, weights_of(layer).mlp_in, hidden_);
-  pack(1, weights_of(layer).mlp_out, config().intermediate_of(layer));
+  pack(0, rows(), weights_of(layer).mlp_in, hidden_);
+  pack(1, rows(), weights_of(layer).mlp_out, config().intermediate_of(layer));
   return for_rows([&](const Rows& rows) { feed_forward_rows(layer, rows); });
 }
 
@@ -553,7 +553,7 @@ bool CpuForward::predict() {
     logits_[sequence] = probes()[sequence].logits(config().vocabulary_size);
   }
   if (!keeps(Keep::logits) && !keeps(Keep::loss) && !keeps(Keep::hidden)) return true;
-  if (keeps(Keep::logits) || keeps(Keep::loss)) pack(0, weights_.head(), hidden_);
+  if (keeps(Keep::logits) || keeps(Keep::loss)) pack(0, rows(), weights_.head(), hidden_);
   if (!for_rows([&](const Rows& rows) { predict_rows(rows); })) return false;
   keep_hidden(config().layers);
   for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
@@ -626,6 +626,7 @@ bool CpuForward::score(std::span<const ScoredRow> scored, int top, const Job& jo
   }
   const std::int64_t threads = team_.threads();
   const std::int64_t chunk = std::clamp<std::int64_t>((count + threads - 1) / threads, 1, chunk_);
+  pack(0, count, weights_.head(), hidden_);
   team_.run((count + chunk - 1) / chunk, [&](std::int64_t task, int thread) {
     if (job.stopped()) return;
     const std::int64_t begin = task * chunk;
@@ -732,9 +733,9 @@ void CpuForward::share(std::int64_t tasks, std::int64_t numbers, const std::func
   }
 }
 
-void CpuForward::pack(std::size_t place, const FloatArray& weight, std::int64_t depth) {
+void CpuForward::pack(std::size_t place, std::int64_t count, const FloatArray& weight, std::int64_t depth) {
   packed_of_[place] = {};
-  if (by_columns_ || rows() < kRowsToPack || weight.empty() || std::ssize(weight) > kMostPacked) return;
+  if (by_columns_ || count < kRowsToPack || weight.empty() || std::ssize(weight) > kMostPacked) return;
   const std::int64_t columns = std::ssize(weight) / depth;
   FloatArray& packed = memory_->packed[place];
   CpuPassMemory::grow(packed, floats(kernels::cpu::packed_size(columns, depth)));

@@ -99,9 +99,10 @@ class CpuForward final : public Forward {
   bool for_rows(const std::function<void(const Rows&)>& step);
   /// Calls a body for every task, on all threads where the tasks read enough numbers together.
   void share(std::int64_t tasks, std::int64_t numbers, const std::function<void(std::int64_t task)>& body);
-  /// Lays a matrix [columns, depth] out for the products of the step that follows, if there are enough rows.
+  /// Lays a matrix [columns, depth] out for the products of the step that follows, if it has enough rows.
   /// @param place  of those that the step reads
-  void pack(std::size_t place, const FloatArray& weight, std::int64_t depth);
+  /// @param count  rows of the step
+  void pack(std::size_t place, std::int64_t count, const FloatArray& weight, std::int64_t depth);
   /// out = in W^T, or out += in W^T, in a step for rows.
   void multiply(kernels::cpu::MatrixProduct product);
   [[nodiscard]] const float* packed_of(const kernels::cpu::MatrixProduct& product) const;

@@ -15,8 +15,9 @@ namespace {
 
 /// How often a waiting caller looks whether its client is still there.
 constexpr std::chrono::milliseconds kLook{50};
-constexpr std::chrono::seconds kMemoryReturned{5};  ///< between two times, and after the last work
-constexpr std::size_t kMostLive = 64;
+constexpr std::chrono::seconds kIdle{5};  ///< after which freed memory goes back to the system
+/// More take their turns no faster (by a fortieth for a third more), and each holds keys and values.
+constexpr std::size_t kMostLive = 48;
 /// A text's share of padding in a pass, as one part in so many (score_batches).
 constexpr std::int64_t kPassPadding = 8;
 
@@ -210,9 +211,9 @@ void Scheduler::run() {
   };
   std::unique_lock lock(mutex_);
   while (true) {
-    if (!work_came_.wait_for(lock, kMemoryReturned, has_work)) {
+    if (!work_came_.wait_for(lock, kIdle, has_work)) {
       lock.unlock();
-      return_freed_memory();
+      malloc_trim(0);
       lock.lock();
       work_came_.wait(lock, has_work);
     }
@@ -226,13 +227,6 @@ void Scheduler::run() {
     turn_time_ = Clock::now() - start;
     lock.lock();
   }
-}
-
-// Pages of keys and values that end lie between others that live on, and with them the scratch of passes: free() keeps
-// them for the process, which would hold for good what it once needed for its busiest moment.
-void Scheduler::return_freed_memory() {
-  malloc_trim(0);
-  memory_returned_ = Clock::now();
 }
 
 void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {
@@ -266,13 +260,14 @@ std::vector<Scheduler::WorkPointer> Scheduler::take_pass() {
   const auto& [age, length] = *oldest_.begin();
   auto low = scored_.find({length, age});
   auto high = std::next(low);
+  const std::int64_t most_tokens = live_.empty() ? limits_.batch_tokens : limits_.batch_tokens_beside;
   std::int64_t count = 1;
   // Grows to the side that adds less padding.
   while (true) {
     const std::int64_t longest = std::prev(high)->first.first;
     const std::int64_t shortest = low->first.first;
     const auto fits = [&](std::int64_t most, std::int64_t least) {
-      return (count + 1) * most <= limits_.batch_tokens && most - least <= most / kPassPadding;
+      return (count + 1) * most <= most_tokens && most - least <= most / kPassPadding;
     };
     const bool up = high != scored_.end() && fits(high->first.first, shortest);
     const bool down = low != scored_.begin() && fits(longest, std::prev(low)->first.first);

@@ -68,7 +68,10 @@ SchedulerLimits limits_of(const CausalLM& model, const ServedModel& served, doub
   memory_left(needs, served.max_length, free,
               {fmt::format("texts of {} positions need", served.max_length), "--max-length", {}});
   const std::int64_t held = (needs.gpu ? free.gpu : free.host) / (4 * sharing);
-  return {.batch_tokens = std::max<std::int64_t>(1, batch_tokens(needs, free)),
+  const std::int64_t tokens = std::max<std::int64_t>(1, batch_tokens(needs, free));
+  return {.batch_tokens = tokens,
+          // A GPU needs as many; on a CPU half of them are nearly as fast.
+          .batch_tokens_beside = needs.gpu ? tokens : (tokens + 1) / 2,
           .held_bytes = held,
           .bytes_of_text = continuation_bytes_of_states(model.config()),
           .bytes_of_position = continuation_bytes_per_token(model.config(), model.dtype()),
@@ -134,8 +137,8 @@ constexpr int kHeaps = 2;
 /// Freed at a heap's end before the system has it back.
 constexpr int kHeapEnd = 32 << 20;
 
-/// The heap is as large after hours as after a minute. Each of many threads would have a heap of its own, and keep in it
-/// what its busiest moment has left between what lives on.
+/// The heap is as large after hours as after a minute. Each of many threads would have a heap of its own, and keep in
+/// it what its busiest moment has left between what lives on.
 void settle_heap() {
   mallopt(M_ARENA_MAX, kHeaps);
   mallopt(M_MMAP_THRESHOLD, kLargeBlock);
