@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -20,7 +21,9 @@ class KeyValuePages {
   static std::int64_t numbers_of_page(std::int64_t head_dim) { return 2 * kPageKeys * head_dim; }
 
   /// @param pool  of pages of numbers_of_page(head_dim)
-  KeyValuePages(std::int64_t head_dim, std::shared_ptr<PagePool> pool) : head_dim_(head_dim), pool_(std::move(pool)) {}
+  KeyValuePages(std::int64_t head_dim, std::shared_ptr<PagePool> pool) : head_dim_(head_dim), pool_(std::move(pool)) {
+    assert(pool_->numbers() == numbers_of_page(head_dim));
+  }
 
   /// @param key, value  [d]
   void append(const float* key, const float* value);

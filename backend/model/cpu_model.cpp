@@ -42,7 +42,7 @@ class CpuModel final : public ForwardModel {
   ModelWeights weights_;
   TorchWeights lent_;  ///< the same, for what LibTorch differentiates
   mutable KeptPassMemory kept_;
-  std::shared_ptr<PagePool> pages_ = PagePool::of(KeyValuePages::numbers_of_page(config_.head_dim));
+  std::shared_ptr<PagePool> pages_ = std::make_shared<PagePool>(KeyValuePages::numbers_of_page(config_.head_dim));
 };
 
 /// The convolution's weights with a channel's neighbours beside it.

@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <vector>
 
 namespace foxscope {
@@ -18,9 +18,9 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
  public:
   static constexpr std::int64_t kPagesOfBlock = 64;
 
+  /// To be made by std::make_shared: pages may outlive who made it.
   /// @param numbers  of a page, a multiple of 16
-  static std::shared_ptr<PagePool> of(std::int64_t numbers);
-  ~PagePool();
+  explicit PagePool(std::int64_t numbers);
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
@@ -33,26 +33,27 @@ class PagePool : public std::enable_shared_from_this<PagePool> {
   [[nodiscard]] std::int64_t blocks() const;
 
  private:
+  /// Not by malloc, whose heap returns only what lies at its end.
   struct Block {
-    std::uint64_t age = 0;
-    float* memory = nullptr;
+    Block(std::uint64_t age, std::int64_t numbers);
+    ~Block();
+    Block(const Block&) = delete;
+    Block& operator=(const Block&) = delete;
+    [[nodiscard]] bool empty() const { return std::ssize(free) == kPagesOfBlock; }
+
+    std::uint64_t age;
+    std::size_t bytes;
+    float* memory;
     std::vector<float*> free;
   };
-  struct Older {
-    bool operator()(const Block* one, const Block* other) const { return one->age < other->age; }
-  };
 
-  explicit PagePool(std::int64_t numbers) : numbers_(numbers) {}
-  [[nodiscard]] std::size_t block_bytes() const;
-  void add_block();
   void give_back(Block& block, float* page);
-  void release(Block* block);
 
   std::int64_t numbers_;
   mutable std::mutex mutex_;
-  std::set<Block*, Older> blocks_;
-  std::set<Block*, Older> with_room_;
-  std::size_t empty_ = 0;  ///< blocks without a page in use
+  std::map<std::uint64_t, Block> blocks_;      ///< by age
+  std::map<std::uint64_t, Block*> with_room_;  ///< of these, those with a free page
+  std::size_t empty_ = 0;                      ///< blocks without a page in use
   std::uint64_t next_age_ = 0;
 };
 

@@ -16,8 +16,7 @@ namespace {
 /// How often a waiting caller looks whether its client is still there.
 constexpr std::chrono::milliseconds kLook{50};
 constexpr std::chrono::seconds kIdle{5};  ///< after which freed memory goes back to the system
-/// More take their turns no faster (by a fortieth for a third more), and each holds keys and values.
-constexpr std::size_t kMostLive = 48;
+constexpr std::size_t kMostLive = 64;
 /// A text's share of padding in a pass, as one part in so many (score_batches).
 constexpr std::int64_t kPassPadding = 8;
 
@@ -219,10 +218,11 @@ void Scheduler::run() {
     }
     drop_cancelled();
     if (stopped_) return;
+    auto start = Clock::now();
     run_passes(lock);
-    begin_prompts(lock);
+    begin_prompts(lock, std::max(turn_time_, Clock::now() - start));
     lock.unlock();
-    const auto start = Clock::now();
+    start = Clock::now();
     turn();
     turn_time_ = Clock::now() - start;
     lock.lock();
@@ -241,7 +241,7 @@ void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {
   } while (Clock::now() - start < turn_time_);
 }
 
-void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock) {
+void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock, Clock::duration time) {
   const auto start = Clock::now();
   do {
     WorkPointer prompt = take_prompt();
@@ -251,7 +251,7 @@ void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock) {
     if (live) live_.push_back(std::move(live));
     lock.lock();
     drop_cancelled();
-  } while (Clock::now() - start < turn_time_);
+  } while (Clock::now() - start < time);
 }
 
 std::vector<Scheduler::WorkPointer> Scheduler::take_pass() {

@@ -39,8 +39,9 @@ struct SchedulerLimits {
 
 /// Prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored go in passes
 /// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued go
-/// on together, a token each in a turn; new ones join them between two turns. There go passes too, one or as many as
-/// take as long as a turn, so that nobody waits for a long answer to somebody else.
+/// on together, a token each in a turn. Between two turns go passes, one or as many as take as long as a turn, and new
+/// texts join, as many as are read in the time of those passes, so that nobody waits for a long answer to somebody
+/// else.
 class Scheduler {
  public:
   /// @param model, served  must outlive it
@@ -72,7 +73,8 @@ class Scheduler {
   void run();
   /// With the lock held, but for the passes themselves.
   void run_passes(std::unique_lock<std::mutex>& lock);
-  void begin_prompts(std::unique_lock<std::mutex>& lock);
+  /// @param time  after which none is begun any more
+  void begin_prompts(std::unique_lock<std::mutex>& lock, Clock::duration time);
   std::vector<WorkPointer> take_pass();
   void score(std::vector<WorkPointer> pass);
   void keep_scores(Work& work, TextScores scores);

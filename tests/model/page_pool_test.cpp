@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <random>
 #include <set>
 #include <thread>
@@ -23,7 +24,7 @@ Pages take_pages(PagePool& pool, std::int64_t count) {
 }
 
 TEST(PagePool, PagesBeginAtACacheLineAndDoNotOverlap) {
-  const auto pool = PagePool::of(kNumbers);
+  const auto pool = std::make_shared<PagePool>(kNumbers);
   const Pages pages = take_pages(*pool, 3 * PagePool::kPagesOfBlock + 1);
   for (std::size_t n = 0; n < pages.size(); ++n) {
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(pages[n].get()) % 64, 0U);
@@ -36,7 +37,7 @@ TEST(PagePool, PagesBeginAtACacheLineAndDoNotOverlap) {
 }
 
 TEST(PagePool, APageThatIsLetGoOfIsTakenAgain) {
-  const auto pool = PagePool::of(kNumbers);
+  const auto pool = std::make_shared<PagePool>(kNumbers);
   const Pages kept = take_pages(*pool, PagePool::kPagesOfBlock - 1);
   const float* const last = pool->take().get();
   EXPECT_EQ(pool->take().get(), last);
@@ -44,7 +45,7 @@ TEST(PagePool, APageThatIsLetGoOfIsTakenAgain) {
 }
 
 TEST(PagePool, EmptyBlocksAreNeverMoreThanThoseInUse) {
-  const auto pool = PagePool::of(kNumbers);
+  const auto pool = std::make_shared<PagePool>(kNumbers);
   Pages pages = take_pages(*pool, 8 * PagePool::kPagesOfBlock);
   for (const std::int64_t used : {8, 7, 6, 5, 4, 3, 2, 1}) {
     pages.resize(static_cast<std::size_t>(used * PagePool::kPagesOfBlock));
@@ -55,7 +56,7 @@ TEST(PagePool, EmptyBlocksAreNeverMoreThanThoseInUse) {
 }
 
 TEST(PagePool, PagesAreTakenFromTheOldestBlockSoThatOthersBecomeEmpty) {
-  const auto pool = PagePool::of(kNumbers);
+  const auto pool = std::make_shared<PagePool>(kNumbers);
   Pages pages = take_pages(*pool, 4 * PagePool::kPagesOfBlock);
   std::mt19937 generator(1);
   std::set<float*> of_first;
@@ -70,7 +71,7 @@ TEST(PagePool, PagesAreTakenFromTheOldestBlockSoThatOthersBecomeEmpty) {
 
 /// As texts come and go, of any length: memory follows what is in use, however long it goes on.
 TEST(PagePool, MemoryStaysWithinThatOfTheMostInUse) {
-  const auto pool = PagePool::of(kNumbers);
+  const auto pool = std::make_shared<PagePool>(kNumbers);
   std::mt19937 generator(2);
   std::uniform_int_distribution<std::size_t> length(1, 200);
   std::vector<Pages> texts(32);
@@ -86,7 +87,7 @@ TEST(PagePool, MemoryStaysWithinThatOfTheMostInUse) {
 }
 
 TEST(PagePool, PagesOutliveThePoolsOwner) {
-  auto pool = PagePool::of(kNumbers);
+  auto pool = std::make_shared<PagePool>(kNumbers);
   const std::shared_ptr<float> page = pool->take();
   pool.reset();
   std::fill_n(page.get(), kNumbers, 1.0F);
@@ -94,7 +95,7 @@ TEST(PagePool, PagesOutliveThePoolsOwner) {
 }
 
 TEST(PagePool, ThreadsTakeAndLetGoTogether) {
-  const auto pool = PagePool::of(kNumbers);
+  const auto pool = std::make_shared<PagePool>(kNumbers);
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&pool, thread] {
