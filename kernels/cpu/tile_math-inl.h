@@ -210,7 +210,7 @@ inline void fill_panel(const float* weight, std::int64_t stride, std::int64_t co
       for (std::int64_t n = c; n < c + 4; ++n) panel[k * width + n] = weight[n * stride + k];
     }
   }
-  for (std::int64_t k = 0; k < depth; ++k) {
+  for (std::int64_t k = 0; k < depth && whole_columns < width; ++k) {
     float* const row = panel + k * width;
     for (std::int64_t c = whole_columns; c < columns; ++c) row[c] = weight[c * stride + k];
     std::fill(row + columns, row + width, 0.0F);
