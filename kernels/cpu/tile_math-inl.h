@@ -198,8 +198,8 @@ HWY_INLINE void turn_block(const float* HWY_RESTRICT weight, std::int64_t depth,
 /// panel[k, c] = weight[c, k], zero up to a panel's width: rows become columns, for the right side of a product.
 /// @param weight  [columns, depth], rows `stride` apart
 /// @param panel   [depth, width]
-inline void fill_panel(const float* weight, std::int64_t stride, std::int64_t columns, std::int64_t depth, float* panel,
-                       std::int64_t width) {
+HWY_INLINE void fill_panel(const float* HWY_RESTRICT weight, std::int64_t stride, std::int64_t columns,
+                           std::int64_t depth, float* HWY_RESTRICT panel, std::int64_t width) {
   const std::int64_t whole_columns = columns / 4 * 4;
   const std::int64_t whole_depth = depth / 4 * 4;
   for (std::int64_t c = 0; c < whole_columns; c += 4) {
