@@ -29,6 +29,8 @@ constexpr std::int64_t kSharedNumbers = 1 << 18;
 /// Rows from which a matrix is laid out anew for each step, and numbers up to which it is.
 constexpr std::int64_t kRowsToPack = 128;
 constexpr std::int64_t kMostPacked = 1 << 24;
+/// Rows up to which a pass leaves its memory to the next one.
+constexpr std::int64_t kMostKeptRows = 4096;
 /// Numbers that are read while an exponential is taken.
 constexpr std::int64_t kExponentialNumbers = 8;
 
@@ -38,20 +40,20 @@ std::size_t floats(std::int64_t count) { return static_cast<std::size_t>(count);
 
 }  // namespace
 
-CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length)
+CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
+                       KeptPassMemory& kept)
     : Forward(config, batch, length),
       weights_(weights),
       by_columns_(length == 1 && batch <= kRowsByColumns),
       hidden_(config.hidden_size),
       head_dim_(config.head_dim),
       columns_(config),
-      residual_(floats(rows() * hidden_)),
+      kept_(length > 1 && rows() <= kMostKeptRows ? &kept : nullptr),
+      memory_(kept_ != nullptr ? kept_->take() : std::make_unique<CpuPassMemory>()),
       queries_(floats(batch)),
       keys_(floats(batch)),
       values_(floats(batch)),
       cut_heads_(floats(batch)),
-      attended_(floats(rows() * std::max({hidden_, config.query_size(),
-                                          config.linear ? config.linear->output_size() : std::int64_t{0}}))),
       loss_(floats(rows())),
       logits_(floats(batch)),
       zeros_(floats(columns_.count)) {
@@ -70,13 +72,21 @@ CpuForward::CpuForward(const ModelConfig& config, const ModelWeights& weights, s
   const std::int64_t widest =
       std::max({columns_.count, linear_ ? linear_->columns().count : std::int64_t{0}, config.query_size(),
                 2 * config.widest_intermediate(), std::min(kVocabularyBlock, config.vocabulary_size)});
+  const std::int64_t mixed = config.linear ? config.linear->output_size() : 0;
+  CpuPassMemory::grow(memory_->residual, floats(rows() * hidden_));
+  CpuPassMemory::grow(memory_->attended, floats(rows() * std::max({hidden_, config.query_size(), mixed})));
+  if (std::ssize(memory_->scratch) < threads) memory_->scratch.resize(floats(threads));
   for (std::int64_t thread = 0; thread < threads; ++thread) {
-    Scratch& scratch = scratch_.emplace_back();
+    Scratch& scratch = memory_->scratch[floats(thread)];
     std::int64_t depth = hidden_;
     if (linear_) depth = std::max({depth, linear_->mixer().key_size(), linear_->mixer().selection_size()});
-    scratch.normed.resize(floats((chunk_ + rows_before_) * depth));
-    scratch.wide.resize(floats((chunk_ + rows_before_ + 1) * widest));
+    CpuPassMemory::grow(scratch.normed, floats((chunk_ + rows_before_) * depth));
+    CpuPassMemory::grow(scratch.wide, floats((chunk_ + rows_before_ + 1) * widest));
   }
+}
+
+CpuForward::~CpuForward() {
+  if (kept_ != nullptr) kept_->keep(std::move(memory_));
 }
 
 CpuState& CpuForward::state_of(std::int64_t sequence) const { return static_cast<CpuState&>(state(sequence)); }
@@ -86,7 +96,7 @@ CpuState::Layer& CpuForward::cache_of(int layer, std::int64_t sequence) const {
 }
 
 void CpuForward::begin() {
-  for (PackedMatrix& packed : packed_) packed.of = {};
+  packed_ = {};
   report().attention_kernel = linear_ && !config().is_hybrid() ? "cpu-chunked" : "cpu-tiled";
   if (by_columns_) {
     std::vector<std::int64_t> positions;
@@ -96,14 +106,14 @@ void CpuForward::begin() {
     rotary_.emplace(config(), 0, length());
   }
   if (!input().hidden.empty()) {
-    std::ranges::copy(input().hidden, residual_.begin());
+    std::ranges::copy(input().hidden, memory_->residual.begin());
     return;
   }
   for (std::int64_t row = 0; row < rows(); ++row) {
     const std::int32_t id = input().ids[floats(row)];
     assert(id >= 0 && id < config().vocabulary_size);
     const float* from = weights_.embedding.data() + id * hidden_;
-    float* const to = residual_.data() + row * hidden_;
+    float* const to = memory_->residual.data() + row * hidden_;
     std::copy(from, from + hidden_, to);
     if (weights_.positions.empty()) continue;
     const std::int64_t position = first_position(row / length()) + row % length();
@@ -115,7 +125,7 @@ void CpuForward::begin() {
 void CpuForward::keep_hidden(int layer) {
   const auto size = floats(length() * hidden_);
   for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
-    const FloatArray& rows = layer < config().layers ? residual_ : attended_;
+    const FloatArray& rows = layer < config().layers ? memory_->residual : memory_->attended;
     probes()[sequence].take_hidden(layer, hidden_, std::span(rows).subspan(sequence * size, size));
   }
 }
@@ -125,7 +135,7 @@ void CpuForward::find_places(TraceArray array, int layer, std::int64_t numbers, 
   for (std::size_t sequence = 0; sequence < places.size(); ++sequence) {
     places[sequence] = probes()[sequence].stored(array, layer);
     if (places[sequence] != nullptr) continue;
-    own.resize(floats(batch() * numbers));
+    CpuPassMemory::grow(own, floats(batch() * numbers));
     places[sequence] = own.data() + sequence * floats(numbers);
   }
 }
@@ -133,12 +143,12 @@ void CpuForward::find_places(TraceArray array, int layer, std::int64_t numbers, 
 bool CpuForward::project(int layer) {
   if (config().is_linear(layer)) return project_linear(layer);
   const std::int64_t size = length() * head_dim_;
-  find_places(TraceArray::query, layer, config().heads * size, query_, queries_);
-  find_places(TraceArray::key, layer, config().key_heads * size, key_, keys_);
-  find_places(TraceArray::value, layer, config().key_heads * size, value_, values_);
+  find_places(TraceArray::query, layer, config().heads * size, memory_->query, queries_);
+  find_places(TraceArray::key, layer, config().key_heads * size, memory_->key, keys_);
+  find_places(TraceArray::value, layer, config().key_heads * size, memory_->value, values_);
   log_gate_.resize(gated(layer) ? floats(config().heads * rows()) : 0);
   cumulative_.resize(log_gate_.size());
-  pack(0, weights_of(layer).projection, hidden_);
+  pack(0, rows(), weights_of(layer).projection, hidden_);
   return for_rows([&](const Rows& rows) { project_rows(layer, rows); });
 }
 
@@ -174,16 +184,16 @@ void CpuForward::project_rows(int layer, const Rows& rows) {
 
 bool CpuForward::project_linear(int layer) {
   const LinearMixer& mixer = linear_->mixer();
-  find_places(TraceArray::query, layer, mixer.query_size() * length(), query_, queries_);
-  find_places(TraceArray::key, layer, mixer.key_size() * length(), key_, keys_);
-  if (!mixer.selects()) find_places(TraceArray::value, layer, mixer.value_size() * length(), value_, values_);
+  find_places(TraceArray::query, layer, mixer.query_size() * length(), memory_->query, queries_);
+  find_places(TraceArray::key, layer, mixer.key_size() * length(), memory_->key, keys_);
+  if (!mixer.selects()) find_places(TraceArray::value, layer, mixer.value_size() * length(), memory_->value, values_);
   linear_heads_.clear();
   for (std::size_t sequence = 0; sequence < queries_.size(); ++sequence) {
     float* const values = mixer.selects() ? nullptr : values_[sequence];
     linear_heads_.push_back({queries_[sequence], keys_[sequence], values});
   }
   linear_->begin_layer(layer, weights_of(layer), weights_.lower_bounds, linear_heads_);
-  pack(0, weights_of(layer).projection, hidden_);
+  pack(0, rows(), weights_of(layer).projection, hidden_);
   return for_rows([&](const Rows& rows) { project_linear_rows(layer, rows); });
 }
 
@@ -282,7 +292,8 @@ bool CpuForward::mix_linear(int layer) {
   const std::int64_t size = linear_->mixer().output_size();
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
     float* const state = has_states() ? cache_of(layer, sequence).recurrent.data() : nullptr;
-    if (!linear_->mix(sequence, state, attended_.data() + sequence * length() * size, team_, job())) return false;
+    if (!linear_->mix(sequence, state, memory_->attended.data() + sequence * length() * size, team_, job()))
+      return false;
     if (!continues()) linear_->keep(layer, sequence, probes()[floats(sequence)]);
   }
   return true;
@@ -361,7 +372,7 @@ bool CpuForward::attend_whole(int layer, std::int64_t first, std::int64_t count)
   if (!cumulative_.empty()) {
     arguments.cumulative_log_gate = cumulative_.data() + first * config().heads * length();
   }
-  arguments.output = attended_.data() + first * length() * config().query_size();
+  arguments.output = memory_->attended.data() + first * length() * config().query_size();
   arguments.output_strides = {length() * config().query_size(), head_dim_, config().query_size()};
   arguments.log_normalizer = log_normalizer_.empty() ? nullptr : log_normalizer_.data();
   arguments.log_normalizer_without_gate = without_gate_.empty() ? nullptr : without_gate_.data();
@@ -431,7 +442,7 @@ void CpuForward::attend_next(int layer) {
     }
     if (!cache.gates.empty()) arguments.gate = &cache.gates[floats(head)];
     arguments.tolerance = state_of(sequence).skipped_share();
-    attend_cached(arguments, cache.heads[floats(head / group)], attended_.data() + task * head_dim_);
+    attend_cached(arguments, cache.heads[floats(head / group)], memory_->attended.data() + task * head_dim_);
   });
 }
 
@@ -442,14 +453,14 @@ bool CpuForward::project_output(int layer) {
       if (probes()[sequence].cuts_head(layer, head)) cut_heads_[sequence].push_back(head);
     }
   }
-  pack(0, weights_of(layer).output, std::ssize(weights_of(layer).output) / hidden_);
-  pack(1, weights_of(layer).output_gate, hidden_);
+  pack(0, rows(), weights_of(layer).output, std::ssize(weights_of(layer).output) / hidden_);
+  pack(1, rows(), weights_of(layer).output_gate, hidden_);
   return for_rows([&](const Rows& rows) { project_output_rows(layer, rows); });
 }
 
 bool CpuForward::feed_forward(int layer) {
-  pack(0, weights_of(layer).mlp_in, hidden_);
-  pack(1, weights_of(layer).mlp_out, config().intermediate_of(layer));
+  pack(0, rows(), weights_of(layer).mlp_in, hidden_);
+  pack(1, rows(), weights_of(layer).mlp_out, config().intermediate_of(layer));
   return for_rows([&](const Rows& rows) { feed_forward_rows(layer, rows); });
 }
 
@@ -471,7 +482,7 @@ void CpuForward::project_output_rows(int layer, const Rows& rows) {
               .out_stride = size});
   }
   for (std::int64_t row = rows.begin; row < rows.end; ++row) {
-    float* const attended = attended_.data() + row * size;
+    float* const attended = memory_->attended.data() + row * size;
     if (linear) {
       linear_->finish(row, attended);
     } else {
@@ -481,11 +492,11 @@ void CpuForward::project_output_rows(int layer, const Rows& rows) {
       std::fill_n(attended + head * head_size, head_size, 0.0F);
     }
   }
-  float* const residual = residual_.data() + rows.begin * hidden_;
+  float* const residual = memory_->residual.data() + rows.begin * hidden_;
   multiply({.rows = rows.count(),
             .columns = hidden_,
             .depth = size,
-            .in = attended_.data() + rows.begin * size,
+            .in = memory_->attended.data() + rows.begin * size,
             .in_stride = size,
             .weight = weights.output.data(),
             .out = residual,
@@ -523,7 +534,7 @@ void CpuForward::feed_forward_rows(int layer, const Rows& rows) {
         break;
     }
   }
-  float* const residual = residual_.data() + rows.begin * hidden_;
+  float* const residual = memory_->residual.data() + rows.begin * hidden_;
   multiply({.rows = rows.count(),
             .columns = hidden_,
             .depth = inner,
@@ -542,7 +553,7 @@ bool CpuForward::predict() {
     logits_[sequence] = probes()[sequence].logits(config().vocabulary_size);
   }
   if (!keeps(Keep::logits) && !keeps(Keep::loss) && !keeps(Keep::hidden)) return true;
-  if (keeps(Keep::logits) || keeps(Keep::loss)) pack(0, weights_.head(), hidden_);
+  if (keeps(Keep::logits) || keeps(Keep::loss)) pack(0, rows(), weights_.head(), hidden_);
   if (!for_rows([&](const Rows& rows) { predict_rows(rows); })) return false;
   keep_hidden(config().layers);
   for (std::size_t sequence = 0; sequence < probes().size(); ++sequence) {
@@ -587,7 +598,7 @@ std::vector<double> CpuForward::for_logits(
 }
 
 void CpuForward::predict_rows(const Rows& rows) {
-  float* const normed = attended_.data() + rows.begin * hidden_;
+  float* const normed = memory_->attended.data() + rows.begin * hidden_;
   norm(weights_.final_norm, weights_.final_norm_bias, rows.begin, rows.end, normed);
   if (!keeps(Keep::logits) && !keeps(Keep::loss)) return;
   const std::int64_t vocabulary = config().vocabulary_size;
@@ -610,15 +621,17 @@ void CpuForward::predict_rows(const Rows& rows) {
 bool CpuForward::score(std::span<const ScoredRow> scored, int top, const Job& job) {
   const auto count = static_cast<std::int64_t>(scored.size());
   if (by_columns_) {
-    score_rows(scored, top, scratch_.front());
+    score_rows(scored, top, memory_->scratch.front());
     return !job.stopped();
   }
   const std::int64_t threads = team_.threads();
   const std::int64_t chunk = std::clamp<std::int64_t>((count + threads - 1) / threads, 1, chunk_);
+  pack(0, count, weights_.head(), hidden_);
   team_.run((count + chunk - 1) / chunk, [&](std::int64_t task, int thread) {
     if (job.stopped()) return;
     const std::int64_t begin = task * chunk;
-    score_rows(scored.subspan(floats(begin), floats(std::min(chunk, count - begin))), top, scratch_[floats(thread)]);
+    score_rows(scored.subspan(floats(begin), floats(std::min(chunk, count - begin))), top,
+               memory_->scratch[floats(thread)]);
   });
   return !job.stopped();
 }
@@ -684,7 +697,7 @@ void CpuForward::norm(const FloatArray& weight, const FloatArray& bias, std::int
                       float* out) const {
   const auto epsilon = static_cast<float>(config().norm_epsilon);
   for (std::int64_t row = begin; row < end; ++row) {
-    const float* x = residual_.data() + row * hidden_;
+    const float* x = memory_->residual.data() + row * hidden_;
     float* const to = out + (row - begin) * hidden_;
     if (config().norm == NormKind::rms) {
       cpu_steps::rms_norm(x, weight.data(), hidden_, epsilon, to);
@@ -701,13 +714,13 @@ void CpuForward::add_to_rows(const FloatArray& bias, std::int64_t count, float* 
 
 bool CpuForward::for_rows(const std::function<void(const Rows&)>& step) {
   if (by_columns_) {
-    step({0, rows(), scratch_.front()});
+    step({0, rows(), memory_->scratch.front()});
     return !job().stopped();
   }
   team_.run((rows() + chunk_ - 1) / chunk_, [&](std::int64_t task, int thread) {
     if (job().stopped()) return;
     const std::int64_t begin = task * chunk_;
-    step({begin, std::min(begin + chunk_, rows()), scratch_[floats(thread)]});
+    step({begin, std::min(begin + chunk_, rows()), memory_->scratch[floats(thread)]});
   });
   return !job().stopped();
 }
@@ -720,31 +733,31 @@ void CpuForward::share(std::int64_t tasks, std::int64_t numbers, const std::func
   }
 }
 
-void CpuForward::pack(std::size_t place, const FloatArray& weight, std::int64_t depth) {
-  PackedMatrix& packed = packed_[place];
-  packed.of = {};
-  if (by_columns_ || rows() < kRowsToPack || weight.empty() || std::ssize(weight) > kMostPacked) return;
+void CpuForward::pack(std::size_t place, std::int64_t count, const FloatArray& weight, std::int64_t depth) {
+  packed_[place] = {};
+  if (by_columns_ || count < kRowsToPack || weight.empty() || std::ssize(weight) > kMostPacked) return;
   const std::int64_t columns = std::ssize(weight) / depth;
-  const std::size_t size = floats(kernels::cpu::packed_size(columns, depth));
-  if (packed.numbers.size() < size) packed.numbers.resize(size);
+  FloatArray& packed = memory_->packed[place];
+  CpuPassMemory::grow(packed, floats(kernels::cpu::packed_size(columns, depth)));
   team_.run((columns + kernels::cpu::kPanelColumns - 1) / kernels::cpu::kPanelColumns,
             [&](std::int64_t panel, int /*thread*/) {
-              kernels::cpu::pack_panel(weight.data(), columns, depth, panel, packed.numbers.data());
+              kernels::cpu::pack_panel(weight.data(), columns, depth, panel, packed.data());
             });
-  packed.of = weight;
-  packed.depth = depth;
+  packed_[place] = {weight, depth};
 }
 
 /// Null where the product's matrix is not packed, or does not begin with a panel.
 const float* CpuForward::packed_of(const kernels::cpu::MatrixProduct& product) const {
-  for (const PackedMatrix& packed : packed_) {
+  for (std::size_t place = 0; place < packed_.size(); ++place) {
+    const std::span<const float> of = packed_[place].of;
     const std::less<> before;
-    if (packed.of.empty() || before(product.weight, packed.of.data())) continue;
-    if (!before(product.weight, packed.of.data() + packed.of.size())) continue;
-    assert(packed.depth == product.depth);
-    const std::int64_t column = (product.weight - packed.of.data()) / product.depth;
+    if (of.empty() || before(product.weight, of.data())) continue;
+    if (!before(product.weight, of.data() + of.size())) continue;
+    assert(packed_[place].depth == product.depth);
+    const std::int64_t column = (product.weight - of.data()) / product.depth;
     if (column % kernels::cpu::kPanelColumns != 0) return nullptr;
-    return packed.numbers.data() + kernels::cpu::packed_place(column / kernels::cpu::kPanelColumns, product.depth);
+    const std::int64_t panel = column / kernels::cpu::kPanelColumns;
+    return memory_->packed[place].data() + kernels::cpu::packed_place(panel, product.depth);
   }
   return nullptr;
 }

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "backend/model/cpu_linear_mixer.h"
+#include "backend/model/cpu_pass_memory.h"
 #include "backend/model/cpu_rows.h"
 #include "backend/model/cpu_state.h"
 #include "backend/model/cpu_team.h"
@@ -25,7 +27,14 @@ namespace foxscope {
 class CpuForward final : public Forward {
  public:
   /// @param weights  of all layers; must outlive it, as config must
-  CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length);
+  /// @param kept     where memory comes from and goes to, if the pass is neither of many rows nor of one position,
+  /// which
+  ///                 a continuation holds for as long as it lives; must outlive it
+  CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
+             KeptPassMemory& kept);
+  ~CpuForward() override;
+  CpuForward(const CpuForward&) = delete;
+  CpuForward& operator=(const CpuForward&) = delete;
 
   void predict_next(std::span<const std::span<float>> log_probabilities) override;
   bool score(std::span<const ScoredRow> scored, int top, const Job& job) override;
@@ -41,11 +50,7 @@ class CpuForward final : public Forward {
   void keep_hidden(int layer) override;
 
  private:
-  /// What one thread needs for one chunk of rows.
-  struct Scratch {
-    FloatArray normed;  ///< [rows + 1, D]
-    FloatArray wide;    ///< [rows + 1, the widest product]
-  };
+  using Scratch = CpuPassMemory::Scratch;
   /// Rows [begin, end) of all B n.
   struct Rows {
     std::int64_t begin;
@@ -53,11 +58,10 @@ class CpuForward final : public Forward {
     Scratch& scratch;
     [[nodiscard]] std::int64_t count() const { return end - begin; }
   };
-  /// A matrix in panels, for all rows of a step.
+  /// Which matrix is in panels, for all rows of a step.
   struct PackedMatrix {
-    std::span<const float> of;  ///< what is packed; empty: nothing
+    std::span<const float> of;  ///< empty: none
     std::int64_t depth = 0;     ///< of the products that it is packed for
-    FloatArray numbers;
   };
   void project_rows(int layer, const Rows& rows);
   bool project_linear(int layer);
@@ -100,9 +104,10 @@ class CpuForward final : public Forward {
   bool for_rows(const std::function<void(const Rows&)>& step);
   /// Calls a body for every task, on all threads where the tasks read enough numbers together.
   void share(std::int64_t tasks, std::int64_t numbers, const std::function<void(std::int64_t task)>& body);
-  /// Lays a matrix [columns, depth] out for the products of the step that follows, if there are enough rows.
+  /// Lays a matrix [columns, depth] out for the products of the step that follows, if it has enough rows.
   /// @param place  of those that the step reads
-  void pack(std::size_t place, const FloatArray& weight, std::int64_t depth);
+  /// @param count  rows of the step
+  void pack(std::size_t place, std::int64_t count, const FloatArray& weight, std::int64_t depth);
   /// out = in W^T, or out += in W^T, in a step for rows.
   void multiply(kernels::cpu::MatrixProduct product);
   [[nodiscard]] const float* packed_of(const kernels::cpu::MatrixProduct& product) const;
@@ -119,15 +124,13 @@ class CpuForward final : public Forward {
   std::vector<CpuLinearMixer::Heads> linear_heads_;
   std::int64_t rows_before_ = 1;  ///< that a chunk computes once more, for shifts and convolutions
   std::int64_t chunk_ = 1;
-  std::vector<Scratch> scratch_;
-  std::array<PackedMatrix, 2> packed_;  ///< of the step at hand
+  KeptPassMemory* kept_;  ///< null: the memory ends with the pass
+  std::unique_ptr<CpuPassMemory> memory_;
+  std::array<PackedMatrix, 2> packed_;  ///< for the step at hand
   std::optional<RotaryTable> rotary_;
-  FloatArray residual_;             ///< [B, n, D]
-  FloatArray query_, key_, value_;  ///< [B, H, n, d], [B, H_kv, n, d]; where no probe lends memory
-  std::vector<float*> queries_;     ///< [B] of the layer at hand
+  std::vector<float*> queries_;  ///< [B] of the layer at hand
   std::vector<float*> keys_, values_;
   std::vector<std::vector<int>> cut_heads_;  ///< [B] likewise
-  FloatArray attended_;                      ///< [B, n, H d]; in the end [B, n, D] behind the final norm
   std::vector<double> log_gate_;             ///< [B, H, n] nats; empty where every f is 1
   std::vector<double> cumulative_;           ///< [B, H, n] c; likewise
   FloatArray log_normalizer_;                ///< [H, n] of a whole text

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "backend/model/cpu_steps.h"
 
@@ -31,11 +32,12 @@ double remaining_bound(const CachedAttention& arguments, std::int64_t end, doubl
 void KeyValuePages::append(const float* key, const float* value) {
   const std::int64_t slot = end_ % kPageKeys;
   if (slot == 0) {
-    pages_.push_back(std::make_shared<FloatArray>(static_cast<std::size_t>(2 * kPageKeys * head_dim_)));
+    pages_.push_back(pool_->take());
   } else if (pages_.back().use_count() > 1) {
-    pages_.back() = std::make_shared<FloatArray>(*pages_.back());
+    const std::shared_ptr<float> shared = std::exchange(pages_.back(), pool_->take());
+    std::copy_n(shared.get(), numbers_of_page(head_dim_), pages_.back().get());
   }
-  float* page = pages_.back()->data();
+  float* page = pages_.back().get();
   for (std::int64_t n = 0; n < head_dim_; ++n) page[n * kPageKeys + slot] = key[n];
   std::copy(value, value + head_dim_, page + (kPageKeys + slot) * head_dim_);
   largest_key_ = std::max(largest_key_, norm(key, head_dim_));

@@ -1,12 +1,14 @@
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/model/gate_history.h"
-#include "backend/model/parameters.h"
+#include "backend/model/page_pool.h"
 
 namespace foxscope {
 
@@ -15,7 +17,13 @@ class KeyValuePages {
  public:
   static constexpr std::int64_t kPageKeys = 64;
 
-  explicit KeyValuePages(std::int64_t head_dim) : head_dim_(head_dim) {}
+  /// Of a page of keys and values.
+  static std::int64_t numbers_of_page(std::int64_t head_dim) { return 2 * kPageKeys * head_dim; }
+
+  /// @param pool  of pages of numbers_of_page(head_dim)
+  KeyValuePages(std::int64_t head_dim, std::shared_ptr<PagePool> pool) : head_dim_(head_dim), pool_(std::move(pool)) {
+    assert(pool_->numbers() == numbers_of_page(head_dim));
+  }
 
   /// @param key, value  [d]
   void append(const float* key, const float* value);
@@ -27,22 +35,21 @@ class KeyValuePages {
   /// Largest |k| of all keys ever held.
   [[nodiscard]] double largest_key() const { return largest_key_; }
   /// The page that holds a position: keys [d, kPageKeys], so that a logit of every key is a sum of vectors.
-  [[nodiscard]] const float* keys(std::int64_t position) const { return page(position).data(); }
+  [[nodiscard]] const float* keys(std::int64_t position) const { return page(position); }
   /// Values [kPageKeys, d].
-  [[nodiscard]] const float* values(std::int64_t position) const {
-    return page(position).data() + head_dim_ * kPageKeys;
-  }
+  [[nodiscard]] const float* values(std::int64_t position) const { return page(position) + head_dim_ * kPageKeys; }
 
  private:
-  [[nodiscard]] const FloatArray& page(std::int64_t position) const {
-    return *pages_[static_cast<std::size_t>((position - first_) / kPageKeys)];
+  [[nodiscard]] const float* page(std::int64_t position) const {
+    return pages_[static_cast<std::size_t>((position - first_) / kPageKeys)].get();
   }
 
   std::int64_t head_dim_;
   std::int64_t first_ = 0;  ///< a multiple of kPageKeys
   std::int64_t end_ = 0;
   double largest_key_ = 0;
-  std::deque<std::shared_ptr<FloatArray>> pages_;
+  std::shared_ptr<PagePool> pool_;
+  std::deque<std::shared_ptr<float>> pages_;
 };
 
 /// One query over the keys of a cache.

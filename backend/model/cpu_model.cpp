@@ -23,12 +23,12 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] DType dtype() const override { return DType::float32; }
 
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
-    return std::make_unique<CpuForward>(config_, weights_, batch, length);
+    return std::make_unique<CpuForward>(config_, weights_, batch, length, kept_);
   }
   [[nodiscard]] bool continues_together() const override { return true; }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {
-    return std::make_unique<CpuState>(config_, interventions, tolerance);
+    return std::make_unique<CpuState>(config_, interventions, tolerance, pages_);
   }
   bool run_with_saliency(const Forward::Input& input, const Range& target, std::span<const Probe> probes,
                          const Job& job, ForwardReport& report) const override {
@@ -41,6 +41,8 @@ class CpuModel final : public ForwardModel {
   Device device_;
   ModelWeights weights_;
   TorchWeights lent_;  ///< the same, for what LibTorch differentiates
+  mutable KeptPassMemory kept_;
+  std::shared_ptr<PagePool> pages_ = std::make_shared<PagePool>(KeyValuePages::numbers_of_page(config_.head_dim));
 };
 
 /// The convolution's weights with a channel's neighbours beside it.

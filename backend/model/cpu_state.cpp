@@ -8,10 +8,11 @@
 
 namespace foxscope {
 
-CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance)
+CpuState::CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance,
+                   const std::shared_ptr<PagePool>& pool)
     : tolerance_(tolerance), linear_heads_(config.linear ? static_cast<std::size_t>(config.linear->heads) : 0) {
   Layer empty;
-  empty.heads.assign(static_cast<std::size_t>(config.key_heads), KeyValuePages(config.head_dim));
+  empty.heads.assign(static_cast<std::size_t>(config.key_heads), KeyValuePages(config.head_dim, pool));
   empty.first.assign(static_cast<std::size_t>(config.heads), 0);
   empty.previous.resize(static_cast<std::size_t>(ProjectionColumns(config).count));
   layers_.assign(static_cast<std::size_t>(config.layers), empty);

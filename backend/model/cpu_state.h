@@ -8,6 +8,7 @@
 #include "backend/model/cpu_key_value_cache.h"
 #include "backend/model/forward.h"
 #include "backend/model/intervention.h"
+#include "backend/model/parameters.h"
 
 namespace foxscope {
 
@@ -19,7 +20,9 @@ class CpuState final : public ForwardState {
   /// @param interventions  those on the gates of an ungated model give it gates
   /// @param tolerance      largest share of a row's attention that may be left out, by keys that are dropped and by
   ///                       keys that are skipped together; 0: none
-  CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance);
+  /// @param pool           of pages of keys and values
+  CpuState(const ModelConfig& config, std::span<const Intervention> interventions, double tolerance,
+           const std::shared_ptr<PagePool>& pool);
 
   [[nodiscard]] std::unique_ptr<ForwardState> copy() const override { return std::make_unique<CpuState>(*this); }
   [[nodiscard]] std::vector<std::int64_t> held_keys() const override;

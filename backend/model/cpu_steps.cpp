@@ -44,6 +44,14 @@ FOXSCOPE_INLINE float exponential(float x) {
   return p * power;
 }
 
+/// Of all lanes, halves onto halves: lane after lane each addition would wait for the one before it.
+FOXSCOPE_INLINE float sum_of_lanes(std::array<float, kLanes> sums) {
+  for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+    for (std::size_t lane = 0; lane < half; ++lane) sums[lane] += sums[lane + half];
+  }
+  return sums[0];
+}
+
 /// Sum of squares with one partial sum a lane, so that it needs no reassociation.
 FOXSCOPE_INLINE float sum_of_squares(const float* x, std::int64_t size) {
   std::array<float, kLanes> sums{};
@@ -55,8 +63,7 @@ FOXSCOPE_INLINE float sum_of_squares(const float* x, std::int64_t size) {
   }
   float total = 0;
   for (; n < size; ++n) total += x[n] * x[n];
-  for (const float sum : sums) total += sum;
-  return total;
+  return total + sum_of_lanes(sums);
 }
 
 FOXSCOPE_INLINE float sum_of(const float* x, std::int64_t size) {
@@ -67,8 +74,7 @@ FOXSCOPE_INLINE float sum_of(const float* x, std::int64_t size) {
   }
   float total = 0;
   for (; n < size; ++n) total += x[n];
-  for (const float sum : sums) total += sum;
-  return total;
+  return total + sum_of_lanes(sums);
 }
 
 FOXSCOPE_INLINE void rms_norm_row(const float* x, const float* weight, std::int64_t size, float epsilon, float* out) {
@@ -247,8 +253,7 @@ float sum_of_exponentials(const float* x, std::int64_t size, float shift) {
   }
   float total = 0;
   for (; n < size; ++n) total += exponential(x[n] - shift);
-  for (const float sum : sums) total += sum;
-  return total;
+  return total + sum_of_lanes(sums);
 }
 
 FOXSCOPE_VECTOR_CLONES
@@ -278,8 +283,7 @@ float exponentials(std::int64_t size, float shift, float* x) {
     x[n] = exponential(x[n] - shift);
     total += x[n];
   }
-  for (const float sum : sums) total += sum;
-  return total;
+  return total + sum_of_lanes(sums);
 }
 
 FOXSCOPE_VECTOR_CLONES

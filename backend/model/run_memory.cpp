@@ -28,7 +28,7 @@ constexpr std::int64_t kDeviceWorkspace = 512 * kMebibyte;
 
 /// Tokens of a pass beyond which more of them together are no faster.
 constexpr std::int64_t kDeviceTokens = 65536;
-constexpr std::int64_t kHostTokens = 1024;
+constexpr std::int64_t kHostTokens = 2048;
 
 /// Bytes of the arrays that are kept of so many tokens.
 std::int64_t kept_of(const ModelConfig& config, std::int64_t tokens, const KeepSet& keep, Storage storage,

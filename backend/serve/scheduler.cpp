@@ -15,7 +15,7 @@ namespace {
 
 /// How often a waiting caller looks whether its client is still there.
 constexpr std::chrono::milliseconds kLook{50};
-constexpr std::chrono::seconds kMemoryReturned{5};  ///< between two times, and after the last work
+constexpr std::chrono::seconds kIdle{5};  ///< after which freed memory goes back to the system
 constexpr std::size_t kMostLive = 64;
 /// A text's share of padding in a pass, as one part in so many (score_batches).
 constexpr std::int64_t kPassPadding = 8;
@@ -210,30 +210,23 @@ void Scheduler::run() {
   };
   std::unique_lock lock(mutex_);
   while (true) {
-    if (!work_came_.wait_for(lock, kMemoryReturned, has_work)) {
+    if (!work_came_.wait_for(lock, kIdle, has_work)) {
       lock.unlock();
-      return_freed_memory();
+      malloc_trim(0);
       lock.lock();
       work_came_.wait(lock, has_work);
     }
     drop_cancelled();
     if (stopped_) return;
+    auto start = Clock::now();
     run_passes(lock);
-    begin_prompts(lock);
+    begin_prompts(lock, std::max(turn_time_, Clock::now() - start));
     lock.unlock();
-    const auto start = Clock::now();
+    start = Clock::now();
     turn();
     turn_time_ = Clock::now() - start;
-    if (Clock::now() - memory_returned_ >= kMemoryReturned) return_freed_memory();
     lock.lock();
   }
-}
-
-// Pages of keys and values that end lie between others that live on, and with them the scratch of passes: free() keeps
-// them for the process, which would hold for good what it once needed for its busiest moment.
-void Scheduler::return_freed_memory() {
-  malloc_trim(0);
-  memory_returned_ = Clock::now();
 }
 
 void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {
@@ -248,7 +241,7 @@ void Scheduler::run_passes(std::unique_lock<std::mutex>& lock) {
   } while (Clock::now() - start < turn_time_);
 }
 
-void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock) {
+void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock, Clock::duration time) {
   const auto start = Clock::now();
   do {
     WorkPointer prompt = take_prompt();
@@ -258,7 +251,7 @@ void Scheduler::begin_prompts(std::unique_lock<std::mutex>& lock) {
     if (live) live_.push_back(std::move(live));
     lock.lock();
     drop_cancelled();
-  } while (Clock::now() - start < turn_time_);
+  } while (Clock::now() - start < time);
 }
 
 std::vector<Scheduler::WorkPointer> Scheduler::take_pass() {
@@ -267,13 +260,14 @@ std::vector<Scheduler::WorkPointer> Scheduler::take_pass() {
   const auto& [age, length] = *oldest_.begin();
   auto low = scored_.find({length, age});
   auto high = std::next(low);
+  const std::int64_t most_tokens = live_.empty() ? limits_.batch_tokens : limits_.batch_tokens_beside;
   std::int64_t count = 1;
   // Grows to the side that adds less padding.
   while (true) {
     const std::int64_t longest = std::prev(high)->first.first;
     const std::int64_t shortest = low->first.first;
     const auto fits = [&](std::int64_t most, std::int64_t least) {
-      return (count + 1) * most <= limits_.batch_tokens && most - least <= most / kPassPadding;
+      return (count + 1) * most <= most_tokens && most - least <= most / kPassPadding;
     };
     const bool up = high != scored_.end() && fits(high->first.first, shortest);
     const bool down = low != scored_.begin() && fits(longest, std::prev(low)->first.first);

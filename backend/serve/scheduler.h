@@ -29,7 +29,8 @@ namespace foxscope {
 
 /// How much goes through the model at once.
 struct SchedulerLimits {
-  std::int64_t batch_tokens = 1024;                 ///< positions of one pass over whole prompts
+  std::int64_t batch_tokens = 2048;                 ///< positions of one pass over whole prompts
+  std::int64_t batch_tokens_beside = 1024;          ///< likewise, where texts that are continued wait for it
   std::int64_t held_bytes = std::int64_t{1} << 30;  ///< of all texts that are being continued together
   std::int64_t bytes_of_text = 0;                   ///< of these, for each text
   std::int64_t bytes_of_position = 0;               ///< and for each position that it may come to
@@ -38,8 +39,9 @@ struct SchedulerLimits {
 
 /// Prompts of all connections, on the one thread that runs the model. Waiting prompts that are only scored go in passes
 /// of near-equal lengths, whichever requests they are of; the oldest is in the next one. Texts that are continued go
-/// on together, a token each in a turn; new ones join them between two turns. There go passes too, one or as many as
-/// take as long as a turn, so that nobody waits for a long answer to somebody else.
+/// on together, a token each in a turn. Between two turns go passes, one or as many as take as long as a turn, and new
+/// texts join, as many as are read in the time of those passes, so that nobody waits for a long answer to somebody
+/// else.
 class Scheduler {
  public:
   /// @param model, served  must outlive it
@@ -71,7 +73,8 @@ class Scheduler {
   void run();
   /// With the lock held, but for the passes themselves.
   void run_passes(std::unique_lock<std::mutex>& lock);
-  void begin_prompts(std::unique_lock<std::mutex>& lock);
+  /// @param time  after which none is begun any more
+  void begin_prompts(std::unique_lock<std::mutex>& lock, Clock::duration time);
   std::vector<WorkPointer> take_pass();
   void score(std::vector<WorkPointer> pass);
   void keep_scores(Work& work, TextScores scores);
@@ -82,8 +85,6 @@ class Scheduler {
   bool step(Live& live);
   /// Ends with a text.
   void end(std::list<std::unique_ptr<Live>>::iterator live, const std::exception_ptr& error);
-  /// Gives the system all that was freed.
-  void return_freed_memory();
   /// That a text may come to.
   [[nodiscard]] std::int64_t bytes_of(const Work& work) const;
   WorkPointer take_prompt();
@@ -110,7 +111,6 @@ class Scheduler {
 
   std::list<std::unique_ptr<Live>> live_;  ///< of the working thread alone
   Clock::duration turn_time_{};            ///< of the last turn
-  Clock::time_point memory_returned_;      ///< when freed memory was last given to the system
   std::int64_t held_ = 0;                  ///< bytes that they may come to
   std::thread thread_;
 };

@@ -24,10 +24,7 @@ using cpu::PackedKeys;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 float pack_keys(const float* key, std::int64_t stride, std::int64_t count, std::int64_t dim, float* keys) {
-  for (std::int64_t j = 0; j < count; ++j) {
-    for (std::int64_t x = 0; x < dim; ++x) keys[x * kKeyBlock + j] = key[j * stride + x];
-  }
-  for (std::int64_t x = 0; x < dim; ++x) std::fill(keys + x * kKeyBlock + count, keys + (x + 1) * kKeyBlock, 0.0F);
+  fill_panel(key, stride, count, dim, keys, kKeyBlock);
   const FloatTag tag;
   const auto lanes = static_cast<std::int64_t>(hn::Lanes(tag));
   auto finite = hn::Eq(hn::Zero(tag), hn::Zero(tag));

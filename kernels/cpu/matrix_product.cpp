@@ -38,53 +38,6 @@ constexpr std::int64_t kPanelDepth = 256;
 /// Rows of what goes through a buffer, as it has fewer columns than a tile.
 constexpr std::int64_t kBufferedRows = 64;
 
-/// panel[k, c] = weight[c, k] of four columns and four k.
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void turn_block(const float* weight, std::int64_t depth, float* panel, std::int64_t width) {
-  for (std::int64_t k = 0; k < 4; ++k) {
-    for (std::int64_t c = 0; c < 4; ++c) panel[k * width + c] = weight[c * depth + k];
-  }
-}
-#else
-HWY_INLINE void turn_block(const float* HWY_RESTRICT weight, std::int64_t depth, float* HWY_RESTRICT panel,
-                           std::int64_t width) {
-  const hn::FixedTag<float, 4> tag;
-  const hn::FixedTag<double, 2> pairs;
-  const auto a = hn::LoadU(tag, weight);
-  const auto b = hn::LoadU(tag, weight + depth);
-  const auto c = hn::LoadU(tag, weight + 2 * depth);
-  const auto d = hn::LoadU(tag, weight + 3 * depth);
-  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(tag, a, b));
-  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(tag, a, b));
-  const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(tag, c, d));
-  const auto cd_high = hn::BitCast(pairs, hn::InterleaveUpper(tag, c, d));
-  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_low, cd_low)), tag, panel);
-  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_low, cd_low)), tag, panel + width);
-  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_high, cd_high)), tag, panel + 2 * width);
-  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_high, cd_high)), tag, panel + 3 * width);
-}
-#endif
-
-/// panel[k, c] = weight[c, k], zero up to a panel's width.
-/// @param stride  of the weights
-/// @param width   of the panel
-void fill_panel(const float* weight, std::int64_t stride, std::int64_t columns, std::int64_t depth, float* panel,
-                std::int64_t width) {
-  const std::int64_t whole_columns = columns / 4 * 4;
-  const std::int64_t whole_depth = depth / 4 * 4;
-  for (std::int64_t c = 0; c < whole_columns; c += 4) {
-    for (std::int64_t k = 0; k < whole_depth; k += 4) {
-      turn_block(weight + c * stride + k, stride, panel + k * width + c, width);
-    }
-    for (std::int64_t k = whole_depth; k < depth; ++k) {
-      for (std::int64_t n = c; n < c + 4; ++n) panel[k * width + n] = weight[n * stride + k];
-    }
-  }
-  for (std::int64_t c = whole_columns; c < width; ++c) {
-    for (std::int64_t k = 0; k < depth; ++k) panel[k * width + c] = c < columns ? weight[c * stride + k] : 0.0F;
-  }
-}
-
 void pack_panel(const float* weight, std::int64_t columns, std::int64_t depth, std::int64_t panel, float* packed) {
   const std::int64_t first = panel * kPanelColumns;
   const std::int64_t count = std::min(kPanelColumns, columns - first);

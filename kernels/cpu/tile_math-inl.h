@@ -6,6 +6,7 @@
 #define FOXSCOPE_KERNELS_CPU_TILE_MATH_INL_H_
 #endif
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 
@@ -165,6 +166,55 @@ HWY_INLINE void tile_product_rescaled(std::int64_t rows, std::int64_t columns, s
                                       std::int64_t b_stride, const float* HWY_RESTRICT factor, float* HWY_RESTRICT c,
                                       std::int64_t c_stride) {
   product_tile<Start::rescale>(rows, columns, depth, {a, a_stride, b, b_stride, factor, c, c_stride});
+}
+
+/// panel[k, c] = weight[c, k] of four columns and four k.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void turn_block(const float* weight, std::int64_t depth, float* panel, std::int64_t width) {
+  for (std::int64_t k = 0; k < 4; ++k) {
+    for (std::int64_t c = 0; c < 4; ++c) panel[k * width + c] = weight[c * depth + k];
+  }
+}
+#else
+HWY_INLINE void turn_block(const float* HWY_RESTRICT weight, std::int64_t depth, float* HWY_RESTRICT panel,
+                           std::int64_t width) {
+  const hn::FixedTag<float, 4> tag;
+  const hn::FixedTag<double, 2> pairs;
+  const auto a = hn::LoadU(tag, weight);
+  const auto b = hn::LoadU(tag, weight + depth);
+  const auto c = hn::LoadU(tag, weight + 2 * depth);
+  const auto d = hn::LoadU(tag, weight + 3 * depth);
+  const auto ab_low = hn::BitCast(pairs, hn::InterleaveLower(tag, a, b));
+  const auto ab_high = hn::BitCast(pairs, hn::InterleaveUpper(tag, a, b));
+  const auto cd_low = hn::BitCast(pairs, hn::InterleaveLower(tag, c, d));
+  const auto cd_high = hn::BitCast(pairs, hn::InterleaveUpper(tag, c, d));
+  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_low, cd_low)), tag, panel);
+  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_low, cd_low)), tag, panel + width);
+  hn::Store(hn::BitCast(tag, hn::InterleaveLower(pairs, ab_high, cd_high)), tag, panel + 2 * width);
+  hn::Store(hn::BitCast(tag, hn::InterleaveUpper(pairs, ab_high, cd_high)), tag, panel + 3 * width);
+}
+#endif
+
+/// panel[k, c] = weight[c, k], zero up to a panel's width: rows become columns, for the right side of a product.
+/// @param weight  [columns, depth], rows `stride` apart
+/// @param panel   [depth, width]
+HWY_INLINE void fill_panel(const float* HWY_RESTRICT weight, std::int64_t stride, std::int64_t columns,
+                           std::int64_t depth, float* HWY_RESTRICT panel, std::int64_t width) {
+  const std::int64_t whole_columns = columns / 4 * 4;
+  const std::int64_t whole_depth = depth / 4 * 4;
+  for (std::int64_t c = 0; c < whole_columns; c += 4) {
+    for (std::int64_t k = 0; k < whole_depth; k += 4) {
+      turn_block(weight + c * stride + k, stride, panel + k * width + c, width);
+    }
+    for (std::int64_t k = whole_depth; k < depth; ++k) {
+      for (std::int64_t n = c; n < c + 4; ++n) panel[k * width + n] = weight[n * stride + k];
+    }
+  }
+  for (std::int64_t k = 0; k < depth && whole_columns < width; ++k) {
+    float* const row = panel + k * width;
+    for (std::int64_t c = whole_columns; c < columns; ++c) row[c] = weight[c * stride + k];
+    std::fill(row + columns, row + width, 0.0F);
+  }
 }
 
 /// sum_x a[x] b[x]

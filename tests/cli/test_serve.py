@@ -604,6 +604,7 @@ class Refusals(ServeTest):
 
 class Clients(ServeTest):
     def test_half_sent_requests_hold_nobody_up(self):
+        self.asks(max_tokens=1, temperature=0)  # makes the threads that compute
         before = self.server.threads(), self.server.files()
         half = [b"", b"P", b"POST /v1/completions HTTP/1.1\r\nContent-Le",
                 b'POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"model":']

@@ -98,7 +98,8 @@ INSTANTIATE_TEST_SUITE_P(Fixtures, LogitBound, testing::Values("fox-llama", "fox
 
 /// Random keys and values in pages, beside the same in rows.
 struct FilledPages {
-  FilledPages(std::int64_t count, std::int64_t head_dim, unsigned seed) : dim(head_dim), pages(head_dim) {
+  FilledPages(std::int64_t count, std::int64_t head_dim, unsigned seed)
+      : dim(head_dim), pages(head_dim, std::make_shared<PagePool>(KeyValuePages::numbers_of_page(head_dim))) {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal;
     std::uniform_real_distribution<double> decay(0.0, 0.2);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 #include <stop_token>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -225,6 +226,27 @@ TEST(Score, ABatchOfTheDemoModelDoesNotDependOnItsOrder) {
     expect_near(scores[n], reversed[n], 0);
     expect_near(scores[n], model->score(texts.alone(n, 2), {}).value()[0], 2 * kRounding);
   }
+}
+
+// A pass computes in the memory of the one before it, whatever that has left there, or beside it in memory of its own.
+TEST(Score, PassesBeforeAndBesideChangeNothing) {
+  const Texts texts({300, 5, 128, 2, 64, 190}, 8192);
+  const auto load = [] {
+    return CausalLM::load(Checkpoint::open(test::demo_model("fox-pro-12m")), Device{}, DType::float32);
+  };
+  const auto model = load();
+  std::vector<TextScores> fresh;
+  for (std::size_t n = 0; n < texts.ids.size(); ++n) fresh.push_back(load()->score(texts.alone(n, 2), {}).value()[0]);
+  const auto all = [&] {
+    for (std::size_t n = 0; n < texts.ids.size(); ++n) {
+      SCOPED_TRACE(n);
+      expect_near(model->score(texts.alone(n, 2), {}).value()[0], fresh[n], 0);
+    }
+  };
+  all();
+  std::thread beside(all);
+  all();
+  beside.join();
 }
 
 TEST(Score, OnlyThePositionsThatAreAskedForAreScored) {
