@@ -33,7 +33,8 @@ class HeadsTest(CommandLineTest):
             self.assertAlmostEqual(head["gate"]["gate_median"], numpy.median(numpy.exp(log_gate)), places=4)
             self.assertEqual(list(head["backward_horizon"]), LEVELS)
             self.assertEqual(list(head["forward_survival"]), LEVELS)
-            self.assertEqual(head["strongest_events"][0]["position"], int(log_gate.argmin()))
+            # Tokens that are alike have the same gate in the first layer.
+            self.assertEqual(log_gate[head["strongest_events"][0]["position"]], log_gate.min())
             spread = head["attention"]
             self.assertAlmostEqual(spread["mass_on_first"], attention[:, 0].mean(), places=4)
             self.assertAlmostEqual(spread["mass_on_self"], numpy.diagonal(attention).mean(), places=4)

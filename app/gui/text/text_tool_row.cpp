@@ -262,9 +262,10 @@ void TextToolRow::setScale(const TintScale* scale, const QString& unit) {
 }
 
 void TextToolRow::setCaption(const QString& caption) { m_caption->setFullText(caption); }
-void TextToolRow::setRemedy(QAction* remedy) {
-  if (remedy != nullptr) m_remedy->setDefaultAction(remedy);
-  m_isRemedied = remedy != nullptr;
+void TextToolRow::setRemedy(QAction* remedy) { m_remedy->setDefaultAction(remedy); }
+
+void TextToolRow::showRemedy(bool shows) {
+  m_isRemedied = shows;
   m_remedy->setVisible(m_isRemedied && m_mode == Mode::run);
 }
 void TextToolRow::setNotice(const QString& notice) {

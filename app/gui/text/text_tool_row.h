@@ -61,8 +61,9 @@ class TextToolRow : public QWidget {
   /// No scale where there is nothing to be read off it.
   void setScale(const TintScale* scale, const QString& unit);
   void setCaption(const QString& caption);
-  /// What can be done about what the caption says is missing, as a button beside it; null: nothing.
+  /// What can be done about what the caption says is missing: a button beside it, hidden until it is shown.
   void setRemedy(QAction* remedy);
+  void showRemedy(bool shows);
   /// A word that stands out: the text was edited. Empty: none.
   void setNotice(const QString& notice);
   [[nodiscard]] QString caption() const;

@@ -49,6 +49,7 @@ TextView::TextView(Document& document, QWidget* parent)
   column->setContentsMargins(0, 0, 0, 0);
   column->setSpacing(0);
   column->addWidget(m_tools);
+  m_tools->setRemedy(m_compute);
   column->addWidget(m_find);
   column->addWidget(m_go);
   column->addWidget(m_stack, 1);

@@ -61,7 +61,7 @@ void TextView::requestTint() {
   const Run* chosen = m_document.run(m_document.selection().head().run);
   const bool lacksSaliency = m_reference && chosen != nullptr && isOwed(m_tools->choice().kind) &&
                              !chosen->trace->has(TraceArray::log_forget_gradient);
-  m_tools->setRemedy(lacksSaliency && m_document.saliencyObstacle(chosen->id).isEmpty() ? m_compute : nullptr);
+  m_tools->showRemedy(lacksSaliency && m_document.saliencyObstacle(chosen->id).isEmpty());
   const auto wanted = tintRequest();
   m_tintPending = wanted.has_value();
   if (!wanted) {
