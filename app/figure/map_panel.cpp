@@ -299,9 +299,11 @@ void MapPanel::draw(Canvas& canvas, const QRectF& inner) const {
   drawSide(canvas, Side::columns, inner);
   const auto lines = titleLines(inner.width());
   std::vector<QString> alike = lines;
-  for (const std::string& beside : m_content.titlesBeside) {
-    for (QString& line : titleLinesOf(lettered(beside), m_style, titleWidth(inner.width()), titlesBeside()))
+  const std::vector<std::string> titles = titlesBeside();
+  for (const std::string& beside : titles) {
+    for (QString& line : titleLinesOf(beside, m_style, titleWidth(inner.width()), titles)) {
       alike.push_back(std::move(line));
+    }
   }
   const TextStyle style = fitted(m_style, alike, titleWidth(inner.width()));
   double baseline =

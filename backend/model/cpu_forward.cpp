@@ -292,8 +292,8 @@ bool CpuForward::mix_linear(int layer) {
   const std::int64_t size = linear_->mixer().output_size();
   for (std::int64_t sequence = 0; sequence < batch(); ++sequence) {
     float* const state = has_states() ? cache_of(layer, sequence).recurrent.data() : nullptr;
-    if (!linear_->mix(sequence, state, memory_->attended.data() + sequence * length() * size, team_, job()))
-      return false;
+    float* const output = memory_->attended.data() + sequence * length() * size;
+    if (!linear_->mix(sequence, state, output, team_, job())) return false;
     if (!continues()) linear_->keep(layer, sequence, probes()[floats(sequence)]);
   }
   return true;

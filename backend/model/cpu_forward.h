@@ -27,9 +27,9 @@ namespace foxscope {
 class CpuForward final : public Forward {
  public:
   /// @param weights  of all layers; must outlive it, as config must
-  /// @param kept     where memory comes from and goes to, if the pass is neither of many rows nor of one position,
-  /// which
-  ///                 a continuation holds for as long as it lives; must outlive it
+  /// @param kept     where memory comes from and goes to, if the pass is neither of many rows nor of one position
+  /// (which
+  ///                 a continuation holds for as long as it lives); must outlive it
   CpuForward(const ModelConfig& config, const ModelWeights& weights, std::int64_t batch, std::int64_t length,
              KeptPassMemory& kept);
   ~CpuForward() override;

@@ -9,7 +9,7 @@ bool Forward::run(const Input& input, std::span<const Probe> probes, std::span<F
                   const Job& job, ForwardReport& report) {
   assert(input.batch == batch_ && static_cast<std::int64_t>(input.ids.size()) == rows());
   assert(std::ssize(probes) == batch_ && (states.empty() || std::ssize(states) == batch_));
-  pass_ = {&input, probes, states, &job, &report};
+  pass_ = {input, probes, states, job, &report};
   assert(!continues() || length_ == 1);
   const auto tell = [&](int done) { job.tell({done, config_.layers + 1, "layers", "forward"}); };
   begin();

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "backend/base/job.h"
 #include "backend/model/causal_lm.h"
 #include "backend/model/model_config.h"
 #include "backend/model/probe.h"
@@ -108,13 +109,13 @@ class Forward {
   [[nodiscard]] std::int64_t batch() const { return batch_; }
   [[nodiscard]] std::int64_t length() const { return length_; }  ///< n
   [[nodiscard]] std::int64_t rows() const { return batch_ * length_; }
-  [[nodiscard]] const Input& input() const { return *pass_.input; }
+  [[nodiscard]] const Input& input() const { return pass_.input; }
   [[nodiscard]] std::span<const Probe> probes() const { return pass_.probes; }
   [[nodiscard]] bool has_states() const { return !pass_.states.empty(); }
   [[nodiscard]] ForwardState& state(std::int64_t sequence) const {
     return *pass_.states[static_cast<std::size_t>(sequence)];
   }
-  [[nodiscard]] const Job& job() const { return *pass_.job; }
+  [[nodiscard]] const Job& job() const { return pass_.job; }
   [[nodiscard]] ForwardReport& report() const { return *pass_.report; }
   /// Of the first row of a sequence.
   [[nodiscard]] std::int64_t first_position(std::int64_t sequence = 0) const {
@@ -127,12 +128,12 @@ class Forward {
   [[nodiscard]] bool gated(int layer) const;
 
  private:
-  /// What a run is about; null between runs.
+  /// What the last run was about, as a way back reads it too. What its spans and pointers name is the caller's.
   struct Pass {
-    const Input* input = nullptr;
+    Input input;
     std::span<const Probe> probes;
     std::span<ForwardState* const> states;
-    const Job* job = nullptr;
+    Job job;
     ForwardReport* report = nullptr;
   };
   const ModelConfig& config_;

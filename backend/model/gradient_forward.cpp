@@ -31,9 +31,7 @@ bool GradientForward::run_forward(const Input& input, std::span<const Probe> pro
                                   ForwardReport& report) {
   const c10::InferenceMode normal(false);
   const at::AutoGradMode graph(uses_autograd());
-  input_ = input;
-  job_ = job;
-  return run(input_, probes, {}, job_, report);
+  return run(input, probes, {}, job, report);
 }
 
 AttentionTensors GradientForward::attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,

@@ -39,8 +39,8 @@ class GradientForward : public TorchForward {
   GradientForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length, const at::Tensor& loss_weights,
                   const GradientOptions& options);
 
-  /// Forward::run over whole texts, with LibTorch's autograd as the way back needs it. Ids, labels and probes must live
-  /// until differentiate() is done.
+  /// Forward::run over whole texts, with LibTorch's autograd as the way back needs it. Ids, labels, probes and report
+  /// must live until differentiate() is done.
   bool run_forward(const Input& input, std::span<const Probe> probes, const Job& job, ForwardReport& report);
   /// The weighted loss after run_forward(), [] float64 on the device.
   [[nodiscard]] const at::Tensor& loss() const { return loss_; }
@@ -91,8 +91,6 @@ class GradientForward : public TorchForward {
  private:
   GradientOptions options_;
   WeightTensors none_;  ///< of no weight
-  Input input_;         ///< the way back reads them too
-  Job job_;
   at::Tensor losses_;
   std::vector<at::Tensor> gate_sums_;
   at::Tensor loss_;

@@ -71,9 +71,8 @@ void Document::startRun() {
 
 QString Document::obstacleTo(const Run& run, const QString& doing) {
   if (run.model.isEmpty()) {
-    return tr("%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, and press "
-              "F5 "
-              "first")
+    return tr("%1 comes from a file, and %2 needs its model: open the checkpoint folder (Ctrl+O), the text, and "
+              "press F5 first")
         .arg(run.name, doing);
   }
   return run.trace->text() ? QString() : tr("%1 was run without a text").arg(run.name);

@@ -22,36 +22,24 @@ void addContent(QMenu& menu, QWidget* content) {
   menu.addAction(action);
 }
 
-/// Which of the two heads is shown; "A" alone would be taken for attention.
-QString letterOf(Sides sides) {
+/// Which of the two heads is shown, and the same in a narrow header, whose title tells the rest. "A" alone would be
+/// taken for attention.
+struct SidesText {
+  QString whole;
+  QString brief;
+};
+SidesText textsOf(Sides sides) {
   switch (sides) {
     case Sides::left:
-      return PaneHeader::tr("Compare");
+      return {PaneHeader::tr("Compare"), PaneHeader::tr("vs.")};
     case Sides::right:
-      return QStringLiteral("B");
+      return {QStringLiteral("B"), QStringLiteral("B")};
     case Sides::splitVertically:
-      return QStringLiteral("A | B");
+      return {QStringLiteral("A | B"), QStringLiteral("|")};
     case Sides::splitHorizontally:
-      return QStringLiteral("A / B");
+      return {QStringLiteral("A / B"), QStringLiteral("/")};
     case Sides::difference:
-      return QStringLiteral("A − B");
-  }
-  return {};
-}
-
-/// The same in a narrow header, whose title tells the rest.
-QString briefOf(Sides sides) {
-  switch (sides) {
-    case Sides::left:
-      return PaneHeader::tr("vs.");
-    case Sides::right:
-      return QStringLiteral("B");
-    case Sides::splitVertically:
-      return QStringLiteral("|");
-    case Sides::splitHorizontally:
-      return QStringLiteral("/");
-    case Sides::difference:
-      return QStringLiteral("−");
+      return {QStringLiteral("A − B"), QStringLiteral("−")};
   }
   return {};
 }
@@ -223,9 +211,9 @@ void PaneHeader::show(const PaneState& state, const HeaderContext& context) {
   m_otherForm->setRuns(context.runs);
   m_otherForm->setHead(state.other, context.other);
   m_nearest->setEnabled(context.nearestKnown);
-  const QString letter = letterOf(state.sides);
-  m_sides->setTexts(letter, briefOf(state.sides));
-  m_sides->setAccessibleName(state.sides == Sides::left ? letter : tr("Compare: %1").arg(letter));
+  const SidesText sides = textsOf(state.sides);
+  m_sides->setTexts(sides.whole, sides.brief);
+  m_sides->setAccessibleName(state.sides == Sides::left ? sides.whole : tr("Compare: %1").arg(sides.whole));
   const auto check = [](const QActionGroup& group, int value) {
     for (QAction* action : group.actions()) action->setChecked(action->data().toInt() == value);
   };

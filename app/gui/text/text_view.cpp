@@ -39,8 +39,7 @@ TextView::TextView(Document& document, QWidget* parent)
       m_tools(new TextToolRow(this)),
       m_find(new FindBar(this)),
       m_go(new GoBar(this)),
-      m_stack(new QStackedWidget(this)),
-      m_compute(makeSaliencyAction(document, this)) {
+      m_stack(new QStackedWidget(this)) {
   m_stack->addWidget(makePage());
   m_stack->addWidget(makeEditor());
   m_find->hide();
@@ -49,7 +48,7 @@ TextView::TextView(Document& document, QWidget* parent)
   column->setContentsMargins(0, 0, 0, 0);
   column->setSpacing(0);
   column->addWidget(m_tools);
-  m_tools->setRemedy(m_compute);
+  m_tools->setRemedy(makeSaliencyAction(document, this));
   column->addWidget(m_find);
   column->addWidget(m_go);
   column->addWidget(m_stack, 1);

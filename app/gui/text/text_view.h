@@ -97,7 +97,6 @@ class TextView : public QWidget, public ViewPart {
   TextEditor* m_editor;
   QLabel* m_editorNote;
   QToolButton* m_clear;
-  QAction* m_compute;  ///< the run that a tint lacks
   QList<QAction*> m_commands;
   QList<QAction*> m_pageCommands;  ///< that need a run's text
   std::shared_ptr<const Trace> m_reference;
