@@ -173,7 +173,10 @@ void FusedGradientForward::end_layer(int layer) {
     keeps = only;
   }
   GradientForward::end_layer(layer);
+  drop_heads();
 }
+
+void FusedGradientForward::drop_heads() { query_ = key_ = value_ = at::Tensor(); }
 
 bool FusedGradientForward::make_again(int layer) {
   Layer& keeps = kept(layer);
@@ -305,6 +308,7 @@ SmallSteps::QueryKeyValue FusedGradientForward::attend_back(int layer, const at:
   of_log_gate_ = at::empty({batch(), config().heads, length()}, of_residual_.options());
   foxscope::attend_back(attention_of(keeps), by_heads(of_attended),
                         {by_heads(of_heads.query), by_heads(of_heads.key), by_heads(of_heads.value), of_log_gate_});
+  drop_heads();
   if (keeps.cumulative.defined()) {
     // Held at its lowest, log f moves nothing.
     const at::Tensor steps =

@@ -57,6 +57,8 @@ class FusedGradientForward final : public GradientForward {
   [[nodiscard]] at::Tensor normed_rows(const at::Tensor& x, const at::Tensor& weight, bool with_rest);
   /// Makes queries, keys and values of a layer from its projection.
   void set_heads(int layer);
+  /// They are made again where they are read again.
+  void drop_heads();
   [[nodiscard]] at::Tensor by_heads(const at::Tensor& rows) const;
   [[nodiscard]] AttentionTensors attention_of(const Layer& layer) const;
   [[nodiscard]] SmallSteps::Heads heads_of(int layer) const;

@@ -112,7 +112,7 @@ class Structure {
 
   /// Writes the checksum behind a part of the file.
   void check(std::size_t at, std::uint64_t length) {
-    if (length > size_ || at + length + 4 > size_) return;
+    if (at > size_ || length > size_ - at || size_ - at - length < 4) return;
     put(at + length, 4, foxscope::hdf5_checksum(std::as_bytes(bytes_.subspan(at, length))));
   }
 
