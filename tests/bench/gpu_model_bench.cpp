@@ -1,6 +1,7 @@
 // `foxscope bench gpu-model [LENGTH...]`: forward passes of a FoX (Pro) of 760M shape on a GPU, bfloat16, random
 // weights, gate biases 0 (f near 0.5), that keep losses alone or what `foxscope run` keeps by default, queries and keys
-// in GPU memory. Seconds are those of the caller: from ids in host memory to losses, gates and normalisers there.
+// in GPU memory; then scores of many prompts. Seconds are those of the caller: from ids in host memory to losses, gates
+// and normalisers there.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -109,6 +110,33 @@ void print(std::int64_t length, double tolerance, const char* kept, const Measur
              100 * static_cast<double>(m.report.skipped_blocks) / blocks, m.mean_loss, m.report.attention_kernel);
 }
 
+/// Scores of prompts of 100 to 600 tokens, every token's and the likeliest next one's, as an endpoint makes them.
+void run_scores(CausalLM& model) {
+  constexpr std::size_t kPrompts = 2000;
+  std::mt19937 generator(7);
+  std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(model.config().vocabulary_size) - 1);
+  std::uniform_int_distribution<std::size_t> draw_length(100, 600);
+  std::vector<std::vector<std::int32_t>> prompts(kPrompts);
+  ScoreRequest request;
+  request.top = 1;
+  std::size_t tokens = 0;
+  for (std::vector<std::int32_t>& ids : prompts) {
+    ids.resize(draw_length(generator));
+    for (std::int32_t& id : ids) id = draw(generator);
+    request.texts.push_back({ids, 0, std::ssize(ids), std::span(ids).subspan(1)});
+    tokens += ids.size();
+  }
+  std::vector<double> seconds;
+  for (int time = 0; time < 3; ++time) {
+    const auto start = Clock::now();
+    if (!model.score(request, Job{})) return;
+    seconds.push_back(seconds_since(start));
+  }
+  std::ranges::sort(seconds);
+  fmt::print("scores of {} prompts of 100 to 600 tokens: {:.2f} s, {:.1f}k tokens/s\n", kPrompts, seconds[1],
+             static_cast<double>(tokens) / seconds[1] / 1000);
+}
+
 /// Biases of gates that forget over 8 to 8192 tokens, log-spaced over the heads: log f = -1/T where the rest of z is 0.
 void spread_gates(TorchWeights& weights) {
   const std::int64_t heads = weights.config.heads;
@@ -188,6 +216,7 @@ void run(std::vector<std::int64_t> lengths) {
   }
   const KeepSet usual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key};
   for (const std::int64_t length : lengths) print(length, 0x1p-24, "a trace", measure(*model, length, 0x1p-24, usual));
+  run_scores(*model);
 }
 
 }  // namespace

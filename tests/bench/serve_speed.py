@@ -1,10 +1,11 @@
-"""serve_speed.py FOXSCOPE [PROMPTS [TURNS]]: how fast `foxscope serve` answers on this machine, with the demo's FoX.
+"""serve_speed.py FOXSCOPE: how fast `foxscope serve` answers on this machine, with the demo's FoX or another model.
 
 Prints time from start to "listening"; time to answer a request for one token on an idle server; and prompts a second
 of the harness's requests (scores of 20 to 120 tokens and the likeliest next one), one prompt at a time and 8 connections
 with 16 prompts a request, in turns on one server. Nothing else should run: the load is printed with each turn.
 """
 
+import argparse
 import http.client
 import json
 import os
@@ -18,17 +19,17 @@ import sys
 import threading
 import time
 
-MODEL = pathlib.Path(__file__).resolve().parents[2] / "resources" / "models" / "fox-pro-12m"
-VOCABULARY = 8192
+DEMO = pathlib.Path(__file__).resolve().parents[2] / "resources" / "models" / "fox-pro-12m"
 CONNECTIONS = 8
 PROMPTS_A_REQUEST = 16
 
 
 class Server:
-    def __init__(self, program):
+    def __init__(self, options):
         started = time.monotonic()
-        self.process = subprocess.Popen([program, "serve", "--model", str(MODEL), "--port", "0"], stdout=subprocess.PIPE,
-                                        stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            [options.program, "serve", "--model", f"m={options.model}", "--device", options.device, "--max-length", "4096",
+             "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         line = self.process.stdout.readline().decode()
         self.start = time.monotonic() - started
         self.address = ("127.0.0.1", int(line.rsplit(":", 1)[1]))
@@ -60,17 +61,17 @@ def told(name, values, unit):
           f"longest {max(values):.4g} {unit} of {len(values)}; load {os.getloadavg()[0]:.2f}", flush=True)
 
 
-def measure_start(program):
+def measure_start(options):
     times = []
-    for _ in range(20):
-        server = Server(program)
+    for _ in range(options.starts):
+        server = Server(options)
         times.append(server.start)
         server.stop()
     told("start to listening", times, "s")
 
 
 def measure_latency(server):
-    body = json.dumps({"model": MODEL.name, "prompt": [[928, 319, 261]], "max_tokens": 1, "temperature": 0})
+    body = json.dumps({"model": "m", "prompt": [[928, 319, 261]], "max_tokens": 1, "temperature": 0})
     connection = http.client.HTTPConnection(*server.address)
     times = []
     for n in range(320):
@@ -83,17 +84,22 @@ def measure_latency(server):
     told("one token of an idle server", times, "ms")
 
 
-def harness_requests(prompts, together):
-    """Bodies as the harness sends them: the longest prompts first."""
+def random_prompts(options):
+    """As the harness sends them: the longest first."""
     draw = random.Random(1)
-    all_ids = [[draw.randrange(1, VOCABULARY) for _ in range(draw.randint(20, 120))] for _ in range(prompts)]
-    all_ids.sort(key=lambda ids: (-len(ids), ids))
-    return [json.dumps({"model": MODEL.name, "prompt": all_ids[n:n + together], "temperature": 0, "max_tokens": 1,
-                        "logprobs": 1, "seed": 1234, "echo": True}) for n in range(0, prompts, together)]
+    vocabulary = json.loads((options.model / "config.json").read_text())["vocab_size"]
+    prompts = [[draw.randrange(1, vocabulary) for _ in range(draw.randint(*options.tokens))]
+               for _ in range(options.prompts)]
+    return sorted(prompts, key=lambda ids: (-len(ids), ids))
+
+
+def harness_requests(all_ids, together):
+    return [json.dumps({"model": "m", "prompt": all_ids[n:n + together], "temperature": 0, "max_tokens": 1,
+                        "logprobs": 1, "seed": 1234, "echo": True}) for n in range(0, len(all_ids), together)]
 
 
 def measure_turn(server, bodies, connections, prompts):
-    """Answers to all bodies, over so many connections; prompts a second."""
+    """Answers to all bodies of these prompts, over so many connections; prompts a second."""
     left = iter(bodies)
     lock = threading.Lock()
 
@@ -118,18 +124,20 @@ def measure_turn(server, bodies, connections, prompts):
     taken = time.monotonic() - started
     now = resource.getrusage(resource.RUSAGE_SELF)
     client_seconds = now.ru_utime + now.ru_stime - own.ru_utime - own.ru_stime
-    print(f"  {connections} connections: {prompts / taken:.1f} prompts/s; cores: server "
+    print(f"  {connections} connections: {len(prompts) / taken:.1f} prompts/s, "
+          f"{sum(map(len, prompts)) / taken:.0f} tokens/s; cores: server "
           f"{(server.seconds() - of_server) / taken:.2f}, client {client_seconds / taken:.2f}; "
           f"load {os.getloadavg()[0]:.2f}", flush=True)
-    return prompts / taken
+    return len(prompts) / taken
 
 
-def measure_throughput(server, prompts, turns):
+def measure_throughput(server, options):
+    prompts = random_prompts(options)
     alone = harness_requests(prompts, 1)
     together = harness_requests(prompts, PROMPTS_A_REQUEST)
-    measure_turn(server, alone[:200], 1, 200)  # warms it
+    measure_turn(server, alone[:200], 1, prompts[:200])  # warms it
     one, many = [], []
-    for _ in range(turns):
+    for _ in range(options.turns):
         one.append(measure_turn(server, alone, 1, prompts))
         many.append(measure_turn(server, together, CONNECTIONS, prompts))
     ratio = statistics.median(many) / statistics.median(one)
@@ -137,12 +145,22 @@ def measure_throughput(server, prompts, turns):
           f"{PROMPTS_A_REQUEST} prompts a request {statistics.median(many):.1f}: {ratio:.2f} x")
 
 
+def parsed_options():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program", metavar="FOXSCOPE")
+    parser.add_argument("--model", type=pathlib.Path, default=DEMO, metavar="DIR")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--starts", type=int, default=20, help="of the server that are timed")
+    parser.add_argument("--prompts", type=int, default=2000)
+    parser.add_argument("--tokens", type=int, nargs=2, default=[20, 120], metavar=("FEWEST", "MOST"), help="of a prompt")
+    parser.add_argument("--turns", type=int, default=3)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 2:
-        sys.exit(__doc__)
-    measure_start(sys.argv[1])
-    under_test = Server(sys.argv[1])
+    chosen = parsed_options()
+    measure_start(chosen)
+    under_test = Server(chosen)
     measure_latency(under_test)
-    measure_throughput(under_test, int(sys.argv[2]) if len(sys.argv) > 2 else 2000,
-                       int(sys.argv[3]) if len(sys.argv) > 3 else 3)
+    measure_throughput(under_test, chosen)
     under_test.stop()
