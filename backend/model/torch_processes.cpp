@@ -138,7 +138,13 @@ void TorchProcesses::watch(const std::stop_token& stop) {
   std::condition_variable_any wake;
   const auto end_with = [&](const std::string& message) {
     const std::lock_guard lock(mutex_);
-    if (!failing_ && !stop.stop_requested()) lost_(message);
+    if (failing_ || stop.stop_requested()) return;
+    try {
+      watched_->add(key("left", place().rank), 1);  // who keeps the store need not wait
+    } catch (const c10::Error&) {
+      // Nobody keeps it any more.
+    }
+    lost_(message);
   };
   while (!stop.stop_requested()) {
     try {

@@ -102,7 +102,10 @@ class EndTest(TogetherMixin, TrainTest):
             shutil.rmtree(output)
 
     def refused(self, code, words, arguments, count=2):
-        (_, first, status), *others = self.ended(self.start(arguments, count))
+        processes = self.start(arguments, count)
+        began = time.monotonic()
+        (_, first, status), *others = self.ended(processes)
+        self.assertLess(time.monotonic() - began, 30, "they wait for each other")
         self.assertEqual(status, code, first)
         self.assertEqual(first.count("\n"), 1, first)
         for word in words:
