@@ -9,6 +9,7 @@
 #include "backend/model/cuda_attention_torch.h"
 #include "backend/model/current_device_torch.h"
 #include "backend/model/fused_linear_torch.h"
+#include "kernels/cuda/delta_chunks.h"
 #include "kernels/cuda/linear_chunks.h"
 
 namespace foxscope {
@@ -22,6 +23,8 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kSpan = 16384;
 constexpr std::int64_t kChunk = gpu::kLinearChunk;
 constexpr std::int64_t kMostChannels = 256;
+constexpr std::int64_t kMostDeltaHeads = 65536;
+static_assert(kMostChannels <= gpu::kMostDeltaRows);
 
 void check(kernels::Status status) {
   if (status != kernels::Status::ok) throw Error("the GPU refused a step of a linear mixer: try --device cpu");
@@ -74,6 +77,13 @@ struct DecayedScoresFunction : torch::autograd::Function<DecayedScoresFunction> 
   }
 };
 
+/// [B, heads, n, width] as kernels read them, 16 bytes at a time.
+at::Tensor readable(const at::Tensor& rows) {
+  const bool whole = rows.stride(3) == 1 && rows.storage_offset() % 4 == 0 && rows.stride(0) % 4 == 0 &&
+                     rows.stride(1) % 4 == 0 && rows.stride(2) % 4 == 0;
+  return whole ? rows : rows.contiguous();
+}
+
 /// gpu::ScaledRows; rows [B, G, n, d], factor [B, H, N T] to [B, H, N T, d] bfloat16.
 struct ScaledRowsFunction : torch::autograd::Function<ScaledRowsFunction> {
   static void describe(const at::Tensor& rows, const at::Tensor& factor, gpu::ScaledRows& call) {
@@ -88,13 +98,6 @@ struct ScaledRowsFunction : torch::autograd::Function<ScaledRowsFunction> {
     call.group_stride = rows.stride(1);
     call.row_stride = rows.stride(2);
     call.factor = factor.const_data_ptr<float>();
-  }
-
-  /// As the kernel reads them.
-  static at::Tensor readable(const at::Tensor& rows) {
-    const bool whole = rows.stride(3) == 1 && rows.storage_offset() % 4 == 0 && rows.stride(0) % 4 == 0 &&
-                       rows.stride(1) % 4 == 0 && rows.stride(2) % 4 == 0;
-    return whole ? rows : rows.contiguous();
   }
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& factor) {
@@ -311,6 +314,69 @@ at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
   return mixed(scores, value, query_decayed, before);
 }
 
+gpu::HeadRows head_rows(const at::Tensor& x) {
+  return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+at::Tensor mix_by_delta_rule(const LinearOperands& operands, at::Tensor& state) {
+  const at::Tensor query = readable(operands.query);
+  const at::Tensor key = readable(operands.key);
+  const at::Tensor value = readable(operands.value);
+  const at::Tensor log_decay = operands.log_decay.defined() ? operands.log_decay.contiguous() : at::Tensor();
+  const at::Tensor beta = operands.beta.defined() ? operands.beta.contiguous() : at::Tensor();
+  const std::int64_t batch = key.size(0);
+  const std::int64_t heads = operands.heads;
+  const std::int64_t chunks = (key.size(2) + kChunk - 1) / kChunk;
+  const std::int64_t rows = key.size(3);
+  const std::int64_t columns = value.size(3);
+  const auto of_positions = [&](std::int64_t width) {
+    return at::empty({batch, heads, chunks, kChunk, width}, halves_like(key));
+  };
+  const at::Tensor scores = of_positions(kChunk);
+  const at::Tensor query_decayed = of_positions(rows);
+  const at::Tensor key_decayed = of_positions(rows);
+  const at::Tensor erased = of_positions(rows);
+  const at::Tensor written = of_positions(columns);
+  const at::Tensor kept = at::empty({batch, heads, chunks}, floats_like(key));
+  gpu::DeltaChunks call;
+  call.batch = batch;
+  call.heads = heads;
+  call.groups = key.size(1);
+  call.length = key.size(2);
+  call.rows = rows;
+  call.columns = columns;
+  call.query = head_rows(query);
+  call.key = head_rows(key);
+  call.value = head_rows(value);
+  call.log_decay = log_decay.defined() ? log_decay.const_data_ptr<double>() : nullptr;
+  call.beta = beta.defined() ? beta.const_data_ptr<float>() : nullptr;
+  call.scores = scores.mutable_data_ptr();
+  call.query_decayed = query_decayed.mutable_data_ptr();
+  call.key_decayed = key_decayed.mutable_data_ptr();
+  call.erased = erased.mutable_data_ptr();
+  call.written = written.mutable_data_ptr();
+  call.kept = kept.mutable_data_ptr<float>();
+  check(gpu::delta_chunks(call, current_stream(key.device())));
+  const at::Tensor before = at::empty({batch, heads, chunks, rows, columns}, halves_like(key));
+  const at::Tensor first = state.defined() ? state.contiguous() : state;
+  gpu::DeltaStates pass;
+  pass.heads = batch * heads;
+  pass.chunks = chunks;
+  pass.rows = rows;
+  pass.columns = columns;
+  pass.erased = erased.const_data_ptr();
+  pass.key_decayed = key_decayed.const_data_ptr();
+  pass.written = written.const_data_ptr();
+  pass.kept = kept.const_data_ptr<float>();
+  pass.first = first.defined() ? first.const_data_ptr<float>() : nullptr;
+  pass.updates = written.mutable_data_ptr();
+  pass.before = before.mutable_data_ptr();
+  state = at::empty({batch, heads, rows, columns}, floats_like(key));
+  pass.last = state.mutable_data_ptr<float>();
+  check(gpu::delta_states(pass, current_stream(key.device())));
+  return mixed(scores, written, query_decayed, before);
+}
+
 LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::int64_t end) {
   LinearOperands part = operands;
   for (at::Tensor* x : {&part.query, &part.key, &part.value, &part.log_decay, &part.beta}) {
@@ -323,11 +389,15 @@ LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::in
 
 bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
   const at::Tensor& key = operands.key;
-  if (!key.is_cuda() || matrix != at::kBFloat16 || operands.delta_rule || !gpu::is_available()) return false;
+  if (!key.is_cuda() || matrix != at::kBFloat16 || operands.rate.defined() || !gpu::is_available()) return false;
   if (key.size(2) < kChunk) return false;
   if (operands.query.size(1) != key.size(1) || operands.value.size(1) != operands.heads) return false;
   if (key.size(3) % 8 != 0 || key.size(3) > kMostChannels || operands.value.size(3) % 8 != 0) return false;
   const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
+  if (operands.delta_rule) {
+    return !at::GradMode::is_enabled() && !by_channel && operands.heads % key.size(1) == 0 &&
+           key.size(0) * operands.heads < kMostDeltaHeads;
+  }
   if (!by_channel) return true;
   return !at::GradMode::is_enabled() && key.size(1) == operands.heads && operands.log_decay.size(1) == operands.heads &&
          !operands.beta.defined();
@@ -343,7 +413,9 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
     const LinearOperands part = slice(operands, begin, end);
-    const at::Tensor y = by_channel ? mix_by_channel(part, state) : mix_by_head(part, state);
+    const at::Tensor y = operands.delta_rule ? mix_by_delta_rule(part, state)
+                         : by_channel        ? mix_by_channel(part, state)
+                                             : mix_by_head(part, state);
     output.push_back(y.flatten(2, 3).slice(2, 0, end - begin).to(at::kFloat));
   }
   return output.size() == 1 ? output.front() : at::cat(output, 2);

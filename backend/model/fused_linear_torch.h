@@ -10,8 +10,8 @@
 namespace foxscope {
 
 /// Whether fused_linear_mixing takes them: on a GPU with matrices in bfloat16, heads that read queries and keys in the
-/// same groups and values of their own, at least a chunk, no delta rule, and a decay a head or, where nothing is
-/// differentiated, a channel.
+/// same groups and values of their own, widths that are multiples of 8 and keys' of at most 256, at least a chunk, and
+/// a decay a head or, where nothing is differentiated, a channel or the delta rule.
 bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix);
 
 /// composed_linear_mixing on a GPU: products of bfloat16 with what stands between them fused (kernels/cuda), decays
