@@ -30,12 +30,15 @@ class CudaForward final : public TorchForward {
 
  private:
   void split_heads(int layer);
+  /// x += the mixer's output.  @param output  [B n, H d] bf16
+  void add_output(int layer, at::Tensor& output);
   /// norm(x) into normed_, and float32 where it is asked for, of the rows from `first` on.
   void norm(const at::Tensor& weight, std::int64_t first, bool rest, const at::Tensor& exact);
   [[nodiscard]] at::Tensor normed() const { return normed_.select(1, 0); }
 
   kernels::cuda::Stream stream_;
   at::Tensor normed_;     ///< [B n, 2, D] bf16, and what rounding took from it; [B n, 1, D] where no gate needs that
+  at::Tensor exact_;      ///< [B n, D] float32, what normed_ was rounded from; only of linear mixers
   at::Tensor projected_;  ///< [B n, (H + 2 H_kv) d, and H d of an output gate] bf16
   at::Tensor rotation_;   ///< [n, d/2, 2] f32; undefined without rotation
 };

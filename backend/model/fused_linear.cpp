@@ -11,6 +11,7 @@
 #include "backend/model/fused_linear_torch.h"
 #include "kernels/cuda/delta_chunks.h"
 #include "kernels/cuda/linear_chunks.h"
+#include "kernels/cuda/linear_steps.h"
 
 namespace foxscope {
 namespace {
@@ -24,6 +25,8 @@ constexpr std::int64_t kSpan = 16384;
 constexpr std::int64_t kChunk = gpu::kLinearChunk;
 constexpr std::int64_t kMostChannels = 256;
 constexpr std::int64_t kMostDeltaHeads = 65536;
+constexpr std::int64_t kMostUnitDim = 1024;
+constexpr std::int64_t kMostOutputWidth = 4096;
 static_assert(kMostChannels <= gpu::kMostDeltaRows);
 
 void check(kernels::Status status) {
@@ -431,6 +434,83 @@ at::Tensor fused_convolution(const at::Tensor& x, const at::Tensor& before, cons
   if (at::GradMode::is_enabled()) return ConvolutionFunction::apply(x, weight, bias);
   return ConvolutionFunction::run(x.stride(2) == 1 ? x : x.contiguous(),
                                   before.defined() ? before.contiguous() : before, weight, bias);
+}
+
+bool fused_unit_heads_takes(const at::Tensor& x, std::int64_t head_dim) {
+  return x.is_cuda() && x.scalar_type() == at::kFloat && gpu::is_available() && !at::GradMode::is_enabled() &&
+         head_dim % 4 == 0 && head_dim <= kMostUnitDim;
+}
+
+at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double factor) {
+  const at::Tensor rows = readable(x.unsqueeze(1)).squeeze(1);
+  const std::int64_t heads = x.size(2) / head_dim;
+  const at::Tensor out = at::empty({x.size(0), x.size(1), heads, head_dim}, floats_like(x));
+  gpu::UnitHeads call;
+  call.batch = x.size(0);
+  call.length = x.size(1);
+  call.heads = heads;
+  call.head_dim = head_dim;
+  call.x = rows.const_data_ptr<float>();
+  call.batch_stride = rows.stride(0);
+  call.row_stride = rows.stride(1);
+  call.epsilon = static_cast<float>(kLinearNormEpsilon);
+  call.factor = static_cast<float>(factor);
+  call.out = out.mutable_data_ptr<float>();
+  check(gpu::unit_heads(call, current_stream(x.device())));
+  return out.transpose(1, 2);
+}
+
+bool fused_linear_output_takes(const LinearMixer& mixer, const LinearOutput& output, at::ScalarType matrix) {
+  const at::Tensor& y = output.mixed;
+  if (!y.is_cuda() || matrix != at::kBFloat16 || y.scalar_type() != at::kFloat || at::GradMode::is_enabled()) {
+    return false;
+  }
+  return gpu::is_available() && y.size(3) % 4 == 0 && y.size(1) * y.size(3) <= kMostOutputWidth &&
+         mixer.norm_size % 4 == 0 && (!output.skip.defined() || output.value.size(1) == y.size(1));
+}
+
+at::Tensor fused_linear_output(const LinearMixer& mixer, const LinearOutput& output) {
+  const at::Tensor y = readable(output.mixed);
+  const std::int64_t heads = y.size(1);
+  const std::int64_t width = heads * y.size(3);
+  const at::Tensor out = at::empty({y.size(0) * y.size(2), width}, halves_like(y));
+  gpu::LinearOutput call;
+  call.batch = y.size(0);
+  call.length = y.size(2);
+  call.heads = heads;
+  call.head_dim = y.size(3);
+  call.y = y.const_data_ptr<float>();
+  call.batch_stride = y.stride(0);
+  call.head_stride = y.stride(1);
+  call.row_stride = y.stride(2);
+  at::Tensor value;
+  if (output.skip.defined()) {
+    value = readable(output.value);
+    call.value = value.const_data_ptr<float>();
+    call.value_batch_stride = value.stride(0);
+    call.value_head_stride = value.stride(1);
+    call.value_row_stride = value.stride(2);
+    call.skip = output.skip.const_data_ptr<float>();
+    call.skip_by_channel = mixer.skip == LinearSkip::channel;
+  }
+  at::Tensor gate;
+  if (output.gate.defined()) {
+    gate = readable(output.gate.unsqueeze(1)).squeeze(1);
+    call.gate = gate.const_data_ptr<float>();
+    call.gate_batch_stride = gate.stride(0);
+    call.gate_row_stride = gate.stride(1);
+    call.gate_before_norm = mixer.gate == LinearGate::before_norm;
+  }
+  at::Tensor norm;
+  if (mixer.norm_size > 0) {
+    norm = output.norm.view({-1, mixer.norm_size}).expand({width / mixer.norm_size, mixer.norm_size}).contiguous();
+    call.norm_size = mixer.norm_size;
+    call.norm = norm.const_data_ptr<float>();
+    call.epsilon = static_cast<float>(mixer.norm_epsilon);
+  }
+  call.out = out.mutable_data_ptr();
+  check(gpu::linear_output(call, current_stream(y.device())));
+  return out;
 }
 
 }  // namespace foxscope

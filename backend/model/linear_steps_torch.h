@@ -15,13 +15,15 @@ struct Projection {
 };
 
 /// q, k, v, log alpha and beta of each position: one product, the convolution, activations and norms (LinearMixer).
-/// @param normed  [B, n, D] float32
+/// @param normed   [B, n, D] float32
+/// @param rounded  [B n, D] the same in the matrices' dtype; undefined: it is made of `normed`
 /// @param window  [B, taps - 1, columns] of the positions before; undefined before the first
-Projection project(const TorchWeights& weights, int layer, const at::Tensor& normed, const at::Tensor& window);
+Projection project(const TorchWeights& weights, int layer, const at::Tensor& normed, const at::Tensor& rounded,
+                   const at::Tensor& window);
 
 /// y + D v, normed and gated: what the last product reads.
 /// @param mixed  [B, H, n, d_v] float32 y
-/// @returns [B n, H d_v] float32
+/// @returns [B n, H d_v] float32, or bfloat16 where a kernel makes it so
 at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixed, const Projection& projection);
 
 }  // namespace foxscope::linear_steps

@@ -73,6 +73,10 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
   /// What the recorders keep of gates, queries, keys and values.
   void keep_heads(int layer);
+  /// What a linear mixer's operator takes, into linear_.
+  /// @param normed   [B n, D] float32
+  /// @param rounded  the same in the run's dtype; undefined: it is made of `normed`
+  void project_linear(int layer, const at::Tensor& normed, const at::Tensor& rounded);
   /// y [B, H, n, d_v] of a linear mixer; nothing if it was stopped.
   /// @param state  [B, H, d, d_v] before the first position, undefined: 0; left as it is behind the last, where states
   ///               are kept
@@ -90,7 +94,6 @@ class TorchForward : public Forward {
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
-  void project_linear(int layer);
   void change_decays(int layer);
   void check_decays(int layer) const;
   void keep_linear(int layer);
