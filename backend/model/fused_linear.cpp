@@ -410,8 +410,13 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
                                               const std::stop_token& stop) {
   const std::int64_t length = operands.key.size(2);
   const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
-  const std::int64_t span = at::GradMode::is_enabled() ? length : kSpan;
-  std::vector<at::Tensor> output;
+  const bool whole = at::GradMode::is_enabled() || length <= kSpan;
+  const std::int64_t span = whole ? length : kSpan;
+  at::Tensor output;
+  if (!whole) {
+    output =
+        at::empty({operands.key.size(0), operands.heads, length, operands.value.size(3)}, floats_like(operands.key));
+  }
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
@@ -419,9 +424,11 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
     const at::Tensor y = operands.delta_rule ? mix_by_delta_rule(part, state)
                          : by_channel        ? mix_by_channel(part, state)
                                              : mix_by_head(part, state);
-    output.push_back(y.flatten(2, 3).slice(2, 0, end - begin).to(at::kFloat));
+    const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
+    if (whole) return of_span.to(at::kFloat);
+    output.slice(2, begin, end).copy_(of_span);
   }
-  return output.size() == 1 ? output.front() : at::cat(output, 2);
+  return output;
 }
 
 bool fused_convolution_takes(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight) {

@@ -53,7 +53,7 @@ struct LinearModel {
 constexpr std::int64_t kLinearLengths[] = {16384, 65536};
 constexpr double kLinearGoalGib = 8;
 
-/// D 1536: 48 mixers of Mamba-2, or 24 layers of mixer and SwiGLU.
+/// D 1536: 48 mixers of Mamba-2, or 24 layers of mixer and SwiGLU, 21 of Gated DeltaNet, whose mixers are larger.
 constexpr LinearModel kLinearModels[] = {
     {"Mamba-2",
      R"({"model_type": "mamba2-project_fox", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 48,
@@ -68,7 +68,7 @@ constexpr LinearModel kLinearModels[] = {
          "num_heads": 12, "hidden_ratio": 4, "bos_token_id": 50256})",
      {150e3, 150e3}},
     {"Gated-DeltaNet",
-     R"({"model_type": "gated_deltanet", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 24,
+     R"({"model_type": "gated_deltanet", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 21,
          "num_heads": 6, "head_dim": 192, "expand_v": 2.0, "hidden_ratio": 4, "bos_token_id": 50256})",
      {150e3, 150e3}},
 };
