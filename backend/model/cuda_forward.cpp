@@ -45,16 +45,12 @@ bool CudaForward::takes(const TorchWeights& weights) {
 CudaForward::CudaForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length)
     : TorchForward(weights, batch, length), stream_(current_stream(weights.place)) {
   const ProjectionColumns& columns = weights.columns;
-  const std::int64_t gates = columns.count - columns.key_shift;
+  const std::int64_t gates = config().linear ? weights_of(0).gates.size(0) : columns.count - columns.key_shift;
   const at::TensorOptions half = weights.options(at::kBFloat16);
-  if (config().linear) {
-    normed_ = at::empty({rows(), 1, config().hidden_size}, half);
-    exact_ = at::empty({rows(), config().hidden_size}, weights.options(at::kFloat));
-    return;
-  }
   normed_ = at::empty({rows(), gates > 0 ? 2 : 1, config().hidden_size}, half);
-  projected_ = at::empty({rows(), weights_of(0).projection_and_gate.size(0)}, half);
   if (gates > 0) gates_ = at::empty({rows(), gates}, weights.options(at::kFloat));
+  if (config().linear) return;
+  projected_ = at::empty({rows(), weights_of(0).projection_and_gate.size(0)}, half);
   if (config().rope) rotation_ = at::empty({length, config().head_dim / 2, 2}, weights.options(at::kFloat));
 }
 
@@ -82,28 +78,32 @@ void CudaForward::norm(const at::Tensor& weight, std::int64_t first, bool rest, 
 
 bool CudaForward::project(int layer) {
   const TorchLayer& weights = weights_of(layer);
-  norm(weights.attention_norm, 0, /*rest=*/true, exact_);
+  norm(weights.attention_norm, 0, /*rest=*/true, {});
+  make_gates(weights);
   if (config().linear) {
-    project_linear(layer, exact_, normed());
+    const at::Tensor none = at::empty({rows(), 0}, residual_.options());
+    project_linear(layer, normed(), gates_.defined() ? gates_ : none);
     return true;
   }
   at::mm_out(projected_, normed(), weights.projection_and_gate.t());
   if (weights.projection_bias.defined()) {
     projected_.slice(1, 0, weights.projection_bias.size(0)).add_(weights.projection_bias);
   }
-  if (gates_.defined()) {
-    if (weights.gates_bias.defined()) {
-      gates_.copy_(weights.gates_bias.expand_as(gates_));
-    } else {
-      gates_.zero_();
-    }
-    // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
-    // being what rounding took.
-    add_product(gates_, normed_.flatten(1), weights.gates_high);
-    add_product(gates_, normed(), weights.gates_rest);
-  }
   split_heads(layer);
   return true;
+}
+
+void CudaForward::make_gates(const TorchLayer& weights) {
+  if (!gates_.defined()) return;
+  if (weights.gates_bias.defined()) {
+    gates_.copy_(weights.gates_bias.expand_as(gates_));
+  } else {
+    gates_.zero_();
+  }
+  // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
+  // being what rounding took.
+  add_product(gates_, normed_.flatten(1), weights.gates_high);
+  add_product(gates_, normed(), weights.gates_rest);
 }
 
 /// Shift, norm and rotation of heads; views of the projection where there is none of them.

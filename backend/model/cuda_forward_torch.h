@@ -29,6 +29,8 @@ class CudaForward final : public TorchForward {
   at::Tensor final_norm(std::int64_t first_row) override;
 
  private:
+  /// Logits of what is precise in a projection, into gates_.
+  void make_gates(const TorchLayer& weights);
   void split_heads(int layer);
   /// x += the mixer's output.  @param output  [B n, H d] bf16
   void add_output(int layer, at::Tensor& output);
@@ -38,7 +40,6 @@ class CudaForward final : public TorchForward {
 
   kernels::cuda::Stream stream_;
   at::Tensor normed_;     ///< [B n, 2, D] bf16, and what rounding took from it; [B n, 1, D] where no gate needs that
-  at::Tensor exact_;      ///< [B n, D] float32, what normed_ was rounded from; only of linear mixers
   at::Tensor projected_;  ///< [B n, (H + 2 H_kv) d, and H d of an output gate] bf16
   at::Tensor rotation_;   ///< [n, d/2, 2] f32; undefined without rotation
 };

@@ -78,18 +78,13 @@ void put_decay(const TorchWeights& weights, int layer, const at::Tensor& gates, 
 
 }  // namespace
 
-Projection project(const TorchWeights& weights, int layer, const at::Tensor& normed, const at::Tensor& rounded,
-                   const at::Tensor& window) {
+Projection project(const TorchWeights& weights, int layer, std::int64_t batch, const at::Tensor& normed,
+                   const at::Tensor& gates, const at::Tensor& window) {
   const LinearMixer& mixer = *weights.config.linear;
   const LinearColumns columns(mixer);
   const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
-  const std::int64_t batch = normed.size(0);
-  const std::int64_t length = normed.size(1);
-  const at::Tensor rows = normed.view({batch * length, -1});
-  const at::Tensor projected =
-      affine(rounded.defined() ? rounded : rows.to(weights.matrix), of_layer.projection, of_layer.projection_bias)
-          .view({batch, length, -1});
-  const at::Tensor gates = affine(rows, of_layer.gates, of_layer.gates_bias).view({batch, length, -1});
+  const std::int64_t length = normed.size(0) / batch;
+  const at::Tensor projected = affine(normed, of_layer.projection, of_layer.projection_bias).view({batch, length, -1});
   Projection result;
   if (mixer.gate != LinearGate::none) result.gate = projected.slice(2, 0, columns.convolved);
   at::Tensor mixed = projected.slice(2, columns.convolved);
@@ -124,7 +119,7 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
     return result;
   }
   at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
-  put_decay(weights, layer, gates, key, operands);
+  put_decay(weights, layer, gates.view({batch, length, -1}), key, operands);
   operands.heads = mixer.heads;
   operands.delta_rule = mixer.is_delta_rule();
   const auto normed_heads = [&](const at::Tensor& x, double factor) {

@@ -74,9 +74,8 @@ class TorchForward : public Forward {
   /// What the recorders keep of gates, queries, keys and values.
   void keep_heads(int layer);
   /// What a linear mixer's operator takes, into linear_.
-  /// @param normed   [B n, D] float32
-  /// @param rounded  the same in the run's dtype; undefined: it is made of `normed`
-  void project_linear(int layer, const at::Tensor& normed, const at::Tensor& rounded);
+  /// @param normed, gates  as of linear_steps::project
+  void project_linear(int layer, const at::Tensor& normed, const at::Tensor& gates);
   /// y [B, H, n, d_v] of a linear mixer; nothing if it was stopped.
   /// @param state  [B, H, d, d_v] before the first position, undefined: 0; left as it is behind the last, where states
   ///               are kept
