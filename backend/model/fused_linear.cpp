@@ -415,7 +415,7 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
   at::Tensor output;
   if (!whole) {
     output =
-        at::empty({operands.key.size(0), operands.heads, length, operands.value.size(3)}, floats_like(operands.key));
+        at::empty({operands.key.size(0), operands.heads, length, operands.value.size(3)}, halves_like(operands.key));
   }
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
@@ -425,7 +425,7 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
                          : by_channel        ? mix_by_channel(part, state)
                                              : mix_by_head(part, state);
     const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
-    if (whole) return of_span.to(at::kFloat);
+    if (whole) return at::GradMode::is_enabled() ? of_span.to(at::kFloat) : of_span;
     output.slice(2, begin, end).copy_(of_span);
   }
   return output;
@@ -469,7 +469,7 @@ at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double f
 
 bool fused_linear_output_takes(const LinearMixer& mixer, const LinearOutput& output, at::ScalarType matrix) {
   const at::Tensor& y = output.mixed;
-  if (!y.is_cuda() || matrix != at::kBFloat16 || y.scalar_type() != at::kFloat || at::GradMode::is_enabled()) {
+  if (!y.is_cuda() || matrix != at::kBFloat16 || at::GradMode::is_enabled()) {
     return false;
   }
   return gpu::is_available() && y.size(3) % 4 == 0 && y.size(1) * y.size(3) <= kMostOutputWidth &&
@@ -486,7 +486,8 @@ at::Tensor fused_linear_output(const LinearMixer& mixer, const LinearOutput& out
   call.length = y.size(2);
   call.heads = heads;
   call.head_dim = y.size(3);
-  call.y = y.const_data_ptr<float>();
+  call.y = y.const_data_ptr();
+  call.y_type = y.scalar_type() == at::kFloat ? gpu::ElementType::float32 : gpu::ElementType::bfloat16;
   call.batch_stride = y.stride(0);
   call.head_stride = y.stride(1);
   call.row_stride = y.stride(2);

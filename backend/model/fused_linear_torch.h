@@ -16,6 +16,7 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix);
 
 /// composed_linear_mixing on a GPU: products of bfloat16 with what stands between them fused (kernels/cuda), decays
 /// from sums in float64 within chunks of 64, sums between chunks in float32. Differentiable with a decay a head.
+/// @returns y as composed_linear_mixing, in bfloat16 where nothing is differentiated
 /// @pre fused_linear_takes
 std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at::Tensor& state,
                                               const std::stop_token& stop);
@@ -40,7 +41,7 @@ at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double f
 
 /// What stands between a linear mixer's operator and its last product (LinearMixer).
 struct LinearOutput {
-  at::Tensor mixed;  ///< [B, H, n, d_v] float32 y
+  at::Tensor mixed;  ///< [B, H, n, d_v] y, float32 or bfloat16
   at::Tensor value;  ///< [B, H, n, d_v] float32 v
   at::Tensor gate;   ///< [B, n, H d_v] float32 z; undefined without
   at::Tensor skip;   ///< [H], or [H, d_v]; undefined without

@@ -141,7 +141,7 @@ at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixe
   const LinearOutput parts{mixed, projection.operands.value, projection.gate,
                            mixer.skip != LinearSkip::none ? of_layer.skip : at::Tensor(), of_layer.output_norm};
   if (fused_linear_output_takes(mixer, parts, weights.matrix)) return fused_linear_output(mixer, parts);
-  at::Tensor output = mixed.transpose(1, 2);  // [B, n, H, d_v]
+  at::Tensor output = mixed.to(at::kFloat).transpose(1, 2);  // [B, n, H, d_v]
   if (mixer.skip != LinearSkip::none) {
     const at::Tensor factor = of_layer.skip.view({mixer.heads, mixer.skip == LinearSkip::head ? 1 : mixer.value_dim});
     output = output + projection.operands.value.transpose(1, 2) * factor;

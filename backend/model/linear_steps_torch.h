@@ -23,7 +23,7 @@ Projection project(const TorchWeights& weights, int layer, std::int64_t batch, c
                    const at::Tensor& gates, const at::Tensor& window);
 
 /// y + D v, normed and gated: what the last product reads.
-/// @param mixed  [B, H, n, d_v] float32 y
+/// @param mixed  [B, H, n, d_v] y, float32 or bfloat16
 /// @returns [B n, H d_v] float32, or bfloat16 where a kernel makes it so
 at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixed, const Projection& projection);
 

@@ -88,7 +88,7 @@ class TorchForward : public Forward {
   at::Tensor gates_;       ///< [B n, ...] float32 logits of shifts and forget gate; undefined where there are none
   at::Tensor cumulative_;  ///< [B, H, n] float64 c; undefined where every f is 1
   at::Tensor attended_;    ///< [B n, H, d] in the run's dtype, or float32
-  linear_steps::Projection linear_;  ///< of a linear mixer; its y is `attended_` [B, H, n, d_v] float32
+  linear_steps::Projection linear_;  ///< of a linear mixer; its y is `attended_` [B, H, n, d_v]
   at::Tensor blocks_;                ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:

@@ -70,11 +70,21 @@ __global__ void __launch_bounds__(kThreads) unit_heads_kernel(const __grid_const
   }
 }
 
+__device__ __forceinline__ float4 load_four(const Bfloat16* from) {
+  const uint2 words = *reinterpret_cast<const uint2*>(from);
+  float4 x;
+  widen(words.x, x.x, x.y);
+  widen(words.y, x.z, x.w);
+  return x;
+}
+
 /// y, with its skip and a gate before the norm.
+template <class T>
 __device__ __forceinline__ float4 load_output(const LinearOutput& a, std::int64_t b, std::int64_t t, int column) {
   const std::int64_t h = column / a.head_dim;
   const std::int64_t in_head = column % a.head_dim;
-  float4 x = load_four(a.y + b * a.batch_stride + h * a.head_stride + t * a.row_stride + in_head);
+  float4 x =
+      load_four(static_cast<const T*>(a.y) + b * a.batch_stride + h * a.head_stride + t * a.row_stride + in_head);
   if (a.value != nullptr) {
     const float4 v =
         load_four(a.value + b * a.value_batch_stride + h * a.value_head_stride + t * a.value_row_stride + in_head);
@@ -93,6 +103,7 @@ __device__ __forceinline__ float4 load_output(const LinearOutput& a, std::int64_
 }
 
 /// A block is a position; a thread has pieces of four numbers, a block's width apart.
+template <class T>
 __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_constant__ LinearOutput a) {
   __shared__ float of_piece[kThreads * kPieces];
   __shared__ float of_group[kThreads * kPieces];
@@ -107,7 +118,7 @@ __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_co
     const int piece = p * kThreads + thread;
     x[p] = float4{0, 0, 0, 0};
     if (piece * 4 >= width) break;
-    x[p] = load_output(a, b, t, piece * 4);
+    x[p] = load_output<T>(a, b, t, piece * 4);
     if (gate != nullptr && a.gate_before_norm) apply_silu(x[p], load_four(gate + piece * 4));
     of_piece[piece] = squares(x[p]);
   }
@@ -179,7 +190,12 @@ Status linear_output(const LinearOutput& a, Stream stream) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
-  linear_output_kernel<<<static_cast<unsigned>(a.batch * a.length), kThreads, 0, stream>>>(a);
+  const auto blocks = static_cast<unsigned>(a.batch * a.length);
+  if (a.y_type == ElementType::float32) {
+    linear_output_kernel<float><<<blocks, kThreads, 0, stream>>>(a);
+  } else {
+    linear_output_kernel<Bfloat16><<<blocks, kThreads, 0, stream>>>(a);
+  }
   return launched();
 }
 

@@ -32,7 +32,8 @@ struct LinearOutput {
   std::int64_t length = 0;
   std::int64_t heads = 0;
   std::int64_t head_dim = 0;  ///< d, a multiple of 4; H d at most 4096
-  const float* y = nullptr;   ///< [B, H, L, d], the last axis dense, as v
+  const void* y = nullptr;    ///< [B, H, L, d], the last axis dense, as v
+  ElementType y_type = ElementType::float32;
   std::int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
   const float* value = nullptr;  ///< [B, H, L, d] v; null: no skip
   std::int64_t value_batch_stride = 0, value_head_stride = 0, value_row_stride = 0;

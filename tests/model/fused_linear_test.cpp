@@ -336,6 +336,9 @@ TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperation
         EXPECT_FALSE(fused_linear_output_takes(mixer, there, at::kFloat));
         const at::Tensor found = fused_linear_output(mixer, there);
         EXPECT_EQ(found.scalar_type(), at::kBFloat16);
+        LinearOutput half = there;
+        half.mixed = y.to(at::kBFloat16).to(at::kCUDA);
+        EXPECT_LE(largest_error(fused_linear_output(mixer, half).view_as(expected), expected), 8e-3);
         EXPECT_LE(largest_error(found.view_as(expected), expected), 4e-3)
             << "skip " << static_cast<int>(skip) << ", gate " << static_cast<int>(gate) << ", norm " << norm_size;
       }
