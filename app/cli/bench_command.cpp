@@ -23,7 +23,7 @@ struct Benchmark {
 };
 constexpr std::array<Benchmark, 10> kBenchmarks = {
     {{"attention", "The attention kernel against LibTorch's own"},
-     {"gpu-model", "Forward passes of a FoX (Pro) of 760M shape on a GPU"},
+     {"gpu-model", "Forward passes of FoX (Pro) and of linear mixers of 760M shape on a GPU"},
      {"gradients", "A forward pass and back against eager autograd"},
      {"gui", "The window: start, demo, panning, scrolling, latency, memory"},
      {"kernels", "The kernels on the GPU, with shares of what the hardware reaches"},

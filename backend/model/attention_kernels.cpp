@@ -70,7 +70,7 @@ AttentionDone attend_on_gpu(const AttentionTensors& tensors) {
 }  // namespace
 
 bool attention_kernels_take(const TorchWeights& weights) {
-  return weights.on_gpu() ? cuda_attention_takes(weights.config.head_dim, weights.matrix)
+  return weights.on_gpu() ? cuda_attention_back_takes(weights.config.head_dim, weights.matrix)
                           : weights.matrix == at::kFloat;
 }
 

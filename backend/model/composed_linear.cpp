@@ -22,7 +22,6 @@ constexpr std::int64_t kChannelChunk = 16;
 constexpr std::int64_t kScanChunk = 64;
 /// Positions whose chunks are in memory at once.
 constexpr std::int64_t kSpan = 2048;
-constexpr double kNormEpsilon = 1e-6;
 
 /// Chunks of a span, [B, H, N, T, ...]; c is inclusive within each chunk.
 struct Chunks {
@@ -267,7 +266,7 @@ at::Tensor composed_linear_norm(const at::Tensor& x, LinearNorm norm) {
     case LinearNorm::none:
       return x;
     case LinearNorm::l2:
-      return x * (x.square().sum(-1, true) + kNormEpsilon).rsqrt();
+      return x * (x.square().sum(-1, true) + kLinearNormEpsilon).rsqrt();
     case LinearNorm::sum:
       return x / x.sum(-1, true);
   }

@@ -15,8 +15,6 @@
 namespace foxscope {
 namespace {
 
-constexpr float kLinearNormEpsilon = 1e-6F;
-
 std::size_t place(std::int64_t number) { return static_cast<std::size_t>(number); }
 
 double softplus(double x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); }
@@ -146,7 +144,7 @@ void CpuLinearMixer::select(std::int64_t row, const float* selected) {
 void CpuLinearMixer::norm_head(float* x, double factor) const {
   const std::int64_t dim = mixer_.key_dim;
   if (mixer_.norm == LinearNorm::l2) {
-    cpu_steps::l2_norm(dim, kLinearNormEpsilon, static_cast<float>(factor), x);
+    cpu_steps::l2_norm(dim, static_cast<float>(kLinearNormEpsilon), static_cast<float>(factor), x);
     return;
   }
   if (mixer_.norm == LinearNorm::sum) {

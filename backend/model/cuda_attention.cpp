@@ -13,10 +13,12 @@ namespace {
 
 using kernels::cuda::AttentionKernel;
 
+constexpr std::int64_t kMostBackHeadDim = 128;
+
 /// The next head dimension that there is a kernel for; 0: none.
 std::int64_t kernel_head_dim(std::int64_t head_dim, at::ScalarType type) {
   if (type == at::kFloat) return head_dim <= 128 ? (head_dim + 7) / 8 * 8 : 0;
-  for (const std::int64_t dim : {16, 32, 64, 96, 128}) {
+  for (const std::int64_t dim : {16, 32, 64, 96, 128, 192, 256}) {
     if (head_dim <= dim) return dim;
   }
   return 0;
@@ -64,6 +66,10 @@ kernels::cuda::Stream current_stream(const at::Device& device) {
 
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type) {
   return kernels::cuda::is_available() && kernel_head_dim(head_dim, type) > 0;
+}
+
+bool cuda_attention_back_takes(std::int64_t head_dim, at::ScalarType type) {
+  return head_dim <= kMostBackHeadDim && cuda_attention_takes(head_dim, type);
 }
 
 const char* cuda_forgetting_attention(const CudaAttention& arguments) {

@@ -39,6 +39,9 @@ struct CudaAttentionGradients {
 /// kernels' are filled up with zeros, which change no product.
 bool cuda_attention_takes(std::int64_t head_dim, at::ScalarType type);
 
+/// Likewise for the way back, whose heads are at most 128 wide.
+bool cuda_attention_back_takes(std::int64_t head_dim, at::ScalarType type);
+
 /// Forgetting attention (Lin et al. 2025, eq. 6) by kernels/cuda, asynchronous on the current stream.
 /// @returns which kernel it is, as reports name it
 /// @throws Error if the kernel cannot be launched

@@ -33,21 +33,24 @@ void add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& 
 
 bool CudaForward::takes(const TorchWeights& weights) {
   const ModelConfig& config = weights.config;
-  return weights.on_gpu() && weights.dtype == DType::bfloat16 && !config.linear &&
-         cuda_attention_takes(config.head_dim, weights.matrix) && config.norm == NormKind::rms &&
-         config.mlp == MlpKind::swiglu && !config.parallel_residual && config.head_dim % 8 == 0 &&
-         (!config.rope || (config.rotary_dim == config.head_dim && config.head_dim % 16 == 0)) && !config.mlp_bias &&
-         !config.output_bias;
+  if (!weights.on_gpu() || weights.dtype != DType::bfloat16 || config.norm != NormKind::rms ||
+      config.mlp != MlpKind::swiglu || config.parallel_residual || config.mlp_bias) {
+    return false;
+  }
+  if (config.linear) return !config.is_hybrid() && !config.linear->selects();
+  return cuda_attention_takes(config.head_dim, weights.matrix) && config.head_dim % 8 == 0 &&
+         (!config.rope || (config.rotary_dim == config.head_dim && config.head_dim % 16 == 0)) && !config.output_bias;
 }
 
 CudaForward::CudaForward(const TorchWeights& weights, std::int64_t batch, std::int64_t length)
     : TorchForward(weights, batch, length), stream_(current_stream(weights.place)) {
   const ProjectionColumns& columns = weights.columns;
-  const std::int64_t gates = columns.count - columns.key_shift;
+  const std::int64_t gates = config().linear ? weights_of(0).gates.size(0) : columns.count - columns.key_shift;
   const at::TensorOptions half = weights.options(at::kBFloat16);
   normed_ = at::empty({rows(), gates > 0 ? 2 : 1, config().hidden_size}, half);
-  projected_ = at::empty({rows(), weights_of(0).projection_and_gate.size(0)}, half);
   if (gates > 0) gates_ = at::empty({rows(), gates}, weights.options(at::kFloat));
+  if (config().linear) return;
+  projected_ = at::empty({rows(), weights_of(0).projection_and_gate.size(0)}, half);
   if (config().rope) rotation_ = at::empty({length, config().head_dim / 2, 2}, weights.options(at::kFloat));
 }
 
@@ -76,23 +79,31 @@ void CudaForward::norm(const at::Tensor& weight, std::int64_t first, bool rest, 
 bool CudaForward::project(int layer) {
   const TorchLayer& weights = weights_of(layer);
   norm(weights.attention_norm, 0, /*rest=*/true, {});
+  make_gates(weights);
+  if (config().linear) {
+    const at::Tensor none = at::empty({rows(), 0}, residual_.options());
+    project_linear(layer, normed(), gates_.defined() ? gates_ : none);
+    return true;
+  }
   at::mm_out(projected_, normed(), weights.projection_and_gate.t());
   if (weights.projection_bias.defined()) {
     projected_.slice(1, 0, weights.projection_bias.size(0)).add_(weights.projection_bias);
   }
-  if (gates_.defined()) {
-    if (weights.gates_bias.defined()) {
-      gates_.copy_(weights.gates_bias.expand_as(gates_));
-    } else {
-      gates_.zero_();
-    }
-    // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
-    // being what rounding took.
-    add_product(gates_, normed_.flatten(1), weights.gates_high);
-    add_product(gates_, normed(), weights.gates_rest);
-  }
   split_heads(layer);
   return true;
+}
+
+void CudaForward::make_gates(const TorchLayer& weights) {
+  if (!gates_.defined()) return;
+  if (weights.gates_bias.defined()) {
+    gates_.copy_(weights.gates_bias.expand_as(gates_));
+  } else {
+    gates_.zero_();
+  }
+  // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
+  // being what rounding took.
+  add_product(gates_, normed_.flatten(1), weights.gates_high);
+  add_product(gates_, normed(), weights.gates_rest);
 }
 
 /// Shift, norm and rotation of heads; views of the projection where there is none of them.
@@ -158,8 +169,23 @@ void CudaForward::split_heads(int layer) {
   }
 }
 
+void CudaForward::add_output(int layer, at::Tensor& output) {
+  const TorchLayer& weights = weights_of(layer);
+  cut_heads(layer, output);
+  add_product(residual_, output, weights.output);
+  if (weights.output_bias.defined()) residual_ += weights.output_bias;
+}
+
 bool CudaForward::project_output(int layer) {
   const TorchLayer& weights = weights_of(layer);
+  if (config().linear) {
+    at::Tensor output = linear_steps::finish(this->weights(), layer, attended_, linear_).to(this->weights().matrix);
+    // The next layer's are made without these beside them.
+    linear_ = {};
+    attended_ = at::Tensor();
+    add_output(layer, output);
+    return true;
+  }
   at::Tensor output = attended_.flatten(1);
   if (config().output_norm || config().output_gate) {
     cuda::GatedOutput step;
@@ -177,8 +203,7 @@ bool CudaForward::project_output(int layer) {
     step.output = bytes(output);
     check(cuda::gate_output(step, stream_), "the output's norm and gate");
   }
-  cut_heads(layer, output);
-  add_product(residual_, output, weights.output);
+  add_output(layer, output);
   return true;
 }
 

@@ -29,7 +29,11 @@ class CudaForward final : public TorchForward {
   at::Tensor final_norm(std::int64_t first_row) override;
 
  private:
+  /// Logits of what is precise in a projection, into gates_.
+  void make_gates(const TorchLayer& weights);
   void split_heads(int layer);
+  /// x += the mixer's output.  @param output  [B n, H d] bf16
+  void add_output(int layer, at::Tensor& output);
   /// norm(x) into normed_, and float32 where it is asked for, of the rows from `first` on.
   void norm(const at::Tensor& weight, std::int64_t first, bool rest, const at::Tensor& exact);
   [[nodiscard]] at::Tensor normed() const { return normed_.select(1, 0); }

@@ -9,7 +9,9 @@
 #include "backend/model/cuda_attention_torch.h"
 #include "backend/model/current_device_torch.h"
 #include "backend/model/fused_linear_torch.h"
+#include "kernels/cuda/delta_chunks.h"
 #include "kernels/cuda/linear_chunks.h"
+#include "kernels/cuda/linear_steps.h"
 
 namespace foxscope {
 namespace {
@@ -22,6 +24,10 @@ using torch::autograd::variable_list;
 constexpr std::int64_t kSpan = 16384;
 constexpr std::int64_t kChunk = gpu::kLinearChunk;
 constexpr std::int64_t kMostChannels = 256;
+constexpr std::int64_t kMostDeltaHeads = 65536;
+constexpr std::int64_t kMostUnitDim = 1024;
+constexpr std::int64_t kMostOutputWidth = 4096;
+static_assert(kMostChannels <= gpu::kMostDeltaRows);
 
 void check(kernels::Status status) {
   if (status != kernels::Status::ok) throw Error("the GPU refused a step of a linear mixer: try --device cpu");
@@ -74,6 +80,13 @@ struct DecayedScoresFunction : torch::autograd::Function<DecayedScoresFunction> 
   }
 };
 
+/// [B, heads, n, width] as kernels read them, 16 bytes at a time.
+at::Tensor readable(const at::Tensor& rows) {
+  const bool whole = rows.stride(3) == 1 && rows.storage_offset() % 4 == 0 && rows.stride(0) % 4 == 0 &&
+                     rows.stride(1) % 4 == 0 && rows.stride(2) % 4 == 0;
+  return whole ? rows : rows.contiguous();
+}
+
 /// gpu::ScaledRows; rows [B, G, n, d], factor [B, H, N T] to [B, H, N T, d] bfloat16.
 struct ScaledRowsFunction : torch::autograd::Function<ScaledRowsFunction> {
   static void describe(const at::Tensor& rows, const at::Tensor& factor, gpu::ScaledRows& call) {
@@ -88,13 +101,6 @@ struct ScaledRowsFunction : torch::autograd::Function<ScaledRowsFunction> {
     call.group_stride = rows.stride(1);
     call.row_stride = rows.stride(2);
     call.factor = factor.const_data_ptr<float>();
-  }
-
-  /// As the kernel reads them.
-  static at::Tensor readable(const at::Tensor& rows) {
-    const bool whole = rows.stride(3) == 1 && rows.storage_offset() % 4 == 0 && rows.stride(0) % 4 == 0 &&
-                       rows.stride(1) % 4 == 0 && rows.stride(2) % 4 == 0;
-    return whole ? rows : rows.contiguous();
   }
 
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& factor) {
@@ -311,6 +317,69 @@ at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
   return mixed(scores, value, query_decayed, before);
 }
 
+gpu::HeadRows head_rows(const at::Tensor& x) {
+  return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+at::Tensor mix_by_delta_rule(const LinearOperands& operands, at::Tensor& state) {
+  const at::Tensor query = readable(operands.query);
+  const at::Tensor key = readable(operands.key);
+  const at::Tensor value = readable(operands.value);
+  const at::Tensor log_decay = operands.log_decay.defined() ? operands.log_decay.contiguous() : at::Tensor();
+  const at::Tensor beta = operands.beta.defined() ? operands.beta.contiguous() : at::Tensor();
+  const std::int64_t batch = key.size(0);
+  const std::int64_t heads = operands.heads;
+  const std::int64_t chunks = (key.size(2) + kChunk - 1) / kChunk;
+  const std::int64_t rows = key.size(3);
+  const std::int64_t columns = value.size(3);
+  const auto of_positions = [&](std::int64_t width) {
+    return at::empty({batch, heads, chunks, kChunk, width}, halves_like(key));
+  };
+  const at::Tensor scores = of_positions(kChunk);
+  const at::Tensor query_decayed = of_positions(rows);
+  const at::Tensor key_decayed = of_positions(rows);
+  const at::Tensor erased = of_positions(rows);
+  const at::Tensor written = of_positions(columns);
+  const at::Tensor kept = at::empty({batch, heads, chunks}, floats_like(key));
+  gpu::DeltaChunks call;
+  call.batch = batch;
+  call.heads = heads;
+  call.groups = key.size(1);
+  call.length = key.size(2);
+  call.rows = rows;
+  call.columns = columns;
+  call.query = head_rows(query);
+  call.key = head_rows(key);
+  call.value = head_rows(value);
+  call.log_decay = log_decay.defined() ? log_decay.const_data_ptr<double>() : nullptr;
+  call.beta = beta.defined() ? beta.const_data_ptr<float>() : nullptr;
+  call.scores = scores.mutable_data_ptr();
+  call.query_decayed = query_decayed.mutable_data_ptr();
+  call.key_decayed = key_decayed.mutable_data_ptr();
+  call.erased = erased.mutable_data_ptr();
+  call.written = written.mutable_data_ptr();
+  call.kept = kept.mutable_data_ptr<float>();
+  check(gpu::delta_chunks(call, current_stream(key.device())));
+  const at::Tensor before = at::empty({batch, heads, chunks, rows, columns}, halves_like(key));
+  const at::Tensor first = state.defined() ? state.contiguous() : state;
+  gpu::DeltaStates pass;
+  pass.heads = batch * heads;
+  pass.chunks = chunks;
+  pass.rows = rows;
+  pass.columns = columns;
+  pass.erased = erased.const_data_ptr();
+  pass.key_decayed = key_decayed.const_data_ptr();
+  pass.written = written.const_data_ptr();
+  pass.kept = kept.const_data_ptr<float>();
+  pass.first = first.defined() ? first.const_data_ptr<float>() : nullptr;
+  pass.updates = written.mutable_data_ptr();
+  pass.before = before.mutable_data_ptr();
+  state = at::empty({batch, heads, rows, columns}, floats_like(key));
+  pass.last = state.mutable_data_ptr<float>();
+  check(gpu::delta_states(pass, current_stream(key.device())));
+  return mixed(scores, written, query_decayed, before);
+}
+
 LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::int64_t end) {
   LinearOperands part = operands;
   for (at::Tensor* x : {&part.query, &part.key, &part.value, &part.log_decay, &part.beta}) {
@@ -323,11 +392,15 @@ LinearOperands slice(const LinearOperands& operands, std::int64_t begin, std::in
 
 bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
   const at::Tensor& key = operands.key;
-  if (!key.is_cuda() || matrix != at::kBFloat16 || operands.delta_rule || !gpu::is_available()) return false;
+  if (!key.is_cuda() || matrix != at::kBFloat16 || operands.rate.defined() || !gpu::is_available()) return false;
   if (key.size(2) < kChunk) return false;
   if (operands.query.size(1) != key.size(1) || operands.value.size(1) != operands.heads) return false;
   if (key.size(3) % 8 != 0 || key.size(3) > kMostChannels || operands.value.size(3) % 8 != 0) return false;
   const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
+  if (operands.delta_rule) {
+    return !at::GradMode::is_enabled() && !by_channel && operands.heads % key.size(1) == 0 &&
+           key.size(0) * operands.heads < kMostDeltaHeads;
+  }
   if (!by_channel) return true;
   return !at::GradMode::is_enabled() && key.size(1) == operands.heads && operands.log_decay.size(1) == operands.heads &&
          !operands.beta.defined();
@@ -337,16 +410,25 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
                                               const std::stop_token& stop) {
   const std::int64_t length = operands.key.size(2);
   const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
-  const std::int64_t span = at::GradMode::is_enabled() ? length : kSpan;
-  std::vector<at::Tensor> output;
+  const bool whole = at::GradMode::is_enabled() || length <= kSpan;
+  const std::int64_t span = whole ? length : kSpan;
+  at::Tensor output;
+  if (!whole) {
+    output =
+        at::empty({operands.key.size(0), operands.heads, length, operands.value.size(3)}, halves_like(operands.key));
+  }
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
     const LinearOperands part = slice(operands, begin, end);
-    const at::Tensor y = by_channel ? mix_by_channel(part, state) : mix_by_head(part, state);
-    output.push_back(y.flatten(2, 3).slice(2, 0, end - begin).to(at::kFloat));
+    const at::Tensor y = operands.delta_rule ? mix_by_delta_rule(part, state)
+                         : by_channel        ? mix_by_channel(part, state)
+                                             : mix_by_head(part, state);
+    const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
+    if (whole) return at::GradMode::is_enabled() ? of_span.to(at::kFloat) : of_span;
+    output.slice(2, begin, end).copy_(of_span);
   }
-  return output.size() == 1 ? output.front() : at::cat(output, 2);
+  return output;
 }
 
 bool fused_convolution_takes(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight) {
@@ -359,6 +441,84 @@ at::Tensor fused_convolution(const at::Tensor& x, const at::Tensor& before, cons
   if (at::GradMode::is_enabled()) return ConvolutionFunction::apply(x, weight, bias);
   return ConvolutionFunction::run(x.stride(2) == 1 ? x : x.contiguous(),
                                   before.defined() ? before.contiguous() : before, weight, bias);
+}
+
+bool fused_unit_heads_takes(const at::Tensor& x, std::int64_t head_dim) {
+  return x.is_cuda() && x.scalar_type() == at::kFloat && gpu::is_available() && !at::GradMode::is_enabled() &&
+         head_dim % 4 == 0 && head_dim <= kMostUnitDim;
+}
+
+at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double factor) {
+  const at::Tensor rows = readable(x.unsqueeze(1)).squeeze(1);
+  const std::int64_t heads = x.size(2) / head_dim;
+  const at::Tensor out = at::empty({x.size(0), x.size(1), heads, head_dim}, floats_like(x));
+  gpu::UnitHeads call;
+  call.batch = x.size(0);
+  call.length = x.size(1);
+  call.heads = heads;
+  call.head_dim = head_dim;
+  call.x = rows.const_data_ptr<float>();
+  call.batch_stride = rows.stride(0);
+  call.row_stride = rows.stride(1);
+  call.epsilon = static_cast<float>(kLinearNormEpsilon);
+  call.factor = static_cast<float>(factor);
+  call.out = out.mutable_data_ptr<float>();
+  check(gpu::unit_heads(call, current_stream(x.device())));
+  return out.transpose(1, 2);
+}
+
+bool fused_linear_output_takes(const LinearMixer& mixer, const LinearOutput& output, at::ScalarType matrix) {
+  const at::Tensor& y = output.mixed;
+  if (!y.is_cuda() || matrix != at::kBFloat16 || at::GradMode::is_enabled()) {
+    return false;
+  }
+  return gpu::is_available() && y.size(3) % 4 == 0 && y.size(1) * y.size(3) <= kMostOutputWidth &&
+         mixer.norm_size % 4 == 0 && (!output.skip.defined() || output.value.size(1) == y.size(1));
+}
+
+at::Tensor fused_linear_output(const LinearMixer& mixer, const LinearOutput& output) {
+  const at::Tensor y = readable(output.mixed);
+  const std::int64_t heads = y.size(1);
+  const std::int64_t width = heads * y.size(3);
+  const at::Tensor out = at::empty({y.size(0) * y.size(2), width}, halves_like(y));
+  gpu::LinearOutput call;
+  call.batch = y.size(0);
+  call.length = y.size(2);
+  call.heads = heads;
+  call.head_dim = y.size(3);
+  call.y = y.const_data_ptr();
+  call.y_type = y.scalar_type() == at::kFloat ? gpu::ElementType::float32 : gpu::ElementType::bfloat16;
+  call.batch_stride = y.stride(0);
+  call.head_stride = y.stride(1);
+  call.row_stride = y.stride(2);
+  at::Tensor value;
+  if (output.skip.defined()) {
+    value = readable(output.value);
+    call.value = value.const_data_ptr<float>();
+    call.value_batch_stride = value.stride(0);
+    call.value_head_stride = value.stride(1);
+    call.value_row_stride = value.stride(2);
+    call.skip = output.skip.const_data_ptr<float>();
+    call.skip_by_channel = mixer.skip == LinearSkip::channel;
+  }
+  at::Tensor gate;
+  if (output.gate.defined()) {
+    gate = readable(output.gate.unsqueeze(1)).squeeze(1);
+    call.gate = gate.const_data_ptr<float>();
+    call.gate_batch_stride = gate.stride(0);
+    call.gate_row_stride = gate.stride(1);
+    call.gate_before_norm = mixer.gate == LinearGate::before_norm;
+  }
+  at::Tensor norm;
+  if (mixer.norm_size > 0) {
+    norm = output.norm.view({-1, mixer.norm_size}).expand({width / mixer.norm_size, mixer.norm_size}).contiguous();
+    call.norm_size = mixer.norm_size;
+    call.norm = norm.const_data_ptr<float>();
+    call.epsilon = static_cast<float>(mixer.norm_epsilon);
+  }
+  call.out = out.mutable_data_ptr();
+  check(gpu::linear_output(call, current_stream(y.device())));
+  return out;
 }
 
 }  // namespace foxscope

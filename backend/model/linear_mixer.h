@@ -12,10 +12,13 @@ namespace foxscope {
 
 enum class LinearActivation { none, silu, relu, elu_plus_one };
 
+/// Of LinearNorm::l2.
+inline constexpr double kLinearNormEpsilon = 1e-6;
+
 /// How the keys and queries of a delta rule are normed, a head each.
 enum class LinearNorm {
   none,
-  l2,   ///< x / sqrt(sum(x^2) + 1e-6)
+  l2,   ///< x / sqrt(sum(x^2) + kLinearNormEpsilon)
   sum,  ///< x / sum(x)
 };
 

@@ -78,16 +78,13 @@ void put_decay(const TorchWeights& weights, int layer, const at::Tensor& gates, 
 
 }  // namespace
 
-Projection project(const TorchWeights& weights, int layer, const at::Tensor& normed, const at::Tensor& window) {
+Projection project(const TorchWeights& weights, int layer, std::int64_t batch, const at::Tensor& normed,
+                   const at::Tensor& gates, const at::Tensor& window) {
   const LinearMixer& mixer = *weights.config.linear;
   const LinearColumns columns(mixer);
   const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
-  const std::int64_t batch = normed.size(0);
-  const std::int64_t length = normed.size(1);
-  const at::Tensor rows = normed.view({batch * length, -1});
-  const at::Tensor projected =
-      affine(rows.to(weights.matrix), of_layer.projection, of_layer.projection_bias).view({batch, length, -1});
-  const at::Tensor gates = affine(rows, of_layer.gates, of_layer.gates_bias).view({batch, length, -1});
+  const std::int64_t length = normed.size(0) / batch;
+  const at::Tensor projected = affine(normed, of_layer.projection, of_layer.projection_bias).view({batch, length, -1});
   Projection result;
   if (mixer.gate != LinearGate::none) result.gate = projected.slice(2, 0, columns.convolved);
   at::Tensor mixed = projected.slice(2, columns.convolved);
@@ -96,7 +93,7 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
     const std::int64_t before = mixer.convolution - 1;
     const at::Tensor seen = window.defined() ? window : at::zeros({batch, before, mixed.size(2)}, mixed.options());
     const at::Tensor last = mixed.slice(1, std::max(length - before, std::int64_t{0}));
-    result.window = length < before ? at::cat({seen.slice(1, length), last}, 1) : last.contiguous();
+    result.window = length < before ? at::cat({seen.slice(1, length), last}, 1) : last.clone();
     activated = all_silu(mixer) && fused_convolution_takes(mixed, window, of_layer.convolution);
     mixed = activated ? fused_convolution(mixed, window, of_layer.convolution, of_layer.convolution_bias)
                       : composed_convolution(mixed, seen, of_layer.convolution, of_layer.convolution_bias);
@@ -122,14 +119,18 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
     return result;
   }
   at::Tensor key = part(columns.key, mixer.key_size(), mixer.key_activation);
-  put_decay(weights, layer, gates, key, operands);
+  put_decay(weights, layer, gates.view({batch, length, -1}), key, operands);
   operands.heads = mixer.heads;
   operands.delta_rule = mixer.is_delta_rule();
-  operands.query =
-      composed_linear_norm(heads_first(part(columns.query, mixer.query_size(), mixer.query_activation), mixer.key_dim),
-                           mixer.norm) *
-      mixer.query_factor;
-  operands.key = composed_linear_norm(heads_first(key, mixer.key_dim), mixer.norm);
+  const auto normed_heads = [&](const at::Tensor& x, double factor) {
+    if (mixer.norm == LinearNorm::l2 && fused_unit_heads_takes(x, mixer.key_dim)) {
+      return fused_unit_heads(x, mixer.key_dim, factor);
+    }
+    const at::Tensor heads = composed_linear_norm(heads_first(x, mixer.key_dim), mixer.norm);
+    return factor == 1 ? heads : heads * factor;
+  };
+  operands.query = normed_heads(part(columns.query, mixer.query_size(), mixer.query_activation), mixer.query_factor);
+  operands.key = normed_heads(key, 1);
   operands.value = heads_first(part(columns.value, mixer.value_size(), mixer.value_activation), mixer.value_dim);
   return result;
 }
@@ -137,7 +138,10 @@ Projection project(const TorchWeights& weights, int layer, const at::Tensor& nor
 at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixed, const Projection& projection) {
   const LinearMixer& mixer = *weights.config.linear;
   const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
-  at::Tensor output = mixed.transpose(1, 2);  // [B, n, H, d_v]
+  const LinearOutput parts{mixed, projection.operands.value, projection.gate,
+                           mixer.skip != LinearSkip::none ? of_layer.skip : at::Tensor(), of_layer.output_norm};
+  if (fused_linear_output_takes(mixer, parts, weights.matrix)) return fused_linear_output(mixer, parts);
+  at::Tensor output = mixed.to(at::kFloat).transpose(1, 2);  // [B, n, H, d_v]
   if (mixer.skip != LinearSkip::none) {
     const at::Tensor factor = of_layer.skip.view({mixer.heads, mixer.skip == LinearSkip::head ? 1 : mixer.value_dim});
     output = output + projection.operands.value.transpose(1, 2) * factor;

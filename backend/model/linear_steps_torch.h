@@ -15,13 +15,16 @@ struct Projection {
 };
 
 /// q, k, v, log alpha and beta of each position: one product, the convolution, activations and norms (LinearMixer).
-/// @param normed  [B, n, D] float32
+/// @param batch   B
+/// @param normed  [B n, D] in the matrices' dtype
+/// @param gates   [B n, ...] float32, LinearColumns' from `precise` on of the product of what `normed` was rounded from
 /// @param window  [B, taps - 1, columns] of the positions before; undefined before the first
-Projection project(const TorchWeights& weights, int layer, const at::Tensor& normed, const at::Tensor& window);
+Projection project(const TorchWeights& weights, int layer, std::int64_t batch, const at::Tensor& normed,
+                   const at::Tensor& gates, const at::Tensor& window);
 
 /// y + D v, normed and gated: what the last product reads.
-/// @param mixed  [B, H, n, d_v] float32 y
-/// @returns [B n, H d_v] float32
+/// @param mixed  [B, H, n, d_v] y, float32 or bfloat16
+/// @returns [B n, H d_v] float32, or bfloat16 where a kernel makes it so
 at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixed, const Projection& projection);
 
 }  // namespace foxscope::linear_steps

@@ -89,7 +89,7 @@ bool TorchForward::project(int layer) {
   const std::int64_t dim = config().head_dim;
   normed_ = norm(residual_, weights.attention_norm, weights.attention_norm_bias);
   if (config().is_linear(layer)) {
-    project_linear(layer);
+    project_linear(layer, normed_.to(weights_.matrix), affine(normed_, weights.gates, weights.gates_bias));
     return true;
   }
   const at::Tensor projected = affine(normed_.to(weights_.matrix), weights.projection, weights.projection_bias)
@@ -224,10 +224,10 @@ bool TorchForward::attend_whole(int layer) {
   return true;
 }
 
-void TorchForward::project_linear(int layer) {
+void TorchForward::project_linear(int layer, const at::Tensor& normed, const at::Tensor& gates) {
   at::Tensor window;
   if (continues() && config().linear->convolution > 0) window = torch_state().layer(layer).window.unsqueeze(0);
-  linear_ = linear_steps::project(weights_, layer, normed_.view({batch(), length(), -1}), window);
+  linear_ = linear_steps::project(weights_, layer, batch(), normed, gates, window);
   for (std::int64_t b = 0; has_states() && linear_.window.defined() && b < batch(); ++b) {
     torch_state(b).layer(layer).window = linear_.window[b].clone();
   }
@@ -474,6 +474,9 @@ at::Tensor TorchForward::attention_output(int layer) const {
 
 bool TorchForward::project_output(int layer) {
   residual_ += mixer_output(layer);
+  // The next layer's are made without these beside them.
+  linear_ = {};
+  attended_ = at::Tensor();
   return !job().stopped();
 }
 

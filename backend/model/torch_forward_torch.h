@@ -73,6 +73,9 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
   /// What the recorders keep of gates, queries, keys and values.
   void keep_heads(int layer);
+  /// What a linear mixer's operator takes, into linear_.
+  /// @param normed, gates  as of linear_steps::project
+  void project_linear(int layer, const at::Tensor& normed, const at::Tensor& gates);
   /// y [B, H, n, d_v] of a linear mixer; nothing if it was stopped.
   /// @param state  [B, H, d, d_v] before the first position, undefined: 0; left as it is behind the last, where states
   ///               are kept
@@ -85,12 +88,11 @@ class TorchForward : public Forward {
   at::Tensor gates_;       ///< [B n, ...] float32 logits of shifts and forget gate; undefined where there are none
   at::Tensor cumulative_;  ///< [B, H, n] float64 c; undefined where every f is 1
   at::Tensor attended_;    ///< [B n, H, d] in the run's dtype, or float32
-  linear_steps::Projection linear_;  ///< of a linear mixer; its y is `attended_` [B, H, n, d_v] float32
+  linear_steps::Projection linear_;  ///< of a linear mixer; its y is `attended_` [B, H, n, d_v]
   at::Tensor blocks_;                ///< [layers, 2] int64: blocks of attention and those skipped, of kernels on a GPU
 
  private:
   [[nodiscard]] at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
-  void project_linear(int layer);
   void change_decays(int layer);
   void check_decays(int layer) const;
   void keep_linear(int layer);

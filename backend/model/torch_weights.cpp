@@ -77,6 +77,13 @@ at::Tensor TorchWeights::put(std::span<const float> values, at::IntArrayRef shap
   return at::tensor(at::ArrayRef<float>(values.data(), values.size()), at::kFloat).view(shape).to(type).to(place);
 }
 
+void TorchWeights::split_gates(TorchLayer& weights) const {
+  if (matrix != at::kBFloat16) return;
+  const at::Tensor high = weights.gates.to(matrix);
+  weights.gates_high = at::cat({high, high}, 1);
+  weights.gates_rest = (weights.gates - high).to(matrix);
+}
+
 void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) const {
   const LinearMixer& mixer = *config.linear;
   const LinearColumns parts(mixer);
@@ -86,6 +93,7 @@ void TorchWeights::put_linear(const LayerWeights& host, TorchLayer& weights) con
   const at::Tensor projection = put(host.projection, {parts.count, hidden}, at::kFloat);
   weights.projection = projection.slice(0, 0, parts.precise).to(matrix);
   weights.gates = projection.slice(0, parts.precise).contiguous();
+  split_gates(weights);
   if (const at::Tensor bias = vector(host.projection_bias); bias.defined()) {
     weights.projection_bias = bias.slice(0, 0, parts.precise).contiguous();
     weights.gates_bias = bias.slice(0, parts.precise).contiguous();
@@ -125,11 +133,7 @@ TorchLayer TorchWeights::put_layer(int layer, const LayerWeights& host) const {
   weights.attention_norm_bias = put(host.attention_norm_bias, {hidden}, at::kFloat);
   const at::Tensor projection = put(host.projection, {columns.count, hidden}, at::kFloat);
   weights.gates = projection.slice(0, matrix_rows).contiguous();
-  if (matrix == at::kBFloat16) {
-    const at::Tensor high = weights.gates.to(matrix);
-    weights.gates_high = at::cat({high, high}, 1);
-    weights.gates_rest = (weights.gates - high).to(matrix);
-  }
+  split_gates(weights);
   const at::Tensor bias = put(host.projection_bias, {columns.count}, at::kFloat);
   if (bias.defined()) {
     weights.gates_bias = bias.slice(0, matrix_rows).contiguous();

@@ -75,6 +75,8 @@ cudaError_t portable_attention_32(const AttentionParameters& parameters, cudaStr
 cudaError_t portable_attention_64(const AttentionParameters& parameters, cudaStream_t stream);
 cudaError_t portable_attention_96(const AttentionParameters& parameters, cudaStream_t stream);
 cudaError_t portable_attention_128(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_192(const AttentionParameters& parameters, cudaStream_t stream);
+cudaError_t portable_attention_256(const AttentionParameters& parameters, cudaStream_t stream);
 /// @param head_dim  a multiple of 8 up to 128
 cudaError_t float32_attention(const AttentionParameters& parameters, int head_dim, cudaStream_t stream);
 

@@ -35,13 +35,20 @@ inline bool current_device(Device& device) {
          get(device.multiprocessors, cudaDevAttrMultiProcessorCount) && get(device.cache_bytes, cudaDevAttrL2CacheSize);
 }
 
-/// Of the kernels for bfloat16.
-constexpr bool known_head_dim(std::int64_t d) { return d == 16 || d == 32 || d == 64 || d == 96 || d == 128; }
+constexpr std::int64_t kMostAttentionDim = 256;
+/// Of float32, and of gradients.
+constexpr std::int64_t kMostGradientDim = 128;
+
+/// Of the kernels for bfloat16; those of gradients end at kMostGradientDim.
+constexpr bool known_head_dim(std::int64_t d) {
+  return d == 16 || d == 32 || d == 64 || d == 96 || d == 128 || d == 192 || d == 256;
+}
 
 inline bool sizes_valid(const ForgettingAttention& a) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max() / 2;
   if (a.batch < 1 || a.heads < 1 || a.key_heads < 1 || a.length < 1 || a.length > kMost) return false;
-  if (a.heads % a.key_heads != 0 || a.head_dim < 8 || a.head_dim > 128 || a.head_dim % 8 != 0) return false;
+  if (a.heads % a.key_heads != 0 || a.head_dim < 8 || a.head_dim > kMostAttentionDim || a.head_dim % 8 != 0)
+    return false;
   // Heads are a grid's y, blocks of rows are counted in int.
   return a.batch * a.heads <= 65535 && a.batch * a.heads * divide_up(a.length, 64) <= kMost;
 }

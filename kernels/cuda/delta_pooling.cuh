@@ -15,14 +15,6 @@ constexpr int kDeltaRows = kDeltaWarps * 16;
 /// What is left of a query below this changes no float32 entry.
 constexpr float kNothingLeft = 1e-37F;
 
-/// As load_fragment, each matrix transposed.
-__device__ __forceinline__ void load_transposed(const char* at, std::uint32_t (&f)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)))
-               : "memory");
-}
-
 /// A block's G and N in shared memory, both parts of each.
 template <int Depth>
 struct DeltaTile {

@@ -62,8 +62,12 @@ cudaError_t attend(const AttentionParameters& p, std::int64_t head_dim, Choice c
       return portable_attention_64(p, stream);
     case 96:
       return portable_attention_96(p, stream);
-    default:
+    case 128:
       return portable_attention_128(p, stream);
+    case 192:
+      return portable_attention_192(p, stream);
+    default:
+      return portable_attention_256(p, stream);
   }
 }
 
@@ -123,7 +127,7 @@ Status forgetting_attention(const ForgettingAttention& arguments, Stream stream,
 }
 
 Status forgetting_attention_float32(const ForgettingAttention& arguments, Stream stream) {
-  if (!valid(arguments)) return Status::invalid_argument;
+  if (!valid(arguments) || arguments.head_dim > kMostGradientDim) return Status::invalid_argument;
   Device device;
   if (!current_device(device)) return Status::unavailable;
   return status_of(run(arguments, device, Choice::float32, stream));

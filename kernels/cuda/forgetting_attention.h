@@ -31,7 +31,7 @@ struct ForgettingAttention {
   std::int64_t heads = 0;
   std::int64_t key_heads = 0;  ///< query head h reads key head h / (heads / key_heads)
   std::int64_t length = 0;
-  std::int64_t head_dim = 0;    ///< 16, 32, 64, 96 or 128; in float32 every multiple of 8 up to 128
+  std::int64_t head_dim = 0;    ///< 16, 32, 64, 96, 128, 192 or 256; in float32 every multiple of 8 up to 128
   const void* query = nullptr;  ///< [B, H, L, d]
   AttentionStrides query_strides;
   const void* key = nullptr;  ///< [B, H_kv, L, d]

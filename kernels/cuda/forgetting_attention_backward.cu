@@ -16,9 +16,9 @@ namespace {
 enum class BackwardChoice { hopper, portable, float32 };
 
 bool backward_valid(const ForgettingAttentionBackward& a) {
-  return arguments_valid(a.forward) && a.forward.log_normalizer != nullptr && a.output_gradient != nullptr &&
-         a.query_gradient != nullptr && a.key_gradient != nullptr && a.value_gradient != nullptr &&
-         a.workspace != nullptr;
+  return arguments_valid(a.forward) && a.forward.head_dim <= kMostGradientDim && a.forward.log_normalizer != nullptr &&
+         a.output_gradient != nullptr && a.query_gradient != nullptr && a.key_gradient != nullptr &&
+         a.value_gradient != nullptr && a.workspace != nullptr;
 }
 
 /// @param count  of numbers in 16 bytes
@@ -198,7 +198,7 @@ cudaError_t run_backward(const ForgettingAttentionBackward& a, const Device& dev
 
 std::size_t backward_workspace_bytes(const ForgettingAttentionBackward& arguments) {
   const std::int64_t head_dim = arguments.forward.head_dim;
-  if (!sizes_valid(arguments.forward)) return 0;
+  if (!sizes_valid(arguments.forward) || head_dim > kMostGradientDim) return 0;
   std::int64_t bytes = plan_backward(arguments, kPortableTile).bytes;
   if (head_dim == 64 || head_dim == 128) {
     bytes = std::max(bytes, plan_backward(arguments, backward_tile(BackwardChoice::hopper, head_dim)).bytes);

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/tensor_core.cuh"
+
 namespace foxscope::kernels::cuda::maps {
 
 constexpr int kTileKeys = 64;
@@ -63,19 +65,6 @@ __device__ __forceinline__ float minimum(float a, float b) {
 }
 __device__ __forceinline__ double maximum(double a, double b) { return isnan(a) || a > b ? a : b; }
 
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending>
-__device__ __forceinline__ void wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
-template <int Bytes>
-__device__ __forceinline__ void copy_async(void* to, const void* from, bool inside) {
-  asm volatile(
-      "cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))),
-      "l"(from), "n"(Bytes), "r"(inside ? Bytes : 0)
-      : "memory");
-}
-
 /// Starts copying rows [first, first + count) of [length, d], zeros from `length` on, by all threads of the block.
 __device__ inline void load_rows(const HeadParameters& head, const void* from, int first, int count, int length,
                                  char* to) {
@@ -108,22 +97,6 @@ __device__ inline void load_rows(const HeadParameters& head, const void* from, i
           inside ? reinterpret_cast<const std::uint16_t*>(source)[at] : std::uint16_t{0};
     }
   }
-}
-
-__device__ __forceinline__ void load_fragment(const char* at, std::uint32_t (&f)[4]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-               : "=r"(f[0]), "=r"(f[1]), "=r"(f[2]), "=r"(f[3])
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(at)))
-               : "memory");
-}
-
-__device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                         std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-      "{%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 using Step = float[2][2][4];

@@ -2,6 +2,10 @@
 //
 // The gate is one more slice of 16 in Q K^T, as on Hopper (hopper_attention.cuh); its fragments come straight from
 // global memory, eight keys of 16 bytes a warp.
+//
+// Up to d = 128 queries stay in registers, and the next tile of keys and values is copied beside the one at hand. Wider
+// heads leave the registers to the output: their queries stay in shared memory, which holds one tile of keys and one of
+// values, each copied while the other is at work.
 #pragma once
 
 #include <cstdint>
@@ -72,9 +76,20 @@ struct Tile {
 };
 
 template <int HeadDim>
+constexpr bool kWide = HeadDim > 128;
+
+template <int HeadDim, bool Wide = kWide<HeadDim>>
 struct Storage {
   Tile<HeadDim> key[2];
   Tile<HeadDim> value[2];
+  __device__ Tile<HeadDim>& query() { return key[1]; }
+};
+template <int HeadDim>
+struct Storage<HeadDim, true> {
+  Tile<HeadDim> key[1];
+  Tile<HeadDim> value[1];
+  Tile<HeadDim> own;
+  __device__ Tile<HeadDim>& query() { return own; }
 };
 
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
@@ -107,19 +122,22 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
   const std::int64_t key_at = batch * p.key.batch + head / p.group * p.key.head;
   const std::int64_t value_at = batch * p.value.batch + head / p.group * p.value.head;
 
-  storage.key[1].load(p.query, batch * p.query.batch + head * p.query.head, first_row, p.length, p.aligned);
+  storage.query().load(p.query, batch * p.query.batch + head * p.query.head, first_row, p.length, p.aligned);
   commit();
   storage.key[0].load(p.key, key_at, last_tile * kKeys, p.length, p.aligned);
+  if constexpr (kWide<HeadDim>) commit();
   storage.value[0].load(p.value, value_at, last_tile * kKeys, p.length, p.aligned);
   commit();
-  wait<1>();
-  __syncthreads();
-  std::uint32_t query[HeadDim / 16][4];
+  std::uint32_t query[kWide<HeadDim> ? 1 : HeadDim / 16][4];
+  if constexpr (!kWide<HeadDim>) {
+    wait<1>();
+    __syncthreads();
 #pragma unroll
-  for (int x = 0; x < HeadDim / 16; ++x) {
-    storage.key[1].template fragment<cute::SM75_U32x4_LDSM_N>(warp_row, 16 * x, query[x]);
+    for (int x = 0; x < HeadDim / 16; ++x) {
+      storage.query().template fragment<cute::SM75_U32x4_LDSM_N>(warp_row, 16 * x, query[x]);
+    }
+    __syncthreads();
   }
-  __syncthreads();
   // Columns 0, 1, 2 of Q's slice are 1, the others 0.
   const std::uint32_t one = lane % 4 == 0 ? 0x3f803f80U : lane % 4 == 1 ? 0x3f80U : 0U;
   const std::uint32_t ones[4] = {one, one, 0, 0};
@@ -128,12 +146,14 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
   float sum[2] = {0, 0};
   float maximum[2] = {-INFINITY, -INFINITY};
   for (int tile = last_tile; tile >= first_tile; --tile) {
-    const int now = (last_tile - tile) & 1;
-    if (tile > first_tile) {
-      storage.key[now ^ 1].load(p.key, key_at, (tile - 1) * kKeys, p.length, p.aligned);
-      storage.value[now ^ 1].load(p.value, value_at, (tile - 1) * kKeys, p.length, p.aligned);
+    const int now = kWide<HeadDim> ? 0 : (last_tile - tile) & 1;
+    if constexpr (!kWide<HeadDim>) {
+      if (tile > first_tile) {
+        storage.key[now ^ 1].load(p.key, key_at, (tile - 1) * kKeys, p.length, p.aligned);
+        storage.value[now ^ 1].load(p.value, value_at, (tile - 1) * kKeys, p.length, p.aligned);
+      }
+      commit();
     }
-    commit();
     const int first_key = tile * kKeys;
     std::uint32_t biases[kKeys / 8];
 #pragma unroll
@@ -147,13 +167,22 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
     float logits[kKeys / 8][4] = {};
 #pragma unroll
     for (int x = 0; x < HeadDim / 16; ++x) {
+      auto& rows = query[kWide<HeadDim> ? 0 : x];
+      if constexpr (kWide<HeadDim>) {
+        storage.query().template fragment<cute::SM75_U32x4_LDSM_N>(warp_row, 16 * x, rows);
+      }
 #pragma unroll
       for (int n = 0; n < kKeys / 16; ++n) {
         std::uint32_t f[4];
         storage.key[now].template fragment<cute::SM75_U32x4_LDSM_N>(16 * n, 16 * x, f);
-        multiply(logits[2 * n], query[x], f[0], f[2]);
-        multiply(logits[2 * n + 1], query[x], f[1], f[3]);
+        multiply(logits[2 * n], rows, f[0], f[2]);
+        multiply(logits[2 * n + 1], rows, f[1], f[3]);
       }
+    }
+    if constexpr (kWide<HeadDim>) {
+      __syncthreads();
+      if (tile > first_tile) storage.key[0].load(p.key, key_at, (tile - 1) * kKeys, p.length, p.aligned);
+      commit();
     }
     // Relative to each row's own gate (kMostSliceFall).
     const bool far = tile == row_block && !(term <= kMostSliceFall);
@@ -211,6 +240,10 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
         output[x][2 * r + 1] *= factor;
       }
     }
+    if constexpr (kWide<HeadDim>) {
+      wait<1>();
+      __syncthreads();
+    }
 #pragma unroll
     for (int n = 0; n < kKeys / 16; ++n) {
       std::uint32_t weights[4];
@@ -231,6 +264,10 @@ __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant_
       }
     }
     __syncthreads();
+    if constexpr (kWide<HeadDim>) {
+      if (tile > first_tile) storage.value[0].load(p.value, value_at, (tile - 1) * kKeys, p.length, p.aligned);
+      commit();
+    }
   }
 
 #pragma unroll

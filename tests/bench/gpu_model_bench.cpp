@@ -1,14 +1,18 @@
-// `foxscope bench gpu-model [LENGTH...]`: forward passes of a FoX (Pro) of 760M shape on a GPU, bfloat16, random
-// weights, gate biases 0 (f near 0.5), that keep losses alone or what `foxscope run` keeps by default, queries and keys
-// in GPU memory; then scores of many prompts. Seconds are those of the caller: from ids in host memory to losses, gates
-// and normalisers there.
+// `foxscope bench gpu-model [NAME...] [LENGTH...]`: forward passes of models of 760M shape on a GPU, bfloat16, random
+// weights: of a FoX (Pro), gate biases 0 (f near 0.5), that keep losses alone or what `foxscope run` keeps by default,
+// queries and keys in GPU memory, and scores of many prompts; and of linear mixers, with losses. Seconds are those of the
+// caller: from ids in host memory to losses, gates and normalisers there. Names are FoX and those of kLinearModels; all
+// where none is given.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -17,6 +21,7 @@
 
 #include "backend/model/causal_lm.h"
 #include "backend/model/gradient_forward_torch.h"
+#include "backend/model/run_memory.h"
 #include "backend/model/torch_model.h"
 #include "backend/trace/device_query_key_store.h"
 #include "tests/bench/random_checkpoint.h"
@@ -41,6 +46,34 @@ struct Target {
 };
 constexpr Target kTargets[] = {{2048, 58e3, 170e3}, {16384, 195e3, 290e3}, {65536, 208e3, 310e3}};
 
+struct LinearModel {
+  const char* name;
+  const char* config;
+  double goals[2];  ///< tokens/s at kLinearLengths
+};
+constexpr std::int64_t kLinearLengths[] = {16384, 65536};
+constexpr double kLinearGoalGib = 8;
+
+/// D 1536: 48 mixers of Mamba-2, or 24 layers of mixer and SwiGLU, 21 of Gated DeltaNet, whose mixers are larger.
+constexpr LinearModel kLinearModels[] = {
+    {"Mamba-2",
+     R"({"model_type": "mamba2-project_fox", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 48,
+         "num_heads": 48, "head_dim": 64, "state_size": 128, "n_groups": 1, "bos_token_id": 50256})",
+     {150e3, 150e3}},
+    {"HGRN2",
+     R"({"model_type": "hgrn2-project_fox", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 24,
+         "expand_ratio": 128, "hidden_ratio": 4, "bos_token_id": 50256})",
+     {163e3, 171e3}},
+    {"DeltaNet",
+     R"({"model_type": "delta_net-project_fox", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 24,
+         "num_heads": 12, "hidden_ratio": 4, "bos_token_id": 50256})",
+     {150e3, 150e3}},
+    {"Gated-DeltaNet",
+     R"({"model_type": "gated_deltanet", "vocab_size": 50257, "hidden_size": 1536, "num_hidden_layers": 21,
+         "num_heads": 6, "head_dim": 192, "expand_v": 2.0, "hidden_ratio": 4, "bos_token_id": 50256})",
+     {150e3, 150e3}},
+};
+
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
@@ -59,11 +92,7 @@ Measured measure(CausalLM& model, std::int64_t length, double tolerance, const K
   std::vector<std::int32_t> ids(static_cast<std::size_t>(length) + 1);
   for (std::int32_t& id : ids) id = draw(generator);
   TraceInfo info;
-  info.layers = config.layers;
-  info.heads = config.heads;
-  info.key_heads = config.key_heads;
-  info.head_dim = config.head_dim;
-  info.length = length;
+  static_cast<TraceSizes&>(info) = sizes_of(config, length);
   ForwardRequest request;
   request.batch = 1;
   request.length = length;
@@ -196,7 +225,7 @@ void run_forward_and_back(const Checkpoint& checkpoint, std::int64_t length) {
   }
 }
 
-void run(std::vector<std::int64_t> lengths) {
+void run_fox(std::vector<std::int64_t> lengths) {
   if (lengths.empty()) {
     for (const Target& target : kTargets) lengths.push_back(target.length);
   }
@@ -219,21 +248,66 @@ void run(std::vector<std::int64_t> lengths) {
   run_scores(*model);
 }
 
+void run_linear(const LinearModel& shape, std::vector<std::int64_t> lengths) {
+  if (lengths.empty()) lengths.assign(std::begin(kLinearLengths), std::end(kLinearLengths));
+  const RandomCheckpoint random(shape.config);
+  const auto model = CausalLM::load(Checkpoint::open(random.folder().string()), Device{true, 0}, DType::bfloat16);
+  for (const std::int64_t length : lengths) {
+    const Measured m = measure(*model, length, 0, {Keep::loss});
+    const double rate = static_cast<double>(length) / m.seconds;
+    std::string goal;
+    for (std::size_t n = 0; n < std::size(kLinearLengths); ++n) {
+      if (kLinearLengths[n] != length) continue;
+      goal = fmt::format(" ({:.2f} x of {:.0f}k)", rate / shape.goals[n], shape.goals[n] / 1000);
+    }
+    fmt::print("{:<14}  {:>6}  loss  {:>8.2f} ms  {:>6.1f}k tokens/s{}  {:>5.2f} GiB (goal {})  {:.4f}\n", shape.name,
+               length, m.seconds * 1e3, rate / 1000, goal, m.peak_gib, kLinearGoalGib, m.mean_loss);
+    std::cout.flush();
+  }
+}
+
+constexpr std::string_view kFoxName = "FoX";
+
+bool is_name(std::string_view name) {
+  return name == kFoxName || std::ranges::any_of(kLinearModels, [&](const LinearModel& m) { return name == m.name; });
+}
+
+/// @returns the exit status
+int run(std::span<const char* const> arguments) {
+  std::vector<std::int64_t> lengths;
+  std::vector<std::string_view> names;
+  for (const std::string_view argument : arguments) {
+    if (argument.find_first_not_of("0123456789") == std::string_view::npos) {
+      lengths.push_back(std::stoll(std::string(argument)));
+    } else if (is_name(argument)) {
+      names.push_back(argument);
+    } else {
+      std::cerr << fmt::format("foxscope-bench-gpu-model: {}: there is no such model: use {}", argument, kFoxName);
+      for (const LinearModel& shape : kLinearModels) std::cerr << ", " << shape.name;
+      std::cerr << '\n';
+      return 2;
+    }
+  }
+  if (cuda_device_count() == 0) {
+    fmt::print("no CUDA device, or a build without CUDA\n");
+    return 0;
+  }
+  const auto chosen = [&](std::string_view name) { return names.empty() || std::ranges::count(names, name) > 0; };
+  if (chosen(kFoxName)) run_fox(lengths);
+  for (const LinearModel& shape : kLinearModels) {
+    if (chosen(shape.name)) run_linear(shape, lengths);
+  }
+  return 0;
+}
+
 }  // namespace
 }  // namespace foxscope::bench
 
 int main(int argc, char** argv) {
   try {
-    if (foxscope::cuda_device_count() == 0) {
-      fmt::print("no CUDA device, or a build without CUDA\n");
-      return 0;
-    }
-    std::vector<std::int64_t> lengths;
-    for (int n = 1; n < argc; ++n) lengths.push_back(std::stoll(argv[n]));
-    foxscope::bench::run(lengths);
+    return foxscope::bench::run(std::span<const char* const>(argv, static_cast<std::size_t>(argc)).subspan(1));
   } catch (const std::exception& error) {
     std::cerr << "foxscope-bench-gpu-model: " << error.what() << '\n';
     return 1;
   }
-  return 0;
 }

@@ -665,6 +665,11 @@ TEST_F(CudaAttentionBackward, RefusesWhatItCannotTake) {
   cuda::ForgettingAttentionBackward narrow_heads = good;
   narrow_heads.forward.head_dim = 24;
   EXPECT_EQ(cuda::forgetting_attention_backward(narrow_heads, nullptr), Status::invalid_argument);
+  cuda::ForgettingAttentionBackward wide_heads = good;
+  wide_heads.forward.head_dim = 256;
+  EXPECT_EQ(cuda::forgetting_attention_backward(wide_heads, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::forgetting_attention_backward_float32(wide_heads, nullptr), Status::invalid_argument);
+  EXPECT_EQ(cuda::backward_workspace_bytes(wide_heads), 0U);
 }
 
 TEST(CudaAttentionBackwardWithoutDevice, SaysSo) {

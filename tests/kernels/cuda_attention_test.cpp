@@ -52,7 +52,7 @@ constexpr CudaGate kCudaGates[] = {CudaGate::none,      CudaGate::one,        Cu
 
 TEST_F(CudaAttention, AgreesWithFloat64AtEveryLengthAndGate) {
   std::uint64_t seed = 100;
-  for (const std::int64_t head_dim : {16, 32, 64, 96, 128}) {
+  for (const std::int64_t head_dim : {16, 32, 64, 96, 128, 192, 256}) {
     for (const AttentionKernel kernel : kernels(head_dim)) {
       for (const std::int64_t length : {1, 17, 81, 987}) {
         for (const CudaGate gate : kCudaGates) {
@@ -67,7 +67,7 @@ TEST_F(CudaAttention, AgreesWithFloat64AtEveryLengthAndGate) {
 
 // Each row sees itself alone, whatever follows in its key block.
 TEST_F(CudaAttention, OfARowThatForgetsAllIsOneOnItself) {
-  for (const std::int64_t head_dim : {32, 64, 128}) {
+  for (const std::int64_t head_dim : {32, 64, 128, 256}) {
     for (const AttentionKernel kernel : kernels(head_dim)) {
       CudaProblem problem({.length = 1000, .head_dim = head_dim, .gate = CudaGate::zero}, 12);
       ASSERT_EQ(problem.run(kernel), Status::ok);
@@ -79,7 +79,7 @@ TEST_F(CudaAttention, OfARowThatForgetsAllIsOneOnItself) {
 }
 
 TEST_F(CudaAttention, SharesKeyHeadsAmongQueryHeads) {
-  for (const std::int64_t head_dim : {32, 64, 128}) {
+  for (const std::int64_t head_dim : {32, 64, 128, 256}) {
     for (const AttentionKernel kernel : kernels(head_dim)) {
       CudaProblemOptions options = {.batch = 3, .heads = 6, .key_heads = 2, .length = 300, .head_dim = head_dim};
       check(options, kernel, 1);
@@ -90,7 +90,7 @@ TEST_F(CudaAttention, SharesKeyHeadsAmongQueryHeads) {
 }
 
 TEST_F(CudaAttention, SeesNoFurtherThanTheWindow) {
-  for (const std::int64_t head_dim : {64, 96, 128}) {
+  for (const std::int64_t head_dim : {64, 96, 128, 192, 256}) {
     for (const AttentionKernel kernel : kernels(head_dim)) {
       for (const std::int64_t window : {1, 5, 64, 300, 999, 1000, 5000}) {
         check({.batch = 2, .length = 1000, .head_dim = head_dim, .window_size = window}, kernel, 2);
@@ -103,11 +103,13 @@ TEST_F(CudaAttention, TakesRowsWithGaps) {
   for (const AttentionKernel kernel : kernels(64)) check({.length = 500, .padding = 8}, kernel, 3);
   check({.length = 500, .head_dim = 64, .padding = 2}, AttentionKernel::automatic, 3);
   check({.length = 500, .head_dim = 32, .padding = 2}, AttentionKernel::automatic, 3);
+  check({.length = 500, .head_dim = 256, .padding = 2}, AttentionKernel::automatic, 3);
+  check({.length = 500, .head_dim = 192, .padding = 8}, AttentionKernel::automatic, 3);
 }
 
 // Rows whose first key block says nothing of how large later logits are.
 TEST_F(CudaAttention, KeepsLargeLogits) {
-  for (const std::int64_t head_dim : {64, 128}) {
+  for (const std::int64_t head_dim : {64, 128, 256}) {
     for (const AttentionKernel kernel : kernels(head_dim)) {
       for (const float norm : {3.0F, 6.0F, 12.0F}) {
         check({.length = 1500, .head_dim = head_dim, .row_norm = norm}, kernel, 4);
@@ -149,6 +151,10 @@ TEST_F(CudaAttention, SkipsWhatTheToleranceAllows) {
       check({.length = 2048, .head_dim = head_dim, .gate = CudaGate::zero, .pruning_tolerance = tolerance}, kernel, 11);
     }
   }
+  for (const CudaGate gate : {CudaGate::mixed, CudaGate::cuts, CudaGate::zero}) {
+    check({.length = 2048, .head_dim = 256, .gate = gate, .pruning_tolerance = tolerance}, AttentionKernel::portable,
+          12);
+  }
 }
 
 // Row 192 begins a block, and keys up to 127 end one: their weight in it is 2 %, though another row of the block, which
@@ -164,7 +170,7 @@ TEST_F(CudaAttention, RefusesWhatItCannotTake) {
   const cuda::ForgettingAttention good = problem.arguments();
   const auto status = [](const cuda::ForgettingAttention& a) { return cuda::forgetting_attention(a, nullptr); };
   EXPECT_EQ(status(good), Status::ok);
-  std::vector<cuda::ForgettingAttention> bad(9, good);
+  std::vector<cuda::ForgettingAttention> bad(11, good);
   bad[0].length = 0;
   bad[1].head_dim = 48;
   bad[2].key_heads = 3;
@@ -174,6 +180,8 @@ TEST_F(CudaAttention, RefusesWhatItCannotTake) {
   bad[6].scale = 0;
   bad[7].workspace = nullptr;
   bad[8].batch = 0;
+  bad[9].head_dim = 160;
+  bad[10].head_dim = 264;
   for (std::size_t i = 0; i < bad.size(); ++i) EXPECT_EQ(status(bad[i]), Status::invalid_argument) << i;
   EXPECT_TRUE(cuda::synchronize());
 }

@@ -55,7 +55,8 @@ TEST_P(Cuda, Bfloat16GivesTheMeanLossOfTheCpu) {
   EXPECT_LE(test::largest_difference(gpu->per_token_loss(), cpu->per_token_loss()), 0.5);
 }
 
-INSTANTIATE_TEST_SUITE_P(DemoModels, Cuda, testing::Values("fox-pro-12m", "transformer-pro-12m"),
+INSTANTIATE_TEST_SUITE_P(DemoModels, Cuda,
+                         testing::Values("fox-pro-12m", "transformer-pro-12m", "mamba2-12m", "gated-deltanet-1m"),
                          [](const auto& model) {
                            const std::string name = model.param;
                            return name.substr(0, name.find('-'));
