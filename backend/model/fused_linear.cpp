@@ -106,8 +106,7 @@ struct ScaledRowsFunction : torch::autograd::Function<ScaledRowsFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& rows, const at::Tensor& factor) {
     const variable_list saved{readable(rows), factor.contiguous()};
     context->save_for_backward(saved);
-    const at::Tensor scaled =
-        at::empty({factor.size(0), factor.size(1), factor.size(2), rows.size(3)}, halves_like(rows));
+    at::Tensor scaled = at::empty({factor.size(0), factor.size(1), factor.size(2), rows.size(3)}, halves_like(rows));
     gpu::ScaledRows call;
     describe(saved[0], saved[1], call);
     call.scaled = scaled.mutable_data_ptr();
@@ -146,7 +145,7 @@ void describe_states(const at::Tensor& before, const at::Tensor& kept, gpu::Pass
 /// @param state    [B, H, d, d_v] float32, or undefined: 0; then what is behind the last chunk
 /// @returns as `written`, S before each chunk
 at::Tensor states_before(const at::Tensor& written, const at::Tensor& kept, at::Tensor& state) {
-  const at::Tensor before = at::empty(written.sizes(), halves_like(written));
+  at::Tensor before = at::empty(written.sizes(), halves_like(written));
   const at::Tensor factor = kept.contiguous();
   gpu::PassedStates call;
   describe_states(before, factor, call);
@@ -204,7 +203,7 @@ struct ConvolutionFunction : torch::autograd::Function<ConvolutionFunction> {
 
   static at::Tensor run(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
                         const at::Tensor& bias) {
-    const at::Tensor out = at::empty(x.sizes(), floats_like(x));
+    at::Tensor out = at::empty(x.sizes(), floats_like(x));
     gpu::ShortConvolution call;
     describe(x, weight, bias, call);
     call.before = before.defined() ? before.const_data_ptr<float>() : nullptr;
@@ -250,7 +249,10 @@ at::Tensor padded(const at::Tensor& x) {
 /// [B, H, N, T, ...]
 at::Tensor in_chunks(const at::Tensor& x) { return x.unflatten(2, {x.size(2) / kChunk, kChunk}); }
 
-at::Tensor halves_in_chunks(const at::Tensor& x) { return in_chunks(padded(x.to(at::kBFloat16))); }
+/// In one pass, heads first, as products read them.
+at::Tensor halves_in_chunks(const at::Tensor& x) {
+  return in_chunks(padded(x.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous)));
+}
 
 /// M V + Q S, [B, H, N, T, d_v].
 at::Tensor mixed(const at::Tensor& scores, const at::Tensor& value, const at::Tensor& query, const at::Tensor& before) {
@@ -288,26 +290,33 @@ at::Tensor mix_by_head(const LinearOperands& operands, at::Tensor& state) {
   return mixed(scores, value, query, before);
 }
 
+gpu::HeadRows head_rows(const at::Tensor& x) {
+  return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+
 at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
   const at::Tensor value = halves_in_chunks(operands.value);
   const std::int64_t chunks = value.size(2);
   const std::int64_t width = operands.key.size(3);
-  const at::Tensor query = operands.query.contiguous();
-  const at::Tensor key = operands.key.contiguous();
-  const at::Tensor log_decay = operands.log_decay.contiguous();
+  const at::Tensor query = readable(operands.query);
+  const at::Tensor key = readable(operands.key);
+  const at::Tensor log_decay = operands.log_decay.stride(3) == 1 ? operands.log_decay : operands.log_decay.contiguous();
   const at::TensorOptions halves = halves_like(key);
   const at::Tensor scores = at::empty({key.size(0), key.size(1), chunks, kChunk, kChunk}, halves);
   const at::Tensor query_decayed = at::empty({key.size(0), key.size(1), chunks, kChunk, width}, halves);
-  const at::Tensor key_decayed = at::empty_like(query_decayed);
+  const at::Tensor key_decayed = at::empty(query_decayed.sizes(), halves);
   const at::Tensor kept = at::empty({key.size(0), key.size(1), chunks, width}, floats_like(key));
   gpu::ChannelChunks call;
   call.batch = key.size(0);
   call.heads = key.size(1);
   call.length = key.size(2);
   call.width = width;
-  call.query = query.const_data_ptr<float>();
-  call.key = key.const_data_ptr<float>();
+  call.query = head_rows(query);
+  call.key = head_rows(key);
   call.log_decay = log_decay.const_data_ptr<double>();
+  call.decay_batch_stride = log_decay.stride(0);
+  call.decay_head_stride = log_decay.stride(1);
+  call.decay_row_stride = log_decay.stride(2);
   call.scores = scores.mutable_data_ptr();
   call.query_decayed = query_decayed.mutable_data_ptr();
   call.key_decayed = key_decayed.mutable_data_ptr();
@@ -315,10 +324,6 @@ at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
   check(gpu::channel_chunks(call, current_stream(key.device())));
   const at::Tensor before = states_before(at::matmul(key_decayed.transpose(3, 4), value), kept, state);
   return mixed(scores, value, query_decayed, before);
-}
-
-gpu::HeadRows head_rows(const at::Tensor& x) {
-  return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 at::Tensor mix_by_delta_rule(const LinearOperands& operands, at::Tensor& state) {
@@ -480,7 +485,7 @@ at::Tensor fused_linear_output(const LinearMixer& mixer, const LinearOutput& out
   const at::Tensor y = readable(output.mixed);
   const std::int64_t heads = y.size(1);
   const std::int64_t width = heads * y.size(3);
-  const at::Tensor out = at::empty({y.size(0) * y.size(2), width}, halves_like(y));
+  at::Tensor out = at::empty({y.size(0) * y.size(2), width}, halves_like(y));
   gpu::LinearOutput call;
   call.batch = y.size(0);
   call.length = y.size(2);

@@ -16,14 +16,6 @@ namespace foxscope::kernels::cuda {
 /// The widest head of keys that delta_chunks and delta_states take.
 inline constexpr std::int64_t kMostDeltaRows = 256;
 
-/// [B, heads, L, width] float32, the last axis dense; rows start at multiples of 16 bytes. Strides in elements.
-struct HeadRows {
-  const float* data = nullptr;
-  std::int64_t batch_stride = 0;
-  std::int64_t head_stride = 0;
-  std::int64_t row_stride = 0;
-};
-
 /// All that is before the pass over the chunks. Keys, queries and values are rounded to bfloat16 once; A and the
 /// inverse are float32, the inverse enters the products in two bfloat16 parts. Positions from L on write nothing.
 struct DeltaChunks {

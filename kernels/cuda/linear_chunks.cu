@@ -326,17 +326,25 @@ __global__ void __launch_bounds__(kThreads) channel_chunks_kernel(const __grid_c
   const std::int64_t n = blockIdx.x % chunks;
   const std::int64_t head = blockIdx.x / chunks;
   const int rows = static_cast<int>(min(std::int64_t{kT}, a.length - n * kT));
-  const std::int64_t base = (head * a.length + n * kT) * width;
+  const std::int64_t b = head / a.heads;
+  const std::int64_t h = head % a.heads;
+  const auto rows_of = [&](const HeadRows& x) {
+    return x.data + b * x.batch_stride + h * x.head_stride + n * kT * x.row_stride;
+  };
+  const float* queries = rows_of(a.query);
+  const float* keys = rows_of(a.key);
+  const double* log_decay =
+      a.log_decay + b * a.decay_batch_stride + h * a.decay_head_stride + n * kT * a.decay_row_stride;
   const int thread = static_cast<int>(threadIdx.x);
   for (int e = thread; e < kT * width; e += kThreads) {
     const int row = e / width;
-    q[row * stride + e % width] = row < rows ? a.query[base + e] : 0.0F;
-    k[row * stride + e % width] = row < rows ? a.key[base + e] : 0.0F;
+    q[row * stride + e % width] = row < rows ? queries[row * a.query.row_stride + e % width] : 0.0F;
+    k[row * stride + e % width] = row < rows ? keys[row * a.key.row_stride + e % width] : 0.0F;
   }
   if (thread < width) {
     double sum = 0;
     for (int row = 0; row < kT; ++row) {
-      if (row < rows) sum += a.log_decay[base + row * width + thread];
+      if (row < rows) sum += log_decay[row * a.decay_row_stride + thread];
       c[row * stride + thread] = static_cast<float>(sum);
     }
     a.kept[blockIdx.x * a.width + thread] = decay(static_cast<float>(sum));
@@ -571,7 +579,7 @@ Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
 Status channel_chunks(const ChannelChunks& a, Stream stream) {
   const std::int64_t chunks = (a.length + kT - 1) / kT;
   if (!is_size(a.batch) || !is_size(a.heads) || !is_size(a.length) || a.batch * a.heads * chunks >= kMostBlocks ||
-      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || a.query == nullptr || a.key == nullptr ||
+      a.width < 8 || a.width > kMostChannels || a.width % 8 != 0 || a.query.data == nullptr || a.key.data == nullptr ||
       a.log_decay == nullptr || a.scores == nullptr || a.query_decayed == nullptr || a.key_decayed == nullptr ||
       a.kept == nullptr) {
     return Status::invalid_argument;

@@ -17,6 +17,14 @@ namespace foxscope::kernels::cuda {
 /// T
 inline constexpr std::int64_t kLinearChunk = 64;
 
+/// [B, heads, L, width] float32, the last axis dense; rows start at multiples of 16 bytes. Strides in elements.
+struct HeadRows {
+  const float* data = nullptr;
+  std::int64_t batch_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
 /// M_ij = P_ij exp(c_i - c_j) beta_j for j <= i of the same chunk, else 0.
 struct DecayedScores {
   std::int64_t batch = 0;             ///< B
@@ -95,13 +103,14 @@ struct ChannelChunks {
   std::int64_t heads = 0;
   std::int64_t length = 0;
   std::int64_t width = 0;             ///< d, a multiple of 8 up to 256
-  const float* query = nullptr;       ///< [B, H, L, d] dense
-  const float* key = nullptr;         ///< [B, H, L, d] dense
-  const double* log_decay = nullptr;  ///< [B, H, L, d] dense, nats
-  void* scores = nullptr;             ///< [B, H, N, T, T] bf16
-  void* query_decayed = nullptr;      ///< [B, H, N T, d] bf16
-  void* key_decayed = nullptr;        ///< [B, H, N T, d] bf16
-  float* kept = nullptr;              ///< [B, H, N, d]
+  HeadRows query;                     ///< [B, H, L, d]
+  HeadRows key;                       ///< [B, H, L, d]
+  const double* log_decay = nullptr;  ///< [B, H, L, d] nats, the last axis dense
+  std::int64_t decay_batch_stride = 0, decay_head_stride = 0, decay_row_stride = 0;
+  void* scores = nullptr;         ///< [B, H, N, T, T] bf16
+  void* query_decayed = nullptr;  ///< [B, H, N T, d] bf16
+  void* key_decayed = nullptr;    ///< [B, H, N T, d] bf16
+  float* kept = nullptr;          ///< [B, H, N, d]
 };
 Status channel_chunks(const ChannelChunks& arguments, Stream stream);
 

@@ -128,6 +128,32 @@ TEST_F(CudaLinearChunks, MixAsTheComposedOperationsDo) {
   check_mixing({1, 2, 1, 40000, 64, 64}, Decay::head, 0.1, true);  // several spans
 }
 
+/// Operands as a layer has them, heads beside each other in a row, and one row apart from the next.
+TEST_F(CudaLinearChunks, TakeOperandsWhereTheyLie) {
+  const auto apart = [](const at::Tensor& x) {
+    if (!x.defined()) return x;
+    const std::int64_t width = x.dim() == 4 ? x.size(1) * x.size(3) : x.size(1);
+    const at::Tensor wide = at::zeros({x.size(0), x.size(2), width + 8}, x.options());
+    at::Tensor rows = wide.slice(2, 4, 4 + width);
+    if (x.dim() == 4) rows = rows.unflatten(2, {x.size(1), x.size(3)});
+    rows = rows.transpose(1, 2);
+    rows.copy_(x);
+    return rows;
+  };
+  const at::NoGradGuard no_graph;
+  for (LinearOperands operands : {random_operands({2, 4, 2, 150, 64, 48}, Decay::head, 0.1),
+                                  random_operands({2, 2, 2, 150, 64, 48}, Decay::channel, 0.1),
+                                  random_delta_operands({2, 4, 2, 150, 64, 48}, 0.1, 0, 1)}) {
+    const LinearOperands dense = on_gpu(operands);
+    LinearOperands there = dense;
+    for (at::Tensor* x : tensors_of(there)) *x = apart(*x);
+    at::Tensor dense_state;
+    at::Tensor state;
+    EXPECT_TRUE(at::equal(*fused_linear_mixing(there, state, {}), *fused_linear_mixing(dense, dense_state, {})));
+    EXPECT_TRUE(at::equal(state, dense_state));
+  }
+}
+
 TEST_F(CudaLinearChunks, MixByTheDeltaRuleAsTheComposedOperationsDo) {
   for (const double strength : {0.0, 1e-3, 0.1, 3.0, 200.0}) {
     for (const bool continued : {false, true}) {
