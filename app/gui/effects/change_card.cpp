@@ -18,8 +18,9 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_sentence->setTextFormat(Qt::RichText);
   m_sentence->setTextInteractionFlags(Qt::TextSelectableByMouse);
   layout->addWidget(m_sentence);
-  m_tokens->setColumnCount(4);
-  m_tokens->setHorizontalHeaderLabels({tr("hurts most"), tr("nats"), tr("helps most"), tr("nats")});
+  m_tokens->setColumnCount(kColumns);
+  m_tokens->setHorizontalHeaderLabels(
+      {tr("hurts most"), tr("position"), tr("nats"), {}, tr("helps most"), tr("position"), tr("nats")});
   m_tokens->setAccessibleName(tr("Tokens whose loss changes most"));
   m_tokens->setToolTip(tr("A click pins the position that predicts the token"));
   m_tokens->setEditTriggers(QAbstractItemView::NoEditTriggers);
@@ -31,6 +32,9 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_tokens->horizontalHeader()->setSectionResizeMode(QHeaderView::ResizeToContents);
   m_tokens->horizontalHeader()->setSectionResizeMode(kHurtToken, QHeaderView::Stretch);
   m_tokens->horizontalHeader()->setSectionResizeMode(kHelpedToken, QHeaderView::Stretch);
+  m_tokens->horizontalHeader()->setSectionResizeMode(kBetween, QHeaderView::Fixed);
+  m_tokens->horizontalHeader()->setMinimumSectionSize(0);
+  m_tokens->setColumnWidth(kBetween, fontMetrics().averageCharWidth());
   m_tokens->horizontalHeader()->setHighlightSections(false);
   layout->addWidget(m_tokens, 1);
   const auto go = [this](int row, int column) {
@@ -48,24 +52,23 @@ void ChangeCard::fill(int column, const std::vector<TokenChange>& tokens,
   for (std::size_t n = 0; n < tokens.size(); ++n) {
     const QString change =
         QStringLiteral("%1%2").arg(tokens[n].change < 0 ? "−" : "+").arg(std::abs(tokens[n].change), 0, 'f', 3);
-    auto* word = new QTableWidgetItem(token(tokens[n].position));
-    auto* number = new QTableWidgetItem(change);
-    number->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
-    for (QTableWidgetItem* item : {word, number}) {
+    int place = column;
+    for (const QString& text : {token(tokens[n].position), QString::number(tokens[n].position), change}) {
+      auto* item = new QTableWidgetItem(text);
+      if (place > column) item->setTextAlignment(Qt::AlignRight | Qt::AlignVCenter);
       item->setData(Qt::UserRole, static_cast<qint64>(tokens[n].position));
-      item->setToolTip(tr("position %1").arg(QLocale(QLocale::English).toString(tokens[n].position)));
+      m_tokens->setItem(static_cast<int>(n), place++, item);
     }
-    m_tokens->setItem(static_cast<int>(n), column, word);
-    m_tokens->setItem(static_cast<int>(n), column + 1, number);
   }
 }
 
-void ChangeCard::show(const QString& name, const LossChange& change,
+void ChangeCard::show(const QString& name, const LossChange& change, const QString& text,
                       const std::function<QString(std::int64_t position)>& token) {
   QString words = tr("<b>%1:</b> %2 nats/token (perplexity × %3) over %4 tokens")
                       .arg(name.toHtmlEscaped(), estimateText(change.mean))
                       .arg(change.perplexity_factor(), 0, 'f', 4)
                       .arg(QLocale(QLocale::English).toString(change.tokens));
+  if (!text.isEmpty()) words += tr(" of %1").arg(text.toHtmlEscaped());
   if (!std::isfinite(change.mean.error)) {
     words += tr("; too few tokens for an error");
   } else if (change.within_error()) {

@@ -48,6 +48,25 @@ QString readingOf(const NeedleCell& cell) {
   return text;
 }
 
+/// Of these checkpoints the one that a cell's model was read from: that of its name, else the one of its weights.
+/// @returns nothing where the job was stopped
+std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<ModelInput>& models, const Job& job) {
+  const TraceInfo& info = cell.model->info;
+  for (const ModelInput& model : models) {
+    if (model.name.toStdString() == info.name) return model.path.toStdString();
+  }
+  for (const ModelInput& model : models) {
+    const auto weights = Checkpoint::open(model.path.toStdString()).weights_sha256(job);
+    if (!weights) return std::nullopt;
+    if (*weights == info.weights_sha256) return model.path.toStdString();
+  }
+  throw Error(
+      NeedlePage::tr("To open this cell, open first the checkpoint folder of %1 (Ctrl+O): none that is open has "
+                     "its weights")
+          .arg(QString::fromStdString(info.name))
+          .toStdString());
+}
+
 /// The text of a cell's prompt and of its answer, as its model's tokenizer puts them together: the prompt's last
 /// position predicts the answer's first token, and is there only if that follows.
 std::string promptOf(const NeedleCell& cell, const std::string& folder, const std::string& haystack) {
@@ -86,14 +105,19 @@ void NeedlePage::follow() {
     }
   }
   const figure::ScaledColours colours = figure::needleColours(gains, figure::NeedleTint::gain);
-  for (const NeedleCell& model : models) add(model.test, *model.model, colours);
+  const bool several = shownNeedles(m_document).size() > 1;
+  for (const NeedleCell& model : models) {
+    QString name = QString::fromStdString(model.model->info.name);
+    if (several) name += tr(" on %1").arg(QString::fromStdString(model.test->haystack));
+    add(model.test, *model.model, name, colours);
+  }
 }
 
-void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model,
+void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, const QString& name,
                      const figure::ScaledColours& colours) {
   GridContent content;
-  content.title =
-      tr("%1: gain by the needle, nats a token; • answer given").arg(QString::fromStdString(model.info.name));
+  content.title = tr("%1: gain by the needle, nats a token").arg(name);
+  if (std::ranges::any_of(model.found, [](auto found) { return found != 0; })) content.title += tr("; • answer given");
   content.rowTitle = tr("depth, %");
   content.columnTitle = tr("length, tokens");
   for (const double depth : test->depths) content.rows += QString::number(100 * depth, 'g', 3);
@@ -122,14 +146,13 @@ void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const 
 
 void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length,
                           int depth) {
-  const QString name = QString::fromStdString(model.info.name);
   const QString haystack = QString::fromStdString(test->haystack);
-  const auto& models = m_document.models();
-  const auto made = std::find_if(models.begin(), models.end(), [&](const ModelInput& input) {
-    return input.name == name && input.interventions.isEmpty();
-  });
+  std::vector<ModelInput> models = m_document.models();
+  std::erase_if(models, [](const ModelInput& input) { return !input.interventions.isEmpty(); });
   QStringList missing;
-  if (made == models.end()) missing += tr("the checkpoint folder of %1 (Ctrl+O)").arg(name);
+  if (models.empty()) {
+    missing += tr("the checkpoint folder of %1 (Ctrl+O)").arg(QString::fromStdString(model.info.name));
+  }
   if (m_haystack.empty() && QFileInfo(m_document.text().file).fileName() != haystack) {
     missing += tr("the haystack %1 as text (Ctrl+Shift+O)").arg(haystack);
   }
@@ -141,8 +164,9 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
   if (QFileInfo(m_document.text().file).fileName() == haystack) m_haystack = m_document.text().content;
   const NeedleCell cell{test, &model, static_cast<std::size_t>(length), static_cast<std::size_t>(depth)};
   JobRunner::Request<std::string> request;
-  request.work = [cell, folder = made->path.toStdString(), text = m_haystack](const Job&) {
-    return std::optional(promptOf(cell, folder, text));
+  request.work = [cell, models, text = m_haystack](const Job& job) -> std::optional<std::string> {
+    const std::optional<std::string> folder = folderOf(cell, models, job);
+    return folder ? std::optional(promptOf(cell, *folder, text)) : std::nullopt;
   };
   request.done = [this, cell](const std::string& prompt) {
     m_document.setText({{}, prompt}, 0);

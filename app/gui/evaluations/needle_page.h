@@ -30,7 +30,7 @@ class NeedlePage : public QWidget {
   void told(const QString& reading);
 
  private:
-  void add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model,
+  void add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, const QString& name,
            const figure::ScaledColours& colours);
   /// Makes the prompt of a cell from the haystack that is open and runs its model on it.
   void openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length, int depth);

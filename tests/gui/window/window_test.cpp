@@ -102,7 +102,7 @@ void WindowTest::keysRunAndCancel() {
   // What is missing is read without scrolling, however low the page is.
   const QLabel* hint = nullptr;
   for (const auto* label : test.window.findChild<StartPage*>()->findChildren<QLabel*>()) {
-    if (label->text() == "Press F5 to run.") hint = label;
+    if (label->text() == "No run yet: press F5.") hint = label;
   }
   QVERIFY(hint != nullptr && hint->isVisible());
   QTRY_COMPARE(hint->visibleRegion().boundingRect(), hint->rect());
