@@ -14,6 +14,8 @@ namespace foxscope::gui {
 ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel), m_tokens(new QTableWidget) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(8, 0, 0, 0);
+  constexpr int kLeast = 34;  // letters: two tokens and their numbers
+  setMinimumWidth(kLeast * fontMetrics().averageCharWidth());
   m_sentence->setWordWrap(true);
   m_sentence->setTextFormat(Qt::RichText);
   m_sentence->setTextInteractionFlags(Qt::TextSelectableByMouse);
@@ -21,6 +23,10 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_tokens->setColumnCount(kColumns);
   m_tokens->setHorizontalHeaderLabels(
       {tr("hurts most"), tr("position"), tr("nats"), {}, tr("helps most"), tr("position"), tr("nats")});
+  for (const Column column : {kHurtToken, kHelpedToken}) {
+    m_tokens->horizontalHeaderItem(column)->setTextAlignment(Qt::AlignLeft | Qt::AlignVCenter);
+  }
+  m_tokens->horizontalHeader()->setTextElideMode(Qt::ElideRight);
   m_tokens->setAccessibleName(tr("Tokens whose loss changes most"));
   m_tokens->setToolTip(tr("A click pins the position that predicts the token"));
   m_tokens->setEditTriggers(QAbstractItemView::NoEditTriggers);
@@ -45,6 +51,14 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   };
   connect(m_tokens, &QTableWidget::cellClicked, this, go);
   connect(m_tokens, &QTableWidget::cellActivated, this, go);
+}
+
+// Tokens come before their positions, which a click pins.
+void ChangeCard::resizeEvent(QResizeEvent* event) {
+  QWidget::resizeEvent(event);
+  constexpr int kRoomy = 60;  // letters
+  const bool narrow = width() < kRoomy * fontMetrics().averageCharWidth();
+  for (const Column column : {kHurtPosition, kHelpedPosition}) m_tokens->setColumnHidden(column, narrow);
 }
 
 void ChangeCard::fill(int column, const std::vector<TokenChange>& tokens,

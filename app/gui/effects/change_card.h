@@ -42,6 +42,9 @@ class ChangeCard : public QWidget {
  signals:
   void positionChosen(qint64 position);
 
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+
  private:
   /// Fills a token's column and the two beside it.
   void fill(int column, const std::vector<TokenChange>& tokens,

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include <QFileInfo>
-#include <QHBoxLayout>
+#include <QVBoxLayout>
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
 #include "app/gui/evaluations/evaluation_export.h"
-#include "app/gui/evaluations/value_grid.h"
+#include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle_prompt.h"
 #include "backend/model/checkpoint.h"
@@ -85,17 +85,16 @@ std::string promptOf(const NeedleCell& cell, const std::string& folder, const st
 }  // namespace
 
 NeedlePage::NeedlePage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_row(new QHBoxLayout(this)) {
-  m_row->setContentsMargins(0, 0, 0, 0);
-  m_row->setSpacing(8);
+    : QWidget(parent), m_document(document), m_row(new GridRow) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(m_row);
 }
 
+bool NeedlePage::isEmpty() const { return m_row->isEmpty(); }
+
 void NeedlePage::follow() {
-  for (ValueGrid* grid : m_grids) {
-    grid->hide();
-    grid->deleteLater();
-  }
-  m_grids.clear();
+  m_row->clear();
   std::vector<NeedleCell> models;
   std::vector<float> gains;
   for (const auto& test : shownNeedles(m_document)) {
@@ -134,14 +133,11 @@ void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const 
   content.reading = [test, &model](int row, int column) {
     return readingOf({test, &model, static_cast<std::size_t>(column), static_cast<std::size_t>(row)});
   };
-  auto* grid = new ValueGrid;
-  grid->setContent(std::move(content));
+  ValueGrid* grid = &m_row->add(std::move(content));
   grid->setToolTip(tr("Double click a cell, or press Return, to open the trace of its prompt"));
   connect(grid, &ValueGrid::told, this, &NeedlePage::told);
   connect(grid, &ValueGrid::opened, this,
           [this, test, &model](int row, int column) { openCell(test, model, column, row); });
-  m_row->addWidget(grid, 1);
-  m_grids.push_back(grid);
 }
 
 void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length,

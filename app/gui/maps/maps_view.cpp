@@ -406,6 +406,7 @@ void MapsView::chooseFirstQuantities() {
 }
 
 void MapsView::followRuns() {
+  m_grid->setVisible(!m_document.runs().empty());
   chooseFirstQuantities();
   for (MapPane* pane : m_panes) pane->followRuns();
 }

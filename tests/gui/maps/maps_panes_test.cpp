@@ -329,6 +329,7 @@ void MapsPanesTest::fitsASmallWindow() {
     auto* header = maps.pane(pane).findChild<PaneHeader*>();
     int end = 0;
     for (const auto* button : header->findChildren<QToolButton*>(Qt::FindDirectChildrenOnly)) {
+      if (button->isHidden()) continue;  // comparing goes by keys too
       QVERIFY2(button->x() >= end, qPrintable(QString("%1 at %2, not from %3, least %4 of %5, header %6")
                                                   .arg(button->text())
                                                   .arg(button->x())
@@ -339,6 +340,7 @@ void MapsPanesTest::fitsASmallWindow() {
       end = button->x() + button->width();
     }
     QVERIFY2(header->readout().x() + header->readout().width() <= header->width(), "the value is cut off");
+    QVERIFY(header->readout().width() >= header->readout().sizeHint().width());
     QVERIFY2(end <= header->width(), qPrintable(QString("%1 of %2").arg(end).arg(header->width())));
   }
 }
