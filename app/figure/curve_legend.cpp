@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <optional>
-#include <utility>
+#include <tuple>
 
 #include "app/figure/curve_pen.h"
 #include "app/figure/figure_measures.h"
@@ -40,14 +40,15 @@ QString shortened(const QString& whole, const TextStyle& style, double width) {
   return text;
 }
 
-/// Where the lines end that entries of these widths are broken into: as few lines as go, and of those breaks the one
-/// with the least sum of squares of what is left at the ends, so that none stands alone that need not.
+/// Where the lines end that entries of these widths are broken into: as few lines as go, of those breaks one that
+/// leaves the fewest alone on a line, and of these the one with the least sum of squares of what is left at the ends.
 std::vector<std::size_t> lineEnds(const std::vector<double>& widths, double between, double width) {
   struct Break {
     int lines = 0;
+    int alone = 0;
     double left = 0;
     std::size_t begin = 0;  ///< of the last line
-    [[nodiscard]] auto cost() const { return std::pair(lines, left); }
+    [[nodiscard]] auto cost() const { return std::tuple(lines, alone, left); }
   };
   std::vector<Break> best(1);  // of the first n entries
   for (std::size_t end = 1; end <= widths.size(); ++end) {
@@ -57,7 +58,8 @@ std::vector<std::size_t> lineEnds(const std::vector<double>& widths, double betw
       line += between + widths[begin];
       if (line > width && begin + 1 < end) break;
       const double left = std::max(0.0, width - line);
-      const Break one{best[begin].lines + 1, best[begin].left + left * left, begin};
+      const int alone = begin + 1 == end ? 1 : 0;
+      const Break one{best[begin].lines + 1, best[begin].alone + alone, best[begin].left + left * left, begin};
       if (!found || one.cost() < found->cost()) found = one;
     }
     best.push_back(*found);

@@ -138,9 +138,13 @@ std::vector<QString> MapPanel::titleLines(double width) const {
   return titleLinesOf(title, m_style, titleWidth(width), titlesBeside());
 }
 
+// With one letter for all, so that every panel finds the same size.
 std::vector<std::string> MapPanel::titlesBeside() const {
   std::vector<std::string> titles;
-  for (const std::string& beside : m_content.titlesBeside) titles.push_back(lettered(beside));
+  const bool letters = !lettered("").empty();
+  for (const std::string& beside : m_content.titlesBeside) {
+    titles.push_back(letters ? "(b)\u00a0" + beside : beside);
+  }
   return titles;
 }
 
