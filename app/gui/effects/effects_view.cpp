@@ -58,6 +58,8 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
   connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
   connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
+  connect(&m_document, &Document::runsChanged, this, &EffectsView::forgetGone);
+  connect(&m_document, &Document::inputsChanged, this, &EffectsView::forgetGone);
   connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followHead);
   connect(&m_sweeps, &Sweeps::added, this, &EffectsView::followHead);
   followSweeps();
@@ -141,6 +143,17 @@ void EffectsView::followSweeps() {
   showCard();
 }
 
+// A changed model that is gone and made once more is new.
+void EffectsView::forgetGone() {
+  const auto gone = [this](const Seen& seen) {
+    const auto same = [&seen](const ModelInput& model) {
+      return model.path == seen.input.path && model.name == seen.input.name;
+    };
+    return m_document.run(seen.id) == nullptr && std::ranges::none_of(m_document.models(), same);
+  };
+  std::erase_if(m_seen, gone);
+}
+
 // A changed run that is new is answered at once; one that takes the place of an earlier one leaves in front what is.
 void EffectsView::followRuns() {
   for (const Run& run : m_document.runs()) {
@@ -152,7 +165,6 @@ void EffectsView::followRuns() {
     m_headIsNewer = false;
     if (!again && !run.ofSession && isCompared(run)) emit answered();
   }
-  std::erase_if(m_seen, [this](const Seen& seen) { return m_document.run(seen.id) == nullptr; });
   followSweeps();
 }
 

@@ -55,6 +55,7 @@ class EffectsView : public QWidget, public ViewPart {
   enum Channel { kAnswer };
   void makeTools();
   void followRuns();
+  void forgetGone();
   /// A head that is chosen now is newer than all changed runs.
   void followHead();
   void followSweeps();

@@ -264,13 +264,13 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
 void PaneHeader::fitParts() {
   const int value = m_readout->sizeHint().width();
   const int margin = layout()->contentsMargins().right();
-  // What is read comes before what can be chosen by keys and in the menus too.
+  // What is read comes before what is chosen, in another pane or by keys.
   const int named = m_head->briefWidth() + m_quantity->briefWidth() + value + margin;
   const bool sided = m_state.sides != Sides::left;
-  m_colours->setVisible(named + (sided ? m_sides->briefWidth() : 0) + m_colours->wholeWidth() <= width());
-  const int swatch = m_colours->isHidden() ? 0 : m_colours->wholeWidth();
-  m_sides->setVisible(sided || named + m_sides->briefWidth() + swatch <= width());
+  m_sides->setVisible(sided || named + m_sides->briefWidth() <= width());
   const int briefSides = m_sides->isHidden() ? 0 : m_sides->briefWidth();
+  m_colours->setVisible(named + briefSides + m_colours->wholeWidth() <= width());
+  const int swatch = m_colours->isHidden() ? 0 : m_colours->wholeWidth();
   int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
   const int least = m_head->briefWidth() + briefSides + m_quantity->briefWidth() + swatch;
   // Names of what is compared come before what is to be known of it, which the tooltip has too.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kReadoutSize = 0.9;  ///< of the font
 // In widths of a figure.
-constexpr double kValueColumn = 10;
+constexpr double kValueColumn = 9.5;
 constexpr double kPlaceColumn = 16;
 constexpr double kLeastPlace = 6;
 constexpr double kDistanceColumn = 9;

@@ -119,6 +119,16 @@ void EffectsTest::aChangedRunIsAnswered() {
   QVERIFY(effects.document.runs()[2].id != before);
   QCOMPARE(answered.size(), 1);
   QVERIFY(effects.waitForCard(sentence));
+  // On another text too, but not where it was taken out and is wanted again.
+  effects.document.editText("Another text, of a few words that both models read.");
+  effects.document.startRun();
+  QVERIFY(waitUntilIdle(effects.document));
+  QCOMPARE(effects.document.runs().size(), 3U);
+  QCOMPARE(answered.size(), 1);
+  QVERIFY(effects.waitForCard("tokens of typed text"));
+  effects.document.removeRun(effects.document.runs()[2].id);
+  QVERIFY(effects.derive("3:1:cut"));
+  QCOMPARE(answered.size(), 2);
 }
 
 void EffectsTest::theNewestChangeIsAnswered() {
