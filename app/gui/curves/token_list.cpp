@@ -76,6 +76,7 @@ TokenList::TokenList(Document& document, TokenListModel::Words words, QWidget* p
   setSelectionBehavior(QAbstractItemView::SelectRows);
   setSelectionMode(QAbstractItemView::SingleSelection);
   setShowGrid(false);
+  setWordWrap(false);  // else a token that is cut loses all its letters
   setTabKeyNavigation(false);
   verticalHeader()->hide();
   verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);

@@ -32,6 +32,7 @@ ChangeCard::ChangeCard(QWidget* parent) : QWidget(parent), m_sentence(new QLabel
   m_tokens->setEditTriggers(QAbstractItemView::NoEditTriggers);
   m_tokens->setSelectionMode(QAbstractItemView::SingleSelection);
   m_tokens->setShowGrid(false);
+  m_tokens->setWordWrap(false);
   m_tokens->setTabKeyNavigation(false);
   m_tokens->verticalHeader()->hide();
   m_tokens->verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);
@@ -89,6 +90,7 @@ void ChangeCard::show(const QString& name, const LossChange& change, const QStri
     words += tr("; less than two standard errors from 0");
   }
   m_sentence->setText(words);
+  m_sentence->setAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   m_tokens->clearContents();
   m_tokens->setRowCount(static_cast<int>(std::max(change.hurt.size(), change.helped.size())));
   fill(kHurtToken, change.hurt, token);
@@ -98,6 +100,7 @@ void ChangeCard::show(const QString& name, const LossChange& change, const QStri
 
 void ChangeCard::showHint(const QString& words) {
   m_sentence->setText(words.toHtmlEscaped());
+  m_sentence->setAlignment(Qt::AlignCenter);
   m_tokens->setRowCount(0);
   m_tokens->setVisible(false);
 }

@@ -617,6 +617,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   *asked = false;
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
+    // They come with what they show.
+    for (QDockWidget* dock : {m_effectsDock, m_evaluationsDock, m_trainingDock}) dock->hide();
     m_settings.setWindow(docks(), saveGeometry());
     if (!m_document.runs().empty()) keepThumbnail(m_shownFiles, m_maps->grab().toImage());
   }
