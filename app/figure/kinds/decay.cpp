@@ -56,6 +56,7 @@ std::vector<std::string> namesOf(const std::vector<HeadIndex>& heads, const Figu
   const double room = share * widthInPoints(format) - 5 * style.size;
   const bool fit = legendWidth({curves}, style.scaled(em::kSmallFont)) < room;
   std::vector<std::string> names;
+  names.reserve(heads.size());
   for (const HeadIndex& head : heads) {
     names.push_back(fit ? headTitle(head) : fmt::format("L{}\u00a0H{}", head.layer, head.head));
   }

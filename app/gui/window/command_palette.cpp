@@ -86,7 +86,7 @@ void CommandPalette::narrow(const QString& typed) {
     if (fits) found.push_back(index);
   }
   // What begins with what was typed comes first: that is what Return does.
-  std::ranges::stable_partition(found, [&](qsizetype index) {
+  std::stable_partition(found.begin(), found.end(), [&](qsizetype index) {
     return plainText(*m_actions[index]).startsWith(typed.trimmed(), Qt::CaseInsensitive);
   });
   for (const qsizetype index : found) {

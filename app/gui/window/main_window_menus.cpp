@@ -4,6 +4,7 @@
 #include <QMenu>
 #include <QMenuBar>
 
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/window/intervention_dialog.h"
