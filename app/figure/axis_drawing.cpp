@@ -173,8 +173,9 @@ TextStyle fitted(TextStyle style, const QString& text, double width) {
 }
 
 TextStyle fitted(TextStyle style, const std::vector<QString>& lines, double width) {
-  for (const QString& line : lines) style = fitted(style, line, width);
-  return style;
+  // Once, by the widest: a line that is too wide at the smallest size makes the others no smaller.
+  const auto wide = std::ranges::max_element(lines, {}, [&](const QString& line) { return textWidth(line, style); });
+  return wide == lines.end() ? style : fitted(style, *wide, width);
 }
 
 }  // namespace foxscope::figure

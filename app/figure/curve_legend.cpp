@@ -1,6 +1,8 @@
 #include "app/figure/curve_legend.h"
 
 #include <algorithm>
+#include <optional>
+#include <tuple>
 
 #include "app/figure/curve_pen.h"
 #include "app/figure/figure_measures.h"
@@ -38,6 +40,35 @@ QString shortened(const QString& whole, const TextStyle& style, double width) {
   return text;
 }
 
+/// Where the lines end that entries of these widths are broken into: as few lines as go, of those breaks one that
+/// leaves the fewest alone on a line, and of these the one with the least sum of squares of what is left at the ends.
+std::vector<std::size_t> lineEnds(const std::vector<double>& widths, double between, double width) {
+  struct Break {
+    int lines = 0;
+    int alone = 0;
+    double left = 0;
+    std::size_t begin = 0;  ///< of the last line
+    [[nodiscard]] auto cost() const { return std::tuple(lines, alone, left); }
+  };
+  std::vector<Break> best(1);  // of the first n entries
+  for (std::size_t end = 1; end <= widths.size(); ++end) {
+    std::optional<Break> found;
+    double line = -between;
+    for (std::size_t begin = end; begin-- > 0;) {
+      line += between + widths[begin];
+      if (line > width && begin + 1 < end) break;
+      const double left = std::max(0.0, width - line);
+      const int alone = begin + 1 == end ? 1 : 0;
+      const Break one{best[begin].lines + 1, best[begin].alone + alone, best[begin].left + left * left, begin};
+      if (!found || one.cost() < found->cost()) found = one;
+    }
+    best.push_back(*found);
+  }
+  std::vector<std::size_t> ends;
+  for (std::size_t end = widths.size(); end > 0; end = best[end].begin) ends.insert(ends.begin(), end);
+  return ends;
+}
+
 }  // namespace
 
 TextStyle legendStyle(const Legend& legend, const TextStyle& style, double width) {
@@ -66,16 +97,28 @@ std::vector<LegendEntry> stackedLegend(const Legend& legend, const QRectF& box, 
   return entries;
 }
 
+double legendWidth(const Legend& legend, const TextStyle& style) {
+  double width = -kBetween * style.size;
+  for (const LegendEntry& entry : entriesOf(legend)) width += entryWidth(entry, style) + kBetween * style.size;
+  return width;
+}
+
 std::vector<LegendEntry> flowingLegend(const Legend& legend, const QPointF& corner, double width,
                                        const TextStyle& style) {
   std::vector<LegendEntry> entries = entriesOf(legend);
-  QPointF at = corner;
+  std::vector<double> widths;
   for (LegendEntry& entry : entries) {
     entry.text = shortened(entry.text, style, entry.curve == nullptr ? width : width - (kSample + kGap) * style.size);
-    const double wide = entryWidth(entry, style);
-    if (at.x() > corner.x() && at.x() + wide > corner.x() + width) at = {corner.x(), at.y() + em::kLine * style.size};
-    entry.place = {at.x(), at.y(), wide, em::kLine * style.size};
-    at.rx() += wide + kBetween * style.size;
+    widths.push_back(entryWidth(entry, style));
+  }
+  QPointF at = corner;
+  std::size_t begin = 0;
+  for (const std::size_t end : lineEnds(widths, kBetween * style.size, width)) {
+    for (; begin < end; ++begin) {
+      entries[begin].place = {at.x(), at.y(), widths[begin], em::kLine * style.size};
+      at.rx() += widths[begin] + kBetween * style.size;
+    }
+    at = {corner.x(), at.y() + em::kLine * style.size};
   }
   return entries;
 }

@@ -33,7 +33,10 @@ QSizeF legendSize(const Legend& legend, const TextStyle& style);
 /// Entries one below the other, in a box of legendSize.
 std::vector<LegendEntry> stackedLegend(const Legend& legend, const QRectF& box, const TextStyle& style);
 
-/// Entries side by side in as many lines as they need, from this corner on.
+/// Width of all entries side by side.
+double legendWidth(const Legend& legend, const TextStyle& style);
+
+/// Entries side by side in as few lines as they need, from this corner on, the lines as alike in length as it goes.
 std::vector<LegendEntry> flowingLegend(const Legend& legend, const QPointF& corner, double width,
                                        const TextStyle& style);
 

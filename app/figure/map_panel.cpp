@@ -138,9 +138,13 @@ std::vector<QString> MapPanel::titleLines(double width) const {
   return titleLinesOf(title, m_style, titleWidth(width), titlesBeside());
 }
 
+// With one letter for all, so that every panel finds the same size.
 std::vector<std::string> MapPanel::titlesBeside() const {
   std::vector<std::string> titles;
-  for (const std::string& beside : m_content.titlesBeside) titles.push_back(lettered(beside));
+  const bool letters = !lettered("").empty();
+  for (const std::string& beside : m_content.titlesBeside) {
+    titles.push_back(letters ? "(b)\u00a0" + beside : beside);
+  }
   return titles;
 }
 
@@ -352,7 +356,8 @@ Margins ColourBarPanel::margins(const QSizeF& inner) const {
 
 Ticks ColourBarPanel::ticks(double length) const {
   // Upper and lower may have changed places, where small values have the last colours.
-  const auto [lower, upper] = std::minmax(m_colours.lower, m_colours.upper);
+  const double lower = std::min(m_colours.lower, m_colours.upper);
+  const double upper = std::max(m_colours.lower, m_colours.upper);
   const int room = std::clamp(static_cast<int>(length / (2 * m_style.size)), 3, 9);
   const auto ticksOf = [&](int most) {
     return m_colours.scale == ColourScale::logarithmic ? logarithmicTicks(lower, upper, most)

@@ -3,6 +3,7 @@
 import html
 import re
 import subprocess
+import unicodedata
 import unittest
 import xml.etree.ElementTree
 
@@ -94,6 +95,44 @@ class WidthsTest(FigureTest):
                 self.assertAlmostEqual(height["(a)"], height["(c)"], delta=0.05 * height["(c)"])
                 self.draw(kind, "--width", "5.5in", files=[source])
                 self.assertIn("head", [word.text for word in self.page()[2]])
+
+    def test_titles_beside_one_another_are_as_large(self):
+        labels = ["fox=FoX", "base=Gated\u00a0Delta\u2011Net"]
+        for width in [2.65, 3.25]:
+            with self.subTest(width=width):
+                self.draw("maps", "--heads", "fox:0:0,base:0:1,fox:1:1", "--width", f"{width}in", "--label", labels[0],
+                          "--label", labels[1], files=[self.two_models()])
+                heights = [word.bottom - word.top for word in self.page()[2] if re.fullmatch(r"\([abc]\)", word.text)]
+                self.assertEqual(len(heights), 3)
+                self.assertAlmostEqual(min(heights), max(heights), delta=0.05 * max(heights))
+
+    def test_entries_of_legends_are_whole_and_not_alone(self):
+        for width in WIDTHS:
+            with self.subTest(width=width):
+                self.draw("ablation", "--base", "transformer", "--width", f"{width}in", files=[FIGURES / "training.h5"])
+                self.check(width)
+                text = " ".join(self.text_of().split())
+                # Once, above both: the axis below says what they are subtracted from.
+                for name in ["data-independent-gate", "without-kv-shift"]:
+                    self.assertEqual(text.count(name), 1)
+                self.assertNotIn("\u2026", text)
+                self.draw("decay", "--width", f"{width}in", files=[FIGURES / "heads.h5"])
+                words = self.page()[2]
+                tops = [word.top for word in words if word.text in {"L7", "L1"}] or [
+                    word.top for before, word in zip(words, words[1:]) if before.text == "Layer"]
+                self.assertEqual(len(tops), 3)
+                self.assertAlmostEqual(min(tops), max(tops), delta=0.1)
+        # Eight names in the lines of eight are dealt out.
+        self.draw("ablation", "--base", "transformer", "--width", "3.25in", files=[FIGURES / "training.h5"])
+        names = {"fox", "transformer", "fox-seed-1", "transformer-seed-1", "fixed-gate", "without-kv-shift",
+                 "without-qk-norm", "data-independent-gate"}
+        lines = {}
+        for word in self.page()[2]:
+            across = word.right - word.left > word.bottom - word.top
+            if across and unicodedata.normalize("NFKC", word.text) in names:
+                lines.setdefault(round(word.top), []).append(word.text)
+        self.assertEqual(sum(map(len, lines.values())), 8)
+        self.assertTrue(all(len(line) > 1 for line in lines.values()), lines)
 
     def test_the_training_length_has_room(self):
         for kind in sorted(POSITIONS):

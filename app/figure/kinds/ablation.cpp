@@ -40,7 +40,9 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   noteErrors(drawn.notes, above.curves);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
-  below.yLabel = "difference (nats per token)";
+  // Of several others the panel above has the names.
+  const bool several = sources.size() > 2;
+  below.yLabel = several ? style.label(against.name) + " − other (nats per token)" : "difference (nats per token)";
   below.level = 0;
   below.markers = above.markers;
   for (CurveMarker& marker : below.markers) marker.label.clear();
@@ -61,7 +63,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   applyChoice(above.curves, options.curves, style);
   applyChoice(below.curves, colours, unnamed);
   for (Curve& curve : below.curves) {
-    curve.name = fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
+    curve.name = several ? "" : fmt::format("{} − {}", style.label(against.name), style.label(curve.name));
   }
   applyChoice(above, options.curves);
   below.xLimits = options.curves.xLimits;

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "app/figure/curve_legend.h"
 #include "app/figure/curve_palette.h"
 #include "app/figure/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
@@ -44,6 +45,22 @@ std::vector<std::string> labelsOf(std::span<const ClassName> classes, const Figu
   std::vector<std::string> labels;
   for (const ClassName& one : classes) labels.emplace_back(fits ? one.text : one.inShort);
   return labels;
+}
+
+/// What heads are called in a legend that is this share of a page of this format wide: in brief where they would not
+/// stand in one line.
+std::vector<std::string> namesOf(const std::vector<HeadIndex>& heads, const FigureFormat& format, double share) {
+  const TextStyle style = textStyleOf(format);
+  std::vector<Curve> curves(heads.size());
+  for (std::size_t n = 0; n < heads.size(); ++n) curves[n].name = headTitle(heads[n]);
+  const double room = share * widthInPoints(format) - 5 * style.size;
+  const bool fit = legendWidth({curves}, style.scaled(em::kSmallFont)) < room;
+  std::vector<std::string> names;
+  names.reserve(heads.size());
+  for (const HeadIndex& head : heads) {
+    names.push_back(fit ? headTitle(head) : fmt::format("L{}\u00a0H{}", head.layer, head.head));
+  }
+  return names;
 }
 
 /// Limits of a logarithmic axis with some room beyond all that is drawn on it.
@@ -209,9 +226,10 @@ CurvePlot channelDistribution(const EvaluatedHeads& model, const ChosenHeads& ch
   every.ownColour = kGrey;
   addStairs(every, all);
   plot.curves.push_back(std::move(every));
+  const std::vector<std::string> names = namesOf(choice.heads, style.format, 0.5);
   for (std::size_t n = 0; n < choice.heads.size(); ++n) {
     Curve curve;
-    curve.name = headTitle(choice.heads[n]);
+    curve.name = names[n];
     curve.colour = static_cast<int>(n);
     curve.line = curveLine(curve.colour, 0);
     const std::vector<double> times = timesOfChannels(model, placeOf(model, choice.heads[n]));
@@ -267,10 +285,11 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
   }
   plot.yLimits = withRoom(withinLimits);
   plot.curves.push_back(std::move(all));
+  const std::vector<std::string> names = namesOf(choice.heads, style.format, 1);
   for (std::size_t n = 0; n < choice.heads.size(); ++n) {
     const std::size_t head = placeOf(model, choice.heads[n]);
     Curve curve;
-    curve.name = headTitle(choice.heads[n]);
+    curve.name = names[n];
     curve.colour = static_cast<int>(n);
     curve.line = LineStyle::points;
     curve.shape = shapeOf(n + 1);

@@ -87,6 +87,9 @@ class MapsFigure {
       content.columns = axisOf(m_columns, "key *j*");
       content.columns.shown = lowestOfAll ? AxisShown::ticksAndName : lowest ? AxisShown::ticks : AxisShown::nothing;
       content.title = below == 0 ? titleOf(head) : "";
+      if (below == 0) {
+        for (const MapsHead& beside : m_options.heads) content.titlesBeside.push_back(titleOf(beside));
+      }
       content.heightOfWidth = mapProportion(m_rows, m_columns);
       const Quantity quantity = m_options.quantities[static_cast<std::size_t>(below)];
       PlacedMap map;

@@ -69,6 +69,11 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   Selection& selection = document.selection();
   connect(&document, &Document::runsChanged, this, &CurveTab::outdate);
   connect(&document, &Document::referenceChanged, this, &CurveTab::outdate);
+  for (const auto signal : {&Document::inputsChanged, &Document::runStatusChanged}) {
+    connect(&document, signal, this, [this] {
+      if (m_document.runs().empty()) outdate();
+    });
+  }
   connect(m_readOut, &ReadOut::toggled, this, [this] {
     if (m_fresh && message().isEmpty()) restyle();
   });
@@ -149,8 +154,7 @@ void CurveTab::fillMenu(QMenu& menu) {
 
 QString CurveTab::noRunText() const {
   if (!m_document.runs().empty()) return tr("All runs are hidden: the eye in the list of runs shows them.");
-  return tr(
-      "No run yet. Open a checkpoint folder (Ctrl+O) and a text (Ctrl+Shift+O) and press F5, or open a run file.");
+  return m_document.noRunText() + '.';
 }
 
 QAction* CurveTab::addChoice(const QString& text, const QString& tip, bool on) {

@@ -1,15 +1,32 @@
 #include "app/gui/curves/token_list.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include <QHeaderView>
 #include <QSplitter>
-
-#include "app/gui/views/plot_style.h"
 
 namespace foxscope::gui::curves {
 namespace {
 
 constexpr int kListEms = 34;  // width of the list
 constexpr int kTokenEms = 9;  // least width of a column
+
+/// As few as leave the smallest value two digits that count, but none beyond the sixth digit of the largest.
+int decimalsOf(const std::vector<ListedToken>& tokens) {
+  constexpr int kMostDigits = 6;
+  double least = 0;
+  double most = 0;
+  for (const ListedToken& token : tokens) {
+    const double size = std::abs(token.value);
+    if (!std::isfinite(size) || size == 0) continue;
+    least = least == 0 ? size : std::min(least, size);
+    most = std::max(most, size);
+  }
+  if (most == 0) return 0;
+  const auto exponent = [](double size) { return static_cast<int>(std::floor(std::log10(size))); };
+  return std::max(0, std::min(1 - exponent(least), kMostDigits - 1 - std::max(0, exponent(most))));
+}
 
 }  // namespace
 
@@ -18,6 +35,7 @@ TokenListModel::TokenListModel(Words words, QObject* parent) : QAbstractTableMod
 void TokenListModel::setTokens(std::vector<ListedToken> tokens) {
   beginResetModel();
   m_tokens = std::move(tokens);
+  m_decimals = m_words.decimals.value_or(decimalsOf(m_tokens));
   endResetModel();
 }
 
@@ -42,8 +60,7 @@ QVariant TokenListModel::data(const QModelIndex& index, int role) const {
     case position:
       return QString::number(listed.position);
     default:
-      // Decimals of a column stand below one another.
-      return m_words.decimals ? QString::number(listed.value, 'f', *m_words.decimals) : numberText(listed.value);
+      return QString::number(listed.value, 'f', m_decimals).replace('-', QChar(0x2212));
   }
 }
 
@@ -59,6 +76,7 @@ TokenList::TokenList(Document& document, TokenListModel::Words words, QWidget* p
   setSelectionBehavior(QAbstractItemView::SelectRows);
   setSelectionMode(QAbstractItemView::SingleSelection);
   setShowGrid(false);
+  setWordWrap(false);  // else a token that is cut loses all its letters
   setTabKeyNavigation(false);
   verticalHeader()->hide();
   verticalHeader()->setDefaultSectionSize(fontMetrics().height() + 4);

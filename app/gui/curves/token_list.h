@@ -32,7 +32,7 @@ class TokenListModel : public QAbstractTableModel {
     QString token;
     QString value;
     std::function<QString(const ListedToken& token)> tip;
-    std::optional<int> decimals = std::nullopt;  ///< of values; absent: four digits that count
+    std::optional<int> decimals = std::nullopt;  ///< of values; absent: so that the smallest has two digits that count
   };
 
   TokenListModel(Words words, QObject* parent);
@@ -48,6 +48,7 @@ class TokenListModel : public QAbstractTableModel {
  private:
   Words m_words;
   std::vector<ListedToken> m_tokens;
+  int m_decimals = 0;  ///< of all values, which stand below one another
 };
 
 /// A list of tokens beside a plot: a click pins the position as the query, and the range follows where it does not show
@@ -59,6 +60,8 @@ class TokenList : public QTableView {
   TokenList(Document& document, TokenListModel::Words words, QWidget* parent);
 
   void setTokens(std::vector<ListedToken> tokens) { m_model->setTokens(std::move(tokens)); }
+  /// Letters are the window's commands.
+  void keyboardSearch(const QString& /*search*/) override {}
   /// The plot with the list at its right, which can be drawn shut.
   QSplitter* beside(QWidget* plot, QWidget* parent);
 

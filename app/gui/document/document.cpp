@@ -708,9 +708,19 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
     session.write(path);
     return std::optional<bool>(true);
   };
-  request.done = [this, path, kept = m_text.file.isEmpty() ? m_text.content : std::string()](bool) {
+  // Opening it makes again what its models made of its text.
+  std::vector<RunId> remade;
+  for (const Run& run : m_runs) {
+    const auto& text = run.trace->text();
+    const bool whole = m_settings.limit == 0 || m_settings.limit == run.trace->info().length;
+    const bool has = std::ranges::any_of(m_models, [&run](const ModelInput& model) { return run.isOf(model); });
+    const bool more = run.trace->has(TraceArray::log_forget_gradient);
+    if (text && text->content == m_text.content && whole && has && !more) remade.push_back(run.id);
+  }
+  request.done = [this, path, remade, kept = m_text.file.isEmpty() ? m_text.content : std::string()](bool) {
     m_sessionFile = path;
     m_keptText = kept;
+    for (Run& run : m_runs) run.ofSession = run.ofSession || std::ranges::find(remade, run.id) != remade.end();
     tell(Message::Kind::note, tr("Saved %1").arg(path));
     emit pathOpened(path);
   };

@@ -111,7 +111,11 @@ class Document : public QObject {
   /// Where what was run last is in memory.
   [[nodiscard]] const Engine& engine() const { return *m_engine; }
   [[nodiscard]] const RunStatus& runStatus() const { return m_status; }
-  [[nodiscard]] bool canRun() const { return !m_models.empty() && !m_text.empty() && !m_status.running; }
+  /// What a run has to wait for, the first thing of it; empty where one can be made. A line, "No text yet: ...".
+  [[nodiscard]] QString runObstacle() const;
+  /// Where there is no run: what it waits for, or that it waits for F5.
+  [[nodiscard]] QString noRunText() const;
+  [[nodiscard]] bool canRun() const { return runObstacle().isEmpty(); }
 
   /// Adds a checkpoint under a name of its own; an equal path is not added twice.
   /// @param training  folder of the training that it is a checkpoint of; an equal one is not added twice

@@ -60,11 +60,23 @@ struct Document::Produced {
   RunResult result;
 };
 
+QString Document::runObstacle() const {
+  if (m_status.running) return tr("A run is being made: wait for it, or cancel it");
+  if (m_models.empty()) {
+    return m_runs.empty() ? tr("No model yet: open a checkpoint folder (Ctrl+O), or a run file (Ctrl+Alt+O)")
+                          : tr("No model yet: open a checkpoint folder (Ctrl+O)");
+  }
+  return m_text.empty() ? tr("No text yet: open one (Ctrl+Shift+O), or type or paste it") : QString();
+}
+
+QString Document::noRunText() const {
+  const QString obstacle = runObstacle();
+  return obstacle.isEmpty() ? tr("No run yet: press F5") : obstacle;
+}
+
 void Document::startRun() {
   if (m_status.running) return;
-  if (m_models.empty()) return tell(Message::Kind::warning, tr("No model yet: open a checkpoint folder (Ctrl+O)"));
-  if (m_text.empty())
-    return tell(Message::Kind::warning, tr("No text yet: open one (Ctrl+Shift+O), or type or paste it"));
+  if (!canRun()) return tell(Message::Kind::warning, runObstacle());
   m_queueOfSession = false;
   run(m_models, m_text, m_settings.limit);
 }
@@ -79,15 +91,10 @@ QString Document::obstacleTo(const Run& run, const QString& doing) {
 }
 
 const Run* Document::runToRepeat(RunId id, const QString& obstacle) {
-  if (m_status.running) {
-    tell(Message::Kind::warning, tr("A run is being made: wait for it, or cancel it"));
-    return nullptr;
-  }
-  if (!obstacle.isEmpty()) {
-    tell(Message::Kind::warning, obstacle);
-    return nullptr;
-  }
-  return run(id);
+  const QString why = run(id) == nullptr ? noRunText() : m_status.running ? runObstacle() : obstacle;
+  if (why.isEmpty()) return run(id);
+  tell(Message::Kind::warning, why);
+  return nullptr;
 }
 
 QString Document::saliencyObstacle(RunId id) const {
@@ -121,7 +128,7 @@ void Document::startSaliency(RunId id, std::optional<Range> target) {
 
 void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   const Run* changed = run(base);
-  const Run* from = changed == nullptr ? nullptr : runToRepeat(base, obstacleTo(*changed, tr("changing it")));
+  const Run* from = runToRepeat(base, changed == nullptr ? QString() : obstacleTo(*changed, tr("changing it")));
   if (from == nullptr || interventions.isEmpty()) return;
   const ModelInput before = inputOf(*from);
   QString name = before.name;
@@ -391,7 +398,7 @@ void Document::cancelExport(const QString& path) {
 }
 
 void Document::saveRunFile(const QString& path) {
-  if (m_runs.empty()) return tell(Message::Kind::warning, tr("There is no run to save yet: press F5"));
+  if (m_runs.empty()) return tell(Message::Kind::warning, noRunText());
   std::vector<RunId> ids;
   for (const Run& run : m_runs) {
     if (run.text == m_shownText) ids.push_back(run.id);

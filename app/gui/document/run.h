@@ -48,7 +48,7 @@ struct Run {
   QString base = {};         ///< plainName of the run that it is a changed copy of; empty: none
   TellingHead telling = {};  ///< the head to look at first
   int text = 0;              ///< runs of an equal number read the same text; 0: not known yet
-  bool ofSession = false;    ///< made by opening a session, and made again by opening it again
+  bool ofSession = false;    ///< made by opening a session, or saved with one: opening it makes it again
   RunLook look = {};         ///< the same as its model's, where that is there
   QString created = {};      ///< of its file: when, and by which version
   QString command = {};      ///< of its file: what made it

@@ -137,7 +137,7 @@ bool Sweeps::running() const { return m_running != 0; }
 void Sweeps::warn(const QString& text) { emit m_document.messageRaised({Message::Kind::warning, text}); }
 
 void Sweeps::start(RunId run, const Intervention& change) {
-  if (m_document.run(run) == nullptr) return;
+  if (m_document.run(run) == nullptr) return warn(m_document.noRunText());
   if (running()) return warn(tr("A sweep is being made: wait for it, or cancel it"));
   const auto same = std::find_if(m_sweeps.begin(), m_sweeps.end(), [&](const HeadSweep& sweep) {
     return sweep.run == run && sweep.change.kind_text() == change.kind_text();

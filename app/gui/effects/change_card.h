@@ -19,19 +19,34 @@ class ChangeCard : public QWidget {
   explicit ChangeCard(QWidget* parent = nullptr);
 
   /// @param name   "fox-pro-12m, L3 H0, gate 1"
+  /// @param text   what was read; empty: not known
   /// @param token  what a position predicts
-  void show(const QString& name, const LossChange& change, const std::function<QString(std::int64_t position)>& token);
+  void show(const QString& name, const LossChange& change, const QString& text,
+            const std::function<QString(std::int64_t position)>& token);
   /// Nothing but words.
   void showHint(const QString& words);
 
   [[nodiscard]] QString sentence() const { return m_sentence->text(); }
   [[nodiscard]] QTableWidget& tokens() { return *m_tokens; }
-  enum Column { kHurtToken, kHurtChange, kHelpedToken, kHelpedChange };
+  enum Column {
+    kHurtToken,
+    kHurtPosition,
+    kHurtChange,
+    kBetween,
+    kHelpedToken,
+    kHelpedPosition,
+    kHelpedChange,
+    kColumns
+  };
 
  signals:
   void positionChosen(qint64 position);
 
+ protected:
+  void resizeEvent(QResizeEvent* event) override;
+
  private:
+  /// Fills a token's column and the two beside it.
   void fill(int column, const std::vector<TokenChange>& tokens,
             const std::function<QString(std::int64_t position)>& token);
 

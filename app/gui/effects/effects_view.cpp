@@ -58,6 +58,8 @@ EffectsView::EffectsView(Document& document, Sweeps& sweeps, QWidget* parent)
   connect(m_card, &ChangeCard::positionChosen, this, &EffectsView::go);
   connect(&m_sweeps, &Sweeps::changed, this, &EffectsView::followSweeps);
   connect(&m_document, &Document::runsChanged, this, &EffectsView::followRuns);
+  connect(&m_document, &Document::runsChanged, this, &EffectsView::forgetGone);
+  connect(&m_document, &Document::inputsChanged, this, &EffectsView::forgetGone);
   connect(&m_document.selection(), &Selection::headChanged, this, &EffectsView::followHead);
   connect(&m_sweeps, &Sweeps::added, this, &EffectsView::followHead);
   followSweeps();
@@ -141,14 +143,27 @@ void EffectsView::followSweeps() {
   showCard();
 }
 
-// A changed run that is new is answered at once.
+// A changed model that is gone and made once more is new.
+void EffectsView::forgetGone() {
+  const auto gone = [this](const Seen& seen) {
+    const auto same = [&seen](const ModelInput& model) {
+      return model.path == seen.input.path && model.name == seen.input.name;
+    };
+    return m_document.run(seen.id) == nullptr && std::ranges::none_of(m_document.models(), same);
+  };
+  std::erase_if(m_seen, gone);
+}
+
+// A changed run that is new is answered at once; one that takes the place of an earlier one leaves in front what is.
 void EffectsView::followRuns() {
   for (const Run& run : m_document.runs()) {
     const Run* base = m_document.baseOf(run);
-    if (base == nullptr || std::find(m_seen.begin(), m_seen.end(), run.id) != m_seen.end()) continue;
-    m_seen.push_back(run.id);
+    if (base == nullptr || std::ranges::find(m_seen, run.id, &Seen::id) != m_seen.end()) continue;
+    const bool again = std::ranges::any_of(
+        m_seen, [this, &run](const Seen& seen) { return m_document.run(seen.id) == nullptr && run.isOf(seen.input); });
+    m_seen.push_back({run.id, {run.plainName(), run.model}});
     m_headIsNewer = false;
-    if (!run.ofSession && isCompared(run)) emit answered();
+    if (!again && !run.ofSession && isCompared(run)) emit answered();
   }
   followSweeps();
 }
@@ -169,7 +184,7 @@ const Run* EffectsView::answeredRun() const {
     return run != nullptr && isCompared(*run) ? run : nullptr;
   };
   const Run* run = m_headIsNewer ? answered(m_document.selection().head().run) : nullptr;
-  for (auto id = m_seen.rbegin(); run == nullptr && id != m_seen.rend(); ++id) run = answered(*id);
+  for (auto seen = m_seen.rbegin(); run == nullptr && seen != m_seen.rend(); ++seen) run = answered(seen->id);
   return run;
 }
 
@@ -222,7 +237,7 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
     if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[static_cast<std::size_t>(position)]);
     return QString::number(position);
   };
-  m_card->show(QString::fromStdString(change.words()), *effect, token);
+  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, token);
 }
 
 void EffectsView::ask(const Run& run, const Run& base) {
@@ -230,7 +245,9 @@ void EffectsView::ask(const Run& run, const Run& base) {
   const auto token = [this](std::int64_t position) {
     return figure::predictedText(*m_answer->tokens, position, figure::Whitespace::visible);
   };
-  if (m_answer && m_answer->run == run.id) return m_card->show(m_answer->name, m_answer->change, token);
+  if (m_answer && m_answer->run == run.id) {
+    return m_card->show(m_answer->name, m_answer->change, Document::textNameOf(run), token);
+  }
   if (run.trace->per_token_loss().empty() ||
       base.trace->per_token_loss().size() != run.trace->per_token_loss().size()) {
     return m_card->showHint(tr("%1 and %2 have not the losses of the same tokens.").arg(run.name, base.name));

@@ -47,9 +47,15 @@ class EffectsView : public QWidget, public ViewPart {
     std::shared_ptr<const TokenTable> tokens;
     LossChange change;
   };
+  /// A changed run, and what it was made from.
+  struct Seen {
+    RunId id = kNoRun;
+    ModelInput input;
+  };
   enum Channel { kAnswer };
   void makeTools();
   void followRuns();
+  void forgetGone();
   /// A head that is chosen now is newer than all changed runs.
   void followHead();
   void followSweeps();
@@ -80,7 +86,7 @@ class EffectsView : public QWidget, public ViewPart {
   SweepGrid* m_grid;
   ChangeCard* m_card;
   std::optional<Answer> m_answer;
-  std::vector<RunId> m_seen;                    ///< changed runs, in the order in which they came
+  std::vector<Seen> m_seen;                     ///< changed runs, in the order in which they came
   bool m_headIsNewer = false;                   ///< a head was chosen since the last of them came
   RunId m_spokenOf = kNoRun;                    ///< run whose positions the card's tokens have
   std::optional<std::pair<int, int>> m_chosen;  ///< of a sweep whose run is not open

@@ -10,7 +10,6 @@
 #include <QToolTip>
 
 #include "app/figure/colour_map.h"
-#include "app/figure/kinds/sweep.h"
 #include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
@@ -51,7 +50,7 @@ void SweepGrid::setSweep(const HeadSweep& sweep, const std::optional<std::pair<i
   for (const auto& effect : m_sweep.effects) {
     if (effect) values.push_back(effect->mean.value);
   }
-  m_limit = figure::sweepLimits(values).limit;
+  m_limits = figure::sweepLimits(values);
   if (!sameSize) {
     m_hovered.reset();
     updateGeometry();
@@ -106,7 +105,7 @@ void SweepGrid::paintCell(QPainter& painter, int layer, int head) const {
     painter.fillRect(inner, palette().color(QPalette::AlternateBase));
     return;
   }
-  const QColor colour = changeColour(effect->mean.value, m_limit);
+  const QColor colour = changeColour(effect->mean.value, m_limits.limit);
   painter.fillRect(inner, colour);
   painter.setPen(colour.lightnessF() > 0.5F ? Qt::black : Qt::white);
   const QString value = QString::number(1000 * effect->mean.value, 'f', 1).replace('-', QStringLiteral("−"));
@@ -142,14 +141,17 @@ void SweepGrid::paintLegend(QPainter& painter) const {
   const QRect bar = legend();
   for (int x = 0; x < bar.width(); ++x) {
     painter.fillRect(bar.left() + x, bar.top(), 1, bar.height(),
-                     changeColour(m_limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limit));
+                     changeColour(m_limits.limit * (2.0 * x / std::max(1, bar.width() - 1) - 1), m_limits.limit));
   }
   const QRect words(bar.left(), bar.bottom() + 1, bar.width(), fontMetrics().height());
-  const QString end = QString::number(1000 * m_limit, 'g', 3);
+  const QString end = QString::number(1000 * m_limits.limit, 'g', 3);
   painter.setPen(palette().color(QPalette::WindowText));
-  painter.drawText(words, Qt::AlignLeft, QStringLiteral("−") + end);
-  painter.drawText(words, Qt::AlignRight, QStringLiteral("+") + end);
-  const int room = words.width() - 2 * fontMetrics().horizontalAdvance(QStringLiteral(" +") + end);
+  // Some cells may be beyond the colours' ends.
+  const QString lower = (m_limits.cut ? QStringLiteral("≤ −") : QStringLiteral("−")) + end;
+  const QString upper = (m_limits.cut ? QStringLiteral("≥ +") : QStringLiteral("+")) + end;
+  painter.drawText(words, Qt::AlignLeft, lower);
+  painter.drawText(words, Qt::AlignRight, upper);
+  const int room = words.width() - 2 * fontMetrics().horizontalAdvance(QStringLiteral(" ") + upper);
   const QString whole = tr("change of the loss, 10⁻³ nats/token");
   painter.drawText(words, Qt::AlignHCenter,
                    fontMetrics().horizontalAdvance(whole) <= room ? whole : tr("10⁻³ nats/token"));

@@ -5,6 +5,7 @@
 
 #include <QWidget>
 
+#include "app/figure/kinds/sweep.h"
 #include "app/gui/document/sweeps.h"
 
 namespace foxscope::gui {
@@ -24,7 +25,7 @@ class SweepGrid : public QWidget {
   /// "L3 H0, gate 1: +0.0123 ± 0.0011 nats/token"
   [[nodiscard]] QString description(int layer, int head) const;
   /// The change at the ends of the colours, nats.
-  [[nodiscard]] double limit() const { return m_limit; }
+  [[nodiscard]] double limit() const { return m_limits.limit; }
 
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;
@@ -49,7 +50,7 @@ class SweepGrid : public QWidget {
   void paintLegend(QPainter& painter) const;
 
   HeadSweep m_sweep;
-  double m_limit = 0;
+  figure::SweepLimits m_limits{0, false};
   std::optional<std::pair<int, int>> m_chosen;
   std::optional<std::pair<int, int>> m_hovered;
 };

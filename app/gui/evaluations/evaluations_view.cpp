@@ -15,6 +15,7 @@
 #include "app/gui/evaluations/heads_page.h"
 #include "app/gui/evaluations/loss_page.h"
 #include "app/gui/evaluations/needle_page.h"
+#include "app/gui/views/flow_layout.h"
 #include "app/gui/views/icon.h"
 
 namespace foxscope::gui {
@@ -26,7 +27,7 @@ using evaluations::NeedlePage;
 EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
     : QWidget(parent),
       m_document(document),
-      m_files(new QHBoxLayout),
+      m_files(new FlowLayout(6, 2)),
       m_tabs(new QTabWidget),
       m_reading(new QLabel),
       m_export(new QAction(themedIcon(QStringLiteral("export")), tr("Export Evaluation…"), this)),
@@ -37,8 +38,7 @@ EvaluationsView::EvaluationsView(Document& document, QWidget* parent)
   layout->setContentsMargins(6, 4, 6, 4);
   layout->setSpacing(4);
   auto* bar = new QHBoxLayout;
-  bar->addLayout(m_files);
-  bar->addStretch(1);
+  bar->addLayout(m_files, 1);
   auto* exporting = new QToolButton;
   exporting->setDefaultAction(m_export);
   exporting->setAutoRaise(true);

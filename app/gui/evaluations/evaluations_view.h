@@ -9,11 +9,12 @@
 #include "app/gui/document/document.h"
 #include "app/gui/views/view_part.h"
 
-class QHBoxLayout;
 class QLabel;
 class QTabWidget;
 
 namespace foxscope::gui {
+
+class FlowLayout;
 
 namespace evaluations {
 class HeadsPage;
@@ -51,7 +52,7 @@ class EvaluationsView : public QWidget, public ViewPart {
 
   Document& m_document;
   std::vector<std::string> m_hidden;  ///< models whose evaluations are left out
-  QHBoxLayout* m_files = nullptr;
+  FlowLayout* m_files = nullptr;
   QTabWidget* m_tabs = nullptr;
   QLabel* m_reading = nullptr;
   std::map<QWidget*, QString> m_told;  ///< by each page

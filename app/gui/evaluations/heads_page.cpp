@@ -4,13 +4,12 @@
 #include <cmath>
 
 #include <QComboBox>
-#include <QHBoxLayout>
 #include <QVBoxLayout>
 
 #include "app/figure/kinds/decay.h"
 #include "app/gui/document/figure_export.h"
 #include "app/gui/evaluations/evaluation_export.h"
-#include "app/gui/evaluations/value_grid.h"
+#include "app/gui/evaluations/grid_row.h"
 
 namespace foxscope::gui::evaluations {
 namespace {
@@ -41,15 +40,16 @@ figure::ScaledColours headColours(const std::vector<float>& all, bool times) {
 }  // namespace
 
 HeadsPage::HeadsPage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_statistic(new QComboBox), m_row(new QHBoxLayout) {
+    : QWidget(parent), m_document(document), m_statistic(new QComboBox), m_row(new GridRow) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
   m_statistic->setAccessibleName(tr("Statistic"));
   layout->addWidget(m_statistic, 0, Qt::AlignLeft);
-  m_row->setSpacing(8);
-  layout->addLayout(m_row, 1);
+  layout->addWidget(m_row, 1);
   connect(m_statistic, &QComboBox::currentIndexChanged, this, &HeadsPage::fill);
 }
+
+bool HeadsPage::isEmpty() const { return m_row->isEmpty(); }
 
 void HeadsPage::follow() {
   const QVariant before = m_statistic->currentData();
@@ -71,11 +71,7 @@ void HeadsPage::follow() {
 }
 
 void HeadsPage::fill() {
-  for (ValueGrid* grid : m_grids) {
-    grid->hide();
-    grid->deleteLater();
-  }
-  m_grids.clear();
+  m_row->clear();
   const std::string name = m_statistic->currentData().toString().toStdString();
   std::vector<float> all;
   const auto evaluations = shownHeads(m_document);
@@ -112,11 +108,7 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
       text += tr(" ± %1").arg(numbers.error[at], 0, 'g', 2);
     return text + unit;
   };
-  auto* grid = new ValueGrid;
-  grid->setContent(std::move(content));
-  connect(grid, &ValueGrid::told, this, &HeadsPage::told);
-  m_row->addWidget(grid, 1);
-  m_grids.push_back(grid);
+  connect(&m_row->add(std::move(content)), &ValueGrid::told, this, &HeadsPage::told);
 }
 
 void HeadsPage::exportTo(const QString& path) {

@@ -7,11 +7,10 @@
 #include "app/gui/document/document.h"
 
 class QComboBox;
-class QHBoxLayout;
 
 namespace foxscope::gui::evaluations {
 
-class ValueGrid;
+class GridRow;
 
 /// Statistics of heads of the evaluations that are open: layers down, heads across, a grid for each model, all of one
 /// statistic on one scale.
@@ -23,7 +22,7 @@ class HeadsPage : public QWidget {
   void follow();
   /// Writes the figure of what is shown.
   void exportTo(const QString& path);
-  [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
+  [[nodiscard]] bool isEmpty() const;
   [[nodiscard]] QComboBox& statistic() { return *m_statistic; }
 
  signals:
@@ -35,8 +34,7 @@ class HeadsPage : public QWidget {
 
   Document& m_document;
   QComboBox* m_statistic = nullptr;
-  QHBoxLayout* m_row = nullptr;
-  std::vector<ValueGrid*> m_grids;
+  GridRow* m_row = nullptr;
 };
 
 }  // namespace foxscope::gui::evaluations

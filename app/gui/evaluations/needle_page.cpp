@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include <QFileInfo>
-#include <QHBoxLayout>
+#include <QVBoxLayout>
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
 #include "app/gui/evaluations/evaluation_export.h"
-#include "app/gui/evaluations/value_grid.h"
+#include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle_prompt.h"
 #include "backend/model/checkpoint.h"
@@ -48,6 +48,25 @@ QString readingOf(const NeedleCell& cell) {
   return text;
 }
 
+/// Of these checkpoints the one that a cell's model was read from: that of its name, else the one of its weights.
+/// @returns nothing where the job was stopped
+std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<ModelInput>& models, const Job& job) {
+  const TraceInfo& info = cell.model->info;
+  for (const ModelInput& model : models) {
+    if (model.name.toStdString() == info.name) return model.path.toStdString();
+  }
+  for (const ModelInput& model : models) {
+    const auto weights = Checkpoint::open(model.path.toStdString()).weights_sha256(job);
+    if (!weights) return std::nullopt;
+    if (*weights == info.weights_sha256) return model.path.toStdString();
+  }
+  throw Error(
+      NeedlePage::tr("To open this cell, open first the checkpoint folder of %1 (Ctrl+O): none that is open has "
+                     "its weights")
+          .arg(QString::fromStdString(info.name))
+          .toStdString());
+}
+
 /// The text of a cell's prompt and of its answer, as its model's tokenizer puts them together: the prompt's last
 /// position predicts the answer's first token, and is there only if that follows.
 std::string promptOf(const NeedleCell& cell, const std::string& folder, const std::string& haystack) {
@@ -66,17 +85,16 @@ std::string promptOf(const NeedleCell& cell, const std::string& folder, const st
 }  // namespace
 
 NeedlePage::NeedlePage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_row(new QHBoxLayout(this)) {
-  m_row->setContentsMargins(0, 0, 0, 0);
-  m_row->setSpacing(8);
+    : QWidget(parent), m_document(document), m_row(new GridRow) {
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(m_row);
 }
 
+bool NeedlePage::isEmpty() const { return m_row->isEmpty(); }
+
 void NeedlePage::follow() {
-  for (ValueGrid* grid : m_grids) {
-    grid->hide();
-    grid->deleteLater();
-  }
-  m_grids.clear();
+  m_row->clear();
   std::vector<NeedleCell> models;
   std::vector<float> gains;
   for (const auto& test : shownNeedles(m_document)) {
@@ -86,14 +104,19 @@ void NeedlePage::follow() {
     }
   }
   const figure::ScaledColours colours = figure::needleColours(gains, figure::NeedleTint::gain);
-  for (const NeedleCell& model : models) add(model.test, *model.model, colours);
+  const bool several = shownNeedles(m_document).size() > 1;
+  for (const NeedleCell& model : models) {
+    QString name = QString::fromStdString(model.model->info.name);
+    if (several) name += tr(" on %1").arg(QString::fromStdString(model.test->haystack));
+    add(model.test, *model.model, name, colours);
+  }
 }
 
-void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model,
+void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, const QString& name,
                      const figure::ScaledColours& colours) {
   GridContent content;
-  content.title =
-      tr("%1: gain by the needle, nats a token; • answer given").arg(QString::fromStdString(model.info.name));
+  content.title = tr("%1: gain by the needle, nats a token").arg(name);
+  if (std::ranges::any_of(model.found, [](auto found) { return found != 0; })) content.title += tr("; • answer given");
   content.rowTitle = tr("depth, %");
   content.columnTitle = tr("length, tokens");
   for (const double depth : test->depths) content.rows += QString::number(100 * depth, 'g', 3);
@@ -110,26 +133,22 @@ void NeedlePage::add(const std::shared_ptr<const NeedleEvaluation>& test, const 
   content.reading = [test, &model](int row, int column) {
     return readingOf({test, &model, static_cast<std::size_t>(column), static_cast<std::size_t>(row)});
   };
-  auto* grid = new ValueGrid;
-  grid->setContent(std::move(content));
+  ValueGrid* grid = &m_row->add(std::move(content));
   grid->setToolTip(tr("Double click a cell, or press Return, to open the trace of its prompt"));
   connect(grid, &ValueGrid::told, this, &NeedlePage::told);
   connect(grid, &ValueGrid::opened, this,
           [this, test, &model](int row, int column) { openCell(test, model, column, row); });
-  m_row->addWidget(grid, 1);
-  m_grids.push_back(grid);
 }
 
 void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length,
                           int depth) {
-  const QString name = QString::fromStdString(model.info.name);
   const QString haystack = QString::fromStdString(test->haystack);
-  const auto& models = m_document.models();
-  const auto made = std::find_if(models.begin(), models.end(), [&](const ModelInput& input) {
-    return input.name == name && input.interventions.isEmpty();
-  });
+  std::vector<ModelInput> models = m_document.models();
+  std::erase_if(models, [](const ModelInput& input) { return !input.interventions.isEmpty(); });
   QStringList missing;
-  if (made == models.end()) missing += tr("the checkpoint folder of %1 (Ctrl+O)").arg(name);
+  if (models.empty()) {
+    missing += tr("the checkpoint folder of %1 (Ctrl+O)").arg(QString::fromStdString(model.info.name));
+  }
   if (m_haystack.empty() && QFileInfo(m_document.text().file).fileName() != haystack) {
     missing += tr("the haystack %1 as text (Ctrl+Shift+O)").arg(haystack);
   }
@@ -141,8 +160,9 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
   if (QFileInfo(m_document.text().file).fileName() == haystack) m_haystack = m_document.text().content;
   const NeedleCell cell{test, &model, static_cast<std::size_t>(length), static_cast<std::size_t>(depth)};
   JobRunner::Request<std::string> request;
-  request.work = [cell, folder = made->path.toStdString(), text = m_haystack](const Job&) {
-    return std::optional(promptOf(cell, folder, text));
+  request.work = [cell, models, text = m_haystack](const Job& job) -> std::optional<std::string> {
+    const std::optional<std::string> folder = folderOf(cell, models, job);
+    return folder ? std::optional(promptOf(cell, *folder, text)) : std::nullopt;
   };
   request.done = [this, cell](const std::string& prompt) {
     m_document.setText({{}, prompt}, 0);

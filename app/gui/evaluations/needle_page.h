@@ -9,11 +9,9 @@
 #include "app/figure/colour_scale.h"
 #include "app/gui/document/document.h"
 
-class QHBoxLayout;
-
 namespace foxscope::gui::evaluations {
 
-class ValueGrid;
+class GridRow;
 
 /// The needle tests that are open: length across, depth down, a grid for each model, on one scale.
 class NeedlePage : public QWidget {
@@ -24,20 +22,19 @@ class NeedlePage : public QWidget {
   void follow();
   /// Writes what is shown, all tests together: the figure, or its cells (.csv).
   void exportTo(const QString& path);
-  [[nodiscard]] bool isEmpty() const { return m_grids.empty(); }
+  [[nodiscard]] bool isEmpty() const;
 
  signals:
   void told(const QString& reading);
 
  private:
-  void add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model,
+  void add(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, const QString& name,
            const figure::ScaledColours& colours);
   /// Makes the prompt of a cell from the haystack that is open and runs its model on it.
   void openCell(const std::shared_ptr<const NeedleEvaluation>& test, const NeedleModel& model, int length, int depth);
 
   Document& m_document;
-  QHBoxLayout* m_row = nullptr;
-  std::vector<ValueGrid*> m_grids;
+  GridRow* m_row = nullptr;
   std::string m_haystack;  ///< of the cell that was opened last; empty: none was
 };
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <utility>
 
 #include <QKeyEvent>
 #include <QMouseEvent>
@@ -21,11 +21,17 @@ int widest(const QStringList& names, const QFontMetrics& metrics) {
   return width;
 }
 
+/// Decimals that leave a number three digits that count.
+int decimalsOf(float value) {
+  const float size = std::abs(value);
+  return size > 0 ? std::clamp(2 - static_cast<int>(std::floor(std::log10(size))), 0, 4) : 0;
+}
+
 /// A true minus sign; a zero has none; what is not known is left out.
-QString cellText(float value, char format, int digits) {
+QString cellText(float value, int decimals) {
   if (std::isnan(value)) return {};
   QString text =
-      std::isinf(value) ? QStringLiteral("∞") : QString::number(std::abs(static_cast<double>(value)), format, digits);
+      std::isinf(value) ? QStringLiteral("∞") : QString::number(std::abs(static_cast<double>(value)), 'f', decimals);
   const bool zero = std::all_of(text.begin(), text.end(), [](QChar letter) { return letter == '0' || letter == '.'; });
   return value < 0 && !zero ? QStringLiteral("−") + text : text;
 }
@@ -68,11 +74,15 @@ QStringList ValueGrid::cellTexts() const {
   const QRectF box = cell(0, 0);
   const bool high = fontMetrics().height() <= box.height();
   // So many digits in every cell, or in none: numbers in some of them would look like a finding.
-  for (const auto& [format, digits, least] : {std::tuple{'g', 3, 0.0}, {'f', 2, 0.1}, {'f', 1, 1.0}}) {
-    if (!high || largest < least) continue;
+  // What spreads over decades has three digits that count in each.
+  const bool spread = m_content.colours.scale == figure::ColourScale::logarithmic;
+  const int most = decimalsOf(largest);
+  for (const auto& [decimals, least] : {std::pair{most, 0.0F}, {2, 0.1F}, {1, 1.0F}}) {
+    if (!high || largest < least || decimals > most) continue;
     QStringList texts;
     for (std::size_t place = 0; place < m_content.values.size(); ++place) {
-      texts += cellText(m_content.values[place], format, digits);
+      const float value = m_content.values[place];
+      texts += cellText(value, spread && decimals == most ? decimalsOf(value) : decimals);
       if (place < m_content.dots.size() && m_content.dots[place]) texts.back() += QStringLiteral(" •");
     }
     if (widest(texts, fontMetrics()) + kBeside <= box.width()) return texts;
@@ -106,7 +116,7 @@ void ValueGrid::paintEvent(QPaintEvent* /*event*/) {
   painter.setPen(palette().color(QPalette::Text));
   painter.setFont(bold);
   painter.drawText(QRectF(kGap, kGap / 2, width() - 2 * kGap, line), Qt::AlignLeft,
-                   painter.fontMetrics().elidedText(m_content.title, Qt::ElideMiddle, width() - 12));
+                   painter.fontMetrics().elidedText(m_content.title, Qt::ElideRight, width() - 12));
   painter.setFont(font());
   painter.setPen(mutedTextColour(palette()));
   painter.drawText(QRectF(all.x(), kGap + line, all.width(), line), Qt::AlignCenter, m_content.columnTitle);

@@ -29,6 +29,8 @@ class ValueGrid : public QWidget {
   Q_OBJECT
 
  public:
+  static constexpr QSize kLeast{180, 120};
+
   explicit ValueGrid(QWidget* parent = nullptr);
   void setContent(GridContent content);
   [[nodiscard]] const GridContent& content() const { return m_content; }
@@ -36,7 +38,7 @@ class ValueGrid : public QWidget {
   /// What is written on the cells, [rows * columns]: values in as many digits as all have room for, or none; dots.
   [[nodiscard]] QStringList cellTexts() const;
   [[nodiscard]] QSize sizeHint() const override { return {320, 220}; }
-  [[nodiscard]] QSize minimumSizeHint() const override { return {180, 120}; }
+  [[nodiscard]] QSize minimumSizeHint() const override { return kLeast; }
 
  signals:
   void told(const QString& reading);

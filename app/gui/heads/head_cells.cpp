@@ -13,7 +13,10 @@ HeadCells::HeadCells(Document& document, QWidget* parent) : QWidget(parent), m_c
   QSizePolicy policy(QSizePolicy::Preferred, QSizePolicy::Preferred);
   policy.setHeightForWidth(true);
   setSizePolicy(policy);
-  connect(&document.selection(), &Selection::headChanged, this, qOverload<>(&QWidget::update));
+  connect(&document.selection(), &Selection::headChanged, this, [this] {
+    update();
+    showChosen();
+  });
 }
 
 void HeadCells::mousePressEvent(QMouseEvent* event) {
@@ -28,6 +31,13 @@ void HeadCells::mouseMoveEvent(QMouseEvent* event) {
   update();
 }
 
+void HeadCells::showChosen() {
+  const QRect chosen = cell(m_cellsDocument.selection().head());
+  if (!chosen.isEmpty()) emit shown(chosen);
+}
+
+void HeadCells::resizeEvent(QResizeEvent* /*event*/) { showChosen(); }
+
 void HeadCells::leaveEvent(QEvent* /*event*/) {
   m_hovered.reset();
   update();
@@ -39,9 +49,7 @@ void HeadCells::keyPressEvent(QKeyEvent* event) {
     return QWidget::keyPressEvent(event);
   }
   const auto next = beside(m_cellsDocument.selection().head(), static_cast<Qt::Key>(key));
-  if (!next) return;
-  m_cellsDocument.selection().setHead(*next);
-  emit shown(cell(*next));
+  if (next) m_cellsDocument.selection().setHead(*next);
 }
 
 void HeadCells::changeEvent(QEvent* event) {

@@ -25,7 +25,7 @@ class HeadCells : public QWidget {
   [[nodiscard]] bool hasHeightForWidth() const override { return true; }
 
  signals:
-  /// Where it has to be seen after a key.
+  /// Where the chosen head is, which has to be seen.
   void shown(const QRect& place);
 
  protected:
@@ -36,11 +36,14 @@ class HeadCells : public QWidget {
   void mousePressEvent(QMouseEvent* event) override;
   void mouseMoveEvent(QMouseEvent* event) override;
   void leaveEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
   void keyPressEvent(QKeyEvent* event) override;
   void changeEvent(QEvent* event) override;
   bool event(QEvent* event) override;
 
  private:
+  void showChosen();
+
   Document& m_cellsDocument;
   std::optional<HeadChoice> m_hovered;
 };

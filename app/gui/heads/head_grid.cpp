@@ -330,8 +330,10 @@ QString HeadGrid::description(const HeadChoice& head) const {
   for (const Run& other : m_document.runs()) {
     if (other.id == head.run || other.look.hidden) continue;
     if (const auto nearest = m_table.nearestHead(head, other.id)) {
-      text +=
-          tr("nearest in %1: layer %2, head %3").arg(other.name.toHtmlEscaped()).arg(nearest->layer).arg(nearest->head);
+      text += tr("nearest in %1: layer %2, head %3<br>")
+                  .arg(other.name.toHtmlEscaped())
+                  .arg(nearest->layer)
+                  .arg(nearest->head);
     }
   }
   return text;

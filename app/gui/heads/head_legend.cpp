@@ -15,6 +15,7 @@ void HeadLegend::show(const HeadColours& colours, const QString& title) {
   m_colours = colours;
   m_title = title;
   m_ofLabels = false;
+  updateGeometry();
   update();
 }
 
@@ -22,12 +23,14 @@ void HeadLegend::hideScale(const QString& title) {
   m_colours.reset();
   m_title = title;
   m_ofLabels = false;
+  updateGeometry();
   update();
 }
 
 void HeadLegend::showLabels() {
   m_colours.reset();
   m_ofLabels = true;
+  updateGeometry();
   update();
 }
 
@@ -68,7 +71,11 @@ bool HeadLegend::event(QEvent* event) {
   return true;
 }
 
-QSize HeadLegend::sizeHint() const { return {200, fontMetrics().height() * 3 + 6}; }
+int HeadLegend::titleLines() const { return m_colours && fontMetrics().horizontalAdvance(m_title) > width() ? 2 : 1; }
+
+QSize HeadLegend::sizeHint() const { return {200, fontMetrics().height() * (2 + titleLines()) + 6}; }
+
+void HeadLegend::resizeEvent(QResizeEvent* /*event*/) { updateGeometry(); }
 
 void HeadLegend::paintEvent(QPaintEvent* /*event*/) {
   QPainter painter(this);
@@ -79,11 +86,11 @@ void HeadLegend::paintEvent(QPaintEvent* /*event*/) {
     return;
   }
   const int line = fontMetrics().height();
-  const QString title = fontMetrics().elidedText(m_title, Qt::ElideRight, width());
+  const int title = titleLines() * line;
   painter.setPen(palette().color(QPalette::WindowText));
-  painter.drawText(QRect(0, 0, width(), line), Qt::AlignLeft | Qt::AlignVCenter, title);
+  painter.drawText(QRect(0, 0, width(), title), Qt::AlignLeft | Qt::AlignVCenter | Qt::TextWordWrap, m_title);
   if (m_colours->empty()) return;
-  const QRect bar(line / 2, line + 2, width() - line, line * 3 / 4);
+  const QRect bar(line / 2, title + 2, width() - line, line * 3 / 4);
   for (int x = 0; x < bar.width(); ++x) {
     painter.fillRect(bar.left() + x, bar.top(), 1, bar.height(), m_colours->at(x / (bar.width() - 1.0)));
   }

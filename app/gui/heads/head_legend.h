@@ -23,8 +23,11 @@ class HeadLegend : public QWidget {
  protected:
   bool event(QEvent* event) override;
   void paintEvent(QPaintEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
 
  private:
+  /// That the title needs; two at the most.
+  [[nodiscard]] int titleLines() const;
   [[nodiscard]] QRect labelPlace(HeadLabel label) const;
   void paintLabels(QPainter& painter) const;
 

@@ -33,11 +33,12 @@ constexpr int kQuantityRole = Qt::UserRole + 1;
 constexpr int kOtherRole = Qt::UserRole + 2;
 constexpr int kOfRole = Qt::UserRole + 3;
 
-/// What an arrow key chose is brought into sight.
+/// The chosen head is brought into sight, when the area knows how high the cells are.
 void followShown(const HeadCells& cells, QScrollArea& scroll) {
-  QObject::connect(&cells, &HeadCells::shown, &scroll, [&scroll](const QRect& place) {
+  const auto follow = [&scroll](const QRect& place) {
     scroll.ensureVisible(place.center().x(), place.center().y(), place.width() / 2, place.height());
-  });
+  };
+  QObject::connect(&cells, &HeadCells::shown, &scroll, follow, Qt::QueuedConnection);
 }
 
 }  // namespace

@@ -65,19 +65,13 @@ class Segments : public QWidget {
 }  // namespace
 
 MapsView::MapsView(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_pages(new QStackedWidget), m_notice(new QLabel), m_bar(new QHBoxLayout) {
+    : QWidget(parent), m_document(document), m_bar(new QHBoxLayout) {
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
   all->setSpacing(0);
   all->addLayout(m_bar);
-  all->addWidget(m_pages, 1);
-  m_notice->setAlignment(Qt::AlignCenter);
-  m_notice->setWordWrap(true);
-  m_notice->setEnabled(false);
-  m_notice->setText(tr("No run yet. Open a run file, or a model and a text, and press F5."));
-  m_pages->addWidget(m_notice);
   makePanes();
-  m_pages->addWidget(m_grid);
+  all->addWidget(m_grid, 1);
   makeViewCommands();
   makePaneCommands();
   makePinCommands();
@@ -412,7 +406,7 @@ void MapsView::chooseFirstQuantities() {
 }
 
 void MapsView::followRuns() {
-  m_pages->setCurrentIndex(m_document.runs().empty() ? 0 : 1);
+  m_grid->setVisible(!m_document.runs().empty());
   chooseFirstQuantities();
   for (MapPane* pane : m_panes) pane->followRuns();
 }

@@ -119,8 +119,6 @@ class MapsView : public QWidget, public ViewPart {
   std::array<PaneState, kMostPanes> m_first;  ///< that panes were given while nobody had chosen
   int m_count = 2;
   int m_active = 0;
-  QStackedWidget* m_pages;
-  QLabel* m_notice;
   PaneGrid* m_grid = nullptr;
   QHBoxLayout* m_bar;
   QList<QAction*> m_commands;

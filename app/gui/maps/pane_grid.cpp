@@ -1,6 +1,7 @@
 #include "app/gui/maps/pane_grid.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "app/gui/maps/map_pane.h"
@@ -71,10 +72,9 @@ PaneGrid::Plan PaneGrid::planOf(const Shape& shape, bool shared) const {
 }
 
 PaneGrid::Shape PaneGrid::bestShape() const {
-  if (m_count != 2) return m_count == 1 ? Shape{1, 1} : Shape{2, 2};
-  const Shape beside{1, 2};
-  const Shape stacked{2, 1};
-  return planOf(stacked, false).square > planOf(beside, false).square ? stacked : beside;
+  static const std::map<int, std::vector<Shape>> kShapes{
+      {1, {{1, 1}}}, {2, {{1, 2}, {2, 1}}}, {4, {{2, 2}, {1, 4}, {4, 1}}}};
+  return std::ranges::max(kShapes.at(m_count), {}, [this](const Shape& shape) { return planOf(shape, false).square; });
 }
 
 // Another size may make room for the names of tokens, or take it, and names want other room than numbers.

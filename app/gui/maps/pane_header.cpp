@@ -262,21 +262,29 @@ void PaneHeader::setTexts(const HeaderTexts& texts) {
 }
 
 void PaneHeader::fitParts() {
+  const int value = m_readout->sizeHint().width();
+  const int margin = layout()->contentsMargins().right();
+  // What is read comes before what is chosen, in another pane or by keys.
+  const int named = m_head->briefWidth() + m_quantity->briefWidth() + value + margin;
+  const bool sided = m_state.sides != Sides::left;
+  m_sides->setVisible(sided || named + m_sides->briefWidth() <= width());
+  const int briefSides = m_sides->isHidden() ? 0 : m_sides->briefWidth();
+  m_colours->setVisible(named + briefSides + m_colours->wholeWidth() <= width());
+  const int swatch = m_colours->isHidden() ? 0 : m_colours->wholeWidth();
   int note = m_texts.note.isEmpty() ? 0 : std::min(m_note->sizeHint().width(), width() / 3);
-  const int least = m_head->briefWidth() + m_sides->briefWidth() + m_quantity->briefWidth() + m_colours->wholeWidth();
+  const int least = m_head->briefWidth() + briefSides + m_quantity->briefWidth() + swatch;
   // Names of what is compared come before what is to be known of it, which the tooltip has too.
-  if (note > 0 && least + note + layout()->contentsMargins().right() > width()) note = 0;
+  if (note > 0 && least + note + margin > width()) note = 0;
   m_note->setVisible(note > 0);
   m_note->setMinimumWidth(std::max(note, 1));
-  const int value = m_readout->sizeHint().width();
-  const int room = width() - layout()->contentsMargins().right() - m_colours->wholeWidth() - note;
+  const int room = width() - margin - swatch - note;
   const auto taken = [this](int sides, int quantity) { return m_head->wholeWidth() + sides + quantity; };
-  int sides = m_sides->wholeWidth();
+  int sides = m_sides->isHidden() ? 0 : m_sides->wholeWidth();
   int quantity = m_quantity->wholeWidth();
   // What is read is worth more than the word.
-  if (taken(sides, quantity) + m_readout->roomyWidth() > room) sides = m_sides->briefWidth();
+  if (taken(sides, quantity) + m_readout->roomyWidth() > room) sides = briefSides;
   if (taken(sides, quantity) + value > room) quantity = m_quantity->briefWidth();
-  m_sides->setFixedWidth(sides);
+  if (sides > 0) m_sides->setFixedWidth(sides);
   m_quantity->setFixedWidth(quantity);
   const int left = std::max(0, room - sides - quantity);
   const int head = std::min(left, std::clamp(left - value, m_head->briefWidth(), m_head->wholeWidth()));

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kReadoutSize = 0.9;  ///< of the font
 // In widths of a figure.
-constexpr double kValueColumn = 10;
+constexpr double kValueColumn = 9.5;
 constexpr double kPlaceColumn = 16;
 constexpr double kLeastPlace = 6;
 constexpr double kDistanceColumn = 9;
@@ -76,8 +76,11 @@ void PaneReadout::paintEvent(QPaintEvent* /*event*/) {
     const QFontMetrics metrics(used);
     const int gap = metrics.horizontalAdvance(QLatin1Char(' '));
     const QRect column(x, 0, std::max(0, widths[n] - gap), height());
+    // A position without its token says more than one with the half of it.
+    const bool fits = metrics.horizontalAdvance(*texts[n]) <= column.width();
+    const QString text = fits || n == 0 ? *texts[n] : texts[n]->section(' ', 0, 1);
     painter.drawText(column, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextSingleLine,
-                     metrics.elidedText(*texts[n], Qt::ElideRight, column.width()));
+                     metrics.elidedText(text, Qt::ElideRight, column.width()));
     x += widths[n];
   }
 }

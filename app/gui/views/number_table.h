@@ -5,8 +5,8 @@
 
 namespace foxscope::gui {
 
-/// A table of numbers whose rows are chosen, sorted by a click on a column's title. Keys are commands of the window:
-/// there is nothing to be typed.
+/// A table of numbers whose rows are chosen, sorted by a click on a column's title. Letters do not move
+/// through it: they are the window's commands, or its owner's.
 class NumberTable : public QTableView {
  public:
   explicit NumberTable(QWidget* parent = nullptr) : QTableView(parent) {

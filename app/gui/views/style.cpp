@@ -34,6 +34,13 @@ class OutlinedFusion : public QProxyStyle {
     painter->restore();
   }
 
+  // A click on a slider's groove goes there, as in any film.
+  int styleHint(StyleHint hint, const QStyleOption* option, const QWidget* widget,
+                QStyleHintReturn* returned) const override {
+    if (hint == SH_Slider_AbsoluteSetButtons) return Qt::LeftButton;
+    return QProxyStyle::styleHint(hint, option, widget, returned);
+  }
+
   // A choice of a tool bar that is off is framed: without a frame it looks like a word.
   void drawComplexControl(ComplexControl control, const QStyleOptionComplex* option, QPainter* painter,
                           const QWidget* widget) const override {

@@ -4,13 +4,33 @@
 #include <vector>
 
 #include <QKeyEvent>
+#include <QPainter>
+#include <QStyledItemDelegate>
 #include <QVBoxLayout>
+
+#include "app/gui/views/theme.h"
 
 namespace foxscope::gui {
 namespace {
 
 constexpr int kWidthInCharacters = 70;
 constexpr int kShownRows = 14;
+constexpr int kKeysRole = Qt::UserRole + 1;
+
+/// A command's name at the left, its keys at the right.
+class CommandDelegate : public QStyledItemDelegate {
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+
+  void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override {
+    QStyledItemDelegate::paint(painter, option, index);
+    const bool chosen = option.state.testFlag(QStyle::State_Selected);
+    painter->setPen(chosen ? option.palette.color(QPalette::HighlightedText) : mutedTextColour(option.palette));
+    const int beside = option.fontMetrics.averageCharWidth();
+    painter->drawText(option.rect.adjusted(beside, 0, -beside, 0), Qt::AlignRight | Qt::AlignVCenter,
+                      index.data(kKeysRole).toString());
+  }
+};
 
 }  // namespace
 
@@ -33,6 +53,7 @@ CommandPalette::CommandPalette(const QList<QAction*>& actions, QWidget* parent)
   m_list = new QListWidget;
   m_list->setAccessibleName(tr("Commands"));
   m_list->setFocusPolicy(Qt::NoFocus);
+  m_list->setItemDelegate(new CommandDelegate(m_list));
   m_list->setHorizontalScrollBarPolicy(Qt::ScrollBarAlwaysOff);
   layout->addWidget(m_input);
   layout->addWidget(m_list);
@@ -46,7 +67,7 @@ CommandPalette::CommandPalette(const QList<QAction*>& actions, QWidget* parent)
 
 QStringList CommandPalette::shownTexts() const {
   QStringList texts;
-  for (int row = 0; row < m_list->count(); ++row) texts += m_list->item(row)->data(Qt::UserRole + 1).toString();
+  for (int row = 0; row < m_list->count(); ++row) texts += m_list->item(row)->text();
   return texts;
 }
 
@@ -65,16 +86,16 @@ void CommandPalette::narrow(const QString& typed) {
     if (fits) found.push_back(index);
   }
   // What begins with what was typed comes first: that is what Return does.
-  std::ranges::stable_partition(found, [&](qsizetype index) {
+  std::stable_partition(found.begin(), found.end(), [&](qsizetype index) {
     return plainText(*m_actions[index]).startsWith(typed.trimmed(), Qt::CaseInsensitive);
   });
   for (const qsizetype index : found) {
     const QAction& action = *m_actions[index];
     const QString shortcut = action.shortcut().toString(QKeySequence::NativeText);
     const QString text = plainText(action);
-    auto* item = new QListWidgetItem(shortcut.isEmpty() ? text : text + QStringLiteral("    ") + shortcut);
+    auto* item = new QListWidgetItem(text);
     item->setData(Qt::UserRole, static_cast<int>(index));
-    item->setData(Qt::UserRole + 1, text);
+    item->setData(kKeysRole, shortcut);
     item->setToolTip(action.toolTip());
     m_list->addItem(item);
   }
@@ -87,6 +108,14 @@ void CommandPalette::perform() {
   QAction* action = m_actions[item->data(Qt::UserRole).toInt()];
   accept();
   action->trigger();
+}
+
+// What lies over the window has an edge, also where both are dark.
+void CommandPalette::paintEvent(QPaintEvent* event) {
+  QDialog::paintEvent(event);
+  QPainter painter(this);
+  painter.setPen(mutedTextColour(palette()));
+  painter.drawRect(rect().adjusted(0, 0, -1, -1));
 }
 
 // The list is moved through while the input keeps the keyboard.

@@ -28,6 +28,7 @@ Glossary::Glossary(QWidget* parent) : QDialog(parent), m_list(new QListWidget), 
   }
   m_text->setHtml(content);
   m_text->setFrameShape(QFrame::NoFrame);
+  m_text->document()->setDocumentMargin(2.0 * fontMetrics().averageCharWidth());
   m_list->setFrameShape(QFrame::NoFrame);
   m_list->setAccessibleName(tr("Terms"));
   // No term is cut.

@@ -209,6 +209,11 @@ void MainWindow::resetDocks() {
               Qt::Vertical);
 }
 
+bool MainWindow::isAnyRun() {
+  if (m_document.runs().empty()) m_messages->show({Message::Kind::warning, m_document.noRunText()});
+  return !m_document.runs().empty();
+}
+
 bool MainWindow::anythingOpen() const {
   return !m_document.runs().empty() || !m_document.models().empty() || !m_document.text().empty();
 }
@@ -298,8 +303,8 @@ bool MainWindow::isDemo(const QString& path) const {
 void MainWindow::showExtremes() {
   const auto panes = [this] { return m_maps->saveState().value("panes"); };
   if (m_beforeExtremes && panes() == m_extremes) return m_maps->restoreState(*std::exchange(m_beforeExtremes, {}));
+  if (!isAnyRun()) return;
   const Run* run = m_document.run(m_document.selection().head().run);
-  if (run == nullptr) return;
   std::optional<NamedHead> fastest;
   std::optional<NamedHead> slowest;
   double least = 0;
@@ -359,24 +364,13 @@ void MainWindow::followEvaluations() {
 
 void MainWindow::followTrainings() {
   m_trainingDock->show();
-  m_trainingDock->raise();
+  // A session says itself which dock is in front.
+  if (m_wantedViews.isEmpty()) m_trainingDock->raise();
 }
 
 void MainWindow::followInputs() {
   followDocks();
-  const bool models = !m_document.models().empty();
-  const bool text = !m_document.text().empty();
-  QString words;
-  if (m_document.runStatus().running) {
-    words = tr("The models read the text …");
-  } else if (models && text) {
-    words = tr("Press F5 to run.");
-  } else if (models) {
-    words = tr("Now a text: open one, or type or paste it at the right.");
-  } else if (text) {
-    words = tr("Now a model: open a checkpoint folder.");
-  }
-  m_start->setInputs(words);
+  m_start->setInputs(anythingOpen() ? m_document.noRunText() + '.' : QString());
 }
 
 void MainWindow::fillRecent() {
@@ -457,6 +451,7 @@ void MainWindow::saveSessionAs() {
 }
 
 void MainWindow::saveRunFile() {
+  if (!isAnyRun()) return;
   const QString path =
       QFileDialog::getSaveFileName(this, tr("Save run file"), m_settings.folder() + "/run.h5", tr("Run files (*.h5)"));
   if (!path.isEmpty()) m_document.saveRunFile(path);
@@ -466,9 +461,7 @@ void MainWindow::whenNothingIsLost(std::function<void()> then) {
   const Unsaved unsaved = m_document.unsaved();
   if (unsaved.empty() || m_remembering == Remembering::off) return then();
   QStringList what;
-  const QString runs = unsaved.runs.join(tr(", "));
-  if (!unsaved.runs.isEmpty())
-    what += unsaved.runs.size() == 1 ? tr("the run %1").arg(runs) : tr("the runs %1").arg(runs);
+  for (const QString& run : unsaved.runs) what += tr("the run %1").arg(run);
   if (unsaved.text) what += tr("the text that was typed or changed");
   QMessageBox box(QMessageBox::Question, tr("Not saved"), tr("This is in no file and will be lost:"),
                   QMessageBox::NoButton, this);
@@ -624,6 +617,8 @@ void MainWindow::closeEvent(QCloseEvent* event) {
   *asked = false;
   if (!mayClose) return event->ignore();
   if (m_remembering == Remembering::on) {
+    // They come with what they show.
+    for (QDockWidget* dock : {m_effectsDock, m_evaluationsDock, m_trainingDock}) dock->hide();
     m_settings.setWindow(docks(), saveGeometry());
     if (!m_document.runs().empty()) keepThumbnail(m_shownFiles, m_maps->grab().toImage());
   }

@@ -124,6 +124,8 @@ class MainWindow : public QMainWindow {
   void placeDocks(Size size);
   [[nodiscard]] bool hasItsSize() const;
   [[nodiscard]] QByteArray docks() const;
+  /// Where there is none, what it waits for is told.
+  bool isAnyRun();
   /// Whether there is anything that the docks of runs could show.
   [[nodiscard]] bool anythingOpen() const;
   /// F and A of the head of the chosen run that forgets fastest, above those of the one that forgets slowest.

@@ -4,6 +4,7 @@
 #include <QMenu>
 #include <QMenuBar>
 
+#include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/heads/heads_view.h"
 #include "app/gui/views/icon.h"
 #include "app/gui/window/intervention_dialog.h"
@@ -112,13 +113,13 @@ void MainWindow::makeRunMenu() {
   QAction* change =
       addCommand(menu, {tr("Run with a C&hange…"), "intervene"}, QKeySequence("Ctrl+I"),
                  tr("Change the gate of the chosen head, cut it, and see what that does to the loss"), [this] {
-                   if (m_document.runs().empty()) return;
+                   if (!isAnyRun()) return;
                    InterventionDialog(m_document, m_document.selection().head(), this).exec();
                  });
   QAction* sweep =
       addCommand(menu, {tr("S&weep over All Heads…"), "intervene"}, QKeySequence("Ctrl+Shift+I"),
                  tr("Change each head in turn, in the background, and see what that does to the loss"), [this] {
-                   if (m_document.runs().empty()) return;
+                   if (!isAnyRun()) return;
                    SweepDialog(m_document, m_sweeps, this).exec();
                  });
   m_heads->grid().addAction(sweep);

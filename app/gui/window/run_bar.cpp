@@ -38,14 +38,13 @@ QString nameOf(const TextInput& text, const Document& document) {
   return RunBar::tr("typed text");
 }
 
-/// Names are the shorter the more there are: the list has them in full.
-int nameWidth(std::size_t chips, const QFontMetrics& metrics) {
-  constexpr int kFew = 3;
+/// Names share what the rest of the bar leaves: the list has them in full.
+int nameWidth(int room, int chips, const QFontMetrics& metrics) {
   constexpr int kLongName = 24;
-  constexpr int kAllNames = 60;
   constexpr int kShortName = 5;
-  const int characters = chips <= kFew ? kLongName : std::max(kShortName, kAllNames / static_cast<int>(chips));
-  return characters * metrics.averageCharWidth();
+  constexpr int kAround = 4;  // of a chip, beside its name
+  const int share = room / metrics.averageCharWidth() / chips - kAround;
+  return std::clamp(share, kShortName, kLongName) * metrics.averageCharWidth();
 }
 
 }  // namespace
@@ -84,11 +83,11 @@ RunBar::RunBar(Document& document, QAction* list, QWidget* parent) : QWidget(par
   m_text = new QLabel;
   m_text->setTextFormat(Qt::PlainText);
   layout->addWidget(m_text);
-  layout->addWidget(new QLabel(tr("first")));
   m_limit = new QSpinBox;
   m_limit->setRange(0, kMostTokens);
   m_limit->setSingleStep(1024);
-  m_limit->setSpecialValueText(tr("all"));
+  m_limit->setSpecialValueText(tr("all tokens"));
+  m_limit->setPrefix(tr("first "));
   m_limit->setSuffix(tr(" tokens"));
   m_limit->setToolTip(tr("How many tokens of the text are read; 0 is all of them"));
   m_limit->setAccessibleName(tr("Number of tokens"));
@@ -135,8 +134,6 @@ void RunBar::addChip(const Document::ListRow& row) {
   chip->setAutoRaise(true);
   chip->setToolButtonStyle(Qt::ToolButtonTextBesideIcon);
   chip->setIconSize({kMark, kMark});
-  chip->setText(chip->fontMetrics().elidedText(name, Qt::ElideMiddle,
-                                               nameWidth(m_document.listRows().size(), chip->fontMetrics())));
   chip->setAccessibleName(name);
   chip->setCheckable(true);
   chip->setEnabled(run != nullptr);
@@ -175,7 +172,29 @@ void RunBar::fillChips() {
   }
   for (const Document::ListRow& row : m_document.listRows()) addChip(row);
   colourChips();
+  fitNames();
   followHead();
+}
+
+// The bar asks for no more than the window has: a tool bar hides what is wider.
+void RunBar::fitNames() {
+  const int others = layout()->minimumSize().width() - m_chips->minimumSize().width();
+  for (int index = 0; index < m_chips->count(); ++index) {
+    auto* chip = qobject_cast<QToolButton*>(m_chips->itemAt(index)->widget());
+    const int width = nameWidth(window()->width() - others, m_chips->count(), fontMetrics());
+    chip->setText(fontMetrics().elidedText(chip->accessibleName(), Qt::ElideMiddle, width));
+  }
+}
+
+void RunBar::showEvent(QShowEvent* event) {
+  QWidget::showEvent(event);
+  window()->installEventFilter(this);
+  fitNames();
+}
+
+bool RunBar::eventFilter(QObject* watched, QEvent* event) {
+  if (event->type() == QEvent::Resize) fitNames();
+  return QWidget::eventFilter(watched, event);
 }
 
 void RunBar::colourChips() {
@@ -198,7 +217,7 @@ void RunBar::followInputs() {
   const TextInput& text = m_document.text();
   QString words = models.empty() && m_document.runs().empty() ? tr("no model") : QString();
   if (text.empty()) {
-    words += words.isEmpty() ? tr("on: no text") : tr(", no text");
+    words += words.isEmpty() ? tr("no text") : tr(", no text");
   } else {
     const QString size =
         QLocale().formattedDataSize(static_cast<qint64>(text.content.size()), 1, QLocale::DataSizeSIFormat);
@@ -219,7 +238,10 @@ void RunBar::followStatus() {
                                    : tr("Run the models on the text (F5)"));
   m_run->setEnabled(status.running || m_document.canRun());
   m_limit->setEnabled(!status.running);
-  m_progress->setVisible(status.running);
+  if (m_progress->isHidden() == status.running) {
+    m_progress->setVisible(status.running);
+    fitNames();
+  }
   if (!status.running) return;
   QString brief = status.stage;
   if (status.secondsLeft >= 0) brief += QStringLiteral(", ") + timeLeftText(status.secondsLeft);

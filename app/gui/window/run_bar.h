@@ -28,10 +28,13 @@ class RunBar : public QWidget {
 
  private:
   void changeEvent(QEvent* event) override;
+  void showEvent(QShowEvent* event) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
   void followInputs();
   void followHead();
   void fillChips();
   void colourChips();
+  void fitNames();
   void addChip(const Document::ListRow& row);
   void followStatus();
 

@@ -29,7 +29,7 @@ ShortcutSheet::ShortcutSheet(const QList<QAction*>& actions, QWidget* parent) : 
   text += row(tr("Right click"), tr("in a map: copy its values, pins, export"));
   text += "</table><h3>" + tr("Keys") + "</h3><p>" +
           tr("They work wherever the keyboard is, but where one types: in the text's editor, in fields of words and "
-             "numbers.") +
+             "numbers, and in the list of words, which what is typed narrows.") +
           "</p><table>";
   for (const QAction* action : actions) {
     if (action->shortcut().isEmpty()) continue;

@@ -29,13 +29,11 @@ struct Question {
 };
 constexpr std::array kQuestions{
     Question{"demo-forgets.json", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "What does this head forget?"),
-             QT_TRANSLATE_NOOP(
-                 "foxscope::gui::StartPage",
-                 "F and A of one head of a FoX, its gate along a chapter, and the tokens where it forgets most")},
+             QT_TRANSLATE_NOOP("foxscope::gui::StartPage",
+                               "F and A of one head of a FoX, its gate along a chapter, where it forgets most")},
     Question{"demo-wins.json", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "Where does FoX win?"),
-             QT_TRANSLATE_NOOP(
-                 "foxscope::gui::StartPage",
-                 "The loss of every token, FoX against a Transformer on the same text, and where they differ")},
+             QT_TRANSLATE_NOOP("foxscope::gui::StartPage",
+                               "The loss of every token, FoX against a Transformer, and where they differ")},
     Question{"demo-remembers.json", QT_TRANSLATE_NOOP("foxscope::gui::StartPage", "Which heads remember the title?"),
              QT_TRANSLATE_NOOP("foxscope::gui::StartPage",
                                "Every head coloured by what its gates have left of the title at the end of the text")}};

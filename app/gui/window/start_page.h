@@ -19,7 +19,7 @@ class StartPage : public QWidget {
  public:
   explicit StartPage(QWidget* parent = nullptr);
   void setRecent(const QStringList& paths);
-  /// What is already there of a run, and what is missing: "Model fox. No text yet."
+  /// What is already there of a run, and what is missing: "No text yet: ..."
   void setInputs(const QString& text);
   /// @param demo  its session file, beside which those of the questions lie; empty: there is none
   void setDemo(const QString& demo);

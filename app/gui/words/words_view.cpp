@@ -9,6 +9,7 @@
 #include <QFileDialog>
 #include <QFileInfo>
 #include <QHeaderView>
+#include <QKeyEvent>
 #include <QLocale>
 #include <QMimeData>
 #include <QStackedLayout>
@@ -62,6 +63,11 @@ WordsView::WordsView(Document& document, QWidget* parent)
   m_pages->addWidget(page);
   makeCommands();
   connect(&m_document, &Document::runsChanged, this, &WordsView::outdate);
+  for (const auto signal : {&Document::inputsChanged, &Document::runStatusChanged}) {
+    connect(&m_document, signal, this, [this] {
+      if (m_document.runs().empty()) outdate();
+    });
+  }
   connect(&m_document.selection(), &Selection::headChanged, this, &WordsView::outdate);
   connect(&m_document.selection(), &Selection::pinChanged, this, &WordsView::followPin);
 }
@@ -100,6 +106,8 @@ QWidget* WordsView::makeTools() {
 
 void WordsView::makeTable() {
   m_list->setModel(&m_words);
+  m_list->installEventFilter(this);
+  m_filter->installEventFilter(this);
   m_list->setAccessibleName(tr("Words"));
   m_list->setSortingEnabled(true);
   m_list->sortByColumn(WordRows::kByte, Qt::AscendingOrder);
@@ -120,6 +128,29 @@ void WordsView::makeTable() {
   m_list->setContextMenuPolicy(Qt::ActionsContextMenu);
   add(tr("Copy Cell"), [this] { QApplication::clipboard()->setText(m_list->currentIndex().data().toString()); });
   add(tr("Copy Rows"), [this] { QApplication::clipboard()->setMimeData(copied()); });
+}
+
+// What is typed into the list narrows it, and goes on in the field above; from there Down and Return lead to the first
+// word that is left, Escape to all of them.
+bool WordsView::eventFilter(QObject* watched, QEvent* event) {
+  if (event->type() != QEvent::ShortcutOverride && event->type() != QEvent::KeyPress) return false;
+  const auto& key = static_cast<const QKeyEvent&>(*event);
+  const bool typed = !key.text().isEmpty() && key.text()[0].isPrint() && !key.text()[0].isSpace() &&
+                     !(key.modifiers() & (Qt::ControlModifier | Qt::AltModifier | Qt::MetaModifier));
+  const bool ends = key.key() == Qt::Key_Escape;
+  const bool leaves = ends || key.key() == Qt::Key_Down || key.key() == Qt::Key_Return || key.key() == Qt::Key_Enter;
+  if (watched == m_list ? !typed : !leaves) return false;
+  event->accept();
+  if (event->type() == QEvent::ShortcutOverride) return true;
+  if (watched == m_list) {
+    m_filter->setText(key.text());
+    m_filter->setFocus();
+    return true;
+  }
+  if (ends) m_filter->clear();
+  m_list->setFocus();
+  if (!ends) m_list->selectRow(0);
+  return true;
 }
 
 void WordsView::makeCommands() {
@@ -156,8 +187,7 @@ void WordsView::refresh() {
   if (!head) {
     m_document.quickJobs().cancel(this, kRows);
     m_words.setContent(nullptr);
-    return showMessage(tr(
-        "No run yet. Open a checkpoint folder (Ctrl+O) and a text (Ctrl+Shift+O) and press F5, or open a run file."));
+    return showMessage(m_document.noRunText() + '.');
   }
   if (m_known.trace.lock() != head->trace) {
     m_known = {head->trace, nullptr};
@@ -268,6 +298,10 @@ QMimeData* WordsView::copied() const {
 }
 
 void WordsView::exportShown() {
+  if (!m_words.content()) {
+    emit m_document.messageRaised({Message::Kind::warning, m_document.noRunText()});
+    return;
+  }
   const QString path =
       QFileDialog::getSaveFileName(this, tr("Export words"), QStringLiteral("words.csv"), tr("Tables (*.csv)"));
   if (!path.isEmpty()) exportTo(path);

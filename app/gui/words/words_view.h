@@ -44,6 +44,7 @@ class WordsView : public QWidget, public ViewPart {
 
  protected:
   void showEvent(QShowEvent* event) override;
+  bool eventFilter(QObject* watched, QEvent* event) override;
 
  private:
   /// What was computed once for a run, whichever head is chosen.

@@ -472,6 +472,16 @@ void CurveTabsTest::aGateThatMattersLeadsToItsHead() {
   QCOMPARE(list->model()->index(0, 1).data().toLongLong(), position);
   QVERIFY(list->model()->index(0, 0).data().toString().startsWith(
       QStringLiteral("%1:%2 ").arg(largest.layer).arg(largest.head)));
+  // Decimals stand below one another; of the smallest two digits count.
+  const QAbstractItemModel& events = *list->model();
+  const auto textOf = [&events](int row) { return events.index(row, 2).data().toString(); };
+  for (int row = 0; row < events.rowCount(); ++row) {
+    QCOMPARE(textOf(row).section('.', 1).size(), textOf(0).section('.', 1).size());
+    QVERIFY(!textOf(row).contains('-'));
+    const double value = events.index(row, 2).data(Qt::UserRole).toDouble();
+    const double shown = QString(textOf(row)).replace(QChar(0x2212), '-').toDouble();
+    QVERIFY2(std::abs(shown - value) <= 0.05 * std::abs(value), qPrintable(textOf(row)));
+  }
   QTest::mouseClick(list->viewport(), Qt::LeftButton, {}, list->visualRect(list->model()->index(0, 1)).center());
   QVERIFY(scene.document.selection().head() == largest);
   QCOMPARE(scene.document.selection().pin().query, std::optional(position));

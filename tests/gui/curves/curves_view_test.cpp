@@ -47,9 +47,17 @@ void CurvesViewTest::saysWhatToDoWithoutARun() {
     QVERIFY(scene.view.dataOfCurrentTab().isEmpty());
     QVERIFY(!scene.view.figureOfCurrentTab());
   }
-  for (const CurveTab* tab : scene.view.findChildren<CurveTab*>()) {
-    QVERIFY2(tab->message().startsWith("No run yet. Open a checkpoint folder (Ctrl+O)"), qPrintable(tab->message()));
+  const auto tabs = scene.view.findChildren<CurveTab*>();
+  for (const CurveTab* tab : tabs) {
+    QCOMPARE(tab->message(), "No model yet: open a checkpoint folder (Ctrl+O), or a run file (Ctrl+Alt+O).");
   }
+  // It follows what comes to be there.
+  QVERIFY(scene.show(Tab::row));
+  scene.document.addModel("/somewhere/fox");
+  const CurveTab* row = scene.view.findChild<curves::RowTab*>();
+  QCOMPARE(row->message(), "No text yet: open one (Ctrl+Shift+O), or type or paste it.");
+  scene.document.editText("A text.");
+  QCOMPARE(row->message(), "No run yet: press F5.");
 }
 
 void CurvesViewTest::hoverAndClicksSetTheSelection() {
@@ -270,7 +278,7 @@ void CurvesViewTest::runsComeAndGo() {
   QCOMPARE(plot.horizontalLimits().upper, 89.5);
   scene.document.clear();
   QVERIFY(scene.settle());
-  QVERIFY(scene.tab<curves::LossTab>().message().startsWith("No run yet"));
+  QVERIFY(scene.tab<curves::LossTab>().message().startsWith("No model yet"));
   QTest::keyClick(&scene.plot<curves::LossTab>(), Qt::Key_Plus);
 }
 

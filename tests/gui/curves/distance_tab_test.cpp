@@ -227,7 +227,7 @@ void DistanceTabTest::showsLinearMixers() {
 void DistanceTabTest::saysWhyThereIsNothing() {
   Scene none({});
   none.view.setTab(Tab::distance);
-  QVERIFY(tabOf(none, kAttention).message().startsWith("No run yet."));
+  QVERIFY(tabOf(none, kAttention).message().startsWith("No model yet"));
   QCOMPARE(tabOf(none, kAttention).data(), QString());
   SyntheticRun gates = named("gates", 40);
   gates.keep = {Keep::loss, Keep::gates};

@@ -74,15 +74,27 @@ void DocumentTest::badPathsAreOneLineAndChangeNothing() {
 void DocumentTest::withoutModelOrTextNothingRuns() {
   Document document;
   QSignalSpy messages(&document, &Document::messageRaised);
-  document.startRun();
-  QVERIFY(textsOf(messages).last().startsWith("No model yet"));
+  // Whatever asks for a run is told the first thing that is missing for one.
+  const auto told = [&](const QString& words) {
+    for (const auto& ask : std::vector<std::function<void()>>{[&] { document.startRun(); },
+                                                              [&] { document.saveRunFile("/nowhere/run.h5"); },
+                                                              [&] { document.startSaliency(kNoRun, std::nullopt); },
+                                                              [&] { document.startDerivedRun(kNoRun, {"0:0:one"}); }}) {
+      messages.clear();
+      if (document.canRun()) break;
+      ask();
+      if (textsOf(messages) != QStringList{words}) return false;
+    }
+    return document.noRunText() == words && !document.runStatus().running;
+  };
+  QVERIFY(told("No model yet: open a checkpoint folder (Ctrl+O), or a run file (Ctrl+Alt+O)"));
   document.open({foxModel()});
   QVERIFY(waitUntilIdle(document));
-  document.startRun();
-  QVERIFY(textsOf(messages).last().startsWith("No text yet"));
-  QVERIFY(!document.runStatus().running);
+  QVERIFY(told("No text yet: open one (Ctrl+Shift+O), or type or paste it"));
+  document.editText("Two words.");
+  QVERIFY(told("No run yet: press F5"));
   document.saveRunFile("/nowhere/run.h5");
-  QVERIFY(textsOf(messages).last().startsWith("There is no run to save yet"));
+  QCOMPARE(textsOf(messages), QStringList{"No run yet: press F5"});
 }
 
 void DocumentTest::modelsOfOneNameAreToldApart() {
@@ -180,6 +192,18 @@ void DocumentTest::whatWouldBeLostIsNamed() {
   demo.startDerivedRun(demo.runs()[0].id, {QStringLiteral("0:0:one")});
   QVERIFY(waitUntilIdle(demo));
   QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m, L0 H0, gate 1"});
+  demo.saveSession(folder.path("demo.json"), {});
+  QVERIFY(waitUntilIdle(demo));
+  QVERIFY(demo.unsaved().empty());
+  // But not what it would make otherwise.
+  demo.startDerivedRun(demo.runs()[0].id, {QStringLiteral("0:1:one")});
+  QVERIFY(waitUntilIdle(demo));
+  RunSettings shorter = demo.settings();
+  shorter.limit = 16;
+  demo.setSettings(shorter);
+  demo.saveSession(folder.path("demo.json"), {});
+  QVERIFY(waitUntilIdle(demo));
+  QCOMPARE(demo.unsaved().runs, QStringList{"fox-pro-12m, L0 H1, gate 1"});
 }
 
 }  // namespace foxscope::gui::test

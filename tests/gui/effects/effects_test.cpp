@@ -95,13 +95,14 @@ void EffectsTest::aChangedRunIsAnswered() {
       loss_change(changed.trace->per_token_loss(), effects.document.runs()[0].trace->per_token_loss());
   const QString sentence = effects.view.card().sentence();
   QVERIFY2(sentence.contains(estimateText(expected.mean) + " nats/token"), qPrintable(sentence));
-  QVERIFY2(sentence.contains("over 80 tokens"), qPrintable(sentence));
+  QVERIFY2(sentence.contains("over 80 tokens of black-beauty-1-3.txt"), qPrintable(sentence));
   QVERIFY2(sentence.contains(QString::number(expected.perplexity_factor(), 'f', 4)), qPrintable(sentence));
   const QTableWidget& tokens = effects.view.card().tokens();
   QCOMPARE(tokens.rowCount(), 10);
   for (int row = 0; row < 10; ++row) {
     const TokenChange& hurt = expected.hurt[static_cast<std::size_t>(row)];
     QCOMPARE(tokens.item(row, ChangeCard::kHurtChange)->text(), "+" + QString::number(hurt.change, 'f', 3));
+    QCOMPARE(tokens.item(row, ChangeCard::kHurtPosition)->text(), QString::number(hurt.position));
     QCOMPARE(tokens.item(row, ChangeCard::kHurtToken)->text(),
              predictedText(*changed.trace->tokens(), hurt.position, Whitespace::visible));
   }
@@ -110,6 +111,24 @@ void EffectsTest::aChangedRunIsAnswered() {
     effects.document.selection().setHead({run.id, 2, 2});
     QCOMPARE(effects.view.card().sentence(), sentence);
   }
+  // Made once more it is answered where it stands, and nothing comes in front of what is looked at.
+  const RunId before = changed.id;
+  effects.document.startRun();
+  QVERIFY(waitUntilIdle(effects.document));
+  QCOMPARE(effects.document.runs().size(), 3U);
+  QVERIFY(effects.document.runs()[2].id != before);
+  QCOMPARE(answered.size(), 1);
+  QVERIFY(effects.waitForCard(sentence));
+  // On another text too, but not where it was taken out and is wanted again.
+  effects.document.editText("Another text, of a few words that both models read.");
+  effects.document.startRun();
+  QVERIFY(waitUntilIdle(effects.document));
+  QCOMPARE(effects.document.runs().size(), 3U);
+  QCOMPARE(answered.size(), 1);
+  QVERIFY(effects.waitForCard("tokens of typed text"));
+  effects.document.removeRun(effects.document.runs()[2].id);
+  QVERIFY(effects.derive("3:1:cut"));
+  QCOMPARE(answered.size(), 2);
 }
 
 void EffectsTest::theNewestChangeIsAnswered() {
@@ -229,6 +248,7 @@ void EffectsTest::aClickOnACellChoosesTheHead() {
   QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(5, 2).center());
   QVERIFY(effects.document.selection().head() == (HeadChoice{effects.fox(), 5, 2}));
   QVERIFY(effects.view.card().sentence().contains("L5 H2, gate 1:"));
+  QVERIFY(effects.view.card().sentence().contains("over 80 tokens of black-beauty-1-3.txt"));
   QCOMPARE(effects.view.card().tokens().rowCount(), 10);
   QTest::keyClick(&grid, Qt::Key_Left);
   QTest::keyClick(&grid, Qt::Key_Up);

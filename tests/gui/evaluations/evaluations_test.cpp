@@ -13,6 +13,7 @@
 #include "app/gui/evaluations/needle_page.h"
 #include "app/gui/evaluations/value_grid.h"
 #include "app/gui/views/theme.h"
+#include "backend/model/checkpoint.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -31,6 +32,7 @@ class EvaluationsTest : public QObject {
   void aNeedleCellTellsItsValue();
   void allCellsHaveNumbersOrNone();
   void aNeedleCellSaysWhatIsMissing();
+  void aNeedleCellFindsItsModelByItsWeights();
   void aNeedleCellOpensItsTrace();
   void headsAreAGrid();
   void figuresAreExported();
@@ -66,14 +68,15 @@ struct Shown {
 };
 
 /// A test of one cell whose haystack is the sample text.
-QString writeNeedle(const Folder& folder) {
+QString writeNeedle(const Folder& folder, const std::string& name = "fox-pro-12m", const std::string& weights = {}) {
   NeedleEvaluation test;
   test.haystack = "black-beauty-1-3.txt";
   test.words = NeedleTemplate::built_in();
   test.lengths = {512};
   test.depths = {0.5};
   NeedleModel model;
-  model.info.name = "fox-pro-12m";
+  model.info.name = name;
+  model.info.weights_sha256 = weights;
   model.info.layers = model.info.heads = model.info.key_heads = 1;
   model.info.head_dim = 4;
   model.info.length = 512;
@@ -218,7 +221,7 @@ void EvaluationsTest::allCellsHaveNumbersOrNone() {
   QCOMPARE(written({1000, 400}).first, cells);
   QCOMPARE(written({200, 400}).first, 0);
   const double value = static_cast<double>(grid.content().values[0]);
-  QCOMPARE(written({1000, 400}).second[0], QString::number(value, 'g', 3));
+  QCOMPARE(written({1000, 400}).second[0], QString::number(value, 'f', 2));
 }
 
 void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {
@@ -230,6 +233,29 @@ void EvaluationsTest::aNeedleCellSaysWhatIsMissing() {
            qPrintable(shown.view.reading()));
   QVERIFY(shown.view.reading().contains("as text (Ctrl+Shift+O)"));
   QVERIFY(shown.document.text().empty());
+}
+
+// An evaluation may call a model by another name than its folder's.
+void EvaluationsTest::aNeedleCellFindsItsModelByItsWeights() {
+  const Folder folder;
+  const std::string weights = *Checkpoint::open(foxModel().toStdString()).weights_sha256({});
+  Shown shown({writeNeedle(folder, "fox", weights), transformerModel(), sampleText()});
+  QVERIFY(shown.settle());
+  const auto open = [&shown] {
+    ValueGrid* grid = shown.grids()[0];
+    QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
+  };
+  open();
+  QTRY_COMPARE(
+      shown.view.reading(),
+      "To open this cell, open first the checkpoint folder of fox (Ctrl+O): none that is open has its weights");
+  QVERIFY(shown.document.runs().empty() && shown.settle());
+  shown.document.open({foxModel()});
+  QVERIFY(shown.settle());
+  open();
+  QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 2U, 60'000);
+  QVERIFY(shown.settle());
+  QTRY_VERIFY(shown.document.selection().pin() == (Cursor{330, 150}));
 }
 
 void EvaluationsTest::aNeedleCellOpensItsTrace() {

@@ -44,6 +44,7 @@ class MapsPanesTest : public QObject {
  private slots:
   void twoPanesStandWhereSquaresAreLargest();
   void squaresAreAlikeAndFillTheirPanes();
+  void fourPanesOfALowViewStandInARow();
   void fourPanesShareTheirAxes();
   void panesOfOtherPositionsHaveTheirOwnAxes();
   void theBarStandsAtTheMapsSide();
@@ -92,6 +93,25 @@ void MapsPanesTest::squaresAreAlikeAndFillTheirPanes() {
       QVERIFY(tight);
     }
   }
+}
+
+// Above a high dock of curves there is more room beside one another than below.
+void MapsPanesTest::fourPanesOfALowViewStandInARow() {
+  OpenMaps maps({traceOf("fox")});
+  maps.view.setPaneCount(4);
+  maps.view.resize(1200, 320);
+  QVERIFY(maps.settle());
+  for (int pane = 1; pane < 4; ++pane) QCOMPARE(mapIn(maps, pane).top(), mapIn(maps, 0).top());
+  QVERIFY2(mapIn(maps, 0).width() > 320 / 2, qPrintable(QString::number(mapIn(maps, 0).width())));
+  // The labels of the first speak for the rows of all, each has its columns'.
+  for (int pane = 0; pane < 4; ++pane) {
+    maps.plot(pane).replot(QCustomPlot::rpImmediateRefresh);
+    QCOMPARE(!maps.plot(pane).tickLabels(Qt::Vertical).isEmpty(), pane == 0);
+    QVERIFY(!maps.plot(pane).tickLabels(Qt::Horizontal).isEmpty());
+  }
+  maps.view.resize(420, 1400);
+  QVERIFY(maps.settle());
+  for (int pane = 1; pane < 4; ++pane) QCOMPARE(mapIn(maps, pane).left(), mapIn(maps, 0).left());
 }
 
 void MapsPanesTest::fourPanesShareTheirAxes() {
@@ -309,6 +329,7 @@ void MapsPanesTest::fitsASmallWindow() {
     auto* header = maps.pane(pane).findChild<PaneHeader*>();
     int end = 0;
     for (const auto* button : header->findChildren<QToolButton*>(Qt::FindDirectChildrenOnly)) {
+      if (button->isHidden()) continue;  // comparing goes by keys too
       QVERIFY2(button->x() >= end, qPrintable(QString("%1 at %2, not from %3, least %4 of %5, header %6")
                                                   .arg(button->text())
                                                   .arg(button->x())
@@ -319,6 +340,7 @@ void MapsPanesTest::fitsASmallWindow() {
       end = button->x() + button->width();
     }
     QVERIFY2(header->readout().x() + header->readout().width() <= header->width(), "the value is cut off");
+    QVERIFY(header->readout().width() >= header->readout().sizeHint().width());
     QVERIFY2(end <= header->width(), qPrintable(QString("%1 of %2").arg(end).arg(header->width())));
   }
 }

@@ -375,7 +375,8 @@ void WindowFilesTest::closingAsksAboutWhatIsNotSaved() {
   test.document().editText("Typed.");
   test.window.setRemembering(MainWindow::Remembering::on);
   QString asked = answer(test.window, "Cancel", [&] { test.window.close(); });
-  QVERIFY2(asked.contains("fox-pro-12m, transformer-pro-12m") && asked.contains("typed or changed"), qPrintable(asked));
+  QVERIFY2(asked.contains("the run fox-pro-12m\nthe run transformer-pro-12m\n") && asked.contains("typed or changed"),
+           qPrintable(asked));
   QVERIFY(test.window.isVisible());
   // A session would take the place of everything as well.
   asked = answer(test.window, "Cancel", [&] {
@@ -428,9 +429,18 @@ void WindowFilesTest::nothingIsAskedWithoutNeed() {
   QVERIFY(saved.settle());
   QVERIFY(closes(saved));
   Window opened;
-  opened.document().open({saved.folder.path("run.h5")});
+  opened.document().open({saved.folder.path("run.h5"), source("resources/figures/needle.h5")});
   QVERIFY(opened.settle());
+  const auto* evaluations = opened.window.findChild<QDockWidget*>("evaluations");
+  QVERIFY(evaluations->isVisible());
   QVERIFY(closes(opened));
+  // Parts that come with what they show are not remembered without it.
+  Window next;
+  QVERIFY(next.window.restorePlaces());
+  next.document().open({saved.folder.path("run.h5")});
+  QVERIFY(next.settle());
+  QTRY_VERIFY(next.window.findChild<QDockWidget*>("curves")->isVisible());
+  QVERIFY(!next.window.findChild<QDockWidget*>("evaluations")->isVisible());
 }
 
 void WindowFilesTest::droppedRunFilesStandSideBySide() {

@@ -28,6 +28,7 @@ class WordsTest : public QObject {
   void rowsAreCopied();
   void allWordsAreWritten();
   void theStateComesBack();
+  void typingInTheListNarrowsIt();
   void withoutWordsItSaysSo();
 };
 
@@ -252,11 +253,44 @@ void WordsTest::theStateComesBack() {
   QCOMPARE(other.view.saveState(), state);
 }
 
+// Letters are the window's commands elsewhere.
+void WordsTest::typingInTheListNarrowsIt() {
+  Words words;
+  QVERIFY(words.opened);
+  QTableView& table = words.view.table();
+  QAction command(&words.view);
+  command.setShortcut(QKeySequence("H"));
+  words.view.addAction(&command);
+  QSignalSpy commanded(&command, &QAction::triggered);
+  words.view.activateWindow();
+  QVERIFY(QTest::qWaitForWindowActive(&words.view));
+  table.setFocus();
+  QTest::keyClicks(&table, "h");
+  QCOMPARE(QApplication::focusWidget(), &words.view.filter());
+  QTest::keyClicks(&words.view.filter(), "il");
+  QCOMPARE(words.view.filter().text(), "hil");
+  QCOMPARE(words.model().rowCount(), 2);
+  QCOMPARE(words.word(0), "hill");
+  QCOMPARE(commanded.size(), 0);
+  QTest::keyClick(&words.view.filter(), Qt::Key_Return);
+  QCOMPARE(QApplication::focusWidget(), &table);
+  QCOMPARE(table.currentIndex().row(), 0);
+  QCOMPARE(words.pinned(), "ill");
+  // Another word begins anew; Escape shows all of them.
+  QTest::keyClicks(&table, "o");
+  QCOMPARE(words.view.filter().text(), "o");
+  QTest::keyClick(&words.view.filter(), Qt::Key_Escape);
+  QCOMPARE(words.model().rowCount(), 15);
+  QCOMPARE(QApplication::focusWidget(), &table);
+}
+
 void WordsTest::withoutWordsItSaysSo() {
   Document document;
   WordsView view(document);
   view.show();
-  QVERIFY(view.message().startsWith("No run yet."));
+  QVERIFY(view.message().startsWith("No model yet"));
+  document.addModel("/somewhere/fox");
+  QVERIFY(view.message().startsWith("No text yet"));
   QCOMPARE(view.table().model()->rowCount(), 0);
   TextRun ids = Words::run();
   ids.withText = false;
