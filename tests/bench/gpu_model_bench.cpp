@@ -1,8 +1,8 @@
 // `foxscope bench gpu-model [NAME...] [LENGTH...]`: forward passes of models of 760M shape on a GPU, bfloat16, random
 // weights: of a FoX (Pro), gate biases 0 (f near 0.5), that keep losses alone or what `foxscope run` keeps by default,
-// queries and keys in GPU memory, and scores of many prompts; and of linear mixers, with losses. Seconds are those of the
-// caller: from ids in host memory to losses, gates and normalisers there. Names are FoX and those of kLinearModels; all
-// where none is given.
+// queries and keys in GPU memory, and scores of many prompts; and of linear mixers, with losses. Seconds are those of
+// the caller: from ids in host memory to losses, gates and normalisers there. Names are FoX and those of kLinearModels;
+// all where none is given.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
