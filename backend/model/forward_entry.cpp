@@ -19,8 +19,8 @@ std::unique_ptr<TrainableModel> make_trainable_model(const ModelConfig& config, 
   return make_torch_trainable_model(config, weights, options, job);
 }
 
-constexpr ForwardLibrary kLibrary = {cuda_is_built, cuda_device_count,    free_device_memory,
-                                     load_model,    make_trainable_model, join_processes};
+constexpr ForwardLibrary kLibrary = {cuda_device_count, free_device_memory, load_model, make_trainable_model,
+                                     join_processes};
 
 }  // namespace
 }  // namespace foxscope

@@ -18,7 +18,6 @@ struct TrainableOptions;
 /// What needs LibTorch, in a library of its own (foxscope_forward): the rest of the program starts, and reads and draws
 /// run files, without it.
 struct ForwardLibrary {
-  bool (*cuda_is_built)();
   int (*cuda_device_count)();
   std::int64_t (*free_device_memory)(int index);
   std::unique_ptr<CausalLM> (*load)(const Checkpoint& checkpoint, const Device& device, DType dtype, const Job& job);

@@ -88,8 +88,6 @@ std::unique_ptr<CausalLM> load_torch_model(const Checkpoint& checkpoint, const D
   return model;
 }
 
-bool cuda_is_built() { return at::Context::hasCUDART(); }
-
 std::int64_t free_device_memory(int index) {
   at::accelerator::emptyCache();
   return static_cast<std::int64_t>(at::accelerator::getMemoryInfo(static_cast<at::DeviceIndex>(index)).first);

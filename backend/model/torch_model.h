@@ -7,8 +7,7 @@
 
 namespace foxscope {
 
-/// Whether this program was built with LibTorch's CUDA libraries, and how many devices they see (0 without a driver).
-bool cuda_is_built();
+/// How many devices LibTorch's CUDA libraries see: 0 without a driver, and without these libraries.
 int cuda_device_count();
 
 /// Bytes that a GPU could still give; LibTorch gives back first what it holds of it without use.
