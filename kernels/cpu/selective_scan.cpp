@@ -323,8 +323,10 @@ Status selective_scan(const SelectiveScan& arguments, Executor& executor, const 
   const std::int64_t blocks = (arguments.channels + kScanChannels - 1) / kScanChannels;
   // A next position is too little to wake other threads for.
   const bool alone = arguments.length == 1 || executor.threads() == 1;
+  const int threads = alone ? 1 : executor.threads();
   std::vector<ScanScratch> scratch;
-  for (int thread = 0; thread < (alone ? 1 : executor.threads()); ++thread) scratch.emplace_back(arguments.state_size);
+  scratch.reserve(static_cast<std::size_t>(threads));
+  for (int thread = 0; thread < threads; ++thread) scratch.emplace_back(arguments.state_size);
   const auto scan_block = [&](std::int64_t block, int thread) {
     ScanScratch& own = scratch[static_cast<std::size_t>(thread)];
     if (!HWY_DYNAMIC_DISPATCH(scan_channels)(arguments, block * kScanChannels, own, stop)) whole = false;
@@ -346,6 +348,7 @@ Status selective_scan_backward(const SelectiveScan& arguments, const SelectiveSc
   std::fill_n(gradients.key, size, 0.0F);
   std::fill_n(gradients.query, size, 0.0F);
   std::vector<ScanBackScratch> scratch;
+  scratch.reserve(static_cast<std::size_t>(executor.threads()));
   for (int thread = 0; thread < executor.threads(); ++thread) scratch.emplace_back(a);
   // As many blocks of channels at a time as there are threads, so that their sums take little memory.
   std::vector<float> sums(static_cast<std::size_t>(2 * size * executor.threads()));
