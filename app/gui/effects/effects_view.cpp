@@ -130,8 +130,11 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   if (running && sweep->secondsLeft >= 0) words += tr(", about %1 s left").arg(std::ceil(sweep->secondsLeft));
   m_progress->setFormat(words);
   m_stop->setVisible(sweep->state != HeadSweep::State::whole);
-  m_stop->setText(running ? tr("Cancel") : tr("Go On"));
-  m_stop->setToolTip(running ? tr("Stop; the heads that are known stay") : tr("Go on with the heads that are missing"));
+  const bool begun = sweep->known() > 0;
+  m_stop->setText(running ? tr("Cancel") : begun ? tr("Go On") : tr("Begin"));
+  m_stop->setToolTip(running ? tr("Stop; the heads that are known stay")
+                     : begun ? tr("Go on with the heads that are missing")
+                             : tr("Change every head in turn"));
   m_stop->setEnabled(running || !m_sweeps.running());
   m_export->setEnabled(sweep->whole != nullptr);
 }

@@ -267,6 +267,11 @@ void EffectsTest::aSweepStopsAndGoesOn() {
   Effects effects;
   QVERIFY(effects.run());
   effects.sweeps.start(effects.fox(), change("one"));
+  // Stopped before the first head is known, it has not begun.
+  QTest::mouseClick(&effects.view.stopOrResume(), Qt::LeftButton);
+  QCOMPARE(effects.sweeps.shown()->known(), 0);
+  QCOMPARE(effects.view.stopOrResume().text(), "Begin");
+  QTest::mouseClick(&effects.view.stopOrResume(), Qt::LeftButton);
   QVERIFY(QTest::qWaitFor([&] { return effects.sweeps.shown()->known() >= 2; }, kPatience));
   QVERIFY(effects.sweeps.running());
   QCOMPARE(effects.view.stopOrResume().text(), "Cancel");
