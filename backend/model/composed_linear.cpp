@@ -217,7 +217,7 @@ std::optional<at::Tensor> composed_linear_mixing(const LinearOperands& operands,
                                                  const std::stop_token& stop) {
   const at::Tensor& key = operands.key;
   const std::int64_t length = key.size(2);
-  const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
+  const bool by_channel = operands.decays_by_channel();
   const std::int64_t chunk = std::min(by_channel ? kChannelChunk : kHeadChunk, length);
   if (!state.defined()) {
     state = at::zeros({key.size(0), operands.heads, key.size(3), operands.value.size(3)}, key.options());

@@ -19,6 +19,8 @@ struct LinearOperands {
   at::Tensor beta;         ///< [B, H, n] float32; undefined: 1
   std::int64_t heads = 0;  ///< H
   bool delta_rule = false;
+
+  [[nodiscard]] bool decays_by_channel() const { return log_decay.defined() && log_decay.dim() == 4; }
 };
 
 /// y_t = S_t^T q_t with S_t = diag(alpha_t) S_(t-1) + k_t (beta_t u_t)^T (LinearMixer), composed of LibTorch operations

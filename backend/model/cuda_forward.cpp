@@ -180,9 +180,7 @@ bool CudaForward::project_output(int layer) {
   const TorchLayer& weights = weights_of(layer);
   if (config().linear) {
     at::Tensor output = linear_steps::finish(this->weights(), layer, attended_, linear_).to(this->weights().matrix);
-    // The next layer's are made without these beside them.
-    linear_ = {};
-    attended_ = at::Tensor();
+    drop_mixed();
     add_output(layer, output);
     return true;
   }

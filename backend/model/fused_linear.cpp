@@ -401,7 +401,7 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
   if (key.size(2) < kChunk) return false;
   if (operands.query.size(1) != key.size(1) || operands.value.size(1) != operands.heads) return false;
   if (key.size(3) % 8 != 0 || key.size(3) > kMostChannels || operands.value.size(3) % 8 != 0) return false;
-  const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
+  const bool by_channel = operands.decays_by_channel();
   if (operands.delta_rule) {
     return !at::GradMode::is_enabled() && !by_channel && operands.heads % key.size(1) == 0 &&
            key.size(0) * operands.heads < kMostDeltaHeads;
@@ -414,7 +414,7 @@ bool fused_linear_takes(const LinearOperands& operands, at::ScalarType matrix) {
 std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at::Tensor& state,
                                               const std::stop_token& stop) {
   const std::int64_t length = operands.key.size(2);
-  const bool by_channel = operands.log_decay.defined() && operands.log_decay.dim() == 4;
+  const bool by_channel = operands.decays_by_channel();
   const bool whole = at::GradMode::is_enabled() || length <= kSpan;
   const std::int64_t span = whole ? length : kSpan;
   at::Tensor output;

@@ -239,7 +239,7 @@ void TorchForward::change_decays(int layer) {
   at::Tensor& log_decay = linear_.operands.log_decay;
   if (!changed || !log_decay.defined()) return;
   // Channels of a head are changed alike, [B, channels, heads, n].
-  const bool by_channel = log_decay.dim() == 4;
+  const bool by_channel = linear_.operands.decays_by_channel();
   at::Tensor host = by_channel ? log_decay.permute({0, 3, 1, 2}) : log_decay.unsqueeze(1);
   host = host.to(at::kCPU).contiguous();
   const std::int64_t channels = host.size(1);
@@ -308,7 +308,7 @@ void TorchForward::keep_linear(int layer) {
     Recorder* const into = recorder(b);
     if (into == nullptr) continue;
     if (into->keeps(Keep::gates) && operands.log_decay.defined()) {
-      const bool by_channel = operands.log_decay.dim() == 4;
+      const bool by_channel = operands.decays_by_channel();
       const at::Tensor sums = operands.log_decay[b].cumsum(1).contiguous();
       keep(sums, [into, layer, by_channel] {
         return by_channel ? into->cumulative_log_decay(layer).data() : into->cumulative_log_gate(layer).data();
@@ -474,10 +474,13 @@ at::Tensor TorchForward::attention_output(int layer) const {
 
 bool TorchForward::project_output(int layer) {
   residual_ += mixer_output(layer);
-  // The next layer's are made without these beside them.
+  drop_mixed();
+  return !job().stopped();
+}
+
+void TorchForward::drop_mixed() {
   linear_ = {};
   attended_ = at::Tensor();
-  return !job().stopped();
 }
 
 at::Tensor TorchForward::mlp_output(int layer, const at::Tensor& rows) const {

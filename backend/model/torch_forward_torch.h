@@ -69,6 +69,8 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor log_gates(int layer) const;
   /// What the mixer adds to x, [B n, D] float32.
   [[nodiscard]] at::Tensor mixer_output(int layer) const;
+  /// Lets go of what the mixer made, so that the next layer's is made without it beside.
+  void drop_mixed();
   /// What the MLP adds to some rows of x.
   [[nodiscard]] at::Tensor mlp_output(int layer, const at::Tensor& rows) const;
   /// What the recorders keep of gates, queries, keys and values.

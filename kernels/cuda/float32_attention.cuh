@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/attention_parameters.cuh"
 #include "kernels/cuda/float32_tile.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda::float32 {
 
@@ -30,10 +31,6 @@ __device__ __forceinline__ float exp2_fast(float x) {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
-
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits for all groups of copies but the last.
-__device__ __forceinline__ void wait_for_earlier() { asm volatile("cp.async.wait_group 1;" ::: "memory"); }
 
 template <int HeadDim>
 using Tile = RowTile<HeadDim, kKeys, kThreads>;
@@ -187,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
         key_term[j] = static_cast<float>((first_gate - gate_of(first_key + lane + kLanes * j)) * kLog2E);
       }
     }
-    wait_for_earlier();
+    wait<1>();
     __syncthreads();
     float logits[kRowsOfThread][kKeysOfThread];
     multiply_keys<HeadDim>(storage.query, storage.key, group, lane, logits);
@@ -231,7 +228,7 @@ __global__ void __launch_bounds__(kThreads)
         weights[row * kWeightStride + lane + kLanes * j] = weight;
       }
     }
-    wait_for_earlier();  // for the values
+    wait<1>();  // for the values
     __syncthreads();
     multiply_values<HeadDim>(weights, storage.value, group, lane, output);
     __syncthreads();

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/backward_parameters.cuh"
 #include "kernels/cuda/float32_tile.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda::float32 {
 
@@ -229,7 +230,8 @@ __global__ void __launch_bounds__(kBackwardThreads)
     find_other_blocks<Block, Side>(p, part.head, part.own_block, first, last);
     for (int other = last; other >= first; --other) {
       load(storage.other, !kKeys, kKeys ? head : head / p.group, other);
-      asm volatile("cp.async.commit_group;\ncp.async.wait_group 0;" ::: "memory");
+      commit();
+      wait<0>();
       __syncthreads();
       typename Part::Products weights;
       typename Part::Products gradients;

@@ -10,10 +10,10 @@
 
 #include <cstdint>
 #include <cute/arch/copy_sm75.hpp>
-#include <cute/arch/mma_sm80.hpp>
 #include <cute/arch/util.hpp>
 
 #include "kernels/cuda/attention_parameters.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda::portable {
 
@@ -32,12 +32,6 @@ __device__ __forceinline__ std::uint32_t pack(float low, float high) {
   std::uint32_t pair;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
   return pair;
-}
-
-__device__ __forceinline__ void multiply(float (&c)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
-                                         std::uint32_t b1) {
-  cute::SM80_16x8x16_F32BF16BF16F32_TN::fma(c[0], c[1], c[2], c[3], a[0], a[1], a[2], a[3], b0, b1, c[0], c[1], c[2],
-                                            c[3]);
 }
 
 /// Rows of a tile in shared memory, with 16 bytes between them so that eight rows lie in different banks.
@@ -91,12 +85,6 @@ struct Storage<HeadDim, true> {
   Tile<HeadDim> own;
   __device__ Tile<HeadDim>& query() { return own; }
 };
-
-__device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending>
-__device__ __forceinline__ void wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory");
-}
 
 template <int HeadDim>
 __global__ void __launch_bounds__(kThreads) attend_kernel(const __grid_constant__ AttentionParameters p) {

@@ -210,35 +210,59 @@ test::Batch small_batch() {
   return batch;
 }
 
+/// A batch of a model of random weights on the GPU, in bfloat16 and in float32, by the twin of LibTorch's operations in
+/// bfloat16, and in float32 on the CPU.
+struct FourWays {
+  test::BatchResult gpu, wide, twin, exact;
+
+  FourWays(const json& config, const test::Batch& batch) {
+    const test::TemporaryFolder folder;
+    test::write_checkpoint(folder, config, test::random_weights(config));
+    const Checkpoint checkpoint = Checkpoint::open(folder.text());
+    const Device cuda = Device::of(DeviceChoice::parse("cuda"));
+    gpu = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::bfloat16), batch);
+    wide = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::float32), batch);
+    twin = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), batch);
+    exact = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), batch);
+  }
+
+  /// @param of_twin  how many times as far off as the twin
+  void check(const char* what, const auto& part, double of_twin) const {
+    const auto wanted = part(*exact.traces[0]);
+    const double allowed = of_twin * root_mean_square_difference(part(*twin.traces[0]), wanted);
+    EXPECT_LE(root_mean_square_difference(part(*gpu.traces[0]), wanted), allowed + 1e-3) << what;
+    EXPECT_LE(root_mean_square_difference(part(*wide.traces[0]), wanted), 1e-3) << what;
+  }
+
+  void check_losses_and_states(double of_twin) const {
+    const auto losses = [](const Trace& trace) {
+      return std::vector<float>(trace.per_token_loss().begin(), trace.per_token_loss().end());
+    };
+    check("loss", losses, of_twin);
+    for (int layer = 0; layer < exact.traces[0]->info().layers; ++layer) {
+      const auto states = [layer](const Trace& trace) { return trace.source().hidden_states(layer + 1); };
+      check("hidden states", states, of_twin);
+    }
+  }
+};
+
 /// Against float32 on the CPU, no further off than a few times what the twin of LibTorch's operations is, whose
 /// matrices are bfloat16 as well.
 TEST_F(CudaPass, IsAsExactAsItsTwin) {
   for (const json& config : small_models()) {
     SCOPED_TRACE(config.dump());
-    const test::TemporaryFolder folder;
-    test::write_checkpoint(folder, config, test::random_weights(config));
-    const Checkpoint checkpoint = Checkpoint::open(folder.text());
-    const Device cuda = Device::of(DeviceChoice::parse("cuda"));
-    const auto gpu = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::bfloat16), small_batch());
-    const auto wide = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::float32), small_batch());
-    const auto twin = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), small_batch());
-    const auto exact = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), small_batch());
-    EXPECT_TRUE(gpu.report.attention_kernel.starts_with("cuda ")) << gpu.report.attention_kernel;
-    EXPECT_EQ(wide.report.attention_kernel, exact.traces[0]->info().head_dim > 128 ? "composed" : "cuda float32");
-    const auto check = [&](const char* what, const auto& part) {
-      const auto wanted = part(*exact.traces[0]);
-      const double of_twin = root_mean_square_difference(part(*twin.traces[0]), wanted);
-      EXPECT_LE(root_mean_square_difference(part(*gpu.traces[0]), wanted), 3 * of_twin + 1e-3) << what;
-      EXPECT_LE(root_mean_square_difference(part(*wide.traces[0]), wanted), 1e-3) << what;
-    };
-    check("loss", [](const Trace& trace) {
-      return std::vector<float>(trace.per_token_loss().begin(), trace.per_token_loss().end());
-    });
-    for (int layer = 0; layer < exact.traces[0]->info().layers; ++layer) {
-      check("hidden states", [layer](const Trace& trace) { return trace.source().hidden_states(layer + 1); });
-      for (int head = 0; head < exact.traces[0]->info().heads; ++head) {
+    const FourWays ways(config, small_batch());
+    const std::string& kernel = ways.gpu.report.attention_kernel;
+    EXPECT_TRUE(kernel.starts_with("cuda ")) << kernel;
+    const TraceInfo& info = ways.exact.traces[0]->info();
+    EXPECT_EQ(ways.wide.report.attention_kernel, info.head_dim > 128 ? "composed" : "cuda float32");
+    constexpr double kOfTwin = 3;
+    ways.check_losses_and_states(kOfTwin);
+    const auto check = [&](const char* what, const auto& part) { ways.check(what, part, kOfTwin); };
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.heads; ++head) {
         check("queries", [&](const Trace& trace) { return rows(trace, Part::query, layer, head); });
-        const int key_head = key_head_of(exact.traces[0]->info(), head);
+        const int key_head = key_head_of(info, head);
         check("values", [&](const Trace& trace) { return rows(trace, Part::value, layer, key_head); });
         check("normalisers", [&](const Trace& trace) {
           const auto found = trace.log_normalizer(layer, head);
@@ -272,30 +296,11 @@ std::vector<json> small_linear_models() {
 
 /// As IsAsExactAsItsTwin, whose twin rounds no queries, keys and values.
 TEST_F(CudaPass, LinearModelsAreAsExactAsTheirTwins) {
+  test::Batch batch = small_batch();
+  batch.keep = {Keep::loss, Keep::hidden};
   for (const json& config : small_linear_models()) {
     SCOPED_TRACE(config.dump());
-    const test::TemporaryFolder folder;
-    test::write_checkpoint(folder, config, test::random_weights(config));
-    const Checkpoint checkpoint = Checkpoint::open(folder.text());
-    const Device cuda = Device::of(DeviceChoice::parse("cuda"));
-    test::Batch batch = small_batch();
-    batch.keep = {Keep::loss, Keep::hidden};
-    const auto gpu = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::bfloat16), batch);
-    const auto wide = test::run_batch(*CausalLM::load(checkpoint, cuda, DType::float32), batch);
-    const auto twin = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), batch);
-    const auto exact = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), batch);
-    const auto check = [&](const char* what, const auto& part) {
-      const auto wanted = part(*exact.traces[0]);
-      const double of_twin = root_mean_square_difference(part(*twin.traces[0]), wanted);
-      EXPECT_LE(root_mean_square_difference(part(*gpu.traces[0]), wanted), 4 * of_twin + 1e-3) << what;
-      EXPECT_LE(root_mean_square_difference(part(*wide.traces[0]), wanted), 1e-3) << what;
-    };
-    check("loss", [](const Trace& trace) {
-      return std::vector<float>(trace.per_token_loss().begin(), trace.per_token_loss().end());
-    });
-    for (int layer = 0; layer < exact.traces[0]->info().layers; ++layer) {
-      check("hidden states", [layer](const Trace& trace) { return trace.source().hidden_states(layer + 1); });
-    }
+    FourWays(config, batch).check_losses_and_states(/*of_twin=*/4);
   }
 }
 

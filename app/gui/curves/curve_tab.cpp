@@ -69,11 +69,7 @@ CurveTab::CurveTab(Document& document, const QString& name, QWidget* parent)
   Selection& selection = document.selection();
   connect(&document, &Document::runsChanged, this, &CurveTab::outdate);
   connect(&document, &Document::referenceChanged, this, &CurveTab::outdate);
-  for (const auto signal : {&Document::inputsChanged, &Document::runStatusChanged}) {
-    connect(&document, signal, this, [this] {
-      if (m_document.runs().empty()) outdate();
-    });
-  }
+  connect(&document, &Document::noRunTextChanged, this, &CurveTab::outdate);
   connect(m_readOut, &ReadOut::toggled, this, [this] {
     if (m_fresh && message().isEmpty()) restyle();
   });

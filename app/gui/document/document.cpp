@@ -156,6 +156,11 @@ Document::Document(QObject* parent)
     if (!busy()) emit idle();
   };
   for (JobRunner* runner : {&m_jobs, &m_quick, &m_runner, &m_writer}) connect(runner, &JobRunner::idle, this, whenIdle);
+  const auto withoutRuns = [this] {
+    if (m_runs.empty()) emit noRunTextChanged();
+  };
+  connect(this, &Document::inputsChanged, this, withoutRuns);
+  connect(this, &Document::runStatusChanged, this, withoutRuns);
   m_undo.setUndoLimit(kMostUndone);
   // Before any view: they ask for positions of the reference when they hear of the head.
   connect(&m_selection, &Selection::headChanged, this, &Document::followHead);

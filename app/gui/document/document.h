@@ -222,6 +222,7 @@ class Document : public QObject {
   void inputsChanged();  ///< models, text or settings
   void evaluationsChanged();
   void runStatusChanged();
+  void noRunTextChanged();               ///< noRunText(), perhaps, while there is no run
   void exportsChanged();                 ///< one came, moved on or went
   void notWritten(const QString& path);  ///< writing this file was cancelled or failed
   /// The models that were to be run would take much memory: they run after runAnyway or runFewer.

@@ -12,6 +12,7 @@
 #include "backend/base/error.h"
 #include "backend/eval/needle_prompt.h"
 #include "backend/model/checkpoint.h"
+#include "backend/model/engine.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope::gui::evaluations {
@@ -50,15 +51,19 @@ QString readingOf(const NeedleCell& cell) {
 
 /// Of these checkpoints the one that a cell's model was read from: that of its name, else the one of its weights.
 /// @returns nothing where the job was stopped
-std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<ModelInput>& models, const Job& job) {
+std::optional<std::string> folderOf(const NeedleCell& cell, const std::vector<ModelInput>& models, const Engine& engine,
+                                    const Job& job) {
   const TraceInfo& info = cell.model->info;
   for (const ModelInput& model : models) {
     if (model.name.toStdString() == info.name) return model.path.toStdString();
   }
   for (const ModelInput& model : models) {
-    const auto weights = Checkpoint::open(model.path.toStdString()).weights_sha256(job);
-    if (!weights) return std::nullopt;
-    if (*weights == info.weights_sha256) return model.path.toStdString();
+    ModelRequest request;
+    request.name = model.name.toStdString();
+    request.model = model.path.toStdString();
+    const auto described = engine.open(request).describe(1, job);
+    if (!described) return std::nullopt;
+    if (described->weights_sha256 == info.weights_sha256) return request.model;
   }
   throw Error(
       NeedlePage::tr("To open this cell, open first the checkpoint folder of %1 (Ctrl+O): none that is open has "
@@ -160,8 +165,9 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
   if (QFileInfo(m_document.text().file).fileName() == haystack) m_haystack = m_document.text().content;
   const NeedleCell cell{test, &model, static_cast<std::size_t>(length), static_cast<std::size_t>(depth)};
   JobRunner::Request<std::string> request;
-  request.work = [cell, models, text = m_haystack](const Job& job) -> std::optional<std::string> {
-    const std::optional<std::string> folder = folderOf(cell, models, job);
+  request.work = [cell, models, text = m_haystack,
+                  &engine = m_document.engine()](const Job& job) -> std::optional<std::string> {
+    const std::optional<std::string> folder = folderOf(cell, models, engine, job);
     return folder ? std::optional(promptOf(cell, *folder, text)) : std::nullopt;
   };
   request.done = [this, cell](const std::string& prompt) {

@@ -63,11 +63,7 @@ WordsView::WordsView(Document& document, QWidget* parent)
   m_pages->addWidget(page);
   makeCommands();
   connect(&m_document, &Document::runsChanged, this, &WordsView::outdate);
-  for (const auto signal : {&Document::inputsChanged, &Document::runStatusChanged}) {
-    connect(&m_document, signal, this, [this] {
-      if (m_document.runs().empty()) outdate();
-    });
-  }
+  connect(&m_document, &Document::noRunTextChanged, this, &WordsView::outdate);
   connect(&m_document.selection(), &Selection::headChanged, this, &WordsView::outdate);
   connect(&m_document.selection(), &Selection::pinChanged, this, &WordsView::followPin);
 }
