@@ -88,7 +88,8 @@ class CausalLM {
   virtual std::vector<std::unique_ptr<Continuation>> begin_together(std::span<const PromptRequest> prompts,
                                                                     const Job& job) = 0;
   /// Reads one more token of each of several continuations of this model, none of them twice: those without
-  /// interventions in one pass where the device can, the others after each other. Each has the same digits as alone.
+  /// interventions in one pass where the device can, the others after each other. Each has the same digits whoever is
+  /// beside it.
   /// @param ids  [continuations]
   /// @throws what check_next_token does, before any token is read; ShapeError for another number of ids
   virtual void read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) = 0;

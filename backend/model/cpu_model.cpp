@@ -25,7 +25,7 @@ class CpuModel final : public ForwardModel {
   [[nodiscard]] std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const override {
     return std::make_unique<CpuForward>(config_, weights_, batch, length, kept_);
   }
-  [[nodiscard]] bool continues_together() const override { return true; }
+  [[nodiscard]] std::int64_t rows_together(std::int64_t continuations) const override { return continuations; }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,
                                                          double tolerance) const override {
     return std::make_unique<CpuState>(config_, interventions, tolerance, pages_);

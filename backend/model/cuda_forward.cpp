@@ -95,14 +95,14 @@ bool CudaForward::project(int layer) {
 
 void CudaForward::make_gates(const TorchLayer& weights) {
   if (!gates_.defined()) return;
-  if (weights.gates_bias.defined()) {
-    gates_.copy_(weights.gates_bias.expand_as(gates_));
-  } else {
-    gates_.zero_();
-  }
   // (n + n') W^T up to 2^-17 of each product, where bfloat16 alone would give 2^-9: n W, n' W and n W', n' and W'
   // being what rounding took.
-  add_product(gates_, normed_.flatten(1), weights.gates_high);
+  if (weights.gates_bias.defined()) {
+    gates_.copy_(weights.gates_bias.expand_as(gates_));
+    add_product(gates_, normed_.flatten(1), weights.gates_high);
+  } else {
+    at::mm_out(gates_, normed_.flatten(1), weights.gates_high.t(), at::kFloat);
+  }
   add_product(gates_, normed(), weights.gates_rest);
 }
 
@@ -124,7 +124,7 @@ void CudaForward::split_heads(int layer) {
     return;
   }
   const at::TensorOptions half = projected_.options();
-  cuda::ProjectedHeads step;
+  cuda::ProjectedHeads step = projected_heads(layer);
   // A store in GPU memory holds [H, L, d], and is written without a copy.
   Recorder* const into = batch() == 1 ? recorder(0) : nullptr;
   void* const store = into == nullptr ? nullptr : into->stored_on_device(TraceArray::query, layer);
@@ -138,35 +138,37 @@ void CudaForward::split_heads(int layer) {
     key_ = split(at::empty({rows(), key_heads, dim}, half));
   }
   value_ = split(at::empty({rows(), key_heads, dim}, half));
+  step.query = bytes(query_);
+  step.key = bytes(key_);
+  step.value = bytes(value_);
+  check(cuda::project_heads(step, stream_), "the shift and norm of heads");
+  const bool shifts = has_states() && (config().key_shift || config().value_shift);
+  for (std::int64_t b = 0; shifts && b < batch(); ++b) {
+    const at::Tensor last = projected_[(b + 1) * length() - 1];
+    torch_state(b).keep_last(layer, last.slice(0, columns.key, columns.value),
+                             last.slice(0, columns.value, columns.key_shift));
+  }
+}
+
+cuda::ProjectedHeads CudaForward::projected_heads(int layer) const {
+  const TorchLayer& weights = weights_of(layer);
+  const ProjectionColumns& columns = this->weights().columns;
+  cuda::ProjectedHeads step;
   step.rows = rows();
   step.length = length();
-  step.heads = heads;
-  step.key_heads = key_heads;
-  step.head_dim = dim;
+  step.heads = config().heads;
+  step.key_heads = config().key_heads;
+  step.head_dim = config().head_dim;
   step.projected = bytes(projected_);
   step.projected_stride = projected_.stride(0);
   if (config().key_shift) step.key_shift_logits = data<float>(gates_);
   if (config().value_shift) step.value_shift_logits = data<float>(gates_) + (columns.value_shift - columns.key_shift);
   if (gates_.defined()) step.shift_stride = gates_.stride(0);
-  const bool shifts = has_states() && (config().key_shift || config().value_shift);
-  if (shifts && continues()) {
-    const TorchState::Layer& cache = torch_state().layer(layer);
-    step.key_before = bytes(cache.last_key);
-    step.value_before = bytes(cache.last_value);
-  }
   step.query_norm = data<float>(weights.query_norm);
   step.key_norm = data<float>(weights.key_norm);
   step.norm_epsilon = static_cast<float>(config().query_key_norm_epsilon);
   step.rotation = data<float>(rotation_);
-  step.query = bytes(query_);
-  step.key = bytes(key_);
-  step.value = bytes(value_);
-  check(cuda::project_heads(step, stream_), "the shift and norm of heads");
-  for (std::int64_t b = 0; shifts && b < batch(); ++b) {
-    const at::Tensor last = projected_[(b + 1) * length() - 1];
-    torch_state(b).layer(layer).last_key = last.slice(0, columns.key, columns.value).clone();
-    torch_state(b).layer(layer).last_value = last.slice(0, columns.value, columns.key_shift).clone();
-  }
+  return step;
 }
 
 void CudaForward::add_output(int layer, at::Tensor& output) {
@@ -210,8 +212,8 @@ bool CudaForward::feed_forward(int layer) {
   norm(weights.mlp_norm, 0, /*rest=*/false, {});
   const std::int64_t inner = config().intermediate_size;
   const std::int64_t most = std::min(rows(), kDeviceMlpRows);
-  const at::Tensor wide = at::empty({most, 2 * inner}, normed_.options());
-  const at::Tensor product = at::empty({most, inner}, normed_.options());
+  const at::Tensor wide = mlp_wide_.defined() ? mlp_wide_ : at::empty({most, 2 * inner}, normed_.options());
+  const at::Tensor product = mlp_product_.defined() ? mlp_product_ : at::empty({most, inner}, normed_.options());
   for (std::int64_t begin = 0; begin < rows(); begin += kDeviceMlpRows) {
     const std::int64_t end = std::min(begin + kDeviceMlpRows, rows());
     at::Tensor wide_rows = wide.slice(0, 0, end - begin);

@@ -5,14 +5,14 @@
 #include <ATen/core/Tensor.h>
 
 #include "backend/model/torch_forward_torch.h"
-#include "kernels/cuda/stream.h"
+#include "kernels/cuda/steps.h"
 
 namespace foxscope {
 
 /// The steps in bfloat16 on a GPU: cuBLAS for the matrices, kernels/cuda for everything between them. The residual
 /// stream, what makes gates, norms and logits are float32. Nothing waits for the GPU inside a layer but what the caller
 /// keeps in pageable memory, and interventions on gates, which change log f on the host.
-class CudaForward final : public TorchForward {
+class CudaForward : public TorchForward {
  public:
   /// Whether there are kernels for what a model's layers are made of.
   static bool takes(const TorchWeights& weights);
@@ -27,11 +27,19 @@ class CudaForward final : public TorchForward {
   bool feed_forward(int layer) override;
   bool predict() override;
   at::Tensor final_norm(std::int64_t first_row) override;
+  /// From the projection to query_, key_ and value_.
+  virtual void split_heads(int layer);
+  /// What of that is the same for a text and for its next position.
+  [[nodiscard]] kernels::cuda::ProjectedHeads projected_heads(int layer) const;
+  [[nodiscard]] kernels::cuda::Stream stream() const { return stream_; }
+
+  at::Tensor rotation_;     ///< [n, d/2, 2] f32; undefined without rotation
+  at::Tensor mlp_wide_;     ///< [B n, 2 I] bf16 of the MLP, where it is kept from pass to pass
+  at::Tensor mlp_product_;  ///< [B n, I] bf16 likewise
 
  private:
   /// Logits of what is precise in a projection, into gates_.
   void make_gates(const TorchLayer& weights);
-  void split_heads(int layer);
   /// x += the mixer's output.  @param output  [B n, H d] bf16
   void add_output(int layer, at::Tensor& output);
   /// norm(x) into normed_, and float32 where it is asked for, of the rows from `first` on.
@@ -41,7 +49,6 @@ class CudaForward final : public TorchForward {
   kernels::cuda::Stream stream_;
   at::Tensor normed_;     ///< [B n, 2, D] bf16, and what rounding took from it; [B n, 1, D] where no gate needs that
   at::Tensor projected_;  ///< [B n, (H + 2 H_kv) d, and H d of an output gate] bf16
-  at::Tensor rotation_;   ///< [n, d/2, 2] f32; undefined without rotation
 };
 
 }  // namespace foxscope

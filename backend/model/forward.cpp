@@ -11,19 +11,27 @@ bool Forward::run(const Input& input, std::span<const Probe> probes, std::span<F
   assert(std::ssize(probes) == batch_ && (states.empty() || std::ssize(states) == batch_));
   pass_ = {input, probes, states, job, &report};
   assert(!continues() || length_ == 1);
-  const auto tell = [&](int done) { job.tell({done, config_.layers + 1, "layers", "forward"}); };
   begin();
-  for (int layer = input.first_layer; layer < config_.layers; ++layer) {
-    tell(layers_done(layer));
-    if (job.stopped() || !run_layer(layer)) return false;
-    end_layer(layer);
-  }
+  if (!run_layers()) return false;
   tell(layers_done(config_.layers));
   if (job.stopped() || !predict() || !finish()) return false;
   tell(config_.layers + 1);
-  for (ForwardState* const state : states) state->advance(length_);
+  for (ForwardState* const state : states) {
+    if (state != nullptr) state->advance(length_);
+  }
   return true;
 }
+
+bool Forward::run_layers() {
+  for (int layer = input().first_layer; layer < config_.layers; ++layer) {
+    tell(layers_done(layer));
+    if (job().stopped() || !run_layer(layer)) return false;
+    end_layer(layer);
+  }
+  return true;
+}
+
+void Forward::tell(int done) const { job().tell({done, config_.layers + 1, "layers", "forward"}); }
 
 /// The layer of the paper (Lin et al. 2025, figure 2). With a parallel residual (GPT-NeoX) the MLP reads what attention
 /// did: it is added first, as attention has read by then.

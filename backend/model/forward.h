@@ -51,13 +51,13 @@ class Forward {
   /// @param probes  [B] what keeps and changes what passes
   /// @param states  [B] what lies before each sequence; takes its positions up. Empty: nothing does, and nothing is to
   ///                follow. Those that hold positions, each as many as it likes, are continued by one position at a
-  ///                time: alone, or together where the subclass says that it can
+  ///                time: alone, or together where the subclass says that it can; null where a row is of no use then
   /// @returns false if the job was stopped: the states are of no use then
   bool run(const Input& input, std::span<const Probe> probes, std::span<ForwardState* const> states, const Job& job,
            ForwardReport& report);
 
   /// log p of each token of the vocabulary after the last position of each sequence that was read.
-  /// @param log_probabilities  [B] of [V] nats
+  /// @param log_probabilities  [B, or fewer: the first] of [V] nats
   virtual void predict_next(std::span<const std::span<float>> log_probabilities) = 0;
 
   /// A row of [B n] that was read last, and what is asked of it.
@@ -77,8 +77,8 @@ class Forward {
   Forward(const ModelConfig& config, std::int64_t batch, std::int64_t length)
       : config_(config), batch_(batch), length_(length) {}
 
-  /// The steps of a layer, in their order.
-  bool run_layer(int layer);
+  /// All layers that the input asks for, in their order.
+  virtual bool run_layers();
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
@@ -112,6 +112,9 @@ class Forward {
   [[nodiscard]] const Input& input() const { return pass_.input; }
   [[nodiscard]] std::span<const Probe> probes() const { return pass_.probes; }
   [[nodiscard]] bool has_states() const { return !pass_.states.empty(); }
+  [[nodiscard]] bool has_state(std::int64_t sequence) const {
+    return has_states() && pass_.states[static_cast<std::size_t>(sequence)] != nullptr;
+  }
   [[nodiscard]] ForwardState& state(std::int64_t sequence) const {
     return *pass_.states[static_cast<std::size_t>(sequence)];
   }
@@ -128,6 +131,10 @@ class Forward {
   [[nodiscard]] bool gated(int layer) const;
 
  private:
+  /// The steps of a layer, in their order.
+  bool run_layer(int layer);
+  void tell(int done) const;
+
   /// What the last run was about, as a way back reads it too. What its spans and pointers name is the caller's.
   struct Pass {
     Input input;

@@ -18,10 +18,7 @@ namespace {
 constexpr std::int64_t kUnaskedTokens = 4096;
 constexpr FreeMemory kPlenty = {std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::max()};
 
-/// Continuations that read their next token in one pass.
-constexpr std::size_t kMostTogether = 64;
-
-/// A state, and the forward that reads one position more.
+/// A state, which its model reads one position more into.
 class ModelContinuation final : public Continuation {
  public:
   ModelContinuation(const ForwardModel& model, const PromptRequest& request)
@@ -53,15 +50,16 @@ class ModelContinuation final : public Continuation {
   void read(std::int32_t id) override {
     check_next_token(id, length(), model_->config());
     model_->within_device(length() + 1, [&] {
-      if (!next_) next_ = model_->make_forward(1, 1);
       Forward::Input input;
       input.ids = {&id, 1};
       const Probe unkept = probe(nullptr);
       ForwardState* const states[] = {state_.get()};
       const std::span<float> next[] = {log_probabilities_};
-      ForwardReport report;
-      next_->run(input, {&unkept, 1}, states, {}, report);
-      next_->predict_next(next);
+      model_->with_next_forward(1, [&](Forward& forward) {
+        ForwardReport report;
+        forward.run(input, {&unkept, 1}, states, {}, report);
+        forward.predict_next(next);
+      });
     });
   }
 
@@ -69,7 +67,6 @@ class ModelContinuation final : public Continuation {
   const ForwardModel* model_;
   std::vector<Intervention> interventions_;
   std::unique_ptr<ForwardState> state_;
-  std::unique_ptr<Forward> next_;  ///< of one position; made when it is first needed
   std::vector<float> log_probabilities_;
 };
 
@@ -139,11 +136,10 @@ void ForwardModel::read_together(std::span<Continuation* const> continuations, s
   for (std::size_t n = 0; n < ids.size(); ++n) {
     check_next_token(ids[n], continuations[n]->length(), config());
     const bool changed = static_cast<const ModelContinuation*>(continuations[n])->changed();
-    (changed || !continues_together() ? alone : beside).push_back(n);
+    (changed || rows_together(1) == 0 ? alone : beside).push_back(n);
   }
-  if (beside.size() == 1) alone.push_back(std::exchange(beside, {}).front());
   for (const std::size_t n : alone) continuations[n]->read(ids[n]);
-  for (std::size_t first = 0; first < beside.size(); first += kMostTogether) {
+  for (std::size_t first = 0; first < beside.size(); first += static_cast<std::size_t>(kMostTogether)) {
     const auto group = std::span(beside).subspan(first, std::min(kMostTogether, beside.size() - first));
     std::vector<std::int32_t> tokens;
     std::vector<ForwardState*> states;
@@ -156,15 +152,23 @@ void ForwardModel::read_together(std::span<Continuation* const> continuations, s
     }
     within_device(1, [&] {
       Forward::Input input;
-      input.batch = std::ssize(group);
+      input.batch = rows_together(std::ssize(group));
+      const auto rows = static_cast<std::size_t>(input.batch);
+      tokens.resize(rows);
+      states.resize(rows);
       input.ids = tokens;
-      const std::vector<Probe> probes(group.size());
-      const auto forward = make_forward(input.batch, 1);
-      ForwardReport report;
-      forward->run(input, probes, states, {}, report);
-      forward->predict_next(next);
+      const std::vector<Probe> probes(rows);
+      with_next_forward(input.batch, [&](Forward& forward) {
+        ForwardReport report;
+        forward.run(input, probes, states, {}, report);
+        forward.predict_next(next);
+      });
     });
   }
+}
+
+void ForwardModel::with_next_forward(std::int64_t batch, const std::function<void(Forward&)>& action) const {
+  action(*make_forward(batch, 1));
 }
 
 bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std::size_t> batch,

@@ -13,6 +13,9 @@
 
 namespace foxscope {
 
+/// Continuations that read their next token in one pass.
+inline constexpr std::int64_t kMostTogether = 64;
+
 /// A model whose weights are in memory: batches of whole texts, and prompts that go on, for every device. Subclasses
 /// say whose steps a pass is made of.
 class ForwardModel : public CausalLM {
@@ -25,8 +28,11 @@ class ForwardModel : public CausalLM {
   void read_together(std::span<Continuation* const> continuations, std::span<const std::int32_t> ids) final;
 
   [[nodiscard]] virtual std::unique_ptr<Forward> make_forward(std::int64_t batch, std::int64_t length) const = 0;
-  /// Whether a forward of B sequences of one position continues B states.
-  [[nodiscard]] virtual bool continues_together() const = 0;
+  /// Rows of a pass in which several continuations read their next token: so many, or more where digits would else
+  /// depend on who is beside; 0: they read one after the other.
+  [[nodiscard]] virtual std::int64_t rows_together(std::int64_t continuations) const = 0;
+  /// Calls an action with a forward of one position of so many continuations, which no one else uses meanwhile.
+  virtual void with_next_forward(std::int64_t batch, const std::function<void(Forward&)>& action) const;
   /// Before the first position.
   /// @param tolerance  share of a row's attention that may be left out: half of it by keys that are dropped
   [[nodiscard]] virtual std::unique_ptr<ForwardState> make_state(std::span<const Intervention> interventions,

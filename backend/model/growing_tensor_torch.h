@@ -15,6 +15,10 @@ class GrowingTensor {
   void start(const at::Tensor& rows);
   /// @param rows  [H, m, ...]
   void append(const at::Tensor& rows);
+  /// Memory for `count` rows more that no copy sees, behind those that are held: [H, n + count, ...] with what is to be
+  /// written there. They are held from commit on.
+  [[nodiscard]] at::Tensor reserve(std::int64_t count);
+  void commit(std::int64_t count);
   void drop_front(std::int64_t rows);
 
   /// [H, n, ...], valid until the next append.

@@ -38,6 +38,8 @@ class Probe {
   /// @param loss  [n] nats, of the positions from `first` on
   void take_loss(std::int64_t first, std::span<const float> loss) const;
 
+  /// Whether anything is.
+  [[nodiscard]] bool changes() const { return !interventions_.empty(); }
   [[nodiscard]] bool changes_gates(int layer) const;
   [[nodiscard]] bool cuts_head(int layer, int head) const;
   /// @param first     position of the first column

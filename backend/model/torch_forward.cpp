@@ -104,19 +104,17 @@ bool TorchForward::project(int layer) {
   at::Tensor value = heads(columns.value, columns.key_shift);
   const at::Tensor last_keys = key.select(1, length() - 1);
   const at::Tensor last_values = value.select(1, length() - 1);
-  TorchState::Layer* const cache = continues() ? &torch_state().layer(layer) : nullptr;
-  if (config().key_shift) {
-    key = composed_steps::shift(key, cache == nullptr ? at::Tensor() : cache->last_key,
-                                gates.slice(2, 0, config().key_heads));
-  }
+  const bool shifts = config().key_shift || config().value_shift;
+  at::Tensor before;
+  if (shifts && continues()) before = torch_state().last(layer).view({2, config().key_heads, dim});
+  const auto before_of = [&](std::int64_t part) { return before.defined() ? before[part] : at::Tensor(); };
+  if (config().key_shift) key = composed_steps::shift(key, before_of(0), gates.slice(2, 0, config().key_heads));
   if (config().value_shift) {
     const std::int64_t first = columns.value_shift - columns.key_shift;
-    value = composed_steps::shift(value, cache == nullptr ? at::Tensor() : cache->last_value,
-                                  gates.slice(2, first, first + config().key_heads));
+    value = composed_steps::shift(value, before_of(1), gates.slice(2, first, first + config().key_heads));
   }
-  for (std::int64_t b = 0; has_states() && b < batch(); ++b) {
-    torch_state(b).layer(layer).last_key = last_keys[b].clone();
-    torch_state(b).layer(layer).last_value = last_values[b].clone();
+  for (std::int64_t b = 0; shifts && has_states() && b < batch(); ++b) {
+    torch_state(b).keep_last(layer, last_keys[b], last_values[b]);
   }
   if (weights.query_norm.defined()) {
     query = composed_steps::rms_norm(query, weights.query_norm, config().query_key_norm_epsilon);
@@ -560,9 +558,11 @@ void TorchForward::keep_losses(const at::Tensor& loss) {
 void TorchForward::predict_next(std::span<const std::span<float>> log_probabilities) {
   const at::Tensor head = weights_.padded_head.slice(0, 0, config().vocabulary_size);
   const at::Tensor last = final_norm(length() - 1).slice(0, 0, rows(), length());  // [B, D]
-  const at::Tensor next = at::log_softmax(composed_steps::linear_to_float(last, head).to(at::kDouble), 1);
-  for (std::int64_t b = 0; b < batch(); ++b) {
-    copy_to_host(next[b].to(at::kFloat), log_probabilities[static_cast<std::size_t>(b)].data());
+  // Of all rows, that digits do not depend on how many are asked for.
+  const at::Tensor logits = composed_steps::linear_to_float(last, head).slice(0, 0, std::ssize(log_probabilities));
+  const at::Tensor next = at::log_softmax(logits.to(at::kDouble), 1).to(at::kFloat).to(at::kCPU);
+  for (std::int64_t b = 0; b < next.size(0); ++b) {
+    copy_to_host(next[b], log_probabilities[static_cast<std::size_t>(b)].data());
   }
 }
 

@@ -1,17 +1,23 @@
 #include "backend/model/torch_model.h"
 
+#include <algorithm>
+#include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include "backend/base/log.h"
 #include "backend/model/cuda_attention_torch.h"
 #include "backend/model/cuda_forward_torch.h"
+#include "backend/model/cuda_next_forward_torch.h"
 #include "backend/model/current_device_torch.h"
 #include "backend/model/device_errors_torch.h"
 #include "backend/model/forward_model.h"
@@ -33,7 +39,18 @@ class TorchModel final : public ForwardModel {
     if (CudaForward::takes(weights_)) return std::make_unique<CudaForward>(weights_, batch, length);
     return std::make_unique<TorchForward>(weights_, batch, length);
   }
-  [[nodiscard]] bool continues_together() const override { return false; }
+  [[nodiscard]] std::int64_t rows_together(std::int64_t /*continuations*/) const override {
+    return CudaNextForward::takes(weights_) ? kMostTogether : 0;
+  }
+  void with_next_forward(std::int64_t batch, const std::function<void(Forward&)>& action) const override {
+    if (!CudaNextForward::takes(weights_)) return ForwardModel::with_next_forward(batch, action);
+    std::unique_ptr<NextForward> next = take_next(batch);
+    const c10::StreamGuard guard(next->stream);
+    action(*next->forward);
+    // One that has thrown is not kept.
+    const std::scoped_lock lock(next_mutex_);
+    kept_next_.push_back(std::move(next));
+  }
   [[nodiscard]] std::unique_ptr<ForwardState> make_state(std::span<const Intervention> /*interventions*/,
                                                          double tolerance) const override {
     return std::make_unique<TorchState>(config().layers, config().heads, tolerance / 2);
@@ -51,7 +68,32 @@ class TorchModel final : public ForwardModel {
   }
 
  private:
+  /// A forward, and the stream that its work is recorded on.
+  struct NextForward {
+    std::int64_t batch;
+    c10::Stream stream;
+    std::unique_ptr<CudaNextForward> forward;
+  };
+
+  [[nodiscard]] std::unique_ptr<NextForward> take_next(std::int64_t batch) const {
+    {
+      const std::scoped_lock lock(next_mutex_);
+      const auto kept = std::ranges::find(kept_next_, batch, [](const auto& next) { return next->batch; });
+      if (kept != kept_next_.end()) {
+        std::unique_ptr<NextForward> next = std::move(*kept);
+        kept_next_.erase(kept);
+        return next;
+      }
+    }
+    const c10::Stream stream =
+        c10::impl::VirtualGuardImpl(weights_.place.type()).getStreamFromGlobalPool(weights_.place, false);
+    const c10::StreamGuard guard(stream);
+    return std::make_unique<NextForward>(batch, stream, std::make_unique<CudaNextForward>(weights_, batch));
+  }
+
   TorchWeights weights_;
+  mutable std::mutex next_mutex_;
+  mutable std::vector<std::unique_ptr<NextForward>> kept_next_;
 };
 
 void log_attention(const TorchWeights& weights) {

@@ -13,6 +13,21 @@ constexpr std::int64_t kLookEvery = 64;
 
 }  // namespace
 
+std::unique_ptr<ForwardState> TorchState::copy() const {
+  auto copied = std::make_unique<TorchState>(*this);
+  if (last_.defined()) copied->last_ = last_.clone();
+  return copied;
+}
+
+void TorchState::keep_last(int index, const at::Tensor& key, const at::Tensor& value) {
+  if (!last_.defined()) {
+    last_ = at::empty({static_cast<std::int64_t>(layers_.size()), 2, key.numel()}, key.options());
+  }
+  const at::Tensor both = last(index);
+  both[0].view_as(key).copy_(key);
+  both[1].view_as(value).copy_(value);
+}
+
 void TorchState::drop_keys(int index, std::int64_t window_size, const std::vector<double>& logit_bound) {
   Layer& cache = layer(index);
   const std::int64_t end = cache.first + cache.key.size();

@@ -139,6 +139,36 @@ bool DeviceStream::wait() const {
   return !refused && succeeded(cudaStreamSynchronize(stream_));
 }
 
+std::unique_ptr<DeviceGraph> DeviceGraph::record(Stream stream, const std::function<void()>& launch) {
+  // Other threads may take memory meanwhile.
+  if (refused || stream == nullptr || !succeeded(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed))) {
+    return nullptr;
+  }
+  cudaGraph_t graph = nullptr;
+  try {
+    launch();
+  } catch (...) {
+    if (succeeded(cudaStreamEndCapture(stream, &graph)) && graph != nullptr) succeeded(cudaGraphDestroy(graph));
+    throw;
+  }
+  if (!succeeded(cudaStreamEndCapture(stream, &graph)) || graph == nullptr) return nullptr;
+  cudaGraphExec_t executable = nullptr;
+  const bool made = succeeded(cudaGraphInstantiate(&executable, graph, 0));
+  succeeded(cudaGraphDestroy(graph));
+  if (!made) return nullptr;
+  return std::unique_ptr<DeviceGraph>(new DeviceGraph(executable, current_device()));
+}
+
+DeviceGraph::~DeviceGraph() {
+  const DeviceScope scope(device_);
+  if (!refused) succeeded(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_)));
+}
+
+Status DeviceGraph::launch(Stream stream) const {
+  if (refused) return Status::unavailable;
+  return status_of(cudaGraphLaunch(static_cast<cudaGraphExec_t>(executable_), stream));
+}
+
 bool copy_to_device(void* device, std::span<const std::byte> host, Stream stream) {
   return copied(device, host.data(), host.size(), cudaMemcpyHostToDevice, stream);
 }

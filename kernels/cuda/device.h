@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <span>
 #include <string>
 
 #include "kernels/cuda/stream.h"
+#include "kernels/status.h"
 
 namespace foxscope::kernels::cuda {
 
@@ -100,6 +103,28 @@ class DeviceStream {
  private:
   Stream stream_ = nullptr;
   int device_ = 0;
+};
+
+/// Work of a stream that is given to it again and again as one: what its launches point to is read anew each time.
+class DeviceGraph {
+ public:
+  /// @param stream  not the device's own (null) stream
+  /// @param launch  gives work to the stream, which is taken down and not done: it must not wait for the device, nor
+  /// take
+  ///                or give back memory that its work uses
+  /// @returns null where that failed, and the work is to be given anew; also in a build without CUDA
+  static std::unique_ptr<DeviceGraph> record(Stream stream, const std::function<void()>& launch);
+  ~DeviceGraph();
+  DeviceGraph(const DeviceGraph&) = delete;
+  DeviceGraph& operator=(const DeviceGraph&) = delete;
+
+  [[nodiscard]] Status launch(Stream stream) const;
+
+ private:
+  DeviceGraph(void* executable, int device) : executable_(executable), device_(device) {}
+
+  void* executable_;
+  int device_;
 };
 
 /// Copies into memory of the current device, after what was given to the stream; waits for it.

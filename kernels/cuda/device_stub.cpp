@@ -30,6 +30,14 @@ DeviceStream::DeviceStream() = default;
 DeviceStream::~DeviceStream() { device_ = 0; }
 bool DeviceStream::wait() const { return stream_ != nullptr; }
 
+std::unique_ptr<DeviceGraph> DeviceGraph::record(Stream /*stream*/, const std::function<void()>& /*launch*/) {
+  return nullptr;
+}
+DeviceGraph::~DeviceGraph() { executable_ = nullptr; }
+Status DeviceGraph::launch(Stream /*stream*/) const {
+  return device_ < 0 ? Status::invalid_argument : Status::unavailable;
+}
+
 bool copy_to_device(void* /*device*/, std::span<const std::byte> /*host*/, Stream /*stream*/) { return false; }
 bool copy_to_host(std::span<std::byte> /*host*/, const void* /*device*/, Stream /*stream*/) { return false; }
 std::size_t free_memory() { return 0; }

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/gate_scan.h"
+#include "kernels/cuda/log_gate.cuh"
 #include "kernels/cuda/row_access.cuh"
 
 namespace foxscope::kernels::cuda {
@@ -22,7 +23,6 @@ struct Tile {
   __device__ static __forceinline__ int slot(int position) { return position + position / OfLane; }
 };
 
-constexpr double kLowestLogGate = -1000;
 constexpr std::int64_t kMostLength = std::int64_t{1} << 22;  // times 1000 stays below 2^32
 constexpr std::int64_t kMostTiles = std::int64_t{1} << 28;
 
@@ -118,12 +118,6 @@ __device__ Sum look_back(const Workspace& w, std::int64_t head, int tile) {
     if (complete != 0) break;
   }
   return before;
-}
-
-__device__ __forceinline__ double log_sigmoid(double x) { return fmin(x, 0.0) - log1p(exp(-fabs(x))); }
-
-__device__ __forceinline__ double held(double log_gate) {
-  return log_gate < kLowestLogGate ? kLowestLogGate : log_gate > 0 ? 0.0 : log_gate;
 }
 
 template <int OfLane>

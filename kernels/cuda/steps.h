@@ -38,7 +38,7 @@ enum class HeadLayout {
 };
 
 /// From a layer's projection to what enters attention (docs/models.md): for keys and values the shift
-/// x_t <- a_t x_(t-1) + (1 - a_t) x_t with a_t = sigmoid(logit) per key head, then for queries and keys RMSNorm over d
+/// x_t <- a_t x_(t-1) + (1 - a_t) x_t with a_t = sigmoid(logit) per key head and zeros before the first, then for queries and keys RMSNorm over d
 /// per head, then rotary embedding (first half with second half).
 struct ProjectedHeads {
   std::int64_t rows = 0;
@@ -52,8 +52,6 @@ struct ProjectedHeads {
   const float* key_shift_logits = nullptr;    ///< [n, H_kv]; null: no shift of keys
   const float* value_shift_logits = nullptr;  ///< [n, H_kv]; null: no shift of values
   std::int64_t shift_stride = 0;              ///< of both logits, elements from one row to the next
-  const void* key_before = nullptr;           ///< [H_kv, d] in projected_type, before the first row; null: zeros
-  const void* value_before = nullptr;         ///< likewise
   const float* query_norm = nullptr;          ///< [H, d]; null: no norm
   const float* key_norm = nullptr;            ///< [H_kv, d]; null: no norm
   float norm_epsilon = 0;

@@ -5,6 +5,7 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/head_access.cuh"
+#include "kernels/cuda/head_steps.cuh"
 #include "kernels/cuda/row_access.cuh"
 #include "kernels/cuda/steps.h"
 
@@ -14,17 +15,8 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::int64_t kMostRows = std::int64_t{1} << 30;
 
-__device__ __forceinline__ float norm_factor(const RowChunk& x, int lanes, float inverse_head_dim, float epsilon) {
-  float squares = 0;
-#pragma unroll
-  for (float value : x) squares += value * value;
-  return rsqrtf(sum_over_head(squares, lanes) * inverse_head_dim + epsilon);
-}
-
 /// What a head of the projection goes through.
-template <class T>
 struct Path {
-  const T* before = nullptr;
   const float* shift = nullptr;
   const float* norm = nullptr;
   Bfloat16* to = nullptr;  ///< at row 0
@@ -45,10 +37,8 @@ struct Path {
     const bool is_key = head < heads + key_heads;
     const int index = head - heads - (is_key ? 0 : key_heads);
     const float* logits = is_key ? a.key_shift_logits : a.value_shift_logits;
-    const void* row_before = is_key ? a.key_before : a.value_before;
     shifts = logits != nullptr;
     shift = shifts ? logits + index : nullptr;
-    before = row_before == nullptr ? nullptr : static_cast<const T*>(row_before) + index * d;
     norm = is_key && a.key_norm != nullptr ? a.key_norm + index * d : nullptr;
     lie(a, is_key ? a.key : a.value, key_heads, index, is_key ? a.layout : HeadLayout::rows_first);
     rotates = is_key && a.rotation != nullptr;
@@ -62,25 +52,13 @@ struct Path {
   }
 };
 
-/// Turns four pairs.
-__device__ __forceinline__ void rotate(RowChunk& x, const RawChunk<float>& table) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const float cosine = table.numbers[2 * i];
-    const float sine = table.numbers[2 * i + 1];
-    const float low = x[i];
-    x[i] = low * cosine - x[4 + i] * sine;
-    x[4 + i] = x[4 + i] * cosine + low * sine;
-  }
-}
-
 template <class T, bool Aligned, bool Rotates, int Rows>
 __global__ void __launch_bounds__(kThreads)
     project_heads_kernel(const __grid_constant__ ProjectedHeads a, const int lanes) {
   const auto d = static_cast<int>(a.head_dim);
   const Place place(lanes, static_cast<int>(a.heads + 2 * a.key_heads), d);
   const Columns<Aligned, Rotates> columns(place, d);
-  const Path<T> path(a, place.head);
+  const Path path(a, place.head);
   const std::int64_t first = std::int64_t{blockIdx.x} * Rows;
   const T* from = static_cast<const T*>(a.projected) + place.head * d;
   RawChunk<T> raw[Rows];
@@ -90,13 +68,7 @@ __global__ void __launch_bounds__(kThreads)
   // Rows from the start of a sequence on, of the first of this block.
   auto within = static_cast<int>(a.length > 0 ? first % a.length : first);
   const auto length = static_cast<int>(a.length > 0 ? a.length : a.rows);
-  if (path.shifts && place.inside) {
-    if (within > 0) {
-      columns.load(from + (first - 1) * a.projected_stride, before);
-    } else if (first == 0 && path.before != nullptr) {
-      columns.load(path.before, before);
-    }
-  }
+  if (path.shifts && place.inside && within > 0) columns.load(from + (first - 1) * a.projected_stride, before);
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
     raw[r].clear();
@@ -215,10 +187,9 @@ void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
 template <class T>
 void launch_project_heads(const ProjectedHeads& a, cudaStream_t stream) {
   bool aligned = a.projected_stride % 8 == 0;
-  for (const void* data :
-       {a.projected, a.key_before, a.value_before, static_cast<const void*>(a.query_norm),
-        static_cast<const void*>(a.key_norm), static_cast<const void*>(a.rotation), static_cast<const void*>(a.query),
-        static_cast<const void*>(a.key), static_cast<const void*>(a.value)}) {
+  for (const void* data : {a.projected, static_cast<const void*>(a.query_norm), static_cast<const void*>(a.key_norm),
+                           static_cast<const void*>(a.rotation), static_cast<const void*>(a.query),
+                           static_cast<const void*>(a.key), static_cast<const void*>(a.value)}) {
     aligned = aligned && aligned_16(data);
   }
   const bool rotates = a.rotation != nullptr;

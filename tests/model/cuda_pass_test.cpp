@@ -12,13 +12,14 @@
 #include "backend/model/run.h"
 #include "backend/model/run_memory.h"
 #include "backend/model/torch_model.h"
-#include "tests/model/model_test_support.h"
+#include "tests/model/small_models.h"
 
 namespace foxscope {
 namespace {
 
 using nlohmann::json;
 using test::largest_difference;
+using test::root_mean_square_difference;
 using Part = QueryKeyStore::Part;
 
 const KeepSet kUsual = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::values};
@@ -164,42 +165,6 @@ TEST_F(CudaPass, InterventionsAreThoseOfTheCpu) {
   }
 }
 
-double root_mean_square_difference(std::span<const float> a, std::span<const float> b) {
-  double sum = 0;
-  for (std::size_t n = 0; n < a.size(); ++n) sum += std::pow(static_cast<double>(a[n]) - static_cast<double>(b[n]), 2);
-  return std::sqrt(sum / static_cast<double>(a.size()));
-}
-
-/// Models that have every part of a layer between them.
-std::vector<json> small_models() {
-  json all = test::tiny_config();
-  all.update({{"hidden_size", 64},
-              {"num_heads", 4},
-              {"num_kv_heads", 2},
-              {"num_hidden_layers", 2},
-              {"qk_norm", true},
-              {"use_k_shift", true},
-              {"use_v_shift", true},
-              {"use_rope", true},
-              {"window_size", 70},
-              {"use_output_norm", true},
-              {"use_output_gate", true}});
-  json silu = test::tiny_config();
-  silu.update({{"hidden_size", 64}, {"num_heads", 2}, {"use_output_gate", true}, {"ogate_act", "silu"}});
-  json plain = test::tiny_config();
-  plain.update({{"hidden_size", 32}, {"num_heads", 2}, {"fgate_type", "none"}});
-  json biased = test::tiny_config("forgetting_transformer");
-  biased.update({{"hidden_size", 64}, {"num_heads", 2}, {"qkv_bias", true}, {"use_output_gate", true}});
-  json fixed = test::tiny_config();
-  fixed.update({{"hidden_size", 64}, {"num_heads", 2}, {"fgate_type", "bias_only"}, {"tie_word_embeddings", true}});
-  // Heads of 160, filled up to 192, and of 256.
-  json filled = all;
-  filled.update({{"hidden_size", 320}, {"num_heads", 2}, {"num_kv_heads", 1}});
-  json wide = filled;
-  wide.update({{"hidden_size", 512}, {"window_size", nullptr}});
-  return {all, silu, plain, biased, fixed, filled, wide};
-}
-
 test::Batch small_batch() {
   test::Batch batch;
   for (std::int32_t n = 0; n < 600; ++n) {
@@ -249,7 +214,7 @@ struct FourWays {
 /// Against float32 on the CPU, no further off than a few times what the twin of LibTorch's operations is, whose
 /// matrices are bfloat16 as well.
 TEST_F(CudaPass, IsAsExactAsItsTwin) {
-  for (const json& config : small_models()) {
+  for (const json& config : test::small_models()) {
     SCOPED_TRACE(config.dump());
     const FourWays ways(config, small_batch());
     const std::string& kernel = ways.gpu.report.attention_kernel;
