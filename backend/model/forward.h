@@ -79,6 +79,8 @@ class Forward {
 
   /// All layers that the input asks for, in their order.
   virtual bool run_layers();
+  /// The steps of a layer, in their order.
+  bool run_layer(int layer);
 
   /// x = embedding of the ids and their positions, or what is given to enter the first layer.
   virtual void begin() = 0;
@@ -131,8 +133,6 @@ class Forward {
   [[nodiscard]] bool gated(int layer) const;
 
  private:
-  /// The steps of a layer, in their order.
-  bool run_layer(int layer);
   void tell(int done) const;
 
   /// What the last run was about, as a way back reads it too. What its spans and pointers name is the caller's.

@@ -139,8 +139,9 @@ void ForwardModel::read_together(std::span<Continuation* const> continuations, s
     (changed || rows_together(1) == 0 ? alone : beside).push_back(n);
   }
   for (const std::size_t n : alone) continuations[n]->read(ids[n]);
-  for (std::size_t first = 0; first < beside.size(); first += static_cast<std::size_t>(kMostTogether)) {
-    const auto group = std::span(beside).subspan(first, std::min(kMostTogether, beside.size() - first));
+  constexpr auto kMost = static_cast<std::size_t>(kMostTogether);
+  for (std::size_t first = 0; first < beside.size(); first += kMost) {
+    const auto group = std::span(beside).subspan(first, std::min(kMost, beside.size() - first));
     std::vector<std::int32_t> tokens;
     std::vector<ForwardState*> states;
     std::vector<std::span<float>> next;
