@@ -156,9 +156,9 @@ TEST_F(CudaNextToken, ASequenceHasTheSameDigitsAlone) {
   held.put();
   const DeviceNumbers query(kBfloat16, normal_numbers(3 * 4 * 64, 8));
   const DeviceNumbers logits(kFloat32, normal_numbers(3 * 4, 9, 3));
-  const cuda::DeviceBuffer workspace(cuda::next_attention_workspace_bytes(3, 4, 64));
-  ASSERT_TRUE(workspace.fill(0));
   const auto attend = [&](std::int64_t first, std::int64_t batch) {
+    const cuda::DeviceBuffer workspace(cuda::next_attention_workspace_bytes(batch, 4, 64));
+    EXPECT_TRUE(workspace.fill(0));
     const DeviceNumbers output(kBfloat16, batch * 4 * 64);
     cuda::NextAttention a{batch, 4, 4, 64, held.on_device() + first};
     a.query = static_cast<const std::uint16_t*>(query.data()) + first * 4 * 64;
@@ -267,7 +267,9 @@ TEST_F(CudaNextToken, PutsKeysAndValuesBehindThoseThatAreHeld) {
             const double now = in[index(b * stride + head * d + i)];
             const double share = shifts ? sigmoid(gate[index((2 * b + part - 1) * sizes.key_heads + of_part)]) : 0.0;
             x.push_back(shifts ? share * befores[index(b)][index(last + i)] + (1 - share) * now : now);
-            if (shifts) ASSERT_EQ(after[index(last + i)], now);
+            if (shifts) {
+              ASSERT_EQ(after[index(last + i)], now);
+            }
           }
           if (norm && part < 2) normalise(x.data(), &weights[index(head * d)], d);
           if (turns && part < 2) rotate(x.data(), sequence.position, frequencies);
@@ -323,7 +325,9 @@ TEST_F(CudaNextToken, IsRecordedAndGivenAgain) {
   EXPECT_EQ(product.values(), Numbers(8, 0.0));
   const std::vector<float> twos(16, 2);
   for (const bool changed : {false, true}) {
-    if (changed) ASSERT_TRUE(cuda::copy_to_device(wide.data(), std::as_bytes(std::span(twos)), stream.get()));
+    if (changed) {
+      ASSERT_TRUE(cuda::copy_to_device(wide.data(), std::as_bytes(std::span(twos)), stream.get()));
+    }
     ASSERT_EQ(graph->launch(stream.get()), Status::ok);
     ASSERT_TRUE(stream.wait());
     EXPECT_NEAR(product.values()[0], changed ? 4 * sigmoid(2) : sigmoid(1), 0.01);
