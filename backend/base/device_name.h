@@ -23,6 +23,7 @@ struct DeviceChoice {
   /// @throws UsageError for another word
   static DeviceChoice parse(const std::string& word);
   [[nodiscard]] std::string word() const;
+  bool operator==(const DeviceChoice&) const = default;
 };
 
 /// The GPU that is chosen; none: the CPU.

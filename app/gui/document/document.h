@@ -264,7 +264,6 @@ class Document : public QObject {
            std::optional<SaliencyWish> saliency = {});
   void estimateMemory();
   void runNext();
-  [[nodiscard]] ModelRequest requestOf(const ModelInput& model) const;
   [[nodiscard]] RunRequest requestOfRun() const;
   void receiveRun(const Produced& produced);
   void endRun();

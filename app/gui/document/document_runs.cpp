@@ -49,9 +49,13 @@ std::optional<MemoryQuestion> questionOf(const std::vector<RunEstimate>& estimat
 
 }  // namespace
 
-void RunSettings::choosePlace(ModelRequest& request) const {
-  request.device = DeviceChoice::parse(device.toStdString());
-  request.dtype = parse_dtype(dtype.toStdString());
+ModelRequest RunSettings::requestOf(const QString& name, const QString& model) const {
+  ModelRequest wanted;
+  wanted.name = name.toStdString();
+  wanted.model = model.toStdString();
+  wanted.device = device;
+  wanted.dtype = dtype;
+  return wanted;
 }
 
 struct Document::Produced {
@@ -165,17 +169,13 @@ void Document::estimateMemory() {
   m_status.secondsLeft = -1;
   emit runStatusChanged();
   std::vector<ModelRequest> wanted;
-  for (const ModelInput& model : m_queue) wanted.push_back(requestOf(model));
+  for (const ModelInput& model : m_queue) wanted.push_back(m_settings.requestOf(model.name, model.path));
   using Question = std::optional<MemoryQuestion>;
   JobRunner::Request<Question> request;
-  request.work = [engine = *m_engine, wanted, run = requestOfRun(),
-                  settings = m_settings](const Job& job) mutable -> std::optional<Question> {
+  request.work = [engine = *m_engine, wanted, run = requestOfRun()](const Job& job) -> std::optional<Question> {
     Question question;
     std::vector<OpenedModel> models;
-    for (ModelRequest& model : wanted) {
-      settings.choosePlace(model);
-      models.push_back(engine.open(model));
-    }
+    for (const ModelRequest& model : wanted) models.push_back(engine.open(model));
     // Cutting a text into tokens takes its time, and most texts are short.
     for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
       std::vector<RunEstimate> estimates;
@@ -216,13 +216,6 @@ void Document::runFewer(std::int64_t tokens) {
   runAnyway();
 }
 
-ModelRequest Document::requestOf(const ModelInput& model) const {
-  ModelRequest wanted;
-  wanted.name = model.name.toStdString();
-  wanted.model = model.path.toStdString();
-  return wanted;
-}
-
 RunRequest Document::requestOfRun() const {
   RunRequest wanted;
   wanted.input.text = m_readText;
@@ -246,9 +239,8 @@ void Document::runNext() {
   emit runStatusChanged();
 
   JobRunner::Request<Produced> request;
-  request.work = [engine = *m_engine, wanted = requestOf(model), run = requestOfRun(), model,
-                  settings = m_settings](const Job& job) mutable -> std::optional<Produced> {
-    settings.choosePlace(wanted);
+  request.work = [engine = *m_engine, wanted = m_settings.requestOf(model.name, model.path), run = requestOfRun(),
+                  model](const Job& job) mutable -> std::optional<Produced> {
     for (const QString& text : model.interventions) {
       wanted.interventions.push_back(Intervention::parse(text.toStdString()));
     }

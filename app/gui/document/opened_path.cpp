@@ -6,6 +6,7 @@
 #include <QJsonDocument>
 #include <fmt/format.h>
 
+#include "app/gui/document/session.h"
 #include "backend/base/error.h"
 #include "backend/file/provenance.h"
 #include "backend/model/checkpoint.h"
@@ -44,6 +45,11 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
         fmt::format("{}: this session was saved by a newer version of Foxscope (schema {}, this one reads {}): "
                     "open it there",
                     path.string(), schema, kSessionSchema));
+  }
+  try {
+    settingsOfSession(session);
+  } catch (const UsageError& error) {
+    throw Error(fmt::format("{}: settings: {}", path.string(), error.what()));
   }
   return {session};
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <QFileInfo>
@@ -9,6 +10,8 @@
 
 #include "app/gui/document/selection.h"
 #include "app/gui/document/telling_head.h"
+#include "backend/base/device_name.h"
+#include "backend/trace/dtype.h"
 #include "backend/trace/trace.h"
 
 namespace foxscope {
@@ -74,14 +77,13 @@ struct TextInput {
 /// How models are run.
 struct RunSettings {
   std::int64_t limit = 0;  ///< first N tokens; 0: all
-  QString device = QStringLiteral("auto");
-  QString dtype = QStringLiteral("auto");
-  bool keepQueryKey = true;  ///< false: gates and loss only, no attention maps
+  DeviceChoice device;
+  std::optional<DType> dtype;  ///< none: float32 on a CPU, bfloat16 on a GPU
+  bool keepQueryKey = true;    ///< false: gates and loss only, no attention maps
   bool operator==(const RunSettings&) const = default;
 
-  /// Where and in which format a request is to run. In a job, as device and dtype are words that were typed.
-  /// @throws UsageError for words that are none
-  void choosePlace(ModelRequest& request) const;
+  /// A model that is to run so.
+  [[nodiscard]] ModelRequest requestOf(const QString& name, const QString& model) const;
 };
 
 /// How far the runs are, for the progress bar.

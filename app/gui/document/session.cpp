@@ -50,6 +50,8 @@ RunLook lookFrom(const QJsonObject& entry) {
           entry["hidden"].toBool()};
 }
 
+constexpr const char* kAnyDType = "auto";
+
 }  // namespace
 
 QJsonObject SelectionState::toJson() const {
@@ -79,6 +81,14 @@ SelectionState SelectionState::fromJson(const QJsonObject& json) {
           locks};
 }
 
+RunSettings settingsOfSession(const QJsonObject& session) {
+  const QJsonObject json = session["settings"].toObject();
+  const RunSettings defaults;
+  return {json["limit"].toInteger(defaults.limit), DeviceChoice::parse(json["device"].toString("auto").toStdString()),
+          parse_dtype(json["dtype"].toString(kAnyDType).toStdString()),
+          json["query_key"].toBool(defaults.keepQueryKey)};
+}
+
 Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   Session session;
   for (const auto& entry : json["models"].toArray()) {
@@ -91,10 +101,7 @@ Session Session::fromJson(const QJsonObject& json, const QString& folder) {
   }
   session.text = {lengthened(json["text"]["file"].toString(), folder),
                   json["text"]["content"].toString().toStdString()};
-  const RunSettings defaults;
-  const QJsonObject settings = json["settings"].toObject();
-  session.settings = {settings["limit"].toInteger(defaults.limit), settings["device"].toString(defaults.device),
-                      settings["dtype"].toString(defaults.dtype), settings["query_key"].toBool(defaults.keepQueryKey)};
+  session.settings = settingsOfSession(json);
   for (const auto& file : json["run_files"].toArray()) session.runFiles += lengthened(file.toString(), folder);
   for (const auto& entry : json["runs"].toArray()) {
     const QJsonObject run = entry.toObject();
@@ -133,8 +140,8 @@ QJsonObject Session::toJson(const QString& folder) const {
           {"models", modelList},
           {"text", textJson},
           {"settings", QJsonObject{{"limit", static_cast<qint64>(settings.limit)},
-                                   {"device", settings.device},
-                                   {"dtype", settings.dtype},
+                                   {"device", QString::fromStdString(settings.device.word())},
+                                   {"dtype", settings.dtype ? to_string(*settings.dtype) : kAnyDType},
                                    {"query_key", settings.keepQueryKey}}},
           {"run_files", files},
           {"runs", runList},

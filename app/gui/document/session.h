@@ -48,6 +48,7 @@ struct Session {
   QJsonObject window;     ///< panes, docks, colours: the views' own
 
   /// Reads what is there; what is missing or of another type is left at its default.
+  /// @throws as settingsOfSession does
   /// @param folder  of the session file
   static Session fromJson(const QJsonObject& json, const QString& folder);
   [[nodiscard]] QJsonObject toJson(const QString& folder) const;
@@ -55,5 +56,9 @@ struct Session {
   /// @throws Error naming the file and the remedy
   void write(const QString& path) const;
 };
+
+/// How a session's models are run.
+/// @throws UsageError for a device or numbers that are none
+RunSettings settingsOfSession(const QJsonObject& session);
 
 }  // namespace foxscope::gui

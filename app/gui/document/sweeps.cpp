@@ -20,7 +20,6 @@ struct Sweeps::Work {
   Engine engine;
   ModelRequest model;
   SweepRequest request;
-  RunSettings settings;           ///< of the window when it was asked for
   std::optional<SweepPlan> plan;  ///< made by the thread when it begins
   QString folder;                 ///< of what is kept; empty: nothing is
   std::mutex mutex;
@@ -170,14 +169,12 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   work->request.change = change;
   work->folder = m_folder;
   work->engine = m_document.engine();
-  work->model.name = info.name;
-  work->model.model = from->model.toStdString();
+  work->model = m_document.settings().requestOf(QString::fromStdString(info.name), from->model);
   work->model.interventions = interventionsOf(info);
   SweepRequest& wanted = work->request;
   wanted.input.text = from->trace->text();
   wanted.input.name = (from->textFile.isEmpty() ? Document::textNameOf(*from) : from->textFile).toStdString();
   wanted.limit = info.length;
-  work->settings = m_document.settings();
 
   HeadSweep sweep;
   sweep.id = ++m_last;
@@ -214,7 +211,6 @@ void Sweeps::submit(HeadSweep& sweep, Effort effort) {
   using Whole = std::shared_ptr<const SweepEvaluation>;
   JobRunner::Request<Whole> request;
   request.work = [work, effort](const Job& job) -> std::optional<Whole> {
-    work->settings.choosePlace(work->model);
     if (!work->plan) work->plan = plan_sweep(work->engine.open(work->model), work->request, job);
     if (!work->plan) return std::nullopt;
     SweepEvents events;

@@ -272,9 +272,6 @@ void Trainings::stop() {
 void Trainings::run(const OpenTraining& training, const Run& from) {
   const QString checkpoint = pathOf(training.chosen());
   if (checkpoint == m_running) return;
-  ModelRequest model;
-  model.name = training.model.toStdString();
-  model.model = checkpoint.toStdString();
   RunRequest wanted;
   wanted.input.text = from.trace->text();
   wanted.input.name = from.textFile.isEmpty() ? "the text" : from.textFile.toStdString();
@@ -282,9 +279,9 @@ void Trainings::run(const OpenTraining& training, const Run& from) {
   wanted.keep = {Keep::loss, Keep::gates, Keep::rows};
   if (m_settings.keepQueryKey) wanted.keep.insert(Keep::query_key);
   JobRunner::Request<Made> request;
-  request.work = [engine = *m_engine, model, wanted, settings = m_settings, folder = training.folder, checkpoint,
-                  textFile = from.textFile](const Job& job) mutable -> std::optional<Made> {
-    settings.choosePlace(model);  // what was typed may be nonsense: a message, then
+  request.work = [engine = *m_engine, model = m_settings.requestOf(training.model, checkpoint), wanted,
+                  folder = training.folder, checkpoint,
+                  textFile = from.textFile](const Job& job) -> std::optional<Made> {
     const OpenedModel opened = engine.open(model);
     const auto estimate = estimate_run(opened, wanted, TokenCount::at_most, job);
     if (!estimate) return std::nullopt;

@@ -3,6 +3,8 @@
 #include <QDialogButtonBox>
 #include <QFormLayout>
 
+#include "backend/base/error.h"
+
 namespace foxscope::gui {
 
 Preferences::Preferences(Document& document, Settings& settings, QWidget* parent)
@@ -18,18 +20,23 @@ Preferences::Preferences(Document& document, Settings& settings, QWidget* parent
   m_device = new QComboBox;
   m_device->setEditable(true);
   m_device->addItems({"auto", "cpu", "cuda"});
-  m_device->setCurrentText(run.device);
+  m_device->setCurrentText(QString::fromStdString(run.device.word()));
   m_device->setToolTip(tr("auto takes a GPU where there is one; cuda:N names one of several"));
   form->addRow(tr("&Device of runs"), m_device);
   m_dtype = new QComboBox;
   m_dtype->addItems({"auto", "float32", "bfloat16"});
-  m_dtype->setCurrentText(run.dtype);
+  if (run.dtype) m_dtype->setCurrentText(to_string(*run.dtype));
   m_dtype->setToolTip(tr("auto: float32 on a CPU, bfloat16 on a GPU"));
   form->addRow(tr("&Numbers"), m_dtype);
   m_queryKey = new QCheckBox(tr("keep queries and keys (needed for attention maps)"));
   m_queryKey->setChecked(run.keepQueryKey);
   m_queryKey->setToolTip(tr("Without them a run takes far less memory, and shows gates, F and loss only"));
   form->addRow(QString(), m_queryKey);
+
+  m_problem = new QLabel;
+  m_problem->setWordWrap(true);
+  m_problem->hide();
+  form->addRow(m_problem);
 
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Ok | QDialogButtonBox::Cancel);
   connect(buttons, &QDialogButtonBox::accepted, this, &Preferences::accept);
@@ -38,10 +45,17 @@ Preferences::Preferences(Document& document, Settings& settings, QWidget* parent
 }
 
 void Preferences::accept() {
-  m_settings.setTheme(static_cast<ThemeChoice>(m_theme->currentIndex()));
   RunSettings run = m_document.settings();
-  run.device = m_device->currentText();
-  run.dtype = m_dtype->currentText();
+  try {
+    run.device = DeviceChoice::parse(m_device->currentText().trimmed().toStdString());
+  } catch (const UsageError& error) {
+    m_problem->setText(QString::fromStdString(error.what()));
+    m_problem->show();
+    m_device->setFocus();
+    return;
+  }
+  m_settings.setTheme(static_cast<ThemeChoice>(m_theme->currentIndex()));
+  run.dtype = parse_dtype(m_dtype->currentText().toStdString());
   run.keepQueryKey = m_queryKey->isChecked();
   m_document.setSettings(run);
   QDialog::accept();

@@ -3,6 +3,7 @@
 #include <QCheckBox>
 #include <QComboBox>
 #include <QDialog>
+#include <QLabel>
 
 #include "app/gui/document/document.h"
 #include "app/gui/window/settings.h"
@@ -24,6 +25,7 @@ class Preferences : public QDialog {
   QComboBox* m_device = nullptr;
   QComboBox* m_dtype = nullptr;
   QCheckBox* m_queryKey = nullptr;
+  QLabel* m_problem = nullptr;  ///< of a device that is none
 };
 
 }  // namespace foxscope::gui

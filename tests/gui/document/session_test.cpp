@@ -46,7 +46,8 @@ void SessionTest::comesBackAsItWas() {
   session.models = {{"fox", "/models/fox"}, {"hub", "owner/name"}};
   session.text = {{}, "typed täxt\n"};
   session.settings.limit = 512;
-  session.settings.device = "cpu";
+  session.settings.device = {DeviceChoice::Kind::cpu, {}};
+  session.settings.dtype = DType::bfloat16;
   session.settings.keepQueryKey = false;
   session.runFiles = {"/runs/a.h5"};
   session.selection = SelectionState{"fox", 3, 1, {100, 20}, {{10, 200}, {0, 150}}}.toJson();
@@ -96,6 +97,10 @@ void SessionTest::refusesWhatItCannotRead_data() {
   QTest::newRow("nested") << QByteArray(R"({"foxscope_session": )") + QByteArray(100'000, '[')
                           << "deeper than 256 levels";
   QTest::newRow("cut off") << QByteArray(R"({"foxscope_session": 1, "models": [)") << "damaged session";
+  QTest::newRow("device") << QByteArray(R"({"foxscope_session": 1, "settings": {"device": "toaster"}})")
+                          << "settings: --device 'toaster' is not known";
+  QTest::newRow("numbers") << QByteArray(R"({"foxscope_session": 1, "settings": {"dtype": "int3"}})")
+                           << "settings: --dtype 'int3' is not known";
   QTest::newRow("no number") << QByteArray(R"({"foxscope_session": "x"})") << "'foxscope_session' is no number";
 }
 

@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <thread>
 
 #include <QApplication>
 #include <QClipboard>
+#include <QComboBox>
 #include <QDockWidget>
 #include <QDropEvent>
 #include <QFile>
@@ -34,8 +36,10 @@
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/message_bar.h"
 #include "app/gui/window/paper_figures.h"
+#include "app/gui/window/preferences.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list.h"
+#include "app/gui/window/settings.h"
 #include "app/gui/words/words_view.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/training/written_training.h"
@@ -74,6 +78,7 @@ class WindowFilesTest : public QObject {
   void aTrainingHasItsSliderAndCurves();
   void copyingTakesWhatHasTheFocus();
   void placesAreRemembered();
+  void preferencesTakeNoDeviceThatIsNone();
   void aSessionOpensBeforeTheWindowIsMaximised();
   void closingAsksAboutWhatIsNotSaved();
   void closingSavesWhatIsNotSaved();
@@ -519,6 +524,28 @@ void WindowFilesTest::aTrainingHasItsSliderAndCurves() {
   QVERIFY(test.settle());
   QVERIFY(!dock->isVisible());
   QVERIFY(!test.window.training().bar().isVisible());
+}
+
+void WindowFilesTest::preferencesTakeNoDeviceThatIsNone() {
+  Document document;
+  Settings settings;
+  Preferences preferences(document, settings, nullptr);
+  QComboBox* device = nullptr;
+  for (QComboBox* box : preferences.findChildren<QComboBox*>()) device = box->isEditable() ? box : device;
+  QVERIFY(device != nullptr);
+  preferences.show();
+  device->setCurrentText("toaster");
+  preferences.accept();
+  QVERIFY(preferences.isVisible());
+  const QList<QLabel*> labels = preferences.findChildren<QLabel*>();
+  QVERIFY(std::ranges::any_of(labels, [](const QLabel* label) {
+    return label->isVisible() && label->text().contains("'toaster' is not known: choose auto, cpu, cuda or cuda:N");
+  }));
+  QVERIFY(document.settings() == RunSettings());
+  device->setCurrentText(" cuda:3 ");
+  preferences.accept();
+  QCOMPARE(preferences.result(), static_cast<int>(QDialog::Accepted));
+  QVERIFY(document.settings().device == (DeviceChoice{DeviceChoice::Kind::cuda, 3}));
 }
 
 }  // namespace foxscope::gui::test
