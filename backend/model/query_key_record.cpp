@@ -6,16 +6,16 @@
 
 namespace foxscope {
 
-void record_stored(Recorder& recorder, TraceArray array, int layer, const at::Tensor& rows) {
+void record_stored(Recorder& recorder, TraceArray array, int layer, const at::Tensor& rows, at::ScalarType type) {
   if (void* const device = recorder.stored_on_device(array, layer)) {
-    if (device != rows.const_data_ptr()) at::from_blob(device, rows.sizes(), rows.options()).copy_(rows);
+    if (device != rows.const_data_ptr()) at::from_blob(device, rows.sizes(), rows.options().dtype(type)).copy_(rows);
     return;
   }
   const std::span<std::byte> kept = recorder.stored(array, layer);
   if (kept.empty()) return;
-  assert(kept.size() == rows.nbytes());
-  at::from_blob(kept.data(), rows.sizes(), at::TensorOptions().dtype(rows.scalar_type()))
-      .copy_(rows.contiguous(), /*non_blocking=*/true);
+  const at::Tensor stored = rows.to(type).contiguous();
+  assert(kept.size() == stored.nbytes());
+  at::from_blob(kept.data(), rows.sizes(), at::TensorOptions().dtype(type)).copy_(stored, /*non_blocking=*/true);
 }
 
 }  // namespace foxscope

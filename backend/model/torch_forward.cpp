@@ -260,23 +260,23 @@ void TorchForward::change_decays(int layer) {
 void TorchForward::check_decays(int layer) const {
   const LinearOperands& operands = linear_.operands;
   // Of [B, heads, n, ...] the first place, and what is there.
-  const auto find = [&](const at::Tensor& values,
-                        const at::Tensor& bad) -> std::optional<std::pair<DecayPlace, double>> {
-    if (!bad.any().item<bool>()) return std::nullopt;
+  const auto find = [&](const at::Tensor& values, const at::Tensor& bad) {
     const at::Tensor index = bad.nonzero()[0].to(at::kCPU);
     const double value = values.masked_select(bad)[0].item<double>();
     return std::pair(DecayPlace{layer, static_cast<int>(index[1].item<std::int64_t>()),
                                 first_position() + index[2].item<std::int64_t>()},
                      value);
   };
-  if (operands.log_decay.defined()) {
-    if (const auto bad = find(operands.log_decay, operands.log_decay.le(kDecayRounding).logical_not())) {
-      throw_bad_decay(bad->first, bad->second);
-    }
+  // The extremes first: the place is looked for where something is wrong.
+  if (operands.log_decay.defined() && !(operands.log_decay.amax().item<double>() <= kDecayRounding)) {
+    const auto bad = find(operands.log_decay, operands.log_decay.le(kDecayRounding).logical_not());
+    throw_bad_decay(bad.first, bad.second);
   }
   if (!operands.beta.defined()) return;
-  if (const auto bad = find(operands.beta, operands.beta.isfinite().logical_not())) {
-    throw_bad_beta(bad->first, *config().linear, bad->second);
+  const auto [lowest, highest] = at::aminmax(operands.beta);
+  if (!std::isfinite((highest - lowest).item<float>())) {
+    const auto bad = find(operands.beta, operands.beta.isfinite().logical_not());
+    throw_bad_beta(bad.first, *config().linear, bad.second);
   }
 }
 
@@ -321,7 +321,7 @@ void TorchForward::keep_linear(int layer) {
       std::ranges::fill(into->beta(layer), 1.0F);
     }
     const auto store = [&](TraceArray array, const at::Tensor& x) {
-      record_stored(*into, array, layer, x[b].detach().to(weights_.matrix).contiguous());
+      record_stored(*into, array, layer, x[b].detach(), weights_.matrix);
     };
     store(TraceArray::query, operands.query);
     store(TraceArray::key, operands.key);
@@ -401,9 +401,9 @@ void TorchForward::keep_heads(int layer) {
         std::ranges::fill(into->cumulative_log_gate(layer), 0.0);
       }
     }
-    record_stored(*into, TraceArray::query, layer, query_[b].detach());
-    record_stored(*into, TraceArray::key, layer, key_[b].detach());
-    record_stored(*into, TraceArray::value, layer, value_[b].detach());
+    record_stored(*into, TraceArray::query, layer, query_[b].detach(), weights_.matrix);
+    record_stored(*into, TraceArray::key, layer, key_[b].detach(), weights_.matrix);
+    record_stored(*into, TraceArray::value, layer, value_[b].detach(), weights_.matrix);
   }
 }
 
