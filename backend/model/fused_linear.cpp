@@ -27,6 +27,7 @@ constexpr std::int64_t kMostChannels = 256;
 constexpr std::int64_t kMostDeltaHeads = 65536;
 constexpr std::int64_t kMostUnitDim = 1024;
 constexpr std::int64_t kMostOutputWidth = 4096;
+constexpr std::int64_t kMostMixColumns = 256;
 static_assert(kMostChannels <= gpu::kMostDeltaRows);
 
 void check(kernels::Status status) {
@@ -194,7 +195,8 @@ struct ConvolutionFunction : torch::autograd::Function<ConvolutionFunction> {
     call.length = x.size(1);
     call.channels = x.size(2);
     call.taps = weight.size(1);
-    call.x = x.const_data_ptr<float>();
+    call.x = x.const_data_ptr();
+    call.x_type = x.scalar_type() == at::kFloat ? gpu::ElementType::float32 : gpu::ElementType::bfloat16;
     call.batch_stride = x.stride(0);
     call.row_stride = x.stride(1);
     call.weight = weight.const_data_ptr<float>();
@@ -260,38 +262,107 @@ at::Tensor mixed(const at::Tensor& scores, const at::Tensor& value, const at::Te
   return at::baddbmm(within.flatten(0, 2), query.flatten(0, 2), before.flatten(0, 2)).view(within.sizes());
 }
 
+gpu::HeadRows head_rows(const at::Tensor& x) {
+  return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
+}
+
+/// What the chunks of a mixer with a decay a head are made of.
+struct HeadChunks {
+  at::Tensor query, key;  ///< [B, G, N, T, d] bfloat16
+  at::Tensor product;     ///< [B, G, N, T, T] bfloat16 of them
+  at::Tensor cumulative;  ///< [B, H, N, T] float32 c
+  at::Tensor beta;        ///< likewise
+  at::Tensor to_end;      ///< likewise, exp(c_T - c) beta
+  at::Tensor from_begin;  ///< likewise, exp(c)
+  at::Tensor kept;        ///< [B, H, N] float32 exp(c_T)
+
+  explicit HeadChunks(const LinearOperands& operands)
+      : query(halves_in_chunks(operands.query)), key(halves_in_chunks(operands.key)) {
+    const at::TensorOptions doubles = operands.key.options().dtype(at::kDouble).requires_grad(false);
+    const at::Tensor zeros = at::zeros({key.size(0), operands.heads, key.size(2), kChunk}, doubles);
+    const at::Tensor sums = operands.log_decay.defined() ? in_chunks(padded(operands.log_decay)).cumsum(3) : zeros;
+    const at::Tensor total = sums.select(3, kChunk - 1);
+    beta = operands.beta.defined() ? in_chunks(padded(operands.beta)) : at::ones_like(zeros, at::kFloat);
+    product = at::matmul(query, key.transpose(3, 4));
+    cumulative = sums.to(at::kFloat);
+    to_end = (total.unsqueeze(3) - sums).exp().to(at::kFloat) * beta;
+    from_begin = sums.exp().to(at::kFloat);
+    kept = total.exp().to(at::kFloat);
+  }
+};
+
+/// Where nothing is differentiated and all heads read the same queries and keys: these go through one product with
+/// what all heads write, and one with all their states, positions first.
+at::Tensor mix_of_one_group(const LinearOperands& operands, const HeadChunks& chunks, at::Tensor& state) {
+  const at::Tensor value = readable(operands.value);
+  const std::int64_t batch = value.size(0);
+  const std::int64_t count = chunks.key.size(2);
+  const std::int64_t columns = value.size(3);
+  const std::int64_t width = operands.heads * columns;
+  const auto positions_first = [&] { return at::empty({batch * count, kChunk, width}, halves_like(value)); };
+  const at::Tensor scaled = positions_first();
+  const at::Tensor to_end = chunks.to_end.contiguous();
+  gpu::ScaledRows scale;
+  ScaledRowsFunction::describe(value, to_end.flatten(2, 3), scale);
+  scale.positions_first = true;
+  scale.scaled = scaled.mutable_data_ptr();
+  check(gpu::scaled_rows(scale, current_stream(value.device())));
+  const at::Tensor written = at::bmm(chunks.key.flatten(0, 2).transpose(1, 2), scaled);  // [B N, d, H d_v]
+  const at::Tensor before = at::empty_like(written);
+  const at::Tensor kept = chunks.kept.contiguous();
+  const at::Tensor first = state.defined() ? state.contiguous() : state;
+  state = at::empty({batch, operands.heads, written.size(1), columns}, floats_like(value));
+  gpu::PassedStates pass;
+  pass.heads = batch * operands.heads;
+  pass.chunks = count;
+  pass.rows = written.size(1);
+  pass.columns = columns;
+  pass.heads_inside = operands.heads;
+  pass.written = written.const_data_ptr();
+  pass.kept = kept.const_data_ptr<float>();
+  pass.first = first.defined() ? first.const_data_ptr<float>() : nullptr;
+  pass.before = before.mutable_data_ptr();
+  pass.last = state.mutable_data_ptr<float>();
+  check(gpu::pass_states(pass, current_stream(value.device())));
+  const at::Tensor carried = at::bmm(chunks.query.flatten(0, 2), before);
+  const at::Tensor cumulative = chunks.cumulative.contiguous();
+  const at::Tensor beta = chunks.beta.contiguous();
+  const at::Tensor mixed = positions_first();
+  gpu::DecayedMix mix;
+  mix.batch = batch;
+  mix.heads = operands.heads;
+  mix.groups = 1;
+  mix.length = value.size(2);
+  mix.chunks = count;
+  mix.columns = columns;
+  mix.product = chunks.product.const_data_ptr();
+  mix.cumulative = cumulative.const_data_ptr<float>();
+  mix.beta = beta.const_data_ptr<float>();
+  mix.value = head_rows(value);
+  mix.carried = carried.const_data_ptr();
+  mix.mixed = mixed.mutable_data_ptr();
+  check(gpu::decayed_mix(mix, current_stream(value.device())));
+  return mixed.view({batch, count, kChunk, operands.heads, columns}).permute({0, 3, 1, 2, 4});
+}
+
 at::Tensor mix_by_head(const LinearOperands& operands, at::Tensor& state) {
+  const HeadChunks chunks(operands);
+  const bool one_group = operands.key.size(1) == 1 && operands.value.size(3) <= kMostMixColumns;
+  if (one_group && !at::GradMode::is_enabled()) return mix_of_one_group(operands, chunks, state);
   const at::Tensor value = halves_in_chunks(operands.value);
-  const std::int64_t chunks = value.size(2);
-  const at::TensorOptions doubles = operands.key.options().dtype(at::kDouble).requires_grad(false);
-  const at::Tensor of_chunk = at::zeros({value.size(0), operands.heads, chunks, kChunk}, doubles);
-  const at::Tensor cumulative =
-      operands.log_decay.defined() ? in_chunks(padded(operands.log_decay)).cumsum(3) : of_chunk;
-  const at::Tensor total = cumulative.select(3, kChunk - 1);
-  const at::Tensor beta =
-      operands.beta.defined() ? in_chunks(padded(operands.beta)) : at::ones_like(of_chunk, at::kFloat);
-  const at::Tensor product =
-      at::matmul(halves_in_chunks(operands.query), halves_in_chunks(operands.key).transpose(3, 4));
-  const at::Tensor scores = DecayedScoresFunction::apply(product, cumulative.to(at::kFloat), beta);
-  const at::Tensor to_end = (total.unsqueeze(3) - cumulative).exp().to(at::kFloat) * beta;
-  const at::Tensor key = in_chunks(ScaledRowsFunction::apply(operands.key, to_end.flatten(2, 3)));
-  const at::Tensor from_begin = cumulative.exp().to(at::kFloat);
-  const at::Tensor query = in_chunks(ScaledRowsFunction::apply(operands.query, from_begin.flatten(2, 3)));
+  const at::Tensor scores = DecayedScoresFunction::apply(chunks.product, chunks.cumulative, chunks.beta);
+  const at::Tensor key = in_chunks(ScaledRowsFunction::apply(operands.key, chunks.to_end.flatten(2, 3)));
+  const at::Tensor query = in_chunks(ScaledRowsFunction::apply(operands.query, chunks.from_begin.flatten(2, 3)));
   const at::Tensor written = at::matmul(key.transpose(3, 4), value);
-  const at::Tensor kept = total.exp().to(at::kFloat);
   at::Tensor before;
   if (at::GradMode::is_enabled()) {
-    const variable_list passed = PassedStatesFunction::apply(written, kept);
+    const variable_list passed = PassedStatesFunction::apply(written, chunks.kept);
     before = passed[0];
     state = passed[1];
   } else {
-    before = states_before(written, kept, state);
+    before = states_before(written, chunks.kept, state);
   }
   return mixed(scores, value, query, before);
-}
-
-gpu::HeadRows head_rows(const at::Tensor& x) {
-  return {x.const_data_ptr<float>(), x.stride(0), x.stride(1), x.stride(2)};
 }
 
 at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
@@ -418,10 +489,6 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
   const bool whole = at::GradMode::is_enabled() || length <= kSpan;
   const std::int64_t span = whole ? length : kSpan;
   at::Tensor output;
-  if (!whole) {
-    output =
-        at::empty({operands.key.size(0), operands.heads, length, operands.value.size(3)}, halves_like(operands.key));
-  }
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
@@ -431,6 +498,15 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
                                              : mix_by_head(part, state);
     const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
     if (whole) return at::GradMode::is_enabled() ? of_span.to(at::kFloat) : of_span;
+    if (!output.defined()) {
+      // In the order of its spans.
+      const bool heads_first = of_span.stride(1) > of_span.stride(2);
+      const at::Tensor rows = heads_first ? of_span : of_span.transpose(1, 2);
+      auto sizes = rows.sizes().vec();
+      sizes[heads_first ? 2 : 1] = length;
+      output = at::empty(sizes, rows.options());
+      if (!heads_first) output = output.transpose(1, 2);
+    }
     output.slice(2, begin, end).copy_(of_span);
   }
   return output;
@@ -509,7 +585,8 @@ at::Tensor fused_linear_output(const LinearMixer& mixer, const LinearOutput& out
   at::Tensor gate;
   if (output.gate.defined()) {
     gate = readable(output.gate.unsqueeze(1)).squeeze(1);
-    call.gate = gate.const_data_ptr<float>();
+    call.gate = gate.const_data_ptr();
+    call.gate_type = gate.scalar_type() == at::kFloat ? gpu::ElementType::float32 : gpu::ElementType::bfloat16;
     call.gate_batch_stride = gate.stride(0);
     call.gate_row_stride = gate.stride(1);
     call.gate_before_norm = mixer.gate == LinearGate::before_norm;

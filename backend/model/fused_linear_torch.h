@@ -25,6 +25,7 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
 bool fused_convolution_takes(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight);
 
 /// silu of composed_convolution, one kernel each way.
+/// @param x       [B, n, C] float32, or bfloat16 where nothing is differentiated
 /// @param before  undefined: zeros
 /// @pre fused_convolution_takes
 at::Tensor fused_convolution(const at::Tensor& x, const at::Tensor& before, const at::Tensor& weight,
@@ -43,7 +44,7 @@ at::Tensor fused_unit_heads(const at::Tensor& x, std::int64_t head_dim, double f
 struct LinearOutput {
   at::Tensor mixed;  ///< [B, H, n, d_v] y, float32 or bfloat16
   at::Tensor value;  ///< [B, H, n, d_v] float32 v
-  at::Tensor gate;   ///< [B, n, H d_v] float32 z; undefined without
+  at::Tensor gate;   ///< [B, n, H d_v] z, float32 or bfloat16; undefined without
   at::Tensor skip;   ///< [H], or [H, d_v]; undefined without
   at::Tensor norm;   ///< [H d_v] or, the same for all groups, [norm_size]; undefined without
 };

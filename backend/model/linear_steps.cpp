@@ -23,6 +23,13 @@ bool all_silu(const LinearMixer& mixer) {
          mixer.value_activation == LinearActivation::silu;
 }
 
+/// Whether a projection is kept in bfloat16: one whose parts all go through kernels, which read either.
+bool rounds_projection(const LinearMixer& mixer, const TorchLayer& weights, const at::Tensor& normed) {
+  return normed.is_cuda() && normed.scalar_type() == at::kBFloat16 && !at::GradMode::is_enabled() &&
+         !weights.projection_bias.defined() && !mixer.selects() && mixer.convolution > 0 && all_silu(mixer) &&
+         fused_convolution_takes(normed, at::Tensor(), weights.convolution);
+}
+
 /// [layers, H d]: HGRN2's bound of a layer's decays, 0 in the first.
 at::Tensor lower_bound(const TorchWeights& weights, int layer) {
   const at::Tensor shares = at::softmax(weights.lower_bounds, 0);
@@ -84,15 +91,19 @@ Projection project(const TorchWeights& weights, int layer, std::int64_t batch, c
   const LinearColumns columns(mixer);
   const TorchLayer& of_layer = weights.layers[static_cast<std::size_t>(layer)];
   const std::int64_t length = normed.size(0) / batch;
-  const at::Tensor projected = affine(normed, of_layer.projection, of_layer.projection_bias).view({batch, length, -1});
+  const at::Tensor projected =
+      (rounds_projection(mixer, of_layer, normed) ? at::mm(normed, of_layer.projection.t())
+                                                  : affine(normed, of_layer.projection, of_layer.projection_bias))
+          .view({batch, length, -1});
   Projection result;
   if (mixer.gate != LinearGate::none) result.gate = projected.slice(2, 0, columns.convolved);
   at::Tensor mixed = projected.slice(2, columns.convolved);
   bool activated = false;
   if (mixer.convolution > 0) {
     const std::int64_t before = mixer.convolution - 1;
-    const at::Tensor seen = window.defined() ? window : at::zeros({batch, before, mixed.size(2)}, mixed.options());
-    const at::Tensor last = mixed.slice(1, std::max(length - before, std::int64_t{0}));
+    const at::Tensor seen =
+        window.defined() ? window : at::zeros({batch, before, mixed.size(2)}, mixed.options().dtype(at::kFloat));
+    const at::Tensor last = mixed.slice(1, std::max(length - before, std::int64_t{0})).to(at::kFloat);
     result.window = length < before ? at::cat({seen.slice(1, length), last}, 1) : last.clone();
     activated = all_silu(mixer) && fused_convolution_takes(mixed, window, of_layer.convolution);
     mixed = activated ? fused_convolution(mixed, window, of_layer.convolution, of_layer.convolution_bias)
@@ -147,13 +158,14 @@ at::Tensor finish(const TorchWeights& weights, int layer, const at::Tensor& mixe
     output = output + projection.operands.value.transpose(1, 2) * factor;
   }
   output = output.flatten(2, 3);
-  if (mixer.gate == LinearGate::before_norm) output = output * at::silu(projection.gate);
+  const at::Tensor gate = projection.gate.defined() ? projection.gate.to(at::kFloat) : projection.gate;
+  if (mixer.gate == LinearGate::before_norm) output = output * at::silu(gate);
   if (mixer.norm_size > 0) {
     output = composed_steps::rms_norm(output.unflatten(2, {output.size(2) / mixer.norm_size, mixer.norm_size}),
                                       of_layer.output_norm.view({-1, mixer.norm_size}), mixer.norm_epsilon)
                  .flatten(2, 3);
   }
-  if (mixer.gate == LinearGate::after_norm) output = output * at::silu(projection.gate);
+  if (mixer.gate == LinearGate::after_norm) output = output * at::silu(gate);
   return output.flatten(0, 1);
 }
 

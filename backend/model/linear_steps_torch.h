@@ -10,7 +10,7 @@ namespace foxscope::linear_steps {
 
 struct Projection {
   LinearOperands operands;
-  at::Tensor gate;    ///< [B, n, H d_v] float32 z of the output; undefined without
+  at::Tensor gate;    ///< [B, n, H d_v] z of the output, float32 or bfloat16; undefined without
   at::Tensor window;  ///< [B, taps - 1, columns] float32 what the convolution reads again; undefined without one
 };
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/errors.cuh"
 #include "kernels/cuda/linear_chunks.h"
 #include "kernels/cuda/row_access.cuh"
+#include "kernels/cuda/tensor_core.cuh"
 
 namespace foxscope::kernels::cuda {
 namespace {
@@ -21,6 +22,8 @@ constexpr int kWarps = kThreads / 32;
 constexpr int kMostWidth = 1024;    // of scaled rows
 constexpr int kMostChannels = 256;  // of channel_chunks
 constexpr int kRowsOfPart = 64;     // of a convolution
+constexpr int kRowsOfBlock = 64;    // of scaled rows
+constexpr int kMixThreads = 128;
 constexpr std::int64_t kMostBlocks = std::int64_t{1} << 31;
 static_assert(kThreads == kT * kOfRow);
 
@@ -149,27 +152,117 @@ __global__ void __launch_bounds__(kThreads) scores_gradient_kernel(const __grid_
   store_entries(sum, static_cast<Bfloat16*>(a.product_gradient) + of_group);
 }
 
-/// A thread is four numbers.
+/// A block is some rows of a head, a thread four numbers of each of some.
 __global__ void __launch_bounds__(kThreads) scaled_rows_kernel(const __grid_constant__ ScaledRows a) {
-  const std::int64_t piece = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
-  const std::int64_t pieces = a.width / 4;
-  const std::int64_t row = piece / pieces;  // (b H + h) padded + t
-  if (row >= a.batch * a.heads * a.padded) return;
-  const std::int64_t column = piece % pieces * 4;
-  const std::int64_t t = row % a.padded;
-  const std::int64_t head = row / a.padded;
-  float4 x{0, 0, 0, 0};
-  if (t < a.length) {
-    const std::int64_t group = head % a.heads / (a.heads / a.groups);
-    x = *reinterpret_cast<const float4*>(a.rows + head / a.heads * a.batch_stride + group * a.group_stride +
-                                         t * a.row_stride + column);
+  const std::int64_t b = blockIdx.z;
+  const std::int64_t h = blockIdx.y;
+  const float* const from = a.rows + b * a.batch_stride + h / (a.heads / a.groups) * a.group_stride;
+  const float* const factors = a.factor + (b * a.heads + h) * a.padded;
+  const std::int64_t first = a.positions_first ? b * a.padded * a.heads + h : (b * a.heads + h) * a.padded;
+  const std::int64_t step = a.positions_first ? a.heads : 1;
+  const auto pieces = static_cast<unsigned>(a.width / 4);
+  const std::int64_t begin = std::int64_t{blockIdx.x} * kRowsOfBlock;
+#pragma unroll 4
+  for (unsigned piece = threadIdx.x; piece < kRowsOfBlock * pieces; piece += kThreads) {
+    const std::int64_t t = begin + piece / pieces;
+    if (t >= a.padded) break;
+    const unsigned column = piece % pieces * 4;
+    float4 x{0, 0, 0, 0};
+    if (t < a.length) x = *reinterpret_cast<const float4*>(from + t * a.row_stride + column);
+    const float factor = factors[t];
+    uint2 words;
+    auto* pairs = reinterpret_cast<__nv_bfloat162*>(&words);
+    pairs[0] = __floats2bfloat162_rn(x.x * factor, x.y * factor);
+    pairs[1] = __floats2bfloat162_rn(x.z * factor, x.w * factor);
+    *reinterpret_cast<uint2*>(static_cast<Bfloat16*>(a.scaled) + (first + t * step) * a.width + column) = words;
   }
-  const float factor = a.factor[row];
-  uint2 words;
-  auto* pairs = reinterpret_cast<__nv_bfloat162*>(&words);
-  pairs[0] = __floats2bfloat162_rn(x.x * factor, x.y * factor);
-  pairs[1] = __floats2bfloat162_rn(x.z * factor, x.w * factor);
-  *reinterpret_cast<uint2*>(static_cast<Bfloat16*>(a.scaled) + row * a.width + column) = words;
+}
+
+/// A block is a chunk of a head, a warp 16 of its rows. M is made where the product takes it from, in registers.
+__global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_constant__ DecayedMix a) {
+  constexpr int kBlock = 64;          // columns at a time
+  constexpr int kPitch = kBlock + 8;  // of the values' rows in shared memory, against bank conflicts
+  __shared__ __align__(16) Bfloat16 values[kT * kPitch];
+  __shared__ float c[kT];
+  __shared__ float beta[kT];
+  const std::int64_t n = blockIdx.x;
+  const std::int64_t h = blockIdx.y;
+  const std::int64_t b = blockIdx.z;
+  const std::int64_t group = h / (a.heads / a.groups);
+  const std::int64_t of_head = (b * a.heads + h) * a.chunks + n;
+  const auto thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const int first_row = thread / 32 * 16;
+  if (thread < kT) {
+    c[thread] = a.cumulative[of_head * kT + thread];
+    beta[thread] = a.beta[of_head * kT + thread];
+  }
+  __syncthreads();
+  // M of the warp's rows, in the order of an operand: rows lane / 4 and 8 further, two neighbouring columns.
+  const auto* product = static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT;
+  std::uint32_t m[kT / 16][4];
+#pragma unroll
+  for (int k = 0; k < kT / 16; ++k) {
+#pragma unroll
+    for (int part = 0; part < 4; ++part) {
+      const int i = first_row + lane / 4 + part % 2 * 8;
+      const int j = k * 16 + part / 2 * 8 + lane % 4 * 2;
+      m[k][part] = 0;
+      if (j > i) continue;
+      float low;
+      float high;
+      widen(*reinterpret_cast<const std::uint32_t*>(product + i * kT + j), low, high);
+      low *= decay(c[i] - c[j]) * beta[j];
+      high = j + 1 <= i ? high * decay(c[i] - c[j + 1]) * beta[j + 1] : 0.0F;
+      m[k][part] = narrow(low, high);
+    }
+  }
+  const float* const from = a.value.data + b * a.value.batch_stride + h * a.value.head_stride;
+  const std::int64_t width = a.heads * a.columns;
+  const std::int64_t at = (b * a.chunks + n) * kT * width + h * a.columns;
+  for (int begin = 0; begin < a.columns; begin += kBlock) {
+    __syncthreads();
+    for (int piece = thread; piece < kT * kBlock / 4; piece += kMixThreads) {
+      const int row = piece / (kBlock / 4);
+      const int column = piece % (kBlock / 4) * 4;
+      const std::int64_t t = n * kT + row;
+      float4 x{0, 0, 0, 0};
+      if (t < a.length && begin + column < a.columns) {
+        x = *reinterpret_cast<const float4*>(from + t * a.value.row_stride + begin + column);
+      }
+      *reinterpret_cast<uint2*>(values + row * kPitch + column) = {narrow(x.x, x.y), narrow(x.z, x.w)};
+    }
+    __syncthreads();
+    float sum[kBlock / 8][4] = {};
+#pragma unroll
+    for (int k = 0; k < kT / 16; ++k) {
+      if (k * 16 > first_row) break;  // keys after the warp's rows
+#pragma unroll
+      for (int tile = 0; tile < kBlock / 8; tile += 2) {
+        std::uint32_t v[4];
+        load_transposed(values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kPitch + tile * 8 + lane / 16 * 8, v);
+        multiply(sum[tile], m[k], v[0], v[1]);
+        multiply(sum[tile + 1], m[k], v[2], v[3]);
+      }
+    }
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int i = first_row + lane / 4 + half * 8;
+      const float carried = __expf(c[i]);
+#pragma unroll
+      for (int tile = 0; tile < kBlock / 8; ++tile) {
+        const int column = begin + tile * 8 + lane % 4 * 2;
+        if (column >= a.columns) break;
+        const std::int64_t place = at + i * width + column;
+        float low;
+        float high;
+        widen(*reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.carried) + place), low, high);
+        low = fmaf(low, carried, sum[tile][2 * half]);
+        high = fmaf(high, carried, sum[tile][2 * half + 1]);
+        *reinterpret_cast<std::uint32_t*>(static_cast<Bfloat16*>(a.mixed) + place) = narrow(low, high);
+      }
+    }
+  }
 }
 
 /// A warp is a row of a group.
@@ -234,9 +327,13 @@ __global__ void __launch_bounds__(kThreads) pass_states_kernel(const __grid_cons
   if (place >= size) return;
   const std::int64_t head = blockIdx.y;
   const std::int64_t row = place / a.columns;
-  const auto* written =
-      reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.written) + head * a.chunks * size + place);
-  auto* before = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.before) + head * a.chunks * size + place);
+  const std::int64_t inside = a.heads_inside;
+  const std::int64_t stride = size * (inside > 0 ? inside : 1);  // from one chunk to the next
+  const std::int64_t first =
+      inside > 0 ? head / inside * a.chunks * stride + (row * inside + head % inside) * a.columns + place % a.columns
+                 : head * a.chunks * size + place;
+  const auto* written = reinterpret_cast<const __nv_bfloat162*>(static_cast<const Bfloat16*>(a.written) + first);
+  auto* before = reinterpret_cast<__nv_bfloat162*>(static_cast<Bfloat16*>(a.before) + first);
   const float* kept = a.kept + head * a.chunks * (a.kept_by_row ? a.rows : 1) + (a.kept_by_row ? row : 0);
   const std::int64_t kept_stride = a.kept_by_row ? a.rows : 1;
   float2 state{0, 0};
@@ -247,13 +344,13 @@ __global__ void __launch_bounds__(kThreads) pass_states_kernel(const __grid_cons
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {
       if (begin + n >= a.chunks) break;
-      next[n] = written[(begin + n) * size / 2];
+      next[n] = written[(begin + n) * stride / 2];
       factor[n] = kept[(begin + n) * kept_stride];
     }
 #pragma unroll
     for (int n = 0; n < kAhead; ++n) {
       if (begin + n >= a.chunks) break;
-      before[(begin + n) * size / 2] = __floats2bfloat162_rn(state.x, state.y);
+      before[(begin + n) * stride / 2] = __floats2bfloat162_rn(state.x, state.y);
       const float2 more = __bfloat1622float2(next[n]);
       state.x = state.x * factor[n] + more.x;
       state.y = state.y * factor[n] + more.y;
@@ -393,15 +490,15 @@ constexpr int kChannels = 128;  // of a block of a convolution
 __device__ __forceinline__ float sigmoid(float x) { return 1.0F / (1.0F + __expf(-x)); }
 
 /// What the convolution reads at a position, also before the first.
-template <int Taps>
+template <int Taps, class T>
 __device__ __forceinline__ float at_position(const ShortConvolution& a, std::int64_t b, std::int64_t t,
                                              std::int64_t channel) {
-  if (t >= 0) return a.x[b * a.batch_stride + t * a.row_stride + channel];
+  if (t >= 0) return static_cast<float>(static_cast<const T*>(a.x)[b * a.batch_stride + t * a.row_stride + channel]);
   return a.before == nullptr ? 0.0F : a.before[(b * (Taps - 1) + t + Taps - 1) * a.channels + channel];
 }
 
 /// A thread is a channel through some rows.
-template <int Taps>
+template <int Taps, class T>
 __global__ void __launch_bounds__(kChannels) convolution_kernel(const __grid_constant__ ShortConvolution a) {
   const std::int64_t channel = std::int64_t{blockIdx.x} * kChannels + threadIdx.x;
   if (channel >= a.channels) return;
@@ -414,12 +511,12 @@ __global__ void __launch_bounds__(kChannels) convolution_kernel(const __grid_con
   for (int s = 0; s < Taps; ++s) weight[s] = a.weight[channel * Taps + s];
   const float bias = a.bias == nullptr ? 0.0F : a.bias[channel];
 #pragma unroll
-  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps>(a, b, begin - Taps + s, channel);
+  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps, T>(a, b, begin - Taps + s, channel);
 #pragma unroll 4
   for (std::int64_t t = begin; t < end; ++t) {
 #pragma unroll
     for (int s = 1; s < Taps; ++s) x[s - 1] = x[s];
-    x[Taps - 1] = a.x[b * a.batch_stride + t * a.row_stride + channel];
+    x[Taps - 1] = at_position<Taps, T>(a, b, t, channel);
     float z = bias;
 #pragma unroll
     for (int s = 0; s < Taps; ++s) z += weight[s] * x[s];
@@ -443,7 +540,7 @@ __global__ void __launch_bounds__(kChannels)
   for (int s = 0; s < Taps; ++s) weight[s] = a.weight[channel * Taps + s];
   const float bias = a.bias == nullptr ? 0.0F : a.bias[channel];
 #pragma unroll
-  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps>(a, b, begin - Taps + s, channel);
+  for (int s = 1; s < Taps; ++s) x[s] = at_position<Taps, float>(a, b, begin - Taps + s, channel);
   for (std::int64_t t = begin; t < end + Taps - 1; ++t) {
 #pragma unroll
     for (int s = 1; s < Taps; ++s) x[s - 1] = x[s];
@@ -451,7 +548,7 @@ __global__ void __launch_bounds__(kChannels)
     for (int s = Taps - 1; s > 0; --s) dz[s] = dz[s - 1];
     dz[0] = 0;
     if (t < a.length) {
-      x[Taps - 1] = a.x[b * a.batch_stride + t * a.row_stride + channel];
+      x[Taps - 1] = at_position<Taps, float>(a, b, t, channel);
       float z = bias;
 #pragma unroll
       for (int s = 0; s < Taps; ++s) z += weight[s] * x[s];
@@ -493,13 +590,15 @@ bool is_valid(const DecayedScores& a) {
 bool is_valid(const ScaledRows& a) {
   const bool aligned = a.width % 4 == 0 && a.batch_stride % 4 == 0 && a.group_stride % 4 == 0 && a.row_stride % 4 == 0;
   return heads_fit(a.batch, a.heads, a.groups) && is_size(a.length) && a.padded >= a.length && is_size(a.width) &&
-         a.width <= kMostWidth && aligned && a.rows != nullptr && aligned_16(a.rows) && a.factor != nullptr &&
+         a.width <= kMostWidth && a.heads < 65536 && a.batch < 65536 && aligned && a.rows != nullptr &&
+         aligned_16(a.rows) && a.factor != nullptr &&
          a.batch * a.heads * a.padded * (a.width / 4) < kMostBlocks * kThreads;
 }
 
 bool is_valid(const PassedStates& a) {
   return is_size(a.heads) && a.heads < 65536 && is_size(a.chunks) && is_size(a.rows) && is_size(a.columns) &&
-         a.columns % 2 == 0 && a.kept != nullptr && a.before != nullptr;
+         a.columns % 2 == 0 && a.heads_inside >= 0 && (a.heads_inside == 0 || a.heads % a.heads_inside == 0) &&
+         a.kept != nullptr && a.before != nullptr;
 }
 
 bool is_valid(const ShortConvolution& a) {
@@ -542,17 +641,34 @@ Status decayed_scores_gradient(const DecayedScoresGradient& a, Stream stream) {
 Status scaled_rows(const ScaledRows& a, Stream stream) {
   if (!is_valid(a) || a.scaled == nullptr) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  const std::int64_t pieces = a.batch * a.heads * a.padded * (a.width / 4);
-  scaled_rows_kernel<<<blocks_of(pieces, kThreads), kThreads, 0, stream>>>(a);
+  const dim3 blocks(blocks_of(a.padded, kRowsOfBlock), static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch));
+  scaled_rows_kernel<<<blocks, kThreads, 0, stream>>>(a);
   return launched();
 }
 
 Status scaled_rows_gradient(const ScaledRowsGradient& a, Stream stream) {
-  if (!is_valid(a) || a.scaled_gradient == nullptr || a.rows_gradient == nullptr || a.factor_gradient == nullptr) {
+  if (!is_valid(a) || a.positions_first || a.scaled_gradient == nullptr || a.rows_gradient == nullptr ||
+      a.factor_gradient == nullptr) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;
   scaled_rows_gradient_kernel<<<blocks_of(a.batch * a.groups * a.padded, kWarps), kThreads, 0, stream>>>(a);
+  return launched();
+}
+
+Status decayed_mix(const DecayedMix& a, Stream stream) {
+  const auto in_fours = [](const HeadRows& x) {
+    return x.batch_stride % 4 == 0 && x.head_stride % 4 == 0 && x.row_stride % 4 == 0 && aligned_16(x.data);
+  };
+  if (!heads_fit(a.batch, a.heads, a.groups) || a.batch >= 65536 || a.heads >= 65536 || !is_size(a.length) ||
+      a.chunks != (a.length + kT - 1) / kT || a.chunks >= kMostBlocks || a.columns < 8 || a.columns > kMostChannels ||
+      a.columns % 8 != 0 || a.product == nullptr || a.cumulative == nullptr || a.beta == nullptr ||
+      a.value.data == nullptr || !in_fours(a.value) || a.carried == nullptr || a.mixed == nullptr) {
+    return Status::invalid_argument;
+  }
+  if (!is_available()) return Status::unavailable;
+  const dim3 blocks(static_cast<unsigned>(a.chunks), static_cast<unsigned>(a.heads), static_cast<unsigned>(a.batch));
+  decayed_mix_kernel<<<blocks, kMixThreads, 0, stream>>>(a);
   return launched();
 }
 
@@ -565,7 +681,7 @@ Status pass_states(const PassedStates& a, Stream stream) {
 }
 
 Status pass_states_gradient(const PassedStatesGradient& a, Stream stream) {
-  if (!is_valid(a) || a.kept_by_row || a.first != nullptr || a.before_gradient == nullptr ||
+  if (!is_valid(a) || a.heads_inside != 0 || a.kept_by_row || a.first != nullptr || a.before_gradient == nullptr ||
       a.written_gradient == nullptr || a.kept_gradient == nullptr || a.heads * a.chunks >= kMostBlocks) {
     return Status::invalid_argument;
   }
@@ -596,7 +712,13 @@ Status channel_chunks(const ChannelChunks& a, Stream stream) {
 Status short_convolution(const ShortConvolution& a, Stream stream) {
   if (!is_valid(a) || a.out == nullptr) return Status::invalid_argument;
   if (!is_available()) return Status::unavailable;
-  with_taps(a.taps, [&](auto taps) { convolution_kernel<taps()><<<parts_of(a), kChannels, 0, stream>>>(a); });
+  with_taps(a.taps, [&](auto taps) {
+    if (a.x_type == ElementType::float32) {
+      convolution_kernel<taps(), float><<<parts_of(a), kChannels, 0, stream>>>(a);
+    } else {
+      convolution_kernel<taps(), Bfloat16><<<parts_of(a), kChannels, 0, stream>>>(a);
+    }
+  });
   return launched();
 }
 
@@ -605,8 +727,8 @@ std::int64_t short_convolution_parts(const ShortConvolution& a) {
 }
 
 Status short_convolution_gradient(const ShortConvolutionGradient& a, Stream stream) {
-  if (!is_valid(a) || a.before != nullptr || a.out_gradient == nullptr || a.x_gradient == nullptr ||
-      a.parts == nullptr) {
+  if (!is_valid(a) || a.x_type != ElementType::float32 || a.before != nullptr || a.out_gradient == nullptr ||
+      a.x_gradient == nullptr || a.parts == nullptr) {
     return Status::invalid_argument;
   }
   if (!is_available()) return Status::unavailable;

@@ -60,11 +60,12 @@ struct ScaledRows {
   std::int64_t group_stride = 0;  ///< elements
   std::int64_t row_stride = 0;    ///< elements
   const float* factor = nullptr;  ///< [B, H, padded]
+  bool positions_first = false;   ///< scaled is [B, padded, H, d]
   void* scaled = nullptr;         ///< [B, H, padded, d] bf16
 };
 Status scaled_rows(const ScaledRows& arguments, Stream stream);
 
-/// Gradients of a loss through scaled_rows.
+/// Gradients of a loss through scaled_rows, heads first.
 struct ScaledRowsGradient : ScaledRows {
   const void* scaled_gradient = nullptr;  ///< [B, H, padded, d] bf16
   float* rows_gradient = nullptr;         ///< [B, G, L, d]
@@ -78,6 +79,7 @@ struct PassedStates {
   std::int64_t chunks = 0;        ///< N
   std::int64_t rows = 0;          ///< d
   std::int64_t columns = 0;       ///< d_v
+  std::int64_t heads_inside = 0;  ///< H: written and before are [B, N, d, H, d_v]; 0: heads come first
   bool kept_by_row = false;       ///< kept is [B H, N, d], else [B H, N]
   const void* written = nullptr;  ///< [B H, N, d, d_v] bf16, W
   const float* kept = nullptr;    ///< what a chunk leaves of what was there, from 0 to 1
@@ -95,6 +97,24 @@ struct PassedStatesGradient : PassedStates {
   float* kept_gradient = nullptr;         ///< [B H, N]
 };
 Status pass_states_gradient(const PassedStatesGradient& arguments, Stream stream);
+
+/// y_i = sum_{j <= i} M_ij v_j + exp(c_i) z_i with M of decayed_scores, j of the same chunk, and z_i = q_i S what the
+/// chunks before give, positions first.
+struct DecayedMix {
+  std::int64_t batch = 0;
+  std::int64_t heads = 0;
+  std::int64_t groups = 0;
+  std::int64_t length = 0;            ///< L
+  std::int64_t chunks = 0;            ///< N, L up to whole chunks
+  std::int64_t columns = 0;           ///< d_v, a multiple of 8 up to 256
+  const void* product = nullptr;      ///< [B, G, N, T, T] bf16, P_ij = q_i . k_j
+  const float* cumulative = nullptr;  ///< [B, H, N, T] c, nats
+  const float* beta = nullptr;        ///< [B, H, N, T]
+  HeadRows value;                     ///< [B, H, L, d_v]
+  const void* carried = nullptr;      ///< [B, N T, H, d_v] bf16, z
+  void* mixed = nullptr;              ///< [B, N T, H, d_v] bf16, y
+};
+Status decayed_mix(const DecayedMix& arguments, Stream stream);
 
 /// All that is before the products where channels decay, each pair of a chunk on its own: M_ij = sum over n of
 /// q_in k_jn exp(c_in - c_jn) for j <= i, else 0, q_i exp(c_i), k_j exp(c_T - c_j) and exp(c_T), c summed in float64.
@@ -117,16 +137,17 @@ Status channel_chunks(const ChannelChunks& arguments, Stream stream);
 /// A causal convolution, a channel each, and silu of it: out_t = silu(bias + sum_{s < K} w_s x_(t - K + 1 + s)).
 struct ShortConvolution {
   std::int64_t batch = 0;
-  std::int64_t length = 0;        ///< L
-  std::int64_t channels = 0;      ///< C
-  std::int64_t taps = 0;          ///< K, 2 to 4
-  const float* x = nullptr;       ///< [B, L, C], the last axis dense
-  std::int64_t row_stride = 0;    ///< of x, elements
-  std::int64_t batch_stride = 0;  ///< of x, elements
-  const float* before = nullptr;  ///< [B, K - 1, C] dense, what precedes x; null: 0
-  const float* weight = nullptr;  ///< [C, K]
-  const float* bias = nullptr;    ///< [C]; may be null
-  float* out = nullptr;           ///< [B, L, C]
+  std::int64_t length = 0;                    ///< L
+  std::int64_t channels = 0;                  ///< C
+  std::int64_t taps = 0;                      ///< K, 2 to 4
+  const void* x = nullptr;                    ///< [B, L, C], the last axis dense
+  ElementType x_type = ElementType::float32;  ///< bfloat16 only where nothing is differentiated
+  std::int64_t row_stride = 0;                ///< of x, elements
+  std::int64_t batch_stride = 0;              ///< of x, elements
+  const float* before = nullptr;              ///< [B, K - 1, C] dense, what precedes x; null: 0
+  const float* weight = nullptr;              ///< [C, K]
+  const float* bias = nullptr;                ///< [C]; may be null
+  float* out = nullptr;                       ///< [B, L, C]
 };
 Status short_convolution(const ShortConvolution& arguments, Stream stream);
 

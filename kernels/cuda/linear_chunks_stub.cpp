@@ -13,6 +13,8 @@ Status scaled_rows(const ScaledRows& /*arguments*/, Stream /*stream*/) { return 
 
 Status scaled_rows_gradient(const ScaledRowsGradient& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 
+Status decayed_mix(const DecayedMix& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
+
 Status pass_states(const PassedStates& /*arguments*/, Stream /*stream*/) { return Status::unavailable; }
 
 Status pass_states_gradient(const PassedStatesGradient& /*arguments*/, Stream /*stream*/) {

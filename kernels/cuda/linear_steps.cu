@@ -103,7 +103,7 @@ __device__ __forceinline__ float4 load_output(const LinearOutput& a, std::int64_
 }
 
 /// A block is a position; a thread has pieces of four numbers, a block's width apart.
-template <class T>
+template <class T, class Gate>
 __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_constant__ LinearOutput a) {
   __shared__ float of_piece[kThreads * kPieces];
   __shared__ float of_group[kThreads * kPieces];
@@ -111,7 +111,8 @@ __global__ void __launch_bounds__(kThreads) linear_output_kernel(const __grid_co
   const std::int64_t t = blockIdx.x % a.length;
   const auto width = static_cast<int>(a.heads * a.head_dim);
   const auto thread = static_cast<int>(threadIdx.x);
-  const float* gate = a.gate == nullptr ? nullptr : a.gate + b * a.gate_batch_stride + t * a.gate_row_stride;
+  const Gate* gate = nullptr;
+  if (a.gate != nullptr) gate = static_cast<const Gate*>(a.gate) + b * a.gate_batch_stride + t * a.gate_row_stride;
   float4 x[kPieces];
 #pragma unroll
   for (int p = 0; p < kPieces; ++p) {
@@ -191,10 +192,12 @@ Status linear_output(const LinearOutput& a, Stream stream) {
   }
   if (!is_available()) return Status::unavailable;
   const auto blocks = static_cast<unsigned>(a.batch * a.length);
+  const auto launch = [&](auto kernel) { kernel<<<blocks, kThreads, 0, stream>>>(a); };
+  const bool wide_gate = a.gate_type == ElementType::float32;
   if (a.y_type == ElementType::float32) {
-    linear_output_kernel<float><<<blocks, kThreads, 0, stream>>>(a);
+    launch(wide_gate ? linear_output_kernel<float, float> : linear_output_kernel<float, Bfloat16>);
   } else {
-    linear_output_kernel<Bfloat16><<<blocks, kThreads, 0, stream>>>(a);
+    launch(wide_gate ? linear_output_kernel<Bfloat16, float> : linear_output_kernel<Bfloat16, Bfloat16>);
   }
   return launched();
 }

@@ -39,7 +39,8 @@ struct LinearOutput {
   std::int64_t value_batch_stride = 0, value_head_stride = 0, value_row_stride = 0;
   const float* skip = nullptr;  ///< D [H], or [H, d] where it is a number a channel
   bool skip_by_channel = false;
-  const float* gate = nullptr;  ///< [B, L, H d] z, the last axis dense; null: no gate
+  const void* gate = nullptr;  ///< [B, L, H d] z, the last axis dense; null: no gate
+  ElementType gate_type = ElementType::float32;
   std::int64_t gate_batch_stride = 0, gate_row_stride = 0;
   bool gate_before_norm = false;
   std::int64_t norm_size = 0;   ///< a multiple of 4 that divides H d; 0: no norm

@@ -120,6 +120,7 @@ TEST_F(CudaLinearChunks, MixAsTheComposedOperationsDo) {
     for (const bool continued : {false, true}) {
       check_mixing({2, 4, 1, 333, 128, 64}, Decay::head, strength, continued);
       check_mixing({1, 6, 3, 64, 16, 24}, Decay::head, strength, continued);
+      check_mixing({2, 3, 1, 130, 24, 72}, Decay::head, strength, continued);
       check_mixing({2, 2, 2, 333, 128, 64}, Decay::channel, strength, continued);
       check_mixing({1, 1, 1, 1000, 256, 32}, Decay::channel, strength, continued);
     }
@@ -365,6 +366,10 @@ TEST_F(CudaLinearChunks, OutputsAreSkippedGatedAndNormedAsByTheComposedOperation
         LinearOutput half = there;
         half.mixed = y.to(at::kBFloat16).to(at::kCUDA);
         EXPECT_LE(largest_error(fused_linear_output(mixer, half).view_as(expected), expected), 8e-3);
+        if (gate != LinearGate::none) {
+          half.gate = there.gate.to(at::kBFloat16);
+          EXPECT_LE(largest_error(fused_linear_output(mixer, half).view_as(expected), expected), 1.6e-2);
+        }
         EXPECT_LE(largest_error(found.view_as(expected), expected), 4e-3)
             << "skip " << static_cast<int>(skip) << ", gate " << static_cast<int>(gate) << ", norm " << norm_size;
       }
@@ -389,6 +394,11 @@ TEST_F(CudaLinearChunks, ConvolveAsTheComposedOperationsDo) {
         const at::Tensor zeros = at::zeros_like(before);
         const at::Tensor expected = at::silu(composed_convolution(x, seen.defined() ? seen : zeros, weight, more));
         EXPECT_LE(largest_error(found, expected), kFloat32Error) << taps << " taps, " << length;
+        const at::Tensor half = at_gpu.to(at::kBFloat16);
+        EXPECT_LE(largest_error(fused_convolution(half, move(seen), move(weight), move(more)),
+                                at::silu(composed_convolution(half.cpu().to(at::kFloat), seen.defined() ? seen : zeros,
+                                                              weight, more))),
+                  kFloat32Error);
       };
       both(before, bias);
       both(at::Tensor(), at::Tensor());
