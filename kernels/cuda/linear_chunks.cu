@@ -182,6 +182,7 @@ __global__ void __launch_bounds__(kThreads) scaled_rows_kernel(const __grid_cons
 __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_constant__ DecayedMix a) {
   constexpr int kBlock = 64;          // columns at a time
   constexpr int kPitch = kBlock + 8;  // of the values' rows in shared memory, against bank conflicts
+  constexpr int kPieces = kT * kBlock / 4 / kMixThreads;
   __shared__ __align__(16) Bfloat16 values[kT * kPitch];
   __shared__ float c[kT];
   __shared__ float beta[kT];
@@ -193,12 +194,8 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
   const auto thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int first_row = thread / 32 * 16;
-  if (thread < kT) {
-    c[thread] = a.cumulative[of_head * kT + thread];
-    beta[thread] = a.beta[of_head * kT + thread];
-  }
-  __syncthreads();
-  // M of the warp's rows, in the order of an operand: rows lane / 4 and 8 further, two neighbouring columns.
+  // Everything is on its way from memory before the first of it is used. P of the warp's rows lies as the product takes
+  // it: rows lane / 4 and 8 further, two neighbouring columns.
   const auto* product = static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT;
   std::uint32_t m[kT / 16][4];
 #pragma unroll
@@ -207,30 +204,66 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
     for (int part = 0; part < 4; ++part) {
       const int i = first_row + lane / 4 + part % 2 * 8;
       const int j = k * 16 + part / 2 * 8 + lane % 4 * 2;
-      m[k][part] = 0;
-      if (j > i) continue;
-      float low;
-      float high;
-      widen(*reinterpret_cast<const std::uint32_t*>(product + i * kT + j), low, high);
-      low *= decay(c[i] - c[j]) * beta[j];
-      high = j + 1 <= i ? high * decay(c[i] - c[j + 1]) * beta[j + 1] : 0.0F;
-      m[k][part] = narrow(low, high);
+      m[k][part] = j <= i ? *reinterpret_cast<const std::uint32_t*>(product + i * kT + j) : 0;
     }
+  }
+  if (thread < kT) {
+    c[thread] = a.cumulative[of_head * kT + thread];
+    beta[thread] = a.beta[of_head * kT + thread];
   }
   const float* const from = a.value.data + b * a.value.batch_stride + h * a.value.head_stride;
   const std::int64_t width = a.heads * a.columns;
   const std::int64_t at = (b * a.chunks + n) * kT * width + h * a.columns;
   for (int begin = 0; begin < a.columns; begin += kBlock) {
-    __syncthreads();
-    for (int piece = thread; piece < kT * kBlock / 4; piece += kMixThreads) {
-      const int row = piece / (kBlock / 4);
-      const int column = piece % (kBlock / 4) * 4;
+    float4 ahead[kPieces];
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      const int row = (p * kMixThreads + thread) / (kBlock / 4);
+      const int column = begin + (p * kMixThreads + thread) % (kBlock / 4) * 4;
       const std::int64_t t = n * kT + row;
-      float4 x{0, 0, 0, 0};
-      if (t < a.length && begin + column < a.columns) {
-        x = *reinterpret_cast<const float4*>(from + t * a.value.row_stride + begin + column);
+      ahead[p] = float4{0, 0, 0, 0};
+      if (t < a.length && column < a.columns) {
+        ahead[p] = *reinterpret_cast<const float4*>(from + t * a.value.row_stride + column);
       }
-      *reinterpret_cast<uint2*>(values + row * kPitch + column) = {narrow(x.x, x.y), narrow(x.z, x.w)};
+    }
+    std::uint32_t carried[2][kBlock / 8];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+#pragma unroll
+      for (int tile = 0; tile < kBlock / 8; ++tile) {
+        const int column = begin + tile * 8 + lane % 4 * 2;
+        const std::int64_t place = at + (first_row + lane / 4 + half * 8) * width + column;
+        carried[half][tile] = 0;
+        if (column < a.columns) {
+          carried[half][tile] =
+              *reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.carried) + place);
+        }
+      }
+    }
+    __syncthreads();
+#pragma unroll
+    for (int p = 0; p < kPieces; ++p) {
+      const int row = (p * kMixThreads + thread) / (kBlock / 4);
+      const int column = (p * kMixThreads + thread) % (kBlock / 4) * 4;
+      *reinterpret_cast<uint2*>(values + row * kPitch + column) = {narrow(ahead[p].x, ahead[p].y),
+                                                                   narrow(ahead[p].z, ahead[p].w)};
+    }
+    if (begin == 0) {
+#pragma unroll
+      for (int k = 0; k < kT / 16; ++k) {
+#pragma unroll
+        for (int part = 0; part < 4; ++part) {
+          const int i = first_row + lane / 4 + part % 2 * 8;
+          const int j = k * 16 + part / 2 * 8 + lane % 4 * 2;
+          float low;
+          float high;
+          widen(m[k][part], low, high);
+          // The entry beside the diagonal came along.
+          low = j <= i ? low * decay(c[i] - c[j]) * beta[j] : 0.0F;
+          high = j + 1 <= i ? high * decay(c[i] - c[j + 1]) * beta[j + 1] : 0.0F;
+          m[k][part] = narrow(low, high);
+        }
+      }
     }
     __syncthreads();
     float sum[kBlock / 8][4] = {};
@@ -248,18 +281,18 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const int i = first_row + lane / 4 + half * 8;
-      const float carried = __expf(c[i]);
+      const float factor = __expf(c[i]);
 #pragma unroll
       for (int tile = 0; tile < kBlock / 8; ++tile) {
         const int column = begin + tile * 8 + lane % 4 * 2;
         if (column >= a.columns) break;
-        const std::int64_t place = at + i * width + column;
         float low;
         float high;
-        widen(*reinterpret_cast<const std::uint32_t*>(static_cast<const Bfloat16*>(a.carried) + place), low, high);
-        low = fmaf(low, carried, sum[tile][2 * half]);
-        high = fmaf(high, carried, sum[tile][2 * half + 1]);
-        *reinterpret_cast<std::uint32_t*>(static_cast<Bfloat16*>(a.mixed) + place) = narrow(low, high);
+        widen(carried[half][tile], low, high);
+        low = fmaf(low, factor, sum[tile][2 * half]);
+        high = fmaf(high, factor, sum[tile][2 * half + 1]);
+        *reinterpret_cast<std::uint32_t*>(static_cast<Bfloat16*>(a.mixed) + at + i * width + column) =
+            narrow(low, high);
       }
     }
   }

@@ -48,8 +48,8 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   }
   try {
     settingsOfSession(session);
-  } catch (const UsageError& error) {
-    throw Error(fmt::format("{}: settings: {}", path.string(), error.what()));
+  } catch (const UsageError& wrong) {
+    throw Error(fmt::format("{}: settings: {}", path.string(), wrong.what()));
   }
   return {session};
 }
