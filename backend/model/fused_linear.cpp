@@ -270,23 +270,22 @@ gpu::HeadRows head_rows(const at::Tensor& x) {
 struct HeadChunks {
   at::Tensor query, key;  ///< [B, G, N, T, d] bfloat16
   at::Tensor product;     ///< [B, G, N, T, T] bfloat16 of them
-  at::Tensor cumulative;  ///< [B, H, N, T] float32 c
+  at::Tensor sums;        ///< [B, H, N, T] float64 c
+  at::Tensor cumulative;  ///< the same in float32
   at::Tensor beta;        ///< likewise
   at::Tensor to_end;      ///< likewise, exp(c_T - c) beta
-  at::Tensor from_begin;  ///< likewise, exp(c)
   at::Tensor kept;        ///< [B, H, N] float32 exp(c_T)
 
   explicit HeadChunks(const LinearOperands& operands)
       : query(halves_in_chunks(operands.query)), key(halves_in_chunks(operands.key)) {
     const at::TensorOptions doubles = operands.key.options().dtype(at::kDouble).requires_grad(false);
-    const at::Tensor zeros = at::zeros({key.size(0), operands.heads, key.size(2), kChunk}, doubles);
-    const at::Tensor sums = operands.log_decay.defined() ? in_chunks(padded(operands.log_decay)).cumsum(3) : zeros;
+    sums = operands.log_decay.defined() ? in_chunks(padded(operands.log_decay)).cumsum(3)
+                                        : at::zeros({key.size(0), operands.heads, key.size(2), kChunk}, doubles);
     const at::Tensor total = sums.select(3, kChunk - 1);
-    beta = operands.beta.defined() ? in_chunks(padded(operands.beta)) : at::ones_like(zeros, at::kFloat);
+    beta = operands.beta.defined() ? in_chunks(padded(operands.beta)) : at::ones_like(sums, at::kFloat);
     product = at::matmul(query, key.transpose(3, 4));
     cumulative = sums.to(at::kFloat);
     to_end = (total.unsqueeze(3) - sums).exp().to(at::kFloat) * beta;
-    from_begin = sums.exp().to(at::kFloat);
     kept = total.exp().to(at::kFloat);
   }
 };
@@ -352,7 +351,8 @@ at::Tensor mix_by_head(const LinearOperands& operands, at::Tensor& state) {
   const at::Tensor value = halves_in_chunks(operands.value);
   const at::Tensor scores = DecayedScoresFunction::apply(chunks.product, chunks.cumulative, chunks.beta);
   const at::Tensor key = in_chunks(ScaledRowsFunction::apply(operands.key, chunks.to_end.flatten(2, 3)));
-  const at::Tensor query = in_chunks(ScaledRowsFunction::apply(operands.query, chunks.from_begin.flatten(2, 3)));
+  const at::Tensor from_begin = chunks.sums.exp().to(at::kFloat);
+  const at::Tensor query = in_chunks(ScaledRowsFunction::apply(operands.query, from_begin.flatten(2, 3)));
   const at::Tensor written = at::matmul(key.transpose(3, 4), value);
   at::Tensor before;
   if (at::GradMode::is_enabled()) {
