@@ -20,6 +20,7 @@
 #include "app/gui/curves/read_out.h"
 #include "app/gui/views/table_text.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/csv_field.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -217,10 +218,6 @@ QString readingText(const TokenTable& tokens, std::int64_t position) {
   return CurveTab::tr("%1 reads “%2”").arg(position).arg(readText(tokens, position, Whitespace::visible));
 }
 
-QString csvField(const QString& text) {
-  if (!text.contains(',') && !text.contains('"') && !text.contains('\n') && !text.contains('\r')) return text;
-  QString doubled = text;
-  return '"' + doubled.replace('"', QStringLiteral("\"\"")) + '"';
-}
+QString csvField(const QString& text) { return QString::fromStdString(csv_field(text.toStdString())); }
 
 }  // namespace foxscope::gui::curves
