@@ -85,7 +85,10 @@ void CurveTab::setPlot(QWidget* plot) {
   m_plotPage->insertWidget(1, plot, 1);
   auto* positions = qobject_cast<PositionPlot*>(plot);
   if (positions == nullptr) positions = plot->findChild<PositionPlot*>();
-  if (positions != nullptr) connect(positions, &PositionPlot::menuAsked, this, &CurveTab::openMenu);
+  if (positions == nullptr) return;
+  connect(positions, &PositionPlot::menuAsked, this, &CurveTab::openMenu);
+  connect(positions, &PositionPlot::drawnAnew, m_readOut,
+          [this, positions] { m_readOut->setWithoutRoom(positions->entriesWithoutRoom()); });
 }
 
 PlotContent CurveTab::withoutHidden(PlotContent content) const {
