@@ -30,7 +30,8 @@ struct CardInput {
 
 /// Rows of the one table of all parts, so that their values stand below one another.
 QString partHtml(const CardPart& part) {
-  QString html = QStringLiteral("<tr><td colspan='2'><h3>%1</h3></td></tr>").arg(part.title.toHtmlEscaped());
+  QString html = QStringLiteral("<tr><td colspan='2' style='padding-top:8px'><h3>%1</h3></td></tr>")
+                     .arg(part.title.toHtmlEscaped());
   for (const auto& [name, value] : part.facts) {
     html += QStringLiteral("<tr><td style='padding-right:14px; white-space:nowrap'>%1</td><td>%2</td></tr>")
                 .arg(QString::fromStdString(name).toHtmlEscaped(), QString::fromStdString(value).toHtmlEscaped());
