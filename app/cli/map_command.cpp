@@ -125,7 +125,10 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
                   "several, with commas, only into .h5")
       ->type_name("Q[,Q...]")
       ->required();
-  command.add_option("-o,--output", options.output, "File to write: .npy, .h5, .csv, .png, .svg or .pdf")
+  command
+      .add_option("-o,--output", options.output,
+                  "File to write: .npy, .h5, .csv (rows and columns named by position and token, pooled ones by their "
+                  "range), .png, .svg or .pdf")
       ->type_name("FILE")
       ->required();
   command.add_option("--model", options.model, "Which model, where the file holds several")->type_name("NAME");
@@ -184,6 +187,7 @@ void addMapCommand(CLI::App& program, Selection& selection) {
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget --size 512x512 --reduce mean -o forget.npy\n"
       "  foxscope map mamba.h5 --layer 2 --head 1 --quantity mixing -o mixing.png\n"
       "  foxscope map run.h5 --layer 2 --head 1 --quantity forget,attention --rows 1000:2000 -o maps.h5\n"
+      "  foxscope map run.h5 --layer 2 --head 1 --quantity attention --rows 1000:1050 --cols 950:1050 -o words.csv\n"
       "  foxscope map both.h5 --model fox --layer 2 --head 1 --minus base:2:3 --quantity attention -o difference.png");
   addMapOptions(*command, *options);
   command->callback([options, &selection] {

@@ -1,5 +1,7 @@
 #include "app/figure/token_text.h"
 
+#include "backend/trace/token_strings.h"
+
 namespace foxscope::figure {
 namespace {
 
@@ -21,24 +23,19 @@ QString madeVisible(const QString& text) {
   return shown;
 }
 
-QString byId(std::int32_t id) { return QStringLiteral("⟨%1⟩").arg(id); }
+QString shown(const std::string& token, Whitespace whitespace) {
+  const QString text = QString::fromStdString(token);
+  return whitespace == Whitespace::visible ? madeVisible(text) : text;
+}
 
 }  // namespace
 
 QString predictedText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace) {
-  const auto index = static_cast<std::size_t>(position);
-  if (index >= tokens.string.size()) return byId(tokens.id[index]);
-  const QString text = QString::fromStdString(tokens.string[index]);
-  return whitespace == Whitespace::visible ? madeVisible(text) : text;
+  return shown(predicted_string(tokens, position), whitespace);
 }
 
 QString readText(const TokenTable& tokens, std::int64_t position, Whitespace whitespace) {
-  const std::int32_t read = tokens.input_id[static_cast<std::size_t>(position)];
-  // Position p reads the token that p - 1 predicts, but for what stands before the text.
-  if (position > 0 && tokens.id[static_cast<std::size_t>(position - 1)] == read) {
-    return predictedText(tokens, position - 1, whitespace);
-  }
-  return position == 0 ? QStringLiteral("⟨BOS⟩") : byId(read);
+  return shown(read_string(tokens, position), whitespace);
 }
 
 }  // namespace foxscope::figure

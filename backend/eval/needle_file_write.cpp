@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/atomic_file.h"
+#include "backend/base/csv_field.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/eval/needle_file.h"
 #include "backend/file/hdf5_writer.h"
@@ -106,10 +107,6 @@ class NeedleFileWriter {
 }  // namespace
 
 std::string NeedleEvaluation::csv(CsvHeader header) const {
-  const auto quoted = [](std::string text) {
-    for (std::size_t at = text.find('"'); at != std::string::npos; at = text.find('"', at + 2)) text.insert(at, 1, '"');
-    return '"' + text + '"';
-  };
   std::string text;
   if (header == CsvHeader::names) {
     text =
@@ -120,7 +117,7 @@ std::string NeedleEvaluation::csv(CsvHeader header) const {
     const std::vector<float> gain = model.gain();
     for (std::size_t at = 0; at < cells(); ++at) {
       const std::size_t length = at / depths.size();
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", quoted(model.info.name), quoted(haystack),
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", csv_field(model.info.name), csv_field(haystack),
                           lengths[length], depths[at % depths.size()], gain[at], model.answer_log_probability[at],
                           model.baseline_log_probability[length], model.found[at] != 0 ? 1 : 0, model.position[length],
                           model.needle_begin[at], model.needle_end[at]);

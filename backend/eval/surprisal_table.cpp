@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/atomic_file.h"
+#include "backend/base/csv_field.h"
 #include "backend/base/error.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/provenance.h"
@@ -19,17 +20,6 @@
 
 namespace foxscope {
 namespace {
-
-/// A field of a CSV file (RFC 4180): in quotes where it has to be.
-std::string field(std::string_view text) {
-  // R and pandas take some bare words for missing values.
-  if (!text.empty() && text != "NA" && text.find_first_of(",\"\r\n \t") == std::string_view::npos) {
-    return std::string(text);
-  }
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + '"';
-}
 
 std::string rank_text(std::int64_t rank) { return rank > 0 ? std::to_string(rank) : std::string(); }
 
@@ -251,8 +241,8 @@ std::string Surprisals::csv_of_tokens() const {
   for (std::size_t t = 0; t < tokens(); ++t) {
     const SurprisalWord& of = words[static_cast<std::size_t>(word[t])];
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{},{}",
-                   field(documents[static_cast<std::size_t>(document[t])]), of.sentence, of.index, token[t], id[t],
-                   field(string[t]), byte_start[t], byte_end[t], value_text(surprisal[t]), value_text(entropy[t]),
+                   csv_field(documents[static_cast<std::size_t>(document[t])]), of.sentence, of.index, token[t], id[t],
+                   csv_field(string[t]), byte_start[t], byte_end[t], value_text(surprisal[t]), value_text(entropy[t]),
                    rank_text(rank[t]));
     for (std::size_t g = 0; g < gate_names.size(); ++g) out += ',' + value_text(gate[t * gate_names.size() + g]);
     out += '\n';
@@ -267,8 +257,8 @@ std::string Surprisals::csv_of_words() const {
   for (const SurprisalWord& of : words) {
     const WordNumbers numbers = numbers_of(*this, of);
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{},{},{}",
-                   field(documents[static_cast<std::size_t>(of.document)]), of.sentence, of.index, field(of.string),
-                   of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
+                   csv_field(documents[static_cast<std::size_t>(of.document)]), of.sentence, of.index,
+                   csv_field(of.string), of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
                    value_text(numbers.entropy), rank_text(numbers.rank));
     for (const double one : numbers.gate) out += ',' + value_text(one);
     out += '\n';
@@ -293,7 +283,7 @@ std::string MinimalPairs::csv() const {
   std::string out = "item,name,good,bad,difference,good_tokens,bad_tokens,right\n";
   for (std::size_t n = 0; n < pairs.size(); ++n) {
     const ScoredPair& score = scores[n];
-    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{}\n", n, field(pairs[n].name),
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{},{}\n", n, csv_field(pairs[n].name),
                    value_text(score.good), value_text(score.bad), value_text(score.good - score.bad), score.good_tokens,
                    score.bad_tokens, score.right() ? 1 : 0);
   }

@@ -5,11 +5,14 @@
 #include <fmt/format.h>
 
 #include "backend/base/atomic_file.h"
+#include "backend/base/csv_field.h"
 #include "backend/base/error.h"
 #include "backend/file/hdf5_writer.h"
 #include "backend/file/map_stripes.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
+#include "backend/map/bins.h"
+#include "backend/trace/token_strings.h"
 #include "kernels/executor.h"
 
 namespace foxscope {
@@ -120,6 +123,24 @@ bool write_map(Hdf5Writer& writer, const NamedMap& map, const StripeOptions& opt
   return whole;
 }
 
+/// What a row or column of a CSV file is called, each name but once: "12 token" of the position and the token that it
+/// reads, and of bins "12:16", the positions from 12 up to, not including, 16.
+std::vector<std::string> axis_labels(const Trace& trace, const Range& range, std::int64_t bins) {
+  const std::vector<std::int64_t> edges = bin_edges(range, bins);
+  const auto& tokens = trace.tokens();
+  std::vector<std::string> labels;
+  for (std::size_t bin = 0; bin + 1 < edges.size(); ++bin) {
+    if (bins < range.size()) {
+      labels.push_back(fmt::format("{}:{}", edges[bin], edges[bin + 1]));
+    } else if (tokens) {
+      labels.push_back(csv_field(fmt::format("{} {}", edges[bin], read_string(*tokens, edges[bin]))));
+    } else {
+      labels.push_back(std::to_string(edges[bin]));
+    }
+  }
+  return labels;
+}
+
 void check_maps(const std::filesystem::path& path, std::span<const NamedMap> maps) {
   if (maps.empty()) throw UsageError(fmt::format("{}: no maps to write: name a quantity", path.string()));
   std::set<std::string> names;
@@ -192,15 +213,16 @@ bool write_map_npy(const std::filesystem::path& path, const MapRequest& request,
 
 bool write_map_csv(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job) {
   AtomicFile file(path, overwrite == Overwrite::force);
-  std::vector<double> queries;
+  std::vector<std::string> queries;
   std::size_t row = 0;
   const bool whole = for_each_stripe(request, {}, job, [&](const Image& stripe) {
     fmt::memory_buffer text;
+    // With the first stripe: by then compute_map has checked the request.
     if (row == 0) {
-      queries = bin_centres(request.rows, request.pixel_rows);
-      // The corner is no number, but something that numeric readers take.
-      fmt::format_to(std::back_inserter(text), "nan,{}\n",
-                     fmt::join(bin_centres(request.columns, request.pixel_columns), ","));
+      const Trace& trace = *request.head.trace;
+      queries = axis_labels(trace, request.rows, request.pixel_rows);
+      fmt::format_to(std::back_inserter(text), "query,{}\n",
+                     fmt::join(axis_labels(trace, request.columns, request.pixel_columns), ","));
     }
     const auto columns = static_cast<std::size_t>(stripe.columns);
     for (std::size_t n = 0; n < static_cast<std::size_t>(stripe.rows); ++n) {

@@ -68,8 +68,10 @@ bool write_maps_hdf5(const std::filesystem::path& path, std::span<const NamedMap
 /// Computes one map and writes it as .npy (float32, C order), stripe by stripe.
 bool write_map_npy(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
 
-/// Computes one map and writes it as .csv, stripe by stripe: first line the bin centres of the keys, first column those
-/// of the queries, `nan` in the corner and for absent entries, so that the whole table reads as numbers.
+/// Computes one map and writes it as .csv (RFC 4180), stripe by stripe, with the names of its keys in the first line
+/// and of its queries in the first column, "query" in the corner: "12 token", a position, a blank and the token that it
+/// reads (read_string), or, where entries are pooled, "12:16", positions from 12 up to, not including, 16. No name is
+/// there twice. Absent entries are `nan`.
 bool write_map_csv(const std::filesystem::path& path, const MapRequest& request, Overwrite overwrite, const Job& job);
 
 }  // namespace foxscope

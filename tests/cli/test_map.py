@@ -10,7 +10,8 @@ import zlib
 
 import h5py
 import numpy
-from support import DATA, DRAWS, CommandLineTest, golden
+import tokenizers
+from support import DATA, DRAWS, FOX, CommandLineTest, golden
 
 LENGTH = 64
 
@@ -135,14 +136,47 @@ class NumbersTest(MapTest):
         smallest = numpy.load(self.map("attention", extra=["--size", "1x1", "--reduce", "min"]))
         numpy.testing.assert_allclose(smallest[0, 0], numpy.nanmin(whole), rtol=1e-6)
 
-    def test_csv_holds_positions_and_values(self):
-        value = numpy.load(self.map("attention", extra=["--rows", "10:14", "--cols", "8:12"]))
-        with open(self.map("attention", "csv", ["--rows", "10:14", "--cols", "8:12"])) as file:
-            rows = list(csv.reader(file))
-        self.assertEqual([float(cell) for cell in rows[0][1:]], [8, 9, 10, 11])
-        self.assertEqual([float(row[0]) for row in rows[1:]], [10, 11, 12, 13])
-        cells = numpy.array([[float(cell or "nan") for cell in row[1:]] for row in rows[1:]])
-        numpy.testing.assert_allclose(cells, value, rtol=1e-6)
+    def table(self, path):
+        """The names of columns and rows of a .csv, and its entries."""
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.reader(file, strict=True))
+        self.assertEqual(rows[0][0], "query")
+        values = numpy.array([[float(cell) for cell in row[1:]] for row in rows[1:]]).astype(numpy.float32)
+        return rows[0][1:], [row[0] for row in rows[1:]], values
+
+    def test_csv_names_positions_and_tokens(self):
+        part = ["--rows", "10:14", "--cols", "8:12"]
+        columns, rows, value = self.table(self.map("attention", "csv", part))
+        # Of ids there are no words.
+        ids = self.golden["input_ids"][0]
+        self.assertEqual(columns, [f"{p} \u27e8{ids[p]}\u27e9" for p in range(8, 12)])
+        self.assertEqual(rows, [f"{p} \u27e8{ids[p]}\u27e9" for p in range(10, 14)])
+        self.assertTrue(numpy.array_equal(value, numpy.load(self.map("attention", extra=part)), equal_nan=True))
+
+    def test_csv_of_a_pooled_map_names_ranges(self):
+        part = ["--rows", "17:51", "--cols", "5:9", "--size", "7x4"]
+        columns, rows, value = self.table(self.map("attention", "csv", part))
+        self.assertEqual(rows, [f"{17 + n * 34 // 7}:{17 + (n + 1) * 34 // 7}" for n in range(7)])
+        self.assertEqual([name.split(" ")[0] for name in columns], ["5", "6", "7", "8"])
+        self.assertTrue(numpy.array_equal(value, numpy.load(self.map("attention", extra=part)), equal_nan=True))
+
+    def test_csv_keeps_every_token_as_it_is(self):
+        text = 'He said, "a,b"\r\n=1+1\t\n\n NA \x1b[31m\u00a0caf\u00e9 \u72d0\U0001f98a "",; \\n end, '
+        self.run_file = self.folder / "words.h5"
+        self.done("run", "--model", FOX, "--text", self.write("words.txt", text), "-o", self.run_file)
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        read = tokenizer.encode(text).ids[:-1]
+        expected = ["0 \u27e8BOS\u27e9"]
+        expected += [f"{n} {tokenizer.decode([id_], skip_special_tokens=False)}" for n, id_ in enumerate(read, 1)]
+        for hostile in [",", '"', "\r", "\n", "\t", "\x1b", "\\", "\ufffd"]:
+            self.assertTrue(any(hostile in name for name in expected), hostile)
+        path = self.map("attention", "csv")
+        columns, rows, value = self.table(path)
+        self.assertEqual(columns, expected)
+        self.assertEqual(rows, expected)
+        self.assertTrue(numpy.array_equal(value, numpy.load(self.map("attention")), equal_nan=True))
+        # A name begins with a digit: no spreadsheet takes one for a formula.
+        self.assertTrue(all(name[0].isdigit() for name in rows))
 
     def test_several_quantities_in_one_hdf5_file(self):
         path = self.map("forget,attention", "h5")

@@ -1,9 +1,11 @@
 """Reads maps with h5py and numpy and compares them with what the test says they must hold.
 
 usage: check_map_file.py h5|npy|csv FILE EXPECTED.json
-EXPECTED.json: a list of maps {name, raw (file of float32), rows, cols, query, key, attributes}.
+EXPECTED.json: a list of maps {name, raw (file of float32), rows, cols, query, key, query_names,
+key_names, attributes}.
 """
 
+import csv
 import json
 import sys
 
@@ -63,10 +65,14 @@ def check_npy(path, entries):
 
 
 def check_csv(path, entries):
-    table = np.loadtxt(path, delimiter=",", ndmin=2)
-    expect(table[0, 1:].tolist() == entries[0]["key"], "other keys")
-    expect(table[1:, 0].tolist() == entries[0]["query"], "other queries")
-    expect(same(table[1:, 1:].astype(np.float32), expected_image(entries[0])), "other pixels")
+    with open(path, newline="", encoding="utf-8") as stream:
+        table = list(csv.reader(stream, strict=True))
+    expect(table[0] == ["query", *entries[0]["key_names"]], "other keys")
+    expect([row[0] for row in table[1:]] == entries[0]["query_names"], "other queries")
+    for names in (table[0], [row[0] for row in table]):
+        expect(len(set(names)) == len(names), "a name is there twice")
+    value = np.array([[float(cell) for cell in row[1:]] for row in table[1:]]).astype(np.float32)
+    expect(same(value, expected_image(entries[0])), "other pixels")
 
 
 with open(sys.argv[3], encoding="utf-8") as stream:

@@ -43,6 +43,19 @@ std::vector<double> centres(Range range, std::int64_t bins) {
   return result;
 }
 
+/// What rows and columns are called in a .csv, likewise.
+std::vector<std::string> names(const Trace& trace, Range range, std::int64_t bins) {
+  std::vector<std::string> result;
+  for (std::int64_t n = 0; n < bins; ++n) {
+    const std::int64_t first = range.begin + n * range.size() / bins;
+    const auto before = static_cast<std::size_t>(first) - 1;
+    result.push_back(bins < range.size()
+                         ? fmt::format("{}:{}", first, range.begin + (n + 1) * range.size() / bins)
+                         : fmt::format("{} {}", first, first == 0 ? "⟨BOS⟩" : trace.tokens()->string[before]));
+  }
+  return result;
+}
+
 /// Describes maps for check_map_file.py from one compute_map call each.
 std::filesystem::path expectation(const std::filesystem::path& folder, const std::vector<NamedMap>& maps) {
   Json json = Json::array();
@@ -69,6 +82,8 @@ std::filesystem::path expectation(const std::filesystem::path& folder, const std
                     {"cols", image->columns},
                     {"query", centres(request.rows, request.pixel_rows)},
                     {"key", centres(request.columns, request.pixel_columns)},
+                    {"query_names", names(*request.head.trace, request.rows, request.pixel_rows)},
+                    {"key_names", names(*request.head.trace, request.columns, request.pixel_columns)},
                     {"attributes", attributes}});
   }
   write_content(folder / "expected.json", json.dump());

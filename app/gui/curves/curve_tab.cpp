@@ -20,6 +20,7 @@
 #include "app/gui/curves/read_out.h"
 #include "app/gui/views/table_text.h"
 #include "app/gui/views/theme.h"
+#include "backend/base/csv_field.h"
 
 namespace foxscope::gui::curves {
 namespace {
@@ -84,7 +85,10 @@ void CurveTab::setPlot(QWidget* plot) {
   m_plotPage->insertWidget(1, plot, 1);
   auto* positions = qobject_cast<PositionPlot*>(plot);
   if (positions == nullptr) positions = plot->findChild<PositionPlot*>();
-  if (positions != nullptr) connect(positions, &PositionPlot::menuAsked, this, &CurveTab::openMenu);
+  if (positions == nullptr) return;
+  connect(positions, &PositionPlot::menuAsked, this, &CurveTab::openMenu);
+  connect(positions, &PositionPlot::drawnAnew, m_readOut,
+          [this, positions] { m_readOut->setWithoutRoom(positions->entriesWithoutRoom()); });
 }
 
 PlotContent CurveTab::withoutHidden(PlotContent content) const {
@@ -217,10 +221,6 @@ QString readingText(const TokenTable& tokens, std::int64_t position) {
   return CurveTab::tr("%1 reads “%2”").arg(position).arg(readText(tokens, position, Whitespace::visible));
 }
 
-QString csvField(const QString& text) {
-  if (!text.contains(',') && !text.contains('"') && !text.contains('\n') && !text.contains('\r')) return text;
-  QString doubled = text;
-  return '"' + doubled.replace('"', QStringLiteral("\"\"")) + '"';
-}
+QString csvField(const QString& text) { return QString::fromStdString(csv_field(text.toStdString())); }
 
 }  // namespace foxscope::gui::curves

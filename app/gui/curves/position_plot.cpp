@@ -122,6 +122,7 @@ void PositionPlot::take(Prepared prepared) {
   if (rebuilt && !m_plot->viewport().isEmpty()) m_plot->replot();
   redraw();
   followCursor();
+  emit drawnAnew();
 }
 
 bool PositionPlot::rebuildStripes() {
@@ -293,6 +294,17 @@ int PositionPlot::strips() const { return static_cast<int>(m_stripes.size()); }
 
 bool PositionPlot::isDrawn(std::size_t line) const {
   return line < m_graphs.size() && m_graphs[line] != nullptr && m_graphs[line]->visible();
+}
+
+std::set<QString> PositionPlot::entriesWithoutRoom() const {
+  std::set<QString> without;
+  std::set<QString> with;
+  for (const Line& line : m_content.lines) {
+    const bool room = static_cast<std::size_t>(line.strip) < m_stripes.size();
+    (room ? with : without).insert(line.entry.isEmpty() ? line.name : line.entry);
+  }
+  std::erase_if(without, [&](const QString& entry) { return with.contains(entry); });
+  return without;
 }
 
 QRect PositionPlot::stripsRect() const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <vector>
 
+#include <QString>
 #include <QTimer>
 #include <QWidget>
 
@@ -46,6 +48,8 @@ class PositionPlot : public QWidget {
   /// Strips that have room, and whether a line is drawn in them.
   [[nodiscard]] int strips() const;
   [[nodiscard]] bool isDrawn(std::size_t line) const;
+  /// Entries of the legend all of whose lines belong to strips that have no room.
+  [[nodiscard]] std::set<QString> entriesWithoutRoom() const;
   /// Points that are drawn of a line.
   [[nodiscard]] const std::vector<Point>& points(std::size_t line) const { return m_points.at(line); }
   /// Where a position is in this widget, horizontally.
@@ -56,6 +60,8 @@ class PositionPlot : public QWidget {
   void fit();
 
  signals:
+  /// What is drawn is that of another content, or size.
+  void drawnAnew();
   /// The right button was clicked, or the key for menus pressed.
   void menuAsked(const QPoint& globalPosition);
 

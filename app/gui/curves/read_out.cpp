@@ -58,7 +58,7 @@ std::vector<QPoint> ReadOut::layOut(int width) const {
     const int wanted = m_oneLine ? shareOf(width) : widthOf(entry);
     if (!m_oneLine && next.x() > 0 && next.x() + wanted > width) next = {0, next.y() + line};
     corners.push_back(next);
-    next.rx() += wanted;
+    if (!m_oneLine || isShown(entry)) next.rx() += wanted;
   }
   return corners;
 }
@@ -72,12 +72,22 @@ QSize ReadOut::sizeHint() const { return {fontMetrics().averageCharWidth() * 60,
 
 QSize ReadOut::minimumSizeHint() const { return {fontMetrics().averageCharWidth() * 12, sizeHint().height()}; }
 
-int ReadOut::shareOf(int width) const { return m_entries.empty() ? width : width / static_cast<int>(m_entries.size()); }
+int ReadOut::shareOf(int width) const {
+  const auto shown =
+      std::count_if(m_entries.begin(), m_entries.end(), [this](const Entry& one) { return isShown(one); });
+  return width / std::max(1, static_cast<int>(shown));
+}
 
 int ReadOut::textWidth(const Entry& entry, const QPoint& corner) const {
   const auto indent = static_cast<int>((kSwatch + kGap) * fontMetrics().height());
   if (!m_oneLine) return std::max(0, width() - corner.x() - indent);
   return std::max(0, std::min(widthOf(entry), shareOf(width())) - indent - fontMetrics().averageCharWidth());
+}
+
+void ReadOut::setWithoutRoom(const std::set<QString>& names) {
+  if (names == m_withoutRoom) return;
+  m_withoutRoom = names;
+  update();
 }
 
 void ReadOut::setOneLine(bool oneLine) {
@@ -88,6 +98,7 @@ void ReadOut::setOneLine(bool oneLine) {
 }
 
 QRect ReadOut::entryRect(std::size_t entry) const {
+  if (!isShown(m_entries[entry])) return {};
   const int line = fontMetrics().height();
   const QPoint corner = layOut(width())[entry];
   const int text =
@@ -131,6 +142,7 @@ void ReadOut::paintEvent(QPaintEvent* /*event*/) {
   const auto corners = layOut(width());
   for (std::size_t index = 0; index < m_entries.size(); ++index) {
     const Entry& entry = m_entries[index];
+    if (!isShown(entry)) continue;
     const QPoint corner = corners[index];
     const int swatch = static_cast<int>(kSwatch * line);
     painter.setOpacity(isHidden(entry.name) ? kHiddenOpacity : 1);

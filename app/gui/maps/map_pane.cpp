@@ -503,6 +503,7 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
   connect(menu, &PaneMenu::pictureWanted, this, [this] { QGuiApplication::clipboard()->setImage(grabPicture()); });
   connect(menu, &PaneMenu::entriesWanted, this, [this, at](EntryLine::Along along) { copyEntries(along, at); });
   connect(menu, &PaneMenu::zoomWanted, this, &MapPane::zoomWanted);
+  connect(menu, &PaneMenu::coloursWanted, this, [this, where] { m_header->openColours(where); });
   connect(menu, &PaneMenu::exportWanted, this, &MapPane::exportWanted);
   connect(menu, &PaneMenu::firstKeyWanted, this, [this](FirstKey wanted) {
     PaneState state = m_state;

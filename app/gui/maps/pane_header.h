@@ -5,6 +5,7 @@
 
 #include <QActionGroup>
 #include <QLabel>
+#include <QMenu>
 #include <QPushButton>
 #include <QWidget>
 
@@ -44,6 +45,8 @@ class PaneHeader : public QWidget {
 
   void show(const PaneState& state, const HeaderContext& context);
   void setTexts(const HeaderTexts& texts);
+  /// The menu of the colours, whose button has no room in a narrow header.
+  void openColours(const QPoint& where) { m_colours->menu()->popup(where); }
   [[nodiscard]] const HeaderTexts& texts() const { return m_texts; }
   /// What is read of the title, as far as there is room for it.
   [[nodiscard]] QString title() const { return m_head->shownText(); }

@@ -37,6 +37,7 @@ PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, std
             [this](bool out) { emit firstKeyWanted(out ? FirstKey::left_out : FirstKey::counted); });
     addSeparator();
   }
+  connect(addAction(tr("Colours…")), &QAction::triggered, this, &PaneMenu::coloursWanted);
   connect(addAction(tr("Export…")), &QAction::triggered, this, &PaneMenu::exportWanted);
 }
 

@@ -29,6 +29,7 @@ class PaneMenu : public QMenu {
   void pictureWanted();
   void entriesWanted(foxscope::gui::EntryLine::Along along);
   void zoomWanted(const foxscope::gui::Cursor& to);
+  void coloursWanted();
   void exportWanted();
   void firstKeyWanted(foxscope::FirstKey firstKey);
 

@@ -10,8 +10,8 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr int kCardWidth = 620;
-constexpr int kCardHeight = 560;
+constexpr int kCardColumns = 140;  ///< "14,792 bytes, SHA-256" and the digits in one line
+constexpr int kCardRows = 40;
 
 /// A heading and the lines below it.
 struct CardPart {
@@ -28,13 +28,15 @@ struct CardInput {
   double seconds = 0;
 };
 
+/// Rows of the one table of all parts, so that their values stand below one another.
 QString partHtml(const CardPart& part) {
-  QString html = QStringLiteral("<h3>%1</h3><table cellspacing='0'>").arg(part.title.toHtmlEscaped());
+  QString html = QStringLiteral("<tr><td colspan='2' style='padding-top:8px'><h3>%1</h3></td></tr>")
+                     .arg(part.title.toHtmlEscaped());
   for (const auto& [name, value] : part.facts) {
     html += QStringLiteral("<tr><td style='padding-right:14px; white-space:nowrap'>%1</td><td>%2</td></tr>")
                 .arg(QString::fromStdString(name).toHtmlEscaped(), QString::fromStdString(value).toHtmlEscaped());
   }
-  return html + QStringLiteral("</table>");
+  return html;
 }
 
 // What cannot be read says so; the run's own part stays.
@@ -67,8 +69,9 @@ QString cardHtml(const CardInput& input) {
   std::vector<CardPart> parts;
   if (input.trace) addRun(parts, input);
   if (!input.model.isEmpty()) addCheckpoint(parts, input);
-  QString html;
+  QString html = QStringLiteral("<table cellspacing='0'>");
   for (const CardPart& part : parts) html += partHtml(part);
+  html += QStringLiteral("</table>");
   if (input.trace && !input.trace->info().config.empty()) {
     html += QStringLiteral("<h3>config.json</h3><pre>%1</pre>")
                 .arg(QString::fromStdString(input.trace->info().config).toHtmlEscaped());
@@ -86,12 +89,13 @@ ModelCard::ModelCard(Document& document, const Document::ListRow& row, QWidget* 
   m_text->setAccessibleName(tr("What is known of %1").arg(m_document.nameOf(row)));
   m_text->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   m_text->setFrameShape(QFrame::NoFrame);
+  m_text->setCursorWidth(0);  // nothing is written here
   m_text->setPlainText(tr("Reading …"));
   layout->addWidget(m_text);
   auto* buttons = new QDialogButtonBox(QDialogButtonBox::Close);
   connect(buttons, &QDialogButtonBox::rejected, this, &ModelCard::reject);
   layout->addWidget(buttons);
-  resize(kCardWidth, kCardHeight);
+  resize(fontMetrics().averageCharWidth() * kCardColumns, fontMetrics().height() * kCardRows);
   read(row);
 }
 

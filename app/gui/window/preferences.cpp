@@ -2,6 +2,9 @@
 
 #include <QDialogButtonBox>
 #include <QFormLayout>
+#include <QLabel>
+
+#include "app/gui/views/theme.h"
 
 #include "backend/base/error.h"
 
@@ -11,27 +14,33 @@ Preferences::Preferences(Document& document, Settings& settings, QWidget* parent
     : QDialog(parent), m_document(document), m_settings(settings) {
   setWindowTitle(tr("Preferences"));
   auto* form = new QFormLayout(this);
+  form->setFieldGrowthPolicy(QFormLayout::AllNonFixedFieldsGrow);
   m_theme = new QComboBox;
   m_theme->addItems({tr("as the system"), tr("light"), tr("dark")});
   m_theme->setCurrentIndex(static_cast<int>(m_settings.theme()));
   form->addRow(tr("&Theme"), m_theme);
 
+  auto* ofRuns = new QLabel(tr("Of runs, from the next one on (F5):"));
+  QPalette muted = ofRuns->palette();
+  muted.setColor(QPalette::WindowText, mutedTextColour(muted));
+  ofRuns->setPalette(muted);
+  form->addRow(ofRuns);
   const RunSettings& run = m_document.settings();
   m_device = new QComboBox;
   m_device->setEditable(true);
   m_device->addItems({"auto", "cpu", "cuda"});
   m_device->setCurrentText(QString::fromStdString(run.device.word()));
   m_device->setToolTip(tr("auto takes a GPU where there is one; cuda:N names one of several"));
-  form->addRow(tr("&Device of runs"), m_device);
+  form->addRow(tr("&Device"), m_device);
   m_dtype = new QComboBox;
   m_dtype->addItems({"auto", "float32", "bfloat16"});
   if (run.dtype) m_dtype->setCurrentText(to_string(*run.dtype));
   m_dtype->setToolTip(tr("auto: float32 on a CPU, bfloat16 on a GPU"));
-  form->addRow(tr("&Numbers"), m_dtype);
-  m_queryKey = new QCheckBox(tr("keep queries and keys (needed for attention maps)"));
+  form->addRow(tr("&Precision"), m_dtype);
+  m_queryKey = new QCheckBox(tr("&queries and keys, which maps of attention need"));
   m_queryKey->setChecked(run.keepQueryKey);
   m_queryKey->setToolTip(tr("Without them a run takes far less memory, and shows gates, F and loss only"));
-  form->addRow(QString(), m_queryKey);
+  form->addRow(tr("Keep"), m_queryKey);
 
   m_problem = new QLabel;
   m_problem->setWordWrap(true);

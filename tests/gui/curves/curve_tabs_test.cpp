@@ -231,11 +231,30 @@ void CurveTabsTest::aLowTabKeepsItsPlot() {
   QVERIFY(scene.settle());
   QVERIFY(legend.height() < 3 * line);
   QVERIFY(scene.plot<curves::LossTab>().height() > 5 * line);
-  // Each entry is still there to be clicked, beside the one before it.
-  for (std::size_t entry = 0; entry < legend.entries().size(); ++entry) {
+  // The difference has no strip there, and nothing that tells of one: each other entry is still there to be clicked,
+  // beside the one before it.
+  QCOMPARE(scene.plot<curves::LossTab>().strips(), 1);
+  QCOMPARE(legend.entries().size(), std::size_t{3});
+  QVERIFY(legend.entryRect(2).isEmpty());
+  QVERIFY(legend.entryRect(1).left() > legend.width() * 2 / 5);
+  for (std::size_t entry = 0; entry < 2; ++entry) {
     QVERIFY(legend.rect().contains(legend.entryRect(entry)));
     if (entry > 0) QVERIFY(!legend.entryRect(entry).intersects(legend.entryRect(entry - 1)));
   }
+  // Alone it has the strip, and is told of.
+  for (const std::size_t entry : {0, 1}) {
+    QTest::mouseClick(&legend, Qt::LeftButton, Qt::NoModifier, legend.entryRect(entry).center());
+    QVERIFY(scene.settle());
+  }
+  QVERIFY(!legend.entryRect(2).isEmpty());
+  scene.view.resize(420, 24 * line);
+  QVERIFY(scene.settle());
+  for (const std::size_t entry : {0, 1}) {
+    QTest::mouseClick(&legend, Qt::LeftButton, Qt::NoModifier, legend.entryRect(entry).center());
+    QVERIFY(scene.settle());
+  }
+  QCOMPARE(scene.plot<curves::LossTab>().strips(), 2);
+  QVERIFY(!legend.entryRect(2).isEmpty());
 }
 
 void CurveTabsTest::curvesAreCopiedWithTheirNumbers() {

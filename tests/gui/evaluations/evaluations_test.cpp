@@ -378,7 +378,7 @@ void EvaluationsTest::allNeedleTestsAreExported() {
            1 + static_cast<qsizetype>(first.cells() * first.models.size() + second.cells() * second.models.size()));
   QVERIFY(lines[0].startsWith("model,haystack,length,depth,gain,"));
   const QList<QByteArray> last = lines.back().split(',');
-  QCOMPARE(last[0], '"' + QByteArray::fromStdString(second.models[0].info.name) + '"');
+  QCOMPARE(last[0], QByteArray::fromStdString(second.models[0].info.name));
   QCOMPARE(last[2], QByteArray("512"));
   QCOMPARE(last[4].toFloat(), second.models[0].gain()[0]);
 }

@@ -7,6 +7,7 @@
 #include <QTest>
 
 #include "app/gui/document/session.h"
+#include "app/gui/maps/pane_header.h"
 #include "app/gui/maps/pane_menu.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
@@ -51,6 +52,7 @@ class MapsReadingTest : public QObject {
   void locksBelongToTheirText();
   void keysZoomAndLock();
   void exportIsAskedForOfThePane();
+  void aNarrowPaneHasItsColoursInTheMenu();
 
  private:
   /// The menu of a right click at an entry of a pane.
@@ -195,7 +197,8 @@ void MapsReadingTest::aboveTheDiagonalThereIsNothingToCopy() {
   for (const char* text : {"Copy value", "Copy row", "Copy column", "Copy diagonal", "Lock pin", "Zoom to pin"}) {
     QVERIFY2(!actionOf(*menu, text)->isEnabled(), text);
   }
-  for (const char* text : {"Copy picture", "Set pin", "Export"}) QVERIFY2(actionOf(*menu, text)->isEnabled(), text);
+  for (const char* text : {"Copy picture", "Set pin", "Colours", "Export"})
+    QVERIFY2(actionOf(*menu, text)->isEnabled(), text);
 }
 
 void MapsReadingTest::pinsAreLockedListedAndRemoved() {
@@ -296,6 +299,30 @@ void MapsReadingTest::exportIsAskedForOfThePane() {
   QVERIFY(choose(maps, "Export", 40, 21, 1));
   QCOMPARE(wanted.count(), 1);
   QCOMPARE(maps.view.activePane(), 1);
+}
+
+void MapsReadingTest::aNarrowPaneHasItsColoursInTheMenu() {
+  OpenMaps maps({traceOf(60)});
+  maps.view.setPaneCount(4);
+  maps.view.resize(440, 400);
+  QVERIFY(maps.settle());
+  const auto* header = maps.pane().findChild<PaneHeader*>();
+  for (const auto* button : header->findChildren<QToolButton*>(Qt::FindDirectChildrenOnly)) {
+    if (button->accessibleName() == "Colours") QVERIFY(button->isHidden());
+  }
+  PaneMenu* menu = openMenu(maps, 40, 21);
+  QVERIFY(menu != nullptr);
+  QTest::mouseClick(menu, Qt::LeftButton, {}, menu->actionGeometry(actionOf(*menu, "Colours")).center());
+  auto* form = header->findChild<ColourForm*>();
+  QTRY_VERIFY(form->isVisible());
+  auto* map = form->findChild<QComboBox*>();
+  const QImage before = maps.plot().grab().toImage();
+  QVERIFY(map->findText("magma") >= 0);
+  map->setCurrentIndex(map->findText("magma"));
+  emit map->activated(map->currentIndex());
+  QVERIFY(maps.settle());
+  QVERIFY(maps.plot().grab().toImage() != before);
+  form->window()->close();
 }
 
 }  // namespace foxscope::gui::test

@@ -171,7 +171,12 @@ void WindowFilesTest::picturesAndDataAreExported() {
   QVERIFY(write(Source::map, Kind::png, "map.png").startsWith("\x89PNG"));
   QVERIFY(write(Source::map, Kind::hdf5, "map.h5").startsWith("\x89HDF"));
   QVERIFY(write(Source::map, Kind::npy, "map.npy").startsWith("\x93NUMPY"));
-  QVERIFY(write(Source::map, Kind::csv, "map.csv").startsWith("nan,"));
+  // Byte for byte what `foxscope map` writes, which tests/cli reads.
+  const QByteArray table = write(Source::map, Kind::csv, "map.csv");
+  QVERIFY(table.startsWith("query,0 ⟨BOS⟩,"));
+  QVERIFY(write_map_csv(test.folder.path("same.csv").toStdString(), test.window.maps().shownMap()->picture->computed,
+                        Overwrite::force, {}));
+  QCOMPARE(table, content(test.folder.path("same.csv")));
   QVERIFY(write(Source::curves, Kind::pdf, "curves.pdf").startsWith("%PDF-"));
   QVERIFY(write(Source::curves, Kind::csv, "curves.csv").contains("nats"));
   QVERIFY(write(Source::window, Kind::png, "window.png").startsWith("\x89PNG"));

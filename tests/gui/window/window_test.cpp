@@ -16,6 +16,7 @@
 #include <QSpinBox>
 #include <QTest>
 #include <QTextBrowser>
+#include <QTextFrame>
 #include <QTimer>
 #include <QToolButton>
 
@@ -34,6 +35,7 @@
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/intervention_dialog.h"
 #include "app/gui/window/model_card.h"
+#include "app/gui/window/preferences.h"
 #include "app/gui/window/readout.h"
 #include "app/gui/window/run_bar.h"
 #include "app/gui/window/run_list.h"
@@ -71,6 +73,7 @@ class WindowTest : public QObject {
   void keysWorkAnywhereButWhereOneTypes();
   void theListOfRunsIsWorkedByMouseAndKeys();
   void rowsAreDraggedToAnotherPlace();
+  void preferencesAreNamedAndTaken();
   void whatIsRemovedFromTheListComesBack();
   void aCardTellsWhatIsKnownOfARun();
 };
@@ -657,10 +660,40 @@ void WindowTest::aCardTellsWhatIsKnownOfARun() {
     QVERIFY2(text.contains(known), qPrintable(known + " is not in " + text));
   }
   auto* browser = card->findChild<QTextBrowser*>();
+  // Values of all parts stand below one another.
+  QCOMPARE(browser->document()->rootFrame()->childFrames().size(), 1);
   browser->setFocus();
   browser->selectAll();
   QTest::keyClick(browser, Qt::Key_C, Qt::ControlModifier);
   QVERIFY(QApplication::clipboard()->text().contains("perplexity"));
+}
+
+void WindowTest::preferencesAreNamedAndTaken() {
+  Window test;
+  Settings& settings = test.window.settings();
+  const ThemeChoice before = settings.theme();
+  Preferences dialog(test.document(), settings, nullptr);
+  for (const auto* field : dialog.findChildren<QComboBox*>()) {
+    const auto labels = dialog.findChildren<QLabel*>();
+    QVERIFY(std::any_of(labels.begin(), labels.end(),
+                        [&](const QLabel* label) { return label->buddy() == field && !label->text().isEmpty(); }));
+  }
+  const auto choose = [&](const QString& label, const QString& value) {
+    for (const auto* each : dialog.findChildren<QLabel*>()) {
+      if (each->text() == label) qobject_cast<QComboBox*>(each->buddy())->setCurrentText(value);
+    }
+  };
+  choose("&Theme", "dark");
+  choose("&Device", "cpu");
+  choose("&Precision", "bfloat16");
+  dialog.findChild<QCheckBox*>()->setChecked(false);
+  QVERIFY(test.document().settings().keepQueryKey);
+  dialog.accept();
+  QCOMPARE(settings.theme(), ThemeChoice::dark);
+  QCOMPARE(test.document().settings().device, "cpu");
+  QCOMPARE(test.document().settings().dtype, "bfloat16");
+  QVERIFY(!test.document().settings().keepQueryKey);
+  settings.setTheme(before);
 }
 
 void WindowTest::whatIsRemovedFromTheListComesBack() {

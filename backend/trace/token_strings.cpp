@@ -1,0 +1,26 @@
+#include "backend/trace/token_strings.h"
+
+#include <fmt/format.h>
+
+namespace foxscope {
+namespace {
+
+std::string by_id(std::int32_t id) { return fmt::format("⟨{}⟩", id); }
+
+}  // namespace
+
+std::string predicted_string(const TokenTable& tokens, std::int64_t position) {
+  const auto index = static_cast<std::size_t>(position);
+  return index < tokens.string.size() ? tokens.string[index] : by_id(tokens.id[index]);
+}
+
+std::string read_string(const TokenTable& tokens, std::int64_t position) {
+  const std::int32_t read = tokens.input_id[static_cast<std::size_t>(position)];
+  // Position p reads the token that p - 1 predicts, but for what stands before the text.
+  if (position > 0 && tokens.id[static_cast<std::size_t>(position - 1)] == read) {
+    return predicted_string(tokens, position - 1);
+  }
+  return position == 0 ? "⟨BOS⟩" : by_id(read);
+}
+
+}  // namespace foxscope

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// The token that position p reads, as the table has it; "⟨BOS⟩" or "⟨id⟩" where it is no token of the text.
+/// @param position  0 <= position < length of the table
+std::string read_string(const TokenTable& tokens, std::int64_t position);
+/// The token that position p predicts, likewise.
+std::string predicted_string(const TokenTable& tokens, std::int64_t position);
+
+}  // namespace foxscope
