@@ -14,6 +14,7 @@
 #include "backend/map/head_statistics.h"
 #include "backend/trace/recorder.h"
 #include "tests/gui/curves/scene.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -612,5 +613,5 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::CurveTabsTest)
+FOXSCOPE_GUI_SUBJECT(curve_tabs, foxscope::gui::test::CurveTabsTest)
 #include "curve_tabs_test.moc"

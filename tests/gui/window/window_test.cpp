@@ -40,6 +40,7 @@
 #include "app/gui/window/shortcut_sheet.h"
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/sweep_dialog.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -701,5 +702,5 @@ void WindowTest::whatIsRemovedFromTheListComesBack() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::WindowTest)
+FOXSCOPE_GUI_SUBJECT(window, foxscope::gui::test::WindowTest)
 #include "window_test.moc"
