@@ -1,6 +1,5 @@
 """The scripts of resources/harness with the harness's own tasks on a few items: every score against runs in process."""
 
-import csv
 import json
 import os
 import pathlib
@@ -71,18 +70,6 @@ class HarnessTasks(CommandLineTest):
             (path,) = output.rglob(f"samples_{name}_*.jsonl")
             samples[name] = sorted(map(json.loads, path.read_text().splitlines()), key=lambda sample: sample["doc_id"])
         return json.loads(results.read_text())["results"], samples
-
-    def scores(self, texts):
-        """Surprisals and ranks of the tokens of texts, each by itself after BOS."""
-        file = self.write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
-        table = self.folder / "tokens.csv"
-        self.done("eval", "surprisal", "--model", FOX, "--text", file, "-o", table)
-        by_document = {}
-        with open(table, newline="", encoding="utf-8") as lines:
-            for row in csv.DictReader(lines):
-                by_document.setdefault(row["document"], []).append((float(row["surprisal"]), int(row["rank"])))
-        self.assertEqual(len(by_document), len(texts))
-        return list(by_document.values())
 
     def test_the_eleven_short_tasks(self):
         items = {name: documents for name, documents in ITEMS.items() if name in FOLDERS}
