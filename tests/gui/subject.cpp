@@ -13,7 +13,8 @@ const Subject*& firstSubject() {
 
 }  // namespace
 
-Subject::Subject(const char* name, int (*run)(int argc, char** argv)) : name(name), run(run), next(firstSubject()) {
+Subject::Subject(const char* called, int (*runner)(int argc, char** argv))
+    : name(called), run(runner), next(firstSubject()) {
   firstSubject() = this;
 }
 

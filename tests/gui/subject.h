@@ -10,7 +10,7 @@ namespace foxscope::gui::test {
 
 /// A class of tests by the name that the command line gives it.
 struct Subject {
-  Subject(const char* name, int (*run)(int argc, char** argv));
+  Subject(const char* called, int (*runner)(int argc, char** argv));
 
   const char* name;
   int (*run)(int argc, char** argv);
