@@ -10,7 +10,7 @@ import unittest
 import numpy
 import tokenizers
 from support import FOX, PROGRAM, SOURCE, CommandLineTest
-from test_serve_harness import harness
+from test_serve_harness import harness, with_own_tasks
 
 ITEMS = json.loads((SOURCE / "tests" / "harness" / "items.json").read_text())
 # Where the tasks lie among the harness's own.
@@ -59,8 +59,9 @@ class HarnessTasks(CommandLineTest):
                 "include": str(own), "dataset_path": "json", "dataset_name": None,
                 "dataset_kwargs": {"data_files": {split: str(data) for split in ["train", "validation", "test"]}}}))
         output = self.folder / "results"
-        environment = {**os.environ, "FOXSCOPE": PROGRAM, "LM_EVAL": harness(), "HF_HOME": str(self.folder / "hub"),
-                       "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
+        environment = {**os.environ, "FOXSCOPE": PROGRAM, "LM_EVAL": with_own_tasks(self.folder),
+                       "HF_HOME": str(self.folder / "hub"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
+                       "HF_EVALUATE_OFFLINE": "1"}
         result = subprocess.run([SOURCE / "resources" / "harness" / script, FOX, output, "--include_path", local,
                                  "--log_samples", *options], capture_output=True, text=True, env=environment, timeout=800)
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
