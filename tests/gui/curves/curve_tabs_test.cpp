@@ -9,6 +9,7 @@
 #include <QSpinBox>
 #include <QTableView>
 #include <QTest>
+#include <QToolButton>
 
 #include "backend/base/sha256.h"
 #include "backend/map/head_statistics.h"
