@@ -1,5 +1,6 @@
 """What the command line's tests share: running the program, and checkpoints, ids and damaged copies to run it on."""
 
+import csv
 import ctypes
 import errno
 import json
@@ -168,6 +169,18 @@ class CommandLineTest(unittest.TestCase):
         path = self.folder / name
         self.done("run", "--model", DATA / fixture, "--ids", self.ids_file(fixture), "-o", path, *extra)
         return path
+
+    def scores(self, texts):
+        """Surprisals and ranks of the tokens of texts, each by itself after BOS, by the demo model."""
+        file = self.write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
+        table = self.folder / "tokens.csv"
+        self.done("eval", "surprisal", "--model", FOX, "--text", file, "-o", table)
+        by_document = {}
+        with open(table, newline="", encoding="utf-8") as lines:
+            for row in csv.DictReader(lines):
+                by_document.setdefault(row["document"], []).append((float(row["surprisal"]), int(row["rank"])))
+        self.assertEqual(len(by_document), len(texts))
+        return list(by_document.values())
 
     def copy_of(self, fixture):
         target = self.folder / (fixture + "-copy")

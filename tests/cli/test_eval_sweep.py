@@ -161,11 +161,20 @@ class SweepResumeTest(SweepCase):
 
 @unittest.skipUnless(DRAWS, "built without Qt")
 class SweepFigureTest(SweepCase):
+    made = b""
+
+    def setUp(self):
+        """All draw the same sweep, which is made once."""
+        super().setUp()
+        if not SweepFigureTest.made:
+            self.done(*self.arguments())
+            SweepFigureTest.made = self.output.read_bytes()
+        self.output.write_bytes(SweepFigureTest.made)
+
     def words(self, output):
         return subprocess.run(["pdftotext", output, "-"], capture_output=True, check=True, text=True).stdout
 
     def test_cells_say_value_and_error(self):
-        self.done(*self.arguments())
         output = self.folder / "sweep.pdf"
         self.done("figure", "sweep", self.output, "-o", output)
         words = self.words(output)
@@ -177,13 +186,11 @@ class SweepFigureTest(SweepCase):
         self.assertEqual(self.words(again), words)
 
     def test_small_cells_have_dots(self):
-        self.done(*self.arguments())
         output = self.folder / "sweep.pdf"
         self.done("figure", "sweep", self.output, "--width", "30mm", "-o", output)
         self.assertIn("below 2 standard errors", " ".join(self.words(output).split()))
 
     def test_several_on_one_scale(self):
-        self.done(*self.arguments())
         cut = self.folder / "cut.h5"
         self.done(*self.arguments("--change", "cut", output=cut))
         output = self.folder / "both.pdf"

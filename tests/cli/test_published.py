@@ -159,7 +159,7 @@ class PublishedTest(CommandLineTest):
         for name, words in self.commands(lambda file: str(home / file)).items():
             self.done(*words, str(home / name), "--force")
 
-    def test_no_file_names_a_folder_and_both_authors_files_are_equal(self):
+    def test_no_file_names_a_folder_both_authors_files_are_equal_and_commands_make_them_again(self):
         anna, bert = self.author(ANNA), self.author(BERT)
         for home in [anna, bert]:
             self.make_all(home)
@@ -177,10 +177,10 @@ class PublishedTest(CommandLineTest):
                         numpy.testing.assert_array_equal(left[key], right[key], err_msg=key)
                 else:
                     self.assertEqual((anna / name).read_bytes(), (bert / name).read_bytes())
+        self.expect_made_again(anna)
 
-    def test_the_command_makes_the_file_again_beside_its_files(self):
-        home = self.author(ANNA)
-        self.make_all(home)
+    def expect_made_again(self, home):
+        """The command that a file names makes it again beside its files."""
         for name in self.commands(str):
             if name.rpartition(".")[2] not in ("h5", "png", "svg", "pdf"):
                 continue

@@ -1,6 +1,5 @@
 """The scripts of resources/harness with the harness's own tasks on a few items: every score against runs in process."""
 
-import csv
 import json
 import os
 import pathlib
@@ -11,7 +10,7 @@ import unittest
 import numpy
 import tokenizers
 from support import FOX, PROGRAM, SOURCE, CommandLineTest
-from test_serve_harness import harness
+from test_serve_harness import harness, with_own_tasks
 
 ITEMS = json.loads((SOURCE / "tests" / "harness" / "items.json").read_text())
 # Where the tasks lie among the harness's own.
@@ -60,8 +59,9 @@ class HarnessTasks(CommandLineTest):
                 "include": str(own), "dataset_path": "json", "dataset_name": None,
                 "dataset_kwargs": {"data_files": {split: str(data) for split in ["train", "validation", "test"]}}}))
         output = self.folder / "results"
-        environment = {**os.environ, "FOXSCOPE": PROGRAM, "LM_EVAL": harness(), "HF_HOME": str(self.folder / "hub"),
-                       "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
+        environment = {**os.environ, "FOXSCOPE": PROGRAM, "LM_EVAL": with_own_tasks(self.folder),
+                       "HF_HOME": str(self.folder / "hub"), "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1",
+                       "HF_EVALUATE_OFFLINE": "1"}
         result = subprocess.run([SOURCE / "resources" / "harness" / script, FOX, output, "--include_path", local,
                                  "--log_samples", *options], capture_output=True, text=True, env=environment, timeout=800)
         self.assertEqual(result.returncode, 0, result.stderr[-3000:])
@@ -71,18 +71,6 @@ class HarnessTasks(CommandLineTest):
             (path,) = output.rglob(f"samples_{name}_*.jsonl")
             samples[name] = sorted(map(json.loads, path.read_text().splitlines()), key=lambda sample: sample["doc_id"])
         return json.loads(results.read_text())["results"], samples
-
-    def scores(self, texts):
-        """Surprisals and ranks of the tokens of texts, each by itself after BOS."""
-        file = self.write("texts.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in texts))
-        table = self.folder / "tokens.csv"
-        self.done("eval", "surprisal", "--model", FOX, "--text", file, "-o", table)
-        by_document = {}
-        with open(table, newline="", encoding="utf-8") as lines:
-            for row in csv.DictReader(lines):
-                by_document.setdefault(row["document"], []).append((float(row["surprisal"]), int(row["rank"])))
-        self.assertEqual(len(by_document), len(texts))
-        return list(by_document.values())
 
     def test_the_eleven_short_tasks(self):
         items = {name: documents for name, documents in ITEMS.items() if name in FOLDERS}

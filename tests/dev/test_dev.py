@@ -76,6 +76,31 @@ class PackagesTest(DevTest):
                 for call in calls:
                     self.assertIn("DPkg::Lock::Timeout=", call)
 
+    def test_pip_and_apt_get_work_beside_each_other(self):
+        """Each waits for the other, but pip for the packages that it is itself made of."""
+        begun = self.folder / "begun"
+        wait = f'for _ in {{1..500}}; do [[ ! -e "{begun}-%s" ]] || exit 0; sleep 0.01; done; exit 1'
+        self.tool("apt-get", f'[[ $* == *install* ]] || exit 0; touch "{begun}-apt"; {wait % "pip"}')
+        self.tool("pip", f'touch "{begun}-pip"; {wait % "apt"}', folder=self.checkout / ".venv" / "bin")
+        result = self.dev("setup")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.tool("dpkg-query", '[[ $* == *python3-venv* ]] || printf installed')
+        self.tool("apt-get", "")
+        for stamp in (self.checkout / ".venv").glob(".installed-*"):
+            stamp.unlink()
+        self.dev("setup")
+        names = [line.split()[0] for line in self.calls.read_text().splitlines()]
+        self.assertEqual(names[:2], ["apt-get", "apt-get"])
+        self.assertIn("pip", names)
+
+    def test_packages_that_fail_end_it_after_pip(self):
+        self.tool("apt-get", '[[ $* != *install* ]] || { sleep 0.2; echo "E: no space" >&2; exit 100; }')
+        for pip in ["", "exit 1"]:
+            self.tool("pip", pip, folder=self.checkout / ".venv" / "bin")
+            result = self.dev("setup")
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("E: no space", result.stderr)
+
     def test_other_failures_end_it_with_what_was_said(self):
         self.tool("apt-get", 'echo "E: Unable to locate package ccache" >&2; exit 100')
         result = self.dev("setup")
@@ -111,10 +136,11 @@ class RunTest(DevTest):
         os.utime(path, (self.age, self.age))
 
     def made(self):
-        """What ./dev run made, by name; the files get times in the order of their making."""
+        """What ./dev run made, by name, the pictures, which are drawn at once, last; times in that order."""
         result = self.dev("run", DISPLAY="", WAYLAND_DISPLAY="")
         self.assertEqual(result.returncode, 0, result.stderr)
         paths = [call.split(" -o ")[1].split()[0] for call in self.called("foxscope") if " -o " in call]
+        paths.sort(key=lambda path: path if "figures/" in path else "")
         for path in paths:
             self.touch(self.checkout / path)
         return [pathlib.Path(path).name for path in paths]

@@ -2,6 +2,8 @@
 #include <limits>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -21,8 +23,11 @@ constexpr Quantity kQuantities[] = {
 };
 constexpr Reduction kAllReductions[] = {Reduction::max, Reduction::mean, Reduction::min, Reduction::absmax};
 
-/// All quantities and reductions of one head on one rectangle against dense float64.
-void expect_precise(const HeadOf& head, MapRequest request) {
+/// Rows and columns of pixels.
+using Pixels = std::pair<std::int64_t, std::int64_t>;
+
+/// All quantities and reductions of one head on one rectangle, in each number of pixels, against dense float64.
+void expect_precise(const HeadOf& head, MapRequest request, const std::vector<Pixels>& pixels) {
   const DenseHead dense(head);
   request.head = head;
   for (const Quantity quantity : kQuantities) {
@@ -31,19 +36,23 @@ void expect_precise(const HeadOf& head, MapRequest request) {
     // The gate's effect is a difference of two softmaxes, so it is as precise as their entries, of which one is 1.
     // Entries of log F are all 0 where there is no gate.
     const double largest = quantity == Quantity::gate_effect ? 1.0 : std::max(largest_size(entries), 1e-3);
-    const DenseBins bins(entries, dense.length(), request);
-    for (const Reduction reduction : kAllReductions) {
-      request.reduction = reduction;
-      auto image = compute_map(request, {});
-      ASSERT_TRUE(image.has_value());
-      std::vector<double> expected = bins.pixels(reduction);
-      if (quantity == Quantity::gate_effect && reduction == Reduction::absmax) {
-        // Two visible keys gain and lose the same: which of the two is larger is a matter of rounding.
-        for (double& value : expected) value = std::abs(value);
-        for (float& value : image->value) value = std::abs(value);
+    for (const auto& [rows, columns] : pixels) {
+      request.pixel_rows = rows;
+      request.pixel_columns = columns;
+      const DenseBins bins(entries, dense.length(), request);
+      for (const Reduction reduction : kAllReductions) {
+        request.reduction = reduction;
+        auto image = compute_map(request, {});
+        ASSERT_TRUE(image.has_value());
+        std::vector<double> expected = bins.pixels(reduction);
+        if (quantity == Quantity::gate_effect && reduction == Reduction::absmax) {
+          // Two visible keys gain and lose the same: which of the two is larger is a matter of rounding.
+          for (double& value : expected) value = std::abs(value);
+          for (float& value : image->value) value = std::abs(value);
+        }
+        EXPECT_LT(largest_difference(*image, expected, largest), 1e-6)
+            << to_string(quantity) << " " << to_string(reduction) << " " << rows << "x" << columns;
       }
-      EXPECT_LT(largest_difference(*image, expected, largest), 1e-6)
-          << to_string(quantity) << " " << to_string(reduction);
     }
   }
 }
@@ -52,10 +61,9 @@ MapRequest odd_rectangle() {
   MapRequest request;
   request.rows = {17, 1931};
   request.columns = {5, 1499};
-  request.pixel_rows = 333;
-  request.pixel_columns = 257;
   return request;
 }
+const std::vector<Pixels> kOddPixels = {{333, 257}};
 
 /// Entries without key 0, the others of a row divided by what it leaves; NaN is absent.
 std::vector<double> without_first(std::vector<double> attention, std::int64_t length) {
@@ -125,8 +133,8 @@ TEST(PooledMap, IsPreciseForGatedHeadsWithGroupedKeys) {
   shape.key_heads = 2;
   shape.head_dim = 64;
   const auto run = make_run(shape);
-  expect_precise({run, 0, 0}, odd_rectangle());
-  expect_precise({run, 0, 3}, odd_rectangle());
+  expect_precise({run, 0, 0}, odd_rectangle(), kOddPixels);
+  expect_precise({run, 0, 3}, odd_rectangle(), kOddPixels);
 }
 
 TEST(PooledMap, IsPreciseWithoutGate) {
@@ -134,7 +142,7 @@ TEST(PooledMap, IsPreciseWithoutGate) {
   shape.length = 1931;
   shape.head_dim = 64;
   shape.gated = false;
-  expect_precise({make_run(shape), 0, 0}, odd_rectangle());
+  expect_precise({make_run(shape), 0, 0}, odd_rectangle(), kOddPixels);
 }
 
 /// Bins of so many entries that their largest is searched for (kernels/cpu/rounded_logits.h).
@@ -146,12 +154,7 @@ TEST(PooledMap, IsPreciseInWideBins) {
   for (const auto& [gated, window] : {std::pair{true, 0}, {false, 0}, {true, 700}, {false, 300}}) {
     shape.gated = gated;
     shape.window = window;
-    const auto run = make_run(shape);
-    for (const auto& [down, across] : {std::pair{60, 90}, {31, 17}, {5, 3}, {1914, 1}}) {
-      request.pixel_rows = down;
-      request.pixel_columns = across;
-      expect_precise({run, 0, 0}, request);
-    }
+    expect_precise({make_run(shape), 0, 0}, request, {{60, 90}, {31, 17}, {5, 3}, {1914, 1}});
   }
 }
 
@@ -162,7 +165,7 @@ TEST(PooledMap, IsPreciseWithWindowAndBfloat16) {
   shape.head_dim = 32;
   shape.window = 400;
   shape.dtype = DType::bfloat16;
-  expect_precise({make_run(shape), 0, 2}, odd_rectangle());
+  expect_precise({make_run(shape), 0, 2}, odd_rectangle(), kOddPixels);
 }
 
 TEST(PooledMap, IsPreciseForBinsLargerThanATile) {
@@ -170,15 +173,10 @@ TEST(PooledMap, IsPreciseForBinsLargerThanATile) {
   shape.length = 1500;
   shape.heads = 3;
   shape.window = 700;
-  const auto run = make_run(shape);
-  for (const auto& [pixel_rows, pixel_columns] : {std::pair{1, 1}, {3, 1400}, {1480, 7}, {9, 11}}) {
-    MapRequest request;
-    request.rows = {13, 1493};
-    request.columns = {50, 1450};
-    request.pixel_rows = pixel_rows;
-    request.pixel_columns = pixel_columns;
-    expect_precise({run, 0, 2}, request);
-  }
+  MapRequest request;
+  request.rows = {13, 1493};
+  request.columns = {50, 1450};
+  expect_precise({make_run(shape), 0, 2}, request, {{1, 1}, {3, 1400}, {1480, 7}, {9, 11}});
 }
 
 TEST(PooledMap, IsPreciseForWindowsSmallerThanABin) {
@@ -187,15 +185,10 @@ TEST(PooledMap, IsPreciseForWindowsSmallerThanABin) {
   shape.heads = 2;
   for (const std::int64_t window : {1, 2, 7, 64, 399}) {
     shape.window = window;
-    const auto run = make_run(shape);
-    for (const auto& [pixel_rows, pixel_columns] : {std::pair{1, 1}, {5, 300}, {390, 3}, {17, 13}}) {
-      MapRequest request;
-      request.rows = {10, 400};
-      request.columns = {3, 391};
-      request.pixel_rows = pixel_rows;
-      request.pixel_columns = pixel_columns;
-      expect_precise({run, 0, 1}, request);
-    }
+    MapRequest request;
+    request.rows = {10, 400};
+    request.columns = {3, 391};
+    expect_precise({make_run(shape), 0, 1}, request, {{1, 1}, {5, 300}, {390, 3}, {17, 13}});
   }
 }
 

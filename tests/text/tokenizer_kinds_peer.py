@@ -20,7 +20,7 @@ try:
 except ImportError:
     sys.exit(77)
 
-from tokenizer_peer import SNIPPETS, STRINGS, assigned, every_character, random_text
+from tokenizer_peer import SNIPPETS, STRINGS, assigned, every_character, integers, random_text
 
 GPT2_SPLIT = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 SPELL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
@@ -175,8 +175,6 @@ def joins(character):
 def changed_runs(text, breaks):
     """Runs of a character and what joins it that NFC changes: for each character of them the run. None goes over a break."""
     runs = {}
-    if unicodedata.is_normalized("NFC", text):
-        return runs
     begin = 0
     for end in range(1, len(text) + 1):
         if end < len(text) and joins(text[end]) and end not in breaks:
@@ -190,9 +188,12 @@ def changed_runs(text, breaks):
 
 def widened(text, encoding, added):
     """The package leaves out the marks of what it composes; the program's places hold the whole run."""
-    runs = changed_runs(text, {last for id, (_, last) in zip(encoding.ids, encoding.offsets) if id in added})
+    if unicodedata.is_normalized("NFC", text):
+        return encoding.offsets
+    ids, offsets = encoding.ids, encoding.offsets
+    runs = changed_runs(text, {last for id, (_, last) in zip(ids, offsets) if id in added})
     result = []
-    for id, (first, last) in zip(encoding.ids, encoding.offsets):
+    for id, (first, last) in zip(ids, offsets):
         if first < last and id not in added:
             first, last = (min(first, runs.get(first, (first, 0))[0]),
                            max(last, runs.get(last - 1, (0, last))[1]))
@@ -234,8 +235,7 @@ def write(folder, name, root, cases, source):
         for text, e, back in zip(cases, encodings, decoded):
             spans = widened(text, e, added) if normalizes else e.offsets
             write_text(file, text)
-            values = [len(e.ids), *e.ids, *(first for first, _ in spans), *(last for _, last in spans)]
-            file.write(struct.pack(f"<{len(values)}i", *values))
+            file.write(integers(e.ids, spans))
             write_text(file, back)
     size = tokenizer.get_vocab_size()
     with open(folder / f"{name}.parts.bin", "wb") as file:

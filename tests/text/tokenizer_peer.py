@@ -94,13 +94,18 @@ def kinds(fixture):
     yield "ignore-merges", ignoring, some
 
 
+def integers(ids, spans):
+    """What is written of the tokens of a text."""
+    first, last = zip(*spans) if spans else ((), ())
+    return struct.pack(f"<{1 + 3 * len(ids)}i", len(ids), *ids, *first, *last)
+
+
 def write(path, cases):
     with open(path, "wb") as file:
         for text, ids, spans in cases:
             content = text.encode()
             file.write(struct.pack("<I", len(content)) + content)
-            values = [len(ids), *ids, *(first for first, _ in spans), *(last for _, last in spans)]
-            file.write(struct.pack(f"<{len(values)}i", *values))
+            file.write(integers(ids, spans))
 
 
 def unescaped_spans(text, spans):

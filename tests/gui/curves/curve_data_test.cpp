@@ -10,6 +10,7 @@
 #include "app/gui/curves/row_profile.h"
 #include "backend/map/head_statistics.h"
 #include "tests/file/synthetic_trace.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
@@ -323,5 +324,5 @@ void CurveDataTest::csvNamesUnitsAndQuotes() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::CurveDataTest)
+FOXSCOPE_GUILESS_SUBJECT(curve_data, foxscope::gui::test::CurveDataTest)
 #include "curve_data_test.moc"

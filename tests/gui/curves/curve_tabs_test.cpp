@@ -9,11 +9,13 @@
 #include <QSpinBox>
 #include <QTableView>
 #include <QTest>
+#include <QToolButton>
 
 #include "backend/base/sha256.h"
 #include "backend/map/head_statistics.h"
 #include "backend/trace/recorder.h"
 #include "tests/gui/curves/scene.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -631,5 +633,5 @@ void CurveTabsTest::tokensThatDifferAreComparedByPlace() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::CurveTabsTest)
+FOXSCOPE_GUI_SUBJECT(curve_tabs, foxscope::gui::test::CurveTabsTest)
 #include "curve_tabs_test.moc"

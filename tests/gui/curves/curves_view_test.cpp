@@ -11,6 +11,7 @@
 
 #include "app/gui/views/theme.h"
 #include "tests/gui/curves/scene.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -512,5 +513,5 @@ void CurvesViewTest::coloursFollowThePalette() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::CurvesViewTest)
+FOXSCOPE_GUI_SUBJECT(curves_view, foxscope::gui::test::CurvesViewTest)
 #include "curves_view_test.moc"

@@ -6,6 +6,7 @@
 #include "app/gui/curves/distance_plot.h"
 #include "backend/eval/head_measures.h"
 #include "tests/gui/curves/scene.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -283,5 +284,5 @@ void DistanceTabTest::stateComesBack() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::DistanceTabTest)
+FOXSCOPE_GUI_SUBJECT(distance_tab, foxscope::gui::test::DistanceTabTest)
 #include "distance_tab_test.moc"

@@ -12,6 +12,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/document/document_support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -263,5 +264,5 @@ void DocumentFilesTest::aRunFileHoldsOneText() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::DocumentFilesTest)
+FOXSCOPE_GUILESS_SUBJECT(document_files, foxscope::gui::test::DocumentFilesTest)
 #include "document_files_test.moc"

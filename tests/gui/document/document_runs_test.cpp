@@ -7,6 +7,7 @@
 
 #include "backend/base/system_memory.h"
 #include "tests/gui/document/document_support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -337,5 +338,5 @@ void DocumentRunsTest::whatCannotBeDerivedSaysWhy() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::DocumentRunsTest)
+FOXSCOPE_GUILESS_SUBJECT(document_runs, foxscope::gui::test::DocumentRunsTest)
 #include "document_runs_test.moc"

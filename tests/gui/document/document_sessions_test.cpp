@@ -6,6 +6,7 @@
 
 #include "backend/file/run_file.h"
 #include "tests/gui/document/document_support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -157,5 +158,5 @@ void DocumentSessionsTest::aSessionBringsBackRunsOfSeveralFiles() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::DocumentSessionsTest)
+FOXSCOPE_GUILESS_SUBJECT(document_sessions, foxscope::gui::test::DocumentSessionsTest)
 #include "document_sessions_test.moc"

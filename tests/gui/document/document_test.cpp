@@ -4,6 +4,7 @@
 
 #include "backend/file/run_file.h"
 #include "tests/gui/document/document_support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -208,5 +209,5 @@ void DocumentTest::whatWouldBeLostIsNamed() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::DocumentTest)
+FOXSCOPE_GUILESS_SUBJECT(document, foxscope::gui::test::DocumentTest)
 #include "document_test.moc"

@@ -6,6 +6,7 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -119,5 +120,5 @@ void HeadTableTest::followsRuns() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::HeadTableTest)
+FOXSCOPE_GUILESS_SUBJECT(head_table, foxscope::gui::test::HeadTableTest)
 #include "head_table_test.moc"

@@ -7,6 +7,7 @@
 #include <QTest>
 
 #include "backend/base/error.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -285,5 +286,5 @@ void JobRunnerTest::refiningWaitsForWhatIsInteractive() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::JobRunnerTest)
+FOXSCOPE_GUILESS_SUBJECT(job_runner, foxscope::gui::test::JobRunnerTest)
 #include "job_runner_test.moc"

@@ -4,6 +4,7 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/intervention_text.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -187,5 +188,5 @@ void ListTest::aSessionKeepsTheList() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::ListTest)
+FOXSCOPE_GUILESS_SUBJECT(list, foxscope::gui::test::ListTest)
 #include "list_test.moc"

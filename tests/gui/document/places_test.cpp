@@ -2,6 +2,8 @@
 
 #include <QTest>
 
+#include "tests/gui/subject.h"
+
 namespace foxscope::gui::test {
 
 class PlacesTest : public QObject {
@@ -127,5 +129,5 @@ void PlacesTest::withoutATextPositionsAreThemselves() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::PlacesTest)
+FOXSCOPE_GUILESS_SUBJECT(places, foxscope::gui::test::PlacesTest)
 #include "places_test.moc"

@@ -3,6 +3,8 @@
 #include <QSignalSpy>
 #include <QTest>
 
+#include "tests/gui/subject.h"
+
 namespace foxscope::gui::test {
 
 class SelectionTest : public QObject {
@@ -87,5 +89,5 @@ void SelectionTest::aNewTextHasNoHistory() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::SelectionTest)
+FOXSCOPE_GUILESS_SUBJECT(selection, foxscope::gui::test::SelectionTest)
 #include "selection_test.moc"

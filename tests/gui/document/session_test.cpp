@@ -7,6 +7,7 @@
 
 #include "app/gui/document/opened_path.h"
 #include "backend/base/error.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -117,5 +118,5 @@ void SessionTest::refusesWhatItCannotRead() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::SessionTest)
+FOXSCOPE_GUILESS_SUBJECT(session, foxscope::gui::test::SessionTest)
 #include "session_test.moc"

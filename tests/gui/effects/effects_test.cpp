@@ -10,6 +10,7 @@
 #include "app/gui/document/opened_path.h"
 #include "app/gui/effects/effects_view.h"
 #include "backend/file/run_file.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -488,5 +489,5 @@ void EffectsTest::changedRunsFromFilesAreAnswered() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::EffectsTest)
+FOXSCOPE_GUI_SUBJECT(effects, foxscope::gui::test::EffectsTest)
 #include "effects_test.moc"

@@ -14,6 +14,7 @@
 #include "app/gui/evaluations/value_grid.h"
 #include "app/gui/views/theme.h"
 #include "backend/model/checkpoint.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -417,5 +418,5 @@ void EvaluationsTest::aDamagedEvaluationIsOneLine() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::EvaluationsTest)
+FOXSCOPE_GUI_SUBJECT(evaluations, foxscope::gui::test::EvaluationsTest)
 #include "evaluations_test.moc"

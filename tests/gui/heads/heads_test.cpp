@@ -16,6 +16,7 @@
 #include "backend/base/atomic_file.h"
 #include "backend/file/run_file.h"
 #include "tests/file/synthetic_trace.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/support.h"
 
 namespace foxscope::gui::test {
@@ -687,5 +688,5 @@ void HeadsTest::ofMambaEveryNthChannelIsShown() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::HeadsTest)
+FOXSCOPE_GUI_SUBJECT(heads, foxscope::gui::test::HeadsTest)
 #include "heads_test.moc"

@@ -10,6 +10,7 @@
 #include "app/gui/maps/pane_header.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using foxscope::test::make_trace;
 using foxscope::test::SyntheticRun;
 
-std::shared_ptr<const Trace> traceOf(const std::string& name, unsigned seed, bool gated = true) {
+std::shared_ptr<const Trace> traceOfSeed(const std::string& name, unsigned seed, bool gated = true) {
   SyntheticRun run;
   run.name = name;
   run.seed = seed;
@@ -29,7 +30,7 @@ std::shared_ptr<const Trace> traceOf(const std::string& name, unsigned seed, boo
 /// Two models on one text; the first pane, alone, shows attention.
 class TwoModels : public OpenMaps {
  public:
-  TwoModels() : OpenMaps({traceOf("fox", 1), traceOf("transformer", 2, false)}) {
+  TwoModels() : OpenMaps({traceOfSeed("fox", 1), traceOfSeed("transformer", 2, false)}) {
     view.setPaneCount(1);
     setQuantity(Quantity::attention);
     settle();
@@ -109,7 +110,7 @@ void MapsCompareTest::keysChooseTheSide() {
 
 // As narrow as two panes are in a small window, whatever is compared.
 void MapsCompareTest::titlesKeepTheModelsNames() {
-  OpenMaps maps({traceOf("fox-pro-12m", 1), traceOf("transformer-pro-12m", 2, false)});
+  OpenMaps maps({traceOfSeed("fox-pro-12m", 1), traceOfSeed("transformer-pro-12m", 2, false)});
   maps.view.setPaneCount(2);
   maps.setQuantity(Quantity::attention);
   maps.plot().setFocus();
@@ -133,7 +134,7 @@ void MapsCompareTest::titlesKeepTheModelsNames() {
 }
 
 void MapsCompareTest::namesThatBeginAlikeAreToldApart() {
-  OpenMaps maps({traceOf("fox-pro-12m", 1), traceOf("fox-pro-12m-cut", 2)});
+  OpenMaps maps({traceOfSeed("fox-pro-12m", 1), traceOfSeed("fox-pro-12m-cut", 2)});
   maps.view.setPaneCount(1);
   maps.plot().setFocus();
   maps.view.resize(470, 400);
@@ -244,7 +245,7 @@ void MapsCompareTest::nearestHeadIsOffered() {
 }
 
 void MapsCompareTest::twoHeadsOfOneModel() {
-  OpenMaps maps({traceOf("fox", 1)});
+  OpenMaps maps({traceOfSeed("fox", 1)});
   maps.view.setPaneCount(1);
   PaneState state;
   state.setQuantity(Quantity::attention);
@@ -271,7 +272,7 @@ void MapsCompareTest::nothingToCompareWith() {
 }
 
 void MapsCompareTest::otherTokensAreComparedByPlace() {
-  const auto fox = traceOf("fox", 1);
+  const auto fox = traceOfSeed("fox", 1);
   const auto pairs = withPairedTokens(*fox, "pairs");
   OpenMaps maps({fox, pairs});
   QCOMPARE(maps.document.runs().size(), std::size_t{2});
@@ -306,7 +307,7 @@ void MapsCompareTest::otherTokensAreComparedByPlace() {
 // What a second F5 over more tokens leaves beside its first result: one model's run over 150 tokens, the other's still
 // over 60.
 void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
-  const auto longer = traceOf("fox", 1);
+  const auto longer = traceOfSeed("fox", 1);
   const auto shorter = withFirstTokens(*longer, 60, "short");
   OpenMaps maps({longer, shorter});
   maps.view.setPaneCount(1);
@@ -350,7 +351,7 @@ void MapsCompareTest::aRunIsBlankBeyondItsEnd() {
 }
 
 void MapsCompareTest::aSideThatEndsIsBlankBesideTheOther() {
-  const auto longer = traceOf("fox", 1);
+  const auto longer = traceOfSeed("fox", 1);
   const auto shorter = withFirstTokens(*longer, 60, "short");
   OpenMaps maps({longer, shorter});
   maps.view.setPaneCount(1);
@@ -393,11 +394,11 @@ void MapsCompareTest::modelWithoutGates() {
 }
 
 void MapsCompareTest::aModelAloneWithoutGatesOpensOnItsAttention() {
-  OpenMaps alone({traceOf("transformer", 2, false)});
+  OpenMaps alone({traceOfSeed("transformer", 2, false)});
   QVERIFY(alone.settle());
   QCOMPARE(alone.pane(0).titleText(), "transformer L0 H0 · attention A");
   QVERIFY2(alone.pane(1).titleText().contains("logit"), qPrintable(alone.pane(1).titleText()));
-  OpenMaps both({traceOf("transformer", 2, false), traceOf("fox", 1)});
+  OpenMaps both({traceOfSeed("transformer", 2, false), traceOfSeed("fox", 1)});
   QVERIFY(both.settle());
   QVERIFY(both.pane(0).titleText().endsWith("forget F"));
 }
@@ -638,5 +639,5 @@ void MapsCompareTest::controlsChooseHeads() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::MapsCompareTest)
+FOXSCOPE_GUI_SUBJECT(maps_compare, foxscope::gui::test::MapsCompareTest)
 #include "maps_compare_test.moc"

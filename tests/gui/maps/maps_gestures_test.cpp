@@ -5,18 +5,10 @@
 #include <QTest>
 
 #include "tests/gui/maps/support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
-
-using foxscope::test::make_trace;
-using foxscope::test::SyntheticRun;
-
-std::shared_ptr<const Trace> traceOf(std::int64_t length) {
-  SyntheticRun run;
-  run.length = length;
-  return make_trace(run);
-}
 
 /// Where the wheel is turned, relative to the plot's map: 0 to 1.
 QPoint pointAt(const MapPlot& plot, double x, double y) {
@@ -298,5 +290,5 @@ void MapsGesturesTest::clickPinsBothAndShiftTheKey() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::MapsGesturesTest)
+FOXSCOPE_GUI_SUBJECT(maps_gestures, foxscope::gui::test::MapsGesturesTest)
 #include "maps_gestures_test.moc"

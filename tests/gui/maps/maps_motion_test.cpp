@@ -2,6 +2,7 @@
 
 #include "app/gui/maps/pane_state.h"
 #include "app/gui/maps/view_motion.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 
@@ -116,5 +117,5 @@ void MapsMotionTest::anotherQuantityForgetsLimits() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::MapsMotionTest)
+FOXSCOPE_GUILESS_SUBJECT(maps_motion, foxscope::gui::test::MapsMotionTest)
 #include "maps_motion_test.moc"

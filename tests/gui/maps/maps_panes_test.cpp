@@ -12,6 +12,7 @@
 #include "app/gui/maps/plot_items.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
@@ -19,7 +20,7 @@ namespace {
 using foxscope::test::make_trace;
 using foxscope::test::SyntheticRun;
 
-std::shared_ptr<const Trace> traceOf(const std::string& name, std::int64_t length = 300) {
+std::shared_ptr<const Trace> traceNamed(const std::string& name, std::int64_t length = 300) {
   SyntheticRun run;
   run.name = name;
   run.length = length;
@@ -58,7 +59,7 @@ class MapsPanesTest : public QObject {
 };
 
 void MapsPanesTest::twoPanesStandWhereSquaresAreLargest() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.resize(1000, 520);
   QVERIFY(maps.settle());
   QCOMPARE(mapIn(maps, 0).top(), mapIn(maps, 1).top());
@@ -73,7 +74,7 @@ void MapsPanesTest::twoPanesStandWhereSquaresAreLargest() {
 }
 
 void MapsPanesTest::squaresAreAlikeAndFillTheirPanes() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   for (const int count : {1, 2, 4}) {
     maps.view.setPaneCount(count);
     for (const QSize size : {QSize(1060, 560), QSize(900, 900), QSize(600, 500)}) {
@@ -97,7 +98,7 @@ void MapsPanesTest::squaresAreAlikeAndFillTheirPanes() {
 
 // Above a high dock of curves there is more room beside one another than below.
 void MapsPanesTest::fourPanesOfALowViewStandInARow() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.setPaneCount(4);
   maps.view.resize(1200, 320);
   QVERIFY(maps.settle());
@@ -115,7 +116,7 @@ void MapsPanesTest::fourPanesOfALowViewStandInARow() {
 }
 
 void MapsPanesTest::fourPanesShareTheirAxes() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.resize(900, 800);
   maps.view.setPaneCount(4);
   QVERIFY(maps.settle());
@@ -135,7 +136,7 @@ void MapsPanesTest::fourPanesShareTheirAxes() {
 }
 
 void MapsPanesTest::panesOfOtherPositionsHaveTheirOwnAxes() {
-  const auto fox = traceOf("fox");
+  const auto fox = traceNamed("fox");
   OpenMaps maps({fox, withPairedTokens(*fox, "pairs")});
   maps.view.resize(900, 800);
   maps.view.setPaneCount(4);
@@ -152,7 +153,7 @@ void MapsPanesTest::panesOfOtherPositionsHaveTheirOwnAxes() {
 }
 
 void MapsPanesTest::theBarStandsAtTheMapsSide() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.setPaneCount(1);
   for (const QSize size : {QSize(1200, 500), QSize(500, 900)}) {
     maps.view.resize(size);
@@ -164,7 +165,7 @@ void MapsPanesTest::theBarStandsAtTheMapsSide() {
 }
 
 void MapsPanesTest::labelsTakeTheRoomThatTheyNeed() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.setPaneCount(1);
   QVERIFY(maps.settle());
   // Numbers of three figures, ticks and nothing else.
@@ -182,7 +183,7 @@ void MapsPanesTest::labelsTakeTheRoomThatTheyNeed() {
 }
 
 void MapsPanesTest::aClickOnAHeaderActivatesItsPaneAlone() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.document.selection().setPin({120, 40});
   QVERIFY(maps.settle());
   QCOMPARE(maps.view.activePane(), 0);
@@ -194,7 +195,7 @@ void MapsPanesTest::aClickOnAHeaderActivatesItsPaneAlone() {
 }
 
 void MapsPanesTest::theQuantityIsChosenInTheHeader() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   QVERIFY(maps.settle());
   const auto choose = [&](const QString& text) {
     for (QAction* action : maps.pane().findChildren<QAction*>()) {
@@ -215,7 +216,7 @@ void MapsPanesTest::theQuantityIsChosenInTheHeader() {
 }
 
 void MapsPanesTest::theActivePaneIsFramed() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.setActivePane(1);
   QVERIFY(maps.settle());
   const QColor accent = maps.view.palette().color(QPalette::Highlight);
@@ -235,7 +236,7 @@ void MapsPanesTest::theActivePaneIsFramed() {
 }
 
 void MapsPanesTest::limitsAreMadeEqualAndFreed() {
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.setPaneCount(4);
   for (int pane = 0; pane < 3; ++pane) {
     PaneState state = maps.view.paneState(pane);
@@ -299,7 +300,7 @@ void MapsPanesTest::pinsAreSeenOnEveryColourMap() {
   }
   QVERIFY(distance(QColor(kPinnedQueryOnMap), QColor(kPinnedKeyOnMap)) > 150);
   // And so they are drawn.
-  OpenMaps maps({traceOf("fox")});
+  OpenMaps maps({traceNamed("fox")});
   maps.view.setPaneCount(1);
   QVERIFY(maps.settle());
   maps.document.selection().setPin({200, 100});
@@ -317,7 +318,7 @@ void MapsPanesTest::pinsAreSeenOnEveryColourMap() {
 }
 
 void MapsPanesTest::fitsASmallWindow() {
-  OpenMaps maps({traceOf("a-model-with-a-rather-long-name")});
+  OpenMaps maps({traceNamed("a-model-with-a-rather-long-name")});
   maps.view.setPaneCount(4);
   // What a window of 1024 x 700 leaves for them between its docks is more.
   maps.view.resize(560, 400);
@@ -347,5 +348,5 @@ void MapsPanesTest::fitsASmallWindow() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::MapsPanesTest)
+FOXSCOPE_GUI_SUBJECT(maps_panes, foxscope::gui::test::MapsPanesTest)
 #include "maps_panes_test.moc"

@@ -9,6 +9,7 @@
 #include "backend/base/error.h"
 #include "kernels/executor.h"
 #include "tests/gui/maps/support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
@@ -335,5 +336,5 @@ void MapsPictureTest::limitsInTheWrongOrderAreRefused() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::MapsPictureTest)
+FOXSCOPE_GUILESS_SUBJECT(maps_picture, foxscope::gui::test::MapsPictureTest)
 #include "maps_picture_test.moc"

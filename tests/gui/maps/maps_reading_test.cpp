@@ -11,18 +11,13 @@
 #include "app/gui/maps/pane_menu.h"
 #include "backend/file/run_file.h"
 #include "tests/gui/maps/support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
 
 using foxscope::test::make_trace;
 using foxscope::test::SyntheticRun;
-
-std::shared_ptr<const Trace> traceOf(std::int64_t length) {
-  SyntheticRun run;
-  run.length = length;
-  return make_trace(run);
-}
 
 QAction* actionOf(const QMenu& menu, const QString& text) {
   for (QAction* action : menu.actions()) {
@@ -327,5 +322,5 @@ void MapsReadingTest::aNarrowPaneHasItsColoursInTheMenu() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::MapsReadingTest)
+FOXSCOPE_GUI_SUBJECT(maps_reading, foxscope::gui::test::MapsReadingTest)
 #include "maps_reading_test.moc"

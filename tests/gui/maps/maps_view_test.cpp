@@ -7,18 +7,13 @@
 #include "app/gui/maps/colour_bar.h"
 #include "app/gui/views/theme.h"
 #include "tests/gui/maps/support.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
 
 using foxscope::test::make_trace;
 using foxscope::test::SyntheticRun;
-
-std::shared_ptr<const Trace> traceOf(std::int64_t length) {
-  SyntheticRun run;
-  run.length = length;
-  return make_trace(run);
-}
 
 }  // namespace
 
@@ -450,5 +445,5 @@ void MapsViewTest::darkAndLight() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::MapsViewTest)
+FOXSCOPE_GUI_SUBJECT(maps_view, foxscope::gui::test::MapsViewTest)
 #include "maps_view_test.moc"

@@ -17,6 +17,12 @@ constexpr int kNotch = 120;
 
 }  // namespace
 
+std::shared_ptr<const Trace> traceOf(std::int64_t length) {
+  foxscope::test::SyntheticRun run;
+  run.length = length;
+  return foxscope::test::make_trace(run);
+}
+
 OpenMaps::OpenMaps(const std::vector<std::shared_ptr<const Trace>>& traces) : view(document) {
   view.setPalette(lightPalette());
   view.resize(900, 560);

@@ -15,6 +15,9 @@
 
 namespace foxscope::gui::test {
 
+/// A synthetic run of so many tokens.
+std::shared_ptr<const Trace> traceOf(std::int64_t length);
+
 /// A maps view on a document with runs, as in a window.
 class OpenMaps {
  public:

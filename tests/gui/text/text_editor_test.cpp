@@ -11,6 +11,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_tool_row.h"
 #include "app/gui/text/text_view.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_run.h"
 
 namespace foxscope::gui::test {
@@ -215,5 +216,5 @@ void TextEditorTest::aNewRunShowsItself() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::TextEditorTest)
+FOXSCOPE_GUI_SUBJECT(text_editor, foxscope::gui::test::TextEditorTest)
 #include "text_editor_test.moc"

@@ -6,6 +6,7 @@
 #include <QTest>
 
 #include "app/gui/text/text_search.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_run.h"
 
 namespace foxscope::gui::test {
@@ -329,5 +330,5 @@ void TextLayoutTest::positionsFromInput() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::TextLayoutTest)
+FOXSCOPE_GUI_SUBJECT(text_layout, foxscope::gui::test::TextLayoutTest)
 #include "text_layout_test.moc"

@@ -105,6 +105,13 @@ std::string prose(int words) {
   return text;
 }
 
+TextRun words(int count) {
+  TextRun run;
+  run.text = prose(count);
+  run.tokens = cutIntoWords(run.text);
+  return run;
+}
+
 std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   const auto length = static_cast<std::int64_t>(run.tokens.size());
   TraceInfo info;

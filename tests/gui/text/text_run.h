@@ -30,6 +30,8 @@ std::vector<std::pair<std::int64_t, std::int64_t>> cutEvery(const std::string& t
 std::vector<std::pair<std::int64_t, std::int64_t>> cutIntoWords(const std::string& text);
 /// English-like prose with paragraphs, of this many words.
 std::string prose(int words);
+/// A run on prose of so many words, a token each.
+TextRun words(int count);
 
 /// Row normalisers are right up to 2000 tokens, 0 beyond.
 std::shared_ptr<const Trace> makeTextRun(const TextRun& run);

@@ -2,13 +2,6 @@
 
 namespace foxscope::gui::test {
 
-TextRun words(int count) {
-  TextRun run;
-  run.text = prose(count);
-  run.tokens = cutIntoWords(run.text);
-  return run;
-}
-
 TextRun second(TextRun run) {
   run.name = "second";
   run.seed = 2;

@@ -74,8 +74,6 @@ class Shown {
   bool m_came = false;
 };
 
-/// A run on prose of so many words, a token each.
-TextRun words(int count);
 /// The same text read by another model.
 TextRun second(TextRun run);
 /// One entry of a map of the first head.

@@ -8,17 +8,11 @@
 #include "app/gui/views/theme.h"
 #include "backend/base/error.h"
 #include "backend/map/map.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_run.h"
 
 namespace foxscope::gui::test {
 namespace {
-
-TextRun words(int count) {
-  TextRun run;
-  run.text = prose(count);
-  run.tokens = cutIntoWords(run.text);
-  return run;
-}
 
 TintRequest requestOf(const std::shared_ptr<const Trace>& trace, TintKind kind) {
   TintRequest request;
@@ -273,5 +267,5 @@ void TextTintTest::textReadsOnEveryTint() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::TextTintTest)
+FOXSCOPE_GUILESS_SUBJECT(text_tint, foxscope::gui::test::TextTintTest)
 #include "text_tint_test.moc"

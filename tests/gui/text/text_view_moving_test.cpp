@@ -13,6 +13,7 @@
 #include "app/gui/text/go_bar.h"
 #include "app/gui/text/text_overview.h"
 #include "app/gui/views/theme.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_shown.h"
 
 namespace foxscope::gui::test {
@@ -288,5 +289,5 @@ void TextViewMovingTest::resizingKeepsThePlace() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::TextViewMovingTest)
+FOXSCOPE_GUI_SUBJECT(text_view_moving, foxscope::gui::test::TextViewMovingTest)
 #include "text_view_moving_test.moc"

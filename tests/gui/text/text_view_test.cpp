@@ -12,6 +12,7 @@
 #include <QToolTip>
 
 #include "app/gui/text/text_page.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_shown.h"
 
 namespace foxscope::gui::test {
@@ -259,5 +260,5 @@ void TextViewTest::commandsHaveTextsAndTips() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::TextViewTest)
+FOXSCOPE_GUI_SUBJECT(text_view, foxscope::gui::test::TextViewTest)
 #include "text_view_test.moc"

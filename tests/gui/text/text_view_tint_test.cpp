@@ -7,6 +7,7 @@
 
 #include "app/gui/text/tint_bar.h"
 #include "app/gui/views/theme.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_shown.h"
 
 namespace foxscope::gui::test {
@@ -283,5 +284,5 @@ void TextViewTintTest::coloursFollowThePalette() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::TextViewTintTest)
+FOXSCOPE_GUI_SUBJECT(text_view_tint, foxscope::gui::test::TextViewTintTest)
 #include "text_view_tint_test.moc"

@@ -5,6 +5,7 @@
 #include <qcustomplot.h>
 
 #include "app/gui/training/training_view.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"
 
 namespace foxscope::gui::test {
@@ -362,5 +363,5 @@ void TrainingTest::aChangedCopyIsOfItsStep() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::TrainingTest)
+FOXSCOPE_GUI_SUBJECT(training, foxscope::gui::test::TrainingTest)
 #include "training_test.moc"

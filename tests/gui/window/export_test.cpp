@@ -16,6 +16,7 @@
 #include "app/gui/maps/maps_view.h"
 #include "app/gui/window/export_dialog.h"
 #include "app/gui/window/figure_form.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -378,5 +379,5 @@ void ExportTest::sizesAreRemembered() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::ExportTest)
+FOXSCOPE_GUI_SUBJECT(export, foxscope::gui::test::ExportTest)
 #include "export_test.moc"

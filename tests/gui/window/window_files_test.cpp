@@ -42,6 +42,7 @@
 #include "app/gui/window/settings.h"
 #include "app/gui/words/words_view.h"
 #include "backend/file/run_file.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/training/written_training.h"
 #include "tests/gui/window/window_shown.h"
 
@@ -555,5 +556,5 @@ void WindowFilesTest::preferencesTakeNoDeviceThatIsNone() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::WindowFilesTest)
+FOXSCOPE_GUI_SUBJECT(window_files, foxscope::gui::test::WindowFilesTest)
 #include "window_files_test.moc"

@@ -18,6 +18,7 @@
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/thumbnails.h"
 #include "app/gui/window/tour.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -218,5 +219,5 @@ void WindowHelpTest::messagesLeaveTheMapsTheirPlace() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::WindowHelpTest)
+FOXSCOPE_GUI_SUBJECT(window_help, foxscope::gui::test::WindowHelpTest)
 #include "window_help_test.moc"

@@ -25,6 +25,7 @@
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_view.h"
 #include "app/gui/words/words_view.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -334,5 +335,5 @@ void WindowReadingTest::menusSayWhatIsChosen() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::WindowReadingTest)
+FOXSCOPE_GUI_SUBJECT(window_reading, foxscope::gui::test::WindowReadingTest)
 #include "window_reading_test.moc"

@@ -42,6 +42,7 @@
 #include "app/gui/window/shortcut_sheet.h"
 #include "app/gui/window/start_page.h"
 #include "app/gui/window/sweep_dialog.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/window/window_shown.h"
 
 namespace foxscope::gui::test {
@@ -734,5 +735,5 @@ void WindowTest::whatIsRemovedFromTheListComesBack() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::WindowTest)
+FOXSCOPE_GUI_SUBJECT(window, foxscope::gui::test::WindowTest)
 #include "window_test.moc"

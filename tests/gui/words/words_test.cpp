@@ -10,6 +10,7 @@
 #include <QTest>
 
 #include "app/gui/words/words_view.h"
+#include "tests/gui/subject.h"
 #include "tests/gui/text/text_run.h"
 
 namespace foxscope::gui::test {
@@ -311,5 +312,5 @@ void WordsTest::withoutWordsItSaysSo() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_MAIN(foxscope::gui::test::WordsTest)
+FOXSCOPE_GUI_SUBJECT(words, foxscope::gui::test::WordsTest)
 #include "words_test.moc"

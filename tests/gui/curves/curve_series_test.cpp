@@ -1,5 +1,3 @@
-#include "app/gui/curves/series.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -9,6 +7,8 @@
 
 #include "app/gui/curves/decay_spectrum.h"
 #include "app/gui/curves/position_axis.h"
+#include "app/gui/curves/series.h"
+#include "tests/gui/subject.h"
 
 namespace foxscope::gui::test {
 namespace {
@@ -285,5 +285,5 @@ void SeriesTest::dotsOfASwarmDoNotCoverEachOther() {
 
 }  // namespace foxscope::gui::test
 
-QTEST_GUILESS_MAIN(foxscope::gui::test::SeriesTest)
-#include "series_test.moc"
+FOXSCOPE_GUILESS_SUBJECT(curve_series, foxscope::gui::test::SeriesTest)
+#include "curve_series_test.moc"
