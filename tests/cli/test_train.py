@@ -214,7 +214,7 @@ class ResumeTest(TrainTest):
         whole = self.folder / "whole"
         self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 3))
         chance = random.Random(5)
-        for turn in range(10):
+        for turn in range(20):
             output = self.folder / f"killed-{turn}"
             process = self.start(self.golden_arguments(output, "fox-pro", "--save-every", 3))
             self.wait_for_steps(process, output, chance.randrange(0, 30))
