@@ -5,7 +5,6 @@
 #include <QLabel>
 
 #include "app/gui/views/theme.h"
-
 #include "backend/base/error.h"
 
 namespace foxscope::gui {
