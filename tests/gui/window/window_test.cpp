@@ -664,9 +664,10 @@ void WindowTest::aCardTellsWhatIsKnownOfARun() {
   // Values of all parts stand below one another.
   QCOMPARE(browser->document()->rootFrame()->childFrames().size(), 1);
   browser->setFocus();
+  QTRY_VERIFY(browser->hasFocus());
   browser->selectAll();
   QTest::keyClick(browser, Qt::Key_C, Qt::ControlModifier);
-  QVERIFY(QApplication::clipboard()->text().contains("perplexity"));
+  QTRY_VERIFY(QApplication::clipboard()->text().contains("perplexity"));
 }
 
 void WindowTest::preferencesAreNamedAndTaken() {
