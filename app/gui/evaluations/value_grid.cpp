@@ -24,7 +24,8 @@ int widest(const QStringList& names, const QFontMetrics& metrics) {
 /// Decimals that leave a number three digits that count.
 int decimalsOf(float value) {
   const float size = std::abs(value);
-  return size > 0 ? std::clamp(2 - static_cast<int>(std::floor(std::log10(size))), 0, 4) : 0;
+  if (!(size > 0) || std::isinf(size)) return 0;  // an infinite one has none
+  return std::clamp(2 - static_cast<int>(std::floor(std::log10(size))), 0, 4);
 }
 
 /// A true minus sign; a zero has none; what is not known is left out.
