@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 /// Positions whose chunks are in memory at once where nothing is differentiated.
-constexpr std::int64_t kSpan = 16384;
+constexpr std::int64_t kFusedSpan = 16384;
 constexpr std::int64_t kChunk = gpu::kLinearChunk;
 constexpr std::int64_t kMostChannels = 256;
 constexpr std::int64_t kMostDeltaHeads = 65536;
@@ -249,11 +249,11 @@ at::Tensor padded(const at::Tensor& x) {
 }
 
 /// [B, H, N, T, ...]
-at::Tensor in_chunks(const at::Tensor& x) { return x.unflatten(2, {x.size(2) / kChunk, kChunk}); }
+at::Tensor chunked(const at::Tensor& x) { return x.unflatten(2, {x.size(2) / kChunk, kChunk}); }
 
 /// In one pass, heads first, as products read them.
 at::Tensor halves_in_chunks(const at::Tensor& x) {
-  return in_chunks(padded(x.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous)));
+  return chunked(padded(x.to(at::kBFloat16, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous)));
 }
 
 /// M V + Q S, [B, H, N, T, d_v].
@@ -279,10 +279,10 @@ struct HeadChunks {
   explicit HeadChunks(const LinearOperands& operands)
       : query(halves_in_chunks(operands.query)), key(halves_in_chunks(operands.key)) {
     const at::TensorOptions doubles = operands.key.options().dtype(at::kDouble).requires_grad(false);
-    sums = operands.log_decay.defined() ? in_chunks(padded(operands.log_decay)).cumsum(3)
+    sums = operands.log_decay.defined() ? chunked(padded(operands.log_decay)).cumsum(3)
                                         : at::zeros({key.size(0), operands.heads, key.size(2), kChunk}, doubles);
     const at::Tensor total = sums.select(3, kChunk - 1);
-    beta = operands.beta.defined() ? in_chunks(padded(operands.beta)) : at::ones_like(sums, at::kFloat);
+    beta = operands.beta.defined() ? chunked(padded(operands.beta)) : at::ones_like(sums, at::kFloat);
     product = at::matmul(query, key.transpose(3, 4));
     cumulative = sums.to(at::kFloat);
     to_end = (total.unsqueeze(3) - sums).exp().to(at::kFloat) * beta;
@@ -292,7 +292,7 @@ struct HeadChunks {
 
 /// Where nothing is differentiated and all heads read the same queries and keys: these go through one product with
 /// what all heads write, and one with all their states, positions first.
-at::Tensor mix_of_one_group(const LinearOperands& operands, const HeadChunks& chunks, at::Tensor& state) {
+at::Tensor fused_of_one_group(const LinearOperands& operands, const HeadChunks& chunks, at::Tensor& state) {
   const at::Tensor value = readable(operands.value);
   const std::int64_t batch = value.size(0);
   const std::int64_t count = chunks.key.size(2);
@@ -344,15 +344,15 @@ at::Tensor mix_of_one_group(const LinearOperands& operands, const HeadChunks& ch
   return mixed.view({batch, count, kChunk, operands.heads, columns}).permute({0, 3, 1, 2, 4});
 }
 
-at::Tensor mix_by_head(const LinearOperands& operands, at::Tensor& state) {
+at::Tensor fused_by_head(const LinearOperands& operands, at::Tensor& state) {
   const HeadChunks chunks(operands);
   const bool one_group = operands.key.size(1) == 1 && operands.value.size(3) <= kMostMixColumns;
-  if (one_group && !at::GradMode::is_enabled()) return mix_of_one_group(operands, chunks, state);
+  if (one_group && !at::GradMode::is_enabled()) return fused_of_one_group(operands, chunks, state);
   const at::Tensor value = halves_in_chunks(operands.value);
   const at::Tensor scores = DecayedScoresFunction::apply(chunks.product, chunks.cumulative, chunks.beta);
-  const at::Tensor key = in_chunks(ScaledRowsFunction::apply(operands.key, chunks.to_end.flatten(2, 3)));
+  const at::Tensor key = chunked(ScaledRowsFunction::apply(operands.key, chunks.to_end.flatten(2, 3)));
   const at::Tensor from_begin = chunks.sums.exp().to(at::kFloat);
-  const at::Tensor query = in_chunks(ScaledRowsFunction::apply(operands.query, from_begin.flatten(2, 3)));
+  const at::Tensor query = chunked(ScaledRowsFunction::apply(operands.query, from_begin.flatten(2, 3)));
   const at::Tensor written = at::matmul(key.transpose(3, 4), value);
   at::Tensor before;
   if (at::GradMode::is_enabled()) {
@@ -365,7 +365,7 @@ at::Tensor mix_by_head(const LinearOperands& operands, at::Tensor& state) {
   return mixed(scores, value, query, before);
 }
 
-at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
+at::Tensor fused_by_channel(const LinearOperands& operands, at::Tensor& state) {
   const at::Tensor value = halves_in_chunks(operands.value);
   const std::int64_t chunks = value.size(2);
   const std::int64_t width = operands.key.size(3);
@@ -397,7 +397,7 @@ at::Tensor mix_by_channel(const LinearOperands& operands, at::Tensor& state) {
   return mixed(scores, value, query_decayed, before);
 }
 
-at::Tensor mix_by_delta_rule(const LinearOperands& operands, at::Tensor& state) {
+at::Tensor fused_by_delta_rule(const LinearOperands& operands, at::Tensor& state) {
   const at::Tensor query = readable(operands.query);
   const at::Tensor key = readable(operands.key);
   const at::Tensor value = readable(operands.value);
@@ -486,16 +486,16 @@ std::optional<at::Tensor> fused_linear_mixing(const LinearOperands& operands, at
                                               const std::stop_token& stop) {
   const std::int64_t length = operands.key.size(2);
   const bool by_channel = operands.decays_by_channel();
-  const bool whole = at::GradMode::is_enabled() || length <= kSpan;
-  const std::int64_t span = whole ? length : kSpan;
+  const bool whole = at::GradMode::is_enabled() || length <= kFusedSpan;
+  const std::int64_t span = whole ? length : kFusedSpan;
   at::Tensor output;
   for (std::int64_t begin = 0; begin < length; begin += span) {
     if (stop.stop_requested()) return std::nullopt;
     const std::int64_t end = std::min(begin + span, length);
     const LinearOperands part = slice(operands, begin, end);
-    const at::Tensor y = operands.delta_rule ? mix_by_delta_rule(part, state)
-                         : by_channel        ? mix_by_channel(part, state)
-                                             : mix_by_head(part, state);
+    const at::Tensor y = operands.delta_rule ? fused_by_delta_rule(part, state)
+                         : by_channel        ? fused_by_channel(part, state)
+                                             : fused_by_head(part, state);
     const at::Tensor of_span = y.flatten(2, 3).slice(2, 0, end - begin);
     if (whole) return at::GradMode::is_enabled() ? of_span.to(at::kFloat) : of_span;
     if (!output.defined()) {

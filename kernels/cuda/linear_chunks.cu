@@ -197,13 +197,15 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
   // Everything is on its way from memory before the first of it is used. P of the warp's rows lies as the product takes
   // it: rows lane / 4 and 8 further, two neighbouring columns.
   const auto* product = static_cast<const Bfloat16*>(a.product) + ((b * a.groups + group) * a.chunks + n) * kT * kT;
+  const auto entry = [&](int k, int part) {
+    return int2{first_row + lane / 4 + part % 2 * 8, k * 16 + part / 2 * 8 + lane % 4 * 2};
+  };
   std::uint32_t m[kT / 16][4];
 #pragma unroll
   for (int k = 0; k < kT / 16; ++k) {
 #pragma unroll
     for (int part = 0; part < 4; ++part) {
-      const int i = first_row + lane / 4 + part % 2 * 8;
-      const int j = k * 16 + part / 2 * 8 + lane % 4 * 2;
+      const auto [i, j] = entry(k, part);
       m[k][part] = j <= i ? *reinterpret_cast<const std::uint32_t*>(product + i * kT + j) : 0;
     }
   }
@@ -253,8 +255,7 @@ __global__ void __launch_bounds__(kMixThreads) decayed_mix_kernel(const __grid_c
       for (int k = 0; k < kT / 16; ++k) {
 #pragma unroll
         for (int part = 0; part < 4; ++part) {
-          const int i = first_row + lane / 4 + part % 2 * 8;
-          const int j = k * 16 + part / 2 * 8 + lane % 4 * 2;
+          const auto [i, j] = entry(k, part);
           float low;
           float high;
           widen(m[k][part], low, high);

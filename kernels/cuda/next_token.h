@@ -35,8 +35,8 @@ Status next_rotations(const HeldSequence* sequences, std::int64_t batch, std::in
 
 /// project_heads of one row a sequence: what comes before it is in HeldSequence, and is replaced by it; its key and
 /// value go to the last of the held rows.
-/// @param heads      of [B] rows, bf16, whose query alone is written; length, layout, key, value, key_before and
-///                   value_before are not used, and `rotation` has a row for each
+/// @param heads      of [B] rows, bf16, whose query alone is written; length, layout, key and value are not used, and
+///                   `rotation` has a row for each
 /// @param sequences  [B] on the device
 Status project_next_heads(const ProjectedHeads& heads, const HeldSequence* sequences, Stream stream);
 
@@ -55,8 +55,8 @@ struct NextAttention {
   const float* constant_logits = nullptr;
   float scale = 0;
   void* output = nullptr;  ///< [B, H, d] bf16; zeros where there is no sequence
-  void* workspace =
-      nullptr;  ///< next_attention_workspace_bytes, zero before the first call; left so that it serves again
+  /// next_attention_workspace_bytes of it, zero before the first call; left so that it serves the same sizes again.
+  void* workspace = nullptr;
 };
 Status next_attention(const NextAttention& arguments, Stream stream);
 

@@ -1,4 +1,4 @@
-// Stands in for next_token.cu in a build without CUDA.
+// Stands in for next_attention.cu and next_heads.cu in a build without CUDA.
 #include "kernels/cuda/next_token.h"
 
 namespace foxscope::kernels::cuda {

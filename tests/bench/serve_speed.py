@@ -2,7 +2,8 @@
 
 Prints time from start to "listening"; time to answer a request for one token on an idle server; and prompts a second
 of the harness's requests (scores of 20 to 120 tokens and the likeliest next one), one prompt at a time and 8 connections
-with 16 prompts a request, in turns on one server. Nothing else should run: the load is printed with each turn.
+with 16 prompts a request, in turns on one server; and tokens a second by which one text is continued, and 64 over 8
+connections. Nothing else should run: the load is printed with each turn.
 """
 
 import argparse
@@ -22,6 +23,8 @@ import time
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "resources" / "models" / "fox-pro-12m"
 CONNECTIONS = 8
 PROMPTS_A_REQUEST = 16
+CONTINUED = 64  # texts of 20 to 400 tokens
+ADDED = 200  # tokens to each of them
 
 
 class Server:
@@ -84,12 +87,11 @@ def measure_latency(server):
     told("one token of an idle server", times, "ms")
 
 
-def random_prompts(options):
+def random_prompts(options, count, tokens):
     """As the harness sends them: the longest first."""
     draw = random.Random(1)
     vocabulary = json.loads((options.model / "config.json").read_text())["vocab_size"]
-    prompts = [[draw.randrange(1, vocabulary) for _ in range(draw.randint(*options.tokens))]
-               for _ in range(options.prompts)]
+    prompts = [[draw.randrange(1, vocabulary) for _ in range(draw.randint(*tokens))] for _ in range(count)]
     return sorted(prompts, key=lambda ids: (-len(ids), ids))
 
 
@@ -132,7 +134,7 @@ def measure_turn(server, bodies, connections, prompts):
 
 
 def measure_throughput(server, options):
-    prompts = random_prompts(options)
+    prompts = random_prompts(options, options.prompts, options.tokens)
     alone = harness_requests(prompts, 1)
     together = harness_requests(prompts, PROMPTS_A_REQUEST)
     measure_turn(server, alone[:200], 1, prompts[:200])  # warms it
@@ -143,6 +145,17 @@ def measure_throughput(server, options):
     ratio = statistics.median(many) / statistics.median(one)
     print(f"one prompt at a time {statistics.median(one):.1f} prompts/s, {CONNECTIONS} connections with "
           f"{PROMPTS_A_REQUEST} prompts a request {statistics.median(many):.1f}: {ratio:.2f} x")
+
+
+def measure_continuation(server, options):
+    texts = random_prompts(options, CONTINUED, [20, 400])
+    together = CONTINUED // CONNECTIONS
+    bodies = [json.dumps({"model": "m", "prompt": texts[n:n + together], "max_tokens": ADDED, "temperature": 0})
+              for n in range(0, CONTINUED, together)]
+    one = [json.dumps({"model": "m", "prompt": texts[CONTINUED // 2], "max_tokens": ADDED, "temperature": 0})]
+    for connections, asked, count in [(1, one, 1), (CONNECTIONS, bodies, CONTINUED)]:
+        rate = measure_turn(server, asked, connections, texts[:count]) * ADDED
+        print(f"{count} texts continued by {ADDED} tokens over {connections} connections: {rate:.0f} tokens/s")
 
 
 def parsed_options():
@@ -163,4 +176,5 @@ if __name__ == "__main__":
     under_test = Server(chosen)
     measure_latency(under_test)
     measure_throughput(under_test, chosen)
+    measure_continuation(under_test, chosen)
     under_test.stop()

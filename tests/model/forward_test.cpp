@@ -6,7 +6,7 @@
 
 #include "backend/base/error.h"
 #include "backend/model/torch_model.h"
-#include "tests/model/model_test_support.h"
+#include "tests/model/small_models.h"
 
 namespace foxscope {
 namespace {
@@ -15,22 +15,6 @@ using nlohmann::json;
 using test::largest_difference;
 
 const KeepSet kAll = parse_keep("loss,gates,rows,ungated,qk,values,logits,hidden");
-
-/// A small model with every part of a layer.
-json pro_config() {
-  json config = test::tiny_config();
-  config.update({{"hidden_size", 32},
-                 {"num_heads", 4},
-                 {"num_kv_heads", 2},
-                 {"num_hidden_layers", 2},
-                 {"qk_norm", true},
-                 {"use_k_shift", true},
-                 {"use_v_shift", true},
-                 {"use_rope", true},
-                 {"use_output_norm", true},
-                 {"use_output_gate", true}});
-  return config;
-}
 
 Checkpoint checkpoint_of(const test::TemporaryFolder& folder, const json& config) {
   test::write_checkpoint(folder, config, test::random_weights(config));
@@ -72,7 +56,7 @@ void expect_same_traces(const Trace& a, const Trace& b, double bound) {
 TEST(Forward, ComposedTwinAgreesOverSeveralTiles) {
   const test::TemporaryFolder folder;
   for (const char* gate : {"full", "none"}) {
-    json config = pro_config();
+    json config = test::pro_config();
     config["fgate_type"] = gate;
     const Checkpoint checkpoint = checkpoint_of(folder, config);
     const test::Batch batch = random_batch(1, 2311, kAll);
@@ -88,7 +72,7 @@ TEST(Forward, ComposedTwinAgreesOverSeveralTiles) {
 
 TEST(Forward, BFloat16KeepsGatesAndLossInFloat32) {
   const test::TemporaryFolder folder;
-  const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
+  const Checkpoint checkpoint = checkpoint_of(folder, test::pro_config());
   const test::Batch batch = random_batch(1, 300, kAll);
   const auto exact = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::float32), batch);
   const auto half = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::bfloat16), batch);
@@ -104,7 +88,7 @@ TEST(Forward, BFloat16KeepsGatesAndLossInFloat32) {
 
 TEST(Forward, BatchesEqualSingleSequences) {
   const test::TemporaryFolder folder;
-  const auto model = CausalLM::load(checkpoint_of(folder, pro_config()), Device{}, DType::float32);
+  const auto model = CausalLM::load(checkpoint_of(folder, test::pro_config()), Device{}, DType::float32);
   const test::Batch batch = random_batch(3, 37, {Keep::loss, Keep::logits});
   const test::BatchResult together = test::run_batch(*model, batch);
   for (std::size_t b = 0; b < 3; ++b) {
@@ -118,7 +102,7 @@ TEST(Forward, BatchesEqualSingleSequences) {
 
 TEST(Forward, GivesTheSameNumbersEveryTime) {
   const test::TemporaryFolder folder;
-  const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
+  const Checkpoint checkpoint = checkpoint_of(folder, test::pro_config());
   const test::Batch batch = random_batch(1, 700, kAll);
   const auto first = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), batch);
   const std::vector<char> in_the_way(12345);
@@ -128,7 +112,7 @@ TEST(Forward, GivesTheSameNumbersEveryTime) {
 
 TEST(Forward, EarlierPositionsDoNotSeeLaterOnes) {
   const test::TemporaryFolder folder;
-  const auto model = CausalLM::load(checkpoint_of(folder, pro_config()), Device{}, DType::float32);
+  const auto model = CausalLM::load(checkpoint_of(folder, test::pro_config()), Device{}, DType::float32);
   test::Batch batch = random_batch(1, 600, {Keep::logits});
   const std::vector<float> before = test::run_batch(*model, batch).traces[0]->source().logits();
   for (std::size_t p = 500; p < 600; ++p) batch.input_ids[p] = 3;
@@ -139,7 +123,7 @@ TEST(Forward, EarlierPositionsDoNotSeeLaterOnes) {
 
 TEST(Forward, OneTokenWorks) {
   const test::TemporaryFolder folder;
-  const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
+  const Checkpoint checkpoint = checkpoint_of(folder, test::pro_config());
   const test::Batch batch = random_batch(1, 1, kAll);
   const auto fused = test::run_batch(*CausalLM::load(checkpoint, Device{}, DType::float32), batch);
   const auto composed = test::run_batch(*load_torch_model(checkpoint, Device{}, DType::float32), batch);
@@ -148,7 +132,7 @@ TEST(Forward, OneTokenWorks) {
 
 TEST(Forward, KeepsOnlyWhatItIsAskedFor) {
   const test::TemporaryFolder folder;
-  const auto model = CausalLM::load(checkpoint_of(folder, pro_config()), Device{}, DType::float32);
+  const auto model = CausalLM::load(checkpoint_of(folder, test::pro_config()), Device{}, DType::float32);
   const auto all = test::run_batch(*model, random_batch(1, 90, kAll));
   const auto loss = test::run_batch(*model, random_batch(1, 90, {Keep::loss}));
   EXPECT_LE(largest_difference(all.traces[0]->per_token_loss(), loss.traces[0]->per_token_loss()), 1e-5);
@@ -159,7 +143,7 @@ TEST(Forward, KeepsOnlyWhatItIsAskedFor) {
 
 TEST(Forward, ValuesKeptAloneAreThoseBesideQueriesAndKeys) {
   const test::TemporaryFolder folder;
-  const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
+  const Checkpoint checkpoint = checkpoint_of(folder, test::pro_config());
   for (const bool fused : {true, false}) {
     const auto model = fused ? CausalLM::load(checkpoint, Device{}, DType::float32)
                              : load_torch_model(checkpoint, Device{}, DType::float32);
@@ -238,7 +222,7 @@ class StoppedForward {
 
 TEST(Forward, StopsWithoutAnError) {
   const test::TemporaryFolder folder;
-  const Checkpoint checkpoint = checkpoint_of(folder, pro_config());
+  const Checkpoint checkpoint = checkpoint_of(folder, test::pro_config());
   for (const bool composed : {false, true}) {
     const auto model = composed ? load_torch_model(checkpoint, Device{}, DType::float32)
                                 : CausalLM::load(checkpoint, Device{}, DType::float32);
@@ -253,7 +237,7 @@ TEST(Forward, StopsWithoutAnError) {
 
 TEST(Forward, RefusesRequestsThatDoNotFit) {
   const test::TemporaryFolder folder;
-  const auto model = CausalLM::load(checkpoint_of(folder, pro_config()), Device{}, DType::float32);
+  const auto model = CausalLM::load(checkpoint_of(folder, test::pro_config()), Device{}, DType::float32);
   const auto error = [&](const std::function<void(ForwardRequest&)>& change, std::int64_t recorded_length = 4) {
     const std::vector<std::int32_t> ids = {1, 2, 3, 4};
     const auto recorder = test::make_recorder(*model, recorded_length, {Keep::loss});
@@ -297,8 +281,9 @@ TEST(DeviceNames, AreParsed) {
                  (test::Parts{"--device cpu"}));
   }
   const test::TemporaryFolder folder;
-  EXPECT_PRED2(test::says,
-               test::error_of([&] { CausalLM::load(checkpoint_of(folder, pro_config()), Device{}, DType::bfloat16); }),
+  EXPECT_PRED2(test::says, test::error_of([&] {
+                 CausalLM::load(checkpoint_of(folder, test::pro_config()), Device{}, DType::bfloat16);
+               }),
                (test::Parts{"--dtype bfloat16 needs --device cuda"}));
 }
 
