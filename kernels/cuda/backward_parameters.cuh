@@ -47,7 +47,7 @@ struct BackwardParameters {
   float* column_sums = nullptr;           ///< [B, H, L]
   const int* first_block = nullptr;       ///< [B, H, row_blocks] key blocks before it are skipped, never falling
   const int* last_block = nullptr;        ///< [B, H, key_blocks] blocks of rows after it are skipped, never falling
-  int* turns = nullptr;                   ///< [B, H, 4 row_parts, 2] the key block that adds next; null: any order
+  int* turns = nullptr;                   ///< [B, H, 4 row_parts] the key block that adds next; null: any order
   int* ticket = nullptr;                  ///< thread blocks that have begun, where there are turns
   int batch = 0, heads = 0, key_heads = 0, group = 1, length = 0;
   int window_size = 0;
@@ -129,6 +129,21 @@ struct SplitGate {
     low = static_cast<float>(x - static_cast<double>(high));
   }
 };
+
+/// Of four values of each of four neighbouring lanes: lane l of them gets the l-th of each.
+__device__ __forceinline__ void transpose_quad(std::uint32_t (&x)[4]) {
+#pragma unroll
+  for (unsigned step = 1; step < 4; step *= 2) {
+    const bool upper = (threadIdx.x & step) != 0;
+#pragma unroll
+    for (unsigned i = 0; i < 4; ++i) {
+      if ((i & step) != 0) continue;
+      const std::uint32_t given = upper ? x[i] : x[i | step];
+      const std::uint32_t got = __shfl_xor_sync(0xffffffffU, given, static_cast<int>(step));
+      (upper ? x[i] : x[i | step]) = got;
+    }
+  }
+}
 
 /// Until all key blocks behind this one have added.
 __device__ __forceinline__ void await_turn(const int* turn, int key_block) {

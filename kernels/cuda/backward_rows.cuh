@@ -32,27 +32,36 @@ __global__ void __launch_bounds__(kRowThreads)
     auto* sums = reinterpret_cast<float4*>(p.sums + std::int64_t{blockIdx.x} * count);
     for (int i = thread; i < count / 4; i += kRowThreads) sums[i] = {0, 0, 0, 0};
   }
-  for (int r = thread / kLanes; r < kStatisticsRows; r += kRowThreads / kLanes) {
-    const int row = first + r;
-    float delta = 0;
-    if (row < p.length) {
-      const auto at = [&](const TensorView& x) {
-        return static_cast<const T*>(x.data) + head / p.heads * x.batch + head % p.heads * x.head + row * x.row;
-      };
-      const T* output = at(p.output);
-      const T* gradient = at(p.output_gradient);
-      for (int x = thread % kLanes * 8; x < head_dim; x += 8 * kLanes) {
-        RawChunk<T> raw[2];
-        p.aligned ? raw[0].load(output + x) : raw[0].load(output + x, 8);
-        p.aligned ? raw[1].load(gradient + x) : raw[1].load(gradient + x, 8);
-        RowChunk a;
-        RowChunk b;
-        raw[0].read(a);
-        raw[1].read(b);
+  const auto at = [&](const TensorView& x, int row) {
+    return static_cast<const T*>(x.data) + head / p.heads * x.batch + head % p.heads * x.head + row * x.row;
+  };
+  constexpr int kOwnRows = kStatisticsRows / (kRowThreads / kLanes);
+  float deltas[kOwnRows] = {};
+  for (int x = thread % kLanes * 8; x < head_dim; x += 8 * kLanes) {
+    RawChunk<T> raw[kOwnRows][2];  // all on their way at once
 #pragma unroll
-        for (int i = 0; i < 8; ++i) delta += a[i] * b[i];
-      }
+    for (int n = 0; n < kOwnRows; ++n) {
+      const int row = min(first + thread / kLanes + n * (kRowThreads / kLanes), p.length - 1);
+      const T* output = at(p.output, row) + x;
+      const T* gradient = at(p.output_gradient, row) + x;
+      p.aligned ? raw[n][0].load(output) : raw[n][0].load(output, 8);
+      p.aligned ? raw[n][1].load(gradient) : raw[n][1].load(gradient, 8);
     }
+#pragma unroll
+    for (int n = 0; n < kOwnRows; ++n) {
+      RowChunk a;
+      RowChunk b;
+      raw[n][0].read(a);
+      raw[n][1].read(b);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) deltas[n] += a[i] * b[i];
+    }
+  }
+#pragma unroll
+  for (int n = 0; n < kOwnRows; ++n) {
+    const int r = thread / kLanes + n * (kRowThreads / kLanes);
+    const int row = first + r;
+    float delta = deltas[n];
 #pragma unroll
     for (int step = 1; step < kLanes; step *= 2) delta += __shfl_xor_sync(0xffffffffU, delta, step);
     if (thread % kLanes != 0) continue;
@@ -66,7 +75,7 @@ __global__ void __launch_bounds__(kRowThreads)
       rest = static_cast<float>(exact - static_cast<double>(term));
     }
     statistics.term[r] = term;
-    statistics.delta[r] = delta;
+    statistics.delta[r] = row < p.length ? delta : 0;
     statistics.rest[r] = rest;
   }
 }
@@ -83,20 +92,33 @@ __global__ void __launch_bounds__(kRowThreads) finish_rows(const __grid_constant
   const int row = static_cast<int>(piece % pieces) * kSumRows + lane / 4;
   const auto* sums = reinterpret_cast<const float4*>(p.sums + piece * sum_piece(head_dim));
   auto* to = static_cast<Bfloat16*>(p.query_gradient.data) + head / p.heads * p.query_gradient.batch +
-             head % p.heads * p.query_gradient.head + lane % 4 * 2;
-#pragma unroll 4
-  for (int x = 0; x < head_dim / 8; ++x) {
-    const float4 sum = sums[x * 32 + lane];
-    const std::uint32_t pairs[2] = {narrow(sum.x * p.scale, sum.y * p.scale), narrow(sum.z * p.scale, sum.w * p.scale)};
+             head % p.heads * p.query_gradient.head;
+  // Four times eight columns at a time, of which each lane of a row stores eight.
+#pragma unroll 2
+  for (int first = 0; first < head_dim / 8; first += 4) {
+    float4 sum[4] = {};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (first + i < head_dim / 8) sum[i] = sums[(first + i) * 32 + lane];
+    }
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      if (row + 8 * r >= p.length) continue;
-      Bfloat16* at = to + (row + 8 * r) * p.query_gradient.row + 8 * x;
+      std::uint32_t pairs[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        pairs[i] =
+            r == 0 ? narrow(sum[i].x * p.scale, sum[i].y * p.scale) : narrow(sum[i].z * p.scale, sum[i].w * p.scale);
+      }
+      transpose_quad(pairs);
+      const int eight = first + lane % 4;
+      if (row + 8 * r >= p.length || eight >= head_dim / 8) continue;
+      Bfloat16* at = to + (row + 8 * r) * p.query_gradient.row + 8 * eight;
       if constexpr (Aligned) {
-        *reinterpret_cast<std::uint32_t*>(at) = pairs[r];
+        *reinterpret_cast<uint4*>(at) = {pairs[0], pairs[1], pairs[2], pairs[3]};
       } else {
-        at[0] = __ushort_as_bfloat16(static_cast<unsigned short>(pairs[r]));
-        at[1] = __ushort_as_bfloat16(static_cast<unsigned short>(pairs[r] >> 16));
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+          at[i] = __ushort_as_bfloat16(static_cast<unsigned short>(pairs[i / 2] >> i % 2 * 16));
       }
     }
   }

@@ -66,7 +66,7 @@ BackwardPlan plan_backward(const ForgettingAttentionBackward& a, TileShape tile)
   plan.row_sums = plan.sums;  // in float32, where there is no other use for them
   plan.column_sums = layout.take(heads * f.length * 4);
   if (a.deterministic) {
-    plan.turns = layout.take(parts * kPieces * 2 * 4);
+    plan.turns = layout.take(parts * kPieces * 4);
     plan.ticket = layout.take(4);
   }
   if (f.pruning_tolerance > 0) {

@@ -3,9 +3,10 @@
 //
 // A thread block owns 128 keys. A warp copies blocks of rows of Q and dO, two ahead; two warpgroups hold dK and dV of
 // 64 keys each. They compute S and dP transposed, so that P and dS leave the products in the registers from which those
-// for dV and dK take them; only dS also goes through shared memory, for dQ, which the copy engine adds to memory in
-// float32. A gate costs one addition: of 128 keys each thread has two, whose gates stay in its registers. The sums of
-// rows and columns of dS are eight more columns of the products for dQ and dK, whose right sides there are ones.
+// for dV and dK take them; only dS also goes through shared memory, for dQ, which another warp has the copy engine add
+// to memory in float32, and waits where it has to be in turn. A gate costs one addition: of 128 keys each thread has
+// two, whose gates stay in its registers. The sums of rows and columns of dS are eight more columns of the products for
+// dQ and dK, whose right sides there are ones.
 #pragma once
 
 #include <cutlass/arch/reg_reconfig.h>
@@ -56,6 +57,47 @@ struct BackwardLoader {
   }
 };
 
+/// Adds dQ to memory.
+template <class P>
+struct BackwardWriter {
+  const BackwardParameters& p;
+  typename P::Storage& storage;
+  KeyWork work;
+
+  __device__ void run() {
+    std::uint32_t phase = 0;
+    CUTE_NO_UNROLL
+    for (RowBlocks at(p, work, P::kTile); at.valid(); at.advance(p, work, P::kTile)) {
+      add(at, phase);
+      phase ^= 1;
+    }
+  }
+
+ private:
+  __device__ void add(const RowBlocks& at, std::uint32_t phase) {
+    const std::int64_t piece =
+        std::int64_t{at.flat_head} * p.row_parts * (kStatisticsRows / kSumRows) + at.row_block * (P::kRows / kSumRows);
+    int* turn = p.turns == nullptr ? nullptr : p.turns + piece;
+    if (turn != nullptr) {
+      await_turn(turn, work.block);
+      asm volatile("fence.proxy.async;" ::: "memory");
+    }
+    storage.sums_full.wait(phase);
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
+                     p.sums + piece * sum_piece(P::kHeadDim)),
+                 "r"(cast_smem_ptr_to_uint(storage.sums)), "r"(P::kSums * 4)
+                 : "memory");
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+    storage.sums_empty.arrive();
+    if (turn != nullptr) {
+      asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+      __threadfence();
+      pass_turn(turn, work.block);
+    }
+  }
+};
+
 template <class P>
 __global__ void __launch_bounds__(P::kThreads, 1)
     backward_kernel(const __grid_constant__ BackwardParameters p, const __grid_constant__ typename P::Copies copies) {
@@ -64,12 +106,15 @@ __global__ void __launch_bounds__(P::kThreads, 1)
   auto& storage = *reinterpret_cast<typename P::Storage*>(memory);
   const int warp = __shfl_sync(0xffffffffU, static_cast<int>(threadIdx.x) / 32, 0);
   if (threadIdx.x == 0) {
+    constexpr int kConsumerWarps = 4 * P::kWarpgroups;
     storage.keys_full.init(1);
+    storage.sums_full.init(kConsumerWarps);
+    storage.sums_empty.init(1);
     for (int slot = 0; slot < P::kSlots; ++slot) {
       storage.query_full[slot].init(1);
       storage.gradient_full[slot].init(1);
-      storage.empty[slot].init(4 * P::kWarpgroups);
-      storage.logit_gradient_full[slot].init(4 * P::kWarpgroups);
+      storage.empty[slot].init(kConsumerWarps);
+      storage.logit_gradient_full[slot].init(kConsumerWarps);
     }
     cutlass::arch::fence_barrier_init();
     // Turns are awaited from thread blocks with smaller items, which must have begun.
@@ -90,6 +135,8 @@ __global__ void __launch_bounds__(P::kThreads, 1)
       prefetch_tma_descriptor(copies.key.get_tma_descriptor());
       prefetch_tma_descriptor(copies.value.get_tma_descriptor());
       BackwardLoader<P>{p, copies, storage, work}.run();
+    } else if (warp == 4 * P::kWarpgroups + 1 && threadIdx.x % 32 == 0) {
+      BackwardWriter<P>{p, storage, work}.run();
     }
     return;
   }

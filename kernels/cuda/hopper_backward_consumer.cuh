@@ -44,7 +44,6 @@ struct BackwardConsumer {
   float value_gradient[32 * kHalves];
   float key_gradient[kHalves > 1 ? 32 : 1];  // of the columns before the last 64
   Sums summing_key_gradient;                 // of the last 64, then the sums of columns of dS
-  int* turn = nullptr;                       // of the sums that were added last, until it is passed on
 
   __device__ BackwardConsumer(const BackwardParameters& parameters, typename P::Storage& shared, const KeyWork& given)
       : p(parameters), storage(shared), work{uniform(given.block), uniform(given.key_head), uniform(given.batch)} {
@@ -165,12 +164,13 @@ struct BackwardConsumer {
   __device__ void share(const Packed& packed, int slot) {
     const int row = lane % 8;  // of eight keys
     const int eight = 8 * warpgroup + 2 * warp + lane / 8 % 2;
-    const std::uint32_t to =
-        cast_smem_ptr_to_uint(storage.logit_gradient[slot]) + static_cast<std::uint32_t>(eight * 1024 + row * 128);
+    // 16 bytes after 16 bytes of 128, swizzled by the row
+    const std::uint32_t to = address(storage.logit_gradient[slot]) +
+                             static_cast<std::uint32_t>(eight * 1024 + row * 128 + (lane / 16 ^ row) * 16);
 #pragma unroll
     for (int n = 0; n < kRows / 16; ++n) {
-      const int chunk = (2 * n % 8 + lane / 16) ^ row;
-      const std::uint32_t at = to + static_cast<std::uint32_t>(n / 4 * P::kKeys * 128 + chunk * 16);
+      const std::uint32_t at =
+          (to ^ static_cast<std::uint32_t>(n % 4 * 32)) + static_cast<std::uint32_t>(n / 4 * P::kKeys * 128);
       asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(packed[n][0]),
                    "r"(packed[n][1]), "r"(packed[n][2]), "r"(packed[n][3])
                    : "memory");
@@ -229,50 +229,25 @@ struct BackwardConsumer {
     warpgroup_commit_batch();
   }
 
-  /// Lets the thread block of the keys before add where this one has added last.
-  __device__ void finish_turn() {
-    if (turn == nullptr) return;
-    if (lane == 0) {
-      asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
-      __threadfence();
-      pass_turn(turn, work.block);
-    }
-    turn = nullptr;
-  }
-
-  /// Adds 16 rows and 64 columns of dQ, and where they are the last columns sums of dS, to memory.
-  __device__ void add_query_gradient(const Sums& gradient, const RowBlocks& at) {
-    float* sums = storage.sums[4 * warpgroup + warp];
-    if (lane == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
-    __syncwarp();
+  /// Gives 16 rows and 64 columns of dQ, and where they are the last columns sums of dS, to the writer.
+  /// @param phase  of the steps, which are even and odd in turn
+  __device__ void share_query_gradient(const Sums& gradient, std::uint32_t phase) {
+    const int piece = P::kParts == 2 ? 4 * warpgroup + warp : warp;
+    const int half = kHalves == 2 ? warpgroup : 0;
+    float* sums = storage.sums + piece * sum_piece(P::kHeadDim) + half * 1024;
+    storage.sums_empty.wait(phase ^ 1);
 #pragma unroll
     for (int x = 0; x < 8; ++x) {
       reinterpret_cast<float4*>(sums)[x * 32 + lane] = {gradient[4 * x], gradient[4 * x + 1], gradient[4 * x + 2],
                                                         gradient[4 * x + 3]};
     }
-    if (lane % 4 == 0) {
+    if (half == kHalves - 1 && lane % 4 == 0) {
       sums[1024 + lane / 4] = gradient[32];
       sums[1024 + lane / 4 + 8] = gradient[34];
     }
     cutlass::arch::fence_view_async_shared();
     __syncwarp();
-    const int piece_of_block = P::kParts == 2 ? 4 * warpgroup + warp : warp;
-    const std::int64_t piece =
-        std::int64_t{at.flat_head} * p.row_parts * 4 + at.row_block * (kRows / 16) + piece_of_block;
-    const int half = kHalves == 2 ? warpgroup : 0;
-    if (p.turns != nullptr) turn = p.turns + 2 * piece + half;
-    if (lane == 0) {
-      if (turn != nullptr) {
-        await_turn(turn, work.block);
-        asm volatile("fence.proxy.async;" ::: "memory");
-      }
-      float* to = p.sums + piece * sum_piece(P::kHeadDim) + half * 1024;
-      const int bytes = half == kHalves - 1 ? P::kWarpSums * 4 : 4096;
-      asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to),
-                   "r"(address(sums)), "r"(bytes)
-                   : "memory");
-      asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-    }
+    if (lane == 0) storage.sums_full.arrive();
   }
 
   /// What the head has added to the sums of columns. They go on from head to head: a store to registers of a product
@@ -318,13 +293,12 @@ struct BackwardConsumer {
     pack(gradients, packed);
   }
 
-  /// What a block of rows adds to the gradients. dQ is stored while dK is computed. At the end no product goes on: the
-  /// compiler waits for each at once where one crosses the start of the loop.
-  __device__ void visit(const RowBlocks& at, const Ring<P::kSlots>& ring) {
+  /// What a block of rows adds to the gradients. dQ is handed on while dK is computed. At the end no product goes on:
+  /// the compiler waits for each at once where one crosses the start of the loop.
+  __device__ void visit(int row_block, const Ring<P::kSlots>& ring) {
     Packed weights;
     Packed gradients;
-    make_logit_gradients(at.row_block, ring, weights, gradients);
-    finish_turn();
+    make_logit_gradients(row_block, ring, weights, gradients);
     share(gradients, ring.slot);
     start_value_product(weights, ring.slot);
     // Both slots of dS are needed, and enough: who writes to one again has seen the other warpgroup share the next dS,
@@ -336,7 +310,8 @@ struct BackwardConsumer {
     warpgroup_wait<1>();
     hold(value_gradient);
     hold(query_gradient);
-    add_query_gradient(query_gradient, at);
+    static_assert(P::kSlots == 2);
+    share_query_gradient(query_gradient, static_cast<std::uint32_t>(ring.slot));
     warpgroup_wait<0>();
     if constexpr (kHalves > 1) hold(key_gradient);
     hold(summing_key_gradient);
@@ -353,7 +328,7 @@ struct BackwardConsumer {
     storage.keys_full.wait(0);
     CUTE_NO_UNROLL
     while (true) {
-      visit(now, ring);
+      visit(now.row_block, ring);
       ring.advance();
       const bool last_of_head = now.last_of_head();
       if (last_of_head) finish_head(now.flat_head);
@@ -362,7 +337,6 @@ struct BackwardConsumer {
       if (!now.valid()) break;
       if (last_of_head) start_head(now.flat_head);
     }
-    finish_turn();
   }
 
   /// To 64 columns of a row of [B, H_kv, L, d].
@@ -381,23 +355,8 @@ struct BackwardConsumer {
           const int at = first + 4 * (x + i) + 2 * r;
           pairs[i] = pack_pair(gradient[at] * factor, gradient[at + 1] * factor);
         }
-        transpose(pairs);
+        transpose_quad(pairs);
         if (key(r) < p.length) *reinterpret_cast<uint4*>(to + 8 * x) = {pairs[0], pairs[1], pairs[2], pairs[3]};
-      }
-    }
-  }
-
-  /// Of four values of each of a row's four lanes: lane l gets the l-th of each.
-  __device__ void transpose(std::uint32_t (&x)[4]) const {
-#pragma unroll
-    for (int step = 1; step < 4; step *= 2) {
-      const bool upper = (lane & step) != 0;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        if ((i & step) != 0) continue;
-        const std::uint32_t given = upper ? x[i] : x[i | step];
-        const std::uint32_t got = __shfl_xor_sync(0xffffffffU, given, step);
-        (upper ? x[i] : x[i | step]) = got;
       }
     }
   }
@@ -407,8 +366,6 @@ struct BackwardConsumer {
     for (int half = 0; half < kHalves; ++half) store(value_gradient, 32 * half, p.value_gradient, 64 * half, 1);
     if constexpr (kHalves > 1) store(key_gradient, 0, p.key_gradient, 0, p.scale);
     store(summing_key_gradient, 0, p.key_gradient, 64 * (kHalves - 1), p.scale);
-    // What was added to memory has to be read from shared memory before that is given up.
-    if (lane == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   }
 };
 

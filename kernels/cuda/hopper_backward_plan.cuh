@@ -53,8 +53,8 @@ struct BackwardPlan {
   static constexpr int kKeysBytes = kKeys * HeadDim * 2;
   static constexpr int kStatisticsBytes = kParts * static_cast<int>(sizeof(RowStatistics));
 
-  static constexpr int kOnes = 1024;         // 2 KiB: 16 rows of 64 columns
-  static constexpr int kWarpSums = 16 * 65;  // dQ of 16 rows and 64 columns, and a sum of dS a row
+  static constexpr int kOnes = 1024;                                  // 2 KiB: 16 rows of 64 columns
+  static constexpr int kSums = Rows / kSumRows * sum_piece(HeadDim);  // dQ of a block of rows, and its sums of dS
 
   struct Storage {
     alignas(1024) Element key[kKeys * HeadDim];
@@ -63,7 +63,7 @@ struct BackwardPlan {
     alignas(1024) Element output_gradient[kSlots][Rows * HeadDim];
     alignas(1024) Element logit_gradient[kSlots][Rows * kKeys];  // dS: 64 rows after the other, of each the keys
     alignas(1024) Element ones[kOnes];
-    alignas(128) float sums[4 * kWarpgroups][kWarpSums];
+    alignas(128) float sums[kSums];
     RowStatistics rows[kSlots][kParts];
     double gates[kKeys];       // of the keys, nats
     float column_sums[kKeys];  // of dS, of the heads before
@@ -72,6 +72,8 @@ struct BackwardPlan {
     FullBarrier gradient_full[kSlots];
     EmptyBarrier empty[kSlots];
     EmptyBarrier logit_gradient_full[kSlots];
+    EmptyBarrier sums_full;
+    EmptyBarrier sums_empty;
     int item;
   };
 };

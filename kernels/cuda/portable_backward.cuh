@@ -206,7 +206,7 @@ struct BackwardWarp {
       multiply(row_sums, rows, 0x3f803f80U, 0x3f803f80U);
     }
     const std::int64_t piece = (head * p.row_parts + row_block) * (kRows / kSumRows) + warp;
-    int* turn = p.turns == nullptr ? nullptr : p.turns + 2 * piece;
+    int* turn = p.turns == nullptr ? nullptr : p.turns + piece;
     const int key_block = first_key / kKeys;
     if (turn != nullptr) {
       if (lane == 0) await_turn(turn, key_block);
