@@ -15,6 +15,8 @@ namespace cuda = kernels::cuda;
 
 /// Rows of a block of logits are a multiple of this.
 constexpr std::int64_t kLossRows = 256;
+/// Rows of a product whose rows are to be alike: of so many each goes the same way through cuBLAS.
+constexpr std::int64_t kAlikeRows = 2048;
 
 template <typename T>
 T* data(const at::Tensor& x) {
@@ -22,12 +24,6 @@ T* data(const at::Tensor& x) {
 }
 
 void* bytes(const at::Tensor& x) { return x.defined() ? x.mutable_data_ptr() : nullptr; }
-
-/// sum += in W^T, float32.
-void add_product(const at::Tensor& sum, const at::Tensor& in, const at::Tensor& weight) {
-  at::Tensor out = sum;
-  at::addmm_out(out, sum, in, weight.t(), at::kFloat);
-}
 
 }  // namespace
 
@@ -56,6 +52,15 @@ CudaForward::CudaForward(const TorchWeights& weights, std::int64_t batch, std::i
 
 void CudaForward::begin() {
   TorchForward::begin();
+  filling_ = at::Tensor();
+  if (std::ranges::any_of(input().lengths, [this](std::int64_t text) { return text < length(); })) {
+    const at::Tensor lengths = at::tensor(at::ArrayRef<std::int64_t>(input().lengths.data(), input().lengths.size()))
+                                   .to(weights().place)
+                                   .view({batch(), 1, 1});
+    const at::Tensor positions = at::arange(length(), lengths.options());
+    filling_ = (positions >= lengths).unsqueeze(3);
+    last_ = at::minimum(positions, lengths - 1);
+  }
   if (!config().rope) return;
   check(cuda::rotary_table(first_position(), length(), config().head_dim / 2,
                            weights().frequencies.const_data_ptr<double>(), data<float>(rotation_), stream_),
@@ -76,6 +81,37 @@ void CudaForward::norm(const at::Tensor& weight, std::int64_t first, bool rest, 
   check(cuda::residual_norm(step, stream_), "a norm");
 }
 
+void CudaForward::multiply(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight, Sum sum,
+                           std::int64_t alike_rows) const {
+  const auto multiply_rows = [&](at::Tensor into, const at::Tensor& from) {
+    if (sum == Sum::yes) {
+      at::addmm_out(into, into, from, weight.t(), at::kFloat);
+    } else if (into.scalar_type() == at::kFloat) {
+      at::mm_out(into, from, weight.t(), at::kFloat);
+    } else {
+      at::mm_out(into, from, weight.t());
+    }
+  };
+  if (!alike()) return multiply_rows(out, in);
+  for (std::int64_t begin = 0; begin < in.size(0); begin += alike_rows) {
+    const at::Tensor from = in.slice(0, begin, begin + alike_rows);
+    const at::Tensor into = out.slice(0, begin, begin + alike_rows);
+    if (from.size(0) == alike_rows) {
+      multiply_rows(into, from);
+      continue;
+    }
+    // What is left, filled up with zeros.
+    const at::Tensor filled =
+        at::empty_strided({alike_rows, in.size(1)}, {std::max(in.stride(0), in.size(1)), 1}, in.options()).zero_();
+    filled.slice(0, 0, from.size(0)).copy_(from);
+    const at::Tensor made =
+        at::empty_strided({alike_rows, out.size(1)}, {std::max(out.stride(0), out.size(1)), 1}, out.options()).zero_();
+    if (sum == Sum::yes) made.slice(0, 0, into.size(0)).copy_(into);
+    multiply_rows(made, filled);
+    into.copy_(made.slice(0, 0, into.size(0)));
+  }
+}
+
 bool CudaForward::project(int layer) {
   const TorchLayer& weights = weights_of(layer);
   norm(weights.attention_norm, 0, /*rest=*/true, {});
@@ -85,12 +121,23 @@ bool CudaForward::project(int layer) {
     project_linear(layer, normed(), gates_.defined() ? gates_ : none);
     return true;
   }
-  at::mm_out(projected_, normed(), weights.projection_and_gate.t());
+  multiply(projected_, normed(), weights.projection_and_gate, Sum::no, kAlikeRows);
   if (weights.projection_bias.defined()) {
     projected_.slice(1, 0, weights.projection_bias.size(0)).add_(weights.projection_bias);
   }
   split_heads(layer);
+  clear_filling();
   return true;
+}
+
+void CudaForward::clear_filling() {
+  if (filling_.defined()) query_.masked_fill_(filling_, 0);
+}
+
+/// Behind a text nothing is forgotten: attention takes gates relative to those at the end of a block.
+void CudaForward::sum_gates(int layer) {
+  TorchForward::sum_gates(layer);
+  if (filling_.defined() && cumulative_.defined()) cumulative_ = cumulative_.gather(2, last_.expand_as(cumulative_));
 }
 
 void CudaForward::make_gates(const TorchLayer& weights) {
@@ -99,11 +146,11 @@ void CudaForward::make_gates(const TorchLayer& weights) {
   // being what rounding took.
   if (weights.gates_bias.defined()) {
     gates_.copy_(weights.gates_bias.expand_as(gates_));
-    add_product(gates_, normed_.flatten(1), weights.gates_high);
+    multiply(gates_, normed_.flatten(1), weights.gates_high, Sum::yes, kAlikeRows);
   } else {
-    at::mm_out(gates_, normed_.flatten(1), weights.gates_high.t(), at::kFloat);
+    multiply(gates_, normed_.flatten(1), weights.gates_high, Sum::no, kAlikeRows);
   }
-  add_product(gates_, normed(), weights.gates_rest);
+  multiply(gates_, normed(), weights.gates_rest, Sum::yes, kAlikeRows);
 }
 
 /// Shift, norm and rotation of heads; views of the projection where there is none of them.
@@ -174,7 +221,7 @@ cuda::ProjectedHeads CudaForward::projected_heads(int layer) const {
 void CudaForward::add_output(int layer, at::Tensor& output) {
   const TorchLayer& weights = weights_of(layer);
   cut_heads(layer, output);
-  add_product(residual_, output, weights.output);
+  multiply(residual_, output, weights.output, Sum::yes, kAlikeRows);
   if (weights.output_bias.defined()) residual_ += weights.output_bias;
 }
 
@@ -216,16 +263,16 @@ bool CudaForward::feed_forward(int layer) {
   const at::Tensor product = mlp_product_.defined() ? mlp_product_ : at::empty({most, inner}, normed_.options());
   for (std::int64_t begin = 0; begin < rows(); begin += kDeviceMlpRows) {
     const std::int64_t end = std::min(begin + kDeviceMlpRows, rows());
-    at::Tensor wide_rows = wide.slice(0, 0, end - begin);
+    const at::Tensor wide_rows = wide.slice(0, 0, end - begin);
     const at::Tensor product_rows = product.slice(0, 0, end - begin);
-    at::mm_out(wide_rows, normed().slice(0, begin, end), weights.mlp_in.t());
+    multiply(wide_rows, normed().slice(0, begin, end), weights.mlp_in, Sum::no, kAlikeRows);
     cuda::SwiGlu step;
     step.rows = end - begin;
     step.inner = inner;
     step.wide = bytes(wide_rows);
     step.product = bytes(product_rows);
     check(cuda::swiglu(step, stream_), "SwiGLU");
-    add_product(residual_.slice(0, begin, end), product_rows, weights.mlp_out);
+    multiply(residual_.slice(0, begin, end), product_rows, weights.mlp_out, Sum::yes, kAlikeRows);
   }
   return true;
 }
@@ -233,6 +280,14 @@ bool CudaForward::feed_forward(int layer) {
 at::Tensor CudaForward::final_norm(std::int64_t first_row) {
   norm(weights().final_norm, first_row, /*rest=*/false, {});
   return normed().slice(0, first_row);
+}
+
+at::Tensor CudaForward::logits(const at::Tensor& normed) {
+  const at::Tensor head = weights().padded_head.slice(0, 0, config().vocabulary_size);
+  const at::Tensor made = at::empty({normed.size(0), head.size(0)}, residual_.options());
+  // One row after the other, wherever they lay.
+  multiply(made, normed.contiguous(), head, Sum::no, kLossRows);
+  return made;
 }
 
 /// Logits and losses, a chunk of rows at a time.
@@ -249,8 +304,8 @@ bool CudaForward::predict() {
   for (std::int64_t begin = 0; begin < rows(); begin += most) {
     if (job().stopped()) return false;
     const std::int64_t end = std::min(begin + most, rows());
-    at::Tensor logits = chunk.slice(0, 0, end - begin);
-    at::mm_out(logits, rows_normed.slice(0, begin, end), head.t(), at::kFloat);
+    const at::Tensor logits = chunk.slice(0, 0, end - begin);
+    multiply(logits, rows_normed.slice(0, begin, end), head, Sum::no, kLossRows);
     cuda::TokenLoss step;
     step.rows = end - begin;
     step.vocabulary = config().vocabulary_size;

@@ -42,6 +42,9 @@ class Forward {
     int first_layer = 0;                   ///< those before it are not run
     std::span<const float> hidden;         ///< [B, n, D] what enters that layer; empty: the embedding
     double pruning_tolerance = 0;          ///< of whole texts; a state has its own
+    /// [B] positions of each text, behind which its row is filled up; empty: n. Where they are given, what a text
+    /// gives does not depend on those beside it: on a GPU to the last digit, which takes some time.
+    std::span<const std::int64_t> lengths;
   };
 
   virtual ~Forward() = default;

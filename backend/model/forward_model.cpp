@@ -176,11 +176,13 @@ bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std:
                                std::vector<TextScores>& scores, const Job& job) const {
   const std::int64_t length = std::ssize(request.texts[batch.front()].input_ids);  // the longest comes first
   std::vector<std::int32_t> ids;
+  std::vector<std::int64_t> lengths;
   std::vector<Forward::ScoredRow> rows;
   for (std::size_t b = 0; b < batch.size(); ++b) {
     const ScoredText& text = request.texts[batch[b]];
     TextScores& into = scores[batch[b]];
     ids.insert(ids.end(), text.input_ids.begin(), text.input_ids.end());
+    lengths.push_back(std::ssize(text.input_ids));
     ids.resize((b + 1) * static_cast<std::size_t>(length));  // no position of the text sees what follows it
     into.resize(static_cast<std::size_t>(text.end - text.first));
     for (std::size_t n = 0; n < into.size(); ++n) {
@@ -194,6 +196,7 @@ bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std:
     input.batch = std::ssize(batch);
     input.ids = ids;
     input.pruning_tolerance = request.pruning_tolerance;
+    input.lengths = lengths;
     const std::vector<Probe> probes(batch.size(), Probe(nullptr, request.interventions));
     const auto forward = make_forward(input.batch, length);
     ForwardReport report;
@@ -211,6 +214,7 @@ std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::spa
   within_device(static_cast<std::int64_t>(length), [&] {
     std::vector<std::int32_t> ids;
     std::vector<std::int32_t> labels;
+    const std::vector<std::int64_t> lengths(prompts.size(), static_cast<std::int64_t>(length));
     std::vector<Probe> probes;
     std::vector<ForwardState*> states;
     std::vector<std::span<float>> next;
@@ -229,6 +233,7 @@ std::vector<std::unique_ptr<Continuation>> ForwardModel::begin_together(std::spa
     input.ids = ids;
     input.labels = labels;
     input.pruning_tolerance = prompts.front().pruning_tolerance;
+    input.lengths = lengths;
     const auto forward = make_forward(input.batch, static_cast<std::int64_t>(length));
     ForwardReport report;
     done = !job.stopped() && forward->run(input, probes, states, job, report);

@@ -39,7 +39,7 @@ struct ScoredText {
 
 /// Texts to be scored, of any lengths and in any order. Those of near-equal length go through the model together, the
 /// shorter padded at their end, which no position before it sees: a text's scores are those that it has alone, to
-/// rounding (a matrix product of other rows beside them may round otherwise).
+/// rounding (in float32 a matrix product of other rows beside them may round otherwise, Forward::Input::lengths).
 struct ScoreRequest : PassOptions {
   std::vector<ScoredText> texts = {};
   int top = 0;                ///< k

@@ -507,6 +507,10 @@ at::Tensor TorchForward::final_norm(std::int64_t first_row) {
   return norm(residual_.slice(0, first_row), weights_.final_norm, weights_.final_norm_bias).to(weights_.matrix);
 }
 
+at::Tensor TorchForward::logits(const at::Tensor& normed) {
+  return composed_steps::linear_to_float(normed, weights_.padded_head.slice(0, 0, config().vocabulary_size));
+}
+
 at::Tensor TorchForward::labels() const { return int_tensor(input().labels).to(weights_.place); }
 
 bool TorchForward::predict() {
@@ -515,16 +519,15 @@ bool TorchForward::predict() {
   const std::int64_t vocabulary = config().vocabulary_size;
   const std::int64_t most = std::clamp(kLogitElements / vocabulary, std::int64_t{1}, rows());
   const at::Tensor normed = final_norm(0);
-  const at::Tensor head = weights_.padded_head.slice(0, 0, vocabulary);
   const at::Tensor wanted = labels().to(at::kLong);
   const at::Tensor loss = at::empty({rows()}, weights_.options(at::kFloat));
   for (std::int64_t begin = 0; begin < rows(); begin += most) {
     if (job().stopped()) return false;
     const std::int64_t end = std::min(begin + most, rows());
-    const at::Tensor logits = composed_steps::linear_to_float(normed.slice(0, begin, end), head);
-    const at::Tensor of_label = logits.gather(1, wanted.slice(0, begin, end).unsqueeze(1)).squeeze(1);
-    loss.slice(0, begin, end).copy_(at::logsumexp(logits, {1}) - of_label);
-    keep_logits(begin, logits);
+    const at::Tensor made = logits(normed.slice(0, begin, end));
+    const at::Tensor of_label = made.gather(1, wanted.slice(0, begin, end).unsqueeze(1)).squeeze(1);
+    loss.slice(0, begin, end).copy_(at::logsumexp(made, {1}) - of_label);
+    keep_logits(begin, made);
   }
   keep_losses(loss);
   return true;
@@ -556,11 +559,10 @@ void TorchForward::keep_losses(const at::Tensor& loss) {
 }
 
 void TorchForward::predict_next(std::span<const std::span<float>> log_probabilities) {
-  const at::Tensor head = weights_.padded_head.slice(0, 0, config().vocabulary_size);
   const at::Tensor last = final_norm(length() - 1).slice(0, 0, rows(), length());  // [B, D]
   // Of all rows, that digits do not depend on how many are asked for.
-  const at::Tensor logits = composed_steps::linear_to_float(last, head).slice(0, 0, std::ssize(log_probabilities));
-  const at::Tensor next = at::log_softmax(logits.to(at::kDouble), 1).to(at::kFloat).to(at::kCPU);
+  const at::Tensor asked = logits(last).slice(0, 0, std::ssize(log_probabilities));
+  const at::Tensor next = at::log_softmax(asked.to(at::kDouble), 1).to(at::kFloat).to(at::kCPU);
   for (std::int64_t b = 0; b < next.size(0); ++b) {
     copy_to_host(next[b], log_probabilities[static_cast<std::size_t>(b)].data());
   }
@@ -572,14 +574,13 @@ bool TorchForward::score(std::span<const ScoredRow> scored, int top, const Job& 
   const at::Tensor normed =
       final_norm(0).index_select(0, at::tensor(at::ArrayRef<std::int64_t>(indices), at::kLong).to(weights_.place));
   const std::int64_t vocabulary = config().vocabulary_size;
-  const at::Tensor head = weights_.padded_head.slice(0, 0, vocabulary);
   const auto count = static_cast<std::int64_t>(scored.size());
   const std::int64_t most = std::clamp(kLogitElements / vocabulary, std::int64_t{1}, count);
   for (std::int64_t begin = 0; begin < count; begin += most) {
     if (job.stopped()) return false;
     const std::int64_t end = std::min(begin + most, count);
     score_rows(scored.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin)), top,
-               composed_steps::linear_to_float(normed.slice(0, begin, end), head));
+               logits(normed.slice(0, begin, end)));
   }
   return true;
 }

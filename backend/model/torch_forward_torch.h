@@ -65,6 +65,9 @@ class TorchForward : public Forward {
   [[nodiscard]] at::Tensor labels() const;  ///< [B n] int32 on the device
   /// Of the last positions, [rows, D] in the run's dtype.
   virtual at::Tensor final_norm(std::int64_t first_row);
+  /// [rows, V] float32.
+  /// @param normed  [rows, D] of final_norm
+  virtual at::Tensor logits(const at::Tensor& normed);
   /// log f [B, H, n] float64 on the device, before interventions; zeros where every f is 1.
   [[nodiscard]] at::Tensor log_gates(int layer) const;
   /// What the mixer adds to x, [B n, D] float32.

@@ -3,8 +3,8 @@
 //
 // A thread block owns 128 keys. A warp copies blocks of rows of Q and dO, two ahead; two warpgroups hold dK and dV of
 // 64 keys each. They compute S and dP transposed, so that P and dS leave the products in the registers from which those
-// for dV and dK take them; only dS also goes through shared memory, for dQ, which another warp has the copy engine add
-// to memory in float32, and waits where it has to be in turn. A gate costs one addition: of 128 keys each thread has
+// for dV and dK take them; only dS also goes through shared memory, for dQ, which other warps have the copy engine add
+// to memory in float32, and wait where it has to be in turn. A gate costs one addition: of 128 keys each thread has
 // two, whose gates stay in its registers. The sums of rows and columns of dS are eight more columns of the products for
 // dQ and dK, whose right sides there are ones.
 #pragma once
@@ -57,19 +57,20 @@ struct BackwardLoader {
   }
 };
 
-/// Adds dQ to memory.
+/// Adds dQ to memory, of every other block of rows: with turns that takes longer than computing one.
 template <class P>
 struct BackwardWriter {
   const BackwardParameters& p;
   typename P::Storage& storage;
   KeyWork work;
+  int own;  // 0 or 1
 
   __device__ void run() {
-    std::uint32_t phase = 0;
+    Ring<2> steps;
     CUTE_NO_UNROLL
     for (RowBlocks at(p, work, P::kTile); at.valid(); at.advance(p, work, P::kTile)) {
-      add(at, phase);
-      phase ^= 1;
+      if (steps.slot == own) add(at, steps.phase);
+      steps.advance();
     }
   }
 
@@ -82,7 +83,7 @@ struct BackwardWriter {
       await_turn(turn, work.block);
       asm volatile("fence.proxy.async;" ::: "memory");
     }
-    storage.sums_full.wait(phase);
+    storage.sums_full[own].wait(phase);
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(
                      p.sums + piece * sum_piece(P::kHeadDim)),
                  "r"(cast_smem_ptr_to_uint(storage.sums)), "r"(P::kSums * 4)
@@ -108,13 +109,13 @@ __global__ void __launch_bounds__(P::kThreads, 1)
   if (threadIdx.x == 0) {
     constexpr int kConsumerWarps = 4 * P::kWarpgroups;
     storage.keys_full.init(1);
-    storage.sums_full.init(kConsumerWarps);
     storage.sums_empty.init(1);
     for (int slot = 0; slot < P::kSlots; ++slot) {
       storage.query_full[slot].init(1);
       storage.gradient_full[slot].init(1);
       storage.empty[slot].init(kConsumerWarps);
       storage.logit_gradient_full[slot].init(kConsumerWarps);
+      storage.sums_full[slot].init(kConsumerWarps);
     }
     cutlass::arch::fence_barrier_init();
     // Turns are awaited from thread blocks with smaller items, which must have begun.
@@ -135,8 +136,8 @@ __global__ void __launch_bounds__(P::kThreads, 1)
       prefetch_tma_descriptor(copies.key.get_tma_descriptor());
       prefetch_tma_descriptor(copies.value.get_tma_descriptor());
       BackwardLoader<P>{p, copies, storage, work}.run();
-    } else if (warp == 4 * P::kWarpgroups + 1 && threadIdx.x % 32 == 0) {
-      BackwardWriter<P>{p, storage, work}.run();
+    } else if (warp <= 4 * P::kWarpgroups + 2 && threadIdx.x % 32 == 0) {
+      BackwardWriter<P>{p, storage, work, warp - 4 * P::kWarpgroups - 1}.run();
     }
     return;
   }

@@ -230,12 +230,12 @@ struct BackwardConsumer {
   }
 
   /// Gives 16 rows and 64 columns of dQ, and where they are the last columns sums of dS, to the writer.
-  /// @param phase  of the steps, which are even and odd in turn
-  __device__ void share_query_gradient(const Sums& gradient, std::uint32_t phase) {
+  /// @param slot  of the ring: 0 and 1 in turn
+  __device__ void share_query_gradient(const Sums& gradient, int slot) {
     const int piece = P::kParts == 2 ? 4 * warpgroup + warp : warp;
     const int half = kHalves == 2 ? warpgroup : 0;
     float* sums = storage.sums + piece * sum_piece(P::kHeadDim) + half * 1024;
-    storage.sums_empty.wait(phase ^ 1);
+    storage.sums_empty.wait(static_cast<std::uint32_t>(slot) ^ 1U);
 #pragma unroll
     for (int x = 0; x < 8; ++x) {
       reinterpret_cast<float4*>(sums)[x * 32 + lane] = {gradient[4 * x], gradient[4 * x + 1], gradient[4 * x + 2],
@@ -247,7 +247,7 @@ struct BackwardConsumer {
     }
     cutlass::arch::fence_view_async_shared();
     __syncwarp();
-    if (lane == 0) storage.sums_full.arrive();
+    if (lane == 0) storage.sums_full[slot].arrive();
   }
 
   /// What the head has added to the sums of columns. They go on from head to head: a store to registers of a product
@@ -311,7 +311,7 @@ struct BackwardConsumer {
     hold(value_gradient);
     hold(query_gradient);
     static_assert(P::kSlots == 2);
-    share_query_gradient(query_gradient, static_cast<std::uint32_t>(ring.slot));
+    share_query_gradient(query_gradient, ring.slot);
     warpgroup_wait<0>();
     if constexpr (kHalves > 1) hold(key_gradient);
     hold(summing_key_gradient);

@@ -72,7 +72,7 @@ struct BackwardPlan {
     FullBarrier gradient_full[kSlots];
     EmptyBarrier empty[kSlots];
     EmptyBarrier logit_gradient_full[kSlots];
-    EmptyBarrier sums_full;
+    EmptyBarrier sums_full[kSlots];
     EmptyBarrier sums_empty;
     int item;
   };

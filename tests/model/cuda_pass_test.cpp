@@ -138,6 +138,42 @@ TEST_F(CudaPass, NamesItsKernel) {
   EXPECT_EQ(test::run_batch(*model, batch).report.attention_kernel, "composed");
 }
 
+TEST_F(CudaPass, ScoresAreTheSameTogetherAndAlone) {
+  const std::vector<std::int32_t> tokens = heldout(2600);
+  for (const char* name : {"fox-pro-12m", "transformer-pro-12m"}) {
+    const auto model = demo("cuda", name);
+    ScoreRequest all;
+    for (const std::size_t length : {1, 2, 63, 64, 65, 100, 101, 111, 300, 900, 1000, 2500}) {
+      const std::size_t begin = length % 97;
+      const auto text = std::span(tokens).subspan(begin, length);
+      const auto first = static_cast<std::int64_t>(length / 3);
+      all.texts.push_back(
+          {text, first, std::ssize(text), std::span(tokens).subspan(begin + length / 3 + 1, length - length / 3)});
+    }
+    all.top = 3;
+    all.distribution = true;
+    const auto together = model->score(all, {});
+    ASSERT_TRUE(together.has_value());
+    for (std::size_t n = 0; n < all.texts.size(); ++n) {
+      ScoreRequest one = all;
+      one.texts = {all.texts[n]};
+      const auto alone = model->score(one, {});
+      ASSERT_TRUE(alone.has_value());
+      ASSERT_EQ(alone->front().size(), (*together)[n].size());
+      for (std::size_t row = 0; row < alone->front().size(); ++row) {
+        const ScoredPosition& a = alone->front()[row];
+        const ScoredPosition& b = (*together)[n][row];
+        EXPECT_EQ(a.log_probability, b.log_probability) << name << ", " << a.rank << ", " << n << ", " << row;
+        EXPECT_EQ(a.entropy, b.entropy);
+        EXPECT_EQ(a.rank, b.rank);
+        EXPECT_EQ(a.greedy, b.greedy);
+        ASSERT_EQ(a.top.size(), b.top.size());
+        for (std::size_t k = 0; k < a.top.size(); ++k) EXPECT_EQ(a.top[k].id, b.top[k].id);
+      }
+    }
+  }
+}
+
 TEST_F(CudaPass, LogitsAndLossesBelongTogether) {
   const auto trace = test::run_batch(*demo("cuda"), demo_batch(700, kAll)).traces[0];
   const std::vector<float> logits = trace->source().logits();
