@@ -118,6 +118,7 @@ void ProfileTab::follow() {
                  (pair != selection.pin() || ownLineThrough(*pair) == ownLineThrough(*m_pair))))) {
     return;
   }
+  document().jobs().cancel(this, kMissing);
   m_pair = pair;
   m_head = selection.head();
   outdate();
