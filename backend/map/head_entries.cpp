@@ -70,9 +70,8 @@ bool HeadEntries::prepare_mixing(const Range& rows, const Range& columns, FirstK
                                  Team& team, std::vector<float>& own) {
   if (mixing == nullptr) return true;
   // All sums are made once and kept; a few rows of a long text do not wait for them.
-  constexpr std::int64_t kFew = 32;
   if (quantity == Quantity::attention) {
-    const bool few = rows.size() * kFew <= length && !head.trace->knows_row_sizes(head.layer, head.head);
+    const bool few = are_few(rows, length) && !head.trace->knows_row_sizes(head.layer, head.head);
     if (few || first_key == FirstKey::left_out) {
       own = compute_row_sizes(head, rows, first_key, job);
       mixing->normalize_by(own);

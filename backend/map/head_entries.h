@@ -15,6 +15,10 @@
 
 namespace foxscope {
 
+/// Whether so few rows of a text are asked for that their normalisers are made for them alone, rather than those of all
+/// rows, which are kept beside the trace.
+inline bool are_few(const Range& rows, std::int64_t length) { return rows.size() * 32 <= length; }
+
 /// Log-normaliser of softmax(S) without the gate of some rows, nats.
 /// @returns [L], NaN for rows that were not asked for; empty if the job was stopped
 std::vector<float> compute_log_normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job);

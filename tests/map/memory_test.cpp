@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/map/head_statistics.h"
+#include "backend/map/map_line.h"
 #include "kernels/executor.h"
 #include "tests/error_of.h"
 #include "tests/limited_memory.h"
@@ -65,6 +66,12 @@ TEST(Memory, MapsAndStatisticsOfLongTextsNeedNoMatrix) {
   request.pixel_rows = 256;
   request.pixel_columns = kLength;
   EXPECT_FALSE(std::isnan(compute_map(request, job).value().value.back()));
+  for (const MapLine::Along along : {MapLine::Along::row, MapLine::Along::column, MapLine::Along::diagonal}) {
+    const MapLine line = MapLine::through(along, kLength - 1, 1000);
+    const auto entries =
+        line_entries({request.head, {}, Quantity::attention, FirstKey::counted, line, line.positions(kLength)}, job);
+    EXPECT_FALSE(std::isnan(entries.value().back()));
+  }
   EXPECT_TRUE(head_statistics({run, 0, 0}, {}, job).value().has_attention);
 }
 

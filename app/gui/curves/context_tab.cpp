@@ -21,7 +21,7 @@ constexpr std::int64_t kQuietStart = 128;
 
 ContextTab::ContextTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("P(l): choices"), parent),
-      m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_plot(new PositionPlot(document, this)),
       m_asLoss(addChoice(tr("As loss"), tr("Show the mean loss over the first l tokens, instead of its exponential"),
                          false)),
       m_logarithmic(addChoice(tr("Log x"), tr("Logarithmic axis of context lengths"), false)) {

@@ -72,6 +72,8 @@ class CurveTab : public QWidget {
 
   /// To be called when what is shown is no longer what there is.
   void outdate();
+  /// What is shown is what there is.
+  [[nodiscard]] bool isFresh() const { return m_fresh; }
   void setPlot(QWidget* plot);
   void showPlot(const QString& note);
   /// @param remedy  shown as a button below the line; null: none

@@ -14,7 +14,7 @@
 #include "app/gui/curves/distance_tab.h"
 #include "app/gui/curves/gate_tab.h"
 #include "app/gui/curves/loss_tab.h"
-#include "app/gui/curves/row_tab.h"
+#include "app/gui/curves/profile_tab.h"
 #include "app/gui/curves/saliency_tab.h"
 #include "app/gui/views/flow_layout.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kGapOfChoices = 6;  ///< between tabs and choices, logical pixels
 
-// In the order of CurvesView::Tab.
+// In the order of CurvesView::Tab. "row" is how sessions call the profile, of which there were only rows.
 constexpr std::array<const char*, 8> kStateNames{"loss",  "context",  "row",     "gate",
                                                  "decay", "distance", "content", "saliency"};
 
@@ -50,8 +50,14 @@ CurvesView::CurvesView(Document& document, QWidget* parent)
       tr("Show loss along the text"));
   add(new curves::ContextTab(document, this), tr("P(l)"), tr("Perplexity against context length"),
       tr("Show perplexity against context length"));
-  add(new curves::RowTab(document, this), tr("Row"), tr("Attention and F of the pinned query"),
-      tr("Show the pinned query's row"));
+  m_profile = new curves::ProfileTab(document, this);
+  add(m_profile, tr("Profile"), tr("Attention and F along a row, a column or a diagonal of the chosen head's map"));
+  addCommand(tr("Show the pinned query's row"), tr("Attention and F of the pinned query"),
+             [this] { showProfile(MapLine::Along::row); });
+  addCommand(tr("Show the pinned key's column"), tr("Attention on the pinned key, and its F, of every query after it"),
+             [this] { showProfile(MapLine::Along::column); });
+  addCommand(tr("Show the pinned pair's diagonal"), tr("Attention and F along the text at the pinned pair's distance"),
+             [this] { showProfile(MapLine::Along::diagonal); });
   add(new curves::GateTab(document, this), tr("Gate"), tr("Forget gate of the chosen head along the text"),
       tr("Show the forget gate along the text"));
   add(new curves::DecayTab(document, this), tr("Decay"), tr("Decay times of all heads"),
@@ -76,9 +82,13 @@ void CurvesView::add(curves::CurveTab* tab, const QString& name, const QString& 
   m_controls->layout()->addWidget(tab->controls());
   m_tabs.push_back(tab);
   connect(tab, &curves::CurveTab::exportWanted, this, &CurvesView::exportWanted);
-  auto* action = new QAction(command, this);
+  if (!command.isEmpty()) addCommand(command, tip, [this, index] { m_bar->setCurrentIndex(index); });
+}
+
+void CurvesView::addCommand(const QString& text, const QString& tip, const std::function<void()>& act) {
+  auto* action = new QAction(text, this);
   action->setToolTip(tip);
-  connect(action, &QAction::triggered, this, [this, index] { m_bar->setCurrentIndex(index); });
+  connect(action, &QAction::triggered, this, act);
   m_commands += action;
 }
 
@@ -92,6 +102,11 @@ void CurvesView::showCurrent() {
 }
 
 void CurvesView::setTab(Tab tab) { m_bar->setCurrentIndex(static_cast<int>(tab)); }
+
+void CurvesView::showProfile(MapLine::Along along) {
+  m_profile->setAlong(along);
+  setTab(Tab::profile);
+}
 
 CurvesView::Tab CurvesView::tab() const { return static_cast<Tab>(m_bar->currentIndex()); }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "app/figure/curve_figure.h"
 #include "app/gui/document/document.h"
 #include "app/gui/views/view_part.h"
+#include "backend/map/map_line.h"
 
 class QMimeData;
 class QStackedWidget;
@@ -17,18 +19,21 @@ namespace foxscope::gui {
 
 namespace curves {
 class CurveTab;
-}
+class ProfileTab;
+}  // namespace curves
 
-/// What can be drawn as curves: losses, perplexity against context, a row of the chosen head, its gate, the decay times
-/// of all heads, attention against distance, and content and decay apart; one tab each.
+/// What can be drawn as curves: losses, perplexity against context, a line of the chosen head's map, its gate, the
+/// decay times of all heads, attention against distance, and content and decay apart; one tab each.
 class CurvesView : public QWidget, public ViewPart {
   Q_OBJECT
 
  public:
   explicit CurvesView(Document& document, QWidget* parent = nullptr);
 
-  enum class Tab { loss, context, row, gate, decay, distance, content, saliency };
+  enum class Tab { loss, context, profile, gate, decay, distance, content, saliency };
   void setTab(Tab tab);
+  /// Shows the line of the chosen head's map through what is pinned.
+  void showProfile(MapLine::Along along);
   [[nodiscard]] Tab tab() const;
 
   [[nodiscard]] QJsonObject saveState() const override;
@@ -48,13 +53,16 @@ class CurvesView : public QWidget, public ViewPart {
   void exportWanted();
 
  private:
-  void add(curves::CurveTab* tab, const QString& name, const QString& tip, const QString& command);
+  /// @param command  that shows it; empty: others do
+  void add(curves::CurveTab* tab, const QString& name, const QString& tip, const QString& command = {});
+  void addCommand(const QString& text, const QString& tip, const std::function<void()>& act);
   void showCurrent();
 
   QTabBar* m_bar;
   QStackedWidget* m_pages;
   QWidget* m_controls;
   std::vector<curves::CurveTab*> m_tabs;  ///< by Tab
+  curves::ProfileTab* m_profile;
   QList<QAction*> m_commands;
 };
 

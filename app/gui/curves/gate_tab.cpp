@@ -24,7 +24,7 @@ constexpr int kEvents = 20;
 
 GateTab::GateTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("Gate: choices"), parent),
-      m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_plot(new PositionPlot(document, this)),
       m_list(new TokenList(document,
                            {tr("reads"), tr("f"),
                             [](const ListedToken& event) {

@@ -65,7 +65,7 @@ std::vector<ListedToken> worstTokens(const RunLoss& loss, std::int64_t length) {
 
 LossTab::LossTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("Loss: choices"), parent),
-      m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_plot(new PositionPlot(document, this)),
       m_list(new TokenList(document,
                            {tr("predicts"), tr("loss, nats"),
                             [](const ListedToken& token) {

@@ -18,33 +18,34 @@ double undrawn(figure::AxisScale scale, double place) {
 }  // namespace
 
 double PositionAxis::coordinate(double position) const {
-  return first + (kind == Kind::position ? position : static_cast<double>(query) - position);
+  return first + direction() * (position - static_cast<double>(origin()));
 }
 
 double PositionAxis::position(double coordinate) const {
-  return kind == Kind::position ? coordinate - first : static_cast<double>(query) - (coordinate - first);
+  return static_cast<double>(origin()) + direction() * (coordinate - first);
 }
 
 std::int64_t PositionAxis::nearest(double coordinate) const {
-  const std::int64_t last = kind == Kind::position ? length - 1 : query;
-  const double place = std::clamp(position(coordinate), 0.0, static_cast<double>(std::max<std::int64_t>(0, last)));
-  return std::llround(place);
+  const Range range = placed();
+  const auto last = static_cast<double>(std::max(range.begin, range.end - 1));
+  return std::llround(std::clamp(position(coordinate), static_cast<double>(range.begin), last));
 }
 
 figure::AxisLimits PositionAxis::limitsOf(const Range& positions) const {
   const auto begin = static_cast<double>(positions.begin);
-  const auto end = static_cast<double>(std::max(positions.end, positions.begin + 1));
-  if (kind == Kind::position) return {coordinate(begin) - 0.5, coordinate(end) - 0.5};
-  // No distance is below 0: what stands after the query has no place.
-  const double nearest = std::max(coordinate(end - 1), first);
-  return {nearest - 0.5, std::max(coordinate(begin), nearest) + 0.5};
+  const auto last = static_cast<double>(std::max(positions.end - 1, positions.begin));
+  const auto [lower, upper] = std::minmax({coordinate(begin), coordinate(last)});
+  if (kind == Kind::position) return {lower - 0.5, upper + 0.5};
+  // No distance is below 0: what stands on the other side of the query or key has no place.
+  const double nearest = std::max(lower, first);
+  return {nearest - 0.5, std::max(upper, nearest) + 0.5};
 }
 
 Range PositionAxis::positionsIn(const figure::AxisLimits& limits) const {
   const std::int64_t lower = std::llround(limits.lower - first + 0.5);
   const std::int64_t upper = std::max(lower + 1, static_cast<std::int64_t>(std::llround(limits.upper - first + 0.5)));
-  Range range{lower, upper};
-  if (kind == Kind::distance) range = {query - upper + 1, query - lower + 1};
+  Range range{origin() + lower, origin() + upper};
+  if (!ascends()) range = {origin() - upper + 1, origin() - lower + 1};
   range.begin = std::clamp<std::int64_t>(range.begin, 0, std::max<std::int64_t>(0, length - 1));
   range.end = std::clamp<std::int64_t>(range.end, range.begin + 1, std::max<std::int64_t>(length, range.begin + 1));
   return range;
@@ -94,7 +95,7 @@ std::vector<double> PositionAxis::edges(const figure::AxisLimits& limits, int co
     const double coordinate = undrawn(scale, lower + column * step);
     edges.push_back(position(std::clamp(coordinate, most.lower, most.upper)));
   }
-  if (kind == Kind::distance) std::reverse(edges.begin(), edges.end());
+  if (!ascends()) std::reverse(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   return edges;
 }

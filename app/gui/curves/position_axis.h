@@ -1,25 +1,31 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "app/figure/curve_geometry.h"
-#include "backend/map/map.h"
+#include "backend/map/map_line.h"
 
 namespace foxscope::gui::curves {
 
-/// What a plot's horizontal axis shows: positions, or distances back from a query. Its coordinates count from 0 or, on
-/// a logarithmic axis, from 1, so that the first one has a place.
+/// What a plot's horizontal axis shows: positions, or distances of a row's keys back from its query, of a column's
+/// queries from its key on. Its coordinates count from 0 or, on a logarithmic axis, from 1, so that the first one has a
+/// place.
 struct PositionAxis {
-  enum class Kind { position, distance };
+  enum class Kind { position, distance };  ///< distance: of a row or a column only
   Kind kind = Kind::position;
   figure::AxisScale scale = figure::AxisScale::linear;
-  std::int64_t query = 0;  ///< where distances begin
-  double first = 0;        ///< coordinate of position 0, or of distance 0
+  /// Whose pairs stand at the positions; nothing: the positions are those of the text, as queries.
+  std::optional<MapLine> line = {};
+  double first = 0;  ///< coordinate of position 0, or of distance 0
   std::int64_t length = 0;
 
   bool operator==(const PositionAxis&) const = default;
 
+  [[nodiscard]] bool isOfKeys() const { return line && line->along == MapLine::Along::row; }
+  /// Later positions have larger coordinates.
+  [[nodiscard]] bool ascends() const { return kind == Kind::position || !isOfKeys(); }
   [[nodiscard]] double coordinate(double position) const;
   [[nodiscard]] double position(double coordinate) const;
   /// The position nearest to a coordinate that exists.
@@ -40,8 +46,13 @@ struct PositionAxis {
   [[nodiscard]] std::vector<double> edges(const figure::AxisLimits& limits, int columns) const;
 
  private:
+  [[nodiscard]] double direction() const { return ascends() ? 1 : -1; }
+  /// The position whose coordinate is `first`.
+  [[nodiscard]] std::int64_t origin() const { return kind == Kind::distance ? line->at : 0; }
+  /// Positions that have a place.
+  [[nodiscard]] Range placed() const { return kind == Kind::distance ? line->positions(length) : Range{0, length}; }
   /// All that the axis can show.
-  [[nodiscard]] figure::AxisLimits whole() const { return limitsOf({0, kind == Kind::position ? length : query + 1}); }
+  [[nodiscard]] figure::AxisLimits whole() const { return limitsOf(placed()); }
 };
 
 }  // namespace foxscope::gui::curves

@@ -45,12 +45,8 @@ struct PositionPlot::Prepared {
   std::vector<std::vector<Point>> points;
 };
 
-PositionPlot::PositionPlot(Document& document, Part part, QWidget* parent)
-    : QWidget(parent),
-      m_document(document),
-      m_part(part),
-      m_plot(new QCustomPlot(this)),
-      m_margins(new QCPMarginGroup(m_plot)) {
+PositionPlot::PositionPlot(Document& document, QWidget* parent)
+    : QWidget(parent), m_document(document), m_plot(new QCustomPlot(this)), m_margins(new QCPMarginGroup(m_plot)) {
   // The plot only paints: mouse and keys are this widget's.
   m_plot->setAttribute(Qt::WA_TransparentForMouseEvents);
   m_plot->setFocusPolicy(Qt::NoFocus);
@@ -160,7 +156,7 @@ void PositionPlot::rebuildGraphs() {
     QVector<QCPGraphData> drawn;
     drawn.reserve(static_cast<qsizetype>(m_points[index].size()));
     for (const Point& point : m_points[index]) drawn.push_back({m_axis.coordinate(point.position), point.value});
-    graph->data()->set(drawn, m_axis.kind == PositionAxis::Kind::position);
+    graph->data()->set(drawn, m_axis.ascends());
     m_graphs[index] = graph;
   }
   if (m_stripes.empty()) return;
@@ -180,7 +176,7 @@ void PositionPlot::rebuildGraphs() {
 
 Range PositionPlot::range() const {
   const View& view = m_document.selection().view();
-  return m_part == Part::rows ? view.rows : view.columns;
+  return m_axis.isOfKeys() ? view.columns : view.rows;
 }
 
 // What has come into sight is asked for, and drawn with what is there when it comes: drawing lines costs the window

@@ -23,15 +23,12 @@ namespace foxscope::gui::curves {
 struct Stripe;
 
 /// Curves along the text that share one horizontal axis with the other views: the selection's range, its hovered and
-/// its pinned positions. What is drawn is decimated by jobs.
+/// its pinned positions; of queries, or of the keys of a row (PositionAxis). What is drawn is decimated by jobs.
 class PositionPlot : public QWidget {
   Q_OBJECT
 
  public:
-  /// Which part of Selection::view is along the axis, and which part of the cursor the mouse hovers.
-  enum class Part { rows, columns };
-
-  PositionPlot(Document& document, Part part, QWidget* parent);
+  PositionPlot(Document& document, QWidget* parent);
   ~PositionPlot() override;
 
   /// Shows this instead, once a job has made ready what is drawn; until then what is shown stays.
@@ -99,7 +96,9 @@ class PositionPlot : public QWidget {
   [[nodiscard]] Range range() const;
   void setRange(const Range& range);
   [[nodiscard]] double pixelsAcross() const;
-  void hover(std::int64_t position);
+  /// What is under the mouse at a position of the axis.
+  [[nodiscard]] Cursor cursorAt(std::int64_t position) const;
+  void click(std::int64_t position, Qt::KeyboardModifiers modifiers);
   void stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers);
   void showBand(double to);
   void finishBand(const QPointF& to);
@@ -107,7 +106,6 @@ class PositionPlot : public QWidget {
   [[nodiscard]] std::optional<double> visibleCoordinate(const std::optional<std::int64_t>& position) const;
 
   Document& m_document;
-  const Part m_part;
   QCustomPlot* m_plot;
   QCPMarginGroup* m_margins;
   PlotContent m_wanted;

@@ -25,7 +25,7 @@ constexpr double kSmallestBand = 4;  // pixels; smaller ones are slips of the ha
 void PositionPlot::setRange(const Range& range) {
   if (m_axis.length == 0) return;
   View view = m_document.selection().view();
-  (m_part == Part::rows ? view.rows : view.columns) = range;
+  (m_axis.isOfKeys() ? view.columns : view.rows) = range;
   m_document.selection().setView(view);
 }
 
@@ -38,15 +38,32 @@ void PositionPlot::fit() {
   selection.endMovement();
 }
 
-void PositionPlot::hover(std::int64_t position) {
-  Selection& selection = m_document.selection();
-  if (m_part == Part::rows) {
-    selection.setHover({position, std::nullopt});
-    return;
+Cursor PositionPlot::cursorAt(std::int64_t position) const {
+  if (!m_axis.line) return {position, std::nullopt};
+  const MapLine& line = *m_axis.line;
+  const Range range = line.positions(m_axis.length);
+  const std::int64_t place = std::clamp(position, range.begin, std::max(range.begin, range.end - 1));
+  const Cursor& pin = m_document.selection().pin();
+  // What all pairs of the line have in common is pinned, or was hovered elsewhere.
+  switch (line.along) {
+    case MapLine::Along::row:
+      return {pin.query ? std::nullopt : std::optional(line.at), place};
+    case MapLine::Along::column:
+      return {place, pin.key ? std::nullopt : std::optional(line.at)};
+    case MapLine::Along::diagonal:
+      break;
   }
-  // Keys belong to the row that is shown, which is pinned or was hovered elsewhere.
-  const bool pinned = selection.pin().query.has_value();
-  selection.setHover({pinned ? std::nullopt : std::optional(m_axis.query), std::min(position, m_axis.query)});
+  return {place, line.key(place)};
+}
+
+// On a diagonal a click pins the pair, so that the distance stays.
+void PositionPlot::click(std::int64_t position, Qt::KeyboardModifiers modifiers) {
+  Selection& selection = m_document.selection();
+  if (modifiers.testFlag(Qt::ShiftModifier)) return selection.pinKey(position);
+  if (!m_axis.line || m_axis.line->along == MapLine::Along::row) return selection.pinQuery(position);
+  const Cursor at = cursorAt(position);
+  if (at.key) return selection.setPin(at);
+  selection.pinQuery(*at.query);
 }
 
 void PositionPlot::mousePressEvent(QMouseEvent* event) {
@@ -64,7 +81,7 @@ void PositionPlot::mousePressEvent(QMouseEvent* event) {
 void PositionPlot::mouseMoveEvent(QMouseEvent* event) {
   if (m_drawn == 0) return;
   if (m_bandFrom) return showBand(event->position().x());
-  if (!m_press) return hover(positionAt(event->position().x()));
+  if (!m_press) return m_document.selection().setHover(cursorAt(positionAt(event->position().x())));
   const double by = event->position().x() - m_press->x();
   if (std::abs(by) >= QApplication::startDragDistance()) m_panning = true;
   if (!m_panning) return;
@@ -114,12 +131,7 @@ void PositionPlot::mouseReleaseEvent(QMouseEvent* event) {
     return;
   }
   m_pinBeforeClick = selection.pin();
-  const std::int64_t position = positionAt(event->position().x());
-  if (event->modifiers().testFlag(Qt::ShiftModifier)) {
-    selection.pinKey(position);
-  } else {
-    selection.pinQuery(position);
-  }
+  click(positionAt(event->position().x()), event->modifiers());
 }
 
 // The first click of the two pinned something, which was not meant.
@@ -146,16 +158,10 @@ void PositionPlot::wheelEvent(QWheelEvent* event) {
 }
 
 void PositionPlot::stepPin(std::int64_t by, Qt::KeyboardModifiers modifiers) {
-  Selection& selection = m_document.selection();
-  const bool key = modifiers.testFlag(Qt::ShiftModifier);
-  const std::optional<std::int64_t> from = key ? selection.pin().key : selection.pin().query;
+  const Cursor& pin = m_document.selection().pin();
+  const std::optional<std::int64_t> from = modifiers.testFlag(Qt::ShiftModifier) ? pin.key : pin.query;
   const std::int64_t last = m_document.length() - 1;
-  const std::int64_t to = std::clamp<std::int64_t>(from ? *from + by : range().begin, 0, last);
-  if (key) {
-    selection.pinKey(to);
-  } else {
-    selection.pinQuery(to);
-  }
+  click(std::clamp<std::int64_t>(from ? *from + by : range().begin, 0, last), modifiers);
 }
 
 // The plot that has the keyboard zooms along its own axis; elsewhere these keys are commands of the window.
@@ -183,7 +189,7 @@ void PositionPlot::keyPressEvent(QKeyEvent* event) {
     selection.endMovement();
     setRange(m_axis.moved(range(), share));
   };
-  const std::int64_t rightwards = m_axis.kind == PositionAxis::Kind::position ? 1 : -1;
+  const std::int64_t rightwards = m_axis.ascends() ? 1 : -1;
   switch (event->key()) {
     case Qt::Key_0:
       if (!event->modifiers().testFlag(Qt::ControlModifier)) return QWidget::keyPressEvent(event);

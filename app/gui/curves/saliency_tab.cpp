@@ -73,7 +73,7 @@ QString changeText(double nats) { return (nats > 0 ? QStringLiteral("+") : QStri
 
 SaliencyTab::SaliencyTab(Document& document, QWidget* parent)
     : CurveTab(document, tr("Saliency: choices"), parent),
-      m_plot(new PositionPlot(document, PositionPlot::Part::rows, this)),
+      m_plot(new PositionPlot(document, this)),
       m_list(new TokenList(document,
                            {tr("of head"), tr("10⁻⁶ nats"),
                             [this](const ListedToken& event) {

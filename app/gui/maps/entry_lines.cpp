@@ -8,8 +8,6 @@
 namespace foxscope::gui {
 namespace {
 
-constexpr std::int64_t kBlock = 64;  ///< a diagonal is computed in squares of so many entries
-
 std::string tokenAt(const Trace& trace, std::int64_t position) {
   const auto& tokens = trace.tokens();
   return tokens ? readText(*tokens, position, Whitespace::visible).toStdString() : std::string();
@@ -19,7 +17,7 @@ std::string tokenAt(const Trace& trace, std::int64_t position) {
 class TableWriter {
  public:
   TableWriter(const EntryLine& line, EntryTable& table) : m_trace(*line.entry.head.trace), m_table(table) {
-    if (line.along == EntryLine::Along::single) return;
+    if (!line.along) return;
     m_table.text = fmt::format("i\ttoken_i\tj\ttoken_j\tdistance\t{}\n", to_string(line.entry.quantity));
   }
 
@@ -36,71 +34,37 @@ class TableWriter {
   EntryTable& m_table;
 };
 
-/// Every entry of a part of the map.
-std::optional<Image> entriesOf(const EntryRequest& entry, const Range& rows, const Range& columns, const Job& job) {
-  MapRequest request;
-  request.head = entry.head;
-  request.minus = entry.minus;
-  request.quantity = entry.quantity;
-  request.first_key = entry.firstKey;
-  request.rows = rows;
-  request.columns = columns;
-  request.pixel_rows = rows.size();
-  request.pixel_columns = columns.size();
-  return compute_map(request, job);
-}
-
-/// The entries of a straight line: a row or a column.
-bool addStraight(const EntryLine& line, const Range& rows, const Range& columns, TableWriter& writer, const Job& job) {
-  if (rows.size() < 1 || columns.size() < 1) return true;
-  const auto image = entriesOf(line.entry, rows, columns, job);
-  if (!image) return false;
-  for (std::int64_t n = 0; n < rows.size() * columns.size(); ++n) {
-    writer.add(rows.begin + n / columns.size(), columns.begin + n % columns.size(),
-               image->value[static_cast<std::size_t>(n)]);
+/// Positions of the line whose pairs lie in the part of the map that is wanted.
+Range positionsOf(const EntryLine& line, const MapLine& along) {
+  switch (along.along) {
+    case MapLine::Along::row:
+      return {line.columns.begin, std::min(line.columns.end, along.at + 1)};
+    case MapLine::Along::column:
+      return {std::max(line.rows.begin, along.at), line.rows.end};
+    case MapLine::Along::diagonal:
+      break;
   }
-  return true;
-}
-
-bool addDiagonal(const EntryLine& line, TableWriter& writer, const Job& job) {
-  const std::int64_t distance = line.entry.query - line.entry.key;
-  const Range rows{std::max(line.rows.begin, line.columns.begin + distance),
-                   std::min(line.rows.end, line.columns.end + distance)};
-  for (std::int64_t begin = rows.begin; begin < rows.end; begin += kBlock) {
-    const Range part{begin, std::min(begin + kBlock, rows.end)};
-    const auto image = entriesOf(line.entry, part, {part.begin - distance, part.end - distance}, job);
-    if (!image) return false;
-    for (std::int64_t n = 0; n < part.size(); ++n) {
-      writer.add(part.begin + n, part.begin + n - distance,
-                 image->value[static_cast<std::size_t>(n * part.size() + n)]);
-    }
-  }
-  return true;
+  return {std::max(line.rows.begin, line.columns.begin + along.at),
+          std::min(line.rows.end, line.columns.end + along.at)};
 }
 
 }  // namespace
 
 std::optional<EntryTable> tableOf(const EntryLine& line, const Job& job) {
+  const EntryRequest& entry = line.entry;
+  LineRequest request{entry.head, entry.minus, entry.quantity, entry.firstKey, {}, {}};
+  request.line = MapLine::through(line.along.value_or(MapLine::Along::row), entry.query, entry.key);
+  request.positions = line.along ? positionsOf(line, request.line) : Range{entry.key, entry.key + 1};
+  const auto values = line_entries(request, job);
+  if (!values) return std::nullopt;
   EntryTable table;
   TableWriter writer(line, table);
-  const std::int64_t i = line.entry.query;
-  const std::int64_t j = line.entry.key;
-  bool whole = true;
-  switch (line.along) {
-    case EntryLine::Along::single:
-      whole = addStraight(line, {i, i + 1}, {j, j + 1}, writer, job);
-      break;
-    case EntryLine::Along::row:
-      whole = addStraight(line, {i, i + 1}, {line.columns.begin, std::min(line.columns.end, i + 1)}, writer, job);
-      break;
-    case EntryLine::Along::column:
-      whole = addStraight(line, {std::max(line.rows.begin, j), line.rows.end}, {j, j + 1}, writer, job);
-      break;
-    case EntryLine::Along::diagonal:
-      whole = addDiagonal(line, writer, job);
-      break;
+  std::int64_t position = request.positions.begin;
+  for (const float value : *values) {
+    writer.add(request.line.query(position), request.line.key(position), value);
+    ++position;
   }
-  return whole ? std::optional(table) : std::nullopt;
+  return table;
 }
 
 }  // namespace foxscope::gui

@@ -4,15 +4,15 @@
 #include <string>
 
 #include "app/gui/maps/map_picture.h"
+#include "backend/map/map_line.h"
 
 namespace foxscope::gui {
 
 /// Entries of a head on one line of its map, in positions of its own run.
 struct EntryLine {
-  enum class Along { single, row, column, diagonal };
-  EntryRequest entry;  ///< that the line goes through
-  Along along = Along::single;
-  Range rows;  ///< what of the line is wanted; not for a single entry
+  EntryRequest entry;                   ///< that the line goes through
+  std::optional<MapLine::Along> along;  ///< nothing: the entry alone
+  Range rows;                           ///< what of the line is wanted; not for a single entry
   Range columns;
 };
 
@@ -23,8 +23,7 @@ struct EntryTable {
   std::int64_t entries = 0;
 };
 
-/// Attention takes one pass over the part that the line lies in, softmax without the gate over its rows.
-/// @returns nothing if the job was stopped. @throws as compute_map
+/// @returns nothing if the job was stopped. @throws as line_entries
 std::optional<EntryTable> tableOf(const EntryLine& line, const Job& job);
 
 }  // namespace foxscope::gui

@@ -464,7 +464,7 @@ QImage MapPane::grabPicture() const {
   return all;
 }
 
-void MapPane::copyEntries(EntryLine::Along along, const Cursor& at) {
+void MapPane::copyEntries(std::optional<MapLine::Along> along, const Cursor& at) {
   const PictureContent* content = shownContent();
   if (content == nullptr || !at.query || !at.key) return;
   const std::size_t side = sideShowing(*content, m_area->plot(), *at.query, *at.key);
@@ -491,6 +491,17 @@ void MapPane::copyEntries(EntryLine::Along along, const Cursor& at) {
   m_document.jobs().submit(this, kCopy, std::move(job));
 }
 
+void MapPane::showProfile(MapLine::Along along, const Cursor& at) {
+  const PictureContent* content = shownContent();
+  if (content == nullptr || !at.query || !at.key) return;
+  const std::size_t side = sideShowing(*content, m_area->plot(), *at.query, *at.key);
+  const auto head = m_heads.choiceOf(content->sides[side].head);
+  if (!head) return;
+  m_document.selection().setHead(*head);
+  m_document.selection().setPin(at);
+  emit profileWanted(along);
+}
+
 void MapPane::showMenu(const Cursor& at, const QPoint& where) {
   const PictureContent* content = isOnText() ? shownContent() : nullptr;
   if (content == nullptr) return;
@@ -501,7 +512,9 @@ void MapPane::showMenu(const Cursor& at, const QPoint& where) {
   const auto firstKey = is_of_attention(m_state.quantity) ? std::optional(m_state.effectiveFirstKey()) : std::nullopt;
   auto* menu = new PaneMenu(m_document, at, names, firstKey, this);
   connect(menu, &PaneMenu::pictureWanted, this, [this] { QGuiApplication::clipboard()->setImage(grabPicture()); });
-  connect(menu, &PaneMenu::entriesWanted, this, [this, at](EntryLine::Along along) { copyEntries(along, at); });
+  connect(menu, &PaneMenu::entriesWanted, this,
+          [this, at](std::optional<MapLine::Along> along) { copyEntries(along, at); });
+  connect(menu, &PaneMenu::profileWanted, this, [this, at](MapLine::Along along) { showProfile(along, at); });
   connect(menu, &PaneMenu::zoomWanted, this, &MapPane::zoomWanted);
   connect(menu, &PaneMenu::coloursWanted, this, [this, where] { m_header->openColours(where); });
   connect(menu, &PaneMenu::exportWanted, this, &MapPane::exportWanted);

@@ -48,7 +48,7 @@ class MapPane : public QWidget {
   void chooseNearest();
   /// Puts the entries of a line of the map on the clipboard, exact, with their tokens (tableOf); of rows, columns and
   /// diagonals what the view shows.
-  void copyEntries(EntryLine::Along along, const Cursor& at);
+  void copyEntries(std::optional<MapLine::Along> along, const Cursor& at);
   /// Lets go of a drag.
   void cancelGesture();
 
@@ -91,6 +91,8 @@ class MapPane : public QWidget {
   void fitWanted();
   void zoomWanted(const foxscope::gui::Cursor& to);
   void exportWanted();
+  /// The line through the pinned pair, in the chosen head, as a curve.
+  void profileWanted(foxscope::MapLine::Along along);
   void firstPictureShown();  ///< of a wanted one; it may be coarse
   void exactPictureShown();
 
@@ -122,6 +124,8 @@ class MapPane : public QWidget {
   void showTexts();
   void showReadout();
   void showMenu(const Cursor& at, const QPoint& where);
+  /// Chooses the head that is shown at a pair, and pins the pair.
+  void showProfile(MapLine::Along along, const Cursor& at);
   /// Has the exact entry at the cursor computed, unless it is known or on its way.
   void followEntry();
   void showControls();

@@ -108,6 +108,7 @@ void MapsView::makePanes() {
     connect(pane, &MapPane::stateChanged, this, &MapsView::stateChanged);
     connect(pane, &MapPane::fitWanted, this, &MapsView::fit);
     connect(pane, &MapPane::zoomWanted, this, &MapsView::zoomTo);
+    connect(pane, &MapPane::profileWanted, this, &MapsView::profileWanted);
     connect(pane, &MapPane::exportWanted, this, [this, index] {
       setActivePane(index);
       emit exportWanted();

@@ -16,6 +16,7 @@
 #include "app/gui/maps/pane_heads.h"
 #include "app/gui/maps/pane_state.h"
 #include "app/gui/views/view_part.h"
+#include "backend/map/map_line.h"
 
 class QHBoxLayout;
 
@@ -73,6 +74,8 @@ class MapsView : public QWidget, public ViewPart {
   void exactPictureShown(int pane);
   void stateChanged();  ///< something that saveState keeps
   void exportWanted();  ///< of the active pane
+  /// The line through the pinned pair, in the chosen head, as a curve.
+  void profileWanted(foxscope::MapLine::Along along);
 
  protected:
   void keyPressEvent(QKeyEvent* event) override;

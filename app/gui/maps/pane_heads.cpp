@@ -150,6 +150,13 @@ std::vector<RunHeads> PaneHeads::runs() const {
   return result;
 }
 
+std::optional<HeadChoice> PaneHeads::choiceOf(const HeadOf& head) const {
+  for (const Run& run : m_document.runs()) {
+    if (run.trace == head.trace) return HeadChoice{run.id, head.layer, head.head};
+  }
+  return std::nullopt;
+}
+
 std::vector<TitlePart> PaneHeads::titleOf(const HeadOf& head) const {
   for (const Run& run : m_document.runs()) {
     if (run.trace != head.trace) continue;

@@ -42,6 +42,8 @@ class PaneHeads {
   [[nodiscard]] std::optional<NamedHead> nearest(const PaneState& state) const;
   [[nodiscard]] WantedContent content(const PaneState& state) const;
   [[nodiscard]] std::vector<RunHeads> runs() const;
+  /// The head by the number of its run; nothing where the document has no such run.
+  [[nodiscard]] std::optional<HeadChoice> choiceOf(const HeadOf& head) const;
   /// "fox L1 H2", by the run's name in the document; empty where there is no such run.
   [[nodiscard]] std::vector<TitlePart> titleOf(const HeadOf& head) const;
   /// True while all runs of a content are in the document.

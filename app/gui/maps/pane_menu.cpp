@@ -26,6 +26,8 @@ PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, std
   const bool exists = at.query && at.key && *at.key <= *at.query;
   addCopying(exists, names);
   addSeparator();
+  addProfiles(at, exists, names);
+  addSeparator();
   addPins(at, exists);
   addLocks();
   addSeparator();
@@ -43,15 +45,27 @@ PaneMenu::PaneMenu(Document& document, const Cursor& at, const Names& names, std
 
 void PaneMenu::addCopying(bool exists, const Names& names) {
   connect(addAction(tr("Copy picture")), &QAction::triggered, this, &PaneMenu::pictureWanted);
-  const auto add = [&](const QString& text, EntryLine::Along along) {
+  const auto add = [&](const QString& text, std::optional<MapLine::Along> along) {
     QAction* action = addAction(plain(text));
     action->setEnabled(exists);
     connect(action, &QAction::triggered, this, [this, along] { emit entriesWanted(along); });
   };
-  add(tr("Copy value (tokens, distance, value)"), EntryLine::Along::single);
-  add(exists ? tr("Copy row %1").arg(names.query) : tr("Copy row"), EntryLine::Along::row);
-  add(exists ? tr("Copy column %1").arg(names.key) : tr("Copy column"), EntryLine::Along::column);
-  add(tr("Copy diagonal (same distance)"), EntryLine::Along::diagonal);
+  add(tr("Copy value (tokens, distance, value)"), std::nullopt);
+  add(exists ? tr("Copy row %1").arg(names.query) : tr("Copy row"), MapLine::Along::row);
+  add(exists ? tr("Copy column %1").arg(names.key) : tr("Copy column"), MapLine::Along::column);
+  add(tr("Copy diagonal (same distance)"), MapLine::Along::diagonal);
+}
+
+void PaneMenu::addProfiles(const Cursor& at, bool exists, const Names& names) {
+  const auto add = [&](const QString& text, MapLine::Along along) {
+    QAction* action = addAction(plain(text));
+    action->setEnabled(exists);
+    connect(action, &QAction::triggered, this, [this, along] { emit profileWanted(along); });
+  };
+  add(exists ? tr("Row %1 as a curve").arg(names.query) : tr("Row as a curve"), MapLine::Along::row);
+  add(exists ? tr("Column %1 as a curve").arg(names.key) : tr("Column as a curve"), MapLine::Along::column);
+  add(exists ? tr("Diagonal (distance %1) as a curve").arg(*at.query - *at.key) : tr("Diagonal as a curve"),
+      MapLine::Along::diagonal);
 }
 
 void PaneMenu::addPins(const Cursor& at, bool exists) {

@@ -10,8 +10,8 @@
 
 namespace foxscope::gui {
 
-/// What can be done at a place of a map: copying what stands there, pins and locked pairs, export. It says what is
-/// wanted; the pane does it.
+/// What can be done at a place of a map: copying what stands there, curves along it, pins and locked pairs, export. It
+/// says what is wanted; the pane does it.
 class PaneMenu : public QMenu {
   Q_OBJECT
 
@@ -27,7 +27,9 @@ class PaneMenu : public QMenu {
 
  signals:
   void pictureWanted();
-  void entriesWanted(foxscope::gui::EntryLine::Along along);
+  /// @param along  nothing: the entry alone
+  void entriesWanted(std::optional<foxscope::MapLine::Along> along);
+  void profileWanted(foxscope::MapLine::Along along);
   void zoomWanted(const foxscope::gui::Cursor& to);
   void coloursWanted();
   void exportWanted();
@@ -35,6 +37,7 @@ class PaneMenu : public QMenu {
 
  private:
   void addCopying(bool exists, const Names& names);
+  void addProfiles(const Cursor& at, bool exists, const Names& names);
   void addPins(const Cursor& at, bool exists);
   void addLocks();
 

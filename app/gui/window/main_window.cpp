@@ -281,6 +281,11 @@ void MainWindow::connectDocument() {
   connect(m_curves, &CurvesView::exportWanted, this, [this] { exportShown(ExportDialog::Source::curves); });
   connect(m_text, &TextView::messageRaised, m_messages, qOverload<const Message&>(&MessageBar::show));
   connect(m_maps, &MapsView::exportWanted, this, [this] { exportShown(ExportDialog::Source::map); });
+  connect(m_maps, &MapsView::profileWanted, this, [this](MapLine::Along along) {
+    m_curvesDock->show();
+    m_curvesDock->raise();
+    m_curves->showProfile(along);
+  });
   connect(m_start, &StartPage::demoWanted, this, [this] { m_document.open({m_demo}); });
   connect(m_start, &StartPage::modelWanted, this, &MainWindow::openModel);
   connect(m_start, &StartPage::textWanted, this, [this] { openWith(tr("Open text"), tr("All files (*)")); });

@@ -26,7 +26,7 @@ ShortcutSheet::ShortcutSheet(const QList<QAction*>& actions, QWidget* parent) : 
   text += row(tr("Click"), tr("pin the query (in a map: query and key)"));
   text += row(tr("Shift+click"), tr("pin the key"));
   text += row(tr("Ctrl+Shift+click"), tr("in a map: lock the pair, which keeps it marked"));
-  text += row(tr("Right click"), tr("in a map: copy its values, pins, colours, export"));
+  text += row(tr("Right click"), tr("in a map: copy its values, curves along it, pins, colours, export"));
   text += "</table><h3>" + tr("Keys") + "</h3><p>" +
           tr("They work wherever the keyboard is, but where one types: in the text's editor, in fields of words and "
              "numbers, and in the list of words, which what is typed narrows.") +

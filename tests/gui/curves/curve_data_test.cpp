@@ -7,7 +7,7 @@
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/curve_tab.h"
 #include "app/gui/curves/decay_spectrum.h"
-#include "app/gui/curves/row_profile.h"
+#include "app/gui/curves/line_profile.h"
 #include "backend/map/head_statistics.h"
 #include "tests/file/synthetic_trace.h"
 #include "tests/gui/subject.h"
@@ -31,23 +31,29 @@ CurveRun curveRun(int index, std::shared_ptr<const Trace> trace) {
   return {index + 1, index, QStringLiteral("run%1").arg(index), std::move(trace)};
 }
 
-Image row(const HeadOf& head, Quantity quantity, std::int64_t query) {
+using Along = MapLine::Along;
+
+/// All entries of a head's map, made at once.
+Image wholeMap(const HeadOf& head, Quantity quantity) {
   MapRequest request;
   request.head = head;
   request.quantity = quantity;
-  request.rows = {query, query + 1};
-  request.columns = {0, query + 1};
-  request.pixel_rows = 1;
-  request.pixel_columns = query + 1;
+  request.rows = request.columns = {0, head.trace->info().length};
+  request.pixel_rows = request.pixel_columns = head.trace->info().length;
   return *compute_map(request, {});
 }
 
-bool equal(const std::vector<double>& values, const Image& image, double tolerance) {
-  if (values.size() != image.value.size()) return false;
-  for (std::size_t index = 0; index < values.size(); ++index) {
-    const double expected = static_cast<double>(image.value[index]);
-    if (std::isnan(values[index]) != std::isnan(expected)) return false;
-    if (!std::isnan(expected) && std::abs(values[index] - expected) > tolerance) return false;
+/// Values of a profile are the map's entries on its line, and nothing elsewhere.
+bool equal(const std::vector<double>& values, const Image& map, const MapLine& line, double tolerance) {
+  const Range there = line.positions(map.rows);
+  if (static_cast<std::int64_t>(values.size()) != there.end) return false;
+  for (std::int64_t position = 0; position < there.end; ++position) {
+    const double value = values[static_cast<std::size_t>(position)];
+    const std::int64_t index = line.query(position) * map.columns + line.key(position);
+    const double expected = position < there.begin ? std::numeric_limits<double>::quiet_NaN()
+                                                   : static_cast<double>(map.value[static_cast<std::size_t>(index)]);
+    if (std::isnan(value) != std::isnan(expected)) return false;
+    if (!std::isnan(expected) && std::abs(value - expected) > tolerance) return false;
   }
   return true;
 }
@@ -78,9 +84,10 @@ class CurveDataTest : public QObject {
   Q_OBJECT
 
  private slots:
-  void rowsAreThoseOfMaps_data();
-  void rowsAreThoseOfMaps();
-  void rowsWithoutQueriesAndKeysHaveNoAttention();
+  void linesAreThoseOfMaps_data();
+  void linesAreThoseOfMaps();
+  void linesOfEveryMixerAreThoseOfMaps();
+  void linesWithoutQueriesAndKeysHaveNoAttention();
   void strongestKeysComeFirst();
   void lossesAreThoseOfTheTrace();
   void aDifferenceEndsWithTheShorterRun();
@@ -96,7 +103,7 @@ class CurveDataTest : public QObject {
   void csvNamesUnitsAndQuotes();
 };
 
-void CurveDataTest::rowsAreThoseOfMaps_data() {
+void CurveDataTest::linesAreThoseOfMaps_data() {
   QTest::addColumn<int>("window");
   QTest::addColumn<bool>("gated");
   QTest::newRow("gated") << 0 << true;
@@ -104,36 +111,84 @@ void CurveDataTest::rowsAreThoseOfMaps_data() {
   QTest::newRow("without gate") << 0 << false;
 }
 
-void CurveDataTest::rowsAreThoseOfMaps() {
+void CurveDataTest::linesAreThoseOfMaps() {
   QFETCH(int, window);
   QFETCH(bool, gated);
   SyntheticRun run = shape(1, 60);
   run.window_size = window;
   run.gated = gated;
-  const HeadOf head{make_trace(run), 1, 3};
-  for (const std::int64_t query : {0, 1, 8, 9, 59}) {
-    const auto profile = curves::rowProfile(head, query, {});
-    QVERIFY(profile.has_value());
-    QCOMPARE(profile->query, query);
-    QVERIFY(equal(profile->forget, row(head, Quantity::forget, query), 0));
-    QVERIFY(equal(profile->logForget, row(head, Quantity::log_forget, query), 0));
-    QVERIFY(equal(profile->attention, row(head, Quantity::attention, query), 0));
-    // A softmax made another way: the map goes by the normaliser of the whole head.
-    QVERIFY(equal(profile->attentionWithoutGate, row(head, Quantity::attention_without_gate, query), 1e-6));
-    QVERIFY(std::abs(sumOf(profile->attention) - 1) < 1e-5);
-    QVERIFY(std::abs(sumOf(profile->attentionWithoutGate) - 1) < 1e-12);
+  const HeadOf other{make_trace(run), 1, 3};
+  const Image forget = wholeMap(other, Quantity::forget);
+  const Image logForget = wholeMap(other, Quantity::log_forget);
+  const Image attention = wholeMap(other, Quantity::attention);
+  const Image withoutGate = wholeMap(other, Quantity::attention_without_gate);
+  for (const Along along : {Along::row, Along::column, Along::diagonal}) {
+    // Of a trace that knows no normalisers without the gate yet.
+    const HeadOf head{make_trace(run), 1, 3};
+    for (const std::int64_t at : {0, 1, 8, 9, 59}) {
+      const MapLine line{along, at};
+      auto profile = curves::lineProfile(head, line, {});
+      QVERIFY(profile.has_value());
+      QCOMPARE(profile->line, line);
+      QVERIFY(equal(profile->forget, forget, line, 0));
+      QVERIFY(equal(profile->logForget, logForget, line, 0));
+      QVERIFY(equal(profile->attention, attention, line, 1e-7));
+      const bool waits = along != Along::row && gated && at == 0;
+      QCOMPARE(profile->missing.empty(), !waits);
+      if (waits) {
+        QVERIFY(profile->attentionWithoutGate.empty());
+        QCOMPARE(profile->missing, std::vector{Quantity::attention_without_gate});
+        profile->attentionWithoutGate = *curves::lineValues(head, line, Quantity::attention_without_gate, {});
+      }
+      // A row's softmax is made another way: the map goes by the normaliser of the whole head.
+      QVERIFY(equal(profile->attentionWithoutGate, withoutGate, line, 1e-6));
+      if (along != Along::row) continue;
+      QVERIFY(std::abs(sumOf(profile->attention) - 1) < 1e-5);
+      QVERIFY(std::abs(sumOf(profile->attentionWithoutGate) - 1) < 1e-12);
+    }
   }
 }
 
-void CurveDataTest::rowsWithoutQueriesAndKeysHaveNoAttention() {
+void CurveDataTest::linesOfEveryMixerAreThoseOfMaps() {
+  SyntheticRun run = shape(1, 70);
+  run.mixers = foxscope::test::all_mixers();
+  run.keep = {Keep::loss, Keep::gates, Keep::rows, Keep::query_key, Keep::values};
+  const auto trace = make_trace(run);
+  for (int layer = 0; layer < static_cast<int>(run.mixers.size()); ++layer) {
+    const HeadOf head{trace, layer, 0};
+    const bool decays = why_not(trace->info(), layer, Quantity::forget).empty();
+    for (const Along along : {Along::row, Along::column, Along::diagonal}) {
+      const MapLine line{along, 20};
+      const auto profile = curves::lineProfile(head, line, {});
+      const auto attention =
+          profile->attention.empty() ? *curves::lineValues(head, line, Quantity::attention, {}) : profile->attention;
+      QVERIFY(equal(attention, wholeMap(head, Quantity::attention), line, 2e-6));
+      if (decays) {
+        QVERIFY(equal(profile->forget, wholeMap(head, Quantity::forget), line, 1e-6));
+      } else {
+        const Range there = line.positions(70);
+        QCOMPARE(profile->forget.size(), static_cast<std::size_t>(there.end));
+        QCOMPARE(sumOf(profile->forget), static_cast<double>(there.size()));
+        QCOMPARE(sumOf(profile->logForget), 0.0);
+      }
+      const bool softmax = trace->info().mixer(layer).mixer == Mixer::attention;
+      if (!softmax) QVERIFY(profile->attentionWithoutGate.empty());
+    }
+  }
+}
+
+void CurveDataTest::linesWithoutQueriesAndKeysHaveNoAttention() {
   SyntheticRun run = shape(1, 30);
   run.keep = {Keep::loss, Keep::gates, Keep::rows};
   const HeadOf head{make_trace(run), 0, 0};
-  const auto profile = curves::rowProfile(head, 20, {});
-  QVERIFY(profile->attention.empty());
-  QVERIFY(profile->attentionWithoutGate.empty());
-  QCOMPARE(profile->forget.size(), std::size_t{21});
-  QCOMPARE(profile->forget.back(), 1.0);
+  for (const Along along : {Along::row, Along::column, Along::diagonal}) {
+    const auto profile = curves::lineProfile(head, {along, 20}, {});
+    QVERIFY(profile->attention.empty());
+    QVERIFY(profile->attentionWithoutGate.empty());
+    QVERIFY(profile->missing.empty());
+    QCOMPARE(profile->forget.size(), along == Along::row ? std::size_t{21} : std::size_t{30});
+  }
+  QCOMPARE(curves::lineProfile(head, {Along::row, 20}, {})->forget.back(), 1.0);
 }
 
 void CurveDataTest::strongestKeysComeFirst() {

@@ -65,6 +65,7 @@ class SeriesTest : public QObject {
   void zoomStepsAreAtLeastOneToken();
   void panningKeepsTheWidthAndStopsAtTheEnds();
   void distancesHideWhatStandsAfterTheQuery();
+  void distancesHideWhatStandsBeforeTheKey();
   void edgesCoverTheAxisAndItsSurroundings();
   void dotsOfASwarmDoNotCoverEachOther();
 };
@@ -162,26 +163,27 @@ using Kind = PositionAxis::Kind;
 using Scale = figure::AxisScale;
 
 void addAxes() {
-  QTest::addColumn<bool>("distance");
+  QTest::addColumn<std::optional<MapLine>>("line");
   QTest::addColumn<bool>("logarithmic");
-  for (const bool distance : {false, true}) {
-    for (const bool logarithmic : {false, true}) {
-      QTest::addRow("%s, %s", distance ? "distance" : "position", logarithmic ? "logarithmic" : "linear")
-          << distance << logarithmic;
-    }
+  for (const bool logarithmic : {false, true}) {
+    const char* const scale = logarithmic ? "logarithmic" : "linear";
+    QTest::addRow("positions, %s", scale) << std::optional<MapLine>() << logarithmic;
+    QTest::addRow("distances of a row, %s", scale) << std::optional(MapLine{MapLine::Along::row, 800}) << logarithmic;
+    QTest::addRow("distances of a column, %s", scale)
+        << std::optional(MapLine{MapLine::Along::column, 0}) << logarithmic;
   }
 }
 
 PositionAxis fetchedAxis() {
   PositionAxis axis;
   [&] {
-    QFETCH(bool, distance);
+    QFETCH(std::optional<MapLine>, line);
     QFETCH(bool, logarithmic);
-    axis.kind = distance ? Kind::distance : Kind::position;
+    axis.kind = line ? Kind::distance : Kind::position;
+    axis.line = line;
     axis.scale = logarithmic ? Scale::logarithmic : Scale::linear;
     axis.first = logarithmic ? 1 : 0;
   }();
-  axis.query = 800;
   axis.length = 1000;
   return axis;
 }
@@ -248,7 +250,7 @@ void SeriesTest::panningKeepsTheWidthAndStopsAtTheEnds() {
 void SeriesTest::distancesHideWhatStandsAfterTheQuery() {
   PositionAxis axis;
   axis.kind = Kind::distance;
-  axis.query = 10;
+  axis.line = {MapLine::Along::row, 10};
   axis.length = 100;
   const figure::AxisLimits limits = axis.limitsOf({0, 100});
   QCOMPARE(limits.lower, -0.5);
@@ -257,11 +259,27 @@ void SeriesTest::distancesHideWhatStandsAfterTheQuery() {
   QVERIFY(beyond.lower < beyond.upper);
 }
 
+void SeriesTest::distancesHideWhatStandsBeforeTheKey() {
+  PositionAxis axis;
+  axis.kind = Kind::distance;
+  axis.line = {MapLine::Along::column, 90};
+  axis.length = 100;
+  const figure::AxisLimits limits = axis.limitsOf({0, 100});
+  QCOMPARE(limits.lower, -0.5);
+  QCOMPARE(limits.upper, 9.5);
+  QCOMPARE(axis.nearest(-3), 90);
+  QCOMPARE(axis.nearest(2), 92);
+  QVERIFY(axis.ascends());
+  const figure::AxisLimits before = axis.limitsOf({50, 60});
+  QVERIFY(before.lower < before.upper);
+}
+
 void SeriesTest::edgesCoverTheAxisAndItsSurroundings() {
-  for (const Kind kind : {Kind::position, Kind::distance}) {
+  for (const auto& line : {std::optional<MapLine>(), std::optional(MapLine{MapLine::Along::row, 999}),
+                           std::optional(MapLine{MapLine::Along::column, 0})}) {
     PositionAxis axis;
-    axis.kind = kind;
-    axis.query = 999;
+    axis.kind = line ? Kind::distance : Kind::position;
+    axis.line = line;
     axis.length = 1000;
     const std::vector<double> edges = axis.edges(axis.limitsOf({400, 500}), 50);
     QCOMPARE(edges.size(), std::size_t{151});

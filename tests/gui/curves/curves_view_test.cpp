@@ -34,6 +34,7 @@ class CurvesViewTest : public QObject {
   void longText();
   void idsWithoutText();
   void stateRoundTrip();
+  void sessionsOfRowsAloneOpen();
   void exportsNumbersAndFigures();
   void commandsShowTabs();
   void choicesAreAllSeen();
@@ -43,7 +44,7 @@ class CurvesViewTest : public QObject {
 void CurvesViewTest::saysWhatToDoWithoutARun() {
   Scene scene({});
   for (const Tab tab :
-       {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::decay, Tab::distance, Tab::content, Tab::saliency}) {
+       {Tab::loss, Tab::context, Tab::profile, Tab::gate, Tab::decay, Tab::distance, Tab::content, Tab::saliency}) {
     QVERIFY(scene.show(tab));
     QVERIFY(scene.view.dataOfCurrentTab().isEmpty());
     QVERIFY(!scene.view.figureOfCurrentTab());
@@ -53,12 +54,12 @@ void CurvesViewTest::saysWhatToDoWithoutARun() {
     QCOMPARE(tab->message(), "No model yet: open a checkpoint folder (Ctrl+O), or a run file (Ctrl+Alt+O).");
   }
   // It follows what comes to be there.
-  QVERIFY(scene.show(Tab::row));
+  QVERIFY(scene.show(Tab::profile));
   scene.document.addModel("/somewhere/fox");
-  const CurveTab* row = scene.view.findChild<curves::RowTab*>();
-  QCOMPARE(row->message(), "No text yet: open one (Ctrl+Shift+O), or type or paste it.");
+  const CurveTab* profile = scene.view.findChild<curves::ProfileTab*>();
+  QCOMPARE(profile->message(), "No text yet: open one (Ctrl+Shift+O), or type or paste it.");
   scene.document.editText("A text.");
-  QCOMPARE(row->message(), "No run yet: press F5.");
+  QCOMPARE(profile->message(), "No run yet: press F5.");
 }
 
 void CurvesViewTest::hoverAndClicksSetTheSelection() {
@@ -221,16 +222,16 @@ void CurvesViewTest::followsTheCommonRange() {
   Scene scene({named("a", 1000)});
   Selection& selection = scene.document.selection();
   selection.setPin({900, std::nullopt});
-  for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate}) QVERIFY(scene.show(tab));
+  for (const Tab tab : {Tab::loss, Tab::context, Tab::profile, Tab::gate}) QVERIFY(scene.show(tab));
   selection.setView({{100, 300}, {400, 500}});
   QCOMPARE(scene.plot<curves::LossTab>().horizontalLimits().lower, 99.5);
   QCOMPARE(scene.plot<curves::LossTab>().horizontalLimits().upper, 299.5);
   QCOMPARE(scene.plot<curves::ContextTab>().horizontalLimits().lower, 100.5);
   QCOMPARE(scene.plot<curves::GateTab>().horizontalLimits().upper, 299.5);
-  QCOMPARE(scene.plot<curves::RowTab>().horizontalLimits().lower, 399.5);
-  QCOMPARE(scene.plot<curves::RowTab>().horizontalLimits().upper, 499.5);
-  QVERIFY(scene.show(Tab::row));
-  PositionPlot& row = scene.plot<curves::RowTab>();
+  QCOMPARE(scene.plot<curves::ProfileTab>().horizontalLimits().lower, 399.5);
+  QCOMPARE(scene.plot<curves::ProfileTab>().horizontalLimits().upper, 499.5);
+  QVERIFY(scene.show(Tab::profile));
+  PositionPlot& row = scene.plot<curves::ProfileTab>();
   wheel(row, at(row, 450), 1);
   QCOMPARE(selection.view().columns.size(), 80);
   const Range rows{100, 300};
@@ -287,8 +288,8 @@ void CurvesViewTest::oneToken() {
   Scene scene({named("a", 1), named("b", 1)});
   scene.document.selection().setPin({0, 0});
   const std::array<PositionPlot*, 4> plots{&scene.plot<curves::LossTab>(), &scene.plot<curves::ContextTab>(),
-                                           &scene.plot<curves::RowTab>(), &scene.plot<curves::GateTab>()};
-  for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate}) {
+                                           &scene.plot<curves::ProfileTab>(), &scene.plot<curves::GateTab>()};
+  for (const Tab tab : {Tab::loss, Tab::context, Tab::profile, Tab::gate}) {
     QVERIFY(scene.show(tab));
     PositionPlot* plot = plots[static_cast<std::size_t>(tab)];
     QVERIFY(plot->positionAt(plot->width() / 2.0) == 0);
@@ -326,7 +327,7 @@ void CurvesViewTest::longText() {
   const QString value = scene.tab<curves::LossTab>().readOut().entries()[0].value;
   QVERIFY(value.startsWith(numberText(static_cast<double>(loss[65'010]))));
   scene.document.selection().setPin({65'000, std::nullopt});
-  for (const Tab tab : {Tab::context, Tab::row, Tab::gate, Tab::decay}) QVERIFY(scene.show(tab));
+  for (const Tab tab : {Tab::context, Tab::profile, Tab::gate, Tab::decay}) QVERIFY(scene.show(tab));
 }
 
 void CurvesViewTest::idsWithoutText() {
@@ -344,22 +345,53 @@ void CurvesViewTest::stateRoundTrip() {
   Scene scene({named("a", 60)});
   scene.view.findChild<QSpinBox*>()->setValue(51);
   scene.view.findChild<QComboBox*>()->setCurrentText("Tokens always");
-  QVERIFY(scene.show(Tab::row));
+  QVERIFY(scene.show(Tab::profile));
   choice(scene.view, "Distance").trigger();
   choice(scene.view, "A ungated").trigger();
+  scene.view.showProfile(MapLine::Along::column);
   const QJsonObject state = scene.view.saveState();
+  QCOMPARE(state["tab"].toString(), "row");
+  QCOMPARE(state["row"].toObject()["line"].toString(), "column");
   Scene other({});
   QVERIFY(other.view.saveState() != state);
   other.view.restoreState(state);
   QCOMPARE(other.view.saveState(), state);
-  QCOMPARE(other.view.tab(), Tab::row);
+  QCOMPARE(other.view.tab(), Tab::profile);
   QCOMPARE(other.view.findChild<QSpinBox*>()->value(), 51);
   // What does not fit is left as it is.
-  other.view.restoreState({{"tab", "nonsense"}, {"loss", 7}, {"row", QJsonObject{{"logX", "yes"}}}});
+  other.view.restoreState(
+      {{"tab", "nonsense"}, {"loss", 7}, {"row", QJsonObject{{"logX", "yes"}, {"line", "circle"}}}});
   QCOMPARE(other.view.saveState(), state);
+  other.view.restoreState({{"row", QJsonObject{{"line", "diagonal"}}}});
+  QCOMPARE(other.tab<curves::ProfileTab>().along(), MapLine::Along::diagonal);
+}
+
+void CurvesViewTest::sessionsOfRowsAloneOpen() {
+  Scene scene({named("a", 60)});
+  scene.document.selection().setPin({30, 10});
+  // As it was saved when the tab drew rows alone.
+  const QJsonObject row{
+      {"distance", true}, {"logX", false},    {"logY", true}, {"attention", true}, {"attentionWithoutGate", false},
+      {"forget", true},   {"logForget", true}};
+  scene.view.restoreState({{"tab", "row"}, {"row", row}});
+  QVERIFY(scene.settle());
+  QCOMPARE(scene.view.tab(), Tab::profile);
+  const curves::ProfileTab& tab = scene.tab<curves::ProfileTab>();
+  QCOMPARE(tab.along(), MapLine::Along::row);
+  QVERIFY(tab.data().startsWith("key,reads,A,A without gate,F,log F (nats)\n0,"));
+  QCOMPARE(tab.data().count('\n'), 1 + 31);
+  QCOMPARE(scene.plot<curves::ProfileTab>().content().lines.size(), std::size_t{3});
+  QJsonObject saved = tab.saveState();
+  QCOMPARE(saved.take("line").toString(), "row");
+  QCOMPARE(saved, row);
 }
 
 namespace {
+
+/// Of curves, where NaN is a gap.
+bool same(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::ranges::equal(a, b, [](double x, double y) { return x == y || (std::isnan(x) && std::isnan(y)); });
+}
 
 /// Every line of a plot is in the figure: its values, its name, the scales and limits of its axes.
 template <typename TabType>
@@ -389,7 +421,7 @@ void compareWithPlot(Scene& scene) {
       QCOMPARE(drawn.xLimits->upper, plot.horizontalLimits().upper);
       for (std::size_t n = 0; n < lines.size(); ++n, ++named) {
         QCOMPARE(drawn.curves[n].name, lines[n]->name.toStdString());
-        QCOMPARE(drawn.curves[n].y, lines[n]->series->value);
+        QVERIFY(same(drawn.curves[n].y, lines[n]->series->value));
         const QColor colour = lines[n]->colour;
         QCOMPARE(static_cast<int>(drawn.curves[n].ownColour->red), colour.red());
         QCOMPARE(static_cast<int>(drawn.curves[n].ownColour->blue), colour.blue());
@@ -419,17 +451,23 @@ void figuresAreAsShown(Scene& scene) {
   choice(scene.view, "Log x").trigger();
   QVERIFY(scene.settle());
   compareWithPlot<curves::GateTab>(scene);
-  QVERIFY(scene.show(Tab::row));
+  QVERIFY(scene.show(Tab::profile));
   for (const char* words : {"log F", "Log y", "Distance"}) choice(scene.view, words).trigger();
   QVERIFY(scene.settle());
-  compareWithPlot<curves::RowTab>(scene);
+  compareWithPlot<curves::ProfileTab>(scene);
+  for (const auto along : {MapLine::Along::column, MapLine::Along::diagonal}) {
+    scene.view.showProfile(along);
+    QVERIFY(scene.settle());
+    compareWithPlot<curves::ProfileTab>(scene);
+  }
+  scene.view.showProfile(MapLine::Along::row);
 }
 
 }  // namespace
 
 void CurvesViewTest::exportsNumbersAndFigures() {
   Scene scene({named("a", 60), named("b", 60)});
-  scene.document.selection().setPin({30, std::nullopt});
+  scene.document.selection().setPin({30, 5});
   scene.document.selection().setView({{10, 40}, {0, 20}});
   QVERIFY(scene.settle());
   const QStringList lines = scene.view.dataOfCurrentTab().split('\n');
@@ -453,7 +491,7 @@ void CurvesViewTest::exportsNumbersAndFigures() {
   QCOMPARE(figure->runs.size(), std::size_t{2});
   QCOMPARE(figure->yLabel, "loss, nats");
   figuresAreAsShown(scene);
-  for (const Tab tab : {Tab::context, Tab::row, Tab::gate}) {
+  for (const Tab tab : {Tab::context, Tab::profile, Tab::gate}) {
     QVERIFY(scene.show(tab));
     figure = scene.view.figureOfCurrentTab();
     QVERIFY(figure.has_value() && !figure->curves.empty());
@@ -467,11 +505,22 @@ void CurvesViewTest::exportsNumbersAndFigures() {
 void CurvesViewTest::commandsShowTabs() {
   Scene scene({});
   const QList<QAction*> commands = scene.view.commands();
-  QCOMPARE(commands.size(), 8);
-  for (int tab = 7; tab >= 0; --tab) {
-    commands[tab]->trigger();
-    QCOMPARE(static_cast<int>(scene.view.tab()), tab);
-    QVERIFY(!commands[tab]->text().isEmpty() && !commands[tab]->toolTip().isEmpty());
+  const std::vector<Tab> tabs{Tab::loss, Tab::context, Tab::profile,  Tab::profile, Tab::profile,
+                              Tab::gate, Tab::decay,   Tab::distance, Tab::content, Tab::saliency};
+  QCOMPARE(static_cast<std::size_t>(commands.size()), tabs.size());
+  for (qsizetype n = commands.size() - 1; n >= 0; --n) {
+    commands[n]->trigger();
+    QCOMPARE(scene.view.tab(), tabs[static_cast<std::size_t>(n)]);
+    QVERIFY(!commands[n]->text().isEmpty() && !commands[n]->toolTip().isEmpty());
+  }
+  for (const auto& [words, along] : {std::pair{"Show the pinned query's row", MapLine::Along::row},
+                                     std::pair{"Show the pinned key's column", MapLine::Along::column},
+                                     std::pair{"Show the pinned pair's diagonal", MapLine::Along::diagonal}}) {
+    const auto command = std::find_if(commands.begin(), commands.end(),
+                                      [text = QString(words)](const QAction* one) { return one->text() == text; });
+    QVERIFY(command != commands.end());
+    (*command)->trigger();
+    QCOMPARE(scene.tab<curves::ProfileTab>().along(), along);
   }
 }
 
@@ -481,7 +530,7 @@ void CurvesViewTest::choicesAreAllSeen() {
   QVERIFY(scene.settle());
   for (const int width : {480, 1200}) {
     scene.view.resize(width, 400);
-    for (const Tab tab : {Tab::loss, Tab::context, Tab::row, Tab::gate, Tab::distance, Tab::content}) {
+    for (const Tab tab : {Tab::loss, Tab::context, Tab::profile, Tab::gate, Tab::distance, Tab::content}) {
       QVERIFY(scene.show(tab));
       QCoreApplication::processEvents();
       const auto tabs = scene.view.findChildren<CurveTab*>();

@@ -38,6 +38,7 @@ class MapsReadingTest : public QObject {
   void theValueIsOneLine();
   void rowsColumnsAndDiagonalsAreCopied_data();
   void rowsColumnsAndDiagonalsAreCopied();
+  void linesAreWantedAsCurves();
   void differencesAndOtherQuantitiesAreCopied();
   void whatCannotBeCopiedIsTold();
   void thePictureIsCopied();
@@ -135,6 +136,28 @@ void MapsReadingTest::rowsColumnsAndDiagonalsAreCopied() {
   }
 }
 
+// The pair is pinned, and the head chosen that is shown where the menu was opened.
+void MapsReadingTest::linesAreWantedAsCurves() {
+  OpenMaps maps({traceOf(60)});
+  PaneState state = maps.view.paneState(0);
+  state.other = NamedHead{"fox", 1, 2};
+  state.setSides(Sides::splitVertically);
+  maps.view.setPaneState(0, state);
+  QVERIFY(maps.settle());
+  const Selection& selection = maps.document.selection();
+  const RunId run = maps.document.runs()[0].id;
+  std::vector<MapLine::Along> wanted;
+  connect(&maps.view, &MapsView::profileWanted, this, [&](MapLine::Along along) { wanted.push_back(along); });
+  QVERIFY(choose(maps, "Column 5", 40, 5));
+  QCOMPARE(selection.head(), (HeadChoice{run, 0, 0}));
+  QCOMPARE(selection.pin(), (Cursor{40, 5}));
+  QVERIFY(choose(maps, "Diagonal (distance 10)", 58, 48));
+  QCOMPARE(selection.head(), (HeadChoice{run, 1, 2}));
+  QCOMPARE(selection.pin(), (Cursor{58, 48}));
+  QVERIFY(choose(maps, "Row 30", 30, 4));
+  QCOMPARE(wanted, (std::vector{MapLine::Along::column, MapLine::Along::diagonal, MapLine::Along::row}));
+}
+
 void MapsReadingTest::differencesAndOtherQuantitiesAreCopied() {
   const auto trace = traceOf(200);
   OpenMaps maps({trace});
@@ -189,7 +212,8 @@ void MapsReadingTest::aboveTheDiagonalThereIsNothingToCopy() {
   QVERIFY(maps.settle());
   const PaneMenu* menu = openMenu(maps, 10, 50);
   QVERIFY(menu != nullptr);
-  for (const char* text : {"Copy value", "Copy row", "Copy column", "Copy diagonal", "Lock pin", "Zoom to pin"}) {
+  for (const char* text : {"Copy value", "Copy row", "Copy column", "Copy diagonal", "Row as a curve",
+                           "Column as a curve", "Diagonal as a curve", "Lock pin", "Zoom to pin"}) {
     QVERIFY2(!actionOf(*menu, text)->isEnabled(), text);
   }
   for (const char* text : {"Copy picture", "Set pin", "Colours", "Export"})

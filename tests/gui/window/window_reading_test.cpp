@@ -14,6 +14,8 @@
 #include <QTest>
 #include <QToolButton>
 
+#include "app/gui/curves/curves_view.h"
+#include "app/gui/curves/profile_tab.h"
 #include "app/gui/evaluations/evaluations_view.h"
 #include "app/gui/evaluations/value_grid.h"
 #include "app/gui/heads/heads_view.h"
@@ -67,6 +69,7 @@ class WindowReadingTest : public QObject {
   void initTestCase() { useOwnSettings(); }
   void theEntryUnderTheMouseIsReadInEveryPane();
   void rowsAreCopiedFromTheMenuOfAMap();
+  void linesOfAMapBecomeCurvesFromItsMenu();
   void pinsAreLockedUndoneAndZoomedTo();
   void aClickOnATitleChoosesThePaneAlone();
   void limitsAreEqualWithOneButton();
@@ -113,6 +116,37 @@ void WindowReadingTest::rowsAreCopiedFromTheMenuOfAMap() {
   menu->close();
   QTRY_VERIFY(QApplication::clipboard()->text().startsWith("i\ttoken_i\tj\t"));
   QCOMPARE(QApplication::clipboard()->text().count('\n'), 1 + 51);
+}
+
+void WindowReadingTest::linesOfAMapBecomeCurvesFromItsMenu() {
+  Reading test;
+  QVERIFY(test.run(64));
+  auto* dock = test.window.findChild<QDockWidget*>("curves");
+  dock->hide();
+  const auto* tab = dock->findChild<curves::ProfileTab*>();
+  struct Line {
+    const char* words;
+    MapLine::Along along;
+    int pairs;
+  };
+  for (const auto& [words, along, pairs] :
+       {Line{"Column", MapLine::Along::column, 64 - 20},
+        Line{"Diagonal (distance 30)", MapLine::Along::diagonal, 64 - 30}, Line{"Row", MapLine::Along::row, 50 + 1}}) {
+    QTest::mouseClick(&test.plot(1), Qt::RightButton, {}, test.cell(50, 20, 1));
+    auto* menu = test.pane(1).findChild<PaneMenu*>();
+    QVERIFY(menu != nullptr);
+    QTRY_VERIFY(menu->isVisible());
+    test.entry(*menu, words)->trigger();
+    menu->close();
+    QCoreApplication::sendPostedEvents(nullptr, QEvent::DeferredDelete);
+    QVERIFY(test.settle());
+    QVERIFY(dock->isVisible());
+    QCOMPARE(test.window.curves().tab(), CurvesView::Tab::profile);
+    QCOMPARE(tab->along(), along);
+    QCOMPARE(test.document().selection().pin(), (Cursor{50, 20}));
+    QVERIFY2(tab->message().isEmpty(), qPrintable(tab->message()));
+    QCOMPARE(tab->data().count('\n'), 1 + pairs);
+  }
 }
 
 void WindowReadingTest::pinsAreLockedUndoneAndZoomedTo() {
@@ -247,7 +281,7 @@ void WindowReadingTest::curvesHaveATabForEveryQuestion() {
     names += tabs->tabText(tab);
     QVERIFY(test.settle());
   }
-  QCOMPARE(names, (QStringList{"Loss", "P(l)", "Row", "Gate", "Decay", "Distance", "Content", "Saliency"}));
+  QCOMPARE(names, (QStringList{"Loss", "P(l)", "Profile", "Gate", "Decay", "Distance", "Content", "Saliency"}));
   // A click on a token of the highest loss goes there.
   tabs->setCurrentIndex(0);
   QVERIFY(test.settle());
