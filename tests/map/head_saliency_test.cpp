@@ -16,6 +16,8 @@ TraceInfo two_heads(std::int64_t length) {
   info.name = "small";
   info.layers = 1;
   info.heads = 2;
+  info.key_heads = 2;
+  info.head_dim = 4;
   info.length = length;
   return info;
 }

@@ -16,12 +16,13 @@ std::size_t editableSize(const std::string& content) {
   std::size_t line = 0;
   std::size_t end = content.size();
   while (line < content.size() && line < kLargestEdited) {
-    const std::size_t lineEnd = std::min(content.find('\n', line), content.size());
-    if (lineEnd - line > kLongestEditedLine) {
+    const auto from = content.begin() + static_cast<std::ptrdiff_t>(line);
+    const auto length = static_cast<std::size_t>(std::find(from, content.end(), '\n') - from);
+    if (length > kLongestEditedLine) {
       end = line + kLongestEditedLine;
       break;
     }
-    line = lineEnd + 1;
+    line += length + 1;
   }
   end = std::min(end, kLargestEdited);
   while (end > 0 && end < content.size() && continuesCharacter(content[end])) --end;
