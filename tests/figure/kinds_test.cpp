@@ -356,7 +356,8 @@ TEST(Needle, WordsHeadsAndDots) {
 std::shared_ptr<const Trace> run_with_saliency(const char* target) {
   TraceInfo info;
   info.name = "fox";
-  info.layers = info.heads = 2;
+  info.layers = info.heads = info.key_heads = 2;
+  info.head_dim = 4;
   info.length = 100;
   info.saliency_target = target;
   Recorder recorder(info, {Keep::saliency}, nullptr);
