@@ -284,7 +284,7 @@ at::Tensor CudaForward::final_norm(std::int64_t first_row) {
 
 at::Tensor CudaForward::logits(const at::Tensor& normed) {
   const at::Tensor head = weights().padded_head.slice(0, 0, config().vocabulary_size);
-  const at::Tensor made = at::empty({normed.size(0), head.size(0)}, residual_.options());
+  at::Tensor made = at::empty({normed.size(0), head.size(0)}, residual_.options());
   // One row after the other, wherever they lay.
   multiply(made, normed.contiguous(), head, Sum::no, kLossRows);
   return made;

@@ -111,7 +111,7 @@ void CudaNextForward::split_heads(int layer) {
 /// Attention sums the gates of its position itself, unless an intervention changes them.
 void CudaNextForward::sum_gates(int layer) {
   if (!changes() || !gated(layer)) return;
-  TorchForward::sum_gates(layer);
+  CudaForward::sum_gates(layer);
   GrowingTensor& sums = torch_state().layer(layer).cumulative_log_gate;
   sums.reserve(1).slice(1, sums.size()).copy_(cumulative_[0]);
 }

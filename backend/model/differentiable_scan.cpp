@@ -45,7 +45,7 @@ struct Scan : torch::autograd::Function<Scan> {
     const ScanTensors all{input.contiguous(), step.contiguous(), decay_step.contiguous(),
                           rate.contiguous(),  key.contiguous(),  query.contiguous()};
     context->save_for_backward({all.input, all.step, all.decay_step, all.rate, all.key, all.query});
-    const at::Tensor output = at::empty_like(all.input);
+    at::Tensor output = at::empty_like(all.input);
     at::Tensor state = all.make_state();
     LibTorchTeam team;
     for (std::int64_t sequence = 0; sequence < output.size(0); ++sequence) {

@@ -183,18 +183,17 @@ std::vector<float> InitialWeights::linear_numbers(const Parameter& parameter) co
 
 void InitialWeights::read(const Parameter& parameter,
                           const std::function<bool(std::span<const float> piece)>& take) const {
+  const bool is_rate = parameter.of_layer == &LayerWeights::decay_rate;
   if (parameter.of_layer == &LayerWeights::constant_gate && !constant_gates_.empty()) {
     take(constant_gates_);
   } else if (parameter.of_model == &ModelWeights::lower_bounds) {
     take(std::vector<float>(static_cast<std::size_t>(parameter.elements())));
-  } else if (parameter.of_layer == &LayerWeights::decay_rate) {
-    take(linear_numbers(parameter));
   } else if (constant_step_ && parameter.of_layer == &LayerWeights::decay_up) {
     take(
         std::vector<float>(static_cast<std::size_t>(parameter.elements()), static_cast<float>(mamba_range(parameter))));
-  } else if (parameter.shape.size() > 1 || parameter.of_layer == &LayerWeights::convolution_bias) {
+  } else if (!is_rate && (parameter.shape.size() > 1 || parameter.of_layer == &LayerWeights::convolution_bias)) {
     draw(parameter, take);
-  } else if (config_.linear && !is_norm(parameter)) {
+  } else if (is_rate || (config_.linear && !is_norm(parameter))) {
     take(linear_numbers(parameter));
   } else {
     take(std::vector<float>(static_cast<std::size_t>(parameter.elements()), is_norm(parameter) ? 1.0F : 0.0F));

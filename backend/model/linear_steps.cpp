@@ -2,6 +2,7 @@
 #include <limits>
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include "backend/model/composed_steps_torch.h"
 #include "backend/model/fused_linear_torch.h"

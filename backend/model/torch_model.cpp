@@ -88,7 +88,8 @@ class TorchModel final : public ForwardModel {
     const c10::Stream stream =
         c10::impl::VirtualGuardImpl(weights_.place.type()).getStreamFromGlobalPool(weights_.place, false);
     const c10::StreamGuard guard(stream);
-    return std::make_unique<NextForward>(batch, stream, std::make_unique<CudaNextForward>(weights_, batch));
+    return std::make_unique<NextForward>(
+        NextForward{batch, stream, std::make_unique<CudaNextForward>(weights_, batch)});
   }
 
   TorchWeights weights_;

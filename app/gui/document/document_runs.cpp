@@ -175,6 +175,7 @@ void Document::estimateMemory() {
   request.work = [engine = *m_engine, wanted, run = requestOfRun()](const Job& job) -> std::optional<Question> {
     Question question;
     std::vector<OpenedModel> models;
+    models.reserve(wanted.size());
     for (const ModelRequest& model : wanted) models.push_back(engine.open(model));
     // Cutting a text into tokens takes its time, and most texts are short.
     for (const TokenCount count : {TokenCount::at_most, TokenCount::exact}) {
