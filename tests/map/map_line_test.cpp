@@ -32,7 +32,9 @@ void expect_entries(const std::vector<float>& values, const MapLine& line, const
     const auto value = static_cast<double>(values[static_cast<std::size_t>(position - positions.begin)]);
     const double expected = dense[static_cast<std::size_t>(line.query(position) * length + line.key(position))];
     ASSERT_EQ(std::isnan(value), std::isnan(expected)) << position;
-    if (!std::isnan(expected)) ASSERT_NEAR(value, expected, 3e-6 * (1 + std::abs(expected))) << position;
+    if (!std::isnan(expected)) {
+      ASSERT_NEAR(value, expected, 3e-6 * (1 + std::abs(expected))) << position;
+    }
   }
 }
 
@@ -125,7 +127,9 @@ TEST(MapLine, APartIsThatPartOfTheWhole) {
       const std::int64_t position = request.positions.begin + static_cast<std::int64_t>(n);
       ASSERT_EQ(std::isnan(expected), request.line.key(position) == 0);
       ASSERT_EQ(std::isnan(part[n]), std::isnan(expected));
-      if (!std::isnan(expected)) EXPECT_NEAR(part[n], expected, 1e-6);
+      if (!std::isnan(expected)) {
+        EXPECT_NEAR(part[n], expected, 1e-6);
+      }
     }
     request.positions.end = request.positions.begin;
     EXPECT_TRUE(line_entries(request, {}).value().empty());
