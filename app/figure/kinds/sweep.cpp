@@ -76,6 +76,7 @@ std::vector<std::string> valueTexts(const std::vector<HeadChange>& heads, const 
 
 std::vector<std::string> dotTexts(const std::vector<HeadChange>& heads) {
   std::vector<std::string> texts;
+  texts.reserve(heads.size());
   for (const HeadChange& head : heads) texts.emplace_back(head.change.within_error() ? "•" : "");
   return texts;
 }
