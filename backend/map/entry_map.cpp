@@ -321,8 +321,7 @@ bool looks_for_largest(const MapRequest& request, const HeadEntries& entries) {
 bool look_up_heads(const MapRequest& request, const Job& job, Team& team, std::vector<HeadEntries>& entries,
                    std::deque<std::vector<float>>& normalizers) {
   const bool attention = request.quantity == Quantity::attention || request.quantity == Quantity::mixing;
-  const bool ungated =
-      request.quantity == Quantity::attention_without_gate || request.quantity == Quantity::gate_effect;
+  const bool ungated = takes_ungated_rows(request.quantity);
   for (const HeadOf* head : {&request.head, request.minus ? &*request.minus : nullptr}) {
     if (head == nullptr) continue;
     std::span<const float> without_gate;

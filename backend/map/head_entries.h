@@ -15,6 +15,11 @@
 
 namespace foxscope {
 
+/// Whether entries of softmax attention take row normalisers without the gate.
+inline bool takes_ungated_rows(Quantity quantity) {
+  return quantity == Quantity::attention_without_gate || quantity == Quantity::gate_effect;
+}
+
 /// Whether so few rows of a text are asked for that their normalisers are made for them alone, rather than those of all
 /// rows, which are kept beside the trace.
 inline bool are_few(const Range& rows, std::int64_t length) { return rows.size() * 32 <= length; }

@@ -1,7 +1,6 @@
 #include "backend/map/map_line.h"
 
 #include <algorithm>
-#include <cassert>
 
 #include "backend/map/head_entries.h"
 #include "backend/map/mixing_entries.h"
@@ -31,8 +30,7 @@ bool prepare_rows(const LineRequest& line, const Job& job) {
   for (const HeadOf* head : {&line.head, line.minus ? &*line.minus : nullptr}) {
     if (head == nullptr || are_few(line.positions, head->trace->info().length)) continue;
     const bool softmax = head->trace->info().mixer(head->layer).mixer == Mixer::attention;
-    const bool ungated = line.quantity == Quantity::attention_without_gate || line.quantity == Quantity::gate_effect;
-    if (softmax && ungated && log_normalizer_without_gate(*head, job).empty()) return false;
+    if (softmax && takes_ungated_rows(line.quantity) && log_normalizer_without_gate(*head, job).empty()) return false;
     if (!softmax && line.quantity == Quantity::attention && row_sizes(*head, job).empty()) return false;
   }
   return true;
@@ -106,8 +104,7 @@ bool needs_all_rows(const HeadOf& head, Quantity quantity) {
   const Trace& trace = *head.trace;
   const LayerMixer mixer = trace.info().mixer(head.layer);
   if (mixer.mixer == Mixer::attention) {
-    const bool ungated = quantity == Quantity::attention_without_gate || quantity == Quantity::gate_effect;
-    return ungated && is_gated(trace.info(), head.layer) &&
+    return takes_ungated_rows(quantity) && is_gated(trace.info(), head.layer) &&
            !trace.knows_log_normalizer_without_gate(head.layer, head.head);
   }
   if (quantity != Quantity::attention && quantity != Quantity::mixing) return false;

@@ -126,12 +126,9 @@ bool CudaForward::project(int layer) {
     projected_.slice(1, 0, weights.projection_bias.size(0)).add_(weights.projection_bias);
   }
   split_heads(layer);
-  clear_filling();
-  return true;
-}
-
-void CudaForward::clear_filling() {
+  // Attention's blocks of rows go by the longest of their queries.
   if (filling_.defined()) query_.masked_fill_(filling_, 0);
+  return true;
 }
 
 /// Behind a text nothing is forgotten: attention takes gates relative to those at the end of a block.

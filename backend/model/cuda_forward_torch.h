@@ -47,8 +47,6 @@ class CudaForward : public TorchForward {
   /// x += the mixer's output.  @param output  [B n, H d] bf16
   void add_output(int layer, at::Tensor& output);
   [[nodiscard]] bool alike() const { return !input().lengths.empty(); }
-  /// Queries are 0 behind a text: attention's blocks of rows go by the longest of theirs.
-  void clear_filling();
   /// out = in W^T, or out += in W^T; where rows are to be alike, so many at a time.
   /// @param in, out  [rows, ...]
   void multiply(const at::Tensor& out, const at::Tensor& in, const at::Tensor& weight, Sum sum,

@@ -47,8 +47,9 @@ struct BackwardParameters {
   float* column_sums = nullptr;           ///< [B, H, L]
   const int* first_block = nullptr;       ///< [B, H, row_blocks] key blocks before it are skipped, never falling
   const int* last_block = nullptr;        ///< [B, H, key_blocks] blocks of rows after it are skipped, never falling
-  int* turns = nullptr;                   ///< [B, H, 4 row_parts] the key block that adds next; null: any order
-  int* ticket = nullptr;                  ///< thread blocks that have begun, where there are turns
+  /// [B, H, 4 row_parts] the key block that adds next, on Hopper of a block of rows the first alone; null: any order
+  int* turns = nullptr;
+  int* ticket = nullptr;  ///< thread blocks that have begun, where there are turns
   int batch = 0, heads = 0, key_heads = 0, group = 1, length = 0;
   int window_size = 0;
   float scale = 0, scale_log2 = 0;
