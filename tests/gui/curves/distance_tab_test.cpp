@@ -200,16 +200,7 @@ void DistanceTabTest::comparesRuns() {
 }
 
 void DistanceTabTest::showsLinearMixers() {
-  SyntheticRun linear = named("mamba", 80);
-  LayerMixer mixer;
-  mixer.mixer = Mixer::mamba2;
-  mixer.decay = Decay::head;
-  mixer.heads = 4;
-  mixer.query_heads = mixer.key_heads = mixer.value_heads = 4;
-  mixer.head_dim = mixer.value_dim = 8;
-  linear.mixers = {mixer, mixer};
-  linear.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
-  Scene scene({linear});
+  Scene scene({linearRun()});
   const RunId run = scene.document.runs()[0].id;
   scene.document.selection().setHead({run, 1, 2});
   QVERIFY(scene.show(Tab::distance));

@@ -45,6 +45,20 @@ inline SyntheticRun named(std::string name, std::int64_t length) {
   return run;
 }
 
+/// A run of two layers of Mamba-2.
+inline SyntheticRun linearRun() {
+  SyntheticRun run = named("mamba", 80);
+  LayerMixer mixer;
+  mixer.mixer = Mixer::mamba2;
+  mixer.decay = Decay::head;
+  mixer.heads = 4;
+  mixer.query_heads = mixer.key_heads = mixer.value_heads = 4;
+  mixer.head_dim = mixer.value_dim = 8;
+  run.mixers = {mixer, mixer};
+  run.keep = {Keep::loss, Keep::gates, Keep::query_key, Keep::values};
+  return run;
+}
+
 /// A document with runs, and the view on it.
 class Scene {
  public:
