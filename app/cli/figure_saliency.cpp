@@ -1,9 +1,11 @@
 #include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include "app/cli/figure_kind.h"
 #include "app/cli/figure_options.h"
 #include "app/cli/map_options.h"
 #include "app/figure/kinds/saliency.h"
+#include "backend/base/error.h"
 
 namespace foxscope::cli {
 namespace {
@@ -13,7 +15,16 @@ struct SaliencyArguments {
   std::optional<std::string> model;
   std::string head;
   std::string rows;
+  std::string by;
 };
+
+std::optional<SaliencyNumber> parseNumber(const std::string& name) {
+  if (name.empty()) return std::nullopt;
+  for (const SaliencyNumber number : kSaliencyNumbers) {
+    if (name == to_string(number)) return number;
+  }
+  throw UsageError(fmt::format("--by {}: use saliency_scale, saliency_absolute or saliency_per_nat", name));
+}
 
 int drawSaliency(const SaliencyArguments& arguments, const Session& session) {
   return writeFigure(arguments.figure, session, [&](const figure::FigureStyle& style, Notes& notes) {
@@ -24,6 +35,7 @@ int drawSaliency(const SaliencyArguments& arguments, const Session& session) {
       options.head = figure::HeadIndex{layer, head};
     }
     if (!arguments.rows.empty()) options.positions = parseRange("--rows", arguments.rows, run->info().length);
+    options.number = parseNumber(arguments.by);
     return figure::drawSaliency(run, options, style, session.job());
   });
 }
@@ -34,8 +46,15 @@ void addSaliency(CLI::App& command, Selection& selection) {
   command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
   command
       .add_option("--head", arguments->head,
-                  "Head whose saliency tints the passage (default: the one that matters most)")
+                  "Head whose saliency tints the passage (default: the one of the largest number)")
       ->type_name("L:H");
+  command
+      .add_option(
+          "--by", arguments->by,
+          "Number of each head: saliency_absolute, the sum of |g log f|; saliency_scale, the sum of g log f, of "
+          "which scale=0.9 changes the loss by -0.1; saliency_per_nat, the mean of |g| (default: "
+          "saliency_absolute, without gates saliency_per_nat)")
+      ->type_name("NUMBER");
   command
       .add_option("--rows", arguments->rows,
                   "Positions from A up to, not including, B (default: the first, or those that a target ends with)")

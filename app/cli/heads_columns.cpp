@@ -146,7 +146,8 @@ double valueOf(const HeadsReport& report, const ReportedHead& head, const std::s
   if (found == columns.end()) {
     throw UsageError(
         fmt::format("--sort {}: there is no such statistic: it is a column of --csv, as rate_decay_time, "
-                    "horizon_half_median, entropy, d50 or mass_on_first; those of --split, --by-class and --match "
+                    "horizon_half_median, entropy, d50, mass_on_first or saliency_absolute; those of --split, "
+                    "--by-class and --match "
                     "only beside that option",
                     name));
   }

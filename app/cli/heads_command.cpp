@@ -186,12 +186,20 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto trace = run.trace(options.model);
   MeasureOptions measure = measureOptions(options, *trace);
-  if (!hasAttention(*trace)) {
+  // The tables of saliency and of classes have no number of attention.
+  const bool tellsAttention = form != HeadsForm::table || !(options.saliency || options.byClass);
+  if (!hasAttention(*trace) && tellsAttention) {
     const bool some = layersWithAttention(*trace) > 0;
     session.console.note(fmt::format(
         "{}: queries and keys or row normalisers were not kept, so there is nothing to say of {}: run again with "
         "--keep gates,rows,qk",
         options.file, some ? "softmax attention" : "attention"));
+  }
+  if (options.saliency && trace->info().gated && ordering_number(*trace) == SaliencyNumber::per_nat) {
+    session.console.note(
+        fmt::format("{}: gates were not kept, so saliency_scale and saliency_absolute are not known: run again with "
+                    "--keep loss,gates,saliency",
+                    options.file));
   }
   std::vector<TokenClassSet> classes;
   if (options.byClass) measure.classes = classes = read_classes(*trace);
@@ -212,7 +220,7 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
     return kDone;
   }
   if (options.match && !findNearest(options, run, session, report)) return kInterrupted;
-  const std::string sort = options.sort.empty() && options.saliency ? "saliency" : options.sort;
+  const std::string sort = options.sort.empty() && options.saliency ? to_string(ordering_number(*trace)) : options.sort;
   rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
   if (form == HeadsForm::table) {
     Console::print(headsTables(report));
@@ -251,8 +259,8 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
   command->add_flag("--by-class", options->byClass,
                     "Gates by class of the token that is read: punctuation, newline, first token of a word...");
   command->add_flag("--saliency", options->saliency,
-                    "What the loss owes to each head's gates, the heads that matter most first, of runs with --keep "
-                    "saliency");
+                    "What the loss owes to each head's gates, largest saliency_absolute first, of runs with --keep "
+                    "saliency: what small changes of log f do, not what a head without forgetting does (eval sweep)");
   command
       ->add_option("--match", options->match, "Heads of this model of the file that have the nearest distance profiles")
       ->type_name("NAME");

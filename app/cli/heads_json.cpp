@@ -142,9 +142,10 @@ Json saliencyJson(const HeadSaliency& saliency) {
   for (const SaliencyEvent& event : saliency.events) {
     events.push_back({{"position", event.position}, {"saliency", jsonNumber(event.saliency)}});
   }
-  return {{"mean_size", jsonNumber(saliency.mean_size)},
-          {"sum", jsonNumber(saliency.sum)},
-          {"largest_events", std::move(events)}};
+  Json json;
+  for (const SaliencyNumber number : kSaliencyNumbers) json[to_string(number)] = jsonNumber(value_of(saliency, number));
+  json["largest_events"] = std::move(events);
+  return json;
 }
 
 Json headJson(const HeadsReport& report, const ReportedHead& reported) {

@@ -210,21 +210,20 @@ std::string readCell(const Trace& run, std::int64_t position) {
 
 std::string saliencyTable(const HeadsReport& report) {
   const bool gated = report.run->info().gated;
-  TextTable table(
-      {"layer", "head", "decay time", "mean size", "sum", "all gates + 1 %", "largest", "position", "reads"},
-      {TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
-       TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
-       TextTable::Align::left});
-  table.addRow({"", "", "tokens", "nats/nat", "nats/nat", "nats", "nats/nat", "", ""});
+  TextTable table({"layer", "head", "decay time", "absolute", "scale", "per nat", "largest", "position", "reads"},
+                  {TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
+                   TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
+                   TextTable::Align::left});
+  table.addRow({"", "", "tokens", "nats", "nats", "nats/nat", "nats/nat", "", ""});
   for (const ReportedHead& reported : report.heads) {
     const HeadStatistics& head = reported.measures.statistics;
     const HeadSaliency& saliency = head.saliency.value();
     std::vector<std::string> cells = {std::to_string(head.layer),
                                       std::to_string(head.head),
                                       tokensCell(head.rate_decay_time),
-                                      scientificCell(saliency.mean_size),
-                                      scientificCell(saliency.sum),
-                                      scientificCell(change_by_one_percent(saliency.sum)),
+                                      scientificCell(saliency.absolute),
+                                      scientificCell(saliency.scale),
+                                      scientificCell(saliency.per_nat),
                                       "-",
                                       "-",
                                       "-"};
@@ -238,8 +237,11 @@ std::string saliencyTable(const HeadsReport& report) {
   }
   const std::string target = saliency_target_words(report.run->info());
   return fmt::format(
-             "{}, {} tokens: saliency, the gradient of {} by log f{}\n"
-             "raising one gate by 1 % changes {} by 0.01 times its saliency, in nats\n",
+             "{}, {} tokens: saliency, g = the gradient of {} by log f of each token{}\n"
+             "scale: sum of g log f; with all log f of the head 10 % smaller {} changes by -0.1 of it, to first order\n"
+             "absolute: sum of |g log f|, where tokens that gain and tokens that lose do not cancel; per nat: mean of "
+             "|g|\n"
+             "what a head does without forgetting at all is no small change: `foxscope eval sweep` measures it\n",
              report.model, countText(report.tokens), target,
              gated ? "" : "; a model without gates: what a gate would change", target) +
          table.text();

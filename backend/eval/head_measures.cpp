@@ -142,8 +142,11 @@ std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics) {
 
 std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics) {
   if (!statistics.saliency) return {};
-  return {{"saliency", "nats per nat", statistics.saliency->mean_size},
-          {"saliency_sum", "nats per nat", statistics.saliency->sum}};
+  std::vector<HeadNumber> numbers;
+  for (const SaliencyNumber number : kSaliencyNumbers) {
+    numbers.push_back({to_string(number), unit_of(number), value_of(*statistics.saliency, number)});
+  }
+  return numbers;
 }
 
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics) {

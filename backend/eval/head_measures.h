@@ -61,7 +61,7 @@ std::vector<HeadNumber> gate_numbers(const HeadStatistics& statistics);
 /// Quartiles of the decay times of a head's channels, channel_decay_time_min to channel_decay_time_max; none where
 /// channels do not decay each by itself.
 std::vector<HeadNumber> spectrum_numbers(const HeadStatistics& statistics);
-/// Mean size and sum of saliency; none where it was not kept.
+/// The three numbers of HeadSaliency; none where it was not kept.
 std::vector<HeadNumber> saliency_numbers(const HeadStatistics& statistics);
 /// Entropy, masses, d50 and d90, scores of labels ("label_sink") and how many tokens come again; NaN without attention.
 std::vector<HeadNumber> attention_numbers(const HeadStatistics& statistics);

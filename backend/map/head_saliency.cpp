@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <string_view>
 
@@ -16,6 +17,24 @@ bool take_number(std::string_view& text, std::int64_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return error == std::errc();
+}
+
+/// Sums over positions of g_t log f_t and of its size. The gate at 0 is in no F, and g_0 = 0.
+void add_log_gates(const HeadOf& head, std::span<const float> saliency, HeadSaliency& result) {
+  if (!is_gated(head.trace->info(), head.layer)) {
+    result.scale = result.absolute = 0 * result.per_nat;  // NaN where a gradient is not a number
+    return;
+  }
+  if (!head.trace->has(TraceArray::cumulative_log_gate, head.layer)) {
+    result.scale = result.absolute = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
+  const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
+  for (std::size_t t = 1; t < saliency.size(); ++t) {
+    const double change = static_cast<double>(saliency[t]) * (c[t] - c[t - 1]);
+    result.scale += change;
+    result.absolute += std::abs(change);
+  }
 }
 
 }  // namespace
@@ -41,13 +60,46 @@ std::optional<HeadSaliency> head_saliency(const HeadOf& head, int events) {
   if (!head.trace->has(TraceArray::log_forget_gradient)) return std::nullopt;
   const std::span<const float> saliency = head.trace->log_forget_gradient(head.layer, head.head);
   HeadSaliency result;
-  for (const float value : saliency) {
-    result.mean_size += std::abs(static_cast<double>(value));
-    result.sum += static_cast<double>(value);
-  }
-  result.mean_size /= static_cast<double>(saliency.size());
-  if (!std::isnan(result.mean_size)) result.events = largest_events(saliency, events);
+  for (const float value : saliency) result.per_nat += std::abs(static_cast<double>(value));
+  result.per_nat /= static_cast<double>(saliency.size());
+  add_log_gates(head, saliency, result);
+  if (!std::isnan(result.per_nat)) result.events = largest_events(saliency, events);
   return result;
+}
+
+const char* to_string(SaliencyNumber number) {
+  switch (number) {
+    case SaliencyNumber::scale:
+      return "saliency_scale";
+    case SaliencyNumber::absolute:
+      return "saliency_absolute";
+    case SaliencyNumber::per_nat:
+      break;
+  }
+  return "saliency_per_nat";
+}
+
+const char* unit_of(SaliencyNumber number) { return number == SaliencyNumber::per_nat ? "nats per nat" : "nats"; }
+
+double value_of(const HeadSaliency& saliency, SaliencyNumber number) {
+  switch (number) {
+    case SaliencyNumber::scale:
+      return saliency.scale;
+    case SaliencyNumber::absolute:
+      return saliency.absolute;
+    case SaliencyNumber::per_nat:
+      break;
+  }
+  return saliency.per_nat;
+}
+
+SaliencyNumber ordering_number(const Trace& trace) {
+  for (int layer = 0; layer < trace.info().layers; ++layer) {
+    if (is_gated(trace.info(), layer) && trace.has(TraceArray::cumulative_log_gate, layer)) {
+      return SaliencyNumber::absolute;
+    }
+  }
+  return SaliencyNumber::per_nat;
 }
 
 double change_by_one_percent(double saliency) { return 0.01 * saliency; }

@@ -23,12 +23,29 @@ struct SaliencyEvent {
 /// @param gradient  [L] nats per nat, all of them numbers
 std::vector<SaliencyEvent> largest_events(std::span<const float> gradient, int count);
 
-/// What a loss owes to a head's gates. NaN where a gradient is not a number, and then without events.
+/// What a loss owes to a head's gates. NaN where a gradient is not a number, and then without events. scale and
+/// absolute are NaN as well where the run did not keep gates, and 0 for a head without a gate, whose log f is 0.
 struct HeadSaliency {
-  double mean_size = 0;               ///< mean over all positions of |g_t|, nats per nat
-  double sum = 0;                     ///< sum of g_t: d loss / d log of a factor on every f_t
+  /// sum_t g_t log f_t, nats: d loss / d s where every log f of the head is multiplied by s (`--intervene
+  /// L:H:scale=s`), at s = 1. The gate raised to 0.9 of its log f changes the loss by -0.1 of it.
+  double scale = 0;
+  /// sum_t |g_t log f_t|, nats: the same with each position's sign left out, so that positions at which forgetting
+  /// helps and those at which it harms do not cancel. What orders heads.
+  double absolute = 0;
+  double per_nat = 0;                 ///< mean over all positions of |g_t|, nats per nat of log f
   std::vector<SaliencyEvent> events;  ///< the largest |g_t| first, the earlier of two as large
 };
+
+/// The numbers of HeadSaliency, as tables, files and figures call them: saliency_scale, saliency_absolute and
+/// saliency_per_nat. A unit is "nats" or "nats per nat".
+enum class SaliencyNumber { scale, absolute, per_nat };
+inline constexpr SaliencyNumber kSaliencyNumbers[] = {SaliencyNumber::scale, SaliencyNumber::absolute,
+                                                      SaliencyNumber::per_nat};
+const char* to_string(SaliencyNumber number);
+const char* unit_of(SaliencyNumber number);
+double value_of(const HeadSaliency& saliency, SaliencyNumber number);
+/// The one that orders the heads of a run: absolute, and per_nat where log f is 0 or was not kept.
+SaliencyNumber ordering_number(const Trace& trace);
 
 /// @param events  how many at most; positions with g_t = 0 are none
 /// @returns nothing where saliency was not kept

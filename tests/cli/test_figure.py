@@ -245,14 +245,23 @@ class KindTest(FigureTest):
             "run", "--model", FOX, "--text", self.write("text.txt", "The fox ran over the hill.\nNobody saw the fox."),
             "--keep", "gates,saliency", "--saliency", "8:9", "-o", path))
         said = self.draw("saliency", files=[run])
-        self.assertRegex(said, r"\d:\d has the largest mean size; --head chooses another")
+        self.assertRegex(said, r"\d:\d has the largest saliency_absolute; --head chooses another")
         self.assertIn("changes the loss of position 8 (nats)", self.text_of())
-        self.assertIn("nats per nat", self.text_of())
+        self.assertIn("saliency_absolute", self.text_of())
         self.assertIn("The fox ran over the hill.", self.text_of())
         # Behind the target no gate matters.
         self.assertNotIn("Nobody saw", self.text_of())
         self.assertEqual(self.draw("saliency", "--head", "3:1", "--rows", "0:12", files=[run]), "")
         self.assertIn("raising f of 3:1 by 1 %", self.text_of())
+        for number in ["saliency_scale", "saliency_absolute", "saliency_per_nat"]:
+            self.assertIn("has the largest " + number, self.draw("saliency", "--by", number, files=[run]))
+            self.assertIn(number, self.text_of())
+        self.refuses(["--by mean", "saliency_scale, saliency_absolute or saliency_per_nat"], "saliency", run, "--by", "mean")
+        bare = self.made_once("bare.h5", lambda path: self.done(
+            "run", "--model", FOX, "--text", self.write("bare.txt", "The fox ran."), "--keep", "saliency", "-o", path))
+        self.assertIn("has the largest saliency_per_nat", self.draw("saliency", files=[bare]))
+        self.refuses(["gates were not kept, and saliency_scale is of them", "--keep loss,gates,saliency"], "saliency", bare,
+                     "--by", "saliency_scale", code=1)
         self.refuses(["--rows 9:3"], "saliency", run, "--rows", "9:3")
         self.refuses(["no layer 8", "0 to 7"], "saliency", run, "--head", "8:0")
         self.refuses(["saliency was not kept", "--keep loss,gates,saliency"], "saliency", self.two_models(), code=1)

@@ -337,26 +337,39 @@ class SaliencyTest(CommandLineTest):
         super().setUp()
         self.run_file = self.run_fixture(extra=self.KEPT)
         self.gradient = safetensors.numpy.load_file(DATA / "fox-pro" / "golden_gradients.safetensors")["dlog_f"]
+        with h5py.File(self.run_file) as file:
+            layers = file["models/fox-pro/layers"]
+            c = numpy.stack([layers[name]["cumulative_log_gate"][()] for name in sorted(layers)])
+        self.log_f = numpy.diff(c, axis=-1, prepend=0)
 
     def heads(self, *options, run_file=None):
         return json.loads(self.done("heads", run_file or self.run_file, "-q", "--json", *options))["heads"]
 
+    def said(self, run_file, *options):
+        result = self.foxscope("heads", run_file, *options)
+        self.assertEqual(result.returncode, 0)
+        return result.stderr.decode()
+
     def test_heads_are_ranked_by_the_gradient_that_others_computed(self):
         heads = self.heads("--saliency")
-        sizes = {(head["layer"], head["head"]): head["saliency"]["mean_size"] for head in heads}
-        self.assertEqual(list(sizes), sorted(sizes, key=sizes.get, reverse=True))
+        order = {(head["layer"], head["head"]): head["saliency"]["saliency_absolute"] for head in heads}
+        self.assertEqual(list(order), sorted(order, key=order.get, reverse=True))
         for head in heads:
             gradient = self.gradient[head["layer"], head["head"]].astype(numpy.float64)
+            product = gradient * self.log_f[head["layer"], head["head"]]
             saliency = head["saliency"]
-            self.assertAlmostEqual(saliency["mean_size"] / abs(gradient).mean(), 1, places=3)
-            self.assertAlmostEqual(saliency["sum"], gradient.sum(), delta=1e-3 * abs(gradient).sum())
+            self.assertAlmostEqual(saliency["saliency_scale"], product.sum(), delta=1e-3 * abs(product).sum())
+            self.assertAlmostEqual(saliency["saliency_absolute"] / abs(product).sum(), 1, places=3)
+            self.assertAlmostEqual(saliency["saliency_per_nat"] / abs(gradient).mean(), 1, places=3)
             self.assertEqual(len(saliency["largest_events"]), 8)
             for event in saliency["largest_events"]:
                 self.assertAlmostEqual(event["saliency"], gradient[event["position"]], delta=1e-3 * abs(gradient).max())
             strongest = [abs(event["saliency"]) for event in saliency["largest_events"]]
             self.assertEqual(strongest, sorted(strongest, reverse=True))
             self.assertEqual(saliency["largest_events"][0]["position"], abs(gradient).argmax())
-        self.assertEqual(self.heads("--sort", "saliency"), heads)
+        self.assertEqual(self.heads("--sort", "saliency_absolute"), heads)
+        by_nat = [head["saliency"]["saliency_per_nat"] for head in self.heads("--saliency", "--sort", "saliency_per_nat")]
+        self.assertEqual(by_nat, sorted(by_nat, reverse=True))
         self.assertEqual(self.heads("--saliency", "--reverse"), heads[::-1])
         self.assertEqual([head["layer"] for head in self.heads()], [0, 0, 1, 1])
 
@@ -366,28 +379,31 @@ class SaliencyTest(CommandLineTest):
         self.done("heads", self.run_file, "-q", "--saliency", "-o", path)
         with h5py.File(path) as file:
             numbers = file["models/fox-pro/numbers"]
-            self.assertEqual(numbers["saliency"].attrs["units"], "nats per nat")
+            self.assertEqual(numbers["saliency_scale"].attrs["units"], "nats")
+            self.assertEqual(numbers["saliency_absolute"].attrs["units"], "nats")
+            self.assertEqual(numbers["saliency_per_nat"].attrs["units"], "nats per nat")
             for row, head in zip(rows, self.heads()):
                 place = int(row["layer"]), int(row["head"])
                 saliency = head["saliency"]
-                self.assertEqual(float(row["saliency"]), saliency["mean_size"])
-                self.assertEqual(float(row["saliency_sum"]), saliency["sum"])
+                for name in ["saliency_scale", "saliency_absolute", "saliency_per_nat"]:
+                    self.assertEqual(float(row[name]), saliency[name])
+                    self.assertEqual(numbers[name][place], saliency[name])
                 self.assertEqual(int(row["saliency_8_position"]), saliency["largest_events"][7]["position"])
                 self.assertEqual(float(row["saliency_8"]), saliency["largest_events"][7]["saliency"])
-                self.assertEqual(numbers["saliency"][place], saliency["mean_size"])
-                self.assertEqual(numbers["saliency_sum"][place], saliency["sum"])
 
     def test_the_table_says_what_a_number_means(self):
         lines = self.done("heads", self.run_file, "-q", "--saliency", "--top", "2").splitlines()
-        self.assertEqual(lines[0], "fox-pro, 64 tokens: saliency, the gradient of the mean loss by log f")
-        self.assertEqual(lines[1],
-                         "raising one gate by 1 % changes the mean loss by 0.01 times its saliency, in nats")
+        self.assertEqual(lines[0], "fox-pro, 64 tokens: saliency, g = the gradient of the mean loss by log f of each token")
+        self.assertEqual(lines[1], "scale: sum of g log f; with all log f of the head 10 % smaller the mean loss changes by "
+                                   "-0.1 of it, to first order")
+        self.assertIn("absolute: sum of |g log f|", lines[2])
+        self.assertIn("`foxscope eval sweep` measures it", lines[3])
         first = self.heads("--saliency")[0]
-        self.assertEqual(len(lines), 6)
-        cells = lines[4].split()
+        self.assertEqual(len(lines), 8)
+        cells = lines[6].split()
         self.assertEqual(cells[:2], [str(first["layer"]), str(first["head"])])
-        self.assertEqual(cells[3], f"{first['saliency']['mean_size']:.2e}")
-        self.assertEqual(cells[5], f"{0.01 * first['saliency']['sum']:.2e}")
+        self.assertEqual(cells[3:6], [f"{first['saliency'][name]:.2e}"
+                                      for name in ["saliency_absolute", "saliency_scale", "saliency_per_nat"]])
         largest = first["saliency"]["largest_events"][0]
         self.assertEqual(cells[6:8], [f"{largest['saliency']:.2e}", str(largest["position"])])
         self.assertEqual(cells[8:], ["id", str(golden("fox-pro")["input_ids"][0, largest["position"]])])
@@ -399,24 +415,45 @@ class SaliencyTest(CommandLineTest):
         # Nothing that comes later is seen by a loss.
         for head in document["heads"]:
             self.assertTrue(all(event["position"] < 50 for event in head["saliency"]["largest_events"]))
-        self.assertIn("changes the mean loss of positions 40 to 49 by", self.done("heads", path, "-q", "--saliency"))
+        self.assertIn("smaller the mean loss of positions 40 to 49 changes by", self.done("heads", path, "-q", "--saliency"))
         path = self.run_fixture(name="one.h5", extra=[*self.KEPT, "--saliency", "40:41"])
-        self.assertIn("the gradient of the loss of position 40 by log f\n", self.done("heads", path, "-q", "--saliency"))
+        self.assertIn("the gradient of the loss of position 40 by log f of each token\n", self.done("heads", path, "-q", "--saliency"))
 
     def test_what_a_gate_would_change_where_there_is_none(self):
         path = self.run_fixture("transformer-pro", "t.h5", self.KEPT)
         table = self.done("heads", path, "-q", "--saliency")
         self.assertIn("a model without gates: what a gate would change", table)
         gradient = safetensors.numpy.load_file(DATA / "transformer-pro" / "golden_gradients.safetensors")["dlog_f"]
-        for head in self.heads(run_file=path):
-            self.assertAlmostEqual(head["saliency"]["mean_size"] / abs(gradient[head["layer"], head["head"]]).mean(), 1,
+        heads = self.heads("--saliency", run_file=path)
+        for head in heads:
+            saliency = head["saliency"]
+            self.assertAlmostEqual(saliency["saliency_per_nat"] / abs(gradient[head["layer"], head["head"]]).mean(), 1,
                                    places=3)
+            self.assertEqual([saliency["saliency_scale"], saliency["saliency_absolute"]], [0, 0])
+        order = [head["saliency"]["saliency_per_nat"] for head in heads]
+        self.assertEqual(order, sorted(order, reverse=True))
+
+    def test_nothing_is_said_of_what_the_table_does_not_show(self):
+        self.assertEqual(self.said(self.run_file, "--saliency"), "")
+        # The overview and the file have numbers of attention, and they are missing.
+        self.assertIn("queries and keys or row normalisers were not kept", self.said(self.run_file))
+        self.assertIn("queries and keys or row normalisers were not kept", self.said(self.run_file, "--saliency", "--csv"))
+
+    def test_without_gates_the_sums_are_not_known(self):
+        path = self.run_fixture(name="bare.h5", extra=["--keep", "loss,saliency"])
+        self.assertIn("gates were not kept, so saliency_scale and saliency_absolute are not known: run again with --keep "
+                      "loss,gates,saliency", self.said(path, "--saliency"))
+        heads = self.heads("--saliency", run_file=path)
+        self.assertTrue(all(head["saliency"]["saliency_absolute"] is None for head in heads))
+        order = [head["saliency"]["saliency_per_nat"] for head in heads]
+        self.assertEqual(order, sorted(order, reverse=True))
 
     def test_words_of_a_text_are_named(self):
         path = self.folder / "text.h5"
         self.done("run", "--model", FOX, "--text", "-", *self.KEPT, "-o", path, stdin=b"The fox ran.\nIt ran on.\n")
-        table = self.done("heads", path, "-q", "--saliency").splitlines()[4:]
+        table = self.done("heads", path, "-q", "--saliency").splitlines()[6:]
         self.assertEqual(len(table), 32)
+        self.assertEqual(self.said(path, "--saliency", "--by-class"), "")
         with h5py.File(path) as file:
             strings = [string.decode() for string in file["models"][FOX.name]["tokens/string"]]
         for line in table:
@@ -429,8 +466,8 @@ class SaliencyTest(CommandLineTest):
         self.assertNotIn("saliency", self.done("heads", path, "--csv"))
         self.fails(1, ["plain.h5: model 'fox-pro': saliency was not kept", "--keep loss,gates,saliency"], "heads", path,
                    "--saliency")
-        self.fails(2, ["--sort saliency", "saliency was not kept", "--keep loss,gates,saliency"], "heads", path, "--sort",
-                   "saliency")
+        self.fails(2, ["--sort saliency_scale", "saliency was not kept", "--keep loss,gates,saliency"], "heads", path,
+                   "--sort", "saliency_scale")
         self.fails(2, "there is no such statistic", "heads", self.run_file, "-q", "--sort", "saliency_mean")
 
 

@@ -360,7 +360,13 @@ std::shared_ptr<const Trace> run_with_saliency(const char* target) {
   info.head_dim = 4;
   info.length = 100;
   info.saliency_target = target;
-  Recorder recorder(info, {Keep::saliency}, nullptr);
+  info.gated = true;
+  Recorder recorder(info, {Keep::saliency, Keep::gates}, nullptr);
+  // log f is -0.5 everywhere.
+  for (int layer = 0; layer < 2; ++layer) {
+    const std::span<double> c = recorder.cumulative_log_gate(layer);
+    for (std::size_t n = 0; n < c.size(); ++n) c[n] = -0.5 * static_cast<double>(n % 100 + 1);
+  }
   const std::span<float> gradient = recorder.log_forget_gradient();
   for (std::size_t n = 0; n < gradient.size(); ++n) {
     const float size = n < 300 ? 1e-4F : 2e-3F;
@@ -384,10 +390,11 @@ TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {
   const auto run = run_with_saliency("mean of loss[0:100]");
   const auto drawn = figure::drawSaliency(run, {}, style_of(Kind::pdf), {});
   ASSERT_EQ(drawn->notes.size(), 1U);
-  EXPECT_EQ(drawn->notes[0], "fox: 1:1 has the largest mean size; --head chooses another");
+  EXPECT_EQ(drawn->notes[0], "fox: 1:1 has the largest saliency_absolute; --head chooses another");
   const std::string text = text_of(drawn->file);
-  // Sizes of 1e-4 and of 2e-3, a tenth whole and the others a quarter: 0.325 of them in the mean.
-  for (const char* const word : {"6.50", "0.32", "layer", "head", "10⁻⁴ nats per nat",
+  // Of sizes of 1e-4 and of 2e-3 a tenth is whole and the others a quarter: 0.325 of them in the mean, but for the
+  // first position. Times log f and 99 positions.
+  for (const char* const word : {"3.2", "0.16", "layer", "head", "saliency_absolute", "10⁻² nats",
                                  "raising f of 1:1 by 1 % changes the "
                                  "mean loss (nats)"}) {
     EXPECT_NE(text.find(word), std::string::npos) << word << " in " << text;
@@ -398,6 +405,19 @@ TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {
   EXPECT_LT(count_of(page, figure::signedTint().back()), 1000);
 }
 
+TEST(Saliency, EveryNumberOfTheHeadsIsDrawnUnderItsName) {
+  const auto run = run_with_saliency("mean of loss[0:100]");
+  for (const SaliencyNumber number : kSaliencyNumbers) {
+    const auto drawn = figure::drawSaliency(run, {{}, {}, number}, style_of(Kind::pdf), {});
+    EXPECT_EQ(drawn->notes[0], fmt::format("fox: 1:1 has the largest {}; --head chooses another", to_string(number)));
+    EXPECT_NE(text_of(drawn->file).find(to_string(number)), std::string::npos);
+  }
+  // A tenth of 2e-3 pulls down, nine tenths of a quarter pull up, times -0.5: below 0, and with the sign's colours.
+  const std::string text =
+      text_of(figure::drawSaliency(run, {{}, {}, SaliencyNumber::scale}, style_of(Kind::pdf), {})->file);
+  EXPECT_NE(text.find("1.2"), std::string::npos) << text;
+}
+
 TEST(Saliency, PositionsAreThoseOfTheTarget) {
   const auto text_at = [](const char* target, const figure::SaliencyOptions& options = {}) {
     const auto drawn = figure::drawSaliency(run_with_saliency(target), options, style_of(Kind::pdf), {});
@@ -405,7 +425,7 @@ TEST(Saliency, PositionsAreThoseOfTheTarget) {
   };
   EXPECT_NE(text_at("mean of loss[0:100]").find("positions: 0:100"), std::string::npos);
   EXPECT_NE(text_at("mean of loss[40:41]").find("positions: 0:41"), std::string::npos);
-  EXPECT_NE(text_at("mean of loss[40:41]", {{}, Range{10, 20}}).find("positions: 10:20"), std::string::npos);
+  EXPECT_NE(text_at("mean of loss[40:41]", {{}, Range{10, 20}, {}}).find("positions: 10:20"), std::string::npos);
   EXPECT_NE(text_at("mean of loss[40:41]").find("target: mean of loss[40:41]"), std::string::npos);
 }
 
@@ -414,8 +434,8 @@ TEST(Saliency, OnlyWhatExistsIsDrawn) {
   const auto refused = [](const std::shared_ptr<const Trace>& of, const figure::SaliencyOptions& options) {
     return error_of([&] { (void)figure::drawSaliency(of, options, style_of(Kind::png), {}); });
   };
-  EXPECT_EQ(refused(run, {{}, Range{90, 101}}), "positions 90:101: the text has 100");
-  EXPECT_EQ(refused(run, {figure::HeadIndex{2, 0}, {}}), "model 'fox' has no layer 2: layers are 0 to 1");
+  EXPECT_EQ(refused(run, {{}, Range{90, 101}, {}}), "positions 90:101: the text has 100");
+  EXPECT_EQ(refused(run, {figure::HeadIndex{2, 0}, {}, {}}), "model 'fox' has no layer 2: layers are 0 to 1");
   EXPECT_EQ(refused(run_of(20, 1, 1), {}), "random: saliency was not kept: run again with --keep loss,gates,saliency");
 }
 

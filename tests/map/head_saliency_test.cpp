@@ -1,6 +1,7 @@
 #include "backend/map/head_saliency.h"
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -22,20 +23,31 @@ TraceInfo two_heads(std::int64_t length) {
   return info;
 }
 
-/// A run whose head 1 has these gradients, and head 0 others.
-std::shared_ptr<const Trace> run_with(const std::vector<float>& gradient) {
-  Recorder recorder(two_heads(static_cast<std::int64_t>(gradient.size())), {Keep::saliency}, nullptr);
+/// A run whose head 1 has these gradients and, where they are given, these log f, and head 0 others.
+std::shared_ptr<const Trace> run_with(const std::vector<float>& gradient, const std::vector<double>& log_gates = {}) {
+  TraceInfo info = two_heads(static_cast<std::int64_t>(gradient.size()));
+  info.gated = true;
+  KeepSet keep = {Keep::saliency};
+  if (!log_gates.empty()) keep.insert(Keep::gates);
+  Recorder recorder(info, keep, nullptr);
+  if (!log_gates.empty()) {
+    const std::span<double> c = recorder.cumulative_log_gate(0);
+    std::ranges::fill(c, 0.0);
+    std::partial_sum(log_gates.begin(), log_gates.end(), c.begin() + info.length);
+  }
   std::ranges::fill(recorder.log_forget_gradient(), 7.0F);
   std::ranges::copy(gradient, recorder.log_forget_gradient().subspan(gradient.size()).begin());
   return recorder.finish(nullptr, std::make_shared<TokenTable>());
 }
 
-TEST(HeadSaliency, IsTheMeanSizeTheSumAndTheLargest) {
-  const auto run = run_with({0.0F, -0.5F, 0.25F, -3.0F, 0.5F, 0.0F});
+TEST(HeadSaliency, IsSumsOfTheGradientTimesLogFAndTheLargest) {
+  const auto run = run_with({0.0F, -0.5F, 0.25F, -3.0F, 0.5F, 0.0F}, {-4, -0.5, -1, 0, -0.25, -8});
   const auto saliency = head_saliency({run, 0, 1}, 3);
   ASSERT_TRUE(saliency);
-  EXPECT_DOUBLE_EQ(saliency->mean_size, 4.25 / 6);
-  EXPECT_DOUBLE_EQ(saliency->sum, -2.75);
+  EXPECT_DOUBLE_EQ(saliency->scale, 0.25 - 0.25 - 0.125);
+  EXPECT_DOUBLE_EQ(saliency->absolute, 0.25 + 0.25 + 0.125);
+  EXPECT_DOUBLE_EQ(saliency->per_nat, 4.25 / 6);
+  EXPECT_EQ(ordering_number(*run), SaliencyNumber::absolute);
   ASSERT_EQ(saliency->events.size(), 3U);
   // Of two as large the earlier comes first.
   const std::int64_t positions[] = {3, 1, 4};
@@ -46,14 +58,37 @@ TEST(HeadSaliency, IsTheMeanSizeTheSumAndTheLargest) {
   }
   EXPECT_EQ(head_saliency({run, 0, 1}, 10)->events.size(), 4U) << "positions on which nothing hangs are none";
   EXPECT_TRUE(head_saliency({run, 0, 1}, 0)->events.empty());
-  EXPECT_DOUBLE_EQ(head_saliency({run, 0, 0}, 0)->sum, 42);
+  EXPECT_DOUBLE_EQ(head_saliency({run, 0, 0}, 0)->per_nat, 7);
+  EXPECT_DOUBLE_EQ(head_saliency({run, 0, 0}, 0)->absolute, 0) << "its f is 1";
+}
+
+TEST(HeadSaliency, WithoutGatesKeptOnlyTheGradientIsKnown) {
+  const auto run = run_with({0.0F, -0.5F, 0.25F});
+  const auto saliency = head_saliency({run, 0, 1}, 3);
+  EXPECT_TRUE(std::isnan(saliency->scale));
+  EXPECT_TRUE(std::isnan(saliency->absolute));
+  EXPECT_DOUBLE_EQ(saliency->per_nat, 0.25);
+  EXPECT_EQ(saliency->events.size(), 2U);
+  EXPECT_EQ(ordering_number(*run), SaliencyNumber::per_nat);
+}
+
+TEST(HeadSaliency, OfAModelWithoutGatesLogFIsZero) {
+  Recorder recorder(two_heads(2), {Keep::saliency}, nullptr);
+  std::ranges::fill(recorder.log_forget_gradient(), 7.0F);
+  const auto run = recorder.finish(nullptr, std::make_shared<TokenTable>());
+  const auto saliency = head_saliency({run, 0, 1}, 3);
+  EXPECT_EQ(saliency->scale, 0);
+  EXPECT_EQ(saliency->absolute, 0);
+  EXPECT_EQ(saliency->per_nat, 7);
+  EXPECT_EQ(ordering_number(*run), SaliencyNumber::per_nat);
 }
 
 TEST(HeadSaliency, IsNotANumberWhereAGradientIsNone) {
-  const auto saliency = head_saliency({run_with({1.0F, std::nanf(""), 2.0F}), 0, 1}, 3);
+  const auto saliency = head_saliency({run_with({1.0F, std::nanf(""), 2.0F}, {-1, -1, -1}), 0, 1}, 3);
   ASSERT_TRUE(saliency);
-  EXPECT_TRUE(std::isnan(saliency->mean_size));
-  EXPECT_TRUE(std::isnan(saliency->sum));
+  EXPECT_TRUE(std::isnan(saliency->scale));
+  EXPECT_TRUE(std::isnan(saliency->absolute));
+  EXPECT_TRUE(std::isnan(saliency->per_nat));
   EXPECT_TRUE(saliency->events.empty());
 }
 

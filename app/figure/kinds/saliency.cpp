@@ -14,7 +14,6 @@
 #include "app/figure/map_panel.h"
 #include "app/figure/panel_page.h"
 #include "backend/base/error.h"
-#include "backend/map/head_saliency.h"
 
 namespace foxscope::figure {
 namespace {
@@ -23,23 +22,35 @@ constexpr double kRow = 1.75;               ///< height of a head's cell, font s
 constexpr double kMostOfWidth = 0.9;        ///< how high the grid may be
 constexpr double kShareWithinScale = 0.98;  ///< of the values: a few extremes must not bleach a passage
 constexpr int kLeastWritten = -1;           ///< decimal exponent that needs no factor
-constexpr const char* kMeanSize = "mean size of *∂* loss / *∂* log *f*";
 
-/// Mean sizes of all heads, layers downwards. Nothing if the job was stopped.
-std::optional<Image> meanSizes(const std::shared_ptr<const Trace>& trace, const Job& job) {
+/// A number in words, g being d loss / d log f of a position.
+const char* wordsOf(SaliencyNumber number) {
+  switch (number) {
+    case SaliencyNumber::scale:
+      return "saliency_scale: sum of *g* log *f*";
+    case SaliencyNumber::absolute:
+      return "saliency_absolute: sum of |*g* log *f*|";
+    case SaliencyNumber::per_nat:
+      break;
+  }
+  return "saliency_per_nat: mean of |*g*|";
+}
+
+/// The number of all heads, layers downwards. Nothing if the job was stopped.
+std::optional<Image> numbersOf(const std::shared_ptr<const Trace>& trace, SaliencyNumber number, const Job& job) {
   const TraceInfo& info = trace->info();
   Image image{info.layers, info.heads, {}};
   for (int layer = 0; layer < info.layers; ++layer) {
     for (int head = 0; head < info.heads; ++head) {
       if (job.stopped()) return std::nullopt;
-      image.value.push_back(static_cast<float>(head_saliency({trace, layer, head}, 0)->mean_size));
+      image.value.push_back(static_cast<float>(value_of(*head_saliency({trace, layer, head}, 0), number)));
     }
   }
   return image;
 }
 
 HeadIndex strongestHead(const Image& sizes) {
-  const auto smaller = [](float a, float b) { return !std::isnan(b) && (std::isnan(a) || a < b); };
+  const auto smaller = [](float a, float b) { return !std::isnan(b) && (std::isnan(a) || std::abs(a) < std::abs(b)); };
   const auto place = std::max_element(sizes.value.begin(), sizes.value.end(), smaller) - sizes.value.begin();
   return {static_cast<int>(place / sizes.columns), static_cast<int>(place % sizes.columns)};
 }
@@ -62,11 +73,16 @@ std::vector<double> changesOf(const HeadOf& head, const Range& range) {
   return changes;
 }
 
+ScaledColours coloursWithSigns(const ColourMap& map) {
+  ScaledColours colours;
+  colours.map = &map;
+  colours.hasSigns = true;
+  return colours;
+}
+
 ScaledColours coloursOfChanges(const std::vector<double>& changes) {
   const Image all{1, static_cast<std::int64_t>(changes.size()), {changes.begin(), changes.end()}};
-  ScaledColours colours;
-  colours.map = &signedTint();
-  colours.hasSigns = true;
+  ScaledColours colours = coloursWithSigns(signedTint());
   double limit = sizeOfMost(all, kShareWithinScale);
   if (!(limit > 0)) limit = sizeOfMost(all, 1);
   colours.upper = limit > 0 ? limit : 1;
@@ -88,15 +104,18 @@ MapPanel::Content gridOf(const TraceInfo& info, const FigureStyle& style) {
 struct HeadSizes {
   MapPanel* grid = nullptr;
   ColourBarPanel* bar = nullptr;
+  SaliencyNumber number = SaliencyNumber::absolute;
   int exponent = 0;  ///< of the unit, a power of ten
 
   [[nodiscard]] std::string label() const {
-    return fmt::format("{} ({}nats per nat)", kMeanSize, exponent == 0 ? "" : powerOfTen(exponent) + " ");
+    return fmt::format("{} ({}{})", wordsOf(number), exponent == 0 ? "" : powerOfTen(exponent) + " ", unit_of(number));
   }
 };
 
-HeadSizes addSizes(PanelPage& page, const Image& sizes, const TraceInfo& info, const FigureStyle& style) {
+HeadSizes addSizes(PanelPage& page, const Image& sizes, SaliencyNumber number, const TraceInfo& info,
+                   const FigureStyle& style) {
   HeadSizes added;
+  added.number = number;
   const double largest = sizeOfMost(sizes, 1);
   if (largest > 0) added.exponent = static_cast<int>(std::floor(std::log10(largest)));
   if (added.exponent >= kLeastWritten) added.exponent = 0;
@@ -108,26 +127,30 @@ HeadSizes addSizes(PanelPage& page, const Image& sizes, const TraceInfo& info, c
 
 void fillSizes(const PanelPage& page, const HeadSizes& added, Image sizes) {
   const double unit = std::pow(10, added.exponent);
-  ScaledColours colours;
-  colours.map = &viridis();
+  const bool hasSigns = added.number == SaliencyNumber::scale;
+  ScaledColours colours = hasSigns ? coloursWithSigns(diverging()) : ScaledColours();
+  if (!hasSigns) colours.map = &viridis();
   const double largest = sizeOfMost(sizes, 1) / unit;
   colours.upper = largest > 0 ? largest : 1;
+  if (hasSigns) colours.lower = -colours.upper;
   std::vector<std::string> texts;
   for (float& value : sizes.value) {
     value = static_cast<float>(value / unit);
     texts.push_back(std::isnan(value) ? "" : fmt::format("{:.2f}", value));
   }
-  added.bar->setColours(colours, added.label(), "mean size");
+  added.bar->setColours(colours, added.label(), to_string(added.number));
   added.grid->setImage(std::move(sizes), colours);
   if (added.grid->fitsCells(texts, page.inner(*added.grid))) added.grid->setCellTexts(std::move(texts));
 }
 
-FigureOrigin originOf(const HeadOf& head, const Range& range, const ScaledColours& colours, const FigureStyle& style) {
+FigureOrigin originOf(const HeadOf& head, SaliencyNumber number, const Range& range, const ScaledColours& colours,
+                      const FigureStyle& style) {
   const TraceInfo& info = head.trace->info();
   FigureOrigin origin;
   origin.title = style.title.empty() ? fmt::format("What a loss of {} owes to its gates", info.name) : style.title;
   origin.command = style.command;
   origin.facts = {{"target", info.saliency_target},
+                  {"heads", to_string(number)},
                   {"passage", headText(head)},
                   {"positions", fmt::format("{}:{}", range.begin, range.end)},
                   {"colours", fmt::format("from {:g} to {:g} nats", colours.lower, colours.upper)}};
@@ -145,21 +168,26 @@ std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trac
   }
   const Range range = options.positions.value_or(shownByItself(info));
   requirePositions(range, info.length);
-  auto sizes = meanSizes(trace, job);
+  const SaliencyNumber number = options.number.value_or(ordering_number(*trace));
+  if (number != SaliencyNumber::per_nat && info.gated && ordering_number(*trace) == SaliencyNumber::per_nat) {
+    throw Error(fmt::format("{}: gates were not kept, and {} is of them: run again with --keep loss,gates,saliency",
+                            info.name, to_string(number)));
+  }
+  auto sizes = numbersOf(trace, number, job);
   if (!sizes) return std::nullopt;
   DrawnFigure drawn;
   const HeadIndex chosen = options.head.value_or(strongestHead(*sizes));
   trace->check_head(chosen.layer, chosen.head);
   if (!options.head) {
-    drawn.notes.push_back(fmt::format("{}: {}:{} has the largest mean size; --head chooses another", info.name,
-                                      chosen.layer, chosen.head));
+    drawn.notes.push_back(fmt::format("{}: {}:{} has the largest {}; --head chooses another", info.name, chosen.layer,
+                                      chosen.head, to_string(number)));
   }
   const HeadOf head{trace, chosen.layer, chosen.head};
   const std::vector<double> changes = changesOf(head, range);
   const ScaledColours colours = coloursOfChanges(changes);
 
   PanelPage page(style);
-  const HeadSizes added = addSizes(page, *sizes, info, style);
+  const HeadSizes added = addSizes(page, *sizes, number, info, style);
   PassageWords words{range};
   const std::optional<Range> target = saliency_range(info);
   if (target && target->size() == 1) words.outlined = target->begin;
@@ -172,7 +200,7 @@ std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trac
   fillSizes(page, added, std::move(*sizes));
   bar.setColours(colours, label,
                  fmt::format("change of the loss by 1 % more *f* of {}:{} (nats)", head.layer, head.head));
-  drawn.file = page.paint(originOf(head, range, colours, style));
+  drawn.file = page.paint(originOf(head, number, range, colours, style));
   return drawn;
 }
 

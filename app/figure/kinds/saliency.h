@@ -6,20 +6,23 @@
 #include "app/figure/figure_style.h"
 #include "app/figure/kinds/head_choice.h"
 #include "backend/base/job.h"
+#include "backend/map/head_saliency.h"
 
 namespace foxscope::figure {
 
 /// What `drawSaliency` shows.
 struct SaliencyOptions {
-  std::optional<HeadIndex> head;   ///< of the passage; absent: the one of largest mean size
+  std::optional<HeadIndex> head;   ///< of the passage; absent: the one of largest number, whatever its sign
   std::optional<Range> positions;  ///< absent: the first; where a part of the text is the target, those up to its end
+  std::optional<SaliencyNumber> number;  ///< of the heads; absent: ordering_number of the run
 };
 
-/// What a loss owes to the gates: every head as a cell, layers downwards, by the mean size of its saliency
-/// (head_saliency.h), and below it a passage tinted by what raising one head's gates by 1 % changes, blue where the
-/// loss falls. A single position that is the target is outlined.
+/// What a loss owes to the gates: every head as a cell, layers downwards, by one number of HeadSaliency, and below it a
+/// passage tinted by what raising one head's gates by 1 % changes, blue where the loss falls. A single position that is
+/// the target is outlined.
 /// @returns nothing if the job was stopped
-/// @throws UsageError for a head and positions that do not exist, Error for a run that did not keep saliency
+/// @throws UsageError for a head and positions that do not exist, Error for a run that did not keep saliency, or gates
+///         that the number needs
 std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trace, const SaliencyOptions& options,
                                         const FigureStyle& style, const Job& job);
 

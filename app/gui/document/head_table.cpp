@@ -21,7 +21,12 @@ std::size_t labelIndex(HeadQuantity quantity) {
 }
 
 bool isScore(HeadQuantity quantity) {
-  return quantity >= HeadQuantity::firstScore && quantity < HeadQuantity::saliency;
+  return quantity >= HeadQuantity::firstScore && quantity < HeadQuantity::saliencyAbsolute;
+}
+
+SaliencyNumber saliencyNumber(HeadQuantity quantity) {
+  if (quantity == HeadQuantity::saliencyScale) return SaliencyNumber::scale;
+  return quantity == HeadQuantity::saliencyPerNat ? SaliencyNumber::per_nat : SaliencyNumber::absolute;
 }
 
 double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
@@ -44,12 +49,16 @@ double statisticOf(const HeadStatistics& statistics, HeadQuantity quantity) {
       return attention ? statistics.entropy : kUnknown;
     case HeadQuantity::massOnFirst:
       return attention ? statistics.mass_on_first : kUnknown;
-    case HeadQuantity::saliency:
-      return statistics.saliency ? statistics.saliency->mean_size : kUnknown;
+    case HeadQuantity::saliencyAbsolute:
+    case HeadQuantity::saliencyScale:
+    case HeadQuantity::saliencyPerNat:
+      return statistics.saliency ? value_of(*statistics.saliency, saliencyNumber(quantity)) : kUnknown;
     default:
       return kUnknown;
   }
 }
+
+QString saliencyName(HeadQuantity quantity) { return QString::fromLatin1(to_string(saliencyNumber(quantity))); }
 
 double pinnedValue(const PairReading& reading, HeadQuantity quantity) {
   switch (quantity) {
@@ -73,6 +82,8 @@ int headChannel(const HeadChoice& head, const TraceInfo& info) {
 HeadQuantity scoreOf(HeadLabel label) {
   return static_cast<HeadQuantity>(kQuantitiesBesideScores + static_cast<int>(label));
 }
+
+bool isSaliency(HeadQuantity quantity) { return quantity >= HeadQuantity::saliencyAbsolute; }
 
 QString nameOf(HeadLabel label) { return QString::fromUtf8(text_of(label).name); }
 
@@ -118,9 +129,25 @@ HeadQuantityText textOf(HeadQuantity quantity) {
     case HeadQuantity::pinnedSurvival:
       return {tr("survival of the pinned key"), tr("tokens"), true, true,
               tr("how far ahead the pinned key's F stays above 1/e")};
-    case HeadQuantity::saliency:
-      return {tr("saliency"), tr("nats per nat"), false, true,
-              tr("raising one gate by 1 % changes the loss by 0.01 times its saliency: mean size over positions")};
+    case HeadQuantity::saliencyAbsolute:
+      return {
+          saliencyName(quantity), tr("nats"), false, true,
+          tr("sum over positions of |g log f|, g being the gradient of the loss by log f: how much small changes of "
+             "the head's forgetting move the loss, not what the head does without a gate")};
+    case HeadQuantity::saliencyScale:
+      return {
+          saliencyName(quantity),
+          tr("nats"),
+          false,
+          false,
+          tr("sum over positions of g log f, g being the gradient of the loss by log f: with all log f 10 % smaller "
+             "the loss changes by -0.1 of it, to first order"),
+          true};
+    case HeadQuantity::saliencyPerNat:
+      return {
+          saliencyName(quantity), tr("nats per nat"), false, true,
+          tr("mean over positions of |g|, g being the gradient of the loss by log f: large where f is near 1, and no "
+             "measure of how much a head's forgetting matters")};
     case HeadQuantity::firstScore:
       break;
   }
@@ -413,7 +440,9 @@ QString termOf(HeadQuantity quantity) {
       return QStringLiteral("forget");
     case HeadQuantity::pinnedAttention:
       return QStringLiteral("attention");
-    case HeadQuantity::saliency:
+    case HeadQuantity::saliencyAbsolute:
+    case HeadQuantity::saliencyScale:
+    case HeadQuantity::saliencyPerNat:
       return QStringLiteral("saliency");
     case HeadQuantity::firstScore:
       break;

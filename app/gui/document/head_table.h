@@ -22,16 +22,20 @@ enum class HeadQuantity {
   halfLife,         ///< median backward horizon, level 1/2, tokens
   distance50,       ///< tokens that hold half of the attention mass
   distance90,
-  entropy,                              ///< of rows of attention, nats
-  massOnFirst,                          ///< share of attention on key 0
-  pinnedForget,                         ///< F of the pinned pair
-  pinnedAttention,                      ///< A of the pinned pair
-  pinnedSurvival,                       ///< how long the pinned key survives, tokens
-  firstScore,                           ///< of label 0; those of the other labels follow
-  saliency = firstScore + kHeadLabels,  ///< mean size of d loss / d log f, nats per nat
+  entropy,                                      ///< of rows of attention, nats
+  massOnFirst,                                  ///< share of attention on key 0
+  pinnedForget,                                 ///< F of the pinned pair
+  pinnedAttention,                              ///< A of the pinned pair
+  pinnedSurvival,                               ///< how long the pinned key survives, tokens
+  firstScore,                                   ///< of label 0; those of the other labels follow
+  saliencyAbsolute = firstScore + kHeadLabels,  ///< the numbers of HeadSaliency
+  saliencyScale,                                ///< with its sign
+  saliencyPerNat,
 };
 inline constexpr int kQuantitiesBesideScores = static_cast<int>(HeadQuantity::firstScore);
-inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::saliency) + 1;
+inline constexpr int kHeadQuantities = static_cast<int>(HeadQuantity::saliencyPerNat) + 1;
+/// Is a number of saliency, which a run may not have kept.
+bool isSaliency(HeadQuantity quantity);
 HeadQuantity scoreOf(HeadLabel label);
 
 /// What a label is and from which score on, in one sentence.
@@ -39,13 +43,15 @@ QString meaningOf(HeadLabel label);
 QString nameOf(HeadLabel label);
 
 /// What a quantity is called, for menus and legends; its unit ("tokens", "nats", "" for shares); whether it is one of
-/// the pinned pair; whether its values spread over decades; what it means, in one sentence.
+/// the pinned pair; whether its values spread over decades; what it means, in one sentence; whether 0 is the middle of
+/// its colours.
 struct HeadQuantityText {
   QString name;
   QString unit;
   bool ofPin = false;
   bool logarithmic = false;
   QString meaning;
+  bool hasSigns = false;
 };
 HeadQuantityText textOf(HeadQuantity quantity);
 /// The entry of the glossary that explains it.

@@ -20,7 +20,7 @@ QString shortNumber(double value) {
 }  // namespace
 
 HeadColours::HeadColours(const HeadColouring& colouring, const std::vector<double>& values)
-    : m_diverging(colouring.kind == HeadColouring::Kind::difference) {
+    : m_diverging(colouring.kind == HeadColouring::Kind::difference || textOf(colouring.quantity).hasSigns) {
   std::vector<double> finite;
   std::copy_if(values.begin(), values.end(), std::back_inserter(finite),
                [](double value) { return std::isfinite(value); });

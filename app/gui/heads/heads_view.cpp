@@ -424,7 +424,7 @@ void HeadsView::fillChoices() {
     for (int number = 0; number < kHeadQuantities; ++number) {
       const auto quantity = static_cast<HeadQuantity>(number);
       const bool begins = quantity == HeadQuantity::pinnedForget || quantity == HeadQuantity::firstScore ||
-                          quantity == HeadQuantity::saliency;
+                          quantity == HeadQuantity::saliencyAbsolute;
       if (begins) {
         m_choice->insertSeparator(m_choice->count());
       }
@@ -534,8 +534,7 @@ void HeadsView::showLegend() {
     return m_legend->hideScale(tr("%1: pin a query (click) and a key (Shift+click)").arg(text.name));
   }
   const Run* chosen = m_document.run(m_document.selection().head().run);
-  if (shown.quantity == HeadQuantity::saliency && chosen != nullptr &&
-      !chosen->trace->has(TraceArray::log_forget_gradient)) {
+  if (isSaliency(shown.quantity) && chosen != nullptr && !chosen->trace->has(TraceArray::log_forget_gradient)) {
     const QString obstacle = m_document.saliencyObstacle(chosen->id);
     m_remedy->setVisible(obstacle.isEmpty());
     const bool any = std::ranges::any_of(m_document.runs(), [](const Run& run) {

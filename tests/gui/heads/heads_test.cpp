@@ -584,15 +584,30 @@ void HeadsTest::saliencyIsKnownWhereItWasKept() {
   QVERIFY(heads.open(run));
   const HeadChoice without{heads.document.runs()[0].id, 1, 2};
   const HeadChoice with{heads.document.runs()[1].id, 1, 2};
-  QVERIFY(std::isnan(heads.table.value(without, HeadQuantity::saliency)));
-  double sum = 0;
-  const auto gradient = heads.document.runs()[1].trace->log_forget_gradient(1, 2);
-  for (const float value : gradient) sum += std::abs(static_cast<double>(value));
-  const double mean = sum / static_cast<double>(gradient.size());
-  QVERIFY(std::abs(heads.table.value(with, HeadQuantity::saliency) - mean) < 1e-12);
-  QVERIFY(textOf(HeadQuantity::saliency).meaning.contains("raising one gate by 1 %"));
-  heads.view.setColouring({HeadColouring::Kind::quantity, HeadQuantity::saliency, kNoRun});
-  QCOMPARE(heads.view.grid().shownValue(with), heads.table.value(with, HeadQuantity::saliency));
+  const Trace& trace = *heads.document.runs()[1].trace;
+  const auto gradient = trace.log_forget_gradient(1, 2);
+  const auto c = trace.cumulative_log_gate(1, 2);
+  double scale = 0;
+  double absolute = 0;
+  double size = 0;
+  for (std::size_t t = 0; t < gradient.size(); ++t) {
+    const double change = static_cast<double>(gradient[t]) * (t == 0 ? 0 : c[t] - c[t - 1]);
+    scale += change;
+    absolute += std::abs(change);
+    size += std::abs(static_cast<double>(gradient[t]));
+  }
+  const std::pair<HeadQuantity, double> numbers[] = {
+      {HeadQuantity::saliencyAbsolute, absolute},
+      {HeadQuantity::saliencyScale, scale},
+      {HeadQuantity::saliencyPerNat, size / static_cast<double>(gradient.size())}};
+  for (const auto& [quantity, expected] : numbers) {
+    QVERIFY(std::isnan(heads.table.value(without, quantity)));
+    QVERIFY(std::abs(heads.table.value(with, quantity) - expected) < 1e-12);
+    heads.view.setColouring({HeadColouring::Kind::quantity, quantity, kNoRun});
+    QCOMPARE(heads.view.grid().shownValue(with), heads.table.value(with, quantity));
+  }
+  QCOMPARE(textOf(HeadQuantity::saliencyScale).name, "saliency_scale");
+  QVERIFY(textOf(HeadQuantity::saliencyScale).meaning.contains("10 % smaller"));
 }
 
 void HeadsTest::saliencyThatIsMissingIsComputedByAButton() {
@@ -607,14 +622,14 @@ void HeadsTest::saliencyThatIsMissingIsComputedByAButton() {
       if (command->text() == "Colour heads by " + name) command->trigger();
     }
   };
-  colourBy("saliency");
+  colourBy("saliency_absolute");
   QVERIFY(button->isVisible());
   QVERIFY(std::isnan(heads.view.grid().shownValue(chosen)));
   QTest::mouseClick(button, Qt::LeftButton);
   QVERIFY(!button->isEnabled());
   const auto known = [&] {
     const HeadChoice now{heads.document.runs()[0].id, 1, 2};
-    return !std::isnan(heads.table.value(now, HeadQuantity::saliency));
+    return !std::isnan(heads.table.value(now, HeadQuantity::saliencyAbsolute));
   };
   QVERIFY(QTest::qWaitFor(known, 60'000) && waitUntilIdle(heads.document));
   QVERIFY(!button->isVisible());
