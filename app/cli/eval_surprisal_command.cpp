@@ -25,6 +25,7 @@ struct SurprisalOptions {
   std::optional<std::int64_t> limit;
   std::string gates = "mean";
   bool words = false;
+  bool wholeWords = false;
   std::string wordRule = "space";
   bool force = false;
 };
@@ -38,7 +39,13 @@ constexpr const char* kSurprisalRule =
     "is what stands between white space, or by --word-rule unicode between Unicode's word boundaries, with the white\n"
     "space before it; its surprisal and entropy are sums, its rank the largest, its gate the mean of its tokens'. Of "
     "a\n"
-    "word without a token of its own nothing is known.\n"
+    "word without a token of its own, and of one that --limit cuts, nothing is known.\n"
+    "A word's surprisal is of the text going on with its tokens, whatever follows: that of \"sun\" holds \"sunlit\", "
+    "where\n"
+    "this is cut into \"sun\" and \"lit\". --whole-words adds whole_word_surprisal, -log p of the word itself: the end "
+    "of the word counts, "
+    "and\n"
+    "that of the word before does not (Pimentel & Meister 2024, Oh & Schuler 2024).\n"
     "\n";
 
 bool endsIn(const std::string& path, const char* ending) { return std::filesystem::path(path).extension() == ending; }
@@ -58,6 +65,15 @@ void checkOptions(const SurprisalOptions& options) {
   if (hdf5 && options.words) throw UsageError("--words: chooses the rows of CSV: an .h5 file holds tokens and words");
   if (options.wordRule != "space" && options.wordRule != "unicode") {
     throw UsageError(fmt::format("--word-rule {}: use space or unicode", options.wordRule));
+  }
+  if (options.wholeWords && !options.pairs.empty()) {
+    throw UsageError("--whole-words: is of the words of a text: leave it out with --pairs");
+  }
+  if (options.wholeWords && !hdf5 && !options.words) {
+    throw UsageError("--whole-words: adds a column to words: add --words, or end the name after -o in .h5");
+  }
+  if (options.wholeWords && options.wordRule == "unicode") {
+    throw UsageError("--whole-words: needs words that end where white space begins: leave out --word-rule unicode");
   }
   if (options.gates != "mean" && options.gates != "heads") {
     throw UsageError(fmt::format("--gates {}: use mean or heads", options.gates));
@@ -112,6 +128,7 @@ int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
   request.limit = options.limit;
   request.gates = options.gates == "heads" ? GateColumns::heads : GateColumns::mean;
   request.words = options.wordRule == "unicode" ? WordRule::unicode : WordRule::white_space;
+  request.ends = options.wholeWords ? WordEnds::counted : WordEnds::left_out;
   const auto table = evaluate_surprisal(model, request, session.job());
   if (!table) return kInterrupted;
   if (endsIn(options.eval.output, ".h5")) {
@@ -158,6 +175,8 @@ void addEvalSurprisalCommand(CLI::App& eval, Selection& selection) {
                    "Words are what stands between white space, or between Unicode's word boundaries, where punctuation "
                    "is a word of its own (default: space)")
       ->type_name("space|unicode");
+  command->add_flag("--whole-words", options->wholeWords,
+                    "Add the surprisal of each word itself, its end counted, to --words or an .h5 file");
   command->add_option("--gates", options->gates, "The mean gate of all heads, or a column a head (default: mean)")
       ->type_name("mean|heads");
   command->add_option("--limit", options->limit, "Only the first N tokens of each document")->type_name("N");

@@ -58,7 +58,8 @@ void addMaps(CLI::App& command, Selection& selection) {
   command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
   command
       .add_option("--heads", arguments->heads,
-                  "Heads to show, of other models as MODEL:L:H (default: of short, middle and long memory)")
+                  "Heads to show, of other models as MODEL:L:H (default: of short, middle and long memory; without "
+                  "--rows and --cols those whose decay can be seen, on a text of many memories its beginning)")
       ->type_name("L:H,...")
       ->delimiter(',')
       ->allow_extra_args(false);

@@ -32,10 +32,14 @@ std::int64_t totalBytes(const std::vector<KeptPart>& parts) {
                          [](std::int64_t sum, const KeptPart& part) { return sum + part.bytes; });
 }
 
-std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts) {
-  return fmt::format("{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file", output,
-                     sizeText(static_cast<double>(totalBytes(parts))),
-                     sizeText(static_cast<double>(parts.front().bytes)), parts.front().word, parts.front().word);
+std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts, std::int64_t tokens) {
+  const auto bytes = static_cast<double>(totalBytes(parts));
+  return fmt::format(
+      "{} will take about {}, {} of it for {}: leave {} out of --keep for a smaller file, or read less by --limit ({} "
+      "a "
+      "token)",
+      output, sizeText(bytes), sizeText(static_cast<double>(parts.front().bytes)), parts.front().word,
+      parts.front().word, sizeText(bytes / static_cast<double>(tokens)));
 }
 
 }  // namespace foxscope::cli

@@ -22,9 +22,11 @@ std::vector<KeptPart> keptParts(const ModelConfig& config, std::int64_t length, 
 std::int64_t totalBytes(const std::vector<KeptPart>& parts);
 
 /// Files larger than this are announced before they are made.
-inline constexpr std::int64_t kAnnouncedBytes = 4'000'000'000;
+inline constexpr std::int64_t kAnnouncedBytes = 1'000'000'000;
 
-/// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave that out of --keep for a smaller file".
-std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts);
+/// "run.h5 will take about 4.9 GB, 4.3 GB of it for logits: leave logits out of --keep for a smaller file, or read less
+/// by --limit (37 kB a token)".
+/// @param tokens  of the longest run in the file
+std::string largeFileNote(const std::string& output, const std::vector<KeptPart>& parts, std::int64_t tokens);
 
 }  // namespace foxscope::cli

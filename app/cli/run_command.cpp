@@ -118,7 +118,10 @@ std::vector<KeptPart> partsOfFile(const std::vector<PlannedRun>& plans,
 void announceLargeFile(const RunOptions& options, const std::vector<PlannedRun>& plans, Console& console) {
   if (totalBytes(partsOfFile(plans, lengthBound)) <= kAnnouncedBytes) return;
   const auto parts = partsOfFile(plans, exactLength);
-  if (totalBytes(parts) > kAnnouncedBytes) console.note(largeFileNote(options.output, parts));
+  if (totalBytes(parts) <= kAnnouncedBytes) return;
+  std::int64_t tokens = 0;
+  for (const PlannedRun& plan : plans) tokens = std::max(tokens, exactLength(plan));
+  console.note(largeFileNote(options.output, parts, tokens));
 }
 
 // The highest memory use is the process's own account; it starts anew for each model where the system allows.

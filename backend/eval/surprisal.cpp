@@ -8,9 +8,13 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "backend/eval/corpus.h"
 #include "backend/model/checks.h"
+#include "backend/text/json_reading.h"
+#include "backend/text/tokenizer.h"
+#include "backend/text/utf8.h"
 #include "backend/trace/recorder.h"
 #include "backend/trace/trace.h"
 
@@ -33,6 +37,34 @@ BehindBos behind_bos(const std::vector<std::int32_t>& ids, std::int32_t bos) {
   return text;
 }
 
+/// Tokens that end a text: BOS, which stands between texts, and eos_token_id of config.json, an id or a list of them.
+std::vector<std::int64_t> text_ends(const OpenedModel& model, const TraceInfo& info) {
+  std::vector<std::int64_t> ends = {model.bos()};
+  const nlohmann::json config = nlohmann::json::parse(info.config, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::json* const ids = member(config, "eos_token_id");
+  if (ids == nullptr) return ends;
+  for (const nlohmann::json& id : ids->is_array() ? *ids : nlohmann::json::array({*ids})) {
+    if (id.is_number_integer()) ends.push_back(id.get<std::int64_t>());
+  }
+  std::erase_if(ends, [&](std::int64_t id) { return id < 0 || id >= model.config.vocabulary_size; });
+  return ends;
+}
+
+/// Which tokens of a vocabulary begin a new word, [V] 1 or 0: those that begin with white space, and those that end a
+/// text. A token that begins with a part of a character is none.
+std::vector<std::uint8_t> word_beginnings(const OpenedModel& model, const TraceInfo& info) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  std::vector<std::uint8_t> begins(static_cast<std::size_t>(model.config.vocabulary_size));
+  const std::int64_t named = std::min<std::int64_t>(model.config.vocabulary_size, tokenizer.vocabulary_size());
+  for (std::int64_t id = 0; id < named; ++id) {
+    const std::string token = replace_invalid_utf8(tokenizer.token_bytes(static_cast<std::int32_t>(id)));
+    const bool space = !token.empty() && is_white_space(character_at(token, 0).code_point);
+    begins[static_cast<std::size_t>(id)] = space ? 1 : 0;
+  }
+  for (const std::int64_t id : text_ends(model, info)) begins[static_cast<std::size_t>(id)] = 1;
+  return begins;
+}
+
 /// Documents that wait for a request, whose tokens are in the table already.
 class SurprisalReader {
  public:
@@ -40,6 +72,7 @@ class SurprisalReader {
   SurprisalReader(const SurprisalRequest& request, const OpenedModel& model, const TraceInfo& info, CausalLM& lm)
       : request_(request), model_(model), info_(info), lm_(lm) {
     table_.model = info.name;
+    if (request.ends == WordEnds::counted) beginnings_ = word_beginnings(model, info);
     for (int layer = 0; layer < info.layers && info.gated; ++layer) {
       if (!is_gated(info, layer)) continue;
       for (int head = 0; head < info.mixer(layer).heads; ++head) heads_.emplace_back(layer, head);
@@ -54,18 +87,22 @@ class SurprisalReader {
 
   void add(const Document& document) {
     Tokens tokens = model_.tokenizer().encode(document.text);
+    Text text{document.text, ""};
     if (request_.limit && *request_.limit < std::ssize(tokens.id)) {
       const auto most = static_cast<std::size_t>(*request_.limit);
       tokens.id.resize(most);
       tokens.byte_start.resize(most);
       tokens.byte_end.resize(most);
+      text = part_read(text, tokens.byte_end.back());
     }
     if (tokens.id.empty()) return;
     check_ids(tokens.id, model_.config.vocabulary_size, document.name);
     const std::int64_t index = std::ssize(table_.documents);
     table_.documents.push_back(document.name);
-    add_words(document, index, tokens);
-    waiting_.push_back(behind_bos(tokens.id, model_.bos()));
+    add_words(text, index, tokens);
+    BehindBos& waiting = waiting_.emplace_back(behind_bos(tokens.id, model_.bos()));
+    // Whether a word begins behind the last token is asked of the position that reads it, which has no label.
+    if (!beginnings_.empty()) waiting.read.push_back(tokens.id.back());
     waiting_tokens_ += std::ssize(tokens.id);
   }
 
@@ -76,15 +113,19 @@ class SurprisalReader {
     if (waiting_.empty()) return true;
     ScoreRequest request{model_.options};
     request.distribution = true;
+    request.marked = beginnings_;
     for (const BehindBos& text : waiting_) request.texts.push_back(text.text());
     const auto scores = lm_.score(request, job);
     if (!scores) return false;
     for (std::size_t n = 0; n < waiting_.size(); ++n) {
-      for (const ScoredPosition& position : (*scores)[n]) {
+      const auto of_text = std::span((*scores)[n]).first(waiting_[n].labels.size());
+      for (const ScoredPosition& position : of_text) {
         table_.surprisal.push_back(-position.log_probability);
         table_.entropy.push_back(position.entropy);
         table_.rank.push_back(position.rank);
+        if (!beginnings_.empty()) table_.boundary.push_back(position.marked_log_probability);
       }
+      if (!beginnings_.empty()) table_.boundary_end.push_back((*scores)[n].back().marked_log_probability);
       if (!table_.gate_names.empty() && !add_gates(waiting_[n], job)) return false;
     }
     waiting_.clear();
@@ -95,17 +136,18 @@ class SurprisalReader {
   Surprisals finish() { return std::move(table_); }
 
  private:
-  void add_words(const Document& document, std::int64_t index, const Tokens& tokens) {
-    std::vector<SurprisalWord> words = words_of(document.text, request_.words);
+  void add_words(const Text& text, std::int64_t index, const Tokens& tokens) {
+    std::vector<SurprisalWord> words = words_of(text, request_.words);
     const std::int64_t before = std::ssize(table_.words);
     for (const std::int64_t word :
-         give_tokens(words, std::ssize(document.text), tokens.byte_start, std::ssize(table_.id))) {
+         give_tokens(words, std::ssize(text.content), tokens.byte_start, std::ssize(table_.id))) {
       table_.word.push_back(before + word);
     }
     for (std::size_t t = 0; t < tokens.size(); ++t) {
       table_.document.push_back(index);
       table_.token.push_back(static_cast<std::int64_t>(t));
       table_.id.push_back(tokens.id[t]);
+      if (!beginnings_.empty()) table_.begins_word.push_back(beginnings_[static_cast<std::size_t>(tokens.id[t])] != 0);
       table_.byte_start.push_back(tokens.byte_start[t]);
       table_.byte_end.push_back(tokens.byte_end[t]);
       table_.string.push_back(replace_invalid_utf8(model_.tokenizer().token_bytes(tokens.id[t])));
@@ -118,7 +160,7 @@ class SurprisalReader {
 
   /// f of every head that forgets where each token is read, which is one position after it was predicted.
   bool add_gates(const BehindBos& text, const Job& job) {
-    std::vector<std::int32_t> read = text.read;
+    std::vector<std::int32_t> read(text.read.begin(), text.read.begin() + std::ssize(text.labels));
     read.push_back(text.labels.back());
     std::vector<std::int32_t> labels = text.labels;
     labels.push_back(model_.bos());  // nobody asks for its loss
@@ -150,6 +192,7 @@ class SurprisalReader {
   const TraceInfo& info_;
   CausalLM& lm_;
   std::vector<std::pair<int, int>> heads_;  ///< layer and head, of those that forget
+  std::vector<std::uint8_t> beginnings_;    ///< of word_beginnings; empty: not asked for
   Surprisals table_;
   std::vector<BehindBos> waiting_;
   std::int64_t waiting_tokens_ = 0;

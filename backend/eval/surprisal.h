@@ -13,11 +13,15 @@ namespace foxscope {
 /// How gates are told: their mean over all heads, or each head's.
 enum class GateColumns { mean, heads };
 
+/// Whether the end of each word is a part of what its probability is of.
+enum class WordEnds { left_out, counted };
+
 struct SurprisalRequest {
   std::filesystem::path corpus;       ///< a text, a .jsonl, or a folder of them
   std::optional<std::int64_t> limit;  ///< first N tokens of each document; none: all
   GateColumns gates = GateColumns::mean;
   WordRule words = WordRule::white_space;
+  WordEnds ends = WordEnds::left_out;  ///< counted: of words between white space only
 };
 
 /// @returns nothing if the job was stopped

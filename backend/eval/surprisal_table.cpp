@@ -72,13 +72,14 @@ class SurprisalFileWriter {
     column("/tokens/entropy", Element::float32, table_.entropy, "nats");
     column("/tokens/rank", Element::int64, table_.rank);
     gates("/tokens/gate", table_.gate);
+    if (!table_.boundary.empty()) column("/tokens/boundary", Element::float32, table_.boundary, "nats");
     writer_.attribute("/tokens", "NX_class", "NXdata");
     writer_.attribute("/tokens", "signal", "surprisal");
     writer_.attribute("/tokens", "axes", std::vector<std::string>{"."});
   }
   void write_words() {
     std::vector<std::int64_t> document, index, sentence, first, end, start, stop, rank;
-    std::vector<double> surprisal, entropy;
+    std::vector<double> surprisal, entropy, whole;
     std::vector<float> gate;
     std::vector<std::string> string;
     for (const SurprisalWord& word : table_.words) {
@@ -94,6 +95,7 @@ class SurprisalFileWriter {
       surprisal.push_back(numbers.surprisal);
       entropy.push_back(numbers.entropy);
       rank.push_back(numbers.rank);
+      whole.push_back(numbers.whole_word_surprisal);
       for (const double one : numbers.gate) gate.push_back(static_cast<float>(one));
     }
     column("/words/document", Element::int64, document);
@@ -108,6 +110,7 @@ class SurprisalFileWriter {
     column("/words/entropy", Element::float64, entropy, "nats");
     column("/words/rank", Element::int64, rank);
     gates("/words/gate", gate);
+    if (!table_.boundary.empty()) column("/words/whole_word_surprisal", Element::float64, whole, "nats");
   }
   /// Strings of HDF5 end at a NUL.
   static std::vector<std::string> escaped(std::vector<std::string> strings) {
@@ -120,6 +123,27 @@ class SurprisalFileWriter {
   Hdf5Writer& writer_;
   const Surprisals& table_;
 };
+
+constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
+
+/// WordNumbers::whole_word_surprisal of a word that has tokens.
+double whole_word_surprisal(const Surprisals& table, const SurprisalWord& word) {
+  const auto first = static_cast<std::size_t>(word.first);
+  const bool begins_text = table.token[first] == 0;
+  if (!begins_text && !table.begins_word[first]) return kNotKnown;
+  // A text's first word ends nothing: it begins without white space, unless there is some in front of it.
+  const auto space = static_cast<double>(table.boundary[first]);
+  double sum = table.begins_word[first] ? space : std::log1p(-std::exp(space));
+  // White space at the end of a text belongs to its last word, and is no part of it.
+  std::size_t t = first;
+  for (; t < static_cast<std::size_t>(word.end) && table.byte_start[t] < word.byte_end; ++t) {
+    sum += static_cast<double>(table.surprisal[t]);
+  }
+  if (t == first || table.byte_end[t - 1] > word.byte_end) return kNotKnown;
+  const bool ends_text = t == table.tokens() || table.document[t] != word.document;
+  return sum - static_cast<double>(ends_text ? table.boundary_end[static_cast<std::size_t>(word.document)]
+                                             : table.boundary[t]);
+}
 
 std::vector<SurprisalWord> words_between_white_space(std::string_view text) {
   std::vector<SurprisalWord> words;
@@ -174,8 +198,10 @@ std::string boundary_expression() {
 
 }  // namespace
 
-std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule) {
+std::vector<SurprisalWord> words_of(const Text& whole_text, WordRule rule) {
+  const std::string_view text = whole_text.content;
   std::vector<SurprisalWord> between = words_between_white_space(text);
+  if (!between.empty()) between.back().cut = whole_text.cut_word && between.back().byte_end == std::ssize(text);
   if (rule == WordRule::white_space) return between;
   static const Pattern pattern(boundary_expression());
   Matcher matcher(pattern);
@@ -189,6 +215,7 @@ std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule) {
       word.byte_start = static_cast<std::int64_t>(begin);
       word.byte_end = static_cast<std::int64_t>(next);
       word.string = std::string(text.substr(begin, next - begin));
+      word.cut = whole.cut && next == end;
       begin = next;
     }
   }
@@ -197,7 +224,7 @@ std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule) {
 
 std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
                                       std::span<const std::int64_t> byte_start, std::int64_t first) {
-  if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, bytes, ""});
+  if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, bytes, "", false});
   std::vector<std::int64_t> of_token;
   of_token.reserve(byte_start.size());
   std::size_t word = 0;
@@ -208,7 +235,6 @@ std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::in
     words[word].end = place + 1;
     of_token.push_back(static_cast<std::int64_t>(word));
   }
-  words.resize(word + 1);  // a limit may have left words out
   for (SurprisalWord& one : words) {
     if (one.end == 0) one.first = one.end = words.front().first;
   }
@@ -218,9 +244,10 @@ std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::in
 WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word) {
   WordNumbers numbers;
   const std::size_t gates = table.gate_names.size();
-  if (word.first == word.end) {
-    constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();
-    return {kNotKnown, kNotKnown, 0, std::vector<double>(gates, kNotKnown)};
+  if (word.first == word.end || word.cut) {
+    numbers.surprisal = numbers.entropy = kNotKnown;
+    numbers.gate.assign(gates, kNotKnown);
+    return numbers;
   }
   numbers.gate.resize(gates);
   for (auto t = static_cast<std::size_t>(word.first); t < static_cast<std::size_t>(word.end); ++t) {
@@ -231,6 +258,7 @@ WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word) {
       numbers.gate[g] += static_cast<double>(table.gate[t * gates + g]) / static_cast<double>(word.end - word.first);
     }
   }
+  if (!table.boundary.empty()) numbers.whole_word_surprisal = whole_word_surprisal(table, word);
   return numbers;
 }
 
@@ -253,6 +281,7 @@ std::string Surprisals::csv_of_tokens() const {
 std::string Surprisals::csv_of_words() const {
   std::string out = "document,sentence,word,string,byte_start,byte_end,tokens,surprisal,entropy,rank";
   for (const std::string& name : gate_names) out += ',' + name;
+  if (!boundary.empty()) out += ",whole_word_surprisal";
   out += '\n';
   for (const SurprisalWord& of : words) {
     const WordNumbers numbers = numbers_of(*this, of);
@@ -261,6 +290,7 @@ std::string Surprisals::csv_of_words() const {
                    csv_field(of.string), of.byte_start, of.byte_end, of.end - of.first, value_text(numbers.surprisal),
                    value_text(numbers.entropy), rank_text(numbers.rank));
     for (const double one : numbers.gate) out += ',' + value_text(one);
+    if (!boundary.empty()) out += ',' + value_text(numbers.whole_word_surprisal);
     out += '\n';
   }
   return out;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@ struct SurprisalWord {
   std::int64_t byte_start = 0;  ///< in the document, UTF-8
   std::int64_t byte_end = 0;
   std::string string;
+  bool cut = false;  ///< goes on in what was not read: nothing is known of it
 };
 
 /// Numbers of every token of a corpus, each document read by itself after BOS, and the words that tokens make.
@@ -39,9 +41,15 @@ struct Surprisals {
   std::vector<std::string> gate_names;             ///< [G] "gate", or "gate_LAYER_HEAD"; none for a model without gates
   std::vector<float> gate;                         ///< [T, G] f where the token is read
   std::vector<SurprisalWord> words;
+  /// Of WordEnds::counted, else empty: log of the probability, nats, that what comes in a token's place begins a new
+  /// word or ends the text; and the same behind the last token of each document.
+  std::vector<float> boundary;      ///< [T]
+  std::vector<bool> begins_word;    ///< [T] whether the token is one of these: begins with white space
+  std::vector<float> boundary_end;  ///< [documents]
 
   [[nodiscard]] std::size_t tokens() const { return id.size(); }
-  /// A line a token, or a line a word: surprisal and entropy summed, the largest rank, the mean of gates.
+  /// A line a token, or a line a word: surprisal and entropy summed, the largest rank, the mean of gates, and where
+  /// boundaries are known whole_word_surprisal.
   [[nodiscard]] std::string csv_of_tokens() const;
   [[nodiscard]] std::string csv_of_words() const;
 };
@@ -51,12 +59,13 @@ struct Surprisals {
 /// own (docs/evaluation.md).
 enum class WordRule { white_space, unicode };
 
-/// Words and sentences of a text in UTF-8, in order. A sentence ends with what stands between white space and ends in
+/// Words and sentences of a text in UTF-8, in order; the last one is cut where the text is the part of one that goes on
+/// within it. A sentence ends with what stands between white space and ends in
 /// . ! ? or an ellipsis, quotes and brackets behind it left out, and before an empty line.
-std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule);
+std::vector<SurprisalWord> words_of(const Text& text, WordRule rule);
 
 /// Gives words the tokens that begin in them or in the white space before them; white space at the end belongs to the
-/// last word. Words behind the last token are left out, a text without words is one word.
+/// last word. A text without words is one word.
 /// @param words       of words_of; `first` and `end` are set, equal in a word that a token of the word before holds
 /// @param bytes       of the text
 /// @param byte_start  [T] of its tokens, in order
@@ -65,12 +74,20 @@ std::vector<SurprisalWord> words_of(std::string_view text, WordRule rule);
 std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
                                       std::span<const std::int64_t> byte_start, std::int64_t first);
 
-/// What the numbers of a word's tokens come to. Nothing is known of a word that a token of the word before holds.
+/// What the numbers of a word's tokens come to. Nothing is known of a word that is cut, or that a token of the word
+/// before holds.
 struct WordNumbers {
-  double surprisal = 0;      ///< sum, nats; NaN: not known
+  double surprisal = 0;      ///< sum, nats: of the text going on with these tokens, whatever follows; NaN: not known
   double entropy = 0;        ///< sum, nats; NaN: not known
   std::int64_t rank = 0;     ///< the largest; 0: not known
   std::vector<double> gate;  ///< [G] mean; NaN: not known
+  /// -log p of the word itself, that is of the tokens and of a new word, or the text's end, behind them, after a word
+  /// that has ended (Pimentel & Meister, How to Compute the Probability of a Word, 2024; Oh & Schuler, 2024):
+  ///     sum of -log p(token) - log B(behind the last token) + log B(in the first token's place),
+  /// B being what `boundary` holds the log of, and 1 - B for a text's first word that no white space stands before.
+  /// NaN without boundaries, where a token reaches out of the word, and where the first does not begin with white
+  /// space.
+  double whole_word_surprisal = std::numeric_limits<double>::quiet_NaN();
 };
 WordNumbers numbers_of(const Surprisals& table, const SurprisalWord& word);
 

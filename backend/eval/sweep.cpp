@@ -168,8 +168,7 @@ std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest
   evaluation.change = request.change;
   evaluation.change.layer = evaluation.change.head = -1;
   evaluation.source = without_folder(request.input.name);
-  const auto& text = request.input.text;
-  if (text) evaluation.text_sha256 = text->sha256.empty() ? sha256(text->content) : text->sha256;
+  if (const auto text = read_text_of(request.input, *plan.tokens, request.limit)) evaluation.text_sha256 = text->sha256;
   evaluation.token_id = plan.tokens->id;
   evaluation.token = plan.tokens->string;
   evaluation.changed_loss.resize(evaluation.place_of(evaluation.info.layers, 0));

@@ -77,8 +77,11 @@ Surprisals surprisals_of(const HeadOf& head, const std::string& document, WordRu
   table.entropy.resize(length, kUnknown);
   table.rank = distributions.rank;
   table.rank.resize(length, 0);
-  table.words = words_of(trace.text()->content, rule);
-  table.word = give_tokens(table.words, std::ssize(trace.text()->content), tokens.byte_start, 0);
+  // In a file of several models the text may go on behind what this one read.
+  const Text& text = *trace.text();
+  const Text read = text.unread_bytes > 0 ? part_read(text, tokens.byte_end.back()) : text;
+  table.words = words_of(read, rule);
+  table.word = give_tokens(table.words, std::ssize(read.content), tokens.byte_start, 0);
   if (has_gates(head)) {
     table.gate_names = {fmt::format("gate_{}_{}", head.layer, head.head)};
     const std::span<const double> c = trace.cumulative_log_gate(head.layer, head.head);

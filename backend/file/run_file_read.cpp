@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 
@@ -86,6 +87,9 @@ std::shared_ptr<const Text> read_text(Reading& reading, const Hdf5Object& root) 
   if (!text->sha256.empty() && text->sha256 != sha256(text->content)) {
     reading.file->fail_damaged(object.path(), "is not the text that its SHA-256 belongs to");
   }
+  text->unread_bytes =
+      reading.integer_attribute(object, "unread_bytes", 0, 0, std::numeric_limits<std::int64_t>::max() / 2);
+  text->cut_word = reading.integer_attribute(object, "cut_word", 0, 0, 1) == 1;
   return text;
 }
 

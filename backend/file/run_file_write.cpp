@@ -31,7 +31,7 @@ void check_traces(const std::filesystem::path& path, std::span<const std::shared
     }
     const Text* text = trace->text().get();
     const Text* first = traces.front()->text().get();
-    if ((text == nullptr) != (first == nullptr) || (text != nullptr && text->content != first->content)) {
+    if ((text == nullptr) != (first == nullptr) || (text != nullptr && !same_text(*text, *first))) {
       throw Error(fmt::format("{}: the runs of '{}' and '{}' are on different texts: write one file for each",
                               path.string(), traces.front()->info().name, name));
     }
@@ -45,12 +45,18 @@ void check_traces(const std::filesystem::path& path, std::span<const std::shared
 void write_text(Hdf5Writer& writer, const Text& text) {
   writer.text("/text/content", text.content);
   writer.attribute("/text/content", "sha256", text.sha256);
+  if (text.unread_bytes == 0) return;
+  writer.attribute("/text/content", "unread_bytes", text.unread_bytes);
+  writer.attribute("/text/content", "cut_word", std::int64_t{text.cut_word ? 1 : 0});
 }
 
 /// Everything that goes through libhdf5. @returns false if the job was stopped
 bool write_structure(Hdf5Writer& writer, std::span<const std::shared_ptr<const Trace>> traces,
                      std::vector<ModelWriter>& models) {
-  if (traces.front()->text()) write_text(writer, *traces.front()->text());
+  // Models that cut a text otherwise have read to different places by one limit.
+  const auto longest = std::ranges::max_element(
+      traces, {}, [](const auto& trace) { return trace->text() ? trace->text()->content.size() : 0; });
+  if ((*longest)->text()) write_text(writer, *(*longest)->text());
   for (std::size_t n = 0; n < models.size(); ++n) {
     std::string shared;
     for (std::size_t before = 0; before < n && shared.empty(); ++before) {

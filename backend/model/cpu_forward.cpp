@@ -642,7 +642,7 @@ void CpuForward::score_rows(std::span<const ScoredRow> scored, int top, Scratch&
          scratch.normed.data() + n * floats(hidden_));
   }
   std::vector<TokenChoice> choices;
-  for (const ScoredRow& row : scored) choices.emplace_back(row.label, top, row.distribution);
+  for (const ScoredRow& row : scored) choices.emplace_back(row.label, top, row.distribution, row.marked);
   const auto take = [&](std::int64_t row, std::int64_t first, std::span<const float> logits) {
     choices[floats(row)].add(first, logits);
   };

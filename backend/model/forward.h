@@ -68,7 +68,8 @@ class Forward {
     std::int64_t row = 0;
     std::int32_t label = -1;  ///< -1: none
     ScoredPosition* score = nullptr;
-    bool distribution = false;  ///< whether entropy and rank are asked for, of all rows or of none
+    bool distribution = false;                  ///< whether entropy and rank are asked for, of all rows or of none
+    std::span<const std::uint8_t> marked = {};  ///< of ScoreRequest, the same of all rows
   };
   /// Scores rows of the last run, in chunks: no logits of others are made, and no [rows, V].
   /// @param top  k of ScoredPosition::top

@@ -187,7 +187,8 @@ bool ForwardModel::score_batch(const ScoreRequest& request, std::span<const std:
     into.resize(static_cast<std::size_t>(text.end - text.first));
     for (std::size_t n = 0; n < into.size(); ++n) {
       const std::int64_t row = static_cast<std::int64_t>(b) * length + text.first + static_cast<std::int64_t>(n);
-      rows.push_back({row, n < text.labels.size() ? text.labels[n] : -1, &into[n], request.distribution});
+      rows.push_back(
+          {row, n < text.labels.size() ? text.labels[n] : -1, &into[n], request.distribution, request.marked});
     }
   }
   bool done = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,17 +11,23 @@
 #include "backend/base/error.h"
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
-#include "backend/base/sha256.h"
 #include "backend/model/checks.h"
 #include "backend/model/query_key_place.h"
 
 namespace foxscope {
 namespace {
 
-MemoryUser user_of(const RunRequest& request, std::int64_t length) {
-  MemoryUser user{fmt::format("a run over {} tokens needs", length), "--limit", {}};
+/// @param target  of whose losses the gradients are; none: no gradients
+MemoryUser user_of(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target) {
+  MemoryUser user{fmt::format("a run over {} tokens needs", info.length), "--limit", {}};
+  if (target && target->end < info.length) {
+    user.remedies.push_back(
+        fmt::format("use --limit {}, since no gate behind the positions of --saliency has a gradient", target->end));
+  }
+  std::set<Keep> named;
   for (const ArraySpec& spec : kTraceArrays) {
     if (spec.storage != Storage::raw || !request.keep.contains(spec.keep)) continue;
+    if (bytes_of(spec, info, info.dtype) == 0 || !named.insert(spec.keep).second) continue;
     user.remedies.push_back(fmt::format("leave {} out of --keep", word_of(spec.keep).word));
   }
   return user;
@@ -34,11 +41,6 @@ void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo&
                               words_of(store->parts()).title,
                               gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
                               std::filesystem::temp_directory_path().string()));
-}
-
-std::shared_ptr<const Text> identify(const std::shared_ptr<const Text>& text) {
-  if (!text || !text->sha256.empty()) return text;
-  return std::make_shared<const Text>(Text{text->content, sha256(text->content)});
 }
 
 }  // namespace
@@ -92,8 +94,8 @@ std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& r
     info->saliency_target = fmt::format("mean of loss[{}:{}]", target->begin, target->end);
   }
   const KeepSet keep = with_values_of_linear_mixers(request.keep, *info);
-  const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device), user_of(request, length),
-                            kernel_gpu(model.device));
+  const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device),
+                            user_of(request, *info, forward.saliency), kernel_gpu(model.device));
   const auto store = place.make_store(*info, keep);
   RunResult result;
   result.report.notes = model.config.notes;
@@ -120,7 +122,7 @@ std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& r
   });
   result.report.forward_seconds = seconds_since(forward_start);
   recorder.info().attention_kernel = report->attention_kernel;
-  result.trace = recorder.finish(identify(request.input.text), tokens);
+  result.trace = recorder.finish(read_text_of(request.input, *tokens, request.limit), tokens);
   result.trace->compute_on(place.gpu());
   return result;
 }

@@ -9,6 +9,7 @@
 
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/base/sha256.h"
 #include "backend/model/checks.h"
 #include "backend/text/tokenizer.h"
 
@@ -65,6 +66,16 @@ std::vector<std::int32_t> read_prompt(const OpenedModel& model, const RunInput& 
   check_any(ids, input.name);
   check_ids(ids, model.config.vocabulary_size, input.name);
   return ids;
+}
+
+std::shared_ptr<const Text> read_text_of(const RunInput& input, const TokenTable& tokens,
+                                         std::optional<std::int64_t> limit) {
+  if (!input.text) return nullptr;
+  const bool cut = limit && std::ssize(tokens.id) == *limit && tokens.byte_end.back() < std::ssize(input.text->content);
+  if (!cut && !input.text->sha256.empty()) return input.text;
+  Text text = cut ? part_read(*input.text, tokens.byte_end.back()) : *input.text;
+  text.sha256 = sha256(text.content);
+  return std::make_shared<const Text>(std::move(text));
 }
 
 std::shared_ptr<const TokenTable> read_run_tokens(const OpenedModel& model, const RunInput& input,

@@ -24,6 +24,12 @@ struct RunInput {
 std::shared_ptr<const TokenTable> read_run_tokens(const OpenedModel& model, const RunInput& input,
                                                   std::optional<std::int64_t> limit);
 
+/// The text of a run, with its SHA-256: where a limit left tokens out, the part that was read.
+/// @param tokens  of read_run_tokens with this limit
+/// @returns null where ids were given
+std::shared_ptr<const Text> read_text_of(const RunInput& input, const TokenTable& tokens,
+                                         std::optional<std::int64_t> limit);
+
 /// What a model reads of an input that it is to continue: BOS and all tokens of a text or a list of ids (BOS alone of
 /// an empty one), or input ids as they are where labels came with them.
 /// @throws Error, UsageError as read_run_tokens does

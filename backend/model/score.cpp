@@ -43,6 +43,10 @@ void check_score(const ScoreRequest& request, const ModelConfig& config) {
     throw UsageError(fmt::format("{} likeliest tokens: use a number from 0 to {}, the size of the vocabulary",
                                  request.top, config.vocabulary_size));
   }
+  if (!request.marked.empty() && std::ssize(request.marked) != config.vocabulary_size) {
+    throw ShapeError(fmt::format("[score] marked: expected [{}], the vocabulary, got [{}]", config.vocabulary_size,
+                                 request.marked.size()));
+  }
   for (std::size_t n = 0; n < request.texts.size(); ++n) {
     check_text(request.texts[n], n, config);
     check_pass(request, config, positions(request.texts[n]));
@@ -81,6 +85,7 @@ std::vector<std::vector<std::size_t>> score_batches(const ScoreRequest& request,
 
 void TokenChoice::add(std::int64_t first, std::span<const float> logits) {
   if (distribution_) all_.insert(all_.end(), logits.begin(), logits.end());
+  if (!marked_.empty()) take_marked(first, logits);
   const std::int64_t label = label_ - first;
   if (label_ >= 0 && label >= 0 && label < std::ssize(logits)) label_logit_ = logits[static_cast<std::size_t>(label)];
   for (std::size_t begin = 0; begin < logits.size(); begin += kLogitsAtOnce) {
@@ -108,6 +113,19 @@ void TokenChoice::take_likeliest(std::int64_t first, std::span<const float> logi
   }
 }
 
+void TokenChoice::take_marked(std::int64_t first, std::span<const float> logits) {
+  const auto marks = marked_.subspan(static_cast<std::size_t>(first), logits.size());
+  for (std::size_t n = 0; n < logits.size(); ++n) {
+    if (marks[n] == 0) continue;
+    const auto logit = static_cast<double>(logits[n]);
+    if (logit > marked_shift_) {
+      marked_sum_ *= std::exp(marked_shift_ - logit);
+      marked_shift_ = logit;
+    }
+    marked_sum_ += std::exp(logit - marked_shift_);
+  }
+}
+
 void TokenChoice::describe(double normalizer, ScoredPosition& score) const {
   double entropy = 0;
   std::int64_t before = 0;
@@ -130,6 +148,9 @@ ScoredPosition TokenChoice::finish(double normalizer) const {
     score.top.push_back({token.id, log_probability(token.log_probability)});
   }
   if (distribution_) describe(normalizer, score);
+  if (!marked_.empty()) {
+    score.marked_log_probability = static_cast<float>(marked_shift_ + std::log(marked_sum_) - normalizer);
+  }
   return score;
 }
 

@@ -25,6 +25,8 @@ struct ScoredPosition {
   /// of the label among all tokens, 1 for the likeliest, of equals the lowest id first (0 without a label).
   float entropy = std::numeric_limits<float>::quiet_NaN();
   std::int64_t rank = 0;
+  /// With ScoreRequest::marked, else NaN: log of the sum of p over the tokens that are marked, nats.
+  float marked_log_probability = std::numeric_limits<float>::quiet_NaN();
 };
 using TextScores = std::vector<ScoredPosition>;
 
@@ -44,11 +46,13 @@ struct ScoreRequest : PassOptions {
   std::vector<ScoredText> texts = {};
   int top = 0;                ///< k
   bool distribution = false;  ///< whether entropies and ranks are asked for
+  /// [V] 1 or 0: tokens whose probabilities are summed at every position; empty: this is not asked for
+  std::span<const std::uint8_t> marked = {};
 };
 
 /// @throws ShapeError for a text that is empty, positions that it does not have and labels without a position;
-///         UsageError for k, pruning or interventions out of range and a text that is too long for the model's table of
-///         positions; Error for ids outside the vocabulary
+///         marks of another number than V; UsageError for k, pruning or interventions out of range and a text that is
+///         too long for the model's table of positions; Error for ids outside the vocabulary
 void check_score(const ScoreRequest& request, const ModelConfig& config);
 
 /// Which texts go through a model together: as many as make `tokens` positions with their padding, which is at most an
@@ -61,8 +65,9 @@ class TokenChoice {
  public:
   /// @param label         -1: none
   /// @param distribution  whether entropy and rank are asked for: all logits are kept until they are known
-  TokenChoice(std::int32_t label, int top, bool distribution = false)
-      : label_(label), top_(static_cast<std::size_t>(top)), distribution_(distribution) {}
+  /// @param marked        of ScoreRequest, outlives this
+  TokenChoice(std::int32_t label, int top, bool distribution = false, std::span<const std::uint8_t> marked = {})
+      : label_(label), top_(static_cast<std::size_t>(top)), distribution_(distribution), marked_(marked) {}
 
   /// @param first  token of the first logit; blocks come in rising order
   void add(std::int64_t first, std::span<const float> logits);
@@ -71,12 +76,17 @@ class TokenChoice {
 
  private:
   void take_likeliest(std::int64_t first, std::span<const float> logits);
+  void take_marked(std::int64_t first, std::span<const float> logits);
   /// Entropy and rank.
   void describe(double normalizer, ScoredPosition& score) const;
 
   std::int32_t label_;
   std::size_t top_;
   bool distribution_;
+  std::span<const std::uint8_t> marked_;
+  /// Of the marked logits that came: the largest, and the sum of exponentials of them less that.
+  double marked_shift_ = -std::numeric_limits<double>::infinity();
+  double marked_sum_ = 0;
   std::vector<float> all_;  ///< logits that came, with distribution_
   float label_logit_ = std::numeric_limits<float>::quiet_NaN();
   std::vector<ScoredToken> best_;  ///< of what came; max(k, 1) at most, with logits in place of log p

@@ -603,6 +603,16 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
     const at::Tensor lower = at::arange(logits.size(1), wanted.options()).unsqueeze(0) < wanted;
     rank = ((logits > of_label_logit) | ((logits == of_label_logit) & lower)).sum(1).to(at::kCPU).contiguous();
   }
+  at::Tensor marked;
+  if (!scored.empty() && !scored.front().marked.empty()) {
+    std::vector<std::int64_t> ids;
+    for (std::size_t id = 0; id < scored.front().marked.size(); ++id) {
+      if (scored.front().marked[id] != 0) ids.push_back(static_cast<std::int64_t>(id));
+    }
+    const at::Tensor of = at::tensor(at::ArrayRef<std::int64_t>(ids), at::kLong).to(logits.device());
+    const at::Tensor sums = at::logsumexp(logits.index_select(1, of).to(at::kDouble), {1}, /*keepdim=*/true);
+    marked = (sums - normalizer).to(at::kFloat).to(at::kCPU).contiguous();
+  }
   // One after the other: argmax gives the first of equals, which topk does not promise.
   std::vector<at::Tensor> best_ids;
   std::vector<at::Tensor> best;
@@ -627,6 +637,7 @@ void TorchForward::score_rows(std::span<const ScoredRow> scored, int top, const 
       score.entropy = entropy.const_data_ptr<float>()[row];
       if (scored[row].label >= 0) score.rank = rank.const_data_ptr<std::int64_t>()[row] + 1;
     }
+    if (marked.defined()) score.marked_log_probability = marked.const_data_ptr<float>()[row];
     for (int n = 0; n < top; ++n) score.top.push_back({static_cast<std::int32_t>(ids[n]), numbers[n]});
   }
 }

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/text/utf8.h"
 #include "backend/trace/device_heads.h"
 #include "backend/trace/mixer_text.h"
 
@@ -19,6 +20,38 @@ Error not_kept(const std::string& name, Keep keep) {
 }
 
 }  // namespace
+
+Text part_read(const Text& text, std::int64_t byte_end) {
+  const std::string_view content = text.content;
+  auto end = static_cast<std::size_t>(byte_end);
+  const auto continues = [&] {
+    return end < content.size() && (static_cast<unsigned char>(content[end]) & 0xC0U) == 0x80U;
+  };
+  Text part;
+  part.cut_word = continues();
+  while (continues()) ++end;
+  part.content = content.substr(0, end);
+  part.unread_bytes = text.unread_bytes + std::ssize(content) - std::ssize(part.content);
+  const auto is_space = [&](std::size_t place) { return is_white_space(character_at(content, place).code_point); };
+  if (end == content.size()) {
+    part.cut_word = part.cut_word || text.cut_word;
+  } else if (end > 0 && !is_space(previous_character(content, end)) && !is_space(end)) {
+    part.cut_word = true;
+  }
+  return part;
+}
+
+bool same_text(const Text& a, const Text& b) {
+  const Text& longer = a.content.size() >= b.content.size() ? a : b;
+  const Text& shorter = &longer == &a ? b : a;
+  if (longer.content.size() == shorter.content.size()) return longer.content == shorter.content;
+  return std::ssize(shorter.content) + shorter.unread_bytes == std::ssize(longer.content) + longer.unread_bytes &&
+         longer.content.starts_with(shorter.content);
+}
+
+bool is_read_of(const Text& text, std::string_view whole) {
+  return std::ssize(text.content) + text.unread_bytes == std::ssize(whole) && whole.starts_with(text.content);
+}
 
 int key_head_of(const TraceInfo& info, int head) {
   // A trace without queries and keys may not know how many heads of keys there were.

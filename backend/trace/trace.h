@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -19,11 +20,23 @@ namespace foxscope {
 
 class DeviceHeads;
 
-/// A text that was read, with its identity.
+/// A text that was read, with its identity. Of a longer text of which a run read the first tokens it is the part that
+/// these tokens are.
 struct Text {
-  std::string content;  ///< UTF-8
-  std::string sha256;   ///< lower-case hexadecimal, of the content's bytes
+  std::string content;            ///< UTF-8
+  std::string sha256;             ///< lower-case hexadecimal, of the content's bytes
+  std::int64_t unread_bytes = 0;  ///< how many bytes of the longer text follow
+  bool cut_word = false;          ///< its last word goes on in them, or a character of it does
 };
+
+/// The part of a text up to the end of a token. A character of which the token is the first part is there whole.
+/// @param byte_end  of the last token that was read
+/// @returns the part, without its SHA-256
+Text part_read(const Text& text, std::int64_t byte_end);
+/// Whether both are one text, of which either may be the part that was read.
+bool same_text(const Text& a, const Text& b);
+/// Whether a text is `whole`, or the part of it that was read.
+bool is_read_of(const Text& text, std::string_view whole);
 
 /// The tokens of a run, by position. Position p reads input_id[p] (BOS at 0, then the text's token p-1) and predicts
 /// id[p], the text's token p. Queries, keys, gates and maps belong to what is read, losses to what is predicted.

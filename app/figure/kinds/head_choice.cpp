@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,12 @@
 namespace foxscope::figure {
 namespace {
 
+constexpr const char* kByDecay = "decay time";
+constexpr double kMostMemories = 10;  // a map of more of the longest memory is a thin diagonal
+constexpr double kMemoriesShown = 8;
+constexpr double kThinnest = 50;  // parts of a map's side that a memory is seen in
+constexpr std::int64_t kLeastShown = 64;
+
 std::optional<double> reachOf(const HeadOf& head, const Job& job) {
   if (head.trace->info().gated) {
     return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
@@ -19,6 +26,25 @@ std::optional<double> reachOf(const HeadOf& head, const Job& job) {
   const auto statistics = head_statistics(head, {.with_attention = true, .events = 0}, job);
   if (!statistics) return std::nullopt;
   return statistics->distance.d50;
+}
+
+/// Of every head. Nothing if the job was stopped.
+std::optional<std::vector<Reach>> reachesOf(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const TraceInfo& info = trace->info();
+  if (!info.gated) (void)trace->require_query_key();
+  std::vector<Reach> reaches;
+  Job quiet = job;
+  quiet.report = nullptr;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
+      job.tell(
+          {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
+      const auto tokens = reachOf({trace, layer, head}, quiet);
+      if (!tokens) return std::nullopt;
+      reaches.push_back({{layer, head}, *tokens});
+    }
+  }
+  return reaches;
 }
 
 }  // namespace
@@ -51,22 +77,41 @@ ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, 
   return choice;
 }
 
-std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const auto reaches = reachesOf(trace, job);
+  if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();
-  if (!info.gated) (void)trace->require_query_key();
-  std::vector<Reach> reaches;
-  Job quiet = job;
-  quiet.report = nullptr;
-  for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.mixer(layer).heads; ++head) {
-      job.tell(
-          {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
-      const auto tokens = reachOf({trace, layer, head}, quiet);
-      if (!tokens) return std::nullopt;
-      reaches.push_back({{layer, head}, *tokens});
-    }
+  double longest = 0;
+  for (const Reach& reach : *reaches) {
+    if (std::isfinite(reach.tokens)) longest = std::max(longest, reach.tokens);
   }
-  return chooseByReach(std::move(reaches), info.name, info.gated ? "decay time" : "half of the attention's distance");
+  HeadsOnMap map;
+  map.positions = {0, info.length};
+  const bool endless = std::ranges::any_of(*reaches, [](const Reach& reach) { return std::isinf(reach.tokens); });
+  if (!endless && kMostMemories * longest < static_cast<double>(info.length)) {
+    const auto shown = static_cast<std::int64_t>(std::ceil(kMemoriesShown * longest));
+    map.positions.end = std::min(info.length, std::max(shown, kLeastShown));
+  }
+  const auto length = static_cast<double>(map.positions.size());
+  std::vector<Reach> seen;
+  std::ranges::copy_if(*reaches, std::back_inserter(seen), [&](const Reach& reach) {
+    return reach.tokens >= length / kThinnest && reach.tokens <= length / 2;
+  });
+  map.chosen = chooseByReach(seen.size() < 2 ? *reaches : seen, info.name, kByDecay);
+  if (map.positions.end < info.length) {
+    map.chosen.note += fmt::format(
+        "; of {} positions the first {} are shown, in which these memories can be seen: --rows "
+        "and --cols choose others",
+        info.length, map.positions.end);
+  }
+  return map;
+}
+
+std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job) {
+  const auto reaches = reachesOf(trace, job);
+  if (!reaches) return std::nullopt;
+  const TraceInfo& info = trace->info();
+  return chooseByReach(*reaches, info.name, info.gated ? kByDecay : "half of the attention's distance");
 }
 
 }  // namespace foxscope::figure

@@ -34,6 +34,18 @@ struct Reach {
 /// @throws Error where all are NaN
 ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by);
 
+/// Heads of a gated run whose decay can be seen on a map of one square of the text, and that square's positions: the
+/// whole text, or where it is more than ten times as long as the longest memory its beginning, eight times as long. The
+/// heads are chosen by chooseByReach among those of decay times from a 50th to half of that; where fewer than two are,
+/// among all.
+struct HeadsOnMap {
+  ChosenHeads chosen;
+  Range positions;
+};
+/// @returns nothing if the job was stopped
+/// @throws Error for gates that were not kept
+std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, const Job& job);
+
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
 /// to their geometric mean; of a model without a gate likewise by the distance within which half of the attention is.
 /// @returns nothing if the job was stopped

@@ -32,7 +32,7 @@ ColourChoice colourChoice(Quantity quantity, const ColourMap* map, std::span<con
 }
 
 void requireSameTokens(const Trace& first, const Trace& second) {
-  const bool sameText = first.text() && second.text() ? first.text()->sha256 == second.text()->sha256 : true;
+  const bool sameText = first.text() && second.text() ? same_text(*first.text(), *second.text()) : true;
   if (sameText && first.tokens()->input_id == second.tokens()->input_id) return;
   throw UsageError(fmt::format("{} and {} did not read the same {}: run both on one text in one command",
                                first.info().name, second.info().name, sameText ? "tokens" : "text"));

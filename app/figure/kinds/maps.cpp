@@ -169,6 +169,16 @@ class MapsFigure {
   std::vector<ScaledColours> m_scales;
 };
 
+/// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
+std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace, MapsOptions& options,
+                                       const Job& job) {
+  if (!trace->info().gated || options.rows || options.columns) return tellingHeads(trace, job);
+  auto map = headsOnMap(trace, job);
+  if (!map) return std::nullopt;
+  options.rows = options.columns = map->positions;
+  return std::move(map->chosen);
+}
+
 }  // namespace
 
 std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, const MapsOptions& options,
@@ -188,7 +198,7 @@ std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, c
   }
   requireShown(chosen.limits, chosen.quantities);
   if (chosen.heads.empty()) {
-    auto choice = tellingHeads(trace, job);
+    auto choice = chooseHeads(trace, chosen, job);
     if (!choice) return std::nullopt;
     for (const HeadIndex& head : choice->heads) chosen.heads.push_back({head, trace});
     drawn.notes.push_back(std::move(choice->note));

@@ -18,7 +18,9 @@ struct MapsHead : HeadIndex {
 
 /// What `drawMaps` shows.
 struct MapsOptions {
-  std::vector<MapsHead> heads;                                                 ///< empty: telling ones of the run
+  /// Empty: telling ones of the run, and where it has gates and no positions are asked for those whose decay can be
+  /// seen, on the part of the text where it can (headsOnMap).
+  std::vector<MapsHead> heads;
   std::vector<Quantity> quantities = {Quantity::forget, Quantity::attention};  ///< from above
   std::optional<Range> rows;                                                   ///< queries; absent: all
   std::optional<Range> columns;                                                ///< keys

@@ -343,7 +343,7 @@ Unsaved Document::unsaved() const {
   for (const Run& run : m_runs) {
     if (run.file.isEmpty() && !run.ofSession) unsaved.runs += run.name;
     const auto& text = run.trace->text();
-    kept = kept || (!run.file.isEmpty() && text && text->content == m_text.content);
+    kept = kept || (!run.file.isEmpty() && text && is_read_of(*text, m_text.content));
   }
   unsaved.text = !kept;
   return unsaved;
@@ -447,7 +447,7 @@ void Document::receiveRunFile(const Opened& opened) {
   // What was typed or opened to be run stays.
   const auto& text = content.file.traces.back()->text();
   const auto isOfRun = [&](const Run& run) {
-    return run.trace->text() && run.trace->text()->content == m_text.content;
+    return run.trace->text() && is_read_of(*run.trace->text(), m_text.content);
   };
   const bool untouched = m_text.file.isEmpty() && std::any_of(m_runs.begin(), m_runs.end(), isOfRun);
   if (text && (m_text.empty() || untouched)) changeText({{}, text->content});
@@ -539,7 +539,7 @@ void Document::runWantedModels() {
   const std::vector<ModelInput> models = std::exchange(m_wantedModels, {});
   if (!canRun()) return;
   m_queueOfSession = true;
-  run(models, m_text, m_settings.limit);
+  run(models, m_text.file, enteredText(), m_settings.limit);
 }
 
 void Document::waitForNoText() {
@@ -589,7 +589,7 @@ void Document::takeRuns(std::vector<Run> runs) {
 }
 
 bool Document::sameText(const Trace& a, const Trace& b) {
-  if (a.text() && b.text()) return a.text()->sha256 == b.text()->sha256;
+  if (a.text() && b.text()) return same_text(*a.text(), *b.text());
   return !a.text() && !b.text() && a.tokens()->id == b.tokens()->id;
 }
 
@@ -720,7 +720,7 @@ void Document::saveSession(const QString& path, const QJsonObject& windowState) 
     const bool whole = m_settings.limit == 0 || m_settings.limit == run.trace->info().length;
     const bool has = std::ranges::any_of(m_models, [&run](const ModelInput& model) { return run.isOf(model); });
     const bool more = run.trace->has(TraceArray::log_forget_gradient);
-    if (text && text->content == m_text.content && whole && has && !more) remade.push_back(run.id);
+    if (text && is_read_of(*text, m_text.content) && whole && has && !more) remade.push_back(run.id);
   }
   request.done = [this, path, remade, kept = m_text.file.isEmpty() ? m_text.content : std::string()](bool) {
     m_sessionFile = path;

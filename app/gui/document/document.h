@@ -260,8 +260,10 @@ class Document : public QObject {
   struct SaliencyWish {
     std::optional<Range> target;
   };
-  void run(std::vector<ModelInput> models, TextInput text, std::int64_t limit,
+  /// @param file  name of the text's file; may be empty
+  void run(std::vector<ModelInput> models, const QString& file, std::shared_ptr<const Text> text, std::int64_t limit,
            std::optional<SaliencyWish> saliency = {});
+  [[nodiscard]] std::shared_ptr<const Text> enteredText() const;
   void estimateMemory();
   void runNext();
   [[nodiscard]] RunRequest requestOfRun() const;

@@ -82,7 +82,11 @@ void Document::startRun() {
   if (m_status.running) return;
   if (!canRun()) return tell(Message::Kind::warning, runObstacle());
   m_queueOfSession = false;
-  run(m_models, m_text, m_settings.limit);
+  run(m_models, m_text.file, enteredText(), m_settings.limit);
+}
+
+std::shared_ptr<const Text> Document::enteredText() const {
+  return std::make_shared<const Text>(Text{m_text.content, sha256(m_text.content)});
 }
 
 QString Document::obstacleTo(const Run& run, const QString& doing) {
@@ -127,7 +131,7 @@ void Document::startSaliency(RunId id, std::optional<Range> target) {
     return tell(Message::Kind::warning, tr("%1 did not read these positions").arg(from->name));
   }
   m_queueOfSession = false;
-  run({inputOf(*from)}, {from->textFile, from->trace->text()->content}, length, SaliencyWish{target});
+  run({inputOf(*from)}, from->textFile, from->trace->text(), length, SaliencyWish{target});
 }
 
 void Document::startDerivedRun(RunId base, const QStringList& interventions) {
@@ -144,17 +148,16 @@ void Document::startDerivedRun(RunId base, const QStringList& interventions) {
   m_models.push_back(derived);
   emit inputsChanged();
   m_queueOfSession = false;
-  run({derived}, {from->textFile, from->trace->text()->content}, from->trace->info().length);
+  run({derived}, from->textFile, from->trace->text(), from->trace->info().length);
 }
 
-void Document::run(std::vector<ModelInput> models, TextInput text, std::int64_t limit,
-                   std::optional<SaliencyWish> saliency) {
+void Document::run(std::vector<ModelInput> models, const QString& file, std::shared_ptr<const Text> text,
+                   std::int64_t limit, std::optional<SaliencyWish> saliency) {
   m_saliency = saliency;
   m_queue = std::move(models);
-  m_readFile = text.file;
+  m_readFile = file;
   m_readLimit = limit;
-  const std::string identity = sha256(text.content);
-  m_readText = std::make_shared<const Text>(Text{std::move(text.content), identity});
+  m_readText = std::move(text);
   m_status = {};
   m_status.running = true;
   m_status.count = static_cast<int>(m_queue.size());

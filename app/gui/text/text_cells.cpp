@@ -66,7 +66,7 @@ TextCells cellsOf(const Trace& trace) {
   cells.shown += ' ';
   cells.textBegin = static_cast<std::int64_t>(cells.shown.size());
   cells.shown.append(content, 0, end);
-  cells.unread = static_cast<std::int64_t>(content.size() - end);
+  cells.unread = static_cast<std::int64_t>(content.size() - end) + trace.text()->unread_bytes;
   const auto offset = static_cast<double>(cells.textBegin);
   double begin = 0;
   for (std::size_t token = 0; token < tokens.id.size(); ++token) {

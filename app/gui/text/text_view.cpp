@@ -228,7 +228,7 @@ void TextView::takeInputs() {
     m_editorNote->setText(tr("%1 of text, of which the beginning is shown; all of it is read by a run.").arg(size));
   }
   const auto& runs = m_document.runs();
-  const auto read = [&](const Run& run) { return run.trace->text() && run.trace->text()->content == content; };
+  const auto read = [&](const Run& run) { return run.trace->text() && is_read_of(*run.trace->text(), content); };
   const bool differs = m_reference && !content.empty() && std::none_of(runs.begin(), runs.end(), read);
   m_tools->setNotice(differs ? tr("edited: press F5 to run") : QString());
 }

@@ -32,7 +32,7 @@ QString nameOf(const TextInput& text, const Document& document) {
   if (!text.file.isEmpty()) return QFileInfo(text.file).fileName();
   for (const Run& run : document.runs()) {
     const auto& read = run.trace->text();
-    if (run.file.isEmpty() || !read || read->content != text.content) continue;
+    if (run.file.isEmpty() || !read || !is_read_of(*read, text.content)) continue;
     return Document::textNameOf(run);
   }
   return RunBar::tr("typed text");

@@ -17,7 +17,7 @@ QString why(const char* text) { return QCoreApplication::translate("foxscope::gu
 /// Why a run that is in no file cannot be made again; empty where it can.
 QString obstacleOf(const Document& document, const Run& run) {
   const TextInput& text = document.text();
-  if (!run.trace->text() || text.file.isEmpty() || text.content != run.trace->text()->content) {
+  if (!run.trace->text() || text.file.isEmpty() || !is_read_of(*run.trace->text(), text.content)) {
     return why("%1 is in no file yet, and its text is in none: save the run file first.").arg(run.name);
   }
   for (const QString& path : {text.file, run.model}) {

@@ -309,7 +309,7 @@ void WordsView::exportTo(const QString& path) {
   const auto work = [rows = m_words.content(), trace = m_known.trace.lock(), input = m_document.text(),
                      path = path.toStdString()](const Job&) -> std::optional<bool> {
     Surprisals table = rows->table;
-    if (trace && trace->text() && !input.file.isEmpty() && trace->text()->content == input.content) {
+    if (trace && trace->text() && !input.file.isEmpty() && is_read_of(*trace->text(), input.content)) {
       table.documents = {QFileInfo(input.file).fileName().toStdString()};
     }
     const std::string csv = table.csv_of_words();
