@@ -87,6 +87,10 @@ bool DifferentiableForward::project(int layer) {
 void DifferentiableForward::sum_gates(int layer) {
   if (config().is_linear(layer)) {
     GradientForward::sum_gates(layer);
+    at::Tensor& log_decay = linear_.operands.log_decay;
+    if (!options().log_gates || !log_decay.defined() || linear_.operands.decays_by_channel()) return;
+    if (!log_decay.requires_grad()) log_decay = log_decay.detach().requires_grad_();
+    layers_[static_cast<std::size_t>(layer)].log_gate = log_decay;
     return;
   }
   at::Tensor log_gate = log_gates(layer);

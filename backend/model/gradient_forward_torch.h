@@ -16,7 +16,9 @@ namespace foxscope {
 
 /// What a loss is differentiated by.
 struct GradientOptions {
-  bool log_gates = false;  ///< log f of every layer, head and position, as the probes have changed it
+  /// log f of every layer, head and position, as the probes have changed it; of a linear mixer its log decay, where
+  /// that is one a head and no probe changes it
+  bool log_gates = false;
   /// Weights: the gradients are added to these, float32, and undefined for weights that take none; null: by no weight.
   /// Must outlive the pass, whose weights require gradients (TorchWeights::require_gradients).
   const WeightTensors* weights = nullptr;

@@ -12,13 +12,25 @@
 #include "backend/base/log.h"
 #include "backend/base/measures.h"
 #include "backend/model/checks.h"
+#include "backend/model/interventions.h"
 #include "backend/model/query_key_place.h"
 
 namespace foxscope {
 namespace {
 
-/// @param target  of whose losses the gradients are; none: no gradients
-MemoryUser user_of(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target) {
+/// What the user should know of where queries, keys and values went.
+void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
+                std::vector<std::string>& notes) {
+  if (!store || std::string_view(store->where()) != "temporary file") return;
+  notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name,
+                              words_of(store->parts()).title,
+                              gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
+                              std::filesystem::temp_directory_path().string()));
+}
+
+}  // namespace
+
+MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target) {
   MemoryUser user{fmt::format("a run over {} tokens needs", info.length), "--limit", {}};
   if (target && target->end < info.length) {
     user.remedies.push_back(
@@ -33,29 +45,26 @@ MemoryUser user_of(const RunRequest& request, const TraceInfo& info, const std::
   return user;
 }
 
-/// What the user should know of where queries, keys and values went.
-void note_place(const std::shared_ptr<RunQueryKeyStore>& store, const TraceInfo& info,
-                std::vector<std::string>& notes) {
-  if (!store || std::string_view(store->where()) != "temporary file") return;
-  notes.push_back(fmt::format("{}: {} take {:.1f} GiB and are held in a temporary file in {}", info.name,
-                              words_of(store->parts()).title,
-                              gibibytes(QueryKeyStore::bytes(store->shape(), info.dtype, store->parts())),
-                              std::filesystem::temp_directory_path().string()));
-}
-
-}  // namespace
-
 void validate(const RunRequest& request, const OpenedModel& model) {
   check_limit(request.limit);
   if (request.saliency && !request.keep.contains(Keep::saliency)) {
     throw UsageError("--saliency says of which losses the gradients are: add saliency to --keep");
   }
   const ModelConfig& config = model.config;
-  if (config.linear && request.keep.contains(Keep::saliency)) {
-    throw UsageError(
-        fmt::format("{}: {} has layers of {}, and gradients by log gates are those of attention: leave "
-                    "saliency out of --keep",
-                    model.folder.string(), config.model_type, to_string(config.linear->kind)));
+  if (!config.linear || !request.keep.contains(Keep::saliency)) return;
+  if (config.attends() || config.linear->decay != LinearDecay::rate) {
+    throw UsageError(fmt::format(
+        "{}: {} has layers of {}{}, and gradients by log f are those of models whose every layer is attention, or "
+        "decays as a whole head: leave saliency out of --keep",
+        model.folder.string(), config.model_type, to_string(config.linear->kind),
+        config.attends() ? " beside attention" : ""));
+  }
+  for (int layer = 0; layer < config.layers; ++layer) {
+    if (!changes_gates(model.options.interventions, layer)) continue;
+    throw UsageError(fmt::format(
+        "{}: saliency of layers of {} is of decays as the model makes them: leave out --intervene, or saliency "
+        "out of --keep",
+        model.folder.string(), to_string(config.linear->kind)));
   }
 }
 
@@ -95,7 +104,7 @@ std::optional<RunResult> run_model(const OpenedModel& model, const RunRequest& r
   }
   const KeepSet keep = with_values_of_linear_mixers(request.keep, *info);
   const QueryKeyPlace place(model.needs(keep), length, free_memory(model.device),
-                            user_of(request, *info, forward.saliency), kernel_gpu(model.device));
+                            memory_user(request, *info, forward.saliency), kernel_gpu(model.device));
   const auto store = place.make_store(*info, keep);
   RunResult result;
   result.report.notes = model.config.notes;

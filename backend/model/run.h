@@ -8,6 +8,7 @@
 
 #include "backend/base/job.h"
 #include "backend/model/engine.h"
+#include "backend/model/run_memory.h"
 #include "backend/model/run_tokens.h"
 
 namespace foxscope {
@@ -36,6 +37,11 @@ struct RunResult {
   std::shared_ptr<const Trace> trace;
   RunReport report;
 };
+
+/// Who needs memory, and what helps where there is too little. A run whose gradients are of a part of the text needs
+/// what comes behind that part for nothing.
+/// @param target  of whose mean loss the gradients are; none: no gradients
+MemoryUser memory_user(const RunRequest& request, const TraceInfo& info, const std::optional<Range>& target);
 
 /// What a run would take, known before it is made.
 struct RunEstimate {

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 import unittest
 
@@ -23,13 +24,14 @@ class SurprisalTest(CommandLineTest):
     def column(self, rows, name):
         return numpy.array([float(row[name]) for row in rows])
 
-    def reference(self, model, ids):
-        """Logits at each place of a text behind BOS, and gates [layers, heads, tokens] where each token is read."""
+    def reference(self, model, ids, behind=False):
+        """log p at each place of a text behind BOS (and behind its last token), and gates [layers, heads, tokens] where
+        each token is read."""
         file = self.write("ids.json", json.dumps({"input_ids": [BOS] + ids, "labels": ids + [BOS]}))
         run = self.folder / "run.h5"
         self.done("run", "--model", "m=" + str(model), "--ids", file, "-o", run, "--keep", "loss,gates,logits", "--force")
         with h5py.File(run) as stored:
-            logits = stored["models/m/logits"][:-1].astype(numpy.float64)
+            logits = stored["models/m/logits"][:None if behind else -1].astype(numpy.float64)
             layers = stored["models/m/layers"]
             gates = numpy.stack([layers[name]["cumulative_log_gate"][()] for name in sorted(layers)])
         log_p = logits - logits.max(-1, keepdims=True)
@@ -84,6 +86,64 @@ class SurprisalTest(CommandLineTest):
                          ["The fox ran over the hill.", "\u201cThe hill was green!\u201d",
                           'he said, "and the fox was quick"; nobody saw the caf\u00e9\u2014or NA.',
                           "Another page begins here"])
+
+    def whole_words(self, text, ids, offsets, log_p):
+        """-log p of each word between white space by Pimentel & Meister (2024), in float64, by the tokens' own strings."""
+        tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
+        strings = [tokenizer.decode([token], skip_special_tokens=False) for token in range(tokenizer.get_vocab_size())]
+        begins = numpy.array([string[:1].isspace() for string in strings])
+        begins[BOS] = True
+        mass = numpy.exp(log_p)[:, :len(begins)] @ begins  # at each token's place, and behind the last
+        words = []
+        for match in re.finditer(r"\S+", text):
+            own = [n for n, (start, end) in enumerate(offsets) if end > match.start() and start < match.end()]
+            first, last = own[0], own[-1]
+            while first > 0 and text[offsets[first - 1][0]:offsets[first - 1][1]].isspace():
+                first -= 1  # white space of its own before the word
+            surprisal = -sum(log_p[n, ids[n]] for n in range(first, last + 1))
+            before = mass[first] if begins[ids[first]] else 1 - mass[0]
+            words.append(surprisal + numpy.log(before) - numpy.log(mass[last + 1]))
+        return numpy.array(words)
+
+    def test_whole_words(self):
+        for text in [TEXT, "Two  words\n\n and a sun-lit \thill", "one", " begins with a blank "]:
+            with self.subTest(text):
+                encoding = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode(text)
+                log_p = self.reference(FOX, encoding.ids, behind=True)[0]
+                expected = self.whole_words(text, encoding.ids, encoding.offsets, log_p)
+                source = self.write("whole.txt", text)
+                rows = self.rows(self.evaluate("words.csv", "--words", "--whole-words", text=source)[0])
+                self.assertEqual([row["string"] for row in rows], text.split())
+                numpy.testing.assert_allclose(self.column(rows, "whole_word_surprisal"), expected, atol=2e-4)
+                plain = self.rows(self.evaluate("plain.csv", "--words", text=source)[0])
+                self.assertEqual([{**row, "whole_word_surprisal": None} for row in plain],
+                                 [{**row, "whole_word_surprisal": None} for row in rows])
+        with h5py.File(self.evaluate("whole.h5", "--whole-words")[0]) as file:
+            rows = self.rows(self.evaluate("words.csv", "--words", "--whole-words")[0])
+            numpy.testing.assert_allclose(file["words/whole_word_surprisal"][()], self.column(rows, "whole_word_surprisal"),
+                                          rtol=1e-6)
+            self.assertEqual(file["words/whole_word_surprisal"].attrs["units"], "nats")
+            self.assertLessEqual(file["tokens/boundary"][()].max(), 0)
+
+    def test_a_word_that_the_limit_cuts_is_not_known(self):
+        text = "The fox ran overwhelmingly far"
+        encoding = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode(text)
+        source = self.write("cut.txt", text)
+        for limit, (_, end) in enumerate(encoding.offsets, 1):
+            rows = self.rows(self.evaluate("cut.csv", "--words", "--whole-words", "--limit", limit, text=source)[0])
+            self.assertEqual([row["string"] for row in rows], text[:end].split())
+            cut = end < len(text) and text[end] != " "
+            for row in rows[:-1]:
+                self.assertNotEqual(row["surprisal"], "")
+            for name in ["surprisal", "entropy", "rank", "gate", "whole_word_surprisal"]:
+                self.assertEqual(rows[-1][name] == "", cut, (limit, name))
+
+    def test_whole_words_are_of_words_between_white_space(self):
+        text = self.write("text.txt", TEXT)
+        command = ["eval", "surprisal", "--model", FOX, "--whole-words"]
+        self.fails(2, "add --words", *command, "--text", text, "-o", self.folder / "o.csv")
+        self.fails(2, "--word-rule unicode", *command, "--text", text, "-o", self.folder / "o.h5", "--word-rule", "unicode")
+        self.fails(2, "--pairs", *command, "--pairs", text, "-o", self.folder / "o.csv")
 
     def test_words_of_unicode(self):
         text = ("He can\u2019t pay $3,141.59 (or so). \u201cNa\u0308ive\u201d; e.g. x_1:y, don't\u2026\tU.S.A. 10:30\n"

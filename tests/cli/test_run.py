@@ -144,6 +144,41 @@ class FileTest(CommandLineTest):
         change = (mean_loss(1.02) - mean_loss(0.98)) / 0.04
         self.assertLess(abs(owed - change), 2e-5 + 0.02 * abs(change))
 
+    def test_saliency_of_a_decay_is_the_change_that_a_scaled_decay_makes(self):
+        for name in ["gated-deltanet-1m", "mamba2-12m"]:
+            model = FOX.parent / name
+            source = self.write("text.txt", "The fox ran over the hill, and nobody saw the fox. It ran on and on. " * 2)
+
+            def run(file, *options):
+                path = self.folder / file
+                self.done("run", "--model", "m=" + str(model), "--text", source, "-o", path, "--force", *options)
+                return path
+
+            with h5py.File(run("owed.h5", "--keep", "loss,gates,saliency")) as file:
+                gradients = file["models/m/gradients/log_forget"][()].astype(numpy.float64)
+                layers = file["models/m/layers"]
+                gates = numpy.stack([layers[layer]["cumulative_log_gate"][()] for layer in sorted(layers)])
+                losses = file["models/m/loss/per_token_loss"][()]
+            owed = (gradients * numpy.diff(gates, prepend=0)).sum(-1)
+            with h5py.File(run("plain.h5", "--keep", "loss")) as file:
+                self.assertLess(numpy.abs(losses - file["models/m/loss/per_token_loss"][()]).max(), 1e-4)
+
+            def mean_loss(layer, head, scale):
+                with h5py.File(run("scaled.h5", "--keep", "loss", "--intervene", f"{layer}:{head}:scale={scale}")) as file:
+                    return float(numpy.mean(file["models/m/loss/per_token_loss"], dtype=float))
+
+            largest = numpy.dstack(numpy.unravel_index(numpy.argsort(-abs(owed).ravel())[:3], owed.shape))[0]
+            for layer, head in largest:
+                change = (mean_loss(layer, head, 1.02) - mean_loss(layer, head, 0.98)) / 0.04
+                self.assertLess(abs(owed[layer, head] - change), 3e-5 + 0.02 * abs(change), (name, layer, head))
+            self.assertLess(abs(gradients[:, :, 0]).max(), 1e-6 * abs(gradients).max())  # nothing lies before it
+            self.fails(2, ["decays as the model makes them", "--intervene"], "run", "--model", model, "--text", source, "-o",
+                       self.folder / "no.h5", "--keep", "saliency", "--intervene", "0:0:one")
+        for name in ["gla", "qwen3_5"]:
+            self.fails(2, "every layer is attention, or decays as a whole head: leave saliency out of --keep", "run", "--model",
+                       DATA / name, "--ids", self.write("ids.json", "[1, 2, 3]"), "--bos", 0, "-o", self.folder / "no.h5",
+                       "--keep", "saliency")
+
     def test_a_target_of_saliency(self):
         with h5py.File(self.run_fixture(extra=["--keep", "loss,saliency", "--saliency", "8:16"])) as file:
             gradients = file["models/fox-pro/gradients/log_forget"]
@@ -294,6 +329,25 @@ class OptionsTest(CommandLineTest):
     def losses(self, *extra, fixture="fox-pro"):
         with h5py.File(self.run_fixture(fixture, extra=["--force", *extra])) as file:
             return file[f"models/{fixture}/loss/per_token_loss"][()]
+
+    def test_a_limit_stores_the_text_that_was_read(self):
+        text = "The fox ran overwhelmingly far over the hill. Nobody saw it."
+        source = self.write("text.txt", text)
+        for limit in range(1, 8):
+            path = self.folder / "part.h5"
+            self.done("run", "--model", "fox=" + str(FOX), "--text", source, "--limit", limit, "--keep", "loss", "-o", path,
+                      "--force")
+            with h5py.File(path) as file:
+                content = file["text/content"]
+                end = file["models/fox/tokens/byte_end"][-1]
+                self.assertEqual(content.asstr()[()], text[:end])
+                self.assertEqual(content.attrs["sha256"], hashlib.sha256(text[:end].encode()).hexdigest())
+                self.assertEqual(content.attrs["unread_bytes"], len(text) - end)
+                self.assertEqual(content.attrs["cut_word"], int(text[end] != " "))
+            self.assertEqual(json.loads(self.done("info", path, "--json"))["text"]["bytes"], end)
+        self.done("run", "--model", FOX, "--text", source, "--keep", "loss", "-o", path, "--force")
+        with h5py.File(path) as file:
+            self.assertEqual(list(file["text/content"].attrs), ["sha256"])
 
     def test_limit(self):
         whole, limited = self.losses(), self.losses("--limit", 20)

@@ -4,11 +4,15 @@
 #include <cmath>
 #include <fstream>
 #include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
 #include "backend/eval/surprisal.h"
+#include "backend/file/run_file.h"
 #include "backend/model/run.h"
 #include "tests/model/model_test_support.h"
 
@@ -71,6 +75,67 @@ TEST(TraceSurprisal, IsTheTableOfEvalSurprisal) {
       }
     }
   }
+}
+
+/// Numbers of every word: NaN where nothing is known.
+std::vector<double> surprisal_of_words(const Surprisals& table) {
+  std::vector<double> numbers;
+  for (const SurprisalWord& word : table.words) numbers.push_back(numbers_of(table, word).surprisal);
+  return numbers;
+}
+
+// A limit within a word, a character, behind a word, and of all tokens: the run in memory, its file and the command say
+// the same, and of the word that is cut nothing.
+TEST(TraceSurprisal, OfAWordThatALimitCutsNothingIsKnown) {
+  const test::TemporaryFolder folder;
+  const std::string text = "The fox ran overwhelmingly far, caf\u00e9 \u72d0 and so on";
+  std::ofstream(folder.path() / "text.txt", std::ios::binary) << text;
+  std::set<bool> cut;
+  for (std::int64_t limit = 1; limit < 24; ++limit) {
+    test::AskedRun asked = request_of({Keep::loss});
+    asked.input.text = std::make_shared<const Text>(Text{text, ""});
+    asked.limit = limit;
+    const auto run = test::run(asked, {});
+    ASSERT_TRUE(run);
+    const auto path = folder.path() / "run.h5";
+    ASSERT_TRUE(write_run_file(path, std::vector{run->trace}, {}, Overwrite::force, {}));
+    const auto reopened = RunFile::open(path).trace({});
+    const auto read_to = static_cast<std::size_t>(run->trace->tokens()->byte_end.back());
+    for (const WordRule rule : {WordRule::white_space, WordRule::unicode}) {
+      SCOPED_TRACE(limit);
+      const SurprisalRequest request{folder.path() / "text.txt", limit, GateColumns::mean, rule};
+      const auto expected = evaluate_surprisal(Engine().open(request_of({})), request, {});
+      const std::vector<double> words = surprisal_of_words(*expected);
+      for (const auto& trace : {run->trace, reopened}) {
+        const std::vector<double> own = surprisal_of_words(surprisals_of({trace, 0, 0}, "text.txt", rule, {}));
+        ASSERT_EQ(own.size(), words.size());
+        for (std::size_t n = 0; n < own.size(); ++n) {
+          ASSERT_EQ(std::isnan(own[n]), std::isnan(words[n])) << n;
+          if (!std::isnan(own[n])) {
+            EXPECT_NEAR(own[n], words[n], 1e-4);
+          }
+        }
+      }
+      const bool goes_on = read_to < text.size() && text[read_to] != ' ' && text[read_to - 1] != ' ';
+      EXPECT_EQ(std::isnan(words.back()), goes_on);
+      cut.insert(goes_on);
+    }
+  }
+  EXPECT_EQ(cut.size(), 2U);
+}
+
+TEST(TraceSurprisal, TheLastWordIsThereWhereAnothersTokenHoldsIt) {
+  test::AskedRun asked = request_of({Keep::loss});
+  asked.input.text = std::make_shared<const Text>(Text{"He \"ran.\"", ""});
+  const auto run = test::run(asked, {});
+  ASSERT_TRUE(run);
+  ASSERT_EQ(run->trace->tokens()->string.back(), ".\"") << "one token of two words";
+  const Surprisals table = surprisals_of({run->trace, 0, 0}, "text.txt", WordRule::unicode, {});
+  ASSERT_EQ(table.words.size(), 5U);
+  EXPECT_EQ(table.words[4].string, "\"");
+  EXPECT_EQ(table.words[4].first, table.words[4].end);
+  EXPECT_TRUE(std::isnan(numbers_of(table, table.words[4]).surprisal));
+  EXPECT_FALSE(std::isnan(numbers_of(table, table.words[3]).surprisal));
 }
 
 TEST(TraceSurprisal, WhatIsNotKnownIsEmptyInCsv) {

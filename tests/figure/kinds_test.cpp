@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
@@ -384,6 +386,53 @@ int count_of(const QImage& page, const figure::Rgb& colour) {
     for (int x = 0; x < page.width(); ++x) count += page.pixel(x, y) == qRgb(colour.red, colour.green, colour.blue);
   }
   return count;
+}
+
+/// One layer of heads of these decay times.
+std::shared_ptr<const Trace> run_of_memories(std::int64_t length, const std::vector<double>& decay_times) {
+  TraceInfo info;
+  info.name = "fox";
+  info.layers = 1;
+  info.heads = info.key_heads = static_cast<int>(decay_times.size());
+  info.head_dim = 4;
+  info.length = length;
+  info.gated = true;
+  Recorder recorder(info, {Keep::gates}, nullptr);
+  const std::span<double> c = recorder.cumulative_log_gate(0);
+  for (std::size_t n = 0; n < c.size(); ++n) {
+    const auto position = n % static_cast<std::size_t>(length);
+    c[n] = -static_cast<double>(position + 1) / decay_times[n / static_cast<std::size_t>(length)];
+  }
+  auto tokens = std::make_shared<TokenTable>();
+  tokens->id.assign(static_cast<std::size_t>(length), 7);
+  tokens->input_id = tokens->id;
+  return recorder.finish(nullptr, tokens);
+}
+
+TEST(Maps, HeadsAndPositionsFitEachOtherWhereNeitherIsAskedFor) {
+  const auto note_of = [](std::int64_t length, const std::vector<double>& decay_times,
+                          figure::MapsOptions options = {}) {
+    options.quantities = {Quantity::forget};
+    const auto drawn = figure::drawMaps(run_of_memories(length, decay_times), options, style_of(Kind::png), {});
+    EXPECT_EQ(drawn->notes.size(), 1U);
+    return drawn->notes.front();
+  };
+  // A text of 50 memories: eight of the longest are shown, and no head whose memory is a line on them.
+  const std::string cropped = note_of(1000, {0.5, 3, 10, 20});
+  EXPECT_NE(cropped.find("0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << cropped;
+  EXPECT_NE(cropped.find("of 1000 positions the first 160 are shown"), std::string::npos) << cropped;
+  const std::string whole = note_of(150, {0.5, 3, 10, 20});
+  EXPECT_NE(whole.find("0:1 (3 tokens), 0:2 (10 tokens), 0:3 (20 tokens);"), std::string::npos) << whole;
+  EXPECT_EQ(whole.find("are shown"), std::string::npos) << whole;
+  // Of a head that never forgets any text is a part.
+  EXPECT_EQ(note_of(1000, {0.5, 3, std::numeric_limits<double>::infinity()}).find("are shown"), std::string::npos);
+  // Where no two heads fit, the shortest and the longest are shown all the same.
+  EXPECT_NE(note_of(1000, {0.5, 20}).find("0:0 (0.5 tokens), 0:1 (20 tokens)"), std::string::npos);
+  figure::MapsOptions asked;
+  asked.rows = Range{0, 1000};
+  const std::string all = note_of(1000, {0.5, 3, 10, 20}, asked);
+  EXPECT_NE(all.find("0:0 (0.5 tokens)"), std::string::npos) << all;
+  EXPECT_EQ(all.find("are shown"), std::string::npos) << all;
 }
 
 TEST(Saliency, TheHeadThatMattersMostTintsThePassage) {

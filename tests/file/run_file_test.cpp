@@ -2,7 +2,9 @@
 #include <cstring>
 #include <thread>
 
+#include "backend/base/sha256.h"
 #include "backend/map/map.h"
+#include "backend/trace/recorder.h"
 #include "tests/file/support.h"
 
 namespace foxscope::test {
@@ -191,6 +193,48 @@ TEST_F(RunFileTest, ReportsItsProgressAndTime) {
   EXPECT_EQ(last, total);
   EXPECT_GT(total, 0);
   EXPECT_GT(seconds, 0);
+}
+
+/// The run of make_trace over the first tokens of its text.
+std::shared_ptr<const Trace> limited_trace(const std::string& name, std::int64_t length) {
+  const auto longer = make_trace({.name = name});
+  const TokenTable& tokens = *longer->tokens();
+  TokenTable first;
+  first.id.assign(tokens.id.begin(), tokens.id.begin() + length);
+  first.input_id.assign(tokens.input_id.begin(), tokens.input_id.begin() + length);
+  first.byte_start.assign(tokens.byte_start.begin(), tokens.byte_start.begin() + length);
+  first.byte_end.assign(tokens.byte_end.begin(), tokens.byte_end.begin() + length);
+  first.string.assign(tokens.string.begin(), tokens.string.begin() + length);
+  Text part = part_read(*longer->text(), first.byte_end.back());
+  part.sha256 = sha256(part.content);
+  TraceInfo info = longer->info();
+  info.length = length;
+  Recorder recorder(info, {Keep::loss}, nullptr);
+  return recorder.finish(std::make_shared<const Text>(part), std::make_shared<const TokenTable>(first));
+}
+
+TEST_F(RunFileTest, HoldsThePartOfTheTextThatWasRead) {
+  const Traces runs = {limited_trace("a", 20), limited_trace("b", 12)};
+  write_run(file("run.h5"), {runs[1]});
+  const auto alone = RunFile::open(file("run.h5")).trace({});
+  EXPECT_EQ(alone->text()->content, runs[1]->text()->content);
+  EXPECT_EQ(alone->text()->sha256, runs[1]->text()->sha256);
+  EXPECT_EQ(alone->text()->unread_bytes, runs[1]->text()->unread_bytes);
+  EXPECT_EQ(alone->text()->cut_word, runs[1]->text()->cut_word);
+  EXPECT_GT(alone->text()->unread_bytes, 0);
+  EXPECT_EQ(*alone->tokens(), *runs[1]->tokens());
+  // Of runs that read to different places of one text the file holds what any of them read.
+  for (const Traces& order : {runs, Traces{runs[1], runs[0]}}) {
+    write_run_file(file("both.h5"), order, {}, Overwrite::force, {});
+    const RunFile both = RunFile::open(file("both.h5"));
+    for (const auto& trace : both.traces) {
+      EXPECT_EQ(trace->text()->content, runs[0]->text()->content);
+      EXPECT_EQ(trace->text()->unread_bytes, runs[0]->text()->unread_bytes);
+    }
+  }
+  // A text that is read whole has neither attribute.
+  write_run_file(file("whole.h5"), make_traces({{}}), {}, Overwrite::force, {});
+  EXPECT_EQ(RunFile::open(file("whole.h5")).trace({})->text()->unread_bytes, 0);
 }
 
 TEST_F(RunFileTest, AStoppedWriteLeavesNothing) {

@@ -128,6 +128,52 @@ TEST_F(RunModel, LimitsToTheFirstTokens) {
   EXPECT_PRED2(test::says, error(), (test::Parts{"--limit -1"}));
 }
 
+TEST_F(RunModel, WithALimitHoldsTheTextThatWasRead) {
+  const auto text_of = [&](const std::string& text, std::int64_t limit) {
+    set_text(text);
+    request_.limit = limit;
+    return *run().trace->text();
+  };
+  const Text between = text_of("ab cab c", 3);  // ab, blank, c
+  EXPECT_EQ(between.content, "ab c");
+  EXPECT_EQ(between.sha256, sha256("ab c"));
+  EXPECT_EQ(between.unread_bytes, 4);
+  EXPECT_TRUE(between.cut_word);
+  EXPECT_FALSE(text_of("ab c ab", 3).cut_word) << "white space follows";
+  EXPECT_FALSE(text_of("ab cab", 2).cut_word) << "it ends in white space";
+  // The first byte of a character brings all of it.
+  const Text within = text_of("cä c", 2);
+  EXPECT_EQ(within.content, "cä");
+  EXPECT_TRUE(within.cut_word);
+  const Text whole = text_of("ab c", 3);
+  EXPECT_EQ(whole.content, "ab c");
+  EXPECT_EQ(whole.unread_bytes, 0);
+  EXPECT_FALSE(whole.cut_word);
+  // What was cut once is cut when it is read again, as a change of the model does.
+  request_.input.text = std::make_shared<const Text>(between);
+  request_.limit = 3;
+  EXPECT_EQ(run().trace->text()->unread_bytes, 4);
+  request_.limit = 2;
+  const Text less = *run().trace->text();
+  EXPECT_EQ(less.content, "ab ");
+  EXPECT_EQ(less.unread_bytes, 5);
+}
+
+TEST_F(RunModel, WhatHelpsWhereMemoryIsShortIsSaidOnceAndForWhatThereIs) {
+  request_.keep = {Keep::loss, Keep::gates, Keep::saliency, Keep::logits};
+  set_text("abc");
+  TraceInfo info = run().trace->info();
+  info.length = 171'414;
+  RunRequest asked;
+  asked.keep = request_.keep;
+  const MemoryUser user = memory_user(asked, info, Range{900, 901});
+  EXPECT_EQ(user.what, "a run over 171414 tokens needs");
+  EXPECT_EQ(user.remedies, (std::vector<std::string>{
+                               "use --limit 901, since no gate behind the positions of --saliency has a gradient",
+                               "leave saliency out of --keep", "leave logits out of --keep"}));
+  EXPECT_EQ(memory_user(asked, info, Range{0, 171'414}).remedies.front(), "leave saliency out of --keep");
+}
+
 TEST_F(RunModel, TakesIdsWithoutATokenizer) {
   set_ids({5, 6});
   EXPECT_EQ(run().trace->tokens()->string, (std::vector<std::string>{"ab", "\xef\xbf\xbd"}));

@@ -88,6 +88,12 @@ void expect_distribution(const ScoredPosition& score, const DensePosition& dense
   EXPECT_LE(score.rank, most);
 }
 
+void expect_marked(const ScoredPosition& score, const DensePosition& dense, std::span<const std::uint8_t> marked) {
+  double sum = 0;
+  for (std::size_t id = 0; id < marked.size(); ++id) sum += marked[id] != 0 ? std::exp(dense.log_probability[id]) : 0;
+  EXPECT_NEAR(score.marked_log_probability, std::log(sum), 2e-5);
+}
+
 /// What passes of other rows may change: the last bits of a matrix product.
 constexpr double kRounding = 1e-5;
 
@@ -185,13 +191,17 @@ TEST_P(ScoredFixture, AreThoseOfARunThatKeepsItsLogits) {
     const auto trace = test::run_batch(*model, batch).traces[0];
     ScoreRequest request = texts.request();
     request.distribution = true;
-    const auto scores = model->score(request, {}).value();
     const auto vocabulary = static_cast<std::size_t>(model->config().vocabulary_size);
+    std::vector<std::uint8_t> marked(vocabulary);
+    for (std::size_t id = 0; id < vocabulary; ++id) marked[id] = id % 3 == 1 ? 1 : 0;
+    request.marked = marked;
+    const auto scores = model->score(request, {}).value();
     const std::vector<float> logits = trace->source().logits();
     for (std::size_t p = 0; p < scores[0].size(); ++p) {
       const DensePosition dense{std::span<const float>(logits).subspan(p * vocabulary, vocabulary)};
       expect_position(scores[0][p], dense, texts.labels[0][p], 2e-5);
       expect_distribution(scores[0][p], dense, texts.labels[0][p], 2e-5);
+      expect_marked(scores[0][p], dense, marked);
       EXPECT_NEAR(scores[0][p].log_probability, -trace->per_token_loss()[p], 2e-5);
     }
   }
@@ -267,6 +277,7 @@ TEST(Score, OnlyThePositionsThatAreAskedForAreScored) {
     EXPECT_FALSE(part[9].greedy);
     EXPECT_TRUE(std::isnan(part[0].entropy)) << "nobody asked for it";
     EXPECT_EQ(part[0].rank, 0);
+    EXPECT_TRUE(std::isnan(part[0].marked_log_probability));
   }
 }
 

@@ -129,6 +129,25 @@ TEST(Trace, MakesTheDecaysOfChannelsOfTheirRates) {
             "model 'fox': the run did not keep queries and keys: run again with 'qk' in --keep");
 }
 
+TEST(PartOfAText, IsTheSameTextAsTheWholeAndNoOther) {
+  const Text whole{"The fox ran.", ""};
+  const Text part = part_read(whole, 5);
+  EXPECT_EQ(part.content, "The f");
+  EXPECT_EQ(part.unread_bytes, 7);
+  EXPECT_TRUE(part.cut_word);
+  EXPECT_TRUE(is_read_of(part, whole.content));
+  EXPECT_TRUE(is_read_of(whole, whole.content));
+  EXPECT_FALSE(is_read_of(part, "She fox ran."));
+  EXPECT_FALSE(is_read_of(part, "The fox ran"));
+  EXPECT_TRUE(same_text(part, whole) && same_text(whole, part) && same_text(part, part_read(whole, 8)));
+  EXPECT_FALSE(same_text(Text{"The f", ""}, whole)) << "a text of its own";
+  EXPECT_FALSE(same_text(part, Text{"The fox ran on.", ""}));
+  const Text less = part_read(part, 4);
+  EXPECT_EQ(less.unread_bytes, 8);
+  EXPECT_FALSE(less.cut_word);
+  EXPECT_TRUE(part_read(part, 5).cut_word) << "still";
+}
+
 TEST(Trace, SaysWhatWasNotKeptAndHowToKeepIt) {
   const auto trace = record({Keep::loss});
   EXPECT_EQ(test::error_of([&] { static_cast<void>(trace->cumulative_log_gate(0, 0)); }),
