@@ -18,7 +18,7 @@ struct SaliencyArguments {
   std::string by;
 };
 
-std::optional<SaliencyNumber> parseNumber(const std::string& name) {
+std::optional<SaliencyNumber> parseSaliencyNumber(const std::string& name) {
   if (name.empty()) return std::nullopt;
   for (const SaliencyNumber number : kSaliencyNumbers) {
     if (name == to_string(number)) return number;
@@ -35,7 +35,7 @@ int drawSaliency(const SaliencyArguments& arguments, const Session& session) {
       options.head = figure::HeadIndex{layer, head};
     }
     if (!arguments.rows.empty()) options.positions = parseRange("--rows", arguments.rows, run->info().length);
-    options.number = parseNumber(arguments.by);
+    options.number = parseSaliencyNumber(arguments.by);
     return figure::drawSaliency(run, options, style, session.job());
   });
 }

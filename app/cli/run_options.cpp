@@ -26,7 +26,10 @@ void addRunCommand(CLI::App& program, Selection& selection) {
                    "Instead of a text: JSON array of token ids, or {\"input_ids\": [...], \"labels\": [...]}")
       ->type_name("FILE");
   command->add_option("-o,--output", options->output, "Run file to write (HDF5)")->type_name("RUN.h5")->required();
-  command->add_option("--limit", options->limit, "Only the first N tokens")->type_name("N");
+  command
+      ->add_option("--limit", options->limit,
+                   "Only the first N tokens; the file holds the part of the text that they are")
+      ->type_name("N");
   addRunningOptions(*command, *options, "the sequence");
   addInterventions(*command, *options,
                    "Change gates or outputs; * for all layers or heads; KIND is one, constant=f, mean, scale=s, zero@p "
@@ -36,8 +39,10 @@ void addRunCommand(CLI::App& program, Selection& selection) {
                    fmt::format("What the file holds, of {} (default: {})", keep_words(","), options->keep))
       ->type_name("LIST");
   command
-      ->add_option("--saliency", options->saliency,
-                   "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all)")
+      ->add_option(
+          "--saliency", options->saliency,
+          "With --keep saliency: gradients of the mean loss of positions A up to B (default: of all); gates behind "
+          "B have none, so --limit B leaves nothing out")
       ->type_name("A:B");
   command
       ->add_option("--invalid-utf8", options->invalidUtf8,

@@ -303,7 +303,6 @@ void DocumentRunsTest::whereNoSaliencyCanBeComputedSaysWhy() {
   QVERIFY(!live.runs()[0].trace->has(TraceArray::log_forget_gradient));
   QCOMPARE(live.saliencyObstacle(live.runs()[0].id), QString());
   Document mixer;
-  QSignalSpy told(&mixer, &Document::messageRaised);
   mixer.open({source("resources/models/gated-deltanet-1m"), sampleText()});
   QVERIFY(waitUntilIdle(mixer));
   RunSettings settings = mixer.settings();
