@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <ctime>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -15,22 +17,29 @@
 namespace foxscope::cli {
 namespace {
 
-sigset_t stopSignals() {
+using Clock = std::chrono::steady_clock;
+
+constexpr int kStopSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+// How long work may take to notice; with the way out this stays within a second.
+constexpr std::chrono::milliseconds kPatience{800};
+// A signal that comes again sooner is the same request.
+constexpr std::chrono::seconds kRepeat{2};
+
+sigset_t signalSet(bool ignoredToo) {
   sigset_t signals;
   sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
+  for (const int number : kStopSignals) {
+    struct sigaction current {};
+    const bool ignored = sigaction(number, nullptr, &current) == 0 && current.sa_handler == SIG_IGN;
+    if (number != SIGHUP || !ignored || ignoredToo) sigaddset(&signals, number);
+  }
   return signals;
 }
 
-// How long work may take to notice; with the way out this stays within a second.
-constexpr timespec kPatience{0, 800'000'000};
-
 }  // namespace
 
-InterruptThread::InterruptThread() {
-  const sigset_t signals = stopSignals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+InterruptThread::InterruptThread() : m_signals(signalSet(/*ignoredToo=*/false)) {
+  pthread_sigmask(SIG_BLOCK, &m_signals, nullptr);
   // A reader that closes the pipe shows as EPIPE where we write, which ends the program quietly.
   std::signal(SIGPIPE, SIG_IGN);
   // A file beyond the process's limit is an error of its write, as a full disk is.
@@ -45,14 +54,13 @@ InterruptThread::~InterruptThread() {
 }
 
 void InterruptThread::wait() {
-  const sigset_t signals = stopSignals();
   int signal = 0;
-  if (sigwait(&signals, &signal) != 0 || m_finished) return;
+  if (sigwait(&m_signals, &signal) != 0 || m_finished) return;
   m_source.request_stop();
   if (m_waits) {
-    sigwait(&signals, &signal);
+    waitForRepeat(signal);
   } else {
-    sigtimedwait(&signals, nullptr, &kPatience);
+    waitForPatience();
   }
   if (m_finished) return;
   remove_unfinished_files();
@@ -62,6 +70,26 @@ void InterruptThread::wait() {
     [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
   }
   _exit(kInterrupted);
+}
+
+// Returns when one of the signals has come again, or the work has ended.
+void InterruptThread::waitForRepeat(int first) const {
+  std::map<int, Clock::time_point> came{{first, Clock::now()}};
+  while (!m_finished) {
+    int signal = 0;
+    if (sigwait(&m_signals, &signal) != 0) return;
+    const auto [known, isNew] = came.emplace(signal, Clock::now());
+    if (!isNew && Clock::now() - known->second >= kRepeat) return;
+  }
+}
+
+// Returns when the patience is used up, whatever signals come until then, or the work has ended.
+void InterruptThread::waitForPatience() const {
+  const auto end = Clock::now() + kPatience;
+  for (auto now = Clock::now(); now < end && !m_finished; now = Clock::now()) {
+    const timespec left{0, std::chrono::nanoseconds(end - now).count()};
+    sigtimedwait(&m_signals, nullptr, &left);
+  }
 }
 
 void InterruptThread::say(std::string message) {
@@ -77,7 +105,7 @@ std::string InterruptThread::message() const {
 void InterruptThread::restoreSignals() {
   std::signal(SIGPIPE, SIG_DFL);
   std::signal(SIGXFSZ, SIG_DFL);
-  const sigset_t signals = stopSignals();
+  const sigset_t signals = signalSet(/*ignoredToo=*/true);
   pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
 }
 

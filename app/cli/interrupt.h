@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <csignal>
 #include <mutex>
 #include <stop_token>
 #include <string>
@@ -14,9 +15,10 @@ namespace foxscope::cli {
 /// Said on standard error, after the program's name, when a signal ended the work.
 inline constexpr std::string_view kInterruptedMessage = "interrupted, no unfinished file is left";
 
-/// Takes SIGINT and SIGTERM on a thread of its own and asks the work to stop. Work that has not come to its end within
-/// a second, or that a second signal finds still running, is ended with exit status 130. Unfinished files have no name,
-/// or their temporary names are removed: nothing stays behind but what the work means to go on from.
+/// Takes SIGINT, SIGTERM, SIGHUP (unless nohup has it ignored) and SIGUSR1 (by which Slurm warns of the end of a job's
+/// time) on a thread of its own and asks the work to stop. Work that has not come to its end within a second is ended
+/// with exit status 130. Unfinished files have no name, or their temporary names are removed: nothing stays behind but
+/// what the work means to go on from.
 class InterruptThread {
  public:
   /// Blocks the signals in this thread and in all that it starts later; to be called before there are others.
@@ -27,7 +29,9 @@ class InterruptThread {
 
   [[nodiscard]] std::stop_token token() const { return m_source.get_token(); }
 
-  /// From here on the first signal asks the work to stop and waits for it; a second one ends it at once.
+  /// From here on the first signal asks the work to stop and waits for it. The same signal ends it at once when it
+  /// comes again two seconds later or after that: `timeout` sends its signal twice, and a terminal's Ctrl+C reaches a
+  /// program beside the signal that its starter passes on.
   void waitForWork() { m_waits = true; }
 
   /// What is said when a signal ends the work; at first kInterruptedMessage. For work that leaves something to go on
@@ -40,7 +44,10 @@ class InterruptThread {
 
  private:
   void wait();
+  void waitForRepeat(int first) const;
+  void waitForPatience() const;
 
+  sigset_t m_signals{};
   std::stop_source m_source;
   std::atomic<bool> m_finished = false;
   std::atomic<bool> m_waits = false;

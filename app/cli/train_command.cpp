@@ -25,6 +25,7 @@ struct TrainOptions {
   std::string recipe;
   std::string output;
   std::string resume;
+  std::string resumeOrStart;
   std::map<std::string, std::vector<std::string>> words;  ///< by key of the recipe
   std::map<std::string, bool> flags;
 };
@@ -39,6 +40,40 @@ std::vector<RecipeSetting> settingsOf(const TrainOptions& options) {
   }
   return settings;
 }
+
+/// What is trained, and where.
+struct TrainingOrder {
+  Recipe recipe;
+  std::filesystem::path output;
+  bool resume = false;
+};
+
+/// Standard output of a training. log.jsonl has every step, so a training does not end with whoever reads along.
+class Report {
+ public:
+  explicit Report(Console& console) : m_console(console) {}
+
+  void print(const std::string& text) {
+    if (m_lost) return;
+    try {
+      Console::print(text);
+    } catch (const OutputClosed&) {
+      lose("standard output: its reader has left");
+    } catch (const Error& error) {
+      lose(error.what());
+    }
+  }
+
+ private:
+  void lose(const std::string& why) {
+    m_lost = true;
+    m_console.endProgress();
+    m_console.note(fmt::format("{}; the training goes on, and log.jsonl has every step", why));
+  }
+
+  Console& m_console;
+  bool m_lost = false;
+};
 
 // "1.58M", "820k", "5.4k".
 std::string rateText(double rate) {
@@ -60,9 +95,14 @@ std::string stepText(const TrainingStep& step, std::int64_t steps, std::int64_t 
 
 std::string startText(const TrainingStart& start) {
   const std::string processes = start.processes == 1 ? "" : fmt::format(" in each of {} processes", start.processes);
-  std::string text = fmt::format("{} parameters on {} in {}; steps {} to {}, micro-batches of {} tokens{}\ndata: {}\n",
-                                 countText(start.parameters), start.device.name(), to_string(start.dtype),
-                                 start.first_step, start.steps, start.micro_batch_tokens, processes, start.data);
+  const std::string steps = start.first_step <= start.steps
+                                ? fmt::format("steps {} to {}", start.first_step, start.steps)
+                                : fmt::format("all {} steps are done", start.steps);
+  const std::string readings =
+      start.readings < 2 ? "" : fmt::format("; each is read {} times", countText(std::llround(start.readings)));
+  std::string text = fmt::format("{} parameters on {} in {}; {}, micro-batches of {} tokens{}\ndata: {}{}\n",
+                                 countText(start.parameters), start.device.name(), to_string(start.dtype), steps,
+                                 start.micro_batch_tokens, processes, start.data, readings);
   if (!start.held_out.empty()) text += fmt::format("held out: {}\n", start.held_out);
   return text;
 }
@@ -82,65 +122,97 @@ std::string measuresText(const TrainingMeasures& measures) {
   return text.empty() ? text : text + '\n';
 }
 
-int runRecipe(const Recipe& recipe, const std::filesystem::path& output, bool resume, const Session& session,
-              Processes* processes) {
-  double secondsOfStep = 0;  // a moving mean
+TrainingEvents eventsOf(const TrainingOrder& order, const Session& session, Report& report, bool speaks) {
   TrainingEvents events;
-  events.start = [&](const TrainingStart& start) {
+  const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
+  events.start = [&session, &report, speaks, goOn](const TrainingStart& start) {
+    if (speaks) session.interrupt.say("ended at once: what was not saved is lost, " + goOn);
     session.console.endProgress();
-    Console::print(startText(start));
+    report.print(startText(start));
   };
-  events.step = [&](const TrainingStep& step, std::int64_t steps, std::int64_t memory) {
-    secondsOfStep = secondsOfStep == 0 ? step.seconds : 0.9 * secondsOfStep + 0.1 * step.seconds;
-    Console::print(stepText(step, steps, memory, secondsOfStep * static_cast<double>(steps - step.step)));
+  events.step = [&report, secondsOfStep = 0.0](const TrainingStep& step, std::int64_t steps,
+                                               std::int64_t memory) mutable {
+    secondsOfStep = secondsOfStep == 0 ? step.seconds : 0.9 * secondsOfStep + 0.1 * step.seconds;  // a moving mean
+    report.print(stepText(step, steps, memory, secondsOfStep * static_cast<double>(steps - step.step)));
   };
-  events.measured = [&](const TrainingMeasures& measures) {
+  events.measured = [&session, &report](const TrainingMeasures& measures) {
     session.console.endProgress();
-    Console::print(measuresText(measures));
+    report.print(measuresText(measures));
   };
-  events.saved = [&](const std::filesystem::path& checkpoint) {
+  events.saved = [&session](const std::filesystem::path& checkpoint) {
     session.console.detail(fmt::format("saved {}", checkpoint.string()));
   };
-  events.note = [&](std::string_view note) { session.console.note(note); };
+  events.note = [&session](std::string_view note) { session.console.note(note); };
+  return events;
+}
 
+// What a training that was stopped leaves.
+std::string interruptedText(const TrainingOrder& order, const std::optional<TrainingResult>& result) {
+  const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
+  if (result) return fmt::format("interrupted: {} steps are done and saved, {}", result->steps, goOn);
+  return TrainingFolder::is(order.output) ? "interrupted before a step was done, " + goOn
+                                          : "interrupted before a step was done, nothing is written";
+}
+
+int carryOut(const TrainingOrder& order, const Session& session, Processes* processes) {
+  const bool first = processes == nullptr || processes->first();
+  Report report(session.console);
+  const TrainingEvents events = eventsOf(order, session, report, first);
   session.interrupt.waitForWork();
   const std::stop_callback told(session.stop, [&] {
-    session.console.note("interrupted: the step at hand is finished and saved; once more ends at once");
+    session.console.note(
+        "interrupted: the step at hand is finished and saved; the same signal again, after two seconds, ends at once");
   });
-  const auto result = train(recipe, output, resume, events, session.job(), processes);
-  if (processes != nullptr && !processes->first()) return result && result->finished ? kDone : kInterrupted;
-  if (!result) return kInterrupted;
-  if (!result->finished) {
-    session.interrupt.say(fmt::format("interrupted: {} steps are done and saved, go on with foxscope train --resume {}",
-                                      result->steps, output.string()));
+  const auto result = train(order.recipe, order.output, order.resume, events, session.job(), processes);
+  const bool finished = result && result->finished;
+  if (!first) return finished ? kDone : kInterrupted;
+  if (!finished) {
+    session.interrupt.say(interruptedText(order, result));
     return kInterrupted;
   }
-  Console::print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
+  report.print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
   return kDone;
 }
 
-int runTraining(const TrainOptions& options, const Session& session) {
+TrainingOrder toGoOn(const std::filesystem::path& output) {
+  if (TrainingFolder::is(output)) return {read_recipe(TrainingFolder(output).recipe(), {}), output, true};
+  std::error_code missing;
+  if (std::filesystem::exists(output, missing) && TrainingFolder::is_free(output)) {
+    throw Error(fmt::format("{}: holds no training yet: begin it with -o {}", output.string(), output.string()));
+  }
+  throw Error(fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
+}
+
+TrainingOrder orderOf(const TrainOptions& options) {
   const std::vector<RecipeSetting> settings = settingsOf(options);
-  Recipe recipe;
-  const bool resume = !options.resume.empty();
-  const std::filesystem::path output = resume ? options.resume : options.output;
-  if (resume) {
-    if (!options.output.empty() || !options.recipe.empty() || !settings.empty()) {
+  if (!options.resume.empty()) {
+    if (!options.output.empty() || !options.resumeOrStart.empty() || !options.recipe.empty() || !settings.empty()) {
       throw UsageError("--resume goes on as recipe.json in its folder says: leave other options out");
     }
-    if (!TrainingFolder::is(output)) {
-      throw Error(
-          fmt::format("{}: is no folder of a training: it has no recipe.json and checkpoints", output.string()));
-    }
-    recipe = read_recipe(TrainingFolder(output).recipe(), {});
-  } else {
-    if (options.output.empty()) throw UsageError("train needs a folder to write: give -o OUT, or --resume OUT");
-    recipe = read_recipe(options.recipe, settings);
+    return toGoOn(options.resume);
   }
+  if (options.output.empty() == options.resumeOrStart.empty()) {
+    throw UsageError("train needs a folder to write: give one of -o OUT, --resume OUT and --resume-or-start OUT");
+  }
+  if (!options.output.empty()) return {read_recipe(options.recipe, settings), options.output, false};
 
-  const std::string goOn = fmt::format("go on with foxscope train --resume {}", output.string());
-  return workTogether(session, recipe.device, goOn,
-                      [&](Processes* processes) { return runRecipe(recipe, output, resume, session, processes); });
+  TrainingOrder order = {read_recipe(options.recipe, settings), options.resumeOrStart,
+                         TrainingFolder::is(options.resumeOrStart)};
+  const std::filesystem::path begunWith = TrainingFolder(order.output).recipe();
+  if (order.resume && !is_same_training(order.recipe, read_recipe(begunWith, {}))) {
+    throw Error(
+        fmt::format("{}: is the recipe of another training than the options name: go on with that one by "
+                    "--resume {}, or choose another folder",
+                    begunWith.string(), order.output.string()));
+  }
+  return order;
+}
+
+int runTraining(const TrainOptions& options, const Session& session) {
+  const TrainingOrder order = orderOf(options);
+  const std::string goOn = fmt::format("go on with foxscope train --resume {}", order.output.string());
+  return workTogether(session, order.recipe.device, goOn,
+                      [&](Processes* processes) { return carryOut(order, session, processes); });
 }
 
 void addRecipeOption(CLI::App& command, const RecipeKey& key, TrainOptions& options) {
@@ -169,9 +241,15 @@ void addTrainCommand(CLI::App& program, Selection& selection) {
       "  foxscope train --resume OUT\n"
       "\n"
       "OUT holds recipe.json, log.jsonl (a line a step), evaluation.jsonl and checkpoints/step-NNNNNN, folders that\n"
-      "every other command opens. Ctrl+C saves and ends; --resume goes on as if nothing had happened.");
+      "every other command opens. Ctrl+C, SIGTERM, SIGHUP and SIGUSR1 save and end; --resume goes on as if nothing "
+      "had\n"
+      "happened. A job that is queued again and again writes --resume-or-start OUT for -o OUT.");
   command->add_option("-o,--output", options->output, "Folder to write; must be new or empty")->type_name("OUT");
   command->add_option("--resume", options->resume, "Go on with a training in its folder")->type_name("OUT");
+  command
+      ->add_option("--resume-or-start", options->resumeOrStart,
+                   "Begin as the other options say, or go on where that training has begun")
+      ->type_name("OUT");
   command
       ->add_option("--recipe", options->recipe,
                    "JSON with any of the options below, _ for - in their names; an option wins over it")

@@ -52,21 +52,35 @@ void choose_deterministic_kernels() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);
 }
 
+void add_curves(CurveSums& sums, const CurveSums& more) {
+  sums.sequences += more.sequences;
+  for (std::size_t n = 0; n < sums.loss.size(); ++n) sums.loss[n] += more.loss[n];
+  for (std::size_t n = 0; n < sums.log_gate.size(); ++n) sums.log_gate[n] += more.log_gate[n];
+}
+
+CurveSums zero_curves(const CurveSums& sums) {
+  return {0, std::vector<double>(sums.loss.size()), std::vector<double>(sums.log_gate.size())};
+}
+
 at::Tensor host_copy(const at::Tensor& tensor) { return tensor.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); }
 
 /// Flat arrays on the host, and where the parameters lie in them.
 class HostSnapshot final : public TrainingSnapshot {
  public:
   /// @param first_moment, second_moment  [layout().size()] on the host
-  HostSnapshot(const TrainedWeights& trained, at::Tensor first_moment, at::Tensor second_moment)
+  HostSnapshot(const TrainedWeights& trained, at::Tensor first_moment, at::Tensor second_moment,
+               std::vector<CurveSums> curves)
       : config_(trained.computing().config),
         layout_(trained.layout()),
-        flats_{host_copy(trained.master), std::move(first_moment), std::move(second_moment)} {
+        flats_{host_copy(trained.master), std::move(first_moment), std::move(second_moment)},
+        curves_(std::move(curves)) {
     for (const TorchLayer& layer : trained.computing().layers) {
       untrained_.emplace_back();
       if (config_.forget_gate == ForgetGate::fixed) untrained_.back() = to_host(layer).constant_gate;
     }
   }
+
+  [[nodiscard]] const std::vector<CurveSums>& curves() const override { return curves_; }
 
   void read(TrainingPart part,
             const std::function<bool(const Parameter&, std::span<const float>)>& take) const override {
@@ -111,6 +125,7 @@ class HostSnapshot final : public TrainingSnapshot {
   FlatLayout layout_;
   at::Tensor flats_[3];                ///< by TrainingPart
   std::vector<FloatArray> untrained_;  ///< for each layer its fixed gates
+  std::vector<CurveSums> curves_;
 };
 
 class TorchTrainableModel final : public TrainableModel {
@@ -154,7 +169,7 @@ class TorchTrainableModel final : public TrainableModel {
     return done;
   }
 
-  StepReport step(double learning_rate, bool stop) override {
+  StepReport step(double learning_rate, const StepRequests& requests) override {
     StepReport report;
     with_errors(kStep, [&] {
       const at::NoGradGuard no_graph;
@@ -162,7 +177,8 @@ class TorchTrainableModel final : public TrainableModel {
       sum_gradients();
       at::Tensor seen = at::stack({loss_, squares()});
       if (processes_ != nullptr) {
-        const std::vector<double> own = {stop ? 1.0 : 0.0, static_cast<double>(forward_report_.attention_blocks),
+        const std::vector<double> own = {requests.stop ? 1.0 : 0.0, requests.save ? 1.0 : 0.0,
+                                         static_cast<double>(forward_report_.attention_blocks),
                                          static_cast<double>(forward_report_.skipped_blocks)};
         seen = at::cat({seen, at::tensor(own, at::kDouble).to(seen.device())});
         processes_->add_up(seen);
@@ -171,10 +187,11 @@ class TorchTrainableModel final : public TrainableModel {
       const double* const numbers = seen.const_data_ptr<double>();
       report.loss = numbers[0];
       report.gradient_norm = std::sqrt(numbers[1]);
-      report.stop = processes_ != nullptr ? numbers[2] > 0 : stop;
+      report.asked = requests;
       if (processes_ != nullptr) {
-        forward_report_.attention_blocks = std::llround(numbers[3]);
-        forward_report_.skipped_blocks = std::llround(numbers[4]);
+        report.asked = {.stop = numbers[2] > 0, .save = numbers[3] > 0};
+        forward_report_.attention_blocks = std::llround(numbers[4]);
+        forward_report_.skipped_blocks = std::llround(numbers[5]);
       }
       report.stepped = std::isfinite(report.loss) && std::isfinite(report.gradient_norm);
       if (report.stepped) update(learning_rate, report.gradient_norm);
@@ -208,6 +225,39 @@ class TorchTrainableModel final : public TrainableModel {
     return curves;
   }
 
+  void restore_curves(const std::vector<CurveSums>& by_process) override {
+    if (by_process.empty()) return;
+    with_errors(kStep, [&] {
+      const std::size_t rank = processes_ == nullptr ? 0 : static_cast<std::size_t>(processes_->place().rank);
+      CurveSums own = by_process[0];
+      if (by_process.size() == static_cast<std::size_t>(process_count())) {
+        own = by_process[rank];
+      } else {
+        for (std::size_t n = 1; n < by_process.size(); ++n) add_curves(own, by_process[n]);
+        if (rank > 0) own = zero_curves(own);
+      }
+      const auto on_device = [&](const std::vector<double>& sums) {
+        return at::tensor(sums, at::kDouble).to(weights().place);
+      };
+      sequences_ = own.sequences;
+      loss_sums_ = on_device(own.loss);
+      if (config().gated()) gate_sums_ = on_device(own.log_gate).view({config().layers, config().heads});
+    });
+  }
+
+  [[nodiscard]] bool finite() const override {
+    bool all = true;
+    with_errors(kStep, [&] {
+      const at::NoGradGuard no_graph;
+      std::vector<at::Tensor> norms;
+      for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
+        norms.push_back(at::linalg_vector_norm(of(trained_.master, chunk), 2, {}, false, at::kDouble));
+      }
+      all = at::stack(norms).isfinite().all().item<bool>();
+    });
+    return all;
+  }
+
   std::vector<double> losses(const MicroBatch& sequences, const Job& job) override {
     std::vector<double> losses;
     with_errors(tokens_of(sequences), [&] {
@@ -230,8 +280,9 @@ class TorchTrainableModel final : public TrainableModel {
       const at::NoGradGuard no_graph;
       at::Tensor first = all_moments(trained_.first_moment);
       at::Tensor second = all_moments(trained_.second_moment);
+      std::vector<CurveSums> curves = all_curves();
       if (processes_ != nullptr && !processes_->first()) return;
-      copy = std::make_unique<HostSnapshot>(trained_, std::move(first), std::move(second));
+      copy = std::make_unique<HostSnapshot>(trained_, std::move(first), std::move(second), std::move(curves));
     });
     return copy;
   }
@@ -350,6 +401,26 @@ class TorchTrainableModel final : public TrainableModel {
         const std::int64_t size = (chunk.end - chunk.begin) / process_count();
         all.narrow(0, chunk.begin + rank * size, size).copy_(own_moments(on_host, chunk));
       }
+    }
+    return all;
+  }
+
+  /// The sums of the curves of every process, in all of them.
+  [[nodiscard]] std::vector<CurveSums> all_curves() const {
+    // Every process has made the same steps since: all have sums, or none has.
+    if (!loss_sums_.defined()) return {};
+    std::vector<at::Tensor> parts = {at::full({1}, static_cast<double>(sequences_), loss_sums_.options()), loss_sums_};
+    if (gate_sums_.defined()) parts.push_back(gate_sums_.flatten());
+    const at::Tensor own = at::cat(parts);
+    std::vector<CurveSums> all;
+    for (int rank = 0; rank < process_count(); ++rank) {
+      at::Tensor of_rank = own.clone();
+      if (processes_ != nullptr) processes_->send(of_rank, rank);
+      of_rank = of_rank.to(at::kCPU);
+      const std::span numbers(of_rank.const_data_ptr<double>(), static_cast<std::size_t>(of_rank.numel()));
+      const auto losses = numbers.subspan(1, static_cast<std::size_t>(loss_sums_.numel()));
+      const auto gates = numbers.subspan(1 + losses.size());
+      all.push_back({std::llround(numbers[0]), {losses.begin(), losses.end()}, {gates.begin(), gates.end()}});
     }
     return all;
   }

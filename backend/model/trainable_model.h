@@ -44,10 +44,20 @@ struct TrainableOptions {
 /// What a training goes on from: arrays of one number for each of every parameter's.
 enum class TrainingPart { weights, first_moment, second_moment };
 
-/// What a training holds at one step, on the host, in float32.
+/// What one process has seen on the way since curves were last taken. Sums, so that a training that goes on with them
+/// ends with the same curves.
+struct CurveSums {
+  std::int64_t sequences = 0;
+  std::vector<double> loss;      ///< [L] sum of the losses by position, nats
+  std::vector<double> log_gate;  ///< [layers * H] sum of log f over positions; empty for models without gates
+};
+
+/// What a training holds at one step, on the host: arrays in float32, and the sums of its curves.
 class TrainingSnapshot {
  public:
   virtual ~TrainingSnapshot() = default;
+  /// By process; empty where nothing was seen since curves were taken.
+  [[nodiscard]] virtual const std::vector<CurveSums>& curves() const = 0;
   /// Calls with every parameter, in the order of the table of parameters. From any thread.
   /// @param take  gets the numbers as the checkpoint has them; false ends it. Weights that are not trained have moments
   ///              of 0
@@ -55,12 +65,18 @@ class TrainingSnapshot {
                     const std::function<bool(const Parameter&, std::span<const float>)>& take) const = 0;
 };
 
+/// What processes want after a step: what one of them asks for, all are told.
+struct StepRequests {
+  bool stop = false;  ///< to make no step after it
+  bool save = false;  ///< a checkpoint of it
+};
+
 /// A model whose weights are trained: float32 masters, gradients and the optimiser's moments on one device, and what
 /// computes in the run's dtype. LibTorch inside, none of it in this header.
 ///
 /// Of W processes each adds the gradients of its own rows; step() sums them over all, each process updates one W-th of
 /// the weights and keeps the moments of these alone, and gives them to the others (ZeRO-1, Rajbhandari et al. 2020).
-/// step(), take_curves(), snapshot() and restore() are then called together.
+/// step(), take_curves(), snapshot(), restore() and restore_curves() are then called together.
 class TrainableModel {
  public:
   /// @param weights  to begin with
@@ -93,11 +109,11 @@ class TrainableModel {
     std::int64_t attention_blocks = 0;
     std::int64_t skipped_blocks = 0;
     bool stepped = false;  ///< false: loss or norm was not finite, and no weight was changed
-    bool stop = false;     ///< whether any process is to stop
+    StepRequests asked;    ///< by any process
   };
   /// Clips, updates the weights and sets the gradients to 0 for the next step.
-  /// @param stop  whether this process is to stop after it, which all are told
-  virtual StepReport step(double learning_rate, bool stop) = 0;
+  /// @param requests  of this process
+  virtual StepReport step(double learning_rate, const StepRequests& requests) = 0;
   /// Steps so far, t of the last.
   [[nodiscard]] virtual std::int64_t steps() const = 0;
 
@@ -108,6 +124,12 @@ class TrainableModel {
     std::vector<double> mean_log_gate;  ///< [layers * H] mean of log f; empty for models without gates
   };
   virtual Curves take_curves() = 0;
+  /// Goes on with the sums of a snapshot: each process with its own where there are as many, else the first with all.
+  /// @param by_process  of this model, with rows of the length that is trained on
+  virtual void restore_curves(const std::vector<CurveSums>& by_process) = 0;
+
+  /// Whether every weight is a finite number.
+  [[nodiscard]] virtual bool finite() const = 0;
 
   /// Losses of sequences that are not trained on.
   /// @returns [B, L] nats; nothing if the job was stopped

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <set>
 
@@ -11,6 +12,7 @@
 
 #include "backend/base/error.h"
 #include "backend/text/file_bytes.h"
+#include "backend/train/training_data.h"
 
 namespace foxscope {
 namespace {
@@ -28,7 +30,7 @@ constexpr RecipeKey kKeys[] = {
     {"data", RecipeValue::texts, "PATH", "Texts (.txt, .jsonl, .xz, .gz, a folder) or tokens (.safetensors, .npy, zarr); repeatable"},
     {"tensor", RecipeValue::text, "NAME", "Of .safetensors files that hold several"},
     {"order", RecipeValue::text, "ORDER", "shuffled, or sequential: row after row, and from the start again (default: shuffled)"},
-    {"length", RecipeValue::count, "N", "Tokens of a row, each read after BOS on its own (default: 2048)"},
+    {"length", RecipeValue::count, "N", "Tokens of a row, each read after BOS on its own (default: L of token arrays [N, L], else 2048)"},
     {"batch_tokens", RecipeValue::count, "N", "Tokens of a step (default: 65536)"},
     {"micro_batch_tokens", RecipeValue::count, "N", "Tokens whose gradients are made together (default: as many as memory holds)"},
     {"max_tokens", RecipeValue::count, "N", "Tokens of the whole training, its warm-up with them"},
@@ -43,8 +45,8 @@ constexpr RecipeKey kKeys[] = {
     {"weight_decay", RecipeValue::number, "DECAY", "Of matrices, embeddings and the head (default: 0.1)"},
     {"clip", RecipeValue::number, "NORM", "Longest gradient; 0: any (default: 1)"},
     {"eval", RecipeValue::text, "PATH", "Held-out data, of the same kinds"},
-    {"eval_every", RecipeValue::count, "N", "Evaluate after every N steps (default: with every checkpoint)"},
-    {"save_every", RecipeValue::count, "N", "Save after every N steps (default: at the end alone)"},
+    {"eval_every", RecipeValue::count, "N", "Evaluate after every N steps (default: with every checkpoint of --save-every, and at the end)"},
+    {"save_every", RecipeValue::count, "N", "Save after every N steps (default: by the clock, at most ten minutes apart and for 2 % of the time)"},
     {"keep", RecipeValue::text, "N", "Checkpoints that stay: last, all or the newest N (default: last)"},
     {"dtype", RecipeValue::text, "DTYPE", "Of the matrices: auto, float32 or bfloat16 (default: bfloat16 on a GPU)"},
     {"pruning", RecipeValue::number, "TOLERANCE", "Share of a row's attention that may be skipped (default: 2^-24; 0: none)"},
@@ -104,6 +106,12 @@ class Values {
     }
   }
 
+  /// Of two keys that exclude each other the one that was typed wins over the other of the file.
+  void let_typed_win(const std::string& one, const std::string& other) {
+    if (typed_.contains(one) && !typed_.contains(other)) values_.erase(other);
+    if (typed_.contains(other) && !typed_.contains(one)) values_.erase(one);
+  }
+
   [[nodiscard]] bool has(const char* key) const { return values_.contains(key) && !values_[key].is_null(); }
   [[nodiscard]] const json& at(const char* key) const { return values_[key]; }
 
@@ -156,8 +164,12 @@ class Values {
 
   [[nodiscard]] std::string shown(const char* key) const {
     if (!has(key) || at(key).is_structured()) return "";
-    return " " + (at(key).is_string() ? at(key).get<std::string>()
-                                      : at(key).dump(-1, ' ', true, json::error_handler_t::replace));
+    const json& value = at(key);
+    if (value.is_string()) return " " + value.get<std::string>();
+    // Numbers are read as reals: 1000 as it was typed, not as 1000.0.
+    const double number = value.is_number_float() ? value.get<double>() : 0.5;
+    if (number == std::floor(number) && std::abs(number) < 0x1p53) return fmt::format(" {:.0f}", number);
+    return " " + value.dump(-1, ' ', true, json::error_handler_t::replace);
   }
 
   std::string file_;
@@ -270,7 +282,10 @@ void check(const Values& values, Recipe& recipe) {
   for (const double beta : {recipe.optimizer.beta1, recipe.optimizer.beta2}) {
     if (!(beta >= 0 && beta < 1)) values.fail("betas", "use two numbers from 0 to below 1");
   }
-  if (!(recipe.optimizer.epsilon > 0)) values.fail("eps", "use a number above 0");
+  // The optimiser's numbers are float32.
+  if (!(recipe.optimizer.epsilon >= std::numeric_limits<float>::min())) {
+    values.fail("eps", "use a number from 1.2e-38, the least that float32 holds");
+  }
   if (recipe.pruning && !(*recipe.pruning < 1)) {
     values.fail("pruning", "use a share from 0 (nothing is skipped) to below 1");
   }
@@ -317,6 +332,7 @@ std::string option_name(std::string key) {
 Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
   Values values(file);
   for (const RecipeSetting& setting : settings) values.set(setting);
+  values.let_typed_win("config", "init");
   Recipe recipe;
   recipe.config = read_config(values);
   values.take_path("init", recipe.init);
@@ -334,6 +350,7 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
   take_word(values, "recompute", {kRecomputed[0], kRecomputed[1], kRecomputed[2]}, recipe.recompute);
   bool adamw = true;
   take_word(values, "optimizer", {std::pair("adamw", true)}, adamw);
+  if (!values.has("length")) recipe.length = length_of_arrays(recipe.data, recipe.tensor).value_or(recipe.length);
   read_numbers(values, recipe);
   if (values.has("warmup_tokens")) values.take("warmup_tokens", recipe.warmup_tokens);
   values.take_path("eval", recipe.eval);

@@ -32,7 +32,7 @@ struct Recipe {
   std::vector<std::string> data;
   std::string tensor;
   RowOrder order = RowOrder::shuffled;
-  std::int64_t length = 2048;                      ///< L, tokens of a row
+  std::int64_t length = 2048;                      ///< L, tokens of a row; of data [N, L] theirs, where none is said
   std::int64_t batch_tokens = 65536;               ///< of a step, over all processes
   std::optional<std::int64_t> micro_batch_tokens;  ///< none: by memory
   std::int64_t max_tokens = 0;                     ///< of the training, warm-up and all
@@ -43,8 +43,8 @@ struct Recipe {
   RateSchedule schedule = RateSchedule::cosine;
   AdamW optimizer;
   std::string eval;
-  std::int64_t eval_every = 0;  ///< steps; 0: with every checkpoint
-  std::int64_t save_every = 0;  ///< steps; 0: at the end alone
+  std::int64_t eval_every = 0;  ///< steps; 0: with every checkpoint of save_every, and at the end
+  std::int64_t save_every = 0;  ///< steps; 0: by the clock (SavePace), and at the end
   KeptCheckpoints keep;
   DeviceChoice device;
   std::optional<DType> dtype;  ///< none: bfloat16 on a GPU, else float32

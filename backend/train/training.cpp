@@ -21,6 +21,7 @@
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
 #include "backend/train/batch_reader.h"
+#include "backend/train/save_pace.h"
 #include "backend/train/training_data.h"
 #include "backend/train/training_folder.h"
 
@@ -37,6 +38,8 @@ constexpr std::int64_t kEvaluationRows = 96;
 /// A loss so far above the mean of the steps before is told of, nats.
 constexpr double kLeap = 1.0;
 constexpr std::size_t kStepsBefore = 16;
+/// Of each parameter in a checkpoint: the weight and its two moments.
+constexpr std::int64_t kBytesOfParameter = 12;
 
 /// What a training must not change when it goes on.
 std::string identity_of(const Recipe& recipe) {
@@ -58,6 +61,7 @@ struct Model {
   ModelConfig config;
   std::optional<Checkpoint> checkpoint;  ///< whose weights it begins with; none: they are drawn
   std::filesystem::path tokenizer;       ///< folder; empty: none
+  TokenizerFiles tokenizer_files;        ///< what is in it: the folder may be that of a checkpoint that does not stay
   std::int32_t bos = 0;
 };
 
@@ -87,6 +91,7 @@ Model open_model(const Recipe& recipe) {
                       model.tokenizer.string(), tokenizer.vocabulary_size(), model.config.vocabulary_size));
     }
     if (!bos) bos = tokenizer.bos_id();
+    model.tokenizer_files = TokenizerFiles::read(model.tokenizer);
   }
   if (!bos || *bos < 0 || *bos >= model.config.vocabulary_size) {
     throw Error(
@@ -97,13 +102,11 @@ Model open_model(const Recipe& recipe) {
   return model;
 }
 
-/// The checkpoint that a training goes on from, and its own tokenizer, stand for what it began with.
-Recipe to_go_on(Recipe recipe, const TrainingFolder& folder) {
-  const std::vector<TrainingCheckpoint> checkpoints = folder.checkpoints();
-  if (checkpoints.empty()) return recipe;
-  recipe.init = checkpoints.back().folder.string();
+/// The checkpoint that a training goes on from, and the tokenizer in it, stand for what the training began with.
+Recipe to_go_on(Recipe recipe, const TrainingCheckpoint& from) {
+  recipe.init = from.folder.string();
   recipe.config.clear();
-  recipe.tokenizer.clear();
+  if (Tokenizer::is_in(from.folder)) recipe.tokenizer.clear();
   return recipe;
 }
 
@@ -129,8 +132,10 @@ std::int64_t rows_that_divide(std::int64_t rows, std::int64_t most) {
 /// Rows whose gradients are made together.
 /// @throws Error where the memory that is left does not do, with what would
 /// @param rows  of a step, of this process
-std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, const ModelConfig& config, const Device& device,
-                               DType dtype) {
+/// @param kept  what was chosen when the training began, 0 where that is not known: another choice would end with other
+///              digits
+std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, std::int64_t kept, const ModelConfig& config,
+                               const Device& device, DType dtype) {
   const KeepSet keep = {Keep::saliency};
   const RunMemory memory = device.cuda ? estimate_device_memory(config, 0, keep, dtype)
                                        : estimate_memory(config, 0, keep, dtype, /*on_gpu=*/false);
@@ -151,6 +156,7 @@ std::int64_t choose_micro_rows(const Recipe& recipe, std::int64_t rows, const Mo
                     wanted, gibibytes(memory.fixed + per_token * wanted), kind, gibibytes(free), remedy));
   }
   if (recipe.micro_batch_tokens) return wanted / recipe.length;
+  if (kept > 0 && rows % kept == 0 && kept <= fitting / recipe.length) return kept;
   const std::int64_t most = device.cuda ? kMostMicroBatch : kMostCpuMicroBatch;
   return std::min(best, rows_that_divide(rows, std::max<std::int64_t>(1, most / recipe.length)));
 }
@@ -205,7 +211,8 @@ class Training {
         events_(events),
         job_(job),
         processes_(processes),
-        model_(open_model(resume ? to_go_on(recipe, folder_) : recipe)) {}
+        from_(resume ? take_up() : std::nullopt),
+        model_(open_model(from_ ? to_go_on(recipe, *from_) : recipe)) {}
 
   std::optional<TrainingResult> run() {
     if (!prepare()) return std::nullopt;
@@ -217,17 +224,19 @@ class Training {
     std::optional<TrainingBatch> batch = batches.next(stop_between_steps());
     if (!batch) return std::nullopt;
     if (first()) begin();
-    bool stopped = false;
-    for (std::int64_t step = trained_->steps() + 1; step <= recipe_.steps(); ++step) {
+    bool stopped = owed_ && !write_measures(saved_);
+    for (std::int64_t step = trained_->steps() + 1; !stopped && step <= recipe_.steps(); ++step) {
       if (batch->step != step) batch = batches.next(stop_between_steps());
-      if (!batch || !take_step(*batch, stopped)) break;
+      StepRequests asked;
+      if (!batch || !take_step(*batch, asked)) break;
       if (saving_.valid() && saving_.wait_for(std::chrono::seconds(0)) == std::future_status::ready) finish_saving();
-      const bool last = step == recipe_.steps();
-      const bool save_now = last || stopped || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
-      const bool evaluate_now = recipe_.eval_every > 0 ? step % recipe_.eval_every == 0 || last : save_now;
-      if ((save_now || evaluate_now) && !measure(step, evaluate_now && !stopped)) stopped = true;
-      if (save_now) save(step);
-      if (stopped) break;
+      stopped = asked.stop;
+      if (has_measures(step)) {
+        // Held-out rows are not read once a stop is asked for: they are when the training goes on.
+        owed_ = stopped && evaluates(step);
+        if (!owed_ && !write_measures(step)) stopped = true;
+      }
+      if (stopped || asked.save || ends_or_saves(step)) save(step);
     }
     if (trained_->steps() > saved_) save(trained_->steps());
     finish_saving();
@@ -235,12 +244,24 @@ class Training {
     const std::vector<TrainingCheckpoint> checkpoints =
         first() ? folder_.checkpoints() : std::vector<TrainingCheckpoint>();
     return TrainingResult{checkpoints.empty() ? folder_.path() : checkpoints.back().folder, trained_->steps(),
-                          trained_->steps() == recipe_.steps()};
+                          trained_->steps() == recipe_.steps() && !owed_};
   }
 
  private:
   [[nodiscard]] bool first() const { return processes_ == nullptr || processes_->first(); }
   [[nodiscard]] int process_count() const { return processes_ == nullptr ? 1 : processes_->place().count; }
+
+  // What evaluation.jsonl holds depends on the recipe alone, not on when a training was stopped or saved by the clock.
+  [[nodiscard]] bool ends_or_saves(std::int64_t step) const {
+    return step == recipe_.steps() || (recipe_.save_every > 0 && step % recipe_.save_every == 0);
+  }
+  [[nodiscard]] bool has_measures(std::int64_t step) const {
+    return ends_or_saves(step) || (recipe_.eval_every > 0 && step % recipe_.eval_every == 0);
+  }
+  [[nodiscard]] bool evaluates(std::int64_t step) const {
+    if (!held_out_) return false;
+    return recipe_.eval_every == 0 || step == recipe_.steps() || step % recipe_.eval_every == 0;
+  }
 
   /// One of several processes stops where all do: after a step.
   [[nodiscard]] std::stop_token stop_between_steps() const {
@@ -298,22 +319,36 @@ class Training {
     options.deterministic = recipe_.deterministic;
     options.recompute = recipe_.recompute;
     options.processes = processes_;
-    const std::optional<TrainingCheckpoint> from = resume_ ? find_checkpoint() : std::nullopt;
-    if (!load(from, options)) return false;
+    const TrainingState state = from_ ? state_of(*from_) : TrainingState();
+    if (!load(state, options)) return false;
     check_same_start();
-    micro_rows_ = choose_micro_rows(recipe_, recipe_.rows_per_step() / process_count(), model_.config, device, dtype);
+    const std::int64_t kept = state.micro_batch_tokens / recipe_.length;
+    const std::int64_t rows = recipe_.rows_per_step() / process_count();
+    micro_rows_ = choose_micro_rows(recipe_, rows, kept, model_.config, device, dtype);
+    if (kept > micro_rows_ && rows % kept == 0 && !recipe_.micro_batch_tokens) {
+      note(
+          fmt::format("micro-batches of {} tokens, not of {} as before: no more memory is free; from here on digits "
+                      "may differ",
+                      micro_rows_ * recipe_.length, kept * recipe_.length));
+    }
     device_ = device;
     dtype_ = dtype;
     return true;
   }
 
   void begin() {
-    if (!resume_) folder_.create(recipe_);
-    log_ = std::make_unique<TrainingLog>(folder_.log(), saved_);
-    measures_ = std::make_unique<TrainingLog>(folder_.evaluation(), saved_);
+    if (!resume_) {
+      folder_.create(recipe_);
+      hold_folder();
+    }
+    log_ = open_log(folder_.log(), saved_);
+    measures_ = open_log(folder_.evaluation(), owed_ ? saved_ - 1 : saved_);
+    pace_.emplace(trained_->trained_parameters() * kBytesOfParameter, Clock::now());
     if (events_.start) {
+      const auto readings = static_cast<double>(recipe_.steps()) * static_cast<double>(recipe_.rows_per_step());
       events_.start({.data = rows_->description(),
                      .held_out = held_out_ ? held_out_->description() : "",
+                     .readings = readings / static_cast<double>(rows_->rows()),
                      .parameters = trained_->trained_parameters(),
                      .steps = recipe_.steps(),
                      .first_step = saved_ + 1,
@@ -332,12 +367,39 @@ class Training {
                         .seed = recipe_.seed});
   }
 
-  std::optional<TrainingCheckpoint> find_checkpoint() {
-    if (first()) folder_.remove_unfinished();
+  void note(const std::string& text) const {
+    if (first() && events_.note) events_.note(text);
+  }
+
+  std::unique_ptr<TrainingLog> open_log(const std::filesystem::path& path, std::int64_t last_step) const {
+    auto log = std::make_unique<TrainingLog>(path, last_step);
+    if (!log->damaged().empty()) {
+      note(fmt::format("{}: a line is damaged: it and what follows are cut off, and in {}", path.string(),
+                       log->damaged().filename().string()));
+    }
+    return log;
+  }
+
+  void hold_folder() {
+    if (folder_.lock()) return;
+    note(fmt::format("{}: its file system knows no locks: take care that no other process trains there",
+                     folder_.path().string()));
+  }
+
+  /// The checkpoint to go on from, if any. The first process holds the folder before any looks into it: who held it
+  /// before may just have saved and removed one.
+  std::optional<TrainingCheckpoint> take_up() {
+    if (first()) {
+      hold_folder();
+      folder_.remove_unfinished();
+    }
+    if (processes_ != nullptr) processes_->gather("");
     const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
-    if (checkpoints.empty()) return std::nullopt;
-    const TrainingCheckpoint& last = checkpoints.back();
-    const TrainingState state = read_training_state(last.folder);
+    return checkpoints.empty() ? std::nullopt : std::optional(checkpoints.back());
+  }
+
+  [[nodiscard]] TrainingState state_of(const TrainingCheckpoint& last) const {
+    TrainingState state = read_training_state(last.folder);
     if (state.step != last.step || state.tokens != state.step * recipe_.batch_tokens) {
       throw Error(fmt::format("{}: training.json tells of another step: delete the folder to go on from an earlier one",
                               last.folder.string()));
@@ -352,26 +414,42 @@ class Training {
       throw Error(fmt::format("{}: are other data than those that {} was trained on: a training goes on with its own",
                               fmt::join(recipe_.data, ", "), last.folder.filename().string()));
     }
-    return last;
+    const bool gated = model_.config.gated();
+    const auto gates = static_cast<std::size_t>(std::int64_t{model_.config.layers} * model_.config.heads);
+    for (const CurveSums& sums : state.curves) {
+      if (sums.loss.size() == static_cast<std::size_t>(recipe_.length) && sums.log_gate.size() == (gated ? gates : 0) &&
+          sums.sequences >= 0) {
+        continue;
+      }
+      throw Error(
+          fmt::format("{}: training.json has curves of another model: delete the folder to go on from an "
+                      "earlier one",
+                      last.folder.string()));
+    }
+    return state;
   }
 
-  /// @param from  the checkpoint that the model was opened from, if it goes on
-  bool load(const std::optional<TrainingCheckpoint>& from, const TrainableOptions& options) {
+  /// @param state  of the checkpoint that the model was opened from, if it goes on
+  bool load(const TrainingState& state, const TrainableOptions& options) {
     if (!model_.checkpoint) {
       trained_ = TrainableModel::make(model_.config, InitialWeights(model_.config, recipe_.seed), options, job_);
       return trained_ != nullptr;
     }
     trained_ = TrainableModel::make(model_.config, CheckpointSource(*model_.checkpoint), options, job_);
-    if (!trained_ || !from) return trained_ != nullptr;
-    saved_ = from->step;
-    const MomentSource first(from->folder, model_.config, TrainingPart::first_moment);
-    const MomentSource second(from->folder, model_.config, TrainingPart::second_moment);
-    return trained_->restore(from->step, first, second, job_);
+    model_.checkpoint.reset();  // its files may be removed from here on
+    if (!trained_ || !from_) return trained_ != nullptr;
+    saved_ = state.step;
+    owed_ = has_measures(saved_) && !state.curves.empty();
+    const MomentSource first(from_->folder, model_.config, TrainingPart::first_moment);
+    const MomentSource second(from_->folder, model_.config, TrainingPart::second_moment);
+    if (!trained_->restore(state.step, first, second, job_)) return false;
+    trained_->restore_curves(state.curves);
+    return true;
   }
 
   /// @returns false if the job was stopped within it: the step was not made
-  /// @param stopped  set where this or another process is to stop after it
-  bool take_step(const TrainingBatch& batch, bool& stopped) {
+  /// @param asked  set to what this or another process wants after it
+  bool take_step(const TrainingBatch& batch, StepRequests& asked) {
     const auto start = Clock::now();
     const std::int64_t micro_tokens = micro_rows_ * recipe_.length;
     shift_right(batch.labels, recipe_.length, model_.bos, ids_);
@@ -394,8 +472,10 @@ class Training {
     line.step = batch.step;
     line.tokens = batch.step * recipe_.batch_tokens;
     line.learning_rate = recipe_.learning_rate(batch.step);
-    const TrainableModel::StepReport report = trained_->step(line.learning_rate, job_.stopped());
-    stopped = report.stop;
+    // When it is time to be saved the first process says: the clocks of others may differ.
+    const bool save = first() && recipe_.save_every == 0 && !saving_.valid() && pace_->due(Clock::now());
+    const TrainableModel::StepReport report = trained_->step(line.learning_rate, {job_.stopped(), save});
+    asked = report.asked;
     line.loss = report.loss;
     line.gradient_norm = report.gradient_norm;
     if (!report.stepped) fail_not_finite(batch.step, report);
@@ -419,17 +499,20 @@ class Training {
     return fmt::format("rows {}{} of the data", fmt::join(rows, ", "), recipe_.rows_per_step() > kNamed ? ", ..." : "");
   }
 
-  [[noreturn]] void fail_not_finite(std::int64_t step, const TrainableModel::StepReport& report) {
+  /// What is said of the last checkpoint where the training cannot go on.
+  std::string what_stays() {
     finish_saving();
     const std::vector<TrainingCheckpoint> checkpoints = folder_.checkpoints();
-    const std::string stays = checkpoints.empty()
-                                  ? "no checkpoint was saved"
-                                  : fmt::format("{} stays", checkpoints.back().folder.filename().string());
+    return checkpoints.empty() ? "no checkpoint was saved"
+                               : fmt::format("{} stays", checkpoints.back().folder.filename().string());
+  }
+
+  [[noreturn]] void fail_not_finite(std::int64_t step, const TrainableModel::StepReport& report) {
     throw Error(
         fmt::format("step {}: the {} is {} ({}): no weight was changed, and {}; try a lower --lr, a longer "
                     "--warmup-tokens or a smaller --clip",
                     step, std::isfinite(report.loss) ? "gradient's norm" : "loss",
-                    std::isfinite(report.loss) ? report.gradient_norm : report.loss, rows_of(step), stays));
+                    std::isfinite(report.loss) ? report.gradient_norm : report.loss, rows_of(step), what_stays()));
   }
 
   void tell_leap(const TrainingStep& line) {
@@ -457,17 +540,19 @@ class Training {
         line.tokens_per_second * (flops.matrices + flops.attention * (1 - line.skipped_blocks.value_or(0))) / peak;
   }
 
-  /// @returns false if the job, in any process, was stopped while it evaluated
-  bool measure(std::int64_t step, bool evaluate) {
+  /// Writes a step's line of evaluation.jsonl.
+  /// @returns false if the job, in any process, was stopped while it evaluated: the line is owed then
+  bool write_measures(std::int64_t step) {
     TrainingMeasures measures;
     measures.step = step;
     measures.tokens = step * recipe_.batch_tokens;
+    owed_ = evaluates(step) && !evaluate_held_out(measures);
+    if (owed_) return false;
     const TrainableModel::Curves curves = trained_->take_curves();
     if (curves.sequences > 0) measures.training = bin_losses(curves.loss);
     measures.layers = model_.config.layers;
     measures.heads = model_.config.heads;
     for (const double mean : curves.mean_log_gate) measures.decay_times.push_back(decay_time(mean));
-    if (evaluate && held_out_ && !evaluate_held_out(measures)) return false;
     if (!first()) return true;
     measures_->add(measures);
     if (events_.measured) events_.measured(measures);
@@ -526,20 +611,35 @@ class Training {
 
   /// Copies what is to be saved, and writes it while the training goes on.
   void save(std::int64_t step) {
+    const auto start = Clock::now();
     finish_saving();
+    if (!trained_->finite()) {
+      throw Error(
+          fmt::format("step {}: a weight is no finite number: it is not saved, and {}; try a lower --lr, a "
+                      "longer --warmup-tokens or a larger --eps",
+                      step, what_stays()));
+    }
     saved_ = step;
     std::shared_ptr<const TrainingSnapshot> snapshot = trained_->snapshot();
     if (!first()) return;
-    const TrainingState state{step, step * recipe_.batch_tokens, rows_->fingerprint(), identity_of(recipe_)};
-    saving_ = std::async(std::launch::async, [this, snapshot = std::move(snapshot), state] {
-      folder_.save(model_.config, *snapshot, state, model_.tokenizer, recipe_.keep);
+    const TrainingState state{step,
+                              step * recipe_.batch_tokens,
+                              rows_->fingerprint(),
+                              identity_of(recipe_),
+                              micro_rows_ * recipe_.length,
+                              snapshot->curves()};
+    const double copied = seconds_since(start);
+    saving_ = std::async(std::launch::async, [this, snapshot = std::move(snapshot), state, copied] {
+      const auto begin = Clock::now();
+      folder_.save(model_.config, *snapshot, state, model_.tokenizer_files, recipe_.keep);
+      return copied + seconds_since(begin);
     });
   }
 
   /// @throws what the writing of the last checkpoint met
   void finish_saving() {
     if (!saving_.valid()) return;
-    saving_.get();
+    pace_->saved(Clock::now(), SavePace::Seconds(saving_.get()));
     if (events_.saved) events_.saved(folder_.checkpoints().back().folder);
   }
 
@@ -548,7 +648,8 @@ class Training {
   bool resume_;
   const TrainingEvents& events_;
   const Job& job_;
-  Processes* processes_;  ///< null: this one trains alone
+  Processes* processes_;                    ///< null: this one trains alone
+  std::optional<TrainingCheckpoint> from_;  ///< that it goes on from
   Model model_;
   std::shared_ptr<const TokenRows> rows_;
   std::shared_ptr<const TokenRows> held_out_;
@@ -560,11 +661,15 @@ class Training {
   std::unique_ptr<TrainingLog> measures_;
   std::vector<std::int32_t> ids_;
   std::deque<double> before_;  ///< losses of the last steps
-  std::int64_t saved_ = 0;     ///< step of the last checkpoint that was begun
-  std::future<void> saving_;   ///< the last member: it ends before the others go
+  std::optional<SavePace> pace_;
+  std::int64_t saved_ = 0;      ///< step of the last checkpoint that was begun
+  bool owed_ = false;           ///< the line of the last step is not in evaluation.jsonl: a stop came before
+  std::future<double> saving_;  ///< seconds that it took; the last member: it ends before the others go
 };
 
 }  // namespace
+
+bool is_same_training(const Recipe& one, const Recipe& other) { return identity_of(one) == identity_of(other); }
 
 std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
                                     const TrainingEvents& events, const Job& job, Processes* processes) {

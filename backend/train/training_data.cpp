@@ -48,7 +48,28 @@ std::unique_ptr<TokenRows> open_one(const std::filesystem::path& path, DataKind 
   return rows_of(std::move(array), options.length, options.vocabulary, std::move(description));
 }
 
+std::vector<std::int64_t> shape_of(const std::filesystem::path& path, const std::optional<std::string>& tensor) {
+  const DataKind kind = kind_of(path);
+  if (kind == DataKind::texts) return {};
+  if (kind == DataKind::zarr) return ZarrArray(path).shape();
+  return map_id_array(path, kind == DataKind::safetensors ? tensor : std::nullopt).shape;
+}
+
 }  // namespace
+
+std::optional<std::int64_t> length_of_arrays(const std::vector<std::string>& paths, const std::string& tensor) {
+  std::optional<std::int64_t> length;
+  try {
+    for (const std::string& path : paths) {
+      const std::vector<std::int64_t> shape = shape_of(path, tensor.empty() ? std::nullopt : std::optional(tensor));
+      if (shape.size() != 2 || shape[1] < 1 || shape[1] != length.value_or(shape[1])) return std::nullopt;
+      length = shape[1];
+    }
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+  return length;
+}
 
 std::unique_ptr<TokenRows> open_training_data(const std::vector<std::filesystem::path>& paths,
                                               const TrainingDataOptions& options, const Job& job) {

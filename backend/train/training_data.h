@@ -30,4 +30,8 @@ struct TrainingDataOptions {
 std::unique_ptr<TokenRows> open_training_data(const std::vector<std::filesystem::path>& paths,
                                               const TrainingDataOptions& options, const Job& job);
 
+/// L of token arrays [N, L], where all of the data are such arrays of one L; nothing for other data, and for what
+/// cannot be read: open_training_data says why.
+std::optional<std::int64_t> length_of_arrays(const std::vector<std::string>& paths, const std::string& tensor);
+
 }  // namespace foxscope

@@ -15,6 +15,7 @@
 #include "backend/base/error.h"
 #include "backend/model/safetensors_writer.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -24,9 +25,11 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kStep = "step-";
 constexpr std::string_view kUnfinished = ".unfinished-";
-constexpr std::size_t kLargestState = std::size_t{1} << 20;
+constexpr std::size_t kLargestState = std::size_t{1} << 27;  // sums of curves: 20 bytes a position and process
 constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kStateFile = "training.json";
+constexpr const char* kRecipeFile = "recipe.json";
+constexpr const char* kCheckpointFolder = "checkpoints";
 
 const char* prefix_of(TrainingPart part) { return part == TrainingPart::first_moment ? "exp_avg." : "exp_avg_sq."; }
 
@@ -82,39 +85,74 @@ void write_optimizer(const fs::path& folder, const ModelConfig& config, const Tr
   writer.commit();
 }
 
-void copy_tokenizer(const fs::path& from, const fs::path& folder) {
-  if (from.empty()) return;
-  for (const char* const name : kTokenizerFiles) {
-    std::error_code failed;
-    if (!fs::exists(from / name, failed)) continue;
-    write_file(folder / name, read_file_bytes(from / name, "tokenizer", largest_vocabulary_file));
+nlohmann::ordered_json state_json(const TrainingState& state) {
+  nlohmann::ordered_json json = {
+      {"step", state.step}, {"tokens", state.tokens}, {"data", state.data}, {"recipe", state.recipe}};
+  if (state.micro_batch_tokens > 0) json["micro_batch_tokens"] = state.micro_batch_tokens;
+  for (const CurveSums& sums : state.curves) {
+    json["curves"].push_back({{"sequences", sums.sequences}, {"loss", sums.loss}, {"log_gate", sums.log_gate}});
   }
+  return json;
 }
 
 }  // namespace
 
-void TrainingFolder::create(const Recipe& recipe) const {
-  std::error_code failed;
-  if (fs::exists(path_, failed) && !(fs::is_directory(path_, failed) && fs::is_empty(path_, failed))) {
+TokenizerFiles TokenizerFiles::read(const fs::path& folder) {
+  TokenizerFiles tokenizer;
+  if (folder.empty()) return tokenizer;
+  for (const char* const name : kTokenizerFiles) {
+    std::error_code failed;
+    if (!fs::exists(folder / name, failed)) continue;
+    tokenizer.files.emplace_back(name, read_file_bytes(folder / name, "tokenizer", largest_vocabulary_file));
+  }
+  return tokenizer;
+}
+
+void TrainingFolder::create(const Recipe& recipe) {
+  const auto require_free = [this] {
+    if (is_free(path_)) return;
     const char* const remedy = is(path_) ? "go on with --resume, or choose another folder" : "choose another folder";
     throw Error(fmt::format("{}: exists: {}", path_.string(), remedy));
-  }
-  fs::create_directories(path_ / "checkpoints", failed);
+  };
+  require_free();
+  std::error_code failed;
+  fs::create_directories(path_ / kCheckpointFolder, failed);
   if (failed) {
     throw Error(fmt::format("{}: cannot be made: {}: choose another folder", path_.string(), failed.message()));
   }
+  lock();
+  require_free();  // another process may have made it meanwhile
   write_file(this->recipe(), recipe_text(recipe));
 }
 
 bool TrainingFolder::is(const fs::path& path) {
   std::error_code failed;
-  return fs::is_regular_file(path / "recipe.json", failed) && fs::is_directory(path / "checkpoints", failed);
+  return fs::is_regular_file(path / kRecipeFile, failed) && fs::is_directory(path / kCheckpointFolder, failed);
+}
+
+bool TrainingFolder::is_free(const fs::path& path) {
+  std::error_code failed;
+  if (!fs::exists(fs::symlink_status(path, failed))) return true;
+  if (!fs::is_directory(path, failed)) return false;
+  for (const auto& entry : fs::directory_iterator(path, failed)) {
+    const std::string name = entry.path().filename().string();
+    const bool unfinished_recipe = name.starts_with(fmt::format(".{}.", kRecipeFile));
+    if (name == FolderLock::kFile || unfinished_recipe) continue;
+    if (name == kCheckpointFolder && fs::is_empty(entry.path(), failed)) continue;
+    return false;
+  }
+  return !failed;
+}
+
+bool TrainingFolder::lock() {
+  if (!lock_) lock_ = std::make_unique<FolderLock>(path_);
+  return lock_->held();
 }
 
 std::vector<TrainingCheckpoint> TrainingFolder::checkpoints() const {
   std::vector<TrainingCheckpoint> found;
   std::error_code failed;
-  for (const auto& entry : fs::directory_iterator(path_ / "checkpoints", failed)) {
+  for (const auto& entry : fs::directory_iterator(path_ / kCheckpointFolder, failed)) {
     if (const auto step = step_of(entry.path())) found.push_back({*step, entry.path()});
   }
   std::ranges::sort(found, {}, &TrainingCheckpoint::step);
@@ -124,15 +162,15 @@ std::vector<TrainingCheckpoint> TrainingFolder::checkpoints() const {
 void TrainingFolder::remove_unfinished() const {
   std::error_code failed;
   std::vector<fs::path> unfinished;
-  for (const auto& entry : fs::directory_iterator(path_ / "checkpoints", failed)) {
+  for (const auto& entry : fs::directory_iterator(path_ / kCheckpointFolder, failed)) {
     if (entry.path().filename().string().starts_with(kUnfinished)) unfinished.push_back(entry.path());
   }
   for (const fs::path& folder : unfinished) fs::remove_all(folder, failed);
 }
 
 void TrainingFolder::save(const ModelConfig& config, const TrainingSnapshot& snapshot, const TrainingState& state,
-                          const fs::path& tokenizer, const KeptCheckpoints& keep) const {
-  const fs::path folder = path_ / "checkpoints";
+                          const TokenizerFiles& tokenizer, const KeptCheckpoints& keep) const {
+  const fs::path folder = path_ / kCheckpointFolder;
   const std::string name = fmt::format("{}{:06}", kStep, state.step);
   const fs::path unfinished = folder / (std::string(kUnfinished) + name);
   std::error_code failed;
@@ -143,10 +181,8 @@ void TrainingFolder::save(const ModelConfig& config, const TrainingSnapshot& sna
     write_file(unfinished / "config.json", config.json + (config.json.ends_with('\n') ? "" : "\n"));
     write_weights(unfinished, config, snapshot);
     write_optimizer(unfinished, config, snapshot);
-    copy_tokenizer(tokenizer, unfinished);
-    const nlohmann::ordered_json text = {
-        {"step", state.step}, {"tokens", state.tokens}, {"data", state.data}, {"recipe", state.recipe}};
-    write_file(unfinished / kStateFile, text.dump(1) + "\n");
+    for (const auto& [file, content] : tokenizer.files) write_file(unfinished / file, content);
+    write_file(unfinished / kStateFile, state_json(state).dump(state.curves.empty() ? 1 : -1) + "\n");
     flush_folder(unfinished);
     fs::rename(unfinished, folder / name);
   } catch (...) {
@@ -167,16 +203,26 @@ void TrainingFolder::save(const ModelConfig& config, const TrainingSnapshot& sna
 TrainingState read_training_state(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kStateFile;
   const std::string content = read_file_bytes(path, "training's state", kLargestState);
+  const auto damaged = [&path] {
+    return Error(
+        fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
+  };
   TrainingState state;
   try {
-    const auto json = nlohmann::json::parse(content);
+    const auto json = parse_json(content, path.string());
     json.at("step").get_to(state.step);
     json.at("tokens").get_to(state.tokens);
     json.at("data").get_to(state.data);
     json.at("recipe").get_to(state.recipe);
+    state.micro_batch_tokens = json.value("micro_batch_tokens", std::int64_t{0});
+    for (const auto& sums : json.value("curves", nlohmann::json::array())) {
+      state.curves.push_back({sums.at("sequences").get<std::int64_t>(), sums.at("loss").get<std::vector<double>>(),
+                              sums.at("log_gate").get<std::vector<double>>()});
+    }
   } catch (const nlohmann::json::exception&) {
-    throw Error(
-        fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
+    throw damaged();
+  } catch (const Error&) {
+    throw damaged();
   }
   return state;
 }

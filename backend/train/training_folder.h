@@ -5,20 +5,34 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/model/checkpoint.h"
 #include "backend/model/trainable_model.h"
+#include "backend/train/folder_lock.h"
 #include "backend/train/recipe.h"
 
 namespace foxscope {
 
 /// Where a training stands, beside the weights of its checkpoint (training.json).
 struct TrainingState {
-  std::int64_t step = 0;    ///< steps that are done
-  std::int64_t tokens = 0;  ///< seen by them
-  std::string data;         ///< TokenRows::fingerprint
-  std::string recipe;       ///< SHA-256 of what a resumed training must not change (Recipe)
+  std::int64_t step = 0;                ///< steps that are done
+  std::int64_t tokens = 0;              ///< seen by them
+  std::string data;                     ///< TokenRows::fingerprint
+  std::string recipe;                   ///< SHA-256 of what a resumed training must not change (Recipe)
+  std::int64_t micro_batch_tokens = 0;  ///< whose gradients were made together in each process; 0: not known
+  /// Of the steps that no line of evaluation.jsonl tells of yet, by process; empty where there are none.
+  std::vector<CurveSums> curves;
+};
+
+/// The files of a tokenizer, in memory: those of a checkpoint go when the checkpoint does.
+struct TokenizerFiles {
+  std::vector<std::pair<std::string, std::string>> files;  ///< name, content
+
+  /// @param folder  empty: none
+  /// @throws Error naming a file that cannot be read
+  static TokenizerFiles read(const std::filesystem::path& folder);
 };
 
 /// A checkpoint of a training that is whole.
@@ -27,7 +41,8 @@ struct TrainingCheckpoint {
   std::filesystem::path folder;
 };
 
-/// The folder that a training writes: recipe.json, log.jsonl, evaluation.jsonl, checkpoints/step-NNNNNN.
+/// The folder that a training writes: recipe.json, log.jsonl, evaluation.jsonl, checkpoints/step-NNNNNN, and the lock
+/// that keeps it the folder of one process.
 ///
 /// A checkpoint is a folder in the published format, with float32 weights, which are the masters; beside them
 /// optimizer.safetensors (`exp_avg.NAME` and `exp_avg_sq.NAME` for every parameter) and training.json. It is written
@@ -41,10 +56,20 @@ class TrainingFolder {
   [[nodiscard]] std::filesystem::path evaluation() const { return path_ / "evaluation.jsonl"; }
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
-  /// Makes it, with its recipe.  @throws Error naming it where it exists and is not empty, or cannot be made
-  void create(const Recipe& recipe) const;
+  /// Makes it, with its recipe, and locks it.
+  /// @throws Error naming it where another training or other files are in it, where another process trains there, and
+  ///         where it cannot be made
+  void create(const Recipe& recipe);
   /// Whether a path is such a folder.
   static bool is(const std::filesystem::path& path);
+  /// Whether a new training can begin there: nothing is, or no more than a process leaves that was killed while it made
+  /// the folder.
+  static bool is_free(const std::filesystem::path& path);
+
+  /// Keeps other processes out for as long as the object lives.
+  /// @returns false where the file system knows no locks
+  /// @throws Error naming the folder, and the process and host that hold it
+  bool lock();
 
   /// Those that are whole, by step.
   [[nodiscard]] std::vector<TrainingCheckpoint> checkpoints() const;
@@ -52,13 +77,14 @@ class TrainingFolder {
   void remove_unfinished() const;
 
   /// Writes a checkpoint, and removes those that the recipe does not keep once it is whole.
-  /// @param tokenizer  folder whose tokenizer files go with it; empty: none
+  /// @param tokenizer  files that go with it
   /// @throws Error naming the file that could not be written; nothing of the checkpoint is left
   void save(const ModelConfig& config, const TrainingSnapshot& snapshot, const TrainingState& state,
-            const std::filesystem::path& tokenizer, const KeptCheckpoints& keep) const;
+            const TokenizerFiles& tokenizer, const KeptCheckpoints& keep) const;
 
  private:
   std::filesystem::path path_;
+  std::unique_ptr<FolderLock> lock_;
 };
 
 /// Reads training.json of a checkpoint.  @throws Error naming what is missing or damaged

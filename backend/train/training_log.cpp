@@ -95,15 +95,33 @@ PositionLosses bin_losses(const std::vector<double>& loss) {
 
 TrainingLog::TrainingLog(const std::filesystem::path& path, std::int64_t last_step) : path_(path) {
   std::size_t kept = 0;
-  read_lines(path, [&](const nlohmann::json& line, std::size_t end) {
-    if (line["step"].get<std::int64_t>() > last_step) return false;
-    kept = end;
-    return true;
-  });
-  descriptor_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+  std::int64_t last = 0;
+  try {
+    read_lines(path, [&](const nlohmann::json& line, std::size_t end) {
+      const auto step = line["step"].get<std::int64_t>();
+      if (step > last_step) return false;
+      if (step <= last) throw Error(fmt::format("{}: step {} comes twice", path.string(), step));
+      kept = end;
+      last = step;
+      return true;
+    });
+  } catch (const Error&) {
+    // What does not even begin as a log is another file; nothing of a log stays where no step is kept.
+    if (kept == 0 && last_step > 0) throw;
+    keep_damaged(kept);
+  }
+  descriptor_ = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) fail(path_, "open");
-  if (::ftruncate(descriptor_, static_cast<off_t>(kept)) != 0 || ::lseek(descriptor_, 0, SEEK_END) < 0) {
-    fail(path_, "write");
+  if (::ftruncate(descriptor_, static_cast<off_t>(kept)) != 0) fail(path_, "write");
+}
+
+void TrainingLog::keep_damaged(std::size_t kept) {
+  damaged_ = path_.string() + ".damaged";
+  std::error_code failed;
+  std::filesystem::copy_file(path_, damaged_, std::filesystem::copy_options::overwrite_existing, failed);
+  if (failed) {
+    throw Error(fmt::format("{}: is damaged behind byte {}, and cannot be copied to {} before it is cut there: {}",
+                            path_.string(), kept, damaged_.filename().string(), failed.message()));
   }
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -51,9 +52,10 @@ struct TrainingMeasures {
 /// A file of JSON lines, each with a "step", to which a training adds.
 class TrainingLog {
  public:
-  /// Opens or makes it, without lines behind a step and without one that was cut short.
+  /// Opens or makes it, without lines behind a step, without one that was cut short, and without what follows a line
+  /// that is damaged or does not follow the one before it.
   /// @param last_step  the last that stays
-  /// @throws Error naming the file
+  /// @throws Error naming the file; for one whose first line is no step too: it is another file
   TrainingLog(const std::filesystem::path& path, std::int64_t last_step);
   ~TrainingLog();
   TrainingLog(const TrainingLog&) = delete;
@@ -63,10 +65,15 @@ class TrainingLog {
   void add(const TrainingStep& step);
   void add(const TrainingMeasures& measures);
 
+  /// A copy of the file as it was before it was cut at a damaged line; empty where none was.
+  [[nodiscard]] const std::filesystem::path& damaged() const { return damaged_; }
+
  private:
+  void keep_damaged(std::size_t kept);
   void add_line(const std::string& line);
 
   std::filesystem::path path_;
+  std::filesystem::path damaged_;
   int descriptor_ = -1;
 };
 

@@ -93,7 +93,7 @@ Rate rate_of(TrainableModel& model, std::int64_t rows, std::int64_t length, std:
         model.add_gradients(
             {micro_rows, length, part(ids.input), part(ids.labels), 1.0 / static_cast<double>(rows * length)}, {});
       }
-      const TrainableModel::StepReport report = model.step(1e-4, /*stop=*/false);
+      const TrainableModel::StepReport report = model.step(1e-4, {});
       rate.skipped = static_cast<double>(report.skipped_blocks) /
                      static_cast<double>(std::max<std::int64_t>(1, report.attention_blocks));
     });

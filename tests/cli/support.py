@@ -15,6 +15,7 @@ import stat
 import struct
 import subprocess
 import tempfile
+import time
 import unittest
 
 import numpy
@@ -32,8 +33,8 @@ MAMBA2 = SOURCE / "resources" / "models" / "mamba2-12m"
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 # The window's own settings go to a folder that does not exist, and no display is found.
 NO_DISPLAY = {"DISPLAY": "", "WAYLAND_DISPLAY": "", "QT_QPA_PLATFORM": "", "XDG_CONFIG_HOME": "/nonexistent"}
-SYSTEM_CALLS = {"x86_64": {"openat": 257, "fsync": 74, "seccomp": 317},
-                "aarch64": {"openat": 56, "fsync": 82, "seccomp": 277}}.get(platform.machine(), {})
+SYSTEM_CALLS = {"x86_64": {"openat": 257, "fcntl": 72, "fsync": 74, "seccomp": 317},
+                "aarch64": {"openat": 56, "fcntl": 25, "fsync": 82, "seccomp": 277}}.get(platform.machine(), {})
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
 
 
@@ -151,6 +152,20 @@ class CommandLineTest(unittest.TestCase):
         if output is not None:
             self.assertFalse(output.exists(), "a failed command left its output")
         return message
+
+    def is_blocked(self, process, number):
+        """Whether the program takes a signal itself; before, it would end by it as any program does."""
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        blocked = int(next(line for line in status if line.startswith("SigBlk:")).split()[1], 16)
+        return blocked >> (number - 1) & 1 == 1
+
+    def wait_until_blocked(self, process, number):
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            if self.is_blocked(process, number):
+                return
+            time.sleep(0.01)
+        self.fail("the signal was never blocked")
 
     def write(self, name, content):
         path = self.folder / name

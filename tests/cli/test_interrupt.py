@@ -108,17 +108,6 @@ class InterruptTest(CommandLineTest):
             time.sleep(0.01)
         self.fail("the file was never flushed")
 
-    def wait_until_blocked(self, process, number):
-        """Until the program takes the signal itself; before, it would end by it as any program does."""
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            with open(f"/proc/{process.pid}/status") as status:
-                blocked = int(next(line for line in status if line.startswith("SigBlk:")).split()[1], 16)
-            if blocked >> (number - 1) & 1:
-                return
-            time.sleep(0.01)
-        self.fail("the signal was never blocked")
-
     def test_a_map(self):
         ids = self.write("ids.json", json.dumps([index * 7 % 320 for index in range(20_000)]))
         run_file = self.folder / "run.h5"

@@ -460,7 +460,7 @@ TEST(LinearTraining, GradientsAreTheLosssSlopes) {
     NamedWeights weights(test::random_weights(config));
     const auto model = training.make(weights);
     ASSERT_TRUE(model->add_gradients(training.batch(), {}));
-    ASSERT_TRUE(model->step(0, /*stop=*/false).stepped);
+    ASSERT_TRUE(model->step(0, {}).stepped);
     constexpr double kFirstShare = 0.1;  // 1 - beta1: the first moment is so much of the gradient
     model->snapshot()->read(TrainingPart::first_moment, [&](const Parameter& parameter, std::span<const float> moment) {
       SCOPED_TRACE(std::string(option.model_type) + " " + parameter.name);

@@ -79,12 +79,13 @@ class GoldenTraining {
   [[nodiscard]] int steps() const { return static_cast<int>(rates_.size()); }
 
   /// @param number  from 0
-  TrainableModel::StepReport step(int number) {
+  TrainableModel::StepReport step(int number) { return step(number, rates_[static_cast<std::size_t>(number)]); }
+  TrainableModel::StepReport step(int number, double learning_rate) {
     for (std::int64_t row = 0; row < kStepRows; row += micro_rows_) {
       EXPECT_TRUE(model_->add_gradients(
           rows_.take(number * kStepRows + row, micro_rows_, 1.0 / static_cast<double>(kStepRows * kRowTokens)), {}));
     }
-    return model_->step(rates_[static_cast<std::size_t>(number)], /*stop=*/false);
+    return model_->step(learning_rate, {});
   }
 
   [[nodiscard]] std::vector<double> read_doubles(const std::string& name) const {
@@ -162,6 +163,62 @@ TEST_P(TrainingGolden, CudaStepsInBfloat16StayNear) {
 INSTANTIATE_TEST_SUITE_P(Fixtures, TrainingGolden, testing::Values("fox-pro", "transformer-pro"),
                          test::fixture_test_name);
 
+void expect_same_curves(const TrainableModel::Curves& found, const TrainableModel::Curves& wanted) {
+  EXPECT_EQ(found.sequences, wanted.sequences);
+  EXPECT_EQ(found.loss, wanted.loss);
+  EXPECT_EQ(found.mean_log_gate, wanted.mean_log_gate);
+}
+
+/// Curves of a training that was saved and gone on with between two lines of its log.
+TEST(TrainingCurves, GoOnFromASnapshot) {
+  constexpr int kBefore = 2;
+  constexpr int kSteps = 5;
+  for (const char* name : {"fox-pro", "transformer-pro"}) {
+    SCOPED_TRACE(name);
+    GoldenTraining whole(name, {});
+    for (int step = 0; step < kSteps; ++step) whole.step(step);
+    const TrainableModel::Curves wanted = whole.model().take_curves();
+    EXPECT_EQ(wanted.sequences, kSteps * kStepRows);
+    EXPECT_TRUE(whole.model().snapshot()->curves().empty());
+
+    GoldenTraining saved(name, {});
+    for (int step = 0; step < kBefore; ++step) saved.step(step);
+    const std::vector<CurveSums> sums = saved.model().snapshot()->curves();
+    ASSERT_EQ(sums.size(), 1U);
+    for (const bool resumed : {false, true}) {
+      GoldenTraining training(name, {});
+      for (int step = 0; step < kSteps; ++step) {
+        training.step(step);
+        if (step + 1 != kBefore) continue;
+        if (resumed) training.model().take_curves();
+        training.model().restore_curves(resumed ? sums : std::vector<CurveSums>());
+        EXPECT_EQ(training.model().snapshot()->curves().size(), 1U);
+      }
+      expect_same_curves(training.model().take_curves(), wanted);
+    }
+  }
+}
+
+TEST(TrainingCurves, OneProcessTakesWhatSeveralHaveSeen) {
+  GoldenTraining training("fox-pro", {});
+  training.step(0);
+  const CurveSums sums = training.model().snapshot()->curves()[0];
+  const TrainableModel::Curves wanted = training.model().take_curves();
+  training.model().restore_curves({sums, sums});
+  const TrainableModel::Curves twice = training.model().take_curves();
+  EXPECT_EQ(twice.sequences, 2 * wanted.sequences);
+  EXPECT_EQ(twice.loss, wanted.loss);
+  EXPECT_EQ(twice.mean_log_gate, wanted.mean_log_gate);
+}
+
+TEST(TrainedWeights, ThatAreNotFiniteAreSeen) {
+  GoldenTraining training("fox-pro", {});
+  training.step(1);
+  EXPECT_TRUE(training.model().finite());
+  ASSERT_TRUE(training.step(2, 1e39).stepped);
+  EXPECT_FALSE(training.model().finite());
+}
+
 /// What a step leaves: the loss, the gradient's norm, the share of attention, and all weights.
 struct Left {
   TrainableModel::StepReport report;
@@ -183,7 +240,7 @@ Left step_once(const std::string& fixture, Recompute recompute) {
   Left left;
   left.losses = model->losses(rows, {});
   EXPECT_TRUE(model->add_gradients(rows, {}));
-  left.report = model->step(0.01, /*stop=*/false);
+  left.report = model->step(0.01, {});
   left.weights = all_of(*model->snapshot(), TrainingPart::weights);
   return left;
 }

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/base/error.h"
 #include "backend/model/initial_weights.h"
 #include "tests/text/helpers.h"
 
@@ -88,6 +89,43 @@ TEST(Recipe, ReadsBackWhatIsWritten) {
     EXPECT_EQ(again.tokenizer,
               recipe.tokenizer.empty() ? "" : std::filesystem::absolute(recipe.tokenizer).lexically_normal());
   }
+}
+
+TEST(Recipe, AnOptionWinsOverTheModelOfTheFile) {
+  const std::vector<RecipeSetting> begun = {{"data", {"books"}}, {"init", {"checkpoint"}}};
+  const Recipe recipe = read_recipe(kRecipes / "fox-pro-1m.json", begun);
+  EXPECT_EQ(recipe.init, "checkpoint");
+  EXPECT_EQ(recipe.config, "");
+  const test::TemporaryFolder folder;
+  std::ofstream(folder / "recipe.json") << recipe_text(recipe);
+  const std::filesystem::path config = FOXSCOPE_SOURCE_DIR "/tests/data/fox-pro/config.json";
+  const std::vector<RecipeSetting> anew = {{"config", {config.string()}}};
+  EXPECT_EQ(read_recipe(folder / "recipe.json", anew).init, "");
+  const std::vector<RecipeSetting> both = {{"config", {config.string()}}, {"init", {"checkpoint"}}};
+  EXPECT_NE(test::error_of<UsageError>([&] { read_recipe(folder / "recipe.json", both); }).find("either --config"),
+            std::string::npos);
+}
+
+TEST(Recipe, NumbersAreShownAsTheyWereTyped) {
+  for (const char* const tokens : {"1000", "1e3"}) {
+    const std::vector<RecipeSetting> typed = {{"data", {"books"}}, {"max_tokens", {tokens}}};
+    const std::string said = test::error_of<Error>([&] { read_recipe(kRecipes / "fox-pro-1m.json", typed); });
+    EXPECT_TRUE(said.starts_with("--max-tokens 1000: ")) << said;
+  }
+  const std::vector<RecipeSetting> half = {{"data", {"books"}}, {"max_tokens", {"0.5"}}};
+  EXPECT_TRUE(test::error_of<Error>([&] {
+                read_recipe(kRecipes / "fox-pro-1m.json", half);
+              }).starts_with("--max-tokens 0.5: use a whole number"));
+}
+
+TEST(Recipe, AnEpsilonThatFloatsDoNotHoldIsRefused) {
+  const auto read = [](const char* eps) {
+    const std::vector<RecipeSetting> typed = {{"data", {"books"}}, {"eps", {eps}}};
+    return read_recipe(kRecipes / "fox-pro-1m.json", typed);
+  };
+  EXPECT_EQ(read("1.2e-38").optimizer.epsilon, 1.2e-38);
+  EXPECT_EQ(test::error_of<UsageError>([&] { read("1e-50"); }),
+            "--eps 1e-50: use a number from 1.2e-38, the least that float32 holds");
 }
 
 }  // namespace

@@ -123,5 +123,26 @@ TEST_F(TrainingData, AStoppedJobGivesNothing) {
   EXPECT_EQ(open_training_data({write("a.txt", "abc")}, options_, job), nullptr);
 }
 
+TEST_F(TrainingData, DocumentsOfOneLengthSayHowLongRowsAre) {
+  const std::string a = documents("a.npy", "(2, 4)", 0).string();
+  const std::string b = documents("b.npy", "(2, 4)", 9).string();
+  const std::string long_ones = documents("long.npy", "(1, 8)", 0).string();
+  const std::string stream = documents("stream.npy", "(8,)", 0).string();
+  const std::string text = write("a.txt", "abc").string();
+  EXPECT_EQ(length_of_arrays({a}, ""), 4);
+  EXPECT_EQ(length_of_arrays({a, b}, ""), 4);
+  EXPECT_EQ(length_of_arrays({long_ones}, ""), 8);
+  for (const std::vector<std::string>& paths :
+       std::vector<std::vector<std::string>>{{},
+                                             {stream},
+                                             {text},
+                                             {a, text},
+                                             {a, long_ones},
+                                             {zarr().string()},
+                                             {a, (folder_ / "missing.npy").string()}}) {
+    EXPECT_EQ(length_of_arrays(paths, ""), std::nullopt);
+  }
+}
+
 }  // namespace
 }  // namespace foxscope

@@ -1,0 +1,85 @@
+// Logs that a training goes on with.
+#include "backend/train/training_log.h"
+
+#include <filesystem>
+#include <memory>
+
+#include <gtest/gtest.h>
+
+#include "backend/base/error.h"
+#include "tests/text/helpers.h"
+
+namespace foxscope {
+namespace {
+
+class TrainingLogFile : public testing::Test {
+ protected:
+  static std::string line(int step) { return "{\"step\":" + std::to_string(step) + ",\"x\":1}\n"; }
+  static std::string lines(int first, int last) {
+    std::string text;
+    for (int step = first; step <= last; ++step) text += line(step);
+    return text;
+  }
+  void write(const std::string& content) const { test::write_bytes(log(), content); }
+  [[nodiscard]] std::string content() const { return test::read_bytes(log()); }
+  [[nodiscard]] std::filesystem::path log() const { return folder_ / "log.jsonl"; }
+  [[nodiscard]] std::filesystem::path damaged() const { return folder_ / "log.jsonl.damaged"; }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TrainingLogFile, LinesBehindAStepAndATornOneAreCut) {
+  for (const char* const torn : {"", "{\"step\": 6, \"lo"}) {
+    write(lines(1, 5) + torn);
+    EXPECT_TRUE(TrainingLog(log(), 3).damaged().empty());
+    EXPECT_EQ(content(), lines(1, 3));
+  }
+  write(lines(1, 3) + "{\"st");
+  EXPECT_TRUE(TrainingLog(log(), 3).damaged().empty());
+  EXPECT_EQ(content(), lines(1, 3));
+}
+
+TEST_F(TrainingLogFile, ItIsCutAtTheFirstLineThatIsDamaged) {
+  const std::string zeros(40, '\0');
+  for (const std::string& bad :
+       {zeros + "\n", std::string("{\"step\":3,\"x\"{\"step\":3}\n"), std::string("[]\n"), line(2), line(1)}) {
+    const std::string before = lines(1, 2) + bad + lines(3, 5);
+    write(before);
+    EXPECT_EQ(TrainingLog(log(), 5).damaged(), damaged());
+    EXPECT_EQ(content(), lines(1, 2)) << bad;
+    EXPECT_EQ(test::read_bytes(damaged()), before);
+  }
+}
+
+TEST_F(TrainingLogFile, AnotherFileStays) {
+  write("words\nmore\n");
+  EXPECT_NE(test::error_of<Error>([&] { TrainingLog(log(), 5); }).find("line 1 is no step of a training"),
+            std::string::npos);
+  EXPECT_EQ(content(), "words\nmore\n");
+  EXPECT_FALSE(std::filesystem::exists(damaged()));
+  // A training that begins again writes its log again.
+  EXPECT_EQ(TrainingLog(log(), 0).damaged(), damaged());
+  EXPECT_EQ(content(), "");
+}
+
+TEST_F(TrainingLogFile, WithoutItsCopyItIsNotCut) {
+  std::filesystem::create_directory(damaged());
+  const std::string before = lines(1, 2) + "[]\n";
+  write(before);
+  const std::string said = test::error_of<Error>([&] { TrainingLog(log(), 5); });
+  EXPECT_NE(said.find("is damaged behind byte 36, and cannot be copied to log.jsonl.damaged"), std::string::npos)
+      << said;
+  EXPECT_EQ(content(), before);
+}
+
+// Of two that write, where a file system knows no locks, each line stays whole.
+TEST_F(TrainingLogFile, LinesAreAddedAtTheEnd) {
+  TrainingLog one(log(), 0);
+  TrainingLog two(log(), 0);
+  TrainingStep step;
+  for (step.step = 1; step.step <= 4; ++step.step) (step.step % 2 == 0 ? one : two).add(step);
+  EXPECT_EQ(read_training_steps(log()).size(), 4U);
+}
+
+}  // namespace
+}  // namespace foxscope
