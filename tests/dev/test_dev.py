@@ -140,6 +140,17 @@ class ListsTest(DevTest):
             (self.checkout / "requirements-build.txt").write_text(self.lists["requirements-build.txt"] + own)
             self.assertEqual(self.installed(), ["requirements-build.txt"])
 
+    def test_packages_are_those_that_were_pinned(self):
+        """By hash, where a list holds all that is installed of it."""
+        self.installed()
+        for call in self.called("pip"):
+            self.assertIn("--no-deps --require-hashes -r", call)
+        for name in ["requirements.txt", "requirements-build.txt", "requirements-cutlass.txt", "requirements-test.txt",
+                     "requirements-harness.txt"]:
+            for line in (SOURCE / name).read_text().splitlines():
+                if not line.startswith("#"):
+                    self.assertRegex(line, r"\A[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})+\Z", name)
+
     def test_what_failed_is_tried_again(self):
         self.tool("pip", "exit 1", folder=self.checkout / ".venv" / "bin")
         self.assertEqual(self.dev("setup").returncode, 1)
