@@ -109,6 +109,55 @@ class PackagesTest(DevTest):
         self.assertEqual(len(self.called("apt-get")), 1)
 
 
+class ListsTest(DevTest):
+    def setUp(self):
+        super().setUp()
+        self.lists = {name: (self.checkout / name).read_text() for name in ["requirements.txt", "requirements-build.txt"]}
+
+    def installed(self):
+        """The lists that ./dev setup gives to pip."""
+        result = self.dev("setup")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return [call.split(" -r ")[1] for call in self.called("pip")]
+
+    def test_a_list_is_installed_once(self):
+        self.assertEqual(self.installed(), ["requirements-build.txt", "requirements.txt"])
+        self.assertEqual(self.installed(), [])
+
+    def test_a_list_that_is_as_it_was_before_is_installed_again(self):
+        """As where another commit is checked out and the first one again."""
+        self.installed()
+        for text in [self.lists["requirements.txt"].replace("torch==", "torch==9."), self.lists["requirements.txt"]]:
+            (self.checkout / "requirements.txt").write_text(text)
+            self.assertEqual(self.installed(), ["requirements.txt"])
+            self.assertEqual(self.installed(), [])
+
+    def test_lists_take_packages_from_one_another(self):
+        self.installed()
+        (self.checkout / "requirements-build.txt").write_text(self.lists["requirements-build.txt"] + "torch==9.0.0\n")
+        self.assertEqual(self.installed(), ["requirements-build.txt", "requirements.txt"])
+        for own in ["torch-like==9.0.0\n", ""]:
+            (self.checkout / "requirements-build.txt").write_text(self.lists["requirements-build.txt"] + own)
+            self.assertEqual(self.installed(), ["requirements-build.txt"])
+
+    def test_packages_are_those_that_were_pinned(self):
+        """By hash, where a list holds all that is installed of it."""
+        self.installed()
+        for call in self.called("pip"):
+            self.assertIn("--no-deps --require-hashes -r", call)
+        for name in ["requirements.txt", "requirements-build.txt", "requirements-cutlass.txt", "requirements-test.txt",
+                     "requirements-harness.txt"]:
+            for line in (SOURCE / name).read_text().splitlines():
+                if not line.startswith("#"):
+                    self.assertRegex(line, r"\A[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})+\Z", name)
+
+    def test_what_failed_is_tried_again(self):
+        self.tool("pip", "exit 1", folder=self.checkout / ".venv" / "bin")
+        self.assertEqual(self.dev("setup").returncode, 1)
+        self.tool("pip", "", folder=self.checkout / ".venv" / "bin")
+        self.assertEqual(self.installed(), ["requirements-build.txt", "requirements.txt"])
+
+
 class RunTest(DevTest):
     """Without a display."""
 
