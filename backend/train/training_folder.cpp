@@ -86,13 +86,13 @@ void write_optimizer(const fs::path& folder, const ModelConfig& config, const Tr
 }
 
 nlohmann::ordered_json state_json(const TrainingState& state) {
-  nlohmann::ordered_json json = {
+  nlohmann::ordered_json object = {
       {"step", state.step}, {"tokens", state.tokens}, {"data", state.data}, {"recipe", state.recipe}};
-  if (state.micro_batch_tokens > 0) json["micro_batch_tokens"] = state.micro_batch_tokens;
+  if (state.micro_batch_tokens > 0) object["micro_batch_tokens"] = state.micro_batch_tokens;
   for (const CurveSums& sums : state.curves) {
-    json["curves"].push_back({{"sequences", sums.sequences}, {"loss", sums.loss}, {"log_gate", sums.log_gate}});
+    object["curves"].push_back({{"sequences", sums.sequences}, {"loss", sums.loss}, {"log_gate", sums.log_gate}});
   }
-  return json;
+  return object;
 }
 
 }  // namespace
@@ -209,13 +209,13 @@ TrainingState read_training_state(const fs::path& checkpoint) {
   };
   TrainingState state;
   try {
-    const auto json = parse_json(content, path.string());
-    json.at("step").get_to(state.step);
-    json.at("tokens").get_to(state.tokens);
-    json.at("data").get_to(state.data);
-    json.at("recipe").get_to(state.recipe);
-    state.micro_batch_tokens = json.value("micro_batch_tokens", std::int64_t{0});
-    for (const auto& sums : json.value("curves", nlohmann::json::array())) {
+    const auto object = parse_json(content, path.string());
+    object.at("step").get_to(state.step);
+    object.at("tokens").get_to(state.tokens);
+    object.at("data").get_to(state.data);
+    object.at("recipe").get_to(state.recipe);
+    state.micro_batch_tokens = object.value("micro_batch_tokens", std::int64_t{0});
+    for (const auto& sums : object.value("curves", nlohmann::json::array())) {
       state.curves.push_back({sums.at("sequences").get<std::int64_t>(), sums.at("loss").get<std::vector<double>>(),
                               sums.at("log_gate").get<std::vector<double>>()});
     }
