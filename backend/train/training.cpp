@@ -13,7 +13,6 @@
 
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
-#include "backend/base/sha256.h"
 #include "backend/model/checks.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/initial_weights.h"
@@ -38,21 +37,6 @@ constexpr std::int64_t kEvaluationRows = 96;
 constexpr double kLeap = 1.0;
 constexpr std::size_t kStepsBefore = 16;
 
-/// What a training must not change when it goes on.
-std::string identity_of(const Recipe& recipe) {
-  Recipe same = recipe;
-  same.init = same.init.empty() ? "" : "init";
-  same.tokenizer.clear();
-  same.data.clear();
-  same.eval.clear();
-  same.eval_every = same.save_every = 0;
-  same.keep = {};
-  same.device = {};
-  same.micro_batch_tokens.reset();
-  same.recompute = {};
-  return sha256(recipe_text(same));
-}
-
 /// The model to be trained, and what its tokens mean.
 struct Model {
   ModelConfig config;
@@ -64,7 +48,7 @@ struct Model {
 Model open_model(const Recipe& recipe) {
   Model model;
   if (recipe.init.empty()) {
-    model.config = ModelConfig::from_json(recipe.config, "config");
+    model.config = ModelConfig::from_json(recipe.config, "config", UnknownKeys::refused);
   } else {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
@@ -342,7 +326,7 @@ class Training {
       throw Error(fmt::format("{}: training.json tells of another step: delete the folder to go on from an earlier one",
                               last.folder.string()));
     }
-    if (state.recipe != identity_of(recipe_)) {
+    if (!has_identity(recipe_, state.recipe)) {
       throw Error(
           fmt::format("{}: was changed since {} was written: put it back, or begin a training of its own with "
                       "--init",
@@ -530,7 +514,7 @@ class Training {
     saved_ = step;
     std::shared_ptr<const TrainingSnapshot> snapshot = trained_->snapshot();
     if (!first()) return;
-    const TrainingState state{step, step * recipe_.batch_tokens, rows_->fingerprint(), identity_of(recipe_)};
+    const TrainingState state{step, step * recipe_.batch_tokens, rows_->fingerprint(), recipe_identity(recipe_)};
     saving_ = std::async(std::launch::async, [this, snapshot = std::move(snapshot), state] {
       folder_.save(model_.config, *snapshot, state, model_.tokenizer, recipe_.keep);
     });

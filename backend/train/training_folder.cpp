@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -15,7 +16,9 @@
 #include "backend/base/error.h"
 #include "backend/model/safetensors_writer.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
+#include "backend/train/log_lines.h"
 
 namespace foxscope {
 namespace {
@@ -89,6 +92,11 @@ void copy_tokenizer(const fs::path& from, const fs::path& folder) {
     if (!fs::exists(from / name, failed)) continue;
     write_file(folder / name, read_file_bytes(from / name, "tokenizer", largest_vocabulary_file));
   }
+}
+
+[[noreturn]] void throw_damaged_state(const fs::path& path) {
+  throw Error(
+      fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
 }
 
 }  // namespace
@@ -169,14 +177,16 @@ TrainingState read_training_state(const fs::path& checkpoint) {
   const std::string content = read_file_bytes(path, "training's state", kLargestState);
   TrainingState state;
   try {
+    check_json_bounds(content, path.string());
     const auto json = nlohmann::json::parse(content);
-    json.at("step").get_to(state.step);
-    json.at("tokens").get_to(state.tokens);
+    state.step = whole_number_of(json, "step", 0);
+    state.tokens = whole_number_of(json, "tokens", 0);
     json.at("data").get_to(state.data);
     json.at("recipe").get_to(state.recipe);
   } catch (const nlohmann::json::exception&) {
-    throw Error(
-        fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
+    throw_damaged_state(path);
+  } catch (const std::domain_error&) {
+    throw_damaged_state(path);
   }
   return state;
 }
