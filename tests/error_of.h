@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -21,6 +23,12 @@ std::string error_of(const std::function<void()>& action) {
     return message;
   }
   return {};
+}
+
+/// Whether a text holds all of these parts.
+using Parts = std::vector<std::string>;
+inline bool says(const std::string& text, const Parts& parts) {
+  return std::ranges::all_of(parts, [&text](const std::string& part) { return text.find(part) != std::string::npos; });
 }
 
 }  // namespace foxscope::test

@@ -125,7 +125,7 @@ Document CorpusReader::parse_line(const std::string& line) const {
   if (const auto offset = find_invalid_utf8(line)) {
     throw Error(fmt::format("{}: byte {} is not UTF-8: convert the file (for instance with iconv)", where, *offset));
   }
-  const nlohmann::json json = parse_json(line, where);
+  const nlohmann::json json = parse_plain_members(line, where);
   const nlohmann::json* text = member(json, "text");
   if (text == nullptr || !text->is_string()) {
     throw Error(

@@ -331,7 +331,7 @@ std::vector<MinimalPair> read_minimal_pairs(const std::filesystem::path& file) {
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string name = fmt::format("{}, line {}", file.string(), number);
-    const nlohmann::json object = parse_json(line, name);
+    const nlohmann::json object = parse_plain_members(line, name);
     const auto sentence = [&](const char* key) {
       const nlohmann::json* value = member(object, key);
       if (value == nullptr || !value->is_string()) {

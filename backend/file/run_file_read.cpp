@@ -14,6 +14,7 @@
 #include "backend/file/hdf5_dataset.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
+#include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -50,7 +51,9 @@ struct Reading {
 
   std::string json_attribute(const Hdf5Object& object, const std::string& name) {
     std::string value = text_attribute(object, name);
-    if (!value.empty() && !nlohmann::json::accept(value)) {
+    if (value.empty()) return value;
+    check_json_bounds(value, fmt::format("{}: {}@{}", file->name(), object.path(), name));
+    if (!nlohmann::json::accept(value)) {
       file->fail_damaged(object.path() + "@" + name, "is not JSON");
     }
     return value;

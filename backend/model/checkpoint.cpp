@@ -28,7 +28,9 @@ using nlohmann::json;
 
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
-constexpr std::size_t kMaxJsonBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxIndexBytes = std::size_t{64} << 20;
+/// The largest that are published are dictionaries of labels, of less than one.
+constexpr std::size_t kMaxConfigBytes = std::size_t{4} << 20;
 constexpr std::size_t kNamesShown = 5;
 /// Bytes of a weight file that are read at a time; between two the job may be stopped.
 constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
@@ -73,8 +75,8 @@ std::string describe_dtypes(const SafetensorsFile& file) {
 
 /// Tensor name to shard name.
 std::map<std::string, std::string> read_index(const fs::path& path) {
-  const std::string content = read_file_bytes(path, "index", kMaxJsonBytes);
-  check_json_depth(content, path.string());
+  const std::string content = read_file_bytes(path, "index", kMaxIndexBytes);
+  check_json_bounds(content, path.string());
   const json index = json::parse(content, nullptr, false);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object()) {
     throw Error(fmt::format("{}: has no weight_map: copy or download it again", path.string()));
@@ -132,7 +134,8 @@ Checkpoint Checkpoint::open(const std::string& path) {
         fmt::format("{}: holds no config.json: give a checkpoint folder with config.json, weights and tokenizer",
                     checkpoint.folder_.string()));
   }
-  checkpoint.config_ = ModelConfig::from_json(read_file_bytes(config, "configuration", kMaxJsonBytes), config.string());
+  checkpoint.config_ =
+      ModelConfig::from_json(read_file_bytes(config, "configuration", kMaxConfigBytes), config.string());
   checkpoint.open_weights();
   checkpoint.check_tensors();
   return checkpoint;

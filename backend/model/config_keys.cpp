@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 
 namespace foxscope {
 namespace {
@@ -47,14 +49,27 @@ constexpr KnownKey kKnownKeys[] = {
     {"is_encoder_decoder", "attention to an encoder is not run"},
 };
 
+/// What transformers writes into any configuration where it says no.
+constexpr std::string_view kSwitches[] = {
+    "pruned_heads",      "torchscript",      "is_decoder",    "tie_encoder_decoder",
+    "use_bfloat16",      "tf_legacy_loss",   "bad_words_ids", "cross_attention_hidden_size",
+    "diversity_penalty", "early_stopping",   "forced_*",      "exponential_decay_length_penalty",
+    "encoder_*",         "no_repeat_*",      "min_length",    "begin_suppress_tokens",
+    "suppress_tokens",   "remove_invalid_*", "output_scores",
+};
+
 bool matches(std::string_view key, std::string_view name) {
   return name.ends_with('*') ? key.starts_with(name.substr(0, name.size() - 1)) : key == name;
 }
 
+bool is_among(std::string_view key, std::span<const std::string_view> names) {
+  return std::ranges::any_of(names, [key](std::string_view name) { return matches(key, name); });
+}
+
 }  // namespace
 
-ConfigKeys::ConfigKeys(const json& object, std::string_view file, std::string parent)
-    : object_(object), file_(file), parent_(std::move(parent)) {}
+ConfigKeys::ConfigKeys(const json& object, std::string_view file, std::string parent, UnknownKeys unknown)
+    : object_(object), file_(file), parent_(std::move(parent)), unknown_(unknown) {}
 
 std::string ConfigKeys::name_of(const std::string& key) const { return parent_.empty() ? key : parent_ + "." + key; }
 
@@ -75,23 +90,38 @@ const json& ConfigKeys::value(const char* key) const {
 
 ConfigKeys ConfigKeys::under(const char* key) const {
   if (!value(key).is_object()) fail(key, "an object");
-  return {object_.at(key), file_, name_of(key)};
+  return {object_.at(key), file_, name_of(key), unknown_};
+}
+
+std::string ConfigKeys::nearest_to(const std::string& key, std::span<const std::string_view> harmless) const {
+  std::vector<std::string> known(asked_.begin(), asked_.end());
+  for (const std::string_view name : harmless) {
+    if (!name.ends_with('*')) known.emplace_back(name);
+  }
+  const auto nearest = nearest_name(key, known);
+  return nearest ? fmt::format(" (did you mean \"{}\"?)", name_of(*nearest)) : "";
 }
 
 void ConfigKeys::refuse_others(std::span<const std::string_view> harmless) const {
   for (const auto& [key, found] : object_.items()) {
-    if (asked_.contains(key) || says_no(found)) continue;
-    if (std::ranges::any_of(harmless, [&key = key](std::string_view name) { return matches(key, name); })) continue;
-    const std::string name = json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
+    if (asked_.contains(key) || is_among(key, harmless)) continue;
     const auto* const known =
         std::ranges::find_if(kKnownKeys, [&key = key](const KnownKey& entry) { return matches(key, entry.name); });
+    const bool any_says_no = unknown_ == UnknownKeys::refused_unless_no;
+    if (says_no(found) && (any_says_no || known != std::end(kKnownKeys) || is_among(key, kSwitches))) continue;
+    const std::string name = json(name_of(key).substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
     if (known != std::end(kKnownKeys)) {
       throw Error(fmt::format("{}: {} is {}: {}", file_, name, shown(found), known->why));
     }
+    const std::string unknown = fmt::format("{}: {} is {}, a key that Foxscope does not know for this model_type{}",
+                                            file_, name, shown(found), nearest_to(key, harmless));
+    if (unknown_ == UnknownKeys::refused) {
+      throw Error(fmt::format("{}: another model than was meant might be trained; correct it or remove it", unknown));
+    }
     throw Error(fmt::format(
-        "{}: {} is {}, a key that Foxscope does not know for this model_type: the model is not run, as what it changes "
-        "would be left out; if it changes nothing in a forward pass, remove it; {}",
-        file_, name, shown(found), kHowToAdd));
+        "{}: the model is not run, as what it changes would be left out; if it changes nothing in a forward pass, "
+        "remove it; {}",
+        unknown, kHowToAdd));
   }
 }
 

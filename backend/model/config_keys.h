@@ -8,6 +8,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "backend/model/model_config.h"
+
 namespace foxscope {
 
 /// The keys of one config.json; a key that is absent or null has its default. All throw Error naming the file, the key,
@@ -17,7 +19,8 @@ class ConfigKeys {
   /// @param object  must outlive the keys
   /// @param file    as messages name it; likewise
   /// @param parent  key that the object stands under, for messages; empty for the whole file
-  ConfigKeys(const nlohmann::json& object, std::string_view file, std::string parent = {});
+  ConfigKeys(const nlohmann::json& object, std::string_view file, std::string parent = {},
+             UnknownKeys unknown = UnknownKeys::refused_unless_no);
 
   [[nodiscard]] bool has(const char* key) const;
   /// Whether the key is there and null: a choice, where the default of an absent key is something else.
@@ -33,8 +36,9 @@ class ConfigKeys {
   /// The keys of an object under a key.
   [[nodiscard]] ConfigKeys under(const char* key) const;
 
-  /// Nothing that the model would compute with may be skipped: refuses keys that nobody asked for, unless they say no
-  /// (false, 0, null, an empty list) or are among those that change nothing.
+  /// Nothing that the model would compute with may be skipped: refuses keys that nobody asked for, with the known key
+  /// that is nearest, unless they are among those that change nothing or say no. Where all unknown keys are refused, no
+  /// is an answer of keys alone that Hugging Face's configurations have.
   /// @param harmless  names; one that ends in * stands for all that begin so
   void refuse_others(std::span<const std::string_view> harmless) const;
   /// Refuses a value that means something, which Foxscope does not compute.
@@ -48,10 +52,12 @@ class ConfigKeys {
 
  private:
   [[nodiscard]] std::string name_of(const std::string& key) const;
+  [[nodiscard]] std::string nearest_to(const std::string& key, std::span<const std::string_view> harmless) const;
 
   const nlohmann::json& object_;
   std::string_view file_;
   std::string parent_;
+  UnknownKeys unknown_;
   mutable std::set<std::string, std::less<>> asked_;
 };
 

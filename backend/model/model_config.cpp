@@ -62,11 +62,9 @@ std::string without_bare_words(std::string_view content) {
   return text;
 }
 
-}  // namespace
-
-ModelConfig ModelConfig::from_json(std::string_view content, std::string_view name) {
-  check_json_depth(content, std::string(name));
-  const std::string json = without_bare_words(content);
+/// @param bytes  of the file
+nlohmann::json parse_config(const std::string& json, std::string_view name, std::size_t bytes) {
+  check_json_bounds(json, std::string(name), bytes);
   nlohmann::json object;
   try {
     object = nlohmann::json::parse(json);
@@ -74,12 +72,20 @@ ModelConfig ModelConfig::from_json(std::string_view content, std::string_view na
     throw Error(fmt::format("{}: is not JSON: copy or download it again", name));
   }
   if (!object.is_object()) throw Error(fmt::format("{}: is not a JSON object: copy or download it again", name));
-  const ConfigKeys keys(object, name);
+  return object;
+}
+
+}  // namespace
+
+ModelConfig ModelConfig::from_json(std::string_view content, std::string_view name, UnknownKeys unknown) {
+  const std::string json = without_bare_words(content);
+  const nlohmann::json object = parse_config(json, name, content.size());
+  const ConfigKeys keys(object, name, {}, unknown);
   ModelConfig config;
   config.json = json;
   if (nlohmann::json shorter = object; drop_folders(shorter)) config.json = shorter.dump();
   config.model_type = keys.word("model_type", "");
-  config.family = &family_of(config.model_type, name);
+  config.family = &family_of(keys);
   config.name_prefix = config.family->name_prefix;
   config.family->read(keys, config);
   log_line(LogCategory::model, [&] {
@@ -87,6 +93,10 @@ ModelConfig ModelConfig::from_json(std::string_view content, std::string_view na
                        config.heads, config.head_dim, keys.ignored());
   });
   return config;
+}
+
+std::string sorted_config(std::string_view content, std::string_view name) {
+  return parse_config(without_bare_words(content), name, content.size()).dump();
 }
 
 bool ModelConfig::attends() const {

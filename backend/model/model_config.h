@@ -47,6 +47,12 @@ struct RopeScaling {
 
 struct ModelFamily;
 
+/// What becomes of keys of a config.json that no reader asks for.
+enum class UnknownKeys {
+  refused_unless_no,  ///< of a checkpoint: what says no (false, 0, null, an empty list) changes nothing
+  refused,            ///< of a model that is to be trained: each may be another key misspelt
+};
+
 /// One description of all layers, whatever the family: models differ in this table, not in class.
 struct ModelConfig {
   const ModelFamily* family = nullptr;  ///< never null once it is read
@@ -129,8 +135,13 @@ struct ModelConfig {
 
   /// Reads config.json.
   /// @throws Error naming the file, the key, the value and what is allowed
-  static ModelConfig from_json(std::string_view content, std::string_view name);
+  static ModelConfig from_json(std::string_view content, std::string_view name,
+                               UnknownKeys unknown = UnknownKeys::refused_unless_no);
 };
+
+/// A config.json in one line, its keys sorted, and numbers that JSON does not have as transformers 5 writes them.
+/// @throws Error naming the file where it is no JSON
+std::string sorted_config(std::string_view content, std::string_view name);
 
 /// Angles of the rotary embedding a position, [rotary_dim / 2] radians: base^(-2n/r), stretched as the scaling says.
 std::vector<double> rotary_frequencies(const ModelConfig& config);

@@ -1,13 +1,16 @@
 #include "backend/model/model_family.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/nearest_name.h"
 #include "backend/model/families/families.h"
 
 namespace foxscope {
@@ -22,31 +25,53 @@ const std::array kFamilies = {
     &family::kDeltaNet, &family::kGatedDeltaNet, &family::kQwen3_5, &family::kQwen3Next, &family::kSambaBaseline,
     &family::kMamba};
 
-std::string supported_types() {
-  std::vector<std::string_view> names;
+const ModelFamily* find_family(std::string_view model_type) {
+  const auto* const found = std::ranges::find(kFamilies, model_type, &ModelFamily::model_type);
+  return found == kFamilies.end() ? nullptr : *found;
+}
+
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
   names.reserve(kFamilies.size());
-  for (const ModelFamily* family : kFamilies) names.push_back(family->model_type);
-  return fmt::format("supported are {}", fmt::join(names, ", "));
+  for (const ModelFamily* family : kFamilies) names.emplace_back(family->model_type);
+  return names;
+}
+
+std::string supported_types() { return fmt::format("supported are {}", fmt::join(family_names(), ", ")); }
+
+/// Models of text and pictures hold their language model under text_config.
+void refuse_wrapped(const ConfigKeys& keys, const std::string& model_type) {
+  if (!keys.has("text_config") || !keys.value("text_config").is_object()) return;
+  const std::string inner = keys.under("text_config").word("model_type", "");
+  if (find_family(inner) == nullptr) return;
+  throw Error(fmt::format(
+      "{}: model_type {} is read without its pictures alone, as the {} under text_config: save that object as the "
+      "config.json of a folder of its own, beside its tensors with \"model.language_model.\" renamed to \"model.\" "
+      "(lm_head stays, model.visual goes), and open that folder",
+      keys.file(), model_type, inner));
 }
 
 }  // namespace
 
-const ModelFamily& family_of(const std::string& model_type, std::string_view file) {
-  for (const ModelFamily* family : kFamilies) {
-    if (family->model_type == model_type) return *family;
-  }
-  if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", file, supported_types()));
+const ModelFamily& family_of(const ConfigKeys& keys) {
+  const std::string model_type = keys.word("model_type", "");
+  if (const ModelFamily* family = find_family(model_type)) return *family;
+  if (model_type.empty()) throw Error(fmt::format("{}: model_type is missing; {}", keys.file(), supported_types()));
   for (const std::string_view other : {"samba", "falcon_mamba", "jamba"}) {
     if (model_type != other) continue;
     throw Error(
         fmt::format("{}: model_type {} has layers of the first Mamba, but differs from the Samba and the Mamba that "
                     "Foxscope runs; {}",
-                    file, model_type, supported_types()));
+                    keys.file(), model_type, supported_types()));
   }
-  throw Error(fmt::format(
-      "{}: model_type {} is not known; {}; how another is added stands in CONTRIBUTING.md, A family "
-      "of models",
-      file, json(model_type.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace), supported_types()));
+  const std::string name = json(model_type.substr(0, 60)).dump(-1, ' ', true, json::error_handler_t::replace);
+  refuse_wrapped(keys, name);
+  const std::vector<std::string> known = family_names();
+  const auto nearest = nearest_name(model_type, known);
+  throw Error(
+      fmt::format("{}: model_type {} is not known{}; {}; how another is added stands in CONTRIBUTING.md, A family "
+                  "of models",
+                  keys.file(), name, nearest ? fmt::format(" (the nearest is {})", *nearest) : "", supported_types()));
 }
 
 namespace family {
@@ -86,6 +111,17 @@ int rotary_dim_of(const ConfigKeys& keys, const char* key, double fraction, int 
                                head_dim, turning));
   }
   return turning;
+}
+
+/// Of a family whose heads turn whole, where rope_parameters says that a part turns.
+void note_whole_heads(const ConfigKeys& rope, double part, ModelConfig& config) {
+  if (config.rope_scaling.kind != RopeScaling::Kind::none) {
+    rope.refuse("partial_rotary_factor", "1 where the embedding is stretched, as transformers does");
+  }
+  config.notes.push_back(
+      fmt::format("config.json sets rope_parameters.partial_rotary_factor {}, which transformers' {} does not apply: "
+                  "heads turn whole here too",
+                  part, config.family->title));
 }
 
 }  // namespace
@@ -141,19 +177,25 @@ void read_bos(const ConfigKeys& keys, ModelConfig& config) {
   config.bos_token_id = static_cast<std::int32_t>(keys.integer("bos_token_id", 0, config.vocabulary_size - 1));
 }
 
-void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fraction_key, double fraction,
-                 ModelConfig& config) {
+void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& config) {
   constexpr double kLargestBase = 1e15;
+  constexpr double kLeast = 1e-6;
+  constexpr const char* kFraction = "partial_rotary_factor";
   config.rope = true;
-  config.rope_base = keys.number(base_key, 1, kLargestBase, 10000);
-  if (fraction_key != nullptr) fraction = keys.number(fraction_key, 1e-6, 1, fraction);
+  config.rope_base = keys.number(names.base, 1, kLargestBase, 10000);
+  double fraction = names.otherwise.value_or(1);
+  if (names.fraction != nullptr) fraction = keys.number(names.fraction, kLeast, 1, fraction);
   if (keys.has("rope_parameters")) {
     const ConfigKeys rope = keys.under("rope_parameters");
     config.rope_base = rope.number("rope_theta", 1, kLargestBase, config.rope_base);
     config.rope_scaling = read_scaling(rope);
-    constexpr const char* kFraction = "partial_rotary_factor";
-    fraction = rope.number(kFraction, 1e-6, 1, fraction);
-    if (rope.has(kFraction)) config.rotary_dim = rotary_dim_of(rope, kFraction, fraction, config.head_dim);
+    const double part = rope.number(kFraction, kLeast, 1, fraction);
+    if (names.otherwise) {
+      fraction = part;
+      if (rope.has(kFraction)) config.rotary_dim = rotary_dim_of(rope, kFraction, fraction, config.head_dim);
+    } else if (part < 1) {
+      note_whole_heads(rope, part, config);
+    }
     // Of pictures; a text's positions are the same on all axes.
     static_cast<void>(rope.has("mrope_section"));
     static_cast<void>(rope.has("mrope_interleaved"));
@@ -164,7 +206,7 @@ void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fract
     scaling.refuse_others({});
   }
   if (config.rotary_dim > 0) return;
-  const char* key = fraction_key;
+  const char* key = names.fraction;
   if (key == nullptr) key = keys.has("head_dim") ? "head_dim" : "num_attention_heads";
   config.rotary_dim = rotary_dim_of(keys, key, fraction, config.head_dim);
 }

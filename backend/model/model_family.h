@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,8 +27,9 @@ struct ModelFamily {
   bool (*is_buffer)(std::string_view name) = nullptr;
 };
 
+/// The family that model_type names.
 /// @throws Error naming the file, the model_type and those that are supported
-const ModelFamily& family_of(const std::string& model_type, std::string_view file);
+const ModelFamily& family_of(const ConfigKeys& keys);
 
 /// What readers of config.json have in common.
 namespace family {
@@ -59,11 +61,15 @@ void use_linear_mixer_alone(ModelConfig& config);
 
 void read_bos(const ConfigKeys& keys, ModelConfig& config);
 
+/// How a family writes and reads the part of a head that turns.
+struct RotaryKeys {
+  const char* base = "rope_theta";      ///< of the base where it stands alone
+  const char* fraction = nullptr;       ///< of the part that turns, likewise; null: there is none
+  std::optional<double> otherwise = 1;  ///< the part that turns where nothing says; empty: heads turn whole
+};
 /// Rotary embedding as Hugging Face's configurations write it: rope_parameters, or rope_theta and rope_scaling.
-/// @param base_key      of the base where it stands alone
-/// @param fraction_key  of the part of a head that turns, likewise
-void read_rotary(const ConfigKeys& keys, const char* base_key, const char* fraction_key, double fraction,
-                 ModelConfig& config);
+/// Families whose heads turn whole do not look at rope_parameters.partial_rotary_factor (transformers 5).
+void read_rotary(const ConfigKeys& keys, const RotaryKeys& names, ModelConfig& config);
 
 /// The activation of an MLP without a gate.
 void read_gelu(const ConfigKeys& keys, const char* key, const char* otherwise, ModelConfig& config);

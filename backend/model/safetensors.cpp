@@ -57,7 +57,7 @@ json parse_header(std::string_view text, std::string_view file) {
     }
     return true;
   };
-  check_json_depth(text, fmt::format("{}: the header", file));
+  check_json_bounds(text, fmt::format("{}: the header", file));
   json header;
   try {
     header = json::parse(text, remember_names);

@@ -1,5 +1,7 @@
 #include "backend/text/json_reading.h"
 
+#include <algorithm>
+
 #include "backend/base/error.h"
 #include "backend/text/utf8.h"
 
@@ -7,39 +9,83 @@ namespace foxscope {
 
 using nlohmann::json;
 
-std::string not_json(const std::string& name, std::size_t byte) {
-  return name + ": is not valid JSON (byte " + std::to_string(byte) + "); fetch the file again or repair it";
-}
+namespace {
 
-void check_json_depth(std::string_view content, const std::string& name) {
-  int depth = 0;
-  bool in_string = false;
-  for (std::size_t n = 0; n < content.size(); ++n) {
-    const char c = content[n];
-    if (c == '"') {
-      in_string = !in_string;
-    } else if (in_string) {
-      if (c == '\\') ++n;  // what it escapes ends no string
-    } else if (c == '[' || c == '{') {
-      if (++depth > kMaxJsonDepth) {
-        throw Error(name + ": lists and objects lie inside one another deeper than " + std::to_string(kMaxJsonDepth) +
-                    " levels (byte " + std::to_string(n + 1) + "); fetch the file again or repair it");
-      }
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-}
-
-json parse_json(std::string_view content, const std::string& name) {
-  check_json_depth(content, name);
+json parse_bounded(std::string_view content, const std::string& name, const json::parser_callback_t& keep) {
+  check_json_bounds(content, name);
   try {
-    return json::parse(content);
+    return json::parse(content, keep);
   } catch (const json::parse_error& error) {
     throw Error(not_json(name, error.byte));
   } catch (const json::exception&) {
     throw Error(name + ": holds a number that is too large; fetch the file again or repair it");
   }
+}
+
+}  // namespace
+
+std::string not_json(const std::string& name, std::size_t byte) {
+  return name + ": is not valid JSON (byte " + std::to_string(byte) + "); fetch the file again or repair it";
+}
+
+void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes) {
+  // Of nlohmann::json on a 64-bit system, with what the heap adds to each block.
+  constexpr std::size_t kValue = 16;
+  constexpr std::size_t kList = 48;
+  constexpr std::size_t kObject = 64;
+  constexpr std::size_t kText = 48;
+  constexpr std::size_t kMember = 48;  // beside its name, which is a text
+  const std::size_t most =
+      kFreeJsonBytes + kMaxJsonGrowth * (file_bytes == 0 ? content.size() : std::min(file_bytes, content.size()));
+  const auto fail = [&](std::size_t n, const std::string& what) {
+    throw Error(name + ": " + what + " (byte " + std::to_string(n + 1) + "); fetch the file again or repair it");
+  };
+  int depth = 0;
+  std::size_t bytes = 0;
+  bool in_string = false;
+  for (std::size_t n = 0; n < content.size(); ++n) {
+    const char c = content[n];
+    if (in_string) {
+      if (c == '\\') ++n;  // what it escapes ends no string
+      in_string = c != '"';
+      continue;
+    }
+    switch (c) {
+      case '"':
+        in_string = true;
+        bytes += kText;
+        break;
+      case ',':
+        bytes += kValue;
+        break;
+      case ':':
+        bytes += kMember;
+        break;
+      case '[':
+      case '{':
+        if (++depth > kMaxJsonDepth) {
+          fail(n, "lists and objects lie inside one another deeper than " + std::to_string(kMaxJsonDepth) + " levels");
+        }
+        bytes += kValue + (c == '[' ? kList : kObject);
+        break;
+      case ']':
+      case '}':
+        --depth;
+        break;
+      default:
+        break;
+    }
+    if (bytes > most) fail(n, "holds more lists, objects and values than a file of its size has");
+  }
+}
+
+json parse_json(std::string_view content, const std::string& name) { return parse_bounded(content, name, nullptr); }
+
+json parse_plain_members(std::string_view content, const std::string& name) {
+  return parse_bounded(content, name, [](int depth, json::parse_event_t event, const json& /*value*/) {
+    if (event == json::parse_event_t::array_start) return false;
+    return event != json::parse_event_t::object_start || depth == 0;
+  });
 }
 
 std::string in_quotes(std::string_view text) {

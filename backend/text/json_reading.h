@@ -12,13 +12,23 @@ namespace foxscope {
 /// Levels of lists and objects inside one another that are read. What people publish has some ten.
 inline constexpr int kMaxJsonDepth = 256;
 
-/// Looked at before anything is parsed, by everything that parses JSON: each level of a value costs a parser some 20
-/// bytes of memory for one byte of the file, and whoever walks through it afterwards some of its stack.
-/// @throws Error naming the file, and the byte at which it is nested too deep
-void check_json_depth(std::string_view content, const std::string& name);
+/// What a value may take in memory once it is parsed, as a multiple of its file's bytes, beside a first
+/// kFreeJsonBytes. Merges of a tokenizer written without spaces need 15.
+inline constexpr std::size_t kMaxJsonGrowth = 16;
+inline constexpr std::size_t kFreeJsonBytes = std::size_t{4} << 20;
 
-/// @throws Error naming the file and the byte at which it stops being JSON, or is nested too deep
+/// Looked at before anything is parsed, by everything that parses JSON. A bracket, a comma and a pair of quotes are a
+/// byte or two of a file, and some 16 bytes for each value, 48 to 64 for each list and object and 48 to 96 for each
+/// string and key that is parsed; each level takes some stack of whoever walks through it.
+/// @param file_bytes  of the file, if content was made of it; 0: as many as content has
+/// @throws Error naming the file and the byte at which it is nested too deep, or would take too much memory
+void check_json_bounds(std::string_view content, const std::string& name, std::size_t file_bytes = 0);
+
+/// @throws Error naming the file and the byte at which it stops being JSON, or goes beyond the bounds
 nlohmann::json parse_json(std::string_view content, const std::string& name);
+
+/// An object without its lists and objects, which take no memory; null for what is no object. Throws as parse_json.
+nlohmann::json parse_plain_members(std::string_view content, const std::string& name);
 
 /// The message for a file that is no JSON.
 std::string not_json(const std::string& name, std::size_t byte);

@@ -11,7 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/sha256.h"
+#include "backend/model/model_config.h"
 #include "backend/text/file_bytes.h"
+#include "backend/text/json_reading.h"
 #include "backend/train/training_data.h"
 
 namespace foxscope {
@@ -70,8 +73,10 @@ class Values {
  public:
   explicit Values(const std::filesystem::path& file) : file_(file.string()) {
     if (file.empty()) return;
+    content_ = read_input_bytes(file.string(), "recipe", kLargestRecipe);
+    check_json_bounds(content_, file_);
     try {
-      values_ = json::parse(read_input_bytes(file.string(), "recipe", kLargestRecipe));
+      values_ = json::parse(content_);
     } catch (const json::exception&) {
       throw Error(fmt::format("{}: is not JSON: a recipe is an object such as {{\"lr\": 0.002}}", file_));
     }
@@ -114,6 +119,7 @@ class Values {
 
   [[nodiscard]] bool has(const char* key) const { return values_.contains(key) && !values_[key].is_null(); }
   [[nodiscard]] const json& at(const char* key) const { return values_[key]; }
+  [[nodiscard]] const std::string& content() const { return content_; }
 
   [[noreturn]] void fail(const char* key, const std::string& what) const {
     if (typed_.contains(key) || !values_.contains(key)) {
@@ -174,6 +180,7 @@ class Values {
 
   std::string file_;
   json values_ = json::object();
+  std::string content_;
   std::set<std::string, std::less<>> typed_;
 };
 
@@ -203,7 +210,7 @@ std::string read_config(const Values& values) {
   std::filesystem::path file = path;
   std::error_code failed;
   if (std::filesystem::is_directory(file, failed)) file /= "config.json";
-  return read_input_bytes(file.string(), "config.json", kLargestRecipe);
+  return sorted_config(read_input_bytes(file.string(), "config.json", kLargestRecipe), file.string());
 }
 
 KeptCheckpoints read_keep(const Values& values) {
@@ -308,67 +315,11 @@ const char* word_of(const std::pair<const char*, T> (&words)[N], T value) {
   return std::ranges::find(words, value, [](const auto& word) { return word.second; })->first;
 }
 
-}  // namespace
-
-double Recipe::learning_rate(std::int64_t step) const {
-  const double seen = static_cast<double>((step - 1) * batch_tokens);
-  const auto warm_up = static_cast<double>(warmup_tokens);
-  if (seen < warm_up) return init_lr + (lr - init_lr) * seen / warm_up;
-  const double all = static_cast<double>(max_tokens - warmup_tokens);
-  const double t = std::min(seen - warm_up, all);
-  if (schedule == RateSchedule::constant) return lr;
-  if (schedule == RateSchedule::linear) return end_lr + (lr - end_lr) * (1 - t / all);
-  const double floor = end_lr / lr;
-  return lr * ((1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * t / all)) + floor);
-}
-
-std::span<const RecipeKey> recipe_keys() { return kKeys; }
-
-std::string option_name(std::string key) {
-  std::ranges::replace(key, '_', '-');
-  return "--" + key;
-}
-
-Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
-  Values values(file);
-  for (const RecipeSetting& setting : settings) values.set(setting);
-  values.let_typed_win("config", "init");
-  Recipe recipe;
-  recipe.config = read_config(values);
-  values.take_path("init", recipe.init);
-  values.take_path("tokenizer", recipe.tokenizer);
-  if (values.has("data")) {
-    const json& data = values.at("data");
-    for (const json& path : data.is_array() ? data : json::array({data})) {
-      if (!path.is_string() || path.get<std::string>().empty()) values.fail("data", "use a path or a list of paths");
-      recipe.data.push_back(values.path("data", path.get<std::string>()));
-    }
-  }
-  values.take("tensor", recipe.tensor);
-  take_word(values, "order", {kOrders[0], kOrders[1]}, recipe.order);
-  take_word(values, "schedule", {kSchedules[0], kSchedules[1], kSchedules[2]}, recipe.schedule);
-  take_word(values, "recompute", {kRecomputed[0], kRecomputed[1], kRecomputed[2]}, recipe.recompute);
-  bool adamw = true;
-  take_word(values, "optimizer", {std::pair("adamw", true)}, adamw);
-  if (!values.has("length")) recipe.length = length_of_arrays(recipe.data, recipe.tensor).value_or(recipe.length);
-  read_numbers(values, recipe);
-  if (values.has("warmup_tokens")) values.take("warmup_tokens", recipe.warmup_tokens);
-  values.take_path("eval", recipe.eval);
-  recipe.keep = read_keep(values);
-  std::string word = "auto";
-  values.take("device", word);
-  recipe.device = DeviceChoice::parse(word);
-  word = "auto";
-  values.take("dtype", word);
-  recipe.dtype = parse_dtype(word);
-  check(values, recipe);
-  return recipe;
-}
-
-std::string recipe_text(const Recipe& recipe) {
+/// @param config  null: there is none
+std::string text_with(const Recipe& recipe, const nlohmann::ordered_json& config) {
   nlohmann::ordered_json text;
   const auto put = [&text](const char* key, const auto& value) { text[key] = value; };
-  if (!recipe.config.empty()) put("config", nlohmann::ordered_json::parse(recipe.config));
+  if (!config.is_null()) put("config", config);
   if (!recipe.init.empty()) put("init", absolute(recipe.init));
   if (!recipe.tokenizer.empty()) put("tokenizer", absolute(recipe.tokenizer));
   std::vector<std::string> data;
@@ -401,6 +352,99 @@ std::string recipe_text(const Recipe& recipe) {
   put("device", recipe.device.word());
   put("seed", recipe.seed);
   return text.dump(1) + "\n";
+}
+
+/// The recipe without what may be another when a training goes on.
+Recipe without_what_may_change(const Recipe& recipe) {
+  Recipe same = recipe;
+  same.init = same.init.empty() ? "" : "/init";
+  same.tokenizer.clear();
+  same.data.clear();
+  same.eval.clear();
+  same.eval_every = same.save_every = 0;
+  same.keep = {};
+  same.device = {};
+  same.micro_batch_tokens.reset();
+  same.recompute = {};
+  return same;
+}
+
+}  // namespace
+
+double Recipe::learning_rate(std::int64_t step) const {
+  const double seen = static_cast<double>((step - 1) * batch_tokens);
+  const auto warm_up = static_cast<double>(warmup_tokens);
+  if (seen < warm_up) return init_lr + (lr - init_lr) * seen / warm_up;
+  const double all = static_cast<double>(max_tokens - warmup_tokens);
+  const double t = std::min(seen - warm_up, all);
+  if (schedule == RateSchedule::constant) return lr;
+  if (schedule == RateSchedule::linear) return end_lr + (lr - end_lr) * (1 - t / all);
+  const double floor = end_lr / lr;
+  return lr * ((1 - floor) * 0.5 * (1 + std::cos(std::numbers::pi * t / all)) + floor);
+}
+
+std::span<const RecipeKey> recipe_keys() { return kKeys; }
+
+std::string option_name(std::string key) {
+  std::ranges::replace(key, '_', '-');
+  return "--" + key;
+}
+
+Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSetting> settings) {
+  Values values(file);
+  for (const RecipeSetting& setting : settings) values.set(setting);
+  values.let_typed_win("config", "init");
+  Recipe recipe;
+  recipe.file = values.content();
+  recipe.config = read_config(values);
+  values.take_path("init", recipe.init);
+  values.take_path("tokenizer", recipe.tokenizer);
+  if (values.has("data")) {
+    const json& data = values.at("data");
+    for (const json& path : data.is_array() ? data : json::array({data})) {
+      if (!path.is_string() || path.get<std::string>().empty()) values.fail("data", "use a path or a list of paths");
+      recipe.data.push_back(values.path("data", path.get<std::string>()));
+    }
+  }
+  values.take("tensor", recipe.tensor);
+  take_word(values, "order", {kOrders[0], kOrders[1]}, recipe.order);
+  take_word(values, "schedule", {kSchedules[0], kSchedules[1], kSchedules[2]}, recipe.schedule);
+  take_word(values, "recompute", {kRecomputed[0], kRecomputed[1], kRecomputed[2]}, recipe.recompute);
+  bool adamw = true;
+  take_word(values, "optimizer", {std::pair("adamw", true)}, adamw);
+  if (!values.has("length")) recipe.length = length_of_arrays(recipe.data, recipe.tensor).value_or(recipe.length);
+  read_numbers(values, recipe);
+  if (values.has("warmup_tokens")) values.take("warmup_tokens", recipe.warmup_tokens);
+  values.take_path("eval", recipe.eval);
+  recipe.keep = read_keep(values);
+  std::string word = "auto";
+  values.take("device", word);
+  recipe.device = DeviceChoice::parse(word);
+  word = "auto";
+  values.take("dtype", word);
+  recipe.dtype = parse_dtype(word);
+  check(values, recipe);
+  return recipe;
+}
+
+std::string recipe_text(const Recipe& recipe) {
+  // Sorted whoever wrote it: equal recipes have equal texts.
+  return text_with(
+      recipe, recipe.config.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(json::parse(recipe.config)));
+}
+
+std::string recipe_identity(const Recipe& recipe) { return sha256(recipe_text(without_what_may_change(recipe))); }
+
+bool has_identity(const Recipe& recipe, const std::string& identity) {
+  if (recipe_identity(recipe) == identity) return true;
+  Recipe older = without_what_may_change(recipe);
+  if (!older.init.empty()) {
+    older.init = "init";  // in the folder that the program was started in
+    return sha256(recipe_text(older)) == identity;
+  }
+  const auto written = nlohmann::ordered_json::parse(recipe.file, nullptr, false);
+  if (!written.is_object() || !written.contains("config")) return false;
+  return sha256(text_with(older, written["config"])) == identity;
 }
 
 }  // namespace foxscope

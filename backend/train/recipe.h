@@ -27,6 +27,7 @@ struct KeptCheckpoints {
 /// underscores): one table says what each is (recipe_keys).
 struct Recipe {
   std::string config;  ///< content of config.json; empty: that of `init`
+  std::string file;    ///< content of the recipe's file; empty: none
   std::string init;    ///< checkpoint to begin with; empty: weights are drawn
   std::string tokenizer;
   std::vector<std::string> data;
@@ -97,5 +98,11 @@ Recipe read_recipe(const std::filesystem::path& file, std::span<const RecipeSett
 
 /// The recipe as a file has it: all that was used, `config` as an object, paths absolute.
 std::string recipe_text(const Recipe& recipe);
+
+/// SHA-256 of what a training must not change when it goes on (training.json).
+std::string recipe_identity(const Recipe& recipe);
+/// Whether a training of this identity goes on by the recipe. Earlier versions hashed the keys of a config.json in the
+/// order that they have in the training's recipe.json, and with an `init` the folder that they were started in.
+bool has_identity(const Recipe& recipe, const std::string& identity);
 
 }  // namespace foxscope

@@ -13,7 +13,6 @@
 
 #include "backend/base/error.h"
 #include "backend/base/measures.h"
-#include "backend/base/sha256.h"
 #include "backend/model/checks.h"
 #include "backend/model/forward_library.h"
 #include "backend/model/initial_weights.h"
@@ -41,21 +40,6 @@ constexpr std::size_t kStepsBefore = 16;
 /// Of each parameter in a checkpoint: the weight and its two moments.
 constexpr std::int64_t kBytesOfParameter = 12;
 
-/// What a training must not change when it goes on.
-std::string identity_of(const Recipe& recipe) {
-  Recipe same = recipe;
-  same.init = same.init.empty() ? "" : "init";
-  same.tokenizer.clear();
-  same.data.clear();
-  same.eval.clear();
-  same.eval_every = same.save_every = 0;
-  same.keep = {};
-  same.device = {};
-  same.micro_batch_tokens.reset();
-  same.recompute = {};
-  return sha256(recipe_text(same));
-}
-
 /// The model to be trained, and what its tokens mean.
 struct Model {
   ModelConfig config;
@@ -68,7 +52,7 @@ struct Model {
 Model open_model(const Recipe& recipe) {
   Model model;
   if (recipe.init.empty()) {
-    model.config = ModelConfig::from_json(recipe.config, "config");
+    model.config = ModelConfig::from_json(recipe.config, "config", UnknownKeys::refused);
   } else {
     model.checkpoint = Checkpoint::open(recipe.init);
     model.config = model.checkpoint->config();
@@ -404,7 +388,7 @@ class Training {
       throw Error(fmt::format("{}: training.json tells of another step: delete the folder to go on from an earlier one",
                               last.folder.string()));
     }
-    if (state.recipe != identity_of(recipe_)) {
+    if (!has_identity(recipe_, state.recipe)) {
       throw Error(
           fmt::format("{}: was changed since {} was written: put it back, or begin a training of its own with "
                       "--init",
@@ -625,7 +609,7 @@ class Training {
     const TrainingState state{step,
                               step * recipe_.batch_tokens,
                               rows_->fingerprint(),
-                              identity_of(recipe_),
+                              recipe_identity(recipe_),
                               micro_rows_ * recipe_.length,
                               snapshot->curves()};
     const double copied = seconds_since(start);
@@ -669,7 +653,7 @@ class Training {
 
 }  // namespace
 
-bool is_same_training(const Recipe& one, const Recipe& other) { return identity_of(one) == identity_of(other); }
+bool is_same_training(const Recipe& one, const Recipe& other) { return recipe_identity(one) == recipe_identity(other); }
 
 std::optional<TrainingResult> train(const Recipe& recipe, const std::filesystem::path& output, bool resume,
                                     const TrainingEvents& events, const Job& job, Processes* processes) {

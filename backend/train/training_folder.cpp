@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <stdexcept>
 #include <system_error>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
+#include "backend/train/log_lines.h"
 
 namespace foxscope {
 namespace {
@@ -93,6 +95,11 @@ nlohmann::ordered_json state_json(const TrainingState& state) {
     object["curves"].push_back({{"sequences", sums.sequences}, {"loss", sums.loss}, {"log_gate", sums.log_gate}});
   }
   return object;
+}
+
+[[noreturn]] void throw_damaged_state(const fs::path& path) {
+  throw Error(
+      fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
 }
 
 }  // namespace
@@ -203,26 +210,23 @@ void TrainingFolder::save(const ModelConfig& config, const TrainingSnapshot& sna
 TrainingState read_training_state(const fs::path& checkpoint) {
   const fs::path path = checkpoint / kStateFile;
   const std::string content = read_file_bytes(path, "training's state", kLargestState);
-  const auto damaged = [&path] {
-    return Error(
-        fmt::format("{}: is damaged: delete the folder it is in to go on from an earlier checkpoint", path.string()));
-  };
   TrainingState state;
   try {
-    const auto object = parse_json(content, path.string());
-    object.at("step").get_to(state.step);
-    object.at("tokens").get_to(state.tokens);
-    object.at("data").get_to(state.data);
-    object.at("recipe").get_to(state.recipe);
-    state.micro_batch_tokens = object.value("micro_batch_tokens", std::int64_t{0});
-    for (const auto& sums : object.value("curves", nlohmann::json::array())) {
+    check_json_bounds(content, path.string());
+    const auto json = nlohmann::json::parse(content);
+    state.step = whole_number_of(json, "step", 0);
+    state.tokens = whole_number_of(json, "tokens", 0);
+    json.at("data").get_to(state.data);
+    json.at("recipe").get_to(state.recipe);
+    state.micro_batch_tokens = json.value("micro_batch_tokens", std::int64_t{0});
+    for (const auto& sums : json.value("curves", nlohmann::json::array())) {
       state.curves.push_back({sums.at("sequences").get<std::int64_t>(), sums.at("loss").get<std::vector<double>>(),
                               sums.at("log_gate").get<std::vector<double>>()});
     }
   } catch (const nlohmann::json::exception&) {
-    throw damaged();
-  } catch (const Error&) {
-    throw damaged();
+    throw_damaged_state(path);
+  } catch (const std::domain_error&) {
+    throw_damaged_state(path);
   }
   return state;
 }

@@ -8,20 +8,21 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
-#include "backend/text/file_bytes.h"
 
 namespace foxscope {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr std::size_t kLargestLog = std::size_t{1} << 31;
+constexpr std::uint64_t kLastPosition = std::uint64_t{1} << 53;
 constexpr std::int64_t kSinglePositions = 8;  // bins of one position, before those of a quarter of an octave
 
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what) {
@@ -29,40 +30,35 @@ constexpr std::int64_t kSinglePositions = 8;  // bins of one position, before th
                           std::generic_category().message(errno)));
 }
 
-/// Calls with every whole line of a file, as JSON.
-/// @param take  gets the line and where it ends, in bytes; false ends the reading
-void read_lines(const std::filesystem::path& path,
-                const std::function<bool(const nlohmann::json&, std::size_t end)>& take) {
-  std::error_code failed;
-  if (!std::filesystem::exists(path, failed)) return;
-  const std::string content = read_file_bytes(path, "training's log", kLargestLog);
-  std::int64_t number = 0;
-  for (std::size_t begin = 0; begin < content.size();) {
-    const std::size_t end = content.find('\n', begin);
-    if (end == std::string::npos) return;  // cut short
-    ++number;
-    const auto line = nlohmann::json::parse(content.begin() + static_cast<std::ptrdiff_t>(begin),
-                                            content.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
-    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) {
-      throw Error(fmt::format("{}: line {} is no step of a training: is this another file?", path.string(), number));
-    }
-    try {
-      if (!take(line, end + 1)) return;
-    } catch (const nlohmann::json::exception&) {
-      throw Error(fmt::format("{}: line {} lacks a figure, or one is of another kind", path.string(), number));
-    }
-    begin = end + 1;
-  }
-}
-
 ordered_json losses_json(const PositionLosses& losses) { return {{"edges", losses.edges}, {"loss", losses.loss}}; }
 
 PositionLosses losses_of(const nlohmann::json& line, const char* key) {
   PositionLosses losses;
   if (!line.contains(key)) return losses;
-  losses.edges = line[key].at("edges").get<std::vector<std::int64_t>>();
+  for (const auto& edge : line[key].at("edges")) {
+    const bool is_position = edge.is_number_unsigned() && edge.get<std::uint64_t>() <= kLastPosition;
+    if (!is_position) throw std::domain_error(key);
+    losses.edges.push_back(static_cast<std::int64_t>(edge.get<std::uint64_t>()));
+  }
   losses.loss = line[key].at("loss").get<std::vector<double>>();
+  const bool rise = std::ranges::adjacent_find(losses.edges, std::greater_equal<>()) == losses.edges.end();
+  if (losses.edges.size() != losses.loss.size() + 1 || !rise) throw std::domain_error(key);
   return losses;
+}
+
+/// T of each head, layer by layer.
+void read_decay_times(const nlohmann::json& layers, TrainingMeasures& measures) {
+  if (!layers.is_array()) throw std::domain_error("decay_time");
+  for (const auto& layer : layers) {
+    if (!layer.is_array() || measures.decay_times.size() + layer.size() > kMostLoggedHeads) {
+      throw std::domain_error("decay_time");
+    }
+    ++measures.layers;
+    measures.heads = static_cast<int>(layer.size());
+    for (const auto& time : layer) {
+      measures.decay_times.push_back(time.is_null() ? std::numeric_limits<double>::infinity() : time.get<double>());
+    }
+  }
 }
 
 std::optional<double> optional_of(const nlohmann::json& line, const char* key) {
@@ -180,12 +176,11 @@ void TrainingLog::add_line(const std::string& line) {
   }
 }
 
-std::vector<TrainingStep> read_training_steps(const std::filesystem::path& path) {
-  std::vector<TrainingStep> steps;
-  read_lines(path, [&](const nlohmann::json& line, std::size_t /*end*/) {
-    TrainingStep& step = steps.emplace_back();
-    line["step"].get_to(step.step);
-    line.at("tokens").get_to(step.tokens);
+void read_training_steps(const std::filesystem::path& path, LogPlace& place, std::vector<TrainingStep>& steps) {
+  read_lines(path, place, [&](const nlohmann::json& line, std::size_t /*end*/) {
+    TrainingStep step;
+    step.step = whole_number_of(line, "step", 1);
+    step.tokens = whole_number_of(line, "tokens", 1);
     line.at("loss").get_to(step.loss);
     line.at("grad_norm").get_to(step.gradient_norm);
     line.at("lr").get_to(step.learning_rate);
@@ -194,33 +189,25 @@ std::vector<TrainingStep> read_training_steps(const std::filesystem::path& path)
     step.mfu = optional_of(line, "mfu");
     step.mfu_pruned = optional_of(line, "mfu_pruned");
     step.skipped_blocks = optional_of(line, "skipped_blocks");
+    steps.push_back(step);
     return true;
   });
-  return steps;
 }
 
-std::vector<TrainingMeasures> read_training_measures(const std::filesystem::path& path) {
-  std::vector<TrainingMeasures> all;
-  read_lines(path, [&](const nlohmann::json& line, std::size_t /*end*/) {
-    TrainingMeasures& measures = all.emplace_back();
-    line["step"].get_to(measures.step);
-    line.at("tokens").get_to(measures.tokens);
+void read_training_measures(const std::filesystem::path& path, LogPlace& place, std::vector<TrainingMeasures>& all) {
+  read_lines(path, place, [&](const nlohmann::json& line, std::size_t /*end*/) {
+    TrainingMeasures measures;
+    measures.step = whole_number_of(line, "step", 1);
+    measures.tokens = whole_number_of(line, "tokens", 1);
     measures.loss = optional_of(line, "loss");
     measures.loss_error = optional_of(line, "loss_error");
-    measures.rows = line.value("rows", std::int64_t{0});
+    if (line.contains("rows")) measures.rows = whole_number_of(line, "rows", 0);
     measures.held_out = losses_of(line, "loss_by_position");
     measures.training = losses_of(line, "training_loss_by_position");
-    if (!line.contains("decay_time")) return true;
-    for (const auto& layer : line["decay_time"]) {
-      ++measures.layers;
-      measures.heads = static_cast<int>(layer.size());
-      for (const auto& time : layer) {
-        measures.decay_times.push_back(time.is_null() ? std::numeric_limits<double>::infinity() : time.get<double>());
-      }
-    }
+    if (line.contains("decay_time")) read_decay_times(line["decay_time"], measures);
+    all.push_back(std::move(measures));
     return true;
   });
-  return all;
 }
 
 }  // namespace foxscope

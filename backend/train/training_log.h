@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "backend/train/log_lines.h"
+
 namespace foxscope {
 
 /// A step of a training, a line of log.jsonl.
@@ -77,10 +79,14 @@ class TrainingLog {
   int descriptor_ = -1;
 };
 
-/// The lines of log.jsonl; a last one that was cut short is left out, a missing file has none.
+/// Heads whose decay times are read: three times as many as the largest published models have.
+inline constexpr std::size_t kMostLoggedHeads = 16384;
+
+/// Adds the lines of log.jsonl behind a place, and moves the place on; a last line that was cut short is left out, a
+/// missing file has none.
 /// @throws Error naming the file and the line
-std::vector<TrainingStep> read_training_steps(const std::filesystem::path& path);
+void read_training_steps(const std::filesystem::path& path, LogPlace& place, std::vector<TrainingStep>& steps);
 /// The lines of evaluation.jsonl, likewise.
-std::vector<TrainingMeasures> read_training_measures(const std::filesystem::path& path);
+void read_training_measures(const std::filesystem::path& path, LogPlace& place, std::vector<TrainingMeasures>& all);
 
 }  // namespace foxscope

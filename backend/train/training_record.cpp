@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -58,26 +59,39 @@ int TrainingRecord::heads() const {
   return line == nullptr ? 0 : line->heads;
 }
 
-TrainingRecord read_training(const std::filesystem::path& path) {
+std::shared_ptr<const TrainingRecord> TrainingReader::read() {
+  const std::filesystem::path& path = folder_.path();
   std::error_code failed;
   if (!std::filesystem::exists(path, failed)) throw Error(fmt::format("{}: there is no such folder", path.string()));
   if (!TrainingFolder::is(path)) {
     throw Error(fmt::format("{}: is no training: name the folder that `foxscope train` wrote, with recipe.json in it",
                             path.string()));
   }
-  const TrainingFolder folder(path);
-  TrainingRecord record;
-  record.steps = read_training_steps(folder.log());
-  if (record.steps.empty()) {
+  Known now = known_;
+  auto record = std::make_shared<TrainingRecord>(now.record == nullptr ? TrainingRecord() : *now.record);
+  if (!has_lines_up_to(folder_.log(), now.steps)) {
+    now.steps = {};
+    record->steps.clear();
+  }
+  if (!has_lines_up_to(folder_.evaluation(), now.measures)) {
+    now.measures = {};
+    record->measures.clear();
+  }
+  read_training_steps(folder_.log(), now.steps, record->steps);
+  if (record->steps.empty()) {
     throw Error(fmt::format("{}: has no step yet: wait for the training's first", path.string()));
   }
-  record.measures = read_training_measures(folder.evaluation());
-  record.checkpoints = folder.checkpoints();
-  require_order(record.steps, folder.log());
-  require_order(record.measures, folder.evaluation());
-  require_shape(record.measures, folder.evaluation());
-  return record;
+  read_training_measures(folder_.evaluation(), now.measures, record->measures);
+  record->checkpoints = folder_.checkpoints();
+  require_order(record->steps, folder_.log());
+  require_order(record->measures, folder_.evaluation());
+  require_shape(record->measures, folder_.evaluation());
+  now.record = std::move(record);
+  known_ = std::move(now);
+  return known_.record;
 }
+
+TrainingRecord read_training(const std::filesystem::path& folder) { return *TrainingReader(folder).read(); }
 
 std::vector<double> smoothed_losses(const std::vector<TrainingStep>& steps, std::int64_t width) {
   if (width < 1 || width % 2 == 0) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/train/training_folder.h"
@@ -23,9 +25,28 @@ struct TrainingRecord {
   [[nodiscard]] int heads() const;
 };
 
-/// Reads the folder of a training, which may still be running.
-/// @throws Error naming the folder where it is missing, is no training's or has no step yet, and the file where a line
-///         is damaged
+/// Reads the folder of a training that may still be running, as often as it is asked to. Of the logs it reads what was
+/// added since the last time, and all where a log is not the one that it was.
+class TrainingReader {
+ public:
+  explicit TrainingReader(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  /// The folder as it stands.
+  /// @throws Error naming the folder where it is missing, is no training's or has no step yet, and the file where a
+  ///         line is damaged; the next call begins where this one did
+  std::shared_ptr<const TrainingRecord> read();
+
+ private:
+  struct Known {
+    LogPlace steps;
+    LogPlace measures;
+    std::shared_ptr<const TrainingRecord> record;  ///< null before the first
+  };
+  TrainingFolder folder_;
+  Known known_;
+};
+
+/// The same, once.
 TrainingRecord read_training(const std::filesystem::path& folder);
 
 /// Centred means of `width` steps' losses (odd; 1: none), of fewer at the ends.

@@ -273,6 +273,17 @@ class ResumeTest(TrainTest):
         self.trained(["train", "--resume", output])
         self.expect_equal(output, whole)
 
+    def test_a_config_goes_on_whatever_the_order_of_its_keys(self):
+        whole = self.folder / "whole"
+        self.trained(self.text_arguments(whole, "--save-every", 4, "--keep", "all"))
+        self.assertNotEqual(list(json.loads((self.folder / "config.json").read_text())),
+                            sorted(json.loads((self.folder / "config.json").read_text())))
+        output = self.folder / "out"
+        shutil.copytree(whole, output)
+        shutil.rmtree(last_checkpoint(output))
+        self.trained(["train", "--resume", output])
+        self.expect_equal(output, whole)
+
     def test_what_cannot_be_gone_on_with(self):
         whole = self.folder / "whole"
         self.trained(self.golden_arguments(whole, "fox-pro", "--save-every", 10, "--keep", "all"))
@@ -386,7 +397,20 @@ class BadInputTest(TrainTest):
         self.refused(1, ["recipe.json", "lr", "number"], arguments=with_recipe('{"lr": "fast"}'))
         self.refused(1, ["recipe.json", "lr -1"], arguments=with_recipe('{"lr": -1, "max_tokens": 65536}'))
         self.refused(1, ["recipe.json", "deterministic"], arguments=with_recipe('{"deterministic": 1}'))
+        self.refused(1, ["recipe.json", "deeper than 256 levels"], arguments=with_recipe("[" * 400_000))
         self.refused(1, "missing.json", arguments=["train", "--recipe", self.folder / "missing.json", "-o", self.folder / "out"])
+
+    def test_misspelt_keys_of_a_config(self):
+        output = self.folder / "out"
+        for key, value, meant in [("fgate_typ", "none", "fgate_type"), ("use_output_gat", True, "use_output_gate"),
+                                  ("use_k_shif", False, "use_k_shift")]:
+            arguments = self.text_arguments(output)
+            set_config(self.folder, **{key: value})
+            words = [f'"{key}" is', f'did you mean "{meant}"?', "correct it or remove it"]
+            self.refused(1, words, arguments=arguments)
+            recipe = self.write("recipe.json", json.dumps({"config": json.loads((self.folder / "config.json").read_text())}))
+            at = arguments.index("--config")
+            self.refused(1, words, arguments=arguments[:at] + ["--recipe", recipe] + arguments[at + 2:])
 
     def test_data(self):
         output = self.folder / "out"

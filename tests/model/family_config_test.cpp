@@ -81,8 +81,6 @@ TEST(FamilyConfig, KnowsTheFamiliesDefaults) {
     none["sliding_window"] = nullptr;
     EXPECT_EQ(family_config(with(name, none)).window_size, 0) << name;
   }
-  const json half = {{"rope_theta", 100.0}, {"partial_rotary_factor", 0.5}};
-  EXPECT_EQ(family_config(with("qwen3", {{"rope_parameters", half}})).rotary_dim, 64);
   EXPECT_EQ(family_config(with("qwen3", {{"hidden_size", 9}})).head_dim, 128);
 }
 
@@ -233,12 +231,41 @@ TEST(FamilyConfig, RefusesHeadsOfWhichNoPairsTurn) {
   const std::string words = "it must be such that an even number of a head's ";
   EXPECT_PRED2(test::says, refusal("gpt_neox", {{"rotary_pct", 0.25}}),
                (Parts{"rotary_pct is 0.25: " + words + "4 numbers turn (rotary embedding), and 1 would"}));
-  EXPECT_PRED2(test::says, refusal("llama", {{"rope_parameters", {{"partial_rotary_factor", 0.75}}}}),
+  EXPECT_PRED2(test::says, refusal("gpt_neox", {{"rope_parameters", {{"partial_rotary_factor", 0.75}}}}),
                (Parts{"rope_parameters.partial_rotary_factor is 0.75: " + words + "4", "and 3 would"}));
   EXPECT_PRED2(test::says, refusal("llama", {{"head_dim", 5}}), (Parts{"head_dim is 5: " + words + "5"}));
   EXPECT_PRED2(test::says, refusal("llama", {{"hidden_size", 6}}), (Parts{"num_attention_heads is 2: " + words + "3"}));
   EXPECT_PRED2(test::says, refusal("gpt_neox", {{"rotary_pct", 1.5}}),
                (Parts{"rotary_pct is 1.5: it must be a number from 1e-06 to 1"}));
+}
+
+/// transformers 5.24 computes the frequencies of these families from whole heads (compute_default_rope_parameters of
+/// each); where the embedding is stretched its cosines are of a part, and the forward pass fails.
+TEST(FamilyConfig, HeadsOfLlamaTurnWholeWhateverRopeParametersSay) {
+  const json half = {{"rope_theta", 100.0}, {"partial_rotary_factor", 0.5}};
+  for (const char* name : {"llama", "mistral", "qwen2", "qwen3"}) {
+    const ModelConfig config = family_config(with(name, {{"rope_parameters", half}}));
+    EXPECT_EQ(config.rotary_dim, config.head_dim) << name;
+    EXPECT_EQ(config.rope_base, 100.0) << name;
+    ASSERT_EQ(config.notes.size(), 1U) << name;
+    EXPECT_PRED2(test::says, config.notes[0], (Parts{"partial_rotary_factor 0.5", "heads turn whole here too"}));
+    json whole = half;
+    whole["partial_rotary_factor"] = 1.0;
+    EXPECT_TRUE(family_config(with(name, {{"rope_parameters", whole}})).notes.empty()) << name;
+    json stretched = half;
+    stretched.update({{"rope_type", "linear"}, {"factor", 2.0}});
+    EXPECT_PRED2(test::says, refusal(name, {{"rope_parameters", stretched}}),
+                 (Parts{"rope_parameters.partial_rotary_factor is 0.5, which Foxscope does not run"}));
+  }
+  EXPECT_EQ(family_config(with("gpt_neox", {{"rope_parameters", half}})).rotary_dim, 2);
+}
+
+TEST(FamilyConfig, SaysWhichKeyIsNearest) {
+  EXPECT_PRED2(test::says, refusal("llama", {{"attentoin_bias", true}}),
+               (Parts{"\"attentoin_bias\" is true", "did you mean \"attention_bias\"?"}));
+  EXPECT_PRED2(test::says, refusal("llama", {{"rope_scaling", {{"type", "linear"}, {"factor", 2}, {"fator", 2}}}}),
+               (Parts{"\"rope_scaling.fator\" is 2", "did you mean \"rope_scaling.factor\"?"}));
+  EXPECT_EQ(refusal("llama", {{"new_switch", true}}).find("did you mean"), std::string::npos);
 }
 
 TEST(FamilyConfig, RefusesWindowsByLayer) {

@@ -200,6 +200,14 @@ TEST(LinearConfig, TellsMambasDialectsApartByTheirKeys) {
   EXPECT_FALSE(fla.tie_word_embeddings);
 }
 
+/// As transformers 5.24 writes them: they choose among algorithms of equal results.
+TEST(LinearConfig, SwitchesBetweenAlgorithmsOfMambaChangeNothing) {
+  for (const char* key : {"use_associative_scan", "use_mambapy"}) {
+    EXPECT_EQ(linear_refusal("mamba", {{key, true}}), "") << key;
+    EXPECT_EQ(linear_refusal("samba-project_fox", {{key, true}}), "") << key;
+  }
+}
+
 TEST(LinearConfig, SambaRefusesWhatDoesNotFit) {
   const auto refusal = [](const json& keys) { return linear_refusal("samba-project_fox", keys); };
   EXPECT_PRED2(test::says, refusal({{"attn", {{"layers", {1}}, {"num_heads", 2}}}}),

@@ -1,5 +1,11 @@
 // config.json: the three dialects, their defaults, and everything that is refused.
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "backend/model/model_family.h"
@@ -27,7 +33,7 @@ TEST(ModelConfig, ReadsForgettingTransformerDefaults) {
   json config = test::tiny_config();
   config.erase("intermediate_size");
   const ModelConfig read_config = read(config);
-  EXPECT_EQ(read_config.family, &family_of("forgetting_transformer-project_fox", ""));
+  EXPECT_EQ(read_config.family->model_type, "forgetting_transformer-project_fox");
   EXPECT_EQ(read_config.forget_gate, ForgetGate::full);
   EXPECT_FALSE(read_config.rope);
   EXPECT_EQ(read_config.key_heads, 2);
@@ -64,11 +70,9 @@ TEST(ModelConfig, PlainTransformersRotateUnlessTold) {
 TEST(ModelConfig, FlaIgnoresItsWindowAndSaysSo) {
   json config = test::tiny_config("forgetting_transformer");
   EXPECT_TRUE(read(config).notes.empty());
-  config.update({{"window_size", 512}, {"use_rope", true}, {"use_k_shift", true}, {"qkv_bias", true}});
+  config.update({{"window_size", 512}, {"qkv_bias", true}});
   const ModelConfig fla = read(config);
   EXPECT_EQ(fla.window_size, 0);
-  EXPECT_FALSE(fla.rope);
-  EXPECT_FALSE(fla.key_shift);
   EXPECT_TRUE(fla.query_key_value_bias);
   ASSERT_EQ(fla.notes.size(), 1U);
   EXPECT_PRED2(test::says, fla.notes[0], (test::Parts{"window_size 512", "does not apply"}));
@@ -102,6 +106,92 @@ TEST(ModelConfig, RefusesOtherModels) {
   for (const char* name : {"samba", "falcon_mamba", "jamba"}) {
     EXPECT_PRED2(test::says, config_error({{"model_type", name}}), (test::Parts{name, "the first Mamba"}));
   }
+}
+
+TEST(ModelConfig, SaysWhatToDoWithAModelOfTextAndPictures) {
+  const json wrapped = {{"model_type", "qwen3_5"},
+                        {"text_config", {{"model_type", "qwen3_5_text"}, {"vocab_size", 8}}},
+                        {"vision_config", {{"model_type", "qwen3_5"}}}};
+  EXPECT_PRED2(test::says, config_error(wrapped),
+               (test::Parts{"dir/config.json", "qwen3_5_text under text_config", "config.json of a folder of its own",
+                            "\"model.language_model.\" renamed to \"model.\"", "model.visual"}));
+  json other = wrapped;
+  other["text_config"]["model_type"] = "bert";
+  EXPECT_PRED2(test::says, config_error(other), (test::Parts{"\"qwen3_5\" is not known (the nearest is qwen3"}));
+  other["text_config"] = "text";
+  EXPECT_PRED2(test::says, config_error(other), (test::Parts{"is not known"}));
+  EXPECT_EQ(config_error({{"model_type", "bert"}}).find("nearest"), std::string::npos);
+}
+
+TEST(ModelConfig, RefusesKeysOfFoxThatNobodyKnows) {
+  EXPECT_PRED2(test::says, error_with("fgate_typ", "none"),
+               (test::Parts{"dir/config.json", R"("fgate_typ" is "none", a key that Foxscope does not know)",
+                            R"(did you mean "fgate_type"?)", "the model is not run"}));
+  EXPECT_PRED2(test::says, error_with("use_output_gat", true), (test::Parts{R"(did you mean "use_output_gate"?)"}));
+  EXPECT_PRED2(test::says, error_with("use_rop", true, "transformer-project_fox"),
+               (test::Parts{R"(did you mean "use_rope"?)"}));
+  EXPECT_PRED2(test::says, error_with("fgate_type", "none", "transformer-project_fox"),
+               (test::Parts{R"("fgate_type" is "none")"}));
+  EXPECT_PRED2(test::says, error_with("use_rope", true, "forgetting_transformer"),
+               (test::Parts{R"("use_rope" is true)"}));
+  EXPECT_PRED2(test::says, error_with("attnres_block_size", 4, "forgetting_transformer"),
+               (test::Parts{"attnres_block_size is 4, which Foxscope does not run"}));
+  EXPECT_EQ(error_with("use_output_gat", false), "") << "what says no changes nothing in a forward pass";
+  for (const auto& [key, value] : {std::pair<const char*, json>{"initializer_range", 0.02},
+                                   {"fuse_norm", true},
+                                   {"decay_time_min", 16},
+                                   {"fgate_bias_init", true},
+                                   {"attention_bias", true},
+                                   {"max_position_embeddings", 2048},
+                                   {"auto_map", {{"AutoConfig", "x.Y"}}},
+                                   {"id2label", {{"0", "LABEL_0"}}}}) {
+    EXPECT_EQ(error_with(key, value), "") << key;
+  }
+}
+
+TEST(ModelConfig, InOneToBeTrainedEveryUnknownKeyIsRefused) {
+  const auto refusal = [](const std::string& key, const json& value, const std::string& model_type) {
+    json config = test::tiny_config(model_type);
+    config[key] = value;
+    return test::error_of([&] { ModelConfig::from_json(config.dump(), "config", UnknownKeys::refused); });
+  };
+  for (const char* name : {"forgetting_transformer-project_fox", "transformer-project_fox", "forgetting_transformer"}) {
+    EXPECT_PRED2(test::says, refusal("use_output_gat", false, name),
+                 (test::Parts{R"(config: "use_output_gat" is false, a key that Foxscope does not know)",
+                              R"(did you mean "use_output_gate"?)", "correct it or remove it"}));
+    EXPECT_PRED2(test::says, refusal("sparkle", nullptr, name), (test::Parts{R"("sparkle" is null)"}));
+    EXPECT_EQ(refusal("pruned_heads", json::object(), name), "");
+    EXPECT_EQ(refusal("is_encoder_decoder", false, name), "");
+  }
+}
+
+/// What a checkpoint says of itself a training may begin with.
+TEST(ModelConfig, EveryPublishedConfigurationMayBeTrained) {
+  int read = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(FOXSCOPE_TEST_DATA)) {
+    const std::filesystem::path file = entry.path() / "config.json";
+    if (!std::filesystem::exists(file)) continue;
+    std::ifstream stream(file);
+    const std::string content{std::istreambuf_iterator<char>(stream), {}};
+    EXPECT_EQ(test::error_of([&] { ModelConfig::from_json(content, file.string(), UnknownKeys::refused); }), "");
+    ++read;
+  }
+  EXPECT_GE(read, 25);
+}
+
+TEST(ModelConfig, SortsKeysOfAConfiguration) {
+  EXPECT_EQ(sorted_config("{\"b\": 1,\n \"a\": {\"d\": Infinity, \"c\": 1e-06}}", "config.json"),
+            R"({"a":{"c":1e-06,"d":{"__float__":"Infinity"}},"b":1})");
+  EXPECT_PRED2(test::says, test::error_of([] { sorted_config("{\"b\": ", "dir/config.json"); }),
+               (test::Parts{"dir/config.json", "is not JSON"}));
+}
+
+/// Bare words become objects: what they grow to is held against the file.
+TEST(ModelConfig, RefusesMoreThanAFileOfItsSizeHolds) {
+  std::string many = "{\"x\": [";
+  for (int n = 0; n < 300'000; ++n) many += "NaN,";
+  EXPECT_PRED2(test::says, test::error_of([&] { ModelConfig::from_json(many + "0]}", "dir/config.json"); }),
+               (test::Parts{"dir/config.json", "more lists, objects and values than a file of its size has"}));
 }
 
 TEST(ModelConfig, RefusesAbsurdSizes) {

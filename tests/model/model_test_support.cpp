@@ -177,9 +177,4 @@ void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::sp
   }
 }
 
-bool says(const std::string& text, const Parts& parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&text](const std::string& part) { return text.find(part) != std::string::npos; });
-}
-
 }  // namespace foxscope::test

@@ -99,8 +99,4 @@ double largest_difference(std::span<const float> a, std::span<const float> b);
 void check_continued(CausalLM& model, std::span<const std::int32_t> ids, std::span<const float> logits,
                      std::size_t prompt, double bound);
 
-/// Whether a text holds all of these parts.
-using Parts = std::vector<std::string>;
-bool says(const std::string& text, const Parts& parts);
-
 }  // namespace foxscope::test

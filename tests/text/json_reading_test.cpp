@@ -40,20 +40,70 @@ TEST(JsonDepth, BracketsInStringsAreText) {
     const std::string json = "[\"" + before + brackets + "\"]";
     EXPECT_NO_THROW(parse_json(json, "a.json")) << before;
     // A string that has ended hides nothing.
-    EXPECT_NE(error_of([&] { check_json_depth("[\"" + before + "\", " + brackets, "a.json"); }), "") << before;
+    EXPECT_NE(error_of([&] { check_json_bounds("[\"" + before + "\", " + brackets, "a.json"); }), "") << before;
   }
 }
 
 /// What is not JSON is said to be none, as before.
 TEST(JsonDepth, LeavesTheGrammarToTheParser) {
   for (const char* broken : {"", "[", "]", "]]]]", "\"", "\"\\", "{\"a\"", "[}", "\\\"[[["}) {
-    EXPECT_NO_THROW(check_json_depth(broken, "a.json")) << broken;
+    EXPECT_NO_THROW(check_json_bounds(broken, "a.json")) << broken;
     EXPECT_TRUE(error_of([&] { parse_json(broken, "a.json"); }).starts_with("a.json: is not valid JSON (byte "))
         << broken;
   }
   EXPECT_EQ(parse_json(R"({"a": 1, "a": 2})", "a.json").at("a"), 2);
   EXPECT_EQ(error_of([&] { parse_json("[1e999]", "a.json"); }),
             "a.json: holds a number that is too large; fetch the file again or repair it");
+}
+
+/// What a value takes once it is parsed is bounded by its file's size.
+TEST(JsonBounds, RefuseManyContainersAndValues) {
+  const std::string words = "a.json: holds more lists, objects and values than a file of its size has (byte ";
+  const auto many = [](const std::string& piece, std::size_t bytes) {
+    std::string text = "[";
+    while (text.size() < bytes) text += piece;
+    return text + "0]";
+  };
+  constexpr std::size_t kLarge = std::size_t{8} << 20;
+  for (const char* piece : {"[],", "{},", "\"\",", "[0],", "{\"a\":0},", "[[]],"}) {
+    EXPECT_TRUE(error_of([&] { check_json_bounds(many(piece, kLarge), "a.json"); }).starts_with(words)) << piece;
+    EXPECT_EQ(error_of([&] { check_json_bounds(many(piece, 100'000), "a.json"); }), "") << "a small file: " << piece;
+  }
+}
+
+TEST(JsonBounds, TakeWhatPeoplePublish) {
+  std::string merges = "[";
+  std::string vocabulary = "{";
+  for (int n = 0; n < 400'000; ++n) {
+    merges += "[\"t" + std::to_string(n % 1000) + "\",\"he\"],";
+    vocabulary += "\"w" + std::to_string(n) + "\":" + std::to_string(n) + ",";
+  }
+  EXPECT_NO_THROW(check_json_bounds(merges + "0]", "tokenizer.json"));
+  EXPECT_NO_THROW(check_json_bounds(vocabulary + "\"\":0}", "vocab.json"));
+  std::string header = "{";
+  for (int n = 0; n < 100'000; ++n) {
+    header += "\"h." + std::to_string(n) + R"(.w":{"dtype":"F32","shape":[8,8],"data_offsets":[0,256]},)";
+  }
+  EXPECT_NO_THROW(check_json_bounds(header + "\"\":0}", "model.safetensors"));
+}
+
+TEST(PlainMembers, LeaveListsAndObjectsOut) {
+  const auto read = [](const char* text) { return parse_plain_members(text, "a.json"); };
+  const nlohmann::json plain = read(R"({"meta": {"text": "x", "b": [1]}, "text": "t", "ids": [1, {"a": 2}], "n": 3})");
+  EXPECT_EQ(plain.at("text"), "t");
+  EXPECT_EQ(plain.at("n"), 3);
+  for (const char* key : {"meta", "ids"}) EXPECT_FALSE(plain.contains(key) && plain[key].is_structured()) << key;
+  EXPECT_TRUE(read("[1, 2]").empty());
+  EXPECT_FALSE(read("\"text\"").is_object());
+  EXPECT_EQ(error_of([&] { read("{\"text\": "); }),
+            "a.json: is not valid JSON (byte 10); fetch the file again or repair it");
+}
+
+TEST(JsonBounds, OfTextThatWasMadeOfAFileAreTheFiles) {
+  std::string text = "[";
+  for (int n = 0; n < 400'000; ++n) text += "[   ],             ";
+  EXPECT_NO_THROW(check_json_bounds(text, "a.json"));
+  EXPECT_NE(error_of([&] { check_json_bounds(text, "a.json", text.size() / 8); }), "");
 }
 
 }  // namespace

@@ -47,6 +47,16 @@ TEST(TokenizerError, NoJson) {
   EXPECT_EQ(error(std::string(1'000'000, '[') + std::string(1'000'000, ']')), deep);
 }
 
+TEST(TokenizerError, MoreContainersThanAFileOfItsSizeHas) {
+  for (const std::string piece : {"[],", "{},"}) {
+    std::string text = R"({"model": [)";
+    while (text.size() < (std::size_t{6} << 20)) text += piece;
+    const std::string error = test::error_of([&] { Tokenizer::from_json(text + "0]}", "tokenizer.json"); });
+    EXPECT_TRUE(error.starts_with("tokenizer.json: holds more lists, objects and values than a file of its size has"))
+        << error;
+  }
+}
+
 TEST(TokenizerError, KindsThatAreNotSupported) {
   EXPECT_EQ(error_with("/model/type", "Unigram"), message("the model type 'Unigram'", supported));
   EXPECT_EQ(error_with("/model/dropout", 0.1), message("model.dropout makes tokens random and", supported));

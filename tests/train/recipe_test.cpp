@@ -9,8 +9,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "backend/base/error.h"
+#include "backend/base/sha256.h"
 #include "backend/model/initial_weights.h"
 #include "tests/text/helpers.h"
 
@@ -29,7 +31,7 @@ TEST(Recipe, EveryOneThatIsShippedBegins) {
   for (const auto& entry : std::filesystem::directory_iterator(kRecipes)) {
     SCOPED_TRACE(entry.path().filename());
     const Recipe recipe = shipped(entry.path().stem().string());
-    const ModelConfig config = ModelConfig::from_json(recipe.config, entry.path().string());
+    const ModelConfig config = ModelConfig::from_json(recipe.config, entry.path().string(), UnknownKeys::refused);
     const InitialWeights weights(config, recipe.seed);  // refuses gates that cannot begin
     ++read;
     if (config.linear) continue;
@@ -126,6 +128,95 @@ TEST(Recipe, AnEpsilonThatFloatsDoNotHoldIsRefused) {
   EXPECT_EQ(read("1.2e-38").optimizer.epsilon, 1.2e-38);
   EXPECT_EQ(test::error_of<UsageError>([&] { read("1e-50"); }),
             "--eps 1e-50: use a number from 1.2e-38, the least that float32 holds");
+}
+
+/// A recipe whose config is a file of its own, and what a training writes of it.
+struct WrittenRecipe {
+  test::TemporaryFolder folder;
+
+  Recipe read(const std::string& config) const {
+    test::write_bytes(folder / "config.json", config);
+    test::write_bytes(folder / "recipe.json",
+                      R"({"config": "config.json", "data": "books", "length": 8, "batch_tokens": 8, "max_tokens": 800,
+                          "lr": 0.1})");
+    return read_recipe(folder / "recipe.json", {});
+  }
+  Recipe again(const std::string& text) const {
+    test::write_bytes(folder / "written.json", text);
+    return read_recipe(folder / "written.json", {});
+  }
+};
+
+const std::string kUnsorted = R"({"vocab_size": 5, "model_type": "x", "norm_eps": 1e-06})";
+const std::string kSorted = R"({"model_type": "x", "norm_eps": 1e-06, "vocab_size": 5})";
+
+TEST(RecipeIdentity, IsOfTheKeysWhateverTheirOrder) {
+  const WrittenRecipe written;
+  const Recipe recipe = written.read(kUnsorted);
+  EXPECT_EQ(recipe_text(recipe), recipe_text(written.read(kSorted)));
+  EXPECT_TRUE(has_identity(written.again(recipe_text(recipe)), recipe_identity(recipe)));
+  EXPECT_FALSE(has_identity(written.read(R"({"model_type": "y"})"), recipe_identity(recipe)));
+  Recipe faster = recipe;
+  faster.lr = 0.2;
+  EXPECT_FALSE(has_identity(faster, recipe_identity(recipe)));
+}
+
+/// Versions that did not sort keys wrote and hashed them as config.json has them.
+TEST(RecipeIdentity, OfEarlierVersionsIsKnownInEitherOrder) {
+  const WrittenRecipe written;
+  const Recipe recipe = written.read(kUnsorted);
+  const auto earlier = [](const std::string& text, const std::string& order) {
+    auto json = nlohmann::ordered_json::parse(text);
+    json["config"] = nlohmann::ordered_json::parse(order);
+    return json.dump(1) + "\n";
+  };
+  Recipe hashed = recipe;  // without what may change
+  hashed.data.clear();
+  for (const std::string& order : {kUnsorted, kSorted}) {
+    const Recipe again = written.again(earlier(recipe_text(recipe), order));
+    EXPECT_TRUE(has_identity(again, sha256(earlier(recipe_text(hashed), order)))) << order;
+  }
+  const std::string other = R"({"vocab_size": 6, "model_type": "x", "norm_eps": 1e-06})";
+  EXPECT_FALSE(has_identity(written.again(earlier(recipe_text(recipe), kUnsorted)),
+                            sha256(earlier(recipe_text(hashed), other))));
+}
+
+TEST(RecipeIdentity, WithACheckpointIsOfNoFolder) {
+  const WrittenRecipe written;
+  Recipe recipe = written.read(kSorted);
+  recipe.config.clear();
+  recipe.init = "there";
+  const std::string here = recipe_identity(recipe);
+  const std::filesystem::path folder = std::filesystem::current_path();
+  std::filesystem::current_path(written.folder.path());
+  const std::string elsewhere = recipe_identity(recipe);
+  std::filesystem::current_path(folder);
+  EXPECT_EQ(here, elsewhere);
+  // As earlier versions hashed it, in the folder that they were started in.
+  Recipe earlier = recipe;
+  earlier.init = "init";
+  earlier.data.clear();
+  EXPECT_TRUE(has_identity(recipe, sha256(recipe_text(earlier))));
+}
+
+TEST(Recipe, ReadsNumbersThatJsonDoesNotHave) {
+  const WrittenRecipe written;
+  const Recipe recipe = written.read(R"({"time_step_limit": [0.0, Infinity], "model_type": "x"})");
+  EXPECT_EQ(recipe.config, R"({"model_type":"x","time_step_limit":[0.0,{"__float__":"Infinity"}]})");
+  EXPECT_EQ(written.again(recipe_text(recipe)).config, recipe.config);
+}
+
+TEST(Recipe, ThatIsNestedDeepIsRefused) {
+  const WrittenRecipe written;
+  for (const std::string& hostile : {"{\"config\": " + std::string(400'000, '['), std::string(1 << 20, '['),
+                                     "{\"data\": " + std::string(400'000, '[') + std::string(400'000, ']') + "}"}) {
+    EXPECT_PRED2(test::says, test::error_of([&] { written.again(hostile); }),
+                 (test::Parts{"written.json", "deeper than 256 levels"}));
+  }
+  EXPECT_PRED2(test::says, test::error_of([&] { written.read(std::string(400'000, '[')); }),
+               (test::Parts{"config.json", "deeper than 256 levels"}));
+  EXPECT_PRED2(test::says, test::error_of([&] { written.again("{\"lr\": "); }),
+               (test::Parts{"written.json", "is not JSON"}));
 }
 
 }  // namespace

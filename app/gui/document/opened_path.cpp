@@ -30,7 +30,7 @@ bool looksLikeSession(const std::string& head) {
 OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size) {
   if (size > kLargestSession) throw Error(fmt::format("{}: too large for a session", path.string()));
   const std::string content = read_text(path, InvalidUtf8::refuse);
-  check_json_depth(content, path.string());
+  check_json_bounds(content, path.string());
   QJsonParseError error;
   const QJsonDocument json = QJsonDocument::fromJson(QByteArray::fromStdString(content), &error);
   if (!json.isObject()) {

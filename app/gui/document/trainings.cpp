@@ -1,6 +1,7 @@
 #include "app/gui/document/trainings.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <QFileInfo>
@@ -30,7 +31,9 @@ std::int64_t OpenTraining::tokensAt(const TrainingCheckpoint& checkpoint) const 
   if (const TrainingStep* step = record->step(checkpoint.step)) return step->tokens;
   // What is known of the steps before it says how many tokens a step has.
   const TrainingStep& last = record->steps.back();
-  return checkpoint.step * (last.tokens / last.step);
+  constexpr double kMostTokens = 9e18;
+  const double tokens = static_cast<double>(last.tokens) / static_cast<double>(last.step);
+  return static_cast<std::int64_t>(std::min(kMostTokens, std::round(static_cast<double>(checkpoint.step) * tokens)));
 }
 
 /// The run of a checkpoint, as it comes from the thread that makes it.
@@ -139,11 +142,13 @@ void Trainings::followHead() {
 void Trainings::read(const QString& folder) {
   if (m_reading.contains(folder)) return;
   m_reading += folder;
-  JobRunner::Request<TrainingRecord> request;
-  request.work = [folder](const Job&) { return std::optional(read_training(folder.toStdString())); };
-  request.done = [this, folder](TrainingRecord record) {
+  const OpenTraining* open = find(folder);
+  const auto reader = open != nullptr ? open->reader : std::make_shared<TrainingReader>(folder.toStdString());
+  JobRunner::Request<std::shared_ptr<const TrainingRecord>> request;
+  request.work = [reader](const Job&) { return std::optional(reader->read()); };
+  request.done = [this, folder, reader](std::shared_ptr<const TrainingRecord> record) {
     m_reading.removeAll(folder);
-    take(folder, std::move(record));
+    take(folder, std::move(record), reader);
   };
   request.failed = [this, folder](const QString& message) {
     m_reading.removeAll(folder);
@@ -153,19 +158,20 @@ void Trainings::read(const QString& folder) {
   m_document.quickJobs().submit(this, m_readChannel++, std::move(request));
 }
 
-void Trainings::take(const QString& folder, TrainingRecord record) {
+void Trainings::take(const QString& folder, std::shared_ptr<const TrainingRecord> read,
+                     std::shared_ptr<TrainingReader> reader) {
   const auto model = std::ranges::find(m_document.models(), folder, &ModelInput::training);
   if (model == m_document.models().end()) return;
-  if (record.checkpoints.empty()) {
+  if (read->checkpoints.empty()) {
     return tell(Message::Kind::warning, tr("%1 has no checkpoint any more: its slider stays as it was").arg(folder));
   }
   m_refused.removeAll(folder);
-  auto read = std::make_shared<const TrainingRecord>(std::move(record));
   const std::size_t newest = read->checkpoints.size() - 1;
   OpenTraining* open = find(folder);
   const bool isNew = open == nullptr;
   if (isNew) {
-    open = &m_open.emplace_back(OpenTraining{folder, model->name, Document::shownName(*model), read});
+    open =
+        &m_open.emplace_back(OpenTraining{folder, model->name, Document::shownName(*model), read, std::move(reader)});
     open->shown = placeOfModel(*open);
     open->wanted = open->shown.value_or(newest);
     m_shown = folder;

@@ -21,6 +21,7 @@ struct OpenTraining {
   QString model;                                 ///< name of the model
   QString title;                                 ///< as it is shown
   std::shared_ptr<const TrainingRecord> record;  ///< never null, with one checkpoint or more
+  std::shared_ptr<TrainingReader> reader;        ///< which goes on behind the record
   std::optional<std::size_t> shown = {};  ///< place of the checkpoint that the model is; nothing where that is gone
   std::size_t wanted = 0;                 ///< of the one that was chosen; its run may be on its way
 
@@ -76,7 +77,7 @@ class Trainings : public QObject {
   /// Place of the checkpoint that a training's model is.
   [[nodiscard]] std::optional<std::size_t> placeOfModel(const OpenTraining& training) const;
   void read(const QString& folder);
-  void take(const QString& folder, TrainingRecord record);
+  void take(const QString& folder, std::shared_ptr<const TrainingRecord> read, std::shared_ptr<TrainingReader> reader);
   void watch();
   void readChanged();
   /// Shows the wanted checkpoint of every training: those that were made at once, of the others the first runs.

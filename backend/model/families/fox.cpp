@@ -1,8 +1,11 @@
 // The Forgetting Transformer and its Transformer baseline as the authors publish them (Lin et al. 2025), and as the FLA
 // library writes them.
 
+#include <array>
 #include <limits>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,6 +13,20 @@
 
 namespace foxscope::family {
 namespace {
+
+/// What says of training alone, of how a kernel is to be called, and of the Python that a checkpoint brings, which is
+/// its authors' here: transformers has no such models.
+constexpr auto kOfFoxTraining = std::to_array<std::string_view>({"fuse_*", "use_l2warp", "auto_map"});
+/// Of the authors' configurations alone. The bias is one that their layers never have.
+constexpr auto kOfAuthors =
+    std::to_array<std::string_view>({"fgate_bias_init", "decay_time_min", "decay_time_max", "attention_bias"});
+
+void refuse_fox_rest(const ConfigKeys& keys, bool authors) {
+  std::vector<std::string_view> harmless(kOfFoxTraining.begin(), kOfFoxTraining.end());
+  if (authors) harmless.insert(harmless.end(), kOfAuthors.begin(), kOfAuthors.end());
+  harmless.insert(harmless.end(), harmless_keys().begin(), harmless_keys().end());
+  keys.refuse_others(harmless);
+}
 
 void read_fox_sizes(const ConfigKeys& keys, ModelConfig& config) {
   read_sizes(keys, {.heads = "num_heads", .key_heads = "num_kv_heads", .head_dim = nullptr}, config);
@@ -39,10 +56,11 @@ void read_project_fox(const ConfigKeys& keys, bool rope, ModelConfig& config) {
     keys.fail("use_rope", fmt::format("false where the head dimension is odd, and it is {}", config.head_dim));
   }
   config.rotary_dim = config.rope ? config.head_dim : 0;
+  const bool shared = keys.flag("qk_norm_share_param_across_head", false);
   if (config.query_key_norm != QueryKeyNorm::none) {
     // Checkpoints older than this key share the weight without saying so.
     config.query_key_norm_by_shape = !keys.has("qk_norm_share_param_across_head");
-    if (keys.flag("qk_norm_share_param_across_head", false)) config.query_key_norm = QueryKeyNorm::shared;
+    if (shared) config.query_key_norm = QueryKeyNorm::shared;
   }
   config.window_size = keys.integer("window_size", 1, std::numeric_limits<std::int32_t>::max(), 0);
 }
@@ -69,16 +87,19 @@ void read_fox(const ConfigKeys& keys, ModelConfig& config) {
     constexpr double kLargest = std::numeric_limits<double>::max();
     config.log_pruning_tolerance = keys.number("log_pruning_tolerance", -kLargest, kLargest, 0);
   }
+  refuse_fox_rest(keys, /*authors=*/true);
 }
 
 void read_transformer(const ConfigKeys& keys, ModelConfig& config) {
   read_project_fox(keys, /*rope=*/true, config);
   config.forget_gate = ForgetGate::none;
+  refuse_fox_rest(keys, /*authors=*/true);
 }
 
 void read_fla(const ConfigKeys& keys, ModelConfig& config) {
   read_common(keys, config);
   config.query_key_value_bias = keys.flag("qkv_bias", false);
+  if (keys.has("attnres_block_size")) keys.refuse("attnres_block_size", "null");
   config.query_key_norm_by_shape = config.query_key_norm != QueryKeyNorm::none;
   if (keys.has("window_size")) {
     const std::int64_t window = keys.integer("window_size", 1, std::numeric_limits<std::int32_t>::max());
@@ -86,6 +107,7 @@ void read_fla(const ConfigKeys& keys, ModelConfig& config) {
         "config.json sets window_size {}, which the FLA library's forward does not apply: neither does this run",
         window));
   }
+  refuse_fox_rest(keys, /*authors=*/false);
 }
 
 /// What the two libraries call otherwise.

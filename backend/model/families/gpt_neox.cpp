@@ -21,7 +21,7 @@ void read_gpt_neox(const ConfigKeys& keys, ModelConfig& config) {
   config.mlp_bias = true;
   read_bos(keys, config);
   read_gelu(keys, "hidden_act", "gelu", config);
-  read_rotary(keys, "rotary_emb_base", "rotary_pct", 0.25, config);
+  read_rotary(keys, {"rotary_emb_base", "rotary_pct", 0.25}, config);
   keys.refuse_others(harmless_keys());
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,8 @@ constexpr std::int64_t kLargestWindow = std::numeric_limits<std::int32_t>::max()
 constexpr std::int64_t kWindowOtherwise = 4096;
 
 /// @param head_dim  where the file does not say; 0: hidden size / heads
-/// @param turning   share of a head that turns, likewise
-void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0, double turning = 1) {
+/// @param turning   share of a head that turns, likewise; empty: heads turn whole, whatever it says
+void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0, std::optional<double> turning = {}) {
   read_sizes(keys, {.head_dim_otherwise = head_dim}, config);
   config.intermediate_size = keys.integer("intermediate_size", 1, kMaxIntermediate);
   config.norm_epsilon = keys.number("rms_norm_eps", 0.0, 1.0, 1e-6);
@@ -32,7 +33,7 @@ void read_layers(const ConfigKeys& keys, ModelConfig& config, int head_dim = 0, 
   if (const std::string activation = keys.word("hidden_act", "silu"); activation != "silu" && activation != "swish") {
     keys.refuse("hidden_act", "\"silu\"");
   }
-  read_rotary(keys, "rope_theta", nullptr, turning, config);
+  read_rotary(keys, {.otherwise = turning}, config);
 }
 
 void refuse_rest(const ConfigKeys& keys) {

@@ -209,6 +209,10 @@ void TrainingTest::aTrainingThatGoesOnIsReadAgain() {
   QCOMPARE(shown.slider().value(), 1);
   QTRY_COMPARE(shown.view.losses().plot().curves.at(0).x.size(), 40U);
   QVERIFY(shown.view.bar().words().startsWith("step 20 of 40"));
+  // What is damaged later is told, and what was read stays.
+  out.append("log.jsonl", {{"step", 0}, {"tokens", 0}});
+  QTRY_VERIFY(shown.said("line 41 is no step of a training"));
+  QCOMPARE(shown.view.losses().plot().curves.at(0).x.size(), 40U);
 }
 
 void TrainingTest::aCheckpointThatIsGoneGivesItsPlaceToTheNewest() {
@@ -246,6 +250,10 @@ void TrainingTest::whatIsNoTrainingIsToldInALine() {
   damaged.make();
   QVERIFY(QFile::remove(damaged.path() + "/log.jsonl"));
   damaged.folder.write("damaged/log.jsonl", "words\n");
+  const WrittenTraining zero(QStringLiteral("zero"));
+  zero.make();
+  QVERIFY(QFile::remove(zero.path() + "/log.jsonl"));
+  zero.append("log.jsonl", {{"step", 0}, {"tokens", 0}, {"loss", 9.0}, {"grad_norm", 1.0}, {"lr", 0.001}});
   const WrittenTraining broken(QStringLiteral("broken"));
   broken.make();
   QVERIFY(QFile::remove(broken.checkpoint(30) + "/config.json"));
@@ -253,6 +261,7 @@ void TrainingTest::whatIsNoTrainingIsToldInALine() {
   for (const auto& [path, words] : {std::pair{none.path(), "has no step yet: wait for the training's first"},
                                     {unsaved.path(), "the training has no checkpoint yet"},
                                     {damaged.path(), "line 1 is no step of a training"},
+                                    {zero.path(), "zero/log.jsonl: line 1 is no step of a training"},
                                     {broken.path(), "config.json"}}) {
     QVERIFY(shown.open(path));
     QVERIFY2(shown.said(words), words);
