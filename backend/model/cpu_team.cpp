@@ -36,15 +36,16 @@ int LibTorchTeam::threads() const { return at::get_num_threads(); }
 
 void LibTorchTeam::run(std::int64_t tasks, const std::function<void(std::int64_t task, int thread)>& body) {
   std::atomic<std::int64_t> next = 0;
-  ++order;
   // One range a thread; each then takes the next task when it is free, so long tasks may come first.
-  at::parallel_for(0, threads(), 1, [&](std::int64_t begin, std::int64_t end) {
+  const auto take_tasks = [&](std::int64_t begin, std::int64_t end) {
     (void)order.load();
     for (std::int64_t thread = begin; thread < end; ++thread) {
       for (std::int64_t task = next++; task < tasks; task = next++) body(task, static_cast<int>(thread));
     }
     ++order;
-  });
+  };
+  ++order;  // behind all that a thread reads first
+  at::parallel_for(0, threads(), 1, take_tasks);
   (void)order.load();
 }
 

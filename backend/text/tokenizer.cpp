@@ -108,7 +108,7 @@ std::vector<AddedToken> sought_tokens(const TokenizerDescription& description,
 
 struct Tokenizer::Implementation {
   explicit Implementation(const TokenizerDescription& description);
-  void encode_sections(std::string_view text, Tokens& tokens) const;
+  void encode_sections(std::string_view text, Encoder& encoder) const;
   void check(std::int32_t id) const;
 
   std::string name;
@@ -161,9 +161,15 @@ class Tokenizer::Encoder {
  public:
   Encoder(const Implementation& tokenizer, Tokens& tokens)
       : tokenizer_(tokenizer), tokens_(tokens), splitter_(tokenizer.splits) {}
+  /// Of which only the ids are wanted.
+  /// @param goes_on  asked behind each word; Ended is thrown where it says no
+  Encoder(const Implementation& tokenizer, Tokens& tokens, const std::function<bool(std::size_t)>& goes_on)
+      : tokenizer_(tokenizer), tokens_(tokens), goes_on_(&goes_on), splitter_(tokenizer.splits) {}
+  struct Ended {};
 
   void put(std::int32_t id, std::size_t begin, std::size_t end) {
     tokens_.id.push_back(id);
+    if (goes_on_ != nullptr) return;
     tokens_.byte_start.push_back(static_cast<std::int64_t>(begin));
     tokens_.byte_end.push_back(static_cast<std::int64_t>(end));
   }
@@ -244,6 +250,7 @@ class Tokenizer::Encoder {
         put_placed(id, begin + std::max(offset, prefix) - prefix, begin + std::max(next, prefix) - prefix);
         offset = next;
       }
+      if (goes_on_ != nullptr && !(*goes_on_)(tokens_.id.size())) throw Ended();
       start = end;
     }
   }
@@ -291,6 +298,7 @@ class Tokenizer::Encoder {
 
   const Implementation& tokenizer_;
   Tokens& tokens_;
+  const std::function<bool(std::size_t)>* goes_on_ = nullptr;
   Splitter splitter_;
   Matcher words_{word_pattern()};
   OriginalPlaces* places_ = nullptr;  ///< of the text that is being encoded; null: it is part of the whole text
@@ -301,6 +309,13 @@ class Tokenizer::Encoder {
 };
 
 namespace {
+
+void require_utf8(std::string_view text) {
+  if (const std::optional<std::size_t> offset = find_invalid_utf8(text)) {
+    throw Error("the text is not UTF-8 at byte offset " + std::to_string(*offset) +
+                "; convert it, or have such bytes replaced");
+  }
+}
 
 /// Bytes of the escaped text become those of the characters that they escape.
 void map_to_original(std::string_view text, Tokens& tokens) {
@@ -318,12 +333,7 @@ void map_to_original(std::string_view text, Tokens& tokens) {
 
 }  // namespace
 
-void Tokenizer::Implementation::encode_sections(std::string_view text, Tokens& tokens) const {
-  // English has 4.3 bytes a token; memory that is reserved and not used costs address space only.
-  tokens.id.reserve(text.size() / 4 + 16);
-  tokens.byte_start.reserve(text.size() / 4 + 16);
-  tokens.byte_end.reserve(text.size() / 4 + 16);
-  Encoder encoder(*this, tokens);
+void Tokenizer::Implementation::encode_sections(std::string_view text, Encoder& encoder) const {
   for (const Section& section : added_tokens.split(text)) {
     if (section.id >= 0) {
       encoder.put(section.id, section.begin, section.end);
@@ -403,17 +413,39 @@ Tokenizer Tokenizer::from_vocab_and_merges(std::string_view vocab, std::string_v
   return Tokenizer(std::make_unique<Implementation>(description));
 }
 
-Tokens Tokenizer::encode(std::string_view text) const {
-  if (const std::optional<std::size_t> offset = find_invalid_utf8(text)) {
-    throw Error("the text is not UTF-8 at byte offset " + std::to_string(*offset) +
-                "; convert it, or have such bytes replaced");
-  }
+bool Tokenizer::encode_ids(std::string_view text, std::vector<std::int32_t>& ids,
+                           const std::function<bool(std::size_t)>& goes_on) const {
+  require_utf8(text);
   Tokens tokens;
+  tokens.id.swap(ids);
+  Encoder encoder(*implementation_, tokens, goes_on);
+  bool whole = true;
+  try {
+    if (implementation_->json_escaping) {
+      implementation_->encode_sections(escape_json(text), encoder);
+    } else {
+      implementation_->encode_sections(text, encoder);
+    }
+  } catch (const Encoder::Ended&) {
+    whole = false;
+  }
+  ids.swap(tokens.id);
+  return whole;
+}
+
+Tokens Tokenizer::encode(std::string_view text) const {
+  require_utf8(text);
+  Tokens tokens;
+  // English has 4.3 bytes a token; memory that is reserved and not used costs address space only.
+  tokens.id.reserve(text.size() / 4 + 16);
+  tokens.byte_start.reserve(text.size() / 4 + 16);
+  tokens.byte_end.reserve(text.size() / 4 + 16);
+  Encoder encoder(*implementation_, tokens);
   if (implementation_->json_escaping) {
-    implementation_->encode_sections(escape_json(text), tokens);
+    implementation_->encode_sections(escape_json(text), encoder);
     map_to_original(text, tokens);
   } else {
-    implementation_->encode_sections(text, tokens);
+    implementation_->encode_sections(text, encoder);
   }
   assert(tokens.byte_start.size() == tokens.size() && tokens.byte_end.size() == tokens.size());
   assert(tokens.size() == 0 || tokens.byte_end.back() <= static_cast<std::int64_t>(text.size()));

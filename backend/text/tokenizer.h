@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -55,6 +56,12 @@ class Tokenizer {
   /// Cuts UTF-8 text into tokens. Safe to call from several threads.
   /// @throws Error naming the offset of the first byte that is not UTF-8
   [[nodiscard]] Tokens encode(std::string_view text) const;
+
+  /// Appends the ids alone, without places: a fifth of the memory.
+  /// @param goes_on  asked behind each word of the text, with the number of ids so far
+  /// @returns whether it came to the end of the text: not if it was not to go on
+  bool encode_ids(std::string_view text, std::vector<std::int32_t>& ids,
+                  const std::function<bool(std::size_t ids)>& goes_on) const;
 
   /// The bytes of a text that has these tokens, all of them; bytes of incomplete characters are kept as they are, and a
   /// space that encode puts in front of a text is taken off.

@@ -1,5 +1,7 @@
 #include "backend/train/text_rows.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,6 +42,7 @@ namespace fs = std::filesystem;
 constexpr const char* kCacheFormat = "foxscope tokens 1";
 constexpr const char* kTokensTensor = "tokens";
 constexpr const char* kOriginTensor = "origin";
+constexpr std::size_t kKeyDigits = 64;    // of a cache file's name
 constexpr std::size_t kHeadBytes = 1024;  // of a cache file, before its tokens
 constexpr std::size_t kReadBytes = std::size_t{1} << 20;
 constexpr std::size_t kThreadTextBytes = std::size_t{8} << 20;
@@ -148,7 +151,9 @@ std::optional<TokenStream> open_stream(const fs::path& file, const std::string& 
 /// Writes a file of the cache: a .safetensors file, whose header comes last because it says how many tokens there are.
 class StreamWriter {
  public:
-  StreamWriter(const fs::path& file, std::int32_t bos) : file_(file, true), bos_(bos) {}
+  StreamWriter(const fs::path& file, std::int32_t bos) : file_(file, true), bos_(bos) {
+    fchmod(file_.descriptor(), S_IRUSR | S_IWUSR);
+  }
 
   /// Appends a document, behind BOS where it is not the first.
   void add(const std::vector<std::int32_t>& ids) {
@@ -278,16 +283,64 @@ void make_folder(const fs::path& folder) {
                     "write to",
                     folder.string(), failed.message()));
   }
+  fs::permissions(folder, fs::perms::owner_all, failed);  // somebody else's stays as it is
+}
+
+/// A file of the cache.
+struct CachedFile {
+  fs::path path;
+  std::uint64_t bytes = 0;
+  fs::file_time_type used;  ///< last
+};
+
+/// The files of a cache, the one whose last use is longest ago first.
+std::vector<CachedFile> cached_files(const fs::path& folder) {
+  std::vector<CachedFile> files;
+  std::error_code failed;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, failed)) {
+    const std::string name = entry.path().stem().string();
+    const bool own = entry.path().extension() == ".safetensors" && name.size() == kKeyDigits &&
+                     name.find_first_not_of("0123456789abcdef") == std::string::npos;
+    if (!own || !entry.is_regular_file(failed)) continue;
+    std::error_code gone;
+    CachedFile file{entry.path(), entry.file_size(gone), {}};
+    if (!gone) file.used = entry.last_write_time(gone);
+    if (!gone) files.push_back(std::move(file));
+  }
+  std::ranges::sort(files, {}, &CachedFile::used);
+  return files;
+}
+
+/// Notes that a file is used now, and removes others until the cache is within its bound. What another process has open
+/// stays readable for it.
+void settle_cache(const fs::path& used, const TextOptions& options) {
+  std::error_code failed;
+  fs::last_write_time(used, fs::file_time_type::clock::now(), failed);
+  const std::vector<CachedFile> files = cached_files(options.cache_folder);
+  std::uint64_t bytes = 0;
+  for (const CachedFile& file : files) {
+    fs::permissions(file.path, fs::perms::owner_read | fs::perms::owner_write, failed);
+    bytes += file.bytes;
+  }
+  for (const CachedFile& file : files) {
+    if (bytes <= options.cache_bytes) return;
+    if (file.path == used || !fs::remove(file.path, failed)) continue;
+    bytes -= file.bytes;
+    log_line(LogCategory::file, [&] {
+      return fmt::format("{}: removed: the cache holds at most {} MiB", file.path.string(), options.cache_bytes >> 20);
+    });
+  }
 }
 
 /// The stream of a corpus, from the cache or into it. Nothing if the job was stopped.
-std::optional<TokenStream> stream_of(const fs::path& corpus, std::int64_t vocabulary, const TextOptions& options,
-                                     const Job& job) {
+/// @param file  that has it
+std::optional<TokenStream> cached_stream(const fs::path& corpus, std::int64_t vocabulary, const TextOptions& options,
+                                         const Job& job, fs::path& file) {
   const auto corpus_hash = hash_corpus(corpus, job);
   if (!corpus_hash) return std::nullopt;
   const std::string key = sha256(
       fmt::format("{}\n{}\n{}\n{}\n", kCacheFormat, *corpus_hash, hash_tokenizer(options.tokenizer), options.bos));
-  const fs::path file = options.cache_folder / (key + ".safetensors");
+  file = options.cache_folder / (key + ".safetensors");
   std::error_code failed;
   if (fs::exists(file, failed)) {
     try {
@@ -325,8 +378,10 @@ std::unique_ptr<TokenRows> open_text_rows(const fs::path& corpus, std::int64_t l
     throw UsageError(fmt::format("BOS {}: the model's vocabulary has ids 0 to {}: correct bos_token_id", options.bos,
                                  vocabulary - 1));
   }
-  auto stream = stream_of(corpus, vocabulary, options, job);
+  fs::path file;
+  auto stream = cached_stream(corpus, vocabulary, options, job, file);
   if (!stream) return nullptr;
+  settle_cache(file, options);
   if (stream->largest >= vocabulary) throw_unfit(corpus, options, stream->largest, vocabulary);
   stream->tokens.name = corpus.string();
   std::string description =

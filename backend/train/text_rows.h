@@ -14,6 +14,8 @@ struct TextOptions {
   std::filesystem::path tokenizer;     ///< folder
   std::int32_t bos = 0;                ///< stands between documents
   std::filesystem::path cache_folder;  ///< where tokens are kept; made if it is missing
+  /// Of all files there; beyond, those go whose last use is longest ago. What was used last stays, whatever its size.
+  std::uint64_t cache_bytes = std::uint64_t{32} << 30;
 };
 
 /// $XDG_CACHE_HOME/foxscope/tokens, else ~/.cache/foxscope/tokens.
@@ -25,7 +27,8 @@ std::filesystem::path token_cache_folder();
 ///
 /// Tokens are made once, on all threads of the job's executor, and kept in a file of the cache folder (docs/files.md),
 /// found again by SHA-256 over the corpus's files, the tokenizer's files and BOS. Tokens that do not have the SHA-256
-/// that the file names are made anew. Several processes may open one corpus at the same time; each makes the file.
+/// that the file names are made anew. The texts may be private: only their user may read the files. Several processes
+/// may open one corpus at the same time; each makes the file.
 /// @param length      L
 /// @param vocabulary  ids are in [0, vocabulary)
 /// @returns null if the job was stopped

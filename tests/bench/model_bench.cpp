@@ -19,6 +19,7 @@
 #include "tests/bench/eager_gpt2.h"
 #include "tests/bench/model_measures.h"
 #include "tests/bench/random_checkpoint.h"
+#include "tests/largest_error.h"
 #include "tests/model/attention_errors.h"
 
 namespace foxscope::bench {
@@ -84,7 +85,7 @@ void compare(CausalLM& model, const DenseTransformer& dense, const SafetensorsFi
   double difference = 0;
   for (std::int64_t p = 0; p < target.length; ++p) {
     const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - loss[p].item<double>();
-    difference = std::max(difference, std::abs(error));
+    difference = test::largest_error(difference, error);
   }
   const double ratio = median(matrices) / median(ours);
   fmt::print("{:>6}  {:>9.3f} s {:>7.0f}  {:>9.3f} s  {:>5.1f} x (goal {:>4.1f})  {:>9.3f} s  {:>5.1f} x  {:.1e}\n",
@@ -105,7 +106,7 @@ void agree_with_kept_losses(const std::string& name, const std::string& referenc
     double mean = 0;
     for (std::int64_t p = 0; p < length; ++p) {
       const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - expected[window * length + p];
-      largest = std::max(largest, std::abs(error));
+      largest = test::largest_error(largest, error);
       mean += error / static_cast<double>(length);
     }
     fmt::print("{:<20} window {}  largest difference {:.1e} nats (bound 1e-3), of the mean {:.1e} (bound 1e-5)\n", name,
@@ -146,7 +147,7 @@ void compare_gpt2() {
   double difference = 0;
   for (std::int64_t p = 0; p < kLength; ++p) {
     const double error = trace->per_token_loss()[static_cast<std::size_t>(p)] - loss[p].item<double>();
-    difference = std::max(difference, std::abs(error));
+    difference = test::largest_error(difference, error);
   }
   fmt::print(
       "GPT-2 of 125M shape, loss of {} tokens: {:.3f} s, eager LibTorch {:.3f} s: {:.2f} x (goal 2 x); losses "

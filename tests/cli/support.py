@@ -38,6 +38,17 @@ SYSTEM_CALLS = {"x86_64": {"openat": 257, "fcntl": 72, "fsync": 74, "seccomp": 3
 TEXT = "The fox ran over the hill. The hill was green, and the fox was quick; nobody saw the fox.\n"
 
 
+class Result(unittest.TextTestResult):
+    """Says in the log which test was skipped, and why (tests/skipped.py)."""
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.stream.write(f"\nSKIPPED {test.id()}: {reason}\n")
+
+
+unittest.TextTestRunner.resultclass = Result
+
+
 def limited_memory(size):
     """What a program is started with that may have no more address space than that."""
     if os.environ["FOXSCOPE_SANITIZE"]:

@@ -158,6 +158,65 @@ class ListsTest(DevTest):
         self.assertEqual(self.installed(), ["requirements-build.txt", "requirements.txt"])
 
 
+class SanitizeTest(DevTest):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(SOURCE / "requirements-test.txt", self.checkout)
+        self.tool("ctest", "")
+        self.tool("python3", "", folder=self.checkout / ".venv" / "bin")
+
+    def test_tests_of_some_folders_are_built_and_run_alone(self):
+        result = self.dev("asan", "--folders", "text,file", "--verbose")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("--preset asan --target foxscope_test_text foxscope_test_file", self.called("cmake")[-1])
+        (tests,) = self.called("ctest")
+        self.assertIn("--preset asan ", tests)
+        self.assertTrue(tests.endswith(r"-R ^(text|file)\. --verbose"), tests)
+        self.assertEqual(self.called("python3"), [])
+        self.assertEqual(self.dev("tsan").returncode, 0)
+        self.assertIn("--preset tsan --target all", self.called("cmake")[-1])
+        self.assertIn("say which", self.dev("asan", "--folders").stderr)
+
+    def test_skipped_tests_are_looked_at_in_continuous_integration(self):
+        self.dev("asan", "--folders", "text", CI="true")
+        self.assertEqual(self.called("python3"), ["python3 tests/skipped.py build-asan/Testing/Temporary/LastTest.log"])
+        self.tool("python3", "exit 1", folder=self.checkout / ".venv" / "bin")
+        self.assertEqual(self.dev("asan", "--folders", "text", CI="true").returncode, 1)
+
+
+class SkippedTest(unittest.TestCase):
+    """tests/skipped.py, on logs of ctest."""
+
+    ALLOWED = """[ RUN      ] CudaMap.Pools
+/foxscope/tests/map/cuda_map_test.cpp:57: Skipped
+no CUDA device, or a build without CUDA
+
+[  SKIPPED ] CudaMap.Pools (0 ms)
+[       OK ] PooledMap.Pools (3 ms)
+SKIPPED test_figure.Nothing.test_it: built with Qt
+"""
+
+    def look(self, log):
+        with tempfile.NamedTemporaryFile("w", suffix=".log") as file:
+            file.write(log)
+            file.flush()
+            result = subprocess.run(["python3", SOURCE / "tests" / "skipped.py", file.name], capture_output=True, text=True)
+        return result.returncode, result.stdout
+
+    def test_a_gpu_may_be_missing_a_package_may_not(self):
+        self.assertEqual(self.look(""), (0, "0 tests were skipped, 0 of them for want of something that can be installed\n"))
+        self.assertEqual(self.look(self.ALLOWED)[0], 0)
+        for line, said in [
+                ("SKIPPED test_serve_harness.HarnessTest.test_it: lm_eval is not installed: ./dev test installs it\n",
+                 "test_it was skipped: lm_eval is not installed"),
+                ("a_test.cpp:1: Skipped\nthe Python package tokenizers is missing\n\n[  SKIPPED ] Peer.Agrees (0 ms)\n",
+                 "Peer.Agrees was skipped: the Python package tokenizers is missing"),
+                ("[  SKIPPED ] Suite.Silent (0 ms)\n", "Suite.Silent was skipped: ")]:
+            code, text = self.look(self.ALLOWED + line)
+            self.assertEqual(code, 1)
+            self.assertIn(said, text)
+
+
 class RunTest(DevTest):
     """Without a display."""
 

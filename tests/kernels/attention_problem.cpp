@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/executor.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -87,11 +88,6 @@ std::vector<double> draw_gates(const ProblemOptions& o, std::mt19937_64& random)
     }
   }
   return cumulative;
-}
-
-double worst(double so_far, double found, double expected) {
-  const double difference = std::abs(found - expected);
-  return std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(so_far, difference);
 }
 
 }  // namespace
@@ -204,13 +200,15 @@ Differences compare_with_reference(const Problem& p, std::uint64_t seed) {
         if (o.length > kAllRowsUpTo && !edge && dice >= kSampledRows) continue;
         const ReferenceRow expected = reference_row(p, b, h, i);
         for (std::int64_t x = 0; x < o.head_dim; ++x) {
-          differences.output = worst(differences.output, output[x], expected.output[static_cast<std::size_t>(x)]);
+          differences.output = test::largest_error(
+              differences.output, static_cast<double>(output[x]) - expected.output[static_cast<std::size_t>(x)]);
         }
         const auto row = static_cast<std::size_t>((b * o.heads + h) * o.length + i);
-        differences.log_normalizer = worst(differences.log_normalizer, p.log_normalizer[row], expected.log_normalizer);
-        differences.log_normalizer_without_gate =
-            worst(differences.log_normalizer_without_gate, p.log_normalizer_without_gate[row],
-                  expected.log_normalizer_without_gate);
+        differences.log_normalizer = test::largest_error(
+            differences.log_normalizer, static_cast<double>(p.log_normalizer[row]) - expected.log_normalizer);
+        differences.log_normalizer_without_gate = test::largest_error(
+            differences.log_normalizer_without_gate,
+            static_cast<double>(p.log_normalizer_without_gate[row]) - expected.log_normalizer_without_gate);
       }
     }
   }

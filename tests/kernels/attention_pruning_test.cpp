@@ -1,10 +1,13 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/forgetting_attention.h"
 #include "tests/kernels/attention_problem.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -23,21 +26,24 @@ struct Comparison {
 Comparison compare_with_unpruned(const Problem& exact, double tolerance, bool ungated) {
   Problem pruned = exact;
   pruned.options.pruning_tolerance = tolerance;
+  for (std::vector<float>* written : {&pruned.output, &pruned.log_normalizer, &pruned.log_normalizer_without_gate}) {
+    std::ranges::fill(*written, std::numeric_limits<float>::quiet_NaN());
+  }
   cpu::ForgettingAttention arguments = pruned.arguments();
   if (!ungated) arguments.log_normalizer_without_gate = nullptr;
   Comparison result;
   result.blocks = run(arguments);
   for (std::size_t i = 0; i < exact.output.size(); ++i) {
-    result.output = std::max(result.output, std::abs(static_cast<double>(exact.output[i]) - pruned.output[i]));
+    result.output = test::largest_error(result.output, static_cast<double>(exact.output[i]) - pruned.output[i]);
     result.largest_value = std::max(result.largest_value, std::abs(static_cast<double>(exact.value[i])));
   }
   for (std::size_t i = 0; i < exact.log_normalizer.size(); ++i) {
-    result.missing_normalizer =
-        std::max(result.missing_normalizer, static_cast<double>(exact.log_normalizer[i]) - pruned.log_normalizer[i]);
+    const double fall = static_cast<double>(exact.log_normalizer[i]) - pruned.log_normalizer[i];
+    result.missing_normalizer = test::largest_error(result.missing_normalizer, fall < 0 ? 0 : fall);
     if (ungated) {
-      result.without_gate = std::max(
-          result.without_gate,
-          std::abs(static_cast<double>(exact.log_normalizer_without_gate[i]) - pruned.log_normalizer_without_gate[i]));
+      result.without_gate =
+          test::largest_error(result.without_gate, static_cast<double>(exact.log_normalizer_without_gate[i]) -
+                                                       pruned.log_normalizer_without_gate[i]);
     }
   }
   return result;

@@ -11,6 +11,7 @@
 #include "kernels/cpu/forgetting_attention.h"
 #include "kernels/executor.h"
 #include "tests/kernels/cuda_support.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -263,7 +264,7 @@ CudaProblem::Errors CudaProblem::compare() const {
           squares += out[index(x)] * out[index(x)];
         }
         const auto log_normalizer = static_cast<double>(log_normalizer_[index(flat * length + i)]);
-        errors.log_normalizer = std::max(errors.log_normalizer, std::abs(log_normalizer - (largest + std::log(sum))));
+        errors.log_normalizer = test::largest_error(errors.log_normalizer, log_normalizer - (largest + std::log(sum)));
       }
       for (std::int64_t i = 0; i < length; ++i) {
         if (!std::isfinite(log_normalizer_[index(flat * length + i)])) ++errors.not_finite;
@@ -328,7 +329,7 @@ CudaProblem::Errors CudaProblem::compare_with_cpu() const {
   errors.output = std::sqrt(error / squares);
   for (std::size_t i = 0; i < log_normalizer.size(); ++i) {
     const auto difference = static_cast<double>(log_normalizer_[i]) - static_cast<double>(log_normalizer[i]);
-    errors.log_normalizer = std::max(errors.log_normalizer, std::abs(difference));
+    errors.log_normalizer = test::largest_error(errors.log_normalizer, difference);
   }
   return errors;
 }

@@ -10,6 +10,7 @@
 #include "kernels/cuda/gate_scan.h"
 #include "tests/kernels/cuda_support.h"
 #include "tests/kernels/cuda_test.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -115,7 +116,7 @@ TEST_F(CudaGateScan, TakesLogSigmoidOfLogits) {
           const auto x = static_cast<double>(logits[index(i * stride + head)]);
           sum += static_cast<long double>(std::min(x, 0.0) - std::log1p(std::exp(-std::abs(x))));
           const double c = cumulative[index(head * length + i)];
-          largest = std::isnan(c) ? c : std::max(largest, std::abs(c - static_cast<double>(sum)));
+          largest = test::largest_error(largest, c - static_cast<double>(sum));
         }
       }
       EXPECT_LE(largest, 1e-10);

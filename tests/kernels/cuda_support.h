@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/stream.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 
@@ -99,14 +100,12 @@ class DeviceNumbers {
   cuda::DeviceBuffer buffer_;
 };
 
-/// Largest |value - reference| / (|reference| + floor); NaN where a value is.
+/// Largest |value - reference| / (|reference| + floor); infinity where a value is NaN.
 inline double largest_error(const std::vector<double>& values, const std::vector<double>& reference, double floor) {
   if (values.size() != reference.size()) throw std::runtime_error("sizes differ");
   double largest = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const double error = std::abs(values[i] - reference[i]) / (std::abs(reference[i]) + floor);
-    if (std::isnan(error)) return error;
-    largest = std::max(largest, error);
+    largest = test::largest_error(largest, (values[i] - reference[i]) / (std::abs(reference[i]) + floor));
   }
   return largest;
 }

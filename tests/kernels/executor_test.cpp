@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -75,8 +78,21 @@ TEST(ThreadPool, PoolsInsideTasksOfAnotherPoolWork) {
   EXPECT_EQ(total, 0 + 1 + 2 + 3 + 4 + 5);
 }
 
-TEST(ThreadPool, EndsWithoutEverHavingRun) {
+/// Of this process.
+std::ptrdiff_t thread_count() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/task"), std::filesystem::directory_iterator());
+}
+
+TEST(ThreadPool, LeavesNoThreadThoughItHasNeverRun) {
+  const std::ptrdiff_t before = thread_count();
+  {
+    const ThreadPool pool(4);
+    EXPECT_EQ(thread_count(), before + 3);
+  }
   for (int i = 0; i < 100; ++i) std::make_unique<ThreadPool>(4).reset();
+  // The system lists a thread for a moment after it has been waited for.
+  for (int look = 0; look < 100'000 && thread_count() > before; ++look) std::this_thread::yield();
+  EXPECT_EQ(thread_count(), before);
 }
 
 TEST(ThreadPool, WorksOnWithFewerThreadsWhereTheSystemGivesNoMore) {

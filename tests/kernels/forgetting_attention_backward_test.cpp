@@ -11,6 +11,7 @@
 
 #include "tests/kernels/attention_problem.h"
 #include "tests/kernels/instruction_set.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -176,9 +177,7 @@ class LargestError {
  public:
   void add(const float* found, const double* expected, std::int64_t width) {
     for (std::int64_t x = 0; x < width; ++x) {
-      const double difference = std::abs(static_cast<double>(found[x]) - expected[x]);
-      difference_ =
-          std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(difference_, difference);
+      difference_ = test::largest_error(difference_, static_cast<double>(found[x]) - expected[x]);
       largest_ = std::max(largest_, std::abs(expected[x]));
     }
   }
@@ -401,14 +400,17 @@ TEST(ForgettingAttentionBackward, LeavesOutNoMoreThanTheTolerance) {
     for (const double tolerance : {0x1p-24, 1e-4, 1e-2}) {
       Gradients pruned = full;
       pruned.problem.options.pruning_tolerance = tolerance;
+      for (std::vector<float>* written : {&pruned.query, &pruned.key, &pruned.value}) {
+        std::ranges::fill(*written, std::numeric_limits<float>::quiet_NaN());
+      }
       const cpu::AttentionBlocks blocks = differentiate(pruned);
       EXPECT_GE(blocks.skipped, skipped_before);
       skipped_before = blocks.skipped;
       double query = 0;
       double key = 0;
       for (std::size_t n = 0; n < full.query.size(); ++n) {
-        query = std::max(query, std::abs(static_cast<double>(full.query[n]) - static_cast<double>(pruned.query[n])));
-        key = std::max(key, std::abs(static_cast<double>(full.key[n]) - static_cast<double>(pruned.key[n])));
+        query = test::largest_error(query, static_cast<double>(full.query[n]) - static_cast<double>(pruned.query[n]));
+        key = test::largest_error(key, static_cast<double>(full.key[n]) - static_cast<double>(pruned.key[n]));
       }
       EXPECT_LE(query, scale * tolerance * product * longest(full.problem.key) + 1e-5);
       EXPECT_LE(key, scale * tolerance * product * longest(full.problem.query) * kLength + 1e-5);

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/kernels/instruction_set.h"
+#include "tests/largest_error.h"
 
 namespace foxscope::kernels::testing {
 namespace {
@@ -92,10 +93,7 @@ void expect_slopes(const Rows& found, const Doubles& expected, const std::string
   double largest = 1;
   for (const double slope : expected) largest = std::max(largest, std::abs(slope));
   double error = 0;
-  for (std::size_t n = 0; n < expected.size(); ++n) {
-    const double difference = std::abs(numbers[n] - expected[n]);
-    error = std::isnan(difference) ? std::numeric_limits<double>::infinity() : std::max(error, difference);
-  }
+  for (std::size_t n = 0; n < expected.size(); ++n) error = test::largest_error(error, numbers[n] - expected[n]);
   EXPECT_LE(error, 3e-6 * largest) << what;
   EXPECT_TRUE(found.gaps_untouched()) << what;
 }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "tests/largest_error.h"
+
 namespace foxscope::test {
 namespace {
 
@@ -242,7 +244,7 @@ double largest_difference(const Image& image, const std::vector<double>& referen
   for (std::size_t n = 0; n < reference.size(); ++n) {
     const auto value = static_cast<double>(image.value[n]);
     if (std::isnan(value) != std::isnan(reference[n])) return std::numeric_limits<double>::infinity();
-    if (!std::isnan(value)) largest = std::max(largest, std::abs(value - reference[n]));
+    if (!std::isnan(value)) largest = test::largest_error(largest, value - reference[n]);
   }
   return largest / largest_entry;
 }

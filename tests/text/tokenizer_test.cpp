@@ -53,6 +53,38 @@ TEST(Tokenizer, GivesTheGoldens) {
   }
 }
 
+TEST(Tokenizer, IdsAloneAreTheSame) {
+  for (const bool escaping : {false, true}) {
+    const Tokenizer tokenizer = fixture_tokenizer(escaping);
+    for (const json& one : golden()) {
+      const std::string text = one["text"];
+      std::vector<std::int32_t> ids = {-7};
+      EXPECT_TRUE(tokenizer.encode_ids(text, ids, [](std::size_t) { return true; }));
+      EXPECT_EQ(ids.front(), -7) << "what was there stays";
+      ids.erase(ids.begin());
+      EXPECT_EQ(ids, tokenizer.encode(text).id) << text;
+    }
+  }
+}
+
+TEST(Tokenizer, IdsAreGivenUpWhereTheyAreNotWanted) {
+  const Tokenizer tokenizer = fixture_tokenizer();
+  std::string text;
+  for (int n = 0; n < 1000; ++n) text += "ab cd\n";
+  const std::vector<std::int32_t> all = tokenizer.encode(text).id;
+  std::vector<std::int32_t> ids;
+  std::size_t asked = 0;
+  EXPECT_FALSE(tokenizer.encode_ids(text, ids, [&](std::size_t count) {
+    EXPECT_GT(count, asked);
+    asked = count;
+    return count < 100;
+  }));
+  ASSERT_GE(ids.size(), 100U);
+  ASSERT_LT(ids.size(), 120U);
+  EXPECT_EQ(ids.size(), asked);
+  EXPECT_TRUE(std::equal(ids.begin(), ids.end(), all.begin()));
+}
+
 TEST(Tokenizer, BothFormsOfFileAreEqual) {
   const std::string folder = FOXSCOPE_TEST_DATA "/tokenizer/";
   const Tokenizer one = fixture_tokenizer();

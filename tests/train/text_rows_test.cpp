@@ -3,6 +3,7 @@
 
 #include <sys/stat.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
@@ -219,6 +220,48 @@ TEST_F(TextRows, ADamagedOrForeignFileIsMadeAnew) {
     EXPECT_EQ(test::read_bytes(file), good);
     EXPECT_TRUE(is_kept(corpus));
   }
+}
+
+TEST_F(TextRows, OnlyItsUserReadsTheCache) {
+  const mode_t before = umask(0);
+  const fs::path corpus = write("a.txt", "ab");
+  open(corpus);
+  const auto mode_of = [](const fs::path& path) { return static_cast<int>(fs::status(path).permissions()); };
+  EXPECT_EQ(mode_of(options_.cache_folder), 0700);
+  EXPECT_EQ(mode_of(cached().at(0)), 0600);
+  // A cache that was readable for others is so no more.
+  fs::permissions(options_.cache_folder, fs::perms::all);
+  fs::permissions(cached().at(0), fs::perms::all);
+  open(write("b.txt", "cd"));
+  EXPECT_EQ(mode_of(options_.cache_folder), 0700);
+  for (const fs::path& file : cached()) EXPECT_EQ(mode_of(file), 0600);
+  umask(before);
+}
+
+TEST_F(TextRows, WhatWasUsedLongestAgoLeavesAFullCache) {
+  const std::string text(1000, 'x');
+  const fs::path a = write("a.txt", text);
+  open(a);
+  const fs::path file_of_a = cached().at(0);
+  const std::uint64_t bytes = fs::file_size(file_of_a);
+  options_.cache_bytes = 2 * bytes;
+  open(write("b.txt", text + "b"));  // the cache takes 4 bytes more than it may
+  EXPECT_EQ(cached().size(), 1);
+  EXPECT_FALSE(fs::exists(file_of_a));
+  options_.cache_bytes = 3 * bytes;
+  open(a);
+  test::write_bytes(options_.cache_folder / "notes.txt", "of the user");
+  const auto an_hour_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  for (const fs::path& file : cached()) fs::last_write_time(file, an_hour_ago);
+  open(a);  // is used now
+  open(write("c.txt", text + "c"));
+  EXPECT_TRUE(fs::exists(file_of_a));
+  EXPECT_TRUE(fs::exists(options_.cache_folder / "notes.txt"));
+  EXPECT_EQ(cached().size(), 3) << "a, c and the user's own file";
+  options_.cache_bytes = 1;
+  EXPECT_NE(open(a), nullptr);
+  EXPECT_TRUE(fs::exists(file_of_a)) << "what is in use stays";
+  EXPECT_EQ(cached().size(), 2);
 }
 
 TEST_F(TextRows, AFileOfTheCacheIsDataToo) {
