@@ -175,12 +175,12 @@ std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, c
                                     const FigureStyle& style, const Job& job) {
   DrawnFigure drawn;
   MapsOptions chosen = options;
-  bool gated = chosen.heads.empty() && trace->info().gated;
+  bool gated = chosen.heads.empty() && forgets(trace->info());
   for (MapsHead& head : chosen.heads) {
     if (head.run == nullptr) head.run = trace;
     head.run->check_head(head.layer, head.head);
     requireSameTokens(*chosen.heads.front().run, *head.run);
-    gated = gated || head.run->info().gated;
+    gated = gated || forgets(head.run->info(), head.layer);
   }
   if (!gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
     const Trace& first = chosen.heads.empty() ? *trace : *chosen.heads.front().run;
