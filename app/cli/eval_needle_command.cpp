@@ -159,7 +159,7 @@ std::string needleText(const NeedleEvaluation& evaluation) {
     for (const std::int64_t length : evaluation.lengths) text += fmt::format("{:>9}", length);
     text += '\n';
     for (std::size_t q = 0; q < depths; ++q) {
-      text += fmt::format("{:>5.0f} %", evaluation.depths[q] * 100);
+      text += fmt::format("{:>5.4g} %", evaluation.depths[q] * 100);
       for (std::size_t p = 0; p < evaluation.lengths.size(); ++p) {
         const std::size_t cell = p * depths + q;
         text += fmt::format("{:>8.2f}{}", gain[cell], model.found[cell] == 1 ? '*' : ' ');

@@ -88,17 +88,22 @@ void writeText(const SurprisalOptions& options, const std::string& text) {
 
 // How many pairs are right, in all and by what they test.
 std::string pairsText(const MinimalPairs& result) {
-  std::map<std::string, std::pair<std::int64_t, std::int64_t>> byName;
+  using Counts = std::pair<std::int64_t, std::int64_t>;
+  Counts all;
+  std::map<std::string, Counts> byName;
   for (std::size_t n = 0; n < result.pairs.size(); ++n) {
-    for (const std::string& name : {std::string("all"), result.pairs[n].name}) {
-      if (name.empty()) continue;
-      ++byName[name].second;
-      byName[name].first += result.scores[n].right() ? 1 : 0;
+    const std::string& name = result.pairs[n].name;
+    for (Counts* counts : {&all, name.empty() ? nullptr : &byName[name]}) {
+      if (counts == nullptr) continue;
+      ++counts->second;
+      counts->first += result.scores[n].right() ? 1 : 0;
     }
   }
   TextTable table({"pairs", "right", "of", "share"},
                   {TextTable::Align::left, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right});
-  for (const auto& [name, counts] : byName) {
+  std::vector<std::pair<std::string, Counts>> rows(byName.begin(), byName.end());
+  rows.insert(rows.begin(), {"all", all});
+  for (const auto& [name, counts] : rows) {
     table.addRow({name, std::to_string(counts.first), std::to_string(counts.second),
                   fmt::format("{:.4f}", static_cast<double>(counts.first) / static_cast<double>(counts.second))});
   }

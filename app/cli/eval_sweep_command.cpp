@@ -57,7 +57,7 @@ void tellUser(const OpenedModel& model, const SweepResult& result, const Session
   for (const std::string& note : model.config.notes) session.console.note(fmt::format("{}: {}", info.name, note));
   if (result.resumed > 0) {
     session.console.note(fmt::format("{}: {} of {} heads were computed before", info.name, result.resumed,
-                                     result.evaluation.changed_loss.size()));
+                                     result.evaluation.info.head_count()));
   }
   session.console.detail(
       fmt::format("{}: {} heads in {}, attention by {}", info.name, result.timing.heads,

@@ -59,7 +59,7 @@ const EvaluatedHeads& chooseModel(const std::vector<EvaluatedHeads>& models, con
   }
   if (name) throw UsageError(fmt::format("--model {}: there is no such model: use one of {}", *name, names));
   const auto gated =
-      std::find_if(models.begin(), models.end(), [](const EvaluatedHeads& model) { return model.info.gated; });
+      std::find_if(models.begin(), models.end(), [](const EvaluatedHeads& model) { return forgets(model.info); });
   const EvaluatedHeads& chosen = gated == models.end() ? models.front() : *gated;
   if (models.size() > 1) {
     notes.push_back(fmt::format("of {} this is {}: --model chooses another", names, chosen.info.name));

@@ -311,7 +311,7 @@ std::shared_ptr<const Trace> chooseRun(const FigureOptions& options,
   const std::vector<std::string>& files = options.files;
   if (name) return namedRun(runs, files, "--model", *name);
   if (runs.empty()) throw UsageError(fmt::format("{}: there is no run in it", fmt::join(files, ", ")));
-  const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return run->info().gated; });
+  const auto gated = std::find_if(runs.begin(), runs.end(), [](const auto& run) { return forgets(run->info()); });
   const auto& chosen = gated == runs.end() ? runs.front() : *gated;
   if (runs.size() > 1) {
     notes.push_back(fmt::format("of {} this is {}: --model chooses another", namesOf(runs), chosen->info().name));
@@ -334,7 +334,7 @@ std::pair<std::shared_ptr<const Trace>, std::shared_ptr<const Trace>> chooseTwoR
     if (runs.size() > 2) {
       notes.push_back(fmt::format("of {} these are the first two: --models chooses others", namesOf(runs)));
     }
-    const bool swapped = !runs[0]->info().gated && runs[1]->info().gated;
+    const bool swapped = !forgets(runs[0]->info()) && forgets(runs[1]->info());
     return {runs[swapped ? 1 : 0], runs[swapped ? 0 : 1]};
   }
   return {namedRun(runs, files, "--models", names[0]), namedRun(runs, files, "--models", names[1])};

@@ -68,9 +68,11 @@ std::optional<double> tokensPerSecond(const Generation& generation) {
 
 std::string generationJson(const GenerateOptions& options, const OpenedModel& model, const Generation& generation) {
   nlohmann::ordered_json held = nlohmann::ordered_json::array();
-  const auto heads = static_cast<std::ptrdiff_t>(generation.held_keys.size()) / model.config.layers;
-  for (auto layer = generation.held_keys.begin(); layer != generation.held_keys.end(); layer += heads) {
-    held.push_back(std::vector<std::int64_t>(layer, layer + heads));
+  auto first = generation.held_keys.begin();
+  for (int layer = 0; layer < model.config.layers; ++layer) {
+    const auto last = first + model.config.heads_of(layer);
+    held.push_back(std::vector<std::int64_t>(first, last));
+    first = last;
   }
   nlohmann::ordered_json summary = {{"model", options.model},
                                     {"text", generation.text},

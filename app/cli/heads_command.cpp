@@ -195,7 +195,7 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
         "--keep gates,rows,qk",
         options.file, some ? "softmax attention" : "attention"));
   }
-  if (options.saliency && trace->info().gated && ordering_number(*trace) == SaliencyNumber::per_nat) {
+  if (options.saliency && forgets(trace->info()) && ordering_number(*trace) == SaliencyNumber::per_nat) {
     session.console.note(
         fmt::format("{}: gates were not kept, so saliency_scale and saliency_absolute are not known: run again with "
                     "--keep loss,gates,saliency",

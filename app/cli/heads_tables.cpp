@@ -209,7 +209,7 @@ std::string readCell(const Trace& run, std::int64_t position) {
 }
 
 std::string saliencyTable(const HeadsReport& report) {
-  const bool gated = report.run->info().gated;
+  const bool gated = forgets(report.run->info());
   TextTable table({"layer", "head", "decay time", "absolute", "scale", "per nat", "largest", "position", "reads"},
                   {TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,
                    TextTable::Align::right, TextTable::Align::right, TextTable::Align::right, TextTable::Align::right,

@@ -41,7 +41,7 @@ Json modelJson(const Trace& trace) {
                       {"key_heads", info.key_heads},
                       {"head_dim", info.head_dim},
                       {"tokens", info.length},
-                      {"gated", info.gated},
+                      {"gated", forgets(info)},
                       {"window_size", info.window_size},
                       {"softmax_scale", info.softmax_scale},
                       {"mean_loss", numberOrNull(loss)},

@@ -118,7 +118,7 @@ class MapDrawing {
     addLines(m_above, fmt::format("{}: {}", to_string(request.quantity), resolutionText(request)), small);
     const auto& value = m_figure.image.value;
     if (std::any_of(value.begin(), value.end(), [](float pixel) { return std::isnan(pixel); })) {
-      const bool window = request.head.trace->info().window_size > 0;
+      const bool window = window_of(request.head.trace->info(), request.head.layer) > 0;
       addLines(m_below,
                std::string("grey: the key comes after the query") + (window ? " or is outside the window" : ""), small);
     }

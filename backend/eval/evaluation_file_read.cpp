@@ -6,6 +6,7 @@
 #include "backend/base/command_line.h"
 #include "backend/eval/evaluation_file.h"
 #include "backend/file/file_trace.h"
+#include "backend/file/layer_mixers.h"
 #include "backend/file/provenance.h"
 #include "backend/text/tokenizer.h"
 
@@ -101,7 +102,6 @@ TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
   info.length = count(model, "length");
   info.pruning_tolerance = model.real_attribute("pruning_tolerance").value_or(0);
   info.softmax_scale = static_cast<float>(model.real_attribute("softmax_scale").value_or(0));
-  info.gated = model.integer_attribute("gated").value_or(1) != 0;
   for (const auto& [name, into] : {std::pair{"layers", &info.layers}, std::pair{"heads", &info.heads},
                                    std::pair{"key_heads", &info.key_heads}, std::pair{"head_dim", &info.head_dim}}) {
     const std::int64_t value = count(model, name);
@@ -112,6 +112,7 @@ TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
     fail(model, fmt::format("{} layers of {} heads are too much for a file of {} bytes", info.layers, info.heads,
                             file_->size()));
   }
+  read_mixers(model, heap_, info);
   return info;
 }
 

@@ -1,4 +1,5 @@
 #include "backend/eval/evaluation_file.h"
+#include "backend/file/layer_mixers.h"
 #include "backend/file/model_writer.h"
 
 namespace foxscope {
@@ -37,6 +38,9 @@ void write_info(Hdf5Writer& writer, const std::string& group, std::size_t order,
   if (info.layers == 0) return;
   write_run_attributes(writer, group, info);
   writer.attribute(group, "length", info.length);
+  if (info.mixers.empty()) return;
+  for (int layer = 0; layer < info.layers; ++layer) writer.group(fmt::format("{}/layers/{:02}", group, layer));
+  write_mixers(writer, group, info);
 }
 
 void write_windows(Hdf5Writer& writer, const std::string& group, const EvaluatedWindows& windows) {

@@ -25,7 +25,7 @@ struct Generation {
   std::vector<std::int32_t> ids;        ///< [N]
   std::vector<float> log_probability;   ///< [N] nats, as the model has it, whatever the temperature
   std::string text;                     ///< empty where the checkpoint has no tokenizer
-  std::vector<std::int64_t> held_keys;  ///< [layers * H] at the end
+  std::vector<std::int64_t> held_keys;  ///< of all heads at the end, layer by layer; H of each layer
   double load_seconds = 0;
   double prompt_seconds = 0;
   double token_seconds = 0;  ///< for all tokens after the prompt

@@ -69,7 +69,7 @@ std::optional<HeadMeasures> measure_head(const HeadOf& head, const MeasureOption
   measures.statistics = std::move(*statistics);
   const TraceInfo& info = head.trace->info();
   if (!options.classes.empty()) {
-    const bool gated = is_gated(info, head.layer);
+    const bool gated = forgets(info, head.layer);
     const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
     measures.classes =
         tally_gates(gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span<const double>(open),

@@ -109,7 +109,9 @@ class HeadsWork {
   /// A mean leaves out windows that do not have a number, and must not leave out one whose run has failed.
   void check_measures(const HeadMeasures& measures, std::size_t window) const {
     const HeadStatistics& statistics = measures.statistics;
-    const char* const what = std::isnan(statistics.mean_log_gate)                         ? "the gate"
+    // One token has no gate that F is made of.
+    const bool gates = model_.windows.windows[window].ids.size() > 1;
+    const char* const what = gates && std::isnan(statistics.mean_log_gate)                ? "the gate"
                              : statistics.has_attention && std::isnan(statistics.entropy) ? "attention"
                                                                                           : nullptr;
     if (what == nullptr) return;

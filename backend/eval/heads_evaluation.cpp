@@ -73,6 +73,17 @@ const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_vi
   return found == arrays.end() ? nullptr : &*found;
 }
 
+void set_forgetting(EvaluatedHeads& heads) {
+  const HeadArray* const means = find_array(heads.numbers, "mean_log_gate");
+  if (means == nullptr) return;
+  const auto row = static_cast<std::size_t>(heads.info.heads);
+  heads.info.forgetting.assign(static_cast<std::size_t>(heads.info.layers), false);
+  for (std::size_t place = 0; place < means->value.size(); ++place) {
+    const double mean = means->value[place];
+    if (!std::isnan(mean) && mean != 0) heads.info.forgetting[place / row] = true;
+  }
+}
+
 void HeadsAccumulator::put(std::vector<Series>& list, std::size_t head, std::string_view name, const char* unit,
                            const std::vector<double>& values) {
   auto series = std::ranges::find(list, name, &Series::name);
@@ -251,6 +262,7 @@ EvaluatedHeads HeadsAccumulator::finish() {
   heads.distances = distance_bins(info_.length);
   finish_classes(heads);
   heads.info = std::move(info_);
+  set_forgetting(heads);
   return heads;
 }
 

@@ -46,6 +46,9 @@ struct EvaluatedHeads {
   }
 };
 
+/// Lets `info.forgetting` be what was measured: a layer forgets where a head's mean of log f is not 0.
+void set_forgetting(EvaluatedHeads& heads);
+
 /// The array of that name, or null.
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name);
 

@@ -88,6 +88,7 @@ class HeadsFileReader {
       model.windows = std::make_shared<EvaluatedWindows>(file_.read_windows(*windows, documents));
     }
     model.numbers = read_arrays(group.child("numbers"), dims);
+    set_forgetting(model);
     if (const auto distances = group.find("by_distance")) {
       read_distances(*distances, dims, model);
     } else {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -20,7 +21,7 @@ namespace {
 struct Cell {
   bool found = false;
   float log_probability = 0;
-  std::vector<float> mass;  ///< [layers * H]
+  std::vector<float> mass;  ///< [layers * H]; NaN for a head that its layer does not have
   std::vector<float> gate;
   std::vector<std::int32_t> ids;  ///< of the continuation
 
@@ -56,7 +57,7 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<std::int32_t>&
 }
 
 std::size_t head_count(const PlannedNeedle& model) {
-  return static_cast<std::size_t>(model.config.layers) * static_cast<std::size_t>(model.config.heads);
+  return static_cast<std::size_t>(model.result.info.layers) * static_cast<std::size_t>(model.result.info.heads);
 }
 
 std::size_t record_size(const PlannedNeedle& model) {
@@ -214,18 +215,22 @@ class NeedleWork {
     map.columns = {prompt.needle_begin, prompt.needle_end};
     map.pixel_rows = 1;
     map.pixel_columns = map.columns.size();
+    const std::size_t places = head_count(model_);
+    cell.mass.assign(places, std::numeric_limits<float>::quiet_NaN());
+    cell.gate.assign(places, std::numeric_limits<float>::quiet_NaN());
     for (int layer = 0; layer < info.layers; ++layer) {
-      for (int head = 0; head < info.heads; ++head) {
+      for (int head = 0; head < info.mixer(layer).heads; ++head) {
         map.head = {trace, layer, head};
         const auto row = compute_map(map, Job{job_.stop, {}, job_.executor});
         if (!row) return false;
         double mass = 0;
         // Keys outside the window have no entry.
         for (const float value : row->value) mass += std::isnan(value) ? 0.0 : static_cast<double>(value);
-        cell.mass.push_back(static_cast<float>(mass));
+        const auto place = static_cast<std::size_t>(layer * info.heads + head);
+        cell.mass[place] = static_cast<float>(mass);
         const auto c = trace->cumulative_log_gate(layer, head);
         const auto needle = static_cast<std::size_t>(prompt.needle_end - 1);
-        cell.gate.push_back(static_cast<float>(std::exp(c[static_cast<std::size_t>(last)] - c[needle])));
+        cell.gate[place] = static_cast<float>(std::exp(c[static_cast<std::size_t>(last)] - c[needle]));
       }
     }
     return true;

@@ -22,10 +22,11 @@ struct NeedleModel {
   std::vector<std::int64_t> position;           ///< [P] that predicts the answer's first token
   std::vector<std::int64_t> needle_begin;       ///< [P, Q] first position that reads the needle
   std::vector<std::int64_t> needle_end;         ///< [P, Q] behind the last
-  std::vector<float> needle_mass;               ///< [P, Q, layers, H] attention from `position`, summed over the needle
-  std::vector<float> needle_gate;               ///< [P, Q, layers, H] F from `position` to the needle's last token
-  std::vector<std::string> continuation;        ///< [P, Q]
-  std::int64_t haystack_tokens = 0;             ///< of the haystack, before it was repeated
+  std::vector<float> needle_mass;         ///< [P, Q, layers, H] attention from `position`, summed over the needle;
+                                          ///< NaN for a head that its layer does not have
+  std::vector<float> needle_gate;         ///< [P, Q, layers, H] F from `position` to the needle's last token
+  std::vector<std::string> continuation;  ///< [P, Q]
+  std::int64_t haystack_tokens = 0;       ///< of the haystack, before it was repeated
 
   /// answer_log_probability minus the baseline of the same length.
   /// @returns [P, Q] nats a token

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -64,6 +65,22 @@ class NeedleFileReader {
     return result;
   }
 
+  /// Numbers of the heads that there are; NaN for the others.
+  std::vector<float> of_heads(const Hdf5Object& group, const char* name, const std::vector<std::uint64_t>& dims,
+                              const TraceInfo& info) {
+    std::vector<float> result = file_.values<float>(group, name, Element::float32, dims);
+    const auto heads = static_cast<std::size_t>(info.heads);
+    for (std::size_t n = 0; n < result.size(); ++n) {
+      const auto layer = static_cast<int>(n / heads % static_cast<std::size_t>(info.layers));
+      if (static_cast<int>(n % heads) >= info.mixer(layer).heads) {
+        result[n] = std::numeric_limits<float>::quiet_NaN();
+      } else if (!std::isfinite(result[n])) {
+        file_.fail(group.path() + "/" + name, "holds what is no number");
+      }
+    }
+    return result;
+  }
+
   NeedleModel read_model(const Hdf5Object& group) {
     NeedleModel model;
     model.info = file_.read_info(group);
@@ -80,8 +97,8 @@ class NeedleFileReader {
     model.position = file_.values<std::int64_t>(group, "position", Element::int64, lengths);
     model.needle_begin = file_.values<std::int64_t>(group, "needle_begin", Element::int64, dims_);
     model.needle_end = file_.values<std::int64_t>(group, "needle_end", Element::int64, dims_);
-    model.needle_mass = reals(group, "needle_mass", per_head);
-    model.needle_gate = reals(group, "needle_gate", per_head);
+    model.needle_mass = of_heads(group, "needle_mass", per_head, model.info);
+    model.needle_gate = of_heads(group, "needle_gate", per_head, model.info);
     model.continuation = Hdf5Dataset(group.child("continuation")).texts(file_.heap());
     if (model.continuation.size() != model.found.size()) {
       file_.fail(group.path() + "/continuation", "has not one text for each cell");

@@ -58,7 +58,7 @@ void lay_out(const NeedleRequest& request, PlannedNeedle& planned) {
   const std::size_t lengths = request.lengths.size();
   const std::size_t cells = lengths * request.depths.size();
   const std::size_t heads =
-      cells * static_cast<std::size_t>(planned.config.layers) * static_cast<std::size_t>(planned.config.heads);
+      cells * static_cast<std::size_t>(result.info.layers) * static_cast<std::size_t>(result.info.heads);
   result.found.resize(cells);
   result.answer_log_probability.resize(cells);
   result.baseline_log_probability.resize(lengths);

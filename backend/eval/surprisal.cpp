@@ -73,8 +73,8 @@ class SurprisalReader {
       : request_(request), model_(model), info_(info), lm_(lm) {
     table_.model = info.name;
     if (request.ends == WordEnds::counted) beginnings_ = word_beginnings(model, info);
-    for (int layer = 0; layer < info.layers && info.gated; ++layer) {
-      if (!is_gated(info, layer)) continue;
+    for (int layer = 0; layer < info.layers; ++layer) {
+      if (!forgets(info, layer)) continue;
       for (int head = 0; head < info.mixer(layer).heads; ++head) heads_.emplace_back(layer, head);
     }
     if (heads_.empty()) return;

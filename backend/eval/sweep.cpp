@@ -19,7 +19,9 @@
 namespace foxscope {
 namespace {
 
-void check_change(const Intervention& change, const ModelConfig& config, const std::string& name) {
+void check_change(const Intervention& change, const OpenedModel& model) {
+  const ModelConfig& config = model.config;
+  const std::string& name = model.request.name;
   using Kind = Intervention::Kind;
   const bool scales = change.kind == Kind::one || change.kind == Kind::mean || change.kind == Kind::scale;
   const bool decays = config.linear && config.linear->decay != LinearDecay::none;
@@ -28,15 +30,15 @@ void check_change(const Intervention& change, const ModelConfig& config, const s
         fmt::format("--change {}: the {} of {} does not decay, so there is nothing to change: use --change cut",
                     change.kind_text(), mixer_words(config.linear->layer()), name));
   }
-  if (config.gated() || decays || !scales) return;
+  const std::vector<bool> forgetting = model.forgetting();
+  if (!scales || std::ranges::find(forgetting, true) != forgetting.end()) return;
   throw UsageError(fmt::format("--change {}: {} has no gate, f is 1 everywhere: use --change cut or constant=f",
                                change.kind_text(), name));
 }
 
 void check_memory(const SweepPlan& plan) {
-  const ModelConfig& config = plan.config;
   RunNeeds needs = plan.needs({Keep::loss, Keep::hidden});
-  needs.host.per_token += static_cast<std::int64_t>(sizeof(float)) * config.layers * config.heads;
+  needs.host.per_token += static_cast<std::int64_t>(sizeof(float)) * plan.evaluation.info.head_count();
   const std::int64_t length = plan.evaluation.info.length;
   memory_left(needs, length, free_memory(plan.device),
               {fmt::format("{}: a sweep over {} tokens needs", plan.evaluation.info.name, length), "--limit", {}});
@@ -70,7 +72,7 @@ class SweepWork {
   void count_layers() {
     total_ = layers_from(0);
     for (int layer = 0; layer < layers_; ++layer) {
-      for (int head = 0; head < evaluation_.info.heads; ++head) {
+      for (int head = 0; head < evaluation_.info.mixer(layer).heads; ++head) {
         if (!evaluation_.knows(layer, head)) total_ += layers_from(layer);
       }
     }
@@ -103,7 +105,7 @@ class SweepWork {
 
   bool run_heads(SweepTiming& timing) {
     for (int layer = 0; layer < layers_; ++layer) {
-      for (int head = 0; head < evaluation_.info.heads; ++head) {
+      for (int head = 0; head < evaluation_.info.mixer(layer).heads; ++head) {
         if (evaluation_.knows(layer, head)) continue;
         if (job_.stopped() || !run_head(layer, head)) return false;
         ++timing.heads;
@@ -157,7 +159,7 @@ std::int64_t SweepPlan::heads_known() const {
 
 std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest& request, const Job& job) {
   check_limit(request.limit);
-  check_change(request.change, model.config, model.request.name);
+  check_change(request.change, model);
   SweepPlan plan{model, read_run_tokens(model, request.input, request.limit)};
   const auto length = static_cast<std::int64_t>(plan.tokens->id.size());
   check_pass(model.options, model.config, length);
@@ -174,7 +176,7 @@ std::optional<SweepPlan> plan_sweep(const OpenedModel& model, const SweepRequest
   evaluation.changed_loss.resize(evaluation.place_of(evaluation.info.layers, 0));
   check_memory(plan);
   log_line(LogCategory::eval, [&] {
-    return fmt::format("{}: sweep of {} heads over {} tokens, {}", evaluation.info.name, evaluation.changed_loss.size(),
+    return fmt::format("{}: sweep of {} heads over {} tokens, {}", evaluation.info.name, evaluation.info.head_count(),
                        length, evaluation.change.kind_words());
   });
   return plan;

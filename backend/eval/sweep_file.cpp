@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -76,11 +78,13 @@ class SweepFileWriter {
   }
 
   void write_changes() {
-    std::vector<double> value;
-    std::vector<double> error;
+    constexpr double kNoHead = std::numeric_limits<double>::quiet_NaN();
+    std::vector<double> value(evaluation_.changed_loss.size(), kNoHead);
+    std::vector<double> error(evaluation_.changed_loss.size(), kNoHead);
     for (const HeadChange& head : evaluation_.changes(0)) {
-      value.push_back(head.change.mean.value);
-      error.push_back(head.change.mean.error);
+      const std::size_t place = evaluation_.place_of(head.layer, head.head);
+      value[place] = head.change.mean.value;
+      error[place] = head.change.mean.error;
     }
     const std::vector<std::uint64_t> dims = {static_cast<std::uint64_t>(evaluation_.info.layers),
                                              static_cast<std::uint64_t>(evaluation_.info.heads)};
@@ -100,7 +104,9 @@ class SweepFileWriter {
     std::uint64_t offset =
         writer_.reserve(changed, Element::float32,
                         {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length()});
-    for (const std::vector<float>& losses : evaluation_.changed_loss) {
+    const std::vector<float> no_head(evaluation_.unchanged_loss.size(), std::numeric_limits<float>::quiet_NaN());
+    for (const std::vector<float>& known : evaluation_.changed_loss) {
+      const std::vector<float>& losses = known.empty() ? no_head : known;
       const int error = file_.try_write_at(offset, losses.data(), losses.size() * sizeof(float));
       if (error != 0) file_.throw_write_error(error);
       offset += losses.size() * sizeof(float);
@@ -137,12 +143,7 @@ class SweepFileReader {
     if (length == 0) file_.fail(group, "is of no tokens");
     result.token_id = file_.values<std::int32_t>(group, "token_id", Element::int32, {length});
     result.unchanged_loss = losses(group, "unchanged_loss", {length});
-    const std::vector<float> changed =
-        losses(group, "changed_loss",
-               {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length});
-    for (auto at = changed.begin(); at != changed.end(); at += static_cast<std::ptrdiff_t>(length)) {
-      result.changed_loss.emplace_back(at, at + static_cast<std::ptrdiff_t>(length));
-    }
+    read_changed(group, length, result);
     read_strings(group, result);
     result.info.length = static_cast<std::int64_t>(length);
     return result;
@@ -160,10 +161,31 @@ class SweepFileReader {
 
   std::vector<float> losses(const Hdf5Object& group, const char* name, const std::vector<std::uint64_t>& dims) {
     std::vector<float> result = file_.values<float>(group, name, Element::float32, dims);
-    if (!std::all_of(result.begin(), result.end(), [](float value) { return std::isfinite(value); })) {
-      file_.fail(group.path() + "/" + name, "holds what is no number");
-    }
+    require_numbers(group, name, result);
     return result;
+  }
+
+  void require_numbers(const Hdf5Object& group, const char* name, std::span<const float> numbers) const {
+    if (std::ranges::all_of(numbers, [](float value) { return std::isfinite(value); })) return;
+    file_.fail(group.path() + "/" + name, "holds what is no number");
+  }
+
+  /// Of the heads that there are.
+  void read_changed(const Hdf5Object& group, std::uint64_t length, SweepEvaluation& result) {
+    constexpr const char* kName = "changed_loss";
+    const TraceInfo& info = result.info;
+    const std::vector<float> all =
+        file_.values<float>(group, kName, Element::float32,
+                            {static_cast<std::uint64_t>(info.layers), static_cast<std::uint64_t>(info.heads), length});
+    result.changed_loss.resize(result.place_of(info.layers, 0));
+    for (int layer = 0; layer < info.layers; ++layer) {
+      for (int head = 0; head < info.mixer(layer).heads; ++head) {
+        const std::size_t place = result.place_of(layer, head);
+        const auto losses = std::span(all).subspan(place * length, length);
+        require_numbers(group, kName, losses);
+        result.changed_loss[place].assign(losses.begin(), losses.end());
+      }
+    }
   }
 
   void read_strings(const Hdf5Object& group, SweepEvaluation& result) {
@@ -181,8 +203,13 @@ class SweepFileReader {
 }  // namespace
 
 bool SweepEvaluation::whole() const {
-  return !unchanged_loss.empty() && std::none_of(changed_loss.begin(), changed_loss.end(),
-                                                 [](const std::vector<float>& losses) { return losses.empty(); });
+  if (unchanged_loss.empty()) return false;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
+      if (!knows(layer, head)) return false;
+    }
+  }
+  return true;
 }
 
 LossChange SweepEvaluation::change_of(int layer, int head, std::size_t most) const {
@@ -192,7 +219,7 @@ LossChange SweepEvaluation::change_of(int layer, int head, std::size_t most) con
 std::vector<HeadChange> SweepEvaluation::changes(std::size_t most) const {
   std::vector<HeadChange> result;
   for (int layer = 0; layer < info.layers; ++layer) {
-    for (int head = 0; head < info.heads; ++head) {
+    for (int head = 0; head < info.mixer(layer).heads; ++head) {
       if (knows(layer, head)) result.push_back({layer, head, change_of(layer, head, most)});
     }
   }

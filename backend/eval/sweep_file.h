@@ -31,6 +31,9 @@ struct HeadChange {
 ///   /models/<NAME> NXdata: change, change_errors [layers, H] nats; axes layer, head; the model's attributes, @length
 ///     unchanged_loss  [L] float32, nats
 ///     changed_loss    [layers, H, L] float32
+///     layers/<NN>     as in run files, where layers are of several kinds: what a layer with fewer heads than H does
+///     not
+///                     have is NaN
 ///     token_id        [L] int32, what each position predicts; token [L] strings
 /// Readers need unchanged_loss, changed_loss and the tokens; the rest is computed from these.
 struct SweepEvaluation {
@@ -41,7 +44,7 @@ struct SweepEvaluation {
   std::vector<std::int32_t> token_id;            ///< [L] what each position predicts
   std::vector<std::string> token;                ///< [L] the same as strings; empty without a text
   std::vector<float> unchanged_loss;             ///< [L] nats; empty: not known yet
-  std::vector<std::vector<float>> changed_loss;  ///< [layers * H] of [L] nats; empty: not known yet
+  std::vector<std::vector<float>> changed_loss;  ///< [layers * H] of [L] nats; empty: not known yet, or no head
   std::string program_version;
   std::string command_line;
   std::string created;

@@ -24,8 +24,8 @@ double normalizer_of(std::span<const float> logits) {
 
 bool has_gates(const HeadOf& head) {
   const Trace& trace = *head.trace;
-  return is_gated(trace.info(), head.layer) && (trace.has(TraceArray::cumulative_log_gate, head.layer) ||
-                                                trace.has(TraceArray::cumulative_log_decay, head.layer));
+  return forgets(trace.info(), head.layer) && (trace.has(TraceArray::cumulative_log_gate, head.layer) ||
+                                               trace.has(TraceArray::cumulative_log_decay, head.layer));
 }
 
 }  // namespace

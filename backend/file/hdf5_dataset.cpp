@@ -145,8 +145,10 @@ std::vector<std::byte> Hdf5Dataset::unpack(const Hdf5Chunk& chunk) const {
   return data;
 }
 
-/// Copies the part of a chunk that lies within the array, row by row of its last axis.
-void Hdf5Dataset::place(const Hdf5Chunk& chunk, std::span<const std::byte> data, std::span<std::byte> bytes) const {
+/// The part of a chunk that lies within the array, row by row of its last axis.
+/// @param visit  gets of each row its first element in the chunk, its first in the array, and how many there are
+template <typename Visit>
+void Hdf5Dataset::visit_rows(const Hdf5Chunk& chunk, Visit visit) const {
   const std::vector<std::uint64_t>& dims = shape_.dims;
   const std::vector<std::uint64_t> first = chunking_.first(dims, chunk.number);
   const std::size_t last = dims.size() - 1;
@@ -171,7 +173,7 @@ void Hdf5Dataset::place(const Hdf5Chunk& chunk, std::span<const std::byte> data,
       source_step *= chunking_.dims[axis];
       target_step *= dims[axis];
     }
-    std::memcpy(bytes.data() + target * type_.size, data.data() + source * type_.size, inside[last] * type_.size);
+    visit(source, target, inside[last]);
   }
 }
 
@@ -184,8 +186,43 @@ void Hdf5Dataset::read(std::span<std::byte> bytes) const {
       file_->read(offset_, bytes, path_);
       return;
     case Layout::chunked:
-      for (const Hdf5Chunk& chunk : chunking_.chunks) place(chunk, unpack(chunk), bytes);
+      for (const Hdf5Chunk& chunk : chunking_.chunks) {
+        const std::vector<std::byte> data = unpack(chunk);
+        visit_rows(chunk, [&](std::uint64_t source, std::uint64_t target, std::uint64_t count) {
+          std::memcpy(bytes.data() + target * type_.size, data.data() + source * type_.size, count * type_.size);
+        });
+      }
   }
+}
+
+bool Hdf5Dataset::is_zero() const {
+  constexpr std::uint64_t kPiece = std::uint64_t{128} << 10U;
+  const auto are_zero = [](std::span<const std::byte> bytes) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(double)) {
+      double number = 0;
+      std::memcpy(&number, bytes.data() + at, sizeof(double));
+      if (number != 0) return false;
+    }
+    return true;
+  };
+  if (layout_ == Layout::compact) return are_zero(compact_);
+  if (layout_ == Layout::contiguous) {
+    std::vector<std::byte> piece;
+    for (std::uint64_t at = 0; at < bytes(); at += kPiece) {
+      piece.resize(std::min(kPiece, bytes() - at));
+      file_->read(offset_ + at, piece, path_);
+      if (!are_zero(piece)) return false;
+    }
+    return true;
+  }
+  return std::ranges::all_of(chunking_.chunks, [&](const Hdf5Chunk& chunk) {
+    const std::vector<std::byte> data = unpack(chunk);
+    bool zero = true;
+    visit_rows(chunk, [&](std::uint64_t source, std::uint64_t /*target*/, std::uint64_t count) {
+      zero = zero && are_zero(std::span(data).subspan(source * type_.size, count * type_.size));
+    });
+    return zero;
+  });
 }
 
 std::vector<std::string> Hdf5Dataset::texts(Hdf5Heap& heap) const {

@@ -49,6 +49,9 @@ class Hdf5Dataset {
     read(std::as_writable_bytes(std::span(result)));
     return result;
   }
+  /// Whether all numbers, float64, are 0: read piece by piece, and no further than to one that is not.
+  /// @throws Error where what is read is damaged
+  [[nodiscard]] bool is_zero() const;
   /// @throws Error where they are no strings or damaged, or the list is too long for its file
   std::vector<std::string> texts(Hdf5Heap& heap) const;
 
@@ -63,7 +66,8 @@ class Hdf5Dataset {
   void decode_filters(Hdf5Cursor cursor);
   void read(std::span<std::byte> bytes) const;
   [[nodiscard]] std::vector<std::byte> unpack(const Hdf5Chunk& chunk) const;
-  void place(const Hdf5Chunk& chunk, std::span<const std::byte> data, std::span<std::byte> bytes) const;
+  template <typename Visit>
+  void visit_rows(const Hdf5Chunk& chunk, Visit visit) const;
 
   std::shared_ptr<const Hdf5File> file_;
   std::string path_;

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "backend/file/layer_mixers.h"
 #include "backend/text/tokenizer.h"
 
 namespace foxscope {
@@ -62,7 +63,7 @@ void write_run_attributes(Hdf5Writer& writer, const std::string& group, const Tr
   writer.attribute(group, "window_size", info.window_size);
   writer.attribute(group, "pruning_tolerance", info.pruning_tolerance);
   writer.attribute(group, "intervention", info.intervention);
-  writer.attribute(group, "gated", std::int64_t{info.gated});
+  writer.attribute(group, "gated", std::int64_t{forgets(info)});
   writer.attribute(group, "layers", std::int64_t{info.layers});
   writer.attribute(group, "heads", std::int64_t{info.heads});
   writer.attribute(group, "key_heads", std::int64_t{info.key_heads});
@@ -77,21 +78,6 @@ void ModelWriter::write_attributes() {
   if (plotted != kTraceArrays.end()) writer_.attribute(root_, "default", group_of(path_of(*plotted, 0)));
   write_run_attributes(writer_, root_, info_);
   writer_.attribute(root_, "attention_kernel", info_.attention_kernel);
-}
-
-void ModelWriter::write_mixers() {
-  std::vector<std::string> names;
-  for (int layer = 0; layer < info_.layers; ++layer) {
-    const LayerMixer mixer = info_.mixer(layer);
-    names.emplace_back(to_string(mixer.mixer));
-    const std::string group = fmt::format("{}/layers/{:02}", root_, layer);
-    writer_.attribute(group, "mixer", to_string(mixer.mixer));
-    writer_.attribute(group, "decay", to_string(mixer.decay));
-    for (const MixerExtent& extent : kMixerExtents) {
-      writer_.attribute(group, extent.name, std::int64_t{mixer.*extent.member});
-    }
-  }
-  writer_.attribute(root_, "mixers", names);
 }
 
 void ModelWriter::write_tokens(const std::string& shared) {
@@ -130,7 +116,7 @@ bool ModelWriter::write_arrays() {
     });
     if (empty) writer_.group(fmt::format("{}/layers/{:02}", root_, layer));
   }
-  if (!info_.mixers.empty()) write_mixers();
+  if (!info_.mixers.empty()) write_mixers(writer_, root_, info_);
   return true;
 }
 

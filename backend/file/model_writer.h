@@ -52,7 +52,6 @@ class ModelWriter {
   /// Makes an array's group NXdata: viewers plot it against its axes.
   void make_plottable(const std::string& path, const std::vector<std::string>& scales);
   /// What mixes the positions of each layer.
-  void write_mixers();
 
   Hdf5Writer& writer_;
   const AtomicFile& file_;

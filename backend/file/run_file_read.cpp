@@ -12,6 +12,7 @@
 #include "backend/base/sha256.h"
 #include "backend/file/file_trace.h"
 #include "backend/file/hdf5_dataset.h"
+#include "backend/file/layer_mixers.h"
 #include "backend/file/provenance.h"
 #include "backend/file/run_file.h"
 #include "backend/text/json_reading.h"
@@ -177,40 +178,6 @@ void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
   }
 }
 
-LayerMixer read_mixer(Reading& reading, const Hdf5Object& layer) {
-  const auto fail = [&](const char* attribute, const std::string& word) {
-    reading.file->fail_damaged(layer.path() + "@" + attribute, fmt::format("is '{}', which is not known", word));
-  };
-  LayerMixer mixer;
-  const std::string name = reading.text_attribute(layer, "mixer");
-  const std::optional<Mixer> kind = parse_mixer(name);
-  if (!kind) fail("mixer", name);
-  const std::string decay_name = reading.text_attribute(layer, "decay");
-  const std::optional<Decay> decay = parse_decay(decay_name);
-  if (!decay) fail("decay", decay_name);
-  mixer.mixer = *kind;
-  mixer.decay = *decay;
-  for (const MixerExtent& extent : kMixerExtents) {
-    mixer.*extent.member = static_cast<int>(reading.integer_attribute(layer, extent.name, 0, 1, kMostHeads));
-  }
-  if (const std::string problem = mixer_problem(mixer); !problem.empty()) {
-    reading.file->fail_damaged(layer.path(), problem);
-  }
-  return mixer;
-}
-
-/// What mixes the positions of each layer, where the model says so: each layer's group does.
-void read_mixers(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
-  if (!model.has_attribute("mixers")) return;
-  if (!layers) reading.file->fail_damaged(model.path() + "/layers", "is missing");
-  std::vector<LayerMixer> mixers;
-  mixers.reserve(static_cast<std::size_t>(info.layers));
-  for (int layer = 0; layer < info.layers; ++layer) {
-    mixers.push_back(read_mixer(reading, layers->child(fmt::format("{:02}", layer))));
-  }
-  info.set_mixers(std::move(mixers));
-}
-
 TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {
   TraceInfo info;
   info.model_type = reading.text_attribute(model, "model_type");
@@ -227,7 +194,7 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
   info.window_size = reading.integer_attribute(model, "window_size", 0, 0, std::int64_t{1} << 40U);
   info.pruning_tolerance = reading.real_attribute(model, "pruning_tolerance", 0);
   info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", -1));
-  info.gated = reading.integer_attribute(model, "gated", 1, 0, 1) != 0;
+  (void)reading.integer_attribute(model, "gated", 1, 0, 1);
   if (const auto gradient = find_array(model, spec_of(TraceArray::log_forget_gradient))) {
     info.saliency_target = reading.text_attribute(*gradient, "target");
   }
@@ -237,8 +204,8 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
   info.key_heads =
       static_cast<int>(reading.integer_attribute(model, "key_heads", std::max(1, info.key_heads), 1, info.heads));
   info.head_dim = static_cast<int>(reading.integer_attribute(model, "head_dim", info.head_dim, 0, kMostHeads));
-  read_mixers(reading, model, layers, info);
-  if (info.heads % info.key_heads != 0) {
+  read_mixers(model, reading.heap, info);
+  if (info.mixers.empty() && info.heads % info.key_heads != 0) {
     reading.file->fail_damaged(model.path(),
                                fmt::format("{} heads cannot share {} key heads", info.heads, info.key_heads));
   }

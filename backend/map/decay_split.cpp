@@ -92,11 +92,12 @@ double mean_difference(std::span<const float> a, std::span<const float> b) {
 std::optional<DecaySplit> decay_split(const HeadOf& head, const AttentionSpread& spread, const Job& job) {
   const TraceInfo& info = head.trace->info();
   DecaySplit split;
-  const AttentionSpread uniform = uniform_spread(info.length, info.window_size);
+  const std::int64_t window = window_of(info, head.layer);
+  const AttentionSpread uniform = uniform_spread(info.length, window);
   auto logits = logit_profile(head, job);
   if (!logits) return std::nullopt;
   split.logits = std::move(*logits);
-  if (info.gated) {
+  if (forgets(info, head.layer)) {
     const std::span<const float> rows = log_normalizer_without_gate(head, job);
     if (rows.empty()) return std::nullopt;
     HeadEntries content(head, Quantity::attention, {});
@@ -107,7 +108,7 @@ std::optional<DecaySplit> decay_split(const HeadOf& head, const AttentionSpread&
     if (!without_gate) return std::nullopt;
     split.without_gate = std::move(*without_gate);
     HeadEntries decay(head, Quantity::attention, {});
-    const std::vector<float> decay_rows = decay_normalizer(decay.gate, info.window_size);
+    const std::vector<float> decay_rows = decay_normalizer(decay.gate, window);
     decay.leave_out_content(decay_rows);
     auto without_content = attention_spread(decay, job);
     if (!without_content) return std::nullopt;

@@ -80,6 +80,7 @@ bool forgets_as_one(const HeadOf& head, Quantity quantity) {
   const TraceInfo& info = head.trace->info();
   if (info.mixers.empty() || !is_of_decay(quantity)) return false;
   const LayerMixer mixer = info.mixer(head.layer);
+  if (mixer.mixer == Mixer::attention) return false;
   return mixer.decay == Decay::head || (mixer.decays_by_channel() && quantity == Quantity::log_forget);
 }
 

@@ -279,7 +279,7 @@ bool EntryMap::fill_tile(const BandTile& tile, PixelWorker& worker) const {
 std::span<const float> normalizer_without_gate(const HeadOf& head, const Range& rows, const Job& job,
                                                std::vector<float>& own) {
   const TraceInfo& info = head.trace->info();
-  const bool few = is_gated(info, head.layer) && are_few(rows, info.length);
+  const bool few = forgets(info, head.layer) && are_few(rows, info.length);
   if (!few || head.trace->knows_log_normalizer_without_gate(head.layer, head.head)) {
     return log_normalizer_without_gate(head, job);
   }

@@ -17,7 +17,7 @@ constexpr std::int64_t kTaskPixels = 1 << 16;
 /// c of a head; what stands for it, kept in `own`, where it has none.
 std::span<const double> gate_of(const HeadOf& head, std::optional<int> channel, std::vector<double>& own) {
   const TraceInfo& info = head.trace->info();
-  if (!channel && is_gated(info, head.layer)) return head.trace->cumulative_log_gate(head.layer, head.head);
+  if (!channel && forgets(info, head.layer)) return head.trace->cumulative_log_gate(head.layer, head.head);
   if (channel) {
     own = head.trace->cumulative_log_decay(head.layer, head.head, *channel);
   } else {

@@ -14,6 +14,8 @@ constexpr int kSteps = 16;          // in an octave
 constexpr int kBins = 1 + (kLargestOctave - kSmallestOctave) * kSteps;
 constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 constexpr double kLogHalf = -0.6931471805599453;
+/// How far rounding may put a difference of two sums from the log f that was added, in parts of the larger sum.
+constexpr double kSumRounding = 2 * std::numeric_limits<double>::epsilon();
 
 std::size_t bin_of(double negative_log_gate) {
   if (!(negative_log_gate > 0)) return 0;
@@ -29,12 +31,12 @@ double value_at(std::size_t bin, double place) {
 
 }  // namespace
 
-void GateTally::add(double log_gate) {
+void GateTally::add(double log_gate, double rounding) {
   if (state_.histogram.empty()) state_.histogram.resize(kBins);
   ++state_.histogram[bin_of(-log_gate)];
   ++state_.count;
   state_.sum += log_gate;
-  state_.below_half += log_gate < kLogHalf ? 1 : 0;
+  state_.below_half += log_gate < kLogHalf - rounding ? 1 : 0;
 }
 
 void GateTally::add(const GateTally& other) {
@@ -76,8 +78,9 @@ std::vector<GateTally> tally_gates(std::span<const double> c, std::span<const st
   for (std::size_t position = 0; position < c.size(); ++position) {
     const double log_gate = c[position] - before;
     before = c[position];
+    const double rounding = kSumRounding * std::abs(before);
     for (std::size_t group = 0; group < count; ++group) {
-      if ((groups[position] >> group & 1U) != 0) tallies[group].add(log_gate);
+      if ((groups[position] >> group & 1U) != 0) tallies[group].add(log_gate, rounding);
     }
   }
   return tallies;

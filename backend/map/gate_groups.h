@@ -35,7 +35,8 @@ class GateTally {
   [[nodiscard]] const State& state() const { return state_; }
 
   /// @param log_gate  log f <= 0, nats
-  void add(double log_gate);
+  /// @param rounding  how far from it rounding may have put it: f = 0.5 is not below itself
+  void add(double log_gate, double rounding = 0);
   void add(const GateTally& other);
   [[nodiscard]] GateGroup summary() const;
   [[nodiscard]] std::int64_t count() const { return state_.count; }

@@ -73,6 +73,7 @@ Lengths forward_survivals(std::span<const double> c, double level) {
   return result;
 }
 
+/// @param gates  [L - 1] f of the positions from 1 on
 std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int count) {
   std::vector<std::int64_t> positions(gates.size());
   std::iota(positions.begin(), positions.end(), 0);
@@ -87,17 +88,21 @@ std::vector<ForgettingEvent> strongest_events(std::span<const double> gates, int
                     stronger);
   std::vector<ForgettingEvent> events;
   for (std::size_t n = 0; n < wanted; ++n) {
-    events.push_back({positions[n], gates[static_cast<std::size_t>(positions[n])]});
+    events.push_back({positions[n] + 1, gates[static_cast<std::size_t>(positions[n])]});
   }
   return events;
 }
 
-/// Means, quantiles and events of f.
+/// Means, quantiles and events of f, but for f_0, which is in no F.
 void gate_sizes(std::span<const double> c, int events, HeadStatistics& statistics) {
   statistics.mean_log_gate = mean_log_gate(c);
   statistics.rate_decay_time = decay_time(statistics.mean_log_gate);
-  std::vector<double> gates(c.size());
-  for (std::size_t t = 0; t < c.size(); ++t) gates[t] = std::exp(t == 0 ? c[0] : c[t] - c[t - 1]);
+  if (c.size() < 2) {
+    std::ranges::fill(statistics.gate_quantile, std::numeric_limits<double>::quiet_NaN());
+    return;
+  }
+  std::vector<double> gates(c.size() - 1);
+  for (std::size_t t = 1; t < c.size(); ++t) gates[t - 1] = std::exp(c[t] - c[t - 1]);
   statistics.strongest_events = strongest_events(gates, events);
   for (int n = 0; n < 5; ++n) statistics.gate_quantile[n] = quantile(gates, 0.25 * n);
 }

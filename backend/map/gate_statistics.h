@@ -7,7 +7,7 @@
 namespace foxscope {
 
 /// Fills the gate's part of the statistics from c alone, in O(length). If c is not a number somewhere, nothing is
-/// known: all are NaN, and there are no events.
+/// known: all are NaN, and there are no events. f_0, which is in no F, does not count.
 /// @param c  [L] nats, non-increasing
 /// @returns false if the job was stopped
 bool gate_statistics(std::span<const double> c, int events, const Job& job, HeadStatistics& statistics);

@@ -38,7 +38,7 @@ HeadEntries::HeadEntries(const HeadOf& of, Quantity which, std::span<const float
   head_dim = mixer.head_dim;
   window = window_of(info, of.layer);
   scale = static_cast<double>(info.softmax_scale);
-  gated = is_gated(info, of.layer) && (softmax || mixer.decay == Decay::head);
+  gated = forgets(info, of.layer) && (softmax || mixer.decay == Decay::head);
   if (of.trace->tokens()) token = of.trace->tokens()->input_id;
   const bool attention = softmax && (quantity == Quantity::attention || quantity == Quantity::gate_effect);
   if (gated && (!softmax || attention || !needs_queries(quantity))) {

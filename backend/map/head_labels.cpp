@@ -35,6 +35,9 @@ double previous_token(const AttentionSpread& spread) {
   return length < 2 ? kNoScore : spread.distance.mass[1] * length / (length - 1);
 }
 
+/// One token has nothing but key 0 to attend to.
+double sink(const AttentionSpread& spread) { return spread.distance.mass.size() < 2 ? kNoScore : spread.mass_on_first; }
+
 /// Sum of A' over nearer distances than `tokens`, mean over the rows that see further: the others, 1 to `tokens`, have
 /// all of theirs there.
 double share_within(const AttentionSpread& spread, std::int64_t tokens) {
@@ -80,9 +83,9 @@ double explained_by_distance(const AttentionSpread& spread, std::int64_t window)
 
 const HeadLabelText& text_of(HeadLabel label) { return kTexts[static_cast<std::size_t>(label)]; }
 
-LabelScores label_scores(const AttentionSpread& spread, const TraceInfo& info) {
+LabelScores label_scores(const AttentionSpread& spread, std::int64_t window) {
   return {previous_token(spread), share_within(spread, kLocalTokens),
-          spread.mass_on_first,   explained_by_distance(spread, info.window_size),
+          sink(spread),           explained_by_distance(spread, window),
           spread.on_repeats,      share_beyond(spread, kLongTokens)};
 }
 

@@ -52,7 +52,8 @@ constexpr LabelScores no_label_scores() {
 ///   would lead to itself and does not count. NaN where no token comes again.
 /// - long memory: sum of A'_ij over i - j >= kLongTokens, mean over the rows that see so far, i > kLongTokens.
 /// A text that is too short for a score has none: NaN.
-LabelScores label_scores(const AttentionSpread& spread, const TraceInfo& info);
+/// @param window  of the head's layer (window_of); 0: none
+LabelScores label_scores(const AttentionSpread& spread, std::int64_t window);
 
 /// The labels whose score reaches its threshold, the strongest, score / threshold, first.
 std::vector<HeadLabel> labels_of(const LabelScores& scores);

@@ -21,7 +21,7 @@ bool take_number(std::string_view& text, std::int64_t& number) {
 
 /// Sums over positions of g_t log f_t and of its size. The gate at 0 is in no F, and g_0 = 0.
 void add_log_gates(const HeadOf& head, std::span<const float> saliency, HeadSaliency& result) {
-  if (!is_gated(head.trace->info(), head.layer)) {
+  if (!forgets(head.trace->info(), head.layer)) {
     result.scale = result.absolute = 0 * result.per_nat;  // NaN where a gradient is not a number
     return;
   }
@@ -95,7 +95,7 @@ double value_of(const HeadSaliency& saliency, SaliencyNumber number) {
 
 SaliencyNumber ordering_number(const Trace& trace) {
   for (int layer = 0; layer < trace.info().layers; ++layer) {
-    if (is_gated(trace.info(), layer) && trace.has(TraceArray::cumulative_log_gate, layer)) {
+    if (forgets(trace.info(), layer) && trace.has(TraceArray::cumulative_log_gate, layer)) {
       return SaliencyNumber::absolute;
     }
   }

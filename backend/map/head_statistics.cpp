@@ -14,8 +14,9 @@ namespace foxscope {
 
 std::vector<double> channel_log_decays(const HeadOf& head) {
   const std::int64_t length = head.trace->info().length;
+  const std::vector<double> first = head.trace->log_decay_at(head.layer, head.head, 0);
   std::vector<double> means = head.trace->log_decay_at(head.layer, head.head, length - 1);
-  for (double& mean : means) mean /= static_cast<double>(length);
+  for (std::size_t n = 0; n < means.size(); ++n) means[n] = (means[n] - first[n]) / static_cast<double>(length - 1);
   return means;
 }
 
@@ -32,7 +33,7 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   HeadStatistics statistics;
   statistics.layer = head.layer;
   statistics.head = head.head;
-  const bool gated = is_gated(info, head.layer);
+  const bool gated = forgets(info, head.layer);
   const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
   const auto gates = gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
   if (!gate_statistics(gates, options.events, job, statistics)) return std::nullopt;
@@ -45,7 +46,7 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   if (!spread) return std::nullopt;
   static_cast<AttentionSpread&>(statistics) = std::move(*spread);
   statistics.has_attention = true;
-  statistics.label_scores = label_scores(statistics, info);
+  statistics.label_scores = label_scores(statistics, window_of(info, head.layer));
   return statistics;
 }
 

@@ -73,7 +73,7 @@ struct HeadStatistics : AttentionSpread {
 /// Levels of HeadStatistics::backward_horizon and forward_survival.
 inline constexpr double kHorizonLevel[3] = {0.36787944117144233, 0.5, 0.01};
 
-/// Mean log alpha of each channel of a head where each decays, nats per token, by channel.
+/// Mean log alpha of each channel of a head where each decays, nats per token, by channel; alpha_0 does not count.
 /// @throws Error for decays that were not kept
 std::vector<double> channel_log_decays(const HeadOf& head);
 /// The spectrum of a head: T = -1 / mean(log alpha) of each of its channels, tokens, the shortest first. Empty where
@@ -89,7 +89,8 @@ struct StatisticsOptions {
 /// leaves out tiles whose every entry is below 2^-40 of its row.
 /// - backward horizon of position i at a level: how far back F(i, j) stays at the level or above, log F interpolated
 ///   linearly between tokens; cut off where F(i, 0) still is. Forward survival of j: how far ahead F(i, j) does.
-/// - f of position 0 is exp(c_0). Without a gate f = 1: every horizon is cut off, and there are no events.
+/// - f_0 = exp(c_0) is in no F and does not count; of one token, which has no other, means and quantiles are NaN.
+///   Without a gate f = 1: every horizon is cut off, and there are no events.
 /// - without the first key: rows that have no other mass (row 0 among them) are left out of the mean; where there are
 ///   no rows at all (one token), d50 and d90 are NaN.
 /// @returns nothing if the job was stopped

@@ -153,7 +153,7 @@ std::vector<float> compute_log_normalizer_beside_first(const HeadOf& head, std::
 std::span<const float> log_normalizer_without_gate(const HeadOf& head, const Job& job) {
   return head.trace->log_normalizer_without_gate(head.layer, head.head, [&] {
     const Range all{0, head.trace->info().length};
-    if (head.trace->info().gated) return compute_log_normalizer_without_gate(head, all, job);
+    if (forgets(head.trace->info(), head.layer)) return compute_log_normalizer_without_gate(head, all, job);
     // Without a gate the run's own normaliser is the one; taking it makes the gate's effect exactly 0.
     const std::span<const float> own = head.trace->log_normalizer(head.layer, head.head);
     return std::vector<float>(own.begin(), own.end());

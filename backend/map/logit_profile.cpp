@@ -89,8 +89,9 @@ std::optional<std::vector<LogitMeans>> logit_profile(const HeadOf& head, const J
   const TraceInfo& info = head.trace->info();
   head.trace->check_head(head.layer, head.head);
   std::span<const double> gate;
-  if (info.gated) gate = head.trace->cumulative_log_gate(head.layer, head.head);
-  const std::int64_t reach = info.window_size == 0 ? info.length : std::min(info.length, info.window_size);
+  if (forgets(info, head.layer)) gate = head.trace->cumulative_log_gate(head.layer, head.head);
+  const std::int64_t window = window_of(info, head.layer);
+  const std::int64_t reach = window == 0 ? info.length : std::min(info.length, window);
   const std::vector<DistanceBin> bins = distance_bins(reach);
   std::vector<double> products(bins.size());
   const auto gpu = head.trace->gpu();

@@ -104,7 +104,7 @@ bool needs_all_rows(const HeadOf& head, Quantity quantity) {
   const Trace& trace = *head.trace;
   const LayerMixer mixer = trace.info().mixer(head.layer);
   if (mixer.mixer == Mixer::attention) {
-    return takes_ungated_rows(quantity) && is_gated(trace.info(), head.layer) &&
+    return takes_ungated_rows(quantity) && forgets(trace.info(), head.layer) &&
            !trace.knows_log_normalizer_without_gate(head.layer, head.head);
   }
   if (quantity != Quantity::attention && quantity != Quantity::mixing) return false;

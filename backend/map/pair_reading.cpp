@@ -26,7 +26,7 @@ void check_pair(const HeadOf& head, std::int64_t query, std::int64_t key) {
 void read_gates(const HeadOf& head, std::int64_t query, std::int64_t key, PairReading& reading) {
   const TraceInfo& info = head.trace->info();
   reading.forward_survival = static_cast<double>(info.length - 1 - key);
-  if (!is_gated(info, head.layer)) return;
+  if (!forgets(info, head.layer)) return;
   const std::span<const double> c = head.trace->cumulative_log_gate(head.layer, head.head);
   const double at_key = c[static_cast<std::size_t>(key)];
   reading.log_forget = c[static_cast<std::size_t>(query)] - at_key;

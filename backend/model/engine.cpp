@@ -14,6 +14,7 @@
 #include "backend/base/error.h"
 #include "backend/base/log.h"
 #include "backend/model/checks.h"
+#include "backend/model/interventions.h"
 
 namespace foxscope {
 namespace {
@@ -129,6 +130,15 @@ std::int32_t OpenedModel::bos() const {
                   folder.string(), *bos, last));
 }
 
+std::vector<bool> OpenedModel::forgetting() const {
+  std::vector<bool> forgetting;
+  for (int layer = 0; layer < config.layers; ++layer) {
+    const bool decays = config.is_linear(layer) ? config.linear->decay != LinearDecay::none : config.gated();
+    forgetting.push_back(forgets_changed(options.interventions, layer, config.heads_of(layer), decays));
+  }
+  return forgetting;
+}
+
 std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& job) const {
   const Checkpoint checkpoint = Checkpoint::open(request.model);
   const std::string files = files_of(checkpoint);
@@ -153,10 +163,7 @@ std::optional<TraceInfo> OpenedModel::describe(std::int64_t length, const Job& j
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
   info.window_size = config.window_size;
   info.pruning_tolerance = options.pruning_tolerance;
-  info.gated = config.gated() || (config.linear && config.linear->decay != LinearDecay::none) ||
-               std::ranges::any_of(options.interventions, [](const Intervention& intervention) {
-                 return intervention.kind != Intervention::Kind::cut;
-               });
+  info.forgetting = forgetting();
   info.intervention = json_of(options.interventions);
   return info;
 }

@@ -78,7 +78,8 @@ void GradientForward::sum_gates(int layer) {
 
 void GradientForward::keep_gate_sum(int layer) {
   if (!cumulative_.defined()) return;
-  gate_sums_[static_cast<std::size_t>(layer)] = cumulative_.select(2, length() - 1).sum(0);
+  // f_0 is in no F.
+  gate_sums_[static_cast<std::size_t>(layer)] = (cumulative_.select(2, length() - 1) - cumulative_.select(2, 0)).sum(0);
 }
 
 void GradientForward::finish_losses(const at::Tensor& loss) {

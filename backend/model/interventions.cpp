@@ -92,6 +92,37 @@ bool changes_gates(std::span<const Intervention> interventions, int layer) {
   });
 }
 
+bool forgets_changed(std::span<const Intervention> interventions, int layer, int heads, bool forgets) {
+  const auto head_forgets = [&](int head) {
+    bool now = forgets;
+    for (const Intervention& intervention : interventions) {
+      if (!concerns(intervention, layer, head)) continue;
+      switch (intervention.kind) {
+        case InterventionKind::one:
+          now = false;
+          break;
+        case InterventionKind::constant:
+          now = intervention.value < 1;
+          break;
+        case InterventionKind::scale:
+          now = now && intervention.value > 0;
+          break;
+        case InterventionKind::zero:
+          now = true;
+          break;
+        case InterventionKind::mean:
+        case InterventionKind::cut:
+          break;
+      }
+    }
+    return now;
+  };
+  for (int head = 0; head < heads; ++head) {
+    if (head_forgets(head)) return true;
+  }
+  return false;
+}
+
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head) {
   return std::any_of(interventions.begin(), interventions.end(), [layer, head](const Intervention& intervention) {
     return intervention.kind == InterventionKind::cut && concerns(intervention, layer, head);

@@ -13,6 +13,10 @@ inline constexpr double kLowestLogGate = -1000.0;
 /// Whether any of them acts on the gates of this layer.
 bool changes_gates(std::span<const Intervention> interventions, int layer);
 
+/// Whether any head of a layer forgets once its gates were changed.
+/// @param forgets  whether the layer's heads do before
+bool forgets_changed(std::span<const Intervention> interventions, int layer, int heads, bool forgets);
+
 /// Whether the output of this head is 0 before o_proj.
 bool cuts_head(std::span<const Intervention> interventions, int layer, int head);
 

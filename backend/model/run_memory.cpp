@@ -132,10 +132,8 @@ TraceSizes sizes_of(const ModelConfig& config, std::int64_t length) {
   sizes.vocabulary_size = config.vocabulary_size;
   sizes.hidden_size = config.hidden_size;
   if (!config.linear) return sizes;
-  const LayerMixer attention = {Mixer::attention, config.gated() ? Decay::head : Decay::none,
-                                config.heads,     config.heads,
-                                config.key_heads, config.key_heads,
-                                config.head_dim,  config.head_dim};
+  const LayerMixer attention = {Mixer::attention, Decay::head,      config.heads,    config.heads,
+                                config.key_heads, config.key_heads, config.head_dim, config.head_dim};
   std::vector<LayerMixer> mixers;
   mixers.reserve(static_cast<std::size_t>(config.layers));
   for (int layer = 0; layer < config.layers; ++layer) {

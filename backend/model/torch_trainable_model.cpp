@@ -218,7 +218,8 @@ class TorchTrainableModel final : public TrainableModel {
       const auto sequences = static_cast<double>(sequences_);
       curves.loss = to_vector(loss_sums_, sequences);
       if (gate_sums_.defined()) {
-        curves.mean_log_gate = to_vector(gate_sums_, sequences * static_cast<double>(loss_sums_.numel()));
+        const auto gates = static_cast<double>(std::max<std::int64_t>(1, loss_sums_.numel() - 1));
+        curves.mean_log_gate = to_vector(gate_sums_, sequences * gates);
       }
       clear_curves();
     });

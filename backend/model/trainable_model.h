@@ -121,7 +121,7 @@ class TrainableModel {
   struct Curves {
     std::int64_t sequences = 0;
     std::vector<double> loss;           ///< [L] mean loss by position, nats
-    std::vector<double> mean_log_gate;  ///< [layers * H] mean of log f; empty for models without gates
+    std::vector<double> mean_log_gate;  ///< [layers * H] mean of log f but f_0; empty for models without gates
   };
   virtual Curves take_curves() = 0;
   /// Goes on with the sums of a snapshot: each process with its own where there are as many, else the first with all.

@@ -9,7 +9,7 @@
 namespace foxscope {
 namespace {
 
-constexpr std::string_view hexadecimal = "0123456789abcdef";
+constexpr std::string_view kHexadecimal = "0123456789abcdef";
 
 /// The letter after the backslash in an escape of two characters; 0: the character has none.
 char short_escape(char32_t code_point) {
@@ -44,7 +44,7 @@ std::size_t escaped_size(char32_t code_point) {
 
 void append_unit(std::string& escaped, std::uint32_t unit) {
   escaped += "\\u";
-  for (int shift = 12; shift >= 0; shift -= 4) escaped += hexadecimal[(unit >> shift) & 0xFU];
+  for (int shift = 12; shift >= 0; shift -= 4) escaped += kHexadecimal[(unit >> shift) & 0xFU];
 }
 
 void append_utf8(std::string& text, char32_t code_point) {
@@ -73,7 +73,7 @@ std::optional<std::uint32_t> unit_at(std::string_view escaped, std::size_t posit
   for (std::size_t i = position + 2; i < position + 6; ++i) {
     const char digit = escaped[i];
     const char lower = digit >= 'A' && digit <= 'F' ? static_cast<char>(digit - 'A' + 'a') : digit;
-    const std::size_t value = hexadecimal.find(lower);
+    const std::size_t value = kHexadecimal.find(lower);
     if (value == std::string_view::npos) return std::nullopt;
     unit = unit * 16 + static_cast<std::uint32_t>(value);
   }

@@ -93,7 +93,7 @@ void DeviceHeads::add_query_key(const Trace& trace, Entry& entry) {
   DeviceHead& head = entry.head;
   using Part = QueryKeyStore::Part;
   const QueryKeyStore& store = trace.require_query_key();
-  const int key_head = key_head_of(trace.info(), head.head);
+  const int key_head = key_head_of(trace.info(), head.layer, head.head);
   if (store.on_device(Part::query, head.layer, head.head) != nullptr && store.device() == device_) {
     head.key = store.on_device(Part::key, head.layer, key_head);
     head.query = store.on_device(Part::query, head.layer, head.head);
@@ -107,7 +107,7 @@ void DeviceHeads::add_query_key(const Trace& trace, Entry& entry) {
 
 void DeviceHeads::add_gate(const Trace& trace, Entry& entry) {
   DeviceHead& head = entry.head;
-  if (!is_gated(trace.info(), head.layer)) return;
+  if (!forgets(trace.info(), head.layer)) return;
   head.gate =
       static_cast<const double*>(upload(std::as_bytes(trace.cumulative_log_gate(head.layer, head.head)), entry));
 }

@@ -31,7 +31,7 @@ inline std::string mixer_text(const TraceInfo& info, int layer) {
   const LayerMixer mixer = info.mixer(layer);
   if (mixer.mixer != Mixer::attention) return mixer_words(mixer);
   if (info.window_size > 0) return fmt::format("attention, window of {}", info.window_size);
-  return is_gated(info, layer) ? "forgetting attention" : "softmax attention";
+  return forgets(info, layer) ? "forgetting attention" : "softmax attention";
 }
 
 }  // namespace foxscope

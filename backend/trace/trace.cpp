@@ -19,6 +19,18 @@ Error not_kept(const std::string& name, Keep keep) {
                            word_of(keep).title, word_of(keep).word));
 }
 
+/// Of each layer whether it forgets: its sums of log gates or decays say so, and what was said before where they were
+/// not kept.
+std::vector<bool> forgetting_of(const TraceInfo& info, const TraceSource& source) {
+  std::vector<bool> forgetting;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const bool by_channel = info.mixer(layer).decay == Decay::channel;
+    const TraceArray sums = by_channel ? TraceArray::cumulative_log_decay : TraceArray::cumulative_log_gate;
+    forgetting.push_back(source.has(sums, layer) ? !source.is_zero(sums, layer) : forgets(info, layer));
+  }
+  return forgetting;
+}
+
 }  // namespace
 
 Text part_read(const Text& text, std::int64_t byte_end) {
@@ -53,17 +65,34 @@ bool is_read_of(const Text& text, std::string_view whole) {
   return std::ssize(text.content) + text.unread_bytes == std::ssize(whole) && whole.starts_with(text.content);
 }
 
-int key_head_of(const TraceInfo& info, int head) {
+int key_head_of(const TraceInfo& info, int layer, int head) {
+  const LayerMixer mixer = info.mixer(layer);
   // A trace without queries and keys may not know how many heads of keys there were.
-  return head / std::max(1, info.heads / std::max(1, info.key_heads));
+  return head / std::max(1, mixer.heads / std::max(1, mixer.key_heads));
 }
 
 std::int64_t window_of(const TraceInfo& info, int layer) {
   return info.mixer(layer).mixer == Mixer::attention ? info.window_size : 0;
 }
 
-bool is_gated(const TraceInfo& info, int layer) {
-  return info.mixers.empty() ? info.gated : info.mixer(layer).decay != Decay::none;
+bool forgets(const TraceInfo& info, int layer) {
+  const LayerMixer mixer = info.mixer(layer);
+  if (mixer.decay == Decay::none) return false;
+  if (!info.forgetting.empty()) return info.forgetting.at(static_cast<std::size_t>(layer));
+  return mixer.mixer != Mixer::attention;
+}
+
+bool forgets(const TraceInfo& info) {
+  for (int layer = 0; layer < info.layers; ++layer) {
+    if (forgets(info, layer)) return true;
+  }
+  return false;
+}
+
+bool TraceSource::is_zero(TraceArray array, int index) const {
+  const std::shared_ptr<const ArrayValues> values = read(array, index);
+  return std::visit([](const auto& numbers) { return std::ranges::all_of(numbers, [](auto n) { return n == 0; }); },
+                    *values);
 }
 
 Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<const TokenTable> tokens,
@@ -82,6 +111,8 @@ Trace::Trace(TraceInfo info, std::shared_ptr<const Text> text, std::shared_ptr<c
                                store_->shape().head_dim == info_.head_dim && store_->shape().mixers == info_.mixers &&
                                store_->dtype() == info_.dtype));
   assert(info_.mixers.empty() || static_cast<int>(info_.mixers.size()) == info_.layers);
+  assert(info_.forgetting.empty() || static_cast<int>(info_.forgetting.size()) == info_.layers);
+  info_.forgetting = forgetting_of(info_, *source_);
   if (store_ != nullptr && store_->on_device(TraceArray::query, 0, 0) != nullptr) gpu_ = store_->device();
   per_token_loss_ = source_->read(TraceArray::per_token_loss, 0);
   assert(per_token_loss().empty() || static_cast<std::int64_t>(per_token_loss().size()) == info_.length);

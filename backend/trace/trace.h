@@ -61,15 +61,20 @@ struct TraceInfo : TraceSizes {
   float softmax_scale = 0;       ///< 1/sqrt(d)
   std::int64_t window_size = 0;  ///< w: position i sees i-w < j <= i; 0: no window
   double pruning_tolerance = 0;  ///< share of a row's attention that may have been skipped; 0: none
-  bool gated = false;            ///< false: f = 1 everywhere, and no layer decays
-  std::string intervention;      ///< JSON; empty: none
-  std::string saliency_target;   ///< what gradients are of, "mean of loss[0:4096]"; empty without them
+  /// [layers] what forgets() answers. A trace fills it from c and the decays that it holds, and leaves what is here
+  /// where they were not kept; empty: nobody has said.
+  std::vector<bool> forgetting;
+  std::string intervention;     ///< JSON; empty: none
+  std::string saliency_target;  ///< what gradients are of, "mean of loss[0:4096]"; empty without them
 };
 
-/// The key head that a query head of softmax attention reads: h / (H / H_kv).
-int key_head_of(const TraceInfo& info, int head);
-/// Whether a layer forgets: a gate, or a decay.
-bool is_gated(const TraceInfo& info, int layer);
+/// The key head that a head of a layer of softmax attention reads: h / (H / H_kv).
+int key_head_of(const TraceInfo& info, int layer, int head);
+/// Whether a layer forgets: c of some head, or the sum of log decays of some channel, is not 0 throughout. What made it
+/// so does not matter: the model's gates, an intervention, what a file holds. No other place decides this.
+bool forgets(const TraceInfo& info, int layer);
+/// Whether any layer does.
+bool forgets(const TraceInfo& info);
 /// Keys that a query of a layer sees; 0: all. Only softmax attention has a window.
 std::int64_t window_of(const TraceInfo& info, int layer);
 /// The head of an array with `among` heads that head h of a layer reads: h / (H / among).
@@ -93,6 +98,9 @@ class TraceSource {
   [[nodiscard]] virtual bool has(TraceArray array, int index) const = 0;
   /// Null where it was not kept. @throws Error if the file behind the source cannot be read
   [[nodiscard]] virtual std::shared_ptr<const ArrayValues> read(TraceArray array, int index) const = 0;
+  /// Whether all numbers of an array that was kept are 0. It is read no further than to the first that is not; false
+  /// where it cannot be read, which read() says.
+  [[nodiscard]] virtual bool is_zero(TraceArray array, int index) const;
 
   /// A copy; empty where it was not kept.
   template <typename T>

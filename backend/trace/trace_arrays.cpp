@@ -120,16 +120,23 @@ LayerMixer TraceSizes::mixer(int layer) const {
   return {Mixer::attention, Decay::head, heads, heads, key_heads, key_heads, head_dim, head_dim};
 }
 
+std::int64_t TraceSizes::head_count() const {
+  std::int64_t count = 0;
+  for (int layer = 0; layer < layers; ++layer) count += mixer(layer).heads;
+  return count;
+}
+
 void TraceSizes::set_mixers(std::vector<LayerMixer> of_layers) {
   mixers = std::move(of_layers);
   layers = static_cast<int>(mixers.size());
   heads = 0;
+  key_heads = 0;
   head_dim = 0;
   for (const LayerMixer& mixer : mixers) {
     heads = std::max(heads, mixer.heads);
+    key_heads = std::max(key_heads, mixer.key_heads);
     head_dim = std::max(head_dim, mixer.head_dim);
   }
-  key_heads = heads;
 }
 
 bool belongs_to(const ArraySpec& spec, const LayerMixer& mixer) {

@@ -24,8 +24,9 @@ const char* to_string(Mixer mixer);
 /// None for another name.
 std::optional<Mixer> parse_mixer(std::string_view name);
 
-/// How a layer forgets: not at all, by one decay a head, by one for each channel of a head's keys, or by one decay a
-/// head and a rate for each channel, whose log decay is the head's times its rate.
+/// How a layer can forget: not at all, by one decay a head, as all attention with its forget gates, by one for each
+/// channel of a head's keys, or by one decay a head and a rate for each channel, whose log decay is the head's times
+/// its rate. Whether it does is what forgets() says (trace.h).
 enum class Decay { none, head, channel, rates };
 /// "none", "head", "channel", "rates", as run files name them.
 const char* to_string(Decay decay);
@@ -138,11 +139,14 @@ struct TraceSizes {
   int head_dim = 0;                  ///< d
   std::int64_t vocabulary_size = 0;  ///< V
   std::int64_t hidden_size = 0;      ///< D
-  /// One a layer; empty: softmax attention in every one. Then heads and head_dim are the largest of all layers.
+  /// One a layer; empty: softmax attention in every one. Where there are any, heads, key_heads and head_dim are each
+  /// the largest of all layers.
   std::vector<LayerMixer> mixers = {};
 
   /// What one layer is.
   [[nodiscard]] LayerMixer mixer(int layer) const;
+  /// Heads of all layers together, which need not have equally many.
+  [[nodiscard]] std::int64_t head_count() const;
   /// Layers, heads, key_heads and head_dim from what each layer is.
   void set_mixers(std::vector<LayerMixer> of_layers);
 };

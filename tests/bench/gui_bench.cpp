@@ -118,20 +118,19 @@ std::shared_ptr<const Trace> withText(Recorder& recorder, std::int64_t length) {
 }
 
 /// A model of one head.
-TraceInfo oneHead(const char* name, std::int64_t length, int headDim, bool gated) {
+TraceInfo oneHead(const char* name, std::int64_t length, int headDim) {
   TraceInfo info;
   info.name = name;
   info.layers = info.heads = info.key_heads = 1;
   info.head_dim = headDim;
   info.length = length;
   info.softmax_scale = 1 / std::sqrt(static_cast<float>(headDim));
-  info.gated = gated;
   return info;
 }
 
 /// Random gates of one head, nothing else: what F needs; and a text.
 std::shared_ptr<const Trace> longRun(std::int64_t length) {
-  const TraceInfo info = oneHead("long", length, 1, true);
+  const TraceInfo info = oneHead("long", length, 1);
   Recorder recorder(info, {Keep::gates, Keep::loss}, nullptr);
   std::mt19937_64 random(3);
   std::exponential_distribution<double> step(1.0);
@@ -144,7 +143,7 @@ std::shared_ptr<const Trace> longRun(std::int64_t length) {
 
 /// One random head: queries and keys of unit root mean square, gates that fall by `rate` nats a token, or none.
 std::shared_ptr<const Trace> longHead(std::int64_t length, double rate) {
-  const TraceInfo info = oneHead("head", length, 64, rate > 0);
+  const TraceInfo info = oneHead("head", length, 64);
   auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, info.head_dim}, DType::float32,
                                                    std::size_t{1} << 40U, ".");
   Recorder recorder(info, {Keep::gates, Keep::rows, Keep::loss}, store);

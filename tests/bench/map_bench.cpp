@@ -33,7 +33,6 @@ std::shared_ptr<const Trace> random_head(std::int64_t length, int head_dim, doub
   info.head_dim = head_dim;
   info.length = length;
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
-  info.gated = rate > 0;
   auto store = std::make_shared<HostQueryKeyStore>(QueryKeyStore::Shape{1, 1, 1, length, head_dim}, dtype,
                                                    std::size_t{1} << 40U, ".");
   Recorder recorder(info, {Keep::gates, Keep::rows}, store);
@@ -63,7 +62,6 @@ std::shared_ptr<const Trace> random_linear_head(const LayerMixer& mixer, std::in
   TraceInfo info;
   info.name = "random";
   info.length = length;
-  info.gated = mixer.decay != Decay::none;
   info.set_mixers({mixer});
   auto store = std::make_shared<HostQueryKeyStore>(info, DType::float32, std::size_t{1} << 40U, ".");
   Recorder recorder(info, {Keep::gates, Keep::query_key}, store);

@@ -41,7 +41,7 @@ std::shared_ptr<const Trace> run(CausalLM& model, const Sequence& sequence, Forw
   info.head_dim = config.head_dim;
   info.length = static_cast<std::int64_t>(sequence.labels.size());
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(config.head_dim));
-  info.gated = config.gated();
+  info.forgetting.assign(static_cast<std::size_t>(config.layers), config.gated());
   std::shared_ptr<HostQueryKeyStore> store;
   if (keep.contains(Keep::query_key)) {
     const QueryKeyStore::Shape shape{info.layers, info.heads, info.key_heads, info.length, info.head_dim};

@@ -11,7 +11,8 @@ import unittest
 import h5py
 import numpy
 import tokenizers
-from support import DATA, FOX, PROGRAM, TRANSFORMER, CommandLineTest, set_config
+from support import (DATA, DRAWS, FOX, PROGRAM, TRANSFORMER, CommandLineTest, read_safetensors, set_config,
+                     write_safetensors)
 
 HAYSTACK = ("The road went on over the hill. \"Is it far?\" asked the boy. Nobody knew! They walked until it was dark "
             "and slept under a tree, for there was no house to be seen. In the morning it rained.\n\n"
@@ -180,6 +181,46 @@ class NeedleTest(NeedleCase):
             self.assertTrue(numpy.all(base["needle_gate"][()] == 1))
             self.assertTrue(numpy.all(base["needle_mass"][()] > 0))
             self.assertEqual((base.attrs["order"], base.attrs["layers"], base.attrs["heads"]), (1, 8, 4))
+
+    def test_layers_may_have_different_numbers_of_heads(self):
+        """A hybrid of 64 channels of Mamba and 4 heads of attention, its vocabulary made as long as the tokenizer's."""
+        folder = self.copy_of("samba")
+        header, data = read_safetensors(folder / "model.safetensors")
+        for name in ("backbone.embeddings.weight", "lm_head.weight"):
+            begin, end = header[name]["data_offsets"]
+            rows = data[begin:end]
+            header[name] = {"dtype": "BF16", "shape": [8192, 32], "data_offsets": [len(data), len(data) + 8192 * 64]}
+            data += (rows * (8192 // 131 + 1))[:8192 * 64]
+        # No gap is allowed between tensors.
+        packed = b""
+        for entry in header.values():
+            if "data_offsets" not in entry:
+                continue
+            begin, end = entry["data_offsets"]
+            entry["data_offsets"] = [len(packed), len(packed) + end - begin]
+            packed += data[begin:end]
+        write_safetensors(folder / "model.safetensors", header, packed)
+        set_config(folder, vocab_size=8192)
+        shutil.copy(FOX / "tokenizer.json", folder)
+        said = self.done(*self.arguments("--intervene", "1:*:constant=0.9", model=f"m={folder}", lengths=[400],
+                                         depths="0.5,50"))
+        self.assertIn("0.5 %", said)
+        self.assertIn("most attention on the needle: layer ", said)
+        with h5py.File(self.folder / "needle.h5") as file:
+            model = file["models/m"]
+            mass, gate = model["needle_mass"][:], model["needle_gate"][:]
+            self.assertEqual(mass.shape, (1, 2, 4, 64))
+            for numbers in (mass, gate):
+                self.assertTrue(numpy.isnan(numbers[:, :, 1::2, 4:]).all())
+                self.assertTrue(numpy.isfinite(numbers[:, :, ::2]).all())
+            distance = model["position"][0] - model["needle_end"][0] + 1
+            numpy.testing.assert_allclose(gate[0, :, 1, 0], 0.9 ** distance, rtol=1e-5)
+            self.assertTrue((gate[0, :, 3, :4] == 1).all())
+        if DRAWS:
+            self.done("figure", "needle", self.folder / "needle.h5", "--head", "3:1", "--tint", "mass", "-o",
+                      self.folder / "needle.pdf")
+            self.fails(2, "heads 0 to 3", "figure", "needle", self.folder / "needle.h5", "--head", "3:9", "--tint", "mass",
+                       "-o", self.folder / "none.pdf")
 
     def test_interventions_and_json(self):
         plain = json.loads(self.done(*self.arguments("--json", lengths=[400], depths=[0])))

@@ -243,6 +243,14 @@ class SurprisalTest(CommandLineTest):
         self.assertNotIn("gate", rows[0])
         self.assertGreater(len(rows), 20)
 
+    def test_gates_are_those_of_layers_that_forget(self):
+        rows = self.rows(self.evaluate("changed.csv", "--gates", "heads", "--intervene", "1:*:constant=0.9",
+                                       model=TRANSFORMER)[0])
+        columns = [column for column in rows[0] if column.startswith("gate_")]
+        self.assertEqual(columns, [f"gate_1_{head}" for head in range(4)])
+        for column in columns:
+            numpy.testing.assert_allclose(self.column(rows, column), 0.9, rtol=1e-6)
+
     def test_pairs(self):
         pairs = [{"sentence_good": "The fox was quick.", "sentence_bad": "The fox were quick.", "UID": "agreement"},
                  {"sentence_good": "Was the fox quick?", "sentence_bad": "Quick fox the was?", "UID": "order"},
@@ -263,6 +271,11 @@ class SurprisalTest(CommandLineTest):
         right = sum(int(row["right"]) for row in rows)
         self.assertRegex(said, rf"(?m)^all +{right} +3 ")
         self.assertRegex(said, r"(?m)^order +\d +2 ")
+        # What a pair tests may be called as the sum of all is.
+        pairs[0]["UID"] = "all"
+        file = self.write("all.jsonl", "\n".join(json.dumps(pair) for pair in pairs))
+        said = self.done("eval", "surprisal", "--model", FOX, "--pairs", file, "-o", self.folder / "all.csv")
+        self.assertEqual([line.split()[2] for line in said.splitlines() if line.startswith("all ")], ["3", "1"])
 
     def test_what_is_refused(self):
         text = self.write("text.txt", TEXT)

@@ -28,13 +28,14 @@ class HeadsTest(CommandLineTest):
         for head in document["heads"]:
             log_gate = values[f"layers.{head['layer']}.log_fgate"][0, head["head"]].astype(numpy.float64)
             attention = values[f"layers.{head['layer']}.attention"][0, head["head"]].astype(numpy.float64)
-            self.assertAlmostEqual(head["mean_log_gate"], log_gate.mean(), places=4)
-            self.assertAlmostEqual(head["rate_decay_time"] * -log_gate.mean(), 1, places=3)
-            self.assertAlmostEqual(head["gate"]["gate_median"], numpy.median(numpy.exp(log_gate)), places=4)
+            of_forget = log_gate[1:]  # f_0 is in no F
+            self.assertAlmostEqual(head["mean_log_gate"], of_forget.mean(), places=4)
+            self.assertAlmostEqual(head["rate_decay_time"] * -of_forget.mean(), 1, places=3)
+            self.assertAlmostEqual(head["gate"]["gate_median"], numpy.median(numpy.exp(of_forget)), places=4)
             self.assertEqual(list(head["backward_horizon"]), LEVELS)
             self.assertEqual(list(head["forward_survival"]), LEVELS)
             # Tokens that are alike have the same gate in the first layer.
-            self.assertEqual(log_gate[head["strongest_events"][0]["position"]], log_gate.min())
+            self.assertEqual(log_gate[head["strongest_events"][0]["position"]], of_forget.min())
             spread = head["attention"]
             self.assertAlmostEqual(spread["mass_on_first"], attention[:, 0].mean(), places=4)
             self.assertAlmostEqual(spread["mass_on_self"], numpy.diagonal(attention).mean(), places=4)

@@ -1,5 +1,7 @@
 """`foxscope map` and `heads` on runs of linear mixers: numbers against what the mixers' authors compute."""
 
+import csv
+import io
 import json
 import unittest
 
@@ -111,9 +113,10 @@ class Mixers(CommandLineTest):
             if decay is None:
                 self.assertIsNone(head["rate_decay_time"])
                 continue
-            self.assertAlmostEqual(head["rate_decay_time"], -1 / decay[1].astype("<f8").mean(), 3)
+            own = decay[1][1:].astype("<f8")  # f_0 is in no F
+            self.assertAlmostEqual(head["rate_decay_time"], -1 / own.mean(), 3)
             if decay.ndim == 3:
-                times = -1 / decay[1].astype("<f8").mean(axis=0)
+                times = -1 / own.mean(axis=0)
                 self.assertAlmostEqual(head["channel_decay_time"]["median"], numpy.median(times), 3)
 
     def test_tables_speak_the_readers_words(self):
@@ -123,7 +126,7 @@ class Mixers(CommandLineTest):
             self.assertIn(words, table.splitlines()[3])
             self.assertNotIn("_", table)
         gla = json.loads(self.done("heads", self.file, "--model", "gla", "--json"))["heads"][0]["channel_decay_time"]
-        decay = golden_maps("gla")["layers.0.log_decay"][0].astype("<f8").mean(axis=0)
+        decay = golden_maps("gla")["layers.0.log_decay"][0][1:].astype("<f8").mean(axis=0)
         numpy.testing.assert_allclose(gla["channels"], -1 / decay, rtol=1e-6)
         self.assertIn(f"{gla['min']:.1f} to ", self.done("heads", self.file, "--model", "gla").splitlines()[3])
 
@@ -134,7 +137,7 @@ class Mixers(CommandLineTest):
             found = file["models/gla/by_channel/mean_log_decay"]
             self.assertEqual(found.attrs["units"], "nats")
             for layer in range(len(found)):
-                decay = golden_maps("gla")[f"layers.{layer}.log_decay"].astype("<f8").mean(axis=1)
+                decay = golden_maps("gla")[f"layers.{layer}.log_decay"][:, 1:].astype("<f8").mean(axis=1)
                 numpy.testing.assert_allclose(found[layer], decay, rtol=1e-6)
         self.done("heads", self.file, "--model", "mamba2", "-o", self.folder / "scalar.h5")
         with h5py.File(self.folder / "scalar.h5") as file:
@@ -371,6 +374,202 @@ class Channels(CommandLineTest):
         self.done("figure", "grid", self.run_file, "--svg-text", "-o", figure)
         self.assertIn("Mamba", figure.read_text())
         self.assertIn("attention, window of 20", figure.read_text())
+
+
+def softmax_rows(logits, present):
+    shifted = numpy.where(present, logits, -numpy.inf)
+    shares = numpy.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+class DenseHead:
+    """What a head of softmax attention does, in float64 from the queries, keys and c of a run file."""
+
+    def __init__(self, model, layer, head):
+        group = model[f"layers/{layer:02}"]
+        key, query = group["key"][:].astype("<f8"), group["query"][head].astype("<f8")
+        self.c = group["cumulative_log_gate"][head]
+        key = key[head * len(key) // len(group["query"])]
+        rows, columns = numpy.indices((len(query), len(query)))
+        self.distance, window = rows - columns, model.attrs["window_size"]
+        self.present = (self.distance >= 0) & ((self.distance < window) if window else True)
+        self.logits = query @ key.T * model.attrs["softmax_scale"]
+        self.decay = self.c[:, None] - self.c
+        self.attention = softmax_rows(self.logits + self.decay, self.present)
+        self.without_gate = softmax_rows(self.logits, self.present)
+        self.without_content = softmax_rows(self.decay, self.present)
+        self.uniform = softmax_rows(numpy.zeros_like(self.decay), self.present)
+
+    def octaves(self, shares):
+        return (shares * numpy.log2(1 + numpy.abs(self.distance))).sum(axis=1).mean()
+
+    def numbers(self):
+        """By the names of columns of `heads --split --csv`."""
+        def entropy(shares):
+            return -(shares * numpy.log(numpy.where(shares > 0, shares, 1))).sum(axis=1).mean()
+
+        def first(shares):
+            return shares[:, 0].mean()
+
+        octaves = {name: self.octaves(getattr(self, name))
+                   for name in ("attention", "without_gate", "without_content", "uniform")}
+        kept = self.attention[1:, 1:] / self.attention[1:, 1:].sum(axis=1, keepdims=True)
+        explained = sum(len(diagonal) * diagonal.mean() ** 2
+                        for diagonal in (numpy.diagonal(kept, -n) for n in range(len(kept))))
+        ratio = numpy.where(self.present, self.attention, 1) / numpy.where(self.present, self.without_gate, 1)
+        f = numpy.exp(numpy.diff(self.c))
+        result = {"entropy": entropy(self.attention), "entropy_without_gate": entropy(self.without_gate),
+                  "entropy_without_content": entropy(self.without_content), "mass_on_first": first(self.attention),
+                  "mass_on_first_without_content": first(self.without_content),
+                  "log_distance": octaves["attention"], "log_distance_decay_only": octaves["without_content"],
+                  "log_distance_content_only": octaves["without_gate"], "log_distance_uniform": octaves["uniform"],
+                  "locality_by_decay": (octaves["uniform"] - octaves["without_content"] + octaves["without_gate"]
+                                        - octaves["attention"]) / 2,
+                  "locality_by_content": (octaves["uniform"] - octaves["without_gate"] + octaves["without_content"]
+                                          - octaves["attention"]) / 2,
+                  "divergence": (self.attention * numpy.log(ratio)).sum(axis=1).mean(),
+                  "mean_log_gate": numpy.log(f).mean(), "gate_min": f.min(), "gate_median": numpy.median(f),
+                  "gate_max": f.max(), "label_positional": explained / (kept ** 2).sum()}
+        near = self.present & (self.distance == 1) & (numpy.arange(len(f) + 1) > 0)
+        result["logit_decay_1_1"] = self.decay[near].mean()
+        return result
+
+
+class Hybrids(CommandLineTest):
+    """Runs of models with layers of attention and of linear mixers. Layers 1, and 3 of Samba, are attention."""
+
+    TOKENS = {"qwen3_5": 320, "samba": 131}
+
+    def run_of(self, fixture, *options, length=100):
+        ids = self.write("ids.json", json.dumps(
+            numpy.random.default_rng(3).integers(3, self.TOKENS[fixture], length).tolist()))
+        path = self.folder / f"{fixture}.h5"
+        self.done("run", "--model", f"m={DATA / fixture}", "--ids", ids, "--keep", "loss,gates,rows,qk", "-o", path,
+                  "--force", "-q", *options)
+        return path
+
+    def map(self, path, quantity, layer=1, head=0):
+        output = self.folder / "map.npy"
+        self.done("map", path, "--layer", layer, "--head", head, "--quantity", quantity, "-o", output, "--force")
+        return numpy.load(output).astype("<f8")
+
+    def heads(self, path, layer):
+        rows = csv.DictReader(io.StringIO(self.done("heads", path, "--split", "--csv")))
+        return [row for row in rows if int(row["layer"]) == layer]
+
+    def check_layer(self, path, layer=1):
+        """Maps and statistics of a layer of attention against float64."""
+        with h5py.File(path) as file:
+            model = file["models/m"]
+            for row in self.heads(path, layer):
+                dense = DenseHead(model, layer, int(row["head"]))
+                for name, value in dense.numbers().items():
+                    self.assertAlmostEqual(float(row[name]), value, delta=2e-5 * max(1, abs(value)), msg=name)
+            dense = DenseHead(model, layer, 0)
+        attention = self.map(path, "attention", layer)
+        numpy.testing.assert_allclose(numpy.nansum(attention, axis=1), 1, atol=1e-5)
+        numpy.testing.assert_allclose(attention[dense.present], dense.attention[dense.present], atol=1e-5)
+        forget = self.map(path, "forget", layer)
+        numpy.testing.assert_allclose(forget[dense.present], numpy.exp(dense.decay[dense.present]), rtol=1e-5)
+
+    def test_attention_without_gates_has_no_decay_of_its_own(self):
+        for fixture in self.TOKENS:
+            path = self.run_of(fixture)
+            self.check_layer(path)
+            row = self.heads(path, 1)[0]
+            self.assertEqual(float(row["log_distance_decay_only"]), float(row["log_distance_uniform"]))
+            self.assertEqual(float(row["locality_by_decay"]), 0)
+            self.assertEqual(row["rate_decay_time"], "inf")
+
+    def test_changed_gates_of_attention_are_what_its_numbers_are_made_of(self):
+        for fixture, change in [("qwen3_5", "1:*:constant=0.9"), ("samba", "1:*:constant=0.9"), ("qwen3_5", "1:2:zero@40"),
+                                ("samba", "3:1:constant=0.5")]:
+            path = self.run_of(fixture, "--intervene", change)
+            self.check_layer(path, int(change[0]))
+            if change.endswith("0.9"):
+                self.assertAlmostEqual(self.map(path, "forget")[10, 0], 0.9 ** 10, places=6)
+                self.assertAlmostEqual(float(self.heads(path, 1)[0]["rate_decay_time"]), -1 / numpy.log(0.9), places=6)
+
+    def test_c_decides_whatever_else_a_file_says(self):
+        """Files of before that call the attention of a hybrid undecayed, and those whose @gated is wrong."""
+        expected = self.map(self.run_of("qwen3_5", "--intervene", "1:*:constant=0.9"), "attention")
+        for gated in (0, 1):
+            path = self.run_of("qwen3_5", "--intervene", "1:*:constant=0.9")
+            with h5py.File(path, "r+") as file:
+                file["models/m"].attrs["gated"] = gated
+                file["models/m/layers/01"].attrs["decay"] = "none"
+            self.check_layer(path)
+            numpy.testing.assert_array_equal(self.map(path, "attention"), expected)
+        fox = self.run_fixture("fox-pro")
+        forget = self.map(fox, "forget", 0)
+        with h5py.File(fox, "r+") as file:
+            model = next(iter(file["models"].values()))
+            model.attrs["gated"] = 0
+        numpy.testing.assert_array_equal(self.map(fox, "forget", 0), forget)
+        self.assertTrue(json.loads(self.done("info", fox, "--json"))["models"][0]["gated"])
+        # Gates that are 1 throughout are none.
+        open_gates = self.run_fixture("fox-pro", extra=["--intervene", "*:*:one", "--force"])
+        self.assertFalse(json.loads(self.done("info", open_gates, "--json"))["models"][0]["gated"])
+
+    def test_labels_of_mamba_know_no_window(self):
+        path = self.run_of("samba")
+        rows = self.heads(path, 0)
+        for row in rows[:3]:
+            attention = numpy.nan_to_num(self.map(path, "attention", 0, int(row["head"])))
+            kept = attention[1:, 1:] / attention[1:, 1:].sum(axis=1, keepdims=True)
+            explained = sum(len(diagonal) * diagonal.mean() ** 2
+                            for diagonal in (numpy.diagonal(kept, -n) for n in range(len(kept))))
+            self.assertAlmostEqual(float(row["label_positional"]), explained / (kept ** 2).sum(), places=4)
+
+    def test_a_file_names_the_key_heads_that_a_layer_has(self):
+        for fixture in self.TOKENS:
+            with h5py.File(self.run_of(fixture)) as file:
+                model = file["models/m"]
+                layers = [int(layer.attrs["key_heads"]) for layer in model["layers"].values()]
+                self.assertEqual(int(model.attrs["key_heads"]), max(layers))
+
+    def test_keys_that_are_held_are_cut_by_the_heads_of_each_layer(self):
+        ids = self.write("ids.json", json.dumps(list(range(3, 103))))
+        summary = json.loads(self.done("generate", "--model", DATA / "samba", "--ids", ids, "--tokens", 3, "--json"))
+        self.assertEqual([len(layer) for layer in summary["held_keys"]], [64, 4, 64, 4])
+        for layer, held in enumerate(summary["held_keys"]):
+            # Mamba has no keys to hold, and attention those of its window.
+            self.assertEqual(set(held), {20} if layer % 2 else {0})
+
+    def test_a_sweep_takes_the_heads_of_each_layer(self):
+        ids = self.write("ids.json", json.dumps(list(range(3, 73))))
+        output = self.folder / "sweep.h5"
+        summary = json.loads(self.done("eval", "sweep", "--model", f"m={DATA / 'samba'}", "--ids", ids, "--change", "cut",
+                                       "-o", output, "--json"))
+        self.assertEqual([(head["layer"], head["head"]) for head in summary["heads"]],
+                         [(layer, head) for layer in range(4) for head in range(4 if layer % 2 else 64)])
+        run = self.folder / "run.h5"
+        with h5py.File(output) as file:
+            model = file["models/m"]
+            self.assertEqual(model["changed_loss"].shape, (4, 64, 70))
+            self.assertTrue(numpy.isnan(model["changed_loss"][1, 4:]).all())
+            self.assertTrue(numpy.isnan(model["change"][3, 4:]).all())
+            for layer, head in [(0, 63), (1, 3), (3, 0)]:
+                self.done("run", "--model", f"m={DATA / 'samba'}", "--ids", ids, "--intervene", f"{layer}:{head}:cut",
+                          "--keep", "loss", "-o", run, "--force")
+                with h5py.File(run) as single:
+                    numpy.testing.assert_array_equal(model["changed_loss"][layer, head],
+                                                     single["models/m/loss/per_token_loss"])
+        if DRAWS:
+            self.done("figure", "sweep", output, "-o", self.folder / "sweep.pdf")
+
+    def test_heads_over_windows_see_changed_gates(self):
+        ids = self.write("ids.json", json.dumps(
+            numpy.random.default_rng(3).integers(3, 320, 100).tolist()))
+        output = self.folder / "heads.h5"
+        self.done("eval", "heads", "--model", f"m={DATA / 'qwen3_5'}", "--ids", ids, "--length", 100, "--intervene",
+                  "1:*:constant=0.9", "-o", output)
+        with h5py.File(self.run_of("qwen3_5", "--intervene", "1:*:constant=0.9")) as run, h5py.File(output) as file:
+            numbers = file["models/m/numbers"]
+            for head in range(4):
+                expected = DenseHead(run["models/m"], 1, head).numbers()
+                for name in ("entropy", "entropy_without_content", "divergence", "mean_log_gate", "locality_by_decay"):
+                    self.assertAlmostEqual(float(numbers[name][1, head]), expected[name], places=4, msg=name)
 
 
 if __name__ == "__main__":

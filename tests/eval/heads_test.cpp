@@ -28,7 +28,6 @@ TraceInfo small_model() {
   info.layers = 1;
   info.heads = 2;
   info.length = 4;
-  info.gated = true;
   return info;
 }
 
@@ -326,7 +325,7 @@ TEST_F(HeadsFile, HoldsWhatWasWritten) {
     EXPECT_EQ(model.info.name, expected.info.name);
     EXPECT_EQ(model.info.weights_sha256, "ab");
     EXPECT_EQ(model.info.length, 4);
-    EXPECT_TRUE(model.info.gated);
+    EXPECT_TRUE(forgets(model.info));
     EXPECT_EQ(model.windows->document, windows->document);
     EXPECT_EQ(model.windows->byte_end, windows->byte_end);
     EXPECT_EQ(model.distances, expected.distances);

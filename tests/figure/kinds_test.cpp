@@ -362,7 +362,7 @@ std::shared_ptr<const Trace> run_with_saliency(const char* target) {
   info.head_dim = 4;
   info.length = 100;
   info.saliency_target = target;
-  info.gated = true;
+  info.forgetting = {true, true};
   Recorder recorder(info, {Keep::saliency, Keep::gates}, nullptr);
   // log f is -0.5 everywhere.
   for (int layer = 0; layer < 2; ++layer) {
@@ -396,7 +396,7 @@ std::shared_ptr<const Trace> run_of_memories(std::int64_t length, const std::vec
   info.heads = info.key_heads = static_cast<int>(decay_times.size());
   info.head_dim = 4;
   info.length = length;
-  info.gated = true;
+  info.forgetting = {true};
   Recorder recorder(info, {Keep::gates}, nullptr);
   const std::span<double> c = recorder.cumulative_log_gate(0);
   for (std::size_t n = 0; n < c.size(); ++n) {

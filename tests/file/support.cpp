@@ -32,7 +32,7 @@ void expect_equal_info(const TraceInfo& left, const TraceInfo& right) {
   EXPECT_EQ(left.softmax_scale, right.softmax_scale);
   EXPECT_EQ(left.window_size, right.window_size);
   EXPECT_EQ(left.pruning_tolerance, right.pruning_tolerance);
-  EXPECT_EQ(left.gated, right.gated);
+  EXPECT_EQ(left.forgetting, right.forgetting);
   EXPECT_EQ(left.mixers, right.mixers);
   EXPECT_EQ(left.intervention, right.intervention);
   EXPECT_EQ(left.saliency_target, right.saliency_target);

@@ -117,7 +117,9 @@ TraceInfo make_info(const SyntheticRun& run) {
   info.softmax_scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(run.head_dim)));
   info.window_size = run.window_size;
   info.pruning_tolerance = 0x1p-24;
-  info.gated = run.gated;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    info.forgetting.push_back(run.gated && info.mixer(layer).decay != Decay::none);
+  }
   return info;
 }
 
@@ -150,7 +152,7 @@ void fill_rates(Recorder& recorder, int layer, std::mt19937& random) {
 
 std::vector<LayerMixer> all_mixers() {
   return {{Mixer::mamba2, Decay::head, 4, 1, 1, 4, 8, 6},
-          {Mixer::attention, Decay::none, 6, 6, 2, 2, 4, 4},
+          {Mixer::attention, Decay::head, 6, 6, 2, 2, 4, 4},
           {Mixer::gated_linear_attention, Decay::channel, 4, 4, 2, 2, 5, 7},
           {Mixer::delta_rule, Decay::head, 4, 2, 2, 4, 3, 9},
           {Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 8, 8},

@@ -97,7 +97,7 @@ std::shared_ptr<const Trace> make_run(const RunShape& shape) {
   info.dtype = shape.dtype;
   info.softmax_scale = 1.0F / std::sqrt(static_cast<float>(shape.head_dim));
   info.window_size = shape.window;
-  info.gated = shape.gated;
+  info.forgetting.assign(static_cast<std::size_t>(shape.layers), shape.gated);
   const QueryKeyStore::Shape stored{shape.layers, shape.heads, shape.key_heads, shape.length, shape.head_dim};
   auto store = std::make_shared<HostQueryKeyStore>(stored, shape.dtype, std::size_t{1} << 40U, "/tmp");
   KeepSet keep;

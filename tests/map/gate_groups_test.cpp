@@ -97,6 +97,19 @@ TEST(GateGroups, AGateThatIsNotANumberMakesNoneOfItsGroup) {
   }
 }
 
+TEST(GateGroups, GatesOfOneHalfAreNotBelowIt) {
+  // c of a constant gate of 0.5, whose differences rounding puts to either side.
+  std::vector<double> half, less;
+  for (int n = 1; n <= 5000; ++n) {
+    half.push_back((n == 1 ? -3000.1 : half.back()) + std::log(0.5));
+    less.push_back((n == 1 ? -3000.1 : less.back()) + std::log(0.499999));
+  }
+  std::vector<std::uint8_t> groups(5000, 1);
+  groups[0] = 0;
+  EXPECT_EQ(tally_gates(half, groups, 1)[0].summary().share_below_half, 0.0);
+  EXPECT_EQ(tally_gates(less, groups, 1)[0].summary().share_below_half, 1.0);
+}
+
 TEST(GateGroups, ExtremesAreWhatTheyAre) {
   GateTally open, shut;
   for (int n = 0; n < 10; ++n) open.add(0.0);

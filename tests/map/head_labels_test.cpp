@@ -303,6 +303,14 @@ TEST(HeadLabels, OfWhatIsNotANumberAreNone) {
   EXPECT_EQ(labels_of(statistics.label_scores), kNoLabels);
 }
 
+TEST(HeadLabels, OneTokenHasNone) {
+  RunShape shape;
+  shape.length = 1;
+  const auto statistics = head_statistics({make_run(shape), 0, 0}, {}, {}).value();
+  EXPECT_TRUE(std::isnan(statistics.label_scores[static_cast<std::size_t>(sink)]));
+  EXPECT_EQ(labels_of(statistics.label_scores), kNoLabels);
+}
+
 TEST(HeadLabels, AreThoseThatReachTheirThresholdTheStrongestFirst) {
   LabelScores scores = no_label_scores();
   scores[static_cast<std::size_t>(local)] = text_of(local).threshold;

@@ -26,7 +26,7 @@ TraceInfo two_heads(std::int64_t length) {
 /// A run whose head 1 has these gradients and, where they are given, these log f, and head 0 others.
 std::shared_ptr<const Trace> run_with(const std::vector<float>& gradient, const std::vector<double>& log_gates = {}) {
   TraceInfo info = two_heads(static_cast<std::int64_t>(gradient.size()));
-  info.gated = true;
+  info.forgetting = {true};
   KeepSet keep = {Keep::saliency};
   if (!log_gates.empty()) keep.insert(Keep::gates);
   Recorder recorder(info, keep, nullptr);

@@ -92,7 +92,6 @@ std::shared_ptr<const Trace> make_linear_run(const LinearShape& shape) {
   TraceInfo info;
   info.name = "linear";
   info.length = shape.length;
-  info.gated = shape.mixer.decay != Decay::none;
   info.set_mixers({shape.mixer});
   auto store = std::make_shared<HostQueryKeyStore>(info, shape.dtype, std::size_t{1} << 40U, "/tmp");
   Recorder recorder(info, {Keep::gates, Keep::query_key}, store);

@@ -104,15 +104,17 @@ void check_spectrum(const LayerMixer& mixer) {
   std::vector<double> times;
   double mean = 0;
   for (std::size_t n = 0; n < 5; ++n) {
-    times.push_back(-200 / sums[199 * 5 + n]);
-    mean += sums[199 * 5 + n] / 5;
+    times.push_back(-199 / (sums[199 * 5 + n] - sums[n]));
+    mean += (sums[199 * 5 + n] - sums[n]) / 5;
   }
   std::sort(times.begin(), times.end());
   const std::vector<double> spectrum = channel_decay_times(statistics);
   ASSERT_EQ(spectrum.size(), 5U);
   for (std::size_t n = 0; n < 5; ++n) EXPECT_NEAR(spectrum[n], times[n], 1e-9 * times[n]);
-  for (std::size_t n = 0; n < 5; ++n) EXPECT_NEAR(statistics.channel_log_decay[n], sums[199 * 5 + n] / 200, 1e-12);
-  EXPECT_NEAR(statistics.rate_decay_time, -200 / mean, 1e-9 * statistics.rate_decay_time);
+  for (std::size_t n = 0; n < 5; ++n) {
+    EXPECT_NEAR(statistics.channel_log_decay[n], (sums[199 * 5 + n] - sums[n]) / 199, 1e-12);
+  }
+  EXPECT_NEAR(statistics.rate_decay_time, -199 / mean, 1e-9 * statistics.rate_decay_time);
 }
 
 TEST(GateStatistics, OfChannelsAreASpectrum) {
@@ -257,6 +259,22 @@ TEST(GateStatistics, OfAConstantGateAreKnown) {
   ASSERT_EQ(statistics.strongest_events.size(), 3U);
 }
 
+TEST(GateStatistics, TheFirstGateDoesNotCount) {
+  RunShape shape;
+  shape.length = 3;
+  shape.normalized = false;
+  shape.log_gate = [](int, std::int64_t t, double) { return t == 0 ? -700.0 : -0.25; };
+  const HeadStatistics statistics = head_statistics({make_run(shape), 0, 0}, {false, 3}, {}).value();
+  EXPECT_NEAR(statistics.rate_decay_time, 4.0, 1e-9);
+  for (const double gate : statistics.gate_quantile) EXPECT_NEAR(gate, std::exp(-0.25), 1e-12);
+  EXPECT_EQ(statistics.strongest_events.size(), 2U);
+  // One token has no gate that any F is made of.
+  shape.length = 1;
+  const HeadStatistics one = head_statistics({make_run(shape), 0, 0}, {false, 3}, {}).value();
+  EXPECT_TRUE(std::isnan(one.rate_decay_time) && std::isnan(one.mean_log_gate) && std::isnan(one.gate_quantile[2]));
+  EXPECT_TRUE(one.strongest_events.empty());
+}
+
 TEST(GateStatistics, HorizonsBelowOneTokenExist) {
   RunShape shape;
   shape.length = 100;
@@ -291,11 +309,11 @@ TEST(GateStatistics, StrongestEventsComeFirstWithTheirPositions) {
     return t == 100 ? -5.0 : -0.001;
   };
   const HeadStatistics statistics = head_statistics({make_run(shape), 0, 0}, {false, 4}, {}).value();
-  const std::int64_t expected[] = {200, 100, 0, 1};
+  const std::int64_t expected[] = {200, 100, 1, 2};  // f_0 is in no F
   ASSERT_EQ(statistics.strongest_events.size(), 4U);
-  for (std::size_t n = 0; n < 3; ++n) EXPECT_EQ(statistics.strongest_events[n].position, expected[n]);
+  for (std::size_t n = 0; n < 4; ++n) EXPECT_EQ(statistics.strongest_events[n].position, expected[n]);
   EXPECT_EQ(statistics.strongest_events[0].forget_gate, 0.0);
-  EXPECT_NEAR(statistics.strongest_events[2].forget_gate, std::exp(-3.0), 1e-12);
+  EXPECT_NEAR(statistics.strongest_events[1].forget_gate, std::exp(-5.0), 1e-12);
   EXPECT_EQ(statistics.gate_quantile[0], 0.0);
   EXPECT_NEAR(statistics.gate_quantile[4], std::exp(-0.001), 1e-12);
 }

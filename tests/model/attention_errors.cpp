@@ -17,7 +17,7 @@ std::vector<double> exact_logits(const HeadOf& head, std::span<const float> quer
   const TraceInfo& info = head.trace->info();
   const auto dim = static_cast<std::size_t>(info.head_dim);
   std::span<const double> c;
-  if (info.gated) c = head.trace->cumulative_log_gate(head.layer, head.head);
+  if (forgets(info, head.layer)) c = head.trace->cumulative_log_gate(head.layer, head.head);
   std::vector<double> logits;
   for (std::size_t key = 0; key <= static_cast<std::size_t>(row); ++key) {
     double dot = 0;
@@ -43,8 +43,8 @@ void add_rows(const HeadOf& head, std::int64_t first, AttentionErrors& errors) {
   std::vector<float> query_scratch, key_scratch;
   const auto queries =
       store.rows(QueryKeyStore::Part::query, head.layer, head.head, first, first + kRows, query_scratch);
-  const auto keys =
-      store.rows(QueryKeyStore::Part::key, head.layer, key_head_of(info, head.head), 0, first + kRows, key_scratch);
+  const auto keys = store.rows(QueryKeyStore::Part::key, head.layer, key_head_of(info, head.layer, head.head), 0,
+                               first + kRows, key_scratch);
   MapRequest request;
   request.head = head;
   request.rows = {first, first + kRows};

@@ -263,7 +263,7 @@ TEST_F(CudaPass, IsAsExactAsItsTwin) {
     for (int layer = 0; layer < info.layers; ++layer) {
       for (int head = 0; head < info.heads; ++head) {
         check("queries", [&](const Trace& trace) { return rows(trace, Part::query, layer, head); });
-        const int key_head = key_head_of(info, head);
+        const int key_head = key_head_of(info, layer, head);
         check("values", [&](const Trace& trace) { return rows(trace, Part::value, layer, key_head); });
         check("normalisers", [&](const Trace& trace) {
           const auto found = trace.log_normalizer(layer, head);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/base/error.h"
+#include "backend/model/interventions.h"
 #include "backend/model/torch_model.h"
 #include "tests/model/model_test_support.h"
 
@@ -95,6 +96,28 @@ class Interventions : public testing::TestWithParam<bool> {
   static constexpr int kLength = 50;
   std::unique_ptr<CausalLM> model_;
 };
+
+TEST(ForgetsChanged, IsTrueWhereAHeadForgetsAfterAllChanges) {
+  const auto after = [](const std::vector<std::string>& texts, bool forgets, int layer = 1) {
+    std::vector<Intervention> changes;
+    for (const std::string& text : texts) changes.push_back(Intervention::parse(text));
+    return forgets_changed(changes, layer, 2, forgets);
+  };
+  EXPECT_TRUE(after({}, true));
+  EXPECT_FALSE(after({}, false));
+  // A layer without gates gets some, and loses them again.
+  for (const char* change : {"1:0:constant=0.9", "*:*:zero@3", "1:*:constant=0"}) EXPECT_TRUE(after({change}, false));
+  for (const char* change : {"0:*:constant=0.9", "1:*:mean", "*:*:scale=3", "1:1:cut", "1:*:constant=1", "*:*:one"}) {
+    EXPECT_FALSE(after({change}, false)) << change;
+  }
+  EXPECT_FALSE(after({"1:0:constant=0.9", "1:*:one"}, false));
+  EXPECT_TRUE(after({"1:*:one", "1:0:zero@3"}, false));
+  // One with gates loses them where all of its heads do.
+  for (const char* change : {"*:*:one", "1:*:scale=0", "1:*:constant=1"}) EXPECT_FALSE(after({change}, true)) << change;
+  for (const char* change : {"1:0:one", "0:*:one", "1:*:mean", "*:*:cut", "1:*:scale=0.1"}) {
+    EXPECT_TRUE(after({change}, true)) << change;
+  }
+}
 
 TEST_P(Interventions, ActOnTheGatesTheyName) {
   make_model("full");

@@ -95,7 +95,7 @@ TEST_F(RunModel, DescribesItself) {
   EXPECT_EQ(info.layers, 1);
   EXPECT_EQ(info.length, 2);
   EXPECT_EQ(info.softmax_scale, 0.5F);
-  EXPECT_TRUE(info.gated);
+  EXPECT_TRUE(forgets(info));
   EXPECT_EQ(json::parse(info.intervention), json({"0:1:cut", "*:0:zero@1"}));
   EXPECT_FALSE(info.attention_kernel.empty());
   EXPECT_EQ(info.attention_kernel, result.report.forward.attention_kernel);
@@ -107,11 +107,11 @@ TEST_F(RunModel, KnowsWhetherThereAreGates) {
   config_["fgate_type"] = "none";
   write();
   set_text("abc");
-  EXPECT_FALSE(run().trace->info().gated);
+  EXPECT_FALSE(forgets(run().trace->info()));
   request_.interventions = {Intervention::parse("0:1:cut")};
-  EXPECT_FALSE(run().trace->info().gated);
+  EXPECT_FALSE(forgets(run().trace->info()));
   request_.interventions = {Intervention::parse("0:1:constant=0.5")};
-  EXPECT_TRUE(run().trace->info().gated);
+  EXPECT_TRUE(forgets(run().trace->info()));
 }
 
 TEST_F(RunModel, LimitsToTheFirstTokens) {

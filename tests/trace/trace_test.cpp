@@ -24,7 +24,6 @@ TraceInfo small_info() {
   info.key_heads = 3;
   info.head_dim = 4;
   info.length = 5;
-  info.gated = true;
   return info;
 }
 
@@ -58,18 +57,59 @@ TEST(DecayTime, IsInfiniteWhereNothingIsForgotten) {
   EXPECT_EQ(decay_time(-kInfinity), 0.0);
   EXPECT_TRUE(std::isnan(decay_time(std::numeric_limits<double>::quiet_NaN())));
   const double c[] = {-1.0, -2.5, -8.0, -8.0};
-  EXPECT_EQ(decay_time(mean_log_gate(c)), 0.5);
+  EXPECT_EQ(mean_log_gate(c), -7.0 / 3);  // f_0 is in no F
+  EXPECT_TRUE(std::isnan(mean_log_gate(std::span(c, 1))));
 }
 
 TEST(KeyHead, IsSharedByNeighbouringHeads) {
   TraceInfo info;
   info.heads = 6;
   info.key_heads = 2;
-  for (int head = 0; head < 6; ++head) EXPECT_EQ(key_head_of(info, head), head / 3);
+  for (int head = 0; head < 6; ++head) EXPECT_EQ(key_head_of(info, 0, head), head / 3);
   info.key_heads = 6;
-  EXPECT_EQ(key_head_of(info, 5), 5);
+  EXPECT_EQ(key_head_of(info, 0, 5), 5);
   info.key_heads = 0;  // not known
-  EXPECT_EQ(key_head_of(info, 5), 0);
+  EXPECT_EQ(key_head_of(info, 0, 5), 0);
+}
+
+/// A trace of two layers whose c is 0 in the first and falls in the second head of the second.
+std::shared_ptr<const Trace> trace_that_says(const std::vector<bool>& said, const KeepSet& keep) {
+  TraceInfo info;
+  info.layers = info.heads = info.key_heads = 2;
+  info.head_dim = 1;
+  info.length = 4;
+  info.forgetting = said;
+  Recorder recorder(info, keep, nullptr);
+  for (int layer = 0; layer < 2; ++layer) {
+    for (double& c : recorder.cumulative_log_gate(layer)) c = 0;
+  }
+  if (keep.contains(Keep::gates)) recorder.cumulative_log_gate(1).back() = -1e-9;
+  return recorder.finish(nullptr, nullptr);
+}
+
+TEST(Forgets, IsWhatTheGatesSayWhateverWasSaidBefore) {
+  for (const std::vector<bool>& said : {std::vector<bool>{}, {false, false}, {true, true}, {true, false}}) {
+    const TraceInfo& info = trace_that_says(said, {Keep::gates})->info();
+    EXPECT_FALSE(forgets(info, 0));
+    EXPECT_TRUE(forgets(info, 1));
+    EXPECT_TRUE(forgets(info));
+  }
+}
+
+TEST(Forgets, IsWhatWasSaidWhereGatesWereNotKept) {
+  const TraceInfo& info = trace_that_says({true, false}, {Keep::loss})->info();
+  EXPECT_TRUE(forgets(info, 0));
+  EXPECT_FALSE(forgets(info, 1));
+  EXPECT_FALSE(forgets(trace_that_says({}, {Keep::loss})->info()));
+}
+
+TEST(Forgets, ALinearMixerWithoutADecayNeverDoes) {
+  TraceInfo info;
+  info.set_mixers({{Mixer::delta_rule, Decay::none, 2, 2, 2, 2, 4, 4}, {Mixer::mamba2, Decay::head, 2, 1, 1, 2, 4, 4}});
+  EXPECT_FALSE(forgets(info, 0));
+  EXPECT_TRUE(forgets(info, 1));
+  info.forgetting = {true, false};
+  EXPECT_FALSE(forgets(info));
 }
 
 TEST(Trace, GivesTheRowsOfAHead) {
@@ -97,8 +137,8 @@ TEST(Trace, GivesWhatAHeadOfALinearMixerReads) {
   EXPECT_EQ(trace->cumulative_log_decay(0, 2, 1)[1], 19.0);
   EXPECT_EQ(trace->log_decay_at(0, 2, 4), (std::vector{27.0, 28.0, 29.0}));
   EXPECT_EQ(trace->beta(1, 1).front(), 5.0F);
-  EXPECT_TRUE(is_gated(trace->info(), 0));
-  EXPECT_FALSE(is_gated(trace->info(), 1));
+  EXPECT_TRUE(forgets(trace->info(), 0));
+  EXPECT_FALSE(forgets(trace->info(), 1));
   // Channels 0, 1 and 2 of position 0 are 15, 16 and 17.
   EXPECT_EQ(trace->cumulative_log_gate(0, 2).front(), 16.0);
   EXPECT_EQ(trace->cumulative_log_gate(1, 0).back(), 0.0);

@@ -199,7 +199,6 @@ std::optional<DrawnFigure> drawCompare(const std::shared_ptr<const Trace>& first
   second->check_head(chosen.second->layer, chosen.second->head);
   if (chosen.quantities.empty()) {
     chosen.quantities = {Quantity::attention};
-    const auto forgets = [](const TraceInfo& info, int layer) { return is_gated(info, layer); };
     if (forgets(first->info(), head.layer) && forgets(second->info(), chosen.second->layer))
       chosen.quantities = {Quantity::forget, Quantity::attention};
   }

@@ -63,6 +63,16 @@ std::vector<std::string> namesOf(const std::vector<HeadIndex>& heads, const Figu
   return names;
 }
 
+/// Decay times of all heads in layers that forget; NaN for the others, which have no decay to be shown.
+std::vector<double> timesOf(const EvaluatedHeads& model) {
+  std::vector<double> times = requireArray(model, model.numbers, "rate_decay_time").value;
+  for (std::size_t place = 0; place < times.size(); ++place) {
+    const auto layer = static_cast<int>(place / static_cast<std::size_t>(model.info.heads));
+    if (!forgets(model.info, layer)) times[place] = std::numeric_limits<double>::quiet_NaN();
+  }
+  return times;
+}
+
 /// Limits of a logarithmic axis with some room beyond all that is drawn on it.
 AxisLimits withRoom(const std::vector<double>& times) {
   constexpr double kRoom = 1.5;
@@ -113,7 +123,7 @@ CurvePlot timesByLayer(std::span<const EvaluatedHeads* const> models, const Figu
     curve.colour = style.look(model.info.name, n).colour;
     curve.line = LineStyle::points;
     curve.shape = shapeOf(n);
-    curve.y = requireArray(model, model.numbers, "rate_decay_time").value;
+    curve.y = timesOf(model);
     for (std::size_t head = 0; head < curve.y.size(); ++head) {
       const std::size_t layer = head / heads;
       curve.x.push_back(beside(static_cast<double>(layer), n * heads + head % heads, models.size() * heads));
@@ -146,8 +156,8 @@ CurvePlot distribution(std::span<const EvaluatedHeads* const> models, const Figu
   plot.legend = style.legend;
   std::vector<double> all;
   for (std::size_t n = 0; n < models.size(); ++n) {
-    std::vector<double> times = requireArray(*models[n], models[n]->numbers, "rate_decay_time").value;
-    std::erase_if(times, [](double time) { return std::isnan(time); });  // heads that a layer does not have
+    std::vector<double> times = timesOf(*models[n]);
+    std::erase_if(times, [](double time) { return std::isnan(time); });
     std::sort(times.begin(), times.end());
     all.insert(all.end(), times.begin(), times.end());
     Curve curve;
@@ -309,7 +319,7 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
   DrawnFigure drawn;
   std::vector<const EvaluatedHeads*> gated;
   for (const EvaluatedHeads& model : models) {
-    if (model.info.gated) {
+    if (forgets(model.info)) {
       gated.push_back(&model);
     } else {
       drawn.notes.push_back(fmt::format("{}: has no gate, so nothing decays: it is left out", model.info.name));

@@ -53,8 +53,15 @@ Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t h
   return curve;
 }
 
-/// Whether attention is split into content and decay: not that of linear mixers, which have no logits.
-bool splits(const EvaluatedHeads& model) { return model.info.mixers.empty(); }
+/// Whether a head's attention is split into content and decay: not that of linear mixers, which have no logits.
+bool splits(const EvaluatedHeads& model, const HeadIndex& head) {
+  return model.info.mixer(head.layer).mixer == Mixer::attention;
+}
+
+/// Whether it is drawn in parts: the decay of a head that does not forget is nothing.
+bool hasParts(const EvaluatedHeads& model, const HeadIndex& head) {
+  return splits(model, head) && forgets(model.info, head.layer);
+}
 
 CurvePlot emptyPlot(const EvaluatedHeads& model, bool first) {
   CurvePlot plot;
@@ -66,14 +73,16 @@ CurvePlot emptyPlot(const EvaluatedHeads& model, bool first) {
   return plot;
 }
 
-CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, const HeadIndex& head, bool first) {
+/// @param logits  whether they are drawn below
+CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, const HeadIndex& head, bool first,
+                   bool logits) {
   CurvePlot plot = emptyPlot(model, first);
   plot.title = headTitle(head);
   if (first) plot.yLabel = "attention per octave";
-  if (splits(model)) plot.xLabels = CurvePlot::XLabels::hidden;
+  if (logits) plot.xLabels = CurvePlot::XLabels::hidden;
   const char* const suffix = options.first == FirstKey::leftOut ? "_without_first" : "";
   for (const Line& line : kMasses) {
-    if (line.colour > 0 && (!model.info.gated || !splits(model))) break;
+    if (line.colour > 0 && !hasParts(model, head)) break;
     const HeadArray& array = requireArray(model, model.by_distance, (std::string(line.array) + suffix).c_str());
     plot.curves.push_back(curveOf(model, array, placeOf(model, head), line));
   }
@@ -85,7 +94,7 @@ CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool fir
   if (first) plot.yLabel = "mean logit (nats)";
   plot.level = 0;
   for (const Line& line : kLogits) {
-    if (!model.info.gated && line.colour == 2) break;
+    if (!forgets(model.info, head.layer) && line.colour == 2) break;
     plot.curves.push_back(
         curveOf(model, requireArray(model, model.by_distance, line.array), placeOf(model, head), line));
   }
@@ -112,12 +121,12 @@ void shareLimits(std::vector<CurvePlot>& plots, double least) {
 }
 
 /// The legend of a row, whose panels are then without one of their own.
-std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first, const EvaluatedHeads& model,
-                                      const FigureStyle& style) {
+std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first, const FigureStyle& style) {
   const bool bands =
       first && std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
-  std::vector<Curve> named;
-  if (model.info.gated && splits(model)) named = plots.front().curves;
+  const auto fewer = [](const CurvePlot& a, const CurvePlot& b) { return a.curves.size() < b.curves.size(); };
+  std::vector<Curve> named = std::ranges::max_element(plots, fewer)->curves;
+  if (named.size() < 2) named.clear();
   for (CurvePlot& plot : plots) {
     for (Curve& curve : plot.curves) curve.name.clear();
   }
@@ -136,9 +145,11 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
     drawn.notes.push_back(std::move(choice.note));
   }
   std::vector<CurvePlot> masses, logits;
+  for (const HeadIndex& head : heads) (void)placeOf(model, head);
+  const bool split = std::ranges::all_of(heads, [&](const HeadIndex& head) { return splits(model, head); });
   for (const HeadIndex& head : heads) {
-    masses.push_back(massPlot(model, options, head, masses.empty()));
-    if (splits(model)) logits.push_back(logitPlot(model, head, logits.empty()));
+    masses.push_back(massPlot(model, options, head, masses.empty(), split));
+    if (split) logits.push_back(logitPlot(model, head, logits.empty()));
   }
   shareLimits(masses, 0);
   shareLimits(logits, kLeastLogit);
@@ -147,7 +158,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   for (std::vector<CurvePlot>* plots : {&masses, &logits}) {
     if (plots->empty()) continue;
     const auto count = static_cast<int>(heads.size());
-    page.add(legendOf(*plots, row == 0, model, style), {row, 0, 1, count});
+    page.add(legendOf(*plots, row == 0, style), {row, 0, 1, count});
     ++row;
     for (int n = 0; n < count; ++n) {
       page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});

@@ -7,23 +7,22 @@
 namespace foxscope::figure {
 
 ChosenHeads tellingHeads(const EvaluatedHeads& model) {
-  const HeadArray& tokens = model.info.gated ? requireArray(model, model.numbers, "rate_decay_time")
-                                             : requireArray(model, model.numbers, "d50");
+  const bool byDecay = forgets(model.info);
+  const HeadArray& tokens = requireArray(model, model.numbers, byDecay ? "rate_decay_time" : "d50");
   std::vector<Reach> reaches;
   for (std::size_t place = 0; place < model.head_count(); ++place) {
     const int index = static_cast<int>(place);
+    // Where some layers forget, the choice is among their heads.
+    if (byDecay && !forgets(model.info, index / model.info.heads)) continue;
     reaches.push_back({{index / model.info.heads, index % model.info.heads}, tokens.value[place]});
   }
   return chooseByReach(std::move(reaches), model.info.name,
-                       model.info.gated ? "decay time" : "half of the attention's distance");
+                       byDecay ? "decay time" : "half of the attention's distance");
 }
 
 std::size_t placeOf(const EvaluatedHeads& model, const HeadIndex& head) {
   const TraceInfo& info = model.info;
-  if (head.layer < 0 || head.layer >= info.layers || head.head < 0 || head.head >= info.heads) {
-    throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name,
-                                 head.layer, head.head, info.layers - 1, info.heads - 1));
-  }
+  requireHead(info, head);
   return static_cast<std::size_t>(head.layer) * static_cast<std::size_t>(info.heads) +
          static_cast<std::size_t>(head.head);
 }

@@ -53,8 +53,8 @@ std::optional<DrawnFigure> drawGrid(const std::shared_ptr<const Trace>& trace, c
                                     const FigureStyle& style, const Job& job) {
   const TraceInfo& info = trace->info();
   MapRequest request;
-  const bool forgotten = !options.quantity && info.gated;
-  request.quantity = options.quantity.value_or(info.gated ? Quantity::log_forget : Quantity::attention);
+  const bool forgotten = !options.quantity && forgets(info);
+  request.quantity = options.quantity.value_or(forgets(info) ? Quantity::log_forget : Quantity::attention);
   if (forgotten) {
     requireShown(options.limits, {});
   } else {

@@ -19,8 +19,9 @@ constexpr double kMemoriesShown = 8;
 constexpr double kThinnest = 50;  // parts of a map's side that a memory is seen in
 constexpr std::int64_t kLeastShown = 64;
 
-std::optional<double> reachOf(const HeadOf& head, const Job& job) {
-  if (head.trace->info().gated) {
+/// @param byDecay  by the decay time of a head that forgets; else by half of its attention's distance
+std::optional<double> reachOf(const HeadOf& head, bool byDecay, const Job& job) {
+  if (byDecay) {
     return decay_time(mean_log_gate(head.trace->cumulative_log_gate(head.layer, head.head)));
   }
   const auto statistics = head_statistics(head, {.with_attention = true, .events = 0}, job);
@@ -28,18 +29,20 @@ std::optional<double> reachOf(const HeadOf& head, const Job& job) {
   return statistics->distance.d50;
 }
 
-/// Of every head. Nothing if the job was stopped.
+/// Of every head; where some layers forget, of the heads of these. Nothing if the job was stopped.
 std::optional<std::vector<Reach>> reachesOf(const std::shared_ptr<const Trace>& trace, const Job& job) {
   const TraceInfo& info = trace->info();
-  if (!info.gated) (void)trace->require_query_key();
+  const bool byDecay = forgets(info);
+  if (!byDecay) (void)trace->require_query_key();
   std::vector<Reach> reaches;
   Job quiet = job;
   quiet.report = nullptr;
   for (int layer = 0; layer < info.layers; ++layer) {
+    if (byDecay && !forgets(info, layer)) continue;
     for (int head = 0; head < info.mixer(layer).heads; ++head) {
       job.tell(
           {static_cast<std::int64_t>(reaches.size()), std::int64_t{info.layers} * info.heads, "heads", "choosing"});
-      const auto tokens = reachOf({trace, layer, head}, quiet);
+      const auto tokens = reachOf({trace, layer, head}, byDecay, quiet);
       if (!tokens) return std::nullopt;
       reaches.push_back({{layer, head}, *tokens});
     }
@@ -48,6 +51,14 @@ std::optional<std::vector<Reach>> reachesOf(const std::shared_ptr<const Trace>& 
 }
 
 }  // namespace
+
+void requireHead(const TraceInfo& info, const HeadIndex& head) {
+  const bool inLayers = head.layer >= 0 && head.layer < info.layers;
+  const int heads = inLayers ? info.mixer(head.layer).heads : info.heads;
+  if (inLayers && head.head >= 0 && head.head < heads) return;
+  throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name, head.layer,
+                               head.head, info.layers - 1, heads - 1));
+}
 
 ChosenHeads chooseByReach(std::vector<Reach> reaches, const std::string& model, const std::string& by) {
   std::erase_if(reaches, [](const Reach& reach) { return std::isnan(reach.tokens); });
@@ -111,7 +122,7 @@ std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trac
   const auto reaches = reachesOf(trace, job);
   if (!reaches) return std::nullopt;
   const TraceInfo& info = trace->info();
-  return chooseByReach(*reaches, info.name, info.gated ? kByDecay : "half of the attention's distance");
+  return chooseByReach(*reaches, info.name, forgets(info) ? kByDecay : "half of the attention's distance");
 }
 
 }  // namespace foxscope::figure

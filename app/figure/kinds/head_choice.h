@@ -16,6 +16,9 @@ struct HeadIndex {
   bool operator==(const HeadIndex&) const = default;
 };
 
+/// @throws UsageError naming the layers and the heads that there are
+void requireHead(const TraceInfo& info, const HeadIndex& head);
+
 /// Heads that show what a model does, and why they were chosen.
 struct ChosenHeads {
   std::vector<HeadIndex> heads;
@@ -47,7 +50,7 @@ struct HeadsOnMap {
 std::optional<HeadsOnMap> headsOnMap(const std::shared_ptr<const Trace>& trace, const Job& job);
 
 /// Heads of short, middle and long memory: the smallest and the largest decay time -1/mean(log f), and the one nearest
-/// to their geometric mean; of a model without a gate likewise by the distance within which half of the attention is.
+/// to their geometric mean, of layers that forget; of a model without any likewise by the distance within which half of the attention is.
 /// @returns nothing if the job was stopped
 /// @throws Error for gates, or queries and keys, that were not kept
 std::optional<ChosenHeads> tellingHeads(const std::shared_ptr<const Trace>& trace, const Job& job);

@@ -172,7 +172,7 @@ class MapsFigure {
 /// Heads of a run, and the positions that fit them where none are asked for. Nothing if the job was stopped.
 std::optional<ChosenHeads> chooseHeads(const std::shared_ptr<const Trace>& trace, MapsOptions& options,
                                        const Job& job) {
-  if (!trace->info().gated || options.rows || options.columns) return tellingHeads(trace, job);
+  if (!forgets(trace->info()) || options.rows || options.columns) return tellingHeads(trace, job);
   auto map = headsOnMap(trace, job);
   if (!map) return std::nullopt;
   options.rows = options.columns = map->positions;
@@ -185,12 +185,12 @@ std::optional<DrawnFigure> drawMaps(const std::shared_ptr<const Trace>& trace, c
                                     const FigureStyle& style, const Job& job) {
   DrawnFigure drawn;
   MapsOptions chosen = options;
-  bool gated = chosen.heads.empty() && trace->info().gated;
+  bool gated = chosen.heads.empty() && forgets(trace->info());
   for (MapsHead& head : chosen.heads) {
     if (head.run == nullptr) head.run = trace;
     head.run->check_head(head.layer, head.head);
     requireSameTokens(*chosen.heads.front().run, *head.run);
-    gated = gated || head.run->info().gated;
+    gated = gated || forgets(head.run->info(), head.layer);
   }
   if (!gated && chosen.quantities.size() > 1 && std::erase(chosen.quantities, Quantity::forget) > 0) {
     const Trace& first = chosen.heads.empty() ? *trace : *chosen.heads.front().run;

@@ -52,13 +52,6 @@ HeadIndex mostMass(const NeedleModel& model, std::size_t cells) {
   return best;
 }
 
-void requireHead(const NeedleModel& model, const HeadIndex& head) {
-  const TraceInfo& info = model.info;
-  if (head.layer >= 0 && head.layer < info.layers && head.head >= 0 && head.head < info.heads) return;
-  throw UsageError(fmt::format("model '{}' has no head {}:{}: layers are 0 to {}, heads 0 to {}", info.name, head.layer,
-                               head.head, info.layers - 1, info.heads - 1));
-}
-
 std::string labelOf(NeedleTint tint, const std::string& dot) {
   switch (tint) {
     case NeedleTint::gain:
@@ -215,7 +208,7 @@ DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> 
       found = found || std::any_of(model.found.begin(), model.found.end(), [](int cell) { return cell != 0; });
     } else {
       grid.head = options.head.value_or(mostMass(model, grid.test->cells()));
-      requireHead(model, grid.head);
+      requireHead(model.info, grid.head);
       if (!options.head) {
         drawn.notes.push_back(fmt::format("{}: {}:{} has the most attention on the needle; --head chooses another",
                                           model.info.name, grid.head.layer, grid.head.head));

@@ -172,7 +172,7 @@ void addLooks(const RunFigure& figure, Options& options) {
   int place = 0;
   for (const FigureRun& run : figure.runs) {
     // Models without gates have no decay, and no place there.
-    if (figure.kind == "decay" && !run.trace->info().gated) continue;
+    if (figure.kind == "decay" && !forgets(run.trace->info())) continue;
     const int own = place++;
     if (!run.look || (run.look->change == 0 && run.look->colour == own)) continue;
     looks.push_back(run.look->change == 0
@@ -207,12 +207,12 @@ KindTraits traitsOf(const std::string& kind) {
 }
 
 std::vector<Quantity> RunFigure::quantities() const {
-  if (kind == "maps") return runs.front().trace->info().gated ? maps.quantities : std::vector{Quantity::attention};
+  if (kind == "maps") return forgets(runs.front().trace->info()) ? maps.quantities : std::vector{Quantity::attention};
   if (kind == "grid") return grid.quantity ? std::vector{*grid.quantity} : std::vector<Quantity>();
   if (kind != "compare") return {};
   if (!compare.quantities.empty()) return compare.quantities;
   const bool gated =
-      std::all_of(runs.begin(), runs.end(), [](const FigureRun& run) { return run.trace->info().gated; });
+      std::all_of(runs.begin(), runs.end(), [](const FigureRun& run) { return forgets(run.trace->info()); });
   return gated ? std::vector{Quantity::forget, Quantity::attention} : std::vector{Quantity::attention};
 }
 

@@ -169,7 +169,7 @@ std::optional<DrawnFigure> drawSaliency(const std::shared_ptr<const Trace>& trac
   const Range range = options.positions.value_or(shownByItself(info));
   requirePositions(range, info.length);
   const SaliencyNumber number = options.number.value_or(ordering_number(*trace));
-  if (number != SaliencyNumber::per_nat && info.gated && ordering_number(*trace) == SaliencyNumber::per_nat) {
+  if (number != SaliencyNumber::per_nat && forgets(info) && ordering_number(*trace) == SaliencyNumber::per_nat) {
     throw Error(fmt::format("{}: gates were not kept, and {} is of them: run again with --keep loss,gates,saliency",
                             info.name, to_string(number)));
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,7 +35,11 @@ Unit unitOf(double limit) {
 /// Layers downwards, heads across.
 Image imageOf(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads) {
   Image image{sweep.info.layers, sweep.info.heads, {}};
-  for (const HeadChange& head : heads) image.value.push_back(static_cast<float>(head.change.mean.value));
+  // What a layer does not have stays empty.
+  image.value.assign(sweep.changed_loss.size(), std::numeric_limits<float>::quiet_NaN());
+  for (const HeadChange& head : heads) {
+    image.value[sweep.place_of(head.layer, head.head)] = static_cast<float>(head.change.mean.value);
+  }
   return image;
 }
 
@@ -79,6 +85,16 @@ std::vector<std::string> dotTexts(const std::vector<HeadChange>& heads) {
   texts.reserve(heads.size());
   for (const HeadChange& head : heads) texts.emplace_back(head.change.within_error() ? "•" : "");
   return texts;
+}
+
+/// Texts of heads in the places of their cells: what a layer does not have is empty.
+std::vector<std::string> placed(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads,
+                                std::vector<std::string> texts) {
+  std::vector<std::string> cells(sweep.changed_loss.size());
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    cells[sweep.place_of(heads[n].layer, heads[n].head)] = std::move(texts[n]);
+  }
+  return cells;
 }
 
 /// "FoX, gate 1, on up-from-slavery-1.txt (2048 tokens)"
@@ -157,7 +173,7 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   std::vector<std::vector<std::string>> values;
   bool fit = true;
   for (std::size_t n = 0; n < panels.size(); ++n) {
-    values.push_back(valueTexts(heads[n], unit));
+    values.push_back(placed(sweeps[n], heads[n], valueTexts(heads[n], unit)));
     fit = fit && panels[n]->fitsCells(values[n], page.inner(*panels[n]));
   }
   ScaledColours colours;
@@ -169,7 +185,7 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   for (std::size_t n = 0; n < panels.size(); ++n) {
     for (float& value : images[n].value) value *= static_cast<float>(unit.factor);
     panels[n]->setImage(std::move(images[n]), colours);
-    panels[n]->setCellTexts(fit ? values[n] : dotTexts(heads[n]));
+    panels[n]->setCellTexts(fit ? values[n] : placed(sweeps[n], heads[n], dotTexts(heads[n])));
   }
   DrawnFigure drawn;
   if (limits.cut) {

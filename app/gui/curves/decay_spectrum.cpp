@@ -14,7 +14,8 @@ std::optional<std::vector<DecaySpectrum>> decaySpectra(std::span<const CurveRun>
   for (const CurveRun& run : runs) {
     DecaySpectrum spectrum{run, {}};
     const TraceInfo& info = run.trace->info();
-    for (int layer = 0; info.gated && layer < info.layers; ++layer) {
+    for (int layer = 0; layer < info.layers; ++layer) {
+      if (!forgets(info, layer)) continue;
       for (int head = 0; head < info.mixer(layer).heads; head += shown_step(info.mixer(layer))) {
         if (job.stopped()) return std::nullopt;
         const double time = decay_time(mean_log_gate(run.trace->cumulative_log_gate(layer, head)));

@@ -195,9 +195,11 @@ std::vector<DistanceLine> DistanceTab::linesOf(const QPalette& palette) const {
   const HeadChoice chosen = document().selection().head();
   for (const Group& group : m_groups) {
     const TraceInfo& info = group.run.trace->info();
+    const bool gated =
+        std::ranges::any_of(group.heads, [&](const HeadChoice& one) { return forgets(info, one.layer); });
     for (const Kind& kind : kinds()) {
       const bool own = group.run.id == chosen.run;
-      if (kind.ofGate && (!info.gated || (!own && m_shows == Shows::attention))) continue;
+      if (kind.ofGate && (!gated || (!own && m_shows == Shows::attention))) continue;
       std::vector<double> values = meanOf(group, kind.profile);
       if (values.empty()) continue;
       lines.push_back({m_groups.size() > 1 ? group.name + QStringLiteral(": ") + kind.name : kind.name,

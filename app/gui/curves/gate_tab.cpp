@@ -10,6 +10,7 @@
 #include "app/gui/curves/curve_runs.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/gateless_name.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 #include "backend/map/head_statistics.h"
@@ -47,10 +48,11 @@ void GateTab::refresh() {
   const HeadChoice choice = document().selection().head();
   const auto head = document().headOf(choice);
   const QString name = head ? document().run(choice.run)->name : QString();
-  if (!head || !head->trace->info().gated) {
+  if (!head || !forgets(head->trace->info(), choice.layer)) {
     document().quickJobs().cancel(this, kGate);
     m_gate = {};
-    return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.").arg(name)
+    return showMessage(head ? tr("%1 has no forget gate: f is 1 everywhere and nothing is forgotten.")
+                                  .arg(gatelessName(name, head->trace->info(), choice.layer))
                             : noRunText());
   }
   Gate gate;

@@ -12,6 +12,7 @@
 #include "app/gui/curves/line_profile.h"
 #include "app/gui/curves/position_plot.h"
 #include "app/gui/curves/read_out.h"
+#include "app/gui/document/gateless_name.h"
 #include "app/gui/views/plot_style.h"
 #include "app/gui/views/theme.h"
 
@@ -254,7 +255,10 @@ QString ProfileTab::notes() const {
   if (isMissing(Quantity::attention_without_gate)) {
     notes += tr("A without gate takes a pass over all rows of the head and is being computed.");
   }
-  if (!info.gated) notes += tr("%1 has no forget gate: F is 1 everywhere.").arg(m_profile.run);
+  if (!forgets(info, m_profile.head.layer)) {
+    notes +=
+        tr("%1 has no forget gate: F is 1 everywhere.").arg(gatelessName(m_profile.run, info, m_profile.head.layer));
+  }
   const std::int64_t window = window_of(info, m_profile.head.layer);
   if (m_profile.own.along == Along::diagonal && window > 0 && m_profile.own.at >= window) {
     notes += tr("Distance %1 lies outside the window of %2 tokens.").arg(m_profile.own.at).arg(window);

@@ -54,7 +54,7 @@ std::vector<SaliencyEvent> eventsOf(const std::vector<float>& gradient, bool key
 std::vector<HeadEvent> eventsOfHeads(const std::shared_ptr<const Trace>& trace, RunId run, bool keys, const Job& job) {
   std::vector<HeadEvent> events;
   for (int layer = 0; layer < trace->info().layers && !job.stopped(); ++layer) {
-    for (int head = 0; head < trace->info().heads; ++head) {
+    for (int head = 0; head < trace->info().mixer(layer).heads; ++head) {
       for (const SaliencyEvent& event : eventsOf(gradientOf({trace, layer, head}, keys), keys)) {
         events.push_back({{run, layer, head}, event});
       }
@@ -127,7 +127,7 @@ void SaliencyTab::refresh() {
 SaliencyTab::Owed SaliencyTab::read(Owed owed, const HeadOf& head, const TokenTable& reference, const Job& job) {
   const TraceInfo& info = head.trace->info();
   owed.changes = std::make_shared<const Series>(changeSeries(head, gradientOf(head, owed.keys), reference));
-  if (info.gated && head.trace->has(TraceArray::cumulative_log_gate, head.layer)) {
+  if (forgets(info, head.layer) && head.trace->has(TraceArray::cumulative_log_gate, head.layer)) {
     owed.gate = std::make_shared<const Series>(gateSeries(head, reference));
   }
   for (const HeadEvent& each : eventsOfHeads(head.trace, owed.head.run, owed.keys, job)) {

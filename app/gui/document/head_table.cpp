@@ -113,10 +113,10 @@ HeadQuantityText textOf(HeadQuantity quantity) {
       return {tr("half-life"), tr("tokens"), false, true, tr("how far back F stays above 1/2, median over queries")};
     case HeadQuantity::distance50:
       return {tr("distance of 50 % of A"), tr("tokens"), false, true,
-              tr("the nearest so many tokens hold half of the attention mass")};
+              tr("half of the attention mass is no further away; 0: on the token itself")};
     case HeadQuantity::distance90:
       return {tr("distance of 90 % of A"), tr("tokens"), false, true,
-              tr("the nearest so many tokens hold nine tenths of the attention mass")};
+              tr("nine tenths of the attention mass are no further away; 0: on the token itself")};
     case HeadQuantity::entropy:
       return {tr("entropy"), tr("nats"), false, false, tr("of a row of attention, mean over queries")};
     case HeadQuantity::massOnFirst:

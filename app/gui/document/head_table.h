@@ -20,7 +20,7 @@ enum class HeadQuantity {
   backwardHorizon,  ///< median, level 1/e, tokens
   forwardSurvival,  ///< median, level 1/e, tokens
   halfLife,         ///< median backward horizon, level 1/2, tokens
-  distance50,       ///< tokens that hold half of the attention mass
+  distance50,       ///< within which half of the attention mass lies
   distance90,
   entropy,                                      ///< of rows of attention, nats
   massOnFirst,                                  ///< share of attention on key 0

@@ -1,6 +1,7 @@
 #include "app/gui/document/sweeps.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include <QDir>
@@ -34,7 +35,7 @@ struct Sweeps::Work {
   void tellKnown() {
     const SweepEvaluation& known = plan->evaluation;
     for (int layer = 0; layer < known.info.layers; ++layer) {
-      for (int head = 0; head < known.info.heads; ++head) {
+      for (int head = 0; head < known.info.mixer(layer).heads; ++head) {
         if (known.knows(layer, head)) tell(known, layer, head);
       }
     }
@@ -48,6 +49,12 @@ constexpr int kMostKept = 16;  ///< sweeps whose work is kept
 /// The name that a sweep's work has in the folder, without ".partial".
 std::filesystem::path keptPath(const QString& folder, const SweepPlan& plan) {
   return std::filesystem::path(folder.toStdString()) / fingerprint(plan);
+}
+
+std::vector<int> headsOfLayers(const TraceInfo& info) {
+  std::vector<int> heads;
+  for (int layer = 0; layer < info.layers; ++layer) heads.push_back(info.mixer(layer).heads);
+  return heads;
 }
 
 /// Makes the folder, and leaves the newest of what is in it.
@@ -64,8 +71,14 @@ QString HeadSweep::place() const {
   return text.isEmpty() ? Sweeps::tr("on %1 tokens").arg(count) : Sweeps::tr("on %1 (%2 tokens)").arg(text, count);
 }
 
+bool HeadSweep::has(int layer, int head) const {
+  return layer >= 0 && layer < layers && head >= 0 && head < headsOfLayer[static_cast<std::size_t>(layer)];
+}
+
+int HeadSweep::total() const { return std::accumulate(headsOfLayer.begin(), headsOfLayer.end(), 0); }
+
 const LossChange* HeadSweep::effect(int layer, int head) const {
-  if (layer < 0 || layer >= layers || head < 0 || head >= heads) return nullptr;
+  if (!has(layer, head)) return nullptr;
   const auto& entry = effects[static_cast<std::size_t>(std::int64_t{layer} * heads + head)];
   return entry ? &*entry : nullptr;
 }
@@ -184,6 +197,7 @@ HeadSweep* Sweeps::add(RunId run, const Intervention& change) {
   sweep.change = change;
   sweep.layers = info.layers;
   sweep.heads = info.heads;
+  sweep.headsOfLayer = headsOfLayers(info);
   sweep.tokens = info.length;
   sweep.effects.resize(static_cast<std::size_t>(std::int64_t{info.layers} * info.heads));
   m_works.emplace_back(sweep.id, work);
@@ -372,8 +386,12 @@ void Sweeps::openSweep(const OpenedSweep& opened) {
   sweep.change = evaluation->change;
   sweep.layers = evaluation->info.layers;
   sweep.heads = evaluation->info.heads;
+  sweep.headsOfLayer = headsOfLayers(evaluation->info);
   sweep.tokens = evaluation->info.length;
-  for (const HeadChange& head : opened.changes) sweep.effects.emplace_back(head.change);
+  sweep.effects.resize(evaluation->changed_loss.size());
+  for (const HeadChange& head : opened.changes) {
+    sweep.effects[evaluation->place_of(head.layer, head.head)] = head.change;
+  }
   sweep.whole = evaluation;
   sweep.state = HeadSweep::State::whole;
   m_sweeps.push_back(std::move(sweep));

@@ -23,7 +23,8 @@ struct HeadSweep {
   RunId run = kNoRun;   ///< whose heads it is about, where that run is open
   Intervention change;  ///< of each head in turn
   int layers = 0;
-  int heads = 0;
+  int heads = 0;  ///< of the layer that has most
+  std::vector<int> headsOfLayer = {};
   std::int64_t tokens = 0;
   std::vector<std::optional<LossChange>> effects;     ///< [layers * heads], as far as they are known
   std::shared_ptr<const SweepEvaluation> whole = {};  ///< null until all heads are known
@@ -34,6 +35,10 @@ struct HeadSweep {
 
   /// What the losses are of: "on up-from-slavery-1.txt (2,048 tokens)".
   [[nodiscard]] QString place() const;
+  /// Whether a layer has a head: layers need not have equally many.
+  [[nodiscard]] bool has(int layer, int head) const;
+  /// Heads of all layers.
+  [[nodiscard]] int total() const;
   [[nodiscard]] const LossChange* effect(int layer, int head) const;
   [[nodiscard]] int known() const;
 };

@@ -18,6 +18,8 @@ TellingHead byDecayTime(const Trace& trace) {
   double longest = 0;
   double shortest = std::numeric_limits<double>::infinity();
   for (int layer = 0; layer < info.layers; ++layer) {
+    // Where some layers forget, the choice is among their heads.
+    if (!forgets(info, layer)) continue;
     for (int head = 0; head < info.mixer(layer).heads; ++head) {
       const double time = decay_time(mean_log_gate(trace.cumulative_log_gate(layer, head)));
       if (std::isnan(time)) continue;
@@ -33,7 +35,7 @@ TellingHead byDecayTime(const Trace& trace) {
 }  // namespace
 
 TellingHead tellingHead(const Trace& trace) {
-  if (!trace.info().gated) return {};
+  if (!forgets(trace.info())) return {};
   try {
     return byDecayTime(trace);
   } catch (const Error&) {

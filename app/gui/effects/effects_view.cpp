@@ -123,7 +123,7 @@ void EffectsView::showTools(const HeadSweep* sweep) {
   m_choice->setCurrentIndex(m_choice->findData(sweep->id));
   const bool running = sweep->state == HeadSweep::State::running;
   m_progress->setVisible(sweep->state != HeadSweep::State::whole);
-  const int heads = static_cast<int>(sweep->effects.size());
+  const int heads = sweep->total();
   m_progress->setValue(static_cast<int>(
       1000 * (running && sweep->fraction >= 0 ? sweep->fraction : sweep->known() / std::max(1.0, double(heads)))));
   QString words = tr("%1 of %2 heads").arg(sweep->known()).arg(heads);

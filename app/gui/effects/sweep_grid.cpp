@@ -95,10 +95,12 @@ std::optional<std::pair<int, int>> SweepGrid::headAt(const QPoint& place) const 
   if (!cells.contains(place)) return std::nullopt;
   const QRect first = cell(0, 0);
   const QPoint inside = place - cells.topLeft();
-  return std::pair{inside.y() / first.height(), inside.x() / first.width()};
+  const std::pair head{inside.y() / first.height(), inside.x() / first.width()};
+  return m_sweep.has(head.first, head.second) ? std::optional(head) : std::nullopt;
 }
 
 void SweepGrid::paintCell(QPainter& painter, int layer, int head) const {
+  if (!m_sweep.has(layer, head)) return;
   const QRect inner = cell(layer, head).adjusted(0, 0, -1, -1);
   const LossChange* effect = m_sweep.effect(layer, head);
   if (effect == nullptr) {
@@ -221,7 +223,9 @@ void SweepGrid::leaveEvent(QEvent* /*event*/) {
 void SweepGrid::keyPressEvent(QKeyEvent* event) {
   const auto [layer, head] = m_chosen.value_or(std::pair{0, 0});
   const auto choose = [&](int to_layer, int to_head) {
-    emit headChosen(std::clamp(to_layer, 0, m_sweep.layers - 1), std::clamp(to_head, 0, m_sweep.heads - 1));
+    to_layer = std::clamp(to_layer, 0, m_sweep.layers - 1);
+    const int last = m_sweep.headsOfLayer[static_cast<std::size_t>(to_layer)] - 1;
+    emit headChosen(to_layer, std::clamp(to_head, 0, last));
   };
   switch (event->key()) {
     case Qt::Key_Up:

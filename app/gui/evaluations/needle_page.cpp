@@ -7,6 +7,7 @@
 
 #include "app/figure/kinds/needle.h"
 #include "app/gui/document/figure_export.h"
+#include "app/gui/document/sweeps.h"
 #include "app/gui/evaluations/evaluation_export.h"
 #include "app/gui/evaluations/grid_row.h"
 #include "backend/base/error.h"
@@ -47,6 +48,18 @@ QString readingOf(const NeedleCell& cell) {
     text += NeedlePage::tr(", continues “%1”").arg(QString::fromStdString(model.continuation[at]).simplified());
   }
   return text;
+}
+
+/// Whether a model of the window has the changes that a cell's model had, which are part of what the cell shows.
+bool isChangedAlike(const ModelInput& input, const std::vector<Intervention>& changes) {
+  const auto same = [](const QString& text, const Intervention& change) {
+    try {
+      return Intervention::parse(text.toStdString()) == change;
+    } catch (const Error&) {
+      return false;  // a session may say anything there
+    }
+  };
+  return std::ranges::equal(input.interventions, changes, same);
 }
 
 /// Of these checkpoints the one that a cell's model was read from: that of its name, else the one of its weights.
@@ -149,10 +162,13 @@ void NeedlePage::openCell(const std::shared_ptr<const NeedleEvaluation>& test, c
                           int depth) {
   const QString haystack = QString::fromStdString(test->haystack);
   std::vector<ModelInput> models = m_document.models();
-  std::erase_if(models, [](const ModelInput& input) { return !input.interventions.isEmpty(); });
+  const std::vector<Intervention> changes = interventionsOf(model.info);
+  std::erase_if(models, [&](const ModelInput& input) { return !isChangedAlike(input, changes); });
   QStringList missing;
   if (models.empty()) {
-    missing += tr("the checkpoint folder of %1 (Ctrl+O)").arg(QString::fromStdString(model.info.name));
+    const QString name = QString::fromStdString(model.info.name);
+    missing += changes.empty() ? tr("the checkpoint folder of %1 (Ctrl+O)").arg(name)
+                               : tr("%1 with its changes, %2").arg(name, wordsOf(changes));
   }
   if (m_haystack.empty() && QFileInfo(m_document.text().file).fileName() != haystack) {
     missing += tr("the haystack %1 as text (Ctrl+Shift+O)").arg(haystack);

@@ -307,7 +307,8 @@ QString HeadGrid::description(const HeadChoice& head) const {
     text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2</td></tr>")
                 .arg(textOf(quantity).name.toHtmlEscaped(), valueText(quantity, value));
   }
-  if (const HeadStatistics* known = m_table.statistics(head); known != nullptr && run->trace->info().gated) {
+  const bool gated = forgets(run->trace->info(), head.layer);
+  if (const HeadStatistics* known = m_table.statistics(head); known != nullptr && gated) {
     text += QStringLiteral("<tr><td>%1&nbsp;&nbsp;</td><td align='right'>%2 … %3 … %4</td></tr>")
                 .arg(tr("f: least, median, largest"))
                 .arg(known->gate_quantile[0], 0, 'g', 3)

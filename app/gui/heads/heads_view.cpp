@@ -401,7 +401,7 @@ void HeadsView::setColouring(const HeadColouring& colouring) {
 // Gates that no run has tell nothing of its heads.
 HeadQuantity HeadsView::firstQuantity() const {
   const std::vector<Run>& runs = m_document.runs();
-  const bool gated = std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.trace->info().gated; });
+  const bool gated = std::any_of(runs.begin(), runs.end(), [](const Run& run) { return forgets(run.trace->info()); });
   return gated || runs.empty() ? HeadQuantity::rateDecayTime : HeadQuantity::entropy;
 }
 

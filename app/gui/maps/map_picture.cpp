@@ -238,7 +238,8 @@ void finish(MapPicture& picture, const MapPicture* beside, kernels::Executor* ex
 bool forgetsMost(const PictureRequest& request) {
   constexpr double kNats = 64;
   const PictureSide& side = request.content.sides.front();
-  if (request.content.quantity != Quantity::attention || !side.head.trace->info().gated) return false;
+  if (request.content.quantity != Quantity::attention || !forgets(side.head.trace->info(), side.head.layer))
+    return false;
   const Range rows = placed(request.view.rows, side);
   const Range columns = placed(request.view.columns, side);
   if (rows.size() <= 0 || columns.size() <= 0) return false;

@@ -392,7 +392,7 @@ void MapsView::changeActive(Change change) {
 void MapsView::chooseFirstQuantities() {
   const auto& runs = m_document.runs();
   const bool gated =
-      runs.empty() || std::any_of(runs.begin(), runs.end(), [](const Run& run) { return run.trace->info().gated; });
+      runs.empty() || std::any_of(runs.begin(), runs.end(), [](const Run& run) { return forgets(run.trace->info()); });
   const bool linear = std::any_of(runs.begin(), runs.end(),
                                   [](const Run& run) { return run.trace->info().mixer(0).mixer != Mixer::attention; });
   const auto& ofSoftmax = gated ? kFirstQuantities : kUngatedQuantities;

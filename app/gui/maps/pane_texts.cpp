@@ -36,9 +36,11 @@ QString binText(const MapPicture& picture) {
       number(static_cast<double>(view.columns.size()) / static_cast<double>(image.columns)));
 }
 
+bool isGated(const HeadOf& head) { return forgets(head.trace->info(), head.layer); }
+
 bool forgetsNothing(const PictureContent& content) {
   const bool gated = std::any_of(content.sides.begin(), content.sides.end(),
-                                 [](const PictureSide& side) { return side.head.trace->info().gated; });
+                                 [](const PictureSide& side) { return isGated(side.head); });
   return !gated && content.hasClosedForm() && !content.minus;
 }
 
@@ -52,8 +54,8 @@ std::optional<Ungated> ungatedBesideGated(const PictureContent& content) {
   if (!content.minus && content.sides.size() < 2) return std::nullopt;
   const HeadOf& first = content.sides[0].head;
   const HeadOf& second = content.minus ? *content.minus : content.sides[1].head;
-  if (first.trace->info().gated == second.trace->info().gated) return std::nullopt;
-  return first.trace->info().gated ? Ungated{QStringLiteral("B"), second} : Ungated{QStringLiteral("A"), first};
+  if (isGated(first) == isGated(second)) return std::nullopt;
+  return isGated(first) ? Ungated{QStringLiteral("B"), second} : Ungated{QStringLiteral("A"), first};
 }
 
 bool isPlaced(const PictureContent& content) {

@@ -80,7 +80,8 @@ QStringList headLines(const ReadoutRequest& request) {
   const auto here = places.readerOfCell(request.cell);
   if (!here) return lines;
   try {
-    lines += run.trace->info().gated ? gateLine(head, name, *here) : tr("%1: no forget gate").arg(name);
+    const bool gated = forgets(run.trace->info(), request.layer);
+    lines += gated ? gateLine(head, name, *here) : tr("%1: no forget gate").arg(name);
     // A pin that the run did not reach is as none.
     const auto inRun = [&](const std::optional<std::int64_t>& pin) {
       return pin ? places.readerOfCell(*pin).value_or(-1) : -1;

@@ -1,6 +1,7 @@
 // The part of the text view that chooses, asks for and names the tint.
 #include <algorithm>
 
+#include "app/gui/document/gateless_name.h"
 #include "app/gui/document/places.h"
 #include "app/gui/text/text_page.h"
 #include "app/gui/text/text_tool_row.h"
@@ -144,8 +145,10 @@ QString TextView::caption() const {
                                  : tr("0.01 more in the logits of a word as a key of %1 changes %2 by this");
     return sentence.arg(headName(), target) + placesNote();
   }
-  if (choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow && !run->trace->info().gated) {
-    return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(run->name);
+  const int layer = m_document.selection().head().layer;
+  const bool ofGate = choice.kind != TintKind::ungatedRow && choice.kind != TintKind::attentionRow;
+  if (ofGate && !forgets(run->trace->info(), layer)) {
+    return tr("%1 has no forget gate: f = 1, F = 1 everywhere").arg(gatelessName(run->name, run->trace->info(), layer));
   }
   if (choice.kind == TintKind::gate) {
     return tr("1 − f of %1, at the word read").arg(headName()) + placesNote();

@@ -315,7 +315,8 @@ void MainWindow::showExtremes() {
   double least = 0;
   double most = 0;
   const TraceInfo& info = run->trace->info();
-  for (int place = 0; info.gated && place < info.layers * info.heads; ++place) {
+  for (int place = 0; place < info.layers * info.heads; ++place) {
+    if (!forgets(info, place / info.heads)) continue;
     const NamedHead head{run->name, place / info.heads, place % info.heads};
     const double time = m_headTable.value({run->id, head.layer, head.head}, HeadQuantity::rateDecayTime);
     if (std::isnan(time)) continue;
@@ -329,7 +330,7 @@ void MainWindow::showExtremes() {
     }
   }
   if (!fastest) {
-    const QString why = info.gated ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
+    const QString why = forgets(info) ? tr("Decay times of %1 are not known yet") : tr("%1 has no forget gate");
     return m_messages->show({Message::Kind::warning, why.arg(run->name)});
   }
   m_beforeExtremes = m_maps->saveState();

@@ -60,7 +60,7 @@ std::vector<PaperFigure> figuresOfRuns(const std::vector<FigureRun>& runs, const
   add(tr("losses"), "loss");
   add(tr("perplexity against context"), "perplexity");
   add(tr("labels of all heads"), "labels");
-  if (std::any_of(runs.begin(), runs.end(), [](const FigureRun& run) { return run.trace->info().gated; })) {
+  if (std::any_of(runs.begin(), runs.end(), [](const FigureRun& run) { return forgets(run.trace->info()); })) {
     add(tr("decay times"), "decay");
   }
   if (runs.size() < 2) return figures;

@@ -78,7 +78,7 @@ void SweepDialog::follow() {
   if (const Run* run = m_document.run(m_run->currentData().toInt())) {
     const TraceInfo& info = run->trace->info();
     words += QLatin1Char('\n') + tr("%1 heads, %2 tokens.")
-                                     .arg(info.layers * info.heads)
+                                     .arg(info.head_count())
                                      .arg(QLocale(QLocale::English).toString(static_cast<qlonglong>(info.length)));
   }
   m_meaning->setText(words);

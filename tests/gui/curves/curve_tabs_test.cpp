@@ -38,7 +38,6 @@ std::shared_ptr<const Trace> cutRun(const std::string& name, const std::vector<s
   info.name = name;
   info.layers = info.heads = info.key_heads = info.head_dim = 1;
   info.length = static_cast<std::int64_t>(lengths.size());
-  info.gated = true;
   Recorder recorder(info, {Keep::loss, Keep::gates}, nullptr);
   for (double& c : recorder.cumulative_log_gate(0)) c = 0;
   float next = 0;

@@ -30,6 +30,7 @@ class EffectsTest : public QObject {
   void aSweepThatIsClosedDoesNotComeBack();
   void aSweepIsExportedAndOpened();
   void aSweepSaysOfWhichTextItIs();
+  void aSweepHasTheHeadsOfEachLayer();
   void whatCannotBeSweptSaysWhy();
   void withoutChangesItSaysWhatToDo();
   void changedRunsFromFilesAreAnswered();
@@ -427,6 +428,42 @@ void EffectsTest::aSweepSaysOfWhichTextItIs() {
   QCOMPARE(both.view.caption(), "on other.txt (80 tokens)");
   QCOMPARE(both.view.choice().itemText(0), "fox-pro-12m, cut, on black-beauty-1-3.txt (80 tokens)");
   QCOMPARE(both.view.choice().itemText(1), "fox-pro-12m, cut, on other.txt (80 tokens)");
+}
+
+void EffectsTest::aSweepHasTheHeadsOfEachLayer() {
+  const Folder folder;
+  SweepEvaluation made;
+  made.info.name = "hybrid";
+  made.info.set_mixers(
+      {{Mixer::mamba2, Decay::head, 2, 1, 1, 2, 4, 4}, {Mixer::attention, Decay::head, 4, 4, 2, 2, 4, 4}});
+  made.info.length = 64;
+  made.change = change("cut");
+  made.token_id.assign(64, 1);
+  made.unchanged_loss.assign(64, 1.0F);
+  made.changed_loss.resize(8);
+  for (const int place : {0, 1, 4, 5, 6, 7}) {
+    made.changed_loss[static_cast<std::size_t>(place)].assign(64, 2.0F + static_cast<float>(place));
+  }
+  QVERIFY(made.whole());
+  write_sweep_file(folder.path("sweep.h5").toStdString(), made, {"foxscope", ""}, Overwrite::force);
+  Effects effects;
+  effects.view.resize(900, 420);
+  effects.view.show();
+  effects.document.open({folder.path("sweep.h5")});
+  QVERIFY(QTest::qWaitFor([&] { return effects.sweeps.shown() != nullptr; }, kPatience));
+  const HeadSweep& sweep = *effects.sweeps.shown();
+  QCOMPARE(sweep.total(), 6);
+  QCOMPARE(sweep.known(), 6);
+  QVERIFY(sweep.effect(0, 2) == nullptr);
+  QCOMPARE(sweep.effect(0, 1)->mean.value, 2.0);
+  QCOMPARE(sweep.effect(1, 3)->mean.value, 8.0);
+  // What a layer does not have cannot be chosen.
+  SweepGrid& grid = effects.view.grid();
+  QSignalSpy chosen(&grid, &SweepGrid::headChosen);
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(0, 3).center());
+  QCOMPARE(chosen.size(), 0);
+  QTest::mouseClick(&grid, Qt::LeftButton, {}, grid.cell(1, 3).center());
+  QCOMPARE(chosen.size(), 1);
 }
 
 void EffectsTest::whatCannotBeSweptSaysWhy() {

@@ -35,6 +35,7 @@ class EvaluationsTest : public QObject {
   void aNeedleCellSaysWhatIsMissing();
   void aNeedleCellFindsItsModelByItsWeights();
   void aNeedleCellOpensItsTrace();
+  void aNeedleCellIsOfItsModelsChanges();
   void headsAreAGrid();
   void figuresAreExported();
   void hiddenModelsAreLeftOut();
@@ -69,7 +70,8 @@ struct Shown {
 };
 
 /// A test of one cell whose haystack is the sample text.
-QString writeNeedle(const Folder& folder, const std::string& name = "fox-pro-12m", const std::string& weights = {}) {
+QString writeNeedle(const Folder& folder, const std::string& name = "fox-pro-12m", const std::string& weights = {},
+                    const std::string& intervention = {}) {
   NeedleEvaluation test;
   test.haystack = "black-beauty-1-3.txt";
   test.words = NeedleTemplate::built_in();
@@ -78,6 +80,7 @@ QString writeNeedle(const Folder& folder, const std::string& name = "fox-pro-12m
   NeedleModel model;
   model.info.name = name;
   model.info.weights_sha256 = weights;
+  model.info.intervention = intervention;
   model.info.layers = model.info.heads = model.info.key_heads = 1;
   model.info.head_dim = 4;
   model.info.length = 512;
@@ -285,6 +288,32 @@ void EvaluationsTest::aNeedleCellOpensItsTrace() {
   shown.document.undoStack().undo();
   QCOMPARE(shown.document.text().content.find(words.needle), std::string::npos);
   QCOMPARE(shown.document.settings().limit, 300);
+}
+
+// What a changed model did is not what the unchanged one does.
+void EvaluationsTest::aNeedleCellIsOfItsModelsChanges() {
+  const Folder folder;
+  Shown shown({writeNeedle(folder, "fox-pro-12m", {}, R"(["0:*:one","1:2:cut"])"), foxModel(), sampleText()});
+  QVERIFY(shown.settle());
+  const auto open = [&shown] {
+    ValueGrid* grid = shown.grids()[0];
+    QTest::mouseDClick(grid, Qt::LeftButton, {}, grid->cell(0, 0).center().toPoint());
+  };
+  open();
+  QCOMPARE(shown.view.reading(),
+           "To open this cell, open first fox-pro-12m with its changes, L0, all heads, gate 1; L1 H2, cut: the file "
+           "names them, and does not hold them");
+  QVERIFY(shown.document.runs().empty());
+  RunSettings settings = shown.document.settings();
+  settings.limit = 40;
+  shown.document.setSettings(settings);
+  shown.document.startRun();
+  QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 1U, 60'000);
+  shown.document.startDerivedRun(shown.document.runs()[0].id, {"0:*:one", "1:2:cut"});
+  QTRY_COMPARE_WITH_TIMEOUT(shown.document.runs().size(), 2U, 60'000);
+  QVERIFY(shown.settle());
+  open();
+  QTRY_VERIFY_WITH_TIMEOUT(shown.document.selection().pin() == (Cursor{330, 150}), 60'000);
 }
 
 void EvaluationsTest::headsAreAGrid() {

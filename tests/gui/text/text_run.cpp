@@ -126,8 +126,8 @@ std::shared_ptr<const Trace> makeTextRun(const TextRun& run) {
   info.key_heads = kHeads;
   info.head_dim = kHeadDim;
   info.length = length;
+  info.forgetting = {run.gated};
   info.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(kHeadDim)));
-  info.gated = run.gated;
 
   std::mt19937 random(run.seed);
   std::shared_ptr<HostQueryKeyStore> store;

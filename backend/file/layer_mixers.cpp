@@ -1,0 +1,86 @@
+#include "backend/file/layer_mixers.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/file/hdf5_heap.h"
+#include "backend/text/tokenizer.h"
+
+namespace foxscope {
+namespace {
+
+constexpr std::int64_t kMostExtent = 65'536;
+
+std::string group_of_layer(const std::string& model, int layer) { return fmt::format("{}/layers/{:02}", model, layer); }
+
+/// A word of a list that this program knows.
+template <typename Word>
+Word read_word(const Hdf5Object& layer, const char* attribute, Hdf5Heap& heap,
+               std::optional<Word> (*parse)(std::string_view)) {
+  const std::string name = layer.text_attribute(attribute, heap).value_or("");
+  const std::optional<Word> word = parse(name);
+  if (word) return *word;
+  const std::string where = layer.path() + "@" + attribute;
+  if (find_invalid_utf8(name)) layer.file().fail_damaged(where, "is not UTF-8");
+  layer.file().fail_damaged(where, fmt::format("is '{}', which is not known", name));
+}
+
+LayerMixer read_mixer(const Hdf5Object& layer, Hdf5Heap& heap) {
+  LayerMixer mixer;
+  mixer.mixer = read_word<Mixer>(layer, "mixer", heap, parse_mixer);
+  mixer.decay = read_word<Decay>(layer, "decay", heap, parse_decay);
+  for (const MixerExtent& extent : kMixerExtents) {
+    const std::int64_t value = layer.integer_attribute(extent.name).value_or(0);
+    if (value < 1 || value > kMostExtent) {
+      layer.file().fail_damaged(layer.path() + "@" + extent.name,
+                                fmt::format("is {}, not from 1 to {}", value, kMostExtent));
+    }
+    mixer.*extent.member = static_cast<int>(value);
+  }
+  if (const std::string problem = mixer_problem(mixer); !problem.empty()) {
+    layer.file().fail_damaged(layer.path(), problem);
+  }
+  return mixer;
+}
+
+}  // namespace
+
+void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo& info) {
+  std::vector<std::string> names;
+  for (int layer = 0; layer < info.layers; ++layer) {
+    const LayerMixer mixer = info.mixer(layer);
+    names.emplace_back(to_string(mixer.mixer));
+    const std::string of_layer = group_of_layer(group, layer);
+    // Attention has a decay where it forgets; a linear mixer's says which arrays it has.
+    const bool undecayed = mixer.mixer == Mixer::attention && !forgets(info, layer);
+    writer.attribute(of_layer, "mixer", to_string(mixer.mixer));
+    writer.attribute(of_layer, "decay", to_string(undecayed ? Decay::none : mixer.decay));
+    for (const MixerExtent& extent : kMixerExtents) {
+      writer.attribute(of_layer, extent.name, std::int64_t{mixer.*extent.member});
+    }
+  }
+  writer.attribute(group, "mixers", names);
+}
+
+void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info) {
+  const bool gated = model.integer_attribute("gated").value_or(1) != 0;
+  info.forgetting.assign(static_cast<std::size_t>(info.layers), gated);
+  if (!model.has_attribute("mixers")) return;
+  const std::optional<Hdf5Object> layers = model.find("layers");
+  if (!layers) model.file().fail_damaged(model.path() + "/layers", "is missing");
+  std::vector<LayerMixer> mixers;
+  mixers.reserve(static_cast<std::size_t>(info.layers));
+  for (int layer = 0; layer < info.layers; ++layer) {
+    LayerMixer mixer = read_mixer(layers->child(fmt::format("{:02}", layer)), heap);
+    info.forgetting[static_cast<std::size_t>(layer)] = gated && mixer.decay != Decay::none;
+    if (mixer.mixer == Mixer::attention) mixer.decay = Decay::head;
+    mixers.push_back(mixer);
+  }
+  info.set_mixers(std::move(mixers));
+}
+
+}  // namespace foxscope

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "backend/file/hdf5_object.h"
+#include "backend/file/hdf5_writer.h"
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// Writes what mixes the positions of each layer, and whether it decays, of a model whose layers are not all softmax
+/// attention: as attributes of layers/NN below its group, and all names as its attribute `mixers`.
+void write_mixers(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
+
+/// Reads them into `mixers` and `forgetting`, where the model says so. Its attribute `gated` is what is known of layers
+/// of which nothing else says whether they forget.
+/// @param info   layers, and heads where nothing is said of the layers, are set
+/// @throws Error naming the attribute
+void read_mixers(const Hdf5Object& model, Hdf5Heap& heap, TraceInfo& info);
+
+}  // namespace foxscope
