@@ -312,7 +312,6 @@ void DocumentRunsTest::whereNoSaliencyCanBeComputedSaysWhy() {
   QVERIFY(waitUntilIdle(mixer));
   // A decay of whole heads is a gate; a mixer that decays by channel has none.
   QCOMPARE(mixer.saliencyObstacle(mixer.runs()[0].id), QString());
-  const Folder folder;
   Document mixed;
   foxscope::test::SyntheticRun run;
   run.mixers = foxscope::test::all_mixers();
