@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,7 @@
 #include "app/cli/together.h"
 #include "backend/base/error.h"
 #include "backend/serve/server.h"
+#include "backend/text/file_bytes.h"
 
 namespace foxscope::cli {
 namespace {
@@ -24,8 +26,25 @@ struct ServeOptions : RunningOptions {
   int port = 8080;
   std::optional<std::int64_t> maxLength;
   std::string token;
+  std::string tokenFile;
+  std::vector<std::string> origins;
   std::vector<std::string> devices;
 };
+
+constexpr std::size_t kMostTokenBytes = 4096;
+
+/// The token that clients have to send; empty: none.
+std::string readToken(const ServeOptions& options) {
+  if (options.tokenFile.empty()) return options.token;
+  if (!options.token.empty()) throw UsageError("--token-file: leave out --token, the file has the token");
+  std::string token = read_file_bytes(options.tokenFile, "token", kMostTokenBytes);
+  while (!token.empty() && (token.back() == '\n' || token.back() == '\r')) token.pop_back();
+  if (token.empty() || !std::ranges::all_of(token, [](char c) { return c > ' ' && c <= '~'; })) {
+    throw Error(fmt::format("--token-file {}: expected one line of printable characters without spaces, the token",
+                            options.tokenFile));
+  }
+  return token;
+}
 
 std::vector<DeviceChoice> parseDevices(const ServeOptions& options) {
   if (!options.devices.empty() && options.device != "auto") {
@@ -46,7 +65,8 @@ int runServe(const ServeOptions& options, const Session& session) {
   request.host = options.host;
   request.port = options.port;
   request.max_length = options.maxLength;
-  request.token = options.token;
+  request.token = readToken(options);
+  request.origins = options.origins;
   request.devices = parseDevices(options);
   session.interrupt.say("interrupted, nothing is served any more");
   serve(
@@ -89,8 +109,16 @@ void addServeCommand(CLI::App& program, Selection& selection) {
       ->add_option(
           "--token", options->token,
           "What clients have to send as \"Authorization: Bearer TOKEN\"; needed with a host that other machines "
-          "reach")
+          "reach. All users of the machine see it in the list of processes")
       ->type_name("TOKEN");
+  command->add_option("--token-file", options->tokenFile, "The same, from the one line of a file, which nobody sees")
+      ->type_name("FILE");
+  command
+      ->add_option("--allow-origin", options->origins,
+                   "Web pages of this origin may use the server, as https://example.org:8443 (default: no pages); "
+                   "repeatable")
+      ->type_name("ORIGIN")
+      ->allow_extra_args(false);
   addRunningOptions(*command, *options, "a text");
   command
       ->add_option("--devices", options->devices,

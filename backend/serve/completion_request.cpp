@@ -17,6 +17,10 @@ using nlohmann::json;
 
 constexpr int kMostLogprobs = 20;
 constexpr std::size_t kMostPrompts = 4096;
+/// Each is looked for behind each token.
+constexpr std::size_t kMostStops = 1024;
+/// Ids of a text between two looks at whether its client is still there.
+constexpr std::size_t kIdsBetweenLooks = 10'000;
 /// Numbers in one answer: positions, each with its likeliest tokens.
 constexpr std::int64_t kMostNumbers = std::int64_t{1} << 23;
 
@@ -61,6 +65,10 @@ void read_seed(const json& value, CompletionRequest& request) {
 
 void read_stop(const json& value, CompletionRequest& request) {
   const std::string expected = "a string or a list of strings, none of them empty";
+  if (value.size() > kMostStops) {
+    throw RefusedRequest(400, "invalid_value",
+                         fmt::format("stop: {} strings, at most {} are looked for", value.size(), kMostStops));
+  }
   if (value.is_array()) {
     for (const json& entry : value) {
       if (!entry.is_string()) refuse_value("stop", expected, entry);
@@ -85,21 +93,36 @@ void read_logprobs(const json& value, CompletionRequest& request) {
       integer_of(value, "logprobs", fmt::format("null or an integer from 0 to {}", kMostLogprobs), 0, kMostLogprobs));
 }
 
-/// A field that only its neutral value is taken of.
+bool is_one(const json& value) { return value.is_number() && value == 1; }
+bool is_zero(const json& value) { return value.is_number() && value == 0; }
+bool is_false(const json& value) { return value == false; }
+bool is_empty_list(const json& value) { return value.is_array() && value.empty(); }
+
+/// A field of the protocol, or of vLLM's, that only its neutral value is taken of: the one that changes nothing.
 struct UnbuiltField {
   const char* name;
   const char* neutral;
   bool (*is_neutral)(const json& value);
 };
-constexpr std::array<UnbuiltField, 8> kUnbuilt = {{
+constexpr std::array<UnbuiltField, 18> kUnbuilt = {{
     {"n", "1", [](const json& value) { return value.is_number_integer() && value == 1; }},
     {"best_of", "1", [](const json& value) { return value.is_number_integer() && value == 1; }},
-    {"stream", "false", [](const json& value) { return value == false; }},
-    {"presence_penalty", "0", [](const json& value) { return value.is_number() && value == 0; }},
-    {"frequency_penalty", "0", [](const json& value) { return value.is_number() && value == 0; }},
+    {"stream", "false", is_false},
+    {"stream_options", "{}", [](const json& value) { return value.is_object() && value.empty(); }},
+    {"presence_penalty", "0", is_zero},
+    {"frequency_penalty", "0", is_zero},
+    {"repetition_penalty", "1", is_one},
+    {"length_penalty", "1", is_one},
     {"logit_bias", "{}", [](const json& value) { return value.is_object() && value.empty(); }},
     {"suffix", "\"\"", [](const json& value) { return value == ""; }},
-    {"user", "\"\"", [](const json& value) { return value == ""; }},
+    {"top_k", "-1 or 0", [](const json& value) { return value.is_number_integer() && (value == -1 || value == 0); }},
+    {"min_p", "0", is_zero},
+    {"min_tokens", "0", is_zero},
+    {"ignore_eos", "false", is_false},
+    {"use_beam_search", "false", is_false},
+    {"include_stop_str_in_output", "false", is_false},
+    {"stop_token_ids", "[]", is_empty_list},
+    {"user", "a string", [](const json& value) { return value.is_string(); }},  // says who asks, to those who count
 }};
 
 using FieldReader = void (*)(const json& value, CompletionRequest& request);
@@ -125,11 +148,32 @@ void read_field(const std::string& name, const json& value, CompletionRequest& r
                        fmt::format("{}: only {} or null is supported, got {}", name, unbuilt->neutral, shown(value)));
 }
 
-std::vector<std::vector<std::int32_t>> read_prompts(const json& prompt, const ServedModel& model) {
+[[noreturn]] void refuse_length(const std::string& place, const std::string& ids, const ServedModel& model) {
+  throw RefusedRequest(400, "context_length_exceeded",
+                       fmt::format("{}: {} ids, the server reads at most {} positions", place, ids, model.max_length));
+}
+
+/// The ids of a prompt that is a text or a list of ids. One that is too long is not cut to its end.
+/// @param field  "prompt" or "prompt[3]"
+/// @param place  "prompt[3]", for its length
+std::vector<std::int32_t> read_prompt(const json& prompt, const std::string& field, const std::string& place,
+                                      const ServedModel& model, const std::function<bool()>& gone) {
+  const auto most = static_cast<std::size_t>(model.max_length);
+  if (prompt.is_string()) {
+    TextIds text = ids_of_text(prompt.get_ref<const std::string&>(), model, gone, most);
+    if (!text.whole) refuse_length(place, fmt::format("more than {}", most), model);
+    return std::move(text.ids);
+  }
+  if (prompt.size() > most) refuse_length(place, std::to_string(prompt.size()), model);
+  return ids_of_list(prompt, field, model);
+}
+
+std::vector<std::vector<std::int32_t>> read_prompts(const json& prompt, const ServedModel& model,
+                                                    const std::function<bool()>& gone) {
   const std::string expected = "a string, a list of strings, a list of ids or a list of lists of ids, not empty";
-  if (prompt.is_string()) return {ids_of_text(prompt.get<std::string>(), model)};
+  const bool one_prompt = prompt.is_string() || (prompt.is_array() && !prompt.empty() && prompt.front().is_number());
+  if (one_prompt) return {read_prompt(prompt, "prompt", "prompt[0]", model, gone)};
   if (!prompt.is_array() || prompt.empty()) refuse_value("prompt", expected, prompt);
-  if (prompt.front().is_number()) return {ids_of_list(prompt, "prompt", model)};
   if (prompt.size() > kMostPrompts) {
     throw RefusedRequest(400, "invalid_value",
                          fmt::format("prompt: {} prompts, at most {} go at once", prompt.size(), kMostPrompts));
@@ -142,25 +186,28 @@ std::vector<std::vector<std::int32_t>> read_prompts(const json& prompt, const Se
       refuse_value(place, "what the other prompts are, strings or lists of ids", one);
     }
     if (one.is_array() && one.empty()) refuse_value(place, "at least one id", one);
-    prompts.push_back(one.is_string() ? ids_of_text(one.get<std::string>(), model) : ids_of_list(one, place, model));
+    prompts.push_back(read_prompt(one, place, place, model, gone));
   }
   return prompts;
 }
 
+std::int64_t positions_read(const std::vector<std::int32_t>& prompt, const CompletionRequest& request,
+                            const ServedModel& model) {
+  return (adds_bos(prompt, model) ? 1 : 0) + std::ssize(prompt) + std::max<std::int64_t>(0, request.max_tokens - 1);
+}
+
 void check_lengths(const CompletionRequest& request, const ServedModel& model) {
-  std::int64_t numbers = 0;
   for (std::size_t n = 0; n < request.prompts.size(); ++n) {
     const std::vector<std::int32_t>& prompt = request.prompts[n];
-    const std::int64_t read =
-        (adds_bos(prompt, model) ? 1 : 0) + std::ssize(prompt) + std::max<std::int64_t>(0, request.max_tokens - 1);
+    const std::int64_t read = positions_read(prompt, request, model);
     if (read > model.max_length) {
       throw RefusedRequest(
           400, "context_length_exceeded",
           fmt::format("prompt[{}]: {} ids and max_tokens {} make {} positions with BOS, the server reads at most {}", n,
                       prompt.size(), request.max_tokens, read, model.max_length));
     }
-    numbers += (read + 1) * (1 + request.logprobs.value_or(0));
   }
+  const std::int64_t numbers = numbers_in_answer(request, model);
   if (numbers <= kMostNumbers) return;
   throw RefusedRequest(400, "invalid_value",
                        fmt::format("prompt: the answer would hold {} numbers, at most {}; send fewer prompts at once",
@@ -173,13 +220,32 @@ bool adds_bos(const std::vector<std::int32_t>& prompt, const ServedModel& model)
   return prompt.empty() || prompt.front() != model.bos;
 }
 
-std::vector<std::int32_t> ids_of_text(const std::string& text, const ServedModel& model) {
+std::int64_t numbers_in_answer(const CompletionRequest& request, const ServedModel& model) {
+  std::int64_t positions = 0;
+  for (const std::vector<std::int32_t>& prompt : request.prompts) {
+    positions += positions_read(prompt, request, model) + 1;
+  }
+  return positions * (1 + request.logprobs.value_or(0));
+}
+
+TextIds ids_of_text(std::string_view text, const ServedModel& model, const std::function<bool()>& gone,
+                    std::size_t most) {
   if (model.tokenizer == nullptr) {
     throw RefusedRequest(400, "invalid_value", "prompt: the model has no tokenizer: send ids");
   }
-  std::vector<std::int32_t> ids = model.tokenizer->encode(text).id;
-  const auto outside = std::ranges::find_if(ids, [&](std::int32_t id) { return id >= model.vocabulary_size; });
-  if (outside == ids.end()) return ids;
+  TextIds cut;
+  std::size_t next_look = kIdsBetweenLooks;
+  bool left = false;
+  cut.whole = model.tokenizer->encode_ids(text, cut.ids, [&](std::size_t ids) {
+    if (ids >= next_look) {
+      next_look = ids + kIdsBetweenLooks;
+      left = gone && gone();
+    }
+    return !left && ids <= most;
+  });
+  if (left) throw dropped_request();
+  const auto outside = std::ranges::find_if(cut.ids, [&](std::int32_t id) { return id >= model.vocabulary_size; });
+  if (outside == cut.ids.end()) return cut;
   throw RefusedRequest(400, "token_out_of_range",
                        fmt::format("prompt: the tokenizer's id {} is outside the model's vocabulary of {}", *outside,
                                    model.vocabulary_size));
@@ -215,7 +281,8 @@ const ServedModel& model_named(const json& object, ServedModels models) {
       fmt::format("model: {} is not served here, {} {}", shown(*named), names, models.size() == 1 ? "is" : "are"));
 }
 
-CompletionRequest read_completion_request(const json& object, const ServedModel& model) {
+CompletionRequest read_completion_request(const json& object, const ServedModel& model,
+                                          const std::function<bool()>& gone) {
   CompletionRequest request;
   for (const auto& [name, value] : object.items()) {
     if (name != "model" && name != "prompt") read_field(name, value, request);
@@ -225,7 +292,7 @@ CompletionRequest read_completion_request(const json& object, const ServedModel&
   if (!request.stop.empty() && model.tokenizer == nullptr) {
     throw RefusedRequest(400, "invalid_value", "stop: the model has no tokenizer, its answers have no text");
   }
-  request.prompts = read_prompts(*prompt, model);
+  request.prompts = read_prompts(*prompt, model, gone);
   check_lengths(request, model);
   return request;
 }

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -28,12 +31,26 @@ struct CompletionRequest {
 const ServedModel& model_named(const nlohmann::json& object, ServedModels models);
 
 /// @param object  of the request's body (read_request_object), which names the model
-/// @throws RefusedRequest naming the field and the value: 400 (docs/serve.md)
-CompletionRequest read_completion_request(const nlohmann::json& object, const ServedModel& model);
+/// @param gone    asked now and then whether nobody waits for the answer any more
+/// @throws RefusedRequest naming the field and the value: 400 (docs/serve.md); 503 if nobody waits
+CompletionRequest read_completion_request(const nlohmann::json& object, const ServedModel& model,
+                                          const std::function<bool()>& gone);
 
-/// The ids of a text, as lm_eval's and everybody's tokenizers cut it: no BOS is added.
-/// @throws RefusedRequest where there is no tokenizer
-std::vector<std::int32_t> ids_of_text(const std::string& text, const ServedModel& model);
+/// Numbers that the answer to a request may hold: scores of all positions, each with its likeliest tokens.
+std::int64_t numbers_in_answer(const CompletionRequest& request, const ServedModel& model);
+
+/// The ids of a text.
+struct TextIds {
+  std::vector<std::int32_t> ids;
+  bool whole = true;  ///< false: there are more
+};
+
+/// Cuts a text as lm_eval's and everybody's tokenizers do: no BOS is added.
+/// @param gone  as for read_completion_request
+/// @param most  ids, with which it is given up
+/// @throws RefusedRequest where there is no tokenizer; 503 if nobody waits
+TextIds ids_of_text(std::string_view text, const ServedModel& model, const std::function<bool()>& gone,
+                    std::size_t most = std::numeric_limits<std::size_t>::max());
 
 /// A list of ids of the vocabulary.
 /// @param field  for messages

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 #include <exception>
+#include <iterator>
 #include <string_view>
 #include <utility>
 
@@ -16,6 +18,9 @@
 
 namespace foxscope {
 namespace {
+
+/// What a score takes in memory and in the text of its answer.
+constexpr std::size_t kBytesOfNumber = 100;
 
 using nlohmann::json;
 using nlohmann::ordered_json;
@@ -41,21 +46,20 @@ const Route* route_of(std::string_view path) {
 }
 
 HttpAnswer refused(const RefusedRequest& refusal) {
-  return {refusal.status(), error_answer(refusal.status(), refusal.code(), refusal.what()), {}};
-}
-
-/// Whether two strings are equal, in a time that does not say where they differ.
-bool equal_in_constant_time(std::string_view given, std::string_view expected) {
-  std::size_t difference = given.size() ^ expected.size();
-  for (std::size_t n = 0; n < given.size(); ++n) {
-    difference |= static_cast<unsigned char>(given[n]) ^
-                  static_cast<std::size_t>(static_cast<unsigned char>(expected[n % expected.size()]));
-  }
-  return difference == 0;
+  return {.status = refusal.status(), .body = error_answer(refusal.status(), refusal.code(), refusal.what())};
 }
 
 RefusedRequest without_tokenizer(std::string_view path) {
   return {404, "not_found", fmt::format("{}: the model has no tokenizer", path)};
+}
+
+/// Of a Content-Type header.
+bool is_json(std::string_view type) {
+  constexpr std::string_view kJson = "application/json";
+  const std::string_view name = type.substr(0, type.find(';'));
+  const std::string_view bare = name.substr(0, name.find_last_not_of(" \t") + 1);
+  return std::ranges::equal(bare, kJson,
+                            [](unsigned char given, char wanted) { return std::tolower(given) == wanted; });
 }
 
 /// A field that must be there.
@@ -79,62 +83,75 @@ ordered_json token_text(const ServedModel& model, std::int32_t id) {
 
 }  // namespace
 
-Endpoint::Endpoint(const ServedModel& model, std::string token, Completer complete) : token_(std::move(token)) {
-  add(model, std::move(complete));
-}
-
 void Endpoint::add(const ServedModel& model, Completer complete) {
   models_.push_back(&model);
   served_.push_back({std::move(complete), TokenNames(model)});
 }
 
-bool Endpoint::admits(const HttpRequest& request) const {
-  constexpr std::string_view kScheme = "Bearer ";
-  if (token_.empty() || request.path == "/health") return true;
-  if (!request.authorization.starts_with(kScheme)) return false;
-  return equal_in_constant_time(std::string_view(request.authorization).substr(kScheme.size()), token_);
-}
-
-HttpAnswer Endpoint::check(const HttpRequest& request) const {
-  if (!admits(request)) {
-    return refused({401, "unauthorized", "Authorization: expected \"Bearer TOKEN\" with the server's token"});
-  }
+void Endpoint::require(const HttpRequest& request) const {
+  admission_.require(request);
+  if (admission_.is_preflight(request)) return;
   const Route* route = route_of(request.path);
   if (route == nullptr) {
-    return refused({404, "not_found", fmt::format("{}: there is no such path", shown_text(request.path))});
+    throw RefusedRequest(404, "not_found", fmt::format("{}: there is no such path", shown_text(request.path)));
   }
   const bool head = request.method == "HEAD" && route->method == "GET";
   if (request.method != route->method && !head) {
-    HttpAnswer answer =
-        refused({405, "method_not_allowed",
-                 fmt::format("{}: {} is not allowed, {} is", route->path, request.method, route->method)});
-    answer.allow = route->method == "GET" ? "GET, HEAD" : "POST";
-    return answer;
+    throw RefusedRequest(405, "method_not_allowed",
+                         fmt::format("{}: {} is not allowed, {} is", route->path, request.method, route->method));
+  }
+  // A page of any site may send other types without being asked about it.
+  if (route->method == "POST" && !is_json(request.content_type)) {
+    throw RefusedRequest(415, "unsupported_media_type",
+                         fmt::format("Content-Type: expected application/json, got {}",
+                                     request.content_type.empty() ? "none" : shown_text(request.content_type)));
   }
   const bool of_tokenizer =
       route->page == Page::tokenizer_info || route->page == Page::tokenize || route->page == Page::detokenize;
   const bool needs_first = route->page == Page::tokenizer_info && models_.front()->tokenizer == nullptr;
   const bool none = std::ranges::all_of(models_, [](const ServedModel* model) { return model->tokenizer == nullptr; });
-  if (needs_first || (of_tokenizer && none)) return refused(without_tokenizer(route->path));
+  if (needs_first || (of_tokenizer && none)) throw without_tokenizer(route->path);
+}
+
+std::vector<HttpHeader> Endpoint::headers(const HttpRequest& request) const {
+  const std::string origin = admission_.allowed_origin(request);
+  if (origin.empty()) return {};
+  return {{"Access-Control-Allow-Origin", origin},
+          {"Access-Control-Allow-Methods", "GET, POST"},
+          {"Access-Control-Allow-Headers", "Authorization, Content-Type, *"},
+          {"Access-Control-Max-Age", "600"},
+          {"Vary", "Origin"}};
+}
+
+HttpAnswer Endpoint::check(const HttpRequest& request) const {
+  try {
+    require(request);
+  } catch (const RefusedRequest& refusal) {
+    HttpAnswer answer = refused(refusal);
+    const Route* route = refusal.status() == 405 ? route_of(request.path) : nullptr;
+    if (route != nullptr) answer.allow = route->method == "GET" ? "GET, HEAD" : "POST";
+    return answer;
+  }
   return {};
 }
 
-HttpAnswer Endpoint::answer(const HttpRequest& request) {
+HttpAnswer Endpoint::answer(HttpRequest request) {
   if (HttpAnswer checked = check(request); checked.status != 200) return checked;
+  if (admission_.is_preflight(request)) return {.status = 200, .body = "{}"};
   try {
     switch (route_of(request.path)->page) {
       case Page::completions:
-        return {200, complete(request), {}};
+        return complete(std::move(request));
       case Page::models:
-        return {200, models(), {}};
+        return {.status = 200, .body = models()};
       case Page::tokenizer_info:
-        return {200, tokenizer_info(), {}};
+        return {.status = 200, .body = tokenizer_info()};
       case Page::tokenize:
-        return {200, tokenize(request.body), {}};
+        return {.status = 200, .body = tokenize(request)};
       case Page::detokenize:
-        return {200, detokenize(request.body), {}};
+        return {.status = 200, .body = detokenize(request)};
       case Page::health:
-        return {200, R"({"status":"ok"})", {}};
+        return {.status = 200, .body = R"({"status":"ok"})"};
     }
   } catch (const RefusedRequest& refusal) {
     return refused(refusal);
@@ -145,17 +162,33 @@ HttpAnswer Endpoint::answer(const HttpRequest& request) {
   return refused({500, "internal_error", "the server failed at this request"});
 }
 
-std::string Endpoint::complete(const HttpRequest& request) {
+std::shared_ptr<const void> Endpoint::take_for_reading(const HttpRequest& request) {
+  auto share = reading_.take(request.body.size(), request.gone);
+  if (share == nullptr) throw dropped_request();
+  return share;
+}
+
+HttpAnswer Endpoint::complete(HttpRequest request) {
   const auto now = std::chrono::system_clock::now();
-  const json object = read_request_object(request.body);
-  const ServedModel& model = model_named(object, models_);
-  const CompletionRequest asked = read_completion_request(object, model);
-  Served& served = served_[static_cast<std::size_t>(std::ranges::find(models_, &model) - models_.begin())];
+  const ServedModel* model = nullptr;
+  CompletionRequest asked;
+  {
+    const auto share = take_for_reading(request);
+    const json object = read_request_object(std::exchange(request.body, {}));
+    model = &model_named(object, models_);
+    asked = read_completion_request(object, *model, request.gone);
+  }
+  const auto numbers = static_cast<std::size_t>(numbers_in_answer(asked, *model));
+  auto held = answers_held_.take(numbers * kBytesOfNumber, request.gone);
+  if (held == nullptr) throw dropped_request();
+  Served& served = served_[static_cast<std::size_t>(std::ranges::find(models_, model) - models_.begin())];
   const auto completions = served.complete(asked, request.gone);
-  if (!completions) throw RefusedRequest(503, "stopped", "the work was dropped: the server is being stopped");
+  if (!completions) throw dropped_request();
   const auto created = std::chrono::duration_cast<std::chrono::seconds>(now.time_since_epoch()).count();
   const std::string id = fmt::format("cmpl-{:x}-{:x}", created, answers_.fetch_add(1));
-  return completion_answer(asked, *completions, model, served.names, id, created);
+  return {.status = 200,
+          .body = completion_answer(asked, *completions, *model, served.names, id, created),
+          .held = std::move(held)};
 }
 
 std::string Endpoint::models() const {
@@ -186,8 +219,9 @@ const ServedModel& Endpoint::tokenizing(const json& object, std::string_view pat
   return model;
 }
 
-std::string Endpoint::tokenize(const std::string& body) const {
-  const json object = read_request_object(body);
+std::string Endpoint::tokenize(const HttpRequest& request) {
+  const auto share = take_for_reading(request);
+  const json object = read_request_object(request.body);
   refuse_other_fields(object, {"model", "prompt", "add_special_tokens"});
   const ServedModel& model = tokenizing(object, "/tokenize");
   const json& prompt = field_of(object, "prompt");
@@ -199,13 +233,21 @@ std::string Endpoint::tokenize(const std::string& body) const {
     throw RefusedRequest(400, "invalid_value",
                          fmt::format("add_special_tokens: expected true or false, got {}", shown(special)));
   }
-  std::vector<std::int32_t> ids = ids_of_text(prompt.get<std::string>(), model);
-  if (special.get<bool>()) ids.insert(ids.begin(), model.bos);
-  return ordered_json{{"tokens", ids}, {"count", ids.size()}, {"max_model_len", model.max_length}}.dump();
+  const TextIds text = ids_of_text(prompt.get_ref<const std::string&>(), model, request.gone);
+  std::string answer = "{\"tokens\":[";
+  std::size_t count = 0;
+  const auto put = [&](std::int32_t id) {
+    fmt::format_to(std::back_inserter(answer), "{}{}", count++ > 0 ? "," : "", id);
+  };
+  if (special.get<bool>()) put(model.bos);
+  for (const std::int32_t id : text.ids) put(id);
+  fmt::format_to(std::back_inserter(answer), "],\"count\":{},\"max_model_len\":{}}}", count, model.max_length);
+  return answer;
 }
 
-std::string Endpoint::detokenize(const std::string& body) const {
-  const json object = read_request_object(body);
+std::string Endpoint::detokenize(const HttpRequest& request) {
+  const auto share = take_for_reading(request);
+  const json object = read_request_object(request.body);
   refuse_other_fields(object, {"model", "tokens"});
   const ServedModel& model = tokenizing(object, "/detokenize");
   const json& tokens = field_of(object, "tokens");
@@ -213,9 +255,17 @@ std::string Endpoint::detokenize(const std::string& body) const {
     throw RefusedRequest(400, "invalid_value", fmt::format("tokens: expected a list of ids, got {}", shown(tokens)));
   }
   std::vector<std::int32_t> ids = ids_of_list(tokens, "tokens", model);
+  std::size_t bytes = 0;
   for (std::size_t n = 0; n < ids.size(); ++n) {
-    if (ids[n] < model.tokenizer->vocabulary_size()) continue;
-    throw RefusedRequest(400, "token_out_of_range", fmt::format("tokens[{}]: {} has no text", n, ids[n]));
+    if (ids[n] >= model.tokenizer->vocabulary_size()) {
+      throw RefusedRequest(400, "token_out_of_range", fmt::format("tokens[{}]: {} has no text", n, ids[n]));
+    }
+    bytes += model.tokenizer->token_bytes(ids[n]).size();
+  }
+  if (bytes > kMostTextBytes) {
+    throw RefusedRequest(
+        400, "invalid_value",
+        fmt::format("tokens: their text has {} bytes, at most {} are made; send fewer at once", bytes, kMostTextBytes));
   }
   return ordered_json{{"prompt", replace_invalid_utf8(model.tokenizer->decode(ids))}}.dump();
 }

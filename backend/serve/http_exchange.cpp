@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <exception>
 #include <limits>
@@ -12,11 +13,15 @@
 
 #include <fmt/format.h>
 
+#include "backend/serve/byte_budget.h"
 #include "backend/serve/completion_answer.h"
+#include "backend/serve/refused_request.h"
 
 namespace foxscope {
 namespace {
 
+/// What httplib takes every path for.
+constexpr const char* kAnyPath = "/";
 /// A client waits as long before it sends the next request.
 constexpr time_t kKeepAliveSeconds = 75;
 
@@ -33,11 +38,12 @@ class BoundedStream final : public httplib::Stream {
   [[nodiscard]] socket_t socket() const override { return 0; }
 
   ssize_t read(char* into, std::size_t most) override {
-    if (!in_head_) return take(into, most);
-    if (too_long_ || malformed_) return -1;
-    const ssize_t came = take(into, 1);
-    if (came == 1) note(*into);
-    return too_long_ || malformed_ ? -1 : came;
+    if (line_.empty() && in_head_) next_line();
+    if (line_.empty()) return in_head_ ? end_of_head_ : take(into, most);
+    const std::size_t size = std::min(most, line_.size());
+    line_.copy(into, size);
+    line_.erase(0, size);
+    return static_cast<ssize_t>(size);
   }
   ssize_t write(const char* bytes, std::size_t size) override {
     answered_ = true;
@@ -45,6 +51,7 @@ class BoundedStream final : public httplib::Stream {
   }
 
   [[nodiscard]] bool gone() { return bytes_.gone(); }
+  void await_body() { bytes_.await_body(); }
   [[nodiscard]] bool too_long() const { return too_long_; }
   [[nodiscard]] bool late() const { return late_; }
   [[nodiscard]] bool began() const { return head_bytes_ > 0; }
@@ -64,17 +71,32 @@ class BoundedStream final : public httplib::Stream {
     late_ = late_ || came < 0;
     return came;
   }
-  void note(char byte) {
-    ++head_bytes_;
-    ++line_bytes_;
-    too_long_ = head_bytes_ > kMostHeadBytes || line_bytes_ > kMostHeaderLine;
-    if (byte == '\n') {
-      // httplib would skip a line that ends otherwise, whatever it says.
-      malformed_ = last_ != '\r';
-      in_head_ = line_bytes_ != 2;
-      line_bytes_ = 0;
-    }
-    last_ = byte;
+  /// Reads the next line of the head, the last of which is empty. httplib is not shown Range headers: it would read
+  /// them with a regular expression, and answer parts.
+  void next_line() {
+    do {
+      line_.clear();
+      while (!line_.ends_with('\n')) {
+        char byte = 0;
+        end_of_head_ = too_long_ || malformed_ ? -1 : take(&byte, 1);
+        if (end_of_head_ <= 0) return void(line_.clear());
+        line_ += byte;
+        ++head_bytes_;
+        too_long_ = head_bytes_ > kMostHeadBytes || line_.size() > kMostHeaderLine;
+        // httplib would skip a line that ends otherwise, whatever it says.
+        malformed_ = byte == '\n' && !line_.ends_with("\r\n");
+      }
+      if (too_long_ || malformed_) {
+        end_of_head_ = -1;
+        return void(line_.clear());
+      }
+    } while (is_range(line_));
+    in_head_ = line_ != "\r\n";
+  }
+  static bool is_range(std::string_view line) {
+    constexpr std::string_view kName = "range:";
+    return std::ranges::equal(line.substr(0, kName.size()), kName,
+                              [](unsigned char given, char wanted) { return std::tolower(given) == wanted; });
   }
 
   ByteStream& bytes_;
@@ -85,27 +107,51 @@ class BoundedStream final : public httplib::Stream {
   bool answered_ = false;
   bool closes_ = false;
   std::size_t head_bytes_ = 0;
-  std::size_t line_bytes_ = 0;
-  char last_ = 0;
+  std::string line_;         ///< of the head, as far as httplib has not read it
+  ssize_t end_of_head_ = 0;  ///< why there is no further line
+};
+
+/// A request and the connection that it comes on.
+struct Exchanged {
+  BoundedStream& stream;
+  HttpRequest head;
+  std::shared_ptr<const void> body_held = {};  ///< until the answer is sent
+  std::shared_ptr<const void> answer_held = {};
 };
 
 /// httplib hands its handlers no connection: it is that of their thread.
-thread_local BoundedStream* current = nullptr;
+thread_local Exchanged* current = nullptr;
 
-void put(const HttpAnswer& answer, httplib::Response& response) {
+void put(HttpAnswer answer, httplib::Response& response) {
   response.status = answer.status;
-  response.set_content(answer.body, "application/json");
+  response.body = std::move(answer.body);
+  current->answer_held = std::move(answer.held);
+  response.set_header("Content-Type", "application/json");
   if (!answer.allow.empty()) response.set_header("Allow", answer.allow);
 }
 
 HttpAnswer refusal(int status, std::string_view code, std::string_view message) {
-  return {status, error_answer(status, code, message), {}};
+  return {status, error_answer(status, code, message), {}, {}};
 }
 
-HttpRequest request_of(const httplib::Request& request) {
-  BoundedStream* const stream = current;
-  return {request.method, request.path, request.body, request.get_header_value("Authorization"),
-          [stream] { return stream->gone(); }};
+std::string header_of(const httplib::Request& request, const char* name) {
+  std::string all;
+  for (std::size_t n = 0; n < request.get_header_value_count(name); ++n) {
+    all += (n > 0 ? ", " : "") + request.get_header_value(name, n);
+  }
+  return all;
+}
+
+HttpRequest head_of(const httplib::Request& request, BoundedStream& stream) {
+  return {.method = request.method,
+          .path = request.path,
+          .body = {},
+          .authorization = header_of(request, "Authorization"),
+          .content_type = header_of(request, "Content-Type"),
+          .host = header_of(request, "Host"),
+          .origin = header_of(request, "Origin"),
+          .fetch_site = header_of(request, "Sec-Fetch-Site"),
+          .gone = [&stream] { return stream.gone(); }};
 }
 
 /// What the head says of the body's length; none for what is no number.
@@ -140,17 +186,25 @@ class HttpExchange::Server final : public httplib::Server {
     set_expect_100_continue_handler([this](const httplib::Request& request, httplib::Response& response) {
       return refuse(request, response) ? response.status : 100;
     });
-    const Handler answer = [this](const httplib::Request& request, httplib::Response& response) {
-      put(handler_.answer(request_of(request)), response);
+    const Handler answer = [this](const httplib::Request&, httplib::Response& response) {
+      put(handler_.answer(current->head), response);
     };
-    const char* const any = R"([\s\S]*)";
-    Get(any, answer).Post(any, answer).Put(any, answer).Patch(any, answer).Delete(any, answer).Options(any, answer);
+    const HandlerWithContentReader answer_body = [this](const httplib::Request& request, httplib::Response& response,
+                                                        const httplib::ContentReader& reader) {
+      read_and_answer(request, response, reader);
+    };
+    Get(kAnyPath, answer).Options(kAnyPath, answer);
+    Post(kAnyPath, answer_body).Put(kAnyPath, answer_body);
+    Patch(kAnyPath, answer_body).Delete(kAnyPath, answer_body);
     set_exception_handler([](const httplib::Request&, httplib::Response& response, const std::exception_ptr&) {
       put(refusal(500, "internal_error", "the server failed at this request"), response);
     });
     set_error_handler([](const httplib::Request&, httplib::Response& response) { describe(response); });
-    set_post_routing_handler([](const httplib::Request&, httplib::Response& response) {
-      if (!current->closes()) return;
+    set_post_routing_handler([this](const httplib::Request&, httplib::Response& response) {
+      if (handler_.headers) {
+        for (const HttpHeader& header : handler_.headers(current->head)) response.set_header(header.name, header.value);
+      }
+      if (!current->stream.closes()) return;
       response.headers.erase("Keep-Alive");
       response.headers.erase("Connection");
       response.set_header("Connection", "close");
@@ -158,12 +212,15 @@ class HttpExchange::Server final : public httplib::Server {
   }
 
   bool serve(BoundedStream& stream) {
-    current = &stream;
+    Exchanged exchanged{stream, {}};
+    current = &exchanged;
     bool closed = false;
-    const bool done = process_request(stream, false, closed, [](httplib::Request& request) {
+    const bool done = process_request(stream, false, closed, [&](httplib::Request& request) {
+      exchanged.head = head_of(request, stream);
       // Of these httplib makes something of its own: parts, forms, compression. A body is JSON, whatever they say.
-      for (const char* name : {"Content-Type", "Accept-Encoding", "Range"}) request.headers.erase(name);
-      request.ranges.clear();
+      for (const char* name : {"Content-Type", "Accept-Encoding"}) request.headers.erase(name);
+      // It would be matched against a regular expression for each method.
+      request.path = kAnyPath;
     });
     if (!done && !stream.answered() && stream.began()) answer_broken(stream);
     current = nullptr;
@@ -179,9 +236,9 @@ class HttpExchange::Server final : public httplib::Server {
     HttpAnswer answer;
     if (!length) {
       answer = refusal(400, "bad_request", "Content-Length: expected one number");
-    } else if (const HttpAnswer checked = handler_.check(request_of(request)); checked.status != 200) {
-      // A short body is read, so that the connection can go on; httplib asks again then.
-      if (reads_body(request) && !chunked && !expects && *length > 0 && *length <= kMostBodyBytes) return false;
+    } else if (const HttpAnswer checked = handler_.check(current->head); checked.status != 200) {
+      // A short body is read, so that the connection can go on; the handler is asked again then.
+      if (reads_body(request) && !chunked && !expects && *length > 0 && *length <= kShortBodyBytes) return false;
       answer = checked;
     } else if (chunked || (request.method == "POST" && !request.has_header("Content-Length"))) {
       answer = refusal(411, "length_required", "Content-Length: the header is missing, send the body's length");
@@ -195,28 +252,49 @@ class HttpExchange::Server final : public httplib::Server {
     } else {
       return false;
     }
-    if (answer.status == 411 || chunked || !length || *length > 0) current->close();
-    put(answer, response);
+    if (answer.status == 411 || chunked || !length || *length > 0) current->stream.close();
+    put(std::move(answer), response);
     return true;
+  }
+
+  /// Reads a body of known length as soon as it may be held, and answers its request.
+  void read_and_answer(const httplib::Request& request, httplib::Response& response,
+                       const httplib::ContentReader& reader) {
+    HttpRequest whole = current->head;
+    const std::size_t length = length_of(request).value_or(0);
+    current->body_held = bodies_.take(length, whole.gone);
+    if (current->body_held == nullptr) {
+      current->stream.close();
+      const RefusedRequest dropped = dropped_request();
+      return put(refusal(dropped.status(), dropped.code(), dropped.what()), response);
+    }
+    current->stream.await_body();
+    whole.body.reserve(length);
+    const bool came = length == 0 || reader([&](const char* bytes, std::size_t size) {
+                        whole.body.append(bytes, size);
+                        return true;
+                      });
+    if (came) put(handler_.answer(std::move(whole)), response);
   }
 
   /// What httplib refused itself, without a word.
   static void describe(httplib::Response& response) {
     if (!response.body.empty()) return;
-    current->close();
+    BoundedStream& stream = current->stream;
+    stream.close();
     HttpAnswer answer = refusal(400, "bad_request", "the request is not HTTP/1.1 as it is written");
-    if (current->too_long()) {
+    if (stream.too_long()) {
       answer = refusal(431, "header_too_long",
                        fmt::format("the head of the request is too long: a line has at most {} bytes, all {}",
                                    kMostHeaderLine, kMostHeadBytes));
-    } else if (current->late()) {
+    } else if (stream.late()) {
       answer = refusal(400, "bad_request", "the request did not come in time");
     } else if (response.status == 413) {
       answer = refusal(413, "body_too_large", fmt::format("the body: at most {} bytes are read", kMostBodyBytes));
     } else if (response.status == 404) {
       answer = refusal(404, "not_found", "there is no such path");
     }
-    put(answer, response);
+    put(std::move(answer), response);
   }
 
   /// For a request line that httplib gave up on.
@@ -236,6 +314,7 @@ class HttpExchange::Server final : public httplib::Server {
   }
 
   HttpHandler handler_;
+  ByteBudget bodies_{kAllBodiesBytes, kShortBodyBytes};
 };
 
 HttpExchange::HttpExchange(HttpHandler handler) : server_(std::make_unique<Server>(std::move(handler))) {}

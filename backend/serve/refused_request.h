@@ -21,4 +21,9 @@ class RefusedRequest : public std::runtime_error {
   std::string code_;
 };
 
+/// An answer that nobody waits for: the client has left, or the server is being stopped.
+inline RefusedRequest dropped_request() {
+  return {503, "stopped", "the work was dropped: the server is being stopped"};
+}
+
 }  // namespace foxscope

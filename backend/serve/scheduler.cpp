@@ -336,6 +336,10 @@ void Scheduler::keep_scores(Work& work, TextScores scores) {
     if (served_.tokenizer != nullptr) stream.emplace(*served_.tokenizer);
     Live::take(best.id, work.request(), served_, stream ? &*stream : nullptr, completion);
   }
+  // A pass takes the likeliest tokens of all its requests: most ask for none.
+  if (work.request().logprobs.value_or(0) == 0) {
+    for (ScoredPosition& position : scores) position.top = {};
+  }
   completion.prompt = std::move(scores);
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -159,14 +160,16 @@ std::ptrdiff_t models_on(const Device& device, const std::list<LoadedModel>& mod
 
 void serve(const ServeRequest& request, const std::function<void(const std::string& url)>& listening, const Job& job) {
   if (request.token.empty() && !is_loopback(request.host)) {
-    throw UsageError(fmt::format("--host {}: other machines reach it: say --token too, which clients then have to show",
-                                 request.host));
+    throw UsageError(fmt::format(
+        "--host {}: other machines reach it: say --token-file too, with what clients then have to show", request.host));
   }
   settle_heap();
   std::list<LoadedModel> models;
   const Engine engine;
   for (const ModelRequest& model : request.models) open_for_serving(engine, model, request, models.emplace_back());
-  Listener listener(request.host, request.port);  // what is wrong with it is known before weights are read
+  // What is wrong with these is known before weights are read.
+  Listener listener(request.host, request.port);
+  Endpoint endpoint({listener.names(), listener.on_all_networks(), request.origins, request.token});
   for (LoadedModel& loaded : models) {
     for (const OpenedModel& opened : loaded.opened) {
       auto model = opened.load(job);
@@ -174,7 +177,6 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
       loaded.copies.emplace_back().model = std::move(model);
     }
   }
-  Endpoint endpoint(request.token);
   for (LoadedModel& loaded : models) {
     const ServedModel& served = loaded.served;
     for (LoadedCopy& copy : loaded.copies) {
@@ -193,7 +195,8 @@ void serve(const ServeRequest& request, const std::function<void(const std::stri
     });
   }
   const HttpExchange exchange({[&](const HttpRequest& head) { return endpoint.check(head); },
-                               [&](const HttpRequest& whole) { return endpoint.answer(whole); }});
+                               [&](HttpRequest whole) { return endpoint.answer(std::move(whole)); },
+                               [&](const HttpRequest& head) { return endpoint.headers(head); }});
   listening(listener.url());
   listener.serve(
       exchange,

@@ -21,6 +21,7 @@ struct ServeRequest {
   std::vector<DeviceChoice> devices;
   std::optional<std::int64_t> max_length;  ///< positions of a text, BOS included; none: the configs'
   std::string token;                       ///< that clients must show; empty: none, for this machine's own only
+  std::vector<std::string> origins;        ///< of web pages that may use it; none: no pages
 };
 
 /// Loads models and answers requests for them over HTTP until the job is stopped (docs/serve.md).

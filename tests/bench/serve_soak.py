@@ -65,7 +65,7 @@ class Soak:
             else:  # one that all clients send: its digits are always the same
                 name = draw.randrange(5)
                 body.update(prompt=[[name + 1] * 7], max_tokens=12, temperature=0.5, seed=name, logprobs=2)
-            connection.request("POST", "/v1/completions", json.dumps(body))
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
             answer = json.loads(response.read())
             with self.lock:
@@ -81,7 +81,7 @@ class Soak:
         draw = random.Random(seed)
         long = json.dumps({"model": MODEL.name, "prompt": ["It was"] * 16, "max_tokens": 1500}).encode()
         while time.monotonic() < self.end:
-            head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+            head = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             sent = draw.choice([
                 b"", b"GET", head, head + b"Content-Length: 100\r\n\r\n{", head + b"Content-Length: 2\r\n\r\n[[",
                 head + b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000, head + b"X: " + b"x" * 100_000,

@@ -48,7 +48,7 @@ class Server:
 
 
 def ask(connection, body):
-    connection.request("POST", "/v1/completions", body)
+    connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
     response = connection.getresponse()
     answer = response.read()
     if response.status != 200:

@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -14,13 +15,20 @@ for name in ["http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROX
     os.environ.pop(name, None)
 
 
-class Server:
-    """`foxscope serve` of one model, or more by further --model among the options, in a process of its own."""
+# The head of a request as far as its type; a length has to follow.
+POST = b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n"
 
-    def __init__(self, model, *options, environment=None):
+
+class Server:
+    """`foxscope serve` of one model, or more by further --model among the options, in a process of its own.
+
+    stack: the limit of its stacks in bytes, as of `ulimit -s`."""
+
+    def __init__(self, model, *options, environment=None, stack=None):
+        limit = None if stack is None else lambda: resource.setrlimit(resource.RLIMIT_STACK, (stack, stack))
         self.process = subprocess.Popen([PROGRAM, "serve", "--model", str(model), "--port", "0", *map(str, options)],
                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                        env={**os.environ, **(environment or {})})
+                                        env={**os.environ, **(environment or {})}, preexec_fn=limit)
         line = self.process.stdout.readline().decode()
         if not line.startswith("listening on http://"):
             raise AssertionError(line + self.process.stderr.read().decode())
@@ -49,7 +57,8 @@ class Server:
                 body = json.dumps(body)
             if isinstance(body, str):
                 body = body.encode()
-            connection.request(method, path, body, headers or {})
+            typed = {} if body is None else {"Content-Type": "application/json"}
+            connection.request(method, path, body, {**typed, **(headers or {})})
             response = connection.getresponse()
             content = response.read()
             self.headers = response.headers
@@ -77,6 +86,11 @@ class Server:
 
     def threads(self):
         return len(os.listdir(f"/proc/{self.process.pid}/task"))
+
+    def memory(self, name="VmRSS"):
+        """MiB of the process: VmRSS, resident now, or VmHWM, the most that was."""
+        with open(f"/proc/{self.process.pid}/status") as lines:
+            return next(int(line.split()[1]) for line in lines if line.startswith(name + ":")) / 1024
 
     def files(self):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))

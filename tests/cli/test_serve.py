@@ -5,6 +5,8 @@ import csv
 import http.client
 import io
 import json
+import os
+import resource
 import shutil
 import signal
 import socket
@@ -14,11 +16,12 @@ import unittest
 import h5py
 import numpy
 import tokenizers
-from serve_support import Server, read_all
+from serve_support import POST, Server, read_all
 from support import DATA, FOX, MAMBA2, TEXT, TRANSFORMER, CommandLineTest, golden, set_config
 
 BOS = 0
-ERROR_TYPES = {400: "invalid_request_error", 401: "invalid_request_error", 404: "not_found_error",
+ERROR_TYPES = {400: "invalid_request_error", 401: "invalid_request_error", 403: "invalid_request_error",
+               404: "not_found_error", 415: "invalid_request_error",
                405: "invalid_request_error", 411: "invalid_request_error", 413: "invalid_request_error",
                431: "invalid_request_error"}
 
@@ -102,7 +105,7 @@ class Scores(ServeTest):
     def test_floats_read_back_as_the_same_double(self):
         connection = self.server.connection()
         body = {"model": self.server.model(), "prompt": TEXT, "max_tokens": 0, "echo": True, "logprobs": 0}
-        connection.request("POST", "/v1/completions", json.dumps(body))
+        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
         text = connection.getresponse().read().decode()
         connection.close()
         numbers = text.split('"token_logprobs":[')[1].split("]")[0].split(",")
@@ -299,7 +302,7 @@ class SeveralModels(ServeTest):
         server = Server(FOX, "--model", TRANSFORMER)
         for name in ["fox-pro-12m", "transformer-pro-12m"]:
             body = json.dumps({"model": name, "prompt": ["It was"] * 8, "max_tokens": 2000}).encode()
-            self.addCleanup(server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n"
+            self.addCleanup(server.raw(POST + b"Content-Length: %d\r\n\r\n"
                                        % len(body) + body).close)
         self.assertEqual(server.ask("GET", "/health")[0], 200)
         self.assertEqual(server.stop(), 130)
@@ -330,7 +333,7 @@ class SeveralDevices(ServeTest):
     def once(self, body):
         connection = self.server.connection()
         try:
-            connection.request("POST", "/v1/completions", json.dumps(body))
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
             response = connection.getresponse()
             return response.status, json.loads(response.read())
         finally:
@@ -431,13 +434,20 @@ class Refusals(ServeTest):
     def tearDown(self):
         self.alive()
 
+    def longest(self):
+        """The id of the token of the most bytes."""
+        return max(range(self.tokenizer.get_vocab_size()), key=lambda id: len(self.tokenizer.decode([id]).encode()))
+
     def test_values(self):
         wrong = {"max_tokens": [-1, 1.5, "16", True, None, [], -2**63], "temperature": [-0.1, 2.1, "0", True, None],
                  "top_p": [0, -1, 1.01, "1", False, None], "seed": [1.5, "1", True, None, 2**64],
                  "stop": [1, [""], "", ["a", 1], {}, None, ["a", ""]], "echo": [1, "true", None],
                  "logprobs": [-1, 21, 1.5, "1", True], "n": [2, 0, 1.0, "1", True], "best_of": [2], "stream": [True, 0],
                  "presence_penalty": [0.5, "0"], "frequency_penalty": [-1], "logit_bias": [{"1": 1}, []],
-                 "suffix": ["x", 1], "user": ["somebody", 1],
+                 "suffix": ["x", 1], "user": [1, ["somebody"]],
+                 "stream_options": [{"include_usage": True}], "repetition_penalty": [1.1, "1"], "length_penalty": [0],
+                 "top_k": [40, 1.5], "min_p": [0.1], "min_tokens": [1], "ignore_eos": [True, 0],
+                 "use_beam_search": [True], "include_stop_str_in_output": [True], "stop_token_ids": [[1], {}],
                  "prompt": [[], 1, None, True, {}, [[]], [[1], []], [1, "a"], ["a", [1]], [[1], "a"], [[[1]]], [1.5],
                             [True], [None], [[1, None]], [[1.5]]]}
         for field, values in wrong.items():
@@ -445,7 +455,9 @@ class Refusals(ServeTest):
                 with self.subTest(field=field, value=value):
                     self.refused(400, "invalid_value", field, self.asks(**{field: value}))
         neutral = {"n": 1, "best_of": 1, "stream": False, "presence_penalty": 0, "frequency_penalty": 0.0,
-                   "logit_bias": {}, "suffix": "", "user": ""}
+                   "logit_bias": {}, "suffix": "", "user": "somebody", "stream_options": {}, "repetition_penalty": 1.0,
+                   "length_penalty": 1, "top_k": -1, "min_p": 0.0, "min_tokens": 0, "ignore_eos": False,
+                   "use_beam_search": False, "include_stop_str_in_output": False, "stop_token_ids": []}
         self.assertEqual(self.asks(max_tokens=0, **neutral)[0], 200)
         self.assertEqual(self.asks(max_tokens=0, logprobs=None, **dict.fromkeys(neutral))[0], 200)
 
@@ -454,7 +466,7 @@ class Refusals(ServeTest):
         self.refused(400, "missing_field", "prompt", self.asks(prompt=...))
         self.refused(400, "invalid_value", "model", self.asks(model=1))
         self.refused(404, "model_not_found", ["nobody", "fox-pro-12m"], self.asks(model="nobody"))
-        for name in ["messages", "repetition_penalty", "ignore_eos", "stream_options", "Max_tokens", "x" * 1000,
+        for name in ["messages", "guided_json", "prompt_logprobs", "Max_tokens", "x" * 1000,
                      "\u001b[31m", "\ud7ff\n"]:
             self.refused(400, "unknown_field", name[:5] if name.isprintable() else "?", self.asks(**{name: None}))
         for path in ["/tokenize", "/detokenize"]:
@@ -482,6 +494,12 @@ class Refusals(ServeTest):
         self.refused(400, "context_length_exceeded", "prompt[0]", self.asks(prompt=[[5] * 2048], max_tokens=0))
         self.refused(400, "context_length_exceeded", "prompt[1]", self.asks(prompt=["a", "fox " * 3000]))
         self.refused(400, "context_length_exceeded", "", self.asks(max_tokens=2**60))
+        self.refused(400, "context_length_exceeded", ["prompt[0]", "more than 2048 ids"],
+                     self.asks(prompt="fox " * 200_000))
+        self.refused(400, "context_length_exceeded", ["prompt[1]", "2049 ids"], self.asks(prompt=[[1], [5] * 2049]))
+        self.refused(400, "invalid_value", ["stop", "1024"], self.asks(stop=["a"] * 1025))
+        self.refused(400, "invalid_value", ["tokens", "bytes"],
+                     self.server.ask("POST", "/detokenize", {"tokens": [self.longest()] * 1_300_000}))
         self.refused(400, "invalid_value", "numbers",
                      self.asks(prompt=[[5] * 2000] * 400, echo=True, logprobs=20, max_tokens=0))
         self.refused(400, "invalid_value", "4097", self.asks(prompt=["a"] * 4097))
@@ -546,7 +564,7 @@ class Refusals(ServeTest):
         return int(head.split()[1]), json.loads(body)
 
     def test_lengths_of_bodies(self):
-        post = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"
+        post = POST + b"Host: localhost\r\n"
         self.refused(411, "length_required", "Content-Length", self.answer_to(post + b"Connection: close\r\n\r\n"))
         self.refused(411, "length_required", "Content-Length",
                      self.answer_to(post + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n"))
@@ -570,10 +588,10 @@ class Refusals(ServeTest):
         self.refused(413, "body_too_large", "bytes",
                      self.server.ask("POST", "/v1/completions", b"x" * (60 * 2**20)))
         # A client that asks first is refused at once, without sending anything.
-        head = b"POST /v1/completions HTTP/1.1\r\nContent-Length: 9000000\r\nExpect: 100-continue\r\n\r\n"
+        head = POST + b"Content-Length: 9000000\r\nExpect: 100-continue\r\n\r\n"
         with self.server.raw(head) as connected:
             self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 413 "))
-        small = b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(body)
+        small = POST + b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(body)
         with self.server.raw(small) as connected:
             self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 100 "))
             connected.sendall(body)
@@ -592,11 +610,10 @@ class Refusals(ServeTest):
             with self.subTest(data=data):
                 self.refused(400, "bad_request", "", self.answer_to(data))
         # What httplib would act on by itself.
-        for header in [b"Range: bytes=0-3,0-3", b"Accept-Encoding: gzip", b"Content-Type: multipart/form-data; boundary=a",
-                       b"Content-Type: application/x-www-form-urlencoded"]:
+        for header in [b"Range: bytes=0-3,0-3", b"rANGE: bytes=0-3", b"Accept-Encoding: gzip"]:
             body = json.dumps({"model": "fox-pro-12m", "prompt": "a" * 9000, "max_tokens": 0}).encode()
-            with self.server.raw(b"POST /v1/completions HTTP/1.1\r\nConnection: close\r\nContent-Length: %d\r\n"
-                                 % len(body) + header + b"\r\n\r\n" + body) as connected:
+            with self.server.raw(POST + b"Connection: close\r\nContent-Length: %d\r\n" % len(body) + header
+                                 + b"\r\n\r\n" + body) as connected:
                 received = read_all(connected)
             self.assertTrue(received.startswith(b"HTTP/1.1 400 ") or received.startswith(b"HTTP/1.1 200 "))
             json.loads(received.partition(b"\r\n\r\n")[2])
@@ -606,8 +623,7 @@ class Clients(ServeTest):
     def test_half_sent_requests_hold_nobody_up(self):
         self.asks(max_tokens=1, temperature=0)  # makes the threads that compute
         before = self.server.threads(), self.server.files()
-        half = [b"", b"P", b"POST /v1/completions HTTP/1.1\r\nContent-Le",
-                b'POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"model":']
+        half = [b"", b"P", POST + b"Content-Le", POST + b'Content-Length: 100\r\n\r\n{"model":']
         slow = [self.server.raw(half[n % 4]) for n in range(40)]
         self.assertEqual(self.asks(max_tokens=1, temperature=0)[0], 200)
         for connected in slow:
@@ -629,7 +645,7 @@ class Clients(ServeTest):
     def test_work_of_a_client_that_is_gone_stops(self):
         before = self.server.threads(), self.server.files()
         body = json.dumps({"model": "fox-pro-12m", "prompt": ["It was"] * 64, "max_tokens": 2000, "seed": 1}).encode()
-        gone = [self.server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        gone = [self.server.raw(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
                 for _ in range(4)]
         self.assertEqual(self.asks(max_tokens=1, temperature=0)[0], 200)
         for connected in gone:
@@ -637,6 +653,142 @@ class Clients(ServeTest):
         # Half a million tokens would take far longer than the test has.
         self.settles(before)
         self.alive()
+
+
+    def test_connections_that_wait_for_their_client_give_way(self):
+        idle = [self.server.raw() for _ in range(300)]
+        self.alive()
+        half = [self.server.raw(POST + b"Content-Length: 100\r\n\r\n{") for _ in range(300)]
+        self.alive()
+        # The oldest have gone, the youngest are still served.
+        self.assertEqual(idle[0].recv(1), b"")
+        half[-1].sendall(b" " * 99)
+        self.assertTrue(half[-1].recv(65536).startswith(b"HTTP/1.1 400 "))
+        for connected in idle + half:
+            connected.close()
+
+    def test_a_client_that_has_only_closed_its_side_gets_its_answer(self):
+        body = json.dumps({"model": "fox-pro-12m", "prompt": "It was", "max_tokens": 100, "temperature": 0}).encode()
+        with self.server.raw(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body) as connected:
+            connected.shutdown(socket.SHUT_WR)
+            answer = http.client.HTTPResponse(connected)
+            answer.begin()  # an interim answer is passed over
+            self.assertEqual(answer.status, 200)
+            self.assertEqual(json.loads(answer.read())["usage"]["completion_tokens"], 100)
+
+
+class Stacks(CommandLineTest):
+    """What depends on the size of a thread's stack, which follows from the system's limit."""
+
+    def test_hostile_heads_and_bodies(self):
+        ranges = [b"Range: bytes=" + b",".join([b"0-0"] * 2000), b"Range: bytes=" + b"1" * 8000 + b"-",
+                  b"Range: bytes=0-0," + b" " * 8000 + b"0-0"]
+        body = b"[" * 1_000_000
+        for stack in [1 << 20, 2 << 20, 4 << 20, 8 << 20, resource.RLIM_INFINITY]:
+            with self.subTest(stack=stack):
+                server = Server(FOX, stack=stack)
+                self.addCleanup(server.stop)
+                for line in ranges:
+                    with server.raw(b"GET /v1/models HTTP/1.1\r\n" + line + b"\r\n\r\n") as connected:
+                        self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 200 "))
+                for path in [b"/" + b"a" * 8100, b"/" + b"%41" * 2700]:
+                    with server.raw(b"GET " + path + b" HTTP/1.1\r\n\r\n") as connected:
+                        self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 404 "))
+                    with server.raw(b"POST " + path + b" HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}") as connected:
+                        self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 404 "))
+                with server.raw(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body) as connected:
+                    self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 400 "))
+                server.complete(["fox " * 400, TEXT], max_tokens=4, echo=True, logprobs=20)
+                self.assertEqual(server.ask("POST", "/tokenize", {"prompt": "a" * 100_000})[0], 200)
+                self.assertEqual(server.stop(), 130)
+
+
+@unittest.skipIf(os.environ.get("FOXSCOPE_SANITIZE"), "a sanitizer has memory of its own")
+class Memory(ServeTest):
+    def test_large_bodies_of_many_clients(self):
+        small = {"model": "fox-pro-12m", "prompt": "It was", "max_tokens": 2, "temperature": 0}
+        self.server.ask("POST", "/v1/completions", small)
+        before = self.server.memory()
+        ids = b'{"model":"fox-pro-12m","prompt":[' + b",".join([b"1"] * 4_000_000) + b"]}"
+        stops = b'{"model":"fox-pro-12m","prompt":"It","stop":[' + b",".join([b'"~"'] * 2_000_000) + b"]}"
+        text = json.dumps({"prompt": ("q7~|^" * 1_600_000)}).encode()
+        requests = [("/v1/completions", ids)] * 56 + [("/v1/completions", stops)] * 6 + [("/tokenize", text)] * 2
+        with concurrent.futures.ThreadPoolExecutor(len(requests)) as pool:
+            answers = [pool.submit(self.once, path, body) for path, body in requests]
+            # Others are answered meanwhile.
+            self.assertEqual(self.server.ask("POST", "/v1/completions", small)[0], 200)
+            statuses = [answer.result() for answer in answers]
+        self.assertEqual(statuses, [400] * 62 + [200] * 2)
+        self.assertLess(self.server.memory("VmHWM") - before, 900)
+
+    def once(self, path, body):
+        connection = http.client.HTTPConnection(*self.server.address, timeout=600)
+        connection.request("POST", path, body, {"Content-Type": "application/json"})
+        with connection.getresponse() as response:
+            response.read()
+            return response.status
+
+
+class Pages(ServeTest):
+    """Web pages that are open in a browser on this machine."""
+
+    options = ("--allow-origin", "https://Page.example:8443")
+
+    def test_names_of_the_server(self):
+        port = self.server.address[1]
+        for host in ["localhost", f"localhost:{port}", "LOCALHOST.:1", f"127.0.0.1:{port}", "127.8.9.1", "[::1]:80"]:
+            self.assertEqual(self.server.ask("GET", "/health", None, {"Host": host})[0], 200, host)
+        for host in ["evil.example", f"evil.example:{port}", "localhost.evil.example", "10.0.0.1", "0.0.0.0", "[::]",
+                     "localhost:80:80", "localhost@evil.example", "[", "127.0.0.1.evil.example", "localhost, a"]:
+            for path in ["/health", "/v1/models", "/nowhere"]:
+                self.refused(403, "forbidden_host", ["Host", "--host"],
+                             self.server.ask("GET", path, None, {"Host": host}))
+
+    def test_pages_of_other_sites_are_refused(self):
+        body = json.dumps({"model": "fox-pro-12m", "prompt": "a", "max_tokens": 0})
+        for headers in [{"Origin": "http://evil.example"}, {"Origin": "null"}, {"Origin": "http://localhost:1"},
+                        {"Origin": "https://page.example"}, {"Origin": "http://page.example:8443"},
+                        {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}]:
+            for method, path in [("GET", "/v1/models"), ("POST", "/v1/completions"), ("OPTIONS", "/v1/completions")]:
+                self.refused(403, "forbidden_origin", "pages",
+                             self.server.ask(method, path, body if method == "POST" else None, headers))
+                self.assertIsNone(self.server.headers["Access-Control-Allow-Origin"])
+        own = "http://%s:%d" % self.server.address
+        for headers in [{"Origin": own}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}, {"Sec-Fetch-Site": "none"}]:
+            self.assertEqual(self.server.ask("POST", "/v1/completions", body, headers)[0], 200)
+
+    def test_pages_that_are_allowed_may_read_answers(self):
+        page = {"Origin": "https://page.example:8443", "Sec-Fetch-Site": "cross-site"}
+        body = json.dumps({"model": "fox-pro-12m", "prompt": "a", "max_tokens": 0})
+        for status, method, path, sent in [(200, "OPTIONS", "/v1/completions", None), (200, "GET", "/v1/models", None),
+                                           (200, "POST", "/v1/completions", body), (400, "POST", "/v1/completions", "{")]:
+            self.assertEqual(self.server.ask(method, path, sent, page)[0], status)
+            self.assertEqual(self.server.headers["Access-Control-Allow-Origin"], "https://page.example:8443")
+            self.assertEqual(self.server.headers["Vary"], "Origin")
+        self.assertIn("POST", self.server.headers["Access-Control-Allow-Methods"])
+        self.assertIn("Authorization", self.server.headers["Access-Control-Allow-Headers"])
+
+    def test_bodies_are_json(self):
+        body = json.dumps({"model": "fox-pro-12m", "prompt": "a", "max_tokens": 0}).encode()
+        for type in ["application/json", "Application/JSON", "application/json; charset=utf-8", "application/json ;a=b"]:
+            self.assertEqual(self.server.ask("POST", "/v1/completions", body, {"Content-Type": type})[0], 200, type)
+        for type in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=a",
+                     "application/jsonp", "text/plain; application/json"]:
+            for path in ["/v1/completions", "/tokenize", "/detokenize"]:
+                self.refused(415, "unsupported_media_type", ["application/json", type.split(";")[0]],
+                             self.server.ask("POST", path, body, {"Content-Type": type}))
+        with self.server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body)
+                             + body) as connected:
+            self.assertTrue(connected.recv(65536).startswith(b"HTTP/1.1 415 "))
+
+
+class AllNetworks(ServeTest):
+    options = ("--host", "0.0.0.0", "--token", "s3cret")
+
+    def test_addresses_and_the_name_of_the_machine(self):
+        for host in ["10.1.2.3:80", "[fe80::1]", socket.gethostname(), socket.gethostname() + ".some.domain:80"]:
+            self.assertEqual(self.server.ask("GET", "/health", None, {"Host": host})[0], 200, host)
+        self.refused(403, "forbidden_host", "Host", self.server.ask("GET", "/health", None, {"Host": "evil.example"}))
 
 
 class Tokens(ServeTest):
@@ -648,8 +800,19 @@ class Tokens(ServeTest):
                        {"Authorization": "Bearer s3cret2"}, {"Authorization": "Bearer s3cres3cret"}]:
             self.refused(401, "unauthorized", "token", self.server.ask("POST", "/v1/completions", body, header))
             self.refused(401, "unauthorized", "token", self.server.ask("GET", "/nowhere", None, header))
-        self.assertEqual(self.server.ask("POST", "/v1/completions", body, {"Authorization": "Bearer s3cret"})[0], 200)
+        for scheme in ["Bearer", "bearer", "BEARER"]:
+            self.assertEqual(self.server.ask("POST", "/v1/completions", body, {"Authorization": scheme + " s3cret"})[0],
+                             200)
         self.alive()
+
+    def test_a_file_keeps_it_from_the_list_of_processes(self):
+        file = self.write("token", "from-a-file\n")
+        server = Server(FOX, "--token-file", file)
+        self.addCleanup(server.stop)
+        self.assertEqual(server.ask("GET", "/v1/models")[0], 401)
+        self.assertEqual(server.ask("GET", "/v1/models", None, {"Authorization": "Bearer from-a-file"})[0], 200)
+        with open(f"/proc/{server.process.pid}/cmdline", "rb") as command:
+            self.assertNotIn(b"from-a-file", command.read())
 
 
 class Starting(CommandLineTest):
@@ -663,6 +826,14 @@ class Starting(CommandLineTest):
         self.fails(1, "--device cuda:99", "serve", "--model", FOX, "--devices", "cpu,cuda:99")
         self.fails(2, ["--port", "70000"], "serve", "--model", FOX, "--port", 70000)
         self.fails(2, ["--max-length", "0"], "serve", "--model", FOX, "--max-length", 0)
+        self.fails(2, ["--allow-origin", "example.org", "https://"], "serve", "--model", FOX, "--port", 0,
+                   "--allow-origin", "example.org")
+        self.fails(2, ["--allow-origin", "/a"], "serve", "--model", FOX, "--port", 0, "--allow-origin", "https://a.b/a")
+        self.fails(2, ["--token-file", "--token"], "serve", "--model", FOX, "--token", "a", "--token-file", "b")
+        self.fails(1, str(self.folder / "nothing"), "serve", "--model", FOX, "--token-file", self.folder / "nothing")
+        for content in ["", "\n", "two words", "two\nlines"]:
+            self.fails(1, ["--token-file", "one line"], "serve", "--model", FOX, "--token-file",
+                       self.write("token", content))
         self.fails(2, ["--host 0.0.0.0", "--token"], "serve", "--model", FOX, "--host", "0.0.0.0")
         self.fails(2, ["--host", "--token"], "serve", "--model", FOX, "--host", "no.such.host.invalid")
         self.fails(1, ["no.such.host.invalid", "address"], "serve", "--model", FOX, "--host", "no.such.host.invalid",
@@ -686,7 +857,7 @@ class Starting(CommandLineTest):
         for number in [signal.SIGINT, signal.SIGTERM]:
             server = Server(FOX)
             body = json.dumps({"model": "fox-pro-12m", "prompt": ["It was"] * 64, "max_tokens": 2000}).encode()
-            connected = server.raw(b"POST /v1/completions HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            connected = server.raw(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body)
             idle = server.raw()
             self.assertEqual(server.ask("GET", "/health")[0], 200)
             started = time.monotonic()

@@ -65,16 +65,25 @@ std::optional<std::vector<Completion>> complete(const CompletionRequest& request
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const ServedModel model = {"m", 64, 0, {0}, 128, nullptr};
-  static foxscope::Endpoint endpoint(
-      model, "", [](const CompletionRequest& request, const auto&) { return complete(request, model); });
+  static foxscope::Endpoint endpoint({.names = {"a"}, .origins = {"https://page.example"}, .token = ""});
   static const foxscope::HttpExchange exchange(
       {[](const foxscope::HttpRequest& head) { return endpoint.check(head); },
-       [](const foxscope::HttpRequest& whole) { return endpoint.answer(whole); }});
+       [](const foxscope::HttpRequest& whole) { return endpoint.answer(whole); },
+       [](const foxscope::HttpRequest& head) { return endpoint.headers(head); }});
+  static const bool added = [] {
+    endpoint.add(model, [](const CompletionRequest& request, const auto&) { return complete(request, model); });
+    return true;
+  }();
+  static_cast<void>(added);
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   Bytes connection(input);
   while (exchange.serve(connection) && connection.left()) {
   }
-  foxscope::HttpRequest request{"POST", "/v1/completions", std::string(input), "", [] { return false; }};
+  const foxscope::HttpRequest request{.method = "POST",
+                                      .path = "/v1/completions",
+                                      .body = std::string(input),
+                                      .content_type = "application/json",
+                                      .gone = [] { return false; }};
   const foxscope::HttpAnswer answer = endpoint.answer(request);
   if (answer.status == 500 || !nlohmann::json::accept(answer.body)) std::abort();
   return 0;

@@ -8,6 +8,7 @@
 
 #include "backend/serve/refused_request.h"
 #include "backend/serve/request_json.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
@@ -17,7 +18,7 @@ const ServedModel kOther = {"n", 8, 3, {3}, 20, nullptr};
 
 CompletionRequest read_body(const std::string& body, ServedModels models) {
   const nlohmann::json object = read_request_object(body);
-  return read_completion_request(object, model_named(object, models));
+  return read_completion_request(object, model_named(object, models), {});
 }
 
 /// "STATUS CODE MESSAGE" of a body that is refused.
@@ -77,6 +78,63 @@ TEST(CompletionRequest, WhatIsWrongIsNamed) {
   EXPECT_EQ(refusal_of(R"({"model":"x","prompt":[1]})"), "404 model_not_found model: 'x' is not served here, 'm' is");
   EXPECT_EQ(refusal_of(R"({"model":"m"})"), "400 missing_field prompt: the field is missing");
   EXPECT_EQ(refusal_of(R"({"model":"m","model":"m"})"), "400 invalid_value 'model': is given twice");
+}
+
+TEST(CompletionRequest, TooLongPromptsAreNotCutToTheirEnd) {
+  const Tokenizer tokenizer = Tokenizer::load(FOXSCOPE_SOURCE_DIR "/resources/models/fox-pro-12m");
+  const ServedModel model = {"m", 8192, 0, {0}, 20, &tokenizer};
+  std::string text;
+  for (int n = 0; n < 100'000; ++n) text += "fox ";
+  int asked = 0;
+  const auto stays = [&] { return ++asked < 0; };
+  EXPECT_LE(ids_of_text(text, model, stays, 20).ids.size(), 40U);
+  EXPECT_FALSE(ids_of_text(text, model, stays, 20).whole);
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(refusal_of(R"({"model":"m","prompt":["fox",")" + text + R"("]})", {&model}),
+            "400 context_length_exceeded prompt[1]: more than 20 ids, the server reads at most 20 positions");
+  EXPECT_EQ(refusal_of(R"({"model":"m","prompt":[[1],[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]]})", {&model}),
+            "400 context_length_exceeded prompt[1]: 21 ids, the server reads at most 20 positions");
+}
+
+TEST(CompletionRequest, TextsOfClientsThatHaveLeftAreNotCutToTheirEnd) {
+  const Tokenizer tokenizer = Tokenizer::load(FOXSCOPE_SOURCE_DIR "/resources/models/fox-pro-12m");
+  const ServedModel model = {"m", 8192, 0, {0}, 20, &tokenizer};
+  std::string text;
+  for (int n = 0; n < 100'000; ++n) text += "fox ";
+  int asked = 0;
+  try {
+    static_cast<void>(ids_of_text(text, model, [&] { return ++asked == 2; }));
+    ADD_FAILURE() << "nobody was told";
+  } catch (const RefusedRequest& refusal) {
+    EXPECT_EQ(refusal.code(), "stopped");
+  }
+  EXPECT_EQ(asked, 2);
+  const TextIds whole = ids_of_text(text, model, [] { return false; });
+  EXPECT_TRUE(whole.whole);
+  EXPECT_EQ(whole.ids, tokenizer.encode(text).id);
+}
+
+TEST(CompletionRequest, NeutralFieldsAreTaken) {
+  for (const char* field : {R"("user":"somebody")", R"("repetition_penalty":1.0)", R"("top_k":-1)", R"("top_k":0)",
+                            R"("ignore_eos":false)", R"("stream_options":null)", R"("stop_token_ids":[])"}) {
+    EXPECT_EQ(refusal_of(with(std::string(",") + field)), "taken") << field;
+  }
+  EXPECT_EQ(refusal_of(with(R"(,"top_k":40)")), "400 invalid_value top_k: only -1 or 0 or null is supported, got 40");
+  EXPECT_EQ(refusal_of(with(R"(,"user":1)")), "400 invalid_value user: only a string or null is supported, got 1");
+}
+
+TEST(CompletionRequest, StopStringsAreBounded) {
+  std::string many = R"(,"stop":["a")";
+  for (int n = 0; n < 1024; ++n) many += R"(,"a")";
+  EXPECT_EQ(refusal_of(with(many + "]")), "400 invalid_value stop: 1025 strings, at most 1024 are looked for");
+}
+
+TEST(CompletionRequest, NumbersInItsAnswerAreCounted) {
+  const std::vector<const ServedModel*> models = {&kModel};
+  const CompletionRequest request =
+      read_body(R"({"model":"m","prompt":[[1,2],[3]],"max_tokens":4,"logprobs":2})", models);
+  // BOS is added to the first alone; the last new token is scored, not read.
+  EXPECT_EQ(numbers_in_answer(request, kModel), (1 + 2 + 4 + 1 + 4) * 3);
 }
 
 TEST(CompletionRequest, IsReadAgainstTheModelThatItNames) {

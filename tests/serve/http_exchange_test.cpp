@@ -1,8 +1,14 @@
 // Requests as bytes, without a socket: what is read, what is bounded, and which connections go on.
 #include "backend/serve/http_exchange.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -44,7 +50,7 @@ HttpExchanged exchange(MemoryStream& stream) {
   const HttpExchange server(
       {[](const HttpRequest&) { return HttpAnswer{}; },
        [](const HttpRequest& request) {
-         return HttpAnswer{200, '"' + request.method + ' ' + request.path + ' ' + request.body + '"', {}};
+         return HttpAnswer{200, '"' + request.method + ' ' + request.path + ' ' + request.body + '"'};
        }});
   const bool goes_on = server.serve(stream);
   return {stream.answer.substr(0, 12), goes_on, stream.answer};
@@ -75,6 +81,82 @@ TEST(HttpExchange, HeadsAreBounded) {
   for (int n = 0; n < 100'000; ++n) many += "X: y\r\n";
   EXPECT_EQ(exchange(many).status, "HTTP/1.1 431");
   EXPECT_EQ(exchange(std::string(100'000, 'G')).status, "HTTP/1.1 431");
+}
+
+/// Runs on a thread with a stack of so many bytes, beside those that the system needs.
+void run_with_stack(std::size_t bytes, const std::function<void()>& body) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  ASSERT_EQ(pthread_attr_setstacksize(&attributes, bytes), 0);
+  pthread_t thread{};
+  const auto run = [](void* argument) -> void* {
+    (*static_cast<const std::function<void()>*>(argument))();
+    return nullptr;
+  };
+  ASSERT_EQ(pthread_create(&thread, &attributes, run, const_cast<std::function<void()>*>(&body)), 0);
+  pthread_join(thread, nullptr);
+  pthread_attr_destroy(&attributes);
+}
+
+TEST(HttpExchange, ItsDepthDoesNotGrowWithWhatItReads) {
+  std::string ranges = "Range: bytes=0-0";
+  while (ranges.size() < 8000) ranges += ",0-0";
+  const std::string path = "/" + std::string(8000, 'a');
+  const std::vector<std::string> requests = {
+      "GET / HTTP/1.1\r\n" + ranges + "\r\n\r\n",
+      "GET / HTTP/1.1\r\nrange: bytes=" + std::string(8000, '1') + "-\r\n\r\n",
+      "GET " + path + " HTTP/1.1\r\n\r\n",
+      "POST " + path + " HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}",
+  };
+  run_with_stack(std::size_t{256} << 10, [&] {
+    for (const std::string& request : requests) {
+      const HttpExchanged exchanged = exchange(request);
+      EXPECT_EQ(exchanged.status, "HTTP/1.1 200");
+      EXPECT_EQ(exchanged.answer.find("Content-Range"), std::string::npos);
+    }
+  });
+  EXPECT_TRUE(exchange(requests[3]).answer.ends_with("\"POST " + path + " {}\""));
+}
+
+TEST(HttpExchange, HeadersOfARequestReachItsHandler) {
+  HttpRequest got;
+  const HttpExchange server({[](const HttpRequest&) { return HttpAnswer{}; },
+                             [&](HttpRequest request) {
+                               got = std::move(request);
+                               return HttpAnswer{};
+                             },
+                             [](const HttpRequest& head) {
+                               return std::vector<HttpHeader>{{"X-Of", head.origin}};
+                             }});
+  MemoryStream stream(
+      "POST /a HTTP/1.1\r\nhost: a:1\r\nHost: b\r\nOrigin: http://c\r\nSec-Fetch-Site: same-site\r\n"
+      "Authorization: Bearer d\r\nContent-Type: text/plain\r\nContent-Length: 1\r\n\r\ne");
+  EXPECT_TRUE(server.serve(stream));
+  EXPECT_EQ(got.host, "a:1, b");
+  EXPECT_EQ(got.origin, "http://c");
+  EXPECT_EQ(got.fetch_site, "same-site");
+  EXPECT_EQ(got.authorization, "Bearer d");
+  EXPECT_EQ(got.content_type, "text/plain");
+  EXPECT_EQ(got.body, "e");
+  EXPECT_NE(stream.answer.find("X-Of: http://c\r\n"), std::string::npos);
+}
+
+TEST(HttpExchange, LongBodiesOfRefusedRequestsAreNotRead) {
+  const HttpExchange server({[](const HttpRequest&) {
+                               return HttpAnswer{404, "{}"};
+                             },
+                             [](const HttpRequest&) {
+                               return HttpAnswer{404, "{}"};
+                             }});
+  const auto refused = [&](std::size_t size) {
+    MemoryStream stream("POST /a HTTP/1.1\r\nContent-Length: " + std::to_string(size) + "\r\n\r\n" +
+                        std::string(size, ' '));
+    const bool goes_on = server.serve(stream);
+    EXPECT_EQ(stream.answer.substr(0, 12), "HTTP/1.1 404");
+    return std::pair(goes_on, stream.taken() > size);
+  };
+  EXPECT_EQ(refused(kShortBodyBytes), std::pair(true, true));
+  EXPECT_EQ(refused(kShortBodyBytes + 1), std::pair(false, false));
 }
 
 TEST(HttpExchange, WhatHasNoLengthIsRefused) {
