@@ -63,11 +63,11 @@ std::string without_bare_words(std::string_view content) {
 }
 
 /// @param bytes  of the file
-nlohmann::json parse_config(const std::string& json, std::string_view name, std::size_t bytes) {
-  check_json_bounds(json, std::string(name), bytes);
+nlohmann::json parse_config(const std::string& content, std::string_view name, std::size_t bytes) {
+  check_json_bounds(content, std::string(name), bytes);
   nlohmann::json object;
   try {
-    object = nlohmann::json::parse(json);
+    object = nlohmann::json::parse(content);
   } catch (const nlohmann::json::exception&) {
     throw Error(fmt::format("{}: is not JSON: copy or download it again", name));
   }
