@@ -48,7 +48,8 @@ class GradientForward : public TorchForward {
   [[nodiscard]] const at::Tensor& loss() const { return loss_; }
   /// The loss of every position, [B, n] float32 nats, on the device.
   [[nodiscard]] const at::Tensor& losses() const { return losses_; }
-  /// The sum of log f over all positions but the first, for each layer [H] float64 on the device; undefined without gates.
+  /// The sum of log f over all positions but the first, for each layer [H] float64 on the device; undefined without
+  /// gates.
   [[nodiscard]] const std::vector<at::Tensor>& gate_sums() const { return gate_sums_; }
   /// The gradient of the weighted loss, after run_forward().
   /// @returns nothing if the job was stopped

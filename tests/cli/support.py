@@ -213,6 +213,28 @@ class CommandLineTest(unittest.TestCase):
         shutil.copytree(DATA / fixture, target)
         return target
 
+    def samba_with_a_tokenizer(self):
+        """A hybrid of 64 channels of Mamba and 4 heads of attention, its vocabulary made as long as a tokenizer's."""
+        tokens, columns = 8192, 32
+        folder = self.copy_of("samba")
+        header, data = read_safetensors(folder / "model.safetensors")
+        packed = b""
+        for name, entry in header.items():
+            if "data_offsets" not in entry:
+                continue
+            begin, end = entry["data_offsets"]
+            values = data[begin:end]
+            if name in ("backbone.embeddings.weight", "lm_head.weight"):
+                entry["shape"] = [tokens, columns]
+                size = 2 * tokens * columns
+                values = (values * (size // len(values) + 1))[:size]
+            entry["data_offsets"] = [len(packed), len(packed) + len(values)]
+            packed += values
+        write_safetensors(folder / "model.safetensors", header, packed)
+        set_config(folder, vocab_size=tokens)
+        shutil.copy(FOX / "tokenizer.json", folder)
+        return folder
+
 
 def read_safetensors(path):
     """The header as a dictionary, and the bytes after it."""

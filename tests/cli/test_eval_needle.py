@@ -11,8 +11,7 @@ import unittest
 import h5py
 import numpy
 import tokenizers
-from support import (DATA, DRAWS, FOX, PROGRAM, TRANSFORMER, CommandLineTest, read_safetensors, set_config,
-                     write_safetensors)
+from support import DATA, DRAWS, FOX, PROGRAM, TRANSFORMER, CommandLineTest, set_config
 
 HAYSTACK = ("The road went on over the hill. \"Is it far?\" asked the boy. Nobody knew! They walked until it was dark "
             "and slept under a tree, for there was no house to be seen. In the morning it rained.\n\n"
@@ -183,25 +182,7 @@ class NeedleTest(NeedleCase):
             self.assertEqual((base.attrs["order"], base.attrs["layers"], base.attrs["heads"]), (1, 8, 4))
 
     def test_layers_may_have_different_numbers_of_heads(self):
-        """A hybrid of 64 channels of Mamba and 4 heads of attention, its vocabulary made as long as the tokenizer's."""
-        folder = self.copy_of("samba")
-        header, data = read_safetensors(folder / "model.safetensors")
-        for name in ("backbone.embeddings.weight", "lm_head.weight"):
-            begin, end = header[name]["data_offsets"]
-            rows = data[begin:end]
-            header[name] = {"dtype": "BF16", "shape": [8192, 32], "data_offsets": [len(data), len(data) + 8192 * 64]}
-            data += (rows * (8192 // 131 + 1))[:8192 * 64]
-        # No gap is allowed between tensors.
-        packed = b""
-        for entry in header.values():
-            if "data_offsets" not in entry:
-                continue
-            begin, end = entry["data_offsets"]
-            entry["data_offsets"] = [len(packed), len(packed) + end - begin]
-            packed += data[begin:end]
-        write_safetensors(folder / "model.safetensors", header, packed)
-        set_config(folder, vocab_size=8192)
-        shutil.copy(FOX / "tokenizer.json", folder)
+        folder = self.samba_with_a_tokenizer()
         said = self.done(*self.arguments("--intervene", "1:*:constant=0.9", model=f"m={folder}", lengths=[400],
                                          depths="0.5,50"))
         self.assertIn("0.5 %", said)

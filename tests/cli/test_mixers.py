@@ -8,7 +8,7 @@ import unittest
 import h5py
 import numpy
 import safetensors.numpy
-from support import DATA, DRAWS, CommandLineTest, golden
+from support import DATA, DRAWS, TEXT, CommandLineTest, golden
 
 MIXERS = {"mamba2": "mamba2", "hgrn2": "gated_linear_attention", "delta-net": "delta_rule", "gla": "gated_linear_attention",
           "gated-deltanet": "delta_rule", "qwen3_5": "delta_rule"}
@@ -312,7 +312,8 @@ class Channels(CommandLineTest):
         self.assertEqual([len([head for head in heads if head["layer"] == layer]) for layer in range(4)], [64, 4, 64, 4])
         head = heads[64 + 4 + 31]
         self.assertEqual((head["layer"], head["head"], head["mixer"]), (2, 31, "mamba"))
-        steps, rates = self.maps["layers.2.beta"][31].astype("<f8"), self.maps["layers.2.rate"][31].astype("<f8")
+        # The first step is in no F.
+        steps, rates = self.maps["layers.2.beta"][31][1:].astype("<f8"), self.maps["layers.2.rate"][31].astype("<f8")
         numpy.testing.assert_allclose(head["channel_decay_time"]["channels"], 1 / (steps.mean() * rates), rtol=1e-4)
         self.assertAlmostEqual(head["rate_decay_time"], 1 / (steps.mean() * rates.mean()), 3)
         self.assertIn("Mamba", self.done("heads", self.run_file))
@@ -416,7 +417,8 @@ class DenseHead:
         kept = self.attention[1:, 1:] / self.attention[1:, 1:].sum(axis=1, keepdims=True)
         explained = sum(len(diagonal) * diagonal.mean() ** 2
                         for diagonal in (numpy.diagonal(kept, -n) for n in range(len(kept))))
-        ratio = numpy.where(self.present, self.attention, 1) / numpy.where(self.present, self.without_gate, 1)
+        some = self.attention > 0
+        ratio = numpy.where(some, self.attention, 1) / numpy.where(some, self.without_gate, 1)
         f = numpy.exp(numpy.diff(self.c))
         result = {"entropy": entropy(self.attention), "entropy_without_gate": entropy(self.without_gate),
                   "entropy_without_content": entropy(self.without_content), "mass_on_first": first(self.attention),
@@ -533,25 +535,26 @@ class Hybrids(CommandLineTest):
         summary = json.loads(self.done("generate", "--model", DATA / "samba", "--ids", ids, "--tokens", 3, "--json"))
         self.assertEqual([len(layer) for layer in summary["held_keys"]], [64, 4, 64, 4])
         for layer, held in enumerate(summary["held_keys"]):
-            # Mamba has no keys to hold, and attention those of its window.
-            self.assertEqual(set(held), {20} if layer % 2 else {0})
+            # Mamba has no keys to hold, and attention those that the next position sees in its window of 20.
+            self.assertEqual(set(held), {19} if layer % 2 else {0})
 
     def test_a_sweep_takes_the_heads_of_each_layer(self):
-        ids = self.write("ids.json", json.dumps(list(range(3, 73))))
+        folder = self.samba_with_a_tokenizer()
+        text = self.write("text.txt", TEXT * 3)
         output = self.folder / "sweep.h5"
-        summary = json.loads(self.done("eval", "sweep", "--model", f"m={DATA / 'samba'}", "--ids", ids, "--change", "cut",
-                                       "-o", output, "--json"))
+        summary = json.loads(self.done("eval", "sweep", "--model", f"m={folder}", "--text", text, "--limit", 40, "--change",
+                                       "cut", "-o", output, "--json"))
         self.assertEqual([(head["layer"], head["head"]) for head in summary["heads"]],
                          [(layer, head) for layer in range(4) for head in range(4 if layer % 2 else 64)])
         run = self.folder / "run.h5"
         with h5py.File(output) as file:
             model = file["models/m"]
-            self.assertEqual(model["changed_loss"].shape, (4, 64, 70))
+            self.assertEqual(model["changed_loss"].shape, (4, 64, 40))
             self.assertTrue(numpy.isnan(model["changed_loss"][1, 4:]).all())
             self.assertTrue(numpy.isnan(model["change"][3, 4:]).all())
             for layer, head in [(0, 63), (1, 3), (3, 0)]:
-                self.done("run", "--model", f"m={DATA / 'samba'}", "--ids", ids, "--intervene", f"{layer}:{head}:cut",
-                          "--keep", "loss", "-o", run, "--force")
+                self.done("run", "--model", f"m={folder}", "--text", text, "--limit", 40, "--intervene",
+                          f"{layer}:{head}:cut", "--keep", "loss", "-o", run, "--force")
                 with h5py.File(run) as single:
                     numpy.testing.assert_array_equal(model["changed_loss"][layer, head],
                                                      single["models/m/loss/per_token_loss"])
@@ -559,11 +562,11 @@ class Hybrids(CommandLineTest):
             self.done("figure", "sweep", output, "-o", self.folder / "sweep.pdf")
 
     def test_heads_over_windows_see_changed_gates(self):
-        ids = self.write("ids.json", json.dumps(
-            numpy.random.default_rng(3).integers(3, 320, 100).tolist()))
+        ids = self.folder / "ids.npy"
+        numpy.save(ids, numpy.random.default_rng(3).integers(3, 320, (1, 100)).astype("<i4"))
         output = self.folder / "heads.h5"
-        self.done("eval", "heads", "--model", f"m={DATA / 'qwen3_5'}", "--ids", ids, "--length", 100, "--intervene",
-                  "1:*:constant=0.9", "-o", output)
+        self.done("eval", "heads", "--model", f"m={DATA / 'qwen3_5'}", "--ids", ids, "--intervene", "1:*:constant=0.9", "-o",
+                  output)
         with h5py.File(self.run_of("qwen3_5", "--intervene", "1:*:constant=0.9")) as run, h5py.File(output) as file:
             numbers = file["models/m/numbers"]
             for head in range(4):

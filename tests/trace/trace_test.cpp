@@ -89,7 +89,8 @@ std::shared_ptr<const Trace> trace_that_says(const std::vector<bool>& said, cons
 
 TEST(Forgets, IsWhatTheGatesSayWhateverWasSaidBefore) {
   for (const std::vector<bool>& said : {std::vector<bool>{}, {false, false}, {true, true}, {true, false}}) {
-    const TraceInfo& info = trace_that_says(said, {Keep::gates})->info();
+    const auto trace = trace_that_says(said, {Keep::gates});
+    const TraceInfo& info = trace->info();
     EXPECT_FALSE(forgets(info, 0));
     EXPECT_TRUE(forgets(info, 1));
     EXPECT_TRUE(forgets(info));
@@ -97,7 +98,8 @@ TEST(Forgets, IsWhatTheGatesSayWhateverWasSaidBefore) {
 }
 
 TEST(Forgets, IsWhatWasSaidWhereGatesWereNotKept) {
-  const TraceInfo& info = trace_that_says({true, false}, {Keep::loss})->info();
+  const auto trace = trace_that_says({true, false}, {Keep::loss});
+  const TraceInfo& info = trace->info();
   EXPECT_TRUE(forgets(info, 0));
   EXPECT_FALSE(forgets(info, 1));
   EXPECT_FALSE(forgets(trace_that_says({}, {Keep::loss})->info()));
