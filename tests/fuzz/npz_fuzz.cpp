@@ -16,7 +16,7 @@
 namespace {
 
 void put(std::string& bytes, std::uint64_t value, int count) {
-  for (int n = 0; n < count; ++n) bytes += static_cast<char>(value >> (8 * n));
+  for (; count > 0; --count, value >>= 8U) bytes += static_cast<char>(value);
 }
 
 /// An archive with one array, not compressed.
