@@ -26,10 +26,6 @@ std::string cell(double value) {
 
 std::string errorCell(double error) { return std::isnan(error) ? "" : "±" + cell(error); }
 
-std::size_t documentCount(const EvaluatedHeads& model) {
-  return std::set(model.windows->document.begin(), model.windows->document.end()).size();
-}
-
 /// Columns of the table: names of statistics as people say them.
 struct Column {
   const char* name;
@@ -73,10 +69,11 @@ std::string modelTable(const EvaluatedHeads& model) {
     }
     table.addRow(std::move(cells));
   }
+  const ErrorGroups documents = model.documents();
   return fmt::format(
              "{}, {} windows of up to {} tokens from {} documents; d50 and the parts of locality without key 0\n",
-             model.info.name, model.windows->tokens.size(), countText(model.info.length), documentCount(model)) +
-         table.text();
+             model.info.name, model.windows->tokens.size(), countText(model.info.length), documents.count) +
+         table.text() + errors_text(documents) + '\n';
 }
 
 Json estimate(const HeadArray& array, std::size_t place) {
@@ -122,11 +119,10 @@ Json modelJson(const EvaluatedHeads& model) {
     if (!model.by_class.empty()) one["gates_by_class"] = classesJson(model, head);
     heads.push_back(std::move(one));
   }
-  return {{"model", model.info.name},
-          {"windows", model.windows->tokens.size()},
-          {"documents", documentCount(model)},
-          {"length", model.info.length},
-          {"heads", std::move(heads)}};
+  const ErrorGroups documents = model.documents();
+  return {{"model", model.info.name},     {"windows", model.windows->tokens.size()},
+          {"documents", documents.count}, {"effective_documents", documents.effective},
+          {"length", model.info.length},  {"heads", std::move(heads)}};
 }
 
 using Columns = std::vector<std::pair<std::string, double>>;

@@ -24,8 +24,10 @@ std::int64_t tokensOf(const EvaluatedModel& model) {
   return std::accumulate(model.losses.tokens.begin(), model.losses.tokens.end(), std::int64_t{0});
 }
 
-// Whether errors are unknown because all windows lie in one document.
-bool hasErrors(const LossEvaluation& evaluation) { return evaluation.models.front().document_count() > 1; }
+/// "-" where there is no number.
+std::string estimateCell(const std::optional<Estimate>& estimate, int digits) {
+  return estimate ? estimate_text(*estimate, digits) : "-";
+}
 
 void put(Json& object, const std::string& name, const std::optional<Estimate>& estimate) {
   const auto number = [](double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); };
@@ -41,6 +43,7 @@ Json modelJson(const EvaluatedModel& model) {
   json["averaged"] = model.averaged;
   json["windows"] = model.losses.windows;
   json["documents"] = model.document_count();
+  json["effective_documents"] = model.nats_per_token().over.effective;
   json["tokens"] = tokensOf(model);
   json["dtype"] = to_string(model.info.dtype);
   json["device"] = model.info.device;
@@ -64,19 +67,13 @@ std::string differenceTable(const LossEvaluation& evaluation) {
     for (std::size_t b = a + 1; b < models.size(); ++b) {
       const LossDifference difference = loss_difference(models[a], models[b]);
       table.addRow({fmt::format("{} minus {}", models[a].info.name, models[b].info.name),
-                    estimateText(difference.nats_per_token, 4), estimateText(difference.bits_per_byte, 4)});
+                    estimateCell(difference.nats_per_token, 4), estimateCell(difference.bits_per_byte, 4)});
     }
   }
   return table.text();
 }
 
 }  // namespace
-
-std::string estimateText(const std::optional<Estimate>& estimate, int digits) {
-  if (!estimate) return "-";
-  if (!std::isfinite(estimate->error)) return fmt::format("{:.{}f}", estimate->value, digits);
-  return fmt::format("{:.{}f} ± {:.{}f}", estimate->value, digits, estimate->error, digits);
-}
 
 std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTiming>& timings) {
   std::vector<std::string> header = {"model",   "nats/token", "bits/byte", "perplexity",
@@ -90,9 +87,9 @@ std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTim
   for (std::size_t n = 0; n < evaluation.models.size(); ++n) {
     const EvaluatedModel& model = evaluation.models[n];
     std::vector<std::string> row = {model.info.name,
-                                    estimateText(model.nats_per_token(), 4),
-                                    estimateText(model.bits_per_byte(), 4),
-                                    estimateText(model.perplexity(), 2),
+                                    estimateCell(model.nats_per_token(), 4),
+                                    estimateCell(model.bits_per_byte(), 4),
+                                    estimateCell(model.perplexity(), 2),
                                     model.averaged ? "averaged" : countText(model.losses.windows),
                                     model.averaged ? "-" : countText(model.document_count()),
                                     countText(tokensOf(model))};
@@ -103,11 +100,10 @@ std::string lossText(const LossEvaluation& evaluation, const std::vector<LossTim
   }
   std::string text = table.text();
   if (evaluation.models.size() > 1) text += '\n' + differenceTable(evaluation);
-  if (!hasErrors(evaluation)) {
-    text += evaluation.models.front().averaged ? "no errors: the losses are means over windows that are not known\n"
-                                               : "no errors: all windows lie in one document\n";
-  }
-  return text;
+  const EvaluatedModel& first = evaluation.models.front();
+  text += first.averaged ? "no errors: the losses are means over windows that are not known"
+                         : errors_text(first.nats_per_token().over);
+  return text + '\n';
 }
 
 std::string lossJson(const std::string& kind, const std::string& path, const LossEvaluation& evaluation,

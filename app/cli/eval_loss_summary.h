@@ -1,15 +1,11 @@
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/eval/loss.h"
 
 namespace foxscope::cli {
-
-/// "1.2345 ± 0.0067", without the error where it is unknown, "-" where there is no number.
-std::string estimateText(const std::optional<Estimate>& estimate, int digits);
 
 /// What an evaluation holds, for people: a table of models, and one of their differences.
 /// @param timings  of the models, as they were computed now; empty for an evaluation out of a file

@@ -42,6 +42,14 @@ void addEvalRunning(CLI::App& command, EvalOptions& options) {
   addInterventions(command, options, "Change gates or outputs in all models, as in foxscope run; repeatable");
 }
 
+void addFalseDiscoveryRate(CLI::App& command, std::optional<double>& rate) {
+  command
+      .add_option("--fdr", rate,
+                  "Mark the heads that are found at this false discovery rate instead of each that is beyond chance by "
+                  "itself")
+      ->type_name("Q");
+}
+
 void checkEvalOptions(const std::string& command, const EvalOptions& options) {
   if (options.corpus.empty() == options.ids.empty()) {
     throw UsageError(fmt::format("{} needs one input: give either --corpus or --ids", command));

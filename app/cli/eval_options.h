@@ -34,6 +34,9 @@ void addEvalInput(CLI::App& command, EvalOptions& options);
 /// How models run: from --bos to --intervene.
 void addEvalRunning(CLI::App& command, EvalOptions& options);
 
+/// --fdr, for what names heads that are beyond chance.
+void addFalseDiscoveryRate(CLI::App& command, std::optional<double>& rate);
+
 /// @param command  "eval loss", for the message
 /// @throws UsageError for options that do not go together, or an output that is the input
 void checkEvalOptions(const std::string& command, const EvalOptions& options);

@@ -20,6 +20,7 @@ struct SweepOptions {
   std::string text;
   std::optional<std::int64_t> limit;
   std::string change = "one";
+  std::optional<double> fdr;
   bool force = false;
   bool json = false;
   bool csv = false;
@@ -28,16 +29,22 @@ struct SweepOptions {
 constexpr const char* kSweepRule =
     "The model reads the text once as it is and once with each single head changed. A head's number is the mean over\n"
     "tokens of the loss with the change minus the loss without, in nats: above 0, the model needs the head as it was.\n"
-    "Its standard error comes from means over blocks of neighbouring tokens (at most 64 blocks, of at least 32 "
-    "tokens),\n"
-    "whose changes resemble each other; it is the error for this text, not for others. The file holds every token's\n"
-    "losses. A sweep that ends early is taken up again by the same command from OUTPUT.partial.\n"
+    "Its standard error comes from means over blocks of neighbouring tokens, whose changes resemble each other (8 to "
+    "64\n"
+    "blocks of at least 32 tokens; a text of fewer than 256 tokens has no errors). It is the error for more text of "
+    "this\n"
+    "kind from the same source, not for other texts. A head is beyond chance where 0 is outside its 95 % interval\n"
+    "(Student's t); of heads that matter nothing one in twenty is. --fdr 0.05 marks fewer: of those that it marks one "
+    "in\n"
+    "twenty is expected to be chance (Benjamini and Hochberg). The file holds every token's losses. A sweep that ends\n"
+    "early is taken up again by the same command from OUTPUT.partial.\n"
     "\n";
 
 void checkOptions(const SweepOptions& options) {
   if (options.eval.models.size() != 1) {
     throw UsageError("eval sweep: takes one model: sweep over each model in a command of its own");
   }
+  if (options.fdr) (void)discoveries({}, *options.fdr);
   if (options.json && options.csv) throw UsageError("--csv: goes with text or JSON alone: leave out --json");
 }
 
@@ -81,11 +88,11 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   session.console.endProgress();
   tellUser(model, *result, session);
   if (options.json) {
-    Console::write(sweepJson("", options.eval.output, result->evaluation, &*result));
+    Console::write(sweepJson("", options.eval.output, result->evaluation, &*result, options.fdr));
   } else if (options.csv) {
-    Console::write(result->evaluation.csv());
+    Console::write(result->evaluation.csv(options.fdr));
   } else {
-    Console::print(sweepText(result->evaluation) + "written to " + options.eval.output + '\n');
+    Console::print(sweepText(result->evaluation, options.fdr) + "written to " + options.eval.output + '\n');
   }
   return kDone;
 }
@@ -112,6 +119,7 @@ void addEvalSweepCommand(CLI::App& eval, Selection& selection) {
                    "What is done to each head: f = 1 (one), its output cut, f at its mean or at a constant, log f "
                    "scaled (default: one)")
       ->type_name("one|cut|mean|constant=f|scale=s");
+  addFalseDiscoveryRate(*command, options->fdr);
   command->add_option("-o,--output", options->eval.output, "File to write (HDF5)")->type_name("SWEEP.h5")->required();
   addEvalRunning(*command, options->eval);
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");

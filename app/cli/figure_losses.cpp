@@ -95,8 +95,10 @@ std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selecti
 
 void addSmoothing(CLI::App& command, LossArguments& arguments) {
   command
-      .add_option("--smooth", arguments.smooth,
-                  "Width of the moving average, odd (default: 101; 1001 for few windows; less for short ones)")
+      .add_option(
+          "--smooth", arguments.smooth,
+          "Width of the moving average, odd, up to half of the positions (default: 101; 1001 for few windows; less for "
+          "short ones)")
       ->type_name("N");
 }
 
@@ -125,18 +127,18 @@ void addAblation(CLI::App& command, Selection& selection) {
 }  // namespace
 
 const FigureKind kLossFigure = {
-    "loss", "L(p): loss against position, of several models",
+    "loss", "L(p): loss against position, from position 128 as in the paper where there are 1024, of several models",
     "  foxscope figure loss eval.h5 --train-length 2048 -o loss.pdf\n"
     "  foxscope figure loss eval.h5 --label fox='FoX (Pro)' --colour fox=#c2072c --y-limits 2.8:3.6 -o loss.pdf\n"
     "  foxscope figure loss run.h5 --smooth 501 -o loss.pdf",
     addLoss};
 
-const FigureKind kPerplexityFigure = {"perplexity", "P(l): perplexity against context length",
-                                      "  foxscope figure perplexity eval.h5 --train-length 2048 -o perplexity.pdf",
-                                      addPerplexity};
+const FigureKind kPerplexityFigure = {
+    "perplexity", "P(l): perplexity against context length, from 128 as in the paper where there are 1024",
+    "  foxscope figure perplexity eval.h5 --train-length 2048 -o perplexity.pdf", addPerplexity};
 
 const FigureKind kAblationFigure = {
-    "ablation", "Losses, and below that of a base less each other",
+    "ablation", "Losses, and below that of a base less each other, from position 128 where there are 1024",
     "  foxscope figure ablation whole.h5 cut.h5 no-gate.h5 --base whole --smooth 1001 -o ablation.pdf", addAblation};
 
 }  // namespace foxscope::cli

@@ -110,9 +110,12 @@ std::string startText(const TrainingStart& start) {
 std::string measuresText(const TrainingMeasures& measures) {
   std::string text;
   if (measures.loss) {
-    text += fmt::format("step {}: held-out loss {:.4f}", measures.step, *measures.loss);
-    if (measures.loss_error) text += fmt::format(" +- {:.4f}", *measures.loss_error);
-    text += fmt::format(" over {} rows", measures.rows);
+    text += fmt::format("step {}: held-out loss {} over {} rows", measures.step,
+                        estimate_text(measures.held_out_loss(), 4), measures.rows);
+    const ErrorGroups& over = measures.error_over;
+    const bool blocks = over.kind == ErrorGroups::Kind::blocks;
+    text += blocks ? " of one document" : fmt::format(" of {}", groups_text(over));
+    if (!over.suffice()) text += ", too few for an error";
   }
   if (!measures.decay_times.empty()) {
     const auto [shortest, longest] = std::ranges::minmax(measures.decay_times);

@@ -27,7 +27,8 @@ std::vector<LegendEntry> entriesOf(const Legend& legend) {
   for (const Curve& curve : legend.curves) {
     if (!curve.name.empty()) entries.push_back({&curve, QString::fromStdString(curve.name), {}});
   }
-  if (!legend.note.empty()) entries.push_back({nullptr, QString::fromStdString(legend.note), {}});
+  const QString note = QString::fromStdString(legend.note);
+  for (const QString& line : note.split('\n', Qt::SkipEmptyParts)) entries.push_back({nullptr, line, {}});
   return entries;
 }
 

@@ -62,7 +62,7 @@ struct CurvePlot {
   std::vector<std::string> categories;   ///< what is written at x = 0, 1, ... instead of numbers; may be empty
   enum class XLabels { shown, hidden };  ///< hidden where another panel below has the same axis
   XLabels xLabels = XLabels::shown;
-  std::string note = {};  ///< last in the legend: what lines and bands are; may be empty
+  std::string note = {};  ///< last in the legend, lines of it: what lines and bands are; may be empty
   LegendPlace legend = LegendPlace::automatic;
   double heightOfWidth = 0.58;  ///< of the axes, where no height was chosen
 };

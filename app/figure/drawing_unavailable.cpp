@@ -78,7 +78,8 @@ DrawnFigure drawNeedle(std::span<const std::shared_ptr<const NeedleEvaluation>> 
   return {};
 }
 
-DrawnFigure drawSweep(std::span<const SweepEvaluation> /*sweeps*/, const FigureStyle& /*style*/) {
+DrawnFigure drawSweep(std::span<const SweepEvaluation> /*sweeps*/, const FigureStyle& /*style*/,
+                      std::optional<double> /*rate*/) {
   requireDrawing();
   return {};
 }

@@ -6,7 +6,8 @@ namespace foxscope {
 namespace {
 
 constexpr const char* kEstimator =
-    "cluster-robust over windows by document: se^2 = G/(G-1) sum_g (sum of residuals in g)^2 / M^2; NaN with G = 1";
+    "jackknife over documents, each of G left out in turn: se^2 = (G-1)/G sum_g (estimate without g - estimate)^2; NaN "
+    "below 4 effective documents (M^2 / sum m_g^2) or 3 degrees of freedom";
 
 template <typename T>
 void write_column(Hdf5Writer& writer, const std::string& path, Element element, const std::vector<T>& values) {

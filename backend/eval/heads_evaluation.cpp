@@ -67,6 +67,8 @@ int most_channels(const TraceInfo& info) {
 
 }  // namespace
 
+ErrorGroups EvaluatedHeads::documents() const { return windows ? document_groups(windows->document) : ErrorGroups{}; }
+
 const HeadArray* find_array(const std::vector<HeadArray>& arrays, std::string_view name) {
   const auto found =
       std::find_if(arrays.begin(), arrays.end(), [&](const HeadArray& array) { return array.name == name; });
@@ -221,7 +223,7 @@ HeadArray HeadsAccumulator::mean(const Series& series) const {
       values.push_back(value);
       documents.push_back(documents_[window]);
     }
-    const Estimate estimate = values.empty() ? Estimate{kNone, kNone} : clustered_mean(values, documents);
+    const Estimate estimate = values.empty() ? Estimate{kNone, kNone, {}} : clustered_mean(values, documents);
     array.value.push_back(estimate.value);
     array.error.push_back(estimate.error);
   }
@@ -243,12 +245,12 @@ void HeadsAccumulator::finish_classes(EvaluatedHeads& heads) const {
   for (const ClassSeries& series : classes_) {
     const GateGroup group = series.all.summary();
     const bool any = group.count > 0;
-    const Estimate none{kNone, kNone};
+    const Estimate none{kNone, kNone, {}};
     put(mean, any ? clustered_ratio(series.sum, series.count, documents_) : none);
     put(share, any ? clustered_ratio(series.below_half, series.count, documents_) : none);
-    put(lower, {group.lower_quartile, kNone});
-    put(median, {group.median, kNone});
-    put(upper, {group.upper_quartile, kNone});
+    put(lower, {group.lower_quartile, kNone, {}});
+    put(median, {group.median, kNone, {}});
+    put(upper, {group.upper_quartile, kNone, {}});
   }
   heads.by_class = {std::move(mean), std::move(lower), std::move(median), std::move(upper), std::move(share)};
 }

@@ -25,9 +25,9 @@ struct HeadArray {
 };
 
 /// What is known of one model's heads: of one run, or as means over windows of a corpus. A mean over windows has the
-/// clustered error of loss_statistics.h; NaN where a window has no such number leaves that window out. Decay times are
-/// -1 / mean log f of all windows together. Gates by class are those of all windows' positions together: mean and share
-/// have the clustered error of a ratio, quartiles have none.
+/// error over documents of loss_statistics.h; NaN where a window has no such number leaves that window out. Decay times
+/// are -1 / mean log f of all windows together. Gates by class are those of all windows' positions together: mean and
+/// share have the error of a ratio, quartiles have none.
 struct EvaluatedHeads {
   TraceInfo info;                                   ///< length: of the longest window
   std::shared_ptr<const EvaluatedWindows> windows;  ///< null: one run
@@ -44,6 +44,8 @@ struct EvaluatedHeads {
   [[nodiscard]] std::size_t head_count() const {
     return static_cast<std::size_t>(info.layers) * static_cast<std::size_t>(info.heads);
   }
+  /// What the errors are over: the documents of all windows. A number that some windows do not have is over fewer.
+  [[nodiscard]] ErrorGroups documents() const;
 };
 
 /// Lets `info.forgetting` be what was measured: a layer forgets where a head's mean of log f is not 0.

@@ -22,7 +22,8 @@ enum class HeadsContent { evaluation, run };
 ///   /                       the run file's attributes, @content = "eval_heads" or "heads", @source; of a corpus
 ///                           @seed @corpus_documents @corpus_tokens @error_estimator
 ///   /documents/name, sha256 strings, of a corpus
-///   /models/<NAME>          the run file's attributes, @order (0: the first), @length of the longest window
+///   /models/<NAME>          the run file's attributes, @order (0: the first), @length of the longest window;
+///                           of a corpus @documents @effective_documents
 ///     windows/document [M] int32, tokens, token_start, byte_start, byte_end [M] int64; not of a run
 ///     numbers/              NXdata: one dataset [layers, H] a statistic with @units, and NAME_errors; axes layer, head
 ///     by_distance/          NXdata: mass..., logit_content, logit_decay [layers, H, bins] with @units and NAME_errors;
@@ -31,7 +32,8 @@ enum class HeadsContent { evaluation, run };
 ///                           channel; channel [channels] int64
 ///     by_class/             mean_log_gate... [layers, H, classes] with @units and NAME_errors; token_class strings,
 ///                           tokens [classes] int64
-/// Errors that are unknown are NaN; of a run there are none at all.
+/// Errors that are unknown are NaN; of a run there are none at all. Nor are there any, whatever the file holds, where
+/// the documents do not suffice (ErrorGroups): older programs wrote some.
 struct HeadsEvaluation {
   HeadsContent content = HeadsContent::evaluation;
   EvaluatedCorpus corpus;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <limits>
 
 #include <fmt/format.h>
@@ -96,6 +97,11 @@ class HeadsFileReader {
     }
     if (const auto channels = group.find("by_channel")) read_channels(*channels, dims, model);
     if (const auto classes = group.find("by_class")) read_classes(*classes, dims, model);
+    if (model.windows && !model.documents().suffice()) {
+      for (auto* arrays : {&model.numbers, &model.by_distance, &model.by_channel, &model.by_class}) {
+        for (HeadArray& array : *arrays) std::ranges::fill(array.error, std::numeric_limits<double>::quiet_NaN());
+      }
+    }
     return model;
   }
 

@@ -109,7 +109,12 @@ class HeadsFileWriter {
     writer_.attribute(root, "NX_class", "NXentry");
     writer_.attribute(root, "default", "numbers");
     write_info(writer_, root, index, model.info);
-    if (model.windows) write_windows(writer_, root + "/windows", *model.windows);
+    if (model.windows) {
+      write_windows(writer_, root + "/windows", *model.windows);
+      const ErrorGroups documents = model.documents();
+      writer_.attribute(root, "documents", documents.count);
+      writer_.attribute(root, "effective_documents", documents.effective);
+    }
     write_arrays(root + "/numbers", model, model.numbers, "");
     if (!model.by_distance.empty()) write_distances(root + "/by_distance", model);
     if (!model.by_channel.empty()) write_channels(root + "/by_channel", model);

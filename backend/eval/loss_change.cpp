@@ -32,10 +32,15 @@ std::vector<TokenChange> first_by(std::span<const double> changes, std::size_t m
 
 double LossChange::perplexity_factor() const { return std::exp(mean.value); }
 
-bool LossChange::within_error() const { return !(std::abs(mean.value) >= 2 * mean.error); }
-
-std::int64_t error_block_length(std::int64_t tokens) {
-  return std::max(kShortestBlock, (tokens + kMostBlocks - 1) / kMostBlocks);
+ErrorGroups error_blocks(std::int64_t tokens) {
+  const std::int64_t count = std::clamp<std::int64_t>(tokens / kShortestBlock, 1, kMostBlocks);
+  std::vector<double> sizes;
+  for (std::int64_t g = 0; g < count; ++g) {
+    sizes.push_back(static_cast<double>((g + 1) * tokens / count - g * tokens / count));
+  }
+  ErrorGroups blocks = group_sizes(ErrorGroups::Kind::blocks, sizes);
+  blocks.tokens = tokens / count;
+  return blocks;
 }
 
 LossChange loss_change(std::span<const float> changed, std::span<const float> unchanged, std::size_t most) {
@@ -45,14 +50,18 @@ LossChange loss_change(std::span<const float> changed, std::span<const float> un
   }
   LossChange result;
   result.tokens = static_cast<std::int64_t>(changed.size());
-  result.block = error_block_length(result.tokens);
+  const ErrorGroups over = error_blocks(result.tokens);
   std::vector<double> differences(changed.size());
-  std::vector<std::int32_t> blocks(changed.size());
+  std::vector<double> sums(static_cast<std::size_t>(over.count));
+  std::vector<double> sizes(sums.size());
   for (std::size_t p = 0; p < changed.size(); ++p) {
     differences[p] = static_cast<double>(changed[p]) - static_cast<double>(unchanged[p]);
-    blocks[p] = static_cast<std::int32_t>(static_cast<std::int64_t>(p) / result.block);
+    // The last g with g L / G <= p.
+    const std::size_t block = ((p + 1) * sums.size() - 1) / changed.size();
+    sums[block] += differences[p];
+    ++sizes[block];
   }
-  result.mean = clustered_mean(differences, blocks);
+  result.mean = ratio_over_groups(sums, sizes, over);
   result.hurt = first_by(differences, most, std::greater<>());
   result.helped = first_by(differences, most, std::less<>());
   return result;

@@ -37,7 +37,9 @@ std::vector<double> window_bytes(const EvaluatedWindows& windows) {
   return bytes;
 }
 
-Estimate in_bits(const Estimate& nats) { return {nats.value / std::numbers::ln2, nats.error / std::numbers::ln2}; }
+Estimate in_bits(const Estimate& nats) {
+  return {nats.value / std::numbers::ln2, nats.error / std::numbers::ln2, nats.over};
+}
 
 }  // namespace
 
@@ -54,7 +56,7 @@ std::optional<Estimate> EvaluatedModel::bits_per_byte() const {
 Estimate EvaluatedModel::perplexity() const {
   const Estimate nats = nats_per_token();
   const double value = std::exp(nats.value);
-  return {value, value * nats.error};
+  return {value, value * nats.error, nats.over};
 }
 
 std::int64_t EvaluatedModel::document_count() const {

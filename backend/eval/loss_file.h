@@ -76,8 +76,8 @@ struct EvaluatedCorpus {
 ///   /documents/name, sha256 strings
 ///   /windows/document [M] int32, token_start, byte_start, byte_end, tokens [M] int64, token_id [M, L] int32
 ///                           token_id is -1 behind the end of a shorter window; no bytes without a corpus
-///   /models/<NAME>          the run file's attributes, @order (0: the first), @averaged,
-///                           @nats_per_token(_error) @bits_per_byte(_error) @perplexity(_error)
+///   /models/<NAME>          the run file's attributes, @order (0: the first), @averaged, @documents,
+///                           @effective_documents, @nats_per_token(_error) @bits_per_byte(_error) @perplexity(_error)
 ///     windows               /windows, or windows of its own where its tokenizer cuts the text otherwise
 ///     loss/                 NXdata: loss, loss_errors [L] = L(p) against position; and what they come from,
 ///                           per_token_loss [M, L] float32, with window and position as its scales

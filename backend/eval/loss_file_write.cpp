@@ -87,6 +87,8 @@ class LossFileWriter {
     writer_.attribute(root, "NX_class", "NXentry");
     writer_.attribute(root, "default", "loss");
     writer_.attribute(root, "averaged", std::int64_t{model.averaged});
+    writer_.attribute(root, "documents", model.document_count());
+    writer_.attribute(root, "effective_documents", model.nats_per_token().over.effective);
     write_info(writer_, root, index, model.info);
     write_estimate(root, "nats_per_token", model.nats_per_token());
     write_estimate(root, "bits_per_byte", model.bits_per_byte());

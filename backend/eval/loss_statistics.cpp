@@ -31,37 +31,49 @@ std::vector<std::vector<std::int64_t>> group_windows(std::span<const std::int32_
   return result;
 }
 
-/// Standard error of a mean over windows from the sum over documents of squared sums of residuals.
-double sandwich(double sum_of_squares, std::size_t groups, std::size_t windows) {
-  if (groups < 2) return kUnknown;
-  const auto g = static_cast<double>(groups);
-  return std::sqrt(g / (g - 1) * sum_of_squares) / static_cast<double>(windows);
+std::vector<double> windows_of_each(const std::vector<std::vector<std::int64_t>>& groups) {
+  std::vector<double> sizes;
+  for (const auto& group : groups) sizes.push_back(static_cast<double>(group.size()));
+  return sizes;
 }
 
-double error_of_residuals(std::span<const double> residuals, std::span<const std::int32_t> documents) {
-  const auto groups = group_windows(documents, residuals.size());
-  double squares = 0;
-  for (const auto& group : groups) {
-    double sum = 0;
-    for (const std::int64_t window : group) sum += residuals[static_cast<std::size_t>(window)];
-    squares += sum * sum;
-  }
-  return sandwich(squares, groups.size(), residuals.size());
+/// The standard error from the sum over groups of the squared changes by leaving each out.
+double jackknife(double sum_of_squares, const ErrorGroups& over) {
+  if (!over.suffice()) return kUnknown;
+  const auto g = static_cast<double>(over.count);
+  return std::sqrt((g - 1) / g * sum_of_squares);
 }
 
 double sum_of(std::span<const double> values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-/// How each window's mean would change the ratio, to first order: (a_i - ratio b_i) M / sum b.
-std::vector<double> ratio_residuals(const RatioOfSums& ratio, double value) {
-  const double scale = static_cast<double>(ratio.numerator.size()) / sum_of(ratio.denominator);
-  std::vector<double> residuals(ratio.numerator.size());
-  for (std::size_t n = 0; n < residuals.size(); ++n) {
-    residuals[n] = (ratio.numerator[n] - value * ratio.denominator[n]) * scale;
-  }
-  return residuals;
+double value_of(const RatioOfSums& ratio) { return sum_of(ratio.numerator) / sum_of(ratio.denominator); }
+
+double sum_of_squares(std::span<const double> values) {
+  return std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
 }
 
-double value_of(const RatioOfSums& ratio) { return sum_of(ratio.numerator) / sum_of(ratio.denominator); }
+std::vector<double> sums_over(const std::vector<std::vector<std::int64_t>>& groups, std::span<const double> values) {
+  std::vector<double> sums;
+  sums.reserve(groups.size());
+  for (const auto& group : groups) {
+    double sum = 0;
+    for (const std::int64_t window : group) sum += values[static_cast<std::size_t>(window)];
+    sums.push_back(sum);
+  }
+  return sums;
+}
+
+/// By how much the ratio of sums falls where each group is left out: exactly (a_g - ratio b_g) / (sum b - b_g).
+std::vector<double> changes_without(std::span<const double> numerator, std::span<const double> denominator) {
+  const double all = sum_of(denominator);
+  const double value = sum_of(numerator) / all;
+  std::vector<double> changes;
+  changes.reserve(numerator.size());
+  for (std::size_t g = 0; g < numerator.size(); ++g) {
+    changes.push_back((numerator[g] - value * denominator[g]) / (all - denominator[g]));
+  }
+  return changes;
+}
 
 /// Fills a row of as many numbers as windows have in common from one window.
 using RowMaker = std::function<void(std::int64_t window, std::span<double> row)>;
@@ -86,12 +98,14 @@ Curve mean_curve(const LossTable& losses, std::span<const std::int32_t> document
       make_row(window, row);
       for (std::size_t p = 0; p < common; ++p) sum[p] += row[p] - mean[p];
     }
-    for (std::size_t p = 0; p < common; ++p) squares[p] += sum[p] * sum[p];
+    const double left = static_cast<double>(documents.size()) - static_cast<double>(group.size());
+    for (std::size_t p = 0; p < common; ++p) squares[p] += sum[p] * sum[p] / (left * left);
   }
-  Curve curve{std::vector<double>(length, kUnknown), std::vector<double>(length, kUnknown)};
+  Curve curve{std::vector<double>(length, kUnknown), std::vector<double>(length, kUnknown),
+              group_sizes(ErrorGroups::Kind::documents, windows_of_each(groups))};
   for (std::size_t p = 0; p < common; ++p) {
     curve.value[p] = mean[p];
-    curve.error[p] = sandwich(squares[p], groups.size(), documents.size());
+    curve.error[p] = jackknife(squares[p], curve.over);
   }
   return curve;
 }
@@ -122,21 +136,36 @@ std::int64_t LossTable::common_length() const {
   return tokens.empty() ? 0 : *std::min_element(tokens.begin(), tokens.end());
 }
 
+ErrorGroups document_groups(std::span<const std::int32_t> documents) {
+  return group_sizes(ErrorGroups::Kind::documents, windows_of_each(group_windows(documents, documents.size())));
+}
+
+Estimate ratio_over_groups(std::span<const double> numerator, std::span<const double> denominator,
+                           const ErrorGroups& over) {
+  return {sum_of(numerator) / sum_of(denominator),
+          jackknife(sum_of_squares(changes_without(numerator, denominator)), over), over};
+}
+
 Estimate clustered_ratio(std::span<const double> numerator, std::span<const double> denominator,
                          std::span<const std::int32_t> documents) {
-  const RatioOfSums ratio{numerator, denominator};
-  const double value = value_of(ratio);
-  return {value, error_of_residuals(ratio_residuals(ratio, value), documents)};
+  const auto groups = group_windows(documents, numerator.size());
+  const std::vector<double> sizes = sums_over(groups, denominator);
+  Estimate ratio =
+      ratio_over_groups(sums_over(groups, numerator), sizes, group_sizes(ErrorGroups::Kind::documents, sizes));
+  ratio.value = value_of({numerator, denominator});
+  return ratio;
 }
 
 Estimate clustered_ratio_difference(const RatioOfSums& ratio, const RatioOfSums& minus,
                                     std::span<const std::int32_t> documents) {
-  const double first = value_of(ratio);
-  const double second = value_of(minus);
-  std::vector<double> residuals = ratio_residuals(ratio, first);
-  const std::vector<double> others = ratio_residuals(minus, second);
-  for (std::size_t n = 0; n < residuals.size(); ++n) residuals[n] -= others[n];
-  return {first - second, error_of_residuals(residuals, documents)};
+  const auto groups = group_windows(documents, ratio.numerator.size());
+  const std::vector<double> sizes = sums_over(groups, ratio.denominator);
+  std::vector<double> changes = changes_without(sums_over(groups, ratio.numerator), sizes);
+  const std::vector<double> others =
+      changes_without(sums_over(groups, minus.numerator), sums_over(groups, minus.denominator));
+  for (std::size_t g = 0; g < changes.size(); ++g) changes[g] -= others[g];
+  const ErrorGroups over = group_sizes(ErrorGroups::Kind::documents, sizes);
+  return {value_of(ratio) - value_of(minus), jackknife(sum_of_squares(changes), over), over};
 }
 
 Estimate clustered_mean(std::span<const double> values, std::span<const std::int32_t> documents) {

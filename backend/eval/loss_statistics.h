@@ -4,6 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "backend/eval/estimate.h"
+
 namespace foxscope {
 
 /// Losses of one model over windows.
@@ -20,26 +22,32 @@ struct LossTable {
   [[nodiscard]] std::int64_t common_length() const;
 };
 
-/// A number and its standard error; NaN where it cannot be known.
-struct Estimate {
-  double value = 0;
-  double error = 0;
-};
-
 /// Numbers at positions 0..L-1 with their standard errors; NaN where not every window has the position.
 struct Curve {
   std::vector<double> value;
   std::vector<double> error;
+  ErrorGroups over = {};
 };
 
-/// Errors everywhere below come from the spread over windows, clustered by document, since windows of one document
-/// resemble each other. For a mean over M windows with values y_i the estimator is the cluster-robust sandwich
-///   se^2 = G / (G - 1) * sum_g (sum_{i in g} (y_i - mean))^2 / M^2
-/// over the G documents g; with one window a document that is s / sqrt(M). With a single document nothing is known of
-/// the spread, and the error is NaN. `documents` holds the document of each window, any numbers that tell them apart;
-/// ShapeError is thrown where they are not as many as the windows.
+/// Errors everywhere below come from the spread over documents, since windows of one document resemble each other:
+/// each of the G documents is left out in turn (the jackknife; Efron and Stein, Ann. Statist. 9, 1981),
+///   se^2 = (G - 1) / G * sum_g (estimate without g - estimate)^2.
+/// For a mean over M windows with values y_i, m_g of them in document g, the change by leaving out g is
+///   sum_{i in g} (y_i - mean) / (M - m_g),
+/// so that a document which holds most windows counts as the little knowledge that it is. With one window a document
+/// the error is s / sqrt(M). Where the documents do not suffice for an error (ErrorGroups) it is NaN. `documents` holds
+/// the document of each window, any numbers that tell them apart; ShapeError is thrown where they are not as many as
+/// the windows.
 
-/// Ratio of sums, sum_i a_i / sum_i b_i, for instance nats and tokens: y_i above is (a_i - ratio b_i) M / sum b.
+/// What the errors of means over windows of these documents are over.
+ErrorGroups document_groups(std::span<const std::int32_t> documents);
+
+/// sum_g a_g / sum_g b_g, for instance nats and tokens of each group, with the jackknife's error over the groups.
+/// @param over  what group_sizes makes of the denominators
+Estimate ratio_over_groups(std::span<const double> numerator, std::span<const double> denominator,
+                           const ErrorGroups& over);
+
+/// Ratio of sums, sum_i a_i / sum_i b_i, for instance nats and tokens; documents are of the size sum b.
 Estimate clustered_ratio(std::span<const double> numerator, std::span<const double> denominator,
                          std::span<const std::int32_t> documents);
 
@@ -51,7 +59,7 @@ struct RatioOfSums {
 Estimate clustered_ratio_difference(const RatioOfSums& ratio, const RatioOfSums& minus,
                                     std::span<const std::int32_t> documents);
 
-/// Mean of one value a window.
+/// Mean of one value a window; documents are of as many windows as they hold.
 Estimate clustered_mean(std::span<const double> values, std::span<const std::int32_t> documents);
 
 /// L(p), the mean over windows (docs/evaluation.md, Losses; FoX, eq. 7), smoothed by a centred moving average of

@@ -23,7 +23,8 @@ namespace foxscope {
 namespace {
 
 constexpr const char* kBlockEstimator =
-    "batch means of paired differences: se^2 = G/(G-1) sum_g (sum of residuals in block g)^2 / L^2; NaN with G = 1";
+    "batch means of paired differences, each of G blocks left out in turn: se^2 = (G-1)/G sum_g (mean without g - "
+    "mean)^2; NaN below 8 blocks";
 
 /// A dataset in one piece: losses do not compress.
 void write_piece(Hdf5Writer& writer, const AtomicFile& file, const std::string& path, Element element,
@@ -231,19 +232,29 @@ double SweepEvaluation::mean_loss() const {
          static_cast<double>(unchanged_loss.size());
 }
 
-std::string SweepEvaluation::csv() const {
+std::vector<bool> SweepEvaluation::discovered(double rate) const {
+  std::vector<double> p_values;
+  for (const HeadChange& head : changes(0)) p_values.push_back(p_value(head.change.mean));
+  return discoveries(p_values, rate);
+}
+
+std::string SweepEvaluation::csv(std::optional<double> rate) const {
   std::string text =
       "layer,head,change,change_error,perplexity_factor,tokens,hurt_position,hurt_change,helped_position,"
-      "helped_change\n";
+      "helped_change,p_value";
+  text += rate ? ",discovered\n" : "\n";
   const auto number = [](double value) { return std::isfinite(value) ? fmt::format("{}", value) : std::string(); };
   const auto first_of = [&](const std::vector<TokenChange>& tokens) {
     return tokens.empty() ? "," : fmt::format("{},{}", tokens.front().position, number(tokens.front().change));
   };
+  const std::vector<bool> named = rate ? discovered(*rate) : std::vector<bool>();
+  std::size_t place = 0;
   for (const HeadChange& head : changes(1)) {
     const LossChange& effect = head.change;
-    text += fmt::format("{},{},{},{},{},{},{},{}\n", head.layer, head.head, number(effect.mean.value),
+    text += fmt::format("{},{},{},{},{},{},{},{},{}", head.layer, head.head, number(effect.mean.value),
                         number(effect.mean.error), number(effect.perplexity_factor()), effect.tokens,
-                        first_of(effect.hurt), first_of(effect.helped));
+                        first_of(effect.hurt), first_of(effect.helped), number(p_value(effect.mean)));
+    text += rate ? fmt::format(",{}\n", named[place++] ? 1 : 0) : "\n";
   }
   return text;
 }
@@ -261,7 +272,9 @@ void write_sweep_file(const std::filesystem::path& path, const SweepEvaluation& 
   writer.attribute("/", "text_sha256", evaluation.text_sha256);
   writer.attribute("/", "change", evaluation.change.kind_text());
   writer.attribute("/", "error_estimator", kBlockEstimator);
-  writer.attribute("/", "error_block", error_block_length(evaluation.info.length));
+  const ErrorGroups blocks = error_blocks(evaluation.info.length);
+  writer.attribute("/", "error_block", blocks.tokens);
+  writer.attribute("/", "error_blocks", blocks.count);
   SweepFileWriter(writer, file, evaluation).write();
   writer.close();
   file.commit();

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct HeadChange {
 ///
 /// Layout of the file (float64 unless said):
 ///   /              the run file's attributes, @content = "eval_sweep", @source (name of the text) @text_sha256
-///                  @change (KIND of --change), @error_estimator @error_block (positions)
+///                  @change (KIND of --change), @error_estimator @error_block (positions), @error_blocks (their number)
 ///   /models/<NAME> NXdata: change, change_errors [layers, H] nats; axes layer, head; the model's attributes, @length
 ///     unchanged_loss  [L] float32, nats
 ///     changed_loss    [layers, H, L] float32
@@ -60,11 +61,15 @@ struct SweepEvaluation {
   [[nodiscard]] LossChange change_of(int layer, int head, std::size_t most = 10) const;
   /// Of all heads that are known, by layer, then head.
   [[nodiscard]] std::vector<HeadChange> changes(std::size_t most = 10) const;
+  /// Of which heads the change is no chance, at this false discovery rate: of each of changes().
+  /// @throws UsageError for a rate that is none
+  [[nodiscard]] std::vector<bool> discovered(double rate) const;
   /// Mean of the unchanged losses, nats.
   [[nodiscard]] double mean_loss() const;
-  /// A line a head: layer, head, change and its error, factor of the perplexity, tokens, and the token that is hurt and
-  /// the one that is helped most, by position and change.
-  [[nodiscard]] std::string csv() const;
+  /// A line a head: layer, head, change and its error, factor of the perplexity, tokens, the token that is hurt and the
+  /// one that is helped most, by position and change; the p value; of a false discovery rate 1 where the head is
+  /// discovered at it, else 0.
+  [[nodiscard]] std::string csv(std::optional<double> rate = {}) const;
 
   /// @throws Error naming the file, the object in it, and the remedy: not HDF5, another kind of file, newer schema,
   ///         damaged

@@ -1,6 +1,7 @@
 #include "backend/map/distance_bins.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 namespace foxscope {
@@ -11,6 +12,15 @@ std::vector<DistanceBin> distance_bins(std::int64_t length) {
     bins.push_back({from, std::min(length, from == 0 ? 1 : 2 * from)});
   }
   return bins;
+}
+
+double octaves(const DistanceBin& bin) {
+  return std::log2(static_cast<double>(1 + bin.to) / static_cast<double>(1 + bin.from));
+}
+
+std::size_t drawn_bins(std::span<const DistanceBin> bins) {
+  constexpr double kNarrowest = 0.5;
+  return bins.empty() || octaves(bins.back()) >= kNarrowest ? bins.size() : bins.size() - 1;
 }
 
 std::vector<double> binned(std::span<const double> mass) {

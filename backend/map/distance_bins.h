@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -15,6 +16,13 @@ struct DistanceBin {
 
 /// Bins over the distances 0 to length - 1: 0 alone, then bins that double (1, 2-3, 4-7...), the last cut off.
 std::vector<DistanceBin> distance_bins(std::int64_t length);
+
+/// log2((1 + to) / (1 + from)): how wide a bin is on a logarithmic axis of 1 + distance. 1, 0.585, 0.737, ... up to 1.
+double octaves(const DistanceBin& bin);
+
+/// How many of the bins a curve against distance is drawn of: all but a last one that the text's end leaves narrower
+/// than half an octave, in which few rows have keys.
+std::size_t drawn_bins(std::span<const DistanceBin> bins);
 
 /// Mass of each bin.
 /// @param mass  [L] at distance 0, 1, ...

@@ -41,9 +41,9 @@ RowCut cut_into_rows(const std::vector<std::int64_t>& shape, std::int64_t length
                       "them, such as {}",
                       name, tokens, length, fmt::join(divisors(tokens), ", ")));
     }
-    return {shape[0] * (tokens / length), tokens / length, 0};
+    return {shape[0] * (tokens / length), tokens / length, 0, false};
   }
-  const RowCut cut{shape[0] / length, 1, shape[0] % length};
+  const RowCut cut{shape[0] / length, 1, shape[0] % length, true};
   if (cut.rows == 0) {
     throw Error(fmt::format("{}: holds {} tokens, not one row of {}: use a --length of {} or less, or more data", name,
                             shape[0], length, shape[0]));

@@ -11,6 +11,7 @@ struct RowCut {
   std::int64_t rows = 0;     ///< N
   std::int64_t columns = 1;  ///< K, rows of a document
   std::int64_t dropped = 0;  ///< tokens at the end of a stream that fill no row
+  bool stream = false;       ///< a row goes on where the row before it ends
 };
 
 /// A stream of tokens [T] gives floor(T / L) rows; documents [D, K L] give D K rows in K columns. Row n begins with

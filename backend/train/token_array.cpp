@@ -133,7 +133,7 @@ std::unique_ptr<TokenRows> rows_of(IdArray array, std::int64_t length, std::int6
   if (fingerprint.empty()) fingerprint = fingerprint_of(array);
   return std::make_unique<ArrayRows>(
       std::move(array), vocabulary,
-      TokenRows::Summary{cut.rows, length, cut.columns, std::move(fingerprint), std::move(description)});
+      TokenRows::Summary{cut.rows, length, cut.columns, std::move(fingerprint), std::move(description), cut.stream});
 }
 
 }  // namespace foxscope

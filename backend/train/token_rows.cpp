@@ -19,12 +19,23 @@ class ConcatenatedRows final : public TokenRows {
     for (const auto& part : parts_) ends_.push_back(rows += part->rows());
   }
 
+  [[nodiscard]] bool goes_on(std::int64_t row) const override {
+    const auto [part, own] = place_of(row);
+    return parts_[part]->goes_on(own);
+  }
+
   void read(std::int64_t row, std::span<std::int32_t> tokens) const override {
-    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
-    parts_[part]->read(part == 0 ? row : row - ends_[part - 1], tokens);
+    const auto [part, own] = place_of(row);
+    parts_[part]->read(own, tokens);
   }
 
  private:
+  /// The part that holds a row, and which of its rows that is.
+  [[nodiscard]] std::pair<std::size_t, std::int64_t> place_of(std::int64_t row) const {
+    const auto part = static_cast<std::size_t>(std::upper_bound(ends_.begin(), ends_.end(), row) - ends_.begin());
+    return {part, part == 0 ? row : row - ends_[part - 1]};
+  }
+
   static Summary summarize(const std::vector<std::unique_ptr<TokenRows>>& parts) {
     Summary summary;
     summary.length = parts.front()->length();

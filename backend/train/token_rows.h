@@ -20,6 +20,7 @@ class TokenRows {
     std::int64_t columns = 1;  ///< K, see columns()
     std::string fingerprint;   ///< see fingerprint()
     std::string description;   ///< see description()
+    bool stream = false;       ///< each row but the first goes on where the row before it ends
   };
 
   virtual ~TokenRows() = default;
@@ -36,6 +37,11 @@ class TokenRows {
   [[nodiscard]] const std::string& fingerprint() const { return summary_.fingerprint; }
   /// Where the rows come from, how many they are and what was left out: one line, for people.
   [[nodiscard]] const std::string& description() const { return summary_.description; }
+
+  /// Whether a row goes on where the row before it ends: in one stream, or in one document of several columns.
+  [[nodiscard]] virtual bool goes_on(std::int64_t row) const {
+    return summary_.stream ? row > 0 : row % summary_.columns != 0;
+  }
 
   /// Reads a row; from any number of threads at once.
   /// @param row     in [0, N)

@@ -20,6 +20,7 @@
 #include "backend/text/tokenizer.h"
 #include "backend/trace/decay_time.h"
 #include "backend/train/batch_reader.h"
+#include "backend/train/row_documents.h"
 #include "backend/train/save_pace.h"
 #include "backend/train/training_data.h"
 #include "backend/train/training_folder.h"
@@ -547,10 +548,12 @@ class Training {
   bool evaluate_held_out(TrainingMeasures& measures) {
     const std::int64_t rows = std::min(kEvaluationRows, held_out_->rows());
     const std::int64_t length = recipe_.length;
-    // Losses by position, then each row's, then how many processes were stopped: one sum over the processes.
-    std::vector<double> sums(static_cast<std::size_t>(length + rows + 1));
+    // Losses by position, then of each part of a row that is of one document, then how many processes were stopped: one
+    // sum over the processes.
+    const std::vector<DocumentPart>& parts = held_out_parts(rows);
+    std::vector<double> sums(static_cast<std::size_t>(length) + parts.size() + 1);
     const std::span<double> by_position = std::span(sums).first(static_cast<std::size_t>(length));
-    const std::span<double> means = std::span(sums).subspan(by_position.size(), static_cast<std::size_t>(rows));
+    const std::span<double> of_parts = std::span(sums).subspan(by_position.size(), parts.size());
     double& stopped = sums.back();
     std::vector<std::int32_t> labels;
     const std::int64_t rank = processes_ == nullptr ? 0 : processes_->place().rank;
@@ -559,9 +562,8 @@ class Training {
       const std::int64_t count = std::min(micro_rows_, end - first);
       labels.resize(static_cast<std::size_t>(count * length));
       for (std::int64_t n = 0; n < count; ++n) {
-        held_out_->read(
-            (first + n) * held_out_->rows() / rows,
-            std::span(labels).subspan(static_cast<std::size_t>(n * length), static_cast<std::size_t>(length)));
+        held_out_->read(held_out_row(first + n, rows), std::span(labels).subspan(static_cast<std::size_t>(n * length),
+                                                                                 static_cast<std::size_t>(length)));
       }
       shift_right(labels, length, model_.bos, ids_);
       const std::vector<double> losses = trained_->losses({count, length, ids_, labels, 0}, job_);
@@ -569,28 +571,40 @@ class Training {
         stopped = 1;
         break;
       }
-      for (std::int64_t n = 0; n < count; ++n) {
-        double sum = 0;
-        for (std::int64_t position = 0; position < length; ++position) {
-          const double loss = losses[static_cast<std::size_t>(n * length + position)];
-          sum += loss;
+      for (std::size_t part = 0; part < parts.size(); ++part) {
+        const DocumentPart& of = parts[part];
+        if (of.row < first || of.row >= first + count) continue;
+        for (std::int64_t position = of.begin; position < of.end; ++position) {
+          const double loss = losses[static_cast<std::size_t>((of.row - first) * length + position)];
+          of_parts[part] += loss;
           by_position[static_cast<std::size_t>(position)] += loss / static_cast<double>(rows);
         }
-        means[static_cast<std::size_t>(first + n)] = sum / static_cast<double>(length);
       }
       job_.tell({first + count, end, "rows", "evaluation"});
     }
     if (processes_ != nullptr) processes_->add_up(sums);
     if (stopped > 0) return false;
-    double mean = 0;
-    for (const double row : means) mean += row / static_cast<double>(rows);
-    double squares = 0;
-    for (const double row : means) squares += (row - mean) * (row - mean);
-    measures.loss = mean;
-    if (rows > 1) measures.loss_error = std::sqrt(squares / static_cast<double>(rows - 1) / static_cast<double>(rows));
+    const Estimate estimate = held_out_estimate(parts, of_parts);
+    measures.loss = estimate.value;
+    if (std::isfinite(estimate.error)) measures.loss_error = estimate.error;
+    measures.error_over = estimate.over;
     measures.rows = rows;
     measures.held_out = bin_losses({by_position.begin(), by_position.end()});
     return true;
+  }
+
+  /// Of `rows` rows that are spread evenly over the held-out data.
+  [[nodiscard]] std::int64_t held_out_row(std::int64_t place, std::int64_t rows) const {
+    return place * held_out_->rows() / rows;
+  }
+
+  /// The documents of the held-out rows, which are found once.
+  const std::vector<DocumentPart>& held_out_parts(std::int64_t rows) {
+    if (!held_out_parts_.empty()) return held_out_parts_;
+    std::vector<std::int64_t> chosen;
+    for (std::int64_t place = 0; place < rows; ++place) chosen.push_back(held_out_row(place, rows));
+    held_out_parts_ = document_parts(*held_out_, chosen, model_.bos);
+    return held_out_parts_;
   }
 
   /// Copies what is to be saved, and writes it while the training goes on.
@@ -637,6 +651,7 @@ class Training {
   Model model_;
   std::shared_ptr<const TokenRows> rows_;
   std::shared_ptr<const TokenRows> held_out_;
+  std::vector<DocumentPart> held_out_parts_;  ///< empty until they are first asked for
   std::unique_ptr<TrainableModel> trained_;
   std::int64_t micro_rows_ = 1;
   Device device_;

@@ -66,6 +66,28 @@ std::optional<double> optional_of(const nlohmann::json& line, const char* key) {
   return line[key].get<double>();
 }
 
+ordered_json groups_json(const ErrorGroups& over) {
+  const bool blocks = over.kind == ErrorGroups::Kind::blocks;
+  ordered_json groups{{blocks ? "blocks" : "documents", over.count}};
+  if (blocks) groups["tokens"] = over.tokens;
+  if (!blocks) groups["effective"] = over.effective;
+  groups["degrees_of_freedom"] = over.degrees;
+  return groups;
+}
+
+ErrorGroups groups_of(const nlohmann::json& line) {
+  ErrorGroups over;
+  if (!line.contains("error_over")) return over;
+  const auto& groups = line["error_over"];
+  const bool blocks = groups.contains("blocks");
+  over.kind = blocks ? ErrorGroups::Kind::blocks : ErrorGroups::Kind::documents;
+  groups.at(blocks ? "blocks" : "documents").get_to(over.count);
+  if (blocks) groups.at("tokens").get_to(over.tokens);
+  over.effective = blocks ? static_cast<double>(over.count) : groups.at("effective").get<double>();
+  groups.at("degrees_of_freedom").get_to(over.degrees);
+  return over;
+}
+
 }  // namespace
 
 PositionLosses bin_losses(const std::vector<double>& loss) {
@@ -142,12 +164,17 @@ void TrainingLog::add(const TrainingStep& step) {
   add_line(line.dump());
 }
 
+Estimate TrainingMeasures::held_out_loss() const {
+  return {*loss, loss_error.value_or(std::numeric_limits<double>::quiet_NaN()), error_over};
+}
+
 void TrainingLog::add(const TrainingMeasures& measures) {
   ordered_json line = {{"step", measures.step}, {"tokens", measures.tokens}};
   if (measures.loss) {
     line["loss"] = *measures.loss;
     if (measures.loss_error) line["loss_error"] = *measures.loss_error;
     line["rows"] = measures.rows;
+    line["error_over"] = groups_json(measures.error_over);
     line["loss_by_position"] = losses_json(measures.held_out);
   }
   if (!measures.training.loss.empty()) line["training_loss_by_position"] = losses_json(measures.training);
@@ -202,6 +229,7 @@ void read_training_measures(const std::filesystem::path& path, LogPlace& place, 
     measures.loss = optional_of(line, "loss");
     measures.loss_error = optional_of(line, "loss_error");
     if (line.contains("rows")) measures.rows = whole_number_of(line, "rows", 0);
+    measures.error_over = groups_of(line);
     measures.held_out = losses_of(line, "loss_by_position");
     measures.training = losses_of(line, "training_loss_by_position");
     if (line.contains("decay_time")) read_decay_times(line["decay_time"], measures);

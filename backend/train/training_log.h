@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/eval/estimate.h"
 #include "backend/train/log_lines.h"
 
 namespace foxscope {
@@ -40,7 +41,8 @@ struct TrainingMeasures {
   std::int64_t step = 0;
   std::int64_t tokens = 0;
   std::optional<double> loss;        ///< held-out mean, nats
-  std::optional<double> loss_error;  ///< its standard error over rows
+  std::optional<double> loss_error;  ///< its standard error
+  ErrorGroups error_over;            ///< documents, or, of one text, rows; none in logs that do not say so
   std::int64_t rows = 0;             ///< held-out rows
   PositionLosses held_out;           ///< empty without held-out data
   PositionLosses training;           ///< of the steps since the line before
@@ -49,6 +51,9 @@ struct TrainingMeasures {
   /// [layers * H] T = -1 / mean(log f) in the steps since the line before, tokens; infinite where nothing is forgotten.
   /// Empty for models without gates.
   std::vector<double> decay_times;
+
+  /// The held-out mean with its error. @pre there is one
+  [[nodiscard]] Estimate held_out_loss() const;
 };
 
 /// A file of JSON lines, each with a "step", to which a training adds.

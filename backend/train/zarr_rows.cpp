@@ -117,7 +117,7 @@ std::unique_ptr<TokenRows> rows_of(std::unique_ptr<const ZarrArray> array, std::
   std::string description =
       fmt::format("{}: zarr, {} {} in chunks of {}, {}", folder, to_string(array->type()), shape_text(array->shape()),
                   shape_text(array->chunk_shape()), describe(cut, length));
-  TokenRows::Summary summary{cut.rows, length, cut.columns, array->fingerprint(), std::move(description)};
+  TokenRows::Summary summary{cut.rows, length, cut.columns, array->fingerprint(), std::move(description), cut.stream};
   return std::make_unique<ZarrRows>(std::move(array), vocabulary, cache_bytes, std::move(summary));
 }
 

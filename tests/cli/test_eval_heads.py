@@ -15,7 +15,7 @@ class EvalHeadsTest(CommandLineTest):
     def ids_windows(self):
         """Rows of token ids in a file, labels of the first fixture."""
         path = self.folder / "windows.npy"
-        numpy.save(path, golden("fox-pro")["labels"][:2, :48].astype(numpy.int64))
+        numpy.save(path, golden("fox-pro")["labels"][:2, :48].astype(numpy.int64).reshape(4, 24))
         return path
 
     def test_means_and_errors_are_those_of_runs_on_each_window(self):
@@ -23,7 +23,7 @@ class EvalHeadsTest(CommandLineTest):
         output = self.folder / "heads.json"
         self.done("eval", "heads", "--model", DATA / "fox-pro", "--ids", windows, "-o", output)
         model = json.loads(output.read_text())["models"][0]
-        self.assertEqual((model["model"], model["windows"], model["documents"], model["length"]), ("fox-pro", 2, 2, 48))
+        self.assertEqual((model["model"], model["windows"], model["documents"], model["length"]), ("fox-pro", 4, 4, 24))
         runs = []
         for row in numpy.load(windows):
             ids = self.write("row.json", json.dumps(row.tolist()))
@@ -39,8 +39,10 @@ class EvalHeadsTest(CommandLineTest):
                     continue
                 self.assertAlmostEqual(number["value"], numpy.mean(values), places=9, msg=name)
                 # Each row is a document of its own: the standard error of a mean.
-                if len(values) > 1:
-                    self.assertAlmostEqual(number["error"], numpy.std(values, ddof=1) / 2**0.5, places=9, msg=name)
+                if len(values) == 4:
+                    self.assertAlmostEqual(number["error"], numpy.std(values, ddof=1) / 2, places=9, msg=name)
+                else:
+                    self.assertIsNone(number["error"], name)
             gate = numpy.mean([float(run[n]["mean_log_gate"]) for run in runs])
             self.assertAlmostEqual(head["numbers"]["rate_decay_time"]["value"], -1 / gate, places=9)
             bin_ = head["by_distance"]["mass_without_gate"][3]

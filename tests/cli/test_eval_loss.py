@@ -15,7 +15,8 @@ import tokenizers
 from support import DATA, FOX, SOURCE, TRANSFORMER, CommandLineTest, golden
 
 MODEL_FIELDS = ["name", "nats_per_token", "nats_per_token_error", "bits_per_byte", "bits_per_byte_error", "perplexity",
-                "perplexity_error", "averaged", "windows", "documents", "tokens", "dtype", "device",
+                "perplexity_error", "averaged", "windows", "documents", "effective_documents", "tokens", "dtype",
+                "device",
                 "pruning_tolerance", "intervention", "weights_sha256", "windows_resumed", "tokens_per_second",
                 "seconds", "attention_kernel"]
 TEXTS = sorted((SOURCE / "resources" / "texts").glob("*.txt"))
@@ -70,14 +71,16 @@ def windows_by_the_rule(lengths, length, number, seed):
 
 
 def clustered_error(values, documents):
-    """The sandwich estimator for a mean, written out."""
-    values = numpy.asarray(values, dtype=float)
+    """The error of a mean by leaving out each document in turn, written out."""
+    return jackknife(lambda rows: numpy.asarray(values, dtype=float)[rows].mean(axis=0), documents)
+
+
+def jackknife(estimate, documents):
+    """The error of what is estimated from the rows of windows by leaving out each document in turn."""
     names = sorted(set(documents))
-    if len(names) == 1:
-        return numpy.full(values.shape[1:], numpy.nan)
-    residuals = values - values.mean(axis=0)
-    squares = sum(residuals[[n for n, d in enumerate(documents) if d == name]].sum(axis=0) ** 2 for name in names)
-    return numpy.sqrt(len(names) / (len(names) - 1) * squares) / len(values)
+    rows = lambda left_out: [n for n, document in enumerate(documents) if document != left_out]
+    squares = sum((estimate(rows(name)) - estimate(rows(None))) ** 2 for name in names)
+    return numpy.sqrt((len(names) - 1) / len(names) * squares)
 
 
 class EvalTest(CommandLineTest):
@@ -106,7 +109,7 @@ class FileTest(EvalTest):
         cls.tokenizer = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json"))
 
     def test_windows_losses_and_errors(self):
-        corpus = self.corpus()
+        corpus = self.corpus(repeat=2)
         output, summary = self.evaluate("--model", f"fox={FOX}", "--model", f"base={TRANSFORMER}", "--corpus", corpus,
                                         "--length", 96, "--windows", 9, "--seed", 5)
         with h5py.File(output) as file:
@@ -162,14 +165,18 @@ class FileTest(EvalTest):
         sizes = group["windows/byte_end"][()] - group["windows/byte_start"][()]
         nats = losses.sum(axis=1)
         ratio = nats.sum() / sizes.sum()
-        error = clustered_error(nats - ratio * sizes, documents) * len(nats) / sizes.sum()
+        error = jackknife(lambda rows: nats[rows].sum() / sizes[rows].sum(), documents)
         self.assertAlmostEqual(summary["bits_per_byte"], ratio / math.log(2), places=10)
         self.assertAlmostEqual(summary["bits_per_byte_error"], error / math.log(2), places=10)
         for name in ["nats_per_token", "bits_per_byte", "perplexity"]:
             self.assertEqual(group.attrs[name], summary[name])
             self.assertEqual(group.attrs[name + "_error"], summary[name + "_error"])
         self.assertEqual((summary["windows"], summary["documents"], summary["tokens"]),
-                         (9, len(set(documents)), 9 * 96))
+                         (len(losses), len(set(documents)), len(losses) * 96))
+        counts = numpy.unique(documents, return_counts=True)[1]
+        self.assertAlmostEqual(summary["effective_documents"], counts.sum()**2 / (counts**2).sum(), places=9)
+        self.assertEqual(group.attrs["effective_documents"], summary["effective_documents"])
+        self.assertEqual(group.attrs["documents"], summary["documents"])
 
     def check_difference(self, group, losses, documents, summary):
         losses = losses.astype(float)
@@ -222,7 +229,7 @@ class FileTest(EvalTest):
         (other / "config.json").write_text(json.dumps(config))
         safetensors.numpy.save_file(weights, other / "model.safetensors")
         output, summary = self.evaluate("--model", f"fox={FOX}", "--model", f"small={other}", "--bos", 0, "--corpus",
-                                        self.corpus(), "--length", 40, "--windows", 5)
+                                        self.corpus(repeat=2), "--length", 40, "--windows", 5, "--seed", 2)
         with h5py.File(output) as file:
             windows = file["models/small/windows"]
             losses = file["models/small/loss/per_token_loss"][()]
@@ -246,8 +253,7 @@ class FileTest(EvalTest):
             small = numpy.nansum(losses.astype(float), axis=1)
             bits = (fox - small).sum() / sizes.sum() / math.log(2)
             documents = windows["document"][()].tolist()
-            residuals = fox - small - sizes * (fox - small).sum() / sizes.sum()
-            error = clustered_error(residuals, documents) * 5 / sizes.sum() / math.log(2)
+            error = jackknife(lambda rows: (fox - small)[rows].sum() / sizes[rows].sum(), documents) / math.log(2)
         (difference,) = summary["differences"]
         self.assertIsNone(difference["nats_per_token"])
         self.assertAlmostEqual(difference["bits_per_byte"], bits, places=9)
@@ -282,8 +288,11 @@ class IdsTest(EvalTest):
                     self.assertNotIn("documents", file)
                 self.assertIsNone(summary["models"][0]["bits_per_byte"])
                 means = losses.astype(float).mean(axis=1)
-                self.assertAlmostEqual(summary["models"][0]["nats_per_token_error"],
-                                       means.std(ddof=1) / math.sqrt(len(means)), places=9)
+                error = summary["models"][0]["nats_per_token_error"]
+                if len(means) < 4:
+                    self.assertIsNone(error)
+                else:
+                    self.assertAlmostEqual(error, means.std(ddof=1) / math.sqrt(len(means)), places=9)
 
     def test_held_out_books(self):
         """Both trained models on the windows whose losses were kept from a plain dense program in float32."""
@@ -318,6 +327,16 @@ class IdsTest(EvalTest):
         text = self.done("info", output)
         self.assertIn("no errors: all windows lie in one document", text)
         self.assertNotIn("±", text)
+
+    def test_errors_say_what_they_are_over(self):
+        model, ids = DATA / "fox-pro", numpy.arange(60).reshape(6, 10)
+        output, summary = self.evaluate("--model", model, "--ids", self.npy(ids), "--bos", 1)
+        self.assertIsNotNone(summary["models"][0]["nats_per_token_error"])
+        self.assertIn("± 1 standard error over 6 documents; a 95 % interval is ± 2.57 errors (Student's t)",
+                      self.done("info", output))
+        output, summary = self.evaluate("--model", model, "--ids", self.npy(ids[:3]), "--bos", 1, name="few.h5")
+        self.assertIsNone(summary["models"][0]["nats_per_token_error"])
+        self.assertIn("no errors: the windows lie in 3 documents, and an error takes 4", self.done("info", output))
 
     def test_interventions(self):
         ids = self.npy(numpy.arange(40).reshape(2, 20))

@@ -13,14 +13,15 @@ import h5py
 import numpy
 from support import DRAWS, FOX, PROGRAM, TEXT, TRANSFORMER, CommandLineTest
 
-LAYERS, HEADS, LENGTH = 8, 4, 200
+LAYERS, HEADS, LENGTH = 8, 4, 300
 
 
 def batch_means(changes):
-    """Mean and standard error by means over blocks, of which the last may be shorter."""
-    block = max(32, -(-len(changes) // 64))
-    sums = [(changes[begin:begin + block] - changes.mean()).sum() for begin in range(0, len(changes), block)]
-    return changes.mean(), numpy.sqrt(len(sums) / (len(sums) - 1) * numpy.square(sums).sum()) / len(changes)
+    """Mean and standard error by leaving out each of the blocks, which are of one size but for one position."""
+    blocks = min(64, len(changes) // 32)
+    ends = [g * len(changes) // blocks for g in range(blocks + 1)]
+    left = [numpy.delete(changes, slice(a, b)).mean() for a, b in zip(ends, ends[1:])]
+    return changes.mean(), numpy.sqrt((blocks - 1) / blocks * numpy.square(left - changes.mean()).sum())
 
 
 class SweepCase(CommandLineTest):
@@ -60,6 +61,12 @@ class SweepTest(SweepCase):
                 entry = summary["heads"][layer * HEADS + head]
                 self.assertAlmostEqual(entry["change"], mean, places=12)
                 self.assertAlmostEqual(entry["change_error"], error, places=12)
+                self.assertLess(0, entry["p_value"])
+                # Outside of two and a half errors with 8 degrees of freedom is beyond chance, within two is not.
+                if abs(mean) > 2.5 * error:
+                    self.assertLess(entry["p_value"], 0.05)
+                if abs(mean) < 2 * error:
+                    self.assertGreater(entry["p_value"], 0.05)
                 self.assertAlmostEqual(entry["perplexity_factor"], numpy.exp(mean), places=12)
                 self.assertAlmostEqual(model["change"][layer, head], mean, places=12)
                 self.assertAlmostEqual(model["change_errors"][layer, head], error, places=12)
@@ -98,11 +105,33 @@ class SweepTest(SweepCase):
                 changes = file["models/m/changed_loss"][layer, head].astype(float) - file["models/m/unchanged_loss"]
                 self.assertEqual(int(row["hurt_position"]), changes.argmax())
 
-    def test_one_block_has_no_error(self):
-        said = self.done(*self.arguments(limit=20))
-        self.assertIn("no errors: 20 tokens are one block", said)
+    def test_chance_and_false_discoveries(self):
+        said = self.done(*self.arguments("--change", "cut"))
+        self.assertIn("± 1 standard error over 9 blocks of 33 tokens; a 95 % interval is ± 2.31 errors (Student's t)", said)
+        self.assertRegex(said, r"\d+ of 32 heads are beyond chance .* one in twenty is, here 1\.6\); \d+ at a false "
+                               r"discovery rate of 5 %")
+        heads = json.loads(self.done(*self.arguments("--change", "cut", "--json", "--fdr", 0.1, "--force")))["heads"]
+        # Benjamini and Hochberg, written out.
+        ordered = sorted(head["p_value"] for head in heads)
+        bound = max([p for k, p in enumerate(ordered, 1) if p <= 0.1 * k / len(heads)], default=-1)
+        self.assertEqual([head["discovered"] for head in heads], [head["p_value"] <= bound for head in heads])
+        table = list(csv.DictReader(io.StringIO(self.done(*self.arguments("--change", "cut", "--csv", "--fdr", 0.1,
+                                                                          "--force")))))
+        self.assertEqual([row["discovered"] for row in table], [str(int(head["discovered"])) for head in heads])
+        self.assertEqual([float(row["p_value"]) for row in table], [head["p_value"] for head in heads])
+        self.assertIn("at fdr 10 %", self.done(*self.arguments("--change", "cut", "--fdr", 0.1, "--force")))
+        self.fails(2, ["--fdr 1", "above 0 and below 1"], *self.arguments("--fdr", 1, output=self.folder / "other.h5"))
+
+    def test_few_blocks_have_no_error(self):
+        said = self.done(*self.arguments(limit=100))
+        self.assertIn("no errors: the text gives 3 blocks of 33 tokens, and an error takes 8", said)
         self.assertNotIn("±", said)
+        self.assertNotIn("beyond chance (", said)
         self.assertIsNone(json.loads(self.done("info", self.output, "--json"))["heads"][0]["change_error"])
+
+    def test_says_of_what_its_error_is(self):
+        words = " ".join(self.done("eval", "sweep", "--help").split())
+        self.assertIn("It is the error for more text of this kind from the same source, not for other texts", words)
 
     def test_refuses(self):
         self.fails(2, ["--change 'two'", "one, cut, mean, constant=f or scale=s"], *self.arguments("--change", "two"),
@@ -188,7 +217,20 @@ class SweepFigureTest(SweepCase):
     def test_small_cells_have_dots(self):
         output = self.folder / "sweep.pdf"
         self.done("figure", "sweep", self.output, "--width", "30mm", "-o", output)
-        self.assertIn("below 2 standard errors", " ".join(self.words(output).split()))
+        words = " ".join(self.words(output).split())
+        self.assertIn("0 in its 95 % interval", words)
+        self.assertIn("by chance", words)
+
+    def test_false_discoveries_have_dots(self):
+        output = self.folder / "sweep.pdf"
+        said = self.foxscope("figure", "sweep", self.output, "--fdr", "0.05", "-o", output).stderr.decode()
+        self.assertIn("at a false discovery rate of 5 %", said)
+        words = " ".join(self.words(output).split())
+        self.assertIn("not found at a false discovery rate of 5 %", words)
+        heads = json.loads(self.done("info", self.output, "--json"))["heads"]
+        ordered = sorted(head["p_value"] for head in heads)
+        bound = max([p for k, p in enumerate(ordered, 1) if p <= 0.05 * k / len(heads)], default=-1)
+        self.assertEqual(words.count("•") - 1, sum(head["p_value"] > bound for head in heads))
 
     def test_several_on_one_scale(self):
         cut = self.folder / "cut.h5"

@@ -64,6 +64,12 @@ class FigureHeadsTest(CommandLineTest):
         self.assertIn("Layer 3, head 0", text)
         narrow, _ = self.draw("decay", run, "--width", "2.65in")
         self.assertIn("sent.", narrow)
+        # How many tokens a class is of: beside the axis where there is no room on it.
+        classes = json.loads(self.done("heads", run, "--by-class", "--json"))["heads"][0]["gates_by_class"]
+        count = classes["word_first"]["tokens"]
+        self.assertRegex(" ".join(narrow.split()), rf"tokens: .*word \({count}\)")
+        wide, _ = self.draw("decay", run)
+        self.assertIn(f"word ({count})", wide)
         self.fails(2, ["2:9", "heads 0 to 3"], "figure", "distance", run, "--heads", "2:9", "-o", self.folder / "x.pdf")
         self.fails(2, ["--model c", FOX.name], "figure", "distance", run, "--model", "c", "-o", self.folder / "x.pdf")
 

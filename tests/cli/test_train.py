@@ -127,7 +127,8 @@ class OutputTest(TrainTest):
         output = self.folder / "out"
         held_out = self.write("held-out.txt", "Nobody saw the fox, for the fox was quick. " * 60)
         said = self.trained(self.text_arguments(output, "--save-every", 4, "--keep", "all", "--eval", held_out))
-        self.assertIn("held-out loss", said)
+        # One text: its rows are blocks of it, of one size.
+        self.assertRegex(said, r"held-out loss \d+\.\d{4} ± \d+\.\d{4} over \d+ rows of one document")
         self.assertEqual([line["step"] for line in lines(output / "log.jsonl")], list(range(1, 11)))
         self.assertEqual(sorted(path.name for path in (output / "checkpoints").iterdir()),
                          ["step-000004", "step-000008", "step-000010"])
@@ -144,6 +145,9 @@ class OutputTest(TrainTest):
             widths = numpy.diff(line["loss_by_position"]["edges"])
             mean = (widths * numpy.array(line["loss_by_position"]["loss"])).sum() / 64
             self.assertAlmostEqual(mean, line["loss"], places=9)
+            self.assertEqual(line["error_over"], {"blocks": line["rows"], "tokens": 64,
+                                                  "degrees_of_freedom": line["error_over"]["degrees_of_freedom"]})
+            self.assertAlmostEqual(line["error_over"]["degrees_of_freedom"], line["rows"] - 1, places=9)
         first = [line["loss"] for line in lines(output / "log.jsonl")[:4]]
         widths = numpy.diff(measures[0]["training_loss_by_position"]["edges"])
         mean = (widths * numpy.array(measures[0]["training_loss_by_position"]["loss"])).sum() / 64
@@ -164,7 +168,8 @@ class OutputTest(TrainTest):
         self.trained(self.golden_arguments(output, "fox-pro", "--eval", rows))
         result = json.loads(self.done("eval", "loss", "--model", last_checkpoint(output), "--ids", rows, "--json", "-o",
                                       self.folder / "loss.h5"))
-        self.assertAlmostEqual(result["models"][0]["nats_per_token"], lines(output / "evaluation.jsonl")[-1]["loss"], places=5)
+        measured = lines(output / "evaluation.jsonl")[-1]
+        self.assertAlmostEqual(result["models"][0]["nats_per_token"], measured["loss"], places=5)
 
     def test_a_loss_that_leaps_is_told_with_its_rows(self):
         rows = self.folder / "rows.npy"

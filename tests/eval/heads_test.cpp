@@ -51,16 +51,19 @@ HeadMeasures measures_of(double number, int head, std::size_t bins = 3) {
   return measures;
 }
 
-/// Three windows of two documents; head 1 has twice the numbers of head 0.
-EvaluatedHeads three_windows() {
+constexpr int kWindows = 9;
+constexpr double kNumbers[] = {1, 2, 4};
+const std::vector<std::int32_t> kWindowDocuments = {0, 0, 1, 2, 2, 3, 4, 4, 5};
+
+/// Three times three windows of two documents; head 1 has twice the numbers of head 0.
+EvaluatedHeads nine_windows() {
   HeadsAccumulator accumulator(small_model());
-  const double numbers[] = {1, 2, 4};
-  const std::int32_t documents[] = {0, 0, 1};
-  for (int window = 0; window < 3; ++window) {
-    const std::size_t bins = window == 2 ? 2 : 3;  // a shorter window
-    accumulator.add(measures_of(numbers[window], 0, bins));
-    accumulator.add(measures_of(2 * numbers[window], 1, bins));
-    accumulator.end_window(documents[window]);
+  for (int window = 0; window < kWindows; ++window) {
+    const double number = kNumbers[window % 3];
+    const std::size_t bins = window % 3 == 2 ? 2 : 3;  // a shorter window
+    accumulator.add(measures_of(number, 0, bins));
+    accumulator.add(measures_of(2 * number, 1, bins));
+    accumulator.end_window(kWindowDocuments[static_cast<std::size_t>(window)]);
   }
   return accumulator.finish();
 }
@@ -71,19 +74,21 @@ const HeadArray& array(const std::vector<HeadArray>& arrays, const char* name) {
   return *found;
 }
 
-TEST(HeadsAccumulator, MeansHaveErrorsClusteredByDocument) {
-  const EvaluatedHeads heads = three_windows();
+TEST(HeadsAccumulator, MeansHaveErrorsByDocument) {
+  const EvaluatedHeads heads = nine_windows();
   const HeadArray& entropy = array(heads.numbers, "entropy");
   EXPECT_EQ(entropy.unit, "nats");
   EXPECT_NEAR(entropy.value[0], 70.0 / 3, 1e-12);
-  // Residuals of the documents: 10 + 20 - 2 * 70/3 and 40 - 70/3, which are -50/3 and 50/3.
-  EXPECT_NEAR(entropy.error[0], std::sqrt(2.0 * 2 * (50.0 / 3) * (50.0 / 3)) / 3, 1e-12);
+  // Residuals of the documents: 10 + 20 - 2 * 70/3 and 40 - 70/3, which are -50/3 and 50/3; seven and eight windows are
+  // left without them.
+  EXPECT_NEAR(entropy.error[0], std::sqrt(5.0 / 6 * 3 * (std::pow(50.0 / 3 / 7, 2) + std::pow(50.0 / 3 / 8, 2))),
+              1e-12);
   EXPECT_NEAR(entropy.value[1], 2 * entropy.value[0], 1e-12);
   EXPECT_NEAR(array(heads.numbers, "divergence").value[0], 7.0 / 6, 1e-12);
 }
 
 TEST(HeadsAccumulator, DecayTimesAreThoseOfTheMeanLogGate) {
-  const EvaluatedHeads heads = three_windows();
+  const EvaluatedHeads heads = nine_windows();
   const HeadArray& gate = array(heads.numbers, "mean_log_gate");
   const HeadArray& time = array(heads.numbers, "rate_decay_time");
   EXPECT_NEAR(time.value[0], 3.0 / 7, 1e-12);
@@ -92,14 +97,14 @@ TEST(HeadsAccumulator, DecayTimesAreThoseOfTheMeanLogGate) {
 }
 
 TEST(HeadsAccumulator, WindowsWithoutANumberAreLeftOut) {
-  const EvaluatedHeads heads = three_windows();
+  const EvaluatedHeads heads = nine_windows();
   EXPECT_NEAR(array(heads.numbers, "d50").value[0], 1.5, 1e-12);
-  EXPECT_TRUE(std::isnan(array(heads.numbers, "d50").error[0])) << "what is left is one document";
+  EXPECT_TRUE(std::isnan(array(heads.numbers, "d50").error[0])) << "what is left are three documents";
   EXPECT_NEAR(array(heads.numbers, "d50").value[1], 2.0, 1e-12);
 }
 
 TEST(HeadsAccumulator, ShorterWindowsHaveNoMassAndNoLogitsBeyondTheirLength) {
-  const EvaluatedHeads heads = three_windows();
+  const EvaluatedHeads heads = nine_windows();
   EXPECT_EQ(heads.distances, distance_bins(4));
   const HeadArray& mass = array(heads.by_distance, "mass");
   ASSERT_EQ(mass.value.size(), 6U);
@@ -109,15 +114,15 @@ TEST(HeadsAccumulator, ShorterWindowsHaveNoMassAndNoLogitsBeyondTheirLength) {
 }
 
 TEST(HeadsAccumulator, GatesByClassAreThoseOfAllPositions) {
-  const EvaluatedHeads heads = three_windows();
+  const EvaluatedHeads heads = nine_windows();
   ASSERT_EQ(heads.class_tokens.size(), kTokenClasses);
   // Windows give n gates with log f = -n, and one that is open.
-  EXPECT_EQ(heads.class_tokens[1], 10);
+  EXPECT_EQ(heads.class_tokens[1], 30);
   EXPECT_EQ(heads.class_tokens[2], 0);
   const HeadArray& mean = array(heads.by_class, "mean_log_gate");
   EXPECT_NEAR(mean.value[1], -2.1, 1e-12);
   // Residuals sum - mean * count of the documents: -5 + 2.1 * 5 and -16 + 2.1 * 5.
-  EXPECT_NEAR(mean.error[1], std::sqrt(2.0 * 2 * 5.5 * 5.5) / 10, 1e-12);
+  EXPECT_NEAR(mean.error[1], std::sqrt(5.0 / 6 * 6) * 5.5 / 25, 1e-12);
   EXPECT_NEAR(array(heads.by_class, "share_below_half").value[1], 0.7, 1e-12);
   EXPECT_TRUE(std::isnan(mean.value[2]));
 }
@@ -168,19 +173,18 @@ void expect_same(const std::vector<HeadArray>& a, const std::vector<HeadArray>& 
 }
 
 TEST(HeadsAccumulator, WindowsThatTravelAreThoseThatStayed) {
-  const double numbers[] = {1, 2, 4};
-  const std::int32_t documents[] = {0, 0, 1};
   HeadsAccumulator all(small_model());
-  for (int window = 0; window < 3; ++window) {
+  for (int window = 0; window < kWindows; ++window) {
     HeadsAccumulator one(small_model());
-    const std::size_t bins = window == 2 ? 2 : 3;
-    one.add(measures_of(numbers[window], 0, bins));
-    one.add(measures_of(2 * numbers[window], 1, bins));
-    one.end_window(documents[window]);
+    const double number = kNumbers[window % 3];
+    const std::size_t bins = window % 3 == 2 ? 2 : 3;
+    one.add(measures_of(number, 0, bins));
+    one.add(measures_of(2 * number, 1, bins));
+    one.end_window(kWindowDocuments[static_cast<std::size_t>(window)]);
     all.take(travelled(small_model(), one));
   }
   const EvaluatedHeads found = all.finish();
-  const EvaluatedHeads expected = three_windows();
+  const EvaluatedHeads expected = nine_windows();
   expect_same(found.numbers, expected.numbers);
   expect_same(found.by_distance, expected.by_distance);
   expect_same(found.by_class, expected.by_class);
@@ -296,15 +300,17 @@ void expect_equal(const std::vector<HeadArray>& actual, const std::vector<HeadAr
 TEST_F(HeadsFile, HoldsWhatWasWritten) {
   HeadsEvaluation evaluation;
   evaluation.corpus.source = "books.jsonl";
-  evaluation.corpus.documents = {{"a", "11"}, {"b", "22"}};
+  evaluation.corpus.documents = {{"a", "11"}, {"b", "22"}, {"c", "33"}, {"d", "44"}, {"e", "55"}, {"f", "66"}};
   evaluation.corpus.seed = 7;
-  evaluation.models = {three_windows(), three_windows()};
+  evaluation.models = {nine_windows(), nine_windows()};
   auto windows = std::make_shared<EvaluatedWindows>();
-  windows->document = {0, 0, 1};
-  windows->tokens = {4, 4, 2};
-  windows->token_start = {10, 20, 0};
-  windows->byte_start = {40, 80, 0};
-  windows->byte_end = {56, 96, 8};
+  windows->document = kWindowDocuments;
+  for (int n = 0; n < kWindows; ++n) {
+    windows->tokens.push_back(n % 3 == 2 ? 2 : 4);
+    windows->token_start.push_back(10 * n);
+    windows->byte_start.push_back(40 * n);
+    windows->byte_end.push_back(40 * n + 16);
+  }
   for (EvaluatedHeads& model : evaluation.models) model.windows = windows;
   evaluation.models[1].info.name = "another";
   evaluation.models[1].by_class.clear();
@@ -316,7 +322,7 @@ TEST_F(HeadsFile, HoldsWhatWasWritten) {
   EXPECT_EQ(read.command_line, "foxscope eval heads");
   EXPECT_EQ(read.corpus.source, "books.jsonl");
   EXPECT_EQ(read.corpus.seed, 7U);
-  ASSERT_EQ(read.corpus.documents.size(), 2U);
+  ASSERT_EQ(read.corpus.documents.size(), 6U);
   EXPECT_EQ(read.corpus.documents[1].name, "b");
   ASSERT_EQ(read.models.size(), 2U);
   for (std::size_t n = 0; n < 2; ++n) {
@@ -333,6 +339,29 @@ TEST_F(HeadsFile, HoldsWhatWasWritten) {
     expect_equal(model.numbers, expected.numbers);
     expect_equal(model.by_distance, expected.by_distance);
     expect_equal(model.by_class, expected.by_class);
+    EXPECT_FALSE(std::isnan(array(model.numbers, "entropy").error[0]));
+  }
+}
+
+// Older programs wrote errors of two documents, which were far too small.
+TEST_F(HeadsFile, ErrorsOfTooFewDocumentsAreNotBelieved) {
+  HeadsEvaluation evaluation;
+  evaluation.corpus.documents = {{"a", "11"}, {"b", "22"}};
+  evaluation.models = {nine_windows()};
+  auto windows = std::make_shared<EvaluatedWindows>();
+  windows->document = {0, 0, 0, 0, 0, 0, 0, 0, 1};
+  windows->tokens.assign(kWindows, 4);
+  windows->token_start.assign(kWindows, 0);
+  windows->byte_start.assign(kWindows, 0);
+  windows->byte_end.assign(kWindows, 16);
+  evaluation.models[0].windows = windows;
+  write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse);
+  const EvaluatedHeads read = HeadsEvaluation::open(folder_ / "heads.h5").models[0];
+  EXPECT_EQ(array(read.numbers, "entropy").value, array(evaluation.models[0].numbers, "entropy").value);
+  for (const auto* arrays : {&read.numbers, &read.by_distance, &read.by_class}) {
+    for (const HeadArray& one : *arrays) {
+      for (const double error : one.error) EXPECT_TRUE(std::isnan(error)) << one.name;
+    }
   }
 }
 
@@ -368,11 +397,11 @@ TEST_F(HeadsFile, OfARunHasNoErrors) {
 TEST_F(HeadsFile, ErrorsNameTheFileAndTheRemedy) {
   EXPECT_NE(error_of_opening().find("heads.h5"), std::string::npos);
   HeadsEvaluation evaluation;
-  evaluation.models = {three_windows()};
+  evaluation.models = {nine_windows()};
   evaluation.models[0].distances.pop_back();
   write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse);
   EXPECT_NE(error_of_opening().find("by_distance/distance"), std::string::npos) << error_of_opening();
-  evaluation.models = {three_windows()};
+  evaluation.models = {nine_windows()};
   evaluation.models[0].info.layers = 0;
   EXPECT_THROW(write_heads_file(folder_ / "heads.h5", evaluation, {}, Overwrite::refuse), Error) << "the file exists";
 }

@@ -38,33 +38,45 @@ struct Losses {
 };
 
 TEST(LossChange, BlocksAreFewAndNotShort) {
-  EXPECT_EQ(error_block_length(1), 32);
-  EXPECT_EQ(error_block_length(2048), 32);
-  EXPECT_EQ(error_block_length(2049), 33);
-  EXPECT_EQ(error_block_length(65536), 1024);
+  const auto blocks = [](std::int64_t tokens) {
+    const ErrorGroups over = error_blocks(tokens);
+    return std::pair(over.count, over.tokens);
+  };
+  EXPECT_EQ(blocks(1), (std::pair<std::int64_t, std::int64_t>(1, 1)));
+  EXPECT_EQ(blocks(100), (std::pair<std::int64_t, std::int64_t>(3, 33)));
+  EXPECT_EQ(blocks(256), (std::pair<std::int64_t, std::int64_t>(8, 32)));
+  EXPECT_EQ(blocks(2048), (std::pair<std::int64_t, std::int64_t>(64, 32)));
+  EXPECT_EQ(blocks(2049), (std::pair<std::int64_t, std::int64_t>(64, 32)));
+  EXPECT_EQ(blocks(65536), (std::pair<std::int64_t, std::int64_t>(64, 1024)));
+  EXPECT_FALSE(error_blocks(255).suffice());
+  EXPECT_TRUE(error_blocks(256).suffice());
 }
 
+// Each block left out in turn, with the blocks' ends written out.
 TEST(LossChange, MeanAndErrorAreThoseOfBlocks) {
-  for (const std::size_t tokens : {64U, 100U, 2048U, 5000U}) {
+  for (const std::size_t tokens : {256U, 300U, 2048U, 5000U}) {
     const Losses losses(tokens);
     const std::vector<double> d = losses.differences();
+    const auto count = std::min<std::size_t>(64, tokens / 32);
     const double mean = std::accumulate(d.begin(), d.end(), 0.0) / static_cast<double>(tokens);
-    const auto block = static_cast<std::size_t>(error_block_length(static_cast<std::int64_t>(tokens)));
     double squares = 0;
-    double blocks = 0;
-    for (std::size_t begin = 0; begin < tokens; begin += block, ++blocks) {
+    for (std::size_t block = 0; block < count; ++block) {
       double sum = 0;
-      for (std::size_t p = begin; p < std::min(begin + block, tokens); ++p) sum += d[p] - mean;
-      squares += sum * sum;
+      double left = 0;
+      for (std::size_t p = 0; p < tokens; ++p) {
+        if (p >= block * tokens / count && p < (block + 1) * tokens / count) continue;
+        sum += d[p];
+        ++left;
+      }
+      squares += std::pow(sum / left - mean, 2);
     }
-    const double error = std::sqrt(blocks / (blocks - 1) * squares) / static_cast<double>(tokens);
+    const auto blocks = static_cast<double>(count);
     const LossChange change = loss_change(losses.changed, losses.unchanged);
     EXPECT_NEAR(change.mean.value, mean, 1e-12) << tokens;
-    EXPECT_NEAR(change.mean.error, error, 1e-12) << tokens;
+    EXPECT_NEAR(change.mean.error, std::sqrt((blocks - 1) / blocks * squares), 1e-12) << tokens;
     EXPECT_EQ(change.tokens, static_cast<std::int64_t>(tokens));
-    EXPECT_EQ(change.block, static_cast<std::int64_t>(block));
+    EXPECT_EQ(change.mean.over, error_blocks(change.tokens));
     EXPECT_NEAR(change.perplexity_factor(), std::exp(mean), 1e-12);
-    EXPECT_EQ(change.within_error(), std::abs(mean) < 2 * error);
   }
 }
 
@@ -81,12 +93,14 @@ TEST(LossChange, ErrorsKnowThatNeighboursAreAlike) {
   EXPECT_NEAR(std::sqrt(squares) * 0.4 * std::sqrt(4096), 1, 0.1);
 }
 
-TEST(LossChange, OneBlockHasNoError) {
-  const Losses losses(32);
-  const LossChange change = loss_change(losses.changed, losses.unchanged);
-  EXPECT_TRUE(std::isfinite(change.mean.value));
-  EXPECT_TRUE(std::isnan(change.mean.error));
-  EXPECT_TRUE(change.within_error());
+TEST(LossChange, FewBlocksHaveNoError) {
+  for (const std::size_t tokens : {1U, 32U, 33U, 64U, 255U}) {
+    const Losses losses(tokens);
+    const LossChange change = loss_change(losses.changed, losses.unchanged);
+    EXPECT_TRUE(std::isfinite(change.mean.value));
+    EXPECT_TRUE(std::isnan(change.mean.error)) << tokens;
+    EXPECT_FALSE(beyond_chance(change.mean));
+  }
 }
 
 TEST(LossChange, TokensComeByTheSizeOfTheirChange) {

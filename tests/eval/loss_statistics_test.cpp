@@ -3,7 +3,9 @@
 
 #include <cmath>
 #include <map>
+#include <optional>
 #include <random>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -16,7 +18,7 @@ namespace {
 /// Losses that are like each other within documents.
 struct Sample {
   LossTable table;
-  std::vector<std::int32_t> documents = {4, 4, 1, 7, 1, 4, 2};
+  std::vector<std::int32_t> documents = {4, 4, 1, 7, 1, 5, 2, 6};
 
   explicit Sample(unsigned seed, std::int64_t length = 40) {
     std::mt19937 random(seed);
@@ -32,17 +34,24 @@ struct Sample {
   }
 };
 
-/// Mean and error of one number a window, by the formula of the header.
+/// Mean of one number a window, and its error by leaving out each document in turn.
 Estimate by_hand(const std::vector<double>& values, const std::vector<std::int32_t>& documents) {
-  const auto count = static_cast<double>(values.size());
-  double mean = 0;
-  for (const double value : values) mean += value / count;
-  std::map<std::int32_t, double> sums;
-  for (std::size_t n = 0; n < values.size(); ++n) sums[documents[n]] += values[n] - mean;
+  const auto mean_without = [&](std::optional<std::int32_t> left_out) {
+    double sum = 0;
+    double count = 0;
+    for (std::size_t n = 0; n < values.size(); ++n) {
+      if (documents[n] == left_out) continue;
+      sum += values[n];
+      ++count;
+    }
+    return sum / count;
+  };
+  const double mean = mean_without(std::nullopt);
+  const std::set<std::int32_t> all(documents.begin(), documents.end());
   double squares = 0;
-  for (const auto& [document, sum] : sums) squares += sum * sum;
-  const auto groups = static_cast<double>(sums.size());
-  return {mean, std::sqrt(groups / (groups - 1) * squares) / count};
+  for (const std::int32_t document : all) squares += std::pow(mean_without(document) - mean, 2);
+  const auto groups = static_cast<double>(all.size());
+  return {mean, std::sqrt((groups - 1) / groups * squares), {}};
 }
 
 void expect_near(const Estimate& found, const Estimate& expected) {
@@ -85,6 +94,19 @@ TEST(LossStatistics, ClustersOfOneAndOfCopies) {
               1e-12);
 }
 
+// Of two documents of which one holds all windows but one there is no error.
+TEST(LossStatistics, CurvesSayWhatTheyAreOver) {
+  const Sample sample(9);
+  const Curve curve = loss_curve(sample.table, sample.documents, 5);
+  EXPECT_EQ(curve.over.count, 6);
+  EXPECT_NEAR(curve.over.effective, 64.0 / 12, 1e-12);
+  std::vector<std::int32_t> alike(sample.documents.size(), 1);
+  alike.back() = 2;
+  const Curve unknown = loss_curve(sample.table, alike, 5);
+  EXPECT_EQ(unknown.value, curve.value);
+  for (const double error : unknown.error) EXPECT_TRUE(std::isnan(error));
+}
+
 TEST(LossStatistics, NoErrorOfASingleDocument) {
   const std::vector<double> values = {1.0, 2.0};
   const Estimate mean = clustered_mean(values, std::vector<std::int32_t>{3, 3});
@@ -92,17 +114,19 @@ TEST(LossStatistics, NoErrorOfASingleDocument) {
   EXPECT_TRUE(std::isnan(mean.error));
 }
 
-// Leaving out a document each time (the jackknife) comes to the same, another way, where ratios hardly bend.
-TEST(LossStatistics, RatioLikeTheJackknife) {
+// Leaving out a document each time, written out, with documents and windows of many sizes.
+TEST(LossStatistics, RatioIsTheJackknife) {
   std::mt19937 random(5);
   std::normal_distribution<double> noise(0, 1);
   std::vector<double> nats;
   std::vector<double> bytes;
   std::vector<std::int32_t> documents;
-  for (std::int32_t n = 0; n < 600; ++n) {
-    documents.push_back(n / 3);
-    bytes.push_back(5000 + 100 * noise(random));
-    nats.push_back(bytes.back() * (0.9 + 0.02 * noise(random)));
+  std::vector<double> sizes(20);
+  for (std::int32_t n = 0; n < 60; ++n) {
+    documents.push_back(n * n % 20);
+    bytes.push_back(5000 + 1500 * noise(random));
+    nats.push_back(bytes.back() * (0.9 + 0.2 * noise(random)));
+    sizes[static_cast<std::size_t>(documents.back())] += bytes.back();
   }
   const Estimate ratio = clustered_ratio(nats, bytes, documents);
   const auto without = [&](std::int32_t left_out) {
@@ -117,17 +141,18 @@ TEST(LossStatistics, RatioLikeTheJackknife) {
   };
   EXPECT_EQ(ratio.value, without(-1));
   double squares = 0;
-  for (std::int32_t document = 0; document < 200; ++document) {
+  for (std::int32_t document = 0; document < 20; ++document) {
     squares += std::pow(without(document) - ratio.value, 2);
   }
-  EXPECT_NEAR(ratio.error, std::sqrt(squares * 199 / 200), 0.01 * ratio.error);
+  const auto groups = static_cast<double>(ratio.over.count);
+  EXPECT_EQ(ratio.over, group_sizes(ErrorGroups::Kind::documents, sizes));
+  EXPECT_NEAR(ratio.error, std::sqrt(squares * (groups - 1) / groups), 1e-12);
 }
 
 TEST(LossStatistics, DifferenceOfRatiosIsPaired) {
-  const std::vector<double> bytes = {100, 110, 90, 105};
-  const std::vector<double> tokens = {30, 28, 31, 29};
-  const std::vector<std::int32_t> documents = {0, 0, 1, 2};
-  std::vector<double> nats = {90, 80, 100, 95};
+  const std::vector<double> bytes = {100, 110, 90, 105, 95, 110, 90, 100};
+  const std::vector<std::int32_t> documents = {0, 0, 1, 2, 3, 4, 5, 6};
+  std::vector<double> nats = {90, 80, 100, 95, 70, 99, 70, 88};
   std::vector<double> others = nats;
   for (std::size_t n = 0; n < nats.size(); ++n) others[n] += 0.01 * bytes[n];  // worse by the same everywhere
   const Estimate difference = clustered_ratio_difference({nats, bytes}, {others, bytes}, documents);
@@ -147,7 +172,8 @@ TEST(LossStatistics, SmoothedCurvesAndTheirBands) {
     ASSERT_EQ(curve.value.size(), 40U);
     for (std::int64_t p = 0; p < 40; ++p) {
       const auto at = static_cast<std::size_t>(p);
-      expect_near({curve.value[at], curve.error[at]}, by_hand(smoothed_at(sample.table, p, width), sample.documents));
+      expect_near({curve.value[at], curve.error[at], {}},
+                  by_hand(smoothed_at(sample.table, p, width), sample.documents));
     }
   }
 }
@@ -174,7 +200,7 @@ TEST(LossStatistics, DifferencesArePaired) {
     const std::vector<double> others = smoothed_at(other, p, 9);
     for (std::size_t n = 0; n < differences.size(); ++n) differences[n] -= others[n];
     const auto at = static_cast<std::size_t>(p);
-    expect_near({curve.value[at], curve.error[at]}, by_hand(differences, sample.documents));
+    expect_near({curve.value[at], curve.error[at], {}}, by_hand(differences, sample.documents));
     EXPECT_LT(curve.error[at], alone.error[at] / 10);
   }
 }

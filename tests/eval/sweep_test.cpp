@@ -235,6 +235,15 @@ TEST_F(SweepFile, CsvHasALineAHead) {
   const std::string line = csv.substr(csv.find('\n') + 1, csv.find('\n', csv.find('\n') + 1) - csv.find('\n') - 1);
   EXPECT_EQ(std::stod(line.substr(4)), first.mean.value);
   EXPECT_TRUE(line.starts_with("0,0,"));
+  // A column more with a false discovery rate.
+  const std::string found = sweep.csv(0.05);
+  EXPECT_TRUE(found.substr(0, found.find('\n')).ends_with("helped_change,p_value,discovered"));
+  const std::vector<bool> named = sweep.discovered(0.05);
+  EXPECT_EQ(named.size(), static_cast<std::size_t>(kLayers * kHeads));
+  for (std::size_t n = 0; n < named.size(); ++n) {
+    const double p = p_value(sweep.change_of(static_cast<int>(n) / kHeads, static_cast<int>(n) % kHeads).mean);
+    EXPECT_TRUE(!named[n] || p <= 0.05);
+  }
 }
 
 TEST_F(SweepFile, WhatCannotBeIsDamaged) {

@@ -12,13 +12,16 @@
 #include "app/figure/curve_palette.h"
 #include "app/figure/kinds/ablation.h"
 #include "app/figure/kinds/compare.h"
+#include "app/figure/kinds/distance.h"
 #include "app/figure/kinds/grid.h"
 #include "app/figure/kinds/head_choice.h"
 #include "app/figure/kinds/maps.h"
 #include "app/figure/kinds/needle.h"
 #include "app/figure/kinds/passage.h"
+#include "app/figure/kinds/perplexity.h"
 #include "app/figure/kinds/run_figure.h"
 #include "app/figure/kinds/saliency.h"
+#include "app/figure/kinds/sweep.h"
 #include "backend/base/error.h"
 #include "tests/error_of.h"
 #include "tests/figure/rendering.h"
@@ -298,6 +301,179 @@ TEST(Losses, DifferencesAreFromTheBase) {
   EXPECT_NE(text.find("whole − cut"), std::string::npos) << text;
   EXPECT_NE(text.find("−0.25"), std::string::npos) << text;
   EXPECT_THROW((void)figure::drawAblation(sources, "other", {}, style_of(Kind::pdf)), UsageError);
+}
+
+// Documents are one with 6 windows and one with 1: no band, which the figure and the line say.
+TEST(Losses, TwoUnequalDocumentsHaveNoBand) {
+  std::vector<figure::LossSource> sources = {losses("a", 3, 7, 60)};
+  auto windows = std::make_shared<EvaluatedWindows>(*sources[0].model.windows);
+  windows->document = {0, 0, 0, 0, 0, 0, 1};
+  sources[0].model.windows = windows;
+  const auto plot = figure::lossPlot(sources, {}, 1);
+  EXPECT_TRUE(plot.curves[0].bandUpper.empty());
+  EXPECT_EQ(plot.note, "no band: 2 documents, effectively 1.3");
+  const auto drawn = figure::drawLoss(sources, {}, style_of(Kind::pdf));
+  EXPECT_NE(text_of(drawn.file).find("no band: 2 documents, effectively 1.3"), std::string::npos);
+  ASSERT_EQ(drawn.notes.size(), 2U);
+  EXPECT_EQ(drawn.notes[1],
+            "no errors: the windows lie in 2 documents, effectively 1.3, and an error takes 4: "
+            "use more documents");
+}
+
+TEST(Losses, BandsSayWhatTheyAreOverAndWhichPositionIsTheFirst) {
+  const std::vector<figure::LossSource> sources = {losses("a", 3, 4, 2000), losses("b", 3, 4, 2000)};
+  EXPECT_EQ(figure::lossPlot(sources, {}, 1).note, "band: ± 1 standard error\nover 4 documents\nfrom position 128");
+  const auto drawn = figure::drawLoss(sources, {}, style_of(Kind::pdf));
+  const std::string text = text_of(drawn.file);
+  for (const char* words : {"over 4 documents", "from position 128"})
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  const auto says = [&](const std::string& words) {
+    return std::ranges::any_of(drawn.notes,
+                               [&](const std::string& note) { return note.find(words) != std::string::npos; });
+  };
+  EXPECT_TRUE(says("the first 128 positions are left out, as in the paper: --x-limits 0:2000 shows them"));
+  EXPECT_TRUE(says("over 4 documents; a 95 % interval is ± 3.18 errors"));
+  const auto ablation = figure::drawAblation(sources, "a", {}, style_of(Kind::pdf));
+  EXPECT_NE(text_of(ablation.file).find("from position 128"), std::string::npos);
+  EXPECT_NE(text_of(figure::drawPerplexity(sources, {}, style_of(Kind::pdf)).file).find("from position"),
+            std::string::npos);
+  // What is asked for is drawn.
+  figure::LossOptions options;
+  options.curves.xLimits = figure::AxisLimits{40, 2000};
+  const auto early = figure::lossPlot(sources, options, 1);
+  EXPECT_EQ(early.curves[0].x.front(), 40);
+  EXPECT_EQ(early.note, "band: ± 1 standard error\nover 4 documents\nfrom position 40");
+  options.curves.xLimits = figure::AxisLimits{0, 2000};
+  EXPECT_EQ(figure::lossPlot(sources, options, 1).note, "band: ± 1 standard error\nover 4 documents");
+  options.curves.xLimits = figure::AxisLimits{500, 2000};
+  EXPECT_EQ(figure::lossPlot(sources, options, 1).curves[0].x.front(), 128);
+}
+
+TEST(Losses, AMeanOverNearlyAllPositionsIsRefused) {
+  const std::vector<figure::LossSource> sources = {losses("a", 3, 4, 2048)};
+  EXPECT_EQ(figure::smoothingWidth(sources, 1023), 1023);
+  EXPECT_EQ(error_of([&] { (void)figure::smoothingWidth(sources, 1025); }),
+            "--smooth 1025: the losses have 2048 positions: use an odd number up to 1023");
+  EXPECT_EQ(error_of([&] { (void)figure::smoothingWidth(sources, 100001); }),
+            "--smooth 100001: the losses have 2048 positions: use an odd number up to 1023");
+  EXPECT_EQ(figure::smoothingWidth(std::vector{losses("a", 3, 4, 1)}, 1), 1);
+}
+
+TEST(Losses, OfDifferentTextsTheySaySo) {
+  std::vector<figure::LossSource> sources = {losses("a", 3, 4, 60), losses("b", 3, 4, 60)};
+  EXPECT_EQ(figure::differentTexts(sources), "");
+  const auto read = [](figure::LossSource& source, const char* corpus, std::int32_t token) {
+    auto windows = std::make_shared<EvaluatedWindows>(*source.model.windows);
+    windows->token_id.assign(240, token);
+    source.model.windows = windows;
+    source.corpus.source = corpus;
+  };
+  read(sources[0], "books.jsonl", 1);
+  read(sources[1], "books.jsonl", 1);
+  EXPECT_EQ(figure::differentTexts(sources), "");
+  read(sources[1], "code.jsonl", 2);
+  EXPECT_EQ(figure::differentTexts(sources),
+            "these losses are of different tokens and do not compare: a (4 windows of books.jsonl); b (4 windows of "
+            "code.jsonl)");
+  EXPECT_NE(
+      error_of([&] { (void)figure::drawLoss(sources, {}, style_of(Kind::pdf)); }).find("did not predict the same"),
+      std::string::npos);
+  // Of imported files the tokens are not known.
+  auto unknown = std::make_shared<EvaluatedWindows>(*sources[1].model.windows);
+  unknown->token_id.clear();
+  sources[1].model.windows = unknown;
+  const auto drawn = figure::drawLoss(sources, {}, style_of(Kind::pdf));
+  EXPECT_TRUE(std::ranges::any_of(drawn.notes, [](const std::string& note) {
+    return note == "a (books.jsonl) and b (code.jsonl): it is not known whether they are of the same windows";
+  }));
+}
+
+/// Mass that is the same in every octave of 1 + distance.
+EvaluatedHeads level_head(std::int64_t length) {
+  EvaluatedHeads model;
+  model.info.name = "level";
+  model.info.layers = model.info.heads = 1;
+  model.info.length = length;
+  model.distances = distance_bins(length);
+  std::vector<double> mass;
+  for (const DistanceBin& bin : model.distances) mass.push_back(0.1 * octaves(bin));
+  const std::vector<double> none(mass.size(), std::nan(""));
+  model.numbers = {{"d50", "tokens", {3}, {std::nan("")}}};
+  model.by_distance = {{"mass_without_first", "1", mass, none},
+                       {"logit_content", "nats", std::vector<double>(mass.size(), 1.0), none}};
+  return model;
+}
+
+TEST(Distance, MassIsDrawnByTheOctave) {
+  // The last bin holds one distance of 64.
+  const EvaluatedHeads model = level_head(65);
+  const QImage page = rendered(figure::drawDistance(model, {}, style_of(Kind::png)).file, Kind::png, 300);
+  const figure::Rgb colour = figure::curveColour(0);
+  int top = page.height();
+  int bottom = 0;
+  for (int y = 0; y < page.height(); ++y) {
+    for (int x = 0; x < page.width(); ++x) {
+      if (page.pixel(x, y) != qRgb(colour.red, colour.green, colour.blue)) continue;
+      top = std::min(top, y);
+      bottom = std::max(bottom, y);
+    }
+  }
+  ASSERT_GT(bottom, 0);
+  EXPECT_LT(bottom - top, page.height() / 40) << "a level line is drawn level";
+}
+
+/// A head or several of one layer whose losses change by noise, and by so much more each.
+SweepEvaluation sweep_of(std::int64_t tokens, const std::vector<double>& changes) {
+  SweepEvaluation sweep;
+  sweep.info.name = "fox";
+  sweep.info.layers = 1;
+  sweep.info.heads = static_cast<int>(changes.size());
+  sweep.info.length = tokens;
+  sweep.change = Intervention::parse_change("cut");
+  sweep.source = "text.txt";
+  sweep.unchanged_loss.assign(static_cast<std::size_t>(tokens), 3);
+  for (std::size_t head = 0; head < changes.size(); ++head) {
+    std::vector<float> losses;
+    for (std::int64_t p = 0; p < tokens; ++p) {
+      const double noise = std::sin(static_cast<double>((p + 1) * (p + 3)) * (1 + static_cast<double>(head)));
+      losses.push_back(static_cast<float>(3 + changes[head] + noise));
+    }
+    sweep.changed_loss.push_back(losses);
+  }
+  return sweep;
+}
+
+TEST(Sweep, SaysHowManyHeadsAreBeyondChance) {
+  const SweepEvaluation sweep = sweep_of(1024, {0.5, 0, 0, -0.4});
+  std::vector<Estimate> means;
+  for (const HeadChange& head : sweep.changes(0)) means.push_back(head.change.mean);
+  const auto drawn = figure::drawSweep({&sweep, 1}, style_of(Kind::pdf));
+  ASSERT_EQ(drawn.notes.size(), 2U);
+  EXPECT_EQ(drawn.notes[0], "fox: " + errors_text(error_blocks(1024)));
+  EXPECT_EQ(drawn.notes[1], "fox: " + beyond_chance_text(means));
+  std::string text = text_of(drawn.file);
+  EXPECT_NE(text.find("beyond two errors by chance: about 1 head in 20"), std::string::npos) << text;
+  EXPECT_EQ(text.find("•"), std::string::npos) << text;
+  text = text_of(figure::drawSweep({&sweep, 1}, style_of(Kind::pdf), 0.1).file);
+  EXPECT_NE(text.find("not found at a false discovery rate of 10 %"), std::string::npos) << text;
+  // The two that do not change, and the legend's.
+  const auto dots = [](const std::string& words) {
+    std::size_t count = 0;
+    for (std::size_t at = 0; (at = words.find("•", at)) != std::string::npos; ++at) ++count;
+    return count;
+  };
+  EXPECT_EQ(dots(text), 3U) << text;
+  EXPECT_THROW((void)figure::drawSweep({&sweep, 1}, style_of(Kind::pdf), 1.0), UsageError);
+}
+
+TEST(Sweep, OfAShortTextItSaysThatThereAreNoErrors) {
+  const SweepEvaluation sweep = sweep_of(100, {0.5, 0});
+  const auto drawn = figure::drawSweep({&sweep, 1}, style_of(Kind::pdf));
+  ASSERT_EQ(drawn.notes.size(), 1U);
+  EXPECT_EQ(drawn.notes[0], "fox: no errors: the text gives 3 blocks of 33 tokens, and an error takes 8");
+  const std::string text = text_of(drawn.file);
+  EXPECT_EQ(text.find("±"), std::string::npos) << text;
+  EXPECT_EQ(text.find("•"), std::string::npos) << text;
 }
 
 NeedleEvaluation needle_test() {

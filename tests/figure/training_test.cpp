@@ -137,6 +137,20 @@ TEST(TrainingFigure, DecayTimesHaveTheColourOfTheirLayerAndGapsWhereNothingIsFor
   EXPECT_EQ(notes[0], "a: heads that forget nothing at a save have a gap there: 1:1");
 }
 
+TEST(TrainingFigure, NotesSayWhatTheBarsAreOver) {
+  auto source = training("fox", 20, 1, 1);
+  const auto last_note = [&] {
+    return figure::drawTraining(std::vector{source}, {}, style_of(Kind::pdf)).notes.back();
+  };
+  EXPECT_EQ(last_note(), "fox: held-out losses: bars as the log has them, which does not say what they are over");
+  for (TrainingMeasures& line : source.record.measures) {
+    line.error_over = group_sizes(ErrorGroups::Kind::documents, std::vector<double>(12, 64));
+  }
+  EXPECT_EQ(
+      last_note(),
+      "fox: held-out losses: ± 1 standard error over 12 documents; a 95 % interval is ± 2.20 errors (Student's t)");
+}
+
 TEST(TrainingFigure, ManyLayersHaveFewNames) {
   const auto plot = figure::trainingDecayPlot(training("a", 5, 24, 1), {});
   EXPECT_EQ(std::ranges::count_if(plot.curves, [](const auto& curve) { return !curve.name.empty(); }), 6);

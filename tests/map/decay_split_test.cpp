@@ -237,6 +237,29 @@ TEST(DistanceBins, DoubleAndCoverEveryDistanceOnce) {
   const std::vector<DistanceBin> expected = {{0, 1}, {1, 2}, {2, 4}, {4, 8}, {8, 11}};
   EXPECT_EQ(distance_bins(11), expected);
   EXPECT_EQ(distance_bins(1), (std::vector<DistanceBin>{{0, 1}}));
+}
+
+// Mass that is the same in every octave of 1 + distance is drawn as a level line: sums of bins dip at distance 1 and
+// fall at the end.
+TEST(DistanceBins, MassByTheOctaveIsTheBinsOverTheirWidths) {
+  for (const std::int64_t length : {1, 2, 3, 80, 128, 700, 4096, 5000}) {
+    std::vector<double> mass;
+    for (std::int64_t d = 0; d < length; ++d)
+      mass.push_back(std::log2((2.0 + static_cast<double>(d)) / (1.0 + static_cast<double>(d))));
+    const std::vector<DistanceBin> bins = distance_bins(length);
+    const std::vector<double> sums = binned(mass);
+    for (std::size_t n = 0; n < bins.size(); ++n)
+      EXPECT_NEAR(sums[n] / octaves(bins[n]), 1, 1e-12) << length << " " << n;
+    // What the text's end cuts below half an octave is not drawn.
+    const double last =
+        std::log2((1.0 + static_cast<double>(bins.back().to)) / (1.0 + static_cast<double>(bins.back().from)));
+    EXPECT_EQ(drawn_bins(bins), bins.size() - (last < 0.5 ? 1 : 0)) << length;
+  }
+  EXPECT_NEAR(octaves({1, 2}), 0.585, 1e-3);
+  EXPECT_NEAR(octaves({2, 4}), 0.737, 1e-3);
+  EXPECT_EQ(drawn_bins(distance_bins(80)), distance_bins(80).size() - 1);
+  EXPECT_EQ(drawn_bins(distance_bins(4096)), distance_bins(4096).size());
+  EXPECT_EQ(drawn_bins({}), 0U);
   const std::vector<double> mass = {1, 2, 4, 8, 16, 32};
   EXPECT_EQ(binned(mass), (std::vector<double>{1, 2, 12, 48}));
 }

@@ -37,7 +37,8 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
 
   CurvePlot above = lossPlot(sources, options, smooth, style);
-  noteErrors(drawn.notes, above.curves);
+  const std::int64_t first = firstPosition(sources, options.curves.xLimits);
+  noteErrors(drawn.notes, sources, first);
   CurvePlot below;
   below.xLabel = std::exchange(above.xLabel, "");
   // Of several others the panel above has the names.
@@ -51,8 +52,7 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
     if (&source == &against) continue;
     const foxscope::Curve values =
         difference_curve(against.model.losses, source.model.losses, against.model.documents(), smooth);
-    below.curves.push_back(curveOf(source.name, style.look(source.name, index), values,
-                                   firstPosition(source.model.losses.common_length()), 0));
+    below.curves.push_back(curveOf(source.name, style.look(source.name, index), values, first, 0));
   }
   CurveChoice colours = options.curves;
   std::erase_if(colours.colours, [&](const auto& colour) { return colour.first == against.name; });
@@ -79,7 +79,8 @@ DrawnFigure drawAblation(std::span<const LossSource> sources, const std::string&
   origin.command = style.command;
   origin.facts = {{"base", against.name},
                   {"smoothed over", fmt::format("{} tokens", smooth)},
-                  {"bands", "one standard error; below, of the differences"}};
+                  {"bands", "one standard error; below, of the differences"},
+                  {"errors", errors_text(document_groups(sources.front().model.documents()))}};
   addLosses(origin, sources);
   FigureStyle unlettered = style;
   unlettered.letters = PanelLetters::none;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/figure/curve_legend.h"
 #include "app/figure/curve_palette.h"
@@ -34,17 +35,45 @@ constexpr ClassName kClasses[] = {
     {TokenClass::sentence_start, "sentence", "sent."}, {TokenClass::word_first, "word", "word"},
     {TokenClass::word_later, "in word", "inside"},     {TokenClass::rare_word, "rare word", "rare"}};
 
-/// Labels that do not run into each other on a page of this format.
-std::vector<std::string> labelsOf(std::span<const ClassName> classes, const FigureFormat& format) {
+/// 812, 3.4k, 1.2M: a count where there is little room.
+std::string shortCount(std::int64_t count) {
+  constexpr std::int64_t kThousand = 1000;
+  if (count < kThousand) return std::to_string(count);
+  const bool millions = count >= kThousand * kThousand;
+  const double value = static_cast<double>(count) / (millions ? 1e6 : 1e3);
+  return fmt::format("{:.{}f}{}", value, value < 10 ? 1 : 0, millions ? "M" : "k");
+}
+
+/// Labels of an axis, and what has to be said beside it.
+struct ClassLabels {
+  std::vector<std::string> labels;
+  std::string note;
+};
+
+/// Labels that do not run into each other on a page of this format, with how many tokens each class is of; that is said
+/// beside the axis where there is no room.
+ClassLabels labelsOf(std::span<const ClassName> classes, std::span<const std::int64_t> tokens,
+                     const FigureFormat& format) {
   const TextStyle style = textStyleOf(format);
   // The axis takes the page but for its own labels.
   const double room = (widthInPoints(format) - 5 * style.size) / static_cast<double>(classes.size());
-  const bool fits = std::all_of(classes.begin(), classes.end(), [&](const ClassName& one) {
-    return textWidth(QString::fromUtf8(one.text), style) + 0.5 * style.size < room;
-  });
-  std::vector<std::string> labels;
-  for (const ClassName& one : classes) labels.emplace_back(fits ? one.text : one.inShort);
-  return labels;
+  const auto fits = [&](const std::vector<std::string>& labels) {
+    return std::ranges::all_of(labels, [&](const std::string& label) {
+      return textWidth(QString::fromStdString(label), style) + 0.5 * style.size < room;
+    });
+  };
+  std::vector<std::string> names, brief, counted, briefCounted;
+  for (const ClassName& one : classes) {
+    const std::string count = shortCount(tokens[static_cast<std::size_t>(one.token_class)]);
+    names.emplace_back(one.text);
+    brief.emplace_back(one.inShort);
+    counted.push_back(fmt::format("{} ({})", one.text, count));
+    briefCounted.push_back(fmt::format("{} ({})", one.inShort, count));
+  }
+  for (const auto& labels : {counted, briefCounted}) {
+    if (fits(labels)) return {labels, {}};
+  }
+  return {fits(names) ? names : brief, fmt::format("tokens: {}", fmt::join(briefCounted, ", "))};
 }
 
 /// What heads are called in a legend that is this share of a page of this format wide: in brief where they would not
@@ -274,8 +303,10 @@ CurvePlot timesByClass(const EvaluatedHeads& model, const ChosenHeads& choice, c
     if (model.class_tokens[static_cast<std::size_t>(one.token_class)] < kFewestTokens) continue;
     classes.push_back(one);
   }
-  plot.categories = labelsOf(classes, style.format);
-  plot.xLabel = "token that is read";
+  ClassLabels labels = labelsOf(classes, model.class_tokens, style.format);
+  plot.categories = std::move(labels.labels);
+  plot.note = std::move(labels.note);
+  plot.xLabel = plot.note.empty() ? "token that is read (how many)" : "token that is read";
   plot.xLimits = AxisLimits{-0.5, static_cast<double>(classes.size()) - 0.5};
   const HeadArray& gates = requireArray(model, model.by_class, "mean_log_gate");
   std::vector<double> withinLimits;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
+
+#include <fmt/format.h>
 
 #include "app/figure/curve_panel.h"
 #include "app/figure/kinds/evaluated_heads.h"
@@ -26,30 +29,36 @@ constexpr Line kMasses[] = {{"mass", "with the gate", 0, LineStyle::solid},
 constexpr Line kLogits[] = {{"logit_content", "content", 1, LineStyle::dashed},
                             {"logit_decay", "decay", 2, LineStyle::dotted}};
 
-/// Middles of the bins on a logarithmic axis, of 1 + distance.
+/// Middles of the bins that are drawn on a logarithmic axis, of 1 + distance.
 std::vector<double> middles(const EvaluatedHeads& model) {
   std::vector<double> places;
-  for (const DistanceBin& bin : model.distances) {
+  for (const DistanceBin& bin : std::span(model.distances).first(drawn_bins(model.distances))) {
     places.push_back(std::sqrt(static_cast<double>(1 + bin.from) * static_cast<double>(bin.to)));
   }
   return places;
 }
 
-Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t head, const Line& line) {
-  const auto bins = static_cast<std::ptrdiff_t>(model.distances.size());
-  const auto first = static_cast<std::ptrdiff_t>(head) * bins;
+/// What the values of bins are: sums over their distances, which are drawn by the octave, or means.
+enum class Bins { sums, means };
+
+Curve curveOf(const EvaluatedHeads& model, const HeadArray& array, std::size_t head, const Line& line, Bins kind) {
+  const std::size_t first = head * model.distances.size();
   Curve curve;
   curve.name = line.name;
   curve.colour = line.colour;
   curve.line = line.line;
   curve.x = middles(model);
-  curve.y.assign(array.value.begin() + first, array.value.begin() + first + bins);
-  const std::vector<double> errors(array.error.begin() + first, array.error.begin() + first + bins);
-  if (std::all_of(errors.begin(), errors.end(), [](double error) { return std::isnan(error); })) return curve;
-  for (std::size_t bin = 0; bin < errors.size(); ++bin) {
-    curve.bandLower.push_back(curve.y[bin] - errors[bin]);
-    curve.bandUpper.push_back(curve.y[bin] + errors[bin]);
+  bool known = false;
+  for (std::size_t bin = 0; bin < curve.x.size(); ++bin) {
+    const double width = kind == Bins::sums ? octaves(model.distances[bin]) : 1;
+    const double value = array.value[first + bin] / width;
+    const double error = array.error[first + bin] / width;
+    known = known || !std::isnan(error);
+    curve.y.push_back(value);
+    curve.bandLower.push_back(value - error);
+    curve.bandUpper.push_back(value + error);
   }
+  if (!known) curve.bandLower = curve.bandUpper = {};
   return curve;
 }
 
@@ -84,7 +93,7 @@ CurvePlot massPlot(const EvaluatedHeads& model, const DistanceOptions& options, 
   for (const Line& line : kMasses) {
     if (line.colour > 0 && !hasParts(model, head)) break;
     const HeadArray& array = requireArray(model, model.by_distance, (std::string(line.array) + suffix).c_str());
-    plot.curves.push_back(curveOf(model, array, placeOf(model, head), line));
+    plot.curves.push_back(curveOf(model, array, placeOf(model, head), line, Bins::sums));
   }
   return plot;
 }
@@ -96,7 +105,7 @@ CurvePlot logitPlot(const EvaluatedHeads& model, const HeadIndex& head, bool fir
   for (const Line& line : kLogits) {
     if (!forgets(model.info, head.layer) && line.colour == 2) break;
     plot.curves.push_back(
-        curveOf(model, requireArray(model, model.by_distance, line.array), placeOf(model, head), line));
+        curveOf(model, requireArray(model, model.by_distance, line.array), placeOf(model, head), line, Bins::means));
   }
   return plot;
 }
@@ -120,6 +129,13 @@ void shareLimits(std::vector<CurvePlot>& plots, double least) {
   for (CurvePlot& plot : plots) plot.yLimits = limits;
 }
 
+/// What bands are and what they are over; or that there are none although there are several documents.
+std::string errorsNote(const EvaluatedHeads& model, bool bands) {
+  const ErrorGroups over = model.documents();
+  if (bands) return fmt::format("bands: ± 1 standard error over {}", groups_text(over));
+  return over.count > 1 ? fmt::format("no bands: {}", groups_text(over)) : "";
+}
+
 /// The legend of a row, whose panels are then without one of their own.
 std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first, const FigureStyle& style) {
   const bool bands =
@@ -131,13 +147,14 @@ std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first,
     for (Curve& curve : plot.curves) curve.name.clear();
   }
   if (style.legend == LegendPlace::none) return std::make_unique<LegendPanel>(style.format, std::vector<Curve>(), "");
-  return std::make_unique<LegendPanel>(style.format, std::move(named), bands ? "bands: ± 1 standard error" : "");
+  return std::make_unique<LegendPanel>(style.format, std::move(named), first ? errorsNote(model, bands) : "");
 }
 
 }  // namespace
 
 DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style) {
   DrawnFigure drawn;
+  if (model.windows) drawn.notes.push_back(errors_text(model.documents()));
   std::vector<HeadIndex> heads = options.heads;
   if (heads.empty()) {
     ChosenHeads choice = tellingHeads(model);

@@ -17,8 +17,9 @@ struct DistanceOptions {
   FirstKey first = FirstKey::leftOut;
 };
 
-/// One column a head: attention mass against distance, with the gate, without it, and by decay alone; below, the mean
-/// of the two terms of the logit, content and decay. Bands are one standard error, where it is known.
+/// One column a head: attention by the octave of 1 + distance against distance, with the gate, without it, and by decay
+/// alone; below, the mean of the two terms of the logit, content and decay. Bands are one standard error, where it is
+/// known. A last bin that the text's end leaves narrower than half an octave is left out.
 /// @throws UsageError for heads that do not exist, Error for a file without distances
 DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& options, const FigureStyle& style);
 

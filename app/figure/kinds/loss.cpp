@@ -24,6 +24,13 @@ std::int64_t smoothingWidth(std::span<const LossSource> sources, const std::opti
     if (*chosen < 1 || *chosen % 2 == 0) {
       throw UsageError(fmt::format("--smooth {}: use an odd number of tokens, as 101 or 1001; 1 is none", *chosen));
     }
+    const std::int64_t length = sources.front().model.losses.common_length();
+    // Beyond that every position is a mean over nearly the same ones, and the line is flat whatever the losses are.
+    const std::int64_t most = std::max<std::int64_t>(1, (length / 2 - 1) / 2 * 2 + 1);
+    if (*chosen > most) {
+      throw UsageError(
+          fmt::format("--smooth {}: the losses have {} positions: use an odd number up to {}", *chosen, length, most));
+    }
     return *chosen;
   }
   const LossTable& losses = sources.front().model.losses;
@@ -38,12 +45,12 @@ CurvePlot lossPlot(std::span<const LossSource> sources, const LossOptions& optio
   CurvePlot plot;
   plot.xLabel = "token position *p*";
   plot.yLabel = "loss *L*(*p*) (nats per token)";
+  const std::int64_t first = firstPosition(sources, options.curves.xLimits);
   for (const LossSource& source : sources) {
     const foxscope::Curve values = loss_curve(source.model.losses, source.model.documents(), smooth);
-    plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values,
-                                  firstPosition(source.model.losses.common_length()), 0));
+    plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 0));
   }
-  plot.note = legendNote(plot.curves, smooth);
+  plot.note = legendNote(sources, plot.curves, smooth, first);
   if (options.trainLength) {
     plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   }
@@ -56,14 +63,16 @@ DrawnFigure drawLoss(std::span<const LossSource> sources, const LossOptions& opt
   const std::int64_t smooth = smoothingWidth(sources, options.smooth);
   if (!options.smooth) drawn.notes.push_back(fmt::format("smoothed over {} tokens: --smooth changes that", smooth));
   CurvePlot plot = lossPlot(sources, options, smooth, style);
-  noteErrors(drawn.notes, plot.curves);
+  noteErrors(drawn.notes, sources, firstPosition(sources, options.curves.xLimits));
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
   plot.legend = style.legend;
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Loss against position" : style.title;
   origin.command = style.command;
-  origin.facts = {{"smoothed over", fmt::format("{} tokens", smooth)}, {"bands", "one standard error"}};
+  origin.facts = {{"smoothed over", fmt::format("{} tokens", smooth)},
+                  {"bands", "one standard error"},
+                  {"errors", errors_text(document_groups(sources.front().model.documents()))}};
   addLosses(origin, sources);
   PanelPage page(style);
   page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});

@@ -16,7 +16,7 @@ struct LossOptions {
 };
 
 /// The moving average's width: what was chosen, or 101 as in the paper, 1001 for few windows, less for short ones.
-/// @throws UsageError for a width that is even or below 1
+/// @throws UsageError for a width that is even, below 1, or more than half of the positions
 std::int64_t smoothingWidth(std::span<const LossSource> sources, const std::optional<std::int64_t>& chosen);
 
 /// The axis of positions, a line at the training length, and the smoothed L(p) of every source with its error.

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "backend/base/error.h"
 
@@ -26,6 +27,31 @@ void requireName(const std::vector<Curve>& curves, const char* option, const std
     names += (names.empty() ? "" : ", ") + curve.name;
   }
   throw UsageError(fmt::format("{} {}: the figure has {}", option, name, names));
+}
+
+/// Whether the losses at a position are of other tokens in two sources, as far as these are known; runs and imported
+/// files may know less.
+bool ofOtherTokens(const LossSource& a, const LossSource& b) {
+  const EvaluatedWindows& first = *a.model.windows;
+  const EvaluatedWindows& second = *b.model.windows;
+  return !first.token_id.empty() && !second.token_id.empty() && first.token_id != second.token_id;
+}
+
+/// "books.jsonl", or the text that a run read.
+std::string originText(const LossSource& source) {
+  return source.run || source.corpus.source.empty() ? source.name : source.corpus.source;
+}
+
+/// Says of two sources of other corpora whose tokens are not known that they may be of different windows.
+void noteUnknownTexts(std::vector<std::string>& notes, std::span<const LossSource> sources) {
+  for (const LossSource& other : sources.subspan(1)) {
+    const LossSource& first = sources.front();
+    const bool known = !first.model.windows->token_id.empty() && !other.model.windows->token_id.empty();
+    if (known || originText(first) == originText(other)) continue;
+    notes.push_back(fmt::format("{} ({}) and {} ({}): it is not known whether they are of the same windows", first.name,
+                                originText(first), other.name, originText(other)));
+    return;
+  }
 }
 
 }  // namespace
@@ -67,8 +93,7 @@ void requireComparable(std::span<const LossSource> sources) {
       throw UsageError(fmt::format("{} has windows of {} tokens, {} of {}: evaluate both with one --length", first.name,
                                    lengths[0], other.name, lengths[1]));
     }
-    const bool known = !first.model.windows->token_id.empty() && !other.model.windows->token_id.empty();
-    if (known && first.model.windows->token_id != other.model.windows->token_id) {
+    if (ofOtherTokens(first, other)) {
       throw UsageError(
           fmt::format("{} and {} did not predict the same tokens (other windows, or another tokenizer): "
                       "evaluate both in one command",
@@ -77,7 +102,31 @@ void requireComparable(std::span<const LossSource> sources) {
   }
 }
 
-std::int64_t firstPosition(std::int64_t length) { return length >= kLongEnough ? kPaperStart : 0; }
+std::string differentTexts(std::span<const LossSource> sources) {
+  std::string places;
+  std::size_t kinds = 0;
+  for (std::size_t n = 0; n < sources.size(); ++n) {
+    const auto same = [&](const LossSource& before) {
+      return !ofOtherTokens(before, sources[n]) &&
+             before.model.losses.common_length() == sources[n].model.losses.common_length() &&
+             before.model.windows->document.size() == sources[n].model.windows->document.size();
+    };
+    if (std::ranges::any_of(sources.first(n), same)) continue;
+    ++kinds;
+    places += fmt::format("{}{} ({} windows of {})", places.empty() ? "" : "; ", sources[n].name,
+                          sources[n].model.losses.windows, originText(sources[n]));
+  }
+  if (kinds < 2) return {};
+  return fmt::format("these losses are of different tokens and do not compare: {}", places);
+}
+
+std::int64_t firstPosition(std::span<const LossSource> sources, const std::optional<AxisLimits>& chosen) {
+  std::int64_t length = sources.front().model.losses.common_length();
+  for (const LossSource& source : sources) length = std::min(length, source.model.losses.common_length());
+  const std::int64_t first = length >= kLongEnough ? kPaperStart : 0;
+  if (!chosen || !(chosen->lower < static_cast<double>(first))) return first;
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(chosen->lower));
+}
 
 void addLosses(FigureOrigin& origin, std::span<const LossSource> sources) {
   for (const LossSource& source : sources) {
@@ -115,16 +164,40 @@ Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Cu
   return curve;
 }
 
-std::string legendNote(std::span<const Curve> curves, std::int64_t smooth) {
+std::string legendNote(std::span<const LossSource> sources, std::span<const Curve> curves, std::int64_t smooth,
+                       std::int64_t first) {
   std::string note;
   if (smooth > 1) note = fmt::format("mean of {} tokens", smooth);
-  if (!haveBands(curves)) return note;
-  return note + (note.empty() ? "" : ", ") + "band: ± 1 standard error";
+  // Where several texts are compared all the same, each with its own documents.
+  std::vector<std::string> over;
+  for (const LossSource& source : sources) {
+    const ErrorGroups groups = document_groups(source.model.documents());
+    const std::string text = groups_text(groups);
+    if (groups.count > 1 && std::ranges::find(over, text) == over.end()) over.push_back(text);
+  }
+  if (haveBands(curves)) {
+    note += (note.empty() ? "" : ", ") + fmt::format("band: ± 1 standard error\nover {}", fmt::join(over, "; "));
+  } else if (!over.empty()) {
+    note += (note.empty() ? "" : ", ") + fmt::format("no band: {}", fmt::join(over, "; "));
+  }
+  if (first > 0) note += (note.empty() ? "" : "\n") + fmt::format("from position {}", first);
+  return note;
 }
 
-void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves) {
-  if (haveBands(curves)) return;
-  notes.emplace_back("one text: no error can be estimated, so there are no bands");
+void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first) {
+  const LossSource& source = sources.front();
+  const ErrorGroups over = document_groups(source.model.documents());
+  if (source.run || source.model.averaged) {
+    notes.emplace_back(source.run ? "one text: no error can be estimated, so there are no bands"
+                                  : "no bands: the losses are means over windows that are not known");
+  } else {
+    notes.push_back((over.suffice() ? "bands: " : "") + errors_text(over));
+  }
+  noteUnknownTexts(notes, sources);
+  if (first > 0) {
+    notes.push_back(fmt::format("the first {} positions are left out, as in the paper: --x-limits 0:{} shows them",
+                                first, source.model.losses.common_length()));
+  }
 }
 
 void applyChoice(std::vector<Curve>& curves, const CurveChoice& choice, const FigureStyle& style) {

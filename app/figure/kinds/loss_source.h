@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,8 +29,9 @@ std::vector<LossSource> lossesOf(const LossEvaluation& evaluation);
 /// @throws UsageError for models whose positions are not the same tokens of the same windows
 void requireComparable(std::span<const LossSource> sources);
 
-/// The first position to be drawn: 128 as in the paper, 0 where that would leave out much.
-std::int64_t firstPosition(std::int64_t length);
+/// The first position to be drawn: 128 as in the paper, 0 where that would leave out much (of fewer than 1024), and
+/// less where the limits of the axis that were chosen begin before it.
+std::int64_t firstPosition(std::span<const LossSource> sources, const std::optional<AxisLimits>& chosen = {});
 
 /// Adds models, corpus and texts to a figure's metadata.
 void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
@@ -38,11 +40,17 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
               std::int64_t offset);
 
-/// What the legend says of lines and bands: "mean of 101 tokens, band: ± 1 standard error".
-std::string legendNote(std::span<const Curve> curves, std::int64_t smooth);
+/// What the legend says of lines and bands, in lines: "mean of 101 tokens, band: ± 1 standard error", what the bands
+/// are over or why there are none, and which position is the first where others are left out.
+std::string legendNote(std::span<const LossSource> sources, std::span<const Curve> curves, std::int64_t smooth,
+                       std::int64_t first);
 
-/// Says that there are no bands, if there are none.
-void noteErrors(std::vector<std::string>& notes, std::span<const Curve> curves);
+/// Says what bands are, or why there are none, and which positions are left out.
+void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first);
+
+/// Says of which different texts the losses are, which cannot be compared then; empty where they are of the same
+/// windows.
+std::string differentTexts(std::span<const LossSource> sources);
 
 /// Order, colours and names of curves as they were chosen.
 /// @throws UsageError for a name that no curve has

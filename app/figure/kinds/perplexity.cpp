@@ -12,16 +12,15 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   plot.xLabel = "context length *l* (tokens)";
   plot.yLabel = "perplexity *P*(*l*)";
   plot.xScale = AxisScale::logarithmic;
+  // The first lengths, whose perplexity is that of guessing, would take the whole axis.
+  const std::int64_t first = std::max<std::int64_t>(0, firstPosition(sources, options.curves.xLimits) - 1);
   for (const LossSource& source : sources) {
     const foxscope::Curve values = perplexity_curve(source.model.losses, source.model.documents());
-    // The first lengths, whose perplexity is that of guessing, would take the whole axis.
-    const std::int64_t first = firstPosition(source.model.losses.common_length());
-    plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values,
-                                  std::max<std::int64_t>(0, first - 1), 1));
+    plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 1));
   }
-  plot.note = legendNote(plot.curves, 1);
+  plot.note = legendNote(sources, plot.curves, 1, first);
   DrawnFigure drawn;
-  noteErrors(drawn.notes, plot.curves);
+  noteErrors(drawn.notes, sources, first);
   if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);
@@ -29,7 +28,8 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
   FigureOrigin origin;
   origin.title = style.title.empty() ? "Perplexity against context length" : style.title;
   origin.command = style.command;
-  origin.facts = {{"bands", "one standard error"}};
+  origin.facts = {{"bands", "one standard error"},
+                  {"errors", errors_text(document_groups(sources.front().model.documents()))}};
   addLosses(origin, sources);
   PanelPage page(style);
   page.add(std::make_unique<CurvePanel>(style.format, std::move(plot)), {});

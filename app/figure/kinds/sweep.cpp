@@ -67,23 +67,35 @@ std::string signedText(double value, int digits) {
   return (zero ? "" : value < 0 ? "−" : "+") + text;
 }
 
-std::vector<std::string> valueTexts(const std::vector<HeadChange>& heads, const Unit& unit) {
+constexpr const char* kDot = "•";
+
+/// A dot for each head that is not told from 0; none where no error is known.
+std::vector<std::string> dotTexts(const SweepEvaluation& sweep, const std::vector<HeadChange>& heads,
+                                  std::optional<double> rate) {
+  const std::vector<bool> named = rate ? sweep.discovered(*rate) : std::vector<bool>();
+  std::vector<std::string> texts;
+  texts.reserve(heads.size());
+  for (std::size_t n = 0; n < heads.size(); ++n) {
+    const Estimate& mean = heads[n].change.mean;
+    const bool told = rate ? named[n] : beyond_chance(mean);
+    texts.emplace_back(told || std::isnan(p_value(mean)) ? "" : kDot);
+  }
+  return texts;
+}
+
+/// @param dots  behind the values; empty: none
+std::vector<std::string> valueTexts(const std::vector<HeadChange>& heads, const Unit& unit,
+                                    const std::vector<std::string>& dots) {
   std::vector<std::string> texts;
   texts.reserve(heads.size());
   for (const HeadChange& head : heads) {
     const Estimate& mean = head.change.mean;
     const int digits = digitsFor(unit.factor * mean.error);
     std::string text = signedText(unit.factor * mean.value, digits);
+    if (!dots.empty() && !dots[texts.size()].empty()) text += ' ' + dots[texts.size()];
     if (std::isfinite(mean.error)) text += fmt::format("\n±{:.{}f}", unit.factor * mean.error, digits);
     texts.push_back(std::move(text));
   }
-  return texts;
-}
-
-std::vector<std::string> dotTexts(const std::vector<HeadChange>& heads) {
-  std::vector<std::string> texts;
-  texts.reserve(heads.size());
-  for (const HeadChange& head : heads) texts.emplace_back(head.change.within_error() ? "•" : "");
   return texts;
 }
 
@@ -115,9 +127,25 @@ MapPanel::Content contentOf(const SweepEvaluation& sweep, const FigureStyle& sty
   return content;
 }
 
-std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values) {
-  return fmt::format("change of the loss{} ({}{})", values ? " ± 1 standard error" : ", • below 2 standard errors",
-                     unit.words, limits.cut ? ", some beyond" : "");
+/// What cells and dots are. Where many heads stand beside each other some are far from 0 by chance: that is said too.
+std::string barLabel(const Unit& unit, const SweepLimits& limits, bool values, bool errors,
+                     std::optional<double> rate) {
+  std::string label = values && errors ? "change of the loss ± 1 standard error" : "change of the loss";
+  label += fmt::format(" ({}{})", unit.words, limits.cut ? ", some beyond" : "");
+  if (!errors) return label;
+  if (rate) return label + fmt::format(", {} not found at a false discovery rate of {:g} %", kDot, 100 * *rate);
+  return label + (values ? "; beyond two errors by chance: about 1 head in 20"
+                         : fmt::format(", {} 0 in its 95 % interval (outside by chance: 1 head in 20)", kDot));
+}
+
+/// What the errors of each sweep are, and how many of its heads are beyond chance.
+void noteErrorsOf(std::vector<std::string>& notes, const SweepEvaluation& sweep, const std::vector<HeadChange>& heads,
+                  std::optional<double> rate) {
+  std::vector<Estimate> means;
+  for (const HeadChange& head : heads) means.push_back(head.change.mean);
+  notes.push_back(fmt::format("{}: {}", sweep.info.name, errors_text(error_blocks(sweep.info.length))));
+  const std::string beyond = beyond_chance_text(means, rate.value_or(kChance));
+  if (!beyond.empty()) notes.push_back(fmt::format("{}: {}", sweep.info.name, beyond));
 }
 
 FigureOrigin originOf(std::span<const SweepEvaluation> sweeps, const SweepLimits& limits, const FigureStyle& style) {
@@ -144,7 +172,7 @@ SweepLimits sweepLimits(std::span<const double> changes) {
   return most > 0 && largest > kFarBeyond * most ? SweepLimits{most, true} : SweepLimits{largest, false};
 }
 
-DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style) {
+DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style, std::optional<double> rate) {
   if (sweeps.empty()) throw UsageError("there is no sweep to draw");
   std::vector<std::vector<HeadChange>> heads;
   std::vector<Image> images;
@@ -153,6 +181,8 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
     images.push_back(imageOf(sweep, heads.back()));
   }
   const SweepLimits limits = limitsOf(heads);
+  const bool errors = std::ranges::any_of(
+      sweeps, [](const SweepEvaluation& sweep) { return error_blocks(sweep.info.length).suffice(); });
   const Unit unit = unitOf(limits.limit);
 
   PanelPage page(style);
@@ -167,13 +197,16 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   }
   ColourBarPanel& bar =
       page.add(std::make_unique<ColourBarPanel>(style.format), PanelPlace{(count + across - 1) / across, 0, 1, across});
-  bar.expectLabel(barLabel(unit, limits, false));
+  bar.expectLabel(barLabel(unit, limits, true, errors, rate));
   page.arrange();
 
   std::vector<std::vector<std::string>> values;
+  std::vector<std::vector<std::string>> dots;
   bool fit = true;
   for (std::size_t n = 0; n < panels.size(); ++n) {
-    values.push_back(placed(sweeps[n], heads[n], valueTexts(heads[n], unit)));
+    dots.push_back(dotTexts(sweeps[n], heads[n], rate));
+    values.push_back(
+        placed(sweeps[n], heads[n], valueTexts(heads[n], unit, rate ? dots[n] : std::vector<std::string>())));
     fit = fit && panels[n]->fitsCells(values[n], page.inner(*panels[n]));
   }
   ScaledColours colours;
@@ -181,13 +214,14 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   colours.hasSigns = true;
   colours.lower = -limits.limit * unit.factor;
   colours.upper = limits.limit * unit.factor;
-  bar.setColours(colours, barLabel(unit, limits, fit), "change of the loss");
+  bar.setColours(colours, barLabel(unit, limits, fit, errors, rate), "change of the loss");
   for (std::size_t n = 0; n < panels.size(); ++n) {
     for (float& value : images[n].value) value *= static_cast<float>(unit.factor);
     panels[n]->setImage(std::move(images[n]), colours);
-    panels[n]->setCellTexts(fit ? values[n] : placed(sweeps[n], heads[n], dotTexts(heads[n])));
+    panels[n]->setCellTexts(fit ? values[n] : placed(sweeps[n], heads[n], dots[n]));
   }
   DrawnFigure drawn;
+  for (std::size_t n = 0; n < panels.size(); ++n) noteErrorsOf(drawn.notes, sweeps[n], heads[n], rate);
   if (limits.cut) {
     drawn.notes.push_back(
         fmt::format("the colours end at ±{:.3g} nats, beyond what a tenth of the heads change", limits.limit));

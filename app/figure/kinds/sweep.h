@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 
 #include "app/figure/figure_style.h"
@@ -18,8 +19,11 @@ SweepLimits sweepLimits(std::span<const double> changes);
 
 /// Every head of a model as a cell of a grid, layers downwards, coloured by what changing it does to the loss: red
 /// hurts, blue helps, on one scale for all sweeps; its title says of which model, change and text. Cells say the value
-/// and its standard error where there is room, else a dot marks those within two errors of 0.
-/// @throws UsageError where there are no sweeps
-DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style);
+/// and its standard error where there is room, else a dot marks those whose 95 % interval holds 0. With a false
+/// discovery rate a dot marks those that are not found at it, beside the value too.
+/// @param rate  of false discoveries
+/// @throws UsageError where there are no sweeps, and for a rate that is none
+DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle& style,
+                      std::optional<double> rate = {});
 
 }  // namespace foxscope::figure

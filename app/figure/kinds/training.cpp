@@ -104,6 +104,17 @@ std::optional<AxisLimits> commonLimits(std::span<const CurvePlot> plots) {
   return AxisLimits{limits.lower / kRoomAround, limits.upper * kRoomAround};
 }
 
+/// Says what the bars of the held-out losses are over, or why there are none.
+void noteBars(std::vector<std::string>& notes, const TrainingSource& training) {
+  const auto& measures = training.record.measures;
+  const auto last = std::find_if(measures.rbegin(), measures.rend(), [](const auto& line) { return line.loss; });
+  if (last == measures.rend()) return;
+  const std::string words = last->error_over.count > 0
+                                ? errors_text(last->error_over)
+                                : "bars as the log has them, which does not say what they are over";
+  notes.push_back(fmt::format("{}: held-out losses: {}", training.name, words));
+}
+
 /// Says which training has no decay times, and which heads are left out where they forget nothing.
 void noteHeads(std::vector<std::string>& notes, const TrainingSource& training) {
   const TrainingRecord& record = training.record;
@@ -252,6 +263,7 @@ DrawnFigure drawTraining(std::span<const TrainingSource> trainings, const Traini
     plot.legend = style.legend;
     chooseTokens(plot, options.curves, unit);
   }
+  for (const TrainingSource& training : trainings) noteBars(drawn.notes, training);
   for (CurvePlot& plot : decays) {
     plot.yLimits = commonLimits(decays);
     plot.xLimits = losses.xLimits;

@@ -186,7 +186,11 @@ std::vector<double> DistanceTab::meanOf(const Group& group, const char* profile)
     for (std::size_t bin = 0; bin < mean.size(); ++bin) mean[bin] += values->bins[bin];
     ++heads;
   }
-  for (double& value : mean) value /= heads;
+  const std::vector<DistanceBin> bins = distance_bins(group.run.trace->info().length);
+  mean.resize(std::min(mean.size(), drawn_bins(bins)));
+  for (std::size_t bin = 0; bin < mean.size(); ++bin) {
+    mean[bin] /= m_shows == Shows::attention ? heads * octaves(bins[bin]) : heads;
+  }
   return mean;
 }
 
@@ -202,9 +206,10 @@ std::vector<DistanceLine> DistanceTab::linesOf(const QPalette& palette) const {
       if (kind.ofGate && (!gated || (!own && m_shows == Shows::attention))) continue;
       std::vector<double> values = meanOf(group, kind.profile);
       if (values.empty()) continue;
+      std::vector<DistanceBin> bins = distance_bins(info.length);
+      bins.resize(drawn_bins(bins));
       lines.push_back({m_groups.size() > 1 ? group.name + QStringLiteral(": ") + kind.name : kind.name,
-                       runColour(group.run.look.colour, palette), kind.style, distance_bins(info.length),
-                       std::move(values)});
+                       runColour(group.run.look.colour, palette), kind.style, std::move(bins), std::move(values)});
     }
   }
   return lines;
@@ -281,7 +286,7 @@ QString DistanceTab::data() const {
   const std::vector<DistanceLine>& lines = m_lines;
   std::size_t longest = 0;
   QString csv = tr("distance from (tokens),distance to");
-  const QString unit = m_shows == Shows::logits ? tr(" (nats)") : QString();
+  const QString unit = m_shows == Shows::logits ? tr(" (nats)") : tr(" (per octave)");
   for (std::size_t n = 0; n < lines.size(); ++n) {
     if (lines[n].bins.size() > lines[longest].bins.size()) longest = n;
     const QString name =

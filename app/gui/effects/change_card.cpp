@@ -78,17 +78,21 @@ void ChangeCard::fill(int column, const std::vector<TokenChange>& tokens,
 }
 
 void ChangeCard::show(const QString& name, const LossChange& change, const QString& text,
-                      const std::function<QString(std::int64_t position)>& token) {
+                      const std::function<QString(std::int64_t position)>& token, const QString& others) {
   QString words = tr("<b>%1:</b> %2 nats/token (perplexity × %3) over %4 tokens")
                       .arg(name.toHtmlEscaped(), estimateText(change.mean))
                       .arg(change.perplexity_factor(), 0, 'f', 4)
                       .arg(QLocale(QLocale::English).toString(change.tokens));
   if (!text.isEmpty()) words += tr(" of %1").arg(text.toHtmlEscaped());
-  if (!std::isfinite(change.mean.error)) {
-    words += tr("; too few tokens for an error");
-  } else if (change.within_error()) {
-    words += tr("; less than two standard errors from 0");
+  const ErrorGroups& over = change.mean.over;
+  if (!over.suffice()) {
+    words += QStringLiteral("; ") + QString::fromStdString(errors_text(over));
+  } else {
+    words += beyond_chance(change.mean)
+                 ? tr("; 0 is outside its 95 % interval, over %1").arg(QString::fromStdString(groups_text(over)))
+                 : tr("; 0 is in its 95 % interval, over %1").arg(QString::fromStdString(groups_text(over)));
   }
+  if (!others.isEmpty()) words += QStringLiteral("<br>") + others.toHtmlEscaped();
   m_sentence->setText(words);
   m_sentence->setAlignment(Qt::AlignLeft | Qt::AlignVCenter);
   m_tokens->clearContents();

@@ -21,8 +21,9 @@ class ChangeCard : public QWidget {
   /// @param name   "fox-pro-12m, L3 H0, gate 1"
   /// @param text   what was read; empty: not known
   /// @param token  what a position predicts
+  /// @param others what is to be said of all heads that it is one of; empty: it was asked for alone
   void show(const QString& name, const LossChange& change, const QString& text,
-            const std::function<QString(std::int64_t position)>& token);
+            const std::function<QString(std::int64_t position)>& token, const QString& others = {});
   /// Nothing but words.
   void showHint(const QString& words);
 

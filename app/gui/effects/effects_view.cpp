@@ -240,7 +240,12 @@ void EffectsView::showSweptHead(const HeadSweep& sweep, int layer, int head) {
     if (whole && !whole->token.empty()) return QString::fromStdString(whole->token[static_cast<std::size_t>(position)]);
     return QString::number(position);
   };
-  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, token);
+  std::vector<Estimate> heads;
+  for (const auto& each : sweep.effects) {
+    if (each) heads.push_back(each->mean);
+  }
+  m_card->show(QString::fromStdString(change.words()), *effect, sweep.text, token,
+               QString::fromStdString(beyond_chance_text(heads)));
 }
 
 void EffectsView::ask(const Run& run, const Run& base) {

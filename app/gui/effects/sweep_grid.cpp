@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <QHelpEvent>
 #include <QKeyEvent>
@@ -32,8 +33,8 @@ QString estimateText(const Estimate& estimate) {
   const bool known = std::isfinite(estimate.error) && estimate.error > 0;
   const int digits = known ? std::clamp(1 - static_cast<int>(std::floor(std::log10(estimate.error))), 2, 8) : 5;
   const QString sign = estimate.value < 0 ? QStringLiteral("−") : QStringLiteral("+");
-  const QString value = sign + QString::number(std::abs(estimate.value), 'f', digits);
-  return known ? QStringLiteral("%1 ± %2").arg(value, QString::number(estimate.error, 'f', digits)) : value;
+  const double error = known ? estimate.error : std::numeric_limits<double>::quiet_NaN();
+  return sign + QString::fromStdString(estimate_text({std::abs(estimate.value), error, estimate.over}, digits));
 }
 
 SweepGrid::SweepGrid(QWidget* parent) : QWidget(parent) {
@@ -113,7 +114,8 @@ void SweepGrid::paintCell(QPainter& painter, int layer, int head) const {
   const QString value = QString::number(1000 * effect->mean.value, 'f', 1).replace('-', QStringLiteral("−"));
   const QString error =
       std::isfinite(effect->mean.error) ? QStringLiteral(" ±%1").arg(1000 * effect->mean.error, 0, 'f', 1) : QString();
-  for (const QString& text : {value + error, value, effect->within_error() ? QStringLiteral("•") : QString()}) {
+  const bool marked = beyond_chance(effect->mean) || std::isnan(effect->mean.error);
+  for (const QString& text : {value + error, value, marked ? QString() : QStringLiteral("•")}) {
     const bool fits =
         fontMetrics().horizontalAdvance(text) + 4 <= inner.width() && fontMetrics().height() - 2 <= inner.height();
     if (!fits && text != QStringLiteral("•")) continue;

@@ -100,13 +100,13 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   for (int head = 0; head < model.info.heads; ++head) content.columns += QString::number(head);
   for (const double value : numbers.value) content.values.push_back(static_cast<float>(value));
   content.colours = headColours(all, times);
-  content.reading = [name, unit, numbers, heads = model.info.heads](int row, int column) {
+  const QString over = QString::fromStdString(model.windows ? groups_text(model.documents()) : std::string());
+  content.reading = [name, unit, numbers, over, heads = model.info.heads](int row, int column) {
     const auto at = static_cast<std::size_t>(std::int64_t{row} * heads + column);
     QString text =
         tr("%1 L%2 H%3: %4 %5").arg(name).arg(row).arg(column).arg(wordsOf(numbers.name)).arg(numbers.value[at]);
-    if (at < numbers.error.size() && std::isfinite(numbers.error[at]))
-      text += tr(" ± %1").arg(numbers.error[at], 0, 'g', 2);
-    return text + unit;
+    if (at >= numbers.error.size() || !std::isfinite(numbers.error[at])) return text + unit;
+    return text + tr(" ± %1").arg(numbers.error[at], 0, 'g', 2) + unit + tr(", over %1").arg(over);
   };
   connect(&m_row->add(std::move(content)), &ValueGrid::told, this, &HeadsPage::told);
 }

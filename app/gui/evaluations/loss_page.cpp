@@ -26,7 +26,9 @@ figure::CurvePlot plotOf(const std::vector<figure::LossSource>& sources, const L
   if (sources.empty()) return {};
   figure::FigureStyle style;
   style.looks = looks;
-  return figure::lossPlot(sources, {}, figure::smoothingWidth(sources, {}), style);
+  figure::CurvePlot plot = figure::lossPlot(sources, {}, figure::smoothingWidth(sources, {}), style);
+  plot.title = figure::differentTexts(sources);
+  return plot;
 }
 
 std::vector<std::string> namesOf(const std::vector<figure::LossSource>& sources) {
@@ -101,10 +103,14 @@ void colourAxes(QCustomPlot& axes, const QPalette& palette) {
 }  // namespace
 
 LossPage::LossPage(Document& document, QWidget* parent)
-    : QWidget(parent), m_document(document), m_axes(new QCustomPlot(this)) {
+    : QWidget(parent), m_document(document), m_different(new QLabel), m_axes(new QCustomPlot(this)) {
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
-  layout->addWidget(m_axes);
+  m_different->setWordWrap(true);
+  m_different->setContentsMargins(8, 4, 8, 4);
+  m_different->setVisible(false);
+  layout->addWidget(m_different);
+  layout->addWidget(m_axes, 1);
   m_axes->setAccessibleName(tr("Loss against position"));
   m_axes->setInteractions(QCP::iRangeDrag | QCP::iRangeZoom);
   putLegendAbove(*m_axes);
@@ -137,8 +143,10 @@ void LossPage::follow() {
 void LossPage::take(figure::CurvePlot plot) {
   m_waiting = false;
   m_plot = std::move(plot);
+  m_different->setText(QString::fromStdString(m_plot.title));
+  m_different->setVisible(!m_plot.title.empty());
   restyle();
-  if (!m_plot.note.empty()) emit told(QString::fromStdString(m_plot.note));
+  if (!m_plot.note.empty()) emit told(note());
 }
 
 void LossPage::restyle() {
@@ -159,6 +167,10 @@ void LossPage::restyle() {
   m_axes->replot(QCustomPlot::rpQueuedReplot);
 }
 
+QString LossPage::note() const {
+  return QString::fromStdString(m_plot.note).replace(QLatin1Char('\n'), QStringLiteral(", "));
+}
+
 void LossPage::tell(double position) {
   QStringList words;
   for (const figure::Curve& curve : m_plot.curves) {
@@ -171,7 +183,7 @@ void LossPage::tell(double position) {
     }
     words += value;
   }
-  if (words.isEmpty()) return emit told(QString::fromStdString(m_plot.note));
+  if (words.isEmpty()) return emit told(note());
   emit told(tr("position %1: %2 nats").arg(std::lround(position)).arg(words.join(QStringLiteral(", "))));
 }
 

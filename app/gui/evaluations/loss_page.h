@@ -1,5 +1,6 @@
 #pragma once
 
+#include <QLabel>
 #include <QWidget>
 
 #include "app/figure/curve_plot.h"
@@ -10,7 +11,8 @@ class QCustomPlot;
 namespace foxscope::gui::evaluations {
 
 /// L(p) of every model of the loss evaluations that are open, smoothed and with bands of one standard error as
-/// `foxscope figure loss` draws them. The wheel zooms, dragging moves, a double click shows all.
+/// `foxscope figure loss` draws them. Where they are of different texts, a line above says so. The wheel zooms,
+/// dragging moves, a double click shows all.
 class LossPage : public QWidget {
   Q_OBJECT
 
@@ -24,6 +26,8 @@ class LossPage : public QWidget {
   /// The plot, with its curves and its legend.
   [[nodiscard]] QCustomPlot& axes() const { return *m_axes; }
   [[nodiscard]] const figure::CurvePlot& plot() const { return m_plot; }
+  /// Says that the curves are of different texts; empty where they are of one.
+  [[nodiscard]] QString warning() const { return m_different->text(); }
   [[nodiscard]] bool isSettled() const { return !m_waiting; }
 
  signals:
@@ -36,8 +40,11 @@ class LossPage : public QWidget {
   void take(figure::CurvePlot plot);
   void restyle();
   void tell(double position);
+  /// What lines and bands are.
+  [[nodiscard]] QString note() const;
 
   Document& m_document;
+  QLabel* m_different;  ///< that the curves are of different texts; hidden where they are of one
   QCustomPlot* m_axes = nullptr;
   figure::CurvePlot m_plot;
   bool m_waiting = false;

@@ -28,9 +28,8 @@ QString wordsOf(const OpenTraining& training, const TrainingCheckpoint& checkpoi
   }
   const TrainingMeasures* measured = record.measured(checkpoint.step);
   if (measured != nullptr && measured->loss) {
-    QString heldOut = TrainingBar::tr("held-out %1").arg(*measured->loss, 0, 'f', kDigits);
-    if (measured->loss_error) heldOut += QStringLiteral(" ± %1").arg(*measured->loss_error, 0, 'f', kDigits);
-    words += heldOut;
+    words +=
+        TrainingBar::tr("held-out %1").arg(QString::fromStdString(estimate_text(measured->held_out_loss(), kDigits)));
   }
   return words.join(QStringLiteral(" · "));
 }

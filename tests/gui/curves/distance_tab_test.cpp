@@ -50,9 +50,27 @@ HeadMeasures measured(const Scene& scene, const HeadChoice& head) {
   return *measure_head(*scene.document.headOf(head), {.statistics = {}, .with_split = true, .classes = {}}, {});
 }
 
+constexpr std::int64_t kTokens = 80;
+
+/// The bins of 80 tokens that are drawn: not the last, 64-79, which is a third of an octave wide.
+std::vector<DistanceBin> drawnBins() {
+  std::vector<DistanceBin> bins = distance_bins(kTokens);
+  bins.pop_back();
+  return bins;
+}
+
+/// What is drawn of a profile of 80 tokens: mass by the octave of 1 + distance, logits as they are.
 std::vector<double> profile(const HeadMeasures& measures, const std::string& name) {
   for (const HeadProfile& one : measures.profiles) {
-    if (one.name == name) return one.bins;
+    if (one.name != name) continue;
+    std::vector<double> values = one.bins;
+    values.pop_back();
+    if (!name.starts_with("mass")) return values;
+    for (std::size_t bin = 0; bin < values.size(); ++bin) {
+      const DistanceBin& of = drawnBins()[bin];
+      values[bin] /= std::log2(static_cast<double>(1 + of.to) / static_cast<double>(1 + of.from));
+    }
+    return values;
   }
   return {};
 }
@@ -78,7 +96,7 @@ void DistanceTabTest::showsTheChosenHeadWithAndWithoutItsGate() {
     QCOMPARE(plot.lines()[0].value, profile(expected, "mass" + suffix));
     QCOMPARE(plot.lines()[1].value, profile(expected, "mass_without_gate" + suffix));
     QCOMPARE(plot.lines()[2].value, profile(expected, "mass_without_content" + suffix));
-    QVERIFY(plot.lines()[0].bins == distance_bins(80));
+    QVERIFY(plot.lines()[0].bins == drawnBins());
   };
   compare("_without_first");
   choice(scene.view, "Key 0").trigger();
@@ -131,7 +149,7 @@ void DistanceTabTest::hoveringAndArrowsTellValues() {
   QTest::keyClick(&plot, Qt::Key_Right);
   QVERIFY(reading.place().contains("distance 8–15 tokens"));
   for (int step = 0; step < 20; ++step) QTest::keyClick(&plot, Qt::Key_Right);
-  QVERIFY(reading.place().contains("distance 64–79 tokens"));
+  QVERIFY(reading.place().contains("distance 32–63 tokens"));
   for (int step = 0; step < 20; ++step) QTest::keyClick(&plot, Qt::Key_Left);
   QVERIFY(reading.place().contains("distance 0 tokens"));
 }
@@ -143,7 +161,7 @@ void DistanceTabTest::meansOverALayerAndAModel() {
   QVERIFY(scene.show(Tab::distance));
   const DistancePlot& plot = plotOf(scene, kAttention);
   const auto expectMean = [&](int firstLayer, const QString& name) {
-    std::vector<double> mean(distance_bins(80).size());
+    std::vector<double> mean(drawnBins().size());
     for (int layer = firstLayer; layer < 2; ++layer) {
       for (int head = 0; head < 4; ++head) {
         const auto own = profile(measured(scene, {run, layer, head}), "mass_without_first");
@@ -244,7 +262,7 @@ void DistanceTabTest::exportsWhatItShows() {
   QCOMPARE(lines[0],
            "distance from (tokens),distance to,\"a, layer 0, head 1: content (nats)\",\"a, layer 0, head 1: decay "
            "(nats)\"");
-  QCOMPARE(lines.size(), static_cast<qsizetype>(distance_bins(80).size()) + 1);
+  QCOMPARE(lines.size(), static_cast<qsizetype>(drawnBins().size()) + 1);
   QVERIFY(lines[4].startsWith("4,7,"));
   const HeadMeasures expected = measured(scene, {run, 0, 1});
   QVERIFY(std::abs(lines[4].split(',')[3].toDouble() - profile(expected, "logit_decay")[3]) < 1e-6);

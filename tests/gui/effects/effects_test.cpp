@@ -31,6 +31,7 @@ class EffectsTest : public QObject {
   void aSweepIsExportedAndOpened();
   void aSweepSaysOfWhichTextItIs();
   void aSweepHasTheHeadsOfEachLayer();
+  void aHeadOfASweepIsOneOfMany();
   void whatCannotBeSweptSaysWhy();
   void withoutChangesItSaysWhatToDo();
   void changedRunsFromFilesAreAnswered();
@@ -98,6 +99,8 @@ void EffectsTest::aChangedRunIsAnswered() {
   const QString sentence = effects.view.card().sentence();
   QVERIFY2(sentence.contains(estimateText(expected.mean) + " nats/token"), qPrintable(sentence));
   QVERIFY2(sentence.contains("over 80 tokens of black-beauty-1-3.txt"), qPrintable(sentence));
+  QVERIFY2(sentence.contains("; no errors: the text gives 2 blocks of 40 tokens, and an error takes 8"),
+           qPrintable(sentence));
   QVERIFY2(sentence.contains(QString::number(expected.perplexity_factor(), 'f', 4)), qPrintable(sentence));
   const QTableWidget& tokens = effects.view.card().tokens();
   QCOMPARE(tokens.rowCount(), 10);
@@ -400,6 +403,37 @@ void EffectsTest::aSweepIsExportedAndOpened() {
   QCOMPARE(other.sweeps.shown()->run, other.fox());
   QTest::mouseClick(&other.view.grid(), Qt::LeftButton, {}, other.view.grid().cell(6, 3).center());
   QVERIFY(other.document.selection().head() == (HeadChoice{other.fox(), 6, 3}));
+}
+
+// Of heads whose errors are known the card says which are beyond chance, and that some are by chance.
+void EffectsTest::aHeadOfASweepIsOneOfMany() {
+  auto sweep = std::make_shared<SweepEvaluation>();
+  constexpr std::int64_t kLong = 512;
+  sweep->info.name = "fox";
+  sweep->info.layers = 1;
+  sweep->info.heads = 3;
+  sweep->info.length = kLong;
+  sweep->change = change("cut");
+  sweep->source = "long.txt";
+  sweep->token_id.assign(kLong, 1);
+  sweep->unchanged_loss.assign(kLong, 3);
+  for (const float by : {0.5F, 0.0F, 0.0F}) {
+    std::vector<float> losses;
+    for (std::int64_t p = 0; p < kLong; ++p) losses.push_back(3 + by + std::sin(static_cast<float>((p + 1) * (p + 3))));
+    sweep->changed_loss.push_back(losses);
+  }
+  sweep->changed_loss[2] = sweep->unchanged_loss;  // a change of exactly nothing
+  Effects effects;
+  effects.view.resize(900, 420);
+  effects.view.show();
+  emit effects.document.sweepOpened({sweep, sweep->changes(1)});
+  const auto chosen = [&](int head) {
+    QTest::mouseClick(&effects.view.grid(), Qt::LeftButton, {}, effects.view.grid().cell(0, head).center());
+    return effects.view.card().sentence();
+  };
+  QVERIFY2(chosen(0).contains("; 0 is outside its 95 % interval, over 16 blocks of 32 tokens"), qPrintable(chosen(0)));
+  QVERIFY2(chosen(2).contains("; 0 is in its 95 % interval"), qPrintable(chosen(2)));
+  QVERIFY2(chosen(1).contains("of heads that matter nothing one in twenty is, here 0.1"), qPrintable(chosen(1)));
 }
 
 // Of the text that its run has read, also where another one is about to be read; so does its figure.

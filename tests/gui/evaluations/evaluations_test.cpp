@@ -29,6 +29,7 @@ class EvaluationsTest : public QObject {
   void lossesAreTheFiguresCurves();
   void theLegendIsOffTheCurves();
   void filesOfOneKindStandInOnePlot();
+  void differentTextsAreSaidToBe();
   void coloursAreThoseOfTheRuns();
   void aNeedleCellTellsItsValue();
   void allCellsHaveNumbersOrNone();
@@ -165,6 +166,37 @@ void EvaluationsTest::filesOfOneKindStandInOnePlot() {
   QTRY_COMPARE(shown.document.evaluations().size(), 1U);
   QVERIFY(shown.settle());
   QCOMPARE(shown.view.loss().plot().curves.size(), one);
+}
+
+void EvaluationsTest::differentTextsAreSaidToBe() {
+  const Folder folder;
+  LossEvaluation other = LossEvaluation::open(evaluationOf("loss").toStdString());
+  other.corpus.source = "code.jsonl";
+  for (EvaluatedModel& model : other.models) {
+    auto windows = std::make_shared<EvaluatedWindows>(*model.windows);
+    windows->token_id[0] += 1;
+    model.windows = windows;
+  }
+  write_loss_file(folder.path("code.h5").toStdString(), other, {"foxscope", ""}, Overwrite::refuse);
+  Shown shown({evaluationOf("loss")});
+  QVERIFY(shown.settle());
+  QVERIFY(shown.view.loss().warning().isEmpty());
+  shown.document.open({folder.path("code.h5")});
+  QVERIFY(shown.settle());
+  const QString warning = shown.view.loss().warning();
+  QVERIFY2(warning.startsWith("these losses are of different tokens and do not compare: "), qPrintable(warning));
+  QVERIFY2(warning.contains("windows of code.jsonl)"), qPrintable(warning));
+  // Nor does the figure put them together.
+  QSignalSpy messages(&shown.document, &Document::messageRaised);
+  shown.view.exportTo(folder.path("loss.svg"));
+  QVERIFY(shown.settle());
+  QCOMPARE(messages.size(), 1);
+  QVERIFY(messages[0][0].value<Message>().text.contains("did not predict the same tokens"));
+  const auto closes = shown.view.findChildren<QToolButton*>("close");
+  QTest::mouseClick(closes.back(), Qt::LeftButton);
+  QTRY_COMPARE(shown.document.evaluations().size(), 1U);
+  QVERIFY(shown.settle());
+  QVERIFY(shown.view.loss().warning().isEmpty());
 }
 
 void EvaluationsTest::coloursAreThoseOfTheRuns() {
