@@ -22,8 +22,9 @@ int workTogether(const Session& session, const DeviceChoice& device, const std::
     remove_unfinished_files();
     _exit(kFailed);
   };
-  const std::unique_ptr<Processes> processes =
-      Processes::join(*place, Processes::device_of(*place, device), remedy, lost);
+  const auto waiting = [&console = session.console](const std::string& text) { console.note(text); };
+  const std::unique_ptr<Processes> processes = Processes::join(*place, Processes::device_of(*place, device),
+                                                               {"foxscope " FOXSCOPE_VERSION, remedy, waiting, lost});
   if (!processes->first()) {
     session.console.setVerbosity(Verbosity::quiet);
     session.interrupt.say("");

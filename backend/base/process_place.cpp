@@ -11,9 +11,11 @@ namespace foxscope {
 namespace {
 
 constexpr int kLargestPort = 65535;
-/// Ports for steps of Slurm, by the number of the job: those that systems give to no one by themselves.
+/// Ports for steps of Slurm, by the numbers of job and step: those that systems give to no one by themselves.
 constexpr int kFirstStepPort = 12000;
 constexpr int kStepPorts = 20000;
+/// Between the ports of a job's steps, far from those of the next jobs.
+constexpr int kStepStride = 7919;
 
 int number_of(const Environment& environment, const std::string& name, int least, int most) {
   const std::optional<std::string> text = environment(name);
@@ -46,6 +48,14 @@ std::optional<ProcessPlace> place_of(const Environment& environment, const Place
   return place;
 }
 
+/// @returns 0 where Slurm does not number the step, as an interactive one
+int step_port(int job, const std::string& step) {
+  unsigned number = 0;
+  std::from_chars(step.data(), step.data() + step.size(), number);
+  const int offset = static_cast<int>(number % kStepPorts) * kStepStride % kStepPorts;
+  return kFirstStepPort + (job % kStepPorts + offset) % kStepPorts;
+}
+
 }  // namespace
 
 std::string first_host(std::string_view list) {
@@ -71,20 +81,26 @@ std::optional<ProcessPlace> process_place(const Environment& environment) {
     place->host = *host;
     place->port = number_of(environment, "MASTER_PORT", 1, kLargestPort);
     place->hosts_store = place->rank == 0 && environment("TORCHELASTIC_USE_AGENT_STORE") != "True";
+    place->one_node = environment("LOCAL_WORLD_SIZE") == environment("WORLD_SIZE");
+    place->job = environment("TORCHELASTIC_RUN_ID").value_or("");
     place->run = environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
     return place;
   }
   if (!environment("SLURM_STEP_NUM_TASKS")) return std::nullopt;
   place = place_of(environment, {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"});
   if (!place) return std::nullopt;
-  place->host = host ? *host : first_host(environment("SLURM_STEP_NODELIST").value_or(""));
+  const std::string nodes = environment("SLURM_STEP_NODELIST").value_or("");
+  place->host = host ? *host : first_host(nodes);
   if (place->host.empty())
     throw UsageError("SLURM_STEP_NODELIST: is not set: set MASTER_ADDR to the first node's name");
   constexpr int kLargestJob = 2'000'000'000;
+  const std::string step = environment("SLURM_STEP_ID").value_or("0");
   place->port = has_port ? number_of(environment, "MASTER_PORT", 1, kLargestPort)
-                         : kFirstStepPort + number_of(environment, "SLURM_JOB_ID", 0, kLargestJob) % kStepPorts;
+                         : step_port(number_of(environment, "SLURM_JOB_ID", 0, kLargestJob), step);
   place->hosts_store = place->rank == 0;
-  place->run = "0";
+  place->one_node = !nodes.empty() && first_host(nodes) == nodes;
+  place->job = fmt::format("{}.{}", environment("SLURM_JOB_ID").value_or(""), step);
+  place->run = environment("SLURM_RESTART_COUNT").value_or("0");
   return place;
 }
 

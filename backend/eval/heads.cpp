@@ -208,6 +208,10 @@ std::optional<HeadsEvaluation> evaluate_heads(const HeadsRequest& request, const
   } else if (events.note) {
     events.note(fmt::format("{}: token ids have no text, so gates are not told by class of the token", source->name));
   }
+  // Which words are rare is counted over the whole corpus.
+  std::string facts = fmt::format("eval heads\na corpus of {} tokens\n", source->windows.corpus_tokens);
+  for (const HeadsModel& model : models) facts += model_facts(model);
+  require_same(processes, facts);
   HeadsEvaluation evaluation;
   evaluation.corpus = describe_corpus(request.input, *source);
   SharedPieces pieces(processes);

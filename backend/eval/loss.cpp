@@ -160,6 +160,9 @@ std::optional<LossResult> evaluate_loss(const LossRequest& request, const LossEv
     models.push_back(std::move(*planned));
   }
 
+  std::string facts = "eval loss\n";
+  for (const LossModel& model : models) facts += model_facts(model);
+  require_same(processes, facts);
   SharedWork work(processes, {request.output, fingerprint(models), request.start_anew},
                   [&](std::uint32_t model, std::uint32_t window, std::span<const float> losses) {
                     if (model >= models.size() || window >= models[model].done.size()) return;

@@ -9,6 +9,7 @@
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle_plan.h"
+#include "backend/eval/planned_model.h"
 #include "backend/eval/sampling.h"
 #include "backend/eval/shared_work.h"
 #include "backend/map/map.h"
@@ -293,6 +294,9 @@ std::optional<NeedleEvaluation> evaluate_needle(const NeedleRequest& request, co
   auto planned = plan_needle(request, job);
   if (!planned) return std::nullopt;
   std::vector<PlannedNeedle>& models = *planned;
+  std::string facts = "eval needle\n" + needle_facts(request, models);
+  for (const PlannedNeedle& model : models) facts += model_facts(model.result.info, model.bos_id);
+  require_same(processes, facts);
   SharedWork work(processes, {request.output, needle_fingerprint(request, models), request.start_anew},
                   [&](std::uint32_t model, std::uint32_t cell, std::span<const float> numbers) {
                     take(models, model, cell, numbers);

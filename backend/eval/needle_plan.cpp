@@ -140,6 +140,16 @@ std::optional<std::vector<PlannedNeedle>> plan_needle(const NeedleRequest& reque
   return models;
 }
 
+std::string needle_facts(const NeedleRequest& request, const std::vector<PlannedNeedle>& models) {
+  std::string facts = fmt::format("haystack {}\nlengths {}\ndepths {}\n", to_string(request.mode),
+                                  fmt::join(request.lengths, ", "), fmt::join(request.depths, ", "));
+  for (const PlannedNeedle& model : models) {
+    const nlohmann::json ids = {model.parts.haystack, model.parts.needle, model.parts.question, model.parts.answer};
+    facts += fmt::format("tokens of prompts {}\n", sha256(ids.dump()));
+  }
+  return facts + fmt::format("answer {}\n", request.words.answer);
+}
+
 std::string needle_fingerprint(const NeedleRequest& request, const std::vector<PlannedNeedle>& models) {
   nlohmann::json list = {kNeedleContent, request.words.json(), to_string(request.mode), request.lengths,
                          request.depths};

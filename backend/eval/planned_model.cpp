@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/command_line.h"
+#include "backend/base/sha256.h"
 #include "backend/model/checks.h"
 
 namespace foxscope {
@@ -114,6 +115,23 @@ std::optional<PlannedModel> plan_model(const OpenedModel& model, const WindowSou
   if (!info) return std::nullopt;
   planned.info = std::move(*info);
   return planned;
+}
+
+std::string model_facts(const TraceInfo& info, std::int32_t bos_id) {
+  return fmt::format("model {}\nweights {}\nconfig.json {}\ndtype {}\npruning {}\nintervention {}\nBOS token {}\n",
+                     info.name, info.weights_sha256, sha256(info.config), to_string(info.dtype), info.pruning_tolerance,
+                     info.intervention.empty() ? "none" : info.intervention, bos_id);
+}
+
+std::string model_facts(const PlannedModel& model) {
+  const EvaluatedWindows& table = *model.table;
+  const auto hash = [](const auto& values) {
+    return sha256(std::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0])));
+  };
+  return model_facts(model.info, model.bos_id) +
+         fmt::format("{} of {} documents\n{} windows of up to {} tokens\ntokens {}\nlengths {}\ndocuments {}\n",
+                     model.windows.documents.size(), model.windows.corpus_documents, model.windows.windows.size(),
+                     table.length, hash(table.token_id), hash(table.tokens), hash(table.document));
 }
 
 }  // namespace foxscope

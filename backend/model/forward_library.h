@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
-#include <string>
 
 #include "backend/model/causal_lm.h"
 
@@ -12,6 +10,7 @@ namespace foxscope {
 class ParameterSource;
 class Processes;
 class TrainableModel;
+struct ProcessEvents;
 struct ProcessPlace;
 struct TrainableOptions;
 
@@ -24,7 +23,7 @@ struct ForwardLibrary {
   std::unique_ptr<TrainableModel> (*make_trainable)(const ModelConfig& config, const ParameterSource& weights,
                                                     const TrainableOptions& options, const Job& job);
   std::unique_ptr<Processes> (*join_processes)(const ProcessPlace& place, const Device& device,
-                                               const std::string& remedy, std::function<void(const std::string&)> lost);
+                                               const ProcessEvents& events);
 };
 
 /// Loads it, and LibTorch with it, when it is first asked for. From any thread.

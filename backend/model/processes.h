@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,14 @@ namespace foxscope {
 /// this process. The message is for the user; it is empty in processes that leave it to another one to say it.
 using WorkLost = std::function<void(const std::string& message)>;
 
+/// What a process hears of its others.
+struct ProcessEvents {
+  std::string program;                                   ///< its name and version; the same in all of them
+  std::string remedy;                                    ///< what a person does when a process is lost, for the message
+  std::function<void(const std::string& text)> waiting;  ///< told for whom this process waits, after five seconds
+  WorkLost lost;
+};
+
 /// The processes that do one piece of work together. What is called "together" must be called by all of them, in the
 /// same order. On GPUs, one for each process, they exchange over NCCL; on CPUs over the store at which they meet,
 /// which is slow, and meant for tests. LibTorch inside, none of it in this header.
@@ -26,10 +35,9 @@ class Processes {
   /// Meets the others, and watches from then on that they live: each gives a sign every two seconds, and is lost when
   /// none came for half a minute.
   /// @param device  of this process; every process must have its own GPU, or the CPU
-  /// @param remedy  what a person does when a process is lost, for the message
-  /// @throws Error where the others do not come within five minutes
-  static std::unique_ptr<Processes> join(const ProcessPlace& place, const Device& device, const std::string& remedy,
-                                         WorkLost lost);
+  /// @throws Error where the others do not come within five minutes, and where those that are there were started for
+  ///         other work: another job at the same port, another number of processes, another version
+  static std::unique_ptr<Processes> join(const ProcessPlace& place, const Device& device, const ProcessEvents& events);
   virtual ~Processes() = default;
 
   /// The device of a process of several, where devices are chosen for all alike: "cuda" is the GPU that belongs to it.
@@ -61,6 +69,20 @@ class Processes {
   ProcessPlace place_;
   Device device_;
 };
+
+/// The first lines in which two texts differ, as a message names them.
+struct LineDifference {
+  std::string one;
+  std::string other;
+};
+LineDifference first_difference(std::string_view one, std::string_view other);
+
+/// Together: what the work depends on is compared over the processes; to be called before anything else is done
+/// together.
+/// @param processes  null: this one alone
+/// @param facts      a line each
+/// @throws Error in all processes, naming the first line that differs
+void require_same(Processes* processes, const std::string& facts);
 
 /// Together: does something in the first process of every node, and then in the node's others, which find what it left.
 /// @param processes  null: this one alone

@@ -12,11 +12,11 @@
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include "backend/model/meeting_torch.h"
 #include "backend/model/processes.h"
 
 namespace c10d {
 class Backend;
-class Store;
 class Work;
 }  // namespace c10d
 
@@ -25,7 +25,7 @@ namespace foxscope {
 /// Processes that exchange tensors; what Processes::join makes.
 class TorchProcesses final : public Processes {
  public:
-  TorchProcesses(const ProcessPlace& place, const Device& device, const std::string& remedy, WorkLost lost);
+  TorchProcesses(const ProcessPlace& place, const Device& device, const ProcessEvents& events);
   ~TorchProcesses() override;
   TorchProcesses(const TorchProcesses&) = delete;
   TorchProcesses& operator=(const TorchProcesses&) = delete;
@@ -45,6 +45,9 @@ class TorchProcesses final : public Processes {
   /// Together: gives all what process `rank` has.
   void send(at::Tensor& values, int rank);
 
+  /// Together, of float32 numbers of which each process must have the same.  @throws Error where they differ
+  void require_same_numbers(const at::Tensor& flat, const std::string& what);
+
   void add_up(std::span<double> values) override;
   std::vector<std::string> gather(const std::string& text) override;
   std::int64_t next_number(const std::string& name) override;
@@ -53,8 +56,6 @@ class TorchProcesses final : public Processes {
   void fail(const std::string& message) override;
 
  private:
-  void connect();
-  void meet();
   void watch(const std::stop_token& stop);
   /// Uses the store.  @throws Error where it is gone
   template <typename Action>
@@ -67,8 +68,9 @@ class TorchProcesses final : public Processes {
 
   std::string remedy_;
   WorkLost lost_;
+  Meeting meeting_;
   c10::intrusive_ptr<c10d::Store> store_;    ///< of the thread that works
-  c10::intrusive_ptr<c10d::Store> watched_;  ///< a connection of the watching thread's own: a store serves one call
+  c10::intrusive_ptr<c10d::Store> watched_;  ///< of the watching thread
   c10::intrusive_ptr<c10d::Backend> backend_;
   std::vector<c10::intrusive_ptr<c10d::Work>> begun_;
   std::int64_t gathered_ = 0;
@@ -78,7 +80,6 @@ class TorchProcesses final : public Processes {
   std::jthread watch_;    ///< the last member: it ends before the others go
 };
 
-std::unique_ptr<Processes> join_processes(const ProcessPlace& place, const Device& device, const std::string& remedy,
-                                          WorkLost lost);
+std::unique_ptr<Processes> join_processes(const ProcessPlace& place, const Device& device, const ProcessEvents& events);
 
 }  // namespace foxscope

@@ -1,4 +1,5 @@
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "backend/base/error.h"
 #include "backend/model/collectives_torch.h"
 
 namespace foxscope {
@@ -40,22 +42,21 @@ class StoreBackend final : public c10d::Backend {
   const std::string getBackendName() const override { return "foxscope-store"; }
 
   WorkPointer allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& /*options*/) override {
-    for (at::Tensor& tensor : tensors) tensor.copy_(sum(exchange(bytes_of(tensor)), tensor));
+    for (at::Tensor& tensor : tensors) tensor.copy_(sum(exchange(tensor), tensor));
     return done();
   }
 
   WorkPointer broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override {
     for (at::Tensor& tensor : tensors) {
       const auto root = static_cast<int>(options.rootRank);
-      std::vector<Bytes> all = exchange(root == getRank() ? bytes_of(tensor) : Bytes());
-      tensor.copy_(tensor_of(all[static_cast<std::size_t>(root)], tensor));
+      tensor.copy_(tensor_of(exchange(tensor, root)[static_cast<std::size_t>(root)], tensor));
     }
     return done();
   }
 
   WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
                               const c10d::AllgatherOptions& /*options*/) override {
-    std::vector<Bytes> all = exchange(bytes_of(input));
+    std::vector<Bytes> all = exchange(input);
     for (int rank = 0; rank < getSize(); ++rank) {
       output.narrow(0, rank * input.numel(), input.numel())
           .copy_(tensor_of(all[static_cast<std::size_t>(rank)], input));
@@ -65,7 +66,7 @@ class StoreBackend final : public c10d::Backend {
 
   WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                    const c10d::ReduceScatterOptions& /*options*/) override {
-    const at::Tensor all = sum(exchange(bytes_of(input)), input);
+    const at::Tensor all = sum(exchange(input), input);
     output.copy_(all.narrow(0, getRank() * output.numel(), output.numel()));
     return done();
   }
@@ -74,11 +75,21 @@ class StoreBackend final : public c10d::Backend {
   std::string key(std::int64_t number, int rank) const { return fmt::format("exchange/{}/{}", number, rank); }
 
   /// What every process gives, by rank.
-  std::vector<Bytes> exchange(const Bytes& mine) {
-    store_->set(key(number_, getRank()), mine);
+  /// @param giver  alone gives something, the others nothing; none: all do
+  /// @throws Error where another process gives more or less than this one's tensor takes
+  std::vector<Bytes> exchange(const at::Tensor& mine, std::optional<int> giver = std::nullopt) {
+    store_->set(key(number_, getRank()), giver.value_or(getRank()) == getRank() ? bytes_of(mine) : Bytes());
     std::vector<Bytes> all;
     all.reserve(static_cast<std::size_t>(getSize()));
-    for (int rank = 0; rank < getSize(); ++rank) all.push_back(store_->get(key(number_, rank)));
+    for (int rank = 0; rank < getSize(); ++rank) {
+      all.push_back(store_->get(key(number_, rank)));
+      const std::size_t wanted = giver.value_or(rank) == rank ? mine.nbytes() : 0;
+      if (all.back().size() == wanted) continue;
+      throw Error(
+          fmt::format("process {} of {} exchanges {} bytes where process {} takes {}: start all with the same command "
+                      "and the same files",
+                      rank, getSize(), all.back().size(), getRank(), wanted));
+    }
     // Who has given for this exchange has read the last one.
     if (number_ > 0) store_->deleteKey(key(number_ - 1, getRank()));
     ++number_;

@@ -1,20 +1,16 @@
-#include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstdlib>
 #include <utility>
 
 #include <ATen/ATen.h>
-#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "backend/base/error.h"
 #include "backend/model/collectives_torch.h"
 #include "backend/model/current_device_torch.h"
 #include "backend/model/device_errors_torch.h"
+#include "backend/model/life_signs.h"
 #include "backend/model/processes_torch.h"
 
 namespace foxscope {
@@ -22,47 +18,31 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::minutes kMeeting(5);
 constexpr std::chrono::seconds kBetweenSigns(2);
-constexpr std::chrono::seconds kLongestSilence(30);
-constexpr std::chrono::seconds kFarewell(60);     // of who hosts the store, until the others have left
-constexpr std::chrono::seconds kUntilTold(5);     // of who fails, until the others know
-constexpr std::chrono::hours kNoLimit(24 * 365);  // of the store's own: whom it waits for is watched
-constexpr std::chrono::milliseconds kPoll(20);
+constexpr std::chrono::seconds kFarewell(60);  // of who hosts the store, until the others have left
+constexpr std::chrono::seconds kUntilTold(5);  // of who fails, until the others know
 
 const std::string kFailed = "failed";
 const std::string kTold = "told";
-const std::string kHere = "here";
 const std::string kPosted = "posted";
 
 std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
 
-/// What is said is ours: LibTorch's own lines of logs are for who asks for them.
-void keep_torch_quiet() {
-  constexpr int kFatal = 3;
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kFatal;
-}
-
-/// Waits until something holds.  @returns false if it did not within a time
-template <typename Condition>
-bool wait_until(std::chrono::milliseconds longest, const Condition& holds) {
-  const auto end = Clock::now() + longest;
-  while (!holds()) {
-    if (Clock::now() > end) return false;
-    std::this_thread::sleep_for(kPoll);
-  }
-  return true;
+/// What decides how tensors are exchanged.
+std::string described(const ProcessEvents& events, const Device& device) {
+  return fmt::format("{}\nan exchange between {}", events.program, device.cuda ? "GPUs" : "CPUs");
 }
 
 }  // namespace
 
-TorchProcesses::TorchProcesses(const ProcessPlace& place, const Device& device, const std::string& remedy,
-                               WorkLost lost)
-    : Processes(place, device), remedy_(remedy), lost_(std::move(lost)) {
-  keep_torch_quiet();
-  connect();
-  meet();
+TorchProcesses::TorchProcesses(const ProcessPlace& place, const Device& device, const ProcessEvents& events)
+    : Processes(place, device),
+      remedy_(events.remedy),
+      lost_(events.lost),
+      meeting_(place, described(events, device), events.waiting),
+      store_(meeting_.store()),
+      watched_(meeting_.second_store()) {
   try {
     backend_ = device.cuda ? make_nccl_backend(store_, place) : make_store_backend(store_, place);
   } catch (const c10::Error& error) {
@@ -92,49 +72,12 @@ std::string TorchProcesses::key(const char* what, int rank) const { return fmt::
 
 template <typename Action>
 auto TorchProcesses::in_store(const Action& action) const {
-  try {
-    return action();
-  } catch (const c10::Error& error) {
-    throw Error(fmt::format("process {} of {}: the store at {}:{} is gone: {}", place().rank, place().count,
-                            place().host, place().port, first_line(error.what_without_backtrace())));
-  }
-}
-
-void TorchProcesses::connect() {
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<std::uint16_t>(place().port);
-  options.isServer = place().hosts_store;
-  options.waitWorkers = false;
-  options.timeout = kMeeting;
-  try {
-    const auto store = c10::make_intrusive<c10d::TCPStore>(place().host, options);
-    const std::string prefix = "foxscope/" + place().run;
-    store_ = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
-    watched_ = c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone());
-  } catch (const c10::Error& error) {
-    throw Error(fmt::format("process {} of {}: no store at {}:{} to meet the others at: {}", place().rank,
-                            place().count, place().host, place().port, first_line(error.what_without_backtrace())));
-  }
-}
-
-void TorchProcesses::meet() {
-  in_store([&] {
-    store_->add(kHere, 1);
-    if (!wait_until(kMeeting, [&] { return store_->add(kHere, 0) >= place().count; })) {
-      throw Error(fmt::format("process {} of {}: only {} have come within {} minutes: start all of them", place().rank,
-                              place().count, store_->add(kHere, 0), kMeeting.count()));
-    }
-    store_->setTimeout(kNoLimit);
-  });
+  return in_store_of(place(), action);
 }
 
 /// The first watches all others, and they it.
 void TorchProcesses::watch(const std::stop_token& stop) {
-  struct Sign {
-    std::int64_t count = 0;
-    Clock::time_point seen = Clock::now();
-  };
-  std::vector<Sign> signs(static_cast<std::size_t>(place().count));
+  LifeSigns signs(place().count, Clock::now());
   std::condition_variable_any wake;
   const auto end_with = [&](const std::string& message) {
     const std::lock_guard lock(mutex_);
@@ -157,14 +100,14 @@ void TorchProcesses::watch(const std::stop_token& stop) {
         end_with(first() ? message : "");
         return;
       }
+      if (first()) meeting_.answer_latecomers();
+      signs.look(Clock::now());
       const int last = first() ? place().count - 1 : 0;
       for (int rank = first() ? 1 : 0; rank <= last; ++rank) {
-        Sign& sign = signs[static_cast<std::size_t>(rank)];
         const std::int64_t count = watched_->add(key("sign", rank), 0);
-        if (count != sign.count) sign = {count, Clock::now()};
-        if (Clock::now() - sign.seen < kLongestSilence || watched_->add(key("left", rank), 0) > 0) continue;
+        if (!signs.is_lost(rank, count, Clock::now()) || watched_->add(key("left", rank), 0) > 0) continue;
         const std::string message = fmt::format("process {} of {} is lost, it gave no sign of life for {} s: {}", rank,
-                                                place().count, kLongestSilence.count(), remedy_);
+                                                place().count, LifeSigns::kLongestSilence.count(), remedy_);
         if (first()) watched_->set(kFailed, bytes_of(message));
         end_with(speaks_without_first() || first() ? message : "");
         return;
@@ -234,6 +177,11 @@ void TorchProcesses::send(at::Tensor& values, int rank) {
   backend_->broadcast(tensors, options)->wait();
 }
 
+void TorchProcesses::require_same_numbers(const at::Tensor& flat, const std::string& what) {
+  const auto bits = at::sum(flat.view(at::kInt), at::kLong).item<std::int64_t>();
+  require_same(this, fmt::format("{} of {} numbers, whose bits add up to {}", what, flat.numel(), bits));
+}
+
 void TorchProcesses::add_up(std::span<double> values) {
   const at::Tensor host =
       at::from_blob(values.data(), {static_cast<std::int64_t>(values.size())}, at::TensorOptions(at::kDouble));
@@ -279,9 +227,9 @@ std::optional<std::string> TorchProcesses::collect() {
   });
 }
 
-std::unique_ptr<Processes> join_processes(const ProcessPlace& place, const Device& device, const std::string& remedy,
-                                          WorkLost lost) {
-  return std::make_unique<TorchProcesses>(place, device, remedy, std::move(lost));
+std::unique_ptr<Processes> join_processes(const ProcessPlace& place, const Device& device,
+                                          const ProcessEvents& events) {
+  return std::make_unique<TorchProcesses>(place, device, events);
 }
 
 }  // namespace foxscope

@@ -134,6 +134,7 @@ class TorchTrainableModel final : public TrainableModel {
       : options_(options),
         processes_(static_cast<TorchProcesses*>(options.processes)),
         trained_(std::move(start), options.dtype, process_count()) {
+    if (processes_ != nullptr) processes_->require_same_numbers(trained_.master, "weights");
     const at::TensorOptions scalar = weights().options(at::kFloat);
     loss_ = at::zeros({}, scalar.dtype(at::kDouble));
     step_count_ = at::zeros({}, scalar);
@@ -497,6 +498,7 @@ class TorchTrainableModel final : public TrainableModel {
       }
     }
     if (processes_ == nullptr) return true;
+    processes_->require_same_numbers(all, "moments");
     for (const FlatLayout::Chunk& chunk : trained_.layout().chunks()) {
       own_moments(flat, chunk).copy_(own_part(all, chunk));
     }

@@ -41,6 +41,20 @@ constexpr std::size_t kStepsBefore = 16;
 /// Of each parameter in a checkpoint: the weight and its two moments.
 constexpr std::int64_t kBytesOfParameter = 12;
 
+/// What several processes must have alike. What files hold is compared by itself: their paths may differ.
+std::string shared_recipe(const Recipe& recipe) {
+  Recipe shared = recipe;
+  for (std::string* path : {&shared.init, &shared.tokenizer, &shared.eval}) {
+    if (!path->empty()) *path = "/";
+  }
+  shared.data.clear();
+  shared.keep = {};
+  shared.device = {};
+  shared.micro_batch_tokens.reset();
+  shared.recompute = {};
+  return recipe_text(shared);
+}
+
 /// The model to be trained, and what its tokens mean.
 struct Model {
   ModelConfig config;
@@ -270,10 +284,11 @@ class Training {
     }
   }
 
-  /// Processes that go on from different checkpoints would train nobody's model.
-  void check_same_start() const {
+  /// Processes that go on from different checkpoints, or read other data, would train nobody's model.
+  /// @param step  of the checkpoint; 0: none
+  void check_same_start(std::int64_t step) const {
     if (processes_ == nullptr) return;
-    const std::vector<std::string> steps = processes_->gather(std::to_string(saved_));
+    const std::vector<std::string> steps = processes_->gather(std::to_string(step));
     for (std::size_t rank = 1; rank < steps.size(); ++rank) {
       if (steps[rank] == steps[0]) continue;
       throw Error(
@@ -281,9 +296,13 @@ class Training {
                       "on all nodes",
                       folder_.path().string(), rank, steps[rank], steps[0]));
     }
+    require_same(processes_,
+                 fmt::format("data {}\nheld-out data {}\nconfig.json {}\nBOS token {}", rows_->fingerprint(),
+                             held_out_ ? held_out_->fingerprint() : "none", sha256(model_.config.json), model_.bos));
   }
 
   bool prepare() {
+    require_same(processes_, (resume_ ? "train --resume\n" : "train\n") + shared_recipe(recipe_));
     const Device device = processes_ == nullptr ? Device::of(recipe_.device) : processes_->device();
     const DType dtype = recipe_.dtype.value_or(device.cuda ? DType::bfloat16 : DType::float32);
     check_dtype(dtype, device);
@@ -305,8 +324,8 @@ class Training {
     options.recompute = recipe_.recompute;
     options.processes = processes_;
     const TrainingState state = from_ ? state_of(*from_) : TrainingState();
+    check_same_start(from_ ? from_->step : 0);
     if (!load(state, options)) return false;
-    check_same_start();
     const std::int64_t kept = state.micro_batch_tokens / recipe_.length;
     const std::int64_t rows = recipe_.rows_per_step() / process_count();
     micro_rows_ = choose_micro_rows(recipe_, rows, kept, model_.config, device, dtype);

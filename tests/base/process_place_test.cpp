@@ -2,6 +2,7 @@
 #include "backend/base/process_place.h"
 
 #include <map>
+#include <set>
 
 #include <gtest/gtest.h>
 
@@ -23,6 +24,8 @@ Variables torchrun() {
   return {{"RANK", "5"},
           {"WORLD_SIZE", "8"},
           {"LOCAL_RANK", "1"},
+          {"LOCAL_WORLD_SIZE", "4"},
+          {"TORCHELASTIC_RUN_ID", "books"},
           {"MASTER_ADDR", "node-a"},
           {"MASTER_PORT", "29500"},
           {"TORCHELASTIC_USE_AGENT_STORE", "True"},
@@ -61,6 +64,11 @@ TEST(ProcessPlace, TorchrunKeepsTheStore) {
   EXPECT_EQ(place->host, "node-a");
   EXPECT_EQ(place->port, 29500);
   EXPECT_EQ(place->run, "2");
+  EXPECT_EQ(place->job, "books");
+  EXPECT_FALSE(place->one_node);
+  Variables together = torchrun();
+  together["LOCAL_WORLD_SIZE"] = "8";
+  EXPECT_TRUE(place_in(together)->one_node);
   Variables first = torchrun();
   first["RANK"] = "0";
   EXPECT_FALSE(place_in(first)->hosts_store);
@@ -82,6 +90,42 @@ TEST(ProcessPlace, StepsOfSlurmMeetAtTheFirstNode) {
   other["MASTER_PORT"] = "4000";
   EXPECT_EQ(place_in(other)->host, "gpu015");
   EXPECT_EQ(place_in(other)->port, 4000);
+}
+
+// Two steps of one job, and a job that was begun again, are told apart, also where they share a port.
+TEST(ProcessPlace, StepsOfAJobDoNotMeet) {
+  const auto place = place_in(srun());
+  Variables step = srun();
+  step["SLURM_STEP_ID"] = "1";
+  EXPECT_NE(place_in(step)->port, place->port);
+  EXPECT_EQ(place->job, "1234567.0");
+  EXPECT_EQ(place_in(step)->job, "1234567.1");
+  step["MASTER_PORT"] = "4000";
+  EXPECT_EQ(place_in(step)->port, 4000);
+  EXPECT_EQ(place_in(step)->run, "0");
+  step["SLURM_RESTART_COUNT"] = "3";
+  EXPECT_EQ(place_in(step)->run, "3");
+  EXPECT_FALSE(place->one_node);
+  step["SLURM_STEP_NODELIST"] = "gpu012";
+  EXPECT_TRUE(place_in(step)->one_node);
+}
+
+// Ports of the steps of neighbouring jobs differ, and stay among those that nobody else is given.
+TEST(ProcessPlace, PortsOfSteps) {
+  std::set<int> ports;
+  Variables step = srun();
+  for (int job = 0; job < 20; ++job) {
+    step["SLURM_JOB_ID"] = std::to_string(19990 + job);
+    for (int number = 0; number < 20; ++number) {
+      step["SLURM_STEP_ID"] = std::to_string(number);
+      ports.insert(place_in(step)->port);
+    }
+  }
+  EXPECT_EQ(ports.size(), 400U);
+  EXPECT_GE(*ports.begin(), 12000);
+  EXPECT_LT(*ports.rbegin(), 32000);
+  step["SLURM_STEP_ID"] = "4294967290";  // of an interactive step
+  EXPECT_LT(place_in(step)->port, 32000);
 }
 
 // Its script runs once, for all of its tasks.

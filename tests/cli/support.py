@@ -8,6 +8,7 @@ import os
 import pathlib
 import platform
 import pty
+import re
 import resource
 import shutil
 import socket
@@ -276,6 +277,9 @@ def places_of(count):
              "MASTER_PORT": port} for rank in range(count)]
 
 
+WAITS = re.compile(r"foxscope: process \d+ of \d+ waits ")
+
+
 class TogetherMixin:
     """Several processes that work together."""
 
@@ -292,11 +296,12 @@ class TogetherMixin:
         return [self.start_one(arguments, place) for place in places or places_of(count)]
 
     def ended(self, processes):
-        """Output, errors and exit status of each."""
+        """Output, errors and exit status of each. That one has waited for others is told on a busy machine."""
         said = []
         for process in processes:
             output, errors = process.communicate(timeout=120)
-            said.append((output, errors, process.returncode))
+            lines = [line for line in errors.splitlines(keepends=True) if not WAITS.match(line)]
+            said.append((output, "".join(lines), process.returncode))
         return said
 
     def done_together(self, arguments, count=2, places=None):
