@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace foxscope {
+
+/// The known name that was probably meant by a misspelt one, for "did you mean". Names are compared by the letters that
+/// have to be put in, left out, replaced or exchanged with the next one (optimal string alignment distance); capitals
+/// and small letters are the same, and so are - and _.
+///
+/// Near enough is a name that needs at most a third of the longer one's letters, rounded down. Where there is none, it
+/// is the only known name that begins with the given one, if that has three letters or more. Else nothing is near
+/// enough, nor to what is longer than 64 bytes, and the result is empty.
+/// @param given  as it was written, without the dashes before an option
+/// @param known  names, likewise; of equally near ones the first is taken
+std::optional<std::string> nearest_name(std::string_view given, std::span<const std::string> known);
+
+}  // namespace foxscope
