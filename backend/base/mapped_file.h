@@ -7,7 +7,8 @@
 
 namespace foxscope {
 
-/// A regular file, memory-mapped read-only while the object lives.
+/// A regular file, memory-mapped read-only while the object lives. Where somebody cuts it short meanwhile, there is
+/// nothing to read on: the process ends with status 1 and one line on standard error that names the file.
 class MappedFile {
  public:
   /// @param what  what the file should be, in errors: "safetensors"
@@ -18,10 +19,14 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   [[nodiscard]] std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Whether an address is one of the file's.
+  [[nodiscard]] bool holds(const void* address) const { return data_ <= address && address < data_ + size_; }
+  [[nodiscard]] const std::string& line_when_cut() const { return line_; }
 
  private:
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
+  std::string line_;  ///< what is said where it was cut short
 };
 
 }  // namespace foxscope

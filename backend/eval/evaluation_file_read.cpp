@@ -102,6 +102,7 @@ TraceInfo EvaluationFile::read_info(const Hdf5Object& model) {
   info.length = count(model, "length");
   info.pruning_tolerance = model.real_attribute("pruning_tolerance").value_or(0);
   info.softmax_scale = static_cast<float>(model.real_attribute("softmax_scale").value_or(0));
+  info.unchecked = model.integer_attribute("unchecked").value_or(0) != 0;
   for (const auto& [name, into] : {std::pair{"layers", &info.layers}, std::pair{"heads", &info.heads},
                                    std::pair{"key_heads", &info.key_heads}, std::pair{"head_dim", &info.head_dim}}) {
     const std::int64_t value = count(model, name);

@@ -54,9 +54,7 @@ class SweepFileWriter {
     write_changes();
     write_losses();
     writer_.array(root_ + "/token_id", Element::int32, {length()}, evaluation_.token_id.data(), nullptr);
-    std::vector<std::string> tokens;
-    std::transform(evaluation_.token.begin(), evaluation_.token.end(), std::back_inserter(tokens), as_hdf5_string);
-    if (!tokens.empty()) writer_.strings(root_ + "/token", tokens);
+    if (!evaluation_.token.empty()) writer_.strings(root_ + "/token", evaluation_.token);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "backend/base/error.h"
+#include "backend/file/run_check.h"
 
 namespace foxscope {
 namespace {
@@ -21,6 +22,8 @@ constexpr std::uint64_t kShortRows = std::uint64_t{64} << 10U;
 /// All rows together hold at most so many times the bytes of the file; zeros of one layer as many, for 64 heads where
 /// of a token nothing but its loss was kept.
 constexpr std::uint64_t kMostInflation = 64;
+/// By which a sum of log f may rise, in parts of its size: a sum in blocks is rounded anew in each.
+constexpr double kMostRise = 8 * 0x1p-52;
 
 bool is_far_compressed(const Hdf5Dataset& rows) {
   return rows.bytes() > kShortRows && rows.bytes() / kMostCompression > rows.stored_bytes();
@@ -30,8 +33,9 @@ using ArrayDatasets = std::map<std::pair<TraceArray, int>, Hdf5Dataset>;
 
 class FileTraceSource final : public TraceSource {
  public:
-  FileTraceSource(std::shared_ptr<const Hdf5File> file, ArrayDatasets datasets)
-      : file_(std::move(file)), datasets_(std::move(datasets)) {}
+  /// @param checked  false: c may rise
+  FileTraceSource(std::shared_ptr<const Hdf5File> file, ArrayDatasets datasets, bool checked)
+      : file_(std::move(file)), datasets_(std::move(datasets)), checked_(checked) {}
 
   [[nodiscard]] bool has(TraceArray array, int index) const override { return datasets_.contains({array, index}); }
 
@@ -89,12 +93,27 @@ class FileTraceSource final : public TraceSource {
     if (!std::ranges::all_of(c, [](double value) { return std::isfinite(value); })) {
       file_->fail_damaged(gates.path(), "is not finite");
     }
+    if (checked_) require_falling(gates, c);
     const bool zeros = is_far_compressed(gates);
     if (zeros && !std::ranges::all_of(c, [](double value) { return value == 0; })) {
       file_->fail_damaged(gates.path(), "repeats itself as no gates do");
     }
     auto values = std::make_shared<const ArrayValues>(std::move(c));
     return zeros ? share_zeros(std::move(values)) : values;
+  }
+
+  /// c is a sum of log f, and no f is above 1: the closed form of F's pools holds for nothing else.
+  void require_falling(const Hdf5Dataset& gates, const std::vector<double>& c) const {
+    const std::size_t length = gates.dims()[1];
+    for (std::size_t n = 0; n < c.size(); ++n) {
+      const double before = n % length == 0 ? 0.0 : c[n - 1];
+      if (c[n] - before <= kMostRise * std::max(std::abs(c[n]), std::abs(before))) continue;
+      throw Error(fmt::format(
+          "{}: {}: rises by {:.6g} at position {} of head {}, so that f is {:.6g} there, and no gate is above "
+          "1: c is the sum of log f up to and including a position: {}",
+          file_->name(), gates.path(), c[n] - before, n % length, n / length, std::exp(c[n] - before),
+          kUncheckedRemedy));
+    }
   }
 
   /// Layers of zeros, which take next to nothing in the file, take the memory of one.
@@ -107,6 +126,7 @@ class FileTraceSource final : public TraceSource {
 
   std::shared_ptr<const Hdf5File> file_;
   ArrayDatasets datasets_;
+  bool checked_;
   mutable std::mutex mutex_;
   mutable std::weak_ptr<const ArrayValues> zeros_;
 };
@@ -251,7 +271,7 @@ FileTraceParts locate_trace_parts(const std::shared_ptr<const Hdf5File>& file, c
     if (info.head_dim == 0) file->fail_damaged(model.path() + "@head_dim", "is 0");
     parts.store = std::make_shared<FileQueryKeyStore>(file, model.path(), info, search.offsets());
   }
-  parts.source = std::make_unique<FileTraceSource>(file, std::move(search).datasets());
+  parts.source = std::make_unique<FileTraceSource>(file, std::move(search).datasets(), !info.unchecked);
   return parts;
 }
 

@@ -13,6 +13,7 @@
 #include "backend/base/error.h"
 #include "backend/file/hdf5_driver.h"
 #include "backend/file/hdf5_library.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 
@@ -36,6 +37,20 @@ constexpr unsigned kDeflateLevel = 1;
 constexpr hsize_t kAlignmentThreshold = 1024 * 1024;
 constexpr hsize_t kLargeAlignment = 64 * 1024;
 constexpr unsigned kSkipDeflate = 1U << 1U;  // bit of the second filter
+
+/// A string as HDF5 can hold it: NUL is spelled out, what is not UTF-8 (part of a character, a file's name) replaced.
+std::string as_hdf5_string(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) c == '\0' ? escaped.append("\\x00") : escaped.append(1, c);
+  return find_invalid_utf8(escaped) ? replace_invalid_utf8(escaped) : escaped;
+}
+
+std::vector<std::string> as_hdf5_strings(std::span<const std::string> values) {
+  std::vector<std::string> strings;
+  strings.reserve(values.size());
+  for (const std::string& value : values) strings.push_back(as_hdf5_string(value));
+  return strings;
+}
 
 std::vector<const char*> pointers(std::span<const std::string> values) {
   std::vector<const char*> result;
@@ -129,13 +144,13 @@ void Hdf5Writer::write_string_attribute(const std::string& path, const char* nam
 }
 
 void Hdf5Writer::attribute(const std::string& path, const char* name, std::string_view value) {
-  const std::string terminated(value);
+  const std::string terminated = as_hdf5_string(value);
   const char* const pointer = terminated.c_str();
   write_string_attribute(path, name, std::span(&pointer, 1), true);
 }
 
 void Hdf5Writer::attribute(const std::string& path, const char* name, std::span<const std::string> values) {
-  write_string_attribute(path, name, pointers(values), false);
+  write_string_attribute(path, name, pointers(as_hdf5_strings(values)), false);
 }
 
 void Hdf5Writer::write_strings(const std::string& path, std::span<const char* const> values, bool scalar) {
@@ -158,7 +173,7 @@ void Hdf5Writer::text(const std::string& path, const std::string& value) {
 }
 
 void Hdf5Writer::strings(const std::string& path, std::span<const std::string> values) {
-  write_strings(path, pointers(values), false);
+  write_strings(path, pointers(as_hdf5_strings(values)), false);
 }
 
 std::uint64_t Hdf5Writer::reserve(const std::string& path, Element element, const std::vector<std::uint64_t>& dims) {

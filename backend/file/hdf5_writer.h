@@ -32,7 +32,7 @@ class Hdf5Writer {
   void attribute(const std::string& path, const char* name, std::span<const std::int64_t> values);
   void attribute(const std::string& path, const char* name, std::span<const std::string> values);
 
-  /// One variable-length UTF-8 string, or a list of them.
+  /// One variable-length UTF-8 string, or a list of them, in which, as in attributes, what is not UTF-8 is replaced.
   void text(const std::string& path, const std::string& value);
   void strings(const std::string& path, std::span<const std::string> values);
 

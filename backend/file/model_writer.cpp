@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "backend/file/layer_mixers.h"
-#include "backend/text/tokenizer.h"
 
 namespace foxscope {
 namespace {
@@ -24,12 +23,6 @@ bool is_plotted(const ArraySpec& spec) {
 }
 
 }  // namespace
-
-std::string as_hdf5_string(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) c == '\0' ? escaped.append("\\x00") : escaped.append(1, c);
-  return find_invalid_utf8(escaped) ? replace_invalid_utf8(escaped) : escaped;
-}
 
 ModelWriter::ModelWriter(Hdf5Writer& writer, const AtomicFile& file, const Trace& trace, const Job& job)
     : writer_(writer),
@@ -64,6 +57,7 @@ void write_run_attributes(Hdf5Writer& writer, const std::string& group, const Tr
   writer.attribute(group, "pruning_tolerance", info.pruning_tolerance);
   writer.attribute(group, "intervention", info.intervention);
   writer.attribute(group, "gated", std::int64_t{forgets(info)});
+  if (info.unchecked) writer.attribute(group, "unchecked", std::int64_t{1});
   writer.attribute(group, "layers", std::int64_t{info.layers});
   writer.attribute(group, "heads", std::int64_t{info.heads});
   writer.attribute(group, "key_heads", std::int64_t{info.key_heads});
@@ -93,10 +87,7 @@ void ModelWriter::write_tokens(const std::string& shared) {
   if (!tokens.byte_start.empty()) write_column("tokens/byte_start", Element::int64, tokens.byte_start.data());
   if (!tokens.byte_end.empty()) write_column("tokens/byte_end", Element::int64, tokens.byte_end.data());
   if (!tokens.string.empty()) {
-    std::vector<std::string> strings;
-    strings.reserve(tokens.string.size());
-    for (const std::string& string : tokens.string) strings.push_back(as_hdf5_string(string));
-    writer_.strings(root_ + "/tokens/string", strings);
+    writer_.strings(root_ + "/tokens/string", tokens.string);
     attach("tokens/string", {Axis::position}, {length_});
   }
 }

@@ -16,9 +16,6 @@ namespace foxscope {
 /// What a model and its run are, but for names and lengths: the attributes that run files and evaluations share.
 void write_run_attributes(Hdf5Writer& writer, const std::string& group, const TraceInfo& info);
 
-/// A token as a variable-length UTF-8 string can hold it: NUL is spelled out, what is not UTF-8 replaced.
-std::string as_hdf5_string(const std::string& text);
-
 /// Writes the group /models/NAME of a run file. All methods throw Error as Hdf5Writer does.
 class ModelWriter {
  public:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/base/job.h"
+#include "backend/file/run_check.h"
 #include "backend/map/map.h"
 #include "backend/trace/trace.h"
 
@@ -34,19 +35,28 @@ bool write_run_file(const std::filesystem::path& path, std::span<const std::shar
                     const Provenance& provenance, Overwrite overwrite, const Job& job,
                     double* seconds_without_flush = nullptr);
 
+/// How far a run file is checked when it is opened (run_check.h).
+enum class RunCheck {
+  none,    ///< not at all: its traces are marked (TraceInfo::unchecked)
+  glance,  ///< as far as it takes some milliseconds
+  whole,   ///< all layers
+};
+
 /// A run file opened for reading: its traces read q and k by tile from the file.
 struct RunFile {
   std::vector<std::shared_ptr<const Trace>> traces;  ///< in the order of their names
+  std::vector<RunCheckReport> checks;                ///< of each trace
   std::string program_version;
   std::string command_line;
   std::string created;
 
   /// @throws Error naming the file, the object in it, and the remedy (not HDF5, not a run file, newer schema,
-  ///         truncated, wrong shapes)
-  static RunFile open(const std::filesystem::path& path);
+  ///         truncated, wrong shapes, arrays that contradict one another)
+  static RunFile open(const std::filesystem::path& path, RunCheck check = RunCheck::whole);
   /// The same, stopped between the arrays of a long run.
   /// @returns nothing if it was stopped
-  static std::optional<RunFile> open(const std::filesystem::path& path, const std::stop_token& stop);
+  static std::optional<RunFile> open(const std::filesystem::path& path, const std::stop_token& stop,
+                                     RunCheck check = RunCheck::whole);
 
   /// The trace of that name; without a name the only one.
   /// @throws UsageError with the names that exist

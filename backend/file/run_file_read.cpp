@@ -14,6 +14,7 @@
 #include "backend/file/hdf5_dataset.h"
 #include "backend/file/layer_mixers.h"
 #include "backend/file/provenance.h"
+#include "backend/file/run_check.h"
 #include "backend/file/run_file.h"
 #include "backend/text/json_reading.h"
 #include "backend/text/tokenizer.h"
@@ -33,12 +34,13 @@ struct Reading {
   Hdf5Heap heap;
   Hdf5Account account;
   std::stop_token stop;
+  RunCheck check;
   std::shared_ptr<const Text> text;
   /// By the address of their group: models with equal tokens share one.
   std::map<std::uint64_t, std::shared_ptr<const TokenTable>> tokens;
 
-  Reading(std::shared_ptr<const Hdf5File> opened, std::stop_token asked_to_stop)
-      : file(std::move(opened)), heap(file), account(*file), stop(std::move(asked_to_stop)) {}
+  Reading(std::shared_ptr<const Hdf5File> opened, std::stop_token asked_to_stop, RunCheck how_far)
+      : file(std::move(opened)), heap(file), account(*file), stop(std::move(asked_to_stop)), check(how_far) {}
 
   void check_utf8(const std::string& value, const std::string& object) const {
     if (find_invalid_utf8(value)) file->fail_damaged(object, "is not UTF-8");
@@ -157,9 +159,24 @@ std::shared_ptr<const TokenTable> read_tokens(Reading& reading, const Hdf5Object
   return known;
 }
 
+/// Without arrays of layers, gradients and hidden states have one of each layer; of losses alone it does not matter how
+/// many layers there were.
+void fill_sizes_without_layers(const Hdf5Object& model, TraceInfo& info) {
+  info.layers = 1;
+  if (const auto states = model.find("hidden_states")) {
+    info.layers = static_cast<int>(std::clamp<std::size_t>(states->names().size(), 2, kMostLayers + 1)) - 1;
+  }
+  const auto gradient = find_array(model, spec_of(TraceArray::log_forget_gradient));
+  if (!gradient) return;
+  const std::vector<std::uint64_t> dims = Hdf5Dataset(*gradient).dims();
+  if (dims.size() != 3) return;  // refused where its shape is
+  info.layers = static_cast<int>(std::min<std::uint64_t>(dims[0], kMostLayers));
+  info.heads = static_cast<int>(std::min<std::uint64_t>(dims[1], kMostHeads));
+}
+
 /// Sizes of a model that another program wrote without our attributes come from its first layer.
-void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
-  if (!layers) return;
+void fill_sizes(const Hdf5Object& model, const std::optional<Hdf5Object>& layers, TraceInfo& info) {
+  if (!layers) return fill_sizes_without_layers(model, info);
   info.layers = static_cast<int>(std::min<std::size_t>(layers->names().size(), kMostLayers));
   const std::optional<Hdf5Object> first = layers->find("00");
   if (!first) return;
@@ -178,6 +195,15 @@ void fill_sizes(const std::optional<Hdf5Object>& layers, TraceInfo& info) {
   }
 }
 
+/// 1/sqrt(d) of softmax attention; 0 where d is not known, which only a file without queries and keys does not tell.
+double usual_scale(const TraceInfo& info) {
+  int head_dim = info.head_dim;
+  for (const LayerMixer& mixer : info.mixers) {
+    if (mixer.mixer == Mixer::attention) head_dim = mixer.head_dim;
+  }
+  return head_dim > 0 ? 1 / std::sqrt(static_cast<double>(head_dim)) : 0;
+}
+
 TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::optional<Hdf5Object>& layers) {
   TraceInfo info;
   info.model_type = reading.text_attribute(model, "model_type");
@@ -193,18 +219,18 @@ TraceInfo read_info(Reading& reading, const Hdf5Object& model, const std::option
   info.dtype = dtype_from_string(dtype);
   info.window_size = reading.integer_attribute(model, "window_size", 0, 0, std::int64_t{1} << 40U);
   info.pruning_tolerance = reading.real_attribute(model, "pruning_tolerance", 0);
-  info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", -1));
   (void)reading.integer_attribute(model, "gated", 1, 0, 1);
   if (const auto gradient = find_array(model, spec_of(TraceArray::log_forget_gradient))) {
     info.saliency_target = reading.text_attribute(*gradient, "target");
   }
-  fill_sizes(layers, info);
+  fill_sizes(model, layers, info);
   info.layers = static_cast<int>(reading.integer_attribute(model, "layers", info.layers, 1, kMostLayers));
   info.heads = static_cast<int>(reading.integer_attribute(model, "heads", info.heads, 1, kMostHeads));
   info.key_heads =
       static_cast<int>(reading.integer_attribute(model, "key_heads", std::max(1, info.key_heads), 1, info.heads));
   info.head_dim = static_cast<int>(reading.integer_attribute(model, "head_dim", info.head_dim, 0, kMostHeads));
   read_mixers(model, reading.heap, info);
+  info.softmax_scale = static_cast<float>(reading.real_attribute(model, "softmax_scale", usual_scale(info)));
   if (info.mixers.empty() && info.heads % info.key_heads != 0) {
     reading.file->fail_damaged(model.path(),
                                fmt::format("{} heads cannot share {} key heads", info.heads, info.key_heads));
@@ -255,6 +281,20 @@ void log_model(const Reading& reading, const Hdf5Object& model, const std::optio
   }
 }
 
+RunCheckReport check_arrays(const Reading& reading, const Trace& trace) {
+  if (reading.check == RunCheck::none) return {};
+  const CheckExtent extent = reading.check == RunCheck::glance ? kGlance : kWholeCheck;
+  const RunCheckReport report = check_run(trace, reading.file->name(), extent, reading.stop);
+  if (!logging()) return report;
+  write_log(
+      LogCategory::file,
+      fmt::format("{}: {}: checked {} of {} layers: c of {} heads falls, {} rows of the attention sum to 1 within "
+                  "{:.1e}",
+                  reading.file->name(), trace.info().name, report.layers, trace.info().layers, report.gates,
+                  report.rows, report.largest_error));
+  return report;
+}
+
 /// @returns null if the reading was stopped
 std::shared_ptr<const Trace> read_model(Reading& reading, const Hdf5Object& model, const std::string& name) {
   if (!is_model_name(name)) reading.file->fail_damaged(model.path(), "is not a name of a model");
@@ -265,6 +305,7 @@ std::shared_ptr<const Trace> read_model(Reading& reading, const Hdf5Object& mode
   TraceInfo info = read_info(reading, model, layers);
   info.name = name;
   info.length = static_cast<std::int64_t>(tokens->id.size());
+  info.unchecked = reading.check == RunCheck::none;
   FileTraceParts parts = locate_trace_parts(reading.file, model, layers, info, reading.account);
   auto trace = std::make_shared<const Trace>(std::move(info), reading.text, std::move(tokens), std::move(parts.source),
                                              std::move(parts.store));
@@ -275,16 +316,16 @@ std::shared_ptr<const Trace> read_model(Reading& reading, const Hdf5Object& mode
 void check_root(Reading& reading, const Hdf5Object& root) {
   const std::optional<std::int64_t> schema = root.integer_attribute("foxscope_schema");
   const std::string& name = reading.file->name();
-  if (!schema) {
+  if (!schema && !root.find("models")) {
     throw Error(fmt::format("{}: is not a run file of Foxscope: name a file that `foxscope run` wrote", name));
   }
-  if (*schema > kMixerSchema) {
+  if (schema.value_or(1) > kMixerSchema) {
     throw Error(
         fmt::format("{}: was written by a newer Foxscope (schema {}, this program reads up to {}): update "
                     "Foxscope",
                     name, *schema, kMixerSchema));
   }
-  if (*schema < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
+  if (schema.value_or(1) < 1) reading.file->fail_damaged("/@foxscope_schema", fmt::format("is {}", *schema));
   if (const std::string content = reading.text_attribute(root, "content"); !content.empty()) {
     throw Error(
         fmt::format("{}: holds an evaluation ({}) and no runs: name a file that `foxscope run` wrote", name, content));
@@ -296,10 +337,12 @@ void check_root(Reading& reading, const Hdf5Object& root) {
 
 }  // namespace
 
-RunFile RunFile::open(const std::filesystem::path& path) { return *open(path, std::stop_token{}); }
+RunFile RunFile::open(const std::filesystem::path& path, RunCheck check) {
+  return *open(path, std::stop_token{}, check);
+}
 
-std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const std::stop_token& stop) {
-  Reading reading(Hdf5File::open(path), stop);
+std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const std::stop_token& stop, RunCheck check) {
+  Reading reading(Hdf5File::open(path), stop, check);
   const Hdf5Object root(reading.file, reading.file->root(), "/");
   check_root(reading, root);
   RunFile run;
@@ -311,6 +354,8 @@ std::optional<RunFile> RunFile::open(const std::filesystem::path& path, const st
   for (const std::string& name : models.names()) {
     std::shared_ptr<const Trace> trace = read_model(reading, models.child(name), name);
     if (!trace || stop.stop_requested()) return std::nullopt;
+    run.checks.push_back(check_arrays(reading, *trace));
+    if (stop.stop_requested()) return std::nullopt;
     run.traces.push_back(std::move(trace));
   }
   if (run.traces.empty()) reading.file->fail_damaged("/models", "is empty");

@@ -164,10 +164,10 @@ class PatternTranslation {
   /// \uHHHH
   void code_point() {
     const std::string_view digits = pattern_.substr(at_ + 2, 4);
-    const auto hexadecimal = [](char c) {
+    const auto is_hexadecimal = [](char c) {
       return is_ascii_digit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
     };
-    if (digits.size() != 4 || !std::all_of(digits.begin(), digits.end(), hexadecimal)) refuse(2 + digits.size());
+    if (digits.size() != 4 || !std::all_of(digits.begin(), digits.end(), is_hexadecimal)) refuse(2 + digits.size());
     result_ += "\\x{" + std::string(digits) + "}";
     at_ += 6;
   }

@@ -66,6 +66,7 @@ struct TraceInfo : TraceSizes {
   std::vector<bool> forgetting;
   std::string intervention;     ///< JSON; empty: none
   std::string saliency_target;  ///< what gradients are of, "mean of loss[0:4096]"; empty without them
+  bool unchecked = false;       ///< of a run file whose arrays nobody held against one another: pictures say so
 };
 
 /// The key head that a head of a layer of softmax attention reads: h / (H / H_kv).

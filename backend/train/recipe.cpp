@@ -15,6 +15,7 @@
 #include "backend/model/model_config.h"
 #include "backend/text/file_bytes.h"
 #include "backend/text/json_reading.h"
+#include "backend/text/tokenizer.h"
 #include "backend/train/training_data.h"
 
 namespace foxscope {
@@ -299,8 +300,15 @@ void check(const Values& values, Recipe& recipe) {
   if (recipe.eval.empty() && recipe.eval_every > 0) values.fail("eval_every", "goes with --eval PATH only");
 }
 
+/// A path as recipe.json holds it.
 std::string absolute(const std::string& path) {
-  return path.empty() ? path : std::filesystem::absolute(path).lexically_normal().string();
+  if (path.empty()) return path;
+  std::string whole = std::filesystem::absolute(path).lexically_normal().string();
+  if (!find_invalid_utf8(whole)) return whole;
+  throw Error(
+      fmt::format("{}: this name is not UTF-8, and recipe.json, by which a training is resumed, cannot hold it: "
+                  "rename the file or folder, or give a link to it",
+                  whole));
 }
 
 constexpr std::pair<const char*, RowOrder> kOrders[] = {{"shuffled", RowOrder::shuffled},

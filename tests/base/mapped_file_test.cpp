@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <csignal>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -38,6 +40,30 @@ TEST_F(Mapped, RefusesWhatIsNoRegularFile) {
   EXPECT_EQ(test::error_of([&] { MappedFile(file_, "model"); }),
             file_.string() + ": no such file; check the path of the model");
   EXPECT_EQ(test::error_of([] { MappedFile("/", "model"); }), "/: is a folder, not a model file; name a file in it");
+}
+
+TEST_F(Mapped, SaysWhichFileWasCutShortMeanwhile) {
+  std::ofstream(file_, std::ios::binary) << std::string(100'000, 'x');
+  const auto read_behind_the_end = [this] {
+    const MappedFile whole(file_, "model");
+    std::filesystem::resize_file(file_, 4096);
+    const volatile std::byte* const bytes = whole.bytes().data();
+    static_cast<void>(bytes[90'000]);
+  };
+  EXPECT_EXIT(read_behind_the_end(), testing::ExitedWithCode(1),
+              "^foxscope: " + file_.string() +
+                  ": was cut short while it was being read: put the whole file back, and start again\n$");
+}
+
+/// Other memory behind the end of a file is not taken for the mapped one.
+TEST_F(Mapped, LeavesOtherFaultsToTheSystem) {
+  std::ofstream(file_, std::ios::binary) << std::string(100'000, 'x');
+  const auto fault = [this] {
+    const MappedFile whole(file_, "model");
+    raise(SIGBUS);
+    raise(SIGBUS);
+  };
+  EXPECT_EXIT(fault(), testing::KilledBySignal(SIGBUS), "");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/file/run_check.h"
 #include "tests/file/support.h"
 
 namespace foxscope::test {
@@ -58,6 +59,39 @@ TEST_F(BadFileTest, OddFilesAreReadOrRefusedWithTheReason) {
           << path << ": " << message << " lacks " << part;
     }
   }
+}
+
+/// What contradicts itself opens when it is asked for, and says so of its runs.
+TEST_F(BadFileTest, WhatContradictsItselfOpensUnchecked) {
+  const Traces traces = make_traces({{.name = "fox"}, {.name = "other", .dtype = DType::bfloat16}});
+  write_run(file("good.h5"), traces);
+  run_python("make_odd_files.py", {file("good.h5").string(), file("odd").string()});
+  for (const char* name : {"c-wrong-sign", "c-rises", "c-other", "lse-off", "scale-one", "window-other"}) {
+    const std::filesystem::path path = file("odd") / fmt::format("{}.h5", name);
+    EXPECT_NE(message_of_reading(path), "") << name;
+    const RunFile opened = RunFile::open(path, RunCheck::none);
+    for (const auto& trace : opened.traces) EXPECT_TRUE(trace->info().unchecked);
+    EXPECT_EQ(opened.traces[0]->cumulative_log_gate(0, 3).size(), 37U) << name;
+  }
+  EXPECT_FALSE(RunFile::open(file("good.h5")).traces[0]->info().unchecked);
+}
+
+/// A glance is at what few bytes tell; the whole check at all rows that it names.
+TEST_F(BadFileTest, AGlanceLooksAtShortRunsWhole) {
+  write_run(file("short.h5"), make_traces({{.length = 300}}));
+  write_run(file("long.h5"), make_traces({{.layers = 1, .length = 40'000, .keep = {Keep::gates}}}));
+  const auto layers_seen = [](const std::filesystem::path& path, const CheckExtent& extent) {
+    const auto trace = RunFile::open(path, RunCheck::none).trace({});
+    return check_run(*trace, path.string(), extent, {});
+  };
+  const RunCheckReport glance = layers_seen(file("short.h5"), kGlance);
+  EXPECT_TRUE(glance.whole);
+  EXPECT_EQ(glance.layers, 2);
+  EXPECT_EQ(glance.gates, 8);
+  EXPECT_EQ(glance.rows, 2 * 4 * 4);
+  EXPECT_LT(glance.largest_error, 1e-5);
+  EXPECT_FALSE(layers_seen(file("long.h5"), kGlance).whole);
+  EXPECT_TRUE(layers_seen(file("long.h5"), kWholeCheck).whole);
 }
 
 TEST_F(BadFileTest, OddMixersAreRefusedWithTheReason) {

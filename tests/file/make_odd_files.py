@@ -83,7 +83,9 @@ c = f"{fox}/layers/00/cumulative_log_gate"
 q = f"{fox}/layers/01/query"
 
 case("schema-newer", attribute("/", "foxscope_schema", 3), "newer Foxscope", "schema 3", "update Foxscope")
-case("schema-missing", without_attributes("/", "foxscope_schema"), "is not a run file")
+case("schema-missing", without_attributes("/", "foxscope_schema"))
+case("nothing-known", lambda file: (without_attributes("/", "foxscope_schema")(file), remove("models")(file)),
+     "is not a run file")
 case("schema-text", attribute("/", "foxscope_schema", "one"), "/@foxscope_schema", "not a whole number")
 case("schema-zero", attribute("/", "foxscope_schema", 0), "/@foxscope_schema", "is 0")
 case("schema-list", attribute("/", "foxscope_schema", [1, 1]), "/@foxscope_schema", "not a whole number")
@@ -181,7 +183,8 @@ case("window-negative", attribute(fox, window, -1), "/models/fox@window_size", "
 case("window-unsigned", attribute(fox, window, np.uint64(2**64 - 1)), "/models/fox@window_size", "too large")
 case("scale-nan", attribute(fox, "softmax_scale", float("nan")), "softmax_scale", "no such number")
 case("scale-text", attribute(fox, "softmax_scale", "x"), "softmax_scale", "not a number")
-case("scale-missing", without_attributes(fox, "softmax_scale"), "softmax_scale", "no such number")
+case("scale-negative", attribute(fox, "softmax_scale", -1.0), "softmax_scale", "no such number")
+case("scale-missing", without_attributes(fox, "softmax_scale"))
 case("layers-many", attribute(fox, "layers", 10**9), "/models/fox@layers", "is 1000000000")
 case("layers-more", attribute(fox, "layers", 3), "/models/fox/layers/02", "is missing")
 case("heads-many", attribute(fox, "heads", 2**40), "/models/fox@heads")
@@ -196,13 +199,67 @@ case("config-list", attribute(fox, "config", ["a", "b"]), "/models/fox@config", 
 sizes = ("layers", "heads", "key_heads", "head_dim", "gated", "attention_kernel")
 case("as-the-interface-says", without_attributes(fox, *sizes))
 case("fixed-strings", attribute(fox, "device", np.bytes_(b"cuda:0")))
-case("short-integers", attribute(fox, window, np.int16(7)))
-case("float32-attribute", attribute(fox, "softmax_scale", np.float32(0.25)))
+case("short-integers", attribute(fox, window, np.int16(37)))
+case("float32-attribute", attribute(fox, "softmax_scale", np.float32(8**-0.5)))
 case("unfiltered", replace(c, chunks=(3, 7)))
 case("only-gzip", replace(c, chunks=(3, 7), compression=9))
 case("contiguous", replace(c))
 case("more-attributes", lambda file: [attribute(fox, f"note{n}", n)(file) for n in range(40)])
 case("more-groups", lambda file: [file.create_group(f"notes/{n}") for n in range(100)])
+
+
+def only_losses(file):
+    remove(f"{fox}/layers")(file)
+    without_attributes(fox, "layers")(file)
+
+
+case("no-layers", only_losses)
+case("no-layers-gradient", lambda file: (only_losses(file), without_attributes(fox, "heads")(file),
+                                         write(f"{fox}/gradients/{{}}", np.zeros((3, 6, 37), "<f4"), ["log_forget"])(file)))
+case("no-layers-states", lambda file: (only_losses(file),
+                                       write(f"{fox}/hidden_states/{{}}", np.zeros((37, 6), "<f4"), ["00", "01"])(file)))
+
+# What contradicts itself, and what only looks like it.
+lse = f"{fox}/layers/01/log_normalizer"
+rows = "of layer 1 head 0 of the attention sums to"
+
+
+def number(path, function):
+    def change(file):
+        values = file[path][...]
+        function(values)
+        file[path][...] = values
+
+    return change
+
+
+def wrong_sign(c):
+    c *= -1
+
+
+def rise(c):
+    c[2, 20:] += 5
+
+
+def rounding(c):
+    c[2, 20] = c[2, 19] * (1 - 4 * 2**-52)
+    c[2, 21:] = np.minimum(c[2, 21:], c[2, 20])
+
+
+case("c-wrong-sign", number(c, wrong_sign), "00/cumulative_log_gate", "rises", "at position 0 of head 0", "no gate is",
+     "--unchecked")
+case("c-rises", number(c, rise), "00/cumulative_log_gate", "at position 20 of head 2", "so that f is")
+case("c-other", number(f"{fox}/layers/01/cumulative_log_gate", lambda c: c.__imul__(2)), "row 12", rows,
+     "log_normalizer, softmax_scale, query and key, cumulative_log_gate do not belong together", "--unchecked")
+case("c-rounding", lambda file: (number(c, rounding)(file), remove(q.replace("01", "00"), f"{fox}/layers/00/key", q,
+                                                                   f"{fox}/layers/01/key")(file)))
+case("lse-off", number(lse, lambda lse: lse.__iadd__(3)), "/models/fox: row 0", rows, "0.0497", "not to 1",
+     "log_normalizer, softmax_scale, query and key do not belong together")
+case("lse-one-head", number(lse, lambda lse: lse[3].__isub__(0.01)), "row 0 of layer 1 head 3", "1.01005")
+case("scale-one", attribute(fox, "softmax_scale", 1.0), "row 0 of layer 0 head 0", "softmax_scale")
+case("window-other", attribute(fox, window, 7), "row 12 of layer 0 head 0")
+case("key-other", number(f"{fox}/layers/01/key", lambda key: key[1].__imul__(1.01)), "layer 1 head 2", "query and key")
+case("lse-nan", number(lse, lambda lse: lse.fill(np.nan)))
 
 
 def compact(file):

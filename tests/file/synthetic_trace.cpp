@@ -31,29 +31,31 @@ void fill_stored(Recorder& recorder, const SyntheticRun& run, int layer, std::mt
 }
 
 /// log f = -softplus(-x): slow decay with a few strong forgetting events.
-std::vector<double> random_gates(const SyntheticRun& run, int heads, std::mt19937& random) {
+std::vector<double> random_gates(const SyntheticRun& run, int heads, bool gated, std::mt19937& random) {
   std::vector<double> c(static_cast<std::size_t>(heads * run.length));
   std::normal_distribution<double> normal(3.0, 2.0);
   for (int head = 0; head < heads; ++head) {
     double sum = 0;
     for (std::int64_t i = 0; i < run.length; ++i) {
-      if (run.gated) sum -= static_cast<double>(static_cast<float>(std::log1p(std::exp(-normal(random)))));
+      if (gated) sum -= static_cast<double>(static_cast<float>(std::log1p(std::exp(-normal(random)))));
       c[static_cast<std::size_t>(head * run.length + i)] = sum;
     }
   }
   return c;
 }
 
-/// lse_i = log sum_j exp(q_i.k_j / sqrt(d) + c_i - c_j), densely; zero where q and k are not kept.
-void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* store, const SyntheticRun& run,
-                         int layer, bool with_gate, std::span<float> normalizer) {
-  if (store == nullptr || !store->has(Part::query) || normalizer.empty() || !run.mixers.empty()) return;
+/// lse_i = log sum_j exp(s q_i.k_j + c_i - c_j), densely; zero where q and k are not kept.
+void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* store, const TraceInfo& run, int layer,
+                         bool with_gate, std::span<float> normalizer) {
+  if (store == nullptr || !store->has(Part::query) || normalizer.empty()) return;
+  const LayerMixer mixer = run.mixer(layer);
   std::vector<float> query_scratch;
   std::vector<float> key_scratch;
-  const auto dim = static_cast<std::size_t>(run.head_dim);
-  for (int head = 0; head < run.heads; ++head) {
+  const auto dim = static_cast<std::size_t>(mixer.head_dim);
+  for (int head = 0; head < mixer.heads; ++head) {
     const auto q = store->rows(Part::query, layer, head, 0, run.length, query_scratch);
-    const auto k = store->rows(Part::key, layer, head * run.key_heads / run.heads, 0, run.length, key_scratch);
+    const auto k =
+        store->rows(Part::key, layer, shared_head(mixer.heads, mixer.key_heads, head), 0, run.length, key_scratch);
     const double* gate = c.data() + head * run.length;
     for (std::int64_t i = 0; i < run.length; ++i) {
       double sum = 0;
@@ -64,7 +66,7 @@ void fill_log_normalizer(const std::vector<double>& c, const HostQueryKeyStore* 
           dot += static_cast<double>(q[static_cast<std::size_t>(i) * dim + n]) *
                  static_cast<double>(k[static_cast<std::size_t>(j) * dim + n]);
         }
-        sum += std::exp(dot / std::sqrt(static_cast<double>(dim)) + (with_gate ? gate[i] - gate[j] : 0.0));
+        sum += std::exp(static_cast<double>(run.softmax_scale) * dot + (with_gate ? gate[i] - gate[j] : 0.0));
       }
       normalizer[static_cast<std::size_t>(head * run.length + i)] = static_cast<float>(std::log(sum));
     }
@@ -169,15 +171,16 @@ std::shared_ptr<const Trace> make_trace(const SyntheticRun& run) {
   }
   Recorder recorder(info, run.keep, store);
   for (int layer = 0; layer < info.layers; ++layer) {
-    const std::vector<double> c = random_gates(run, info.mixer(layer).heads, random);
+    const std::vector<double> c =
+        random_gates(run, info.mixer(layer).heads, run.gated && info.mixer(layer).decay != Decay::none, random);
     std::ranges::copy_n(c.begin(), std::ssize(recorder.cumulative_log_gate(layer)),
                         recorder.cumulative_log_gate(layer).begin());
     fill_log_decay(recorder, layer, random);
     for (float& beta : recorder.beta(layer)) beta = std::abs(normal(random));
     fill_rates(recorder, layer, random);
     fill_stored(recorder, run, layer, random);
-    fill_log_normalizer(c, store.get(), run, layer, true, recorder.log_normalizer(layer));
-    fill_log_normalizer(c, store.get(), run, layer, false, recorder.log_normalizer_without_gate(layer));
+    fill_log_normalizer(c, store.get(), info, layer, true, recorder.log_normalizer(layer));
+    fill_log_normalizer(c, store.get(), info, layer, false, recorder.log_normalizer_without_gate(layer));
   }
   if (recorder.keeps(Keep::saliency)) recorder.info().saliency_target = "mean of loss[0:37]";
   for (float& loss : recorder.per_token_loss()) loss = std::abs(normal(random)) * 3;

@@ -1,0 +1,224 @@
+#include "backend/file/run_check.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "backend/base/error.h"
+
+namespace foxscope {
+namespace {
+
+using Part = QueryKeyStore::Part;
+
+constexpr int kCheckedRows = 4;
+/// Rows that are looked at lie among as many positions at least.
+constexpr std::int64_t kLeastReach = 256;
+/// Keys that are read at once.
+constexpr std::int64_t kKeysAtOnce = 1024;
+constexpr double kFloat32Tolerance = 1e-5;
+constexpr double kBfloat16Tolerance = 1e-3;
+/// Float32 rounds a logit and a normaliser each by some units in the last place.
+constexpr double kRounding = 4 * 0x1p-24;
+
+/// The normalisers that a layer may have; those without the gate are of logits alone.
+constexpr std::array kNormalizers = {TraceArray::log_normalizer, TraceArray::log_normalizer_without_gate};
+
+constexpr bool has_gate(std::size_t kind) { return kNormalizers[kind] == TraceArray::log_normalizer; }
+
+/// What a layer keeps a number of for each head and position; null where it was not kept.
+struct LayerArrays {
+  std::shared_ptr<const ArrayValues> gates;
+  std::array<std::shared_ptr<const ArrayValues>, kNormalizers.size()> normalizers;
+};
+
+/// The same of one head; empty where it was not kept.
+struct HeadArrays {
+  std::span<const double> gate;
+  std::array<std::span<const float>, kNormalizers.size()> normalizers;
+};
+
+/// A row of attention of one head, summed up key by key: of each normaliser sum_j exp(logit + c_i - c_j - lse_i).
+struct RowSum {
+  std::int64_t row = 0;
+  std::array<double, kNormalizers.size()> sum = {};
+  double largest_logit = 0;
+};
+
+template <typename T>
+std::span<const T> row_of(const std::shared_ptr<const ArrayValues>& values, int head, std::int64_t length) {
+  if (values == nullptr) return {};
+  const auto size = static_cast<std::size_t>(length);
+  return std::span(std::get<std::vector<T>>(*values)).subspan(static_cast<std::size_t>(head) * size, size);
+}
+
+class AttentionCheck {
+ public:
+  AttentionCheck(const Trace& trace, const std::string& file, std::int64_t reach, RunCheckReport& report)
+      : info_(trace.info()), file_(file), store_(*trace.query_key()), report_(report) {
+    // The first row is of one key: no gate has a part in it.
+    for (int n = 0; n < kCheckedRows; ++n) rows_.push_back((reach - 1) * n / (kCheckedRows - 1));
+    rows_.erase(std::unique(rows_.begin(), rows_.end()), rows_.end());
+  }
+
+  void check_head(int layer, int head, const HeadArrays& arrays) {
+    const auto& kinds = arrays.normalizers;
+    if (std::ranges::all_of(kinds, [](const auto& normalizer) { return normalizer.empty(); })) return;
+    const std::vector<RowSum> sums = sum_rows(layer, head, arrays);
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      if (kinds[kind].empty()) continue;
+      for (const RowSum& row : sums) require_one(row, kind, layer, head, kinds[kind]);
+      report_.rows += std::ssize(sums);
+    }
+  }
+
+ private:
+  [[nodiscard]] std::vector<RowSum> sum_rows(int layer, int head, const HeadArrays& arrays) const {
+    const LayerMixer mixer = info_.mixer(layer);
+    const std::int64_t window = window_of(info_, layer);
+    const auto dim = static_cast<std::size_t>(mixer.head_dim);
+    std::vector<RowSum> sums;
+    std::vector<float> queries;
+    std::vector<float> scratch;
+    for (const std::int64_t row : rows_) {
+      const auto query =
+          store_.rows(Part::query, layer, shared_head(mixer.heads, mixer.query_heads, head), row, row + 1, scratch);
+      queries.insert(queries.end(), query.begin(), query.end());
+      sums.push_back({row});
+    }
+    for (std::int64_t begin = 0; begin <= rows_.back(); begin += kKeysAtOnce) {
+      const std::int64_t end = std::min(begin + kKeysAtOnce, rows_.back() + 1);
+      const auto keys =
+          store_.rows(Part::key, layer, shared_head(mixer.heads, mixer.key_heads, head), begin, end, scratch);
+      for (std::size_t n = 0; n < sums.size(); ++n) {
+        const std::int64_t row = rows_[n];
+        const std::int64_t first = window > 0 ? std::max(begin, row - window + 1) : begin;
+        for (std::int64_t j = first; j < std::min(end, row + 1); ++j) {
+          const auto key = keys.subspan(static_cast<std::size_t>(j - begin) * dim, dim);
+          add(sums[n], dot(std::span(queries).subspan(n * dim, dim), key), j, arrays);
+        }
+      }
+    }
+    return sums;
+  }
+
+  static double dot(std::span<const float> query, std::span<const float> key) {
+    double sum = 0;
+    for (std::size_t n = 0; n < query.size(); ++n) sum += static_cast<double>(query[n]) * static_cast<double>(key[n]);
+    return sum;
+  }
+
+  void add(RowSum& sum, double product, std::int64_t key, const HeadArrays& arrays) const {
+    const double logit = static_cast<double>(info_.softmax_scale) * product;
+    const auto i = static_cast<std::size_t>(sum.row);
+    const double decay = arrays.gate.empty() ? 0 : arrays.gate[i] - arrays.gate[static_cast<std::size_t>(key)];
+    sum.largest_logit = std::max(sum.largest_logit, std::abs(logit));
+    for (std::size_t kind = 0; kind < sum.sum.size(); ++kind) {
+      if (arrays.normalizers[kind].empty()) continue;
+      const double normalizer = arrays.normalizers[kind][i];
+      sum.sum[kind] += std::exp(logit + (has_gate(kind) ? decay : 0) - normalizer);
+    }
+  }
+
+  void require_one(const RowSum& row, std::size_t kind, int layer, int head, std::span<const float> lse) {
+    const double normalizer = lse[static_cast<std::size_t>(row.row)];
+    // Weights that are not numbers give rows that are none.
+    if (std::isnan(normalizer) || std::isnan(row.sum[kind])) return;
+    const double tolerance = (info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
+                             info_.pruning_tolerance + kRounding * (row.largest_logit + std::abs(normalizer));
+    const double error = std::abs(row.sum[kind] - 1);
+    report_.largest_error = std::max(report_.largest_error, error);
+    if (error <= tolerance) return;
+    throw Error(
+        fmt::format("{}: /models/{}: row {} of layer {} head {} of the attention sums to {:.6g}, not to 1: {}, "
+                    "softmax_scale, query and key{} do not belong together: {}",
+                    file_, info_.name, row.row, layer, head, row.sum[kind], name_of(spec_of(kNormalizers[kind])),
+                    has_gate(kind) && row.row > 0 ? ", cumulative_log_gate" : "", kUncheckedRemedy));
+  }
+
+  const TraceInfo& info_;
+  const std::string& file_;
+  const QueryKeyStore& store_;
+  RunCheckReport& report_;
+  std::vector<std::int64_t> rows_;
+};
+
+/// A layer's arrays that are looked at, whose rows must sum to 1 only where all that they are made of was kept.
+LayerArrays read_layer(const Trace& trace, int layer) {
+  const TraceInfo& info = trace.info();
+  const TraceSource& source = trace.source();
+  LayerArrays arrays;
+  arrays.gates = source.read(TraceArray::cumulative_log_gate, layer);
+  if (info.mixer(layer).mixer != Mixer::attention || trace.query_key() == nullptr) return arrays;
+  // Where there may have been a gate, of the model or by an intervention, rows need c.
+  const bool gated = info.gated || !info.intervention.empty();
+  for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
+    if (has_gate(kind) && gated && arrays.gates == nullptr) continue;
+    arrays.normalizers[kind] = source.read(kNormalizers[kind], layer);
+  }
+  return arrays;
+}
+
+std::uint64_t bytes_read(const Trace& trace, int layer) {
+  std::uint64_t bytes = 0;
+  for (const TraceArray array : {TraceArray::cumulative_log_gate, kNormalizers[0], kNormalizers[1]}) {
+    const ArraySpec& spec = spec_of(array);
+    if (!trace.has(array, layer)) continue;
+    bytes += elements_of(spec, trace.info(), layer) * size_of(spec.number, trace.info().dtype);
+  }
+  return bytes;
+}
+
+/// Positions that the rows of all layers reach over, for so many bytes of keys.
+std::int64_t reach_of(const Trace& trace, int layers, std::uint64_t key_bytes) {
+  std::uint64_t position = 0;
+  for (int layer = 0; layer < layers; ++layer) {
+    const LayerMixer mixer = trace.info().mixer(layer);
+    // Heads that share keys read them each.
+    if (mixer.mixer == Mixer::attention)
+      position += static_cast<std::uint64_t>(std::int64_t{mixer.heads} * mixer.head_dim);
+  }
+  position *= size_of(trace.info().dtype);
+  const auto fitting = static_cast<std::int64_t>(key_bytes / std::max<std::uint64_t>(position, 1));
+  return std::min(trace.info().length, std::max(kLeastReach, fitting));
+}
+
+}  // namespace
+
+RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,
+                         const std::stop_token& stop) {
+  RunCheckReport report;
+  const TraceInfo& info = trace.info();
+  int layers = 0;
+  for (std::uint64_t left = extent.layer_bytes; layers < info.layers && bytes_read(trace, layers) <= left; ++layers) {
+    left -= bytes_read(trace, layers);
+  }
+  report.whole = layers == info.layers;
+  const std::int64_t reach = reach_of(trace, layers, extent.key_bytes);
+  for (int layer = 0; layer < layers; ++layer) {
+    const LayerArrays arrays = read_layer(trace, layer);
+    const int heads = info.mixer(layer).heads;
+    if (arrays.gates != nullptr) report.gates += heads;
+    for (int head = 0; head < heads && trace.query_key() != nullptr; ++head) {
+      if (stop.stop_requested()) {
+        report.whole = false;
+        return report;
+      }
+      HeadArrays own;
+      own.gate = row_of<double>(arrays.gates, head, info.length);
+      for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
+        own.normalizers[kind] = row_of<float>(arrays.normalizers[kind], head, info.length);
+      }
+      AttentionCheck(trace, file, reach, report).check_head(layer, head, own);
+    }
+    ++report.layers;
+  }
+  return report;
+}
+
+}  // namespace foxscope

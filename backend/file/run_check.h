@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <stop_token>
+#include <string>
+
+#include "backend/trace/trace.h"
+
+namespace foxscope {
+
+/// How much of a run is read to hold its arrays against one another.
+struct CheckExtent {
+  std::uint64_t layer_bytes = 0;  ///< c and row normalisers: as many layers as fit, from the first on
+  std::uint64_t key_bytes = 0;    ///< keys of all these layers: rows lie as far back as fits, or in the first 256
+};
+/// A few milliseconds of reading and computing.
+inline constexpr CheckExtent kGlance = {std::uint64_t{1} << 20U, std::uint64_t{1} << 20U};
+/// Every layer.
+inline constexpr CheckExtent kWholeCheck = {std::numeric_limits<std::uint64_t>::max(), std::uint64_t{64} << 20U};
+
+/// What was looked at, and found right.
+struct RunCheckReport {
+  int layers = 0;            ///< of which something was looked at
+  std::int64_t gates = 0;    ///< heads whose c falls
+  std::int64_t rows = 0;     ///< rows of attention that sum to 1
+  double largest_error = 0;  ///< of such a sum
+  bool whole = true;         ///< false: the extent was spent before the last layer, or the job was stopped
+};
+
+/// Holds the arrays of a run against one another: c falls but for rounding, 8 units in the last place of its size (it
+/// is a sum of log f, and f is at most 1), which the source checks wherever it reads c; and in softmax attention sum_j
+/// exp(s q_i.k_j + c_i - c_j - lse_i) = 1 for four rows i of every head, within 1e-5, in bfloat16 1e-3, the share that
+/// pruning may have left out, and float32's rounding of logits and normaliser. The same without c where normalisers
+/// without the gate were kept. What was not kept is not looked at.
+/// @param file  its name, for errors
+/// @throws Error naming file, layer, head, row, and the arrays that do not belong together
+RunCheckReport check_run(const Trace& trace, const std::string& file, const CheckExtent& extent,
+                         const std::stop_token& stop);
+
+/// The end of an error about arrays that contradict one another: what can be done.
+inline constexpr const char* kUncheckedRemedy = "correct what wrote the file, or open it all the same with --unchecked";
+
+}  // namespace foxscope
