@@ -156,7 +156,7 @@ LayerArrays read_layer(const Trace& trace, int layer) {
   arrays.gates = source.read(TraceArray::cumulative_log_gate, layer);
   if (info.mixer(layer).mixer != Mixer::attention || trace.query_key() == nullptr) return arrays;
   // Where there may have been a gate, of the model or by an intervention, rows need c.
-  const bool gated = info.gated || !info.intervention.empty();
+  const bool gated = forgets(info, layer) || !info.intervention.empty();
   for (std::size_t kind = 0; kind < kNormalizers.size(); ++kind) {
     if (has_gate(kind) && gated && arrays.gates == nullptr) continue;
     arrays.normalizers[kind] = source.read(kNormalizers[kind], layer);
