@@ -72,7 +72,9 @@ class LogLines {
                                 kLongestLogLine >> 20U));
       }
       searched = buffer_.size();
-      const std::string piece = bytes_at(file_, path_, begin_ + searched, kPiece);
+      const std::size_t read = begin_ + searched;
+      if (read >= file_.size()) return std::nullopt;  // what is added from now on is the next reading's
+      const std::string piece = bytes_at(file_, path_, read, std::min<std::size_t>(kPiece, file_.size() - read));
       if (piece.empty()) return std::nullopt;
       buffer_ += piece;
     }
