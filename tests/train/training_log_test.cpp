@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -78,7 +79,10 @@ TEST_F(TrainingLogFile, LinesAreAddedAtTheEnd) {
   TrainingLog two(log(), 0);
   TrainingStep step;
   for (step.step = 1; step.step <= 4; ++step.step) (step.step % 2 == 0 ? one : two).add(step);
-  EXPECT_EQ(read_training_steps(log()).size(), 4U);
+  LogPlace place;
+  std::vector<TrainingStep> steps;
+  read_training_steps(log(), place, steps);
+  EXPECT_EQ(steps.size(), 4U);
 }
 
 }  // namespace
