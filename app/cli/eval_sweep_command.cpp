@@ -69,6 +69,7 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   requireAlone("eval sweep");
   checkOptions(options);
   requireDistinct(options.eval.output, options.text);
+  requireHdf5Name(options.eval.output);
   requireWritable(options.eval.output, options.force);
   const SweepFileRequest request = makeRequest(options);
   const OpenedModel model = openModels(options.eval).front();
@@ -85,7 +86,7 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   } else if (options.csv) {
     Console::write(result->evaluation.csv());
   } else {
-    Console::print(sweepText(result->evaluation) + "written to " + options.eval.output + '\n');
+    session.console.report(sweepText(result->evaluation) + "written to " + options.eval.output + '\n');
   }
   return kDone;
 }

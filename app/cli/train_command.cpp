@@ -88,15 +88,15 @@ int runRecipe(const Recipe& recipe, const std::filesystem::path& output, bool re
   TrainingEvents events;
   events.start = [&](const TrainingStart& start) {
     session.console.endProgress();
-    Console::print(startText(start));
+    session.console.report(startText(start));
   };
   events.step = [&](const TrainingStep& step, std::int64_t steps, std::int64_t memory) {
     secondsOfStep = secondsOfStep == 0 ? step.seconds : 0.9 * secondsOfStep + 0.1 * step.seconds;
-    Console::print(stepText(step, steps, memory, secondsOfStep * static_cast<double>(steps - step.step)));
+    session.console.report(stepText(step, steps, memory, secondsOfStep * static_cast<double>(steps - step.step)));
   };
   events.measured = [&](const TrainingMeasures& measures) {
     session.console.endProgress();
-    Console::print(measuresText(measures));
+    session.console.report(measuresText(measures));
   };
   events.saved = [&](const std::filesystem::path& checkpoint) {
     session.console.detail(fmt::format("saved {}", checkpoint.string()));
@@ -115,7 +115,8 @@ int runRecipe(const Recipe& recipe, const std::filesystem::path& output, bool re
                                       result->steps, output.string()));
     return kInterrupted;
   }
-  Console::print(fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
+  session.console.report(
+      fmt::format("{} steps, the last checkpoint is {}\n", result->steps, result->checkpoint.string()));
   return kDone;
 }
 
