@@ -51,6 +51,7 @@ struct Selection {
 void addOpenCommand(CLI::App& program, Selection& selection);
 void addRunCommand(CLI::App& program, Selection& selection);
 void addInfoCommand(CLI::App& program, Selection& selection);
+void addCheckCommand(CLI::App& program, Selection& selection);
 void addMapCommand(CLI::App& program, Selection& selection);
 void addHeadsCommand(CLI::App& program, Selection& selection);
 void addEvalCommand(CLI::App& program, Selection& selection);
@@ -78,6 +79,10 @@ int runProgram(const std::vector<std::string>& arguments);
 /// Refuses an output that is one of the inputs: --force must not destroy what is being read.
 /// @throws UsageError naming the file
 void requireDistinct(const std::filesystem::path& output, const std::filesystem::path& input);
+
+/// Refuses an output that would be HDF5 under the name of something else.
+/// @throws UsageError naming the ending
+void requireHdf5Name(const std::filesystem::path& output);
 
 /// Refuses an output that could not be written, before the work for it is done.
 /// @throws Error in the words of AtomicFile: exists and no --force, folder missing, not writable

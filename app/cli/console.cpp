@@ -90,6 +90,10 @@ void Console::note(std::string_view text) {
   if (m_verbosity != Verbosity::quiet) line("", text);
 }
 
+void Console::report(std::string_view text) {
+  if (m_verbosity != Verbosity::quiet) print(text);
+}
+
 void Console::detail(std::string_view text) {
   if (m_verbosity == Verbosity::verbose) line("", text);
 }

@@ -24,7 +24,10 @@ class Console {
   /// Put before the stage that progress reports name, for instance "fox-pro (1 of 2)".
   void setSubject(std::string subject);
 
-  void note(std::string_view line);    ///< unless -q
+  void note(std::string_view line);  ///< unless -q
+  /// What was done, for people, beside the file that holds the result: on standard output, unless -q.
+  /// @throws likewise as `print`
+  void report(std::string_view text);
   void detail(std::string_view line);  ///< only with -v
   void error(std::string_view line);   ///< always
 

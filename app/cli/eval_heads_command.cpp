@@ -66,7 +66,7 @@ int evaluateHeads(const EvalHeadsOptions& options, const Session& session, Proce
   if (!evaluation) return kInterrupted;
   writeEvaluation(options, form, *evaluation, session);
   session.console.endProgress();
-  Console::print(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
+  session.console.report(evaluatedHeadsTable(*evaluation) + "written to " + options.output + '\n');
   return kDone;
 }
 

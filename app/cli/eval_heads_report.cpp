@@ -167,7 +167,7 @@ std::string evaluatedHeadsJson(const HeadsEvaluation& evaluation) {
   for (const EvaluatedHeads& model : evaluation.models) models.push_back(modelJson(model));
   const Json document{
       {"source", evaluation.corpus.source}, {"seed", evaluation.corpus.seed}, {"models", std::move(models)}};
-  return document.dump(2) + '\n';
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 std::string evaluatedHeadsCsv(const HeadsEvaluation& evaluation) {

@@ -27,6 +27,7 @@ std::string defaultName(const std::filesystem::path& input) {
 
 int importLosses(const ImportOptions& options, const Session& session) {
   requireDistinct(options.output, options.input);
+  requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
   const std::string name = options.name.empty() ? defaultName(options.input) : options.name;
   if (!isModelName(name)) {
@@ -39,7 +40,7 @@ int importLosses(const ImportOptions& options, const Session& session) {
   if (options.json) {
     Console::write(lossJson("", options.output, evaluation, {}));
   } else {
-    Console::print(lossText(evaluation, {}) + "written to " + options.output + '\n');
+    session.console.report(lossText(evaluation, {}) + "written to " + options.output + '\n');
   }
   return kDone;
 }

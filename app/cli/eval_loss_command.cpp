@@ -43,6 +43,7 @@ LossRequest makeRequest(const LossOptions& options, const Processes* processes) 
 }
 
 int evaluateLoss(const LossOptions& options, const Session& session, Processes* processes) {
+  requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
   const LossRequest request = makeRequest(options, processes);
   std::size_t turn = 0;
@@ -72,7 +73,7 @@ int evaluateLoss(const LossOptions& options, const Session& session, Processes* 
   if (options.json) {
     Console::write(lossJson("", options.output, result->evaluation, result->timings));
   } else {
-    Console::print(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
+    session.console.report(lossText(result->evaluation, result->timings) + "written to " + options.output + '\n');
   }
   return kDone;
 }

@@ -8,6 +8,7 @@
 
 #include "app/cli/eval_command.h"
 #include "app/cli/eval_options.h"
+#include "app/cli/parse_error.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
 #include "backend/eval/needle.h"
@@ -28,6 +29,7 @@ struct NeedleOptions {
   bool printTemplate = false;
   bool force = false;
   bool json = false;
+  bool csv = false;
 };
 
 constexpr const char* kNeedleRule =
@@ -145,7 +147,9 @@ std::string needleJson(const std::string& output, const NeedleEvaluation& evalua
                         {"mean_needle_mass", best.mass},
                         {"mean_needle_gate", best.gate}}}});
   }
-  return nlohmann::ordered_json{{"output", output}, {"models", models}}.dump() + "\n";
+  return nlohmann::ordered_json{{"output", output}, {"models", models}}.dump(
+             -1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) +
+         "\n";
 }
 
 /// One grid of gains a model, lengths across and depths down; an asterisk where the answer was found.
@@ -175,11 +179,13 @@ std::string needleText(const NeedleEvaluation& evaluation) {
 }
 
 void checkGiven(const NeedleOptions& options) {
-  for (const auto& [name, missing] :
-       {std::pair{"--model", options.eval.models.empty()}, std::pair{"--haystack", options.haystack.empty()},
-        std::pair{"--output", options.eval.output.empty()}}) {
-    if (missing) throw UsageError(fmt::format("{} is required: see foxscope eval needle --help", name));
-  }
+  std::vector<std::string> missing;
+  if (options.eval.models.empty()) missing.emplace_back("--model");
+  if (options.haystack.empty()) missing.emplace_back("--haystack");
+  if (options.eval.output.empty()) missing.emplace_back("--output");
+  if (!missing.empty()) throw UsageError(requiredText(missing) + "see foxscope eval needle --help");
+  if (options.json && options.csv) throw UsageError("--csv: goes with text or JSON alone: leave out --json");
+  requireHdf5Name(options.eval.output);
 }
 
 int evaluateNeedle(const NeedleOptions& options, const Session& session, Processes* processes) {
@@ -202,8 +208,10 @@ int evaluateNeedle(const NeedleOptions& options, const Session& session, Process
   session.console.endProgress();
   if (options.json) {
     Console::write(needleJson(options.eval.output, *evaluation));
+  } else if (options.csv) {
+    Console::write(evaluation->csv());
   } else {
-    Console::print(needleText(*evaluation) + "written to " + options.eval.output + '\n');
+    session.console.report(needleText(*evaluation) + "written to " + options.eval.output + '\n');
   }
   return kDone;
 }
@@ -217,6 +225,7 @@ void addEvalNeedleCommand(CLI::App& eval, Selection& selection) {
       "  foxscope eval needle --model fox=FOLDER --model base=FOLDER --haystack essays.txt -o needle.h5\n"
       "  foxscope eval needle --model FOLDER --haystack books.jsonl.xz --lengths 1000:6000:11 --depths 0,50,100 \\\n"
       "      -o needle.h5\n"
+      "  foxscope eval needle --model FOLDER --haystack essays.txt -o needle.h5 --csv > cells.csv\n"
       "  foxscope eval needle --print-template > template.json");
   command->footer(kNeedleRule + command->get_footer());
   command
@@ -241,6 +250,7 @@ void addEvalNeedleCommand(CLI::App& eval, Selection& selection) {
   addEvalRunning(*command, options->eval);
   command->add_flag("--force", options->force, "Overwrite the output, and unfinished work of other settings");
   command->add_flag("--json", options->json, "Print the summary as JSON");
+  command->add_flag("--csv", options->csv, "Print a line a cell, with the numbers in full");
   command->callback([options, &selection] {
     selection.action = [options](const Session& session) {
       if (options->printTemplate) {

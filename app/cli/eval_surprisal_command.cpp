@@ -115,7 +115,7 @@ int evaluatePairs(const SurprisalOptions& options, const OpenedModel& model, con
   if (!result) return kInterrupted;
   writeText(options, result->csv());
   session.console.endProgress();
-  Console::print(pairsText(*result) + "written to " + options.eval.output + '\n');
+  session.console.report(pairsText(*result) + "written to " + options.eval.output + '\n');
   return kDone;
 }
 
@@ -145,11 +145,11 @@ int evaluateSurprisal(const SurprisalOptions& options, const Session& session) {
   session.console.endProgress();
   double sum = 0;
   for (const float one : table->surprisal) sum += static_cast<double>(one);
-  Console::print(fmt::format("{} documents, {} words, {} tokens; mean surprisal {:.4f} nats a token, {:.4f} a word\n",
-                             table->documents.size(), table->words.size(), table->tokens(),
-                             sum / static_cast<double>(table->tokens()),
-                             sum / static_cast<double>(table->words.size())) +
-                 "written to " + options.eval.output + '\n');
+  session.console.report(
+      fmt::format("{} documents, {} words, {} tokens; mean surprisal {:.4f} nats a token, {:.4f} a word\n",
+                  table->documents.size(), table->words.size(), table->tokens(),
+                  sum / static_cast<double>(table->tokens()), sum / static_cast<double>(table->words.size())) +
+      "written to " + options.eval.output + '\n');
   return kDone;
 }
 

@@ -76,6 +76,7 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   requireAlone("eval sweep");
   checkOptions(options);
   requireDistinct(options.eval.output, options.text);
+  requireHdf5Name(options.eval.output);
   requireWritable(options.eval.output, options.force);
   const SweepFileRequest request = makeRequest(options);
   const OpenedModel model = openModels(options.eval).front();
@@ -92,7 +93,7 @@ int evaluateSweep(const SweepOptions& options, const Session& session) {
   } else if (options.csv) {
     Console::write(result->evaluation.csv(options.fdr));
   } else {
-    Console::print(sweepText(result->evaluation, options.fdr) + "written to " + options.eval.output + '\n');
+    session.console.report(sweepText(result->evaluation, options.fdr) + "written to " + options.eval.output + '\n');
   }
   return kDone;
 }

@@ -3,8 +3,10 @@
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/cli/figure_kind.h"
+#include "app/cli/parse_error.h"
 #include "backend/base/error.h"
 
 namespace foxscope::cli {
@@ -16,9 +18,9 @@ std::vector<const FigureKind*> kinds() {
           &kNeedleFigure,  &kSweepFigure,      &kSaliencyFigure, &kTrainingFigure};
 }
 
-std::string kindNames() {
-  std::string names;
-  for (const FigureKind* kind : kinds()) names += (names.empty() ? "" : ", ") + std::string(kind->name);
+std::vector<std::string> kindNames() {
+  std::vector<std::string> names;
+  for (const FigureKind* kind : kinds()) names.emplace_back(kind->name);
   return names;
 }
 
@@ -28,7 +30,9 @@ const FigureKind& figureKind(const std::string& word) {
   for (const FigureKind* kind : kinds()) {
     if (kind->name == word) return *kind;
   }
-  throw UsageError(fmt::format("figure {}: there is no such kind: use {}", word, kindNames()));
+  const std::vector<std::string> names = kindNames();
+  throw UsageError(
+      fmt::format("figure {}: there is no such kind: {}use {}", word, didYouMean(word, names), fmt::join(names, ", ")));
 }
 
 void addFigureCommand(CLI::App& program, Selection& selection) {
@@ -45,7 +49,7 @@ void addFigureCommand(CLI::App& program, Selection& selection) {
   figure->callback([figure] {
     if (!figure->get_subcommands().empty()) return;
     const auto words = figure->remaining();
-    if (words.empty()) throw UsageError(fmt::format("figure: which kind?: use {}", kindNames()));
+    if (words.empty()) throw UsageError(fmt::format("figure: which kind?: use {}", fmt::join(kindNames(), ", ")));
     (void)figureKind(words.front());
   });
 }

@@ -51,6 +51,7 @@ void addCompare(CLI::App& command, Selection& selection) {
   command.add_option("--with", arguments->with, "Head of the second (default: the nearest by distance profile)")
       ->type_name("L:H");
   addFigureMapOptions(command, arguments->maps, "attention, and forget above it where both have a gate");
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawCompare(*arguments, session); };

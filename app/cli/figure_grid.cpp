@@ -37,6 +37,7 @@ void addGrid(CLI::App& command, Selection& selection) {
   command.add_option("file", arguments->figure.files, "Run file")->type_name("RUN.h5")->required();
   command.add_option("--model", arguments->model, "Which model (default: the first with a gate)")->type_name("NAME");
   addFigureMapOptions(command, arguments->maps, "forget; attention without a gate");
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawGrid(*arguments, session); };

@@ -40,7 +40,7 @@ std::optional<std::vector<EvaluatedHeads>> readHeads(const FigureOptions& option
       for (EvaluatedHeads& model : HeadsEvaluation::open(file).models) models.push_back(std::move(model));
       continue;
     }
-    for (const auto& trace : RunFile::open(file).traces) {
+    for (const auto& trace : RunFile::open(file, options.check).traces) {
       trace->compute_on(gpu);
       auto heads = evaluate_run(trace, session.job());
       if (!heads) return std::nullopt;
@@ -109,6 +109,7 @@ void addDecay(CLI::App& command, Selection& selection) {
   addFiles(command, arguments->figure);
   addModels(command, arguments->models);
   addCurveLook(command, arguments->figure);
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) {
@@ -121,6 +122,7 @@ void addLabels(CLI::App& command, Selection& selection) {
   const auto arguments = std::make_shared<ModelsArguments>();
   addFiles(command, arguments->figure);
   addModels(command, arguments->models);
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) {
@@ -139,6 +141,7 @@ void addDistance(CLI::App& command, Selection& selection) {
       ->allow_extra_args(false);
   command.add_flag("--with-first", arguments->withFirst, "Count the attention on key 0, where many heads park");
   addCurveLook(command, arguments->figure);
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawDistanceFigure(*arguments, session); };

@@ -26,21 +26,20 @@ struct LossArguments {
   std::string base;
 };
 
-std::vector<figure::LossSource> lossesIn(const std::string& file) {
+std::vector<figure::LossSource> lossesIn(const std::string& file, RunCheck check) {
   if (read_content(file) == kLossContent) return figure::lossesOf(LossEvaluation::open(file));
   std::vector<figure::LossSource> sources;
-  for (const auto& run : RunFile::open(file).traces) sources.push_back(figure::lossesOf(run));
+  for (const auto& run : RunFile::open(file, check).traces) sources.push_back(figure::lossesOf(run));
   return sources;
 }
 
 // Models of one name are told apart by their files.
-std::vector<figure::LossSource> allLosses(const std::vector<std::string>& files,
-                                          const std::vector<std::string>& models) {
+std::vector<figure::LossSource> allLosses(const FigureOptions& options, const std::vector<std::string>& models) {
   std::vector<figure::LossSource> all;
   std::vector<std::string> origins;
   std::map<std::string, int> count;
-  for (const std::string& file : files) {
-    const auto sources = lossesIn(file);
+  for (const std::string& file : options.files) {
+    const auto sources = lossesIn(file, options.check);
     const std::string stem = std::filesystem::path(file).stem().string();
     for (const figure::LossSource& source : sources) {
       ++count[source.name];
@@ -82,11 +81,12 @@ std::shared_ptr<LossArguments> addLossKind(CLI::App& command, Selection& selecti
   addTrainLength(command, arguments->trainLength);
   addCurveOptions(command, arguments->curves);
   addCurveLook(command, arguments->figure);
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, draw, &selection] {
     selection.action = [arguments, draw](const Session& session) {
       return writeFigure(arguments->figure, session, [&](const figure::FigureStyle& style, Notes& /*notes*/) {
-        return std::optional(draw(allLosses(arguments->figure.files, arguments->models), *arguments, style));
+        return std::optional(draw(allLosses(arguments->figure, arguments->models), *arguments, style));
       });
     };
   });

@@ -69,12 +69,14 @@ std::vector<Quantity> parseQuantities(const std::vector<std::string>& names) {
   return quantities;
 }
 
-const figure::ColourMap* parseColourMap(const std::string& name) {
+const figure::ColourMap* parseColourMap(const std::string& name, Diverging diverging) {
   if (name.empty()) return nullptr;
   for (const figure::NamedColourMap& one : figure::namedColourMaps()) {
     if (name == one.name) return one.map;
   }
-  throw UsageError(fmt::format("--colours {}: use viridis, cividis, magma or grey", name));
+  if (diverging == Diverging::offered && name == "diverging") return &figure::diverging();
+  throw UsageError(fmt::format("--colours {}: use viridis, cividis, magma{}", name,
+                               diverging == Diverging::offered ? ", grey or diverging" : " or grey"));
 }
 
 }  // namespace foxscope::cli

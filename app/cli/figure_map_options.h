@@ -24,9 +24,12 @@ struct FigureMapOptions {
 /// @param quantities  the default, for the help text
 void addFigureMapOptions(CLI::App& command, FigureMapOptions& options, const std::string& quantities);
 
+/// Whether the map of differences may be chosen for any quantity.
+enum class Diverging { offered, left };
+
 /// Null for an empty name: by quantity.
 /// @throws UsageError naming those that exist
-const figure::ColourMap* parseColourMap(const std::string& name);
+const figure::ColourMap* parseColourMap(const std::string& name, Diverging diverging = Diverging::left);
 
 /// "A:B", "A:" or ":B".
 /// @throws UsageError naming the option and what is understood

@@ -65,6 +65,7 @@ void addMaps(CLI::App& command, Selection& selection) {
       ->allow_extra_args(false);
   addFigureMapOptions(command, arguments->maps, "forget,attention");
   command.add_option("--threshold", arguments->threshold, "Leave smaller entries of attention white")->type_name("A");
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawMaps(*arguments, session); };

@@ -188,6 +188,12 @@ void addCurveLook(CLI::App& command, FigureOptions& options) {
       ->type_name("PLACE");
 }
 
+void addUnchecked(CLI::App& command, RunCheck& check) {
+  command.add_flag_callback(
+      "--unchecked", [&check] { check = RunCheck::none; },
+      "Open a run file although its arrays contradict one another; pictures are marked");
+}
+
 void addModels(CLI::App& command, std::vector<std::string>& models) {
   command.add_option("--models", models, "Which models, in their order (default: all)")
       ->type_name("NAME,...")
@@ -280,7 +286,7 @@ std::vector<std::shared_ptr<const Trace>> allRuns(const FigureOptions& options) 
   std::vector<std::shared_ptr<const Trace>> runs;
   std::set<std::string> names;
   for (const std::string& file : options.files) {
-    for (const auto& run : RunFile::open(file).traces) {
+    for (const auto& run : RunFile::open(file, options.check).traces) {
       run->compute_on(gpu);
       if (!names.insert(run->info().name).second) {
         throw UsageError(fmt::format("{}: another file has a model {} too: run one of them with --model NAME=DIR", file,

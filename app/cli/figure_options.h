@@ -25,6 +25,7 @@ struct FigureOptions {
   std::string title;
   std::vector<std::string> labels;  ///< NAME=TEXT
   std::string device = "auto";
+  RunCheck check = RunCheck::whole;  ///< of run files
   bool svgText = false;
   std::string legendAt = "auto";
   std::vector<std::string> looks;  ///< NAME=COLOUR[:STYLE]
@@ -45,6 +46,8 @@ struct CurveOptions {
 void addFigureOptions(CLI::App& command, FigureOptions& options);
 /// The width of lines and the place of the legend, of kinds that have curves.
 void addCurveLook(CLI::App& command, FigureOptions& options);
+/// --unchecked, of all that reads run files.
+void addUnchecked(CLI::App& command, RunCheck& check);
 /// Which models of the files are drawn.
 void addModels(CLI::App& command, std::vector<std::string>& models);
 /// The places of these names among those that there are, or all of them where no name is given.

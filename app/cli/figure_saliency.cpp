@@ -59,6 +59,7 @@ void addSaliency(CLI::App& command, Selection& selection) {
       .add_option("--rows", arguments->rows,
                   "Positions from A up to, not including, B (default: the first, or those that a target ends with)")
       ->type_name("A:B");
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawSaliency(*arguments, session); };

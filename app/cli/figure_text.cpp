@@ -55,6 +55,7 @@ void addText(CLI::App& command, Selection& selection) {
       ->type_name("P");
   command.add_option("--rows", arguments->rows, "Positions from A up to, not including, B (default: the first)")
       ->type_name("A:B");
+  addUnchecked(command, arguments->figure.check);
   addFigureOptions(command, arguments->figure);
   command.callback([arguments, &selection] {
     selection.action = [arguments](const Session& session) { return drawText(*arguments, session); };

@@ -91,7 +91,7 @@ std::string generationJson(const GenerateOptions& options, const OpenedModel& mo
                                     {"device", model.device.name()},
                                     {"dtype", to_string(model.dtype)}};
   if (const auto rate = tokensPerSecond(generation)) summary["tokens_per_second"] = *rate;
-  return summary.dump() + "\n";
+  return summary.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 std::string generationDetail(const Generation& generation) {

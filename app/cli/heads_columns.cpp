@@ -1,11 +1,14 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "app/cli/heads_report.h"
+#include "app/cli/parse_error.h"
 #include "app/cli/values.h"
 #include "backend/base/error.h"
 
@@ -13,6 +16,7 @@ namespace foxscope::cli {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+constexpr const char* kLabelColumn = "labels";
 constexpr const char* kWithoutFirst = "_without_first";
 
 void addNumbers(Columns& columns, const std::vector<HeadNumber>& numbers) {
@@ -135,6 +139,19 @@ void addMemory(Columns& columns, const HeadsReport& report, const ReportedHead& 
   }
 }
 
+// Columns that may have been meant: the nearest, else the first of those that hold the word.
+std::string meantColumns(const Columns& columns, const std::string& word) {
+  constexpr std::size_t kMostNamed = 3;
+  std::vector<std::string> names;
+  for (const auto& [name, value] : columns) names.push_back(name);
+  std::vector<std::string> holding;
+  for (const std::string& name : names) {
+    if (holding.size() < kMostNamed && !word.empty() && name.find(word) != std::string::npos) holding.push_back(name);
+  }
+  if (const std::string nearest = didYouMean(word, names); !nearest.empty() || holding.empty()) return nearest;
+  return fmt::format("did you mean {}? else ", fmt::join(holding, " or "));
+}
+
 double valueOf(const HeadsReport& report, const ReportedHead& head, const std::string& name) {
   const Columns columns = headColumns(report, head);
   const auto found =
@@ -145,11 +162,11 @@ double valueOf(const HeadsReport& report, const ReportedHead& head, const std::s
   }
   if (found == columns.end()) {
     throw UsageError(
-        fmt::format("--sort {}: there is no such statistic: it is a column of --csv, as rate_decay_time, "
+        fmt::format("--sort {}: there is no such statistic: {}use a column of --csv, as rate_decay_time, "
                     "horizon_half_median, entropy, d50, mass_on_first or saliency_absolute; those of --split, "
                     "--by-class and --match "
                     "only beside that option",
-                    name));
+                    name, meantColumns(columns, name)));
   }
   return found->second;
 }
@@ -207,17 +224,27 @@ void rank(HeadsReport& report, const Ranking& ranking) {
   if (ranking.top > 0 && ranking.top < report.heads.size()) report.heads.resize(ranking.top);
 }
 
-std::string headsCsv(const HeadsReport& report) {
-  std::string text;
-  for (const ReportedHead& head : report.heads) {
-    std::vector<std::string> names, values;
-    for (const auto& [name, value] : headColumns(report, head)) {
-      names.push_back(name);
-      values.push_back(digits(value));
+std::string headsCsv(std::span<const HeadsReport> reports) {
+  const bool several = reports.size() > 1;
+  std::vector<std::string> names;
+  std::vector<std::map<std::string, std::string>> rows;
+  const auto add = [&](std::string name, std::string value) {
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+    rows.back().emplace(std::move(name), std::move(value));
+  };
+  for (const HeadsReport& report : reports) {
+    for (const ReportedHead& head : report.heads) {
+      rows.emplace_back();
+      if (several) add("model", report.model);
+      for (const auto& [name, value] : headColumns(report, head)) add(name, digits(value));
+      rows.back().emplace(kLabelColumn, names_of(labels_of(head.measures.statistics.label_scores), ";"));
     }
-    names.emplace_back("labels");
-    values.push_back(names_of(labels_of(head.measures.statistics.label_scores), ";"));
-    if (text.empty()) text = fmt::format("{}\n", fmt::join(names, ","));
+  }
+  names.emplace_back(kLabelColumn);
+  std::string text = fmt::format("{}\n", fmt::join(names, ","));
+  for (const auto& row : rows) {
+    std::vector<std::string> values;
+    for (const std::string& name : names) values.push_back(row.contains(name) ? row.at(name) : "");
     text += fmt::format("{}\n", fmt::join(values, ","));
   }
   return text;

@@ -2,11 +2,13 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <span>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
 #include "app/cli/command.h"
+#include "app/cli/figure_options.h"
 #include "app/cli/heads_report.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
@@ -24,6 +26,7 @@ constexpr std::size_t kNearestKept = 3;
 
 struct HeadsOptions {
   std::string file;
+  RunCheck check = RunCheck::whole;
   std::optional<std::string> model;
   std::string device = "auto";
   bool json = false;
@@ -156,14 +159,16 @@ bool findNearest(const HeadsOptions& options, const RunFile& run, const Session&
   return true;
 }
 
-void writeArrays(const HeadsOptions& options, const HeadsReport& report, const Trace& trace, const Session& session) {
-  HeadsAccumulator accumulator(trace.info());
-  for (const ReportedHead& head : report.heads) accumulator.add(head.measures);
-  accumulator.end_window(0);
+void writeArrays(const HeadsOptions& options, std::span<const HeadsReport> reports, const Session& session) {
   HeadsEvaluation evaluation;
   evaluation.content = HeadsContent::run;
   evaluation.corpus.source = without_folder(options.file);
-  evaluation.models.push_back(accumulator.finish());
+  for (const HeadsReport& report : reports) {
+    HeadsAccumulator accumulator(report.run->info());
+    for (const ReportedHead& head : report.heads) accumulator.add(head.measures);
+    accumulator.end_window(0);
+    evaluation.models.push_back(accumulator.finish());
+  }
   write_heads_file(options.output, evaluation, {session.commandLine, ""},
                    options.force ? Overwrite::force : Overwrite::refuse);
 }
@@ -178,14 +183,11 @@ void writeText(const HeadsOptions& options, const std::string& text) {
   file.commit();
 }
 
-int tellHeads(const HeadsOptions& options, const Session& session) {
-  const HeadsForm form = formOf(options);
-  checkOptions(options, form);
-  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
-  const RunFile run = RunFile::open(options.file);
-  for (const auto& trace : run.traces) trace->compute_on(gpu);
-  const auto trace = run.trace(options.model);
+/// The heads of one model, in their order and as many as were asked for. @returns nothing if the job was stopped
+std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& run,
+                                    const std::shared_ptr<const Trace>& trace, const Session& session) {
   MeasureOptions measure = measureOptions(options, *trace);
+  const HeadsForm form = formOf(options);
   // The tables of saliency and of classes have no number of attention.
   const bool tellsAttention = form != HeadsForm::table || !(options.saliency || options.byClass);
   if (!hasAttention(*trace) && tellsAttention) {
@@ -213,19 +215,40 @@ int tellHeads(const HeadsOptions& options, const Session& session) {
   if (!measureHeads(trace, measure, session, [&](HeadMeasures measures) {
         report.heads.push_back({std::move(measures), {}});
       })) {
-    return kInterrupted;
+    return std::nullopt;
   }
-  if (form == HeadsForm::hdf5) {
-    writeArrays(options, report, *trace, session);
-    return kDone;
-  }
-  if (options.match && !findNearest(options, run, session, report)) return kInterrupted;
+  if (options.match && !findNearest(options, run, session, report)) return std::nullopt;
   const std::string sort = options.sort.empty() && options.saliency ? to_string(ordering_number(*trace)) : options.sort;
   rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
-  if (form == HeadsForm::table) {
-    Console::print(headsTables(report));
-  } else {
-    writeText(options, form == HeadsForm::json ? headsJson(report) : headsCsv(report));
+  return report;
+}
+
+int tellHeads(const HeadsOptions& options, const Session& session) {
+  const HeadsForm form = formOf(options);
+  checkOptions(options, form);
+  const std::optional<int> gpu = gpu_chosen(DeviceChoice::parse(options.device));
+  const RunFile run = RunFile::open(options.file, options.check);
+  for (const auto& trace : run.traces) trace->compute_on(gpu);
+  std::vector<HeadsReport> reports;
+  for (const auto& trace : run.traces) {
+    if (options.model && trace != run.trace(options.model)) continue;
+    auto report = reportOf(options, run, trace, session);
+    if (!report) return kInterrupted;
+    reports.push_back(std::move(*report));
+  }
+  switch (form) {
+    case HeadsForm::hdf5:
+      writeArrays(options, reports, session);
+      break;
+    case HeadsForm::table:
+      Console::print(headsTables(reports));
+      break;
+    case HeadsForm::json:
+      writeText(options, headsJson(reports));
+      break;
+    case HeadsForm::csv:
+      writeText(options, headsCsv(reports));
+      break;
   }
   return kDone;
 }
@@ -253,7 +276,8 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
                                     "  foxscope heads both.h5 --model fox --csv > heads.csv");
   command->footer(labelDefinitions() + command->get_footer());
   command->add_option("file", options->file, "Run file")->type_name("RUN.h5")->required();
-  command->add_option("--model", options->model, "Which model, where the file holds several")->type_name("NAME");
+  command->add_option("--model", options->model, "Which model, where the file holds several (default: all)")
+      ->type_name("NAME");
   command->add_flag("--split", options->split,
                     "Split attention into content and decay: how much of a head's locality is the gate's doing");
   command->add_flag("--by-class", options->byClass,
@@ -279,6 +303,7 @@ void addHeadsCommand(CLI::App& program, Selection& selection) {
       ->type_name("DEVICE");
   command->add_flag("--json", options->json, "Print every statistic as JSON");
   command->add_flag("--csv", options->csv, "Print every statistic as CSV");
+  addUnchecked(*command, options->check);
   command->callback([options, &selection] {
     selection.action = [options](const Session& session) { return tellHeads(*options, session); };
   });

@@ -186,16 +186,23 @@ Json headJson(const HeadsReport& report, const ReportedHead& reported) {
   return json;
 }
 
-}  // namespace
-
-std::string headsJson(const HeadsReport& report) {
+Json reportJson(const HeadsReport& report) {
   Json heads = Json::array();
   for (const ReportedHead& head : report.heads) heads.push_back(headJson(report, head));
   Json document{{"model", report.model}, {"tokens", report.tokens}};
   const std::string& target = report.run->info().saliency_target;
   if (!target.empty()) document["saliency_target"] = target;
   document["heads"] = std::move(heads);
-  return document.dump(2) + '\n';
+  return document;
+}
+
+}  // namespace
+
+std::string headsJson(std::span<const HeadsReport> reports) {
+  Json models = Json::array();
+  for (const HeadsReport& report : reports) models.push_back(reportJson(report));
+  const Json document = models.size() == 1 ? models.front() : Json{{"models", models}};
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
 }  // namespace foxscope::cli

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,10 +58,12 @@ std::vector<std::pair<std::int64_t, double>> massWithin(const HeadsReport& repor
 
 /// The figures that tell heads apart, one line a head, units in the header; what was asked for beside them (the split,
 /// gates by class, nearest heads, saliency) as tables of their own instead.
-std::string headsTables(const HeadsReport& report);
+std::string headsTables(std::span<const HeadsReport> reports);
 /// Every statistic; a value that does not exist (attention when q and k were not kept, an infinite decay time) is null.
-std::string headsJson(const HeadsReport& report);
-/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`.
-std::string headsCsv(const HeadsReport& report);
+/// Of several models a list, `models`.
+std::string headsJson(std::span<const HeadsReport> reports);
+/// Every statistic as columns; a value that does not exist is empty, an infinite one `inf`. Of several models the first
+/// column is `model`.
+std::string headsCsv(std::span<const HeadsReport> reports);
 
 }  // namespace foxscope::cli

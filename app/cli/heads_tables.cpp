@@ -247,15 +247,20 @@ std::string saliencyTable(const HeadsReport& report) {
          table.text();
 }
 
-}  // namespace
-
-std::string headsTables(const HeadsReport& report) {
-  std::vector<std::string> tables;
+void addTables(const HeadsReport& report, std::vector<std::string>& tables) {
+  const std::size_t before = tables.size();
   if (report.split) tables.push_back(splitTable(report));
   if (report.classes) tables.push_back(classTable(report));
   if (!report.matched.empty()) tables.push_back(matchTable(report));
   if (report.saliency) tables.push_back(saliencyTable(report));
-  if (tables.empty()) return overview(report);
+  if (tables.size() == before) tables.push_back(overview(report));
+}
+
+}  // namespace
+
+std::string headsTables(std::span<const HeadsReport> reports) {
+  std::vector<std::string> tables;
+  for (const HeadsReport& report : reports) addTables(report, tables);
   return fmt::format("{}", fmt::join(tables, "\n"));
 }
 

@@ -8,6 +8,7 @@
 #include "app/cli/command.h"
 #include "app/cli/eval_loss_summary.h"
 #include "app/cli/eval_sweep_summary.h"
+#include "app/cli/figure_options.h"
 #include "app/cli/run_command.h"
 #include "app/cli/text_table.h"
 #include "app/description/facts.h"
@@ -24,6 +25,7 @@ using Json = nlohmann::ordered_json;
 struct InfoOptions {
   std::string path;
   bool json = false;
+  RunCheck check = RunCheck::glance;  ///< nothing is computed from a run file's arrays
 };
 
 Json numberOrNull(const std::optional<double>& value) {
@@ -118,7 +120,7 @@ std::string describe(const InfoOptions& options) {
   const std::string content = read_content(options.path);
   if (content == kLossContent) return describeLosses(options);
   if (content == kSweepContent) return describeSweep(options);
-  const RunFile run = RunFile::open(options.path);
+  const RunFile run = RunFile::open(options.path, options.check);
   return options.json ? runFileJson(options.path, run) : runFileText(options.path, run);
 }
 
@@ -135,6 +137,7 @@ void addInfoCommand(CLI::App& program, Selection& selection) {
       ->type_name("PATH")
       ->required();
   command->add_flag("--json", options->json, "Print as JSON");
+  addUnchecked(*command, options->check);
   command->callback([options, &selection] {
     selection.action = [options](const Session&) {
       options->json ? Console::write(describe(*options)) : Console::print(describe(*options));

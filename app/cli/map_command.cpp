@@ -5,6 +5,7 @@
 
 #include "app/cli/command.h"
 #include "app/cli/figure_map_options.h"
+#include "app/cli/figure_options.h"
 #include "app/cli/map_options.h"
 #include "app/description/number_text.h"
 #include "app/figure/map_figure.h"
@@ -57,7 +58,7 @@ int drawPicture(const MapOptions& options, MapRequest request, Overwrite overwri
   const figure::FigureFormat format = figureFormat(options, formatOf(options.output));
   figure::MapFigure figure;
   figure.scale = parseScale(options, request);
-  figure.colours.map = options.colours == "diverging" ? &figure::diverging() : parseColourMap(options.colours);
+  figure.colours.map = parseColourMap(options.colours, Diverging::offered);
   if (!options.limits.empty()) {
     std::tie(figure.colours.lower, figure.colours.upper) = parseOpenLimits("--limits", options.limits);
   }
@@ -90,7 +91,7 @@ int writeMap(const MapOptions& options, const Session& session) {
   requireWritable(options.output, options.force);
   const Overwrite overwrite = options.force ? Overwrite::force : Overwrite::refuse;
 
-  const RunFile run = RunFile::open(options.file);
+  const RunFile run = RunFile::open(options.file, options.check);
   for (const auto& trace : run.traces) trace->compute_on(gpu);
   const auto maps = planMaps(options, run, format);
   announce(options, maps, format, session.console);
@@ -163,7 +164,9 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--threshold", options.threshold, "Leave smaller entries of a picture white")->type_name("A");
   command.add_option("--title", options.title, "In the place of the names of the heads, above a picture")
       ->type_name("TEXT");
-  command.add_option("--width", options.width, "Width of a picture, as in 140mm or 5.5in (default: 5.5in)")
+  command
+      .add_option("--width", options.width,
+                  "Width of a picture, as in 140mm or 5.5in, or " + lengthPresets() + " (default: 5.5in)")
       ->type_name("LENGTH");
   command.add_option("--dpi", options.dpi, "Dots per inch of a .png, and of the map in .svg and .pdf (default: 300)")
       ->type_name("N");
@@ -174,6 +177,7 @@ void addMapOptions(CLI::App& command, MapOptions& options) {
   command.add_option("--device", options.device, "Where maps are computed: auto, cpu, cuda or cuda:N (default: auto)")
       ->type_name("DEVICE");
   command.add_flag("--force", options.force, "Overwrite the output");
+  addUnchecked(command, options.check);
 }
 
 }  // namespace

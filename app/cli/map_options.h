@@ -15,6 +15,7 @@ namespace foxscope::cli {
 /// `foxscope map`, as typed.
 struct MapOptions {
   std::string file;
+  RunCheck check = RunCheck::whole;
   std::optional<std::string> model;
   int layer = -1;
   int head = -1;

@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "app/cli/command.h"
 #include "app/gui/application.h"
 #include "backend/base/error.h"
+#include "backend/model/checkpoint.h"
 
 namespace foxscope::cli {
 namespace {
@@ -19,6 +21,7 @@ struct OpenOptions {
   std::string size;
   double scale = 0;
   std::string theme;
+  bool unchecked = false;
 };
 
 constexpr int kLeastSide = 320;
@@ -44,10 +47,16 @@ gui::Theme parseTheme(const std::string& word) {
 }
 
 int openWindow(const OpenOptions& options, const Session& session) {
+  for (const std::string& path : options.paths) {
+    std::error_code failed;
+    if (std::filesystem::exists(path, failed) || is_hub_id(path)) continue;
+    throw Error(fmt::format("{}: there is no such file or folder", path));
+  }
   gui::WindowOptions window;
   window.paths = options.paths;
   window.screenshot = options.screenshot;
   window.theme = parseTheme(options.theme);
+  window.unchecked = options.unchecked;
   window.programFolder = session.programFolder;
   parseWindowSize(options.size, window);
   if (options.scale != 0 && !(options.scale >= kLeastScale && options.scale <= kMostScale)) {
@@ -75,6 +84,8 @@ void addOpenCommand(CLI::App& program, Selection& selection) {
   command->add_option("--size", options->size, "Size of the window in pixels")->type_name("WxH");
   command->add_option("--scale", options->scale, "Dots of the screen to a pixel: 1, 1.5, 2 ...")->type_name("S");
   command->add_option("--theme", options->theme, "light or dark (default: as in the preferences)")->type_name("THEME");
+  command->add_flag("--unchecked", options->unchecked,
+                    "Open run files although their arrays contradict one another; they are marked");
   command->callback([options, &selection] {
     selection.action = [options](const Session& session) { return openWindow(*options, session); };
   });

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <new>
 #include <optional>
@@ -17,10 +18,12 @@
 #include "app/cli/interrupt.h"
 #include "app/cli/manual.h"
 #include "app/cli/model_names.h"
+#include "app/cli/parse_error.h"
 #include "backend/base/atomic_file.h"
 #include "backend/base/command_line.h"
 #include "backend/base/error.h"
 #include "backend/base/log.h"
+#include "backend/text/tokenizer.h"
 
 namespace foxscope::cli {
 namespace {
@@ -61,6 +64,7 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addOpenCommand(program, selection);
   addRunCommand(program, selection);
   addInfoCommand(program, selection);
+  addCheckCommand(program, selection);
   addMapCommand(program, selection);
   addHeadsCommand(program, selection);
   addEvalCommand(program, selection);
@@ -69,15 +73,6 @@ void describeProgram(CLI::App& program, Selection& selection) {
   addServeCommand(program, selection);
   addTrainCommand(program, selection);
   addBenchCommand(program, selection);
-}
-
-// The names of the chosen command and of those above it: "foxscope run", "foxscope eval loss".
-std::string helpfulName(const CLI::App& program) {
-  std::string name = "foxscope";
-  for (auto chosen = program.get_subcommands(); !chosen.empty(); chosen = chosen.front()->get_subcommands()) {
-    name += ' ' + chosen.front()->get_name();
-  }
-  return name;
 }
 
 /// Arguments after the program's name, the command first: paths alone, options of the window and nothing at all mean
@@ -100,7 +95,10 @@ std::vector<std::string> commandFirst(const CLI::App& program, const std::vector
   if (known) return words;
   std::error_code failed;
   if (std::filesystem::exists(word, failed)) return open();
-  throw UsageError(fmt::format("{}: there is no such command, file or folder: see foxscope --help", word));
+  std::vector<std::string> names;
+  for (const CLI::App* command : commands) names.push_back(command->get_name());
+  throw UsageError(fmt::format("{}: there is no such command, file or folder: {}see foxscope --help", word,
+                               didYouMean(word, names)));
 }
 
 // The type that --help shows of an option says what it takes: FILE, FILE|FOLDER, PATH, RUN.h5, [NAME=]DIR.
@@ -150,11 +148,27 @@ std::optional<std::string> pageAskedFor(const CLI::App& program, const std::vect
   return std::nullopt;
 }
 
+// A word as bash and zsh take it. A command line stands in files, which hold UTF-8: other bytes are spelled out.
+std::string shellWord(const std::string& word) {
+  if (!find_invalid_utf8(word)) return quoted_command_line({&word, 1});
+  std::string quoted = "$'";
+  for (const char character : word) {
+    const auto byte = static_cast<unsigned char>(character);
+    if (byte < 0x20 || byte >= 0x7f) {
+      fmt::format_to(std::back_inserter(quoted), "\\x{:02x}", byte);
+    } else {
+      if (character == '\'' || character == '\\') quoted += '\\';
+      quoted += character;
+    }
+  }
+  return quoted + '\'';
+}
+
 std::string commandLineWithoutFolders(const CLI::App& program, const std::vector<std::string>& arguments) {
   std::vector<const CLI::App*> commands{&program};
   while (!commands.back()->get_subcommands().empty()) commands.push_back(commands.back()->get_subcommands().front());
   const auto paths = pathWords(commands);
-  std::vector<std::string> words{"foxscope"};
+  std::string line = "foxscope";
   for (std::size_t index = 1; index < arguments.size(); ++index) {
     const std::string& word = arguments[index];
     auto path = paths.find(word);
@@ -163,9 +177,10 @@ std::string commandLineWithoutFolders(const CLI::App& program, const std::vector
     const bool letters = word.starts_with('-') && !word.starts_with("--");
     while (letters && path == paths.end() && ++flags < word.size()) path = paths.find('-' + word.substr(flags));
     const bool text = index > 1 && announcesText(commands, arguments[index - 1]);
-    words.push_back(path == paths.end() || text ? word : word.substr(0, flags) + path->second.substr(flags > 0));
+    line += ' ';
+    line += shellWord(path == paths.end() || text ? word : word.substr(0, flags) + path->second.substr(flags > 0));
   }
-  return quoted_command_line(words);
+  return line;
 }
 
 int runCommand(const std::vector<std::string>& arguments, Console& console) {
@@ -206,7 +221,7 @@ void parseCommandLine(const std::vector<std::string>& arguments, Selection& sele
     Console::write(fmt::format("{}\n", version.what()));
     selection.action = [](const Session&) { return static_cast<int>(kDone); };
   } catch (const CLI::ParseError& error) {
-    throw UsageError(fmt::format("{}: see {} --help", error.what(), helpfulName(program)));
+    throw UsageError(parseErrorText(program, error));
   }
   if (!selection.action) throw UsageError("no command given: see foxscope --help");
 }
@@ -246,7 +261,8 @@ CLI::App* addSubcommand(CLI::App& program, Selection& selection, const std::stri
   command->set_help_flag("-h,--help", "Print this help");
   command->footer("Examples:\n" + examples);
   command->add_flag_callback(
-      "-q,--quiet", [&selection] { selection.verbosity = Verbosity::quiet; }, "Say nothing but errors");
+      "-q,--quiet", [&selection] { selection.verbosity = Verbosity::quiet; },
+      "Say nothing but errors, and on standard output only the data that was asked for");
   command->add_flag_callback(
       "-v,--verbose", [&selection] { selection.verbosity = Verbosity::verbose; }, "Say what is being done");
   return command;
@@ -258,6 +274,15 @@ void requireDistinct(const std::filesystem::path& output, const std::filesystem:
     throw UsageError(fmt::format("{}: this file is being read, it cannot be the output too: choose another name for -o",
                                  output.string()));
   }
+}
+
+void requireHdf5Name(const std::filesystem::path& output) {
+  const std::string ending = output.extension().string();
+  for (const char* known : {"", ".h5", ".hdf5", ".hdf", ".he5", ".nxs"}) {
+    if (ending == known) return;
+  }
+  throw UsageError(
+      fmt::format("{}: what is written is HDF5: give the file the ending .h5 instead of {}", output.string(), ending));
 }
 
 void requireWritable(const std::filesystem::path& output, bool force) { const AtomicFile unused(output, force); }

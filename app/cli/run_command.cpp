@@ -25,6 +25,8 @@ namespace {
 // A byte of text becomes at most this many tokens: JSON-escaping writes six characters for one.
 constexpr std::int64_t kTokensPerByte = 6;
 
+constexpr const char* kByteOrderMark = "\xEF\xBB\xBF";
+
 /// A model that is to be run, opened and checked.
 struct PlannedRun {
   OpenedModel model;
@@ -155,9 +157,16 @@ int runModels(const RunOptions& options, const Session& session) {
   const auto models = parseModels(options.models);
   const std::string& input = options.text.empty() ? options.ids : options.text;
   requireDistinct(options.output, input);
+  requireHdf5Name(options.output);
   requireWritable(options.output, options.force);
 
   const Source source = Source::read(options);
+  if (source.text && source.text->content.starts_with(kByteOrderMark)) {
+    session.console.note(
+        fmt::format("{}: begins with a byte order mark, which the models read as the text's first tokens: leave it out "
+                    "with `tail -c +4`",
+                    options.text));
+  }
   const Engine engine;
   std::vector<PlannedRun> plans;
   plans.reserve(models.size());
@@ -197,7 +206,7 @@ int runModels(const RunOptions& options, const Session& session) {
   if (options.json) {
     Console::write(summaryJson(options.output, summaries));
   } else {
-    Console::print(summaryTable(options.output, summaries));
+    session.console.report(summaryTable(options.output, summaries));
   }
   return kDone;
 }

@@ -56,7 +56,7 @@ class Report {
   void print(const std::string& text) {
     if (m_lost) return;
     try {
-      Console::print(text);
+      m_console.report(text);
     } catch (const OutputClosed&) {
       lose("standard output: its reader has left");
     } catch (const Error& error) {

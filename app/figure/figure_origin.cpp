@@ -30,6 +30,9 @@ void addModel(FigureOrigin& origin, const TraceInfo& info) {
   if (!info.weights_sha256.empty()) model += ", weights SHA-256 " + info.weights_sha256;
   if (!info.intervention.empty()) model += ", intervention " + info.intervention;
   addOnce(origin, {"model", model});
+  if (!info.unchecked) return;
+  origin.mark = "unchecked run file: its arrays may contradict one another";
+  addOnce(origin, {"unchecked", fmt::format("the arrays of {} were not held against one another", info.name)});
 }
 
 void addRun(FigureOrigin& origin, const Trace& run) {

@@ -13,6 +13,7 @@ struct FigureOrigin {
   std::string title;
   std::string command;                                     ///< how to make the figure again; may be empty
   std::vector<std::pair<std::string, std::string>> facts;  ///< name and value, in the order to be read
+  std::string mark;  ///< a line in red below the page: why not to trust what it shows; empty: none
 
   /// "name: value" of every fact, with this between them.
   [[nodiscard]] std::string factsText(const std::string& separator) const;
@@ -24,7 +25,7 @@ std::string headText(const HeadOf& head);
 /// Adds a fact that is not there yet.
 void addOnce(FigureOrigin& origin, std::pair<std::string, std::string> fact);
 
-/// Adds a model with its weights' SHA-256.
+/// Adds a model with its weights' SHA-256, and the mark of a run file that was not checked.
 void addModel(FigureOrigin& origin, const TraceInfo& info);
 
 /// Adds the run's model with its weights' SHA-256, and its text's.

@@ -12,6 +12,8 @@
 #include <QSvgGenerator>
 #include <fmt/format.h>
 
+#include "app/figure/axis_drawing.h"
+#include "app/figure/figure_measures.h"
 #include "app/figure/pdf_metadata.h"
 #include "backend/base/error.h"
 
@@ -31,6 +33,8 @@ constexpr double kPdfInsetDots = 0.02;
 // Qt's rasteriser takes a time that grows with the square of a line's crossings with itself, 23 s for noise over 6000
 // points: such lines are drawn in pieces of this many points.
 constexpr qsizetype kPngLine = 32;
+
+const QColor kMarkColour(200, 0, 0);
 
 void paint(QPaintDevice& device, double unitsPerPoint, const std::function<void(QPainter&)>& draw) {
   QPainter painter;
@@ -160,6 +164,33 @@ std::string svgPage(const FigureFormat& format, const QSizeF& size, const Figure
   return text.toStdString();
 }
 
+std::string pageOf(const FigureFormat& format, const QSizeF& size, const FigureOrigin& origin,
+                   const std::function<void(Canvas&)>& draw) {
+  switch (format.kind) {
+    case FigureFormat::Kind::png:
+      return pngPage(format, size, origin, draw);
+    case FigureFormat::Kind::svg:
+      return svgPage(format, size, origin, draw);
+    case FigureFormat::Kind::pdf:
+      return pdfPage(format, size, origin, draw);
+  }
+  return {};
+}
+
+std::string markedPage(const FigureFormat& format, const QSizeF& size, const FigureOrigin& origin,
+                       const std::function<void(Canvas&)>& draw) {
+  TextStyle style = textStyleOf(format);
+  style.colour = kMarkColour;
+  const double line = em::kLine * style.size;
+  return pageOf(format, {size.width(), std::ceil(size.height() + line)}, origin, [&](Canvas& canvas) {
+    draw(canvas);
+    const QString mark = QString::fromStdString(origin.mark);
+    const double border = em::kBorder * style.size;
+    canvas.text(mark, {{size.width() / 2, size.height() + 0.5 * style.size}, Align::centre},
+                fitted(style, mark, size.width() - 2 * border));
+  });
+}
+
 }  // namespace
 
 struct OffscreenApplication::Own {
@@ -186,15 +217,8 @@ std::string paintPage(const FigureFormat& format, const QSizeF& size, const Figu
     throw UsageError(fmt::format("figure: {:.0f} dots on a side are more than {:.0f}: use a smaller width or fewer dpi",
                                  longer, kMostDots));
   }
-  switch (format.kind) {
-    case FigureFormat::Kind::png:
-      return pngPage(format, size, origin, draw);
-    case FigureFormat::Kind::svg:
-      return svgPage(format, size, origin, draw);
-    case FigureFormat::Kind::pdf:
-      return pdfPage(format, size, origin, draw);
-  }
-  return {};
+  if (!origin.mark.empty()) return markedPage(format, size, origin, draw);
+  return pageOf(format, size, origin, draw);
 }
 
 }  // namespace foxscope::figure

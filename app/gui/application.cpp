@@ -172,6 +172,7 @@ int openWindow(const WindowOptions& options) {
   window.show();
   QStringList paths;
   for (const std::string& path : options.paths) paths += QString::fromStdString(path);
+  if (options.unchecked) window.document().leaveUnchecked();
   if (!paths.isEmpty()) openAndRun(window.document(), paths);
   if (options.screenshot.empty()) return QApplication::exec();
 

@@ -17,6 +17,7 @@ struct WindowOptions {
   int height = 0;
   double scale = 0;  ///< pixels of the screen to one of these; 0: as the system says
   Theme theme = Theme::settings;
+  bool unchecked = false;               ///< run files whose arrays contradict one another are opened, marked
   std::filesystem::path programFolder;  ///< where the executable lies: demo and its models are looked up from there
 };
 

@@ -1,5 +1,7 @@
 """`foxscope eval needle`: prompts, scores and heads against other ways to the same numbers, and what is refused."""
 
+import csv
+import io
 import json
 import math
 import select
@@ -214,6 +216,16 @@ class NeedleTest(NeedleCase):
         with h5py.File(self.folder / "needle.h5") as file:
             self.assertEqual(json.loads(file["models/fox-pro-12m"].attrs["intervention"]), ["*:*:one"])
             self.assertTrue(numpy.all(file["models/fox-pro-12m/needle_gate"][()] == 1))
+
+    def test_csv_and_quiet(self):
+        rows = list(csv.DictReader(io.StringIO(self.done(*self.arguments("--csv", lengths=[400, 500], depths=[0])))))
+        with h5py.File(self.folder / "needle.h5") as file:
+            gain = file["models/fox-pro-12m/gain"][()]
+        self.assertEqual([int(row["length"]) for row in rows], [400, 500])
+        for row, expected in zip(rows, gain[:, 0]):
+            self.assertEqual(numpy.float32(row["gain"]), expected)
+        self.assertEqual(self.done(*self.arguments("-q", "--force", lengths=[400], depths=[0])), "")
+        self.fails(2, ["--csv", "leave out --json"], *self.arguments("--csv", "--json", "--force"))
 
     def test_a_short_haystack_is_repeated_and_said(self):
         result = self.foxscope(*self.arguments(lengths=[400], depths=[0]))

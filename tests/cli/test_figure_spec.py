@@ -8,7 +8,7 @@ from support import DELTANET, DRAWS, FOX, MAMBA2, SOURCE, TRANSFORMER, CommandLi
 
 GALLERY = SOURCE / "resources" / "figures"
 DATA = {"loss": "loss.h5", "perplexity": "loss.h5", "ablation": "loss.h5", "decay": "heads.h5", "distance": "heads.h5",
-        "needle": "needle.h5", "sweep": "sweep.h5", "saliency": "saliency.h5", "training": "training.h5"}
+        "needle": "needle.h5", "sweep": "sweep.h5", "saliency": "saliency.h5", "variants": "variants.h5"}
 
 
 def without_command(path):

@@ -109,7 +109,7 @@ class WidthsTest(FigureTest):
     def test_entries_of_legends_are_whole_and_not_alone(self):
         for width in WIDTHS:
             with self.subTest(width=width):
-                self.draw("ablation", "--base", "transformer", "--width", f"{width}in", files=[FIGURES / "training.h5"])
+                self.draw("ablation", "--base", "transformer", "--width", f"{width}in", files=[FIGURES / "variants.h5"])
                 self.check(width)
                 text = " ".join(self.text_of().split())
                 # Once, above both: the axis below says what they are subtracted from.
@@ -123,7 +123,7 @@ class WidthsTest(FigureTest):
                 self.assertEqual(len(tops), 3)
                 self.assertAlmostEqual(min(tops), max(tops), delta=0.1)
         # Eight names in the lines of eight are dealt out.
-        self.draw("ablation", "--base", "transformer", "--width", "3.25in", files=[FIGURES / "training.h5"])
+        self.draw("ablation", "--base", "transformer", "--width", "3.25in", files=[FIGURES / "variants.h5"])
         names = {"fox", "transformer", "fox-seed-1", "transformer-seed-1", "fixed-gate", "without-kv-shift",
                  "without-qk-norm", "data-independent-gate"}
         lines = {}

@@ -161,13 +161,25 @@ class HeadsTest(CommandLineTest):
         run_file = self.run_fixture(name="loss.h5", extra=["--keep", "loss"])
         self.fails(1, "gates", "heads", run_file, "-q")
 
-    def test_several_models_need_a_name(self):
+    def test_of_several_models_all_are_told_or_one(self):
         path = self.folder / "two.h5"
         self.done("run", "--model", DATA / "fox-pro", "--model", "b=" + str(DATA / "fox-llama"), "--ids", self.ids_file(),
                   "-o", path)
-        self.fails(2, ["fox-pro", "b", "--model"], "heads", path)
         self.fails(2, ["fox-pro", "b"], "heads", path, "--model", "c")
-        self.assertIn("b, 64 tokens", self.done("heads", path, "--model", "b"))
+        names = ["b", "fox-pro"]
+        alone = {name: self.done("heads", path, "--model", name) for name in names}
+        self.assertIn("b, 64 tokens", alone["b"])
+        self.assertEqual(self.done("heads", path), "\n".join(alone[name] for name in names))
+        single = [json.loads(self.done("heads", path, "--model", name, "--json")) for name in names]
+        self.assertEqual(json.loads(self.done("heads", path, "--json")), {"models": single})
+        rows = list(csv.DictReader(io.StringIO(self.done("heads", path, "--csv"))))
+        for name in names:
+            own = list(csv.DictReader(io.StringIO(self.done("heads", path, "--model", name, "--csv"))))
+            self.assertEqual([{**row, "model": name} for row in own], [row for row in rows if row["model"] == name])
+        self.done("heads", path, "-o", self.folder / "heads.h5")
+        with h5py.File(self.folder / "heads.h5") as file:
+            self.assertEqual(list(file["models"]), names)
+        self.assertEqual(len(json.loads(self.done("heads", path, "--json", "--top", "2"))["models"][1]["heads"]), 2)
 
     def test_wrong_options(self):
         self.fails(2, "exclude each other", "heads", self.run_file, "--json", "--csv")
@@ -289,6 +301,8 @@ class HeadAnalysisTest(CommandLineTest):
         by_split = self.heads("--split", "--sort", "locality_by_decay")
         values = [head["split"]["locality"]["by_decay"] for head in by_split]
         self.assertEqual(values, sorted(values, reverse=True))
+        self.fails(2, "did you mean entropy? else use a column", "heads", self.run_file, "--sort", "entropie")
+        self.fails(2, "did you mean rate_decay_time? else", "heads", self.run_file, "--sort", "decay")
         self.fails(2, ["--sort size", "rate_decay_time"], "heads", self.run_file, "--sort", "size")
         self.fails(2, "--split", "heads", self.run_file, "--sort", "divergence")
         self.fails(2, "--top 0", "heads", self.run_file, "--top", "0")

@@ -365,7 +365,7 @@ class PictureTest(MapTest):
         path = self.folder / "x.png"
         for option, value, words in [("--limits", "1", ["--limits 1", "write A:B, A: or :B"]),
                                      ("--limits", "2:1", ["the lower must be below the upper"]),
-                                     ("--colours", "red", ["--colours red", "viridis"])]:
+                                     ("--colours", "red", ["--colours red", "viridis", "grey or diverging"])]:
             self.fails(2, words, "map", self.run_file, "--layer", 0, "--head", 0, "--quantity", "forget", option, value, "-o",
                        path, output=path)
 

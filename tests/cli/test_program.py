@@ -64,6 +64,35 @@ class UsageTest(CommandLineTest):
     def test_number_that_is_none(self):
         self.fails(2, ["--limit", "many"], "run", "--model", "m", "--ids", "i", "-o", "o.h5", "--limit", "many")
 
+    def test_a_misspelt_word_is_answered_with_the_nearest(self):
+        for arguments, words in [(["rnu"], "rnu: there is no such command, file or folder: did you mean run? else see"),
+                                 (["figur", "maps"], "did you mean figure? else see foxscope --help"),
+                                 (["figure", "mps", "x.h5"], "there is no such kind: did you mean maps? else use loss"),
+                                 (["figure", "hovercraft", "x.h5"], "there is no such kind: use loss"),
+                                 (["eval", "los"], "eval los: there is no such command: did you mean loss? else see "
+                                                   "foxscope eval --help"),
+                                 (["run", "--txt", "t.txt"], "--txt: there is no such option: did you mean --text? else see "
+                                                             "foxscope run --help"),
+                                 (["run", "--model", "m", "--text", "t", "-o", "o.h5", "--lenght=3"],
+                                  "--lenght: there is no such option: did you mean --"),
+                                 (["run", "--output-file", "a.h5"], "--output-file: there is no such option: did you mean "
+                                                                    "--output? else see"),
+                                 (["heads", "a.h5", "b.h5"], "b.h5: was not expected: see foxscope heads --help")]:
+            with self.subTest(arguments):
+                self.fails(2, words, *arguments)
+
+    def test_all_that_is_missing_is_named_at_once(self):
+        self.fails(2, "--model, --output are required: see foxscope run --help", "run")
+        self.fails(2, "--output is required: see", "run", "--model", "m", "--text", "t")
+        self.fails(2, "file, --layer, --head, --quantity, --output are required: see foxscope map --help", "map")
+        self.fails(2, "--haystack, --output are required: see", "eval", "needle", "--model", "m")
+        self.fails(2, "eval: which command?: use one of loss, heads", "eval")
+
+    def test_a_number_that_is_written_otherwise(self):
+        for arguments, words in [(["run", "--model", "m", "--text", "t", "-o", "o.h5", "--limit", "1e3"], "--limit 1e3: is no"),
+                                 (["map", "r.h5", "--layer", "6:2"], "--layer 6:2: is no number that this option takes")]:
+            self.fails(2, words, *arguments)
+
     def test_line_breaks_in_names_do_not_break_the_line(self):
         self.fails(1, "two lines", "heads", "two\nlines")
 

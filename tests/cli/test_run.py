@@ -3,11 +3,14 @@
 import hashlib
 import json
 import math
+import os
+import shutil
+import subprocess
 import unittest
 
 import h5py
 import numpy
-from support import DATA, FOX, TEXT, TRANSFORMER, CommandLineTest, golden, set_config
+from support import DATA, FOX, PROGRAM, TEXT, TRANSFORMER, CommandLineTest, golden, set_config
 
 MODEL_FIELDS = ["name", "tokens", "mean_loss", "perplexity", "tokens_per_second", "seconds", "peak_memory_bytes",
                 "device", "dtype", "attention_kernel", "skipped_blocks"]
@@ -71,8 +74,75 @@ class SummaryTest(CommandLineTest):
     def test_quiet_and_verbose(self):
         arguments = ("run", "--model", DATA / "fox-pro", "--ids", self.ids_file(), "--force", "-o",
                      self.folder / "run.h5")
-        self.assertEqual(self.foxscope(*arguments, "-q").stderr, b"")
+        quiet = self.foxscope(*arguments, "-q")
+        self.assertEqual((quiet.stdout, quiet.stderr), (b"", b""))
+        self.assertEqual(json.loads(self.done(*arguments, "-q", "--json"))["models"][0]["tokens"], 64)
         self.assertRegex(self.foxscope(*arguments, "-v").stderr.decode(), r"foxscope: fox-pro: 64 tokens, attention by")
+
+
+class OutputNameTest(CommandLineTest):
+    def test_hdf5_has_no_other_ending(self):
+        for name in ["a.txt", "a.json", "a.npy"]:
+            output = self.folder / name
+            self.fails(2, [name, "what is written is HDF5", ".h5"], "run", "--model", DATA / "fox-pro", "--ids",
+                       self.ids_file(), "-o", output, output=output)
+        self.fails(2, "what is written is HDF5", "eval", "needle", "--model", FOX, "--haystack", FOX, "-o", "a.csv")
+        for name in ["a.hdf5", "a.h5", "a"]:
+            self.run_fixture(name=name)
+
+    def test_a_byte_order_mark_is_told(self):
+        text = self.write("mark.txt", b"\xef\xbb\xbfThe fox ran.")
+        result = self.foxscope("run", "--model", FOX, "--text", text, "-o", self.folder / "run.h5")
+        self.assertEqual(result.returncode, 0)
+        self.assertRegex(result.stderr.decode(), "mark.txt: begins with a byte order mark, which the models read [^\n]+\n")
+        plain = self.foxscope("run", "--model", FOX, "--text", self.write("plain.txt", b"The fox ran."), "--force", "-o",
+                              self.folder / "run.h5")
+        self.assertEqual(plain.stderr, b"")
+
+
+class OddNameTest(CommandLineTest):
+    """Files whose names are no UTF-8: what is written can be read again, or nothing is written and the name is told."""
+
+    def setUp(self):
+        super().setUp()
+        here = os.fsencode(self.folder)
+        self.text = here + b"/b\xfccher's.txt"
+        self.output = here + b"/\xe9.h5"
+        self.model = here + b"/m\xe9"
+        with open(self.text, "wb") as file:
+            file.write(b"The fox ran over the hill, and the hill was green. " * 20)
+        shutil.copytree(os.fsencode(DATA / "fox-pro"), self.model)
+
+    def foxscope(self, *arguments, **options):
+        words = [word if isinstance(word, bytes) else str(word) for word in arguments]
+        return subprocess.run([PROGRAM, *words], capture_output=True, timeout=300, **options)
+
+    def test_run_and_eval_loss(self):
+        model = b"fox=" + self.model
+        self.done("run", "--model", FOX, "--text", self.text, "--limit", 32, "-o", self.output)
+        self.done("eval", "loss", "--model", FOX, "--corpus", self.text, "--length", 16, "--windows", 2, "-o",
+                  self.folder / "loss.h5")
+        self.done("run", "--model", model, "--ids", self.ids_file(), "-o", self.folder / "ids.h5")
+        for path in [self.output, self.folder / "loss.h5", self.folder / "ids.h5"]:
+            self.done("info", path)
+            self.done("info", path, "--json")
+        self.done("heads", self.output)
+        with h5py.File(self.output) as file:
+            line = file.attrs["command_line"]
+        words = subprocess.run(["bash", "-c", "printf '%s\\0' " + line], capture_output=True, check=True).stdout
+        self.assertIn(os.path.basename(self.text), words.split(b"\0"))
+        self.assertIn(os.path.basename(self.output), words.split(b"\0"))
+
+    def test_json_of_names(self):
+        said = self.done("run", "--json", "--model", FOX, "--text", self.text, "--limit", 8, "-o", self.output)
+        self.assertEqual(json.loads(said)["models"][0]["tokens"], 8)
+        said = self.done("generate", "--json", "--model", FOX, "--text", self.text,
+                         "--tokens", 1)
+        self.assertEqual(len(json.loads(said)["ids"]), 1)
+
+    def test_a_model_whose_name_is_none(self):
+        self.fails(2, ["is not a name of letters", "write --model NAME=DIR"], "run", "--model", self.model, "--ids",
+                   self.ids_file(), "-o", self.folder / "a.h5")
 
 
 class FileTest(CommandLineTest):

@@ -371,8 +371,8 @@ void Document::open(const QStringList& paths) {
     const bool isPath = QFileInfo::exists(given);
     const QString path = isPath ? QFileInfo(given).absoluteFilePath() : given;
     JobRunner::Request<Opened> request;
-    request.work = [path](const Job& job) {
-      Opened opened{path, openPath(path, job.stop)};
+    request.work = [path, check = m_check](const Job& job) {
+      Opened opened{path, openPath(path, job.stop, check)};
       return job.stopped() ? std::nullopt : std::optional(std::move(opened));
     };
     request.done = [this](Opened opened) { receive(std::move(opened)); };
@@ -478,8 +478,9 @@ void Document::receiveSession(const Opened& opened) {
 }
 
 void Document::replaceBySession(const Opened& opened) {
-  const Session session =
-      Session::fromJson(std::get<OpenedSession>(opened.content).session, QFileInfo(opened.path).absolutePath());
+  const auto& content = std::get<OpenedSession>(opened.content);
+  const Session session = Session::fromJson(content.session, QFileInfo(opened.path).absolutePath());
+  for (const QString& note : content.notes) tell(Message::Kind::note, note);
   cancelRun();
   waitForNoText();
   m_models.clear();

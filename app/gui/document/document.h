@@ -19,6 +19,7 @@
 #include "app/gui/document/run.h"
 #include "app/gui/document/selection.h"
 #include "app/gui/document/session.h"
+#include "backend/file/run_file.h"
 
 namespace foxscope {
 class Engine;
@@ -174,6 +175,8 @@ class Document : public QObject {
   /// Opens what a path holds, told apart by content: a checkpoint folder, a training, a run file, a session, a text.
   /// Runs of a file stand beside those that are there; a file that is open already is not opened twice.
   void open(const QStringList& paths);
+  /// From now on run files whose arrays contradict one another are opened too; their runs' names say so.
+  void leaveUnchecked() { m_check = RunCheck::none; }
   /// Runs every model on the text, one after the other; each result appears when it is there, in the place of the
   /// model's run before. Runs that models made on another text go when the first of them is there.
   void startRun();
@@ -328,6 +331,7 @@ class Document : public QObject {
   QString m_runWhenRead;                   ///< text file of a session whose models run when it is there; empty: none
   std::vector<ModelInput> m_wantedModels;  ///< those that run then
   int m_openChannel = 0;
+  RunCheck m_check = RunCheck::whole;  ///< of run files that are opened
   // Last, so that their threads end first.
   JobRunner m_jobs;
   JobRunner m_quick;

@@ -166,7 +166,7 @@ void Document::sortAsInSession(std::vector<Run>& runs) const {
 }
 
 // A run keeps the name that it was given or that its model has; of files the name of the file is added where it is
-// needed.
+// needed. Wherever a name is shown it says that a run's file was not checked.
 void Document::nameApart(std::vector<Run>& runs) const {
   const auto plain = [](const Run& run) { return run.look.label.isEmpty() ? run.plainName() : run.look.label; };
   std::map<QString, int> wanted;
@@ -177,6 +177,7 @@ void Document::nameApart(std::vector<Run>& runs) const {
     run.name = alone ? plain(run) : run.nameWithFile();
     const int number = ++taken[run.name];
     if (number > 1) run.name += QStringLiteral(" (%1)").arg(number);
+    if (run.trace->info().unchecked) run.name += tr(" (unchecked)");
   }
 }
 

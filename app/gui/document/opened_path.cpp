@@ -3,6 +3,9 @@
 #include <filesystem>
 #include <fstream>
 
+#include <QCoreApplication>
+#include <QFileInfo>
+#include <QJsonArray>
 #include <QJsonDocument>
 #include <fmt/format.h>
 
@@ -27,6 +30,29 @@ bool looksLikeSession(const std::string& head) {
   return first != std::string::npos && head[first] == '{' && head.find(kSessionKey) != std::string::npos;
 }
 
+/// A training keeps as many checkpoints as it was told to: where the one that a session shows is gone, it shows the
+/// newest. @returns a note for each
+QStringList replaceGoneCheckpoints(QJsonObject& session, const QString& folder) {
+  QStringList notes;
+  QJsonArray models = session["models"].toArray();
+  const std::vector<ModelInput> inputs = Session::fromJson(session, folder).models;
+  for (std::size_t index = 0; index < inputs.size(); ++index) {
+    const ModelInput& model = inputs[index];
+    if (model.training.isEmpty() || QFileInfo::exists(model.path)) continue;
+    const auto checkpoints = TrainingFolder(model.training.toStdString()).checkpoints();
+    if (checkpoints.empty()) continue;
+    const QString newest = QString::fromStdString(checkpoints.back().folder.string());
+    QJsonObject entry = models[static_cast<qsizetype>(index)].toObject();
+    entry["path"] = newest;
+    models[static_cast<qsizetype>(index)] = entry;
+    notes += QCoreApplication::translate("foxscope::gui::OpenedSession",
+                                         "%1: checkpoint %2 is gone: the training's newest, %3, is shown instead")
+                 .arg(model.name, QFileInfo(model.path).fileName(), QFileInfo(newest).fileName());
+  }
+  if (!notes.isEmpty()) session["models"] = models;
+  return notes;
+}
+
 OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size) {
   if (size > kLargestSession) throw Error(fmt::format("{}: too large for a session", path.string()));
   const std::string content = read_text(path, InvalidUtf8::refuse);
@@ -37,7 +63,7 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
     throw Error(fmt::format("{}: damaged session: {} at byte {}", path.string(), error.errorString().toStdString(),
                             error.offset));
   }
-  const QJsonObject session = json.object();
+  QJsonObject session = json.object();
   const int schema = session[kSessionKey].toInt(0);
   if (schema < 1) throw Error(fmt::format("{}: damaged session: '{}' is no number", path.string(), kSessionKey));
   if (schema > kSessionSchema) {
@@ -51,7 +77,8 @@ OpenedSession readSession(const std::filesystem::path& path, std::uintmax_t size
   } catch (const UsageError& wrong) {
     throw Error(fmt::format("{}: settings: {}", path.string(), wrong.what()));
   }
-  return {session};
+  const QStringList notes = replaceGoneCheckpoints(session, QFileInfo(path).absolutePath());
+  return {session, notes};
 }
 
 /// Nothing for a run file.
@@ -89,7 +116,7 @@ OpenedTraining openTraining(const std::filesystem::path& path) {
 
 }  // namespace
 
-OpenedContent openPath(const QString& path, const std::stop_token& stop) {
+OpenedContent openPath(const QString& path, const std::stop_token& stop, RunCheck check) {
   const std::filesystem::path file = path.toStdString();
   std::error_code failed;
   const auto status = std::filesystem::status(file, failed);
@@ -116,7 +143,7 @@ OpenedContent openPath(const QString& path, const std::stop_token& stop) {
   }
   if (isHdf5(head)) {
     if (auto evaluation = openEvaluation(path)) return std::move(*evaluation);
-    std::optional<RunFile> run = RunFile::open(file, stop);
+    std::optional<RunFile> run = RunFile::open(file, stop, check);
     if (!run) return OpenedRunFile{};
     OpenedRunFile opened{std::move(*run), {}};
     for (const auto& trace : opened.file.traces) {

@@ -36,6 +36,7 @@ struct OpenedSweep {
 };
 struct OpenedSession {
   QJsonObject session;
+  QStringList notes = {};  ///< what the user should be told of it
 };
 
 using OpenedContent =
@@ -52,6 +53,7 @@ inline constexpr const char* kSessionKey = "foxscope_session";
 /// @throws Error with the remedy: missing, neither of these, a session of a newer version, a text that is not UTF-8 or
 ///         larger than a window can hold
 /// @param stop  ends the reading of a run file early; what is returned then is to be thrown away
-OpenedContent openPath(const QString& path, const std::stop_token& stop = {});
+/// @param check  of run files
+OpenedContent openPath(const QString& path, const std::stop_token& stop = {}, RunCheck check = RunCheck::whole);
 
 }  // namespace foxscope::gui

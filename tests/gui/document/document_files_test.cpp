@@ -1,6 +1,7 @@
 // Run files and exports, written and opened.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <semaphore>
 #include <thread>
 
@@ -30,6 +31,7 @@ class DocumentFilesTest : public QObject {
   void aRunOnAnotherTextHasItsOwnPlace();
   void whatAModelMakesStandsBesideWhatAFileHolds();
   void aRunFileHoldsOneText();
+  void aFileThatContradictsItselfIsRefusedOrMarked();
 };
 
 void DocumentFilesTest::aFileBeingWrittenKeepsNoPictureWaiting() {
@@ -260,6 +262,33 @@ void DocumentFilesTest::aRunFileHoldsOneText() {
   const RunFile written = RunFile::open(folder.path("all.h5").toStdString());
   QCOMPARE(written.traces.size(), 1U);
   QVERIFY(written.traces[0]->tokens()->id == document.runs()[0].trace->tokens()->id);
+}
+
+void DocumentFilesTest::aFileThatContradictsItselfIsRefusedOrMarked() {
+  const Folder folder;
+  const auto source = foxscope::test::make_trace({});
+  Recorder recorder(source->info(), {Keep::loss, Keep::gates}, nullptr);
+  for (int layer = 0; layer < source->info().layers; ++layer) {
+    const std::span<double> c = recorder.cumulative_log_gate(layer);
+    std::iota(c.begin(), c.end(), -1000.0);
+  }
+  const std::shared_ptr<const Trace> traces[] = {recorder.finish(source->text(), source->tokens())};
+  const QString path = folder.path("rising.h5");
+  write_run_file(path.toStdString(), traces, {"foxscope", ""}, Overwrite::force, {});
+
+  Document document;
+  QSignalSpy messages(&document, &Document::messageRaised);
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  QVERIFY(document.runs().empty());
+  QCOMPARE(messages.size(), 1);
+  QVERIFY(textsOf(messages)[0].contains("layers/00/cumulative_log_gate: rises by 1 at position 1 of head 0"));
+
+  document.leaveUnchecked();
+  document.open({path});
+  QVERIFY(waitUntilIdle(document));
+  QCOMPARE(document.runs().size(), 1U);
+  QCOMPARE(document.runs()[0].name, "fox (unchecked)");
 }
 
 }  // namespace foxscope::gui::test

@@ -25,6 +25,7 @@ class TrainingTest : public QObject {
   void whatIsNoTrainingIsToldInALine();
   void aTrainingGoesAndComesWithItsModel();
   void aSessionKeepsTheStep();
+  void aSessionWhoseStepIsGoneShowsTheNewest();
   void twoTrainingsHaveAChoice();
   void theFigureIsExported();
   void aChangedCopyIsOfItsStep();
@@ -301,6 +302,30 @@ void TrainingTest::aSessionKeepsTheStep() {
   QCOMPARE(shown.document.models().at(0).path, out.checkpoint(20));
   QCOMPARE(shown.trainings.open().size(), 1U);
   QCOMPARE(shown.slider().value(), 1);
+}
+
+void TrainingTest::aSessionWhoseStepIsGoneShowsTheNewest() {
+  const WrittenTraining out;
+  out.make();
+  {
+    Shown shown;
+    QVERIFY(shown.open(out.path()));
+    shown.slider().setValue(0);
+    QVERIFY(shown.run());
+    QCOMPARE(shown.only().model, out.checkpoint(10));
+    shown.document.saveSession(out.folder.path("film.json"), {});
+    QVERIFY(shown.settle());
+  }
+  QVERIFY(QDir(out.checkpoint(10)).removeRecursively());
+  Shown again;
+  QSignalSpy missing(&again.document, &Document::fileMissing);
+  QVERIFY(again.open(out.folder.path("film.json")));
+  QVERIFY(again.settle());
+  QCOMPARE(missing.size(), 0);
+  QCOMPARE(again.document.models().at(0).path, out.checkpoint(30));
+  QCOMPARE(again.document.runs().size(), 1U);
+  QCOMPARE(again.only().model, out.checkpoint(30));
+  QVERIFY(again.said("out: checkpoint step-000010 is gone: the training's newest, step-000030, is shown instead"));
 }
 
 void TrainingTest::twoTrainingsHaveAChoice() {

@@ -1,0 +1,42 @@
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/command.h"
+#include "app/description/number_text.h"
+#include "backend/file/run_file.h"
+
+namespace foxscope::cli {
+namespace {
+
+std::string checkedText(const Trace& trace, const RunCheckReport& report) {
+  const TraceInfo& info = trace.info();
+  std::string text = fmt::format("{}: {} tokens, {} layers: ", info.name, countText(info.length), info.layers);
+  if (report.gates > 0) text += fmt::format("c of {} heads never rises, ", report.gates);
+  if (report.rows == 0) return text + "there are no rows of attention to add up\n";
+  return text + fmt::format("{} rows of the attention sum to 1 within {:.1e}\n", report.rows, report.largest_error);
+}
+
+}  // namespace
+
+void addCheckCommand(CLI::App& program, Selection& selection) {
+  const auto file = std::make_shared<std::string>();
+  CLI::App* command = addSubcommand(program, selection, "check", "Hold the arrays of a run file against one another",
+                                    "  foxscope check run.h5");
+  command->footer(
+      "c must be a sum of log f, which never rises, and four rows of the attention of every head must sum to 1, made "
+      "of\n"
+      "query, key, softmax_scale, c and log_normalizer. Every command that reads a run file does the same first.\n\n" +
+      command->get_footer());
+  command->add_option("file", *file, "Run file")->type_name("RUN.h5")->required();
+  command->callback([file, &selection] {
+    selection.action = [file](const Session&) {
+      const RunFile run = RunFile::open(*file);
+      std::string text;
+      for (std::size_t n = 0; n < run.traces.size(); ++n) text += checkedText(*run.traces[n], run.checks[n]);
+      Console::print(text);
+      return static_cast<int>(kDone);
+    };
+  });
+}
+
+}  // namespace foxscope::cli

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace CLI {
+class App;
+class ParseError;
+}  // namespace CLI
+
+namespace foxscope::cli {
+
+/// "did you mean maps? else " where one of the known words is near, for what else to do behind it; empty: none is.
+std::string didYouMean(std::string_view word, std::span<const std::string> known);
+
+/// "--model, --output are required: ", for where to read on behind it.
+std::string requiredText(const std::vector<std::string>& names);
+
+/// The name of the chosen command with those above it: "foxscope run", "foxscope eval loss".
+std::string helpfulName(const CLI::App& program);
+
+/// What was wrong with a command line that could not be parsed, in one line: an option or a command that there is none
+/// of comes before what is missing, and all that is missing is named at once.
+std::string parseErrorText(const CLI::App& program, const CLI::ParseError& error);
+
+}  // namespace foxscope::cli
