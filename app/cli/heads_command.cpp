@@ -217,6 +217,7 @@ std::optional<HeadsReport> reportOf(const HeadsOptions& options, const RunFile& 
       })) {
     return std::nullopt;
   }
+  if (form == HeadsForm::hdf5) return report;  // arrays stand in the order of layers and heads
   if (options.match && !findNearest(options, run, session, report)) return std::nullopt;
   const std::string sort = options.sort.empty() && options.saliency ? to_string(ordering_number(*trace)) : options.sort;
   rank(report, {sort, options.reverse, static_cast<std::size_t>(options.top.value_or(0))});
