@@ -34,7 +34,8 @@ class EvalHeadsTest(CommandLineTest):
             for name, number in head["numbers"].items():
                 values = [float(run[n][name]) for run in runs if run[n][name]]
                 if not values:
-                    self.assertEqual((name, number["value"]), ("label_long_memory", None))  # the windows are short
+                    self.assertIn(name, ["label_local", "label_long_memory"])  # the windows are short
+                    self.assertIsNone(number["value"])
                 if not values or name == "rate_decay_time":
                     continue
                 self.assertAlmostEqual(number["value"], numpy.mean(values), places=9, msg=name)
@@ -104,7 +105,7 @@ class EvalHeadsTest(CommandLineTest):
         for file in FOX.iterdir():
             (model / file.name).symlink_to(file)
         self.write("escaping/tokenizer_config.json", json.dumps({"tokenizer_class": "JSONGPT2Tokenizer"}))
-        documents = ["\u201cD\u00e9j\u00e0 vu\u201d, \u00e9crit-il \u2026 \U0001f98a\n\n\"\u4e2d\u6587\" " * 6, "\u00e9\u00e8\U0001f98a\n" * 30]
+        documents = ["\u201cD\u00e9j\u00e0 vu\u201d, \u00e9crit-il \u2026 \U0001f98a\n\n\"\u4e2d\u6587\" " * 6, "\u00e9\u00e8\U0001f98a\n" * 30] * 3
         corpus = self.write("corpus.jsonl", "".join(json.dumps({"text": text}) + "\n" for text in documents))
         output = self.folder / "heads.json"
         for seed in ["1", "2"]:
@@ -114,7 +115,7 @@ class EvalHeadsTest(CommandLineTest):
             classes = head["gates_by_class"]
             self.assertEqual(classes["bos"]["tokens"], 20)
             self.assertEqual(sum(one["tokens"] for name, one in classes.items() if name != "rare_word"), 20 * 11)
-            # Every window's first position reads BOS, so that this is a plain mean over windows, clustered in two.
+            # Every window's first position reads BOS, so that this is a plain mean over windows, clustered in six.
             self.assertGreater(classes["bos"]["mean_log_gate"]["error"], 0)
 
     def test_weights_that_leave_the_range_of_numbers(self):

@@ -280,7 +280,7 @@ class PublishedTest(CommandLineTest):
                  "RESULTS.npz", "SPEC.json", "SWEEP.h5"}
         others = {"A", "A,B", "A:B", "DEVICE", "DTYPE", "FAMILY", "ID", "L:H", "L:H,...", "L:H[,L:H...]",
                   "LAYER:HEAD:KIND", "LENGTH", "LIST", "MAP", "N", "NAME", "NAME,...", "NAME=#RRGGBB", "NAME=N[:N]", "NAME=TEXT",
-                  "NAME[:LAYER:HEAD]", "P", "PLACE", "PT", "Q,...", "Q=A:B", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
+                  "NAME[:LAYER:HEAD]", "P", "PLACE", "PT", "Q", "Q,...", "Q=A:B", "Q[,Q...]", "RxC", "S", "SCALE", "STATISTIC", "STRING", "T",
                   "TEXT", "THEME", "TINT", "TOLERANCE", "WxH", "X,...", "Y,...", "easy|standard", "gain|mass|gate",
                   "max|mean|min|absmax", "one|cut|mean|constant=f|scale=s", "refuse|replace"}
         commands = [[name] for name in ["open", "run", "info", "map", "heads", "generate"]]

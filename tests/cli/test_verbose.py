@@ -84,7 +84,12 @@ class VerboseTest(CommandLineTest):
 
     def test_names_in_a_file_cannot_write_to_the_terminal(self):
         folder = self.copy_of("fox-llama")
-        set_config(folder, **{"evil\x1b[31m\nfoxscope: [model] forged": 1})
+        evil = "evil\x1b[31m\nfoxscope: [model] forged"
+        set_config(folder, **{evil: 1})
+        said = self.fails(1, ["config.json", "evil", "a key that Foxscope does not know"], "run", "--model", folder, "--ids",
+                          self.ids_file("fox-llama"), "-o", self.folder / "run.h5")
+        self.assertNotIn("\x1b", said)
+        set_config(folder, **{evil: 0})
         lines = self.lines("run", "--model", folder, "--ids", self.ids_file("fox-llama"), "-o", self.folder / "run.h5")
         self.assertFalse([line for line in lines if line.startswith("[model] forged") or "\x1b" in line])
 

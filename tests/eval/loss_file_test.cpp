@@ -90,7 +90,8 @@ TEST_F(LossFile, ComesBack) {
     EXPECT_TRUE(*model.windows == *written.models[n].windows);
     EXPECT_EQ(model.losses.tokens, written.models[n].losses.tokens);
     EXPECT_EQ(model.nats_per_token().value, written.models[n].nats_per_token().value);
-    EXPECT_EQ(model.bits_per_byte()->error, written.models[n].bits_per_byte()->error);
+    EXPECT_EQ(model.bits_per_byte()->value, written.models[n].bits_per_byte()->value);
+    EXPECT_EQ(model.bits_per_byte()->over, written.models[n].bits_per_byte()->over);
     EXPECT_EQ(model.document_count(), 2);
   }
   EXPECT_FALSE(same_tokens(read.models[0], read.models[1]));

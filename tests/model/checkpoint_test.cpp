@@ -61,7 +61,7 @@ TEST(Checkpoint, ConfigMayBeNeitherFolderNorHuge) {
   huge.write("config.json", "{}");
   std::filesystem::resize_file(huge.path() / "config.json", std::uintmax_t{1} << 32);  // sparse
   EXPECT_PRED2(test::says, open_error(huge.text()),
-               (test::Parts{"config.json: the configuration is larger than 64 MiB"}));
+               (test::Parts{"config.json: the configuration is larger than 4 MiB"}));
 }
 
 TEST(Checkpoint, ListsWhatDoesNotFit) {

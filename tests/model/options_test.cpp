@@ -23,9 +23,13 @@ struct Setting {
 };
 
 json base_config(const std::string& model_type) {
-  return {{"model_type", model_type}, {"vocab_size", 37},        {"hidden_size", 24}, {"num_heads", 2},
-          {"num_hidden_layers", 1},   {"intermediate_size", 32}, {"norm_eps", 1e-6},  {"hidden_act", "swish"},
-          {"use_rope", false},        {"fgate_type", "full"},    {"bos_token_id", 0}};
+  json config = {{"model_type", model_type}, {"vocab_size", 37},       {"hidden_size", 24},
+                 {"num_heads", 2},           {"num_hidden_layers", 1}, {"intermediate_size", 32},
+                 {"norm_eps", 1e-6},         {"hidden_act", "swish"},  {"bos_token_id", 0}};
+  // FLA has neither key, and a Transformer no gate.
+  if (model_type.ends_with("project_fox")) config["use_rope"] = false;
+  if (model_type == "forgetting_transformer-project_fox") config["fgate_type"] = "full";
+  return config;
 }
 
 const std::vector<Setting> kProjectFox = {

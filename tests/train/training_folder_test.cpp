@@ -57,12 +57,12 @@ TEST(TrainingFolder, HasOneWriter) {
   EXPECT_FALSE(TrainingFolder::is(out));
 }
 
-TEST(TrainingState, ThatIsDamagedOrNested) {
+TEST(TrainingState, ThatIsDamaged) {
   const test::TemporaryFolder folder;
   const std::string whole = R"({"step": 3, "tokens": 6, "data": "d", "recipe": "r")";
   for (const std::string& text :
        {std::string("{"), whole, whole + R"(, "curves": [1]})", whole + R"(, "curves": [{"sequences": 1, "loss": 2}]})",
-        whole + R"(, "micro_batch_tokens": "all"})", std::string(100'000, '['), std::string("{}")}) {
+        whole + R"(, "micro_batch_tokens": "all"})", std::string("{}")}) {
     test::write_bytes(folder / "training.json", text);
     EXPECT_NE(
         test::error_of<Error>([&] { read_training_state(folder.path()); }).find("training.json: is damaged: delete"),

@@ -137,7 +137,8 @@ std::string errorsNote(const EvaluatedHeads& model, bool bands) {
 }
 
 /// The legend of a row, whose panels are then without one of their own.
-std::unique_ptr<LegendPanel> legendOf(std::vector<CurvePlot>& plots, bool first, const FigureStyle& style) {
+std::unique_ptr<LegendPanel> legendOf(const EvaluatedHeads& model, std::vector<CurvePlot>& plots, bool first,
+                                      const FigureStyle& style) {
   const bool bands =
       first && std::any_of(plots.begin(), plots.end(), [](const CurvePlot& plot) { return haveBands(plot.curves); });
   const auto fewer = [](const CurvePlot& a, const CurvePlot& b) { return a.curves.size() < b.curves.size(); };
@@ -175,7 +176,7 @@ DrawnFigure drawDistance(const EvaluatedHeads& model, const DistanceOptions& opt
   for (std::vector<CurvePlot>* plots : {&masses, &logits}) {
     if (plots->empty()) continue;
     const auto count = static_cast<int>(heads.size());
-    page.add(legendOf(*plots, row == 0, style), {row, 0, 1, count});
+    page.add(legendOf(model, *plots, row == 0, style), {row, 0, 1, count});
     ++row;
     for (int n = 0; n < count; ++n) {
       page.add(std::make_unique<CurvePanel>(style.format, std::move((*plots)[static_cast<std::size_t>(n)])), {row, n});
