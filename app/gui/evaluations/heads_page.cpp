@@ -14,7 +14,7 @@
 namespace foxscope::gui::evaluations {
 namespace {
 
-QString wordsOf(const std::string& name) { return QString::fromStdString(name).replace('_', ' '); }
+QString spelledOut(const std::string& name) { return QString::fromStdString(name).replace('_', ' '); }
 
 // Times spread over decades, shares do not.
 figure::ScaledColours headColours(const std::vector<float>& all, bool times) {
@@ -60,7 +60,7 @@ void HeadsPage::follow() {
       for (const EvaluatedHeads& model : evaluation->models) {
         for (const HeadArray& numbers : model.numbers) {
           const QString name = QString::fromStdString(numbers.name);
-          if (m_statistic->findData(name) < 0) m_statistic->addItem(wordsOf(numbers.name), name);
+          if (m_statistic->findData(name) < 0) m_statistic->addItem(spelledOut(numbers.name), name);
         }
       }
     }
@@ -93,7 +93,7 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   const QString unit = numbers.unit == "1" ? QString() : tr(", %1").arg(QString::fromStdString(numbers.unit));
   const QString name = QString::fromStdString(model.info.name);
   GridContent content;
-  content.title = tr("%1: %2%3").arg(name, wordsOf(numbers.name), unit);
+  content.title = tr("%1: %2%3").arg(name, spelledOut(numbers.name), unit);
   content.rowTitle = tr("layer");
   content.columnTitle = tr("head");
   for (int layer = 0; layer < model.info.layers; ++layer) content.rows += QString::number(layer);
@@ -104,7 +104,7 @@ void HeadsPage::add(const EvaluatedHeads& model, const HeadArray& numbers, const
   content.reading = [name, unit, numbers, over, heads = model.info.heads](int row, int column) {
     const auto at = static_cast<std::size_t>(std::int64_t{row} * heads + column);
     QString text =
-        tr("%1 L%2 H%3: %4 %5").arg(name).arg(row).arg(column).arg(wordsOf(numbers.name)).arg(numbers.value[at]);
+        tr("%1 L%2 H%3: %4 %5").arg(name).arg(row).arg(column).arg(spelledOut(numbers.name)).arg(numbers.value[at]);
     if (at >= numbers.error.size() || !std::isfinite(numbers.error[at])) return text + unit;
     return text + tr(" ± %1").arg(numbers.error[at], 0, 'g', 2) + unit + tr(", over %1").arg(over);
   };
