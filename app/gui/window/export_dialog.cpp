@@ -94,7 +94,7 @@ std::string pdfOf(const QImage& picture) {
   format.kind = figure::FigureFormat::Kind::pdf;
   format.dpi = static_cast<int>(std::lround(kScreenDpi * picture.devicePixelRatio()));
   const QSizeF size = picture.deviceIndependentSize() * (figure::kPointsPerInch / kScreenDpi);
-  return figure::paintPage(format, size, {"the Foxscope window", "", {}},
+  return figure::paintPage(format, size, {"the Foxscope window", "", {}, ""},
                            [&](figure::Canvas& canvas) { canvas.image(QRectF(QPointF(), size), picture); });
 }
 
