@@ -723,10 +723,13 @@ class Memory(ServeTest):
 
     def once(self, path, body):
         connection = http.client.HTTPConnection(*self.server.address, timeout=600)
-        connection.request("POST", path, body, {"Content-Type": "application/json"})
-        with connection.getresponse() as response:
+        try:
+            connection.request("POST", path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
             response.read()
             return response.status
+        finally:
+            connection.close()
 
 
 class Pages(ServeTest):
