@@ -12,7 +12,8 @@ namespace foxscope {
 /// and small letters are the same, and so are - and _.
 ///
 /// Near enough is a name that needs at most a third of the longer one's letters, rounded down. Where there is none, it
-/// is the only known name that begins with the given one, if that has three letters or more. Else nothing is near
+/// is the only known name that begins with the given one, or that the given one begins with, if what they share has
+/// three letters or more. Else nothing is near
 /// enough, nor to what is longer than 64 bytes, and the result is empty.
 /// @param given  as it was written, without the dashes before an option
 /// @param known  names, likewise; of equally near ones the first is taken

@@ -33,6 +33,7 @@ TEST(NearestName, IsTheOnlyOneThatBeginsSo) {
   EXPECT_EQ(nearest("gen"), "generate");
   EXPECT_EQ(nearest("use"), std::nullopt) << "two names begin so";
   EXPECT_EQ(nearest("ge"), std::nullopt) << "two letters say little";
+  EXPECT_EQ(nearest("generate-text"), "generate") << "that it begins with";
 }
 
 TEST(NearestName, IsNoneWhereNothingIsNear) {

@@ -371,7 +371,7 @@ class BadInputTest(EvalTest):
         self.refused(2, "--bos -1", *model, "--ids", ids, "--bos", -1)
         self.refused(2, ["layer", "99"], *model, "--ids", ids, "--bos", 1, "--intervene", "99:0:one")
         self.refused(2, ["zero@6"], *model, "--ids", ids, "--bos", 1, "--intervene", "0:0:zero@6")
-        self.fails(2, "subcommand", "eval")
+        self.fails(2, ["which command", "surprisal"], "eval")
         self.fails(2, "foxscope eval loss --help", "eval", "loss", "--colour")
         self.assertIn("mt19937_64", self.done("eval", "loss", "--help"))
 

@@ -73,8 +73,8 @@ class UsageTest(CommandLineTest):
                                                    "foxscope eval --help"),
                                  (["run", "--txt", "t.txt"], "--txt: there is no such option: did you mean --text? else see "
                                                              "foxscope run --help"),
-                                 (["run", "--model", "m", "--text", "t", "-o", "o.h5", "--lenght=3"],
-                                  "--lenght: there is no such option: did you mean --"),
+                                 (["eval", "loss", "--model", "m", "--corpus", "c", "-o", "o.h5", "--lenght=3"],
+                                  "--lenght: there is no such option: did you mean --length? else see"),
                                  (["run", "--output-file", "a.h5"], "--output-file: there is no such option: did you mean "
                                                                     "--output? else see"),
                                  (["heads", "a.h5", "b.h5"], "b.h5: was not expected: see foxscope heads --help")]:

@@ -350,6 +350,10 @@ class ResumeTest(TrainTest):
         self.expect_equal(output, whole)
 
 
+def as_word(argument):
+    return argument if isinstance(argument, (bytes, os.PathLike)) else str(argument)
+
+
 class OddNameTest(TrainTest):
     def test_a_name_that_recipe_json_cannot_hold_is_told(self):
         data = os.fsencode(self.folder) + b"/b\xfccher.txt"
@@ -358,7 +362,7 @@ class OddNameTest(TrainTest):
         output = self.folder / "out"
         arguments = self.text_arguments(output)
         arguments[arguments.index("--data") + 1] = data
-        result = subprocess.run([PROGRAM, *arguments], capture_output=True)
+        result = subprocess.run([PROGRAM, *map(os.fsencode, map(as_word, arguments))], capture_output=True)
         self.assertEqual((result.returncode, result.stdout), (1, b""))
         self.assertRegex(result.stderr, rb"\Afoxscope: [^\n]*cher.txt: this name is not UTF-8, and recipe.json[^\n]*link to "
                                         rb"it\n\Z")
@@ -367,7 +371,7 @@ class OddNameTest(TrainTest):
     def test_a_folder_may_be_called_anything_and_quiet_says_nothing(self):
         output = os.fsencode(self.folder) + b"/\xe9"
         arguments = [*self.text_arguments(output), "--max-tokens", "256", "-q"]
-        result = subprocess.run([PROGRAM, *arguments], capture_output=True)
+        result = subprocess.run([PROGRAM, *map(os.fsencode, map(as_word, arguments))], capture_output=True)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))
         self.assertTrue(os.path.exists(output + b"/checkpoints/step-000001"))
 
