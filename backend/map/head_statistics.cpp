@@ -33,8 +33,11 @@ std::optional<HeadStatistics> head_statistics(const HeadOf& head, const Statisti
   HeadStatistics statistics;
   statistics.layer = head.layer;
   statistics.head = head.head;
-  const bool gated = forgets(info, head.layer);
-  const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(info.length));
+  // Of a run that kept saliency and no gates, gates are as little known as those of a text of one token.
+  const bool known = head.trace->has(TraceArray::cumulative_log_gate, head.layer) ||
+                     info.mixer(head.layer).decays_by_channel() || !head.trace->has(TraceArray::log_forget_gradient);
+  const bool gated = known && forgets(info, head.layer);
+  const std::vector<double> open(gated ? 0 : static_cast<std::size_t>(forgets(info, head.layer) ? 1 : info.length));
   const auto gates = gated ? head.trace->cumulative_log_gate(head.layer, head.head) : std::span(open);
   if (!gate_statistics(gates, options.events, job, statistics)) return std::nullopt;
   if (info.mixer(head.layer).decays_by_channel()) statistics.channel_log_decay = channel_log_decays(head);

@@ -94,7 +94,9 @@ struct StatisticsOptions {
 /// - without the first key: rows that have no other mass (row 0 among them) are left out of the mean; where there are
 ///   no rows at all (one token), d50 and d90 are NaN.
 /// @returns nothing if the job was stopped
-/// @throws UsageError for a head that does not exist, Error for gates that were not kept
+/// @throws UsageError for a head that does not exist, Error for gates that were not kept, unless saliency was: then
+/// means
+///         and quantiles are NaN
 std::optional<HeadStatistics> head_statistics(const HeadOf& head, const StatisticsOptions& options, const Job& job);
 
 }  // namespace foxscope

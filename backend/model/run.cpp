@@ -59,6 +59,10 @@ void validate(const RunRequest& request, const OpenedModel& model) {
         model.folder.string(), config.model_type, to_string(config.linear->kind),
         config.attends() ? " beside attention" : ""));
   }
+  if (model.device.cuda) {
+    throw UsageError(fmt::format("{}: saliency of layers of {} is computed on a CPU alone: use --device cpu",
+                                 model.folder.string(), to_string(config.linear->kind)));
+  }
   for (int layer = 0; layer < config.layers; ++layer) {
     if (!changes_gates(model.options.interventions, layer)) continue;
     throw UsageError(fmt::format(
