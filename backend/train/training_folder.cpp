@@ -116,6 +116,7 @@ TokenizerFiles TokenizerFiles::read(const fs::path& folder) {
 }
 
 void TrainingFolder::create(const Recipe& recipe) {
+  const std::string text = recipe_text(recipe);  // refuses names that it cannot hold before there is a folder
   const auto require_free = [this] {
     if (is_free(path_)) return;
     const char* const remedy = is(path_) ? "go on with --resume, or choose another folder" : "choose another folder";
@@ -129,7 +130,7 @@ void TrainingFolder::create(const Recipe& recipe) {
   }
   lock();
   require_free();  // another process may have made it meanwhile
-  write_file(this->recipe(), recipe_text(recipe));
+  write_file(this->recipe(), text);
 }
 
 bool TrainingFolder::is(const fs::path& path) {

@@ -116,7 +116,8 @@ class EvalHeadsTest(CommandLineTest):
             self.assertEqual(classes["bos"]["tokens"], 20)
             self.assertEqual(sum(one["tokens"] for name, one in classes.items() if name != "rare_word"), 20 * 11)
             # Every window's first position reads BOS, whose gate in the first layer is the same everywhere.
-            self.assertAlmostEqual(classes["bos"]["mean_log_gate"]["error"], 0, places=9)
+            # No error is known where the windows lie in too few documents.
+            self.assertLess(classes["bos"]["mean_log_gate"]["error"] or 0, 1e-9)
 
     def test_weights_that_leave_the_range_of_numbers(self):
         model = self.copy_of("fox-pro")

@@ -370,7 +370,7 @@ class OddNameTest(TrainTest):
 
     def test_a_folder_may_be_called_anything_and_quiet_says_nothing(self):
         output = os.fsencode(self.folder) + b"/\xe9"
-        arguments = [*self.text_arguments(output), "--max-tokens", "256", "-q"]
+        arguments = [*self.text_arguments(output, "--max-tokens", 256), "-q"]
         result = subprocess.run([PROGRAM, *map(os.fsencode, map(as_word, arguments))], capture_output=True)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, b"", b""))
         self.assertTrue(os.path.exists(output + b"/checkpoints/step-000001"))

@@ -352,8 +352,12 @@ class GoneOnTest(EndTest):
         free = float(said.split("and ")[1].split(" GiB")[0])
         self.assertLess(free, 8)
         needs = float(said.split("needs about ")[1].split(" GiB")[0]) * 8192 / 2**30
-        limit -= int((free - needs / 2) * 2**30)
-        result = self.foxscope("train", "--resume", self.output, environment=self.environment, **limited_memory(limit))
+        # What a program holds before it trains differs from machine to machine: the least memory that it goes on with.
+        for more in range(16):
+            room = limit - int((free - needs / 8) * 2**30) + more * 2**28
+            result = self.foxscope("train", "--resume", self.output, environment=self.environment, **limited_memory(room))
+            if result.returncode == 0:
+                break
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertRegex(result.stderr.decode(), r"foxscope: micro-batches of \d+ tokens, not of 8192 as before: no more memory "
                                                  r"is free; from here on digits may differ\n")
