@@ -55,8 +55,7 @@ std::optional<std::string> nearest_name(std::string_view given, std::span<const 
       least = changes;
       nearest = &name;
     }
-    const bool begins = other.starts_with(wanted) ||
-                        (other.size() >= kShortestBeginning && wanted.starts_with(other));
+    const bool begins = other.starts_with(wanted) || (other.size() >= kShortestBeginning && wanted.starts_with(other));
     if (!begins) continue;
     continued = &name;
     ++continuations;

@@ -145,7 +145,8 @@ TEST(Meeting, WhoDoesNotBelongToTheJobIsRefused) {
   auto of_another_version = refusal(second, "foxscope 2");
   auto first_again = refusal(place_at(port, 0, 2));
   EXPECT_TRUE(holds(twice.get(), "process 1 of 2: another process has this number at 127.0.0.1:"));
-  EXPECT_TRUE(holds(of_three.get(), "belongs to other work: 2 processes instead of 3 processes: give each job a MASTER_PORT"));
+  EXPECT_TRUE(
+      holds(of_three.get(), "belongs to other work: 2 processes instead of 3 processes: give each job a MASTER_PORT"));
   EXPECT_TRUE(holds(of_another.get(), "job \"7.0\" instead of job \"7.1\""));
   EXPECT_TRUE(holds(of_a_restart.get(), "start 0 instead of start 1"));
   EXPECT_TRUE(holds(of_another_version.get(), "foxscope 1 instead of foxscope 2"));
