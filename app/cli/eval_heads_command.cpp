@@ -22,8 +22,8 @@ struct EvalHeadsOptions : EvalOptions {
 constexpr const char* kMeaning =
     "Windows are chosen as `foxscope eval loss` chooses them. Every statistic of `foxscope heads --split --by-class` "
     "is\n"
-    "averaged over the windows; errors come from the spread over windows, clustered by document, and with a single\n"
-    "document there are none. A decay time is -1 / mean log f over all windows. Rare words are those that occur once "
+    "averaged over the windows; errors come from leaving out one document at a time, and take four documents of about\n"
+    "one size. A decay time is -1 / mean log f over all windows. Rare words are those that occur once "
     "in\n"
     "100,000 words of the corpus or less.\n"
     "\n";

@@ -44,9 +44,10 @@ void addEvalRunning(CLI::App& command, EvalOptions& options) {
 
 void addFalseDiscoveryRate(CLI::App& command, std::optional<double>& rate) {
   command
-      .add_option("--fdr", rate,
-                  "Mark the heads that are found at this false discovery rate instead of each that is beyond chance by "
-                  "itself")
+      .add_option(
+          "--fdr", rate,
+          "False discovery rate at which heads are told from chance, for instance 0.05 (default: each head by itself, "
+          "at 5 %)")
       ->type_name("Q");
 }
 

@@ -43,8 +43,12 @@ int drawMaps(const MapsArguments& arguments, const Session& session) {
     const auto run = allNamed && !arguments.model ? options.heads.front().run
                                                   : chooseRun(arguments.figure, runs, arguments.model, notes);
     if (!arguments.maps.quantities.empty()) options.quantities = parseQuantities(arguments.maps.quantities);
-    options.rows = parseRange("--rows", arguments.maps.rows, run->info().length);
-    options.columns = parseRange("--cols", arguments.maps.columns, run->info().length);
+    const auto rangeOf = [&](const char* option, const std::string& text) -> std::optional<Range> {
+      if (text.empty()) return std::nullopt;
+      return parseRange(option, text, run->info().length);
+    };
+    options.rows = rangeOf("--rows", arguments.maps.rows);
+    options.columns = rangeOf("--cols", arguments.maps.columns);
     options.threshold = arguments.threshold;
     options.colours = parseColourMap(arguments.maps.colours);
     options.limits = parseColourLimits(arguments.maps.limits);

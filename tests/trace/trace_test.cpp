@@ -179,6 +179,7 @@ TEST(PartOfAText, IsTheSameTextAsTheWholeAndNoOther) {
   EXPECT_TRUE(part.cut_word);
   EXPECT_TRUE(is_read_of(part, whole.content));
   EXPECT_TRUE(is_read_of(whole, whole.content));
+  EXPECT_TRUE(is_read_of(part, part.content)) << "what a run file holds of it";
   EXPECT_FALSE(is_read_of(part, "She fox ran."));
   EXPECT_FALSE(is_read_of(part, "The fox ran"));
   EXPECT_TRUE(same_text(part, whole) && same_text(whole, part) && same_text(part, part_read(whole, 8)));

@@ -369,8 +369,9 @@ DrawnFigure drawDecay(std::span<const EvaluatedHeads> models, const FigureStyle&
       page.add(std::make_unique<CurvePanel>(style.format, channelDistribution(*model, choice, style)), {row++, 1});
     }
     if (model->by_class.empty()) {
-      drawn.notes.push_back(
-          fmt::format("{}: there is no text, so gates are not told by class of the token", model->info.name));
+      drawn.notes.push_back(fmt::format(
+          "{}: gates are not told by class of the token: the file has none, `foxscope eval heads` writes them",
+          model->info.name));
       continue;
     }
     page.add(std::make_unique<CurvePanel>(style.format, timesByClass(*model, choice, style, gated.size() > 1)),

@@ -165,7 +165,7 @@ Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Cu
 }
 
 std::string legendNote(std::span<const LossSource> sources, std::span<const Curve> curves, std::int64_t smooth,
-                       std::int64_t first) {
+                       std::int64_t first, LossAxis axis) {
   std::string note;
   if (smooth > 1) note = fmt::format("mean of {} tokens", smooth);
   // Where several texts are compared all the same, each with its own documents.
@@ -180,11 +180,15 @@ std::string legendNote(std::span<const LossSource> sources, std::span<const Curv
   } else if (!over.empty()) {
     note += (note.empty() ? "" : ", ") + fmt::format("no band: {}", fmt::join(over, "; "));
   }
-  if (first > 0) note += (note.empty() ? "" : "\n") + fmt::format("from position {}", first);
+  if (first > 0) {
+    note += (note.empty() ? "" : "\n") + (axis == LossAxis::lengths ? fmt::format("from length {}", first + 1)
+                                                                    : fmt::format("from position {}", first));
+  }
   return note;
 }
 
-void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first) {
+void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first,
+                LossAxis axis) {
   const LossSource& source = sources.front();
   const ErrorGroups over = document_groups(source.model.documents());
   if (source.run || source.model.averaged) {
@@ -195,8 +199,9 @@ void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sou
   }
   noteUnknownTexts(notes, sources);
   if (first > 0) {
-    notes.push_back(fmt::format("the first {} positions are left out, as in the paper: --x-limits 0:{} shows them",
-                                first, source.model.losses.common_length()));
+    notes.push_back(fmt::format("the first {} {} are left out, as in the paper: --x-limits 0:{} shows them", first,
+                                axis == LossAxis::lengths ? "lengths" : "positions",
+                                source.model.losses.common_length()));
   }
 }
 

@@ -40,13 +40,17 @@ void addLosses(FigureOrigin& origin, std::span<const LossSource> sources);
 Curve curveOf(const std::string& name, const CurveLook& look, const foxscope::Curve& values, std::int64_t first,
               std::int64_t offset);
 
+/// What the horizontal axis counts: positions p, or lengths p + 1 of which a loss is the mean.
+enum class LossAxis { positions, lengths };
+
 /// What the legend says of lines and bands, in lines: "mean of 101 tokens, band: ± 1 standard error", what the bands
 /// are over or why there are none, and which position is the first where others are left out.
 std::string legendNote(std::span<const LossSource> sources, std::span<const Curve> curves, std::int64_t smooth,
-                       std::int64_t first);
+                       std::int64_t first, LossAxis axis = LossAxis::positions);
 
 /// Says what bands are, or why there are none, and which positions are left out.
-void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first);
+void noteErrors(std::vector<std::string>& notes, std::span<const LossSource> sources, std::int64_t first,
+                LossAxis axis = LossAxis::positions);
 
 /// Says of which different texts the losses are, which cannot be compared then; empty where they are of the same
 /// windows.

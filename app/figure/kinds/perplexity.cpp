@@ -18,9 +18,9 @@ DrawnFigure drawPerplexity(std::span<const LossSource> sources, const LossOption
     const foxscope::Curve values = perplexity_curve(source.model.losses, source.model.documents());
     plot.curves.push_back(curveOf(source.name, style.look(source.name, plot.curves.size()), values, first, 1));
   }
-  plot.note = legendNote(sources, plot.curves, 1, first);
+  plot.note = legendNote(sources, plot.curves, 1, first, LossAxis::lengths);
   DrawnFigure drawn;
-  noteErrors(drawn.notes, sources, first);
+  noteErrors(drawn.notes, sources, first, LossAxis::lengths);
   if (options.trainLength) plot.markers.push_back({static_cast<double>(*options.trainLength), "training length"});
   applyChoice(plot.curves, options.curves, style);
   applyChoice(plot, options.curves);

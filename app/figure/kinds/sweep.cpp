@@ -224,7 +224,7 @@ DrawnFigure drawSweep(std::span<const SweepEvaluation> sweeps, const FigureStyle
   for (std::size_t n = 0; n < panels.size(); ++n) noteErrorsOf(drawn.notes, sweeps[n], heads[n], rate);
   if (limits.cut) {
     drawn.notes.push_back(
-        fmt::format("the colours end at ±{:.3g} nats, beyond what a tenth of the heads change", limits.limit));
+        fmt::format("the colours end at ±{:.3g} nats: no more than a tenth of the heads change by more", limits.limit));
   }
   drawn.file = page.paint(originOf(sweeps, limits, style));
   return drawn;
