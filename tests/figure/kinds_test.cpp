@@ -335,7 +335,7 @@ TEST(Losses, BandsSayWhatTheyAreOverAndWhichPositionIsTheFirst) {
   EXPECT_TRUE(says("over 4 documents; a 95 % interval is ± 3.18 errors"));
   const auto ablation = figure::drawAblation(sources, "a", {}, style_of(Kind::pdf));
   EXPECT_NE(text_of(ablation.file).find("from position 128"), std::string::npos);
-  EXPECT_NE(text_of(figure::drawPerplexity(sources, {}, style_of(Kind::pdf)).file).find("from position"),
+  EXPECT_NE(text_of(figure::drawPerplexity(sources, {}, style_of(Kind::pdf)).file).find("from length 128"),
             std::string::npos);
   // What is asked for is drawn.
   figure::LossOptions options;
