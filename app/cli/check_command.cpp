@@ -12,6 +12,7 @@ std::string checkedText(const Trace& trace, const RunCheckReport& report) {
   const TraceInfo& info = trace.info();
   std::string text = fmt::format("{}: {} tokens, {} layers: ", info.name, countText(info.length), info.layers);
   if (report.gates > 0) text += fmt::format("c of {} heads never rises, ", report.gates);
+  if (report.unknown > 0) text += fmt::format("{} rows of the attention are not a number, ", report.unknown);
   if (report.rows == 0) return text + "there are no rows of attention to add up\n";
   return text + fmt::format("{} rows of the attention sum to 1 within {:.1e}\n", report.rows, report.largest_error);
 }

@@ -139,8 +139,7 @@ class SurprisalReader {
   void add_words(const Text& text, std::int64_t index, const Tokens& tokens) {
     std::vector<SurprisalWord> words = words_of(text, request_.words);
     const std::int64_t before = std::ssize(table_.words);
-    for (const std::int64_t word :
-         give_tokens(words, std::ssize(text.content), tokens.byte_start, std::ssize(table_.id))) {
+    for (const std::int64_t word : give_tokens(words, text, tokens.byte_start, std::ssize(table_.id))) {
       table_.word.push_back(before + word);
     }
     for (std::size_t t = 0; t < tokens.size(); ++t) {

@@ -222,17 +222,20 @@ std::vector<SurprisalWord> words_of(const Text& whole_text, WordRule rule) {
   return words;
 }
 
-std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
+std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, const Text& text,
                                       std::span<const std::int64_t> byte_start, std::int64_t first) {
-  if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, bytes, "", false});
+  if (words.empty()) words.push_back({0, 0, 0, 0, 0, 0, std::ssize(text.content), "", false});
   std::vector<std::int64_t> of_token;
   of_token.reserve(byte_start.size());
   std::size_t word = 0;
   for (std::size_t t = 0; t < byte_start.size(); ++t) {
     while (word + 1 < words.size() && words[word].byte_end <= byte_start[t]) ++word;
     const std::int64_t place = first + static_cast<std::int64_t>(t);
+    // Behind a part of a text the white space is that before a word which was not read.
+    const bool of_unread = text.unread_bytes > 0 && words[word].end > 0 && word + 1 == words.size() &&
+                           words[word].byte_end <= byte_start[t];
     if (words[word].end == 0) words[word].first = place;
-    words[word].end = place + 1;
+    if (!of_unread) words[word].end = place + 1;
     of_token.push_back(static_cast<std::int64_t>(word));
   }
   for (SurprisalWord& one : words) {

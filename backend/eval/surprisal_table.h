@@ -65,13 +65,13 @@ enum class WordRule { white_space, unicode };
 std::vector<SurprisalWord> words_of(const Text& text, WordRule rule);
 
 /// Gives words the tokens that begin in them or in the white space before them; white space at the end belongs to the
-/// last word. A text without words is one word.
+/// last word, unless text follows that was not read. A text without words is one word.
 /// @param words       of words_of; `first` and `end` are set, equal in a word that a token of the word before holds
-/// @param bytes       of the text
+/// @param text        of the tokens
 /// @param byte_start  [T] of its tokens, in order
 /// @param first       place of its first token among those of all documents
 /// @returns [T] place among `words`
-std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, std::int64_t bytes,
+std::vector<std::int64_t> give_tokens(std::vector<SurprisalWord>& words, const Text& text,
                                       std::span<const std::int64_t> byte_start, std::int64_t first);
 
 /// What the numbers of a word's tokens come to. Nothing is known of a word that is cut, or that a token of the word

@@ -81,7 +81,7 @@ Surprisals surprisals_of(const HeadOf& head, const std::string& document, WordRu
   const Text& text = *trace.text();
   const Text read = text.unread_bytes > 0 ? part_read(text, tokens.byte_end.back()) : text;
   table.words = words_of(read, rule);
-  table.word = give_tokens(table.words, std::ssize(read.content), tokens.byte_start, 0);
+  table.word = give_tokens(table.words, read, tokens.byte_start, 0);
   if (has_gates(head)) {
     table.gate_names = {fmt::format("gate_{}_{}", head.layer, head.head)};
     const std::span<const double> c = trace.cumulative_log_gate(head.layer, head.head);

@@ -73,7 +73,6 @@ class AttentionCheck {
     for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
       if (kinds[kind].empty()) continue;
       for (const RowSum& row : sums) require_one(row, kind, layer, head, kinds[kind]);
-      report_.rows += std::ssize(sums);
     }
   }
 
@@ -128,12 +127,18 @@ class AttentionCheck {
   void require_one(const RowSum& row, std::size_t kind, int layer, int head, std::span<const float> lse) {
     const double normalizer = lse[static_cast<std::size_t>(row.row)];
     // Weights that are not numbers give rows that are none.
-    if (std::isnan(normalizer) || std::isnan(row.sum[kind])) return;
+    if (std::isnan(normalizer) || std::isnan(row.sum[kind])) {
+      ++report_.unknown;
+      return;
+    }
     const double tolerance = (info_.dtype == DType::bfloat16 ? kBfloat16Tolerance : kFloat32Tolerance) +
                              info_.pruning_tolerance + kRounding * (row.largest_logit + std::abs(normalizer));
     const double error = std::abs(row.sum[kind] - 1);
     report_.largest_error = std::max(report_.largest_error, error);
-    if (error <= tolerance) return;
+    if (error <= tolerance) {
+      ++report_.rows;
+      return;
+    }
     throw Error(
         fmt::format("{}: /models/{}: row {} of layer {} head {} of the attention sums to {:.6g}, not to 1: {}, "
                     "softmax_scale, query and key{} do not belong together: {}",

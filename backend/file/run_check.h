@@ -24,6 +24,7 @@ struct RunCheckReport {
   int layers = 0;            ///< of which something was looked at
   std::int64_t gates = 0;    ///< heads whose c falls
   std::int64_t rows = 0;     ///< rows of attention that sum to 1
+  std::int64_t unknown = 0;  ///< rows that are no numbers, as those of weights that are none
   double largest_error = 0;  ///< of such a sum
   bool whole = true;         ///< false: the extent was spent before the last layer, or the job was stopped
 };

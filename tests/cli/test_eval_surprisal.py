@@ -125,6 +125,16 @@ class SurprisalTest(CommandLineTest):
             self.assertEqual(file["words/whole_word_surprisal"].attrs["units"], "nats")
             self.assertLessEqual(file["tokens/boundary"][()].max(), 0)
 
+    def test_white_space_before_a_word_that_the_limit_leaves_out_is_of_no_word(self):
+        source = self.write("lines.txt", "He came home.\n\n\n\nThen she left.")
+        whole = self.rows(self.evaluate("lines.csv", "--words", text=source)[0])
+        tokens = len(tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode("He came home.").ids)
+        for limit in [tokens, tokens + 1, tokens + 2]:
+            rows = self.rows(self.evaluate("part.csv", "--words", "--limit", limit, text=source)[0])
+            self.assertEqual([row["string"] for row in rows], ["He", "came", "home."])
+            self.assertEqual(rows[-1]["tokens"], whole[2]["tokens"])
+            numpy.testing.assert_allclose(self.column(rows, "surprisal"), self.column(whole[:3], "surprisal"), atol=1e-5)
+
     def test_a_word_that_the_limit_cuts_is_not_known(self):
         text = "The fox ran overwhelmingly far"
         encoding = tokenizers.Tokenizer.from_file(str(FOX / "tokenizer.json")).encode(text)
