@@ -8,6 +8,7 @@
 #include <QBuffer>
 #include <QLoggingCategory>
 #include <QPixmap>
+#include <QScreen>
 #include <QTimer>
 #include <fmt/format.h>
 
@@ -167,7 +168,9 @@ int openWindow(const WindowOptions& options) {
   const auto demo = findDemo(options.programFolder);
   MainWindow window(demo ? QString::fromStdString(demo->string()) : QString());
   const ThemeSwitch theme(options.theme, window);
-  const QSize size = options.width > 0 ? QSize(options.width, options.height) : kUsualSize;
+  const QSize screen = QGuiApplication::primaryScreen()->availableSize();
+  const QSize usual = options.screenshot.empty() ? kUsualSize.boundedTo(screen) : kUsualSize;
+  const QSize size = options.width > 0 ? QSize(options.width, options.height) : usual;
   if (options.width > 0 || !window.restorePlaces()) window.resize(size);
   window.show();
   QStringList paths;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -50,11 +51,10 @@ std::string holder_text(int descriptor) {
 
 }  // namespace
 
-FolderLock::FolderLock(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / kFile;
-  descriptor_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+FolderLock::FolderLock(const std::filesystem::path& folder) : file_(folder / kFile) {
+  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor_ < 0) {
-    throw Error(fmt::format("{}: cannot be opened: {}: check the folder, and that you may write to it", file.string(),
+    throw Error(fmt::format("{}: cannot be opened: {}: check the folder, and that you may write to it", file_.string(),
                             std::generic_category().message(errno)));
   }
   // Of the open file, not of the process: closing another descriptor of the file does not give it up.
@@ -71,6 +71,17 @@ FolderLock::FolderLock(const std::filesystem::path& folder) {
                     folder.string(), holder));
   }
   if (held_) write_holder(descriptor_);
+}
+
+void FolderLock::require_there() const {
+  struct stat own {};
+  struct stat there {};
+  if (!held_ || ::fstat(descriptor_, &own) != 0) return;
+  if (::stat(file_.c_str(), &there) == 0 && there.st_dev == own.st_dev && there.st_ino == own.st_ino) return;
+  throw Error(
+      fmt::format("{}: was removed while this process trained: another one may train there, so this one ends; go on "
+                  "with --resume once no other does",
+                  file_.string()));
 }
 
 FolderLock::~FolderLock() {

@@ -19,8 +19,11 @@ class FolderLock {
 
   /// False where the file system knows no locks: nobody is kept out.
   [[nodiscard]] bool held() const { return held_; }
+  /// @throws Error where the file is no longer in the folder: another process may hold one of that name
+  void require_there() const;
 
  private:
+  std::filesystem::path file_;
   int descriptor_ = -1;
   bool held_ = false;
 };

@@ -346,6 +346,10 @@ class Training {
       hold_folder();
     }
     log_ = open_log(folder_.log(), saved_);
+    if (log_->kept() < saved_) {
+      note(fmt::format("{}: {} of the {} steps before have no line: what is drawn of the training lacks them",
+                       folder_.log().string(), saved_ - log_->kept(), saved_));
+    }
     measures_ = open_log(folder_.evaluation(), owed_ ? saved_ - 1 : saved_);
     pace_.emplace(trained_->trained_parameters() * kBytesOfParameter, Clock::now());
     if (events_.start) {
@@ -488,6 +492,7 @@ class Training {
     line.seconds = seconds_since(start);
     line.tokens_per_second = static_cast<double>(recipe_.batch_tokens) / line.seconds;
     set_utilisation(report, line);
+    folder_.require_lock();
     log_->add(line);
     if (events_.step) events_.step(line, recipe_.steps(), trained_->peak_device_memory());
     return true;

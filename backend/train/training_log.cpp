@@ -121,6 +121,7 @@ TrainingLog::TrainingLog(const std::filesystem::path& path, std::int64_t last_st
       if (step <= last) throw Error(fmt::format("{}: step {} comes twice", path.string(), step));
       kept = end;
       last = step;
+      ++kept_;
       return true;
     });
   } catch (const Error&) {

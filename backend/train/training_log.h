@@ -72,6 +72,8 @@ class TrainingLog {
   void add(const TrainingStep& step);
   void add(const TrainingMeasures& measures);
 
+  /// Lines that stay.
+  [[nodiscard]] std::int64_t kept() const { return kept_; }
   /// A copy of the file as it was before it was cut at a damaged line; empty where none was.
   [[nodiscard]] const std::filesystem::path& damaged() const { return damaged_; }
 
@@ -81,6 +83,7 @@ class TrainingLog {
 
   std::filesystem::path path_;
   std::filesystem::path damaged_;
+  std::int64_t kept_ = 0;
   int descriptor_ = -1;
 };
 

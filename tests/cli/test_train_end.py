@@ -340,6 +340,14 @@ class GoneOnTest(EndTest):
         self.assertIn("micro-batches of 128 tokens", self.trained(["train", "--resume", self.output]))
         self.assertEqual(json.loads((last_checkpoint(self.output) / "training.json").read_text())["micro_batch_tokens"], 128)
 
+    def test_a_log_that_is_gone_is_told(self):
+        self.trained(self.text_arguments(self.output, "--save-every", 4, "--keep", "all"))
+        shutil.rmtree(self.output / "checkpoints" / "step-000010")
+        (self.output / "log.jsonl").unlink()
+        result = self.foxscope("train", "--resume", self.output, environment=self.environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("log.jsonl: 8 of the 8 steps before have no line", result.stderr.decode())
+
     def test_micro_batches_that_memory_does_not_hold(self):
         options = ["--length", 1024, "--batch-tokens", 8192, "--max-tokens", 8192 * 2]
         data = self.write("long.txt", "The fox ran over the hill, and the hill was green. " * 2000)

@@ -36,6 +36,18 @@ TEST(FolderLock, KeepsASecondOneOutAndNamesTheFirst) {
   EXPECT_TRUE(FolderLock(folder.path()).held());
 }
 
+TEST(FolderLock, IsLostWithItsFile) {
+  const test::TemporaryFolder folder;
+  const FolderLock lock(folder.path());
+  EXPECT_NO_THROW(lock.require_there());
+  std::filesystem::remove(folder / "lock");
+  const auto said = [&] { return test::error_of<Error>([&] { lock.require_there(); }); };
+  EXPECT_NE(said().find("lock: was removed while this process trained"), std::string::npos) << said();
+  const FolderLock another(folder.path());
+  EXPECT_NE(said().find("another one may train there"), std::string::npos) << said();
+  EXPECT_NO_THROW(another.require_there());
+}
+
 TEST(FolderLock, OfAProcessThatIsGoneHoldsNobody) {
   const test::TemporaryFolder folder;
   const pid_t child = ::fork();

@@ -177,7 +177,7 @@ void Document::nameApart(std::vector<Run>& runs) const {
     run.name = alone ? plain(run) : run.nameWithFile();
     const int number = ++taken[run.name];
     if (number > 1) run.name += QStringLiteral(" (%1)").arg(number);
-    if (run.trace->info().unchecked) run.name += tr(" (unchecked)");
+    if (run.trace->info().unchecked) run.name = tr("unchecked ") + run.name;  // where names are cut, too
   }
 }
 

@@ -288,7 +288,7 @@ void DocumentFilesTest::aFileThatContradictsItselfIsRefusedOrMarked() {
   document.open({path});
   QVERIFY(waitUntilIdle(document));
   QCOMPARE(document.runs().size(), 1U);
-  QCOMPARE(document.runs()[0].name, "fox (unchecked)");
+  QCOMPARE(document.runs()[0].name, "unchecked fox");
 }
 
 }  // namespace foxscope::gui::test
