@@ -122,7 +122,6 @@ class CheckTest(CommandLineTest):
         self.assertEqual(self.done("check", loss),
                          "fox-pro: 64 tokens, 2 layers: there are no rows of attention to add up\n")
 
-    @unittest.skipUnless(DRAWS, "a build without Qt")
     def test_rows_that_are_no_numbers_are_told_apart(self):
         def gone(model):
             model["layers/01/log_normalizer"][2] = numpy.nan
@@ -130,6 +129,7 @@ class CheckTest(CommandLineTest):
         said = self.done("check", self.odd("gone", gone))
         self.assertIn("4 rows of the attention are not a number, ", said)
 
+    @unittest.skipUnless(DRAWS, "a build without Qt")
     def test_every_picture_of_it_is_marked(self):
         path, _ = self.odd_files()[1]
         mark = "unchecked run file: its arrays may contradict one another"

@@ -262,7 +262,8 @@ class WriterTest(EndTest):
         result = self.foxscope("train", "--resume", self.output)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(result.stderr.decode(), f"foxscope: {log}: a line is damaged: it and what follows are cut off, and in "
-                                                 "log.jsonl.damaged\n")
+                                                 f"log.jsonl.damaged\nfoxscope: {log}: 8 of the 20 steps before have no line: what "
+                                                 "is drawn of the training lacks them\n")
         self.assertEqual([line[0] for line in exact(self.output)], [*range(1, 13), *range(21, 31)])
 
 
