@@ -14,10 +14,6 @@ if(FOXSCOPE_SANITIZE)
   target_compile_options(foxscope_options INTERFACE
     -fsanitize=${FOXSCOPE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(foxscope_options INTERFACE -fsanitize=${FOXSCOPE_SANITIZE})
-  if(FOXSCOPE_WERROR AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-    # Between what a sanitizer inserts GCC 12 no longer sees that the standard library sets its members (std::regex).
-    target_compile_options(foxscope_options INTERFACE -Wno-error=maybe-uninitialized)
-  endif()
 endif()
 
 # What a library of ours calls of its own is called directly.
