@@ -97,7 +97,7 @@ class FigureHeadsTest(CommandLineTest):
         run = self.run_fixture()
         result = self.foxscope("figure", "decay", run, "-o", output)
         self.assertEqual(result.returncode, 0)
-        self.assertIn(b"no text", result.stderr)
+        self.assertIn(b"gates are not told by class of the token: the file has none", result.stderr)
         output.unlink()
         heads = self.folder / "heads.h5"
         self.done("heads", run, "-o", heads)
