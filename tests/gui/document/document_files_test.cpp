@@ -114,7 +114,8 @@ void DocumentFilesTest::aRunFileIsTheSameAsTheLiveRun() {
   QVERIFY(waitUntilIdle(reopened));
   QCOMPARE(reopened.runs().size(), live.runs().size());
   QVERIFY(reopened.models().empty());
-  QCOMPARE(reopened.text().content, live.text().content);
+  // A file holds of a text what was read.
+  QVERIFY(!reopened.text().content.empty() && live.text().content.starts_with(reopened.text().content));
   for (std::size_t index = 0; index < live.runs().size(); ++index) {
     const Trace& a = *live.runs()[index].trace;
     const Trace& b = *reopened.runs()[index].trace;
