@@ -67,7 +67,7 @@ std::vector<double> profile(const HeadMeasures& measures, const std::string& nam
     values.pop_back();
     if (!name.starts_with("mass")) return values;
     for (std::size_t bin = 0; bin < values.size(); ++bin) {
-      const DistanceBin& of = drawnBins()[bin];
+      const DistanceBin of = drawnBins()[bin];
       values[bin] /= std::log2(static_cast<double>(1 + of.to) / static_cast<double>(1 + of.from));
     }
     return values;
